@@ -170,7 +170,7 @@ impl ActorSystem {
         } = parts;
         let metrics = ActorMetrics::new(&applications);
         models.priced().for_each(|oracle_id| metrics.generation.init_costs(&applications, oracle_id));
-        let (held_key, policies) = (policy.key.clone(), Arc::new(policy.policies.clone()));
+        let (gate, policies) = (policy.clone(), Arc::new(policy.policies.clone()));
         let (abandon, abandoned) = watch::channel(None);
         let here = Arbiter::current();
         let own_thread = Arbiter::new().handle();
@@ -298,7 +298,7 @@ impl ActorSystem {
         };
         let order_waits = OrderWaits::default();
         let orders = {
-            let desk = OrderDesk::new(generation, orders, held_key, order_progress, order_waits.clone());
+            let desk = OrderDesk::new(generation, orders, gate, order_progress, order_waits.clone());
             hire.start("orders", &here, queue, move || OrdersActor::new(desk))
         };
 

@@ -5,7 +5,7 @@ mod missing_parts;
 use crate::api;
 use crate::control;
 use crate::platform::api::front::SocketFrontend;
-use crate::platform::config::{DaemonConfig, DaemonFlags, LimitsSection, StorageSection};
+use crate::platform::config::{ConfigError, DaemonConfig, DaemonFlags, LimitsSection, StorageSection};
 use crate::platform::control::reload::reload;
 use crate::platform::listen;
 use crate::platform::listen::refusal::REFUSALS_MAX;
@@ -300,10 +300,20 @@ impl RunningDaemon {
     }
 }
 
-/// The key of held verdicts. It is read when it is used: without it the daemon starts and delivers.
-fn find_held_key(config: &DaemonConfig) -> anyhow::Result<HeldVerdictKey> {
-    let provided = find_credential("held-key")?.or_else(|| config.gate.held_key_file.clone());
-    Ok(provided.map_or_else(|| HeldVerdictKey::in_state_dir(&config.state_dir), HeldVerdictKey::provided))
+/// The key of held verdicts. Errors do not show its path, which can be a misplaced key. That in the state directory is read
+/// when it is used: if it is lost, the daemon still delivers.
+pub(crate) fn find_held_key(config: &DaemonConfig) -> Result<HeldVerdictKey, ConfigError> {
+    let credential = find_credential("held-key")?.map(|file| ("systemd's credential oracled_held-key", file));
+    let configured = || config.gate.held_key_file.clone().map(|file| ("`gate.held_key_file`", file));
+    let Some((name, file)) = credential.or_else(configured) else {
+        return Ok(HeldVerdictKey::in_state_dir(&config.state_dir));
+    };
+    HeldVerdictKey::provided(file).map_err(|error| {
+        ConfigError::NotUnderstood(format!(
+            "{name}: cannot read the key of held verdicts from the file: {error}; allowed: the path of a file with 32 bytes \
+             in Base64"
+        ))
+    })
 }
 
 /// Checks that other users cannot write to the state directory, if it exists.

@@ -4,13 +4,15 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD_NO_PAD;
 use hyper::Method;
 use oracled_api::base::client::{DaemonClient, DaemonResponse};
+use oracled_domain::ProductTier;
 use oracled_tests::generation::{
-    event_names, purge_verdict, read_cached, read_metric, read_order, read_verdict, request_verdict,
-    wait_for_order, world_with_model,
+    event_names, generation_request, place_order, purge_verdict, read_cached, read_metric, read_order,
+    read_verdict, request_verdict, wait_for_order, world_with_model,
 };
-use oracled_tests::model::{ModelServer, ScriptedReply};
+use oracled_tests::model::{ModelServer, ScriptedReply, gemini_answer};
 use oracled_tests::{
-    DaemonProcess, DaemonWorld, GOOD, at, call, document, eventually, get, log, post, problem, submission,
+    DaemonProcess, DaemonWorld, GOOD, at, call, document, error_line, eventually, get, log, post, problem,
+    submission,
 };
 use serde_json::{Value, json};
 use std::fs;
@@ -309,6 +311,50 @@ async fn held_verdict_survives_a_kill_and_waits_for_its_key() {
     let daemon = world.serve().await;
     assert_eq!(decide(&mut daemon.control().await, "cs_1", "release").await.status, 200);
     assert_eq!(read_verdict(&mut daemon.routes().await, "cs_1").await.status, 200);
+}
+
+#[tokio::test]
+async fn order_waits_for_the_key_of_held_verdicts_before_the_model_is_asked() {
+    let model = ModelServer::start().await;
+    let mut world = model.create_world("");
+    world.config.push_str(HOLD);
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let key = world.state().join("held.key");
+    fs::write(&key, "not a key").expect("the key is written");
+    assert_eq!(place_order(&world, "cs_1").await["state"], "queued");
+    let waiting = async |routes: &mut DaemonClient| read_order(routes, "cs_1").await["waiting_for"].clone();
+    eventually("the order waits", async || waiting(routes).await["cause"] == "held_key_unusable").await;
+    assert_eq!((model.request_count(), waiting(routes).await["until"].is_null()), (0, true));
+    fs::remove_file(&key).expect("the key is removed");
+    assert_eq!(decide(control, "cs_1", "retry").await.status, 200);
+    wait_for_order(routes, "cs_1", "delivered").await;
+    assert_eq!((model.request_count(), waiting(routes).await.is_null()), (1, true));
+    assert!(daemon.stop().success());
+
+    // a provided key is never created
+    fs::write(world.path("provided.key"), "not a key").expect("the key is written");
+    let config = world.path("unusable.toml");
+    fs::write(&config, format!("[gate]\nheld_key_file = {:?}", world.path("provided.key")))
+        .expect("it is written");
+    let refused = error_line(world.oracled(&["check-config", "--config", &config.to_string_lossy()]));
+    assert!(refused.contains("`gate.held_key_file`"), "{refused}");
+}
+
+#[tokio::test]
+async fn address_of_a_repeated_request_is_stored_while_its_verdict_is_held() {
+    let model = ModelServer::start().await;
+    model.set_default(ScriptedReply::json(200, &gemini_answer(FLAGGED)));
+    let mut world = model.create_world("");
+    world.config.push_str(HOLD);
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    place_order(&world, "cs_1").await;
+    wait_for_order(routes, "cs_1", "held").await;
+    let mut again = generation_request(ProductTier::Quick);
+    again["customer_email"] = json!("ann@example.org");
+    assert_eq!(post(routes, "/v1/verdicts/cs_1", &again).await.status, 202);
+    assert_eq!(log(control, "session=cs_1&event=session_address_changed").await.len(), 1);
 }
 
 #[tokio::test]

@@ -132,7 +132,7 @@ impl JudgmentDelivery {
         mut submission: Submission,
     ) -> Result<SubmissionOutcome, GateError> {
         let generation_trace = submission.generation_trace.as_ref();
-        let approved = match (submission.path, judgement.outcome) {
+        let mut approved = match (submission.path, judgement.outcome) {
             (GatePath::Check, _) => {
                 self.log.commit(judged.into()).await?;
                 return Ok(SubmissionOutcome::Checked(judgement.decision));
@@ -146,24 +146,27 @@ impl JudgmentDelivery {
         };
         let mut judged = vec![judged];
         loop {
-            let (approved, evaluation_sha256) =
-                match self.pass_rules(approved.clone(), &submission, &mut judged).await? {
+            // the first check of an order stays in force, so a check comes at most once: when the rules refuse a verdict of a
+            // session without one
+            let may_get_check = submission.check.is_none() && submission.path == GatePath::Generate;
+            let given = may_get_check.then(|| (approved.clone(), submission.clone()));
+            let (passed, evaluation_sha256) =
+                match self.pass_rules(approved, &submission, &mut judged).await? {
                     Ok(passed) => passed,
                     Err(refused) => return Ok(refused),
                 };
             let record = GenerationTrace::record(submission.generation_trace.as_ref(), judged.clone());
-            let (submitted, judged_so_far) = (submission.clone(), judged.clone());
-            let admit = AdmitVerdict {
-                submission: submitted,
-                approved,
-                judged: judged_so_far,
-                evaluation_sha256,
-                release: None,
-            };
+            let given = given.map(|(approved, submission)| (approved, submission, judged.clone()));
+            let admit =
+                AdmitVerdict { submission, approved: passed, judged, evaluation_sha256, release: None };
             let admitted = self.cache.ask(admit).await;
             // an answer of the model is paid for, so it is judged again if the check of its session has changed
             let is_stale = matches!(&admitted, Ok(Err(VerdictCacheError::Commit(CommitError::Stale(_)))));
-            if is_stale && let Some(check) = self.changed_check(&submission).await {
+            if is_stale
+                && let Some(given) = given
+                && let Some(check) = self.check_in_force(&given.1).await
+            {
+                (approved, submission, judged) = given;
                 submission.check = Some(check);
                 continue;
             }
@@ -171,12 +174,8 @@ impl JudgmentDelivery {
         }
     }
 
-    /// The check in force for a generated verdict, if it is another one than that of `submission`. The first check of an
-    /// order stays in force, so it changes at most once: when the rules refuse a verdict of a session without one.
-    async fn changed_check(&self, submission: &Submission) -> Option<Arc<CandidateCheck>> {
-        if submission.check.is_some() || submission.path != GatePath::Generate {
-            return None;
-        }
+    /// The check in force for the session of `submission`.
+    async fn check_in_force(&self, submission: &Submission) -> Option<Arc<CandidateCheck>> {
         match self.cache.ask(FindSession(submission.clone())).await {
             Ok(Ok(FindSessionOutcome::Nothing(check))) => check,
             _ => None,

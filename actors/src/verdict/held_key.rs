@@ -41,15 +41,23 @@ pub struct HeldVerdictKey {
 
 impl HeldVerdictKey {
     /// The key in a file that the operator provides.
-    #[must_use]
-    pub const fn provided(file: PathBuf) -> Self {
-        Self { file, creation: None }
+    ///
+    /// # Errors
+    /// If the file has no key, or cannot be read.
+    pub fn provided(file: PathBuf) -> io::Result<Self> {
+        read_key(&file)?;
+        Ok(Self { file, creation: None })
     }
 
     /// The key in the state directory, which is created at its first use.
     #[must_use]
     pub fn in_state_dir(state_dir: &Path) -> Self {
         Self { file: state_dir.join(FILE), creation: Some(Arc::default()) }
+    }
+
+    /// Checks that verdicts can be encrypted. A missing key is created only with `may_create`.
+    pub(crate) async fn check(&self, may_create: bool) -> Result<(), HeldKeyError> {
+        self.read(may_create).await.map(drop)
     }
 
     /// Encrypts `text`, as Base64. A missing key is created only with `may_create`.
@@ -169,7 +177,11 @@ mod tests {
         assert!(matches!(key.open(&id("cs_1"), &sealed).await, Err(HeldKeyError::File { .. })));
         fs::remove_file(&file).expect("the key is removed");
         assert!(matches!(key.open(&id("cs_1"), &sealed).await, Err(HeldKeyError::File { .. })));
-        let provided = HeldVerdictKey::provided(file).seal(&id("cs_1"), b"text".to_vec(), true).await;
-        assert!(matches!(provided, Err(HeldKeyError::File { .. })), "a provided key is not created");
+        assert!(HeldVerdictKey::provided(file.clone()).is_err());
+        fs::write(&file, BASE64_STANDARD.encode([7; KEY_BYTES])).expect("the key is provided");
+        let provided = HeldVerdictKey::provided(file.clone()).expect("it can be used");
+        fs::remove_file(&file).expect("the key is removed");
+        let sealed = provided.seal(&id("cs_1"), b"text".to_vec(), true).await;
+        assert!(matches!(sealed, Err(HeldKeyError::File { .. })), "a provided key is not created");
     }
 }

@@ -10,6 +10,7 @@ mod attempt;
 mod held;
 mod place;
 mod queue;
+mod settle;
 mod survey;
 mod trial;
 mod waits;
@@ -22,8 +23,8 @@ pub use waits::OrderWaits;
 
 use crate::platform::clock::Clock;
 use crate::platform::in_flight::InFlight;
+use crate::verdict::cache::PolicyConfig;
 use crate::verdict::generation::{GenerationError, GenerationRunner, QueueLimit};
-use crate::verdict::held_key::HeldVerdictKey;
 use crate::verdict::order_progress::OrderProgress;
 use actix::{
     Actor, ActorFutureExt, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised, WrapFuture,
@@ -110,7 +111,7 @@ struct ReportOrder {
 pub(crate) struct OrderDesk {
     runner: Arc<GenerationRunner>,
     config: OrdersConfig,
-    held_key: HeldVerdictKey,
+    gate: PolicyConfig,
     in_flight: InFlight<SessionId>,
     progress: OrderProgress,
     waits: OrderWaits,
@@ -122,12 +123,12 @@ impl OrderDesk {
     pub(crate) fn new(
         runner: Arc<GenerationRunner>,
         config: OrdersConfig,
-        held_key: HeldVerdictKey,
+        gate: PolicyConfig,
         progress: OrderProgress,
         waits: OrderWaits,
     ) -> Self {
         let (in_flight, stopped) = (InFlight::default(), Arc::default());
-        Self { runner, config, held_key, in_flight, progress, waits, stopped }
+        Self { runner, config, gate, in_flight, progress, waits, stopped }
     }
 
     /// The limits of an order. The time in which a daily budget was used up does not count toward its age.

@@ -23,7 +23,7 @@ pub(crate) fn read_text(text: &str, schema: &Value) -> Value {
 pub(crate) fn check_value(value: &Value, schema: &Value) -> Result<(), String> {
     let is_allowed = match (type_of(schema), value) {
         // JSON has no NaN: it is null
-        ("integer" | "number", Value::Null) => return Err(range(schema)),
+        ("integer" | "number", Value::Null) => return Err(range(schema).unwrap_or_else(|| "a number".into())),
         ("number", Value::Number(number)) => return check_range(number, schema),
         ("integer", Value::Number(number)) if !number.is_f64() => return check_range(number, schema),
         ("string", Value::String(text)) => {
@@ -65,7 +65,7 @@ fn check_range(number: &Number, schema: &Value) -> Result<(), String> {
     let is_within = number.as_f64().is_some_and(|number| {
         least.is_none_or(|least| least <= number) && most.is_none_or(|most| number <= most)
     });
-    if is_within { Ok(()) } else { Err(range(schema)) }
+    if is_within { Ok(()) } else { Err(range(schema).unwrap_or_default()) }
 }
 
 /// The minimum and the maximum.
@@ -76,25 +76,29 @@ fn bounds(schema: &Value) -> [Option<Number>; 2] {
     [bound("minimum"), bound("maximum").or_else(of_type)]
 }
 
-/// The range of a number, in words.
-fn range(schema: &Value) -> String {
+/// The range of a number, in words; `None` if it has no limits.
+fn range(schema: &Value) -> Option<String> {
     match bounds(schema) {
-        [Some(least), Some(most)] => format!("{least} to {most}"),
-        [Some(least), None] => format!("at least {least}"),
-        [None, Some(most)] => format!("at most {most}"),
-        [None, None] => "any".into(),
+        [Some(least), Some(most)] => Some(format!("{least} to {most}")),
+        [Some(least), None] => Some(format!("at least {least}")),
+        [None, Some(most)] => Some(format!("at most {most}")),
+        [None, None] => None,
     }
 }
 
 fn describe_allowed(schema: &Value) -> String {
+    let with_range = |what: &str, schema: &Value| match range(schema) {
+        Some(range) => format!("{what}, {range}"),
+        None => what.to_owned(),
+    };
     match type_of(schema) {
-        "integer" => format!("an integer, {}", range(schema)),
-        "number" => format!("a number, {}", range(schema)),
+        "integer" => with_range("an integer", schema),
+        "number" => with_range("a number", schema),
         "boolean" => "true, false".into(),
         "string" if is_time(schema) => "a time such as 2026-11-20T10:00:00Z".into(),
         "string" => words(schema).map_or_else(|| "a string".into(), |words| words.join(", ")),
         "array" => match type_of(items_of(schema)) {
-            kind @ ("integer" | "number") => format!("a list of {kind}s, {}", range(items_of(schema))),
+            kind @ ("integer" | "number") => with_range(&format!("a list of {kind}s"), items_of(schema)),
             _ => "a list of strings".into(),
         },
         _ => "a table".into(),

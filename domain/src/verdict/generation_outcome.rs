@@ -34,6 +34,8 @@ pub enum GenerationOutcome {
     NoModel,
     /// The prompt template is not registered, or has no text for the tier.
     PromptUnavailable,
+    /// The policy may hold the verdict, and the key of held verdicts cannot be used.
+    HeldKeyUnusable,
     /// The session's verdict was regenerated a short time ago.
     RateLimited,
     /// The limits of model calls are reached.

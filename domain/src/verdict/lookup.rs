@@ -130,17 +130,18 @@ impl LookupDefinition {
             }
             Ok(path)
         };
+        let session_url = parse_url(&settings.session_url)?;
         let query: Result<Vec<_>, _> =
             settings.query_paths.iter().map(|text| path("query_paths", text)).collect();
         let query = query?;
         if query.is_empty() {
-            return Err(LookupSettingsError { setting: "query_paths", fault: "it has no path".into() });
+            return Err(LookupSettingsError { setting: "query_paths", fault: "it is not set".into() });
         }
         let required = settings.required.as_ref();
         let required =
             required.map(|(text, value)| Ok((path("required_path", text)?, value.clone()))).transpose()?;
         Ok(Self {
-            session_url: parse_url(&settings.session_url)?,
+            session_url,
             tier: path("tier_path", &settings.tier_path)?,
             query,
             email: settings.email_path.as_deref().map(|text| path("email_path", text)).transpose()?,

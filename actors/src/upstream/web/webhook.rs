@@ -98,11 +98,12 @@ impl WebhookClient {
     /// Checks the address of each endpoint, without resolving its host name.
     ///
     /// # Errors
-    /// The first endpoint that may not be reached.
-    pub fn check(&self) -> Result<(), WebError> {
-        self.endpoints.values().try_for_each(|endpoint| {
-            let url = self.web.address_filter.endpoint(&endpoint.url).map_err(WebError::Endpoint)?;
-            self.web.check_confidential(&url, super::format_url)
+    /// The first receiver whose endpoint may not be reached.
+    pub fn check(&self) -> Result<(), (Option<ApplicationName>, WebError)> {
+        self.endpoints.iter().try_for_each(|(receiver, endpoint)| {
+            let url = self.web.address_filter.endpoint(&endpoint.url).map_err(WebError::Endpoint);
+            url.and_then(|url| self.web.check_confidential(&url, super::format_url))
+                .map_err(|error| (receiver.clone(), error))
         })
     }
 
@@ -115,7 +116,10 @@ impl WebhookClient {
     pub(crate) async fn send(&self, webhook: &OutboxWebhook) -> Result<WebhookReply, WebhookSendFailure> {
         let fault = |cause: String| WebhookSendFailure { cause, is_permanent: false, retry_after: None };
         let Some(endpoint) = self.endpoints.get(&webhook.standing.application) else {
-            return Err(fault("no webhook endpoint is configured for the receiver".into()));
+            let receiver = webhook.standing.application.as_ref();
+            let receiver =
+                receiver.map_or_else(|| "operators".into(), |name| format!("application `{name}`"));
+            return Err(fault(format!("no webhook endpoint is configured for {receiver}")));
         };
         let headers = self.headers(&endpoint.secret, &webhook.standing.webhook_id, &webhook.body);
         let began = monotonic();

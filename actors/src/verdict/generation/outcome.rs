@@ -4,6 +4,7 @@ use super::error::GenerationError;
 use super::prompt::PromptError;
 use crate::upstream::oracle_health::PermitError;
 use crate::upstream::{ModelError, ModelRefusal};
+use crate::verdict::cache::VerdictCacheError;
 use crate::verdict::rate_limiter::CallLimitError;
 use crate::verdict::submission::SubmissionOutcome;
 use oracled_domain::verdict::generation_outcome::GenerationOutcome;
@@ -54,6 +55,7 @@ impl GenerationError {
                 ModelError::Refused { reason: ModelRefusal::Declined(_) } => GenerationOutcome::Declined,
                 ModelError::Refused { reason: ModelRefusal::Empty } => GenerationOutcome::EmptyAnswer,
             },
+            Self::Cache(VerdictCacheError::HeldKey(_)) => GenerationOutcome::HeldKeyUnusable,
             Self::Store(_) | Self::Commit(_) | Self::Cache(_) => GenerationOutcome::StorageFailed,
             Self::Gate(_) | Self::NoAnswer(_) | Self::Crashed => GenerationOutcome::Failed,
         }

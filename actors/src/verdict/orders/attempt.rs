@@ -1,29 +1,29 @@
-//! One attempt of an order: its start, and its end with one commit each. The commit of the verdict itself also ends the
-//! order as delivered.
+//! The start of an attempt of an order, which is one commit.
 
 use super::{OrderDesk, OrdersActor, ReportOrder};
-use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::CommitError;
 use crate::platform::caller::run_as_current_caller;
 use crate::platform::in_flight::InFlightClaim;
-use crate::verdict::cache::{FindSession, FindSessionOutcome, remove_held_verdict};
-use crate::verdict::generation::{FirstCallPermits, GenerationEnd, GenerationError, PromptError};
+use crate::verdict::cache::VerdictCacheError;
+use crate::verdict::generation::{FirstCallPermits, GenerationError, PromptError};
 use crate::verdict::rate_limiter::CallLimitError;
-use crate::verdict::submission::{Submission, SubmissionOutcome};
+use crate::verdict::submission::Submission;
 use actix::Addr;
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::verdict::generation_outcome::GenerationOutcome;
-use oracled_domain::verdict::order::{Order, OrderAttemptFailure, OrderState, OrderStopCause};
+use oracled_domain::verdict::order::{Order, OrderAttemptFailure, OrderState};
 use oracled_domain::verdict::order_wait::OrderWait;
-use oracled_domain::verdict::policy::join_causes;
-use oracled_domain::{AuditEvent, EventKind, ModelPrompt, SessionId, SessionRecord, VerdictGeneration};
-use oracled_store::{JournalRecord, RowExpectation, RowKey, StoreError, TableWrite};
+use oracled_domain::{
+    AuditEvent, EventKind, ModelPrompt, ProductTier, SessionId, SessionRecord, VerdictGeneration,
+};
+use oracled_store::StoreError;
 use std::time::Duration;
 
 /// When to try again after an error that is not the model's, such as a full disk.
 const ERROR_PAUSE: SignedDuration = SignedDuration::from_secs(5);
-/// When to try again if the prompt template is not registered, or has no text for the tier.
-const PROMPT_PAUSE: SignedDuration = SignedDuration::from_secs(15);
+/// When to try again if the prompt template is not registered, or has no text for the tier, or if the key of held verdicts
+/// cannot be used.
+const ORDER_PAUSE: SignedDuration = SignedDuration::from_secs(15);
 /// When to try again while the last attempt of the order ends.
 const CLAIM_PAUSE: SignedDuration = SignedDuration::from_millis(100);
 
@@ -57,9 +57,22 @@ impl StartedOrder {
 impl OrderDesk {
     /// Starts the attempt of a due order, or stops an order that reached a limit.
     pub(super) async fn dispatch(&self, session_id: &SessionId, me: Addr<OrdersActor>) -> DispatchOutcome {
-        self.waits.end_of_order(session_id);
+        let waited_for = self.waits.end_of_order(session_id);
         match self.try_dispatch(session_id, me).await {
             Ok(outcome) => outcome,
+            // only this order waits: orders of other tiers may have a prompt, or no verdicts that are held
+            Err(
+                error @ (GenerationError::Prompt(PromptError::Unknown(_) | PromptError::Tier(_))
+                | GenerationError::Cache(VerdictCacheError::HeldKey(_))),
+            ) => {
+                let wait = self.wait_for(&error);
+                if waited_for.is_none_or(|before| before.cause != wait.cause) {
+                    tracing::warn!(%session_id, %error, "an order waits");
+                }
+                self.waits.set_of_order(session_id.clone(), wait);
+                let now = self.clock().now();
+                DispatchOutcome::Due(now.saturating_add(ORDER_PAUSE).unwrap_or(now))
+            }
             Err(GenerationError::Store(error @ StoreError::Corrupt { .. })) => {
                 tracing::error!(%session_id, %error, "the session of an order is damaged; its order is skipped");
                 DispatchOutcome::Left
@@ -112,18 +125,8 @@ impl OrderDesk {
                 // an operator may have retried the order while its last attempt ends
                 let Some(claim) = self.in_flight.claim(session_id.clone()) else { return Ok(claimed_later) };
                 self.runner.require_model()?;
-                let prompt = match self.runner.first_prompt(&session_id.application(), tier, &query) {
-                    // only this order waits: orders of other tiers may have a prompt
-                    Err(GenerationError::Prompt(
-                        error @ (PromptError::Unknown(_) | PromptError::Tier(_)),
-                    )) => {
-                        let error = GenerationError::Prompt(error);
-                        tracing::debug!(%session_id, %error, "an order waits for its prompt template");
-                        self.waits.set_of_order(session_id.clone(), self.wait_for(&error));
-                        return Ok(DispatchOutcome::Due(now.saturating_add(PROMPT_PAUSE).unwrap_or(now)));
-                    }
-                    prompt => prompt?,
-                };
+                self.check_held_key(session_id, tier).await?;
+                let prompt = self.runner.first_prompt(&session_id.application(), tier, &query)?;
                 let permits = match self.runner.request_first_call(session_id.application()).await {
                     Ok(permits) => permits,
                     Err(error) => return Ok(self.blocked_by(session_id, &error)),
@@ -139,6 +142,22 @@ impl OrderDesk {
                 Ok(DispatchOutcome::Left)
             }
         }
+    }
+
+    /// Checks the key of held verdicts if the policy may hold the verdict: without the key, an answer that the model was
+    /// paid for could not be stored.
+    pub(super) async fn check_held_key(
+        &self,
+        session_id: &SessionId,
+        tier: ProductTier,
+    ) -> Result<(), GenerationError> {
+        let policy = self.gate.policies.find(session_id.application(), tier);
+        if policy.is_some_and(|policy| !policy.hold.is_empty()) {
+            // a new key could not decrypt the verdicts that are held already
+            let may_create = !self.store().has_held_verdicts()?;
+            self.gate.key.check(may_create).await.map_err(VerdictCacheError::from)?;
+        }
+        Ok(())
     }
 
     /// No order of the application can be attempted because of `error`.
@@ -216,167 +235,10 @@ impl OrderDesk {
             me.do_send(ReportOrder { session_id: id, due });
         });
     }
-
-    /// Ends the attempt of an order by its outcome. Returns the order; `None` if its session was removed.
-    async fn settle(
-        &self,
-        submission: Submission,
-        end: GenerationEnd,
-    ) -> Result<Option<Order>, GenerationError> {
-        let session_id = submission.session_id.clone();
-        let outcome = end
-            .result
-            .as_ref()
-            .map_or_else(GenerationError::generation_outcome, SubmissionOutcome::generation_outcome);
-        let (cause, retry_after) = match &end.result {
-            Ok(
-                SubmissionOutcome::Stored(_) | SubmissionOutcome::Regenerated(..) | SubmissionOutcome::Held,
-            ) => {
-                return self.published(&session_id);
-            }
-            Ok(SubmissionOutcome::Replayed(_)) => {
-                // a verdict that was generated for a read counts as delivered by this
-                match self.runner.handles.cache.ask(FindSession(submission)).await?? {
-                    FindSessionOutcome::Cached(_) | FindSessionOutcome::Held => {
-                        return self.published(&session_id);
-                    }
-                    FindSessionOutcome::Mismatch(mismatch) => {
-                        (format!("the session has another {mismatch}"), None)
-                    }
-                    FindSessionOutcome::Nothing(_) => {
-                        ("the stored verdict was removed meanwhile".to_owned(), None)
-                    }
-                }
-            }
-            Ok(SubmissionOutcome::RejectedByCrosscheck { decision, .. }) => {
-                let reason: &str = decision.crosscheck_reason.into();
-                (
-                    format!(
-                        "the crosscheck rejected the verdict: {reason}, coherence {}",
-                        decision.coherence_score
-                    ),
-                    None,
-                )
-            }
-            Ok(SubmissionOutcome::RejectedByRules { .. }) => {
-                ("the rules rejected the verdict".to_owned(), None)
-            }
-            Ok(SubmissionOutcome::RejectedByPolicy { causes, .. }) => {
-                (format!("the policy refused the verdict: {}", join_causes(causes)), None)
-            }
-            Ok(SubmissionOutcome::Mismatch(mismatch)) => {
-                (format!("the session has another {mismatch}"), None)
-            }
-            Ok(SubmissionOutcome::Checked(_)) => ("the verdict was only checked".to_owned(), None),
-            Err(error) => (error.to_string(), Some(wait_of(error))),
-        };
-        let failure = OrderAttemptFailure { outcome, cause, usage: end.usage, cost: end.cost, retry_after };
-        self.fail_attempt(&session_id, &failure).await
-    }
-
-    /// Commits that the attempt of an order failed. Returns the order; `None` if its session was removed.
-    async fn fail_attempt(
-        &self,
-        session_id: &SessionId,
-        failure: &OrderAttemptFailure,
-    ) -> Result<Option<Order>, GenerationError> {
-        let Some((SessionRecord { order: Some(order), .. }, _)) = self.store().session(session_id)? else {
-            return Ok(None);
-        };
-        let policy = self.policy(session_id, &order, self.clock().now());
-        let changed = self.change_order(session_id, |session, order, now| {
-            (order.state == OrderState::Generating).then(|| {
-                let order = order.attempt_failed(failure.clone(), &policy, now);
-                // as the order has it: without the rest of a long text of the model's service
-                let cause = order.last_attempts.last().and_then(|attempt| attempt.cause.clone());
-                let cause = cause.unwrap_or_default();
-                let attempt_failed = EventKind::OrderAttemptFailed {
-                    attempt: order.attempts,
-                    outcome: failure.outcome,
-                    cause,
-                    next_attempt_at: order.next_attempt_at,
-                };
-                let mut events = vec![AuditEvent::new(now, session_id.clone(), attempt_failed)];
-                events.extend(order.stop_cause.map(|cause| stopped_event(session_id, &order, cause, now)));
-                (SessionRecord { order: Some(order), ..session }, events)
-            })
-        });
-        match changed.await? {
-            Some(session) => Ok(session.order),
-            // a verdict that a route submitted has ended the order meanwhile
-            None => self.published(session_id),
-        }
-    }
-
-    /// Commits that a queued order is too old. Returns the order; `None` if it is not queued any longer.
-    async fn expire(&self, session_id: &SessionId) -> Result<Option<Order>, GenerationError> {
-        let policy = self.config.policy;
-        let changed = self.change_order(session_id, |session, order, now| {
-            (order.state == OrderState::Queued).then(|| {
-                let order = order.stopped(OrderStopCause::Expired, &policy, now);
-                let event = stopped_event(session_id, &order, OrderStopCause::Expired, now);
-                (SessionRecord { order: Some(order), ..session }, vec![event])
-            })
-        });
-        Ok(changed.await?.and_then(|session| session.order))
-    }
-
-    /// Publishes the stored state of an order to waiting requests, and returns it.
-    pub(super) fn published(&self, session_id: &SessionId) -> Result<Option<Order>, GenerationError> {
-        let order = self.store().session(session_id)?.and_then(|(session, _)| session.order);
-        if let Some(order) = &order {
-            self.progress.publish(session_id, order);
-        }
-        Ok(order)
-    }
-
-    /// Changes the order of a session in one commit, and reports its new state to the requests that wait for it. `change` gets
-    /// the session, its order and the time, and returns the session after the change and the entries; `None` changes
-    /// nothing. Returns the session after the change.
-    pub(super) async fn change_order(
-        &self,
-        session_id: &SessionId,
-        change: impl Fn(SessionRecord, Order, Timestamp) -> Option<(SessionRecord, Vec<AuditEvent>)>,
-    ) -> Result<Option<SessionRecord>, GenerationError> {
-        let changed = self.runner.handles.log.decide_and_commit(|| {
-            let Some((session, revision)) = self.store().session(session_id)? else {
-                return Ok::<_, GenerationError>(CommitDecision::Already(None));
-            };
-            let Some(order) = session.order.clone() else { return Ok(CommitDecision::Already(None)) };
-            let Some((session, events)) = change(session, order, self.clock().now()) else {
-                return Ok(CommitDecision::Already(None));
-            };
-            let mut record = JournalRecord {
-                expect: vec![RowExpectation {
-                    row: RowKey::Session(session_id.clone()),
-                    revision: Some(revision),
-                }],
-                events,
-                writes: vec![TableWrite::PutSession(session.clone().into())],
-                ..JournalRecord::default()
-            };
-            // an order that changes in this way has no held verdict any longer
-            remove_held_verdict(&mut record, self.store(), session_id)?;
-            Ok(CommitDecision::Change(Some(session), record))
-        });
-        let session = changed.await?.0;
-        if let Some(SessionRecord { order: Some(order), .. }) = &session {
-            self.progress.publish(session_id, order);
-            self.runner.metrics.orders.count_end(session_id.application(), order.state);
-        }
-        Ok(session)
-    }
-}
-
-/// The entry of an order that a limit stopped.
-fn stopped_event(session_id: &SessionId, order: &Order, cause: OrderStopCause, now: Timestamp) -> AuditEvent {
-    let Order { state, attempts, .. } = *order;
-    let stopped = EventKind::OrderStopped { state, cause, attempts, reason: None, peer: None };
-    AuditEvent::new(now, session_id.clone(), stopped)
 }
 
 /// How long no order should be attempted after `error`.
-fn wait_of(error: &GenerationError) -> SignedDuration {
+pub(super) fn wait_of(error: &GenerationError) -> SignedDuration {
     let wait = match error {
         GenerationError::Limited(limited) => limited.wait(),
         GenerationError::NotPermitted { retry_after, .. } => *retry_after,

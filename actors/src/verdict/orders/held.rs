@@ -43,7 +43,7 @@ impl OrderDesk {
     async fn open_held(&self, session_id: &SessionId) -> Result<(HeldVerdictText, u64), OrderChangeError> {
         let held = self.store().held_verdict(session_id).map_err(GenerationError::from)?;
         let Some((held, revision)) = held else { return Err(self.not_held(session_id)?) };
-        let text = self.held_key.open(session_id, &held.sealed).await?;
+        let text = self.gate.key.open(session_id, &held.sealed).await?;
         let damaged = |_| OrderChangeError::HeldVerdictDamaged(session_id.clone());
         let delivery = serde_json::from_slice(&text).map_err(damaged)?;
         Ok((HeldVerdictText { held, delivery }, revision))

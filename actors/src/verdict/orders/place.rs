@@ -77,6 +77,8 @@ impl OrderDesk {
         // an attempt of a session that was removed may still be in flight
         let may_start =
             may_start && !self.is_stopped() && full.is_none() && known.is_none() && prompt.is_some();
+        // an order that may not start is queued, and says why when its turn comes
+        let may_start = may_start && self.check_held_key(&session_id, submission.tier).await.is_ok();
         let claim = if may_start { self.in_flight.claim(session_id.clone()) } else { None };
         let permits = match claim {
             Some(claim) => match self.runner.request_first_call(session_id.application()).await {
@@ -138,7 +140,7 @@ impl OrderDesk {
         else {
             return Ok(CommitDecision::Already(row));
         };
-        if session.customer_email.is_some() || !order.state.is_open() {
+        if session.customer_email.is_some() || order.state == OrderState::Delivered {
             return Ok(CommitDecision::Already(row));
         }
         let now = self.clock().now();

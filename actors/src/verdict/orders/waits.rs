@@ -37,9 +37,9 @@ impl OrderWaits {
         self.known().orders.insert(session_id, wait);
     }
 
-    /// Forgets what an order waited for.
-    pub(super) fn end_of_order(&self, session_id: &SessionId) {
-        self.known().orders.remove(session_id);
+    /// Forgets what an order waited for, and returns it.
+    pub(super) fn end_of_order(&self, session_id: &SessionId) -> Option<OrderWait> {
+        self.known().orders.remove(session_id)
     }
 
     /// Forgets what the orders of the application of an order waited for, because that order starts.

@@ -37,8 +37,7 @@ pub struct ApplicationSection {
     pub prompt_template: Option<TemplateName>,
     /// [Models](../models.md#several-models) that make first verdicts of the application, in the order in which they are
     /// tried, in place of `[model]` and `model.fallbacks`: names of tables in `models`, or the provider's name for `[model]`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub models: Vec<String>,
+    pub models: Option<Vec<String>>,
     /// Whether unknown sessions of the application are looked up (`lookup.preset`, `lookup.session_url`). The payment service
     /// does not separate applications: set it only for those whose customers pay there.
     pub lookup: bool,

@@ -15,7 +15,7 @@ pub struct GateSection {
     /// before delivery, `refuse` rejects the verdict, and `deliver` delivers them.
     pub unexpected_fields: UnexpectedFieldHandling,
     /// Flags that hold an approved verdict until an operator decides: `verdict_conflict`, `empty_analysis`, `short_summary`,
-    /// `contradictory_null`, `few_tests`, `unexpected_field`. After a colon, a flag can have a place, for example
+    /// `contradictory_null`, `few_tests`, `unexpected_field`. After a colon, `empty_analysis` can have a dimension, for example
     /// `empty_analysis:Stability`.
     pub hold: Vec<String>,
     /// Flags that refuse an approved verdict, as in `gate.hold`. Refusing takes precedence.

@@ -1,7 +1,7 @@
 //! The configuration of the look-up of sessions that are not registered.
 
 use super::{ApplicationSections, ConfigError, not_allowed_error};
-use oracled_domain::verdict::lookup::{LookupDefinition, LookupSettings};
+use oracled_domain::verdict::lookup::{LookupDefinition, LookupSettings, LookupSettingsError};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use utoipa::ToSchema;
@@ -121,6 +121,9 @@ impl LookupSection {
             let allowed = "`lookup.required_path` and `lookup.required_value` together";
             return Err(not_allowed_error("lookup.required_path", "one of two keys", allowed));
         }
+        if self.required_value.as_deref() == Some("") {
+            return Err(not_allowed_error("lookup.required_value", "empty", "a text, for example `paid`"));
+        }
         let max_ms = (request_s * 1000).saturating_sub(deadline_ms);
         if self.timeout_ms > max_ms {
             let allowed =
@@ -132,7 +135,8 @@ impl LookupSection {
                 "session_url" => "http:// or https://, a host, and a path with `{session_id}`",
                 _ => "a path to one value, for example `$.metadata.tier`",
             };
-            not_allowed_error(format!("lookup.{}", error.setting), error.fault, allowed)
+            let LookupSettingsError { setting, fault } = error;
+            ConfigError::NotUnderstood(format!("`lookup.{setting}`: {fault}; allowed: {allowed}"))
         })
     }
 
@@ -166,12 +170,10 @@ mod tests {
         serde_json::from_value(all).expect("a section")
     }
 
-    /// The key of the fault of a section, if it has one.
+    /// The key of the fault of a section, if it has one: the first text between backticks.
     fn fault(changes: Value) -> Option<String> {
-        match section(changes).check(30, 28_000) {
-            Err(ConfigError::NotAllowed { key, .. }) => Some(key),
-            other => other.err().map(|error| error.to_string()),
-        }
+        let error = section(changes).check(30, 28_000).err()?.to_string();
+        error.split('`').nth(1).map(str::to_owned)
     }
 
     #[test]
@@ -200,6 +202,8 @@ mod tests {
             (json!({"session_url": url}), Some("lookup.query_paths")),
             (json!({"session_url": url, "tier_path": "tier"}), Some("lookup.query_paths")),
             (json!({"preset": "stripe", "session_url": "https://pay.example/"}), Some("lookup.session_url")),
+            (json!({"session_url": "x"}), Some("lookup.session_url")),
+            (json!({"preset": "stripe", "required_value": ""}), Some("lookup.required_value")),
             (json!({"preset": "stripe", "email_path": "a["}), Some("lookup.email_path")),
             (json!({"preset": "stripe", "timeout_ms": 2001}), Some("lookup.timeout_ms")),
             (

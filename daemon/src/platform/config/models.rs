@@ -76,7 +76,15 @@ impl DaemonConfig {
         let first = Some(self.model.provider.as_str()).filter(|_| self.model.provider != ModelProvider::None);
         let all: Vec<_> = first.into_iter().chain(further).collect();
         self.applications.iter().try_for_each(|(name, section)| {
-            check_names(&format!("applications.{name}.models"), &section.models, &all)
+            let key = format!("applications.{name}.models");
+            match section.models.as_deref() {
+                Some([]) => {
+                    let allowed =
+                        "at least one model; without the key, the application has those of `[model]`";
+                    Err(not_allowed_error(key, "an empty list", allowed))
+                }
+                names => check_names(&key, names.unwrap_or_default(), &all),
+            }
         })
     }
 

@@ -1,8 +1,8 @@
 //! Clients of the configured models.
 
 use crate::platform::config::{
-    ConfigError, DaemonConfig, ModelEntry, ModelProvider, ModelSection as ModelConfig, is_cleartext,
-    redact_url,
+    ApplicationSection, ConfigError, DaemonConfig, ModelEntry, ModelProvider, ModelSection as ModelConfig,
+    is_cleartext, redact_url,
 };
 use crate::platform::secret::{read_configured_secret, read_secret};
 use oracled_actors::Clock;
@@ -66,7 +66,8 @@ impl ModelClients {
         let all = || self.models.order.iter().chain(&self.models.others);
         let find = |name: &String| all().find(|model| model.oracle_id().as_str() == name).cloned();
         let models = |names: &[String]| names.iter().filter_map(find).collect::<Vec<_>>();
-        let own = config.applications.iter().map(|(name, section)| (name.clone(), models(&section.models)));
+        let names = |section: &ApplicationSection| models(section.models.as_deref().unwrap_or_default());
+        let own = config.applications.iter().map(|(name, section)| (name.clone(), names(section)));
         own.filter(|(_, models)| !models.is_empty()).collect()
     }
 

@@ -39,9 +39,15 @@ pub(super) fn create_webhooks(
     let hard_timeout = Duration::from_millis(section.hard_timeout_ms);
     let client = WebhookClient::new(endpoints, &pulls.allow_local, hard_timeout, clock.clone())
         .with_cleartext(allow_cleartext);
-    client
-        .check()
-        .map_err(|error| ConfigError::NotUnderstood(format!("an endpoint of webhooks: {error}")))?;
+    client.check().map_err(|(receiver, error)| {
+        let own = |name| config.applications.get(name).is_some_and(|section| section.webhook_url.is_some());
+        let key = match receiver {
+            None => "webhooks.operator_url".to_owned(),
+            Some(name) if own(&name) => format!("applications.{name}.webhook_url"),
+            Some(_) => "webhooks.url".to_owned(),
+        };
+        ConfigError::NotUnderstood(format!("`{key}`: {error}"))
+    })?;
     Ok(WebhookConfig { client, max_age: SignedDuration::from_secs(section.max_age_s.into()) })
 }
 
