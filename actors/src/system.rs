@@ -25,7 +25,7 @@ use crate::verdict::order_progress::OrderProgress;
 use crate::verdict::orders::{OrderDesk, OrderWaits, OrdersActor, OrdersConfig};
 use crate::verdict::rate_limiter::{CallLimits, RateLimiter};
 use crate::verdict::regen::RegenActor;
-use crate::verdict::webhooks::{WebhookConfig, WebhookSender, schedule_committed};
+use crate::verdict::webhooks::{WebhookConfig, WebhookSender, wake_for_committed};
 use crate::verification::{self, VerificationConfig, VerificationService, VerificationUpkeep};
 use actix_rt::{Arbiter, ArbiterHandle};
 use oracled_domain::base::actor_report::ActorReport;
@@ -240,16 +240,16 @@ impl ActorSystem {
         let notifier = {
             let (oracle_health, store, log) = (oracle_health.clone(), store.clone(), log.clone());
             let (clock, metrics) = (clock.clone(), metrics.clone());
-            let make = move || Notifier::new(mailing, oracle_health, store, log, clock, metrics);
+            let make = move || Notifier::of_config(mailing, oracle_health, store, log, clock, metrics);
             hire.start("notifier", &here, queue, make)
         };
 
         let webhooks = {
             let (store, log, clock, metrics) = (store.clone(), log.clone(), clock.clone(), metrics.clone());
-            let make = move || WebhookSender::new(webhooks, store, log, clock, metrics);
+            let make = move || WebhookSender::of_config(webhooks, store, log, clock, metrics);
             hire.start("webhooks", &here, queue, make)
         };
-        actix_rt::spawn(schedule_committed(committed_webhooks, webhooks.clone()));
+        actix_rt::spawn(wake_for_committed(committed_webhooks, webhooks.clone()));
 
         let order_progress = OrderProgress::default();
         let cache = {

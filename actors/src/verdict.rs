@@ -8,7 +8,7 @@ pub mod lookup;
 pub mod notifier;
 pub(crate) mod order_progress;
 pub mod orders;
-mod outbox_head;
+pub mod outbox;
 pub mod rate_limiter;
 pub mod regen;
 pub mod submission;

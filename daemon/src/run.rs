@@ -26,7 +26,7 @@ use oracled_actors::ground::ingestion::{self, IngestionConfig, slices};
 use oracled_actors::system::SystemParts;
 use oracled_actors::verdict::cache::PolicyConfig;
 use oracled_actors::verdict::held_key::HeldVerdictKey;
-use oracled_actors::verdict::notifier::StopSending;
+use oracled_actors::verdict::outbox::StopSending;
 use oracled_actors::verdict::{orders, regen};
 use oracled_actors::verification::VerificationConfig;
 use oracled_actors::{ActorSystem, Clock};

@@ -9,7 +9,7 @@ mod rules;
 mod verification;
 mod webhooks;
 
-pub(crate) use mail::MailOutcome;
+pub(crate) use mail::OutboxOutcome;
 pub(crate) use orders::WAITING;
 pub(crate) use queries::QueryOutcome;
 pub(crate) use rules::RuleMetrics;

@@ -65,6 +65,15 @@ impl TableReader {
         self.read_row(TableId::Webhooks, webhook_id.as_str())
     }
 
+    /// The state of a webhook with its revision, even if the rest of the webhook is damaged.
+    pub fn webhook_standing(
+        &self,
+        webhook_id: &WebhookId,
+    ) -> Result<Option<(WebhookState, u64)>, StoreError> {
+        let row = self.read_row(TableId::Webhooks, webhook_id.as_str())?;
+        Ok(row.map(|(MessageRowHead { standing }, revision)| (standing, revision)))
+    }
+
     /// Passes the webhooks after `after` to `visit`, in the order of their ids. Stops if `visit` returns false.
     pub fn visit_webhooks(
         &self,

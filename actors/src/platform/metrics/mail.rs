@@ -13,7 +13,7 @@ use strum::{IntoStaticStr, VariantArray};
 /// The outcome of an attempt to send a mail or a webhook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case", const_into_str)]
-pub(crate) enum MailOutcome {
+pub enum OutboxOutcome {
     /// The receiver has accepted the message.
     Sent,
     /// The attempt failed; the message will be retried.
@@ -30,7 +30,7 @@ pub(super) struct MailLabels {
 }
 
 impl MailLabels {
-    const fn new(kind: MailKind, outcome: MailOutcome) -> Self {
+    const fn new(kind: MailKind, outcome: OutboxOutcome) -> Self {
         Self { kind: MetricLabelValue(kind.into_str()), outcome: MetricLabelValue(outcome.into_str()) }
     }
 }
@@ -56,7 +56,7 @@ pub(crate) struct MailMetrics {
 
 impl Default for MailMetrics {
     fn default() -> Self {
-        let kinds = pairs(MailKind::VARIANTS, MailOutcome::VARIANTS);
+        let kinds = pairs(MailKind::VARIANTS, OutboxOutcome::VARIANTS);
         Self {
             mails: init_counters(kinds.map(|(kind, outcome)| MailLabels::new(kind, outcome))),
             depth: Family::default(),
@@ -67,7 +67,7 @@ impl Default for MailMetrics {
 
 impl MailMetrics {
     /// Counts an attempt to send a mail of `kind`.
-    pub(crate) fn count_mail_attempt(&self, kind: MailKind, outcome: MailOutcome) {
+    pub(crate) fn count_mail_attempt(&self, kind: MailKind, outcome: OutboxOutcome) {
         self.mails.get_or_create(&MailLabels::new(kind, outcome)).inc();
     }
 

@@ -1,6 +1,6 @@
 //! The metrics of webhooks.
 
-use super::mail::{MailOutcome, OutboxLabels};
+use super::mail::{OutboxLabels, OutboxOutcome};
 use super::{MetricLabelValue, init_counters, pairs};
 use oracled_domain::verdict::webhook::WebhookType;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -18,7 +18,7 @@ struct WebhookLabels {
 }
 
 impl WebhookLabels {
-    const fn new(kind: WebhookType, outcome: MailOutcome) -> Self {
+    const fn new(kind: WebhookType, outcome: OutboxOutcome) -> Self {
         Self { kind: MetricLabelValue(kind.into_str()), outcome: MetricLabelValue(outcome.into_str()) }
     }
 }
@@ -31,7 +31,7 @@ pub(crate) struct WebhookMetrics {
 
 impl Default for WebhookMetrics {
     fn default() -> Self {
-        let kinds = pairs(WebhookType::VARIANTS, MailOutcome::VARIANTS);
+        let kinds = pairs(WebhookType::VARIANTS, OutboxOutcome::VARIANTS);
         Self {
             webhooks: init_counters(kinds.map(|(kind, outcome)| WebhookLabels::new(kind, outcome))),
             depth: Family::default(),
@@ -41,7 +41,7 @@ impl Default for WebhookMetrics {
 
 impl WebhookMetrics {
     /// Counts an attempt to send a webhook of `kind`.
-    pub(crate) fn count_attempt(&self, kind: WebhookType, outcome: MailOutcome) {
+    pub(crate) fn count_attempt(&self, kind: WebhookType, outcome: OutboxOutcome) {
         self.webhooks.get_or_create(&WebhookLabels::new(kind, outcome)).inc();
     }
 

@@ -30,7 +30,7 @@ impl DeliveryListeners {
 fn wake_notifier(notifier: Option<&ActorHandle<Notifier>>, mail_id: Option<MailId>) {
     let (Some(notifier), Some(mail_id)) = (notifier.cloned(), mail_id) else { return };
     actix_rt::spawn(async move {
-        if let Err(error) = notifier.ask(WakeNotifier(mail_id)).await {
+        if let Err(error) = notifier.ask(WakeNotifier { id: mail_id, receiver: () }).await {
             tracing::debug!(%error, "could not wake the notifier; the mail goes out at its next poll");
         }
     });

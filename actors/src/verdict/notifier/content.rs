@@ -1,6 +1,6 @@
 //! The content of a mail, from the mail templates of its application.
 
-use super::attempt::MailSender;
+use super::MailSender;
 use crate::verdict::templates::find_registered_template;
 use oracled_domain::verdict::mail::{MailFailureCause, MailSendFailure};
 use oracled_domain::verdict::mail_template::{MailContent, MailRenderError, select_mail_template};

@@ -4,6 +4,8 @@ use crate::testing::{
 };
 use crate::upstream::BoxFuture;
 use crate::upstream::oracle_health::{ListHealthStatuses, MonitoredOracle, OracleProbe};
+use crate::verdict::outbox::{HEAD_MAX, OutboxAction, OutboxError, StopSending};
+use actix::{Context, Handler, Message};
 use oracled_domain::verdict::health::{CircuitCallOutcome, OracleHealthConfig, OracleHealthLevel};
 use oracled_domain::verdict::mail::{MailFailureCause, MailKind, MailSendFailure, MailState};
 use oracled_domain::verdict::mail_template::MailContent;
@@ -15,6 +17,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Runs a tick at once.
 #[derive(Debug, Message)]
@@ -187,9 +190,17 @@ impl TestSystem {
 
     /// Queues a mail that waits since `queued_at`.
     async fn queue_since(&self, kind: MailKind, session: &str, queued_at: Timestamp) -> MailId {
-        let mail = mail(kind, session, queued_at);
-        let mail_id = mail.standing.mail_id.clone();
-        let (session_id, timestamp) = (id(session), self.system.clock.now());
+        self.queue_mail(mail(kind, session, queued_at)).await
+    }
+
+    async fn wake(&self, mail_id: MailId) {
+        let wake = WakeNotifier { id: mail_id, receiver: () };
+        self.system.notifier.ask(wake).await.expect("the actor answers");
+    }
+
+    async fn queue_mail(&self, mail: OutboxMail) -> MailId {
+        let MailState { mail_id, kind, session_id, .. } = mail.standing.clone();
+        let timestamp = self.system.clock.now();
         let event =
             AuditEvent::new(timestamp, session_id, EventKind::MailQueued { mail_id: mail_id.clone(), kind });
         let writes = vec![TableWrite::PutMail(Arc::new(mail))];
@@ -200,7 +211,7 @@ impl TestSystem {
 
     async fn queue_and_wake(&self, kind: MailKind, session: &str) -> MailId {
         let mail_id = self.queue(kind, session).await;
-        self.system.notifier.ask(WakeNotifier(mail_id.clone())).await.expect("the actor answers");
+        self.wake(mail_id.clone()).await;
         mail_id
     }
 
@@ -321,7 +332,7 @@ fn notice_older_than_max_age_is_not_sent() {
     with_service(MailServiceScript::Takes, |world, _, service| async move {
         let queued_at = world.system.clock.now() - MAX_AGE - SignedDuration::from_secs(1);
         let mail_id = world.queue_since(MailKind::DivergenceNotice, "cs_old", queued_at).await;
-        world.system.notifier.ask(WakeNotifier(mail_id)).await.expect("the actor answers");
+        world.wake(mail_id).await;
         let failed = [("mail_queued", None), ("mail_failed", Some(0))];
         world.wait_for_mail_events(&failed).await;
         assert_eq!((service.attempts(), world.list(true).await.len()), (0, 1));
@@ -333,7 +344,7 @@ fn verdict_mail_is_retried_with_backoff_until_accepted() {
     with_service(MailServiceScript::Fails, |world, hand, service| async move {
         let mail_id = world.queue_and_wake(MailKind::Verdict, "cs_1").await;
         eventually("the first attempt fails", async || world.logged_mail_events().len() == 2).await;
-        world.system.notifier.ask(WakeNotifier(mail_id)).await.expect("the actor answers");
+        world.wake(mail_id).await;
         world.advance_time(&hand, 1).await;
         assert_eq!(service.attempts(), 1, "an early wake-up sends nothing");
         world.advance_time(&hand, 1).await;
@@ -363,7 +374,7 @@ fn permanently_refused_mail_is_dead_until_requeued() {
         world.advance_time(&hand, 100).await;
         assert_eq!(service.attempts(), 1);
         service.set_script(MailServiceScript::Takes);
-        let requeue = RequeueMail { mail_id: mail_id.clone(), peer: PEER };
+        let requeue = ChangeMail { id: mail_id.clone(), action: OutboxAction::Requeue, peer: PEER };
         let standing =
             world.system.notifier.ask(requeue).await.expect("the actor answers").expect("the call succeeds");
         assert_eq!((standing.attempts, standing.is_dead()), (0, false));
@@ -375,7 +386,13 @@ fn permanently_refused_mail_is_dead_until_requeued() {
             ("mail_sent", Some(1)),
         ];
         world.wait_for_mail_events(&events).await;
-        let again = || world.system.notifier.ask(RequeueMail { mail_id: mail_id.clone(), peer: PEER });
+        let again = || {
+            world.system.notifier.ask(ChangeMail {
+                id: mail_id.clone(),
+                action: OutboxAction::Requeue,
+                peer: PEER,
+            })
+        };
         // the mail stays in flight for a moment after the log entry of its sending
         let is_gone =
             async || matches!(again().await.expect("the call succeeds"), Err(OutboxError::Unknown(_)));
@@ -388,7 +405,13 @@ fn drop_removes_a_mail_unless_it_is_in_flight() {
     with_service(MailServiceScript::Hangs, |world, hand, service| async move {
         let mail_id = world.queue_and_wake(MailKind::Verdict, "cs_1").await;
         eventually("it is being sent", async || service.attempts() == 1).await;
-        let order = || world.system.notifier.ask(DropMail { mail_id: mail_id.clone(), peer: PEER });
+        let order = || {
+            world.system.notifier.ask(ChangeMail {
+                id: mail_id.clone(),
+                action: OutboxAction::Drop,
+                peer: PEER,
+            })
+        };
         let refused = order().await.expect("the call succeeds");
         assert!(matches!(refused, Err(OutboxError::InFlight(_))), "{refused:?}");
         service.set_script(MailServiceScript::Fails);
@@ -579,7 +602,7 @@ fn at_most_four_mails_are_in_flight_and_none_twice() {
         }
         eventually("four are under way", async || service.attempts() == 4).await;
         for mail_id in &ids {
-            world.system.notifier.ask(WakeNotifier(mail_id.clone())).await.expect("the actor answers");
+            world.wake(mail_id.clone()).await;
         }
         world.advance_time(&hand, 70).await;
         assert_eq!(service.attempts(), 4, "and none of them twice");
@@ -659,13 +682,14 @@ fn entries_the_log_never_accepts_go_to_the_service_log_once_at_the_end() {
 fn no_mail_is_sent_while_the_log_is_unavailable() {
     with_service(MailServiceScript::Takes, |world, hand, service| async move {
         // the mail is due later: on a busy machine the notifier's own tick may run before the log is broken
-        hand.advance(5);
-        let mail_id = world.queue(MailKind::Verdict, "cs_1").await;
-        hand.advance(-5);
+        let now = world.system.clock.now();
+        let mut later = mail(MailKind::Verdict, "cs_1", now);
+        later.standing.next_attempt_at = now.checked_add(SignedDuration::from_secs(5)).ok();
+        let mail_id = world.queue_mail(later).await;
         world.break_store();
         let event = AuditEvent::new(world.system.clock.now(), None, EventKind::ServiceStopped);
         world.system.log.commit(event.into()).await.expect_err("the write fails");
-        world.system.notifier.ask(WakeNotifier(mail_id)).await.expect("the actor answers");
+        world.wake(mail_id).await;
         world.advance_time(&hand, 8).await;
         assert_eq!(service.attempts(), 0);
         world.mend_store();

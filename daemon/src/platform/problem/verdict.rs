@@ -9,10 +9,9 @@ use oracled_actors::verdict::crosscheck::GateError;
 use oracled_actors::verdict::generation::{GenerationError, PromptError};
 use oracled_actors::verdict::held_key::HeldKeyError;
 use oracled_actors::verdict::lookup::LookupError;
-use oracled_actors::verdict::notifier::OutboxError;
 use oracled_actors::verdict::orders::OrderChangeError;
+use oracled_actors::verdict::outbox::OutboxError;
 use oracled_actors::verdict::rate_limiter::CallLimitError;
-use oracled_actors::verdict::webhooks::WebhookOutboxError;
 use oracled_domain::SessionId;
 use oracled_domain::verdict::lookup::LookupOutcome;
 use oracled_domain::verdict::order::Order;
@@ -206,31 +205,13 @@ impl From<&EvaluationError> for Problem {
 
 impl From<OutboxError> for Problem {
     fn from(error: OutboxError) -> Self {
-        match error {
-            OutboxError::Unknown(mail_id) => {
-                Self::new(ProblemCode::MailUnknown, format!("no mail {mail_id} is in the outbox"))
-            }
-            OutboxError::InFlight(mail_id) => {
-                let detail =
-                    format!("mail {mail_id} is being sent, or changed by another request; try again");
-                Self::new(ProblemCode::MailInFlight, detail)
-            }
-            OutboxError::Store(error) => error.into(),
-            OutboxError::Commit(error) => error.into(),
-            OutboxError::Reading(_) => Self::new(ProblemCode::InternalError, error.to_string()),
-        }
-    }
-}
-
-impl From<WebhookOutboxError> for Problem {
-    fn from(error: WebhookOutboxError) -> Self {
         let detail = error.to_string();
         match error {
-            WebhookOutboxError::Unknown(_) => Self::new(ProblemCode::MailUnknown, detail),
-            WebhookOutboxError::InFlight(_) => Self::new(ProblemCode::MailInFlight, detail),
-            WebhookOutboxError::Store(error) => error.into(),
-            WebhookOutboxError::Commit(error) => error.into(),
-            WebhookOutboxError::Reading(_) => Self::new(ProblemCode::InternalError, detail),
+            OutboxError::Unknown(_) => Self::new(ProblemCode::MailUnknown, detail),
+            OutboxError::InFlight(_) => Self::new(ProblemCode::MailInFlight, detail),
+            OutboxError::Store(error) => error.into(),
+            OutboxError::Commit(error) => error.into(),
+            OutboxError::Reading(_) => Self::new(ProblemCode::InternalError, detail),
         }
     }
 }

@@ -9,7 +9,8 @@ use crate::platform::service::{DaemonService, run_to_end};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use oracled_actors::verdict::notifier::{DropMail, ListMails, RequeueMail};
+use oracled_actors::verdict::notifier::{ChangeMail, ListMails};
+use oracled_actors::verdict::outbox::OutboxAction;
 use oracled_api::base::page::ListPage;
 use oracled_api::verdict::{MailAction, MailActionRequest, OutboxParams};
 use oracled_domain::MailId;
@@ -62,10 +63,11 @@ pub async fn post(
     mail_id: Result<Path<String>, PathRejection>,
     body: JsonBody,
 ) -> Result<Json<MailState>, Problem> {
-    let mail_id = parse_name(mail_id)?;
+    let id = parse_name(mail_id)?;
     let MailActionRequest { action: MailAction::Requeue } = body.parse()?;
     let notifier = service.system.notifier.clone();
-    run_to_end(async move { Ok(Json(notifier.ask(RequeueMail { mail_id, peer }).await??)) }).await
+    let change = ChangeMail { id, action: OutboxAction::Requeue, peer };
+    run_to_end(async move { Ok(Json(notifier.ask(change).await??)) }).await
 }
 
 problems!(DropProblems: STORE; MailUnknown MailInFlight);
@@ -87,7 +89,8 @@ pub async fn delete(
     Extension(peer): Extension<PeerCredentials>,
     mail_id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<MailState>, Problem> {
-    let mail_id = parse_name(mail_id)?;
+    let id = parse_name(mail_id)?;
     let notifier = service.system.notifier.clone();
-    run_to_end(async move { Ok(Json(notifier.ask(DropMail { mail_id, peer }).await??)) }).await
+    let change = ChangeMail { id, action: OutboxAction::Drop, peer };
+    run_to_end(async move { Ok(Json(notifier.ask(change).await??)) }).await
 }

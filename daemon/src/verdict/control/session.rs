@@ -7,7 +7,7 @@ use crate::platform::service::{DaemonService, run_to_end};
 use axum::extract::State;
 use axum::{Extension, Json};
 use oracled_actors::verdict::cache::{CorrectSession, CorrectSessionOutcome, RemoveSession};
-use oracled_actors::verdict::notifier::HoldMails;
+use oracled_actors::verdict::outbox::HoldMessages;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::verdict::{CorrectSessionRequest, SessionPage, SessionReport};
 use oracled_domain::verdict::cost::ModelCost;
@@ -177,7 +177,7 @@ pub async fn delete(
     let (cache, notifier) = (service.system.cache.clone(), service.system.notifier.clone());
     let session = session_id.clone();
     let removed = run_to_end(async move {
-        let mails = if mails.is_empty() { None } else { Some(notifier.ask(HoldMails(mails)).await??) };
+        let mails = if mails.is_empty() { None } else { Some(notifier.ask(HoldMessages(mails)).await??) };
         Ok(cache.ask(RemoveSession { session_id: session, mails, peer }).await??)
     });
     let removed = removed.await?;

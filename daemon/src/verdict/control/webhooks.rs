@@ -9,7 +9,8 @@ use crate::platform::service::{DaemonService, run_to_end};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use oracled_actors::verdict::webhooks::{ChangeWebhook, ListWebhooks, TestWebhook, WebhookChange};
+use oracled_actors::verdict::outbox::OutboxAction;
+use oracled_actors::verdict::webhooks::{ChangeWebhook, ListWebhooks, TestWebhook};
 use oracled_api::base::page::ListPage;
 use oracled_api::verdict::{
     MailAction, MailActionRequest, WebhookListParams, WebhookTestRequest, WebhookTestResponse,
@@ -64,13 +65,11 @@ pub async fn post(
     webhook_id: Result<Path<String>, PathRejection>,
     body: JsonBody,
 ) -> Result<Json<WebhookState>, Problem> {
-    let webhook_id = parse_name(webhook_id)?;
+    let id = parse_name(webhook_id)?;
     let MailActionRequest { action: MailAction::Requeue } = body.parse()?;
     let webhooks = service.system.webhooks.clone();
-    run_to_end(async move {
-        Ok(Json(webhooks.ask(ChangeWebhook { webhook_id, change: WebhookChange::Requeue, peer }).await??))
-    })
-    .await
+    let change = ChangeWebhook { id, action: OutboxAction::Requeue, peer };
+    run_to_end(async move { Ok(Json(webhooks.ask(change).await??)) }).await
 }
 
 problems!(DropProblems: STORE; MailUnknown MailInFlight);
@@ -92,12 +91,10 @@ pub async fn delete(
     Extension(peer): Extension<PeerCredentials>,
     webhook_id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<WebhookState>, Problem> {
-    let webhook_id = parse_name(webhook_id)?;
+    let id = parse_name(webhook_id)?;
     let webhooks = service.system.webhooks.clone();
-    run_to_end(async move {
-        Ok(Json(webhooks.ask(ChangeWebhook { webhook_id, change: WebhookChange::Drop, peer }).await??))
-    })
-    .await
+    let change = ChangeWebhook { id, action: OutboxAction::Drop, peer };
+    run_to_end(async move { Ok(Json(webhooks.ask(change).await??)) }).await
 }
 
 problems!(TestProblems: JSON_BODY);

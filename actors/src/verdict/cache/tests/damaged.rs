@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::testing::mail_of;
-use crate::verdict::notifier::DropMail;
+use crate::verdict::notifier::ChangeMail;
+use crate::verdict::outbox::OutboxAction;
 
 /// Replaces the text of the cached verdict of `cs_1` but not its session, and queues it as a mail.
 async fn damage(system: &ActorSystem) {
@@ -49,7 +50,8 @@ fn session_with_a_damaged_verdict_and_mail_is_removed() {
     with_system(|TestSystem { system, .. }| async move {
         judge_submission(&system, test_submission("cs_1", GOOD, GatePath::Submit)).await;
         damage(&system).await;
-        let drop_mail = DropMail { mail_id: MailId::verdict(&id("cs_1")), peer: PEER };
+        let drop_mail =
+            ChangeMail { id: MailId::verdict(&id("cs_1")), action: OutboxAction::Drop, peer: PEER };
         system.notifier.ask(drop_mail).await.expect("the actor answers").expect("the commit succeeds");
         let removed =
             system.cache.ask(RemoveSession { session_id: id("cs_1"), mails: None, peer: PEER }).await;
