@@ -103,7 +103,7 @@ pub(super) struct GenerationJob {
 pub(super) struct ModelCallPermits {
     pub(super) lease: CallLease,
     /// The slot among the calls in flight, held until the flight ends.
-    pub(super) _slot: ModelCallSlot,
+    pub(super) slot: ModelCallSlot,
     /// The committed attempt, for a regeneration.
     pub(super) regen_permit: Option<RegenPermit>,
 }
@@ -120,7 +120,7 @@ impl GenerationRunner {
         let application = submission.session_id.application();
         let request = ModelRequest { prompt, settings };
         let job = GenerationJob { submission, request };
-        let permits = ModelCallPermits { lease, _slot: slot, regen_permit: None };
+        let permits = ModelCallPermits { lease, slot, regen_permit: None };
         let end = self.call_and_judge(&model, job, permits).await;
         self.count_outcome(application, GatePath::Generate, &end.result);
         end
@@ -215,7 +215,7 @@ impl GenerationRunner {
         mut job: GenerationJob,
         leave: ModelCallPermits,
     ) -> GenerationEnd {
-        let ModelCallPermits { mut lease, _slot, regen_permit } = leave;
+        let ModelCallPermits { mut lease, mut slot, regen_permit } = leave;
         let began = monotonic();
         let Submission { session_id, path, .. } = &job.submission;
         let application = session_id.application();
@@ -224,8 +224,7 @@ impl GenerationRunner {
         if purpose.path == GatePath::Regen
             && let Err(error) = &called.outcome
             && let Some(first) = self.models.substitute(&application, &job.request.settings, error)
-            && self.is_retry_allowed(first, &purpose).await
-            && let Ok(other) = self.request_substitute_lease(model, first).await
+            && let Ok(permits) = self.request_substitute(model, first, &purpose, &application).await
         {
             let gone = std::mem::replace(&mut job.request.settings, first.regen_settings(None)).model;
             tracing::warn!(
@@ -233,8 +232,9 @@ impl GenerationRunner {
                 instead = job.request.settings.model,
                 "the first model is gone; calling the configured model"
             );
-            if let Some(other) = other {
+            if let Some((other, other_slot)) = permits {
                 std::mem::replace(&mut lease, other).report(health_outcome(&called));
+                slot = other_slot;
             }
             let gone = std::mem::take(&mut called.interactions);
             let caller = first.caller.with_time_spent(began.elapsed());
@@ -264,19 +264,26 @@ impl GenerationRunner {
                 Err(GenerationError::Model { error, retry_after })
             }
         };
+        drop(slot);
         GenerationEnd { result, usage, cost }
     }
 
-    /// The lease for a second call with the model `first`; `None` if it is the model of the first call, which has one.
-    async fn request_substitute_lease(
+    /// The permits of a second call, which is of the model `first`; `None` if that is the model of the first call, whose permits
+    /// are for both.
+    async fn request_substitute(
         &self,
         model: &ConfiguredModel,
         first: &ConfiguredModel,
-    ) -> Result<Option<CallLease>, GenerationError> {
-        if model.oracle_id() == first.oracle_id() {
-            return Ok(None);
+        purpose: &ModelCallPurpose,
+        application: &ApplicationName,
+    ) -> Result<Option<(CallLease, ModelCallSlot)>, GenerationError> {
+        if model.oracle_id() != first.oracle_id() {
+            let lease = self.request_lease(first).await?;
+            let (oracle_id, application) = (first.oracle_id().clone(), application.clone());
+            let call = RequestFirstCall { oracle_id, application };
+            return Ok(Some((lease, self.handles.rate_limiter.ask(call).await??)));
         }
-        self.request_lease(first).await.map(Some)
+        if self.is_retry_allowed(first, purpose).await { Ok(None) } else { Err(GenerationError::NoModel) }
     }
 
     /// Counts a finished call, and reports its effect on the model's health.
