@@ -4,8 +4,9 @@ use super::*;
 use crate::testing::model::{configured, lose_verdict};
 use crate::testing::{TestClock, TestServices, test_model_id, with_services};
 use crate::upstream::oracle_health::RequestCallPermit;
-use oracled_domain::OracleId;
+use crate::verdict::rate_limiter::RequestFirstCall;
 use oracled_domain::verdict::health::CircuitCallOutcome;
+use oracled_domain::{ApplicationName, OracleId};
 
 /// The name of the second model.
 const BACKUP: &str = "claude-made-up";
@@ -85,6 +86,29 @@ fn regeneration_asks_the_first_model_if_the_provider_has_no_longer_that_of_the_o
         let read = world.system.regen.ask(RegenerateVerdict(id("cs_1"))).await;
         let Ok(Ok(SubmissionOutcome::Regenerated(_, check))) = read else { panic!("{read:?}") };
         assert_eq!((first.calls(), backup.calls(), check.settings_changed), (1, 2, Some(true)));
+    });
+}
+
+#[test]
+fn model_in_place_of_one_that_is_gone_needs_a_slot_of_its_own() {
+    with_two_models(ScriptedModel::with_answers([]), |world, first, backup| async move {
+        open_circuit(&world, test_model_id()).await;
+        order(&world, "cs_1", "Sell honey?").await.expect("it is accepted");
+        world.time.advance(60);
+        lose_verdict(&world, "cs_1").await;
+        let gone = failure(RequestFailureKind::Status(404));
+        backup.answers.lock().expect("the lock is not poisoned").push_back(gone);
+        // all four slots of the first model are taken
+        let mut slots = Vec::new();
+        for _ in 0..4 {
+            let call =
+                RequestFirstCall { oracle_id: test_model_id(), application: ApplicationName::default() };
+            let taken = world.system.rate_limiter.ask(call).await.expect("the actor answers");
+            slots.push(taken.expect("a slot is free"));
+        }
+        let read = world.system.regen.ask(RegenerateVerdict(id("cs_1"))).await;
+        assert!(matches!(read, Ok(Err(_))), "{read:?}");
+        assert_eq!((first.calls(), backup.calls()), (0, 2));
     });
 }
 
