@@ -141,6 +141,25 @@ async fn operator_who_reads_a_held_verdict_is_in_the_log() {
 }
 
 #[tokio::test]
+async fn held_verdict_exits_with_4_and_shows_its_order() {
+    let mailbox = ModelServer::start().await;
+    let world = holding(&mailbox);
+    let daemon = world.serve().await;
+    submit_held(&daemon, "cs_1").await;
+    let file = world.path("flagged");
+    fs::write(&file, FLAGGED).unwrap();
+    let submit = ["submit", "cs_1", file.to_str().unwrap(), "--tier", "quick", "--query", "Sell honey?"];
+    for verb in [&["verdict", "cs_1"][..], &submit] {
+        let shown = world.ctl_in_thread(&[verb, &["--json"]].concat()).await;
+        let order: Value = serde_json::from_slice(&shown.stdout).unwrap();
+        assert_eq!((shown.status.code(), &order["state"]), (Some(4), &json!("held")), "{verb:?}");
+        let shown = world.ctl_in_thread(verb).await;
+        let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+        assert!(shown.status.code() == Some(4) && text.contains("held") && !text.contains(MARK), "{text}");
+    }
+}
+
+#[tokio::test]
 async fn failed_order_destroys_its_held_verdict() {
     let mailbox = ModelServer::start().await;
     let world = holding(&mailbox);

@@ -40,7 +40,7 @@ pub enum LookupError {
     /// The circuit of the payment service is open, or it requested a wait.
     #[error("{0}")]
     NotPermitted(PermitError),
-    #[error("{CALLS_MAX} sessions are being looked up")]
+    #[error("too many look-ups in flight (limit {CALLS_MAX})")]
     Busy,
     #[error(transparent)]
     Cache(#[from] VerdictCacheError),

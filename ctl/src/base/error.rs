@@ -1,7 +1,7 @@
 //! The errors of the verbs, and their exit codes.
 
 use oracled_api::base::client::ClientError;
-use oracled_domain::Sha256Hex;
+use oracled_domain::{SessionId, Sha256Hex};
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
@@ -28,6 +28,9 @@ pub(crate) enum CtlError {
     /// The verdict is not approved. The decision was printed.
     #[error("the verdict is not approved")]
     NotApproved,
+    /// The verdict is ordered, but not delivered yet. The order was printed.
+    #[error("the verdict of session {0} is not delivered yet; `oraclectl verdict {0}` shows it later")]
+    NotDelivered(SessionId),
     /// No values are verified. The reason was printed.
     #[error("no values are verified")]
     NotVerified,
@@ -142,7 +145,7 @@ impl CtlError {
             Self::Problem { retry_after: None, code, .. } if code == "model_unavailable" => 1,
             Self::Client(_) | Self::RunLost { .. } => 3,
             Self::Verb { exit_code, .. } => *exit_code,
-            Self::Problem { .. } => 4,
+            Self::NotDelivered(_) | Self::Problem { .. } => 4,
             Self::Read { .. } | Self::Output(_) => 5,
         }
     }

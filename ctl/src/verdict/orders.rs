@@ -65,7 +65,7 @@ enum OrderVerb {
         #[arg(long)]
         reason: String,
     },
-    /// Retry an order; its age and its unusable answers count from now on, and a held verdict is destroyed
+    /// Retry an order: its limits of age and of unusable answers start again, and a held verdict is destroyed
     Retry {
         /// Session id
         #[arg(value_parser = id_parser())]
@@ -128,14 +128,19 @@ impl OrderArgs {
         if options.json {
             return print_json(out, &report);
         }
-        let OrderReport { session_id, tier, order, waiting_for } = &report;
-        let mut named = vec![("session", session_id.to_string()), ("tier", tier.to_string())];
-        if let Some(OrderWait { detail, until, .. }) = waiting_for {
-            let until = until.map(|at| format!(" (until {at})")).unwrap_or_default();
-            named.push(("waits for", format!("{detail}{until}")));
-        }
-        Ok(write!(out, "{}{}", format_pairs(&named), format_order(order))?)
+        Ok(write!(out, "{}", format_report(&report))?)
     }
+}
+
+/// An order with its session, and with the reason why it waits.
+pub(super) fn format_report(report: &OrderReport) -> String {
+    let OrderReport { session_id, tier, order, waiting_for } = report;
+    let mut named = vec![("session", session_id.to_string()), ("tier", tier.to_string())];
+    if let Some(OrderWait { detail, until, .. }) = waiting_for {
+        let until = until.map(|at| format!(" (until {at})")).unwrap_or_default();
+        named.push(("waits for", format!("{detail}{until}")));
+    }
+    format!("{}{}", format_pairs(&named), format_order(order))
 }
 
 /// Shows the verdict that the policy holds.

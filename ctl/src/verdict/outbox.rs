@@ -33,7 +33,7 @@ pub(crate) struct OutboxArgs {
 enum OutboxAction {
     /// Retry a mail as if it had just been queued
     Requeue {
-        /// The mail
+        /// Id of the mail
         #[arg(required_unless_present = "all_dead", conflicts_with = "all_dead")]
         mail_id: Option<MailId>,
         /// All dead letters
@@ -42,7 +42,7 @@ enum OutboxAction {
     },
     /// Remove a mail without sending it
     Drop {
-        /// The mail
+        /// Id of the mail
         mail_id: MailId,
     },
 }

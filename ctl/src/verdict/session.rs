@@ -15,7 +15,7 @@ use std::io::Write;
 
 /// Show, correct or remove a session
 ///
-/// Shows its order, its costs, its mails that are not sent yet, and everything that happened to it
+/// Without a subcommand, show the session with its order, its costs, its queued mails and its log entries
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct SessionArgs {
@@ -36,7 +36,7 @@ enum SessionAction {
         #[command(flatten)]
         corrections: SessionCorrections,
     },
-    /// Remove a session with its cached verdict and its queued mail
+    /// Remove a session with its order, its cached or held verdict and its queued mail
     Remove {
         /// Session id
         #[arg(value_parser = id_parser())]

@@ -1,13 +1,15 @@
 //! `oraclectl submit`.
 
+use super::orders::format_report;
 use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
 use crate::base::input::{read_facts, read_facts_from, read_text, regular_file_parser};
 use crate::base::options::{GlobalOptions, encode_segment};
-use crate::base::output::{escape_line, escape_text, format_decision, format_pairs};
+use crate::base::output::{escape_line, escape_text, format_decision, format_pairs, print_json};
 use crate::rules::show_verdict_evaluation;
-use hyper::Method;
+use hyper::{Method, StatusCode};
 use oracled_api::base::client::DaemonResponse;
+use oracled_api::verdict::orders::OrderReport;
 use oracled_domain::ProductTier;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -94,12 +96,21 @@ struct DeliveredVerdict {
     verdict: Box<RawValue>,
 }
 
-/// Prints a delivered verdict.
+/// Prints a delivered verdict, or the order of a verdict that is not delivered yet.
 pub(crate) fn show_delivered(
     answer: &DaemonResponse,
     options: &GlobalOptions,
     out: &mut dyn Write,
 ) -> Result<(), CtlError> {
+    if answer.status == StatusCode::ACCEPTED {
+        let report: OrderReport = answer.json()?;
+        if options.json {
+            print_json(out, &report)?;
+        } else {
+            write!(out, "{}", format_report(&report))?;
+        }
+        return Err(CtlError::NotDelivered(report.session_id));
+    }
     if options.json {
         return Ok(writeln!(out, "{}", escape_text(&String::from_utf8_lossy(&answer.body)))?);
     }

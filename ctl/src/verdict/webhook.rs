@@ -44,12 +44,12 @@ enum WebhookAction {
     },
     /// Retry a webhook as if it had just been queued
     Requeue {
-        /// The webhook
+        /// Id of the webhook
         webhook_id: WebhookId,
     },
     /// Remove a webhook without sending it
     Drop {
-        /// The webhook
+        /// Id of the webhook
         webhook_id: WebhookId,
     },
 }

@@ -143,7 +143,7 @@ pub struct DaemonConfig {
     /// The first model, and its calls.
     pub model: ModelSection,
     /// Further models: `[models.NAME]` has the keys of `[model]`. [`model.fallbacks`](#modelfallbacks) has their order. A model
-    /// that is not in the order only regenerates the verdicts that it made. `NAME` is the model's name among the
+    /// that is neither there nor in the `models` of an application only regenerates the verdicts that it made. `NAME` is the model's name among the
     /// [oracles](../delivery.md#oracles-and-circuits): 1 to 32 of `a-z 0-9 -`. The variable of a key is
     /// `ORACLED_MODELS__<NAME>__<KEY>`.
     pub models: BTreeMap<String, ModelSection>,
@@ -157,11 +157,11 @@ pub struct DaemonConfig {
     pub mail: MailSection,
     /// Webhooks to applications and operators.
     pub webhooks: WebhooksSection,
-    /// When an oracle (a model, a mail service or a live source) counts as failing, and its circuit opens.
+    /// When an oracle (a model, the mail service, the payment service or a live source) counts as failing, and its circuit opens.
     pub health: OracleHealthConfig,
     /// Delivery of verdicts. No key can deliver a verdict that the crosscheck rejects.
     ///
-    /// The keys `hold`, `refuse` and `coherence_min` are the [policy](../delivery.md#policy-beside-the-gate). They can be in the
+    /// The keys `hold`, `refuse`, `coherence_min` and `rules` are the [policy](../delivery.md#policy-beside-the-gate). They can be in the
     /// tables `[gate]`, `[gate.TIER]`, `[applications.NAME.gate]` and `[applications.NAME.gate.TIER]`; the last of these that
     /// has a key applies.
     pub gate: GateSection,

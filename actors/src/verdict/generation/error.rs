@@ -30,7 +30,7 @@ pub enum GenerationError {
     #[error("{0}")]
     QueueFull(QueueLimit),
     /// No model is configured.
-    #[error("no model is configured")]
+    #[error("no model is configured; set `model.provider` and its key")]
     NoModel,
     /// There is no prompt.
     #[error(transparent)]
@@ -70,7 +70,7 @@ pub enum GenerationError {
     #[error(transparent)]
     NoAnswer(#[from] ActorCallError),
     /// The generation task panicked.
-    #[error("generating the verdict failed unexpectedly")]
+    #[error("generating the verdict failed unexpectedly; the service log has the panic. Try again")]
     Crashed,
 }
 

@@ -36,7 +36,10 @@ pub enum OrderChangeError {
     #[error("session {0} has no order")]
     Unknown(SessionId),
     /// The order is in a state in which the change is not possible.
-    #[error("the order of session {session_id} is {}", .state.into_str())]
+    #[error(
+        "the order of session {session_id} is {}; only a queued, held or failed order can be retried, and only a queued or \
+         held one can be failed", .state.into_str()
+    )]
     State { session_id: SessionId, state: OrderState },
     /// The policy holds no verdict of the session.
     #[error(
@@ -58,7 +61,7 @@ pub enum OrderChangeError {
     HeldKey(#[from] HeldKeyError),
     /// The policy now refuses the held verdict.
     #[error(
-        "the policy refuses the held verdict of session {session_id}: {}; retry or fail the order, or change `gate`",
+        "the policy refuses the held verdict of session {session_id}: {}; retry or fail the order, or change `gate` and restart",
         join_causes(.causes)
     )]
     RefusedByPolicy { session_id: SessionId, causes: Vec<PolicyCause> },

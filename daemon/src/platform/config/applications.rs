@@ -12,7 +12,7 @@ use std::iter;
 use std::path::PathBuf;
 use utoipa::ToSchema;
 
-/// An application: the processes that share its sessions, and what is different for them.
+/// An application: the processes that share its sessions, and the keys that differ for them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ApplicationSection {
@@ -41,16 +41,17 @@ pub struct ApplicationSection {
     /// Whether unknown sessions of the application are looked up (`lookup.preset`, `lookup.session_url`). The payment service
     /// does not separate applications: set it only for those whose customers pay there.
     pub lookup: bool,
-    /// URL of the endpoint of webhooks in place of `webhooks.url`.
+    /// URL of the endpoint of webhooks in place of `webhooks.url`. `webhook_secret_file` must then be set.
     pub webhook_url: Option<String>,
     /// File with the secret that signs webhooks to `webhook_url`: `whsec_` and the base64 form of 24 to 64 bytes.
     #[schema(value_type = Option<String>)]
     pub webhook_secret_file: Option<PathBuf>,
-    /// Maximum number of requests to the model for the application within any minute. Orders wait beyond the limit.
+    /// Maximum number of requests to the model for the application within any minute. Beyond the limit, its orders wait, and
+    /// reads of its lost verdicts get 503 `model_busy`.
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub calls_per_minute: Option<u32>,
-    /// The budget of a UTC day for model calls of the application, in `costs.currency`. `costs.daily_budget` applies, too. Every
-    /// model must have prices. While it is used up, orders of the application wait, and reads of its lost verdicts get 503
+    /// Budget of a UTC day for model calls of the application, in `costs.currency`, beside `costs.daily_budget`. Every model
+    /// must have prices. While the budget is used up, orders of the application wait, and reads of its lost verdicts get 503
     /// `model_busy`.
     #[schema(minimum = 0, maximum = 1_000_000_000)]
     pub daily_budget: Option<f64>,

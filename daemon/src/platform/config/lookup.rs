@@ -42,7 +42,7 @@ pub struct LookupSection {
     /// variable `LOOKUP_TOKEN`. Without a token, none is sent.
     #[schema(value_type = Option<String>)]
     pub token_file: Option<PathBuf>,
-    /// Time limit of a look-up. Together with `model.deadline_ms` it is at most `limits.request_s`.
+    /// Time limit of a look-up. Together with the longest `deadline_ms` of the models it is at most `limits.request_s`.
     #[schema(minimum = 100, maximum = 60_000)]
     pub timeout_ms: u64,
 }
@@ -119,7 +119,15 @@ impl LookupSection {
         }
         if self.preset.is_none() && self.required_path.is_some() != self.required_value.is_some() {
             let allowed = "`lookup.required_path` and `lookup.required_value` together";
-            return Err(not_allowed_error("lookup.required_path", "one of two keys", allowed));
+            return Err(not_allowed_error(
+                "lookup.required_path",
+                if self.required_path.is_some() {
+                    "set without `lookup.required_value`"
+                } else {
+                    "not set, but `lookup.required_value` is"
+                },
+                allowed,
+            ));
         }
         if self.required_value.as_deref() == Some("") {
             return Err(not_allowed_error("lookup.required_value", "empty", "a text, for example `paid`"));

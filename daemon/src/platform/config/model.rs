@@ -57,7 +57,7 @@ pub struct ModelSection {
     pub name: String,
     /// File with the API key. systemd's credential `oracled_gemini-api-key`, `oracled_openai-api-key` or
     /// `oracled_anthropic-api-key` overrides this file. The file overrides the variable `GEMINI_API_KEY`, `OPENAI_API_KEY`
-    /// or `ANTHROPIC_API_KEY`. Without a key, `gemini` and `anthropic` act as `none`.
+    /// or `ANTHROPIC_API_KEY`. [Keys](../models.md#keys) has the cases in which no key is required.
     #[schema(value_type = Option<String>)]
     pub api_key_file: Option<PathBuf>,
     /// Whether requests contain the temperature. The default is that of [the model](../models.md#what-a-model-takes), as for
@@ -99,10 +99,11 @@ pub struct ModelSection {
     #[schema(minimum = 0, maximum = 10)]
     pub max_retries: u32,
     /// Maximum number of requests to the model within any minute, with retries. A quarter of them may be sent at once; the
-    /// others are spread over the minute. Beyond the limit, requests get 503 `model_busy`.
+    /// others are spread over the minute. Beyond the limit, orders wait, and reads of lost verdicts get 503 `model_busy`.
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub calls_per_minute: u32,
-    /// Maximum number of concurrent requests to the model. Beyond the limit, requests get 503 `model_busy`.
+    /// Maximum number of concurrent requests to the model. Beyond the limit, orders wait, and reads of lost verdicts get
+    /// 503 `model_busy`.
     #[schema(minimum = 1, maximum = 10_000)]
     pub calls_at_once: usize,
     /// Price of a million tokens of prompts, in `costs.currency`. With it, `output_price` must be set, and each call has a
@@ -112,8 +113,8 @@ pub struct ModelSection {
     /// Price of a million tokens that the model writes, thinking included.
     #[schema(minimum = 0, maximum = 1_000_000)]
     pub output_price: Option<f64>,
-    /// The names of further models, in the order in which they make first verdicts while the circuits of the models before
-    /// them are open. Only `[model]` has this key.
+    /// The names of further models, in the order in which they are tried: each makes first verdicts while the models before
+    /// it may not be called. Only `[model]` has this key.
     pub fallbacks: Vec<String>,
 }
 

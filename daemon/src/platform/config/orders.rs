@@ -25,8 +25,9 @@ pub struct OrdersSection {
     /// Time during which an order is attempted again after failures of the model.
     #[schema(minimum = 60, maximum = 2_592_000)]
     pub max_age_s: u32,
-    /// Maximum number of unusable answers of the model to an order: answers that the crosscheck or the rules reject, that
-    /// are incomplete or empty, or that a stop of the daemon cut off.
+    /// Total number of [unusable answers](../delivery.md#generate-a-verdict) of the model to an order, at which it stops:
+    /// answers that the crosscheck, the rules or the policy reject, that are incomplete, empty or unreadable, in which the
+    /// model declines, or that a stop of the daemon cut off.
     #[schema(minimum = 1, maximum = 100)]
     pub generations_max: u32,
     /// Temperatures of the calls after the first, second and further unusable answers. The last one is also that of all

@@ -22,7 +22,7 @@ pub struct PolicySection {
     pub rules: Option<RuleIds>,
 }
 
-/// The policy of an application. A key that is not set has the value in `[gate]`.
+/// The policy of an application. A key that is not set has the value in `[gate.TIER]`, or else in `[gate]`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ApplicationGateSection {
@@ -58,7 +58,11 @@ impl PolicySection {
             if words.iter().flatten().any(is_unknown) {
                 // a word is not shown, because it can be a misplaced secret
                 let allowed = format!("a list of {}", FlagSelector::NAMES.join(", "));
-                return Err(not_allowed_error(format!("{table}.{key}"), "a list with another word", allowed));
+                return Err(not_allowed_error(
+                    format!("{table}.{key}"),
+                    "a list with an unknown flag",
+                    allowed,
+                ));
             }
         }
         if let Some(rules) = &self.rules {

@@ -29,8 +29,8 @@ impl Problem {
             GenerationError::SessionUnknown => Self::session_unknown(session_id),
             GenerationError::DeliveredAlready => {
                 let detail = format!(
-                    "the verdict of session {session_id} is already delivered; read it by GET \
-                     /v1/verdicts/{session_id}"
+                    "the verdict of session {session_id} was delivered, and is no longer stored; GET \
+                     /v1/verdicts/{session_id} regenerates it"
                 );
                 Self::new(ProblemCode::DeliveredAlready, detail)
             }
@@ -69,7 +69,9 @@ impl Problem {
                     ModelError::Timeout { .. } => ProblemCode::ModelTimeout,
                     ModelError::Refused { .. } => ProblemCode::ModelRefused,
                     ModelError::RefusedRequest { .. } => {
-                        let detail = format!("{error}; check `model.name`, `model.base_url` and the key");
+                        let detail = format!(
+                            "{error}; check `name`, `base_url` and the key of the model in `[model]` or `[models.NAME]`"
+                        );
                         return Self::new(ProblemCode::ModelRefusedRequest, detail);
                     }
                 };
@@ -94,7 +96,9 @@ impl Problem {
     pub fn lookup_failed(session_id: &SessionId, failed: &LookupError) -> Self {
         let session_id = session_id.local();
         if failed.is_negative() {
-            let detail = format!("session {session_id} is not registered, and cannot be looked up: {failed}");
+            let detail = format!(
+                "session {session_id} is not registered, and its look-up found no session that can be used: {failed}"
+            );
             return Self::new(ProblemCode::SessionUnknown, detail);
         }
         let code = match failed {
@@ -124,7 +128,7 @@ impl Problem {
         let last = order.last_attempts.last().and_then(|attempt| attempt.cause.as_deref());
         let last = last.map(|last| format!("; the last attempt: {last}")).unwrap_or_default();
         let detail = format!(
-            "the order of session {} failed after {} attempts ({cause}){last}",
+            "the order of session {} failed after {} attempts ({cause}); an operator can retry it (`oraclectl order retry`){last}",
             session_id.local(),
             order.attempts
         );

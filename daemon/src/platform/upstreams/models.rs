@@ -133,7 +133,10 @@ fn no_key_error(entry: &ModelEntry<'_>) -> ConfigError {
         key: format!("{}.api_key_file", entry.table),
         variable: None,
         given: "not set".into(),
-        allowed: "a file with the API key of this model".into(),
+        allowed: format!(
+            "a file with the API key of this model, or the systemd credential `oracled_{}-api-key`",
+            entry.oracle_id
+        ),
     }
 }
 
