@@ -374,6 +374,14 @@ async fn address_of_a_repeated_request_is_stored_while_its_verdict_is_held() {
     again["customer_email"] = json!("ann@example.org");
     assert_eq!(post(routes, "/v1/verdicts/cs_1", &again).await.status, 202);
     assert_eq!(log(control, "session=cs_1&event=session_address_changed").await.len(), 1);
+    // a submitted verdict, and one with facts of a source, are answered before there is an order to repeat
+    let mut submitted = submission(FLAGGED);
+    assert_eq!(post(routes, "/v1/verdicts/cs_2", &submitted).await.status, 202);
+    submitted["customer_email"] = json!("ann@example.org");
+    for _ in 0..2 {
+        assert_eq!(post(routes, "/v1/verdicts/cs_2", &submitted).await.status, 202);
+    }
+    assert_eq!(log(control, "session=cs_2&event=session_address_changed").await.len(), 1);
 }
 
 #[tokio::test]

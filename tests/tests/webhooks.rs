@@ -113,6 +113,29 @@ async fn endpoint_that_is_gone_gets_no_second_attempt() {
 }
 
 #[tokio::test]
+async fn endpoint_that_does_not_answer_does_not_delay_another_one() {
+    let (model, endpoint, operators) =
+        (ModelServer::start().await, ModelServer::start().await, ModelServer::start().await);
+    model.set_default(ScriptedReply::with_text(GOOD));
+    endpoint.set_default(ScriptedReply::silence());
+    operators.set_default(ScriptedReply::bytes(200, ""));
+    let mut world = model.create_world("");
+    configure(&mut world, &endpoint.url(), &operators.url());
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    for number in 0..6 {
+        place_order(&world, &format!("cs_{number}")).await;
+    }
+    eventually("all slots of the endpoint are taken", async || endpoint.request_count() == 4).await;
+    let open = json!({"action": "open"});
+    assert_eq!(post(control, "/v1/health/oracles/gemini", &open).await.status, 200);
+    eventually("the other one is reached", async || log(control, "event=webhook_sent").await.len() == 1)
+        .await;
+    assert_eq!((endpoint.request_count(), operators.request_count()), (4, 1));
+    assert!(log(control, "event=webhook_failed").await.is_empty(), "no slot was free in between");
+}
+
+#[tokio::test]
 async fn divergence_is_reported_to_the_application_and_open_circuit_to_operators() {
     let (model, endpoint, operators) =
         (ModelServer::start().await, ModelServer::start().await, ModelServer::start().await);

@@ -22,13 +22,38 @@ const FILE: &str = "held.key";
 /// Why a held verdict was not encrypted or decrypted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HeldKeyError {
-    #[error("the key of held verdicts, {}, cannot be used: {cause}; restore it, or retry or fail the held orders", .file.display())]
-    File { file: PathBuf, cause: String },
+    #[error("the key of held verdicts in {} cannot be used: {cause}; {}", .place.name(), .place.remedy())]
+    File { place: HeldKeyPlace, cause: String },
     #[error(
-        "the held verdict of session {session_id} cannot be decrypted: {} is another key, or the verdict is damaged; \
-         restore the key, or retry or fail the order", .file.display()
+        "the held verdict of session {session_id} cannot be decrypted: {} has another key, or the verdict is damaged; \
+         restore the key, or retry or fail the order", .place.name()
     )]
-    Decryption { session_id: SessionId, file: PathBuf },
+    Decryption { session_id: SessionId, place: HeldKeyPlace },
+}
+
+/// Where the key of held verdicts is. Errors name it without a path, because applications see some of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeldKeyPlace {
+    StateDir,
+    Provided,
+}
+
+impl HeldKeyPlace {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::StateDir => "`held.key` in the state directory",
+            Self::Provided => "`gate.held_key_file` or the credential `oracled_held-key`",
+        }
+    }
+
+    const fn remedy(self) -> &'static str {
+        match self {
+            Self::StateDir => {
+                "restore it, or retry or fail all held orders and remove it, so that the daemon creates another one"
+            }
+            Self::Provided => "restore it",
+        }
+    }
 }
 
 /// The key of held verdicts. It is read from its file each time, so a restored file needs no restart.
@@ -87,10 +112,7 @@ impl HeldVerdictKey {
             let text = key.open_in_place(Nonce::assume_unique_for_key(*nonce), aad, text).ok()?;
             Some(text.to_vec())
         };
-        open().ok_or_else(|| HeldKeyError::Decryption {
-            session_id: session_id.clone(),
-            file: self.file.clone(),
-        })
+        open().ok_or_else(|| HeldKeyError::Decryption { session_id: session_id.clone(), place: self.place() })
     }
 
     async fn read(&self, may_create: bool) -> Result<LessSafeKey, HeldKeyError> {
@@ -115,7 +137,11 @@ impl HeldVerdictKey {
     }
 
     fn error(&self, cause: impl ToString) -> HeldKeyError {
-        HeldKeyError::File { file: self.file.clone(), cause: cause.to_string() }
+        HeldKeyError::File { place: self.place(), cause: cause.to_string() }
+    }
+
+    const fn place(&self) -> HeldKeyPlace {
+        if self.creation.is_some() { HeldKeyPlace::StateDir } else { HeldKeyPlace::Provided }
     }
 }
 

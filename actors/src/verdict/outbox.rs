@@ -100,6 +100,8 @@ pub struct OutboxSender<C: OutboxChannel> {
     /// When the last survey ended.
     surveyed_at: Option<Timestamp>,
     dead: u64,
+    /// Whether the number of dead letters has changed since the last survey began.
+    dead_changed: bool,
     oldest: Option<Timestamp>,
 }
 
@@ -119,6 +121,7 @@ impl<C: OutboxChannel> OutboxSender<C> {
             surveying: false,
             surveyed_at: None,
             dead: 0,
+            dead_changed: false,
             oldest: None,
         }
     }
@@ -147,7 +150,7 @@ impl<C: OutboxChannel> OutboxSender<C> {
         if self.surveying || (recently && !runs_low) {
             return;
         }
-        self.surveying = true;
+        (self.surveying, self.dead_changed) = (true, false);
         let store = self.parts.store.clone();
         let survey =
             spawn_blocking(move || OutboxSurvey::<C>::read_outbox(&store, HEAD_MAX, now)).into_actor(self);
@@ -173,7 +176,9 @@ impl<C: OutboxChannel> OutboxSender<C> {
             let older = std::mem::replace(&mut queue.head, head);
             queue.head.merge_older(older);
         }
-        (self.dead, self.oldest, self.surveyed_at) = (dead, oldest, Some(self.now()));
+        // a survey during which dead letters changed may have counted them before or after the change
+        let is_current = !self.dead_changed;
+        (self.dead, self.oldest, self.surveyed_at) = (dead, oldest, is_current.then(|| self.now()));
         self.send_due(&ctx.address());
         self.publish();
     }
@@ -206,6 +211,8 @@ impl<C: OutboxChannel> OutboxSender<C> {
     }
 
     fn apply_change(&mut self, ReportState { id, receiver, change }: ReportState<C>) {
+        self.dead_changed |=
+            matches!(change, StateChange::DeadLettered | StateChange::Requeued(_) | StateChange::Dropped);
         let queue = self.queues.entry(receiver).or_default();
         match change {
             StateChange::Due(due) => queue.head.put(id, due),

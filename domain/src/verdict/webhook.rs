@@ -227,10 +227,4 @@ impl WebhookState {
     pub fn requeue(&self, now: Timestamp) -> Self {
         Self { attempts: 0, tried_since: now, tried_at: None, next_attempt_at: Some(now), ..self.clone() }
     }
-
-    /// Whether it is a dead letter, which is not retried.
-    #[must_use]
-    pub const fn is_dead(&self) -> bool {
-        self.next_attempt_at.is_none()
-    }
 }

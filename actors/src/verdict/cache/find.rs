@@ -3,7 +3,7 @@
 use super::listeners::DeliveryListeners;
 use super::rejecting_checks::find_check_in_force;
 use super::session_record::{
-    address_change_event, deliver_order, session_registered_event, session_update_record,
+    address_change_event, deliver_order, new_address_record, session_registered_event, session_update_record,
 };
 use super::{VerdictCache, VerdictCacheError, evict_verdict};
 use crate::audit::commit_loop::CommitDecision;
@@ -145,6 +145,26 @@ impl CachedVerdictDelivery {
         Ok(committed.await?.0)
     }
 
+    /// Stores the address of the request with a session whose verdict is held, so that the verdict is mailed once it is
+    /// released.
+    async fn store_address(&self, find: &Submission) -> Result<FindSessionOutcome, VerdictCacheError> {
+        let committed = self.log.decide_and_commit(|| {
+            let known = self.store.session(&find.session_id)?;
+            let held =
+                known.filter(|(session, _)| session.is_held_by_policy()).zip(find.customer_email.as_ref());
+            let record = match held {
+                Some((known, address)) => new_address_record(&self.store, known, address, self.clock.now())?,
+                None => None,
+            };
+            Ok::<_, VerdictCacheError>(match record {
+                Some(record) => CommitDecision::Change((), record),
+                None => CommitDecision::Already(()),
+            })
+        });
+        committed.await?;
+        Ok(FindSessionOutcome::Held)
+    }
+
     fn build_repeat_delivery(
         &self,
         known: &SessionRecord,
@@ -219,6 +239,9 @@ impl Handler<FindSession> for VerdictCache {
         match known {
             // a replay changes nothing; the other cases do
             FindSessionOutcome::Cached(_) if news => {}
+            FindSessionOutcome::Held if news && customer_email.is_some() => {
+                return Box::pin(async move { deliverer.store_address(&find).await });
+            }
             FindSessionOutcome::Nothing(_) if new_check => {
                 return Box::pin(async move { deliverer.store_check(&find).await });
             }

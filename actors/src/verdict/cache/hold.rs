@@ -21,6 +21,13 @@ pub struct PolicyConfig {
     pub key: HeldVerdictKey,
 }
 
+impl PolicyConfig {
+    /// Whether a missing key may be created: a new key could not decrypt the verdicts that are held already.
+    pub(crate) fn may_create_key(store: &Store) -> Result<bool, StoreError> {
+        Ok(!store.has_held_verdicts()?)
+    }
+}
+
 impl AdmitVerdict {
     /// The action of the policy on the verdict. `None` delivers it.
     ///
@@ -144,8 +151,7 @@ impl AdmitVerdict {
             evaluation_sha256: self.evaluation_sha256.clone(),
         };
         let text = serde_json::to_vec(&delivery).expect("a delivery is plain data with string keys");
-        // a new key could not decrypt the verdicts that are held already
-        let may_create = !store.has_held_verdicts()?;
+        let may_create = PolicyConfig::may_create_key(store)?;
         Ok(Some(key.seal(session_id, text, may_create).await?))
     }
 }

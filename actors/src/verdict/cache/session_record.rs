@@ -25,6 +25,27 @@ pub(super) fn session_update_record(
     }
 }
 
+/// The record that stores `address` with a session, whose revision is `revision`; `None` if the session has an address.
+pub(crate) fn new_address_record(
+    store: &Store,
+    (session, revision): (SessionRecord, u64),
+    address: &CustomerEmail,
+    now: Timestamp,
+) -> Result<Option<JournalRecord>, StoreError> {
+    if session.customer_email.is_some() {
+        return Ok(None);
+    }
+    let after = SessionRecord { customer_email: Some(address.clone()), ..session.clone() };
+    let changed = address_change_event(store, Some(&session), &after, now)?;
+    let row = RowKey::Session(after.session_id.clone());
+    Ok(Some(JournalRecord {
+        expect: vec![RowExpectation { row, revision: Some(revision) }],
+        events: changed.into_iter().collect(),
+        writes: vec![TableWrite::PutSession(after.into())],
+        ..JournalRecord::default()
+    }))
+}
+
 /// The entry of a session that was registered or changed.
 pub(super) fn session_registered_event(session: &SessionRecord, timestamp: Timestamp) -> AuditEvent {
     let label = session.original.as_ref().map(|original| original.verdict_label);

@@ -221,26 +221,35 @@ impl GenerationRunner {
         let application = session_id.application();
         let purpose = ModelCallPurpose { session_id: Some(session_id.clone()), path: *path };
         let mut called = self.call_model(model, &model.caller, &purpose, &job.request).await;
+        // the refusal of a call in place of one to a model that is gone
+        let mut refused = None;
         if purpose.path == GatePath::Regen
             && let Err(error) = &called.outcome
             && let Some(first) = self.models.substitute(&application, &job.request.settings, error)
-            && let Ok(permits) = self.request_substitute(model, first, &purpose, &application).await
         {
-            let gone = std::mem::replace(&mut job.request.settings, first.regen_settings(None)).model;
-            tracing::warn!(
-                gone,
-                instead = job.request.settings.model,
-                "the first model is gone; calling the configured model"
-            );
-            if let Some((other, other_slot)) = permits {
-                std::mem::replace(&mut lease, other).report(health_outcome(&called));
-                slot = other_slot;
+            match self.request_substitute(model, first, &purpose, &application).await {
+                Ok(permits) => {
+                    let gone = std::mem::replace(&mut job.request.settings, first.regen_settings(None)).model;
+                    tracing::warn!(
+                        gone,
+                        instead = job.request.settings.model,
+                        "the first model is gone; calling the configured model"
+                    );
+                    if let Some((other, other_slot)) = permits {
+                        std::mem::replace(&mut lease, other).report(health_outcome(&called));
+                        slot = other_slot;
+                    }
+                    let gone = std::mem::take(&mut called.interactions);
+                    let caller = first.caller.with_time_spent(began.elapsed());
+                    called = self.call_model(first, &caller, &purpose, &job.request).await;
+                    called.interactions.splice(0..0, gone);
+                    called.reached = true;
+                }
+                Err(error) => refused = Some(error),
             }
-            let gone = std::mem::take(&mut called.interactions);
-            let caller = first.caller.with_time_spent(began.elapsed());
-            called = self.call_model(first, &caller, &purpose, &job.request).await;
-            called.interactions.splice(0..0, gone);
-            called.reached = true;
+        }
+        if refused.is_none() {
+            self.count_refused_request(&called);
         }
         self.report_call(lease, &called);
         let ModelCallResult { outcome, interactions, reached, .. } = called;
@@ -250,7 +259,9 @@ impl GenerationRunner {
         let result = match outcome {
             Ok(answer) => self.judge_text(job, answer.text, interactions).await,
             Err(error) => {
-                let wait = self.log_failed_call(&job, interactions, regen_permit.filter(|_| !reached)).await;
+                // only the model that is gone was reached: the attempt does not count
+                let unreached = regen_permit.filter(|_| !reached || refused.is_some());
+                let wait = self.log_failed_call(&job, interactions, unreached).await;
                 let retry_after = match &error {
                     ModelError::Unavailable { retry_after, .. } => {
                         Some(wait.unwrap_or_default().max(retry_after.unwrap_or(RETRY_AFTER)))
@@ -261,7 +272,7 @@ impl GenerationRunner {
                     ModelError::Refused { .. } => wait,
                     ModelError::RefusedRequest { .. } => None,
                 };
-                Err(GenerationError::Model { error, retry_after })
+                Err(refused.unwrap_or(GenerationError::Model { error, retry_after }))
             }
         };
         drop(slot);
@@ -283,16 +294,20 @@ impl GenerationRunner {
             let call = RequestFirstCall { oracle_id, application };
             return Ok(Some((lease, self.handles.rate_limiter.ask(call).await??)));
         }
-        if self.is_retry_allowed(first, purpose).await { Ok(None) } else { Err(GenerationError::NoModel) }
+        self.check_retry(first, purpose).await.map(|()| None)
     }
 
-    /// Counts a finished call, and reports its effect on the model's health.
+    /// Counts the attempts of a finished call, and reports its effect on the model's health.
     pub(super) fn report_call(&self, lease: CallLease, called: &ModelCallResult) {
         self.metrics.generation.count_attempts(&called.interactions);
+        lease.report(health_outcome(called));
+    }
+
+    /// Counts a call that the model refused permanently.
+    pub(super) fn count_refused_request(&self, called: &ModelCallResult) {
         if let Err(ModelError::RefusedRequest { status, .. }) = &called.outcome {
             self.metrics.generation.count_refused_request(*status);
         }
-        lease.report(health_outcome(called));
     }
 
     pub(super) async fn call_model(
@@ -308,17 +323,24 @@ impl GenerationRunner {
                 tracing::warn!(%error, "could not store the wait that the model requested");
             }
         };
-        let may_retry = async || self.is_retry_allowed(model, purpose).await;
+        let may_retry = async || self.check_retry(model, purpose).await.is_ok();
         caller.call(purpose, &request.prompt, &request.settings, on_quota_wait, may_retry).await
     }
 
-    /// Whether an attempt may be retried: the model's circuit is closed, and the budget of calls is not used up.
-    async fn is_retry_allowed(&self, model: &ConfiguredModel, purpose: &ModelCallPurpose) -> bool {
-        let oracle_id = model.oracle_id();
+    /// Checks that an attempt may be retried: the model's circuit is closed, and the budget of calls is not used up.
+    async fn check_retry(
+        &self,
+        model: &ConfiguredModel,
+        purpose: &ModelCallPurpose,
+    ) -> Result<(), GenerationError> {
+        let oracle_id = model.oracle_id().clone();
+        if !self.is_circuit_closed(&oracle_id).await {
+            let error = PermitError::CircuitOpen { oracle_id, retry_after: None };
+            return Err(GenerationError::NotPermitted { error, retry_after: RETRY_AFTER });
+        }
         let application = purpose.session_id.as_ref().map(SessionId::application);
-        let retry = RequestCallRetry { oracle_id: oracle_id.clone(), application };
-        self.is_circuit_closed(oracle_id).await
-            && matches!(self.handles.rate_limiter.ask(retry).await, Ok(Ok(())))
+        let retry = RequestCallRetry { oracle_id, application };
+        self.handles.rate_limiter.ask(retry).await?.map_err(GenerationError::Limited)
     }
 
     /// Logs a call without an answer that can be judged, and undoes the attempt if it did not reach the

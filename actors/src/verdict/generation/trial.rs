@@ -44,6 +44,7 @@ impl GenerationRunner {
         let request = ModelRequest { prompt, settings: model.original.clone() };
         let purpose = ModelCallPurpose { session_id: None, path: GatePath::Try };
         let called = self.call_model(&model, &model.caller, &purpose, &request).await;
+        self.count_refused_request(&called);
         self.report_call(lease, &called);
         let interactions = called.interactions;
         let usage = ModelTokenUsage::sum(interactions.iter().filter_map(AuditEvent::token_usage));

@@ -4,7 +4,7 @@ use super::{OrderDesk, OrdersActor, ReportOrder};
 use crate::audit::logger::CommitError;
 use crate::platform::caller::run_as_current_caller;
 use crate::platform::in_flight::InFlightClaim;
-use crate::verdict::cache::VerdictCacheError;
+use crate::verdict::cache::{PolicyConfig, VerdictCacheError};
 use crate::verdict::generation::{FirstCallPermits, GenerationError, PromptError};
 use crate::verdict::rate_limiter::CallLimitError;
 use crate::verdict::submission::Submission;
@@ -153,8 +153,7 @@ impl OrderDesk {
     ) -> Result<(), GenerationError> {
         let policy = self.gate.policies.find(session_id.application(), tier);
         if policy.is_some_and(|policy| !policy.hold.is_empty()) {
-            // a new key could not decrypt the verdicts that are held already
-            let may_create = !self.store().has_held_verdicts()?;
+            let may_create = PolicyConfig::may_create_key(self.store())?;
             self.gate.key.check(may_create).await.map_err(VerdictCacheError::from)?;
         }
         Ok(())

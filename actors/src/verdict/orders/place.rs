@@ -5,7 +5,8 @@ use super::{EnqueueOrder, OrderDesk, OrdersActor};
 use crate::audit::commit_loop::CommitDecision;
 use crate::platform::in_flight::InFlightClaim;
 use crate::verdict::cache::{
-    FindSession, FindSessionOutcome, address_change_event, find_check_in_force, remove_rejecting_check,
+    FindSession, FindSessionOutcome, address_change_event, find_check_in_force, new_address_record,
+    remove_rejecting_check,
 };
 use crate::verdict::generation::{FirstCallPermits, GenerationError, PromptError, QueueLimit};
 use crate::verdict::submission::{CachedVerdict, Submission};
@@ -135,27 +136,18 @@ impl OrderDesk {
         submission: &Submission,
         row: PlacedRow,
     ) -> Result<CommitDecision<PlacedRow>, GenerationError> {
-        let address = submission.customer_email.clone();
-        let (Some((session, revision)), Some(address), PlacedRow::Existing(order)) = (known, address, &row)
+        let (Some(known), Some(address), PlacedRow::Existing(order)) =
+            (known, &submission.customer_email, &row)
         else {
             return Ok(CommitDecision::Already(row));
         };
-        if session.customer_email.is_some() || order.state == OrderState::Delivered {
+        if order.state == OrderState::Delivered {
             return Ok(CommitDecision::Already(row));
         }
-        let now = self.clock().now();
-        let after = SessionRecord { customer_email: Some(address), ..session.clone() };
-        let changed = address_change_event(self.store(), Some(&session), &after, now)?;
-        let record = JournalRecord {
-            expect: vec![RowExpectation {
-                row: RowKey::Session(after.session_id.clone()),
-                revision: Some(revision),
-            }],
-            events: changed.into_iter().collect(),
-            writes: vec![TableWrite::PutSession(after.into())],
-            ..JournalRecord::default()
-        };
-        Ok(CommitDecision::Change(row, record))
+        Ok(match new_address_record(self.store(), known, address, self.clock().now())? {
+            Some(record) => CommitDecision::Change(row, record),
+            None => CommitDecision::Already(row),
+        })
     }
 
     fn has_order(&self, submission: &Submission) -> Result<bool, GenerationError> {

@@ -43,7 +43,10 @@ pub(crate) fn format_entry(name: &str, entry: &Value) -> Option<String> {
             let label =
                 |when: &str| entry.pointer(&format!("/original_verdict/{when}")).and_then(Value::as_str);
             let (before, after) = (label("before").unwrap_or("?"), label("after").unwrap_or("?"));
-            format!("original {before} → {after} by {}", format_peer(entry))
+            let label = (before != after).then(|| format!("original {before} → {after}"));
+            let is_new_address = entry.get("address_changed").and_then(Value::as_bool) == Some(true);
+            let changes: Vec<_> = label.into_iter().chain(is_new_address.then(|| "address".into())).collect();
+            format!("{} by {}", changes.join(", "), format_peer(entry))
         }
         "mail_queued" => text("kind"),
         "mail_sent" => format!("{} at attempt {}", text("kind"), text("attempt")),
@@ -98,12 +101,23 @@ mod tests {
     }
 
     #[test]
+    fn correction_is_printed_with_what_it_changed() {
+        let mut corrected = json!({
+            "event": "session_corrected", "original_verdict": {"before": "GREEN", "after": "GREEN"},
+            "address_changed": true, "peer": {"uid": 1, "gid": 2, "pid": 3},
+        });
+        assert_eq!(line(&corrected), "address by uid 1 gid 2 pid 3");
+        corrected["original_verdict"]["after"] = json!("RED");
+        assert_eq!(line(&corrected), "original GREEN → RED, address by uid 1 gid 2 pid 3");
+    }
+
+    #[test]
     fn policy_and_webhook_are_printed_with_their_causes() {
         let applied = json!({
             "event": "policy_applied", "action": "hold", "causes": ["verdict_conflict", "coherence_min:0.99"],
-            "path": "order",
+            "path": "generate",
         });
-        assert_eq!(line(&applied), "hold order: verdict_conflict, coherence_min:0.99");
+        assert_eq!(line(&applied), "hold generate: verdict_conflict, coherence_min:0.99");
         let failed = json!({
             "event": "webhook_failed", "webhook_id": "msg_1", "kind": "order.held", "attempt": 4, "cause": "status 500",
             "next_attempt_at": null,

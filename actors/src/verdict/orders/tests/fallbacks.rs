@@ -4,7 +4,7 @@ use super::*;
 use crate::testing::model::{configured, lose_verdict};
 use crate::testing::{TestClock, TestServices, test_model_id, with_services};
 use crate::upstream::oracle_health::RequestCallPermit;
-use crate::verdict::rate_limiter::RequestFirstCall;
+use crate::verdict::rate_limiter::{CallLimitError, RequestFirstCall};
 use oracled_domain::verdict::health::CircuitCallOutcome;
 use oracled_domain::{ApplicationName, OracleId};
 
@@ -107,8 +107,23 @@ fn model_in_place_of_one_that_is_gone_needs_a_slot_of_its_own() {
             slots.push(taken.expect("a slot is free"));
         }
         let read = world.system.regen.ask(RegenerateVerdict(id("cs_1"))).await;
-        assert!(matches!(read, Ok(Err(_))), "{read:?}");
+        let Ok(Err(error)) = read else { panic!("{read:?}") };
+        assert!(matches!(*error, GenerationError::Limited(CallLimitError::Places { .. })), "{error:?}");
         assert_eq!((first.calls(), backup.calls()), (0, 2));
+        // the refused attempt does not count for the rate limit of the session
+        drop(slots);
+        let gone = failure(RequestFailureKind::Status(404));
+        backup.answers.lock().expect("the lock is not poisoned").push_back(gone);
+        let read = world.system.regen.ask(RegenerateVerdict(id("cs_1"))).await;
+        assert!(matches!(read, Ok(Ok(_))), "{read:?}");
+        assert_eq!((first.calls(), backup.calls()), (1, 3));
+        let call =
+            || RequestFirstCall { oracle_id: test_model_id(), application: ApplicationName::default() };
+        let mut free = Vec::new();
+        for _ in 0..4 {
+            free.push(world.system.rate_limiter.ask(call()).await.expect("the actor answers"));
+        }
+        assert!(free.iter().all(Result::is_ok), "the slots of the first model are free again");
     });
 }
 
