@@ -1,7 +1,7 @@
 //! The journal: the only way to write to the store.
 
 use crate::audit::log::{self, LogTip};
-use crate::audit::mirror::LogMirror;
+use crate::audit::mirror::{LogMirror, MirrorFault, MirrorSnapshot};
 use crate::base::engine::{StoreEngine, StoreOptions, TableReader, lock_state};
 use crate::base::error::StoreError;
 use crate::base::meta;
@@ -103,7 +103,7 @@ impl Journal {
                 return Err(StoreError::Short { dir, detail });
             }
         };
-        let mut mirror = LogMirror::open(&dir, mark.mirrored)?;
+        let mut mirror = LogMirror::open(&dir, mark.mirrored, mark.mirror_first)?;
         let looked_at_before = meta::walked(&engine)? > 0 && !is_read_again;
         check(&engine, counts, &mark, mirror.last_seq)?;
         tracing::debug!(entries = counts.entries, "the log is checked");
@@ -113,11 +113,7 @@ impl Journal {
             return Err(error);
         }
         store.remove_unnamed_files(counts)?;
-        if let Some(line) = mirror.last_line()?
-            && !store.has_line(mirror.last_seq, &line)?
-        {
-            mirror.move_aside()?;
-        }
+        mirror.check_last_line(&store)?;
         mirror.repair(&store, counts.entries);
         let tip = LogTip::new(store.read(|db, last_seq| log::latest_time_us(db, &store, last_seq))?);
         let mut journal = Self {
@@ -132,6 +128,7 @@ impl Journal {
             failure: None,
         };
         journal.mark.counts = counts;
+        journal.note_mirror();
         journal.note_snapshot();
         engine.reserve_space();
         Ok((journal, store))
@@ -264,8 +261,56 @@ impl Journal {
     pub fn reopen_mirror(&mut self) -> Result<(), StoreError> {
         self.sync_pending_work();
         self.mirror.reopen()?;
+        self.note_mirror();
         self.mirror.repair(&self.store, self.mark.counts.entries);
         Ok(())
+    }
+
+    /// The fault of `oracle_log.jsonl` that the opening found and repaired. Later calls return none.
+    pub fn take_mirror_fault(&mut self) -> Option<MirrorFault> {
+        self.mirror.found.take()
+    }
+
+    /// `oracle_log.jsonl` as it is now, for [`TableReader::check_mirror`].
+    ///
+    /// # Errors
+    /// `Io` if the file cannot be opened.
+    pub fn mirror_snapshot(&mut self) -> Result<MirrorSnapshot, StoreError> {
+        let snapshot = self.mirror.snapshot();
+        self.note_mirror();
+        snapshot
+    }
+
+    /// Moves `oracle_log.jsonl` aside, and writes it again from the log. The file is complete after some calls of
+    /// [`Journal::sync_pending_work`].
+    ///
+    /// # Errors
+    /// `Io` if the file cannot be moved.
+    pub fn rewrite_mirror(&mut self) -> Result<(), StoreError> {
+        // after a kill in between, an empty file must not count as a rotated one
+        self.mark.mirrored = self.mirror.first_seq.saturating_sub(1);
+        let path = self.engine.dir().to_owned();
+        self.mark.write_both().map_err(|source| StoreError::Io { path, source })?;
+        self.mirror.move_aside()?;
+        self.mirror.repair(&self.store, self.mark.counts.entries);
+        Ok(())
+    }
+
+    /// Whether `snapshot` is of the file that is written now.
+    #[must_use]
+    pub const fn is_mirror(&self, snapshot: &MirrorSnapshot) -> bool {
+        self.mirror.is_current(snapshot)
+    }
+
+    /// Stores the first entry of the mirror in the mark.
+    fn note_mirror(&mut self) {
+        if self.mark.mirror_first == self.mirror.first_seq {
+            return;
+        }
+        self.mark.mirror_first = self.mirror.first_seq;
+        if let Err(error) = self.mark.write_both() {
+            tracing::warn!(%error, "could not write the high-water mark; oracle_log.jsonl may be written again");
+        }
     }
 
     /// Tries to accept writes again after a failed one.
@@ -368,9 +413,7 @@ impl Journal {
             return;
         }
         self.mark.snapshot = snapshot;
-        // both slots are written: of two slots with the same counts, neither is the newer one
-        let written = self.mark.write().and_then(|()| self.mark.sync());
-        if let Err(error) = written.and_then(|()| self.mark.write()) {
+        if let Err(error) = self.mark.write_both() {
             tracing::warn!(%error, "could not write the high-water mark; the next start takes longer");
         }
     }

@@ -41,6 +41,7 @@ mod lookup;
 mod mail;
 mod mail_templates;
 mod metrics;
+mod mirror;
 mod model_config;
 mod model_problems;
 mod observability;

@@ -18,7 +18,8 @@ use actix::{
 use jiff::Timestamp;
 use oracled_domain::{AuditEvent, EventKind};
 use oracled_store::{
-    CommitReceipt, Journal, JournalRecord, RecordRejectedError, RowKey, StoreCounts, StoreError,
+    CommitReceipt, Journal, JournalRecord, MirrorFault, MirrorSnapshot, RecordRejectedError, RowKey,
+    StoreCounts, StoreError,
 };
 use serde::Serialize;
 use std::mem;
@@ -90,6 +91,16 @@ struct CommitRecord(Arc<JournalRecord>);
 #[derive(Debug, Message)]
 #[rtype(result = "Result<(), String>")]
 struct ReopenMirror;
+
+/// Requests `oracle_log.jsonl` as it is now, to compare it with the log.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<MirrorSnapshot, String>")]
+struct SnapshotMirror;
+
+/// Writes `oracle_log.jsonl` again if it is still the file in which the fault was found.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<(), String>")]
+struct RewriteMirror(MirrorSnapshot, MirrorFault);
 
 /// Notes that the store is damaged, so that the next start checks all of it.
 #[derive(Debug, Message)]
@@ -210,18 +221,27 @@ impl Logger {
     }
 
     fn log_recovery(&mut self, cause: String, failed_at: Timestamp) {
-        let Some(journal) = &mut self.journal else { return };
         let fallback_entries = self.fallback_entries.load(Ordering::Relaxed);
-        let timestamp = self.clock.now();
-        let recovered = AuditEvent::new(
-            timestamp,
-            None,
-            EventKind::StorageRecovered { cause, failed_at, fallback_entries },
-        );
-        match journal.commit(&[JournalRecord::from(recovered)]) {
-            Ok(_) => drop(self.fallback_entries.fetch_sub(fallback_entries, Ordering::Relaxed)),
-            Err(error) => self.note_failure(&error),
+        if self.commit_own(EventKind::StorageRecovered { cause, failed_at, fallback_entries }).is_ok() {
+            self.fallback_entries.fetch_sub(fallback_entries, Ordering::Relaxed);
         }
+    }
+
+    fn log_mirror_fault(&mut self, MirrorFault { seq, offset }: MirrorFault) -> Result<(), StoreError> {
+        tracing::error!(
+            damaged_seq = seq,
+            offset,
+            "oracle_log.jsonl differs from the log; it is written again"
+        );
+        self.metrics.mirror_repairs.inc();
+        self.commit_own(EventKind::MirrorRepaired { damaged_seq: seq, offset })
+    }
+
+    /// Commits an event of the journal itself.
+    fn commit_own(&mut self, kind: EventKind) -> Result<(), StoreError> {
+        let event = AuditEvent::new(self.clock.now(), None, kind);
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        journal.commit(&[JournalRecord::from(event)]).map(drop).inspect_err(|error| self.note_failure(error))
     }
 
     /// Reopens the journal and logs the gap.
@@ -293,6 +313,10 @@ impl Actor for Logger {
 
     fn started(&mut self, ctx: &mut Context<Self>) {
         self.check_space();
+        let fault = self.journal.as_mut().and_then(Journal::take_mirror_fault);
+        if let Some(Err(error)) = fault.map(|fault| self.log_mirror_fault(fault)) {
+            tracing::error!(%error, "could not log the repair of oracle_log.jsonl");
+        }
         self.publish();
         ctx.run_interval(TICK, |logger, _| logger.tick());
     }
@@ -334,6 +358,34 @@ impl Handler<ReopenMirror> for Logger {
     fn handle(&mut self, _: ReopenMirror, _: &mut Context<Self>) -> Self::Result {
         let reopened = self.journal.as_mut().map_or(Ok(()), Journal::reopen_mirror);
         reopened.map_err(|error| error.to_string())
+    }
+}
+
+impl Handler<SnapshotMirror> for Logger {
+    type Result = Result<MirrorSnapshot, String>;
+
+    fn handle(&mut self, _: SnapshotMirror, _: &mut Context<Self>) -> Self::Result {
+        let journal = self.journal.as_mut().ok_or("the daemon is stopping")?;
+        journal.mirror_snapshot().map_err(|error| error.to_string())
+    }
+}
+
+impl Handler<RewriteMirror> for Logger {
+    type Result = Result<(), String>;
+
+    fn handle(
+        &mut self,
+        RewriteMirror(snapshot, fault): RewriteMirror,
+        _: &mut Context<Self>,
+    ) -> Self::Result {
+        if !self.journal.as_ref().is_some_and(|journal| journal.is_mirror(&snapshot)) {
+            return Ok(());
+        }
+        // first of all: a file is never replaced without an entry
+        let logged = self.log_mirror_fault(fault);
+        let rewritten = logged.and_then(|()| self.journal.as_mut().map_or(Ok(()), Journal::rewrite_mirror));
+        self.publish();
+        rewritten.map_err(|error| error.to_string())
     }
 }
 

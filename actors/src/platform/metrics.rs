@@ -146,6 +146,7 @@ pub struct ActorMetrics {
     pub(crate) commit_seconds: Histogram,
     pub(crate) group_records: Histogram,
     pub(crate) fallback_entries: Counter,
+    pub(crate) mirror_repairs: Counter,
 }
 
 impl ActorMetrics {
@@ -172,6 +173,7 @@ impl ActorMetrics {
             commit_seconds: Histogram::new(exponential_buckets(0.000_05, 2.0, 16)),
             group_records: Histogram::new(exponential_buckets(1.0, 2.0, 10)),
             fallback_entries: Counter::default(),
+            mirror_repairs: Counter::default(),
         }
     }
 
@@ -222,6 +224,11 @@ impl ActorMetrics {
             "log_fallback_entries",
             "entries that went to the service log because the journal rejected them",
             self.fallback_entries.clone(),
+        );
+        registry.register(
+            "mirror_repairs",
+            "times that oracle_log.jsonl differed from the log and was repaired",
+            self.mirror_repairs.clone(),
         );
     }
 }

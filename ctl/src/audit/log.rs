@@ -213,6 +213,7 @@ pub(crate) fn format_entry(entry: &Value) -> String {
             format!("{oracle_id} {from} → {to}: {cause}{by}")
         }
         "crosscheck_error" => format!("{} {}", text("path"), text("cause")),
+        "mirror_repaired" => format!("from entry {}, at byte {}", text("damaged_seq"), text("offset")),
         "storage_recovered" => {
             format!(
                 "failed at {}: {}; {} entries in the service log",

@@ -1,4 +1,4 @@
-//! Checks the whole store and all sources while the daemon serves.
+//! Checks `oracle_log.jsonl`, the whole store and all sources while the daemon serves.
 
 use crate::platform::service::DaemonService;
 use jiff::SignedDuration;
@@ -63,6 +63,7 @@ impl StoreCheckTask {
 /// Repeats the check until the daemon stops, or returns the damage of the store.
 async fn run_checks(service: &Arc<DaemonService>, mut stopped: watch::Receiver<bool>) -> Option<String> {
     loop {
+        check_mirror(service, &stopped).await;
         let (store, stop_flag) = (service.system.store.clone(), stopped.clone());
         let pause = match spawn_blocking(move || check_store(&store, &stop_flag)).await {
             Ok(Ok(false)) => return None,
@@ -80,6 +81,26 @@ async fn run_checks(service: &Arc<DaemonService>, mut stopped: watch::Receiver<b
             () = sleep(pause) => {}
             _ = stopped.changed() => return None,
         }
+    }
+}
+
+/// Compares `oracle_log.jsonl` with the log, and has it written again if it differs.
+async fn check_mirror(service: &Arc<DaemonService>, stopped: &watch::Receiver<bool>) {
+    let log = &service.system.log;
+    let snapshot = match log.mirror_snapshot().await {
+        Ok(snapshot) => snapshot,
+        Err(error) => return tracing::error!(error, "could not check oracle_log.jsonl"),
+    };
+    let (store, pace) = (service.system.store.clone(), CheckPace::new(stopped.clone()));
+    let checked = spawn_blocking(move || (store.check_mirror(&snapshot, || pace.proceed()), snapshot)).await;
+    let repaired = match checked {
+        Ok((Ok(None), _)) => return tracing::debug!("oracle_log.jsonl was checked"),
+        Ok((Ok(Some(fault)), snapshot)) => log.rewrite_mirror(snapshot, fault).await,
+        Ok((Err(error), _)) => Err(error.to_string()),
+        Err(panic) => Err(panic.to_string()),
+    };
+    if let Err(error) = repaired {
+        tracing::error!(error, "could not check or repair oracle_log.jsonl");
     }
 }
 

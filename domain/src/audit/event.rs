@@ -412,6 +412,13 @@ pub enum EventKind {
     ReviewRevoked(RevocationEntry),
     /// A review was closed without a decision.
     ReviewDismissed(DismissalEntry),
+    /// `oracle_log.jsonl` differed from the log. The file was moved aside, or missing lines were added to it.
+    MirrorRepaired {
+        /// The number of the first entry whose line was missing or different.
+        damaged_seq: u64,
+        /// Where its line was expected, in bytes from the start of the file.
+        offset: u64,
+    },
     /// The journal accepts entries again after a failure.
     StorageRecovered {
         /// The failure.
@@ -521,6 +528,7 @@ impl EventKind {
                 | Self::SourceQueried(_)
                 | Self::SourceAsked(_)
                 | Self::SessionLookedUp(_)
+                | Self::MirrorRepaired { .. }
                 | Self::StorageRecovered { .. }
                 | Self::ServiceStarted { .. }
                 | Self::ServiceStopped

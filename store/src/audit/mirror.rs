@@ -3,6 +3,8 @@
 //! Entries are appended after their commit. The database is authoritative. The mirror lacks entries if the daemon was
 //! killed between commit and append, or if the file could not be written. Missing entries are copied from the database,
 //! beginning after the last complete line.
+//!
+//! The file is compared with the log, line by line. A file with another line is moved aside, and written again.
 
 use crate::audit::log::LogQuery;
 use crate::base::engine::TableReader;
@@ -10,7 +12,8 @@ use crate::base::error::StoreError;
 use serde::Deserialize;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::FileExt;
+use std::ops::RangeInclusive;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 const FILE: &str = "oracle_log.jsonl";
@@ -19,6 +22,35 @@ const FILE: &str = "oracle_log.jsonl";
 const SEARCH_BYTES: u64 = 64 * 1024;
 /// The first bytes of each of our lines.
 const LINE_START: &[u8] = b"{\"seq\":";
+/// Maximum number of files that are kept aside. A program that changes the mirror every day would otherwise fill the disk.
+const ASIDE_MAX: u32 = 10;
+/// Entries that are compared at a time.
+const COMPARED_AT_ONCE: usize = if cfg!(test) { 3 } else { 256 };
+/// Entries of a page that [`LogMirror::repair`] copies at most. The limit is low in tests, so that they reach it.
+const COPIED_AT_ONCE: usize = if cfg!(test) { 8 } else { usize::MAX };
+/// Pages of missing entries that [`LogMirror::repair`] copies at most, since commits wait meanwhile. A page has up to 4 MiB.
+const PAGES_AT_ONCE: usize = 4;
+
+/// A difference between the mirror and the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MirrorFault {
+    /// The number of the first entry whose line is missing or different; one more than the last entry for a line that follows
+    /// all entries.
+    pub seq: u64,
+    /// Where its line is expected, in bytes from the start of the file.
+    pub offset: u64,
+}
+
+/// The mirror at one time, to compare it with the log while the daemon serves.
+#[derive(Debug)]
+pub struct MirrorSnapshot {
+    file: File,
+    entries: RangeInclusive<u64>,
+    /// The length of the file, in bytes.
+    len: u64,
+    /// Identifies the file among those that the mirror had.
+    generation: u64,
+}
 
 /// The mirror file and its state.
 #[derive(Debug)]
@@ -27,31 +59,55 @@ pub(crate) struct LogMirror {
     file: File,
     /// The length up to the end of the last complete line, in bytes.
     len: u64,
+    /// The number of the first entry in the file.
+    pub(crate) first_seq: u64,
     /// The number of the last entry in the file.
     pub(crate) last_seq: u64,
+    /// Counts the files that the mirror had.
+    generation: u64,
+    /// The fault that the opening found and repaired.
+    pub(crate) found: Option<MirrorFault>,
     dirty: bool,
     /// The error of the last append; `None` after a successful one.
     pub(crate) lag: Option<String>,
 }
 
 impl LogMirror {
-    /// Opens the mirror in `dir`. A torn last line is cut off. An empty file continues after entry
-    /// `mirrored`, since the previous file was rotated away. A file with lines of another program is moved
-    /// aside, and a complete mirror replaces it.
-    pub(crate) fn open(dir: &Path, mirrored: u64) -> Result<Self, StoreError> {
+    /// Opens the mirror in `dir`, which begins with entry `first_seq` and had entry `mirrored` at its last sync. A torn last
+    /// line is cut off. An empty file continues after entry `mirrored`, since the previous file was rotated away. A file with
+    /// lines of another program is moved aside, and a complete mirror replaces it.
+    pub(crate) fn open(dir: &Path, mirrored: u64, first_seq: u64) -> Result<Self, StoreError> {
         let path = dir.join(FILE);
         let io = |source| StoreError::Io { path: path.clone(), source };
         let foreign = move_aside_if_foreign(&path).map_err(io)?;
         let (file, len, last) = open_file(&path).map_err(io)?;
-        let begin = if foreign { 0 } else { mirrored };
-        Ok(Self { file, len, last_seq: last.unwrap_or(begin), path, dirty: false, lag: None })
+        let (first_seq, last_seq) = match last {
+            Some(last) => (first_seq, last),
+            None if foreign => (1, 0),
+            None => (mirrored + 1, mirrored),
+        };
+        let is_short = foreign || last_seq < mirrored;
+        let found = is_short.then_some(MirrorFault { seq: last_seq + 1, offset: len });
+        Ok(Self { file, len, first_seq, last_seq, generation: 0, found, path, dirty: false, lag: None })
+    }
+
+    /// Moves the file aside if its last line is not the log's: it belongs to another store, or was edited.
+    ///
+    /// # Errors
+    /// `Io` if the file cannot be read or moved.
+    pub(crate) fn check_last_line(&mut self, store: &TableReader) -> Result<(), StoreError> {
+        if let Some(line) = self.last_line()?
+            && !store.has_line(self.last_seq, &line)?
+        {
+            let offset = self.len - line.len() as u64 - 1;
+            self.found = Some(MirrorFault { seq: self.last_seq, offset });
+            self.move_aside()?;
+        }
+        Ok(())
     }
 
     /// The last line of the file, without its line end; `None` if the file is empty.
-    ///
-    /// # Errors
-    /// `Io` if the file cannot be read.
-    pub(crate) fn last_line(&self) -> Result<Option<Vec<u8>>, StoreError> {
+    fn last_line(&self) -> Result<Option<Vec<u8>>, StoreError> {
         let io = |source| StoreError::Io { path: self.path.clone(), source };
         let mut line = Vec::new();
         let mut end = self.len;
@@ -70,8 +126,8 @@ impl LogMirror {
         Ok(line.rsplit(|byte| *byte == b'\n').next().map(<[u8]>::to_vec).filter(|line| !line.is_empty()))
     }
 
-    /// Moves the file aside, since its lines belong to another store, and creates an empty one that will get
-    /// all entries.
+    /// Moves the file aside, since it has lines that the log did not write, and creates an empty one that will get the same
+    /// entries again.
     ///
     /// # Errors
     /// `Io` if the file cannot be moved.
@@ -79,25 +135,50 @@ impl LogMirror {
         let io = |source| StoreError::Io { path: self.path.clone(), source };
         move_aside(&self.path).map_err(io)?;
         let (file, len, _) = open_file(&self.path).map_err(io)?;
-        (self.file, self.len, self.last_seq) = (file, len, 0);
+        (self.file, self.len, self.last_seq) = (file, len, self.first_seq.saturating_sub(1));
+        self.generation += 1;
         Ok(())
+    }
+
+    /// The mirror as it is now. If another file has its name, that file continues the mirror, as after a rotation.
+    ///
+    /// # Errors
+    /// `Io` if the file cannot be opened.
+    pub(crate) fn snapshot(&mut self) -> Result<MirrorSnapshot, StoreError> {
+        let io = |source| StoreError::Io { path: self.path.clone(), source };
+        let id = |found: &fs::Metadata| (found.dev(), found.ino());
+        let written = self.file.metadata().map_err(io)?;
+        if fs::metadata(&self.path).ok().is_none_or(|named| id(&named) != id(&written)) {
+            self.reopen()?;
+        }
+        let io = |source| StoreError::Io { path: self.path.clone(), source };
+        let file = File::open(&self.path).map_err(io)?;
+        let len = file.metadata().map_err(io)?.len();
+        let entries = self.first_seq..=self.last_seq;
+        Ok(MirrorSnapshot { file, entries, len, generation: self.generation })
+    }
+
+    /// Whether `snapshot` is of the file that is written now.
+    pub(crate) const fn is_current(&self, snapshot: &MirrorSnapshot) -> bool {
+        self.generation == snapshot.generation
     }
 
     /// Appends `lines`, which end with entry `last_seq`. Missing entries before `first_seq` are copied from
     /// the database first.
     pub(crate) fn append(&mut self, store: &TableReader, lines: &[u8], first_seq: u64, last_seq: u64) {
         let appended = if first_seq == self.last_seq + 1 {
-            self.write(lines, last_seq)
+            self.write(lines, last_seq).map(|()| true)
         } else {
-            self.catch_up(store, last_seq)
+            self.catch_up(store, last_seq, 1)
         };
         self.note_append_result(appended);
     }
 
-    /// Copies missing entries up to `last_seq` from the database.
+    /// Copies missing entries up to `last_seq` from the database. Of many entries only the first ones are copied, and a later
+    /// call continues.
     pub(crate) fn repair(&mut self, store: &TableReader, last_seq: u64) {
         if self.last_seq < last_seq {
-            let repaired = self.catch_up(store, last_seq);
+            let repaired = self.catch_up(store, last_seq, PAGES_AT_ONCE);
             self.note_append_result(repaired);
         }
     }
@@ -111,12 +192,15 @@ impl LogMirror {
             let text = "its last entry has a higher number than the log's; move the file away";
             return Err(io(io::Error::new(io::ErrorKind::InvalidData, text)));
         }
+        let first = first_seq(&file).map_err(io)?;
         if let Err(error) = self.file.sync_data() {
             tracing::warn!(%error, "could not sync the previous oracle_log.jsonl");
         }
         self.file = file;
         self.len = len;
+        self.first_seq = first.unwrap_or(self.last_seq + 1);
         self.last_seq = last.unwrap_or(self.last_seq);
+        self.generation += 1;
         Ok(())
     }
 
@@ -129,13 +213,15 @@ impl LogMirror {
         Ok(self.last_seq)
     }
 
-    fn note_append_result(&mut self, appended: io::Result<()>) {
+    /// Notes the result of an append: whether the file is complete.
+    fn note_append_result(&mut self, appended: io::Result<bool>) {
         match appended {
-            Ok(()) if self.lag.is_some() => {
+            Ok(true) if self.lag.is_some() => {
                 self.lag = None;
                 tracing::info!(last_seq = self.last_seq, "oracle_log.jsonl is complete again");
             }
-            Ok(()) => {}
+            Ok(true) => {}
+            Ok(false) => self.lag = Some("missing entries are being copied".to_owned()),
             Err(error) => {
                 if self.lag.is_none() {
                     tracing::error!(%error, last_seq = self.last_seq, "oracle_log.jsonl lags behind the log");
@@ -157,9 +243,13 @@ impl LogMirror {
         Ok(())
     }
 
-    fn catch_up(&mut self, store: &TableReader, last_seq: u64) -> io::Result<()> {
-        while self.last_seq < last_seq {
-            let query = LogQuery { after: self.last_seq, limit: usize::MAX, ..LogQuery::default() };
+    /// Copies up to `pages` pages of missing entries. Returns whether the file has all entries up to `last_seq` then.
+    fn catch_up(&mut self, store: &TableReader, last_seq: u64, pages: usize) -> io::Result<bool> {
+        for _ in 0..pages {
+            if self.last_seq >= last_seq {
+                break;
+            }
+            let query = LogQuery { after: self.last_seq, limit: COPIED_AT_ONCE, ..LogQuery::default() };
             let entries = store.log_page(&query).map_err(io::Error::other)?.lines;
             let Some(last) = entries.last() else {
                 return Err(io::Error::other(format!("the log ends before entry {last_seq}")));
@@ -167,7 +257,41 @@ impl LogMirror {
             let lines: String = entries.iter().flat_map(|line| [line.json.as_str(), "\n"]).collect();
             self.write(lines.as_bytes(), last.seq)?;
         }
-        Ok(())
+        Ok(self.last_seq >= last_seq)
+    }
+}
+
+impl TableReader {
+    /// Compares the mirror with the log. Returns the first difference. Calls `proceed` every few entries; `None` without a
+    /// difference, or if `proceed` returned false.
+    ///
+    /// # Errors
+    /// The log or the file cannot be read.
+    pub fn check_mirror(
+        &self,
+        MirrorSnapshot { file, entries, len, .. }: &MirrorSnapshot,
+        mut proceed: impl FnMut() -> bool,
+    ) -> Result<Option<MirrorFault>, StoreError> {
+        let io = |source| StoreError::Io { path: self.dir().join(FILE), source };
+        let (mut after, mut offset) = (entries.start() - 1, 0);
+        while after < *entries.end() && proceed() {
+            let query = LogQuery { after, limit: COMPARED_AT_ONCE, ..LogQuery::default() };
+            for line in self.log_page(&query)?.lines.into_iter().take_while(|line| line.seq <= *entries.end())
+            {
+                let expected = [line.json.as_bytes(), b"\n"].concat();
+                let end = offset + expected.len() as u64;
+                let mut found = vec![0; expected.len()];
+                if end > *len
+                    || file.read_exact_at(&mut found, offset).map_err(io).is_err()
+                    || found != expected
+                {
+                    return Ok(Some(MirrorFault { seq: line.seq, offset }));
+                }
+                (after, offset) = (line.seq, end);
+            }
+        }
+        let is_longer = after == *entries.end() && offset < *len;
+        Ok(is_longer.then_some(MirrorFault { seq: after + 1, offset }))
     }
 }
 
@@ -204,8 +328,8 @@ fn move_aside_if_foreign(path: &Path) -> io::Result<bool> {
 }
 
 fn move_aside(path: &Path) -> io::Result<()> {
-    let aside = (1..).map(|n| path.with_extension(format!("jsonl.foreign-{n}"))).find(|name| !name.exists());
-    let aside = aside.expect("there are more numbers than files");
+    let name = |n: u32| path.with_extension(format!("jsonl.foreign-{n}"));
+    let aside = (1..ASIDE_MAX).map(name).find(|name| !name.exists()).unwrap_or_else(|| name(ASIDE_MAX));
     fs::rename(path, &aside)?;
     tracing::warn!(aside = %aside.display(), "moved oracle_log.jsonl aside: it has lines that the log did not write");
     Ok(())
@@ -220,6 +344,15 @@ fn open_file(path: &Path) -> io::Result<(File, u64, Option<u64>)> {
         file.set_len(len)?;
     }
     Ok((file, len, last_seq))
+}
+
+/// The number of the first line; `None` if the file is empty, or begins with another line.
+fn first_seq(file: &File) -> io::Result<Option<u64>> {
+    let mut start = vec![0; LINE_START.len() + 20];
+    let read = file.read_at(&mut start, 0)?;
+    let digits = start.get(..read).and_then(|start| start.strip_prefix(LINE_START)).unwrap_or_default();
+    let digits = digits.split(|byte| !byte.is_ascii_digit()).next().unwrap_or_default();
+    Ok(str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()))
 }
 
 /// The length up to the end of the last complete line, and that line's number.

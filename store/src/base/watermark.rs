@@ -18,8 +18,8 @@ use std::path::Path;
 const FILE: &str = "watermark";
 const MAGIC: &[u8; 8] = b"oracledW";
 const COUNTS_BYTES: usize = 128;
-/// Magic, schema, counts, mirrored number, snapshot, store, checksum.
-const SLOT_BYTES: usize = 8 + 4 + COUNTS_BYTES + 8 + 8 + 8 + 4;
+/// Magic, schema, counts, the mirror's last and first number, snapshot, store, checksum.
+const SLOT_BYTES: usize = 8 + 4 + COUNTS_BYTES + 8 + 8 + 8 + 8 + 4;
 /// The distance of the slots: no block of the disk holds both.
 const SLOT_STRIDE_BYTES: u64 = 4096;
 
@@ -157,6 +157,8 @@ pub(crate) struct Watermark {
     pub(crate) counts: StoreCounts,
     /// The last entry known to be synced in `oracle_log.jsonl`.
     pub(crate) mirrored: u64,
+    /// The first entry in `oracle_log.jsonl`.
+    pub(crate) mirror_first: u64,
     /// The snapshot that the database was last opened with.
     pub(crate) snapshot: SnapshotId,
     /// The id of the store that the mark belongs to.
@@ -200,11 +202,12 @@ impl Watermark {
                 StoreError::Older { dir, found, known }
             });
         }
-        let Some((slot, WatermarkSlot { counts, mirrored, snapshot, store_id })) = best else {
+        let Some((slot, WatermarkSlot { counts, mirrored, mirror_first, snapshot, store_id })) = best else {
             let detail = format!("its high-water mark, the file {FILE}, is unreadable");
             return Err(StoreError::Corrupt { dir: dir.to_owned(), detail });
         };
-        Ok(Some(Self { file, next_slot: 1 - slot, counts, mirrored, snapshot, store_id, dirty: false }))
+        let next_slot = 1 - slot;
+        Ok(Some(Self { file, next_slot, counts, mirrored, mirror_first, snapshot, store_id, dirty: false }))
     }
 
     /// Creates the mark of an empty store in `dir`, durably.
@@ -214,13 +217,14 @@ impl Watermark {
         // under another name until it is complete: a partial mark would look damaged
         let piece = dir.join(format!("{FILE}.new"));
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&piece);
-        let (counts, mirrored) = (StoreCounts::default(), 0);
+        let (counts, mirrored, mirror_first) = (StoreCounts::default(), 0, 1);
         let snapshot = SnapshotId::default();
         let mut mark = Self {
             file: opened.map_err(io)?,
             next_slot: 0,
             counts,
             mirrored,
+            mirror_first,
             snapshot,
             store_id,
             dirty: true,
@@ -237,6 +241,7 @@ impl Watermark {
         bytes.extend_from_slice(&SCHEMA.to_be_bytes());
         bytes.extend_from_slice(&self.counts.to_bytes());
         bytes.extend_from_slice(&self.mirrored.to_be_bytes());
+        bytes.extend_from_slice(&self.mirror_first.to_be_bytes());
         bytes.extend_from_slice(&self.snapshot.0.to_be_bytes());
         bytes.extend_from_slice(&self.store_id.to_be_bytes());
         bytes.extend_from_slice(&crc32fast::hash(&bytes).to_be_bytes());
@@ -244,6 +249,14 @@ impl Watermark {
         self.next_slot = 1 - self.next_slot;
         self.dirty = true;
         Ok(())
+    }
+
+    /// Writes the current values to both slots, durably: of two slots with the same counts, neither is the newer one.
+    pub(crate) fn write_both(&mut self) -> io::Result<()> {
+        self.write()?;
+        self.sync()?;
+        self.write()?;
+        self.sync()
     }
 
     /// Syncs the file.
@@ -261,6 +274,7 @@ impl Watermark {
 struct WatermarkSlot {
     counts: StoreCounts,
     mirrored: u64,
+    mirror_first: u64,
     snapshot: SnapshotId,
     store_id: u64,
 }
@@ -280,10 +294,12 @@ fn decode(bytes: &[u8]) -> Option<WatermarkSlot> {
     }
     let (counts, rest) = content.get(MAGIC.len() + 4..)?.split_at_checked(COUNTS_BYTES)?;
     let (mirrored, rest) = rest.split_first_chunk()?;
+    let (mirror_first, rest) = rest.split_first_chunk()?;
     let (snapshot, store_id) = rest.split_first_chunk()?;
     Some(WatermarkSlot {
         counts: StoreCounts::from_bytes(counts)?,
         mirrored: u64::from_be_bytes(*mirrored),
+        mirror_first: u64::from_be_bytes(*mirror_first),
         snapshot: SnapshotId(u64::from_be_bytes(*snapshot)),
         store_id: u64::from_be_bytes(store_id.try_into().ok()?),
     })

@@ -980,6 +980,161 @@ fn opening_moves_a_mirror_with_foreign_lines_aside() {
     }
 }
 
+/// Where the line with byte `at` of `text` begins.
+fn line_start(text: &str, at: usize) -> u64 {
+    text[..at].rfind('\n').map_or(0, |end| end as u64 + 1)
+}
+
+/// Damaged forms of a mirror: changed bytes, and lines that are deleted, swapped, repeated, inserted or appended.
+fn damaged_mirrors(whole: &str) -> Vec<String> {
+    let lines: Vec<&str> = whole.split_inclusive('\n').collect();
+    let digits = whole.char_indices().filter(|(_, byte)| byte.is_ascii_digit()).step_by(7);
+    let edited = digits.map(|(at, digit)| {
+        let other = if digit == '9' { "8" } else { "9" };
+        [&whole[..at], other, &whole[at + 1..]].concat()
+    });
+    let mut damaged: Vec<_> = edited.collect();
+    for n in 0..lines.len() {
+        let (before, after) = (lines[..n].concat(), lines[n + 1..].concat());
+        damaged.push([&before, after.as_str()].concat());
+        damaged.push([&before, lines[n], lines[n], &after].concat());
+        damaged.push([&before, "{}\n", lines[n], &after].concat());
+        if let Some(next) = lines.get(n + 1) {
+            damaged.push([&before, *next, lines[n], &lines[n + 2..].concat()].concat());
+        }
+    }
+    damaged.extend(["", "{\"seq\":1}\n", &whole[..whole.len() / 2]].map(String::from));
+    damaged.extend([whole.to_owned() + lines[0], whole.to_owned() + "x"]);
+    damaged
+}
+
+#[test]
+fn mirror_check_finds_each_damage_and_its_place() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    fill(&mut journal, 0..5);
+    let (whole, path) = (mirror(dir.path()), dir.path().join("oracle_log.jsonl"));
+    let snapshot = journal.mirror_snapshot().expect("the file opens");
+    assert_eq!(store.check_mirror(&snapshot, || true).expect("it is readable"), None);
+    let aside = |n: u32| dir.path().join(format!("oracle_log.jsonl.foreign-{n}"));
+    for damaged in damaged_mirrors(&whole) {
+        fs::write(&path, &damaged).expect("the write succeeds");
+        let snapshot = journal.mirror_snapshot().expect("the file opens");
+        let fault = store.check_mirror(&snapshot, || true).expect("it is readable").expect("a fault");
+        let same = whole.bytes().zip(damaged.bytes()).take_while(|(one, other)| one == other).count();
+        assert_eq!(fault.offset, line_start(&whole, same), "{damaged}");
+        let before = whole[..usize::try_from(fault.offset).expect("a short file")].lines().count();
+        assert_eq!(fault.seq, before as u64 + 1, "{damaged}");
+        assert!(journal.is_mirror(&snapshot));
+        journal.rewrite_mirror().expect("the file is moved");
+        assert!(!journal.is_mirror(&snapshot), "a fault of the previous file is not repaired again");
+        assert_eq!(mirror(dir.path()), whole);
+        assert_eq!(fs::read_to_string(aside(1)).expect("it is kept"), damaged);
+        fs::remove_file(aside(1)).expect("the file exists");
+    }
+    for n in 1..=12 {
+        fs::write(&path, n.to_string()).expect("the write succeeds");
+        journal.rewrite_mirror().expect("the file is moved");
+    }
+    let kept = |n| fs::read_to_string(aside(n)).ok();
+    assert_eq!((kept(1), kept(10), kept(11)), (Some("1".into()), Some("12".into()), None));
+}
+
+#[test]
+fn rewritten_mirror_of_many_entries_is_complete_after_some_calls() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    fill(&mut journal, 0..50);
+    let whole = mirror(dir.path());
+    journal.rewrite_mirror().expect("the file is moved");
+    assert!(journal.mirror_lag().is_some() && mirror(dir.path()).len() < whole.len());
+    let snapshot = journal.mirror_snapshot().expect("the file opens");
+    assert_eq!(
+        store.check_mirror(&snapshot, || true).expect("it is readable"),
+        None,
+        "the rest is not a fault"
+    );
+    fill(&mut journal, 50..51);
+    for _ in 0..2 {
+        assert!(journal.mirror_lag().is_some());
+        journal.sync_pending_work();
+    }
+    assert_eq!(journal.mirror_lag(), None);
+    assert_mirror_is_whole(dir.path(), &store);
+}
+
+#[test]
+fn rewriting_continues_after_a_kill() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, _) = open(dir.path());
+    fill(&mut journal, 0..50);
+    journal.rewrite_mirror().expect("the file is moved");
+    let copy = tempfile::tempdir().expect("a directory");
+    copy_dir(dir.path(), copy.path());
+    // the new file did not reach the disk
+    fs::remove_file(copy.path().join("oracle_log.jsonl")).expect("the file exists");
+    let (mut journal, store) = open(copy.path());
+    for _ in 0..4 {
+        journal.sync_pending_work();
+    }
+    assert_mirror_is_whole(copy.path(), &store);
+}
+
+#[test]
+fn deleted_first_line_is_found_after_a_rotation_and_a_restart() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, _) = open(dir.path());
+    fill(&mut journal, 0..2);
+    let path = dir.path().join("oracle_log.jsonl");
+    fs::rename(&path, dir.path().join("rotated")).expect("the rename succeeds");
+    journal.reopen_mirror().expect("it is reopened");
+    fill(&mut journal, 2..4);
+    drop(journal);
+    let whole = mirror(dir.path());
+    assert!(whole.starts_with("{\"seq\":5,"), "{whole}");
+    let rest = &whole[whole.find('\n').expect("a line") + 1..];
+    fs::write(&path, rest).expect("the write succeeds");
+    let (mut journal, store) = open(dir.path());
+    let snapshot = journal.mirror_snapshot().expect("the file opens");
+    let fault = store.check_mirror(&snapshot, || true).expect("it is readable");
+    assert_eq!(fault, Some(MirrorFault { seq: 5, offset: 0 }));
+    journal.rewrite_mirror().expect("the file is moved");
+    assert_eq!(mirror(dir.path()), whole, "the rotated entries are not written again");
+}
+
+#[test]
+fn mirror_without_its_last_lines_is_reported_at_the_opening() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, _) = open(dir.path());
+    fill(&mut journal, 0..3);
+    drop(journal);
+    let (whole, path) = (mirror(dir.path()), dir.path().join("oracle_log.jsonl"));
+    let kept: String = whole.split_inclusive('\n').take(4).collect();
+    let edited = whole.replacen("\"seq\":6,", "\"seq\":6 ,", 1);
+    for (damaged, seq) in [(kept.clone(), 5), (edited.clone(), 6)] {
+        fs::write(&path, &damaged).expect("the write succeeds");
+        let (mut journal, _) = open(dir.path());
+        let same = whole.bytes().zip(damaged.bytes()).take_while(|(one, other)| one == other).count();
+        let expected = MirrorFault { seq, offset: line_start(&whole, same) };
+        assert_eq!((journal.take_mirror_fault(), journal.take_mirror_fault()), (Some(expected), None));
+        assert_eq!(mirror(dir.path()), whole);
+    }
+    assert_eq!(open(dir.path()).0.take_mirror_fault(), None);
+}
+
+#[test]
+fn deleted_mirror_continues_in_a_new_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    fill(&mut journal, 0..2);
+    fs::remove_file(dir.path().join("oracle_log.jsonl")).expect("the file exists");
+    fill(&mut journal, 2..3);
+    let snapshot = journal.mirror_snapshot().expect("a new file is created");
+    assert_eq!(store.check_mirror(&snapshot, || true).expect("it is readable"), None);
+    fill(&mut journal, 3..4);
+    assert!(mirror(dir.path()).starts_with("{\"seq\":7,"), "{}", mirror(dir.path()));
+}
+
 #[test]
 fn reopen_mirror_rejects_a_file_with_later_entries() {
     let dir = tempfile::tempdir().expect("a directory");

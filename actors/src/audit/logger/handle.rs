@@ -4,7 +4,7 @@ pub(super) mod queue;
 
 use super::{
     CloseJournal, CommitError, CommitRecord, EntryQueueReceiver, JournalReport, Logger, MarkStoreDamaged,
-    ReopenMirror,
+    ReopenMirror, RewriteMirror, SnapshotMirror,
 };
 use crate::audit::fallback::FallbackLog;
 use crate::audit::logger::handle::queue::EntryQueue;
@@ -12,7 +12,7 @@ use crate::audit::logger::webhook_queue::WebhookQueue;
 use crate::platform::actor_handle::ActorHandle;
 use crate::platform::caller;
 use crate::platform::metrics::ActorMetrics;
-use oracled_store::{CommitReceipt, JournalRecord};
+use oracled_store::{CommitReceipt, JournalRecord, MirrorFault, MirrorSnapshot};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::watch;
@@ -78,6 +78,24 @@ impl LoggerHandle {
     /// The text of the error that occurred while the file was opened.
     pub async fn reopen_mirror(&self) -> Result<(), String> {
         self.handle.ask(ReopenMirror).await.unwrap_or_else(|error| Err(error.to_string()))
+    }
+
+    /// `oracle_log.jsonl` as it is now, to compare it with the log.
+    ///
+    /// # Errors
+    /// The text of the error: the file cannot be opened.
+    pub async fn mirror_snapshot(&self) -> Result<MirrorSnapshot, String> {
+        self.handle.ask(SnapshotMirror).await.unwrap_or_else(|error| Err(error.to_string()))
+    }
+
+    /// Logs the fault that was found in `snapshot`, moves the file aside, and writes it again from the log. Does nothing if
+    /// the file was rotated meanwhile.
+    ///
+    /// # Errors
+    /// The text of the error: the entry cannot be committed, or the file cannot be moved.
+    pub async fn rewrite_mirror(&self, snapshot: MirrorSnapshot, fault: MirrorFault) -> Result<(), String> {
+        let rewritten = self.handle.ask(RewriteMirror(snapshot, fault)).await;
+        rewritten.unwrap_or_else(|error| Err(error.to_string()))
     }
 
     /// Notes that the store is damaged, so that the next start checks all of it before it serves.

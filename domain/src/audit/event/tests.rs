@@ -211,7 +211,7 @@ mod ground_events;
 
 mod verification_events;
 
-fn daemon_events(timestamp: Timestamp) -> [AuditEvent; 5] {
+fn daemon_events(timestamp: Timestamp) -> [AuditEvent; 6] {
     [
         AuditEvent::new(
             timestamp,
@@ -235,6 +235,7 @@ fn daemon_events(timestamp: Timestamp) -> [AuditEvent; 5] {
             None,
             EventKind::StorageRecovered { cause: "full".into(), failed_at: timestamp, fallback_entries: 7 },
         ),
+        AuditEvent::new(timestamp, None, EventKind::MirrorRepaired { damaged_seq: 12, offset: 4096 }),
         AuditEvent::new(timestamp, None, EventKind::ServiceStarted { version: "1".into() }),
         AuditEvent::new(timestamp, None, EventKind::ServiceStopped),
     ]
@@ -327,11 +328,11 @@ fn all() -> Vec<AuditEvent> {
     events.extend(mail_events(&session_id, peer, timestamp));
     events.extend(webhook_events(&session_id, peer, timestamp));
     events.extend(order_events(&session_id, peer, timestamp));
-    let [action, health, recovered, started, stopped] = daemon_events(timestamp);
+    let [action, health, recovered, repaired, started, stopped] = daemon_events(timestamp);
     events.extend([action, health, budget_event(timestamp)]);
     let kinds = [ground_events::all(peer, timestamp), verification_events::all(peer)].concat();
     events.extend(kinds.into_iter().map(|kind| AuditEvent::new(timestamp, None, kind)));
-    events.extend([recovered, started, stopped]);
+    events.extend([repaired, recovered, started, stopped]);
     events
 }
 
