@@ -7,6 +7,7 @@ pub mod prompts;
 use crate::audit::LogEntry;
 use crate::base::page::PageLimit;
 use crate::rules::object;
+use crate::verdict::orders::HeldVerdictReport;
 use jiff::Timestamp;
 use oracled_domain::base::given::given;
 use oracled_domain::rules::sourced::FactsFrom;
@@ -326,6 +327,23 @@ pub struct SessionPage {
     pub history: Vec<Value>,
     /// Whether the log has older entries of the session.
     pub has_older_entries: bool,
+}
+
+/// Everything that the daemon stores about a session, except its log entries.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct SessionExport {
+    /// The session as it is stored: its query, its address, the first verdict's label and prompt, the facts of its check, and its
+    /// order; null if only its rejecting check is stored.
+    pub session: Option<Value>,
+    /// The cached verdict, as in the answer with it; null if there is none.
+    #[schema(value_type = Option<VerdictDelivery>)]
+    pub verdict: Option<Value>,
+    /// The verdict that the policy holds; null if there is none.
+    pub held_verdict: Option<HeldVerdictReport>,
+    /// Its mails that are not sent yet, with their verdicts.
+    pub mails: Vec<Value>,
+    /// The stored check with which the rules rejected a verdict of the session; null if there is none.
+    pub rejecting_check: Option<Value>,
 }
 
 /// `PATCH /v1/sessions/{session_id}`. A member that is absent leaves its value unchanged.

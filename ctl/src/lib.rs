@@ -74,6 +74,7 @@ enum CtlCommand {
     /// Remove the cached verdict of a session
     Purge(verdict::purge::PurgeArgs),
     Session(verdict::session::SessionArgs),
+    Export(verdict::export::ExportArgs),
     /// Reject new work and pause scheduled pulls, for example before a restart
     ///
     /// Stored verdicts are still served. Requests for other work, and payloads, are rejected.
@@ -152,6 +153,7 @@ fn run(verb: CtlCommand, options: &GlobalOptions, out: &mut dyn Write) -> Result
         CtlCommand::Log(verb) => block_on(verb.run(options, out)),
         CtlCommand::Purge(verb) => block_on(verb.run(options, out)),
         CtlCommand::Session(verb) => block_on(verb.run(options, out)),
+        CtlCommand::Export(verb) => block_on(verb.run(options, out)),
         CtlCommand::Drain(verb) => block_on(verb.run(options, out)),
         CtlCommand::Reload => block_on(platform::reload::run(options, out)),
         CtlCommand::LogLevel(verb) => block_on(verb.run(options, out)),

@@ -17,7 +17,9 @@ use crate::platform::control::inject_panic;
 use crate::platform::control::{actors, drain, health, log_level, reload, status};
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
-use crate::verdict::control::{costs, divergence, orders, outbox, prompts, purge, session, webhooks};
+use crate::verdict::control::{
+    costs, divergence, orders, outbox, prompts, purge, session, session_export, webhooks,
+};
 use crate::verification::control::{execution, review};
 use axum::Router;
 use axum::middleware::from_fn;
@@ -35,6 +37,7 @@ pub fn router(service: Arc<DaemonService>) -> Router {
         .route("/v1/health/oracles/{oracle_id}", post(health::post))
         .route("/v1/log-level", get(log_level::get).put(log_level::put))
         .route("/v1/verdicts/{session_id}", delete(purge::delete))
+        .route("/v1/sessions/{session_id}/export", get(session_export::get))
         .route("/v1/sessions/{session_id}", get(session::get).patch(session::patch).delete(session::delete))
         .route("/v1/outbox/{mail_id}", post(outbox::post).delete(outbox::delete))
         .route("/v1/webhooks/test", post(webhooks::test))

@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 /// All paths of the socket, each with its methods.
-const PATHS: [(&str, &[&str]); 51] = [
+const PATHS: [(&str, &[&str]); 52] = [
     ("/openapi.json", &["GET"]),
     ("/v1/status", &["GET"]),
     ("/v1/actors", &["GET"]),
@@ -30,6 +30,7 @@ const PATHS: [(&str, &[&str]); 51] = [
     ("/v1/log-level", &["GET", "PUT"]),
     ("/v1/verdicts/cs_1", &["DELETE"]),
     ("/v1/sessions/cs_1", &["GET", "PATCH", "DELETE"]),
+    ("/v1/sessions/cs_1/export", &["GET"]),
     ("/v1/costs", &["GET"]),
     ("/v1/divergence", &["GET"]),
     ("/v1/orders", &["GET"]),

@@ -415,6 +415,7 @@ async fn webhooks(control: &mut Described) {
 
 async fn sessions(control: &mut Described) {
     assert_eq!(control.get("/v1/sessions/cs_1").await.status, 200);
+    assert_eq!(control.get("/v1/sessions/cs_1/export").await.status, 200);
     let correction = json!({"customer_email": "other@example.org"});
     assert_eq!(control.send(Method::PATCH, "/v1/sessions/cs_7", correction).await.status, 200);
     control.get("/v1/outbox").await;

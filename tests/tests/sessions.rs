@@ -232,3 +232,54 @@ async fn removal_of_a_session_drops_its_queued_mail() {
     };
     assert_eq!(time_of("mail_dropped"), time_of("session_removed"));
 }
+
+#[tokio::test]
+async fn export_has_everything_that_is_stored_about_a_session() {
+    // no server listens at this port, so that the mail stays queued
+    let world = DaemonWorld::with_config(
+        "[gate]\nhold = [\"short_summary\"]\n[mail]\ntransport = \"http\"\nbase_url = \"http://127.0.0.1:9\"",
+    );
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let mut body = submission(GOOD);
+    body["customer_email"] = json!("ann@example.org");
+    body["facts"] = json!(["A sound and simple plan."]);
+    assert_eq!(post(routes, "/v1/verdicts/cs_1", &body).await.status, 201);
+    let mut body = submission(r#"{"verdict":"GREEN","summary":"q7xHeld7z"}"#);
+    body["customer_email"] = json!("ann@example.org");
+    assert_eq!(post(routes, "/v1/verdicts/cs_2", &body).await.status, 202);
+
+    let export = async |session: &str| {
+        let output = world.ctl_in_thread(&["export", "--session", session]).await;
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice::<Value>(&output.stdout).expect("one JSON document")
+    };
+    let delivered = export("cs_1").await;
+    let session = &delivered["session"];
+    assert_eq!(
+        (&session["query"], &session["customer_email"]),
+        (&json!("Sell honey?"), &json!("ann@example.org"))
+    );
+    assert_eq!(session["check"]["facts"][0], "A sound and simple plan.", "{session}");
+    assert_eq!(delivered["verdict"]["verdict"]["verdict"], "GREEN");
+    assert_eq!(delivered["mails"][0]["delivery"]["verdict"], delivered["verdict"]["verdict"]);
+    assert_eq!(delivered["held_verdict"], Value::Null);
+    let logged = delivered["log"].as_array().expect("a list");
+    assert_eq!(logged, &log(control, "session=cs_1&after=0").await);
+    assert_eq!(logged.last().map(|entry| &entry["event"]), Some(&json!("session_exported")));
+
+    let held = export("cs_2").await;
+    assert_eq!(held["held_verdict"]["verdict"]["summary"], "q7xHeld7z");
+    assert_eq!(log(control, "session=cs_2&event=held_verdict_read").await.len(), 1);
+
+    eventually("the session is removed", async || {
+        world.ctl_in_thread(&["session", "remove", "cs_1"]).await.status.success()
+    })
+    .await;
+    let removed = export("cs_1").await;
+    assert_eq!(removed.get("session"), None);
+    assert!(removed["log"].as_array().expect("a list").len() > logged.len());
+    let unknown = world.ctl_in_thread(&["export", "--session", "cs_9"]).await;
+    assert_eq!(unknown.status.code(), Some(1));
+    problem(&get(control, "/v1/sessions/cs_9/export").await, 404, "session_unknown");
+}

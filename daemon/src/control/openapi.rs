@@ -8,7 +8,9 @@ use crate::platform::api::oracles;
 use crate::platform::api::reserved_body;
 use crate::platform::control::{actors, drain, health, log_level, reload, status};
 use crate::platform::openapi::{CommonProblems, Complete, json};
-use crate::verdict::control::{costs, divergence, orders, outbox, prompts, purge, session, webhooks};
+use crate::verdict::control::{
+    costs, divergence, orders, outbox, prompts, purge, session, session_export, webhooks,
+};
 use crate::verification::control::{execution, review};
 use axum::response::Response;
 use hyper::StatusCode;
@@ -77,6 +79,7 @@ use utoipa::OpenApi;
         execution::get,
         purge::delete,
         session::get,
+        session_export::get,
         session::patch,
         session::delete,
         costs::get,

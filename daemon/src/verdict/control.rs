@@ -7,4 +7,5 @@ pub mod outbox;
 pub mod prompts;
 pub mod purge;
 pub mod session;
+pub mod session_export;
 pub mod webhooks;

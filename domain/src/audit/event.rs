@@ -147,6 +147,11 @@ pub enum EventKind {
         /// The administrator's process.
         peer: PeerCredentials,
     },
+    /// An administrator exported everything that is stored about a session.
+    SessionExported {
+        /// The administrator's process.
+        peer: PeerCredentials,
+    },
     /// An administrator removed a session with its cached verdict.
     SessionRemoved {
         /// The SHA-256 of the cached verdict that was removed with it; null if it had none, or if its text was damaged.

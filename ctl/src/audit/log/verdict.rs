@@ -32,7 +32,9 @@ pub(crate) fn format_entry(name: &str, entry: &Value) -> Option<String> {
             if text("reason").is_empty() { end } else { format!("{end} {}", by_peer()) }
         }
         "order_retried" | "order_released" => by_peer(),
-        "held_verdict_read" | "session_removed" | "verdict_purged" => format!("by {}", format_peer(entry)),
+        "held_verdict_read" | "session_exported" | "session_removed" | "verdict_purged" => {
+            format!("by {}", format_peer(entry))
+        }
         "order_delivered" => format!("{} after {} attempts", text("path"), text("attempts")),
         "session_registered" => format!("{} original {}", text("tier"), text("original_verdict")),
         "session_looked_up" => {

@@ -123,14 +123,17 @@ pub async fn read_held(
 ) -> Result<Json<HeldVerdictReport>, Problem> {
     let orders = service.system.orders.clone();
     let message = ReadHeldVerdict { session_id, peer };
-    let HeldVerdictText { held, delivery } =
-        run_to_end(async move { Ok(orders.ask(message).await??) }).await?;
-    Ok(Json(HeldVerdictReport {
+    let held = run_to_end(async move { Ok(orders.ask(message).await??) }).await?;
+    Ok(Json(held_report(held)))
+}
+
+pub(super) fn held_report(HeldVerdictText { held, delivery }: HeldVerdictText) -> HeldVerdictReport {
+    HeldVerdictReport {
         session_id: held.session_id,
         held_at: held.held_at,
         path: held.path,
         causes: held.causes,
         verdict: delivery.approved.verdict().to_owned(),
         decision: delivery.approved.decision().clone(),
-    }))
+    }
 }

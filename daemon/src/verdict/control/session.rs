@@ -17,7 +17,7 @@ use serde::Deserialize;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
-fn session_unknown(session_id: &SessionId) -> Problem {
+pub(super) fn session_unknown(session_id: &SessionId) -> Problem {
     Problem::new(ProblemCode::SessionUnknown, format!("no session {session_id} is registered"))
 }
 
@@ -137,7 +137,10 @@ pub async fn patch(
 }
 
 /// The mails of a session that are still in the outbox.
-fn list_queued_mails(service: &DaemonService, session_id: &SessionId) -> Result<Vec<MailId>, Problem> {
+pub(super) fn list_queued_mails(
+    service: &DaemonService,
+    session_id: &SessionId,
+) -> Result<Vec<MailId>, Problem> {
     let store = &service.system.store;
     let verdict = MailId::verdict(session_id);
     let mut mails: Vec<_> = store.mail_standing(&verdict)?.map(|_| verdict).into_iter().collect();

@@ -144,6 +144,7 @@ fn session_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Time
                 peer,
             },
         ),
+        AuditEvent::new(timestamp, session_id.clone(), EventKind::SessionExported { peer }),
         AuditEvent::new(
             timestamp,
             session_id.clone(),
