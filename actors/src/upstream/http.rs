@@ -213,7 +213,7 @@ impl UpstreamEndpoint {
         Err(RequestFailure {
             kind: RequestFailureKind::Status(reply.status.as_u16()),
             retry_after: reply.retry_after.max(retry_info(&body)),
-            detail: self.clean(if message.is_empty() { reply.status.as_str() } else { &message }),
+            detail: self.clean(if message.is_empty() { reason_phrase(reply.status) } else { &message }),
         })
     }
 
@@ -227,6 +227,11 @@ impl UpstreamEndpoint {
         let plain = |character: char| if character.is_control() { ' ' } else { character };
         words.chars().take(UPSTREAM_TEXT_MAX_CHARS).map(plain).collect()
     }
+}
+
+/// The standard text for a status.
+pub(super) fn reason_phrase(status: StatusCode) -> &'static str {
+    status.canonical_reason().unwrap_or("no standard reason")
 }
 
 /// The wait that the `Retry-After` header of `response` requests.

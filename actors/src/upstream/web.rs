@@ -16,7 +16,7 @@ pub use error::URL_MAX_BYTES;
 pub use error::{CredentialHolder, WebAddressError, WebError};
 pub use origin::{BoundCredential, UrlOrigin, UrlOriginError};
 
-use super::http::{client, failure, requested_wait, root_cause};
+use super::http::{client, failure, reason_phrase, requested_wait, root_cause};
 use super::{RequestFailure, RequestFailureKind};
 use crate::platform::clock::Clock;
 pub(crate) use address::format_url;
@@ -268,7 +268,7 @@ impl WebClient {
     /// The error for an answer with an unexpected status. Its body is not read or shown.
     fn status_error(&self, url: &str, response: &Response) -> WebError {
         let status = response.status();
-        let detail = status.canonical_reason().unwrap_or("no standard reason").to_owned();
+        let detail = reason_phrase(status).to_owned();
         let retry_after = requested_wait(response, &self.clock);
         let failure = RequestFailure {
             retry_after,

@@ -48,7 +48,7 @@ impl OrderDesk {
                 let reason: &str = decision.crosscheck_reason.into();
                 (
                     format!(
-                        "the crosscheck rejected the verdict: {reason}, coherence {}",
+                        "the crosscheck rejected the verdict: {reason}, coherence {:.4}",
                         decision.coherence_score
                     ),
                     None,
