@@ -1,6 +1,7 @@
 //! Trials of prompt templates.
 
 use crate::rules::object;
+use oracled_domain::verdict::cost::ModelCost;
 use oracled_domain::verdict::generation::ModelTokenUsage;
 use oracled_domain::verdict::template_name::TemplateRef;
 use oracled_domain::{CrosscheckDecision, ProductTier, PromptTemplate};
@@ -30,4 +31,6 @@ pub struct PromptTryResponse {
     pub failure: Option<String>,
     /// The tokens used, with retries; null if the model did not report them.
     pub usage: Option<ModelTokenUsage>,
+    /// The cost, with retries; null if the model has no prices, or reported no tokens.
+    pub cost: Option<ModelCost>,
 }

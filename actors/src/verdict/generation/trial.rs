@@ -7,6 +7,7 @@ use crate::upstream::{ModelCallPurpose, ModelError};
 use crate::verdict::crosscheck::JudgeTrial;
 use crate::verdict::rate_limiter::RequestTrialCall;
 use crate::verdict::submission::GenerationTrace;
+use oracled_domain::verdict::cost::ModelCost;
 use oracled_domain::verdict::generation::ModelTokenUsage;
 use oracled_domain::{
     AuditEvent, CrosscheckDecision, CustomerQuery, GatePath, ProductTier, PromptTemplate, VerdictPayload,
@@ -28,6 +29,8 @@ pub struct PromptTrialResult {
     pub decision: Result<CrosscheckDecision, ModelError>,
     /// The tokens used, with retries.
     pub usage: Option<ModelTokenUsage>,
+    /// The cost, with retries; `None` if the model has no prices, or reported no tokens.
+    pub cost: Option<ModelCost>,
 }
 
 impl GenerationRunner {
@@ -48,6 +51,7 @@ impl GenerationRunner {
         self.report_call(lease, &called);
         let interactions = called.interactions;
         let usage = ModelTokenUsage::sum(interactions.iter().filter_map(AuditEvent::token_usage));
+        let cost = ModelCost::sum(interactions.iter().filter_map(AuditEvent::model_cost).map(|sum| sum.cost));
         let trace = GenerationTrace { generation: request.generation(), interactions };
         let decision = match called.outcome {
             Ok(answer) => {
@@ -63,6 +67,6 @@ impl GenerationRunner {
                 Err(error)
             }
         };
-        Ok(PromptTrialResult { decision, usage })
+        Ok(PromptTrialResult { decision, usage, cost })
     }
 }

@@ -2,6 +2,7 @@
 
 use oracled_api::verdict::prompts::PromptTryResponse;
 use oracled_domain::ProductTier;
+use oracled_domain::verdict::cost::ModelCost;
 use oracled_domain::verdict::generation::ModelTokenUsage;
 use oracled_domain::verdict::template_name::TemplateRef;
 use serde::Serialize;
@@ -32,6 +33,7 @@ pub(super) struct TemplateReport {
     pub(super) mean_coherence: Option<f64>,
     pub(super) label_agreement: AgreementReport,
     pub(super) usage: Option<ModelTokenUsage>,
+    pub(super) cost: Option<ModelCost>,
 }
 
 /// The approved runs of a tier.
@@ -79,8 +81,9 @@ impl TemplateReport {
             }
         }
         report.mean_coherence = (judged > 0).then(|| coherence / judged as f64);
-        let answers = runs.iter().flat_map(|(_, answers)| answers);
-        report.usage = ModelTokenUsage::sum(answers.filter_map(|answer| answer.usage));
+        let answers = || runs.iter().flat_map(|(_, answers)| answers);
+        report.usage = ModelTokenUsage::sum(answers().filter_map(|answer| answer.usage));
+        report.cost = ModelCost::sum(answers().filter_map(|answer| answer.cost.clone()));
         report
     }
 
@@ -126,7 +129,12 @@ impl TrialReport {
         }
         add("tokens of prompts".into(), &|report| report.tokens(|usage| usage.prompt_tokens));
         add("tokens of answers".into(), &|report| report.tokens(|usage| usage.output_tokens));
-        add("tokens charged".into(), &|report| report.tokens(|usage| usage.total_tokens));
+        add("tokens in all".into(), &|report| report.tokens(|usage| usage.total_tokens));
+        if both.iter().any(|report| report.cost.is_some()) {
+            add("cost".into(), &|report| {
+                report.cost.as_ref().map_or_else(|| "unknown".to_owned(), ToString::to_string)
+            });
+        }
         rows
     }
 }
@@ -156,6 +164,7 @@ mod tests {
             decision: Some(judge(tier, VerdictPayload::raw(raw)).decision),
             failure: None,
             usage: Some(usage),
+            cost: Some(ModelCost { amount: "0.25".parse().expect("a number"), currency: "USD".into() }),
         }
     }
 
@@ -171,6 +180,7 @@ mod tests {
             decision: None,
             failure: Some("declined".into()),
             usage: None,
+            cost: None,
             ..good(VerdictLabel::Green)
         };
         let report = TemplateReport::of(&[
@@ -196,5 +206,7 @@ mod tests {
             rows.contains(&["approved, quick".into(), "4 of 8 (50.0 %)".into(), String::new()]),
             "{rows:?}"
         );
+        // seven of eight answers have a cost
+        assert_eq!(rows.last(), Some(&["cost".into(), "1.75 USD".into(), "unknown".into()]));
     }
 }

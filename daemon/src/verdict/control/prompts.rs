@@ -60,10 +60,10 @@ pub async fn post(
         let tried = orders.ask(TryPrompt(PromptTrial { template, tier, query })).await?;
         tried.map_err(|failed| Problem::model_call_failed(&failed))
     });
-    let PromptTrialResult { decision, usage } = tried.await?;
+    let PromptTrialResult { decision, usage, cost } = tried.await?;
     let (decision, failure) = match decision {
         Ok(decision) => (Some(decision), None),
         Err(error) => (None, Some(error.to_string())),
     };
-    Ok(Json(PromptTryResponse { template: reference, decision, failure, usage }))
+    Ok(Json(PromptTryResponse { template: reference, decision, failure, usage, cost }))
 }
