@@ -95,7 +95,7 @@ impl Journal {
         let files = GroundFiles::open(&dir, facts_cache_bytes, engine.free().clone())?;
         let store = Store::new(TableReader::new(Arc::clone(&engine)), files);
         let counts = meta::open(&engine)?;
-        let mark = match mark {
+        let mut mark = match mark {
             Some(mark) => mark,
             None if counts == StoreCounts::default() => Watermark::create(&dir, meta::store_id(&engine)?)?,
             None => {
@@ -114,6 +114,11 @@ impl Journal {
         }
         store.remove_unnamed_files(counts)?;
         mirror.check_last_line(&store)?;
+        if mirror.found.is_some() {
+            // after a kill, an empty file must not count as a rotated one
+            mark.mirrored = mark.mirrored.min(mirror.last_seq);
+            mark.write_both().map_err(|source| StoreError::Io { path: dir.clone(), source })?;
+        }
         mirror.repair(&store, counts.entries);
         let tip = LogTip::new(store.read(|db, last_seq| log::latest_time_us(db, &store, last_seq))?);
         let mut journal = Self {

@@ -27,7 +27,7 @@ const EXAMPLES: [(&str, &[&str]); 47] = [
     ),
     ("session", &["oraclectl session cs_1", "oraclectl session shop/cs_1"]),
     ("session correct", &["oraclectl session correct cs_1 --customer-email a@example.org"]),
-    ("export", &["oraclectl export --session cs_1 > cs_1.json"]),
+    ("export", &["oraclectl export --session cs_1"]),
     ("drain", &["oraclectl drain", "oraclectl drain --off"]),
     ("log-level", &["oraclectl log-level debug", "oraclectl log-level oracled=debug,info"]),
     ("health", &["oraclectl health", "oraclectl health open gemini"]),

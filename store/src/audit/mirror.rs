@@ -75,7 +75,7 @@ pub(crate) struct LogMirror {
 impl LogMirror {
     /// Opens the mirror in `dir`, which begins with entry `first_seq` and had entry `mirrored` at its last sync. A torn last
     /// line is cut off. An empty file continues after entry `mirrored`, since the previous file was rotated away. A file with
-    /// lines of another program is moved aside, and a complete mirror replaces it.
+    /// lines of another program is moved aside, and its entries are written again.
     pub(crate) fn open(dir: &Path, mirrored: u64, first_seq: u64) -> Result<Self, StoreError> {
         let path = dir.join(FILE);
         let io = |source| StoreError::Io { path: path.clone(), source };
@@ -83,7 +83,7 @@ impl LogMirror {
         let (file, len, last) = open_file(&path).map_err(io)?;
         let (first_seq, last_seq) = match last {
             Some(last) => (first_seq, last),
-            None if foreign => (1, 0),
+            None if foreign => (first_seq, first_seq.saturating_sub(1)),
             None => (mirrored + 1, mirrored),
         };
         let is_short = foreign || last_seq < mirrored;
@@ -140,7 +140,7 @@ impl LogMirror {
         Ok(())
     }
 
-    /// The mirror as it is now. If another file has its name, that file continues the mirror, as after a rotation.
+    /// The mirror as it is now. If another file has its name, or none, the mirror continues there, as after a rotation.
     ///
     /// # Errors
     /// `Io` if the file cannot be opened.
@@ -192,13 +192,15 @@ impl LogMirror {
             let text = "its last entry has a higher number than the log's; move the file away";
             return Err(io(io::Error::new(io::ErrorKind::InvalidData, text)));
         }
-        let first = first_seq(&file).map_err(io)?;
         if let Err(error) = self.file.sync_data() {
             tracing::warn!(%error, "could not sync the previous oracle_log.jsonl");
         }
         self.file = file;
         self.len = len;
-        self.first_seq = first.unwrap_or(self.last_seq + 1);
+        // an empty file is a new one; another file must have the same lines as the previous one
+        if last.is_none() {
+            self.first_seq = self.last_seq + 1;
+        }
         self.last_seq = last.unwrap_or(self.last_seq);
         self.generation += 1;
         Ok(())
@@ -344,15 +346,6 @@ fn open_file(path: &Path) -> io::Result<(File, u64, Option<u64>)> {
         file.set_len(len)?;
     }
     Ok((file, len, last_seq))
-}
-
-/// The number of the first line; `None` if the file is empty, or begins with another line.
-fn first_seq(file: &File) -> io::Result<Option<u64>> {
-    let mut start = vec![0; LINE_START.len() + 20];
-    let read = file.read_at(&mut start, 0)?;
-    let digits = start.get(..read).and_then(|start| start.strip_prefix(LINE_START)).unwrap_or_default();
-    let digits = digits.split(|byte| !byte.is_ascii_digit()).next().unwrap_or_default();
-    Ok(str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()))
 }
 
 /// The length up to the end of the last complete line, and that line's number.

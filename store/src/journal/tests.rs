@@ -1123,6 +1123,24 @@ fn mirror_without_its_last_lines_is_reported_at_the_opening() {
 }
 
 #[test]
+fn mirror_that_another_file_replaced_is_checked_from_its_first_entry() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    fill(&mut journal, 0..3);
+    let (whole, path) = (mirror(dir.path()), dir.path().join("oracle_log.jsonl"));
+    let rest = &whole[whole.find('\n').expect("a line") + 1..];
+    // as an editor does that writes another file
+    fs::write(dir.path().join("edited"), rest).expect("the write succeeds");
+    fs::rename(dir.path().join("edited"), &path).expect("the rename succeeds");
+    let snapshot = journal.mirror_snapshot().expect("the file opens");
+    let fault = store.check_mirror(&snapshot, || true).expect("it is readable");
+    assert_eq!(fault, Some(MirrorFault { seq: 1, offset: 0 }));
+    journal.rewrite_mirror().expect("the file is moved");
+    fill(&mut journal, 3..4);
+    assert_mirror_is_whole(dir.path(), &store);
+}
+
+#[test]
 fn deleted_mirror_continues_in_a_new_file() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
