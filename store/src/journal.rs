@@ -11,6 +11,7 @@ use crate::ground::files::GroundFiles;
 use crate::journal::check::check;
 use crate::journal::record::{CommitReceipt, JournalRecord, RecordRejectedError, TableWrite};
 use crate::journal::staged::StagedGroup;
+use oracled_domain::audit::log_tree::LogTree;
 use std::borrow::Borrow;
 use std::fs;
 use std::io::Write as _;
@@ -45,6 +46,8 @@ pub struct Journal {
     mark: Watermark,
     mirror: LogMirror,
     tip: LogTip,
+    /// The Merkle tree of the log.
+    tree: LogTree,
     /// The number of the last entry in sled's snapshot of its page table.
     snapshot_at: u64,
     /// The number of the last entry at the last [`Journal::sync_pending_work`].
@@ -94,7 +97,7 @@ impl Journal {
         tracing::debug!("the database is open");
         let files = GroundFiles::open(&dir, facts_cache_bytes, engine.free().clone())?;
         let store = Store::new(TableReader::new(Arc::clone(&engine)), files);
-        let counts = meta::open(&engine)?;
+        let (counts, tree) = meta::open(&engine)?;
         let mut mark = match mark {
             Some(mark) => mark,
             None if counts == StoreCounts::default() => Watermark::create(&dir, meta::store_id(&engine)?)?,
@@ -107,7 +110,7 @@ impl Journal {
         let looked_at_before = meta::walked(&engine)? > 0 && !is_read_again;
         check(&engine, counts, &mark, mirror.last_seq)?;
         tracing::debug!(entries = counts.entries, "the log is checked");
-        engine.set_opened_counts(counts);
+        engine.set_opened_counts(counts, tree.clone());
         if !looked_at_before && let Err(error) = store.audit_all() {
             meta::put_walked(&engine, 0)?;
             return Err(error);
@@ -127,6 +130,7 @@ impl Journal {
             mark,
             mirror,
             tip,
+            tree,
             snapshot_at: counts.entries,
             postponed_at: 0,
             settled_at: counts.entries,
@@ -157,7 +161,7 @@ impl Journal {
         }
         self.renew_snapshot(1)?;
         let engine = Arc::clone(&self.engine);
-        let mut staged = StagedGroup::new(&engine, self.mark.counts, self.tip.clone());
+        let mut staged = StagedGroup::new(&engine, self.mark.counts, self.tip.clone(), self.tree.clone());
         let mut outcomes = Vec::new();
         for record in group {
             let outcome = staged.add(record.borrow());
@@ -172,8 +176,8 @@ impl Journal {
         }
         let first_seq = self.mark.counts.entries + 1;
         let bytes = staged.bytes() as u64;
-        let StagedGroup { mut batch, counts, tip, lines, replaced, before, .. } = staged;
-        meta::put_counts(&mut batch, counts);
+        let StagedGroup { mut batch, counts, tip, tree, lines, replaced, before, .. } = staged;
+        meta::put_counts(&mut batch, counts, &tree);
         if let Err(error) = engine.reserve_write_space(bytes) {
             // a group that is too large for the remaining space must not block smaller ones
             let fits_others = bytes > ORDINARY_BYTES && engine.reserve_write_space(ORDINARY_BYTES).is_ok();
@@ -186,7 +190,7 @@ impl Journal {
         engine.note_replaced(&replaced);
         engine.keep_previous_rows(before);
         engine.apply(batch).map_err(|error| self.fail(error, RecoveryCondition::Reopening))?;
-        self.tip = tip;
+        (self.tip, self.tree) = (tip, tree);
         self.mark.counts = counts;
         engine.set_durable_seq(counts.entries);
         self.forget_changed_views(committed.flat_map(|record| &record.borrow().writes));
@@ -341,25 +345,26 @@ impl Journal {
     fn reopen(&mut self) -> Result<(), StoreError> {
         self.probe_space()?;
         self.engine.reopen()?;
-        let counts = self.check_reopened()?;
+        let (counts, tree) = self.check_reopened()?;
         // the effects of the failed write, if any, become visible below, so they must be durable first
         self.engine.sync()?;
         self.tip =
             LogTip::new(self.store.read(|db, _| log::latest_time_us(db, &self.store, counts.entries))?);
         self.mark.counts = counts;
-        self.engine.set_opened_counts(counts);
+        self.tree = tree.clone();
+        self.engine.set_opened_counts(counts, tree);
         self.store.forget_all();
         Ok(())
     }
 
     /// Checks the reopened database, and stores the id of its snapshot.
-    fn check_reopened(&mut self) -> Result<StoreCounts, StoreError> {
+    fn check_reopened(&mut self) -> Result<(StoreCounts, LogTree), StoreError> {
         // first of all: after a kill in between, the next start would reject the new snapshot as a wrong one
         self.note_snapshot();
-        let counts = meta::open(&self.engine)?;
+        let (counts, tree) = meta::open(&self.engine)?;
         check(&self.engine, counts, &self.mark, self.mirror.last_seq)?;
         self.snapshot_at = counts.entries;
-        Ok(counts)
+        Ok((counts, tree))
     }
 
     /// Reopens the database to renew sled's snapshot if enough entries are new: the usual number divided by `part`.
@@ -390,7 +395,7 @@ impl Journal {
     /// # Errors
     /// The database cannot be written.
     pub fn mark_damaged(&mut self) -> Result<(), StoreError> {
-        meta::put_audited(&self.engine, 0)?;
+        meta::put_audited(&self.engine, &LogTree::default())?;
         meta::put_walked(&self.engine, 0)
     }
 
@@ -401,7 +406,7 @@ impl Journal {
     /// rejects all writes until [`Journal::recover`].
     pub fn check_after_panic(&mut self) -> Result<(), StoreError> {
         match meta::open(&self.engine) {
-            Ok(counts) if counts == self.mark.counts => Ok(()),
+            Ok((counts, tree)) if counts == self.mark.counts && tree == self.tree => Ok(()),
             Ok(_) => {
                 let cause = "a panic interrupted a write".into();
                 Err(self.fail(StoreError::Unavailable { cause }, RecoveryCondition::Reopening))

@@ -1,4 +1,4 @@
-//! Checks `oracle_log.jsonl`, the whole store and all sources while the daemon serves.
+//! Checks the whole store, `oracle_log.jsonl` and all sources while the daemon serves.
 
 use crate::platform::service::DaemonService;
 use jiff::SignedDuration;
@@ -63,11 +63,12 @@ impl StoreCheckTask {
 /// Repeats the check until the daemon stops, or returns the damage of the store.
 async fn run_checks(service: &Arc<DaemonService>, mut stopped: watch::Receiver<bool>) -> Option<String> {
     loop {
-        check_mirror(service, &stopped).await;
         let (store, stop_flag) = (service.system.store.clone(), stopped.clone());
         let pause = match spawn_blocking(move || check_store(&store, &stop_flag)).await {
             Ok(Ok(false)) => return None,
             Ok(Ok(true)) => {
+                // after the store: a mirror is never written again from a log that was changed
+                check_mirror(service, &stopped).await;
                 log_file_faults(service).await;
                 check_sources(service, &stopped).await;
                 CHECK_EVERY

@@ -11,6 +11,7 @@ use crate::base::watermark::StoreCounts;
 pub(crate) use database::lock_state;
 use database::{OpenDatabase, database_file, spare_files, unavailable};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+use oracled_domain::audit::log_tree::LogTree;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io;
@@ -92,7 +93,7 @@ impl TableReader {
 
     /// The counts of the last opening, and of the rows replaced since.
     pub(crate) fn opened(&self) -> OpenedCounts {
-        *self.engine.opened.lock().unwrap_or_else(PoisonError::into_inner)
+        self.engine.opened.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The newest durable form of a row; `row` is its form in the database.
@@ -130,11 +131,13 @@ pub(crate) struct StoreEngine {
 }
 
 /// The row counts when the database was opened, and the counts of those rows that were replaced since.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct OpenedCounts {
     pub(crate) counts: StoreCounts,
     /// Rows that existed at the opening and were replaced since; `entries` stays 0.
     pub(crate) replaced: StoreCounts,
+    /// The tree of the log at the opening.
+    pub(crate) tree: LogTree,
 }
 
 impl StoreEngine {
@@ -290,10 +293,10 @@ impl StoreEngine {
         self.with_open(OpenDatabase::sync)
     }
 
-    /// Stores the counts of an opening, and makes its entries visible to readers.
-    pub(crate) fn set_opened_counts(&self, counts: StoreCounts) {
+    /// Stores the counts and the log's tree of an opening, and makes its entries visible to readers.
+    pub(crate) fn set_opened_counts(&self, counts: StoreCounts, tree: LogTree) {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        *opened = OpenedCounts { counts, ..OpenedCounts::default() };
+        *opened = OpenedCounts { counts, tree, ..OpenedCounts::default() };
         self.set_durable_seq(counts.entries);
     }
 

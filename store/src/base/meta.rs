@@ -3,7 +3,8 @@
 use crate::base::engine::StoreEngine;
 use crate::base::error::StoreError;
 use crate::base::rows::{SCHEMA, TableId, key};
-use crate::base::watermark::StoreCounts;
+use crate::base::watermark::{COUNTS_BYTES, StoreCounts};
+use oracled_domain::audit::log_tree::LogTree;
 use oracled_domain::ground::id::SourceId;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
@@ -69,14 +70,15 @@ pub(crate) fn put_walked(engine: &StoreEngine, seq: u64) -> Result<(), StoreErro
     put(engine, walked_key(), &seq.to_be_bytes())
 }
 
-/// The last entry up to which the check in the background found the log complete; 0 before the first check.
-pub(crate) fn audited(engine: &StoreEngine) -> Result<u64, StoreError> {
-    seq_at(engine, audited_key())
+/// The tree of the entries that the check in the background has read; empty before the first check.
+pub(crate) fn audited(engine: &StoreEngine) -> Result<LogTree, StoreError> {
+    let bytes = get(engine, audited_key())?;
+    Ok(bytes.and_then(|bytes| LogTree::from_bytes(&bytes)).unwrap_or_default())
 }
 
-/// Stores that the check in the background found the log complete up to entry `seq`.
-pub(crate) fn put_audited(engine: &StoreEngine, seq: u64) -> Result<(), StoreError> {
-    put(engine, audited_key(), &seq.to_be_bytes())
+/// Stores the tree of the entries that the check in the background has read.
+pub(crate) fn put_audited(engine: &StoreEngine, tree: &LogTree) -> Result<(), StoreError> {
+    put(engine, audited_key(), &tree.to_bytes())
 }
 
 fn source_check_key(oracle_id: &SourceId) -> Vec<u8> {
@@ -118,13 +120,13 @@ fn put(engine: &StoreEngine, key: Vec<u8>, value: &[u8]) -> Result<(), StoreErro
     engine.apply(batch)
 }
 
-/// Adds the counts after `batch` to `batch`.
-pub(crate) fn put_counts(batch: &mut sled::Batch, counts: StoreCounts) {
-    batch.insert(counts_key(), counts.to_bytes().as_slice());
+/// Adds the counts and the tree of the log after `batch` to `batch`.
+pub(crate) fn put_counts(batch: &mut sled::Batch, counts: StoreCounts, tree: &LogTree) {
+    batch.insert(counts_key(), [&counts.to_bytes()[..], &tree.to_bytes()].concat());
 }
 
-/// Checks the schema version of the database, or stores it in a new one. Returns the stored counts.
-pub(crate) fn open(engine: &StoreEngine) -> Result<StoreCounts, StoreError> {
+/// Checks the schema version of the database, or stores it in a new one. Returns the stored counts, and the tree of the log.
+pub(crate) fn open(engine: &StoreEngine) -> Result<(StoreCounts, LogTree), StoreError> {
     let read = |key| get(engine, key);
     let corrupt = |detail: &str| StoreError::Corrupt { dir: engine.dir().to_owned(), detail: detail.into() };
     match read(schema_key())? {
@@ -138,9 +140,9 @@ pub(crate) fn open(engine: &StoreEngine) -> Result<StoreCounts, StoreError> {
             // `RandomState` has random keys
             let store_id = RandomState::new().hash_one(engine.dir());
             batch.insert(store_id_key(), &store_id.to_be_bytes());
-            put_counts(&mut batch, StoreCounts::default());
+            put_counts(&mut batch, StoreCounts::default(), &LogTree::default());
             engine.apply(batch)?;
-            Ok(StoreCounts::default())
+            Ok((StoreCounts::default(), LogTree::default()))
         }
         Some(bytes) => {
             let found = bytes.as_ref().try_into().map(u32::from_be_bytes);
@@ -151,9 +153,17 @@ pub(crate) fn open(engine: &StoreEngine) -> Result<StoreCounts, StoreError> {
             if found < SCHEMA {
                 return Err(StoreError::Older { dir: engine.dir().to_owned(), found, known: SCHEMA });
             }
-            let counts = read(counts_key())?;
-            let counts = counts.as_deref().and_then(StoreCounts::from_bytes);
-            counts.ok_or_else(|| corrupt("its counts are missing"))
+            let stored = read(counts_key())?;
+            let parts = stored.as_deref().and_then(|stored| stored.split_at_checked(COUNTS_BYTES));
+            let parsed = parts.and_then(|(counts, tree)| {
+                Some((StoreCounts::from_bytes(counts)?, LogTree::from_bytes(tree)?))
+            });
+            let (counts, tree) =
+                parsed.ok_or_else(|| corrupt("its counts, or the Merkle tree of its log, are missing"))?;
+            if tree.size() != counts.entries {
+                return Err(corrupt("the Merkle tree of its log has another number of entries"));
+            }
+            Ok((counts, tree))
         }
     }
 }

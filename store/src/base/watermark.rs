@@ -17,7 +17,7 @@ use std::path::Path;
 
 const FILE: &str = "watermark";
 const MAGIC: &[u8; 8] = b"oracledW";
-const COUNTS_BYTES: usize = 128;
+pub(crate) const COUNTS_BYTES: usize = 128;
 /// Magic, schema, counts, the mirror's last and first number, snapshot, store, checksum.
 const SLOT_BYTES: usize = 8 + 4 + COUNTS_BYTES + 8 + 8 + 8 + 8 + 4;
 /// The distance of the slots: no block of the disk holds both.

@@ -1,6 +1,6 @@
 //! The checks of a store before it serves, and the check in the background.
 
-use crate::audit::log::{self, LogQuery};
+use crate::audit::log::{self, LogLine, LogQuery};
 use crate::base::engine::{OpenedCounts, StoreEngine, TableReader};
 use crate::base::error::StoreError;
 use crate::base::meta;
@@ -8,6 +8,7 @@ use crate::base::panics::catch_panic;
 use crate::base::rows::{self, TableId};
 use crate::base::session_row::part_revision;
 use crate::base::watermark::{StoreCounts, Watermark};
+use oracled_domain::audit::log_tree::LogTree;
 use std::ops::Range;
 use std::thread;
 
@@ -117,7 +118,7 @@ impl TableReader {
     /// # Errors
     /// The errors of [`TableReader::audit`].
     pub fn audit_all(&self) -> Result<(), StoreError> {
-        self.audit_from(0, |_| true).map(|_| ())
+        self.audit_from(LogTree::default(), |_| true).map(|_| ())
     }
 
     /// Checks the store as it was at the opening: walks the log and counts the rows of the tables. If the
@@ -131,65 +132,75 @@ impl TableReader {
         let is_whole = self.audit_from(meta::audited(self.engine())?, proceed)?;
         if is_whole {
             // only a stopped check is continued; a new check reads old entries again, to find later damage
-            self.note_audited(0);
+            self.note_audited(&LogTree::default());
         }
         Ok(is_whole)
     }
 
-    fn audit_from(&self, position: u64, mut proceed: impl FnMut(u64) -> bool) -> Result<bool, StoreError> {
+    fn audit_from(
+        &self,
+        position: LogTree,
+        mut proceed: impl FnMut(u64) -> bool,
+    ) -> Result<bool, StoreError> {
         let opened = self.opened();
         let mut read = 0;
         let mut next = |rows: u64| {
             read += rows;
             proceed(read)
         };
-        if !self.audit_log(position, opened.counts.entries, &mut next)? {
+        if !self.audit_log(position, &opened.tree, &mut next)? {
             return Ok(false);
         }
         for (table, name) in StoreCounts::TABLES {
-            if !self.audit_table(table, name, opened, &mut next)? {
+            if !self.audit_table(table, name, opened.clone(), &mut next)? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Walks the log from the entry after `walked` to entry `entries`, and stores the position that it reached.
+    /// Reads the log after the entries of `tree`, and compares its Merkle tree with `opened`, that of the opening. Stores the
+    /// position that it reached.
     fn audit_log(
         &self,
-        mut walked: u64,
-        entries: u64,
+        mut tree: LogTree,
+        opened: &LogTree,
         next: &mut impl FnMut(u64) -> bool,
     ) -> Result<bool, StoreError> {
-        let short = |detail: String| Err(StoreError::Short { dir: self.dir().to_owned(), detail });
-        let mut from = walked + 1;
-        while from <= entries {
-            let to = entries.saturating_add(1).min(from + AUDITED_AT_ONCE);
-            let found = self.read(|db, _| log::walk(db, self.dir(), from..to))?;
-            if let Some((first, last)) = found {
-                if first != walked + 1 {
-                    return short(format!("the log has no entries between {walked} and {first}"));
+        let mut pages = 0u64;
+        while tree.size() < opened.size() {
+            let (after, limit) = (tree.size(), AUDITED_AT_ONCE as usize);
+            let lines = self.log_page(&LogQuery { after, limit, ..LogQuery::default() })?.lines;
+            for LogLine { seq, json } in lines.iter().take_while(|line| line.seq <= opened.size()) {
+                if *seq != tree.size() + 1 {
+                    let detail = format!("the log has no entries between {} and {seq}", tree.size());
+                    return Err(StoreError::Short { dir: self.dir().to_owned(), detail });
                 }
-                walked = last;
+                tree.append(json.as_bytes());
             }
-            if walked + 1 < to {
-                return short(format!("its log must have entries 1 to {entries}, and has 1 to {walked}"));
+            if tree.size() == after {
+                let detail = format!("its log must have {} entries, and has {after}", opened.size());
+                return Err(StoreError::Short { dir: self.dir().to_owned(), detail });
             }
-            from = to.max(walked + 1);
-            if (from / AUDITED_AT_ONCE).is_multiple_of(64) {
-                self.note_audited(walked);
+            pages += 1;
+            let goes_on = next(tree.size() - after);
+            if pages.is_multiple_of(64) || !goes_on {
+                self.note_audited(&tree);
             }
-            if !next(AUDITED_AT_ONCE) {
-                self.note_audited(walked);
+            if !goes_on {
                 return Ok(false);
             }
         }
-        self.note_audited(walked);
+        if tree.size() == opened.size() && tree != *opened {
+            let detail = "an entry of its log was changed: the log differs from its Merkle tree".to_owned();
+            return Err(StoreError::Corrupt { dir: self.dir().to_owned(), detail });
+        }
+        self.note_audited(&tree);
         Ok(true)
     }
 
-    fn note_audited(&self, walked: u64) {
-        if let Err(error) = meta::put_audited(self.engine(), walked) {
+    fn note_audited(&self, tree: &LogTree) {
+        if let Err(error) = meta::put_audited(self.engine(), tree) {
             tracing::debug!(%error, "could not store the position of the check");
         }
     }

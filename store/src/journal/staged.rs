@@ -11,6 +11,7 @@ use crate::journal::record::{CommitReceipt, JournalRecord, RecordRejectedError, 
 use crate::verdict::costs::day_name;
 use crate::verdict::orders::{OrderPosition, order_name};
 use crate::verification::{cached_answer_name, caller_openable_name, open_name, subject_name};
+use oracled_domain::audit::log_tree::LogTree;
 use oracled_domain::verdict::cost::day_of;
 use oracled_domain::verdict::cost_budget::{DayCosts, UsedUpBudget};
 use oracled_domain::verdict::order::OrderState;
@@ -29,6 +30,8 @@ pub(crate) struct StagedGroup<'a> {
     pub(crate) batch: sled::Batch,
     pub(crate) counts: StoreCounts,
     pub(crate) tip: LogTip,
+    /// The tree of the log after the records staged so far.
+    pub(crate) tree: LogTree,
     pub(crate) lines: Vec<u8>,
     /// The bytes of all rows except those of the log.
     row_bytes: usize,
@@ -49,12 +52,13 @@ pub(crate) struct StagedGroup<'a> {
 }
 
 impl<'a> StagedGroup<'a> {
-    pub(crate) fn new(engine: &'a StoreEngine, counts: StoreCounts, tip: LogTip) -> Self {
+    pub(crate) fn new(engine: &'a StoreEngine, counts: StoreCounts, tip: LogTip, tree: LogTree) -> Self {
         Self {
             engine,
             batch: sled::Batch::default(),
             counts,
             tip,
+            tree,
             lines: Vec::new(),
             row_bytes: 0,
             read_bytes: 0,
@@ -96,7 +100,13 @@ impl<'a> StagedGroup<'a> {
         };
         let JournalRecord { events, callers, .. } = record;
         let entries = log::RecordLogEntries { events, callers, stores_session: &stores_session };
+        let begin = self.lines.len();
         log::put(&mut self.batch, first_seq, entries, &mut self.tip, &mut self.lines);
+        let lines = self.lines.get(begin..).unwrap_or_default();
+        lines
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+            .for_each(|line| self.tree.append(line));
         self.counts.entries = last_seq;
         for write in &record.writes {
             self.write(write, last_seq)?;

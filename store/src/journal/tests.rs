@@ -1,5 +1,6 @@
 use super::*;
 use crate::audit::log::{LogQuery, PAGE_BYTES};
+use crate::base::rows::{self, TableId};
 use crate::base::snapshot::snapshot_in;
 use crate::journal::record::{RowExpectation, RowKey, TableWrite};
 use jiff::Timestamp;
@@ -550,6 +551,15 @@ fn regen_attempt_is_stored_and_removed() {
     }
 }
 
+/// Changes the counts of a database, with a tree of as many entries.
+fn put_counts(db: &sled::Db, counts: StoreCounts) {
+    let mut tree = LogTree::default();
+    (0..counts.entries).for_each(|_| tree.append(b"made up"));
+    let mut batch = sled::Batch::default();
+    meta::put_counts(&mut batch, counts, &tree);
+    db.apply_batch(batch).expect("the write succeeds");
+}
+
 #[test]
 fn open_rejects_a_store_with_missing_entries() {
     // for each case: its name, the removal, and a part of the expected error
@@ -565,7 +575,7 @@ fn open_rejects_a_store_with_missing_entries() {
                 take_log_row(db, 4);
                 let counts =
                     StoreCounts { entries: 64, verdicts: 32, sessions: 32, ..StoreCounts::default() };
-                db.insert("!counts", counts.to_bytes().as_slice()).expect("the write succeeds");
+                put_counts(db, counts);
             },
             "ends at entry 64, its high-water mark is at 80",
         ),
@@ -579,7 +589,7 @@ fn open_rejects_a_store_with_missing_entries() {
             |db, _| {
                 let counts =
                     StoreCounts { entries: 80, verdicts: 39, sessions: 40, ..StoreCounts::default() };
-                db.insert("!counts", counts.to_bytes().as_slice()).expect("the write succeeds");
+                put_counts(db, counts);
             },
             "has 39 verdicts",
         ),
@@ -1456,6 +1466,54 @@ fn missing_row_is_found_although_another_is_replaced_during_the_count() {
         true
     });
     assert!(matches!(audited, Err(StoreError::Short { .. })), "{audited:?}");
+}
+
+#[test]
+fn changed_entry_in_the_database_is_found_by_the_check() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    fill(&mut journal, 0..30);
+    drop((journal, store));
+    let db = raw(dir.path());
+    let row =
+        rows::heads(&db, dir.path(), rows::all(TableId::Log)).next().expect("a row").expect("it is whole");
+    let name = row.key[1..9].to_vec();
+    let row = rows::get(&db, dir.path(), TableId::Log, &name).expect("it is whole").expect("a row");
+    let mut value = row.value.clone();
+    let at = value.windows(4).position(|window| window == b"cs_1").expect("a session");
+    value[at + 3] = b'2';
+    let mut batch = sled::Batch::default();
+    rows::put(&mut batch, TableId::Log, &name, row.revision, &value, row.chunks);
+    db.apply_batch(batch).expect("the write succeeds");
+    drop(db);
+    let (_journal, store) = open(dir.path());
+    assert!(whole_log(&store)[2].json.contains("cs_2"), "the changed entry is read");
+    let checked = store.audit(|_| true);
+    assert!(matches!(checked, Err(StoreError::Corrupt { .. })), "{checked:?}");
+    // an interrupted check finds it, too
+    let mut calls = 0;
+    while let Ok(false) = store.audit(|_| {
+        calls += 1;
+        false
+    }) {}
+    assert!(calls > 0 && matches!(store.audit_all(), Err(StoreError::Corrupt { .. })));
+}
+
+#[test]
+fn tree_of_the_log_survives_reopening_and_equals_that_of_its_entries() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let tree_of = |store: &Store| {
+        let mut tree = LogTree::default();
+        whole_log(store).iter().for_each(|line| tree.append(line.json.as_bytes()));
+        tree
+    };
+    for n in 0..5 {
+        let (mut journal, store) = open(dir.path());
+        fill(&mut journal, n * 7..n * 7 + 3);
+        fill(&mut journal, n * 7 + 3..n * 7 + 7);
+        assert_eq!(journal.tree, tree_of(&store));
+        assert!(store.audit(|_| true).expect("nothing is wrong"));
+    }
 }
 
 #[test]
