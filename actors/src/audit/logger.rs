@@ -249,15 +249,9 @@ impl Logger {
         let (Some(journal), Some(failed_at)) = (&mut self.journal, self.failed_at) else { return };
         let cause = journal.failure().unwrap_or_default().to_owned();
         let fallback_entries = self.fallback_entries.load(Ordering::Relaxed);
-        let timestamp = self.clock.now();
-        let recovered = AuditEvent::new(
-            timestamp,
-            None,
-            EventKind::StorageRecovered { cause, failed_at, fallback_entries },
-        );
-        let tried = journal.recover().and_then(|()| journal.commit(&[JournalRecord::from(recovered)]));
-        match tried {
-            Ok(_) => {
+        let recovered = EventKind::StorageRecovered { cause, failed_at, fallback_entries };
+        match journal.recover().and_then(|()| self.commit_own(recovered)) {
+            Ok(()) => {
                 tracing::info!(fallback_entries, "the journal accepts entries again");
                 self.failed_at = None;
                 self.fallback_entries.fetch_sub(fallback_entries, Ordering::Relaxed);

@@ -26,7 +26,7 @@ impl LogTree {
     /// Appends a leaf with these bytes.
     pub fn append(&mut self, leaf: &[u8]) {
         let mut hash = hash(LEAF_PREFIX, [leaf, &[]]);
-        // each trailing one of the size stands for a full subtree that the new leaf completes to one of twice its size
+        // for each trailing one bit of the size, the new leaf completes a full subtree to one of twice its size
         for _ in 0..self.size.trailing_ones() {
             if let Some(left) = self.peaks.pop() {
                 hash = self::hash(NODE_PREFIX, [&left, &hash]);

@@ -268,25 +268,25 @@ impl TableReader {
     /// difference, or if `proceed` returned false.
     ///
     /// # Errors
-    /// The log or the file cannot be read.
+    /// The log cannot be read, or lacks an entry of the mirror.
     pub fn check_mirror(
         &self,
         MirrorSnapshot { file, entries, len, .. }: &MirrorSnapshot,
         mut proceed: impl FnMut() -> bool,
     ) -> Result<Option<MirrorFault>, StoreError> {
-        let io = |source| StoreError::Io { path: self.dir().join(FILE), source };
         let (mut after, mut offset) = (entries.start() - 1, 0);
         while after < *entries.end() && proceed() {
             let query = LogQuery { after, limit: COMPARED_AT_ONCE, ..LogQuery::default() };
-            for line in self.log_page(&query)?.lines.into_iter().take_while(|line| line.seq <= *entries.end())
-            {
+            let lines = self.log_page(&query)?.lines;
+            if lines.is_empty() {
+                let detail = format!("the log ends before entry {}", entries.end());
+                return Err(StoreError::Short { dir: self.dir().to_owned(), detail });
+            }
+            for line in lines.into_iter().take_while(|line| line.seq <= *entries.end()) {
                 let expected = [line.json.as_bytes(), b"\n"].concat();
                 let end = offset + expected.len() as u64;
                 let mut found = vec![0; expected.len()];
-                if end > *len
-                    || file.read_exact_at(&mut found, offset).map_err(io).is_err()
-                    || found != expected
-                {
+                if end > *len || file.read_exact_at(&mut found, offset).is_err() || found != expected {
                     return Ok(Some(MirrorFault { seq: line.seq, offset }));
                 }
                 (after, offset) = (line.seq, end);

@@ -239,7 +239,7 @@ impl Handler<FindSession> for VerdictCache {
         match known {
             // a replay changes nothing; the other cases do
             FindSessionOutcome::Cached(_) if news => {}
-            FindSessionOutcome::Held if news && customer_email.is_some() => {
+            FindSessionOutcome::Held if customer_email.is_some() => {
                 return Box::pin(async move { deliverer.store_address(&find).await });
             }
             FindSessionOutcome::Nothing(_) if new_check => {
