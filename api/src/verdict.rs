@@ -16,6 +16,7 @@ use oracled_domain::verdict::cost::ModelCost;
 use oracled_domain::verdict::divergence::{DivergenceTable, OriginalLabel, RegenVariance};
 use oracled_domain::verdict::mail::MailState;
 use oracled_domain::verdict::order::Order;
+use oracled_domain::verdict::order_wait::OrderWait;
 use oracled_domain::verdict::session::CustomerEmail;
 use oracled_domain::verdict::template_name::TemplateRef;
 use oracled_domain::{
@@ -318,6 +319,9 @@ pub struct SessionPage {
     pub session: SessionReport,
     /// The order of its first verdict; null if the model was not to generate it.
     pub order: Option<Order>,
+    /// Why the order is not attempted although it is due; missing if it only waits for its turn.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub waiting_for: Option<OrderWait>,
     /// Its mails that are not sent yet.
     pub mails: Vec<MailState>,
     /// The costs of all its model calls, one for each currency; empty if the models have no prices.

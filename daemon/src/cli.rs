@@ -102,6 +102,9 @@ fn serve(flags: DaemonFlags) -> anyhow::Result<ExitCode> {
             "environment variables ignored: not configuration keys"
         );
     }
+    for key in config.unused_mail_headings() {
+        tracing::warn!(key, "the key has no effect without `mail.transport = \"smtp\"`");
+    }
     run::serve(config, flags, log_level)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -120,6 +123,12 @@ fn check_config(flags: &DaemonFlags, json: bool) -> anyhow::Result<ExitCode> {
     run::find_held_key(&config)?;
     for fault in &upstreams.cleartext {
         writeln!(io::stderr(), "oracled: warning: {fault}")?;
+    }
+    for key in config.unused_mail_headings() {
+        writeln!(
+            io::stderr(),
+            "oracled: warning: `{key}` has no effect without `mail.transport = \"smtp\"`"
+        )?;
     }
     let ignored = DaemonConfig::ignored_variables();
     if !ignored.is_empty() {

@@ -2,7 +2,7 @@
 
 use oracled_tests::generation::{register_session, request_verdict};
 use oracled_tests::model::ModelServer;
-use oracled_tests::{DaemonWorld, error_line};
+use oracled_tests::{DaemonWorld, error_line, run_to_end};
 use std::fs;
 
 /// A `[model]` section for tests that never call the model.
@@ -212,11 +212,28 @@ async fn fallbacks_that_cannot_work_are_refused() {
         ("[models.lookup]\nname = \"x\"".to_owned(), "`models` is a table with another name"),
         ("[models.gemini]\nname = \"x\"".to_owned(), "`models` is a table with another name"),
         ("[models.backup]\nprovider = \"openai\"".to_owned(), "`models.backup.name` is not set"),
-        (backup.to_owned(), "`model.api_key_file` is not set"),
     ] {
         let error = start_error(&config);
         assert!(error.contains(message), "{config}: {error}");
     }
+}
+
+#[test]
+fn all_keys_endpoints_and_secrets_that_cannot_be_used_are_reported_together() {
+    let config = "[models.backup]\nprovider = \"openai\"\nname = \"x\"\n[webhooks]\nurl = \"https://a.example\"\n\
+                  operator_secret_file = \"/no/such\"\n[mail]\ntransport = \"smtp\"\nsmtp_host = \"127.0.0.1\"\n\
+                  from = \"a@b.example\"\nsmtp_user = \"u\"\n";
+    let output = run_to_end(DaemonWorld::with_config(config).command());
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    let keys = [
+        "`model.api_key_file`",
+        "`models.backup.api_key_file`",
+        "`mail.password_file`",
+        "`webhooks.secret_file`",
+        "`webhooks.operator_url`",
+    ];
+    assert!(keys.iter().all(|key| stderr.contains(key)), "{stderr}");
+    assert_eq!(stderr.lines().count(), keys.len(), "{stderr}");
 }
 
 #[tokio::test]

@@ -194,6 +194,7 @@ async fn held_answer_of_the_model_is_retried_or_released() {
     for session in ["cs_1", "cs_2"] {
         let answer = request_verdict(routes, session).await;
         assert_eq!((answer.status.as_u16(), at(&answer, "/stop_cause")), (202, json!("policy")));
+        assert_eq!(at(&answer, "/policy_causes"), json!(["short_summary"]));
         assert_eq!(at(&answer, "/last_attempts/0/outcome"), "held");
         assert!(at(&answer, "/last_attempts/0/usage/total_tokens").is_u64());
     }
@@ -208,6 +209,12 @@ async fn held_answer_of_the_model_is_retried_or_released() {
     problem(&read_held(control, "cs_1").await, 409, "order_state_refused");
     assert_eq!(decide(control, "cs_2", "release").await.status, 200);
     assert_eq!(at(&read_verdict(routes, "cs_2").await, "/verdict/summary"), MARK);
+    assert_eq!(
+        read_order(routes, "cs_2").await["operator_action"],
+        Value::Null,
+        "it is not for the application"
+    );
+    assert_eq!(read_order(control, "cs_2").await["operator_action"]["action"], "release");
     // the session has the prompt and the settings of the held verdict
     purge_verdict(control, "cs_2").await;
     let regenerated = read_verdict(routes, "cs_2").await;

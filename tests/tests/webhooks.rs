@@ -57,7 +57,7 @@ async fn webhook_of_an_order_is_retried_over_outage_and_restart_under_one_id() {
     assert_eq!(ids(&endpoint).len(), 1, "all attempts have one id");
     let sent = endpoint.requests().pop().expect("a request arrived");
     assert_eq!(sent.body["type"], "order.delivered");
-    assert_eq!(sent.body["data"], json!({"session_id": "cs_1", "attempts": 1}));
+    assert_eq!(sent.body["data"], json!({"application": "default", "session_id": "cs_1", "attempts": 1}));
     assert!(sent.header("webhook-signature").is_some_and(|signature| signature.starts_with("v1,")));
     let routes = &mut daemon.routes().await;
     assert!(
@@ -156,6 +156,7 @@ async fn divergence_is_reported_to_the_application_and_open_circuit_to_operators
     let [diverged] = &endpoint.requests()[..] else { panic!("one webhook to the application") };
     assert_eq!(diverged.body["type"], "verdict.diverged");
     let expected = json!({
+        "application": "default",
         "session_id": "cs_other",
         "original_verdict": "RED",
         "regen_verdict": "GREEN",
@@ -210,6 +211,7 @@ async fn webhook_admin_tests_lists_requeues_and_drops() {
     let tested = ctl(&["webhook", "test", "--operator"]).await;
     assert_eq!((&tested["status"], &tested["error"]), (&json!(202), &Value::Null));
     assert_eq!(operators.requests()[0].body["type"], "webhook.test");
+    assert!(ctl(&["webhook", "test", "--application", "shpo"]).await.to_string().contains("invalid_request"));
     let failed = ctl(&["webhook", "test"]).await;
     assert!(failed["error"].as_str().is_some_and(|error| error.contains("410")), "{failed}");
 

@@ -214,7 +214,7 @@ impl ModelCaller {
         let call = ModelCallContext { path: *path, prompt, settings, execution_id: &execution_id };
         let mut pauses = retry_pauses(self.policy.max_retries);
         let (mut interactions, mut reached) = (Vec::new(), false);
-        let (outcome, latency_ms) = loop {
+        let (mut outcome, latency_ms) = loop {
             let number = u32::try_from(interactions.len() + 1).unwrap_or(u32::MAX);
             let (outcome, interaction, ended_at) = self.attempt(call, number, self.time_left(began)).await;
             let latency_ms = interaction.latency_ms;
@@ -222,7 +222,7 @@ impl ModelCaller {
             interactions.push(AuditEvent::new(ended_at, session_id.clone(), interaction));
             reached |= outcome.as_ref().err().is_none_or(ModelTextError::reached);
             let Err(ModelTextError::Failed(failure)) = &outcome else { break (outcome, latency_ms) };
-            warn!(oracle_id = %self.oracle_id, subject, attempt = number, %failure, "model call failed");
+            warn!(oracle_id = %self.oracle_id, subject, request = number, %failure, "a request to the model failed");
             if let Some(wait) = failure.quota_wait() {
                 on_quota_wait(wait).await;
             }
@@ -234,6 +234,14 @@ impl ModelCaller {
                 break (outcome, latency_ms);
             }
         };
+        if let Err(ModelTextError::Failed(failure)) = &mut outcome
+            && interactions.len() > 1
+        {
+            let took = monotonic().duration_since(began).as_secs_f64();
+            let total = format!("the last of {} requests in {took:.1} s", interactions.len());
+            let end = if failure.detail.is_empty() { "" } else { "; " };
+            failure.detail = format!("{}{end}{total}", failure.detail);
+        }
         ModelCallResult::new(outcome, interactions, reached, latency_ms)
     }
 

@@ -49,7 +49,7 @@ impl fmt::Display for RequestFailureKind {
 
 /// A request that did not succeed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{kind}: {detail}")]
+#[error("{kind}{}{detail}", if .detail.is_empty() { "" } else { ": " })]
 pub struct RequestFailure {
     /// The kind of the fault.
     pub kind: RequestFailureKind,

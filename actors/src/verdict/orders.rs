@@ -15,9 +15,10 @@ mod survey;
 mod trial;
 mod waits;
 
-pub use admin::{ChangeOrder, OrderChange, OrderChangeError};
-pub use held::{HeldVerdictText, ReadHeldVerdict, ReleaseVerdict};
+pub use admin::{ChangeOrder, OrderChangeError};
+pub use held::{HeldVerdictText, ReadHeldVerdict};
 pub use place::{PlaceOrder, PlacedOrder};
+pub use survey::OrderSurvey;
 pub use trial::TryPrompt;
 pub use waits::OrderWaits;
 

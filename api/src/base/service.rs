@@ -1,6 +1,7 @@
 //! The daemon itself: health, status, draining, log level, circuits.
 
 use jiff::Timestamp;
+use oracled_domain::verdict::cost_budget::DailyBudget;
 use oracled_domain::verdict::divergence::RegenVariance;
 use oracled_domain::verdict::health::{CircuitAction, CircuitCallOutcome, OracleHealthStatus};
 use serde::{Deserialize, Serialize};
@@ -126,6 +127,16 @@ pub struct StatusReport {
     pub mail: String,
     /// Mails in the outbox, dead letters among them.
     pub mails: u64,
+    /// Webhooks in the outbox, dead letters among them.
+    pub webhooks: u64,
+    /// Orders that are queued.
+    pub queued_orders: u64,
+    /// Orders whose model call is in progress.
+    pub generating_orders: u64,
+    /// Orders that an operator must decide.
+    pub held_orders: u64,
+    /// The daily budgets, with the costs of today.
+    pub budgets: Vec<DailyBudget>,
     /// Open reviews.
     pub open_reviews: u64,
     /// The health of each oracle.

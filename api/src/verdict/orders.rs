@@ -2,10 +2,12 @@
 
 use crate::base::page::PageLimit;
 use jiff::Timestamp;
-use oracled_domain::verdict::order::{Order, OrderState};
+use oracled_domain::verdict::order::{Order, OrderAction, OrderState};
 use oracled_domain::verdict::order_wait::OrderWait;
 use oracled_domain::verdict::policy::PolicyCause;
-use oracled_domain::{ApplicationName, CrosscheckDecision, GatePath, ProductTier, SessionId, SessionRecord};
+use oracled_domain::{
+    ApplicationName, CrosscheckDecision, CustomerQuery, GatePath, ProductTier, SessionId, SessionRecord,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -32,10 +34,17 @@ impl OrderReport {
         Some(Self { session_id, tier, order: order?, waiting_for: None })
     }
 
-    /// The report for the application of the session.
+    /// The report for the application of the session, without the operator.
     #[must_use]
     pub fn into_local(self) -> Self {
-        Self { session_id: self.session_id.into_local(), ..self }
+        let order = Order { operator_action: None, ..self.order };
+        Self { session_id: self.session_id.into_local(), order, ..self }
+    }
+
+    /// Why the order waits, or was stopped, in words.
+    #[must_use]
+    pub fn reason(&self) -> Option<String> {
+        self.waiting_for.as_ref().map(|wait| wait.detail.clone()).or_else(|| self.order.reason())
     }
 
     /// The report at the time `now`, if orders like this wait for `wait`.
@@ -90,23 +99,13 @@ pub struct OrderActionRequest {
     pub reason: String,
 }
 
-/// A change that an operator makes to an order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum OrderAction {
-    /// Try again. The age and the unusable answers of the order count from now on. A held verdict is destroyed.
-    Retry,
-    /// End it without a verdict. A held verdict is destroyed.
-    Fail,
-    /// Deliver the verdict that the policy holds.
-    Release,
-}
-
 /// A verdict that the policy holds.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct HeldVerdictReport {
     /// The session.
     pub session_id: SessionId,
+    /// The query.
+    pub query: CustomerQuery,
     /// When it was held.
     pub held_at: Timestamp,
     /// The path on which it arrived.

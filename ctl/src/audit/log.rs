@@ -24,7 +24,7 @@ pub(crate) struct LogArgs {
     /// Keep running and print each new entry as it is written
     #[arg(short, long)]
     follow: bool,
-    /// Only entries of this session
+    /// Only entries of this session; after its application if it has one: shop/cs_1
     #[arg(long, value_name = "ID", value_parser = id_parser())]
     session: Option<String>,
     /// Only entries of the verification with this execution id
@@ -158,7 +158,7 @@ fn format_interaction(entry: &Value) -> String {
     let text = |name: &str| field_text(entry, name);
     let (path, attempt, status) = (text("path"), text("attempt"), text("status"));
     let why = [text("error_code"), text("finish_reason")].join(" ");
-    format!("{path} {} attempt {attempt} {status} {why} {} ms", text("oracle_version"), text("latency_ms"))
+    format!("{path} {} request {attempt} {status} {why} {} ms", text("oracle_version"), text("latency_ms"))
 }
 
 /// A time with exactly three decimal places, so that the next column is aligned.

@@ -31,6 +31,12 @@ pub(crate) enum CtlError {
     /// The verdict is ordered, but not delivered yet. The order was printed.
     #[error("the verdict of session {0} is not delivered yet; `oraclectl verdict {0}` shows it later")]
     NotDelivered(SessionId),
+    /// The order of the verdict is held. It was printed.
+    #[error(
+        "the verdict is held ({0}) until an operator decides with `oraclectl order release|retry|fail ID --reason …`; `oraclectl \
+         review list` shows the ID"
+    )]
+    OrderHeld(&'static str),
     /// No values are verified. The reason was printed.
     #[error("no values are verified")]
     NotVerified,
@@ -128,6 +134,19 @@ impl CtlError {
         }
     }
 
+    /// The same error. If it is about a session that is unknown, with the form of the id of a session of an application.
+    pub(crate) fn with_application_hint(self) -> Self {
+        match self {
+            Self::Problem { detail, code, status, retry_after, document }
+                if matches!(code.as_str(), "session_unknown" | "order_unknown" | "verdict_not_cached") =>
+            {
+                let detail = format!("{detail}; if an application has the session, use APPLICATION/ID");
+                Self::Problem { detail, code, status, retry_after, document }
+            }
+            other => other,
+        }
+    }
+
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::NotApproved
@@ -145,7 +164,7 @@ impl CtlError {
             Self::Problem { retry_after: None, code, .. } if code == "model_unavailable" => 1,
             Self::Client(_) | Self::RunLost { .. } => 3,
             Self::Verb { exit_code, .. } => *exit_code,
-            Self::NotDelivered(_) | Self::Problem { .. } => 4,
+            Self::NotDelivered(_) | Self::OrderHeld(_) | Self::Problem { .. } => 4,
             Self::Read { .. } | Self::Output(_) => 5,
         }
     }

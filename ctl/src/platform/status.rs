@@ -5,6 +5,7 @@ use crate::base::options::GlobalOptions;
 use crate::base::output::{format_pairs, print_json};
 use hyper::Method;
 use oracled_api::base::service::StatusReport;
+use oracled_domain::verdict::cost_budget::DailyBudget;
 use oracled_domain::verdict::divergence::RegenVariance;
 use std::io::Write;
 
@@ -24,7 +25,16 @@ pub(crate) async fn run(options: &GlobalOptions, out: &mut dyn Write) -> Result<
         ("store", format!("{} verdicts, {} sessions", status.verdicts, status.sessions)),
         ("model", status.model),
         ("prompt", status.prompt),
+        (
+            "orders",
+            format!(
+                "{} queued, {} generating, {} held",
+                status.queued_orders, status.generating_orders, status.held_orders
+            ),
+        ),
+        ("budgets", format_budgets(&status.budgets)),
         ("mail", format!("{}; {} in the outbox", status.mail, status.mails)),
+        ("webhooks", format!("{} in the outbox", status.webhooks)),
         ("reviews", format!("{} open", status.open_reviews)),
         ("oracles", if status.oracles.is_empty() { "none".into() } else { status.oracles.join(", ") }),
         ("divergence", format_variance(&status.variance)),
@@ -44,6 +54,17 @@ pub(crate) async fn run(options: &GlobalOptions, out: &mut dyn Write) -> Result<
         shown.push(("oracle_log.jsonl", format!("lags behind the log: {lag}")));
     }
     Ok(out.write_all(format_pairs(&shown).as_bytes())?)
+}
+
+fn format_budgets(budgets: &[DailyBudget]) -> String {
+    let budget = |budget: &DailyBudget| {
+        let DailyBudget { application, daily, currency, costs_of_today, resets_at } = budget;
+        let of = application.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
+        let used_up = resets_at.map(|at| format!(" (used up until {at})")).unwrap_or_default();
+        format!("{of}{costs_of_today} of {daily} {currency} today{used_up}")
+    };
+    let budgets: Vec<_> = budgets.iter().map(budget).collect();
+    if budgets.is_empty() { "none".into() } else { budgets.join("; ") }
 }
 
 pub(crate) fn format_variance(variance: &RegenVariance) -> String {

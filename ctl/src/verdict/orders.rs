@@ -3,14 +3,14 @@
 use crate::base::arguments::{id_parser, limit_parser};
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
-use crate::base::output::{format_pairs, format_table, print_json, warn_of_omitted_rows};
+use crate::base::output::{escape_text, format_pairs, format_table, print_json, warn_of_omitted_rows};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use hyper::Method;
 use jiff::Timestamp;
 use oracled_api::base::page::{ListPage, PageLimit};
-use oracled_api::verdict::orders::{HeldVerdictReport, OrderAction, OrderActionRequest, OrderReport};
+use oracled_api::verdict::orders::{HeldVerdictReport, OrderActionRequest, OrderReport};
 use oracled_domain::ApplicationName;
-use oracled_domain::verdict::order::{Order, OrderAttempt, OrderState};
+use oracled_domain::verdict::order::{OperatorAction, Order, OrderAction, OrderAttempt, OrderState};
 use oracled_domain::verdict::order_wait::OrderWait;
 use oracled_domain::verdict::policy::join_causes;
 use std::io::Write;
@@ -49,7 +49,7 @@ pub(crate) struct OrderArgs {
 enum OrderVerb {
     /// Show an order with its last attempts
     Show {
-        /// Session id
+        /// Session id, after its application if it has one: shop/cs_1
         #[arg(value_parser = id_parser())]
         session_id: String,
         /// Show the verdict that the policy holds instead; the audit log names you as its reader
@@ -58,7 +58,7 @@ enum OrderVerb {
     },
     /// Release the verdict that the policy holds: it is delivered and mailed
     Release {
-        /// Session id
+        /// Session id, after its application if it has one: shop/cs_1
         #[arg(value_parser = id_parser())]
         session_id: String,
         /// Reason, for the audit log
@@ -67,7 +67,7 @@ enum OrderVerb {
     },
     /// Retry an order: its limits of age and of unusable answers start again, and a held verdict is destroyed
     Retry {
-        /// Session id
+        /// Session id, after its application if it has one: shop/cs_1
         #[arg(value_parser = id_parser())]
         session_id: String,
         /// Reason, for the audit log
@@ -76,7 +76,7 @@ enum OrderVerb {
     },
     /// Fail a queued or held order; a held verdict is destroyed
     Fail {
-        /// Session id
+        /// Session id, after its application if it has one: shop/cs_1
         #[arg(value_parser = id_parser())]
         session_id: String,
         /// Reason, for the audit log
@@ -132,15 +132,10 @@ impl OrderArgs {
     }
 }
 
-/// An order with its session, and with the reason why it waits.
+/// An order with its session.
 pub(super) fn format_report(report: &OrderReport) -> String {
-    let OrderReport { session_id, tier, order, waiting_for } = report;
-    let mut named = vec![("session", session_id.to_string()), ("tier", tier.to_string())];
-    if let Some(OrderWait { detail, until, .. }) = waiting_for {
-        let until = until.map(|at| format!(" (until {at})")).unwrap_or_default();
-        named.push(("waits for", format!("{detail}{until}")));
-    }
-    format!("{}{}", format_pairs(&named), format_order(order))
+    let named = vec![("session", report.session_id.to_string()), ("tier", report.tier.to_string())];
+    format_order(named, &report.order, report.waiting_for.as_ref())
 }
 
 /// Shows the verdict that the policy holds.
@@ -152,15 +147,14 @@ async fn show_held(options: &GlobalOptions, session_id: &str, out: &mut dyn Writ
     }
     let pairs = [
         ("session", held.session_id.to_string()),
+        ("query", held.query.as_str().to_owned()),
         ("held at", held.held_at.to_string()),
         ("path", held.path.into_str().to_owned()),
         ("causes", join_causes(&held.causes)),
         ("coherence", held.decision.coherence_score.to_string()),
     ];
-    let verdict: serde_json::Value =
-        serde_json::from_str(held.verdict.get()).map_err(std::io::Error::from)?;
     write!(out, "{}", format_pairs(&pairs))?;
-    print_json(out, &verdict)
+    Ok(writeln!(out, "{}", escape_text(held.verdict.get()))?)
 }
 
 async fn change(
@@ -176,11 +170,6 @@ async fn change(
 
 fn order_path(session_id: &str) -> String {
     format!("/v1/orders/{}", encode_segment(session_id))
-}
-
-/// Why an order waits, or was stopped: the cause of its last attempt.
-fn last_cause(order: &Order) -> String {
-    order.last_attempts.last().and_then(|attempt| attempt.cause.clone()).unwrap_or_else(|| "none".into())
 }
 
 fn next_attempt(order: &Order) -> String {
@@ -200,26 +189,40 @@ fn format_orders(orders: &[OrderReport]) -> String {
             order.placed_at.to_string(),
             order.attempts.to_string(),
             next_attempt(order),
-            last_cause(order),
+            report.reason().unwrap_or_else(|| "none".into()),
         ]
     });
     format_table(
-        ["session", "state", "tier", "placed at", "attempts", "next attempt", "last error"],
+        ["session", "state", "tier", "placed at", "attempts", "next attempt", "reason"],
         rows.collect(),
     )
 }
 
-/// The state of an order, and its last attempts.
-pub(super) fn format_order(order: &Order) -> String {
-    let mut pairs = vec![
+/// The state of an order and what it waits for, after the pairs `head`, and its last attempts.
+pub(super) fn format_order(
+    head: Vec<(&'static str, String)>,
+    order: &Order,
+    waiting_for: Option<&OrderWait>,
+) -> String {
+    let mut pairs = head;
+    pairs.extend([
         ("state", order.state.into_str().to_owned()),
         ("placed at", order.placed_at.to_string()),
         ("changed at", order.changed_at.to_string()),
         ("attempts", order.attempts.to_string()),
         ("next attempt", next_attempt(order)),
-    ];
+    ]);
+    if let Some(OrderWait { detail, until, .. }) = waiting_for {
+        let until = until.map(|at| format!(" (until {at})")).unwrap_or_default();
+        pairs.push(("waits for", format!("{detail}{until}")));
+    }
     if let Some(cause) = order.stop_cause {
-        pairs.push(("stopped by", cause.into_str().to_owned()));
+        let causes = join_causes(&order.policy_causes);
+        let causes = if causes.is_empty() { String::new() } else { format!(": {causes}") };
+        pairs.push(("stopped by", format!("{}{causes}", cause.into_str())));
+    }
+    if let Some(OperatorAction { action, at, uid, reason }) = &order.operator_action {
+        pairs.push(("operator", format!("{} by uid {uid} at {at}: {reason}", action.into_str())));
     }
     let mut text = format_pairs(&pairs);
     if !order.last_attempts.is_empty() {

@@ -11,7 +11,7 @@ use std::io::Write;
 /// Remove the cached verdict of a session; the session itself stays
 #[derive(Debug, clap::Args)]
 pub(crate) struct PurgeArgs {
-    /// Session id
+    /// Session id, after its application if it has one: shop/cs_1
     #[arg(value_parser = id_parser())]
     session_id: String,
 }

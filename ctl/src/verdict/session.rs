@@ -30,7 +30,7 @@ pub(crate) struct SessionArgs {
 enum SessionAction {
     /// Correct a session; omitted fields and mail that is already queued stay unchanged
     Correct {
-        /// Session id
+        /// Session id, after its application if it has one: shop/cs_1
         #[arg(value_parser = id_parser())]
         session_id: String,
         #[command(flatten)]
@@ -38,7 +38,7 @@ enum SessionAction {
     },
     /// Remove a session with its order, its cached or held verdict and its queued mail
     Remove {
-        /// Session id
+        /// Session id, after its application if it has one: shop/cs_1
         #[arg(value_parser = id_parser())]
         session_id: String,
     },
@@ -105,7 +105,7 @@ fn print_page(out: &mut dyn Write, page: &SessionPage) -> Result<(), CtlError> {
     write!(out, "{}", format_session(&page.session))?;
     if let Some(order) = &page.order {
         writeln!(out, "\norder")?;
-        write!(out, "{}", format_order(order))?;
+        write!(out, "{}", format_order(Vec::new(), order, page.waiting_for.as_ref()))?;
     }
     if !page.costs.is_empty() {
         let costs: Vec<_> = page.costs.iter().map(ToString::to_string).collect();

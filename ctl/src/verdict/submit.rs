@@ -109,7 +109,10 @@ pub(crate) fn show_delivered(
         } else {
             write!(out, "{}", format_report(&report))?;
         }
-        return Err(CtlError::NotDelivered(report.session_id));
+        return Err(match report.order.stop_cause {
+            Some(cause) => CtlError::OrderHeld(cause.into_str()),
+            None => CtlError::NotDelivered(report.session_id),
+        });
     }
     if options.json {
         return Ok(writeln!(out, "{}", escape_text(&String::from_utf8_lossy(&answer.body)))?);

@@ -106,10 +106,10 @@ async fn test(
     if options.json {
         print_json(out, &tested)?;
     } else if let (Some(status), Some(latency_ms)) = (tested.status, tested.latency_ms) {
-        writeln!(out, "webhook {}: status {status} after {latency_ms} ms", tested.webhook_id)?;
+        writeln!(out, "test webhook {}: status {status} after {latency_ms} ms", tested.webhook_id)?;
     } else {
         let error = tested.error.as_deref().unwrap_or("no answer");
-        writeln!(out, "webhook {} failed: {error}", tested.webhook_id)?;
+        writeln!(out, "the test failed: {error}")?;
     }
     if tested.error.is_some() { Err(CtlError::ProbeFailed) } else { Ok(()) }
 }

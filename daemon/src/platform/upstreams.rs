@@ -46,27 +46,45 @@ impl UpstreamClients {
     /// The clients for `config`. No connection is opened yet.
     ///
     /// # Errors
-    /// If an address, a key or a file cannot be used, or if a secret would cross a network in clear text without
-    /// `allow_cleartext`.
+    /// All secrets that would cross a network in clear text without `allow_cleartext`. If there are none, the addresses, keys and
+    /// files that cannot be used: the first one of the mail service, of the look-up and of each table of credentials, and all
+    /// others.
     pub fn from_config(
         config: &DaemonConfig,
         clock: &Clock,
         allow_cleartext: bool,
     ) -> Result<Self, ConfigError> {
-        let ModelClients { models, calls, mut oracles, mut cleartext } = ModelClients::new(config, clock)?;
+        let mut faults = Vec::new();
+        let models = ConfigError::collect(ModelClients::new(config, clock), &mut faults);
+        let mut cleartext = Vec::from_iter(models.iter().flat_map(|models| models.cleartext.clone()));
         cleartext.extend(mail::cleartext_fault(&config.mail));
         cleartext.extend(lookup::cleartext_fault(config));
         cleartext.extend(credentials::cleartext_faults(config));
         if !allow_cleartext && !cleartext.is_empty() {
-            return Err(cleartext.remove(0));
+            faults.append(&mut cleartext);
+            return Err(ConfigError::Several(faults));
         }
-        let service = mail::create_mail_service(&config.mail, &config.applications, clock)?;
+        let service = mail::create_mail_service(&config.mail, &config.applications, clock);
+        let service = ConfigError::collect(service, &mut faults);
+        let lookup = lookup::create_lookup_client(config, clock, allow_cleartext);
+        let lookup = ConfigError::collect(lookup, &mut faults);
+        let of_pipelines = read_credentials("ingestion.credentials", &config.ingestion.credentials);
+        let of_pipelines = ConfigError::collect(of_pipelines, &mut faults);
+        let of_sources = read_credentials("verification.credentials", &config.verification.credentials);
+        let of_sources = ConfigError::collect(of_sources, &mut faults);
+        let webhooks = webhooks::create_webhooks(config, clock, allow_cleartext);
+        let webhooks = ConfigError::collect(webhooks, &mut faults);
+        let (Some(models), Some(service), Some(lookup), Some(of_pipelines), Some(of_sources), Some(webhooks)) =
+            (models, service, lookup, of_pipelines, of_sources, webhooks)
+        else {
+            return Err(ConfigError::Several(faults));
+        };
+        let ModelClients { models, calls, mut oracles, .. } = models;
         oracles.extend(service.as_ref().map(|service| MonitoredOracle {
             id: service.oracle_id(),
             config: config.health,
             probe: Some(Arc::clone(service) as Arc<dyn OracleProbe>),
         }));
-        let lookup = lookup::create_lookup_client(config, clock, allow_cleartext)?;
         oracles.extend(lookup.as_ref().map(|_| MonitoredOracle {
             id: LookupClient::oracle_id(),
             config: config.health,
@@ -78,19 +96,16 @@ impl UpstreamClients {
             templates: config.mail_templates(),
             contacts: config.contacts(),
         };
-        let of_pipelines = read_credentials("ingestion.credentials", &config.ingestion.credentials)?;
         let puller = PayloadPuller::new(
             config.ingestion.to_pull_settings(allow_cleartext),
             of_pipelines,
             clock.clone(),
         );
-        let of_sources = read_credentials("verification.credentials", &config.verification.credentials)?;
         let live = HttpLiveOracle::new(
             &config.ingestion.to_live_settings(allow_cleartext),
             of_sources,
             clock.clone(),
         );
-        let webhooks = webhooks::create_webhooks(config, clock, allow_cleartext)?;
         Ok(Self { models, calls, lookup, mailing, webhooks, puller, live, oracles, cleartext })
     }
 

@@ -21,22 +21,30 @@ impl AuditEvent {
     /// The webhook to the application of the event's session, which has the session's id without the application.
     fn application_webhook(&self) -> Option<OutboxWebhook> {
         let session_id = self.session_id.as_ref()?;
-        let local = session_id.local();
+        let (application, local) = (session_id.application(), session_id.local());
         let (kind, data) = match &self.kind {
-            EventKind::OrderDelivered { attempts, .. } => {
-                (WebhookType::OrderDelivered, json!({ "session_id": local, "attempts": attempts }))
-            }
+            EventKind::OrderDelivered { attempts, .. } => (
+                WebhookType::OrderDelivered,
+                json!({ "application": application, "session_id": local, "attempts": attempts }),
+            ),
             EventKind::OrderStopped { state, cause, attempts, .. } => {
                 let kind = match state {
                     OrderState::Held => WebhookType::OrderHeld,
                     _ => WebhookType::OrderFailed,
                 };
-                (kind, json!({ "session_id": local, "cause": cause, "attempts": attempts }))
+                let data = json!({
+                    "application": application,
+                    "session_id": local,
+                    "cause": cause,
+                    "attempts": attempts,
+                });
+                (kind, data)
             }
             EventKind::RegenDivergenceCheck(check)
                 if check.divergence_level.is_some_and(|level| level != DivergenceLevel::None) =>
             {
                 let data = json!({
+                    "application": application,
                     "session_id": local,
                     "original_verdict": check.original_verdict,
                     "regen_verdict": check.regen_verdict,
@@ -46,8 +54,7 @@ impl AuditEvent {
             }
             _ => return None,
         };
-        let application = Some(session_id.application());
-        Some(OutboxWebhook::queued(kind, application, Some(session_id.clone()), &data, self.timestamp))
+        Some(OutboxWebhook::queued(kind, Some(application), Some(session_id.clone()), &data, self.timestamp))
     }
 }
 
@@ -113,7 +120,7 @@ mod tests {
         let expected = json!({
             "type": "order.delivered",
             "timestamp": "2026-11-20T10:00:00Z",
-            "data": { "session_id": "cs_1", "attempts": 1 },
+            "data": { "application": "shop", "session_id": "cs_1", "attempts": 1 },
         });
         assert_eq!(body, expected);
         assert_eq!(webhook.standing.application.as_ref().map(ToString::to_string).as_deref(), Some("shop"));

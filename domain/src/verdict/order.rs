@@ -5,6 +5,7 @@ use crate::verdict::cost::ModelCost;
 use crate::verdict::generation::{GenerationSettings, ModelTokenUsage};
 use crate::verdict::generation_outcome::GenerationOutcome;
 use crate::verdict::outbox_retry::stored_cause;
+use crate::verdict::policy::{PolicyCause, join_causes};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use strum::{EnumString, IntoStaticStr, VariantArray};
@@ -77,6 +78,34 @@ pub enum OrderStopCause {
     Policy,
 }
 
+/// A change that an operator makes to an order.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, VariantArray, IntoStaticStr, utoipa::ToSchema,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
+pub enum OrderAction {
+    /// Try again. The age and the unusable answers of the order count from now on. A held verdict is destroyed.
+    Retry,
+    /// End it without a verdict. A held verdict is destroyed.
+    Fail,
+    /// Deliver the verdict that the policy holds.
+    Release,
+}
+
+/// A change that an operator made to an order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct OperatorAction {
+    /// The change.
+    pub action: OrderAction,
+    /// When it was made.
+    pub at: Timestamp,
+    /// The user id of the operator.
+    pub uid: u32,
+    /// The operator's reason.
+    pub reason: String,
+}
+
 /// The limits of an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OrderPolicy {
@@ -147,6 +176,12 @@ pub struct Order {
     /// Why it was stopped; null unless it is held or failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stop_cause: Option<OrderStopCause>,
+    /// Why the policy holds its verdict; empty unless the policy does.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub policy_causes: Vec<PolicyCause>,
+    /// The last change by an operator. It is not shown to the application.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub operator_action: Option<OperatorAction>,
     /// The last attempts, up to 10, the latest one last.
     pub last_attempts: Vec<OrderAttempt>,
 }
@@ -165,6 +200,8 @@ impl Order {
             generations: 0,
             failures_in_a_row: 0,
             stop_cause: None,
+            policy_causes: Vec::new(),
+            operator_action: None,
             last_attempts: Vec::new(),
         }
     }
@@ -242,21 +279,23 @@ impl Order {
         Self { stop_cause: Some(cause), ..self.enter(state, now) }
     }
 
-    /// The order after the policy held its verdict for `cause`. `outcome` is that of an attempt in progress.
+    /// The order after the policy held its verdict for `causes`. `outcome` is that of an attempt in progress.
     #[must_use]
     pub fn held_by_policy(
         mut self,
-        cause: String,
+        causes: Vec<PolicyCause>,
         (outcome, usage, cost): (GenerationOutcome, Option<ModelTokenUsage>, Option<ModelCost>),
         now: Timestamp,
     ) -> Self {
         if self.state == OrderState::Generating {
             self.end_attempt(outcome, usage, cost, now);
             if let Some(attempt) = self.last_attempts.last_mut() {
-                attempt.cause = Some(cause);
+                attempt.cause =
+                    Some(stored_cause(&format!("the policy held the verdict: {}", join_causes(&causes))));
             }
         }
-        Self { stop_cause: Some(OrderStopCause::Policy), ..self.enter(OrderState::Held, now) }
+        let stop_cause = Some(OrderStopCause::Policy);
+        Self { stop_cause, policy_causes: causes, ..self.enter(OrderState::Held, now) }
     }
 
     /// Whether the policy holds the verdict of the order.
@@ -265,21 +304,38 @@ impl Order {
         self.state == OrderState::Held && self.stop_cause == Some(OrderStopCause::Policy)
     }
 
-    /// The order after an operator failed it.
+    /// The order after an operator changed it. After a retry, its age and its unusable answers count from then on. After a
+    /// release, the state is already that of the delivered order.
     #[must_use]
-    pub fn failed_by_operator(self, now: Timestamp) -> Self {
-        Self { stop_cause: Some(OrderStopCause::Operator), ..self.enter(OrderState::Failed, now) }
+    pub fn changed_by_operator(self, action: OperatorAction) -> Self {
+        let at = action.at;
+        let changed = match action.action {
+            OrderAction::Fail => {
+                Self { stop_cause: Some(OrderStopCause::Operator), ..self.enter(OrderState::Failed, at) }
+            }
+            OrderAction::Retry => Self {
+                tried_since: at,
+                generations: 0,
+                failures_in_a_row: 0,
+                next_attempt_at: Some(at),
+                ..self.enter(OrderState::Queued, at)
+            },
+            OrderAction::Release => self,
+        };
+        Self { operator_action: Some(action), ..changed }
     }
 
-    /// The order after an operator retried it: its age and its unusable answers count from now on.
+    /// Why the order is not delivered, in words: an operator, the policy, or the error of the last attempt. `None` if it was
+    /// delivered, or has no error yet.
     #[must_use]
-    pub fn retried(self, now: Timestamp) -> Self {
-        Self {
-            tried_since: now,
-            generations: 0,
-            failures_in_a_row: 0,
-            next_attempt_at: Some(now),
-            ..self.enter(OrderState::Queued, now)
+    pub fn reason(&self) -> Option<String> {
+        let by_operator = || self.operator_action.as_ref().map(|action| action.reason.clone());
+        let last_error = || self.last_attempts.last().and_then(|attempt| attempt.cause.clone());
+        match self.stop_cause {
+            _ if self.state == OrderState::Delivered => None,
+            Some(OrderStopCause::Operator) => by_operator(),
+            Some(OrderStopCause::Policy) => Some(join_causes(&self.policy_causes)),
+            _ => last_error(),
         }
     }
 
@@ -310,7 +366,8 @@ impl Order {
     }
 
     fn enter(self, state: OrderState, now: Timestamp) -> Self {
-        Self { state, changed_at: now, next_attempt_at: None, stop_cause: None, ..self }
+        let (next_attempt_at, stop_cause, policy_causes) = (None, None, Vec::new());
+        Self { state, changed_at: now, next_attempt_at, stop_cause, policy_causes, ..self }
     }
 
     /// When the next attempt of a queued order is due. It is due at `now` if its time is further ahead than the maximum

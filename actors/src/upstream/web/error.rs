@@ -44,7 +44,7 @@ pub enum WebAddressError {
     },
     /// The host is in a private or special network.
     #[error(
-        "`{host}` leads to {ip} ({kind}); allowed: public addresses, and those in `ingestion.allow_local`"
+        "`{host}` leads to {ip} ({kind}); allowed: public addresses, and those in `ingestion.allow_local`, such as [\"{ip}\"]"
     )]
     NotPublic {
         /// Host name, or the address itself.

@@ -95,16 +95,15 @@ impl WebhookClient {
         Self { web: self.web.with_cleartext(allow_cleartext), ..self }
     }
 
-    /// Checks the address of each endpoint, without resolving its host name.
-    ///
-    /// # Errors
-    /// The first receiver whose endpoint may not be reached.
-    pub fn check(&self) -> Result<(), (Option<ApplicationName>, WebError)> {
-        self.endpoints.iter().try_for_each(|(receiver, endpoint)| {
+    /// The receivers whose endpoint may not be reached. Host names are not resolved.
+    #[must_use]
+    pub fn find_unreachable(&self) -> Vec<(Option<ApplicationName>, WebError)> {
+        let fault = |(receiver, endpoint): (&Option<ApplicationName>, &WebhookEndpoint)| {
             let url = self.web.address_filter.endpoint(&endpoint.url).map_err(WebError::Endpoint);
-            url.and_then(|url| self.web.check_confidential(&url, super::format_url))
-                .map_err(|error| (receiver.clone(), error))
-        })
+            let checked = url.and_then(|url| self.web.check_confidential(&url, super::format_url));
+            Some((receiver.clone(), checked.err()?))
+        };
+        self.endpoints.iter().filter_map(fault).collect()
     }
 
     /// The receivers that have an endpoint.

@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use oracled_domain::verdict::delivery::RegenNotes;
 use oracled_domain::verdict::divergence::{DivergenceLevel, RegeneratedVerdict};
 use oracled_domain::verdict::mail::MailKind;
-use oracled_domain::verdict::order::{Order, OrderState};
+use oracled_domain::verdict::order::{OperatorAction, Order, OrderAction, OrderState};
 use oracled_domain::verdict::policy::PolicyAction;
 use oracled_domain::verdict::prompt::VerdictPrompt;
 use oracled_domain::verdict::session::OriginalVerdict;
@@ -212,6 +212,16 @@ fn build_delivery_record(
     let trace = generation_trace.as_ref();
     let delivered_order = if first { deliver_order(&session, *path, trace, now) } else { None };
     let (order_end, delivered) = delivered_order.unzip();
+    let released = |order: Order| match release {
+        Some(VerdictRelease { reason, peer, .. }) => order.changed_by_operator(OperatorAction {
+            action: OrderAction::Release,
+            at: now,
+            uid: peer.uid,
+            reason: reason.clone(),
+        }),
+        None => order,
+    };
+    let order_end = order_end.map(released);
     session.order = order_end.clone().or(session.order);
     events.extend(delivered);
     let compared = check.clone().map(EventKind::RegenDivergenceCheck);

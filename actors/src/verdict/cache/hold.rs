@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use oracled_domain::verdict::generation_outcome::GenerationOutcome;
 use oracled_domain::verdict::held::HeldVerdict;
 use oracled_domain::verdict::order::{Order, OrderStopCause};
-use oracled_domain::verdict::policy::{AppliedPolicy, DeliveryPolicies, PolicyAction, join_causes};
+use oracled_domain::verdict::policy::{AppliedPolicy, DeliveryPolicies, PolicyAction};
 use oracled_domain::{AuditEvent, EventKind, GatePath, SessionId, SessionRecord, VerdictDelivery};
 use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, StoreError, TableWrite};
 
@@ -81,8 +81,8 @@ impl AdmitVerdict {
         let new = || SessionRecord::new(session_id.clone(), self.approved.tier(), query.clone());
         let base = known.cloned().unwrap_or_else(new);
         let order = base.order.clone().unwrap_or_else(|| Order::placed(now));
-        let cause = format!("the policy holds the verdict: {}", join_causes(&policy.causes));
-        let order = order.held_by_policy(cause, attempt_end(*path, GenerationOutcome::Held, trace), now);
+        let end = attempt_end(*path, GenerationOutcome::Held, trace);
+        let order = order.held_by_policy(policy.causes.clone(), end, now);
         let stopped = EventKind::OrderStopped {
             state: order.state,
             cause: OrderStopCause::Policy,

@@ -4,25 +4,16 @@ use super::{DequeueOrder, EnqueueOrder, OrdersActor};
 use crate::verdict::generation::GenerationError;
 use crate::verdict::held_key::HeldKeyError;
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
-use oracled_domain::verdict::order::{Order, OrderState, OrderStopCause};
+use oracled_domain::verdict::order::{OperatorAction, Order, OrderAction, OrderState, OrderStopCause};
 use oracled_domain::verdict::policy::{PolicyCause, join_causes};
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId, SessionRecord};
-
-/// An operator's action on an order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OrderChange {
-    /// Try again. The limits of the order count from now on.
-    Retry,
-    /// End it without a verdict.
-    Fail,
-}
 
 /// Changes an order. Returns its session afterwards.
 #[derive(Debug, Clone, Message)]
 #[rtype(result = "Result<SessionRecord, OrderChangeError>")]
 pub struct ChangeOrder {
     pub session_id: SessionId,
-    pub change: OrderChange,
+    pub action: OrderAction,
     /// The operator's reason.
     pub reason: String,
     /// The operator.
@@ -70,13 +61,13 @@ pub enum OrderChangeError {
     Failed(#[from] GenerationError),
 }
 
-impl OrderChange {
-    /// Whether the change is possible in `state`. An attempt in progress ends first.
-    const fn is_possible(self, state: OrderState) -> bool {
-        match self {
-            Self::Retry => matches!(state, OrderState::Queued | OrderState::Held | OrderState::Failed),
-            Self::Fail => matches!(state, OrderState::Queued | OrderState::Held),
-        }
+/// Whether an order in `state` can be changed by `action`. An attempt in progress ends first. Whether a verdict can be
+/// released is decided with its commit.
+const fn is_possible(action: OrderAction, state: OrderState) -> bool {
+    match action {
+        OrderAction::Retry => matches!(state, OrderState::Queued | OrderState::Held | OrderState::Failed),
+        OrderAction::Fail => matches!(state, OrderState::Queued | OrderState::Held),
+        OrderAction::Release => false,
     }
 }
 
@@ -86,27 +77,27 @@ impl Handler<ChangeOrder> for OrdersActor {
     fn handle(&mut self, message: ChangeOrder, ctx: &mut Context<Self>) -> Self::Result {
         let (desk, me) = (self.desk.clone(), ctx.address());
         Box::pin(async move {
-            let ChangeOrder { session_id, change, reason, peer } = message;
+            if message.action == OrderAction::Release {
+                return desk.release(message).await;
+            }
+            let ChangeOrder { session_id, action, reason, peer } = message;
             // a retry destroys the held verdict, so another one must be possible
-            if change == OrderChange::Retry
+            if action == OrderAction::Retry
                 && desk.store().held_verdict_revision(&session_id).map_err(GenerationError::from)?.is_some()
             {
                 desk.runner.require_model()?;
             }
             let changed = desk.change_order(&session_id, |session, order, now| {
-                change.is_possible(order.state).then(|| {
-                    let (order, event) = match change {
-                        OrderChange::Retry => {
-                            let retried = EventKind::OrderRetried { reason: reason.clone(), peer };
-                            (order.retried(now), retried)
-                        }
-                        OrderChange::Fail => {
-                            let order = order.failed_by_operator(now);
-                            let Order { state, attempts, .. } = order;
-                            let (reason, peer) = (Some(reason.clone()), Some(peer));
-                            let cause = OrderStopCause::Operator;
-                            (order, EventKind::OrderStopped { state, cause, attempts, reason, peer })
-                        }
+                is_possible(action, order.state).then(|| {
+                    let reason = reason.clone();
+                    let made = OperatorAction { action, at: now, uid: peer.uid, reason: reason.clone() };
+                    let order = order.changed_by_operator(made);
+                    let Order { state, attempts, .. } = order;
+                    let event = if action == OrderAction::Retry {
+                        EventKind::OrderRetried { reason, peer }
+                    } else {
+                        let (cause, reason, peer) = (OrderStopCause::Operator, Some(reason), Some(peer));
+                        EventKind::OrderStopped { state, cause, attempts, reason, peer }
                     };
                     let event = AuditEvent::new(now, session_id.clone(), event);
                     (SessionRecord { order: Some(order), ..session }, vec![event])
@@ -120,11 +111,10 @@ impl Handler<ChangeOrder> for OrdersActor {
                     None => OrderChangeError::Unknown(session_id),
                 });
             };
-            match change {
-                OrderChange::Retry => {
-                    me.do_send(EnqueueOrder { session_id, due: desk.clock().now(), is_retry: true });
-                }
-                OrderChange::Fail => me.do_send(DequeueOrder(session_id)),
+            if action == OrderAction::Retry {
+                me.do_send(EnqueueOrder { session_id, due: desk.clock().now(), is_retry: true });
+            } else {
+                me.do_send(DequeueOrder(session_id));
             }
             Ok(session)
         })

@@ -4,6 +4,7 @@ use super::{OrderDesk, OrdersActor, ReportOrder};
 use crate::audit::logger::CommitError;
 use crate::platform::caller::run_as_current_caller;
 use crate::platform::in_flight::InFlightClaim;
+use crate::upstream::oracle_health::PermitError;
 use crate::verdict::cache::{PolicyConfig, VerdictCacheError};
 use crate::verdict::generation::{FirstCallPermits, GenerationError, PromptError};
 use crate::verdict::rate_limiter::CallLimitError;
@@ -169,6 +170,11 @@ impl OrderDesk {
     pub(super) fn wait_for(&self, error: &GenerationError) -> OrderWait {
         let until = match error {
             GenerationError::Limited(CallLimitError::DailyBudget { budget, .. }) => budget.resets_at,
+            // an operator holds the circuit open
+            GenerationError::NotPermitted {
+                error: PermitError::CircuitOpen { retry_after: None, .. },
+                ..
+            } => None,
             GenerationError::Limited(CallLimitError::Budget { .. } | CallLimitError::Application { .. })
             | GenerationError::NotPermitted { .. } => self.clock().now().checked_add(wait_of(error)).ok(),
             _ => None,

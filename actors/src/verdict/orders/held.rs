@@ -1,6 +1,6 @@
-//! Verdicts that the policy holds: reading one, and releasing it.
+//! Verdicts that the policy holds: reading and releasing one.
 
-use super::admin::OrderChangeError;
+use super::admin::{ChangeOrder, OrderChangeError};
 use super::{OrderDesk, OrdersActor};
 use crate::audit::logger::CommitError;
 use crate::verdict::cache::{AdmitVerdict, VerdictCacheError, VerdictRelease};
@@ -10,17 +10,6 @@ use actix::{Context, Handler, Message, ResponseFuture};
 use oracled_domain::verdict::held::HeldVerdict;
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId, SessionRecord, VerdictDelivery};
 use oracled_store::{JournalRecord, RowExpectation, RowKey};
-
-/// Releases the verdict that the policy holds: it is delivered like any other. Returns its session afterwards.
-#[derive(Debug, Clone, Message)]
-#[rtype(result = "Result<SessionRecord, OrderChangeError>")]
-pub struct ReleaseVerdict {
-    pub session_id: SessionId,
-    /// The operator's reason.
-    pub reason: String,
-    /// The operator.
-    pub peer: PeerCredentials,
-}
 
 /// Reads the verdict that the policy holds, for an operator.
 #[derive(Debug, Clone, Message)]
@@ -60,8 +49,9 @@ impl OrderDesk {
         })
     }
 
-    async fn release(&self, message: ReleaseVerdict) -> Result<SessionRecord, OrderChangeError> {
-        let ReleaseVerdict { session_id, reason, peer } = message;
+    /// Releases the verdict that the policy holds: it is delivered like any other. Returns its session afterwards.
+    pub(super) async fn release(&self, message: ChangeOrder) -> Result<SessionRecord, OrderChangeError> {
+        let ChangeOrder { session_id, reason, peer, .. } = message;
         let (HeldVerdictText { held, delivery }, held_revision) = self.open_held(&session_id).await?;
         let session = self.store().session(&session_id).map_err(GenerationError::from)?;
         let Some((session, _)) = session else { return Err(OrderChangeError::Unknown(session_id)) };
@@ -106,15 +96,6 @@ impl OrderDesk {
         };
         self.runner.handles.log.commit(record).await.map_err(GenerationError::from)?;
         Ok(text)
-    }
-}
-
-impl Handler<ReleaseVerdict> for OrdersActor {
-    type Result = ResponseFuture<Result<SessionRecord, OrderChangeError>>;
-
-    fn handle(&mut self, message: ReleaseVerdict, _: &mut Context<Self>) -> Self::Result {
-        let desk = self.desk.clone();
-        Box::pin(async move { desk.release(message).await })
     }
 }
 

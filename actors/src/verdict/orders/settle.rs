@@ -45,11 +45,13 @@ impl OrderDesk {
                 }
             }
             Ok(SubmissionOutcome::RejectedByCrosscheck { decision, .. }) => {
-                let reason: &str = decision.crosscheck_reason.into();
+                let (reason, coherence): (&str, _) =
+                    (decision.crosscheck_reason.into(), decision.coherence_score);
+                let flags: Vec<_> = decision.flags.iter().map(ToString::to_string).collect();
+                let flags = flags.join(", ");
                 (
                     format!(
-                        "the crosscheck rejected the verdict: {reason}, coherence {:.4}",
-                        decision.coherence_score
+                        "the crosscheck rejected the verdict: {flags} ({reason}, coherence {coherence:.4})"
                     ),
                     None,
                 )

@@ -1,4 +1,4 @@
-//! A survey of the orders that wait, for the metrics.
+//! A survey of the orders that wait, for the metrics and the status.
 
 use super::OrdersActor;
 use crate::platform::metrics::WAITING;
@@ -11,7 +11,7 @@ use tokio::task::spawn_blocking;
 
 /// The orders that wait.
 #[derive(Debug, Default)]
-struct OrderSurvey {
+pub struct OrderSurvey {
     counts: Vec<(ApplicationName, OrderState, u64)>,
     /// The time at which the oldest open order was placed.
     oldest: Option<Timestamp>,
@@ -19,7 +19,10 @@ struct OrderSurvey {
 
 impl OrderSurvey {
     /// Blocks on disk reads.
-    fn read(store: &Store) -> Result<Self, StoreError> {
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn read(store: &Store) -> Result<Self, StoreError> {
         let mut survey = Self::default();
         for application in store.applications_with_orders()? {
             for state in WAITING {
@@ -31,6 +34,12 @@ impl OrderSurvey {
             }
         }
         Ok(survey)
+    }
+
+    /// The number of orders in `state`, which is one of those that wait.
+    #[must_use]
+    pub fn of(&self, state: OrderState) -> u64 {
+        self.counts.iter().filter(|(_, counted, _)| *counted == state).map(|(.., count)| count).sum()
     }
 }
 

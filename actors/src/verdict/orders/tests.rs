@@ -17,8 +17,7 @@ use crate::verdict::regen::RegenerateVerdict;
 use crate::verdict::submission::{Submission, SubmissionOutcome};
 use oracled_domain::rules::CandidateCheck;
 use oracled_domain::verdict::generation_outcome::GenerationOutcome;
-use oracled_domain::verdict::order::Order;
-use oracled_domain::verdict::order::OrderStopCause;
+use oracled_domain::verdict::order::{Order, OrderAction, OrderStopCause};
 use oracled_domain::verdict::session::{CustomerEmail, SessionMismatch};
 use oracled_domain::{GatePath, PromptTemplate, SessionRecord, VerdictLabel, VerdictPayload};
 use oracled_store::JournalRecord;
@@ -65,10 +64,10 @@ fn stored(world: &TestSystem, session_id: &str) -> Order {
 async fn change(
     world: &TestSystem,
     session_id: &str,
-    change: OrderChange,
+    action: OrderAction,
 ) -> Result<SessionRecord, OrderChangeError> {
     let reason = "a reason".to_owned();
-    let message = ChangeOrder { session_id: id(session_id), change, reason, peer: PEER };
+    let message = ChangeOrder { session_id: id(session_id), action, reason, peer: PEER };
     world.system.orders.ask(message).await.expect("the actor answers")
 }
 
@@ -321,12 +320,12 @@ fn operator_retries_a_failed_order_and_fails_a_queued_one() {
     with_model(model, |world, _| async move {
         let failed = order(&world, "cs_1", "Sell honey?").await.expect("it is accepted");
         assert_eq!(failed.state, OrderState::Failed);
-        let refused = change(&world, "cs_1", OrderChange::Fail).await;
+        let refused = change(&world, "cs_1", OrderAction::Fail).await;
         assert!(
             matches!(refused, Err(OrderChangeError::State { state: OrderState::Failed, .. })),
             "{refused:?}"
         );
-        change(&world, "cs_1", OrderChange::Retry).await.expect("a failed order can be retried");
+        change(&world, "cs_1", OrderAction::Retry).await.expect("a failed order can be retried");
         while stored(&world, "cs_1").state.is_open() {
             tokio::task::yield_now().await;
         }
@@ -334,17 +333,17 @@ fn operator_retries_a_failed_order_and_fails_a_queued_one() {
             (stored(&world, "cs_1").state, stored(&world, "cs_1").attempts),
             (OrderState::Delivered, 3)
         );
-        let refused = change(&world, "cs_1", OrderChange::Retry).await;
+        let refused = change(&world, "cs_1", OrderAction::Retry).await;
         assert!(matches!(refused, Err(OrderChangeError::State { state: OrderState::Delivered, .. })));
 
         let submission = Submission { session_id: id("cs_2"), ..submission_of_query("Sell honey?") };
         let (mut progress, _) = place_order(&world, submission).await;
         let is_queued = |order: &Order| order.state == OrderState::Queued && order.attempts == 1;
         progress.wait_for(is_queued).await.expect("the attempt fails");
-        change(&world, "cs_2", OrderChange::Fail).await.expect("a queued order can be failed");
+        change(&world, "cs_2", OrderAction::Fail).await.expect("a queued order can be failed");
         let failed = wait_for(&mut progress, OrderState::Failed).await;
         assert_eq!(failed.stop_cause, Some(OrderStopCause::Operator));
-        let unknown = change(&world, "cs_3", OrderChange::Retry).await;
+        let unknown = change(&world, "cs_3", OrderAction::Retry).await;
         assert!(matches!(unknown, Err(OrderChangeError::Unknown(_))), "{unknown:?}");
         let events = logged_events(&world.system.store);
         assert_eq!(events.iter().filter(|event| *event == "order_retried").count(), 1);

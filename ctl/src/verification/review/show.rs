@@ -43,7 +43,8 @@ pub(super) fn format_queue(queue: &[QueueEntry]) -> String {
 }
 
 /// The row of a held order, with the commands that decide it.
-fn order_row(OrderReport { session_id, tier, order, .. }: &OrderReport) -> [String; 8] {
+fn order_row(report: &OrderReport) -> [String; 8] {
+    let OrderReport { session_id, tier, order, .. } = report;
     let commands = if order.is_held_by_policy() { "release, retry, fail" } else { "retry, fail" };
     let cause = order.stop_cause.map_or("held", |cause| cause.into_str());
     [
@@ -52,7 +53,7 @@ fn order_row(OrderReport { session_id, tier, order, .. }: &OrderReport) -> [Stri
         "-".into(),
         format!("{tier} verdict"),
         format!("oraclectl order: {commands}"),
-        "-".into(),
+        shorten_line(&order.reason().unwrap_or_else(|| "-".into()), VALUES_MAX_CHARS),
         order.changed_at.to_string(),
         format!("held ({cause})"),
     ]

@@ -1,7 +1,9 @@
 //! The configuration of applications.
 
 use super::mail::check_heading;
-use super::{ApplicationGateSection, ConfigError, DaemonConfig, not_allowed_error};
+use super::{
+    ApplicationGateSection, ConfigError, DaemonConfig, MailSection, MailTransport, not_allowed_error,
+};
 use oracled_actors::platform::per_application::PerApplication;
 use oracled_actors::upstream::mail::MailHeading;
 use oracled_domain::verdict::template_name::TemplateName;
@@ -24,9 +26,9 @@ pub struct ApplicationSection {
     pub gids: Vec<u32>,
     /// Contact in place of `contact`.
     pub contact: Option<String>,
-    /// Sender of mails in place of `mail.from`.
+    /// Sender of mails in place of `mail.from`, with the transport `smtp`.
     pub mail_from: Option<String>,
-    /// Subject of mails in place of `mail.subject`.
+    /// Subject of mails in place of `mail.subject`, with the transport `smtp`.
     pub mail_subject: Option<String>,
     /// Mail templates in place of `mail.templates`.
     #[schema(value_type = Option<Vec<String>>)]
@@ -113,6 +115,24 @@ impl DaemonConfig {
     #[must_use]
     pub fn contacts(&self) -> PerApplication<Option<String>> {
         self.per_application(self.contact.clone(), |section| section.contact.clone().map(Some))
+    }
+
+    /// The senders and subjects of mails that have no effect, because only the transport `smtp` uses them: their keys.
+    #[must_use]
+    pub fn unused_mail_headings(&self) -> Vec<String> {
+        if self.mail.transport == MailTransport::Smtp {
+            return Vec::new();
+        }
+        let common = [
+            ("mail.from", self.mail.from.is_some()),
+            ("mail.subject", self.mail.subject != MailSection::default().subject),
+        ];
+        let common = common.into_iter().map(|(key, is_set)| (key.to_owned(), is_set));
+        let own = self.applications.iter().flat_map(|(name, section)| {
+            let set = [("mail_from", &section.mail_from), ("mail_subject", &section.mail_subject)];
+            set.map(|(key, value)| (format!("applications.{name}.{key}"), value.is_some()))
+        });
+        common.chain(own).filter(|(_, is_set)| *is_set).map(|(key, _)| key).collect()
     }
 
     /// The names of prompt templates that no document can have: versions of the built-in one that do not exist.

@@ -1,7 +1,7 @@
 //! Errors of the configuration.
 
 /// An error of the configuration.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum ConfigError {
     /// The file, a variable or a flag cannot be parsed.
     #[error("configuration: {0}")]
@@ -45,6 +45,13 @@ pub enum ConfigError {
     /// Several faults, each on its own line.
     #[error("{}", join_lines(.0))]
     Several(Vec<Self>),
+}
+
+impl ConfigError {
+    /// The value of `result`. A fault is added to `faults`.
+    pub(crate) fn collect<T>(result: Result<T, Self>, faults: &mut Vec<Self>) -> Option<T> {
+        result.map_err(|fault| faults.push(fault)).ok()
+    }
 }
 
 fn format_variable(variable: &Option<String>) -> String {

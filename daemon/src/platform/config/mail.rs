@@ -72,9 +72,9 @@ pub struct MailSection {
     /// Encryption of the connection to the mail server: `starttls` (required), `implicit` (TLS from the start), `none`, or
     /// `auto`, which is `none` for a server on this machine and `starttls` for others.
     pub smtp_tls: MailTls,
-    /// The sender of mails: `name@domain`, or `Name <name@domain>`.
+    /// The sender of mails of the transport `smtp`: `name@domain`, or `Name <name@domain>`.
     pub from: Option<String>,
-    /// The subject of mails without a template.
+    /// The subject of mails of the transport `smtp` without a template.
     pub subject: String,
     /// [Mail templates](../delivery.md#mail-templates), one for each language: `ID` for the newest registered version, or
     /// `ID@VERSION`. A mail has the template of the language of its verdict's prompt, or else the first. Without templates,

@@ -6,7 +6,7 @@ use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
 use oracled_actors::audit::logger::CommitError;
 use oracled_domain::base::blank::is_blank;
-use oracled_domain::{AuditEvent, EventKind, PeerCredentials};
+use oracled_domain::{ApplicationName, AuditEvent, EventKind, PeerCredentials};
 use std::fmt::Display;
 
 /// The list of the paths of the control socket, for errors.
@@ -22,6 +22,17 @@ pub(crate) fn parse_name<T: TryFrom<String, Error: Display>>(
     // the path has escapes that are not UTF-8
     let Path(name) = path.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
     T::try_from(name).map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.to_string()))
+}
+
+/// Checks that the application `name` is configured.
+pub(crate) fn require_application(service: &DaemonService, name: &ApplicationName) -> Result<(), Problem> {
+    let names = service.config.application_names();
+    if names.contains(name) {
+        return Ok(());
+    }
+    let names: Vec<_> = names.iter().map(ApplicationName::as_str).collect();
+    let detail = format!("the application `{name}` is not configured; configured: {}", names.join(", "));
+    Err(Problem::new(ProblemCode::InvalidRequest, detail))
 }
 
 /// Checks a reason that is logged.

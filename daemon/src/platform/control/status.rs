@@ -8,13 +8,17 @@ use axum::Json;
 use axum::extract::State;
 use oracled_actors::upstream::oracle_health::ListHealthStatuses;
 use oracled_actors::verdict::generation::find_prompt_template;
+use oracled_actors::verdict::orders::OrderSurvey;
 use oracled_actors::verdict::regen::ReadVariance;
+use oracled_api::base::problem::ProblemCode;
 use oracled_api::base::service::StatusReport;
 use oracled_domain::ProductTier;
+use oracled_domain::verdict::order::OrderState;
 use oracled_domain::verdict::template_name::TemplateName;
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use tokio::task::spawn_blocking;
 
 /// Read the state of the daemon.
 #[utoipa::path(
@@ -34,6 +38,9 @@ pub async fn get(State(service): State<Arc<DaemonService>>) -> Result<Json<Statu
     let statuses = service.system.oracle_health.ask(ListHealthStatuses).await?;
     let oracles = statuses.iter().map(|health| format!("{} {}", health.oracle_id, health.status.into_str()));
     let oracles = oracles.collect();
+    let store = service.system.store.clone();
+    let orders = spawn_blocking(move || OrderSurvey::read(&store)).await;
+    let orders = orders.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))??;
     Ok(Json(StatusReport {
         version: env!("CARGO_PKG_VERSION").into(),
         pid: process::id(),
@@ -52,6 +59,11 @@ pub async fn get(State(service): State<Arc<DaemonService>>) -> Result<Json<Statu
         prompt: describe_prompts(&service),
         mail: describe_mail(&service),
         mails: journal.counts.mails,
+        webhooks: journal.counts.webhooks,
+        queued_orders: orders.of(OrderState::Queued),
+        generating_orders: orders.of(OrderState::Generating),
+        held_orders: orders.of(OrderState::Held),
+        budgets: service.system.daily_budgets()?,
         open_reviews: journal.counts.open_reviews,
         oracles,
         variance,

@@ -14,7 +14,8 @@ use oracled_actors::verdict::outbox::OutboxError;
 use oracled_actors::verdict::rate_limiter::CallLimitError;
 use oracled_domain::SessionId;
 use oracled_domain::verdict::lookup::LookupOutcome;
-use oracled_domain::verdict::order::Order;
+use oracled_domain::verdict::order::{Order, OrderStopCause};
+use std::fmt::Display;
 use std::time::Duration;
 
 /// When to retry after too many orders are open.
@@ -117,29 +118,39 @@ impl Problem {
 
     /// The session has no order.
     #[must_use]
-    pub fn order_unknown(session_id: &SessionId) -> Self {
+    pub fn order_unknown(session_id: impl Display) -> Self {
         Self::new(ProblemCode::OrderUnknown, format!("session {session_id} has no order"))
     }
 
     /// The order of the session failed.
     #[must_use]
     pub fn order_failed(session_id: &SessionId, order: &Order) -> Self {
-        let cause: &str = order.stop_cause.map_or("failed", Into::into);
-        let last = order.last_attempts.last().and_then(|attempt| attempt.cause.as_deref());
-        let last = last.map(|last| format!("; the last attempt: {last}")).unwrap_or_default();
-        let detail = format!(
-            "the order of session {} failed after {} attempts ({cause}); an operator can retry it (`oraclectl order retry`){last}",
-            session_id.local(),
-            order.attempts
-        );
-        Self::new(ProblemCode::OrderFailed, detail)
+        let local = session_id.local();
+        Self::new(
+            ProblemCode::OrderFailed,
+            match order.stop_cause {
+                // the operator's reason is not for the application
+                Some(OrderStopCause::Operator) => format!("an operator failed the order of session {local}"),
+                cause => {
+                    let (cause, attempts) =
+                        (cause.map_or("failed", |cause| cause.into_str()), order.attempts);
+                    let s = if attempts == 1 { "" } else { "s" };
+                    let last =
+                        order.reason().map(|last| format!("; the last attempt: {last}")).unwrap_or_default();
+                    format!(
+                        "the order of session {local} failed after {attempts} attempt{s} ({cause}){last}; an operator can retry it \
+                     (`oraclectl order retry`)"
+                    )
+                }
+            },
+        )
     }
 }
 
 impl From<OrderChangeError> for Problem {
     fn from(error: OrderChangeError) -> Self {
         match error {
-            OrderChangeError::Unknown(session_id) => Self::order_unknown(&session_id),
+            OrderChangeError::Unknown(session_id) => Self::order_unknown(session_id),
             OrderChangeError::RefusedByPolicy { ref causes, .. } => {
                 let mut problem = Self::new(ProblemCode::PolicyRejected, error.to_string());
                 problem.document.causes = Some(causes.clone());

@@ -48,14 +48,19 @@ impl ModelClients {
         let own = own
             .filter_map(|(name, section)| Some((name.clone(), NonZeroU32::new(section.calls_per_minute?)?)));
         clients.calls.applications = own.collect();
+        let mut faults = Vec::new();
         for entry in config.model_entries() {
-            let key = read_model_key(&entry)?;
+            let Some(key) = ConfigError::collect(read_model_key(&entry), &mut faults) else { continue };
             clients.cleartext.extend(cleartext_key_fault(&entry, key.as_ref()));
-            match create_client(&entry, key, clock)? {
-                Some(client) => clients.add(config, &entry, client, clock),
-                None if config.models.is_empty() => {}
-                None => return Err(no_key_error(&entry)),
+            match create_client(&entry, key, clock) {
+                Ok(Some(client)) => clients.add(config, &entry, client, clock),
+                Ok(None) if config.models.is_empty() => {}
+                Ok(None) => faults.push(no_key_error(&entry)),
+                Err(fault) => faults.push(fault),
             }
+        }
+        if !faults.is_empty() {
+            return Err(ConfigError::Several(faults));
         }
         clients.models.own_orders = clients.own_orders(config);
         Ok(clients)

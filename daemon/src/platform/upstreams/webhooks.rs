@@ -8,46 +8,58 @@ use oracled_actors::upstream::web::webhook::{
     WebhookClient, WebhookEndpoint, WebhookEndpoints, WebhookSecret,
 };
 use oracled_actors::verdict::webhooks::WebhookConfig;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 /// The configured endpoints. No connection is opened yet.
 ///
 /// # Errors
-/// If an address or a secret cannot be used.
+/// All addresses and secrets that cannot be used.
 pub(super) fn create_webhooks(
     config: &DaemonConfig,
     clock: &Clock,
     allow_cleartext: bool,
 ) -> Result<WebhookConfig, ConfigError> {
     let section = &config.webhooks;
+    let mut faults = Vec::new();
+    let mut read = |url_key: &str, url: Option<&str>, secret_key: &str, secret_file: Option<&Path>| {
+        let endpoint = read_endpoint(url_key, url, secret_key, secret_file);
+        ConfigError::collect(endpoint, &mut faults).flatten()
+    };
     let (url, secret_file) = (section.url.as_deref(), section.secret_file.as_deref());
-    let common = read_endpoint("webhooks.url", url, "webhooks.secret_file", secret_file)?;
+    let common = read("webhooks.url", url, "webhooks.secret_file", secret_file);
     let (url, secret_file) = (section.operator_url.as_deref(), section.operator_secret_file.as_deref());
-    let operators =
-        read_endpoint("webhooks.operator_url", url, "webhooks.operator_secret_file", secret_file)?;
+    let operators = read("webhooks.operator_url", url, "webhooks.operator_secret_file", secret_file);
     let mut endpoints = WebhookEndpoints::from_iter(operators.map(|endpoint| (None, endpoint)));
     for name in config.application_names() {
         let own = config.applications.get(&name);
         let own = own.map(|section| (section.webhook_url.as_deref(), section.webhook_secret_file.as_deref()));
         let (url, secret_file) = own.unwrap_or_default();
         let key = |key: &str| format!("applications.{name}.{key}");
-        let own = read_endpoint(&key("webhook_url"), url, &key("webhook_secret_file"), secret_file)?;
+        let own = read(&key("webhook_url"), url, &key("webhook_secret_file"), secret_file);
         endpoints.extend(own.or_else(|| common.clone()).map(|endpoint| (Some(name), endpoint)));
     }
     let pulls = config.ingestion.to_pull_settings(allow_cleartext);
     let hard_timeout = Duration::from_millis(section.hard_timeout_ms);
     let client = WebhookClient::new(endpoints, &pulls.allow_local, hard_timeout, clock.clone())
         .with_cleartext(allow_cleartext);
-    client.check().map_err(|(receiver, error)| {
+    // several applications can share one endpoint
+    let mut unreachable = BTreeMap::new();
+    for (receiver, error) in client.find_unreachable() {
         let own = |name| config.applications.get(name).is_some_and(|section| section.webhook_url.is_some());
         let key = match receiver {
             None => "webhooks.operator_url".to_owned(),
             Some(name) if own(&name) => format!("applications.{name}.webhook_url"),
             Some(_) => "webhooks.url".to_owned(),
         };
-        ConfigError::NotUnderstood(format!("`{key}`: {error}"))
-    })?;
+        unreachable.insert(key, error);
+    }
+    let fault = |(key, error)| ConfigError::NotUnderstood(format!("`{key}`: {error}"));
+    faults.extend(unreachable.into_iter().map(fault));
+    if !faults.is_empty() {
+        return Err(ConfigError::Several(faults));
+    }
     Ok(WebhookConfig { client, max_age: SignedDuration::from_secs(section.max_age_s.into()) })
 }
 

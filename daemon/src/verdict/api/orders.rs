@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use hyper::StatusCode;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
+use jiff::Timestamp;
 use oracled_actors::platform::clock::stopwatch;
 use oracled_actors::verdict::orders::{PlaceOrder, PlacedOrder};
 use oracled_actors::verdict::submission::{CachedVerdict, Submission};
@@ -29,8 +30,10 @@ use tokio::time::{Instant, timeout_at};
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 /// The time between the last moment of waiting and the time limit of the request.
 const ANSWER_TAKES: Duration = Duration::from_millis(500);
-/// When a client should read an order again.
+/// The shortest and the longest time after which a client should read an order again. What an order waits for can end
+/// earlier than expected.
 const POLL_AFTER_S: u64 = 5;
+const POLL_AFTER_MAX_S: u64 = 300;
 
 /// Whether the client asks for an answer before the verdict exists.
 pub(super) fn prefers_async(headers: &HeaderMap) -> bool {
@@ -98,7 +101,8 @@ pub(super) fn answer(
     is_new: bool,
 ) -> Result<Response, Problem> {
     let session_id = session.session_id.clone();
-    let report = report_of(service, &session_id, Some(session))?.into_local();
+    let report =
+        report_of(service, session).ok_or_else(|| Problem::order_unknown(session_id.local()))?.into_local();
     match report.order.state {
         OrderState::Delivered => {
             // not from the cache, whose metrics count only reads of verdicts
@@ -112,22 +116,19 @@ pub(super) fn answer(
             })
         }
         OrderState::Failed => Err(Problem::order_failed(&session_id, &report.order)),
-        OrderState::Queued | OrderState::Generating | OrderState::Held => Ok(accepted(&report)),
+        OrderState::Queued | OrderState::Generating | OrderState::Held => {
+            Ok(accepted(&report, service.system.clock.now()))
+        }
     }
 }
 
 /// The order of a session that was read.
-fn report_of(
-    service: &DaemonService,
-    session_id: &SessionId,
-    session: Option<SessionRecord>,
-) -> Result<OrderReport, Problem> {
-    let report = session.and_then(OrderReport::of).ok_or_else(|| Problem::order_unknown(session_id))?;
-    Ok(with_wait(service, report))
+pub(crate) fn report_of(service: &DaemonService, session: SessionRecord) -> Option<OrderReport> {
+    OrderReport::of(session).map(|report| with_wait(service, report))
 }
 
 /// The report with what the order waits for. Its errors do not show where the daemon keeps its files.
-pub(crate) fn with_wait(service: &DaemonService, report: OrderReport) -> OrderReport {
+fn with_wait(service: &DaemonService, report: OrderReport) -> OrderReport {
     let wait = service.system.order_waits.of(&report.session_id);
     let mut report = report.waiting_for(wait, service.system.clock.now());
     let causes = report.order.last_attempts.iter_mut().filter_map(|attempt| attempt.cause.as_mut());
@@ -137,20 +138,31 @@ pub(crate) fn with_wait(service: &DaemonService, report: OrderReport) -> OrderRe
     report
 }
 
-/// The order of a session.
-pub(crate) fn read_order(service: &DaemonService, session_id: &SessionId) -> Result<OrderReport, Problem> {
-    let session = service.system.store.session(session_id)?.map(|(session, _)| session);
-    report_of(service, session_id, session)
+/// The order of a session; `None` if it has none.
+pub(crate) fn read_order(
+    service: &DaemonService,
+    session_id: &SessionId,
+) -> Result<Option<OrderReport>, Problem> {
+    let session = service.system.store.session(session_id)?;
+    Ok(session.and_then(|(session, _)| report_of(service, session)))
+}
+
+/// When a client should read an order again: when it is attempted next, if that is known.
+fn poll_after(report: &OrderReport, now: Timestamp) -> u64 {
+    let until = report.waiting_for.as_ref().and_then(|wait| wait.until);
+    let next = until.or(report.order.next_attempt_at);
+    let wait = next.map(|at| at.duration_since(now)).and_then(|wait| Duration::try_from(wait).ok());
+    wait.unwrap_or_default().as_secs().clamp(POLL_AFTER_S, POLL_AFTER_MAX_S)
 }
 
 /// 202 with the order and its place.
-fn accepted(report: &OrderReport) -> Response {
+fn accepted(report: &OrderReport, now: Timestamp) -> Response {
     let mut response = (StatusCode::ACCEPTED, Json(report)).into_response();
     let location = HeaderValue::try_from(format!("/v1/orders/{}", report.session_id));
     let headers = response.headers_mut();
     headers.insert(LOCATION, location.expect("a session id has only visible ASCII characters"));
     if report.order.state.is_open() {
-        headers.insert(RETRY_AFTER, HeaderValue::from(POLL_AFTER_S));
+        headers.insert(RETRY_AFTER, HeaderValue::from(poll_after(report, now)));
     }
     response
 }
@@ -166,8 +178,8 @@ pub(crate) fn list_orders(
         Problem::new(ProblemCode::InvalidRequest, format!("`after`: {error}"))
     })?;
     let query = OrderQuery { application, state, before, limit: *limit + 1 };
-    let reports = service.system.store.orders(&query)?.into_iter().filter_map(OrderReport::of);
-    let orders = reports.map(|report| with_wait(service, report)).collect();
+    let sessions = service.system.store.orders(&query)?.into_iter();
+    let orders = sessions.filter_map(|session| report_of(service, session)).collect();
     let position =
         |report: &OrderReport| OrderPosition::of(&report.session_id, report.order.placed_at).to_string();
     Ok(ListPage::from_items(orders, *limit, position))
@@ -215,5 +227,7 @@ pub async fn get(
     State(service): State<Arc<DaemonService>>,
     PathSessionId(session_id): PathSessionId,
 ) -> Result<Json<OrderReport>, Problem> {
-    Ok(Json(read_order(&service, &session_id)?.into_local()))
+    let report = read_order(&service, &session_id)?;
+    let report = report.ok_or_else(|| Problem::order_unknown(session_id.local()))?;
+    Ok(Json(report.into_local()))
 }

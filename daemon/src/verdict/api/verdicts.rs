@@ -52,7 +52,7 @@ problems!(SubmitProblems: JSON_BODY SUBMISSION STORE MODEL QUERY VERIFY FACTS; S
         SubmitProblems,
         (status = 201, description = "The verdict passed, is durable, and may be delivered", body = VerdictResponse),
         (status = 200, description = "The session already has a verdict: that verdict, with `replayed`", body = VerdictResponse),
-        (status = 202, description = "The order is accepted and the verdict is not there yet, or the policy holds the verdict", body = OrderReport, headers(("Location" = String, description = "The path of the order."))),
+        (status = 202, description = "The order is accepted and the verdict is not there yet, or the policy holds the verdict", body = OrderReport, headers(("Location" = String, description = "The path of the order."), ("Retry-After" = u64, description = "When to read the order again, in seconds: 5 to 300. Missing while the order is held."))),
     ),
 )]
 pub async fn post(
@@ -158,7 +158,7 @@ problems!(ReadProblems: SESSION STORE MODEL; LookupUnavailable LookupTimeout Ses
     responses(
         ReadProblems,
         (status = 200, description = "The verdict: with `X-Cache: HIT` as it was delivered; with `MISS` regenerated, with `divergence_level`", body = VerdictResponse, headers(("X-Cache" = CacheResult, description = "Whether the verdict was in the cache."))),
-        (status = 202, description = "The session has an open or held order, and its verdict is not there yet", body = OrderReport, headers(("Location" = String, description = "The path of the order."))),
+        (status = 202, description = "The session has an open or held order, and its verdict is not there yet", body = OrderReport, headers(("Location" = String, description = "The path of the order."), ("Retry-After" = u64, description = "When to read the order again, in seconds: 5 to 300. Missing while the order is held."))),
     ),
 )]
 pub async fn get(

@@ -1,26 +1,26 @@
 //! `/v1/orders`: lists, shows, retries, fails and releases orders.
 
 use crate::platform::api::request::{JsonBody, PathSessionId, QueryParams};
-use crate::platform::control::control_request::check_reason;
+use crate::platform::control::control_request::{check_reason, require_application};
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
-use crate::verdict::api::orders::{list_orders, read_order, with_wait};
+use crate::verdict::api::orders::{list_orders, read_order, report_of};
 use axum::extract::State;
 use axum::{Extension, Json};
-use oracled_actors::verdict::orders::{
-    ChangeOrder, HeldVerdictText, OrderChange, ReadHeldVerdict, ReleaseVerdict,
-};
+use oracled_actors::verdict::orders::{ChangeOrder, HeldVerdictText, ReadHeldVerdict};
 use oracled_api::base::page::ListPage;
 use oracled_api::verdict::orders::{
-    AllOrdersParams, HeldVerdictReport, OrderAction, OrderActionRequest, OrderReport, OrdersParams,
+    AllOrdersParams, HeldVerdictReport, OrderActionRequest, OrderReport, OrdersParams,
 };
 use oracled_domain::{PeerCredentials, SessionId};
 use std::sync::Arc;
 
-problems!(ListProblems: STORE);
+problems!(ListProblems: STORE; InvalidRequest);
 
 /// List orders, the latest one first.
+///
+/// An application that is not configured and has no such orders is an error.
 #[utoipa::path(
     get,
     path = "/v1/orders",
@@ -37,7 +37,12 @@ pub async fn list(
     QueryParams(params): QueryParams<AllOrdersParams>,
 ) -> Result<Json<ListPage<OrderReport>>, Problem> {
     let AllOrdersParams { application, after, limit, state } = params;
-    list_orders(&service, application, OrdersParams { after, limit, state }).map(Json)
+    let page = list_orders(&service, application.clone(), OrdersParams { after, limit, state })?;
+    if let Some(name) = application.filter(|_| page.items.is_empty()) {
+        // an application that was configured once may have orders
+        require_application(&service, &name)?;
+    }
+    Ok(Json(page))
 }
 
 problems!(ReadProblems: SESSION STORE; OrderUnknown);
@@ -58,7 +63,8 @@ pub async fn get(
     State(service): State<Arc<DaemonService>>,
     PathSessionId(session_id): PathSessionId,
 ) -> Result<Json<OrderReport>, Problem> {
-    Ok(Json(read_order(&service, &session_id)?))
+    let report = read_order(&service, &session_id)?;
+    report.map(Json).ok_or_else(|| Problem::order_unknown(session_id))
 }
 
 problems!(ChangeProblems: JSON_BODY SESSION STORE; OrderUnknown OrderStateRefused PolicyRejected HeldVerdictUnreadable ModelUnavailable);
@@ -84,20 +90,10 @@ pub async fn post(
 ) -> Result<Json<OrderReport>, Problem> {
     let OrderActionRequest { action, reason } = body.parse()?;
     check_reason(&reason)?;
-    let (orders, id) = (service.system.orders.clone(), session_id.clone());
-    let changed = async move {
-        let change = match action {
-            OrderAction::Retry => OrderChange::Retry,
-            OrderAction::Fail => OrderChange::Fail,
-            OrderAction::Release => {
-                return Ok(orders.ask(ReleaseVerdict { session_id: id, reason, peer }).await??);
-            }
-        };
-        Ok(orders.ask(ChangeOrder { session_id: id, change, reason, peer }).await??)
-    };
-    let session = run_to_end(changed).await?;
-    let report = OrderReport::of(session).ok_or_else(|| Problem::order_unknown(&session_id))?;
-    Ok(Json(with_wait(&service, report)))
+    let orders = service.system.orders.clone();
+    let message = ChangeOrder { session_id: session_id.clone(), action, reason, peer };
+    let session = run_to_end(async move { Ok(orders.ask(message).await??) }).await?;
+    report_of(&service, session).map(Json).ok_or_else(|| Problem::order_unknown(session_id))
 }
 
 problems!(ReadHeldProblems: SESSION STORE; OrderUnknown OrderStateRefused HeldVerdictUnreadable);
@@ -130,6 +126,7 @@ pub async fn read_held(
 pub(super) fn held_report(HeldVerdictText { held, delivery }: HeldVerdictText) -> HeldVerdictReport {
     HeldVerdictReport {
         session_id: held.session_id,
+        query: delivery.query,
         held_at: held.held_at,
         path: held.path,
         causes: held.causes,

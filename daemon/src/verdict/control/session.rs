@@ -4,6 +4,7 @@ use crate::platform::api::request::{self, JsonBody, PathSessionId};
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
+use crate::verdict::api::orders::report_of;
 use axum::extract::State;
 use axum::{Extension, Json};
 use oracled_actors::verdict::cache::{CorrectSession, CorrectSessionOutcome, RemoveSession};
@@ -61,8 +62,11 @@ fn read_page(service: &DaemonService, session_id: SessionId) -> Result<SessionPa
     let has_older_entries = lines.len() > HISTORY_MAX;
     let history = lines.split_off(lines.len().saturating_sub(HISTORY_MAX));
     let history = history.iter().map(|line| serde_json::from_str(&line.json)).collect::<Result<_, _>>();
+    let report = report_of(service, session.clone());
+    let (order, waiting_for) = report.map(|report| (report.order, report.waiting_for)).unzip();
     Ok(SessionPage {
-        order: session.order.clone(),
+        order,
+        waiting_for: waiting_for.flatten(),
         session: session.into(),
         mails,
         costs,

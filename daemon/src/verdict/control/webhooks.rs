@@ -2,7 +2,7 @@
 
 use crate::platform::api::request::JsonBody;
 use crate::platform::api::request::QueryParams;
-use crate::platform::control::control_request::parse_name;
+use crate::platform::control::control_request::{parse_name, require_application};
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
@@ -116,6 +116,9 @@ pub async fn test(
     body: JsonBody,
 ) -> Result<Json<WebhookTestResponse>, Problem> {
     let WebhookTestRequest { application } = body.parse()?;
+    if let Some(name) = &application {
+        require_application(&service, name)?;
+    }
     let tested = service.system.webhooks.ask(TestWebhook(application)).await?;
     let (answer, error) = match tested.outcome {
         Ok(answer) => (Some(answer), None),

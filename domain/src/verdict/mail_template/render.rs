@@ -47,7 +47,8 @@ struct MailVariables<'m> {
     kind: MailKind,
     language: &'m LanguageTag,
     query: &'m CustomerQuery,
-    verdict: serde_json::Value,
+    /// Its members have the order of the verdict.
+    verdict: Value,
     verdict_label: VerdictLabel,
     original_verdict: &'static str,
     disclaimer: &'static str,

@@ -66,6 +66,14 @@ fn value_that_is_no_text_is_escaped_in_html() {
 }
 
 #[test]
+fn members_of_the_verdict_keep_their_order() {
+    let members = "{% for name, value in verdict|items %}{{ name }} {% endfor %}";
+    let template = verdict_template("s", members, "h");
+    let mail = mail_about("Honey?", r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#);
+    assert_eq!(rendered(&template, &mail).text.trim(), "verdict summary");
+}
+
+#[test]
 fn subject_is_one_short_line_without_control_characters() {
     let template = verdict_template("On:\n {{ query }}\n", "{{ query }}", "h");
     let mail = mail_about(

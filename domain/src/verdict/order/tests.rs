@@ -1,4 +1,5 @@
 use super::*;
+use crate::verdict::flag::Flag;
 
 const POLICY: OrderPolicy =
     OrderPolicy { max_age: SignedDuration::from_hours(24), generations_max: 3, holds_stopped: false };
@@ -13,6 +14,10 @@ fn settings() -> GenerationSettings {
 
 fn failure(outcome: GenerationOutcome) -> OrderAttemptFailure {
     OrderAttemptFailure { outcome, cause: "why".to_owned(), usage: None, cost: None, retry_after: None }
+}
+
+fn change(action: OrderAction, second: i64) -> OperatorAction {
+    OperatorAction { action, at: at(second), uid: 1000, reason: "refunded".to_owned() }
 }
 
 /// The order after an attempt at `second` that fails with `outcome`.
@@ -59,7 +64,7 @@ fn order_stops_after_its_unusable_answers_and_can_be_retried() {
         }
         assert_eq!((order.state, order.next_attempt_at), (state, None));
         assert_eq!((order.stop_cause, order.generations), (Some(OrderStopCause::GenerationsUsedUp), 3));
-        let order = order.retried(at(99));
+        let order = order.changed_by_operator(change(OrderAction::Retry, 99));
         assert_eq!((order.state, order.stop_cause, order.generations), (OrderState::Queued, None, 0));
         assert_eq!((order.next_attempt_at, order.tried_since), (Some(at(99)), at(99)));
         assert_eq!((order.attempts, order.placed_at), (3, at(0)));
@@ -110,19 +115,33 @@ fn delivered_order_ends_its_attempt() {
 #[test]
 fn order_whose_verdict_the_policy_holds_ends_its_attempt_and_waits() {
     let attempted = Order::placed(at(0)).attempted(settings(), at(1));
-    let order =
-        attempted.held_by_policy("verdict_conflict".into(), (GenerationOutcome::Held, None, None), at(2));
+    let cause = PolicyCause::Flag(Flag::VerdictConflict);
+    let order = attempted.held_by_policy(vec![cause], (GenerationOutcome::Held, None, None), at(2));
     assert!(order.is_held_by_policy() && order.due_at(at(3)).is_none());
     let attempt = order.last_attempts.last().expect("an attempt");
     assert_eq!((attempt.outcome, attempt.ended_at), (Some(GenerationOutcome::Held), Some(at(2))));
+    assert_eq!(order.reason().as_deref(), Some("verdict_conflict"));
     let stop_causes = [
-        order.clone().retried(at(4)),
+        order.clone().changed_by_operator(change(OrderAction::Retry, 4)),
         order.clone().delivered((GenerationOutcome::Delivered, None, None), at(4)),
     ];
-    assert!(stop_causes.iter().all(|order| order.stop_cause.is_none() && !order.is_held_by_policy()));
+    assert!(stop_causes.iter().all(|order| order.stop_cause.is_none() && order.policy_causes.is_empty()));
     let at_limit =
         order.stopped(OrderStopCause::Expired, &OrderPolicy { holds_stopped: true, ..POLICY }, at(4));
     assert!(!at_limit.is_held_by_policy());
+}
+
+#[test]
+fn order_says_why_it_is_not_delivered() {
+    let failed = fail(Order::placed(at(0)), GenerationOutcome::ModelTimeout, 1);
+    assert_eq!(failed.reason().as_deref(), Some("why"));
+    let ended = failed.clone().changed_by_operator(change(OrderAction::Fail, 2));
+    assert_eq!((ended.stop_cause, ended.changed_at), (Some(OrderStopCause::Operator), at(2)));
+    assert_eq!(ended.reason().as_deref(), Some("refunded"));
+    let delivered = failed.delivered((GenerationOutcome::Delivered, None, None), at(3));
+    let released = delivered.changed_by_operator(change(OrderAction::Release, 3));
+    assert_eq!((released.state, released.reason()), (OrderState::Delivered, None));
+    assert_eq!(released.operator_action.map(|action| action.action), Some(OrderAction::Release));
 }
 
 #[test]

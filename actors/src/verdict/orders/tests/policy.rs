@@ -24,8 +24,7 @@ async fn submit(world: &TestSystem, raw: &str) -> SubmissionOutcome {
 }
 
 async fn release(world: &TestSystem) -> Result<SessionRecord, OrderChangeError> {
-    let message = ReleaseVerdict { session_id: id("cs_1"), reason: "sound".to_owned(), peer: PEER };
-    world.system.orders.ask(message).await.expect("the actor answers")
+    change(world, "cs_1", OrderAction::Release).await
 }
 
 #[test]
@@ -38,7 +37,9 @@ fn answer_of_an_attempt_in_flight_does_not_replace_a_held_submission() {
         answer_one(&model);
         let order = wait_for(&mut progress, OrderState::Held).await;
         assert!(order.is_held_by_policy());
-        release(&world).await.expect("it is released");
+        let released = release(&world).await.expect("it is released").order.expect("it has an order");
+        let action = released.operator_action.expect("an operator changed it");
+        assert_eq!((action.action, action.uid), (OrderAction::Release, PEER.uid));
         assert_eq!(delivered_label(&world, "cs_1"), VerdictLabel::Green);
         assert_eq!(model.calls(), 1);
     });
@@ -46,7 +47,7 @@ fn answer_of_an_attempt_in_flight_does_not_replace_a_held_submission() {
 
 #[test]
 fn concurrent_decisions_have_one_effect() {
-    for change_first in [OrderChange::Fail, OrderChange::Retry] {
+    for change_first in [OrderAction::Fail, OrderAction::Retry] {
         let model = ScriptedModel::with_answers([Ok(FLAGGED.to_owned()), verdict(VerdictLabel::Red)]);
         with_policy(&model.clone(), |world| async move {
             let held = order(&world, "cs_1", "Sell honey?").await.expect("it is accepted");
