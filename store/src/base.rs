@@ -6,6 +6,7 @@ pub(crate) mod engine;
 pub(crate) mod error;
 pub(crate) mod meta;
 pub(crate) mod panics;
+pub(crate) mod random;
 pub(crate) mod read;
 pub(crate) mod rows;
 pub(crate) mod session_row;

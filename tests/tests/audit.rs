@@ -157,11 +157,13 @@ async fn entries_name_the_caller_of_a_generated_and_a_regenerated_verdict() {
     let daemon = world.serve().await;
     let (socket, control) = (world.socket(), &mut daemon.control().await);
     model.next(
-        [VerdictLabel::Green, VerdictLabel::Green]
+        [VerdictLabel::Green; 3]
             .map(|label| ScriptedReply::with_text(&coherent_answer(ProductTier::Quick, label))),
     );
-    let made =
-        sent(&socket, "order-1", "POST", "/v1/verdicts/cs_1", &generation_request(ProductTier::Quick)).await;
+    let ordered = generation_request(ProductTier::Quick);
+    // until the queue of orders is loaded, a request only queues its order, and the daemon itself makes the first attempt
+    assert_eq!(sent(&socket, "order-0", "POST", "/v1/verdicts/cs_0", &ordered).await.status, 201);
+    let made = sent(&socket, "order-1", "POST", "/v1/verdicts/cs_1", &ordered).await;
     assert_eq!(made.status, 201, "{}", document(&made));
     purge_verdict(control, "cs_1").await;
     let read = WireConnection::connect(&socket).await;

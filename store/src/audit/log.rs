@@ -27,7 +27,9 @@ use crate::base::error::StoreError;
 use crate::base::rows::{self, TableId, key};
 use jiff::Timestamp;
 use oracled_domain::SessionId;
+use oracled_domain::audit::leaf::leaf_of;
 use query::LogEntryFields;
+use std::borrow::Cow;
 use std::ops::Range;
 use std::path::Path;
 
@@ -345,6 +347,11 @@ pub(crate) fn latest_time_us(db: &sled::Db, store: &TableReader, last_seq: u64) 
 
 const fn block_of(seq: u64) -> u64 {
     seq - seq % BLOCK_ENTRIES
+}
+
+/// The leaf of the entry with this line in the Merkle tree of the log.
+pub(crate) fn leaf<'l>(dir: &Path, line: &'l str) -> Result<Cow<'l, str>, StoreError> {
+    leaf_of(line).map_err(|error| StoreError::Corrupt { dir: dir.to_owned(), detail: error.to_string() })
 }
 
 /// The first number of the last row that begins at or before `seq`.

@@ -2,14 +2,11 @@
 
 use crate::base::engine::StoreEngine;
 use crate::base::error::StoreError;
+use crate::base::random::random_bytes;
 use crate::base::rows::{SCHEMA, TableId, key};
 use crate::base::watermark::{COUNTS_BYTES, StoreCounts};
 use oracled_domain::audit::log_tree::LogTree;
 use oracled_domain::ground::id::SourceId;
-use std::fs::File;
-use std::hash::{BuildHasher, RandomState};
-use std::io::Read as _;
-use std::path::Path;
 
 fn schema_key() -> Vec<u8> {
     key(TableId::Meta, &[b"schema"])
@@ -41,15 +38,6 @@ pub(crate) fn digest_key(engine: &StoreEngine) -> Result<Vec<u8>, StoreError> {
         dir: engine.dir().to_owned(),
         detail: "the key of its digests is missing".into(),
     })
-}
-
-/// 32 random bytes from the system.
-fn random_key() -> Result<[u8; 32], StoreError> {
-    let path = Path::new("/dev/urandom");
-    let mut key = [0; 32];
-    let read = File::open(path).and_then(|mut random| random.read_exact(&mut key));
-    read.map_err(|source| StoreError::Io { path: path.to_owned(), source })?;
-    Ok(key)
 }
 
 /// The random number that identifies this store. It is chosen when the store is created.
@@ -136,10 +124,8 @@ pub(crate) fn open(engine: &StoreEngine) -> Result<(StoreCounts, LogTree), Store
             }
             let mut batch = sled::Batch::default();
             batch.insert(schema_key(), &SCHEMA.to_be_bytes());
-            batch.insert(digest_key_key(), &random_key()?);
-            // `RandomState` has random keys
-            let store_id = RandomState::new().hash_one(engine.dir());
-            batch.insert(store_id_key(), &store_id.to_be_bytes());
+            batch.insert(digest_key_key(), &random_bytes::<32>()?);
+            batch.insert(store_id_key(), &random_bytes::<8>()?);
             put_counts(&mut batch, StoreCounts::default(), &LogTree::default());
             engine.apply(batch)?;
             Ok((StoreCounts::default(), LogTree::default()))

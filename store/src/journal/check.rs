@@ -176,7 +176,7 @@ impl TableReader {
                     let detail = format!("the log has no entries between {} and {seq}", tree.size());
                     return Err(StoreError::Short { dir: self.dir().to_owned(), detail });
                 }
-                tree.append(json.as_bytes());
+                tree.append(log::leaf(self.dir(), json)?.as_bytes());
             }
             if tree.size() == after {
                 let detail = format!("its log must have {} entries, and has {after}", opened.size());

@@ -4,6 +4,7 @@ use crate::audit::log::{self, LogTip};
 use crate::base::documents::document_name;
 use crate::base::engine::StoreEngine;
 use crate::base::error::StoreError;
+use crate::base::random::random_bytes;
 use crate::base::rows::{self, StoredRow, TableId};
 use crate::base::session_row::{SessionRow, SessionRowPart};
 use crate::base::watermark::StoreCounts;
@@ -98,15 +99,15 @@ impl<'a> StagedGroup<'a> {
             let is_session = |write: &TableWrite| matches!(write, TableWrite::PutSession(session) if session.session_id == *session_id);
             record.writes.iter().any(is_session)
         };
-        let JournalRecord { events, callers, .. } = record;
-        let entries = log::RecordLogEntries { events, callers, stores_session: &stores_session };
+        let JournalRecord { events, callers, salt, .. } = record;
+        let salt = &salt.map_or_else(random_bytes, Ok)?;
+        let entries = log::RecordLogEntries { events, callers, salt, stores_session: &stores_session };
         let begin = self.lines.len();
         log::put(&mut self.batch, first_seq, entries, &mut self.tip, &mut self.lines);
-        let lines = self.lines.get(begin..).unwrap_or_default();
-        lines
-            .split(|byte| *byte == b'\n')
-            .filter(|line| !line.is_empty())
-            .for_each(|line| self.tree.append(line));
+        let lines = self.lines.get(begin..).and_then(|lines| str::from_utf8(lines).ok()).unwrap_or_default();
+        for line in lines.lines() {
+            self.tree.append(log::leaf(self.engine.dir(), line)?.as_bytes());
+        }
         self.counts.entries = last_seq;
         for write in &record.writes {
             self.write(write, last_seq)?;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::audit::leaf::erasable_members;
 use crate::base::payload::VerdictPayload;
 use crate::rules::{self, CandidateCheck, CandidateText, FactSet, RulesEvaluation, evaluate};
 use crate::verdict::cost::{ModelCost, day_of};
@@ -393,6 +394,11 @@ fn every_event_round_trips_with_its_kind_as_tag() {
         };
         let fields: Value = serde_json::from_str(&line).expect("valid JSON");
         assert_eq!(fields.get("session_id"), session_id.as_ref(), "{line}");
+        // a text without a name has no `case_id`
+        let erasable = erasable_members(event.kind.name()).iter().filter(|member| **member != "case_id");
+        for member in erasable {
+            assert!(fields.get(*member).is_some(), "{member}: {line}");
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{TIME_BYTES, block_of, by_event, by_execution};
 use crate::base::rows::{self, TableId, key};
+use oracled_domain::audit::leaf::{RecordSalt, SALT, erasable_members, salt_of_entry};
 use oracled_domain::{AuditEvent, RequestCaller, SessionId};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -36,6 +37,7 @@ impl RecordCallers {
 pub(crate) struct RecordLogEntries<'r> {
     pub(crate) events: &'r [AuditEvent],
     pub(crate) callers: &'r RecordCallers,
+    pub(crate) salt: &'r RecordSalt,
     /// Whether the record stores this session: it is then found by the revision of the session, without an index row.
     pub(crate) stores_session: &'r dyn Fn(&SessionId) -> bool,
 }
@@ -70,7 +72,9 @@ pub(crate) fn put(
     let begin = lines.len();
     for (seq, (index, event)) in (first_seq..).zip(entries.events.iter().enumerate()) {
         tip.latest_time_us = tip.latest_time_us.max(event.timestamp.as_microsecond());
-        append_line(lines, seq, event, entries.callers.of(index));
+        let has_salt = !erasable_members(event.kind.name()).is_empty();
+        let salt = has_salt.then(|| salt_of_entry(entries.salt, index));
+        append_line(lines, (seq, salt), event, entries.callers.of(index));
     }
     let text = lines.get(begin..).unwrap_or_default();
     let last_seq = first_seq + entries.events.len() as u64 - 1;
@@ -120,10 +124,18 @@ pub(crate) fn index_session(batch: &mut sled::Batch, name: &[u8], last_seq: u64)
     batch.insert(key(TableId::BySession, &[name, &[0], &last_seq.to_be_bytes()]), Vec::new());
 }
 
-/// Appends the line of an entry: the event's object with its number before the other members, and its caller
-/// after them.
-fn append_line(lines: &mut Vec<u8>, seq: u64, event: &AuditEvent, caller: Option<&RequestCaller>) {
+/// Appends the line of an entry: the event's object with its number and its salt before the other members, and its
+/// caller after them.
+fn append_line(
+    lines: &mut Vec<u8>,
+    (seq, salt): (u64, Option<String>),
+    event: &AuditEvent,
+    caller: Option<&RequestCaller>,
+) {
     write!(lines, "{{\"seq\":{seq}").expect("a write to memory does not fail");
+    if let Some(salt) = salt {
+        write!(lines, ",\"{SALT}\":\"{salt}\"").expect("a write to memory does not fail");
+    }
     let junction = lines.len();
     serde_json::to_writer(&mut *lines, event).expect("an event is plain data with string keys");
     // the event's own opening brace
