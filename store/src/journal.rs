@@ -2,6 +2,7 @@
 
 use crate::audit::log::{self, LogTip};
 use crate::audit::mirror::{LogMirror, MirrorFault, MirrorSnapshot};
+use crate::audit::tiles::LogHashes;
 use crate::base::engine::{StoreEngine, StoreOptions, TableReader, lock_state};
 use crate::base::error::StoreError;
 use crate::base::meta;
@@ -46,8 +47,6 @@ pub struct Journal {
     mark: Watermark,
     mirror: LogMirror,
     tip: LogTip,
-    /// The Merkle tree of the log.
-    tree: LogTree,
     /// The number of the last entry in sled's snapshot of its page table.
     snapshot_at: u64,
     /// The number of the last entry at the last [`Journal::sync_pending_work`].
@@ -111,6 +110,7 @@ impl Journal {
         check(&engine, counts, &mark, mirror.last_seq)?;
         tracing::debug!(entries = counts.entries, "the log is checked");
         engine.set_opened_counts(counts, tree.clone());
+        engine.set_log_hashes(LogHashes::read(&store, tree)?);
         if !looked_at_before && let Err(error) = store.audit_all() {
             meta::put_walked(&engine, 0)?;
             return Err(error);
@@ -130,7 +130,6 @@ impl Journal {
             mark,
             mirror,
             tip,
-            tree,
             snapshot_at: counts.entries,
             postponed_at: 0,
             settled_at: counts.entries,
@@ -161,7 +160,8 @@ impl Journal {
         }
         self.renew_snapshot(1)?;
         let engine = Arc::clone(&self.engine);
-        let mut staged = StagedGroup::new(&engine, self.mark.counts, self.tip.clone(), self.tree.clone());
+        let mut staged =
+            StagedGroup::new(&engine, self.mark.counts, self.tip.clone(), (*engine.log_hashes()).clone());
         let mut outcomes = Vec::new();
         for record in group {
             let outcome = staged.add(record.borrow());
@@ -176,8 +176,8 @@ impl Journal {
         }
         let first_seq = self.mark.counts.entries + 1;
         let bytes = staged.bytes() as u64;
-        let StagedGroup { mut batch, counts, tip, tree, lines, replaced, before, .. } = staged;
-        meta::put_counts(&mut batch, counts, &tree);
+        let StagedGroup { mut batch, counts, tip, hashes, lines, replaced, before, .. } = staged;
+        meta::put_counts(&mut batch, counts, &hashes.tree);
         if let Err(error) = engine.reserve_write_space(bytes) {
             // a group that is too large for the remaining space must not block smaller ones
             let fits_others = bytes > ORDINARY_BYTES && engine.reserve_write_space(ORDINARY_BYTES).is_ok();
@@ -190,7 +190,8 @@ impl Journal {
         engine.note_replaced(&replaced);
         engine.keep_previous_rows(before);
         engine.apply(batch).map_err(|error| self.fail(error, RecoveryCondition::Reopening))?;
-        (self.tip, self.tree) = (tip, tree);
+        self.tip = tip;
+        engine.set_log_hashes(hashes);
         self.mark.counts = counts;
         engine.set_durable_seq(counts.entries);
         self.forget_changed_views(committed.flat_map(|record| &record.borrow().writes));
@@ -351,8 +352,8 @@ impl Journal {
         self.tip =
             LogTip::new(self.store.read(|db, _| log::latest_time_us(db, &self.store, counts.entries))?);
         self.mark.counts = counts;
-        self.tree = tree.clone();
-        self.engine.set_opened_counts(counts, tree);
+        self.engine.set_opened_counts(counts, tree.clone());
+        self.engine.set_log_hashes(LogHashes::read(&self.store, tree)?);
         self.store.forget_all();
         Ok(())
     }
@@ -406,7 +407,9 @@ impl Journal {
     /// rejects all writes until [`Journal::recover`].
     pub fn check_after_panic(&mut self) -> Result<(), StoreError> {
         match meta::open(&self.engine) {
-            Ok((counts, tree)) if counts == self.mark.counts && tree == self.tree => Ok(()),
+            Ok((counts, tree)) if counts == self.mark.counts && tree == self.engine.log_hashes().tree => {
+                Ok(())
+            }
             Ok(_) => {
                 let cause = "a panic interrupted a write".into();
                 Err(self.fail(StoreError::Unavailable { cause }, RecoveryCondition::Reopening))

@@ -23,24 +23,26 @@ impl LogTree {
         self.size
     }
 
-    /// Appends a leaf with these bytes.
-    pub fn append(&mut self, leaf: &[u8]) {
-        let mut hash = hash(LEAF_PREFIX, [leaf, &[]]);
+    /// Appends a leaf with these bytes, and returns its hash.
+    pub fn append(&mut self, leaf: &[u8]) -> TreeHash {
+        let leaf = leaf_hash(leaf);
+        let mut hash = leaf;
         // for each trailing one bit of the size, the new leaf completes a full subtree to one of twice its size
         for _ in 0..self.size.trailing_ones() {
             if let Some(left) = self.peaks.pop() {
-                hash = self::hash(NODE_PREFIX, [&left, &hash]);
+                hash = node_hash(&left, &hash);
             }
         }
         self.peaks.push(hash);
         self.size += 1;
+        leaf
     }
 
     /// The root of the tree.
     #[must_use]
     pub fn root(&self) -> TreeHash {
-        let root = self.peaks.iter().rev().copied().reduce(|right, left| hash(NODE_PREFIX, [&left, &right]));
-        root.unwrap_or_else(|| Sha256::digest([]).into())
+        let root = self.peaks.iter().rev().copied().reduce(|right, left| node_hash(&left, &right));
+        root.unwrap_or_else(empty_root)
     }
 
     /// The size, then the peaks.
@@ -60,6 +62,24 @@ impl LogTree {
     }
 }
 
+/// The hash of a leaf with these bytes.
+#[must_use]
+pub fn leaf_hash(leaf: &[u8]) -> TreeHash {
+    hash(LEAF_PREFIX, [leaf, &[]])
+}
+
+/// The hash of an inner node.
+#[must_use]
+pub fn node_hash(left: &TreeHash, right: &TreeHash) -> TreeHash {
+    hash(NODE_PREFIX, [left, right])
+}
+
+/// The root of a tree without leaves.
+#[must_use]
+pub fn empty_root() -> TreeHash {
+    Sha256::digest([]).into()
+}
+
 fn hash(prefix: u8, parts: [&[u8]; 2]) -> TreeHash {
     let mut hasher = Sha256::new_with_prefix([prefix]);
     for part in parts {
@@ -76,18 +96,20 @@ mod tests {
 
     fn tree(leaves: &[Vec<u8>]) -> LogTree {
         let mut tree = LogTree::default();
-        leaves.iter().for_each(|leaf| tree.append(leaf));
+        for leaf in leaves {
+            tree.append(leaf);
+        }
         tree
     }
 
     /// The root by the definition in RFC 6962, section 2.1.
     fn root_by_definition(leaves: &[Vec<u8>]) -> TreeHash {
         match leaves {
-            [] => Sha256::digest([]).into(),
-            [leaf] => hash(LEAF_PREFIX, [leaf, &[]]),
+            [] => empty_root(),
+            [leaf] => leaf_hash(leaf),
             leaves => {
                 let (left, right) = leaves.split_at(leaves.len().next_power_of_two() / 2);
-                hash(NODE_PREFIX, [&root_by_definition(left), &root_by_definition(right)])
+                node_hash(&root_by_definition(left), &root_by_definition(right))
             }
         }
     }

@@ -2,6 +2,7 @@
 
 mod database;
 
+use crate::audit::tiles::LogHashes;
 use crate::base::disk::{DATABASE_DIR, DATABASE_FILE, FreeSpace, ReserveFile, ReservedSpace, sync_dir};
 use crate::base::error::StoreError;
 use crate::base::panics::catch_panic;
@@ -123,6 +124,7 @@ pub(crate) struct StoreEngine {
     /// The previous forms of rows whose replacements are not durable yet.
     previous_rows: Mutex<HashMap<(TableId, Vec<u8>), StoredRow>>,
     opened: Mutex<OpenedCounts>,
+    log_hashes: Mutex<Arc<LogHashes>>,
     reserved_space: Mutex<ReservedSpace>,
     free: FreeSpace,
     reserve: ReserveFile,
@@ -185,6 +187,7 @@ impl StoreEngine {
             durable_seq: AtomicU64::new(0),
             previous_rows: Mutex::default(),
             opened: Mutex::default(),
+            log_hashes: Mutex::default(),
             reserved_space: Mutex::default(),
             free,
             reserve,
@@ -298,6 +301,16 @@ impl StoreEngine {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         *opened = OpenedCounts { counts, tree, ..OpenedCounts::default() };
         self.set_durable_seq(counts.entries);
+    }
+
+    /// The hashes of the durable log.
+    pub(crate) fn log_hashes(&self) -> Arc<LogHashes> {
+        Arc::clone(&self.log_hashes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Sets the hashes of the durable log.
+    pub(crate) fn set_log_hashes(&self, hashes: LogHashes) {
+        *self.log_hashes.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(hashes);
     }
 
     /// Counts rows of these tables and revisions that are about to be replaced.

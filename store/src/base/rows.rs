@@ -38,6 +38,8 @@ pub(crate) enum TableId {
     Runs = b'R',
     Sources = b'S',
     Subjects = b'T',
+    /// Full tiles of the log's Merkle tree.
+    Tiles = b't',
     Reviews = b'V',
     Costs = b'c',
     ByEvent = b'e',

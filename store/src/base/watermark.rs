@@ -104,6 +104,7 @@ impl StoreCounts {
             | TableId::OpenByWorkflow
             | TableId::Regens
             | TableId::Costs
+            | TableId::Tiles
             | TableId::Definitions => None,
         }
     }

@@ -1,6 +1,7 @@
 //! Stages a group of records as one batch: numbers them, checks their expectations, and encodes their rows.
 
 use crate::audit::log::{self, LogTip};
+use crate::audit::tiles::LogHashes;
 use crate::base::documents::document_name;
 use crate::base::engine::StoreEngine;
 use crate::base::error::StoreError;
@@ -12,7 +13,6 @@ use crate::journal::record::{CommitReceipt, JournalRecord, RecordRejectedError, 
 use crate::verdict::costs::day_name;
 use crate::verdict::orders::{OrderPosition, order_name};
 use crate::verification::{cached_answer_name, caller_openable_name, open_name, subject_name};
-use oracled_domain::audit::log_tree::LogTree;
 use oracled_domain::verdict::cost::day_of;
 use oracled_domain::verdict::cost_budget::{DayCosts, UsedUpBudget};
 use oracled_domain::verdict::order::OrderState;
@@ -32,7 +32,7 @@ pub(crate) struct StagedGroup<'a> {
     pub(crate) counts: StoreCounts,
     pub(crate) tip: LogTip,
     /// The tree of the log after the records staged so far.
-    pub(crate) tree: LogTree,
+    pub(crate) hashes: LogHashes,
     pub(crate) lines: Vec<u8>,
     /// The bytes of all rows except those of the log.
     row_bytes: usize,
@@ -53,13 +53,13 @@ pub(crate) struct StagedGroup<'a> {
 }
 
 impl<'a> StagedGroup<'a> {
-    pub(crate) fn new(engine: &'a StoreEngine, counts: StoreCounts, tip: LogTip, tree: LogTree) -> Self {
+    pub(crate) fn new(engine: &'a StoreEngine, counts: StoreCounts, tip: LogTip, hashes: LogHashes) -> Self {
         Self {
             engine,
             batch: sled::Batch::default(),
             counts,
             tip,
-            tree,
+            hashes,
             lines: Vec::new(),
             row_bytes: 0,
             read_bytes: 0,
@@ -106,7 +106,8 @@ impl<'a> StagedGroup<'a> {
         log::put(&mut self.batch, first_seq, entries, &mut self.tip, &mut self.lines);
         let lines = self.lines.get(begin..).and_then(|lines| str::from_utf8(lines).ok()).unwrap_or_default();
         for line in lines.lines() {
-            self.tree.append(log::leaf(self.engine.dir(), line)?.as_bytes());
+            let leaf = log::leaf(self.engine.dir(), line)?;
+            self.row_bytes += self.hashes.append(leaf.as_bytes(), &mut self.batch);
         }
         self.counts.entries = last_seq;
         for write in &record.writes {

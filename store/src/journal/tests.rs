@@ -6,6 +6,8 @@ use crate::journal::record::{RowExpectation, RowKey, TableWrite};
 use jiff::Timestamp;
 use oracled_domain::audit::event::{CrosscheckEntry, EventSeverity};
 use oracled_domain::audit::leaf::leaf_of;
+use oracled_domain::audit::log_proof::{is_continued, is_included};
+use oracled_domain::audit::log_tree::leaf_hash;
 use oracled_domain::verdict::mail::MailKind;
 use oracled_domain::verdict::session::OriginalVerdict;
 use oracled_domain::{
@@ -555,7 +557,9 @@ fn regen_attempt_is_stored_and_removed() {
 /// Changes the counts of a database, with a tree of as many entries.
 fn put_counts(db: &sled::Db, counts: StoreCounts) {
     let mut tree = LogTree::default();
-    (0..counts.entries).for_each(|_| tree.append(b"made up"));
+    for _ in 0..counts.entries {
+        tree.append(b"made up");
+    }
     let mut batch = sled::Batch::default();
     meta::put_counts(&mut batch, counts, &tree);
     db.apply_batch(batch).expect("the write succeeds");
@@ -1470,24 +1474,34 @@ fn missing_row_is_found_although_another_is_replaced_during_the_count() {
     assert!(matches!(audited, Err(StoreError::Short { .. })), "{audited:?}");
 }
 
-#[test]
-fn changed_entry_in_the_database_is_found_by_the_check() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (mut journal, store) = open(dir.path());
-    fill(&mut journal, 0..30);
+/// Fills a store with `count` records, and changes its first entry with a session in the database.
+fn fill_and_change(dir: &Path, count: usize) {
+    let (mut journal, store) = open(dir);
+    fill(&mut journal, 0..count);
     drop((journal, store));
-    let db = raw(dir.path());
-    let row =
-        rows::heads(&db, dir.path(), rows::all(TableId::Log)).next().expect("a row").expect("it is whole");
+    let db = raw(dir);
+    let row = rows::heads(&db, dir, rows::all(TableId::Log)).next().expect("a row").expect("it is whole");
     let name = row.key[1..9].to_vec();
-    let row = rows::get(&db, dir.path(), TableId::Log, &name).expect("it is whole").expect("a row");
+    let row = rows::get(&db, dir, TableId::Log, &name).expect("it is whole").expect("a row");
     let mut value = row.value.clone();
     let at = value.windows(4).position(|window| window == b"cs_1").expect("a session");
     value[at + 3] = b'2';
     let mut batch = sled::Batch::default();
     rows::put(&mut batch, TableId::Log, &name, row.revision, &value, row.chunks);
     db.apply_batch(batch).expect("the write succeeds");
-    drop(db);
+}
+
+#[test]
+fn changed_entry_among_the_last_ones_is_found_at_the_opening() {
+    let dir = tempfile::tempdir().expect("a directory");
+    fill_and_change(dir.path(), 30);
+    assert!(matches!(refused(dir.path()), StoreError::Corrupt { .. }));
+}
+
+#[test]
+fn changed_entry_in_the_database_is_found_by_the_check() {
+    let dir = tempfile::tempdir().expect("a directory");
+    fill_and_change(dir.path(), 300);
     let (_journal, store) = open(dir.path());
     assert!(whole_log(&store)[2].json.contains("cs_2"), "the changed entry is read");
     let checked = store.audit(|_| true);
@@ -1507,16 +1521,58 @@ fn tree_of_the_log_survives_reopening_and_equals_that_of_its_entries() {
     let tree_of = |store: &Store| {
         let mut tree = LogTree::default();
         let leaf = |line: &LogLine| leaf_of(&line.json).expect("an entry").into_owned();
-        whole_log(store).iter().for_each(|line| tree.append(leaf(line).as_bytes()));
+        for line in whole_log(store) {
+            tree.append(leaf(&line).as_bytes());
+        }
         tree
     };
     for n in 0..5 {
         let (mut journal, store) = open(dir.path());
         fill(&mut journal, n * 7..n * 7 + 3);
         fill(&mut journal, n * 7 + 3..n * 7 + 7);
-        assert_eq!(journal.tree, tree_of(&store));
+        assert_eq!(store.log_head(), (journal.counts().entries, tree_of(&store).root()));
         assert!(store.audit(|_| true).expect("nothing is wrong"));
     }
+}
+
+#[test]
+fn every_entry_of_the_log_is_proved_after_each_opening() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut heads = vec![(0, LogTree::default().root())];
+    for n in 0..4 {
+        let (mut journal, store) = open(dir.path());
+        assert_eq!(Some(&store.log_head()), heads.last(), "nothing was lost");
+        fill(&mut journal, n * 100..n * 100 + 100);
+        heads.push(store.log_head());
+        let (size, root) = store.log_head();
+        let lines = whole_log(&store);
+        assert!(lines.len() as u64 == size && (n < 2 || size > 512), "{size}");
+        for LogLine { seq, json } in &lines {
+            let proof = store.prove_entry(*seq, size).expect("the store is readable").expect("it exists");
+            let leaf = leaf_hash(leaf_of(json).expect("an entry").as_bytes());
+            assert!(is_included(leaf, seq - 1, size, &proof, &root), "{seq} of {size}");
+        }
+        for (old_size, old_root) in &heads {
+            let proof = store.prove_continuation(*old_size, size).expect("the store is readable");
+            let proof = proof.expect("both exist");
+            assert!(is_continued((*old_size, old_root), (size, &root), &proof), "{old_size} {size}");
+        }
+        assert_eq!(store.prove_entry(size + 1, size).expect("the store is readable"), None);
+        assert_eq!(store.prove_entry(0, size).expect("the store is readable"), None);
+        assert_eq!(store.prove_continuation(1, size + 1).expect("the store is readable"), None);
+    }
+}
+
+#[test]
+fn tile_that_differs_from_the_log_is_found_at_the_next_opening() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, _) = open(dir.path());
+    fill(&mut journal, 0..200);
+    let mut batch = sled::Batch::default();
+    rows::put(&mut batch, TableId::Tiles, &[0; 9], 256, &[7; 256 * 32], 0);
+    journal.engine.apply(batch).expect("the write succeeds");
+    drop(journal);
+    assert!(matches!(refused(dir.path()), StoreError::Corrupt { .. }));
 }
 
 #[test]

@@ -1,0 +1,140 @@
+//! The hashes of the log's Merkle tree. Full tiles are rows; the last tile of each level is in memory.
+
+use crate::audit::log::{LogLine, LogQuery, leaf};
+use crate::base::engine::TableReader;
+use crate::base::error::StoreError;
+use crate::base::rows::{self, TableId};
+use oracled_domain::audit::log_proof::{prove_consistency, prove_inclusion, root};
+use oracled_domain::audit::log_tiles::{LastTiles, Subtree, TILE_HASHES, TilePlace, root_of};
+use oracled_domain::audit::log_tree::{LogTree, TreeHash, leaf_hash};
+use std::sync::Arc;
+
+/// The Merkle tree of the log.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct LogHashes {
+    pub(crate) tree: LogTree,
+    last: LastTiles,
+}
+
+impl LogHashes {
+    /// Appends a leaf, and adds the tiles that it completes to `batch`. Returns the bytes of these tiles.
+    pub(crate) fn append(&mut self, leaf: &[u8], batch: &mut sled::Batch) -> usize {
+        let index = self.tree.size();
+        let hash = self.tree.append(leaf);
+        let (mut bytes, revision) = (0, self.tree.size());
+        self.last.append(index, hash, &mut |place, hashes| {
+            let value = hashes.as_flattened();
+            rows::put(batch, TableId::Tiles, &name_of(place), revision, value, 0);
+            bytes += value.len();
+        });
+        bytes
+    }
+
+    /// The hashes of the log whose tree is `tree`, read from its last entries and its stored tiles.
+    ///
+    /// # Errors
+    /// `Corrupt` if the tiles do not belong to the tree, or the store cannot be read.
+    pub(crate) fn read(store: &TableReader, tree: LogTree) -> Result<Self, StoreError> {
+        let size = tree.size();
+        let last_of = |count: u64| (count - count % TILE_HASHES as u64)..count;
+        let mut hashes = Vec::new();
+        let mut after = last_of(size).start;
+        while after < size {
+            let limit = (size - after) as usize;
+            let lines = store.log_page(&LogQuery { after, limit, ..LogQuery::default() })?.lines;
+            let Some(LogLine { seq, .. }) = lines.last() else { break };
+            after = *seq;
+            for line in &lines {
+                hashes.push(leaf_hash(leaf(store.dir(), &line.json)?.as_bytes()));
+            }
+        }
+        let mut levels = vec![hashes];
+        let (mut below, mut tiles) = (0, size / TILE_HASHES as u64);
+        while tiles > 0 {
+            let roots =
+                last_of(tiles).map(|index| Ok(root_of(&store.tile(TilePlace { level: below, index })?)));
+            levels.push(roots.collect::<Result<_, StoreError>>()?);
+            (below, tiles) = (below + 1, tiles / TILE_HASHES as u64);
+        }
+        let read = Self { last: LastTiles::new(levels), tree };
+        if root(size, &mut read.root_of(store))? == read.tree.root() {
+            return Ok(read);
+        }
+        let detail = "the tiles of its log differ from the log's Merkle tree".to_owned();
+        Err(StoreError::Corrupt { dir: store.dir().to_owned(), detail })
+    }
+
+    /// The roots of full subtrees.
+    fn root_of<'s>(
+        &'s self,
+        store: &'s TableReader,
+    ) -> impl FnMut(Subtree) -> Result<TreeHash, StoreError> + 's {
+        // a proof has several hashes from each tile
+        let mut cached: Option<(TilePlace, Vec<TreeHash>)> = None;
+        move |subtree| {
+            let (place, range) = subtree.tile();
+            let full = self.tree.size() >> (8 * u32::from(place.level)) >> 8;
+            let hashes = if place.index >= full {
+                self.last.of_level(place.level)
+            } else {
+                if cached.as_ref().is_none_or(|(of, _)| *of != place) {
+                    cached = Some((place, store.tile(place)?));
+                }
+                cached.as_ref().map_or(&[][..], |(_, hashes)| hashes)
+            };
+            hashes.get(range).map(root_of).ok_or_else(|| missing(store, place))
+        }
+    }
+}
+
+impl TableReader {
+    /// The size and the root of the log's Merkle tree.
+    #[must_use]
+    pub fn log_head(&self) -> (u64, TreeHash) {
+        let hashes = self.engine().log_hashes();
+        (hashes.tree.size(), hashes.tree.root())
+    }
+
+    /// The proof that the log of the first `size` entries has the entry `seq`. `None` if one of them does not exist.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn prove_entry(&self, seq: u64, size: u64) -> Result<Option<Vec<TreeHash>>, StoreError> {
+        let hashes = self.engine().log_hashes();
+        let Some(index) = seq.checked_sub(1).filter(|_| seq <= size && size <= hashes.tree.size()) else {
+            return Ok(None);
+        };
+        prove_inclusion(index, size, &mut hashes.root_of(self)).map(Some)
+    }
+
+    /// The proof that the log of the first `size` entries continues that of the first `old_size`. `None` if one of them does
+    /// not exist.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn prove_continuation(&self, old_size: u64, size: u64) -> Result<Option<Vec<TreeHash>>, StoreError> {
+        let hashes: Arc<LogHashes> = self.engine().log_hashes();
+        if old_size > size || size > hashes.tree.size() {
+            return Ok(None);
+        }
+        prove_consistency(old_size, size, &mut hashes.root_of(self)).map(Some)
+    }
+
+    /// The hashes of a full tile.
+    fn tile(&self, place: TilePlace) -> Result<Vec<TreeHash>, StoreError> {
+        let row = self.read(|db, _| rows::get(db, self.dir(), TableId::Tiles, &name_of(place)))?;
+        let hashes = row.map(|row| row.value.as_chunks().0.to_vec());
+        hashes.filter(|hashes| hashes.len() == TILE_HASHES).ok_or_else(|| missing(self, place))
+    }
+}
+
+fn name_of(TilePlace { level, index }: TilePlace) -> [u8; 9] {
+    let mut name = [level; 9];
+    name[1..].copy_from_slice(&index.to_be_bytes());
+    name
+}
+
+fn missing(store: &TableReader, TilePlace { level, index }: TilePlace) -> StoreError {
+    let detail = format!("tile {index} of level {level} of its log's Merkle tree is missing or not whole");
+    StoreError::Corrupt { dir: store.dir().to_owned(), detail }
+}
