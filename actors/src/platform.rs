@@ -6,5 +6,6 @@ pub mod caller;
 pub mod clock;
 pub(crate) mod guardian;
 pub(crate) mod in_flight;
+pub mod key_file;
 pub mod metrics;
 pub mod per_application;

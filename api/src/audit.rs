@@ -1,5 +1,7 @@
 //! The audit log.
 
+pub mod proofs;
+
 use crate::base::page::PageLimit;
 use jiff::Timestamp;
 use oracled_domain::audit::event::RequestCaller;

@@ -67,6 +67,7 @@ enum CtlCommand {
     Webhook(verdict::webhook::WebhookArgs),
     /// Show the audit log
     Log(audit::log::LogArgs),
+    VerifyLog(audit::verify_log::VerifyLogArgs),
     /// Show how often regenerated verdicts differ from the delivered ones
     Divergence(verdict::divergence::DivergenceArgs),
     /// Show the costs of the models by UTC day, model and tier
@@ -151,6 +152,7 @@ fn run(verb: CtlCommand, options: &GlobalOptions, out: &mut dyn Write) -> Result
         CtlCommand::Prompt(verb) => block_on(verb.run(options, out)),
         CtlCommand::Webhook(verb) => block_on(verb.run(options, out)),
         CtlCommand::Log(verb) => block_on(verb.run(options, out)),
+        CtlCommand::VerifyLog(verb) => verb.run(options.json, out),
         CtlCommand::Purge(verb) => block_on(verb.run(options, out)),
         CtlCommand::Session(verb) => block_on(verb.run(options, out)),
         CtlCommand::Export(verb) => block_on(verb.run(options, out)),

@@ -120,7 +120,7 @@ fn check_config(flags: &DaemonFlags, json: bool) -> anyhow::Result<ExitCode> {
     let config = DaemonConfig::load(flags)?;
     // checks addresses and secrets like a start
     let upstreams = UpstreamClients::from_config(&config, &Clock::system(), flags.allow_cleartext)?;
-    run::find_held_key(&config)?;
+    run::keys::find_held_key(&config)?;
     for fault in &upstreams.cleartext {
         writeln!(io::stderr(), "oracled: warning: {fault}")?;
     }

@@ -6,7 +6,7 @@
 mod documents;
 pub mod openapi;
 
-use crate::audit::control::log;
+use crate::audit::control::{log, proofs};
 use crate::ground::api::records;
 use crate::ground::control::{freshness, ingest, rejects, run, source, upkeep};
 use crate::platform::api::oracles;
@@ -33,6 +33,7 @@ pub fn router(service: Arc<DaemonService>) -> Router {
         .route("/openapi.json", get(openapi::get))
         .route("/v1/status", get(status::get))
         .route("/v1/actors", get(actors::get))
+        .route("/v1/log/checkpoint", get(proofs::checkpoint))
         .route("/v1/health/oracles", get(oracles::get_with_errors))
         .route("/v1/health/oracles/{oracle_id}", post(health::post))
         .route("/v1/log-level", get(log_level::get).put(log_level::put))
@@ -74,6 +75,8 @@ pub fn router(service: Arc<DaemonService>) -> Router {
         .route_layer(from_fn(reject_params))
         .route("/v1/log", get(log::get))
         .route("/v1/log/follow", get(log::follow))
+        .route("/v1/log/proof", get(proofs::prove_entry))
+        .route("/v1/log/continuation", get(proofs::prove_continuation))
         .route("/v1/costs", get(costs::get))
         .route("/v1/divergence", get(divergence::get))
         .route("/v1/outbox", get(outbox::get))

@@ -1,17 +1,17 @@
 //! The start and the stop of the daemon: from the store to the sockets, and back in the opposite order.
 
+pub(crate) mod keys;
 mod missing_parts;
 
 use crate::api;
 use crate::control;
 use crate::platform::api::front::SocketFrontend;
-use crate::platform::config::{ConfigError, DaemonConfig, DaemonFlags, LimitsSection, StorageSection};
+use crate::platform::config::{DaemonConfig, DaemonFlags, LimitsSection, StorageSection};
 use crate::platform::control::reload::reload;
 use crate::platform::listen;
 use crate::platform::listen::refusal::REFUSALS_MAX;
 use crate::platform::listen::{BoundSocket, DaemonSockets, SocketLimits};
 use crate::platform::problem::hide_state_dir;
-use crate::platform::secret::find_credential;
 use crate::platform::service::DaemonService;
 use crate::platform::store_check::StoreCheckTask;
 use crate::platform::telemetry::LogLevelHandle;
@@ -25,7 +25,6 @@ use oracled_actors::audit::logger::CommitError;
 use oracled_actors::ground::ingestion::{self, IngestionConfig, slices};
 use oracled_actors::system::SystemParts;
 use oracled_actors::verdict::cache::PolicyConfig;
-use oracled_actors::verdict::held_key::HeldVerdictKey;
 use oracled_actors::verdict::outbox::StopSending;
 use oracled_actors::verdict::{orders, regen};
 use oracled_actors::verification::VerificationConfig;
@@ -105,7 +104,8 @@ async fn log_start(service: &DaemonService) -> anyhow::Result<()> {
         service.system.clock.note_earlier_time(last);
     }
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    let started = AuditEvent::new(service.started_at, None, EventKind::ServiceStarted { version });
+    let log_key = service.log_signer.key().to_string();
+    let started = AuditEvent::new(service.started_at, None, EventKind::ServiceStarted { version, log_key });
     match service.system.log.commit(started.into()).await {
         Err(CommitError::Unavailable(cause)) => {
             tracing::error!(cause, "the first entry could not be logged");
@@ -140,8 +140,9 @@ impl RunningDaemon {
         let clock = Clock::system();
         let upstreams = UpstreamClients::from_config(&config, &clock, flags.allow_cleartext)?;
         upstreams.warn_of_cleartext();
-        let held_key = find_held_key(&config)?;
+        let held_key = keys::find_held_key(&config)?;
         let (journal, store) = Journal::open(options)?;
+        let log_signer = keys::find_log_signer(&config, &store)?;
         // after the store: a second daemon on the same store must not take the sockets of the first one
         let sockets = DaemonSockets::open(&config).await?;
         let system = ActorSystem::start(SystemParts {
@@ -180,7 +181,7 @@ impl RunningDaemon {
                 live: Arc::new(upstreams.live),
             },
         });
-        let service = DaemonService::new(system, config, log_level);
+        let service = DaemonService::new(system, config, log_level, log_signer);
         log_start(&service).await?;
         let flags = Arc::new(flags);
         let bound = sockets.bound_sockets();
@@ -298,22 +299,6 @@ impl RunningDaemon {
         }
         notify_systemd(&[NotifyState::Ready]);
     }
-}
-
-/// The key of held verdicts. Errors do not show its path, which can be a misplaced key. That in the state directory is read
-/// when it is used: if it is lost, the daemon still delivers.
-pub(crate) fn find_held_key(config: &DaemonConfig) -> Result<HeldVerdictKey, ConfigError> {
-    let credential = find_credential("held-key")?.map(|file| ("systemd's credential oracled_held-key", file));
-    let configured = || config.gate.held_key_file.clone().map(|file| ("`gate.held_key_file`", file));
-    let Some((name, file)) = credential.or_else(configured) else {
-        return Ok(HeldVerdictKey::in_state_dir(&config.state_dir));
-    };
-    HeldVerdictKey::provided(file).map_err(|error| {
-        ConfigError::NotUnderstood(format!(
-            "{name}: cannot read the key of held verdicts from the file: {error}; allowed: the path of a file with 32 bytes \
-             in Base64"
-        ))
-    })
 }
 
 /// Checks that other users cannot write to the state directory, if it exists.

@@ -2,4 +2,4 @@
 
 pub(crate) mod log;
 pub(crate) mod mirror;
-pub(crate) mod tiles;
+mod tiles;

@@ -4,6 +4,7 @@ pub(crate) mod disk;
 pub(crate) mod documents;
 pub(crate) mod engine;
 pub(crate) mod error;
+pub(crate) mod log_hashes;
 pub(crate) mod meta;
 pub(crate) mod panics;
 pub(crate) mod random;

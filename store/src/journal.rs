@@ -2,9 +2,9 @@
 
 use crate::audit::log::{self, LogTip};
 use crate::audit::mirror::{LogMirror, MirrorFault, MirrorSnapshot};
-use crate::audit::tiles::LogHashes;
 use crate::base::engine::{StoreEngine, StoreOptions, TableReader, lock_state};
 use crate::base::error::StoreError;
+use crate::base::log_hashes::LogHashes;
 use crate::base::meta;
 use crate::base::watermark::{StoreCounts, Watermark};
 use crate::ground::Store;
@@ -160,8 +160,7 @@ impl Journal {
         }
         self.renew_snapshot(1)?;
         let engine = Arc::clone(&self.engine);
-        let mut staged =
-            StagedGroup::new(&engine, self.mark.counts, self.tip.clone(), (*engine.log_hashes()).clone());
+        let mut staged = StagedGroup::new(&engine, self.mark.counts, self.tip.clone());
         let mut outcomes = Vec::new();
         for record in group {
             let outcome = staged.add(record.borrow());

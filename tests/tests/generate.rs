@@ -135,16 +135,28 @@ async fn rejected_model_answer_is_not_stored() {
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     let refusals = [
-        (format!("{MARK}: I would rather not."), "degenerate_manifold"),
-        (json!({"verdict": "GREEN", "summary": " ", "note": MARK}).to_string(), "low_coherence"),
-        (json!({"verdict": "green", "summary": MARK}).to_string(), "field_missing"),
+        (
+            format!("{MARK}: I would rather not."),
+            "degenerate_manifold",
+            "malformed_json, degenerate_manifold",
+        ),
+        (
+            json!({"verdict": "GREEN", "summary": " ", "note": MARK}).to_string(),
+            "low_coherence",
+            "short_summary",
+        ),
+        (json!({"verdict": "green", "summary": MARK}).to_string(), "field_missing", "verdict_invalid"),
     ];
-    for (n, (text, reason)) in refusals.into_iter().enumerate() {
+    for (n, (text, reason, flags)) in refusals.into_iter().enumerate() {
         model.next([ScriptedReply::with_text(&text), ScriptedReply::with_text(&text)]);
         let (ordered, lost) = (format!("ordered_{n}"), format!("lost_{n}"));
         let refused = problem(&request_verdict(routes, &ordered).await, 422, "order_failed");
         let detail = refused["detail"].as_str().expect("the problem has a detail");
-        assert!(detail.contains(&format!(" ({reason}, coherence ")), "{detail}");
+        assert!(
+            detail.contains(&format!("the crosscheck rejected the verdict: {reason}, coherence ")),
+            "{detail}"
+        );
+        assert!(detail.contains(&format!(": {flags}")), "{detail}");
         problem(&read_verdict(routes, &ordered).await, 422, "order_failed");
 
         register_session(routes, &lost, None).await;

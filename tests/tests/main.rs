@@ -37,6 +37,7 @@ mod kill;
 mod kill_delivery;
 mod layout;
 mod lifecycle;
+mod log_proofs;
 mod lookup;
 mod mail;
 mod mail_templates;

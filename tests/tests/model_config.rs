@@ -219,7 +219,7 @@ async fn fallbacks_that_cannot_work_are_refused() {
 }
 
 #[test]
-fn all_keys_endpoints_and_secrets_that_cannot_be_used_are_reported_together() {
+fn unusable_keys_endpoints_and_secrets_are_reported_together() {
     let config = "[models.backup]\nprovider = \"openai\"\nname = \"x\"\n[webhooks]\nurl = \"https://a.example\"\n\
                   operator_secret_file = \"/no/such\"\n[mail]\ntransport = \"smtp\"\nsmtp_host = \"127.0.0.1\"\n\
                   from = \"a@b.example\"\nsmtp_user = \"u\"\n";

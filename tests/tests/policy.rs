@@ -7,7 +7,7 @@ use oracled_api::base::client::{DaemonClient, DaemonResponse};
 use oracled_domain::ProductTier;
 use oracled_tests::generation::{
     event_names, generation_request, place_order, purge_verdict, read_cached, read_metric, read_order,
-    read_verdict, request_verdict, wait_for_order, world_with_model,
+    read_verdict, request_verdict, retry_after_s, wait_for_order, world_with_model,
 };
 use oracled_tests::model::{ModelServer, ScriptedReply, gemini_answer};
 use oracled_tests::{
@@ -171,7 +171,13 @@ async fn failed_order_destroys_its_held_verdict() {
     assert_eq!(decide(control, "cs_1", "fail").await.status, 200);
     problem(&read_held(control, "cs_1").await, 409, "order_state_refused");
     problem(&decide(control, "cs_1", "release").await, 409, "order_state_refused");
-    problem(&read_verdict(routes, "cs_1").await, 422, "order_failed");
+    let failed = problem(&read_verdict(routes, "cs_1").await, 422, "order_failed");
+    assert!(!failed.to_string().contains("reviewed"), "the reason is not for the application: {failed}");
+    let listed = document(&get(routes, "/v1/orders?state=failed").await);
+    assert_eq!(
+        (&listed["items"][0]["session_id"], &listed["items"][0]["operator_action"]),
+        (&json!("cs_1"), &Value::Null)
+    );
     let removed = call(control, Method::DELETE, "/v1/sessions/cs_2", None).await;
     assert_eq!(removed.status, 200, "{}", document(&removed));
     problem(&read_held(control, "cs_2").await, 404, "order_unknown");
@@ -195,6 +201,7 @@ async fn held_answer_of_the_model_is_retried_or_released() {
         let answer = request_verdict(routes, session).await;
         assert_eq!((answer.status.as_u16(), at(&answer, "/stop_cause")), (202, json!("policy")));
         assert_eq!(at(&answer, "/policy_causes"), json!(["short_summary"]));
+        assert_eq!(retry_after_s(&answer), None, "nobody knows when an operator decides");
         assert_eq!(at(&answer, "/last_attempts/0/outcome"), "held");
         assert!(at(&answer, "/last_attempts/0/usage/total_tokens").is_u64());
     }

@@ -1,21 +1,16 @@
 //! The key that encrypts verdicts that the policy holds: ChaCha20-Poly1305 with the session id as additional data.
 
+use crate::platform::key_file::{KEY_BYTES, create_key, read_key};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use oracled_domain::SessionId;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::spawn_blocking;
 
-/// The length of the key, in bytes.
-const KEY_BYTES: usize = 32;
-/// The longest file that is read as a key, in bytes.
-const FILE_MAX_BYTES: u64 = 1024;
 /// The name of the key in the state directory.
 const FILE: &str = "held.key";
 
@@ -125,7 +120,7 @@ impl HeldVerdictKey {
     }
 
     /// Blocks on the disk.
-    fn read_file(&self, may_create: bool) -> io::Result<Vec<u8>> {
+    fn read_file(&self, may_create: bool) -> io::Result<[u8; KEY_BYTES]> {
         let _creation =
             self.creation.as_ref().map(|creation| creation.lock().unwrap_or_else(PoisonError::into_inner));
         match read_key(&self.file) {
@@ -145,36 +140,11 @@ impl HeldVerdictKey {
     }
 }
 
-fn read_key(file: &Path) -> io::Result<Vec<u8>> {
-    let invalid = || io::Error::new(ErrorKind::InvalidData, "it is not 32 bytes in Base64");
-    if !fs::metadata(file)?.is_file() {
-        return Err(invalid());
-    }
-    let mut text = String::new();
-    File::open(file)?.take(FILE_MAX_BYTES).read_to_string(&mut text)?;
-    let key = BASE64_STANDARD.decode(text.trim()).ok().filter(|key| key.len() == KEY_BYTES);
-    key.ok_or_else(invalid)
-}
-
-/// Creates the key under another name first: a partial key would make held verdicts unreadable.
-fn create_key(file: &Path) -> io::Result<Vec<u8>> {
-    let mut key = vec![0; KEY_BYTES];
-    SystemRandom::new().fill(&mut key).map_err(|_| io::Error::other("the system has no random numbers"))?;
-    let piece = file.with_extension("key.new");
-    let mut new = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&piece)?;
-    writeln!(new, "{}", BASE64_STANDARD.encode(&key))?;
-    new.sync_all()?;
-    fs::rename(&piece, file)?;
-    if let Some(dir) = file.parent() {
-        File::open(dir)?.sync_all()?;
-    }
-    Ok(key)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::id;
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     #[tokio::test]

@@ -109,6 +109,8 @@ pub struct StatusReport {
     pub state_dir: String,
     /// Entries in the log.
     pub entries: u64,
+    /// The public key with which checkpoints of the log are verified.
+    pub log_key: String,
     /// Verdicts in the store.
     pub verdicts: u64,
     /// Sessions in the store.
@@ -129,14 +131,10 @@ pub struct StatusReport {
     pub mails: u64,
     /// Webhooks in the outbox, dead letters among them.
     pub webhooks: u64,
-    /// Orders that are queued.
-    pub queued_orders: u64,
-    /// Orders whose model call is in progress.
-    pub generating_orders: u64,
-    /// Orders that an operator must decide.
-    pub held_orders: u64,
-    /// The daily budgets, with the costs of today.
-    pub budgets: Vec<DailyBudget>,
+    /// The orders that are not delivered and have not failed; null if they cannot be read.
+    pub orders: Option<WaitingOrders>,
+    /// The daily budgets, with the costs of today; null if the costs cannot be read.
+    pub budgets: Option<Vec<DailyBudget>>,
     /// Open reviews.
     pub open_reviews: u64,
     /// The health of each oracle.
@@ -149,6 +147,17 @@ pub struct StatusReport {
     pub connections: usize,
     /// Connections to the control socket, this one included.
     pub control_connections: usize,
+}
+
+/// The numbers of orders that wait.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct WaitingOrders {
+    /// They wait for their next attempt.
+    pub queued: u64,
+    /// A model call is in progress.
+    pub generating: u64,
+    /// They wait for an operator.
+    pub held: u64,
 }
 
 /// The result of a reload.

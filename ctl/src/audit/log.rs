@@ -4,6 +4,7 @@ mod ground;
 mod verdict;
 mod verification;
 
+use super::prove::LogVerb;
 use crate::base::arguments::{id_parser, limit_parser};
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment, response_lines};
@@ -18,13 +19,16 @@ use serde_json::Value;
 use std::io::Write;
 use std::str::FromStr;
 
-/// Show the audit log: the newest entries, or the selected ones
+/// Show the audit log: the newest entries, or the selected ones; or prove entries
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct LogArgs {
+    #[command(subcommand)]
+    verb: Option<LogVerb>,
     /// Keep running and print each new entry as it is written
     #[arg(short, long)]
     follow: bool,
-    /// Only entries of this session; after its application if it has one: shop/cs_1
+    /// Only entries of this session; shop/cs_1 for a session of the application `shop`
     #[arg(long, value_name = "ID", value_parser = id_parser())]
     session: Option<String>,
     /// Only entries of the verification with this execution id
@@ -85,6 +89,9 @@ impl SinceTime {
 
 impl LogArgs {
     pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+        if let Some(verb) = &self.verb {
+            return verb.run(options, out).await;
+        }
         let path = self.request_path();
         let mut client = DaemonClient::connect(&options.control_path()?).await?;
         let response = client.open(Method::GET, &path, None).await?;

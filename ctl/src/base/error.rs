@@ -33,10 +33,14 @@ pub(crate) enum CtlError {
     NotDelivered(SessionId),
     /// The order of the verdict is held. It was printed.
     #[error(
-        "the verdict is held ({0}) until an operator decides with `oraclectl order release|retry|fail ID --reason …`; `oraclectl \
-         review list` shows the ID"
+        "the order of session {session_id} is held; `oraclectl review list` shows its id for `oraclectl order {} ID --reason …`",
+        if *.has_verdict { "release|retry|fail" } else { "retry|fail" }
     )]
-    OrderHeld(&'static str),
+    OrderHeld {
+        session_id: SessionId,
+        /// Whether the policy holds a verdict, which can be released.
+        has_verdict: bool,
+    },
     /// No values are verified. The reason was printed.
     #[error("no values are verified")]
     NotVerified,
@@ -134,17 +138,16 @@ impl CtlError {
         }
     }
 
-    /// The same error. If it is about a session that is unknown, with the form of the id of a session of an application.
-    pub(crate) fn with_application_hint(self) -> Self {
-        match self {
-            Self::Problem { detail, code, status, retry_after, document }
-                if matches!(code.as_str(), "session_unknown" | "order_unknown" | "verdict_not_cached") =>
-            {
-                let detail = format!("{detail}; if an application has the session, use APPLICATION/ID");
-                Self::Problem { detail, code, status, retry_after, document }
-            }
-            other => other,
+    /// Adds to the error about an unknown session how a session of an application is named, unless `session_id` is such a name.
+    pub(crate) fn with_application_hint(self, session_id: &str) -> Self {
+        let Self::Problem { detail, code, .. } = &self else { return self };
+        if session_id.contains('/') || !matches!(code.as_str(), "session_unknown" | "order_unknown") {
+            return self;
         }
+        let (code, detail) = (code.clone(), detail.clone());
+        self.reword(&code, || {
+            format!("{detail}; to name a session of an application, write shop/{session_id}")
+        })
     }
 
     pub(crate) fn exit_code(&self) -> u8 {
@@ -164,7 +167,7 @@ impl CtlError {
             Self::Problem { retry_after: None, code, .. } if code == "model_unavailable" => 1,
             Self::Client(_) | Self::RunLost { .. } => 3,
             Self::Verb { exit_code, .. } => *exit_code,
-            Self::NotDelivered(_) | Self::OrderHeld(_) | Self::Problem { .. } => 4,
+            Self::NotDelivered(_) | Self::OrderHeld { .. } | Self::Problem { .. } => 4,
             Self::Read { .. } | Self::Output(_) => 5,
         }
     }

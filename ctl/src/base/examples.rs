@@ -3,7 +3,7 @@
 use clap::Command;
 
 /// The examples of a verb, by its path.
-const EXAMPLES: [(&str, &[&str]); 47] = [
+const EXAMPLES: [(&str, &[&str]); 48] = [
     ("crosscheck", &["oraclectl crosscheck verdict.json --tier full"]),
     (
         "submit",
@@ -23,8 +23,12 @@ const EXAMPLES: [(&str, &[&str]); 47] = [
             "oraclectl log --session cs_1 --since 2h",
             "oraclectl log --event mail_failed -n 20",
             "oraclectl log --json --after 0",
+            "oraclectl log prove --session cs_1",
+            "oraclectl log checkpoint",
+            "oraclectl log key",
         ],
     ),
+    ("verify-log", &["oraclectl verify-log bundle.json --key log-key --since checkpoint"]),
     ("session", &["oraclectl session cs_1", "oraclectl session shop/cs_1"]),
     ("session correct", &["oraclectl session correct cs_1 --customer-email a@example.org"]),
     ("export", &["oraclectl export --session cs_1"]),

@@ -64,10 +64,7 @@ impl GlobalOptions {
         path: &str,
         body: Option<Bytes>,
     ) -> Result<DaemonResponse, CtlError> {
-        let answer = call(&self.control_path()?, method, path, body).await;
-        // operators name the application with the session, and applications do not
-        let is_without_application = !path.contains("%2F");
-        answer.map_err(|error| if is_without_application { error.with_application_hint() } else { error })
+        call(&self.control_path()?, method, path, body).await
     }
 }
 

@@ -4,7 +4,7 @@ use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
 use crate::base::output::{format_pairs, print_json};
 use hyper::Method;
-use oracled_api::base::service::StatusReport;
+use oracled_api::base::service::{StatusReport, WaitingOrders};
 use oracled_domain::verdict::cost_budget::DailyBudget;
 use oracled_domain::verdict::divergence::RegenVariance;
 use std::io::Write;
@@ -27,12 +27,17 @@ pub(crate) async fn run(options: &GlobalOptions, out: &mut dyn Write) -> Result<
         ("prompt", status.prompt),
         (
             "orders",
-            format!(
-                "{} queued, {} generating, {} held",
-                status.queued_orders, status.generating_orders, status.held_orders
-            ),
+            match status.orders {
+                Some(WaitingOrders { queued, generating, held }) => {
+                    format!("{queued} queued, {generating} generating, {held} held")
+                }
+                None => "unknown: they cannot be read".into(),
+            },
         ),
-        ("budgets", format_budgets(&status.budgets)),
+        (
+            "budgets",
+            status.budgets.map_or_else(|| "unknown: they cannot be read".into(), |all| format_budgets(&all)),
+        ),
         ("mail", format!("{}; {} in the outbox", status.mail, status.mails)),
         ("webhooks", format!("{} in the outbox", status.webhooks)),
         ("reviews", format!("{} open", status.open_reviews)),

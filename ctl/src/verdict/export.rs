@@ -18,7 +18,7 @@ use std::io::Write;
 /// log names you as the reader.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExportArgs {
-    /// Session id, after its application if it has one: shop/cs_1
+    /// Session id; shop/cs_1 for a session of the application `shop`
     #[arg(long, value_name = "ID", value_parser = id_parser())]
     session: String,
 }

@@ -49,7 +49,7 @@ pub(crate) struct OrderArgs {
 enum OrderVerb {
     /// Show an order with its last attempts
     Show {
-        /// Session id, after its application if it has one: shop/cs_1
+        /// Session id; shop/cs_1 for a session of the application `shop`
         #[arg(value_parser = id_parser())]
         session_id: String,
         /// Show the verdict that the policy holds instead; the audit log names you as its reader
@@ -58,7 +58,7 @@ enum OrderVerb {
     },
     /// Release the verdict that the policy holds: it is delivered and mailed
     Release {
-        /// Session id, after its application if it has one: shop/cs_1
+        /// Session id; shop/cs_1 for a session of the application `shop`
         #[arg(value_parser = id_parser())]
         session_id: String,
         /// Reason, for the audit log
@@ -67,7 +67,7 @@ enum OrderVerb {
     },
     /// Retry an order: its limits of age and of unusable answers start again, and a held verdict is destroyed
     Retry {
-        /// Session id, after its application if it has one: shop/cs_1
+        /// Session id; shop/cs_1 for a session of the application `shop`
         #[arg(value_parser = id_parser())]
         session_id: String,
         /// Reason, for the audit log
@@ -76,7 +76,7 @@ enum OrderVerb {
     },
     /// Fail a queued or held order; a held verdict is destroyed
     Fail {
-        /// Session id, after its application if it has one: shop/cs_1
+        /// Session id; shop/cs_1 for a session of the application `shop`
         #[arg(value_parser = id_parser())]
         session_id: String,
         /// Reason, for the audit log
@@ -113,7 +113,8 @@ impl OrderArgs {
         let report = match &self.action {
             OrderVerb::Show { session_id, text: true } => return show_held(options, session_id, out).await,
             OrderVerb::Show { session_id, .. } => {
-                options.call_control(Method::GET, &order_path(session_id), None).await?.json()?
+                let answer = options.call_control(Method::GET, &order_path(session_id), None).await;
+                answer.map_err(|error| error.with_application_hint(session_id))?.json()?
             }
             OrderVerb::Release { session_id, reason } => {
                 change(options, session_id, OrderAction::Release, reason).await?
@@ -141,7 +142,8 @@ pub(super) fn format_report(report: &OrderReport) -> String {
 /// Shows the verdict that the policy holds.
 async fn show_held(options: &GlobalOptions, session_id: &str, out: &mut dyn Write) -> Result<(), CtlError> {
     let path = format!("{}/verdict", order_path(session_id));
-    let held: HeldVerdictReport = options.call_control(Method::GET, &path, None).await?.json()?;
+    let answer = options.call_control(Method::GET, &path, None).await;
+    let held: HeldVerdictReport = answer.map_err(|error| error.with_application_hint(session_id))?.json()?;
     if options.json {
         return print_json(out, &held);
     }
@@ -165,7 +167,8 @@ async fn change(
 ) -> Result<OrderReport, CtlError> {
     let request = OrderActionRequest { action, reason: reason.to_owned() };
     let body = serde_json::to_vec(&request).map_err(std::io::Error::from)?;
-    Ok(options.call_control(Method::POST, &order_path(session_id), Some(body.into())).await?.json()?)
+    let answer = options.call_control(Method::POST, &order_path(session_id), Some(body.into())).await;
+    Ok(answer.map_err(|error| error.with_application_hint(session_id))?.json()?)
 }
 
 fn order_path(session_id: &str) -> String {

@@ -11,7 +11,7 @@ use std::io::Write;
 /// Remove the cached verdict of a session; the session itself stays
 #[derive(Debug, clap::Args)]
 pub(crate) struct PurgeArgs {
-    /// Session id, after its application if it has one: shop/cs_1
+    /// Session id; shop/cs_1 for a session of the application `shop`
     #[arg(value_parser = id_parser())]
     session_id: String,
 }

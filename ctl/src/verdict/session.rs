@@ -19,7 +19,7 @@ use std::io::Write;
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct SessionArgs {
-    /// Session id, after its application if it has one: shop/cs_1
+    /// Session id; shop/cs_1 for a session of the application `shop`
     #[arg(required = true, value_parser = id_parser())]
     session_id: Option<String>,
     #[command(subcommand)]
@@ -30,7 +30,7 @@ pub(crate) struct SessionArgs {
 enum SessionAction {
     /// Correct a session; omitted fields and mail that is already queued stay unchanged
     Correct {
-        /// Session id, after its application if it has one: shop/cs_1
+        /// Session id; shop/cs_1 for a session of the application `shop`
         #[arg(value_parser = id_parser())]
         session_id: String,
         #[command(flatten)]
@@ -38,7 +38,7 @@ enum SessionAction {
     },
     /// Remove a session with its order, its cached or held verdict and its queued mail
     Remove {
-        /// Session id, after its application if it has one: shop/cs_1
+        /// Session id; shop/cs_1 for a session of the application `shop`
         #[arg(value_parser = id_parser())]
         session_id: String,
     },
@@ -62,8 +62,9 @@ impl SessionArgs {
             None => {
                 // clap requires the id
                 let session_id = self.session_id.as_deref().unwrap_or_default();
+                let answer = options.call_control(Method::GET, &path(session_id), None).await;
                 let page: SessionPage =
-                    options.call_control(Method::GET, &path(session_id), None).await?.json()?;
+                    answer.map_err(|error| error.with_application_hint(session_id))?.json()?;
                 return if options.json { print_json(out, &page) } else { print_page(out, &page) };
             }
             Some(SessionAction::Remove { session_id }) => (session_id, Method::DELETE, None),
@@ -76,7 +77,9 @@ impl SessionArgs {
                 (session_id, Method::PATCH, Some(body.into()))
             }
         };
-        let session: SessionReport = options.call_control(method, &path(session_id), body).await?.json()?;
+        let answer = options.call_control(method, &path(session_id), body).await;
+        let session: SessionReport =
+            answer.map_err(|error| error.with_application_hint(session_id))?.json()?;
         if options.json {
             return print_json(out, &session);
         }

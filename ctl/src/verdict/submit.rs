@@ -11,6 +11,7 @@ use hyper::{Method, StatusCode};
 use oracled_api::base::client::DaemonResponse;
 use oracled_api::verdict::orders::OrderReport;
 use oracled_domain::ProductTier;
+use oracled_domain::verdict::order::OrderState;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -109,9 +110,11 @@ pub(crate) fn show_delivered(
         } else {
             write!(out, "{}", format_report(&report))?;
         }
-        return Err(match report.order.stop_cause {
-            Some(cause) => CtlError::OrderHeld(cause.into_str()),
-            None => CtlError::NotDelivered(report.session_id),
+        let has_verdict = report.order.is_held_by_policy();
+        let session_id = report.session_id;
+        return Err(match report.order.state {
+            OrderState::Held => CtlError::OrderHeld { session_id, has_verdict },
+            _ => CtlError::NotDelivered(session_id),
         });
     }
     if options.json {

@@ -1,3 +1,4 @@
 //! Handlers of the audit log on the control socket.
 
 pub mod log;
+pub mod proofs;

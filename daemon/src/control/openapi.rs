@@ -1,7 +1,7 @@
 //! `/openapi.json`: the description of the control socket.
 
 use super::documents;
-use crate::audit::control::log;
+use crate::audit::control::{log, proofs};
 use crate::ground::api::records;
 use crate::ground::control::{freshness, ingest, rejects, run, source, upkeep};
 use crate::platform::api::oracles;
@@ -48,6 +48,9 @@ use utoipa::OpenApi;
         reload::post,
         log::get,
         log::follow,
+        proofs::checkpoint,
+        proofs::prove_entry,
+        proofs::prove_continuation,
         documents::apply,
         documents::list,
         documents::get,

@@ -9,6 +9,7 @@ use oracled_actors::ActorSystem;
 use oracled_actors::audit::logger::JournalReport;
 use oracled_actors::platform::caller::{current_application, run_as_current_caller};
 use oracled_api::base::problem::ProblemCode;
+use oracled_domain::audit::checkpoint::LogSigner;
 use oracled_domain::ground::check::SourceCheckProgress;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::{ApplicationName, SessionId};
@@ -77,6 +78,8 @@ pub struct DaemonService {
     /// The configuration at the start.
     pub config: DaemonConfig,
     pub log_level: LogLevelHandle,
+    /// The key that signs checkpoints of the log.
+    pub log_signer: LogSigner,
     /// When the daemon started to serve.
     pub started_at: Timestamp,
     /// The metrics registry.
@@ -104,7 +107,12 @@ pub struct DaemonService {
 impl DaemonService {
     /// The service for a system that was just started.
     #[must_use]
-    pub fn new(system: ActorSystem, config: DaemonConfig, log_level: LogLevelHandle) -> Arc<Self> {
+    pub fn new(
+        system: ActorSystem,
+        config: DaemonConfig,
+        log_level: LogLevelHandle,
+        log_signer: LogSigner,
+    ) -> Arc<Self> {
         let mut registry = Registry::with_prefix("oracled");
         system.metrics.register(&mut registry);
         let slots = Arc::new(Semaphore::new(config.limits.in_flight));
@@ -119,6 +127,7 @@ impl DaemonService {
             system,
             config,
             log_level,
+            log_signer,
             registry,
             connections: Arc::default(),
             control_connections: Arc::default(),

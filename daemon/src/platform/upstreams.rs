@@ -46,17 +46,15 @@ impl UpstreamClients {
     /// The clients for `config`. No connection is opened yet.
     ///
     /// # Errors
-    /// All secrets that would cross a network in clear text without `allow_cleartext`. If there are none, the addresses, keys and
-    /// files that cannot be used: the first one of the mail service, of the look-up and of each table of credentials, and all
-    /// others.
+    /// The faults that were found. Secrets that would cross a network in clear text without `allow_cleartext` come first.
     pub fn from_config(
         config: &DaemonConfig,
         clock: &Clock,
         allow_cleartext: bool,
     ) -> Result<Self, ConfigError> {
         let mut faults = Vec::new();
-        let models = ConfigError::collect(ModelClients::new(config, clock), &mut faults);
-        let mut cleartext = Vec::from_iter(models.iter().flat_map(|models| models.cleartext.clone()));
+        let ModelClients { models, calls, mut oracles, mut cleartext } =
+            ModelClients::new(config, clock, &mut faults);
         cleartext.extend(mail::cleartext_fault(&config.mail));
         cleartext.extend(lookup::cleartext_fault(config));
         cleartext.extend(credentials::cleartext_faults(config));
@@ -74,12 +72,11 @@ impl UpstreamClients {
         let of_sources = ConfigError::collect(of_sources, &mut faults);
         let webhooks = webhooks::create_webhooks(config, clock, allow_cleartext);
         let webhooks = ConfigError::collect(webhooks, &mut faults);
-        let (Some(models), Some(service), Some(lookup), Some(of_pipelines), Some(of_sources), Some(webhooks)) =
-            (models, service, lookup, of_pipelines, of_sources, webhooks)
+        let (Some(service), Some(lookup), Some(of_pipelines), Some(of_sources), Some(webhooks), []) =
+            (service, lookup, of_pipelines, of_sources, webhooks, &faults[..])
         else {
             return Err(ConfigError::Several(faults));
         };
-        let ModelClients { models, calls, mut oracles, .. } = models;
         oracles.extend(service.as_ref().map(|service| MonitoredOracle {
             id: service.oracle_id(),
             config: config.health,

@@ -437,6 +437,8 @@ pub enum EventKind {
     ServiceStarted {
         /// The version of the daemon.
         version: String,
+        /// The public key with which checkpoints of the log are verified from now on.
+        log_key: String,
     },
     /// The daemon shut down cleanly.
     ServiceStopped,

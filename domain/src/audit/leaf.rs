@@ -85,21 +85,25 @@ pub fn leaf_of(line: &str) -> Result<Cow<'_, str>, LogLineError> {
     };
     let (salt, event) = (text(SALT)?, text("event")?);
     let erasable = erasable_members(&event);
-    let mut leaf = String::with_capacity(line.len());
-    for (name, value) in members.iter().filter(|(name, _)| name != SALT) {
-        leaf.push(if leaf.is_empty() { '{' } else { ',' });
-        leaf.push_str(&serde_json::Value::from(name.as_ref()).to_string());
-        leaf.push(':');
-        if erasable.contains(&name.as_ref()) {
-            leaf.push('"');
-            leaf.push_str(&commitment(&salt, name, value.get()));
-            leaf.push('"');
-        } else {
-            leaf.push_str(value.get());
-        }
+    let plain = |(name, value): &(Cow<'_, str>, &RawValue)| (name.to_string(), value.get().to_owned());
+    if join_members(members.iter().map(plain)) != line {
+        return Err(LogLineError("it has spaces between its members".to_owned()));
     }
-    leaf.push('}');
-    Ok(Cow::Owned(leaf))
+    let in_leaf = |(name, value): &(Cow<'_, str>, &RawValue)| {
+        if erasable.contains(&name.as_ref()) {
+            (name.to_string(), format!("\"{}\"", commitment(&salt, name, value.get())))
+        } else {
+            plain(&(name.clone(), value))
+        }
+    };
+    Ok(Cow::Owned(join_members(members.iter().filter(|(name, _)| name != SALT).map(in_leaf))))
+}
+
+/// The text of an object with these members, without spaces between them.
+fn join_members(members: impl Iterator<Item = (String, String)>) -> String {
+    let members: Vec<_> =
+        members.map(|(name, value)| format!("{}:{value}", serde_json::Value::from(name))).collect();
+    format!("{{{}}}", members.join(","))
 }
 
 /// The salt of an entry in a record with the salt `record_salt`: the entry with this index among those of the record.
@@ -163,7 +167,14 @@ mod tests {
     fn damaged_line_with_a_salt_is_an_error() {
         let repeated = LINE.replace("\"tier\":\"quick\"", "\"event\":\"service_stopped\"");
         let number = LINE.replace("\"000102030405060708090a0b0c0d0e0f\"", "5");
-        for damaged in [&LINE[..LINE.len() - 1], &repeated, &number, &LINE.replace("event", "evens")] {
+        for damaged in [
+            &LINE[..LINE.len() - 1],
+            &repeated,
+            &number,
+            &LINE.replace("event", "evens"),
+            &format!("{LINE}\n"),
+            &LINE.replace(",\"tier", ", \"tier"),
+        ] {
             assert!(leaf_of(damaged).is_err(), "{damaged}");
         }
     }

@@ -304,8 +304,7 @@ impl Order {
         self.state == OrderState::Held && self.stop_cause == Some(OrderStopCause::Policy)
     }
 
-    /// The order after an operator changed it. After a retry, its age and its unusable answers count from then on. After a
-    /// release, the state is already that of the delivered order.
+    /// The order after an operator changed it. After a retry, its age and its unusable answers count from then on.
     #[must_use]
     pub fn changed_by_operator(self, action: OperatorAction) -> Self {
         let at = action.at;
@@ -320,23 +319,30 @@ impl Order {
                 next_attempt_at: Some(at),
                 ..self.enter(OrderState::Queued, at)
             },
-            OrderAction::Release => self,
+            OrderAction::Release => self.enter(OrderState::Delivered, at),
         };
         Self { operator_action: Some(action), ..changed }
     }
 
-    /// Why the order is not delivered, in words: an operator, the policy, or the error of the last attempt. `None` if it was
-    /// delivered, or has no error yet.
+    /// Why the order is not delivered: its stop cause with the words of the operator, the policy or the last attempt, or the
+    /// error of the last attempt. `None` if it was delivered, or has no error yet.
     #[must_use]
     pub fn reason(&self) -> Option<String> {
-        let by_operator = || self.operator_action.as_ref().map(|action| action.reason.clone());
-        let last_error = || self.last_attempts.last().and_then(|attempt| attempt.cause.clone());
-        match self.stop_cause {
-            _ if self.state == OrderState::Delivered => None,
-            Some(OrderStopCause::Operator) => by_operator(),
+        let last_error = self.last_attempts.last().and_then(|attempt| attempt.cause.clone());
+        let detail = match self.stop_cause {
+            _ if self.state == OrderState::Delivered => return None,
+            None => return last_error,
+            Some(OrderStopCause::Operator) => {
+                self.operator_action.as_ref().map(|action| action.reason.clone())
+            }
             Some(OrderStopCause::Policy) => Some(join_causes(&self.policy_causes)),
-            _ => last_error(),
-        }
+            Some(OrderStopCause::Expired | OrderStopCause::GenerationsUsedUp) => last_error,
+        };
+        let cause = self.stop_cause.map_or("", |cause| cause.into_str());
+        Some(match detail.filter(|detail| !detail.is_empty()) {
+            Some(detail) => format!("{cause}: {detail}"),
+            None => cause.to_owned(),
+        })
     }
 
     /// The order after its verdict was delivered. `outcome` is that of an attempt in progress.

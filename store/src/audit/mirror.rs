@@ -278,8 +278,8 @@ impl TableReader {
         while after < *entries.end() && proceed() {
             let query = LogQuery { after, limit: COMPARED_AT_ONCE, ..LogQuery::default() };
             let lines = self.log_page(&query)?.lines;
-            if lines.is_empty() {
-                let detail = format!("the log ends before entry {}", entries.end());
+            if lines.first().is_none_or(|line| line.seq > *entries.end()) {
+                let detail = format!("the log has no entry between {after} and {}", entries.end() + 1);
                 return Err(StoreError::Short { dir: self.dir().to_owned(), detail });
             }
             for line in lines.into_iter().take_while(|line| line.seq <= *entries.end()) {

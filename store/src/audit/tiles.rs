@@ -1,35 +1,16 @@
-//! The hashes of the log's Merkle tree. Full tiles are rows; the last tile of each level is in memory.
+//! Proofs over the log's Merkle tree.
 
 use crate::audit::log::{LogLine, LogQuery, leaf};
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
+use crate::base::log_hashes::{LogHashes, name_of};
+use crate::base::meta;
 use crate::base::rows::{self, TableId};
 use oracled_domain::audit::log_proof::{prove_consistency, prove_inclusion, root};
-use oracled_domain::audit::log_tiles::{LastTiles, Subtree, TILE_HASHES, TilePlace, root_of};
+use oracled_domain::audit::log_tiles::{LastTiles, TILE_HASHES, TilePlace, root_of};
 use oracled_domain::audit::log_tree::{LogTree, TreeHash, leaf_hash};
-use std::sync::Arc;
-
-/// The Merkle tree of the log.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct LogHashes {
-    pub(crate) tree: LogTree,
-    last: LastTiles,
-}
 
 impl LogHashes {
-    /// Appends a leaf, and adds the tiles that it completes to `batch`. Returns the bytes of these tiles.
-    pub(crate) fn append(&mut self, leaf: &[u8], batch: &mut sled::Batch) -> usize {
-        let index = self.tree.size();
-        let hash = self.tree.append(leaf);
-        let (mut bytes, revision) = (0, self.tree.size());
-        self.last.append(index, hash, &mut |place, hashes| {
-            let value = hashes.as_flattened();
-            rows::put(batch, TableId::Tiles, &name_of(place), revision, value, 0);
-            bytes += value.len();
-        });
-        bytes
-    }
-
     /// The hashes of the log whose tree is `tree`, read from its last entries and its stored tiles.
     ///
     /// # Errors
@@ -56,38 +37,24 @@ impl LogHashes {
             levels.push(roots.collect::<Result<_, StoreError>>()?);
             (below, tiles) = (below + 1, tiles / TILE_HASHES as u64);
         }
-        let read = Self { last: LastTiles::new(levels), tree };
-        if root(size, &mut read.root_of(store))? == read.tree.root() {
+        let read = Self::new(tree, LastTiles::new(levels));
+        if root(size, &mut read.root_of(|place| store.tile(place)))? == read.tree.root() {
             return Ok(read);
         }
         let detail = "the tiles of its log differ from the log's Merkle tree".to_owned();
         Err(StoreError::Corrupt { dir: store.dir().to_owned(), detail })
     }
-
-    /// The roots of full subtrees.
-    fn root_of<'s>(
-        &'s self,
-        store: &'s TableReader,
-    ) -> impl FnMut(Subtree) -> Result<TreeHash, StoreError> + 's {
-        // a proof has several hashes from each tile
-        let mut cached: Option<(TilePlace, Vec<TreeHash>)> = None;
-        move |subtree| {
-            let (place, range) = subtree.tile();
-            let full = self.tree.size() >> (8 * u32::from(place.level)) >> 8;
-            let hashes = if place.index >= full {
-                self.last.of_level(place.level)
-            } else {
-                if cached.as_ref().is_none_or(|(of, _)| *of != place) {
-                    cached = Some((place, store.tile(place)?));
-                }
-                cached.as_ref().map_or(&[][..], |(_, hashes)| hashes)
-            };
-            hashes.get(range).map(root_of).ok_or_else(|| missing(store, place))
-        }
-    }
 }
 
 impl TableReader {
+    /// The name of the log in its checkpoints.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn log_name(&self) -> Result<String, StoreError> {
+        Ok(format!("oracled/{:016x}", meta::store_id(self.engine())?))
+    }
+
     /// The size and the root of the log's Merkle tree.
     #[must_use]
     pub fn log_head(&self) -> (u64, TreeHash) {
@@ -104,7 +71,7 @@ impl TableReader {
         let Some(index) = seq.checked_sub(1).filter(|_| seq <= size && size <= hashes.tree.size()) else {
             return Ok(None);
         };
-        prove_inclusion(index, size, &mut hashes.root_of(self)).map(Some)
+        prove_inclusion(index, size, &mut hashes.root_of(|place| self.tile(place))).map(Some)
     }
 
     /// The proof that the log of the first `size` entries continues that of the first `old_size`. `None` if one of them does
@@ -113,28 +80,22 @@ impl TableReader {
     /// # Errors
     /// The store cannot be read.
     pub fn prove_continuation(&self, old_size: u64, size: u64) -> Result<Option<Vec<TreeHash>>, StoreError> {
-        let hashes: Arc<LogHashes> = self.engine().log_hashes();
+        let hashes = self.engine().log_hashes();
         if old_size > size || size > hashes.tree.size() {
             return Ok(None);
         }
-        prove_consistency(old_size, size, &mut hashes.root_of(self)).map(Some)
+        prove_consistency(old_size, size, &mut hashes.root_of(|place| self.tile(place))).map(Some)
     }
 
     /// The hashes of a full tile.
     fn tile(&self, place: TilePlace) -> Result<Vec<TreeHash>, StoreError> {
         let row = self.read(|db, _| rows::get(db, self.dir(), TableId::Tiles, &name_of(place)))?;
         let hashes = row.map(|row| row.value.as_chunks().0.to_vec());
-        hashes.filter(|hashes| hashes.len() == TILE_HASHES).ok_or_else(|| missing(self, place))
+        hashes.filter(|hashes| hashes.len() == TILE_HASHES).ok_or_else(|| {
+            let TilePlace { level, index } = place;
+            let detail =
+                format!("tile {index} of level {level} of its log's Merkle tree is missing or not whole");
+            StoreError::Corrupt { dir: self.dir().to_owned(), detail }
+        })
     }
-}
-
-fn name_of(TilePlace { level, index }: TilePlace) -> [u8; 9] {
-    let mut name = [level; 9];
-    name[1..].copy_from_slice(&index.to_be_bytes());
-    name
-}
-
-fn missing(store: &TableReader, TilePlace { level, index }: TilePlace) -> StoreError {
-    let detail = format!("tile {index} of level {level} of its log's Merkle tree is missing or not whole");
-    StoreError::Corrupt { dir: store.dir().to_owned(), detail }
 }

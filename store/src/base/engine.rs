@@ -2,9 +2,9 @@
 
 mod database;
 
-use crate::audit::tiles::LogHashes;
 use crate::base::disk::{DATABASE_DIR, DATABASE_FILE, FreeSpace, ReserveFile, ReservedSpace, sync_dir};
 use crate::base::error::StoreError;
+use crate::base::log_hashes::LogHashes;
 use crate::base::panics::catch_panic;
 use crate::base::rows::{StoredRow, TableId};
 use crate::base::snapshot::{SnapshotId, snapshot_in, snapshots};

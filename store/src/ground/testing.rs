@@ -159,10 +159,7 @@ impl TestStore {
     }
 
     pub(super) fn commit(&mut self, writes: Vec<TableWrite>) {
-        self.commit_event(
-            AuditEvent::new(at(0), None, EventKind::ServiceStarted { version: String::new() }),
-            writes,
-        );
+        self.commit_event(AuditEvent::new(at(0), None, EventKind::ServiceStopped), writes);
     }
 
     pub(super) fn commit_event(&mut self, event: AuditEvent, writes: Vec<TableWrite>) {

@@ -1,10 +1,10 @@
 //! Stages a group of records as one batch: numbers them, checks their expectations, and encodes their rows.
 
 use crate::audit::log::{self, LogTip};
-use crate::audit::tiles::LogHashes;
 use crate::base::documents::document_name;
 use crate::base::engine::StoreEngine;
 use crate::base::error::StoreError;
+use crate::base::log_hashes::LogHashes;
 use crate::base::random::random_bytes;
 use crate::base::rows::{self, StoredRow, TableId};
 use crate::base::session_row::{SessionRow, SessionRowPart};
@@ -53,13 +53,13 @@ pub(crate) struct StagedGroup<'a> {
 }
 
 impl<'a> StagedGroup<'a> {
-    pub(crate) fn new(engine: &'a StoreEngine, counts: StoreCounts, tip: LogTip, hashes: LogHashes) -> Self {
+    pub(crate) fn new(engine: &'a StoreEngine, counts: StoreCounts, tip: LogTip) -> Self {
         Self {
             engine,
             batch: sled::Batch::default(),
             counts,
             tip,
-            hashes,
+            hashes: (*engine.log_hashes()).clone(),
             lines: Vec::new(),
             row_bytes: 0,
             read_bytes: 0,

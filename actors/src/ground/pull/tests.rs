@@ -343,7 +343,7 @@ async fn private_endpoint_is_refused_before_any_connection() {
     let query = request(&server.url("127.0.0.1", "/"));
     let error = pull(&refusing, &query).await.0.expect_err("the call is rejected").to_string();
     let stated = "the endpoint is refused: `127.0.0.1` leads to 127.0.0.1 (loopback); allowed: public addresses, and those in \
-                `ingestion.allow_local`, such as [\"127.0.0.1\"]";
+                `ingestion.allow_local`; to allow this one, add `127.0.0.1/32` to the list";
     assert_eq!(error, stated);
     assert_eq!(refusing.check(&query).expect_err("the call is rejected").to_string(), stated);
     assert!(server.heads().is_empty());

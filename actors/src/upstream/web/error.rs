@@ -2,6 +2,7 @@
 
 use super::REDIRECTS_MAX;
 use crate::upstream::RequestFailure;
+use ipnet::IpNet;
 use oracled_domain::ground::id::{PipelineId, SourceId};
 use std::fmt;
 use std::net::IpAddr;
@@ -44,7 +45,8 @@ pub enum WebAddressError {
     },
     /// The host is in a private or special network.
     #[error(
-        "`{host}` leads to {ip} ({kind}); allowed: public addresses, and those in `ingestion.allow_local`, such as [\"{ip}\"]"
+        "`{host}` leads to {ip} ({kind}); allowed: public addresses, and those in `ingestion.allow_local`; to allow this one, add `{}` to \
+         the list", IpNet::from(*.ip)
     )]
     NotPublic {
         /// Host name, or the address itself.

@@ -61,25 +61,20 @@ pub enum OrderChangeError {
     Failed(#[from] GenerationError),
 }
 
-/// Whether an order in `state` can be changed by `action`. An attempt in progress ends first. Whether a verdict can be
-/// released is decided with its commit.
-const fn is_possible(action: OrderAction, state: OrderState) -> bool {
-    match action {
-        OrderAction::Retry => matches!(state, OrderState::Queued | OrderState::Held | OrderState::Failed),
-        OrderAction::Fail => matches!(state, OrderState::Queued | OrderState::Held),
-        OrderAction::Release => false,
-    }
-}
-
 impl Handler<ChangeOrder> for OrdersActor {
     type Result = ResponseFuture<Result<SessionRecord, OrderChangeError>>;
 
     fn handle(&mut self, message: ChangeOrder, ctx: &mut Context<Self>) -> Self::Result {
         let (desk, me) = (self.desk.clone(), ctx.address());
         Box::pin(async move {
-            if message.action == OrderAction::Release {
-                return desk.release(message).await;
-            }
+            // an attempt in progress ends first
+            let is_possible: fn(OrderState) -> bool = match message.action {
+                OrderAction::Release => return desk.release(message).await,
+                OrderAction::Retry => {
+                    |state| matches!(state, OrderState::Queued | OrderState::Held | OrderState::Failed)
+                }
+                OrderAction::Fail => |state| matches!(state, OrderState::Queued | OrderState::Held),
+            };
             let ChangeOrder { session_id, action, reason, peer } = message;
             // a retry destroys the held verdict, so another one must be possible
             if action == OrderAction::Retry
@@ -88,7 +83,7 @@ impl Handler<ChangeOrder> for OrdersActor {
                 desk.runner.require_model()?;
             }
             let changed = desk.change_order(&session_id, |session, order, now| {
-                is_possible(action, order.state).then(|| {
+                is_possible(order.state).then(|| {
                     let reason = reason.clone();
                     let made = OperatorAction { action, at: now, uid: peer.uid, reason: reason.clone() };
                     let order = order.changed_by_operator(made);

@@ -7,6 +7,7 @@ use crate::verdict::cache::{FindSession, FindSessionOutcome, remove_held_verdict
 use crate::verdict::generation::{GenerationEnd, GenerationError};
 use crate::verdict::submission::{Submission, SubmissionOutcome};
 use jiff::Timestamp;
+use oracled_domain::verdict::flag::Flag;
 use oracled_domain::verdict::order::{Order, OrderAttemptFailure, OrderState, OrderStopCause};
 use oracled_domain::verdict::policy::join_causes;
 use oracled_domain::{AuditEvent, EventKind, SessionId, SessionRecord};
@@ -47,11 +48,12 @@ impl OrderDesk {
             Ok(SubmissionOutcome::RejectedByCrosscheck { decision, .. }) => {
                 let (reason, coherence): (&str, _) =
                     (decision.crosscheck_reason.into(), decision.coherence_score);
-                let flags: Vec<_> = decision.flags.iter().map(ToString::to_string).collect();
-                let flags = flags.join(", ");
+                // the names of unexpected members are the model's words, and no reason for a rejection
+                let flags = decision.flags.iter().filter(|flag| !matches!(flag, Flag::UnexpectedField(_)));
+                let flags = flags.map(ToString::to_string).collect::<Vec<_>>().join(", ");
                 (
                     format!(
-                        "the crosscheck rejected the verdict: {flags} ({reason}, coherence {coherence:.4})"
+                        "the crosscheck rejected the verdict: {reason}, coherence {coherence:.4}: {flags}"
                     ),
                     None,
                 )

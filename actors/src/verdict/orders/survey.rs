@@ -38,7 +38,7 @@ impl OrderSurvey {
 
     /// The number of orders in `state`, which is one of those that wait.
     #[must_use]
-    pub fn of(&self, state: OrderState) -> u64 {
+    pub fn count(&self, state: OrderState) -> u64 {
         self.counts.iter().filter(|(_, counted, _)| *counted == state).map(|(.., count)| count).sum()
     }
 }

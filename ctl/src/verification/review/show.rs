@@ -37,7 +37,7 @@ pub(super) fn format_queue(queue: &[QueueEntry]) -> String {
         QueueEntry::Order(report) => order_row(report),
     };
     format_table(
-        ["kind", "id", "workflow", "subject", "to decide", "values", "opened at", "state"],
+        ["kind", "id", "workflow", "subject", "to decide", "values or reason", "opened at", "state"],
         queue.iter().map(row).collect(),
     )
 }
@@ -46,7 +46,6 @@ pub(super) fn format_queue(queue: &[QueueEntry]) -> String {
 fn order_row(report: &OrderReport) -> [String; 8] {
     let OrderReport { session_id, tier, order, .. } = report;
     let commands = if order.is_held_by_policy() { "release, retry, fail" } else { "retry, fail" };
-    let cause = order.stop_cause.map_or("held", |cause| cause.into_str());
     [
         "order".into(),
         session_id.to_string(),
@@ -55,7 +54,7 @@ fn order_row(report: &OrderReport) -> [String; 8] {
         format!("oraclectl order: {commands}"),
         shorten_line(&order.reason().unwrap_or_else(|| "-".into()), VALUES_MAX_CHARS),
         order.changed_at.to_string(),
-        format!("held ({cause})"),
+        "held".into(),
     ]
 }
 

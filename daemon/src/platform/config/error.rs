@@ -1,7 +1,7 @@
 //! Errors of the configuration.
 
 /// An error of the configuration.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file, a variable or a flag cannot be parsed.
     #[error("configuration: {0}")]

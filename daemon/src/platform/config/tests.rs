@@ -20,6 +20,19 @@ fn load_error(file: &str, variables: &[(&str, &str)]) -> String {
 }
 
 #[test]
+fn sender_and_subject_without_smtp_are_reported() {
+    let unused = |transport: &str| {
+        let file = format!(
+            "[mail]\n{transport}\nfrom = \"a@b.example\"\nsubject = \"Your verdict\"\n[applications.shop]\nuids = [1]\n\
+             mail_subject = \"Shop\""
+        );
+        load(&file, &[], &DaemonFlags::default()).expect("a valid configuration").unused_mail_headings()
+    };
+    assert_eq!(unused("transport = \"http\""), ["mail.from", "applications.shop.mail_subject"]);
+    assert!(unused("transport = \"smtp\"\nsmtp_host = \"127.0.0.1\"").is_empty());
+}
+
+#[test]
 fn empty_file_gives_the_defaults() {
     assert_eq!(load("", &[], &DaemonFlags::default()), Ok(DaemonConfig::default()));
 }

@@ -10,8 +10,7 @@ use oracled_actors::upstream::oracle_health::ListHealthStatuses;
 use oracled_actors::verdict::generation::find_prompt_template;
 use oracled_actors::verdict::orders::OrderSurvey;
 use oracled_actors::verdict::regen::ReadVariance;
-use oracled_api::base::problem::ProblemCode;
-use oracled_api::base::service::StatusReport;
+use oracled_api::base::service::{StatusReport, WaitingOrders};
 use oracled_domain::ProductTier;
 use oracled_domain::verdict::order::OrderState;
 use oracled_domain::verdict::template_name::TemplateName;
@@ -38,9 +37,15 @@ pub async fn get(State(service): State<Arc<DaemonService>>) -> Result<Json<Statu
     let statuses = service.system.oracle_health.ask(ListHealthStatuses).await?;
     let oracles = statuses.iter().map(|health| format!("{} {}", health.oracle_id, health.status.into_str()));
     let oracles = oracles.collect();
-    let store = service.system.store.clone();
-    let orders = spawn_blocking(move || OrderSurvey::read(&store)).await;
-    let orders = orders.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))??;
+    // the status must be readable while the store is not
+    let reading = Arc::clone(&service);
+    let read = move || (OrderSurvey::read(&reading.system.store).ok(), reading.system.daily_budgets().ok());
+    let (orders, budgets) = spawn_blocking(read).await.unwrap_or_default();
+    let orders = orders.map(|survey| WaitingOrders {
+        queued: survey.count(OrderState::Queued),
+        generating: survey.count(OrderState::Generating),
+        held: survey.count(OrderState::Held),
+    });
     Ok(Json(StatusReport {
         version: env!("CARGO_PKG_VERSION").into(),
         pid: process::id(),
@@ -50,6 +55,7 @@ pub async fn get(State(service): State<Arc<DaemonService>>) -> Result<Json<Statu
         reasons,
         state_dir: service.config.state_dir.display().to_string(),
         entries: journal.counts.entries,
+        log_key: service.log_signer.key().to_string(),
         verdicts: journal.counts.verdicts,
         sessions: journal.counts.sessions,
         journal_failure: journal.failure.map(|(cause, _)| cause),
@@ -60,10 +66,8 @@ pub async fn get(State(service): State<Arc<DaemonService>>) -> Result<Json<Statu
         mail: describe_mail(&service),
         mails: journal.counts.mails,
         webhooks: journal.counts.webhooks,
-        queued_orders: orders.of(OrderState::Queued),
-        generating_orders: orders.of(OrderState::Generating),
-        held_orders: orders.of(OrderState::Held),
-        budgets: service.system.daily_budgets()?,
+        orders,
+        budgets,
         open_reviews: journal.counts.open_reviews,
         oracles,
         variance,

@@ -125,25 +125,22 @@ impl Problem {
     /// The order of the session failed.
     #[must_use]
     pub fn order_failed(session_id: &SessionId, order: &Order) -> Self {
-        let local = session_id.local();
-        Self::new(
-            ProblemCode::OrderFailed,
-            match order.stop_cause {
-                // the operator's reason is not for the application
-                Some(OrderStopCause::Operator) => format!("an operator failed the order of session {local}"),
-                cause => {
-                    let (cause, attempts) =
-                        (cause.map_or("failed", |cause| cause.into_str()), order.attempts);
-                    let s = if attempts == 1 { "" } else { "s" };
-                    let last =
-                        order.reason().map(|last| format!("; the last attempt: {last}")).unwrap_or_default();
-                    format!(
-                        "the order of session {local} failed after {attempts} attempt{s} ({cause}){last}; an operator can retry it \
-                     (`oraclectl order retry`)"
-                    )
-                }
-            },
-        )
+        const RETRY: &str = "an operator can retry the order (`oraclectl order retry`)";
+        let (local, attempts) = (session_id.local(), order.attempts);
+        let s = if attempts == 1 { "" } else { "s" };
+        let last = order.last_attempts.last().and_then(|attempt| attempt.cause.as_ref());
+        let last = last.map(|last| format!("; the last attempt: {last}")).unwrap_or_default();
+        let cause = order.stop_cause.map_or("failed", |cause| cause.into_str());
+        let detail = match order.stop_cause {
+            // the operator's reason is not for the application
+            Some(OrderStopCause::Operator) => {
+                format!("an operator failed the order of session {local}; {RETRY}")
+            }
+            _ => format!(
+                "the order of session {local} failed after {attempts} attempt{s} ({cause}); {RETRY}{last}"
+            ),
+        };
+        Self::new(ProblemCode::OrderFailed, detail)
     }
 }
 

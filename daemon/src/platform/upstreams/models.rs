@@ -41,16 +41,15 @@ pub(super) struct ModelClients {
 }
 
 impl ModelClients {
-    /// The clients for `config`: none if the first model has no key.
-    pub(super) fn new(config: &DaemonConfig, clock: &Clock) -> Result<Self, ConfigError> {
+    /// The clients for `config`: none if the first model has no key. Adds the faults of all models to `faults`.
+    pub(super) fn new(config: &DaemonConfig, clock: &Clock, faults: &mut Vec<ConfigError>) -> Self {
         let mut clients = Self::default();
         let own = config.applications.iter();
         let own = own
             .filter_map(|(name, section)| Some((name.clone(), NonZeroU32::new(section.calls_per_minute?)?)));
         clients.calls.applications = own.collect();
-        let mut faults = Vec::new();
         for entry in config.model_entries() {
-            let Some(key) = ConfigError::collect(read_model_key(&entry), &mut faults) else { continue };
+            let Some(key) = ConfigError::collect(read_model_key(&entry), faults) else { continue };
             clients.cleartext.extend(cleartext_key_fault(&entry, key.as_ref()));
             match create_client(&entry, key, clock) {
                 Ok(Some(client)) => clients.add(config, &entry, client, clock),
@@ -59,11 +58,8 @@ impl ModelClients {
                 Err(fault) => faults.push(fault),
             }
         }
-        if !faults.is_empty() {
-            return Err(ConfigError::Several(faults));
-        }
         clients.models.own_orders = clients.own_orders(config);
-        Ok(clients)
+        clients
     }
 
     /// The models of the applications that name some. There are none without a first model.

@@ -38,7 +38,8 @@ pub(super) fn create_webhooks(
         let (url, secret_file) = own.unwrap_or_default();
         let key = |key: &str| format!("applications.{name}.{key}");
         let own = read(&key("webhook_url"), url, &key("webhook_secret_file"), secret_file);
-        endpoints.extend(own.or_else(|| common.clone()).map(|endpoint| (Some(name), endpoint)));
+        let common = || common.clone().filter(|_| url.is_none() && secret_file.is_none());
+        endpoints.extend(own.or_else(common).map(|endpoint| (Some(name), endpoint)));
     }
     let pulls = config.ingestion.to_pull_settings(allow_cleartext);
     let hard_timeout = Duration::from_millis(section.hard_timeout_ms);

@@ -117,7 +117,7 @@ pub(super) fn answer(
         }
         OrderState::Failed => Err(Problem::order_failed(&session_id, &report.order)),
         OrderState::Queued | OrderState::Generating | OrderState::Held => {
-            Ok(accepted(&report, service.system.clock.now()))
+            Ok(accepted(report, service.system.clock.now()))
         }
     }
 }
@@ -152,18 +152,23 @@ fn poll_after(report: &OrderReport, now: Timestamp) -> u64 {
     let until = report.waiting_for.as_ref().and_then(|wait| wait.until);
     let next = until.or(report.order.next_attempt_at);
     let wait = next.map(|at| at.duration_since(now)).and_then(|wait| Duration::try_from(wait).ok());
-    wait.unwrap_or_default().as_secs().clamp(POLL_AFTER_S, POLL_AFTER_MAX_S)
+    (wait.unwrap_or_default().as_secs_f64().ceil() as u64).clamp(POLL_AFTER_S, POLL_AFTER_MAX_S)
+}
+
+/// The response with an order, and when to read it again if it is open.
+fn respond(report: OrderReport, status: StatusCode, now: Timestamp) -> Response {
+    let poll_after = report.order.state.is_open().then(|| poll_after(&report, now));
+    let mut response = (status, Json(report)).into_response();
+    response.headers_mut().extend(poll_after.map(|wait| (RETRY_AFTER, HeaderValue::from(wait))));
+    response
 }
 
 /// 202 with the order and its place.
-fn accepted(report: &OrderReport, now: Timestamp) -> Response {
-    let mut response = (StatusCode::ACCEPTED, Json(report)).into_response();
+fn accepted(report: OrderReport, now: Timestamp) -> Response {
     let location = HeaderValue::try_from(format!("/v1/orders/{}", report.session_id));
-    let headers = response.headers_mut();
-    headers.insert(LOCATION, location.expect("a session id has only visible ASCII characters"));
-    if report.order.state.is_open() {
-        headers.insert(RETRY_AFTER, HeaderValue::from(poll_after(report, now)));
-    }
+    let location = location.expect("a session id has only visible ASCII characters");
+    let mut response = respond(report, StatusCode::ACCEPTED, now);
+    response.headers_mut().insert(LOCATION, location);
     response
 }
 
@@ -220,14 +225,14 @@ problems!(ReadProblems: SESSION STORE; OrderUnknown);
     params(("session_id" = SessionId, Path)),
     responses(
         ReadProblems,
-        (status = 200, description = "The order", body = OrderReport),
+        (status = 200, description = "The order", body = OrderReport, headers(("Retry-After" = u64, description = "When to read the order again, in seconds: 5 to 300. Missing if it is not open."))),
     ),
 )]
 pub async fn get(
     State(service): State<Arc<DaemonService>>,
     PathSessionId(session_id): PathSessionId,
-) -> Result<Json<OrderReport>, Problem> {
+) -> Result<Response, Problem> {
     let report = read_order(&service, &session_id)?;
     let report = report.ok_or_else(|| Problem::order_unknown(session_id.local()))?;
-    Ok(Json(report.into_local()))
+    Ok(respond(report.into_local(), StatusCode::OK, service.system.clock.now()))
 }

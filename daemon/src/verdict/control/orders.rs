@@ -20,7 +20,7 @@ problems!(ListProblems: STORE; InvalidRequest);
 
 /// List orders, the latest one first.
 ///
-/// An application that is not configured and has no such orders is an error.
+/// An application that is not configured and has no orders is an error.
 #[utoipa::path(
     get,
     path = "/v1/orders",
@@ -37,12 +37,13 @@ pub async fn list(
     QueryParams(params): QueryParams<AllOrdersParams>,
 ) -> Result<Json<ListPage<OrderReport>>, Problem> {
     let AllOrdersParams { application, after, limit, state } = params;
-    let page = list_orders(&service, application.clone(), OrdersParams { after, limit, state })?;
-    if let Some(name) = application.filter(|_| page.items.is_empty()) {
-        // an application that was configured once may have orders
-        require_application(&service, &name)?;
+    // an application that was configured once may have orders
+    if let Some(name) = &application
+        && !service.system.store.applications_with_orders()?.contains(name)
+    {
+        require_application(&service, name)?;
     }
-    Ok(Json(page))
+    list_orders(&service, application, OrdersParams { after, limit, state }).map(Json)
 }
 
 problems!(ReadProblems: SESSION STORE; OrderUnknown);

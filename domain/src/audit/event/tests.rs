@@ -238,7 +238,11 @@ fn daemon_events(timestamp: Timestamp) -> [AuditEvent; 6] {
             EventKind::StorageRecovered { cause: "full".into(), failed_at: timestamp, fallback_entries: 7 },
         ),
         AuditEvent::new(timestamp, None, EventKind::MirrorRepaired { damaged_seq: 12, offset: 4096 }),
-        AuditEvent::new(timestamp, None, EventKind::ServiceStarted { version: "1".into() }),
+        AuditEvent::new(
+            timestamp,
+            None,
+            EventKind::ServiceStarted { version: "1".into(), log_key: "log+1+AQ==".into() },
+        ),
         AuditEvent::new(timestamp, None, EventKind::ServiceStopped),
     ]
 }

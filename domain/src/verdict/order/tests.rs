@@ -120,7 +120,7 @@ fn order_whose_verdict_the_policy_holds_ends_its_attempt_and_waits() {
     assert!(order.is_held_by_policy() && order.due_at(at(3)).is_none());
     let attempt = order.last_attempts.last().expect("an attempt");
     assert_eq!((attempt.outcome, attempt.ended_at), (Some(GenerationOutcome::Held), Some(at(2))));
-    assert_eq!(order.reason().as_deref(), Some("verdict_conflict"));
+    assert_eq!(order.reason().as_deref(), Some("policy: verdict_conflict"));
     let stop_causes = [
         order.clone().changed_by_operator(change(OrderAction::Retry, 4)),
         order.clone().delivered((GenerationOutcome::Delivered, None, None), at(4)),
@@ -137,7 +137,9 @@ fn order_says_why_it_is_not_delivered() {
     assert_eq!(failed.reason().as_deref(), Some("why"));
     let ended = failed.clone().changed_by_operator(change(OrderAction::Fail, 2));
     assert_eq!((ended.stop_cause, ended.changed_at), (Some(OrderStopCause::Operator), at(2)));
-    assert_eq!(ended.reason().as_deref(), Some("refunded"));
+    assert_eq!(ended.reason().as_deref(), Some("operator: refunded"));
+    let expired = Order::placed(at(0)).stopped(OrderStopCause::Expired, &POLICY, at(9));
+    assert_eq!(expired.reason().as_deref(), Some("expired"));
     let delivered = failed.delivered((GenerationOutcome::Delivered, None, None), at(3));
     let released = delivered.changed_by_operator(change(OrderAction::Release, 3));
     assert_eq!((released.state, released.reason()), (OrderState::Delivered, None));

@@ -1,0 +1,47 @@
+//! Files with a secret key: 32 bytes in Base64.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use ring::rand::{SecureRandom, SystemRandom};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// The length of a key, in bytes.
+pub const KEY_BYTES: usize = 32;
+/// The longest file that is read as a key, in bytes.
+const FILE_MAX_BYTES: u64 = 1024;
+
+/// Reads the key in a file.
+///
+/// # Errors
+/// If the file has no key, or cannot be read.
+pub fn read_key(file: &Path) -> io::Result<[u8; KEY_BYTES]> {
+    let invalid = || io::Error::new(ErrorKind::InvalidData, "it is not 32 bytes in Base64");
+    if !fs::metadata(file)?.is_file() {
+        return Err(invalid());
+    }
+    let mut text = String::new();
+    File::open(file)?.take(FILE_MAX_BYTES).read_to_string(&mut text)?;
+    let key = BASE64_STANDARD.decode(text.trim()).ok().and_then(|key| key.try_into().ok());
+    key.ok_or_else(invalid)
+}
+
+/// Creates a file with a random key, durably. It has another name first, so that no partial key remains.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn create_key(file: &Path) -> io::Result<[u8; KEY_BYTES]> {
+    let mut key = [0; KEY_BYTES];
+    SystemRandom::new().fill(&mut key).map_err(|_| io::Error::other("the system has no random numbers"))?;
+    let piece = file.with_extension("key.new");
+    let mut new = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&piece)?;
+    writeln!(new, "{}", BASE64_STANDARD.encode(key))?;
+    new.sync_all()?;
+    fs::rename(&piece, file)?;
+    if let Some(dir) = file.parent() {
+        File::open(dir)?.sync_all()?;
+    }
+    Ok(key)
+}

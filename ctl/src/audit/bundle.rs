@@ -1,0 +1,66 @@
+//! The verification of bundles and checkpoints.
+
+use crate::base::error::CtlError;
+use crate::base::input::read_text;
+use oracled_api::audit::proofs::LogBundle;
+use oracled_domain::audit::checkpoint::{Checkpoint, LogKey};
+use oracled_domain::audit::leaf::leaf_of;
+use oracled_domain::audit::log_proof::{is_continued, is_included};
+use oracled_domain::audit::log_tree::leaf_hash;
+use serde::Deserialize;
+use std::path::Path;
+
+/// The number of an entry.
+#[derive(Deserialize)]
+pub(super) struct EntryNumber {
+    pub(super) seq: u64,
+}
+
+/// Reads a checkpoint in a file, and verifies its signature.
+pub(super) fn read_note(file: &Path, key: &LogKey) -> Result<Checkpoint, CtlError> {
+    let note = read_text(file)?;
+    key.verify(&note).map_err(|error| refused(format!("{}: {error}", file.display())))
+}
+
+/// Verifies a bundle. Returns its checkpoint.
+pub(super) fn verify(
+    bundle: &LogBundle,
+    key: &LogKey,
+    earlier: Option<&Checkpoint>,
+) -> Result<Checkpoint, CtlError> {
+    let checkpoint = key.verify(&bundle.checkpoint).map_err(|error| refused(error.to_string()))?;
+    for entry in &bundle.entries {
+        let seq = serde_json::from_str(&entry.line).map(|EntryNumber { seq }| seq).unwrap_or_default();
+        let is_proved = || {
+            let (leaf, proof) = (leaf_of(&entry.line).ok()?, entry.proof.read()?);
+            let leaf = leaf_hash(leaf.as_bytes());
+            Some(is_included(leaf, seq.checked_sub(1)?, checkpoint.size, &proof, &checkpoint.root))
+        };
+        if is_proved() != Some(true) {
+            let what = if seq == 0 { "a line without a number".to_owned() } else { format!("entry {seq}") };
+            return Err(refused(format!("{what} is not in the log: the entry or its proof was changed")));
+        }
+    }
+    let Some(earlier) = earlier else { return Ok(checkpoint) };
+    let continuation = bundle.continuation.as_ref().filter(|proved| proved.old_size == earlier.size);
+    let Some(proof) = continuation.and_then(|proved| proved.proof.read()) else {
+        let message = format!(
+            "the bundle has no proof that the log continues that of {} entries; make it with `oraclectl log prove --since`",
+            earlier.size
+        );
+        return Err(refused(message));
+    };
+    if !is_continued((earlier.size, &earlier.root), (checkpoint.size, &checkpoint.root), &proof) {
+        let message = format!(
+            "the log of {} entries does not continue that of {} entries: one of them was changed, or they are two logs with \
+             one key",
+            checkpoint.size, earlier.size
+        );
+        return Err(refused(message));
+    }
+    Ok(checkpoint)
+}
+
+fn refused(message: String) -> CtlError {
+    CtlError::Verb { message, exit_code: 1, was_printed: false }
+}

@@ -1,0 +1,142 @@
+//! `oraclectl log prove`, `oraclectl log checkpoint` and `oraclectl log key`.
+
+use super::bundle::{EntryNumber, read_note, verify};
+use crate::base::arguments::id_parser;
+use crate::base::error::CtlError;
+use crate::base::options::{GlobalOptions, encode_segment, response_lines};
+use crate::base::output::print_json;
+use hyper::Method;
+use oracled_api::audit::LogLimit;
+use oracled_api::audit::proofs::{LogBundle, LogProof, ProvedContinuation, ProvedEntry};
+use oracled_api::base::client::{ClientError, DaemonClient};
+use oracled_api::base::service::StatusReport;
+use oracled_domain::audit::checkpoint::LogKey;
+use std::io::Write;
+use std::path::PathBuf;
+
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum LogVerb {
+    /// Print entries with the proof that the log has them
+    ///
+    /// `oraclectl verify-log` verifies the output without a daemon.
+    Prove(ProveArgs),
+    /// Print a signed checkpoint: the size of the log and the root of its Merkle tree
+    Checkpoint,
+    /// Print the public key with which checkpoints are verified
+    Key,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct ProveArgs {
+    #[command(flatten)]
+    entries: ProvedEntries,
+    /// Also prove that the log continues that of an earlier checkpoint
+    #[arg(long, value_name = "CHECKPOINT")]
+    since: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+struct ProvedEntries {
+    /// The entries of this session; shop/cs_1 for a session of the application `shop`
+    #[arg(long, value_name = "ID", value_parser = id_parser())]
+    session: Option<String>,
+    /// The entries of the verification with this execution id
+    #[arg(long, value_name = "ID", value_parser = id_parser())]
+    execution: Option<String>,
+    /// The entry with this number
+    #[arg(long, value_name = "SEQ", value_parser = clap::value_parser!(u64).range(1..))]
+    seq: Option<u64>,
+}
+
+impl LogVerb {
+    pub(super) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+        match self {
+            Self::Prove(args) => print_json(out, &args.prove(options).await?),
+            Self::Checkpoint => Ok(write!(out, "{}", read_checkpoint(options).await?)?),
+            Self::Key => Ok(writeln!(out, "{}", read_key(options).await?)?),
+        }
+    }
+}
+
+impl ProveArgs {
+    async fn prove(&self, options: &GlobalOptions) -> Result<LogBundle, CtlError> {
+        let key = read_key(options).await?;
+        let earlier = self.since.as_deref().map(|file| read_note(file, &key)).transpose()?;
+        let lines = self.entries.read(options).await?;
+        if lines.is_empty() {
+            let message = "the log has no such entry".to_owned();
+            return Err(CtlError::Verb { message, exit_code: 1, was_printed: false });
+        }
+        let note = read_checkpoint(options).await?;
+        let size = key.verify(&note).map_err(unreadable)?.size;
+        let mut entries = Vec::new();
+        for line in lines {
+            let EntryNumber { seq } = serde_json::from_str(&line).map_err(unreadable)?;
+            let path = format!("/v1/log/proof?seq={seq}&size={size}");
+            let proof: LogProof = options.call_control(Method::GET, &path, None).await?.json()?;
+            entries.push(ProvedEntry { line, proof });
+        }
+        let mut continuation = None;
+        if let Some(earlier) = &earlier {
+            let path = format!("/v1/log/continuation?old_size={}&size={size}", earlier.size);
+            let proof = options.call_control(Method::GET, &path, None).await?.json()?;
+            continuation = Some(ProvedContinuation { old_size: earlier.size, proof });
+        }
+        let bundle = LogBundle { checkpoint: note, entries, continuation };
+        verify(&bundle, &key, earlier.as_ref())?;
+        Ok(bundle)
+    }
+}
+
+impl ProvedEntries {
+    /// The lines of the entries.
+    async fn read(&self, options: &GlobalOptions) -> Result<Vec<String>, CtlError> {
+        if let Some(seq) = self.seq {
+            let lines = read_lines(options, &format!("after={}&limit=1", seq - 1)).await?;
+            let is_it =
+                |line: &String| serde_json::from_str(line).is_ok_and(|EntryNumber { seq: read }| read == seq);
+            return Ok(lines.into_iter().filter(is_it).collect());
+        }
+        let query = match (&self.session, &self.execution) {
+            (Some(session), _) => format!("session={}", encode_segment(session)),
+            (_, Some(execution)) => format!("execution={}", encode_segment(execution)),
+            _ => return Ok(Vec::new()),
+        };
+        let (mut lines, mut after) = (Vec::new(), 0);
+        loop {
+            let page = read_lines(options, &format!("{query}&after={after}&limit={}", LogLimit::MAX)).await?;
+            let count = page.len();
+            lines.extend(page);
+            let last = lines.last().filter(|_| count == LogLimit::MAX);
+            let Some(last) = last else { return Ok(lines) };
+            after = serde_json::from_str::<EntryNumber>(last).map_err(unreadable)?.seq;
+        }
+    }
+}
+
+async fn read_lines(options: &GlobalOptions, query: &str) -> Result<Vec<String>, CtlError> {
+    let mut client = DaemonClient::connect(&options.control_path()?).await?;
+    let response = client.open(Method::GET, &format!("/v1/log?{query}"), None).await?;
+    let mut response = response_lines(response).await?;
+    let mut lines = Vec::new();
+    while let Some(line) = response.next_line().await? {
+        let line = line.strip_suffix(b"\n").unwrap_or(&line);
+        lines.push(str::from_utf8(line).map_err(unreadable)?.to_owned());
+    }
+    Ok(lines)
+}
+
+async fn read_checkpoint(options: &GlobalOptions) -> Result<String, CtlError> {
+    let answer = options.call_control(Method::GET, "/v1/log/checkpoint", None).await?;
+    String::from_utf8(answer.body.to_vec()).map_err(unreadable)
+}
+
+async fn read_key(options: &GlobalOptions) -> Result<LogKey, CtlError> {
+    let answer = options.call_control(Method::GET, "/v1/status", None).await?;
+    answer.json::<StatusReport>()?.log_key.parse().map_err(unreadable)
+}
+
+fn unreadable(error: impl ToString) -> CtlError {
+    ClientError::Unreadable(error.to_string()).into()
+}

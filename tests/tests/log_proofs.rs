@@ -1,0 +1,192 @@
+//! Proofs of entries of the log: made by the daemon, verified offline, and by programs that others wrote.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use hyper::Method;
+use oracled_domain::audit::leaf::leaf_of;
+use oracled_tests::generation::register_session;
+use oracled_tests::{DaemonWorld, GOOD, call, document, get, log, problem};
+use serde_json::{Value, json};
+use signed_note::{Note, StandardVerifier, VerifierList};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use tlog_tiles::{Checkpoint, Hash, check_record, check_tree, record_hash};
+
+/// What `oraclectl` printed, after a success.
+fn printed(world: &DaemonWorld, arguments: &[&str]) -> String {
+    let output = world.ctl(arguments);
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+    String::from_utf8(output.stdout).expect("valid UTF-8")
+}
+
+/// Writes a file of the test, and returns its path.
+fn file(world: &DaemonWorld, name: &str, text: impl AsRef<[u8]>) -> String {
+    fs::write(world.path(name), text).expect("the write succeeds");
+    world.path(name).to_str().expect("valid UTF-8").to_owned()
+}
+
+async fn deliver(world: &DaemonWorld, session: &str) {
+    let verdict = file(world, "verdict.json", GOOD);
+    let submitted = ["submit", session, &verdict, "--tier", "quick", "--query", "Sell honey?"];
+    let output = world.ctl_in_thread(&submitted).await;
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Whether `oraclectl verify-log` accepts a bundle; the exit status of a refusal is 1 or 5.
+fn is_accepted(world: &DaemonWorld, bundle: &str, key: &str, more: &[&str]) -> bool {
+    let output = world.ctl(&[&["verify-log", bundle, "--key", key], more].concat());
+    let code = output.status.code();
+    assert!(matches!(code, Some(0 | 1 | 5)), "{output:?}");
+    code == Some(0)
+}
+
+#[tokio::test]
+async fn proved_entries_are_verified_offline_and_against_an_earlier_checkpoint() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    deliver(&world, "cs_1").await;
+    let key = printed(&world, &["log", "key"]);
+    let earlier = file(&world, "earlier", printed(&world, &["log", "checkpoint"]));
+    deliver(&world, "cs_2").await;
+    let proved = printed(&world, &["log", "prove", "--session", "cs_1", "--since", &earlier]);
+    let bundle = file(&world, "bundle.json", &proved);
+    let later = file(&world, "later", printed(&world, &["log", "checkpoint"]));
+    assert_eq!(world.ctl(&["log", "prove", "--seq", "9999"]).status.code(), Some(1));
+    assert!(daemon.stop().success());
+
+    let key = key.trim();
+    let shown = printed(&world, &["verify-log", &bundle, "--key", key, "--since", &earlier, "--json"]);
+    let shown: Value = serde_json::from_str(&shown).expect("JSON");
+    let events: Vec<_> = shown["entries"].as_array().expect("entries").iter().collect();
+    assert!(events.iter().any(|entry| entry["event"] == "verdict_cached"), "{shown}");
+    assert!(events.iter().all(|entry| entry["session_id"] == "cs_1"), "{shown}");
+    let key_file = file(&world, "key", key);
+    assert!(is_accepted(&world, &bundle, &key_file, &[]));
+    assert!(!is_accepted(&world, &bundle, key, &["--since", &later]), "the bundle has no proof of it");
+
+    // another daemon has another key, and its log does not continue this one
+    let other = DaemonWorld::default();
+    let daemon = other.serve().await;
+    for session in ["cs_1", "cs_2", "cs_3"] {
+        deliver(&other, session).await;
+    }
+    let other_key = printed(&other, &["log", "key"]);
+    assert!(!is_accepted(&world, &bundle, other_key.trim(), &[]));
+    let since = other.ctl(&["log", "prove", "--session", "cs_1", "--since", &earlier]);
+    assert_eq!(since.status.code(), Some(1));
+    assert!(daemon.stop().success());
+    // a restart keeps the key, and another one is an entry
+    let daemon = other.serve().await;
+    assert_eq!(printed(&other, &["log", "key"]), other_key);
+    let file = other.state().join("log.key");
+    assert_eq!(fs::metadata(&file).expect("the key is there").permissions().mode() & 0o777, 0o600);
+    assert!(daemon.stop().success());
+    fs::remove_file(&file).expect("the key is removed");
+    let daemon = other.serve().await;
+    let starts = log(&mut daemon.control().await, "event=service_started").await;
+    let keys: Vec<_> = starts.iter().map(|entry| entry["log_key"] == other_key.trim()).collect();
+    assert_eq!(keys, [true, true, false], "{starts:?}");
+    fs::write(&file, "no key").expect("the key is damaged");
+    assert!(daemon.stop().success());
+    assert!(oracled_tests::error_line(other.command()).contains("log.key"));
+}
+
+#[tokio::test]
+async fn no_changed_bit_of_a_bundle_is_accepted() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    deliver(&world, "cs_1").await;
+    let key = printed(&world, &["log", "key"]);
+    let proved = printed(&world, &["log", "prove", "--session", "cs_1"]);
+    assert!(daemon.stop().success());
+    assert!(is_accepted(&world, &file(&world, "bundle", &proved), key.trim(), &[]));
+    let mut random = fastrand::Rng::with_seed(20);
+    for _ in 0..200 {
+        let mut changed = proved.clone().into_bytes();
+        let at = random.usize(..changed.len() - 1);
+        changed[at] ^= 1 << random.u8(..8);
+        assert!(!is_accepted(&world, &file(&world, "bundle", &changed), key.trim(), &[]), "byte {at}");
+    }
+    let mut bundle: Value = serde_json::from_str(&proved).expect("JSON");
+    bundle["entries"].as_array_mut().expect("entries").swap(0, 1);
+    let lines: Vec<Value> =
+        bundle["entries"].as_array().expect("entries").iter().map(|e| e["line"].clone()).collect();
+    assert!(
+        is_accepted(&world, &file(&world, "bundle", bundle.to_string()), key.trim(), &[]),
+        "order is free"
+    );
+    bundle["entries"][0]["line"] = lines[1].clone();
+    assert!(!is_accepted(&world, &file(&world, "bundle", bundle.to_string()), key.trim(), &[]));
+}
+
+fn hashes(proof: &Value) -> Vec<Hash> {
+    let hash = |text: &Value| {
+        let bytes = BASE64_STANDARD.decode(text.as_str().expect("a text")).expect("Base64");
+        Hash(bytes.try_into().expect("32 bytes"))
+    };
+    proof["hashes"].as_array().expect("hashes").iter().map(hash).collect()
+}
+
+/// The checkpoint in a note that `signed_note` has verified.
+fn checkpoint(note: &str, key: &str) -> Checkpoint {
+    let verifier = StandardVerifier::new(key).expect("a key");
+    let read = Note::from_bytes(note.as_bytes()).expect("a note");
+    let (verified, _) = read.verify(&VerifierList::new(vec![Box::new(verifier)])).expect("it is signed");
+    assert_eq!(verified.len(), 1);
+    Checkpoint::from_bytes(read.text()).expect("a checkpoint")
+}
+
+#[tokio::test]
+async fn implementation_of_others_accepts_checkpoints_and_proofs() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let status = document(&get(control, "/v1/status").await);
+    let key = status["log_key"].as_str().expect("a key").to_owned();
+    let mut seen: Vec<Checkpoint> = Vec::new();
+    for round in 0..4 {
+        for n in 0..100 {
+            register_session(routes, &format!("cs_{round}_{n}"), None).await;
+        }
+        let note = call(control, Method::GET, "/v1/log/checkpoint", None).await;
+        let now = checkpoint(str::from_utf8(&note.body).expect("valid UTF-8"), &key);
+        for before in &seen {
+            let path = format!("/v1/log/continuation?old_size={}&size={}", before.size(), now.size());
+            let proof = hashes(&document(&get(control, &path).await));
+            check_tree(&proof, now.size(), *now.hash(), before.size(), *before.hash()).expect("it continues");
+        }
+        let lines = call(control, Method::GET, "/v1/log?after=0&limit=10000", None).await;
+        let lines = String::from_utf8(lines.body.to_vec()).expect("valid UTF-8");
+        for (index, line) in lines.lines().take(now.size() as usize).enumerate().step_by(37) {
+            let path = format!("/v1/log/proof?seq={}&size={}", index + 1, now.size());
+            let proof = hashes(&document(&get(control, &path).await));
+            let leaf = record_hash(leaf_of(line).expect("an entry").as_bytes());
+            check_record(&proof, now.size(), *now.hash(), index as u64, leaf).expect("it is in the log");
+        }
+        seen.push(now);
+    }
+    assert!(seen.last().is_some_and(|last| last.size() > 256), "more than one tile");
+    for path in [
+        "proof?seq=0&size=1",
+        "proof?seq=2&size=1",
+        "proof?seq=1&size=99999",
+        "continuation?old_size=2&size=1",
+    ] {
+        problem(&get(control, &format!("/v1/log/{path}")).await, 400, "invalid_request");
+    }
+    // the leaf has no query
+    let line = log(control, "event=session_registered").await[0].clone();
+    assert!(line["salt"].is_string() && line["query_preview"].is_string(), "{line}");
+    let leaf = leaf_of(&line_of(&world.state(), 2)).expect("an entry").into_owned();
+    let leaf: Value = serde_json::from_str(&leaf).expect("JSON");
+    assert_eq!(leaf["salt"], Value::Null);
+    assert!(leaf["query_preview"].as_str().is_some_and(|hash| hash.starts_with("sha256:")), "{leaf}");
+    assert_eq!(leaf["session_id"], json!("cs_0_0"));
+}
+
+/// A line of the mirror, counted from 1.
+fn line_of(state: &Path, number: usize) -> String {
+    let mirror = fs::read_to_string(state.join("oracle_log.jsonl")).expect("the mirror is readable");
+    mirror.lines().nth(number - 1).expect("the line exists").to_owned()
+}
