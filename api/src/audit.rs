@@ -16,7 +16,7 @@ pub type LogLimit = PageLimit<100, 10_000>;
 pub struct LogEntry {
     /// The number of the entry, from 1 without gaps.
     pub seq: u64,
-    /// The salt of the hashes that stand for erasable values in the entry's leaf of the Merkle tree; absent if it has none.
+    /// The salt of the hashes in place of erasable values in the entry's leaf of the Merkle tree; absent if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, pattern = "^[0-9a-f]{32}$")]
     pub salt: Option<String>,

@@ -240,6 +240,9 @@ pub enum EventKind {
         attempts: u32,
     },
     /// One request was sent to the model. The entry has the RFC's fields, and further details of the call.
+    ///
+    /// The entries of a call are committed when the call ends, after its retries, so they can be older than the entries before
+    /// them. A kill loses those of calls in progress; `order_attempted` and `regen_attempted` are committed before.
     OracleInteraction(Box<OracleInteractionLog>),
     /// A regenerated verdict was compared with the verdict that was delivered first.
     RegenDivergenceCheck(DivergenceCheck),

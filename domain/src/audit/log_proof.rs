@@ -72,22 +72,15 @@ pub fn is_included(leaf: TreeHash, index: u64, size: u64, proof: &[TreeHash], ro
     if index >= size {
         return false;
     }
-    let (mut node, mut last, mut hash) = (index, size - 1, leaf);
+    let (mut path, mut hash) = (LeafPath { node: index, last: size - 1 }, leaf);
     for sibling in proof {
-        if last == 0 {
-            return false;
-        }
-        if node % 2 == 1 || node == last {
-            hash = node_hash(sibling, &hash);
-            while node.is_multiple_of(2) && node != 0 {
-                (node, last) = (node >> 1, last >> 1);
-            }
-        } else {
-            hash = node_hash(&hash, sibling);
-        }
-        (node, last) = (node >> 1, last >> 1);
+        hash = match path.climb() {
+            Some(Side::Left) => node_hash(sibling, &hash),
+            Some(Side::Right) => node_hash(&hash, sibling),
+            None => return false,
+        };
     }
-    last == 0 && hash == *root
+    path.last == 0 && hash == *root
 }
 
 /// Whether `proof` proves that the tree of `size` leaves with the root `root` continues the tree of `old_size` leaves with the
@@ -104,30 +97,54 @@ pub fn is_continued(
     if old_size >= size {
         return old_size == size && proof.is_empty() && old_root == root;
     }
-    let (mut node, mut last) = (old_size - 1, size - 1);
-    let shift = node.trailing_ones();
-    (node, last) = (node >> shift, last >> shift);
+    let shift = (old_size - 1).trailing_ones();
+    let mut path = LeafPath { node: (old_size - 1) >> shift, last: (size - 1) >> shift };
     let mut hashes = proof.iter();
     // an old tree that is one full subtree is its own first hash
     let first = if old_size.is_power_of_two() { Some(old_root) } else { hashes.next() };
     let Some(first) = first else { return false };
     let (mut old_hash, mut hash) = (*first, *first);
     for sibling in hashes {
-        if last == 0 {
-            return false;
-        }
-        if node % 2 == 1 || node == last {
-            old_hash = node_hash(sibling, &old_hash);
-            hash = node_hash(sibling, &hash);
-            while node.is_multiple_of(2) && node != 0 {
-                (node, last) = (node >> 1, last >> 1);
+        match path.climb() {
+            Some(Side::Left) => {
+                old_hash = node_hash(sibling, &old_hash);
+                hash = node_hash(sibling, &hash);
             }
-        } else {
-            hash = node_hash(&hash, sibling);
+            Some(Side::Right) => hash = node_hash(&hash, sibling),
+            None => return false,
         }
-        (node, last) = (node >> 1, last >> 1);
     }
-    last == 0 && old_hash == *old_root && hash == *root
+    path.last == 0 && old_hash == *old_root && hash == *root
+}
+
+/// A node on the way from a leaf to the root, and the last node of its level (RFC 9162, 2.1.3.2).
+struct LeafPath {
+    node: u64,
+    last: u64,
+}
+
+/// The side of a sibling.
+enum Side {
+    Left,
+    Right,
+}
+
+impl LeafPath {
+    /// Climbs to the parent with the next sibling. Returns the side of the sibling; `None` at the root.
+    fn climb(&mut self) -> Option<Side> {
+        if self.last == 0 {
+            return None;
+        }
+        let is_left = self.node % 2 == 1 || self.node == self.last;
+        if is_left {
+            // a last node without a sibling is its own parent
+            while self.node.is_multiple_of(2) && self.node != 0 {
+                (self.node, self.last) = (self.node >> 1, self.last >> 1);
+            }
+        }
+        (self.node, self.last) = (self.node >> 1, self.last >> 1);
+        Some(if is_left { Side::Left } else { Side::Right })
+    }
 }
 
 /// The two parts of a subtree: the left one has the largest power of two below the number of leaves.
