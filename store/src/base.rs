@@ -1,5 +1,6 @@
 //! sled, its rows, and the storage functions that all features share.
 
+pub(crate) mod check_results;
 pub(crate) mod disk;
 pub(crate) mod documents;
 pub(crate) mod engine;
@@ -9,6 +10,7 @@ pub(crate) mod meta;
 pub(crate) mod panics;
 pub(crate) mod random;
 pub(crate) mod read;
+pub(crate) mod row_batch;
 pub(crate) mod rows;
 pub(crate) mod session_row;
 pub(crate) mod snapshot;

@@ -1,21 +1,21 @@
 //! The journal: the only way to write to the store.
 
 use crate::audit::log::{self, LogTip};
-use crate::audit::mirror::{LogMirror, MirrorFault, MirrorSnapshot};
+use crate::audit::mirror::LogMirror;
 use crate::base::engine::{StoreEngine, StoreOptions, TableReader, lock_state};
 use crate::base::error::StoreError;
-use crate::base::log_hashes::LogHashes;
 use crate::base::meta;
 use crate::base::watermark::{StoreCounts, Watermark};
 use crate::ground::Store;
 use crate::ground::files::GroundFiles;
-use crate::journal::check::check;
+use crate::journal::check::{check_database, check_segments};
+use crate::journal::opening::{OpenedDatabase, open_database, open_segments};
 use crate::journal::record::{CommitReceipt, JournalRecord, RecordRejectedError, TableWrite};
 use crate::journal::staged::StagedGroup;
-use oracled_domain::audit::log_tree::LogTree;
+use crate::segments::Segments;
 use std::borrow::Borrow;
 use std::fs;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::sync::Arc;
 
 /// The size of an ordinary group, in bytes. While there is space for one, the journal accepts writes.
@@ -44,6 +44,7 @@ const POSTPONED_ENTRIES: u64 = 4096;
 pub struct Journal {
     store: Store,
     engine: Arc<StoreEngine>,
+    segments: Segments,
     mark: Watermark,
     mirror: LogMirror,
     tip: LogTip,
@@ -55,6 +56,10 @@ pub struct Journal {
     postponed_at: u64,
     /// The failure of the last write. No write is tried until [`Journal::recover`].
     failure: Option<JournalFailure>,
+    /// The damage for which the opening has rebuilt the database.
+    rebuilt: Option<String>,
+    /// The damage for which the database was last rebuilt, since a read had found it.
+    repaired: Option<String>,
 }
 
 /// The reason why the journal accepts no writes.
@@ -82,62 +87,40 @@ impl Journal {
         let (dir, facts_cache_bytes) = (options.dir.clone(), options.facts_cache_bytes);
         fs::create_dir_all(&dir).map_err(|source| StoreError::Io { path: dir.clone(), source })?;
         let lock = lock_state(&dir)?;
-        if StoreEngine::is_new(&dir)
-            && let Some(existing) = GroundFiles::find_existing_file(&dir)?
-        {
-            let detail = format!("the database is missing, and {} exists", existing.display());
-            return Err(StoreError::Short { dir, detail });
-        }
         tracing::debug!("the store is being opened");
-        let mark = Watermark::open(&dir)?;
-        let (engine, is_read_again) =
-            StoreEngine::open(options, mark.as_ref().map(|mark| mark.snapshot), lock)?;
-        let engine = Arc::new(engine);
-        tracing::debug!("the database is open");
+        let (segments, mut mark) = open_segments(&dir)?;
+        let engine = Arc::new(StoreEngine::new(options, lock));
         let files = GroundFiles::open(&dir, facts_cache_bytes, engine.free().clone())?;
         let store = Store::new(TableReader::new(Arc::clone(&engine)), files);
-        let (counts, tree) = meta::open(&engine)?;
-        let mut mark = match mark {
-            Some(mark) => mark,
-            None if counts == StoreCounts::default() => Watermark::create(&dir, meta::store_id(&engine)?)?,
-            None => {
-                let detail = "its high-water mark is missing, and the log has entries".to_owned();
-                return Err(StoreError::Short { dir, detail });
-            }
-        };
-        let mut mirror = LogMirror::open(&dir, mark.mirrored, mark.mirror_first)?;
-        let looked_at_before = meta::walked(&engine)? > 0 && !is_read_again;
-        check(&engine, counts, &mark, mirror.last_seq)?;
-        tracing::debug!(entries = counts.entries, "the log is checked");
-        engine.set_opened_counts(counts, tree.clone());
-        engine.set_log_hashes(LogHashes::read(&store, tree)?);
-        if !looked_at_before && let Err(error) = store.audit_all() {
-            meta::put_walked(&engine, 0)?;
-            return Err(error);
-        }
+        let mut mirror = LogMirror::open(&dir, mark.now.mirrored, mark.now.mirror_first)?;
+        check_segments(&dir, &segments, &mark.now, mirror.last_seq)?;
+        let OpenedDatabase { counts, rebuilt } = open_database(&engine, &segments, &mut mark, false)?;
+        tracing::debug!(entries = counts.entries, "the database is open");
         store.remove_unnamed_files(counts)?;
         mirror.check_last_line(&store)?;
         if mirror.found.is_some() {
             // after a kill, an empty file must not count as a rotated one
-            mark.mirrored = mark.mirrored.min(mirror.last_seq);
-            mark.write_both().map_err(|source| StoreError::Io { path: dir.clone(), source })?;
+            mark.now.mirrored = mark.now.mirrored.min(mirror.last_seq);
+            mark.write_synced().map_err(|source| StoreError::Io { path: dir.clone(), source })?;
         }
         mirror.repair(&store, counts.entries);
         let tip = LogTip::new(store.read(|db, last_seq| log::latest_time_us(db, &store, last_seq))?);
         let mut journal = Self {
             store: store.clone(),
             engine: Arc::clone(&engine),
+            segments,
             mark,
             mirror,
             tip,
-            snapshot_at: counts.entries,
+            // sled writes no snapshot of a new database before its next opening
+            snapshot_at: if rebuilt.is_some() { 0 } else { counts.entries },
             postponed_at: 0,
             settled_at: counts.entries,
             failure: None,
+            rebuilt,
+            repaired: None,
         };
-        journal.mark.counts = counts;
         journal.note_mirror();
-        journal.note_snapshot();
         engine.reserve_space();
         Ok((journal, store))
     }
@@ -160,7 +143,7 @@ impl Journal {
         }
         self.renew_snapshot(1)?;
         let engine = Arc::clone(&self.engine);
-        let mut staged = StagedGroup::new(&engine, self.mark.counts, self.tip.clone());
+        let mut staged = StagedGroup::new(&engine, self.mark.now.counts, self.tip.clone());
         let mut outcomes = Vec::new();
         for record in group {
             let outcome = staged.add(record.borrow());
@@ -173,9 +156,9 @@ impl Journal {
         if staged.lines.is_empty() {
             return Ok(outcomes);
         }
-        let first_seq = self.mark.counts.entries + 1;
+        let first_seq = self.mark.now.counts.entries + 1;
         let bytes = staged.bytes() as u64;
-        let StagedGroup { mut batch, counts, tip, hashes, lines, replaced, before, .. } = staged;
+        let StagedGroup { mut batch, counts, tip, hashes, lines, replaced, .. } = staged;
         meta::put_counts(&mut batch, counts, &hashes.tree);
         if let Err(error) = engine.reserve_write_space(bytes) {
             // a group that is too large for the remaining space must not block smaller ones
@@ -186,12 +169,17 @@ impl Journal {
                 self.fail(error, RecoveryCondition::OrdinaryGroupSpace)
             });
         }
+        let appended = self.segments.append(counts.entries, &batch);
+        appended.map_err(|error| self.fail(error, RecoveryCondition::Reopening))?;
+        // the group is committed, even if the database fails now: its reopening applies the group
         engine.note_replaced(&replaced);
-        engine.keep_previous_rows(before);
-        engine.apply(batch).map_err(|error| self.fail(error, RecoveryCondition::Reopening))?;
+        if let Err(error) = engine.apply(batch) {
+            tracing::error!(%error, "the database failed; it is reopened and brought up to date");
+            self.fail(error, RecoveryCondition::Reopening);
+        }
         self.tip = tip;
         engine.set_log_hashes(hashes);
-        self.mark.counts = counts;
+        self.mark.now.counts = counts;
         engine.set_durable_seq(counts.entries);
         self.forget_changed_views(committed.flat_map(|record| &record.borrow().writes));
         if let Err(error) = self.mark.write() {
@@ -217,7 +205,7 @@ impl Journal {
     /// The row counts of the store.
     #[must_use]
     pub fn counts(&self) -> StoreCounts {
-        self.mark.counts
+        self.mark.now.counts
     }
 
     /// The failure of the last write, while the journal rejects writes.
@@ -242,18 +230,22 @@ impl Journal {
     /// Does the work that may lag: syncs the mirror and the high-water mark, and renews sled's snapshot if
     /// the journal is idle. Call it about once a second.
     pub fn sync_pending_work(&mut self) {
-        let is_idle = self.failure.is_none() && self.settled_at == self.mark.counts.entries;
-        self.settled_at = self.mark.counts.entries;
-        if is_idle && let Err(error) = self.renew_snapshot(RENEWED_IDLE_PART) {
-            tracing::error!(%error, "could not reopen the database");
+        let is_idle = self.failure.is_none() && self.settled_at == self.mark.now.counts.entries;
+        self.settled_at = self.mark.now.counts.entries;
+        self.repair_damage();
+        if is_idle {
+            if let Err(error) = self.renew_snapshot(RENEWED_IDLE_PART) {
+                tracing::error!(%error, "could not reopen the database");
+            }
+            self.sync_database();
         }
-        self.mirror.repair(&self.store, self.mark.counts.entries);
+        self.mirror.repair(&self.store, self.mark.now.counts.entries);
         self.engine.reserve_space();
         let mirrored = self.mirror.sync().and_then(|mirrored| {
-            if self.mark.mirrored == mirrored {
+            if self.mark.now.mirrored == mirrored {
                 return Ok(());
             }
-            self.mark.mirrored = mirrored;
+            self.mark.now.mirrored = mirrored;
             self.mark.write()
         });
         for (settled, what) in [(mirrored, "oracle_log.jsonl"), (self.mark.sync(), "the high-water mark")] {
@@ -263,62 +255,30 @@ impl Journal {
         }
     }
 
-    /// Opens `oracle_log.jsonl` by its name again, after it was rotated.
-    ///
-    /// # Errors
-    /// `Io` if the file cannot be opened; the mirror then continues in the previous file.
-    pub fn reopen_mirror(&mut self) -> Result<(), StoreError> {
-        self.sync_pending_work();
-        self.mirror.reopen()?;
-        self.note_mirror();
-        self.mirror.repair(&self.store, self.mark.counts.entries);
-        Ok(())
-    }
-
-    /// The fault of `oracle_log.jsonl` that the opening found and repaired. Later calls return none.
-    pub fn take_mirror_fault(&mut self) -> Option<MirrorFault> {
-        self.mirror.found.take()
-    }
-
-    /// `oracle_log.jsonl` as it is now, for [`TableReader::check_mirror`].
-    ///
-    /// # Errors
-    /// `Io` if the file cannot be opened.
-    pub fn mirror_snapshot(&mut self) -> Result<MirrorSnapshot, StoreError> {
-        let snapshot = self.mirror.snapshot();
-        self.note_mirror();
-        snapshot
-    }
-
-    /// Moves `oracle_log.jsonl` aside, and writes it again from the log. The file is complete after some calls of
-    /// [`Journal::sync_pending_work`].
-    ///
-    /// # Errors
-    /// `Io` if the file cannot be moved.
-    pub fn rewrite_mirror(&mut self) -> Result<(), StoreError> {
-        // after a kill in between, an empty file must not count as a rotated one
-        self.mark.mirrored = self.mirror.first_seq.saturating_sub(1);
-        let path = self.engine.dir().to_owned();
-        self.mark.write_both().map_err(|source| StoreError::Io { path, source })?;
-        self.mirror.move_aside()?;
-        self.mirror.repair(&self.store, self.mark.counts.entries);
-        Ok(())
-    }
-
-    /// Whether `snapshot` is of the file that is written now.
-    #[must_use]
-    pub const fn is_mirror(&self, snapshot: &MirrorSnapshot) -> bool {
-        self.mirror.is_current(snapshot)
-    }
-
-    /// Stores the first entry of the mirror in the mark.
-    fn note_mirror(&mut self) {
-        if self.mark.mirror_first == self.mirror.first_seq {
+    /// Rebuilds the database if a read has found damage. Damage that is found again was not in the database alone.
+    fn repair_damage(&mut self) {
+        let Some(damage) = self.engine.take_damage().filter(|_| self.failure.is_none()) else { return };
+        if self.repaired.as_ref() == Some(&damage) {
+            tracing::error!(damage, "a read has found damage that a rebuild of the database does not repair");
             return;
         }
-        self.mark.mirror_first = self.mirror.first_seq;
-        if let Err(error) = self.mark.write_both() {
-            tracing::warn!(%error, "could not write the high-water mark; oracle_log.jsonl may be written again");
+        self.rebuild(damage.clone());
+        self.repaired = Some(damage);
+    }
+
+    /// Syncs the database, so that a power cut does not require its rebuild.
+    fn sync_database(&mut self) {
+        let entries = self.mark.now.counts.entries;
+        if self.mark.now.synced == entries || self.failure.is_some() {
+            return;
+        }
+        match self.engine.sync() {
+            Ok(()) => self.mark.now.synced = entries,
+            // after a failed sync, the page cache can differ from the disk
+            Err(error) => self.rebuild(format!("the database could not be synced: {error}")),
+        }
+        if let Err(error) = self.mark.write_synced() {
+            tracing::warn!(%error, "could not write the high-water mark; the next start may rebuild the database");
         }
     }
 
@@ -344,32 +304,20 @@ impl Journal {
 
     fn reopen(&mut self) -> Result<(), StoreError> {
         self.probe_space()?;
-        self.engine.reopen()?;
-        let (counts, tree) = self.check_reopened()?;
-        // the effects of the failed write, if any, become visible below, so they must be durable first
-        self.engine.sync()?;
+        self.segments.discard_failed()?;
+        self.engine.close_database();
+        let opened = open_database(&self.engine, &self.segments, &mut self.mark, true)?;
+        let counts = opened.counts;
+        self.snapshot_at = counts.entries;
         self.tip =
             LogTip::new(self.store.read(|db, _| log::latest_time_us(db, &self.store, counts.entries))?);
-        self.mark.counts = counts;
-        self.engine.set_opened_counts(counts, tree.clone());
-        self.engine.set_log_hashes(LogHashes::read(&self.store, tree)?);
         self.store.forget_all();
         Ok(())
     }
 
-    /// Checks the reopened database, and stores the id of its snapshot.
-    fn check_reopened(&mut self) -> Result<(StoreCounts, LogTree), StoreError> {
-        // first of all: after a kill in between, the next start would reject the new snapshot as a wrong one
-        self.note_snapshot();
-        let (counts, tree) = meta::open(&self.engine)?;
-        check(&self.engine, counts, &self.mark, self.mirror.last_seq)?;
-        self.snapshot_at = counts.entries;
-        Ok((counts, tree))
-    }
-
     /// Reopens the database to renew sled's snapshot if enough entries are new: the usual number divided by `part`.
     fn renew_snapshot(&mut self, part: u64) -> Result<(), StoreError> {
-        let entries = self.mark.counts.entries;
+        let entries = self.mark.now.counts.entries;
         let many = RENEWED_AFTER_ENTRIES.max(entries / RENEWED_AFTER_PART) / part;
         // the new snapshot needs space
         if entries.saturating_sub(self.snapshot_at) < many
@@ -378,25 +326,46 @@ impl Journal {
         {
             return Ok(());
         }
-        match self.engine.renew() {
+        // a power cut during the reopening leaves a database that is not known to be whole
+        self.mark.now.synced = 0;
+        let renewed = self.mark.write_synced().map_err(|error| self.io_error(error));
+        match renewed.and_then(|()| self.engine.renew()) {
             // a long read is in progress, and no caller has to wait for it: a later call renews the snapshot
             Ok(false) => {
                 self.postponed_at = entries;
                 return Ok(());
             }
-            Ok(true) => self.check_reopened().map(drop),
+            Ok(true) => self.note_renewed(),
             Err(error) => Err(error),
         }
         .map_err(|error| self.fail(error, RecoveryCondition::Reopening))
     }
 
-    /// Makes the next opening check the whole store before it serves. Called when damage was found.
-    ///
-    /// # Errors
-    /// The database cannot be written.
-    pub fn mark_damaged(&mut self) -> Result<(), StoreError> {
-        meta::put_audited(&self.engine, &LogTree::default())?;
-        meta::put_walked(&self.engine, 0)
+    /// Checks the database after its snapshot was renewed, and stores the id of the snapshot.
+    fn note_renewed(&mut self) -> Result<(), StoreError> {
+        // first of all: after a kill in between, the next start would reject the new snapshot as a wrong one
+        self.mark.now.snapshot = self.engine.snapshot();
+        self.mark.write_synced().map_err(|error| self.io_error(error))?;
+        let counts = self.mark.now.counts;
+        check_database(&self.engine, counts, &self.mark.now)?;
+        (self.snapshot_at, self.mark.now.walked) = (counts.entries, counts.entries.max(1));
+        Ok(())
+    }
+
+    /// Rejects writes until [`Journal::recover`] has rebuilt the database from the segments. Call this when the database was
+    /// found damaged. A start does the same if the process ends before.
+    pub fn rebuild(&mut self, damage: String) {
+        self.mark.now.walked = 0;
+        if let Err(error) = self.mark.write_synced() {
+            tracing::warn!(%error, "could not note the damage of the database");
+        }
+        self.engine.close_database();
+        self.fail(StoreError::Unavailable { cause: damage }, RecoveryCondition::Reopening);
+    }
+
+    /// The damage for which the opening has rebuilt the database. Later calls return none.
+    pub fn take_rebuilt(&mut self) -> Option<String> {
+        self.rebuilt.take()
     }
 
     /// Checks, after a panic in a caller, that no group was applied only in part.
@@ -405,8 +374,13 @@ impl Journal {
     /// `Unavailable` if a group was applied in part, or if that cannot be determined. The journal then
     /// rejects all writes until [`Journal::recover`].
     pub fn check_after_panic(&mut self) -> Result<(), StoreError> {
-        match meta::open(&self.engine) {
-            Ok((counts, tree)) if counts == self.mark.counts && tree == self.engine.log_hashes().tree => {
+        let counts = self.mark.now.counts;
+        match meta::read(&self.engine) {
+            Ok(Some((found, tree)))
+                if found == counts
+                    && tree == self.engine.log_hashes().tree
+                    && self.segments.entries() == counts.entries =>
+            {
                 Ok(())
             }
             Ok(_) => {
@@ -417,17 +391,8 @@ impl Journal {
         }
     }
 
-    /// Stores the id of sled's snapshot of its page table in the mark, where sled cannot lose it. Without the
-    /// id, the next opening reads the whole database.
-    fn note_snapshot(&mut self) {
-        let snapshot = self.engine.snapshot();
-        if self.mark.snapshot == snapshot {
-            return;
-        }
-        self.mark.snapshot = snapshot;
-        if let Err(error) = self.mark.write_both() {
-            tracing::warn!(%error, "could not write the high-water mark; the next start takes longer");
-        }
+    fn io_error(&self, source: io::Error) -> StoreError {
+        StoreError::Io { path: self.engine.dir().to_owned(), source }
     }
 
     fn fail(&mut self, error: StoreError, mend: RecoveryCondition) -> StoreError {
@@ -455,12 +420,15 @@ impl Journal {
 impl Drop for Journal {
     fn drop(&mut self) {
         self.sync_pending_work();
+        self.sync_database();
     }
 }
 
 pub(crate) mod check;
+mod mirror_file;
+mod opening;
 pub(crate) mod preview;
 pub(crate) mod record;
 pub(crate) mod staged;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -10,6 +10,7 @@ mod audit;
 mod base;
 pub mod ground;
 mod journal;
+mod segments;
 mod verdict;
 mod verification;
 

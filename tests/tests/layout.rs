@@ -13,7 +13,7 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
         "domain",
         &[&["base"], &["ground"], &["verification"], &["rules"], &["verdict"], &["documents"], &["audit"]],
     ),
-    ("store", &[&["base"], &["audit"], &["ground", "verdict", "verification"], &["journal"]]),
+    ("store", &[&["base"], &["segments"], &["audit"], &["ground", "verdict", "verification"], &["journal"]]),
     (
         "actors",
         &[

@@ -102,10 +102,10 @@ struct SnapshotMirror;
 #[rtype(result = "Result<(), String>")]
 struct RewriteMirror(MirrorSnapshot, MirrorFault);
 
-/// Notes that the store is damaged, so that the next start checks all of it.
+/// Rebuilds the database from the segments, since this damage was found.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<(), String>")]
-struct MarkStoreDamaged;
+struct RebuildDatabase(String);
 
 /// Writes everything to the disk and closes the journal.
 #[derive(Debug, Message)]
@@ -307,6 +307,9 @@ impl Actor for Logger {
 
     fn started(&mut self, ctx: &mut Context<Self>) {
         self.check_space();
+        if let Some(damage) = self.journal.as_mut().and_then(Journal::take_rebuilt) {
+            self.log_recovery(format!("the database was rebuilt: {damage}"), self.clock.now());
+        }
         let fault = self.journal.as_mut().and_then(Journal::take_mirror_fault);
         if let Some(Err(error)) = fault.map(|fault| self.log_mirror_fault(fault)) {
             tracing::error!(%error, "could not log the repair of oracle_log.jsonl");
@@ -383,12 +386,17 @@ impl Handler<RewriteMirror> for Logger {
     }
 }
 
-impl Handler<MarkStoreDamaged> for Logger {
+impl Handler<RebuildDatabase> for Logger {
     type Result = Result<(), String>;
 
-    fn handle(&mut self, _: MarkStoreDamaged, _: &mut Context<Self>) -> Self::Result {
-        let noted = self.journal.as_mut().map_or(Ok(()), Journal::mark_damaged);
-        noted.map_err(|error| error.to_string())
+    fn handle(&mut self, RebuildDatabase(damage): RebuildDatabase, _: &mut Context<Self>) -> Self::Result {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        journal.rebuild(damage.clone());
+        self.note_failure(&StoreError::Unavailable { cause: damage });
+        self.publish();
+        self.recover();
+        self.publish();
+        self.journal.as_ref().and_then(Journal::failure).map_or(Ok(()), |failure| Err(failure.to_owned()))
     }
 }
 

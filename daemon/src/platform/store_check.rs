@@ -37,15 +37,15 @@ pub(crate) struct StoreCheckTask {
 
 impl StoreCheckTask {
     /// Checks the store and then each source: first the rest of the last check, then everything once a day.
-    /// Damage of the store ends the daemon. Faults of a source are only reported.
+    /// A damaged database is rebuilt from the segments; if the next check finds damage again, the daemon ends. Faults of a
+    /// source are only reported.
     #[must_use]
     pub(crate) fn start(service: &Arc<DaemonService>) -> Self {
         let (stop, stopped) = watch::channel(false);
         let service = Arc::clone(service);
         let task = tokio::spawn(async move {
             let Some(damage) = run_checks(&service, stopped).await else { return };
-            tracing::error!(damage, "the store is damaged; the daemon ends");
-            service.system.log.mark_store_damaged().await;
+            tracing::error!(damage, "the store is damaged, although it was rebuilt; the daemon ends");
             service.report_damage(damage);
         });
         Self { task, stop }
@@ -60,22 +60,33 @@ impl StoreCheckTask {
     }
 }
 
-/// Repeats the check until the daemon stops, or returns the damage of the store.
+/// Repeats the check until the daemon stops, or returns the damage that remains after the database was rebuilt.
 async fn run_checks(service: &Arc<DaemonService>, mut stopped: watch::Receiver<bool>) -> Option<String> {
+    let mut is_rebuilt = false;
     loop {
         let (store, stop_flag) = (service.system.store.clone(), stopped.clone());
         let pause = match spawn_blocking(move || check_store(&store, &stop_flag)).await {
             Ok(Ok(false)) => return None,
             Ok(Ok(true)) => {
+                is_rebuilt = false;
                 // after the store: a mirror is never written again from a log that was changed
                 check_mirror(service, &stopped).await;
+                check_segments(service, &stopped).await;
                 log_file_faults(service).await;
                 check_sources(service, &stopped).await;
                 CHECK_EVERY
             }
             // not a fault: the store is being reopened, or the disk is full
             Ok(Err(StoreError::Unavailable { .. } | StoreError::Io { .. })) => RETRY_PAUSE,
-            Ok(Err(error)) => return Some(error.to_string()),
+            Ok(Err(error)) if is_rebuilt => return Some(error.to_string()),
+            Ok(Err(error)) => {
+                tracing::error!(%error, "the database is damaged; it is rebuilt from the segments");
+                if let Err(error) = service.system.log.rebuild_database(error.to_string()).await {
+                    tracing::error!(error, "could not rebuild the database");
+                }
+                is_rebuilt = true;
+                RETRY_PAUSE
+            }
             Err(panic) => return Some(panic.to_string()),
         };
         tokio::select! {
@@ -102,6 +113,16 @@ async fn check_mirror(service: &Arc<DaemonService>, stopped: &watch::Receiver<bo
     };
     if let Err(error) = repaired {
         tracing::error!(error, "could not check or repair oracle_log.jsonl");
+    }
+}
+
+/// Reads the segments from which the database can be rebuilt. A damaged one is only reported: the database is whole.
+async fn check_segments(service: &Arc<DaemonService>, stopped: &watch::Receiver<bool>) {
+    let (store, pace) = (service.system.store.clone(), CheckPace::new(stopped.clone()));
+    match spawn_blocking(move || store.check_segments(|| pace.proceed())).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => tracing::error!(%error, "a segment is damaged, so the database cannot be rebuilt"),
+        Err(panic) => tracing::error!(%panic, "could not check the segments"),
     }
 }
 

@@ -27,6 +27,22 @@ pub(crate) fn sync_dir(dir: &Path) -> Result<(), StoreError> {
         .map_err(|source| StoreError::Io { path: dir.to_owned(), source })
 }
 
+/// A number that identifies the present start of the system; 0 if it is unknown.
+pub(crate) fn boot_id() -> u64 {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).take(16).collect();
+    u64::from_str_radix(&digits, 16).unwrap_or_default()
+}
+
+/// Allocates disk space for the first `len` bytes of `file`, if its file system can do that.
+pub(crate) fn allocate(file: &File, len: u64) -> io::Result<()> {
+    let len = off_t::try_from(len).map_err(|_| Errno::EFBIG)?;
+    match fallocate(file, FallocateFlags::empty(), 0, len) {
+        Ok(()) | Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// The disk space that is reserved for the growth of a file.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ReservedSpace {
@@ -129,11 +145,9 @@ impl ReserveFile {
             return Ok(());
         }
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(&self.path)?;
-        let len = off_t::try_from(needed).map_err(|_| Errno::EFBIG)?;
-        fallocate(&file, FallocateFlags::empty(), 0, len).map_err(|errno| {
+        allocate(&file, needed).inspect_err(|_| {
             // the next call would take a partial file for a complete one
             self.release();
-            errno.into()
         })
     }
 

@@ -2,18 +2,19 @@
 
 mod database;
 
+use crate::base::check_results::CheckResults;
 use crate::base::disk::{DATABASE_DIR, DATABASE_FILE, FreeSpace, ReserveFile, ReservedSpace, sync_dir};
 use crate::base::error::StoreError;
 use crate::base::log_hashes::LogHashes;
 use crate::base::panics::catch_panic;
+use crate::base::row_batch::RowBatch;
 use crate::base::rows::{StoredRow, TableId};
 use crate::base::snapshot::{SnapshotId, snapshot_in, snapshots};
 use crate::base::watermark::StoreCounts;
 pub(crate) use database::lock_state;
-use database::{OpenDatabase, database_file, spare_files, unavailable};
-use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+use database::{OpenDatabase, spare_files, unavailable};
 use oracled_domain::audit::log_tree::LogTree;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -97,17 +98,13 @@ impl TableReader {
         self.engine.opened.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The newest durable form of a row; `row` is its form in the database.
-    pub(crate) fn durable(&self, table: TableId, name: &[u8], row: StoredRow) -> Option<StoredRow> {
-        self.engine.durable(table, name, row)
-    }
-
     /// Runs `read` on the open database and the number of the last durable entry.
     pub(crate) fn read<T>(
         &self,
         read: impl FnOnce(&sled::Db, u64) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        self.engine.with(|db| read(db, self.engine.durable_seq()))
+        let read = self.engine.with(|db| read(db, self.engine.durable_seq()));
+        read.inspect_err(|error| self.engine.note_damage(error))
     }
 }
 
@@ -121,8 +118,9 @@ pub(crate) struct StoreEngine {
     /// Open descriptors in reserve. They are closed before the database is reopened.
     spare_files: Mutex<Vec<File>>,
     durable_seq: AtomicU64,
-    /// The previous forms of rows whose replacements are not durable yet.
-    previous_rows: Mutex<HashMap<(TableId, Vec<u8>), StoredRow>>,
+    checks: CheckResults,
+    /// The damage that the last failed read has found.
+    damage: Mutex<Option<String>>,
     opened: Mutex<OpenedCounts>,
     log_hashes: Mutex<Arc<LogHashes>>,
     reserved_space: Mutex<ReservedSpace>,
@@ -143,57 +141,90 @@ pub(crate) struct OpenedCounts {
 }
 
 impl StoreEngine {
-    /// Whether the state directory `dir` has no database yet.
-    pub(crate) fn is_new(dir: &Path) -> bool {
-        !dir.join(DATABASE_DIR).exists()
+    /// An engine without an open database.
+    pub(crate) fn new(options: StoreOptions, state_lock: File) -> Self {
+        Self {
+            spare_files: Mutex::new(spare_files()),
+            db: RwLock::default(),
+            is_renewed: AtomicBool::new(false),
+            durable_seq: AtomicU64::new(0),
+            checks: CheckResults::open(&options.dir),
+            damage: Mutex::default(),
+            opened: Mutex::default(),
+            log_hashes: Mutex::default(),
+            reserved_space: Mutex::default(),
+            free: FreeSpace::new(&options.dir, options.min_free_bytes),
+            reserve: ReserveFile::new(&options.dir),
+            options,
+            _state_lock: state_lock,
+        }
+    }
+
+    /// Whether the state directory has a database.
+    pub(crate) fn has_database(&self) -> bool {
+        self.dir().join(DATABASE_DIR).exists()
     }
 
     /// Opens or creates the database. If sled reports damage, by an error or by a panic, the result is `Corrupt`.
     ///
-    /// sled begins with the page table in its snapshot, and writes to the file as it opens. A snapshot that
-    /// is damaged or not `known` would thus determine the database's content. Such a snapshot is removed, and
-    /// sled reads its whole file. The second value of the result is whether a snapshot was removed.
-    pub(crate) fn open(
-        options: StoreOptions,
-        known: Option<SnapshotId>,
-        state_lock: File,
-    ) -> Result<(Self, bool), StoreError> {
-        let database = options.dir.join(DATABASE_DIR);
-        let created = Self::is_new(&options.dir);
+    /// sled begins with the page table in its snapshot, and writes to the file as it opens. A snapshot that is damaged or not
+    /// `known` would thus determine the database's content, so it counts as damage.
+    pub(crate) fn open_database(&self, known: Option<SnapshotId>) -> Result<(), StoreError> {
+        let database = self.dir().join(DATABASE_DIR);
+        let is_new = !self.has_database();
         fs::create_dir_all(&database).map_err(|source| StoreError::Io { path: database.clone(), source })?;
-        let reserve = ReserveFile::new(&options.dir);
-        let mut removed = false;
-        let mut opened = OpenDatabase::open(&options, known, &mut removed);
+        let mut opened = OpenDatabase::open(&self.options, known);
         // sled writes a snapshot of its page table as it opens
-        if opened.as_ref().is_err_and(StoreError::is_out_of_space) && reserve.release() {
+        if opened.as_ref().is_err_and(StoreError::is_out_of_space) && self.reserve.release() {
             tracing::warn!("the disk is full; released the space reserve to open the store");
-            opened = OpenDatabase::open(&options, known, &mut removed);
+            opened = OpenDatabase::open(&self.options, known);
         }
-        let db = opened?;
-        if created {
+        let opened = opened?;
+        if is_new {
             let settings = database.join(SETTINGS_FILE);
             let synced = File::open(&settings).and_then(|file| file.sync_all());
             synced.map_err(|source| StoreError::Io { path: settings, source })?;
-            for dir in [database.as_path(), options.dir.as_path()] {
+            for dir in [database.as_path(), self.dir()] {
                 sync_dir(dir)?;
             }
         }
-        let free = FreeSpace::new(&options.dir, options.min_free_bytes);
-        let engine = Self {
-            options,
-            spare_files: Mutex::new(spare_files()),
-            db: RwLock::new(Some(db)),
-            is_renewed: AtomicBool::new(false),
-            durable_seq: AtomicU64::new(0),
-            previous_rows: Mutex::default(),
-            opened: Mutex::default(),
-            log_hashes: Mutex::default(),
-            reserved_space: Mutex::default(),
-            free,
-            reserve,
-            _state_lock: state_lock,
-        };
-        Ok((engine, removed))
+        *self.db.write().unwrap_or_else(PoisonError::into_inner) = Some(opened);
+        Ok(())
+    }
+
+    /// Closes the database. Readers fail until it is open again.
+    pub(crate) fn close_database(&self) {
+        drop(self.db.write().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    /// Closes the database and removes its files.
+    pub(crate) fn remove_database(&self) -> Result<(), StoreError> {
+        self.close_database();
+        let database = self.dir().join(DATABASE_DIR);
+        match fs::remove_dir_all(&database) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                return Err(StoreError::Io { path: database, source });
+            }
+            _ => {}
+        }
+        *self.reserved_space.lock().unwrap_or_else(PoisonError::into_inner) = ReservedSpace::default();
+        sync_dir(self.dir())
+    }
+
+    fn note_damage(&self, error: &StoreError) {
+        if let StoreError::Corrupt { detail, .. } = error {
+            *self.damage.lock().unwrap_or_else(PoisonError::into_inner) = Some(detail.clone());
+        }
+    }
+
+    /// The damage that a read has found since the last call.
+    pub(crate) fn take_damage(&self) -> Option<String> {
+        self.damage.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// The results of the checks in the background.
+    pub(crate) const fn checks(&self) -> &CheckResults {
+        &self.checks
     }
 
     pub(crate) fn dir(&self) -> &Path {
@@ -241,12 +272,6 @@ impl StoreEngine {
         None
     }
 
-    /// Closes the database and opens it again, so that sled recovers from a failed write.
-    pub(crate) fn reopen(&self) -> Result<(), StoreError> {
-        let guard = self.db.write().unwrap_or_else(PoisonError::into_inner);
-        self.open_again(guard, || self.forget_cached_pages().map_err(|error| unavailable(&error)))
-    }
-
     /// Reopens an undamaged database: sled writes a snapshot of its page table as it opens, and the next opening begins
     /// with it. Waits up to 50 ms for readers. Returns whether the database was reopened.
     pub(crate) fn renew(&self) -> Result<bool, StoreError> {
@@ -262,38 +287,29 @@ impl StoreEngine {
                     continue;
                 }
             };
-            renewed = self.open_again(guard, || Ok(())).map(|()| true);
+            renewed = self.open_again(guard).map(|()| true);
             break;
         }
         self.is_renewed.store(false, Ordering::Release);
         renewed
     }
 
-    fn open_again(
-        &self,
-        mut guard: RwLockWriteGuard<'_, Option<OpenDatabase>>,
-        while_closed: impl FnOnce() -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
+    fn open_again(&self, mut guard: RwLockWriteGuard<'_, Option<OpenDatabase>>) -> Result<(), StoreError> {
         drop(guard.take());
         let mut spare = self.spare_files.lock().unwrap_or_else(PoisonError::into_inner);
         spare.clear();
-        while_closed()?;
         // the snapshot needs no comparison: this process has just closed the database
-        *guard = Some(OpenDatabase::open(&self.options, None, &mut false)?);
+        *guard = Some(OpenDatabase::open(&self.options, None)?);
         *spare = spare_files();
         Ok(())
     }
 
-    /// Drops the file from the system's page cache, so that the next read comes from the disk. After a failed sync, the
-    /// cache still holds pages that were never written.
-    fn forget_cached_pages(&self) -> io::Result<()> {
-        let file = File::open(database_file(self.dir()))?;
-        Ok(posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)?)
-    }
-
-    /// Syncs the database's file.
+    /// Writes all changes of the database to its file, and syncs it. sled's own flush does not sync the file on Linux.
     pub(crate) fn sync(&self) -> Result<(), StoreError> {
-        self.with_open(OpenDatabase::sync)
+        self.with_open(|open| {
+            open.db.flush().map_err(|error| StoreError::write_failed(&error))?;
+            open.sync()
+        })
     }
 
     /// Stores the counts and the log's tree of an opening, and makes its entries visible to readers.
@@ -334,23 +350,6 @@ impl StoreEngine {
     /// Makes all entries up to `seq` visible to readers.
     pub(crate) fn set_durable_seq(&self, seq: u64) {
         self.durable_seq.store(seq, Ordering::Release);
-        // cleared after the number is set: a reader that finds no row here checks the number again
-        self.keep_previous_rows(HashMap::new());
-    }
-
-    /// Keeps the current forms of rows that are about to be replaced.
-    pub(crate) fn keep_previous_rows(&self, rows: HashMap<(TableId, Vec<u8>), StoredRow>) {
-        *self.previous_rows.lock().unwrap_or_else(PoisonError::into_inner) = rows;
-    }
-
-    /// The newest durable form of a row; `row` is its form in the database.
-    pub(crate) fn durable(&self, table: TableId, name: &[u8], row: StoredRow) -> Option<StoredRow> {
-        if row.revision <= self.durable_seq() {
-            return Some(row);
-        }
-        let before = self.previous_rows.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = before.get(&(table, name.to_vec())).cloned();
-        before.or_else(|| (row.revision <= self.durable_seq()).then_some(row))
     }
 
     /// Reserves disk space for a write of `bytes` bytes, so that sled never meets a full disk. After a failed
@@ -391,12 +390,11 @@ impl StoreEngine {
         found.iter().filter_map(|path| fs::metadata(path).ok()).map(|found| found.len()).max().unwrap_or(0)
     }
 
-    /// Applies `batch`, flushes it to the file, and syncs the file. sled's own flush does not sync the file on Linux.
-    pub(crate) fn apply(&self, batch: sled::Batch) -> Result<(), StoreError> {
-        self.with_open(|open| {
-            open.db.apply_batch(batch).map_err(|error| StoreError::write_failed(&error))?;
-            open.db.flush().map_err(|error| StoreError::write_failed(&error))?;
-            open.sync()
-        })
+    /// Applies the changes of a committed group. If that fails, the database is closed: no reader may find it without them.
+    pub(crate) fn apply(&self, rows: RowBatch) -> Result<(), StoreError> {
+        let apply = |open: &OpenDatabase| {
+            open.db.apply_batch(rows.into()).map_err(|error| StoreError::damaged(self.dir(), &error))
+        };
+        self.with_open(apply).inspect_err(|_| self.close_database())
     }
 }

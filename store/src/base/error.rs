@@ -149,6 +149,12 @@ impl StoreError {
         matches!(self, Self::Io { source, .. } if is_out_of_space_error(source))
     }
 
+    /// The error for a store of schema version `found`, which is not the `known` one.
+    pub(crate) fn of_schema(dir: &Path, found: u32, known: u32) -> Self {
+        let dir = dir.to_owned();
+        if found > known { Self::Newer { dir, found, known } } else { Self::Older { dir, found, known } }
+    }
+
     /// The error for a failed read by sled.
     pub(crate) fn damaged(dir: &Path, error: &sled::Error) -> Self {
         match error {

@@ -1,5 +1,6 @@
 //! The hashes of the log's Merkle tree. Full tiles are rows; the last tile of each level is in memory.
 
+use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, TableId};
 use oracled_domain::audit::log_tiles::{LastTiles, Subtree, TilePlace, root_of};
 use oracled_domain::audit::log_tree::{LogTree, TreeHash, empty_root};
@@ -17,7 +18,7 @@ impl LogHashes {
     }
 
     /// Appends a leaf, and adds the tiles that it completes to `batch`. Returns the bytes of these tiles.
-    pub(crate) fn append(&mut self, leaf: &[u8], batch: &mut sled::Batch) -> usize {
+    pub(crate) fn append(&mut self, leaf: &[u8], batch: &mut RowBatch) -> usize {
         let index = self.tree.size();
         let hash = self.tree.append(leaf);
         let (mut bytes, revision) = (0, self.tree.size());

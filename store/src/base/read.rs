@@ -15,8 +15,7 @@ impl TableReader {
         self.read(|db, _| {
             let row = match self.preview().get(&(table, name.as_bytes().to_vec())) {
                 Some(previewed) => Some(StoredRow::clone(previewed)),
-                None => rows::get(db, self.dir(), table, name.as_bytes())?
-                    .and_then(|row| self.durable(table, name.as_bytes(), row)),
+                None => rows::get(db, self.dir(), table, name.as_bytes())?,
             };
             let Some(row) = row else { return Ok(None) };
             let value = serde_json::from_slice(&row.value).map_err(|error| StoreError::Corrupt {

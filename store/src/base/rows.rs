@@ -7,11 +7,12 @@
 //! Therefore no value here is longer than [`CHUNK_BYTES`]. A longer row continues under the next chunk number.
 
 use crate::base::error::StoreError;
+use crate::base::row_batch::RowBatch;
 use std::ops::Range;
 use std::path::Path;
 
 /// The version of this layout. The database and the high-water mark store it.
-pub(crate) const SCHEMA: u32 = 19;
+pub(crate) const SCHEMA: u32 = 20;
 /// The longest value in the database: 17 of them, with their keys, stay below sled's 128 KiB.
 pub(crate) const CHUNK_BYTES: usize = 6 * 1024;
 /// The longest row: 384 MiB. The creators of records keep them well below that. The largest record is that of
@@ -96,7 +97,7 @@ pub(crate) struct StoredRow {
 /// Adds the row called `name` to `batch`, removes the remaining chunks of a longer earlier row, and returns
 /// the new number of chunks.
 pub(crate) fn put(
-    batch: &mut sled::Batch,
+    batch: &mut RowBatch,
     table: TableId,
     name: &[u8],
     revision: u64,
@@ -117,11 +118,11 @@ pub(crate) fn put(
 }
 
 /// Removes the row called `name`, which has `chunks_before` chunks.
-pub(crate) fn remove(batch: &mut sled::Batch, table: TableId, name: &[u8], chunks_before: u16) {
+pub(crate) fn remove(batch: &mut RowBatch, table: TableId, name: &[u8], chunks_before: u16) {
     remove_from(batch, table, name, 0, chunks_before);
 }
 
-fn remove_from(batch: &mut sled::Batch, table: TableId, name: &[u8], from: u16, chunks_before: u16) {
+fn remove_from(batch: &mut RowBatch, table: TableId, name: &[u8], from: u16, chunks_before: u16) {
     for chunk in from..chunks_before {
         batch.remove(chunk_key(table, name, chunk));
     }

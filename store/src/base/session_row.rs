@@ -83,7 +83,6 @@ impl TableReader {
     ) -> Result<SessionRow, StoreError> {
         let name = session_id.as_str().as_bytes();
         let row = rows::get_readable(db, self.dir(), TableId::Sessions, name)?;
-        let row = row.and_then(|row| self.durable(TableId::Sessions, name, row));
         row.map_or_else(|| Ok(SessionRow::default()), |row| SessionRow::from_bytes(self.dir(), &row.value))
     }
 }

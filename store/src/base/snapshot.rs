@@ -37,21 +37,3 @@ pub(crate) fn snapshots(database: &Path) -> io::Result<Vec<PathBuf>> {
     found.sort();
     Ok(found)
 }
-
-/// Removes the snapshots if the newest is not the `known` one. That loses nothing, since sled recreates its
-/// snapshot from the database. Returns whether the snapshot was wrong or missing.
-pub(crate) fn remove_wrong_snapshot(database: &Path, known: SnapshotId) -> io::Result<bool> {
-    let found = snapshots(database)?;
-    let Some(newest) = found.last() else { return Ok(known != SnapshotId::default()) };
-    if SnapshotId::of(&fs::read(newest)?) == known {
-        return Ok(false);
-    }
-    for path in found {
-        tracing::warn!(
-            path = %path.display(),
-            "removed a snapshot of the database that was not from the last start; reading the whole database again"
-        );
-        fs::remove_file(path)?;
-    }
-    Ok(true)
-}

@@ -1,8 +1,8 @@
 //! The high-water mark: the counts of the committed data, stored outside the database and compared with it at
 //! every start.
 //!
-//! sled can lose keys silently when a bit flips. So a small separate file stores the number of log entries
-//! and of rows. It has two slots that are written alternately, each with a checksum, so that a torn write
+//! A lost end of the segments, or a flipped bit in sled, is not visible in itself. So a small separate file stores the number
+//! of log entries and of rows. It has two slots that are written alternately, each with a checksum, so that a torn write
 //! leaves the other slot intact. It is written after every commit and synced from time to time. After a power
 //! cut it may therefore lag. A lag makes the comparison slightly weaker, but never causes a false alarm.
 
@@ -18,8 +18,10 @@ use std::path::Path;
 const FILE: &str = "watermark";
 const MAGIC: &[u8; 8] = b"oracledW";
 pub(crate) const COUNTS_BYTES: usize = 128;
-/// Magic, schema, counts, the mirror's last and first number, snapshot, store, checksum.
-const SLOT_BYTES: usize = 8 + 4 + COUNTS_BYTES + 8 + 8 + 8 + 8 + 4;
+/// The numbers of a slot besides its counts.
+const NUMBERS: usize = 7;
+/// Magic, schema, generation, counts, numbers, checksum.
+const SLOT_BYTES: usize = 8 + 4 + 8 + COUNTS_BYTES + 8 * NUMBERS + 4;
 /// The distance of the slots: no block of the disk holds both.
 const SLOT_STRIDE_BYTES: u64 = 4096;
 
@@ -150,11 +152,21 @@ impl StoreCounts {
     }
 }
 
-/// The file of the mark, with its current content.
+/// The file of the mark.
 #[derive(Debug)]
 pub(crate) struct Watermark {
     file: File,
     next_slot: u64,
+    /// The number of the last write; the other slot has a lower one.
+    generation: u64,
+    /// The values to write next.
+    pub(crate) now: WatermarkValues,
+    dirty: bool,
+}
+
+/// The content of the mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WatermarkValues {
     pub(crate) counts: StoreCounts,
     /// The last entry known to be synced in `oracle_log.jsonl`.
     pub(crate) mirrored: u64,
@@ -164,7 +176,12 @@ pub(crate) struct Watermark {
     pub(crate) snapshot: SnapshotId,
     /// The id of the store that the mark belongs to.
     pub(crate) store_id: u64,
-    dirty: bool,
+    /// The last entry up to which an opening found the log complete; 0 if the database is damaged.
+    pub(crate) walked: u64,
+    /// The last entry in the database when it was synced, if nothing was written to it since; otherwise 0.
+    pub(crate) synced: u64,
+    /// The start of the system during which the database was last written.
+    pub(crate) boot_id: u64,
 }
 
 impl Watermark {
@@ -177,7 +194,7 @@ impl Watermark {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(io(error)),
         };
-        let mut best: Option<(u64, WatermarkSlot)> = None;
+        let mut best: Option<(u64, u64, WatermarkValues)> = None;
         let mut other_schema = None;
         for slot in 0..2 {
             let mut bytes = [0; SLOT_BYTES];
@@ -185,30 +202,22 @@ impl Watermark {
             let bytes = bytes.get(..read).unwrap_or_default();
             // another version has another layout, so its checksum cannot be checked here
             other_schema = other_schema.max(schema_of(bytes).filter(|schema| *schema != SCHEMA));
-            if let Some(promised) = decode(bytes)
-                && best.is_none_or(|(_, other)| {
-                    (promised.counts.entries, promised.mirrored) >= (other.counts.entries, other.mirrored)
-                })
+            if let Some((generation, values)) = decode(bytes)
+                && best.is_none_or(|(best, ..)| generation > best)
             {
-                best = Some((slot, promised));
+                best = Some((generation, slot, values));
             }
         }
         if best.is_none()
             && let Some(found) = other_schema
         {
-            let (dir, known) = (dir.to_owned(), SCHEMA);
-            return Err(if found > known {
-                StoreError::Newer { dir, found, known }
-            } else {
-                StoreError::Older { dir, found, known }
-            });
+            return Err(StoreError::of_schema(dir, found, SCHEMA));
         }
-        let Some((slot, WatermarkSlot { counts, mirrored, mirror_first, snapshot, store_id })) = best else {
+        let Some((generation, slot, now)) = best else {
             let detail = format!("its high-water mark, the file {FILE}, is unreadable");
             return Err(StoreError::Corrupt { dir: dir.to_owned(), detail });
         };
-        let next_slot = 1 - slot;
-        Ok(Some(Self { file, next_slot, counts, mirrored, mirror_first, snapshot, store_id, dirty: false }))
+        Ok(Some(Self { file, next_slot: 1 - slot, generation, now, dirty: false }))
     }
 
     /// Creates the mark of an empty store in `dir`, durably.
@@ -218,33 +227,30 @@ impl Watermark {
         // under another name until it is complete: a partial mark would look damaged
         let piece = dir.join(format!("{FILE}.new"));
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&piece);
-        let (counts, mirrored, mirror_first) = (StoreCounts::default(), 0, 1);
-        let snapshot = SnapshotId::default();
-        let mut mark = Self {
-            file: opened.map_err(io)?,
-            next_slot: 0,
-            counts,
-            mirrored,
-            mirror_first,
-            snapshot,
+        let now = WatermarkValues {
+            counts: StoreCounts::default(),
+            mirrored: 0,
+            mirror_first: 1,
+            snapshot: SnapshotId::default(),
             store_id,
-            dirty: true,
+            walked: 1,
+            synced: 0,
+            boot_id: 0,
         };
-        mark.write().and_then(|()| mark.sync()).and_then(|()| fs::rename(&piece, &path)).map_err(io)?;
+        let mut mark = Self { file: opened.map_err(io)?, next_slot: 0, generation: 0, now, dirty: true };
+        mark.write_synced().and_then(|()| fs::rename(&piece, &path)).map_err(io)?;
         sync_dir(dir)?;
         Ok(mark)
     }
 
     /// Writes the current values to the next slot.
     pub(crate) fn write(&mut self) -> io::Result<()> {
+        self.generation += 1;
         let mut bytes = Vec::with_capacity(SLOT_BYTES);
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&SCHEMA.to_be_bytes());
-        bytes.extend_from_slice(&self.counts.to_bytes());
-        bytes.extend_from_slice(&self.mirrored.to_be_bytes());
-        bytes.extend_from_slice(&self.mirror_first.to_be_bytes());
-        bytes.extend_from_slice(&self.snapshot.0.to_be_bytes());
-        bytes.extend_from_slice(&self.store_id.to_be_bytes());
+        bytes.extend_from_slice(&self.generation.to_be_bytes());
+        bytes.extend_from_slice(&self.now.to_bytes());
         bytes.extend_from_slice(&crc32fast::hash(&bytes).to_be_bytes());
         self.file.write_all_at(&bytes, self.next_slot * SLOT_STRIDE_BYTES)?;
         self.next_slot = 1 - self.next_slot;
@@ -252,10 +258,8 @@ impl Watermark {
         Ok(())
     }
 
-    /// Writes the current values to both slots, durably: of two slots with the same counts, neither is the newer one.
-    pub(crate) fn write_both(&mut self) -> io::Result<()> {
-        self.write()?;
-        self.sync()?;
+    /// Writes the current values, and syncs the file.
+    pub(crate) fn write_synced(&mut self) -> io::Result<()> {
         self.write()?;
         self.sync()
     }
@@ -270,14 +274,21 @@ impl Watermark {
     }
 }
 
-/// The content of one slot.
-#[derive(Debug, Clone, Copy)]
-struct WatermarkSlot {
-    counts: StoreCounts,
-    mirrored: u64,
-    mirror_first: u64,
-    snapshot: SnapshotId,
-    store_id: u64,
+impl WatermarkValues {
+    fn to_bytes(self) -> Vec<u8> {
+        let Self { counts, mirrored, mirror_first, snapshot, store_id, walked, synced, boot_id } = self;
+        let numbers = [mirrored, mirror_first, snapshot.0, store_id, walked, synced, boot_id];
+        [&counts.to_bytes()[..], numbers.map(u64::to_be_bytes).as_flattened()].concat()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (counts, numbers) = bytes.split_at_checked(COUNTS_BYTES)?;
+        let numbers: [[u8; 8]; NUMBERS] = numbers.as_chunks().0.try_into().ok()?;
+        let [mirrored, mirror_first, snapshot, store_id, walked, synced, boot_id] =
+            numbers.map(u64::from_be_bytes);
+        let (counts, snapshot) = (StoreCounts::from_bytes(counts)?, SnapshotId(snapshot));
+        Some(Self { counts, mirrored, mirror_first, snapshot, store_id, walked, synced, boot_id })
+    }
 }
 
 /// The schema version of a slot; its offset is the same in every layout.
@@ -286,22 +297,13 @@ fn schema_of(bytes: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(*schema))
 }
 
-fn decode(bytes: &[u8]) -> Option<WatermarkSlot> {
+/// The generation and the values of a slot.
+fn decode(bytes: &[u8]) -> Option<(u64, WatermarkValues)> {
     schema_of(bytes).filter(|schema| *schema == SCHEMA)?;
     let bytes = bytes.get(..SLOT_BYTES)?;
     let (content, checksum) = bytes.split_last_chunk::<4>()?;
-    if crc32fast::hash(content) != u32::from_be_bytes(*checksum) {
-        return None;
-    }
-    let (counts, rest) = content.get(MAGIC.len() + 4..)?.split_at_checked(COUNTS_BYTES)?;
-    let (mirrored, rest) = rest.split_first_chunk()?;
-    let (mirror_first, rest) = rest.split_first_chunk()?;
-    let (snapshot, store_id) = rest.split_first_chunk()?;
-    Some(WatermarkSlot {
-        counts: StoreCounts::from_bytes(counts)?,
-        mirrored: u64::from_be_bytes(*mirrored),
-        mirror_first: u64::from_be_bytes(*mirror_first),
-        snapshot: SnapshotId(u64::from_be_bytes(*snapshot)),
-        store_id: u64::from_be_bytes(store_id.try_into().ok()?),
-    })
+    let (generation, values) = content.get(MAGIC.len() + 4..)?.split_first_chunk()?;
+    let values = WatermarkValues::from_bytes(values)?;
+    (crc32fast::hash(content) == u32::from_be_bytes(*checksum))
+        .then_some((u64::from_be_bytes(*generation), values))
 }

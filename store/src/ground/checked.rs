@@ -1,7 +1,6 @@
 //! The result of the last check of each source.
 
 use crate::base::error::StoreError;
-use crate::base::meta;
 use crate::ground::tables::Store;
 use jiff::Timestamp;
 use oracled_domain::ground::check::SourceCheck;
@@ -9,25 +8,17 @@ use oracled_domain::ground::id::SourceId;
 
 impl Store {
     /// The last completed check of a source.
-    ///
-    /// # Errors
-    /// The database cannot be read.
-    pub fn source_check(&self, oracle_id: &SourceId) -> Result<Option<SourceCheck>, StoreError> {
-        let Some(json) = meta::source_check(self.engine(), oracle_id)? else { return Ok(None) };
-        // an unreadable result counts as missing: the next check replaces it
-        Ok(serde_json::from_slice(&json).ok())
+    #[must_use]
+    pub fn source_check(&self, oracle_id: &SourceId) -> Option<SourceCheck> {
+        self.engine().checks().of_source(oracle_id)
     }
 
     /// Stores the result of a check of a source.
     ///
     /// # Errors
-    /// The database cannot be written.
+    /// `Io` if it cannot be written.
     pub fn put_source_check(&self, oracle_id: &SourceId, check: SourceCheck) -> Result<(), StoreError> {
-        let json = serde_json::to_vec(&check).map_err(|error| StoreError::Corrupt {
-            dir: self.dir().to_owned(),
-            detail: format!("the check of {oracle_id}: {error}"),
-        })?;
-        meta::put_source_check(self.engine(), oracle_id, &json)
+        self.engine().checks().put_source(oracle_id.clone(), check)
     }
 
     /// The sources that were not checked between `since` and `now`. Sources that were never checked come
@@ -39,7 +30,7 @@ impl Store {
         let mut unchecked = Vec::new();
         for source in self.sources()? {
             let oracle_id = source.entry.oracle_id();
-            let checked_at = self.source_check(oracle_id)?.map(|check| check.checked_at);
+            let checked_at = self.source_check(oracle_id).map(|check| check.checked_at);
             // a check after `now` was noted before the clock was set back
             if checked_at.is_none_or(|at| at < since || at > now) {
                 unchecked.push((checked_at, oracle_id.clone()));

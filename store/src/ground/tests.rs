@@ -528,10 +528,12 @@ fn whole_but_wrong_file_is_an_error_when_opened() {
 
 /// Copies the database, the mark and the log of a closed store.
 fn copy_database(from: &std::path::Path, to: &std::path::Path) {
-    fs::create_dir_all(to.join("store")).unwrap();
-    for entry in fs::read_dir(from.join("store")).unwrap().map(Result::unwrap) {
-        if entry.path().is_file() {
-            fs::copy(entry.path(), to.join("store").join(entry.file_name())).unwrap();
+    for dir in ["store", "segments"] {
+        fs::create_dir_all(to.join(dir)).unwrap();
+        for entry in fs::read_dir(from.join(dir)).unwrap().map(Result::unwrap) {
+            if entry.path().is_file() {
+                fs::copy(entry.path(), to.join(dir).join(entry.file_name())).unwrap();
+            }
         }
     }
     for file in ["watermark", "oracle_log.jsonl"] {
@@ -540,7 +542,9 @@ fn copy_database(from: &std::path::Path, to: &std::path::Path) {
 }
 
 fn remove_database(dir: &std::path::Path) {
-    fs::remove_dir_all(dir.join("store")).unwrap();
+    for removed in ["store", "segments"] {
+        fs::remove_dir_all(dir.join(removed)).unwrap();
+    }
     for file in ["watermark", "oracle_log.jsonl"] {
         fs::remove_file(dir.join(file)).unwrap();
     }
@@ -577,7 +581,6 @@ fn new_or_older_store_is_refused_and_deletes_no_ground_files() {
         assert!(before.1.exists() && before.2.exists(), "{what}");
         if state.is_none() {
             assert!(!world.dir.path().join("store").exists(), "no empty store is left");
-            fs::create_dir(world.dir.path().join("store")).unwrap();
             copy_database(newer.path(), world.dir.path());
         }
     }

@@ -7,9 +7,11 @@ use crate::base::meta;
 use crate::base::panics::catch_panic;
 use crate::base::rows::{self, TableId};
 use crate::base::session_row::part_revision;
-use crate::base::watermark::{StoreCounts, Watermark};
+use crate::base::watermark::{StoreCounts, WatermarkValues};
+use crate::segments::{Segments, check_sealed};
 use oracled_domain::audit::log_tree::LogTree;
 use std::ops::Range;
+use std::path::Path;
 use std::thread;
 
 /// The number of entries before the new ones that are walked again. A page of sled's holds 16 rows, and the
@@ -22,41 +24,51 @@ const AUDITED_AT_ONCE: u64 = 1024;
 /// The maximum number of counts of one table, if rows are replaced during a count.
 const COUNTS_MAX: usize = 3;
 
-/// Compares the content of the database with its own counts, the mark and the mirror.
-///
-/// sled can silently lose only what it reads back from the end of its file, after the snapshot of its page
-/// table that it writes at each opening. Therefore an opening walks the log only from the last entry of the
-/// previous opening on. The check in the background, [`TableReader::audit`], walks the whole log.
-pub(crate) fn check(
-    engine: &StoreEngine,
-    counts: StoreCounts,
-    mark: &Watermark,
+/// Checks that the segments have all entries that the mark and the mirror have.
+pub(crate) fn check_segments(
+    dir: &Path,
+    segments: &Segments,
+    mark: &WatermarkValues,
     mirrored: u64,
 ) -> Result<(), StoreError> {
-    let dir = engine.dir().to_owned();
-    let short = |detail: String| Err(StoreError::Short { dir: dir.clone(), detail });
-    let StoreCounts { entries, .. } = counts;
-    let expected = mark.counts;
-    if entries < expected.entries {
-        return short(format!(
-            "its log ends at entry {entries}, its high-water mark is at {}",
-            expected.entries
-        ));
+    let short = |detail: String| Err(StoreError::Short { dir: dir.to_owned(), detail });
+    let (entries, expected) = (segments.entries(), mark.counts.entries);
+    if segments.store_id() != mark.store_id {
+        return short("its high-water mark belongs to another store".into());
+    }
+    if entries < expected {
+        return short(format!("its log ends at entry {entries}, its high-water mark is at {expected}"));
     }
     if entries < mirrored {
         return short(format!("its log ends at entry {entries}, oracle_log.jsonl at entry {mirrored}"));
     }
+    Ok(())
+}
+
+/// Compares the content of the database, which has all groups of the segments, with its own counts and the mark. Returns the
+/// damage as an error.
+///
+/// sled can silently lose only what it reads back from the end of its file, after the snapshot of its page
+/// table that it writes at each opening. Therefore an opening walks the log only from the last entry of the
+/// previous opening on. The check in the background, [`TableReader::audit`], walks the whole log.
+pub(crate) fn check_database(
+    engine: &StoreEngine,
+    counts: StoreCounts,
+    mark: &WatermarkValues,
+) -> Result<(), StoreError> {
+    let short = |detail: String| Err(StoreError::Short { dir: engine.dir().to_owned(), detail });
+    let StoreCounts { entries, .. } = counts;
     if meta::store_id(engine)? != mark.store_id {
-        return short("its high-water mark belongs to another store".into());
+        return short("it belongs to another store".into());
     }
-    if entries == expected.entries && counts != expected {
+    if entries == mark.counts.entries && counts != mark.counts {
         return short(format!(
             "the database has {}, its high-water mark has {}",
             format_counts(counts),
-            format_counts(expected)
+            format_counts(mark.counts)
         ));
     }
-    let from = meta::walked(engine)?.saturating_sub(WALKED_AGAIN_ENTRIES).clamp(1, entries.max(1));
+    let from = mark.walked.saturating_sub(WALKED_AGAIN_ENTRIES).clamp(1, entries.max(1));
     let walked = walk_log(engine, from, entries)?;
     let whole = match walked {
         None => entries == 0,
@@ -65,10 +77,6 @@ pub(crate) fn check(
     if !whole {
         let (first, last) = walked.unwrap_or_default();
         return short(format!("its log must have entries {from} to {entries}, and has {first} to {last}"));
-    }
-    // a stored 0 would make the next opening walk the whole log
-    if let Err(error) = meta::put_walked(engine, entries.max(1)) {
-        tracing::warn!(%error, "could not store the position of the check; the next start walks more of the log");
     }
     Ok(())
 }
@@ -113,6 +121,15 @@ impl TableReader {
         Ok(page.lines.first().is_some_and(|found| found.seq == seq && found.json.as_bytes() == line))
     }
 
+    /// Reads the segments, except the one that is written. Calls `proceed` after each; it returns whether to continue. Returns
+    /// false if `proceed` stopped the check.
+    ///
+    /// # Errors
+    /// `Corrupt` if a segment is damaged, `Short` if one is missing.
+    pub fn check_segments(&self, proceed: impl FnMut() -> bool) -> Result<bool, StoreError> {
+        check_sealed(self.dir(), proceed)
+    }
+
     /// Checks the whole store as it was at the opening, without pauses.
     ///
     /// # Errors
@@ -129,7 +146,7 @@ impl TableReader {
     /// # Errors
     /// `Short` if an entry or a row is missing, `Corrupt` if one cannot be read.
     pub fn audit(&self, proceed: impl FnMut(u64) -> bool) -> Result<bool, StoreError> {
-        let is_whole = self.audit_from(meta::audited(self.engine())?, proceed)?;
+        let is_whole = self.audit_from(self.engine().checks().audited(), proceed)?;
         if is_whole {
             // only a stopped check is continued; a new check reads old entries again, to find later damage
             self.note_audited(&LogTree::default());
@@ -200,7 +217,7 @@ impl TableReader {
     }
 
     fn note_audited(&self, tree: &LogTree) {
-        if let Err(error) = meta::put_audited(self.engine(), tree) {
+        if let Err(error) = self.engine().checks().put_audited(tree) {
             tracing::debug!(%error, "could not store the position of the check");
         }
     }

@@ -6,7 +6,8 @@ use crate::base::engine::StoreEngine;
 use crate::base::error::StoreError;
 use crate::base::log_hashes::LogHashes;
 use crate::base::random::random_bytes;
-use crate::base::rows::{self, StoredRow, TableId};
+use crate::base::row_batch::RowBatch;
+use crate::base::rows::{self, TableId};
 use crate::base::session_row::{SessionRow, SessionRowPart};
 use crate::base::watermark::StoreCounts;
 use crate::journal::record::{CommitReceipt, JournalRecord, RecordRejectedError, RowKey, TableWrite};
@@ -28,15 +29,17 @@ type StagedRowHead = (u64, u16);
 /// A group that is being staged as one batch.
 pub(crate) struct StagedGroup<'a> {
     engine: &'a StoreEngine,
-    pub(crate) batch: sled::Batch,
+    pub(crate) batch: RowBatch,
     pub(crate) counts: StoreCounts,
     pub(crate) tip: LogTip,
     /// The tree of the log after the records staged so far.
     pub(crate) hashes: LogHashes,
     pub(crate) lines: Vec<u8>,
+    /// The result of the check for free space, once it was made.
+    low_space: Option<Option<String>>,
     /// The bytes of all rows except those of the log.
     row_bytes: usize,
-    /// The bytes of the previous forms of rows, which are held until the commit.
+    /// The bytes of the rows of sessions that were read.
     read_bytes: usize,
     /// The heads of rows after the records staged so far.
     rows: HashMap<(TableId, Vec<u8>), Option<StagedRowHead>>,
@@ -48,19 +51,18 @@ pub(crate) struct StagedGroup<'a> {
     changed_sessions: BTreeSet<Vec<u8>>,
     /// The rows from before the group that it replaces or removes: their tables and revisions.
     pub(crate) replaced: Vec<(TableId, u64)>,
-    /// The previous forms of the rows that the group replaces.
-    pub(crate) before: HashMap<(TableId, Vec<u8>), StoredRow>,
 }
 
 impl<'a> StagedGroup<'a> {
     pub(crate) fn new(engine: &'a StoreEngine, counts: StoreCounts, tip: LogTip) -> Self {
         Self {
             engine,
-            batch: sled::Batch::default(),
+            batch: RowBatch::default(),
             counts,
             tip,
             hashes: (*engine.log_hashes()).clone(),
             lines: Vec::new(),
+            low_space: None,
             row_bytes: 0,
             read_bytes: 0,
             rows: HashMap::new(),
@@ -68,7 +70,6 @@ impl<'a> StagedGroup<'a> {
             costs: HashMap::new(),
             changed_sessions: BTreeSet::new(),
             replaced: Vec::new(),
-            before: HashMap::new(),
         }
     }
 
@@ -88,9 +89,9 @@ impl<'a> StagedGroup<'a> {
         let follows = record.writes.iter().any(|write| matches!(write, TableWrite::RemovePending(_)));
         for write in record.writes.iter().filter(|write| write.is_new_work() && !follows) {
             if self.revision(&write.row())?.is_none()
-                && let Err(error) = self.engine.free().check()
+                && let Some(cause) = self.low_space()
             {
-                return Ok(Err(RecordRejectedError::LowSpace(error.to_string())));
+                return Ok(Err(RecordRejectedError::LowSpace(cause)));
             }
         }
         let first_seq = self.counts.entries + 1;
@@ -120,6 +121,12 @@ impl<'a> StagedGroup<'a> {
             self.put_session(&name, last_seq)?;
         }
         Ok(Ok(CommitReceipt { first_seq, last_seq }))
+    }
+
+    /// Why too little space is free for new work. The system is asked once for the whole group.
+    fn low_space(&mut self) -> Option<String> {
+        let check = || self.engine.free().check().err().map(|error| error.to_string());
+        self.low_space.get_or_insert_with(check).clone()
     }
 
     /// The size of all staged rows and lines, in bytes.
@@ -231,7 +238,8 @@ impl<'a> StagedGroup<'a> {
     ) -> Result<(), StoreError> {
         let before = self.row(table, name)?;
         self.count(table, before.map(|(revision, _)| revision), value.is_some());
-        self.put(table, name, value, revision, before)
+        self.put(table, name, value, revision, before);
+        Ok(())
     }
 
     /// Sets the session or the verdict in the row of a session; `None` removes it.
@@ -259,7 +267,8 @@ impl<'a> StagedGroup<'a> {
         let row = self.session_row(name)?;
         let value = (*row != SessionRow::default()).then(|| row.to_bytes());
         let before = self.row(TableId::Sessions, name)?;
-        self.put(TableId::Sessions, name, value, revision, before)
+        self.put(TableId::Sessions, name, value, revision, before);
+        Ok(())
     }
 
     /// Counts a change of a row that had the revision `before`.
@@ -277,10 +286,7 @@ impl<'a> StagedGroup<'a> {
         value: Option<Vec<u8>>,
         revision: u64,
         before: Option<StagedRowHead>,
-    ) -> Result<(), StoreError> {
-        if let Some((before, _)) = before.filter(|_| value.is_some()) {
-            self.keep_previous_row(table, name, before)?;
-        }
+    ) {
         let chunks_before = before.map_or(0, |(_, chunks)| chunks);
         let after = if let Some(value) = value {
             self.row_bytes += value.len();
@@ -290,18 +296,6 @@ impl<'a> StagedGroup<'a> {
             None
         };
         self.rows.insert((table, name.to_vec()), after);
-        Ok(())
-    }
-
-    /// Keeps the current form of a row that is about to be replaced, unless the group itself wrote it.
-    fn keep_previous_row(&mut self, table: TableId, name: &[u8], revision: u64) -> Result<(), StoreError> {
-        if revision > self.engine.durable_seq() {
-            return Ok(());
-        }
-        let old = self.engine.with(|db| rows::get_readable(db, self.engine.dir(), table, name))?;
-        self.read_bytes += old.as_ref().map_or(0, |old| old.value.len());
-        self.before.extend(old.map(|old| ((table, name.to_vec()), old)));
-        Ok(())
     }
 
     /// The revision of `key` after the records staged so far.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::journal::record::{JournalRecord, RecordRejectedError, RowExpectation, RowKey, TableWrite};
+use crate::journal::tests::raw;
 use crate::{Journal, Store, StoreOptions};
 use oracled_domain::audit::event::verification::{ResolutionEntry, ReviewEntry, SourceCallEntry};
 use oracled_domain::documents::{DocumentKind, RegisteredDocument};
@@ -457,7 +458,7 @@ fn files(dir: &Path) -> usize {
 }
 
 #[test]
-fn opening_detects_a_missing_verification_row() {
+fn check_finds_a_missing_verification_row() {
     let rows: [(&str, &str); 7] = [
         ("Eadapter/lab-a\0", "2 documents"),
         ("Eworkflow/intake\0", "2 documents"),
@@ -481,21 +482,13 @@ fn opening_detects_a_missing_verification_row() {
         ];
         commit(&mut journal, record(writes));
         drop((journal, store));
-        let opened = std::iter::repeat_with(|| {
-            sled::open(dir.path().join("store")).inspect_err(|_| std::thread::yield_now())
-        });
-        let db = opened.flatten().next().expect("the store opens");
+        let db = raw(dir.path());
         let keys: Vec<_> = db.scan_prefix(row).keys().map(|key| key.expect("read")).collect();
         assert!(!keys.is_empty(), "{row}");
         keys.into_iter().for_each(|key| drop(db.remove(key).expect("removed")));
         drop(db);
-        let options = StoreOptions {
-            dir: dir.path().to_owned(),
-            cache_bytes: 8 << 20,
-            facts_cache_bytes: 1 << 20,
-            min_free_bytes: 0,
-        };
-        let error = Journal::open(options).map(|_| ()).expect_err("the store does not open").to_string();
+        let (_journal, store) = open(dir.path());
+        let error = store.audit_all().expect_err("a row is missing").to_string();
         assert!(error.contains(message), "{row}: {error}");
     }
 }

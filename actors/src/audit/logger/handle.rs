@@ -3,7 +3,7 @@
 pub(super) mod queue;
 
 use super::{
-    CloseJournal, CommitError, CommitRecord, EntryQueueReceiver, JournalReport, Logger, MarkStoreDamaged,
+    CloseJournal, CommitError, CommitRecord, EntryQueueReceiver, JournalReport, Logger, RebuildDatabase,
     ReopenMirror, RewriteMirror, SnapshotMirror,
 };
 use crate::audit::fallback::FallbackLog;
@@ -98,15 +98,12 @@ impl LoggerHandle {
         rewritten.unwrap_or_else(|error| Err(error.to_string()))
     }
 
-    /// Notes that the store is damaged, so that the next start checks all of it before it serves.
-    pub async fn mark_store_damaged(&self) {
-        let noted = self.handle.ask(MarkStoreDamaged).await.unwrap_or_else(|error| Err(error.to_string()));
-        if let Err(error) = noted {
-            tracing::error!(
-                error,
-                "could not note the damage of the store; the next start will not check it"
-            );
-        }
+    /// Rebuilds the database from the segments, since `damage` was found. Until it is rebuilt, reads fail and commits wait.
+    ///
+    /// # Errors
+    /// The text of the error: the disk cannot be written. It is tried again every second.
+    pub async fn rebuild_database(&self, damage: String) -> Result<(), String> {
+        self.handle.ask(RebuildDatabase(damage)).await.unwrap_or_else(|error| Err(error.to_string()))
     }
 
     /// Writes everything to the disk, queued entries included. The log accepts no more entries.

@@ -39,7 +39,7 @@ pub async fn get(
 ) -> Result<Json<SourceReport>, Problem> {
     let oracle_id = parse_name(oracle_id)?;
     let entry = find_source(&service, &oracle_id)?.entry;
-    let last_check = service.system.store.source_check(&oracle_id)?;
+    let last_check = service.system.store.source_check(&oracle_id);
     Ok(Json(SourceReport { entry, last_check, checking: service.checks.get(&oracle_id) }))
 }
 

@@ -106,7 +106,7 @@ async fn read_source_files(store: &Store) -> Result<Vec<SourceFiles>, Problem> {
     let files = tokio::task::spawn_blocking(move || {
         let with_files = |state: SourceState| {
             let missing = store.files().faults(&state).len();
-            let last_check = store.source_check(state.entry.oracle_id())?;
+            let last_check = store.source_check(state.entry.oracle_id());
             Ok(SourceFiles { state, missing, last_check })
         };
         store.sources()?.into_iter().map(with_files).collect()

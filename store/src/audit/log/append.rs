@@ -1,6 +1,7 @@
 //! Appends entries to the log: their rows and their index.
 
 use super::{TIME_BYTES, block_of, by_event, by_execution};
+use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, TableId, key};
 use oracled_domain::audit::leaf::{RecordSalt, SALT, erasable_members, salt_of_entry};
 use oracled_domain::{AuditEvent, RequestCaller, SessionId};
@@ -63,7 +64,7 @@ impl LogTip {
 
 /// Puts the entries of one record into `batch`, appends their lines to `lines`, and moves the tip.
 pub(crate) fn put(
-    batch: &mut sled::Batch,
+    batch: &mut RowBatch,
     first_seq: u64,
     entries: RecordLogEntries<'_>,
     tip: &mut LogTip,
@@ -91,13 +92,7 @@ pub(crate) fn put(
 }
 
 /// Puts the index of one record's entries into `batch`. Their row belongs to `block`.
-fn index(
-    batch: &mut sled::Batch,
-    entries: RecordLogEntries<'_>,
-    last_seq: u64,
-    block: u64,
-    tip: &mut LogTip,
-) {
+fn index(batch: &mut RowBatch, entries: RecordLogEntries<'_>, last_seq: u64, block: u64, tip: &mut LogTip) {
     let (mut session_before, mut execution_before) = (None, None);
     for event in entries.events {
         let session_id = event.session_id.as_ref();
@@ -120,7 +115,7 @@ fn index(
 }
 
 /// Indexes the record with the last entry `last_seq` as one of the session called `name`.
-pub(crate) fn index_session(batch: &mut sled::Batch, name: &[u8], last_seq: u64) {
+pub(crate) fn index_session(batch: &mut RowBatch, name: &[u8], last_seq: u64) {
     batch.insert(key(TableId::BySession, &[name, &[0], &last_seq.to_be_bytes()]), Vec::new());
 }
 

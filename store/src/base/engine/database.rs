@@ -3,7 +3,7 @@
 use super::{DATABASE_DIR, DATABASE_FILE, SETTINGS_FILE, StoreOptions};
 use crate::base::error::StoreError;
 use crate::base::panics::catch_panic;
-use crate::base::snapshot::{SnapshotId, remove_wrong_snapshot};
+use crate::base::snapshot::{SnapshotId, snapshot_in};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -14,6 +14,9 @@ use std::time::Duration;
 /// The number of retries if the database is locked, with a pause before each.
 const LOCK_ATTEMPTS: usize = 400;
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
+/// The interval in which sled writes its changes to its file, in milliseconds. After a kill, changes that were not written are
+/// applied again.
+const FLUSHED_EVERY_MS: u64 = 500;
 /// File descriptors held in reserve for reopening the database.
 const SPARE_FILES: usize = 16;
 
@@ -27,13 +30,9 @@ pub(super) struct OpenDatabase {
 }
 
 impl OpenDatabase {
-    /// Opens the database. Sets `removed` if a snapshot was removed because it is damaged or not the `known` one.
-    pub(super) fn open(
-        options: &StoreOptions,
-        known: Option<SnapshotId>,
-        removed: &mut bool,
-    ) -> Result<Self, StoreError> {
-        let db = open_sled(options, known, removed)?;
+    /// Opens the database. `Corrupt` if its snapshot is damaged, or not the `known` one.
+    pub(super) fn open(options: &StoreOptions, known: Option<SnapshotId>) -> Result<Self, StoreError> {
+        let db = open_sled(options, known)?;
         let path = database_file(&options.dir);
         let file = OpenOptions::new().read(true).write(true).open(&path);
         let file = file.map_err(|source| StoreError::Io { path: path.clone(), source })?;
@@ -54,7 +53,7 @@ impl OpenDatabase {
     }
 }
 
-pub(super) fn database_file(dir: &Path) -> PathBuf {
+fn database_file(dir: &Path) -> PathBuf {
     dir.join(DATABASE_DIR).join(DATABASE_FILE)
 }
 
@@ -69,12 +68,8 @@ pub(super) fn unavailable(error: &io::Error) -> StoreError {
 
 /// Opens the database. Retries briefly if it is locked, since a thread of sled may still hold a database that was just
 /// closed.
-fn open_sled(
-    options: &StoreOptions,
-    known: Option<SnapshotId>,
-    removed: &mut bool,
-) -> Result<sled::Db, StoreError> {
-    retry_while_locked(|| try_open_sled(options, known, removed))
+fn open_sled(options: &StoreOptions, known: Option<SnapshotId>) -> Result<sled::Db, StoreError> {
+    retry_while_locked(|| try_open_sled(options, known))
 }
 
 /// Locks the state directory `dir`: only one process may use a store at a time, even while its database is reopened.
@@ -103,15 +98,13 @@ fn retry_while_locked<T>(mut open: impl FnMut() -> Result<T, StoreError>) -> Res
     open()
 }
 
-fn try_open_sled(
-    options: &StoreOptions,
-    known: Option<SnapshotId>,
-    removed: &mut bool,
-) -> Result<sled::Db, StoreError> {
+fn try_open_sled(options: &StoreOptions, known: Option<SnapshotId>) -> Result<sled::Db, StoreError> {
     let path = options.dir.join(DATABASE_DIR);
-    // a retry after the removal of a snapshot finds no snapshot
-    *removed |= remove_unusable_files(options, &path, known)?;
-    let config = sled::Config::new().path(&path).cache_capacity(options.cache_bytes).flush_every_ms(None);
+    check_files(options, &path, known)?;
+    let config = sled::Config::new()
+        .path(&path)
+        .cache_capacity(options.cache_bytes)
+        .flush_every_ms(Some(FLUSHED_EVERY_MS));
     match catch_panic(|| config.open()) {
         Ok(Ok(db)) => Ok(db),
         Ok(Err(sled::Error::Io(error))) => Err(open_error(options, path, error)),
@@ -120,17 +113,12 @@ fn try_open_sled(
     }
 }
 
-/// Removes torn files, which sled would read as complete, and snapshots that are not the `known` one. Returns
-/// whether it removed such a snapshot.
-fn remove_unusable_files(
-    options: &StoreOptions,
-    database: &Path,
-    known: Option<SnapshotId>,
-) -> Result<bool, StoreError> {
+/// Removes torn files, which sled would read as complete. `Corrupt` if the snapshot is not the `known` one.
+fn check_files(options: &StoreOptions, database: &Path, known: Option<SnapshotId>) -> Result<(), StoreError> {
     let io = |source| StoreError::Io { path: database.to_owned(), source };
     let file = match File::open(database.join(DATABASE_FILE)) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(io(error)),
     };
     // sled takes the same lock. It is held until `file` is closed, so that the files of a database that
@@ -141,7 +129,11 @@ fn remove_unusable_files(
         Err(TryLockError::Error(error)) => return Err(io(error)),
     }
     remove_torn_files(database).map_err(io)?;
-    known.map_or(Ok(false), |known| remove_wrong_snapshot(database, known).map_err(io))
+    if known.is_some_and(|known| known != snapshot_in(&options.dir)) {
+        let detail = "the snapshot of its page table is not from its last opening".to_owned();
+        return Err(StoreError::Corrupt { dir: options.dir.clone(), detail });
+    }
+    Ok(())
 }
 
 /// Removes partially written files that sled would otherwise read as complete ones.

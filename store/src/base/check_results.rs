@@ -1,0 +1,89 @@
+//! The results of the checks in the background, in a file of their own. A check whose result is lost is repeated.
+
+use crate::base::error::StoreError;
+use oracled_domain::audit::log_tree::LogTree;
+use oracled_domain::ground::check::SourceCheck;
+use oracled_domain::ground::id::SourceId;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+const FILE: &str = "checks.json";
+
+/// The file and its content.
+#[derive(Debug)]
+pub(crate) struct CheckResults {
+    path: PathBuf,
+    content: Mutex<CheckResultsContent>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct CheckResultsContent {
+    /// The Merkle tree of the entries that the check of the log has read.
+    audited: Vec<u8>,
+    /// The last check of each source.
+    sources: BTreeMap<SourceId, SourceCheck>,
+}
+
+impl CheckResults {
+    /// Reads the file in `state_dir`. An unreadable file counts as missing.
+    pub(crate) fn open(state_dir: &Path) -> Self {
+        let path = state_dir.join(FILE);
+        let content = match fs::read(&path) {
+            Ok(json) => serde_json::from_slice(&json).unwrap_or_else(|error| {
+                tracing::warn!(%error, path = %path.display(), "unreadable; the checks begin again");
+                CheckResultsContent::default()
+            }),
+            Err(error) => {
+                if error.kind() != ErrorKind::NotFound {
+                    tracing::warn!(%error, path = %path.display(), "unreadable; the checks begin again");
+                }
+                CheckResultsContent::default()
+            }
+        };
+        Self { path, content: Mutex::new(content) }
+    }
+
+    /// The tree of the entries that the check of the log has read; empty before the first check.
+    pub(crate) fn audited(&self) -> LogTree {
+        self.with(|content| LogTree::from_bytes(&content.audited).unwrap_or_default())
+    }
+
+    /// Stores the tree of the entries that the check of the log has read.
+    pub(crate) fn put_audited(&self, tree: &LogTree) -> Result<(), StoreError> {
+        self.change(|content| content.audited = tree.to_bytes())
+    }
+
+    /// The last completed check of a source.
+    pub(crate) fn of_source(&self, oracle_id: &SourceId) -> Option<SourceCheck> {
+        self.with(|content| content.sources.get(oracle_id).cloned())
+    }
+
+    /// Stores the result of a check of a source.
+    pub(crate) fn put_source(&self, oracle_id: SourceId, check: SourceCheck) -> Result<(), StoreError> {
+        self.change(|content| {
+            content.sources.insert(oracle_id, check);
+        })
+    }
+
+    fn with<T>(&self, use_content: impl FnOnce(&mut CheckResultsContent) -> T) -> T {
+        use_content(&mut self.content.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn change(&self, change: impl FnOnce(&mut CheckResultsContent)) -> Result<(), StoreError> {
+        self.with(|content| {
+            change(content);
+            let json = serde_json::to_vec(content).expect("the results are plain data with string keys");
+            let incomplete = self.path.with_extension("json.new");
+            let written = File::create(&incomplete).and_then(|mut file| {
+                file.write_all(&json)?;
+                file.sync_data()?;
+                fs::rename(&incomplete, &self.path)
+            });
+            written.map_err(|source| StoreError::Io { path: self.path.clone(), source })
+        })
+    }
+}

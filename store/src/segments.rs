@@ -1,0 +1,353 @@
+//! The segments: files to which the journal appends each group of records, and the origin of the database.
+//!
+//! A group is committed when its segment is synced. The database is brought up to date afterwards, and can be rebuilt from the
+//! segments at any time. The space of a segment is written with zeros ahead: a sync of overwritten bytes is 3 to 5 times as
+//! fast as one that also commits a new length of the file. A full segment is sealed, and compressed in the background.
+
+mod files;
+mod group;
+mod keeper;
+
+use crate::base::disk::sync_dir;
+use crate::base::error::StoreError;
+use crate::base::row_batch::RowBatch;
+use files::{SegmentEnd, SegmentFiles, SegmentHead};
+use group::{GROUP_HEAD_BYTES, GroupEnd, StoredGroup, encode};
+use keeper::SegmentKeeper;
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// The size of the first segment, in bytes. Each next one is twice as large, up to [`SEGMENT_MAX_BYTES`].
+const SEGMENT_MIN_BYTES: u64 = if cfg!(test) { 4 * 1024 } else { 64 * 1024 };
+/// The size of a segment, in bytes. A start reads the last one. A larger group has a segment of its own.
+const SEGMENT_MAX_BYTES: u64 = if cfg!(test) { 64 * 1024 } else { 8 * 1024 * 1024 };
+
+/// All segments of a store, and the last one, to which groups are appended.
+#[derive(Debug)]
+pub(crate) struct Segments {
+    files: SegmentFiles,
+    store_id: u64,
+    last: LastSegment,
+    keeper: SegmentKeeper,
+    /// Whether a group could not be written, and its remains may be in the file.
+    has_failed: bool,
+}
+
+#[derive(Debug)]
+struct LastSegment {
+    number: u64,
+    file: File,
+    /// The length up to the end of the last group, in bytes.
+    len: u64,
+    /// The length at which the next segment begins, in bytes.
+    limit: u64,
+    end: GroupEnd,
+    /// Whether the keeper prepares the next segment.
+    is_next_prepared: bool,
+}
+
+impl Segments {
+    /// Creates the segments of a new store with its first rows, which belong to no log entry.
+    pub(crate) fn create(state_dir: &Path, store_id: u64, rows: &RowBatch) -> Result<Self, StoreError> {
+        let files = SegmentFiles::new(state_dir);
+        // an interrupted creation has left nothing that a store could depend on
+        files.remove_all()?;
+        fs::create_dir_all(files.dir()).map_err(|source| files.io(source))?;
+        sync_dir(state_dir)?;
+        let keeper = SegmentKeeper::start(files.clone());
+        let head = SegmentHead { store_id, number: 1, previous: GroupEnd::default() };
+        let last = begin(&files, head, &keeper, SEGMENT_MIN_BYTES)?;
+        let mut segments = Self { files, store_id, last, keeper, has_failed: false };
+        segments.append(0, rows)?;
+        Ok(segments)
+    }
+
+    /// Opens the segments; `None` if the store has none, or was not completely created.
+    pub(crate) fn open(state_dir: &Path) -> Result<Option<Self>, StoreError> {
+        let files = SegmentFiles::new(state_dir);
+        let Some(number) = files.check_names()? else { return Ok(None) };
+        files.remove_incomplete()?;
+        let path = files.path(number);
+        let io = |source| StoreError::Io { path: path.clone(), source };
+        let file = OpenOptions::new().read(true).write(true).open(&path).map_err(io)?;
+        let (head, bytes) = files.read(number)?;
+        let end = files.walk(head, &bytes, |_| Ok(()))?;
+        if number == 1 && end.len == SegmentHead::BYTES {
+            return Ok(None);
+        }
+        // a kill may have left the last group in the page cache only
+        file.sync_data().map_err(io)?;
+        let last = LastSegment {
+            number,
+            file,
+            len: end.len,
+            limit: (bytes.len() as u64).max(SEGMENT_MIN_BYTES),
+            end: end.group,
+            is_next_prepared: false,
+        };
+        let keeper = SegmentKeeper::start(files.clone());
+        for sealed in files.uncompressed()?.into_iter().filter(|sealed| *sealed < number) {
+            keeper.compress(sealed, None);
+        }
+        Ok(Some(Self { files, store_id: head.store_id, last, keeper, has_failed: false }))
+    }
+
+    /// The id of the store that the segments belong to.
+    pub(crate) const fn store_id(&self) -> u64 {
+        self.store_id
+    }
+
+    /// The number of the last log entry in the segments.
+    pub(crate) const fn entries(&self) -> u64 {
+        self.last.end.entries
+    }
+
+    /// Appends a group, and syncs it; the log has `entries` entries then.
+    ///
+    /// # Errors
+    /// The segment cannot be written. The group is not committed, and [`Segments::discard_failed`] must succeed before the next.
+    pub(crate) fn append(&mut self, entries: u64, rows: &RowBatch) -> Result<(), StoreError> {
+        let too_large = |length| StoreError::Unavailable {
+            cause: format!("a group of {length} bytes is too large for a segment"),
+        };
+        let (bytes, end) = encode(self.last.end, entries, rows).map_err(too_large)?;
+        let len = bytes.len() as u64;
+        let written = self.make_room(len).and_then(|()| {
+            let LastSegment { file, len, .. } = &self.last;
+            let written = file.write_all_at(&bytes, *len).and_then(|()| file.sync_data());
+            written.map_err(|source| StoreError::write_error(&self.files.path(self.last.number), source))
+        });
+        self.has_failed = written.is_err();
+        written?;
+        self.last.len += len;
+        self.last.end = end;
+        if !self.last.is_next_prepared && self.last.len > self.last.limit / 2 {
+            self.last.is_next_prepared = true;
+            self.keeper.prepare(next_limit(self.last.limit));
+        }
+        Ok(())
+    }
+
+    /// Begins the next segment if the last one has no room for `len` bytes.
+    fn make_room(&mut self, len: u64) -> Result<(), StoreError> {
+        let LastSegment { number, len: used, limit, end, .. } = self.last;
+        if used + len <= limit || used <= SegmentHead::BYTES {
+            return Ok(());
+        }
+        let head = SegmentHead { store_id: self.store_id, number: number + 1, previous: end };
+        let limit = next_limit(limit).max(SegmentHead::BYTES + len);
+        self.last = begin(&self.files, head, &self.keeper, limit)?;
+        self.keeper.compress(number, Some(used));
+        Ok(())
+    }
+
+    /// Removes the remains of a group that could not be written, so that no start finds it.
+    pub(crate) fn discard_failed(&mut self) -> Result<(), StoreError> {
+        if !self.has_failed {
+            return Ok(());
+        }
+        let LastSegment { file, len, .. } = &self.last;
+        let discarded = (|| {
+            if *len < file.metadata()?.len() {
+                file.write_all_at(&[0; GROUP_HEAD_BYTES], *len)?;
+            }
+            file.sync_all()?;
+            // after a failed sync, the page cache can differ from the disk
+            Ok(posix_fadvise(file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)?)
+        })();
+        discarded.map_err(|source: io::Error| {
+            StoreError::write_error(&self.files.path(self.last.number), source)
+        })?;
+        self.has_failed = false;
+        Ok(())
+    }
+
+    /// Passes each group after entry `after` to `apply`, with the number of its last entry, until `apply` returns false; all
+    /// groups if `after` is `None`.
+    ///
+    /// # Errors
+    /// `Corrupt` if a segment is damaged, `Short` if one is missing.
+    pub(crate) fn replay(
+        &self,
+        after: Option<u64>,
+        mut apply: impl FnMut(u64, RowBatch) -> bool,
+    ) -> Result<(), StoreError> {
+        let mut first = self.last.number;
+        while first > 1 {
+            let before = self.files.head(first)?.previous.entries;
+            if after.is_some_and(|after| before <= after) {
+                break;
+            }
+            first -= 1;
+        }
+        let mut previous: Option<SegmentEnd> = None;
+        for number in first..=self.last.number {
+            let (head, bytes) = self.files.read(number)?;
+            if let Some(previous) = previous.filter(|previous| previous.group != head.previous) {
+                let fault = format!("the group at byte {} is damaged", previous.len);
+                return Err(self.files.damaged(number - 1, &fault));
+            }
+            let mut goes_on = true;
+            let end = self.files.walk(head, &bytes, |group: StoredGroup<'_>| {
+                if !goes_on || after.is_some_and(|after| group.end.entries <= after) {
+                    return Ok(());
+                }
+                let malformed = || self.files.damaged(number, "the rows of a group are malformed");
+                goes_on = apply(group.end.entries, group.rows().ok_or_else(malformed)?);
+                Ok(())
+            })?;
+            if !goes_on {
+                return Ok(());
+            }
+            previous = Some(end);
+        }
+        match previous.filter(|previous| previous.group != self.last.end) {
+            Some(previous) => {
+                let fault = format!("the group at byte {} is damaged", previous.len);
+                Err(self.files.damaged(self.last.number, &fault))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Reads all segments but the last one, to which the journal may append. Calls `proceed` after each; returns false if `proceed`
+/// stopped the check.
+///
+/// # Errors
+/// `Corrupt` if a segment is damaged, `Short` if one is missing.
+pub(crate) fn check_sealed(state_dir: &Path, mut proceed: impl FnMut() -> bool) -> Result<bool, StoreError> {
+    let files = SegmentFiles::new(state_dir);
+    let last = files.check_names()?.unwrap_or_default();
+    for number in 1..last {
+        let (head, bytes) = files.read(number)?;
+        let end = files.walk(head, &bytes, |_| Ok(()))?;
+        if files.head(number + 1)?.previous != end.group {
+            return Err(files.damaged(number, &format!("the group at byte {} is damaged", end.len)));
+        }
+        if !proceed() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Begins the segment `head`, with the space that the keeper has prepared if there is some.
+fn begin(
+    files: &SegmentFiles,
+    head: SegmentHead,
+    keeper: &SegmentKeeper,
+    limit: u64,
+) -> Result<LastSegment, StoreError> {
+    let prepared = keeper.take_prepared().map(|file| Ok((file, files.spare())));
+    let created = prepared.unwrap_or_else(|| files.create(head.number, limit));
+    let (file, path) = created.map_err(|source| StoreError::write_error(files.dir(), source))?;
+    let error = |source| StoreError::write_error(&path, source);
+    file.write_all_at(&head.to_bytes(), 0).and_then(|()| file.sync_all()).map_err(error)?;
+    fs::rename(&path, files.path(head.number)).map_err(error)?;
+    sync_dir(files.dir())?;
+    let SegmentHead { number, previous: end, .. } = head;
+    Ok(LastSegment { number, file, len: SegmentHead::BYTES, limit, end, is_next_prepared: false })
+}
+
+fn next_limit(limit: u64) -> u64 {
+    (2 * limit).min(SEGMENT_MAX_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(value: &[u8]) -> RowBatch {
+        let mut rows = RowBatch::default();
+        rows.insert(b"key".to_vec(), value);
+        rows
+    }
+
+    fn entries_of(segments: &Segments, after: Option<u64>) -> Vec<u64> {
+        let mut entries = Vec::new();
+        let add = |seq, _| {
+            entries.push(seq);
+            true
+        };
+        segments.replay(after, add).expect("the segments are whole");
+        entries
+    }
+
+    fn created(dir: &Path) -> Segments {
+        Segments::create(dir, 7, &rows(b"first")).expect("the segments are created")
+    }
+
+    fn opened(dir: &Path) -> Segments {
+        Segments::open(dir).expect("the segments are readable").expect("they exist")
+    }
+
+    #[test]
+    fn groups_are_replayed_from_any_entry_after_each_opening() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut segments = created(dir.path());
+        for n in 1..=300 {
+            segments.append(2 * n, &rows(&vec![n as u8; 500])).expect("the append succeeds");
+            if n % 50 == 0 {
+                drop(segments);
+                segments = opened(dir.path());
+                assert_eq!((segments.store_id(), segments.entries()), (7, 2 * n));
+            }
+        }
+        assert!(segments.last.number > 5, "{}", segments.last.number);
+        let all: Vec<u64> = (0..=300).map(|n| 2 * n).collect();
+        assert_eq!(entries_of(&segments, None), all);
+        for after in [0, 2, 300, 598, 600] {
+            let expected: Vec<u64> = all.iter().copied().filter(|seq| *seq > after).collect();
+            assert_eq!(entries_of(&segments, Some(after)), expected, "after {after}");
+        }
+    }
+
+    #[test]
+    fn group_whose_sync_failed_is_not_found_later() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut segments = created(dir.path());
+        segments.append(1, &rows(b"one")).expect("the append succeeds");
+        // the sync fails after the whole group was written
+        let (bytes, _) = encode(segments.last.end, 2, &rows(b"two")).expect("a small group");
+        segments.last.file.write_all_at(&bytes, segments.last.len).expect("the write succeeds");
+        segments.has_failed = true;
+        segments.discard_failed().expect("the segment is writable");
+        drop(segments);
+        let mut segments = opened(dir.path());
+        assert_eq!(entries_of(&segments, None), [0, 1]);
+        segments.append(5, &rows(b"another")).expect("the append succeeds");
+        drop(segments);
+        assert_eq!(entries_of(&opened(dir.path()), None), [0, 1, 5]);
+    }
+
+    #[test]
+    fn torn_group_is_overwritten_by_the_next() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut segments = created(dir.path());
+        let (bytes, _) = encode(segments.last.end, 1, &rows(&[1; 900])).expect("a small group");
+        for cut in [1, 20, bytes.len() / 2, bytes.len() - 1] {
+            segments.last.file.write_all_at(&bytes[..cut], segments.last.len).expect("the write succeeds");
+            let before = segments.entries();
+            drop(segments);
+            segments = opened(dir.path());
+            assert_eq!(segments.entries(), before);
+            segments.append(before + 1, &rows(b"x")).expect("the append succeeds");
+        }
+        assert_eq!(entries_of(&segments, None), [0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn interrupted_creation_counts_as_none() {
+        let dir = tempfile::tempdir().expect("a directory");
+        drop(created(dir.path()));
+        let first = dir.path().join("segments/0000000001");
+        let bytes = fs::read(&first).expect("the file is readable");
+        fs::write(&first, &bytes[..SegmentHead::BYTES as usize + 3]).expect("the write succeeds");
+        assert!(Segments::open(dir.path()).expect("the segments are readable").is_none());
+        assert_eq!(created(dir.path()).entries(), 0);
+    }
+}

@@ -1,0 +1,303 @@
+//! The files of the segments: their names, their heads, and reading them whole.
+
+use super::group::{GroupEnd, StoredGroup, decode};
+use crate::base::disk::{allocate, sync_dir};
+use crate::base::error::StoreError;
+use crate::base::rows::SCHEMA;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+/// The folder of the segments in the state directory.
+const SEGMENTS_DIR: &str = "segments";
+/// The file in that folder that becomes the next segment.
+const SPARE_FILE: &str = "spare";
+const COMPRESSED: &str = "zst";
+/// Ends the names of files that are not complete.
+const INCOMPLETE: &str = "new";
+/// zstd's fastest level: its files are a fifth larger than those of the default level.
+const COMPRESSION_LEVEL: i32 = 1;
+
+const MAGIC: &[u8; 8] = b"oracledS";
+
+/// The start of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SegmentHead {
+    pub(crate) store_id: u64,
+    pub(crate) number: u64,
+    /// The end of the segment before it.
+    pub(crate) previous: GroupEnd,
+}
+
+/// The end of the groups of a segment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SegmentEnd {
+    pub(crate) group: GroupEnd,
+    /// In bytes from the start of the uncompressed segment.
+    pub(crate) len: u64,
+}
+
+/// The folder of the segments.
+#[derive(Debug, Clone)]
+pub(crate) struct SegmentFiles {
+    state_dir: PathBuf,
+    dir: PathBuf,
+}
+
+impl SegmentHead {
+    /// The length of a head: magic number, schema version, store, number, checksum and entries of the previous segment's last
+    /// group, and a checksum.
+    pub(crate) const BYTES: u64 = 8 + 4 + 8 + 8 + 4 + 8 + 4;
+
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend_from_slice(&SCHEMA.to_be_bytes());
+        bytes.extend_from_slice(&self.store_id.to_be_bytes());
+        bytes.extend_from_slice(&self.number.to_be_bytes());
+        bytes.extend_from_slice(&self.previous.checksum.to_be_bytes());
+        bytes.extend_from_slice(&self.previous.entries.to_be_bytes());
+        bytes.extend_from_slice(&crc32fast::hash(&bytes).to_be_bytes());
+        bytes
+    }
+
+    /// Reads a head of the present schema version; `None` if it is damaged.
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (content, checksum) = bytes.get(..Self::BYTES as usize)?.split_last_chunk::<4>()?;
+        let rest = content.strip_prefix(MAGIC)?.get(4..)?;
+        let (store_id, rest) = rest.split_first_chunk()?;
+        let (number, rest) = rest.split_first_chunk()?;
+        let (checksum_before, entries) = rest.split_first_chunk()?;
+        let head = Self {
+            store_id: u64::from_be_bytes(*store_id),
+            number: u64::from_be_bytes(*number),
+            previous: GroupEnd {
+                checksum: u32::from_be_bytes(*checksum_before),
+                entries: u64::from_be_bytes(entries.try_into().ok()?),
+            },
+        };
+        (crc32fast::hash(content) == u32::from_be_bytes(*checksum)).then_some(head)
+    }
+}
+
+impl SegmentFiles {
+    pub(crate) fn new(state_dir: &Path) -> Self {
+        Self { state_dir: state_dir.to_owned(), dir: state_dir.join(SEGMENTS_DIR) }
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub(crate) fn spare(&self) -> PathBuf {
+        self.dir.join(SPARE_FILE)
+    }
+
+    /// The path of segment `number` before it is compressed.
+    pub(crate) fn path(&self, number: u64) -> PathBuf {
+        self.dir.join(format!("{number:010}"))
+    }
+
+    fn compressed_path(&self, number: u64) -> PathBuf {
+        self.path(number).with_extension(COMPRESSED)
+    }
+
+    pub(crate) fn io(&self, source: io::Error) -> StoreError {
+        StoreError::Io { path: self.dir.clone(), source }
+    }
+
+    pub(crate) fn damaged(&self, number: u64, fault: &str) -> StoreError {
+        let detail = format!("segment {number}: {fault}");
+        StoreError::Corrupt { dir: self.state_dir.clone(), detail }
+    }
+
+    /// The numbers of the plain and of the compressed segments. A segment whose compressed form is new has both.
+    fn numbers(&self) -> Result<[BTreeSet<u64>; 2], StoreError> {
+        let (mut plain, mut compressed) = (BTreeSet::new(), BTreeSet::new());
+        let entries = match fs::read_dir(&self.dir) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok([plain, compressed]),
+            Err(error) => return Err(self.io(error)),
+        };
+        for entry in entries {
+            let name = PathBuf::from(entry.map_err(|source| self.io(source))?.file_name());
+            let numbers = match name.extension() {
+                None => &mut plain,
+                Some(extension) if extension == COMPRESSED => &mut compressed,
+                Some(_) => continue,
+            };
+            numbers.extend(name.file_stem().and_then(|stem| stem.to_str()?.parse::<u64>().ok()));
+        }
+        Ok([plain, compressed])
+    }
+
+    /// The number of the last segment; `None` if there is none.
+    ///
+    /// # Errors
+    /// `Short` if a segment is missing.
+    pub(crate) fn check_names(&self) -> Result<Option<u64>, StoreError> {
+        let [plain, compressed] = self.numbers()?;
+        let Some(last) = plain.iter().chain(&compressed).copied().max() else { return Ok(None) };
+        let is_there = |number: &u64| plain.contains(number) || compressed.contains(number);
+        // only a segment before the last one is compressed
+        let next = (!plain.contains(&last)).then_some(last + 1);
+        match (1..last).find(|number| !is_there(number)).or(next) {
+            Some(missing) => Err(self.missing(missing)),
+            None => Ok(Some(last)),
+        }
+    }
+
+    fn missing(&self, number: u64) -> StoreError {
+        let detail = format!("segment {number} is missing");
+        StoreError::Short { dir: self.state_dir.clone(), detail }
+    }
+
+    /// The numbers of the segments that are not compressed.
+    pub(crate) fn uncompressed(&self) -> Result<BTreeSet<u64>, StoreError> {
+        self.numbers().map(|[plain, _]| plain)
+    }
+
+    /// Removes files that an earlier process did not complete.
+    pub(crate) fn remove_incomplete(&self) -> Result<(), StoreError> {
+        let incomplete = |path: &PathBuf| {
+            path.extension().is_some_and(|extension| extension == INCOMPLETE) || *path == self.spare()
+        };
+        let entries = fs::read_dir(&self.dir).map_err(|source| self.io(source))?;
+        for path in entries.flatten().map(|entry| entry.path()).filter(incomplete) {
+            fs::remove_file(path).map_err(|source| self.io(source))?;
+        }
+        Ok(())
+    }
+
+    /// Removes the files of an interrupted creation.
+    pub(crate) fn remove_all(&self) -> Result<(), StoreError> {
+        match fs::remove_dir_all(&self.dir) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(self.io(error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Opens segment `number`, and reads its content uncompressed.
+    fn open(&self, number: u64) -> Result<Box<dyn Read>, StoreError> {
+        let is_missing = |error: &io::Error| error.kind() == ErrorKind::NotFound;
+        let open_compressed = || {
+            let decoder = zstd::Decoder::new(File::open(self.compressed_path(number))?)?;
+            Ok(Box::new(decoder) as Box<dyn Read>)
+        };
+        let open_plain = || Ok(Box::new(File::open(self.path(number))?) as Box<dyn Read>);
+        let opened = match open_compressed() {
+            // a segment that is compressed now has first both forms, and then the compressed one
+            Err(error) if is_missing(&error) => match open_plain() {
+                Err(error) if is_missing(&error) => open_compressed(),
+                opened => opened,
+            },
+            opened => opened,
+        };
+        opened.map_err(|source| self.read_error(number, source))
+    }
+
+    fn read_error(&self, number: u64, source: io::Error) -> StoreError {
+        match source.kind() {
+            ErrorKind::NotFound => self.missing(number),
+            // zstd reports damage as an error of another kind
+            ErrorKind::Other | ErrorKind::UnexpectedEof | ErrorKind::InvalidData => {
+                self.damaged(number, &source.to_string())
+            }
+            _ => self.io(source),
+        }
+    }
+
+    /// The head of segment `number`.
+    pub(crate) fn head(&self, number: u64) -> Result<SegmentHead, StoreError> {
+        let mut bytes = Vec::new();
+        let read = self.open(number)?.take(SegmentHead::BYTES).read_to_end(&mut bytes);
+        read.map_err(|source| self.read_error(number, source))?;
+        self.parse_head(number, &bytes)
+    }
+
+    /// Segment `number`: its head and all its bytes.
+    pub(crate) fn read(&self, number: u64) -> Result<(SegmentHead, Vec<u8>), StoreError> {
+        let mut bytes = Vec::new();
+        self.open(number)?.read_to_end(&mut bytes).map_err(|source| self.read_error(number, source))?;
+        Ok((self.parse_head(number, &bytes)?, bytes))
+    }
+
+    fn parse_head(&self, number: u64, bytes: &[u8]) -> Result<SegmentHead, StoreError> {
+        let schema = bytes.strip_prefix(MAGIC).and_then(<[u8]>::first_chunk);
+        match schema.map(|schema| u32::from_be_bytes(*schema)) {
+            Some(found) if found != SCHEMA => Err(StoreError::of_schema(&self.state_dir, found, SCHEMA)),
+            _ => SegmentHead::from_bytes(bytes)
+                .filter(|head| head.number == number)
+                .ok_or_else(|| self.damaged(number, "its head is damaged, or it is another segment")),
+        }
+    }
+
+    /// Passes the groups of a segment that was read to `visit`, and returns their end.
+    pub(crate) fn walk(
+        &self,
+        head: SegmentHead,
+        bytes: &[u8],
+        mut visit: impl FnMut(StoredGroup<'_>) -> Result<(), StoreError>,
+    ) -> Result<SegmentEnd, StoreError> {
+        let mut rest = bytes.get(SegmentHead::BYTES as usize..).unwrap_or_default();
+        let mut end = head.previous;
+        while let Some((group, after)) = decode(rest, end) {
+            (end, rest) = (group.end, after);
+            visit(group)?;
+        }
+        Ok(SegmentEnd { group: end, len: (bytes.len() - rest.len()) as u64 })
+    }
+
+    /// Prepares the file of the next segment with `size` zeros; `None` if there is one already.
+    pub(crate) fn prepare(&self, size: u64) -> io::Result<Option<File>> {
+        let path = self.spare();
+        let mut file = match File::options().read(true).write(true).create_new(true).open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        // the space is allocated first, so that a disk without it is not filled
+        let prepared = allocate(&file, size).and_then(|()| {
+            io::copy(&mut io::repeat(0).take(size), &mut file)?;
+            file.sync_all()
+        });
+        if let Err(error) = prepared {
+            fs::remove_file(&path)?;
+            return Err(error);
+        }
+        Ok(Some(file))
+    }
+
+    /// Creates the file of segment `number` with space for `size` bytes, which is allocated but not written. Its name is not
+    /// yet that of the segment.
+    pub(crate) fn create(&self, number: u64, size: u64) -> io::Result<(File, PathBuf)> {
+        let path = self.path(number).with_extension(INCOMPLETE);
+        let file = File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
+        allocate(&file, size)?;
+        Ok((file, path))
+    }
+
+    /// Replaces segment `number`, which is sealed, by its compressed form. Its groups end at byte `len`, if that is known.
+    pub(crate) fn compress(&self, number: u64, len: Option<u64>) -> Result<(), StoreError> {
+        let (plain, compressed) = (self.path(number), self.compressed_path(number));
+        let incomplete = compressed.with_extension(INCOMPLETE);
+        if !compressed.exists() {
+            let len = match len {
+                Some(len) => len,
+                None => {
+                    let (head, bytes) = self.read(number)?;
+                    self.walk(head, &bytes, |_| Ok(()))?.len
+                }
+            };
+            let write = || {
+                let mut file = File::create(&incomplete)?;
+                zstd::stream::copy_encode(File::open(&plain)?.take(len), &mut file, COMPRESSION_LEVEL)?;
+                file.sync_all()?;
+                fs::rename(&incomplete, &compressed)
+            };
+            write().map_err(|source| StoreError::write_error(&incomplete, source))?;
+            sync_dir(&self.dir)?;
+        }
+        fs::remove_file(&plain).map_err(|source| StoreError::Io { path: plain, source })
+    }
+}
