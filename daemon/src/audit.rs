@@ -1,3 +1,4 @@
 //! The audit log.
 
+pub(crate) mod checkpoints;
 pub mod control;

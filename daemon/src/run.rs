@@ -4,6 +4,7 @@ pub(crate) mod keys;
 mod missing_parts;
 
 use crate::api;
+use crate::audit::checkpoints::{self, CheckpointTask};
 use crate::control;
 use crate::platform::api::front::SocketFrontend;
 use crate::platform::config::{DaemonConfig, DaemonFlags, LimitsSection, StorageSection};
@@ -62,6 +63,7 @@ pub struct RunningDaemon {
     servers: [JoinHandle<()>; 2],
     bound: Vec<BoundSocket>,
     checking: StoreCheckTask,
+    checkpoints: CheckpointTask,
     signals: ProcessSignals,
 }
 
@@ -132,16 +134,14 @@ impl RunningDaemon {
         let signals = ProcessSignals::listen()?;
         let calls: usize = config.model_entries().iter().map(|model| model.section.calls_at_once).sum();
         let files = raise_file_limit(config.limits.connections + config.limits.control_connections + calls);
-        let StorageSection { cache_bytes, facts_cache_bytes, min_free_bytes, .. } = config.storage;
-        let options =
-            StoreOptions { dir: config.state_dir.clone(), cache_bytes, facts_cache_bytes, min_free_bytes };
         check_state_dir(&config.state_dir)?;
         hide_state_dir(&config.state_dir);
         let clock = Clock::system();
         let upstreams = UpstreamClients::from_config(&config, &clock, flags.allow_cleartext)?;
         upstreams.warn_of_cleartext();
         let held_key = keys::find_held_key(&config)?;
-        let (journal, store) = Journal::open(options)?;
+        let (journal, store) = Journal::open(store_options(&config))?;
+        checkpoints::check_log(&config.checkpoints, &store)?;
         let log_signer = keys::find_log_signer(&config, &store)?;
         // after the store: a second daemon on the same store must not take the sockets of the first one
         let sockets = DaemonSockets::open(&config).await?;
@@ -188,6 +188,7 @@ impl RunningDaemon {
         let connections = limit_connections(files.saturating_sub(calls as u64), &service.config.limits);
         let servers = start_servers(&service, &flags, sockets, connections);
         let checking = StoreCheckTask::start(&service);
+        let checkpoints = CheckpointTask::start(&service);
         missing_parts::warn_of_missing_parts(&service);
         tracing::info!(
             socket = %service.config.socket.display(),
@@ -197,7 +198,7 @@ impl RunningDaemon {
             file_limit = files,
             "oracled serves"
         );
-        Ok(Self { service, flags, servers, bound, checking, signals })
+        Ok(Self { service, flags, servers, bound, checking, checkpoints, signals })
     }
 
     /// Serves until SIGTERM or SIGINT, reloads on SIGHUP, and stops in order.
@@ -232,7 +233,7 @@ impl RunningDaemon {
     pub async fn stop(self) {
         notify_systemd(&[NotifyState::Stopping]);
         tracing::info!("oracled is stopping");
-        let Self { service, servers: [routes, control], bound, checking, .. } = self;
+        let Self { service, servers: [routes, control], bound, checking, checkpoints, .. } = self;
         let bound_s = Duration::from_secs(service.config.limits.shutdown_s);
         checking.stop().await;
         for socket in bound {
@@ -283,6 +284,7 @@ impl RunningDaemon {
                 tracing::error!(%error, "the last entry could not be logged");
             }
             service.system.log.close().await;
+            checkpoints.stop(&service).await;
         });
         if closed.await.is_err() {
             tracing::error!("could not close the log in time; acknowledged entries are on the disk");
@@ -299,6 +301,11 @@ impl RunningDaemon {
         }
         notify_systemd(&[NotifyState::Ready]);
     }
+}
+
+fn store_options(config: &DaemonConfig) -> StoreOptions {
+    let StorageSection { cache_bytes, facts_cache_bytes, min_free_bytes, .. } = config.storage;
+    StoreOptions { dir: config.state_dir.clone(), cache_bytes, facts_cache_bytes, min_free_bytes }
 }
 
 /// Checks that other users cannot write to the state directory, if it exists.

@@ -3,14 +3,16 @@
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use hyper::Method;
+use oracled_domain::audit::checkpoint::{Checkpoint as LogCheckpoint, LogKey};
 use oracled_domain::audit::leaf::leaf_of;
 use oracled_tests::generation::register_session;
-use oracled_tests::{DaemonWorld, GOOD, call, document, get, log, problem};
+use oracled_tests::{DaemonWorld, GOOD, call, document, error_line, eventually, get, log, problem};
 use serde_json::{Value, json};
 use signed_note::{Note, StandardVerifier, VerifierList};
 use std::fs;
+use std::mem;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tlog_tiles::{Checkpoint, Hash, check_record, check_tree, record_hash};
 
 /// What `oraclectl` printed, after a success.
@@ -89,7 +91,7 @@ async fn proved_entries_are_verified_offline_and_against_an_earlier_checkpoint()
     assert_eq!(keys, [true, true, false], "{starts:?}");
     fs::write(&file, "no key").expect("the key is damaged");
     assert!(daemon.stop().success());
-    assert!(oracled_tests::error_line(other.command()).contains("log.key"));
+    assert!(error_line(other.command()).contains("log.key"));
 }
 
 #[tokio::test]
@@ -189,4 +191,80 @@ async fn implementation_of_others_accepts_checkpoints_and_proofs() {
 fn line_of(state: &Path, number: usize) -> String {
     let mirror = fs::read_to_string(state.join("oracle_log.jsonl")).expect("the mirror is readable");
     mirror.lines().nth(number - 1).expect("the line exists").to_owned()
+}
+
+/// The checkpoint that the daemon has handed out, verified, and its file.
+fn handed_out(world: &DaemonWorld, key: &str) -> (LogCheckpoint, PathBuf) {
+    let entries = fs::read_dir(world.path("checkpoints")).expect("the folder is readable");
+    let files: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    let file = &files[0];
+    let note = fs::read_to_string(file).expect("the file is readable");
+    let key: LogKey = key.trim().parse().expect("a key");
+    (key.verify(&note).expect("it is signed"), file.clone())
+}
+
+/// The parts of a state directory that decide its log.
+fn copy_state(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("the directory is created");
+    for entry in fs::read_dir(from).expect("the directory is readable") {
+        let entry = entry.expect("an entry");
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_state(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).expect("the copy succeeds");
+        }
+    }
+}
+
+#[tokio::test]
+async fn older_or_different_log_than_that_of_the_last_checkpoint_is_refused() {
+    let mut world = DaemonWorld::default();
+    let dir = world.path("checkpoints");
+    world.config = format!("[checkpoints]\ndir = '{}'\nevery_s = 1\n", dir.display());
+    assert!(error_line(world.command()).contains("is not a folder"));
+    fs::create_dir(&dir).expect("the folder is created");
+
+    let daemon = world.serve().await;
+    let key = printed(&world, &["log", "key"]);
+    eventually("the first checkpoint", async || fs::read_dir(&dir).expect("a folder").count() == 1).await;
+    assert!(daemon.stop().success());
+    let (first, file) = handed_out(&world, &key);
+    let older = world.path("older");
+    copy_state(&world.state(), &older);
+
+    let daemon = world.serve().await;
+    deliver(&world, "cs_1").await;
+    assert!(daemon.stop().success());
+    let (second, _) = handed_out(&world, &key);
+    assert!(second.size >= first.size + 4, "the last entry is included: {first:?} {second:?}");
+    assert!(world.service_log().contains("checkpoint of the log"), "{}", world.service_log());
+
+    let newer = world.path("newer");
+    fs::rename(world.state(), &newer).expect("the rename succeeds");
+    copy_state(&older, &world.state());
+    let refusal = error_line(world.command());
+    assert!(refusal.contains("is an older copy") && refusal.contains("move"), "{refusal}");
+
+    // the older copy goes on with other entries
+    let config = mem::take(&mut world.config);
+    let daemon = world.serve().await;
+    for session in ["cs_2", "cs_3", "cs_4"] {
+        deliver(&world, session).await;
+    }
+    assert!(daemon.stop().success());
+    world.config = config;
+    assert!(error_line(world.command()).contains("are not those of the checkpoint"));
+
+    // an unreadable checkpoint is no reason to serve
+    let note = fs::read(&file).expect("the file is readable");
+    fs::write(&file, "half a note").expect("the write succeeds");
+    assert!(error_line(world.command()).contains("is unreadable"));
+    fs::write(&file, note).expect("the write succeeds");
+
+    fs::remove_dir_all(world.state()).expect("the removal succeeds");
+    fs::rename(&newer, world.state()).expect("the rename succeeds");
+    assert!(world.serve().await.stop().success());
+    assert!(handed_out(&world, &key).0.size > second.size);
 }

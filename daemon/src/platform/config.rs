@@ -3,6 +3,7 @@
 //! The types give the reference, `docs/reference/configuration.md`, and the ranges of values.
 
 mod applications;
+mod checkpoints;
 mod cleartext;
 mod costs;
 mod error;
@@ -25,6 +26,7 @@ mod webhooks;
 pub(crate) use applications::application_of;
 use applications::check_applications;
 pub use applications::{ApplicationSection, ApplicationSections};
+pub use checkpoints::CheckpointsSection;
 use cleartext::check_url;
 pub(crate) use cleartext::{has_login, is_cleartext, is_local, redact_url};
 pub use costs::CostsSection;
@@ -138,6 +140,8 @@ pub struct DaemonConfig {
     pub limits: LimitsSection,
     /// Memory and disk space of the store.
     pub storage: StorageSection,
+    /// Signed checkpoints of the log, which the daemon hands out.
+    pub checkpoints: CheckpointsSection,
     /// When a panicking actor ends the daemon, so that systemd restarts it.
     pub supervision: SupervisionSection,
     /// The first model, and its calls.
@@ -329,6 +333,7 @@ impl Default for DaemonConfig {
                 facts_cache_bytes: 64 * 1024 * 1024,
                 min_free_bytes: 64 * 1024 * 1024,
             },
+            checkpoints: CheckpointsSection::default(),
             supervision: SupervisionSection { max_panics: 10, window_s: 60, max_pause_ms: 1000 },
             model: ModelSection::default(),
             models: BTreeMap::new(),
@@ -411,6 +416,7 @@ impl DaemonConfig {
             let deadline_ms = models.map(|model| model.deadline_ms).max().unwrap_or_default();
             checks.extend([
                 self.check_distinct_sockets(),
+                self.checkpoints.check(&self.state_dir),
                 check_range("limits.bodies_bytes", bodies_bytes, body_bytes..=1 << 40),
                 self.mail.check_smtp(),
                 self.check_models(request_s),

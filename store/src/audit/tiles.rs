@@ -62,6 +62,18 @@ impl TableReader {
         (hashes.tree.size(), hashes.tree.root())
     }
 
+    /// The root of the Merkle tree of the first `size` entries; `None` if the log has fewer.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn log_root(&self, size: u64) -> Result<Option<TreeHash>, StoreError> {
+        let hashes = self.engine().log_hashes();
+        if size > hashes.tree.size() {
+            return Ok(None);
+        }
+        root(size, &mut hashes.root_of(|place| self.tile(place))).map(Some)
+    }
+
     /// The proof that the log of the first `size` entries has the entry `seq`. `None` if one of them does not exist.
     ///
     /// # Errors

@@ -84,6 +84,7 @@ fn every_key_can_be_set_by_variable() {
         ("model__input_price", "0.3"),
         ("model__output_price", "2.5"),
         ("costs__daily_budget", "20"),
+        ("checkpoints__dir", "/checkpoints"),
         ("gate__coherence_min", "0.98"),
         ("gate__rules", "RULE-CONT-002"),
         ("lookup__preset", "stripe"),
@@ -356,6 +357,11 @@ fn value_that_is_not_allowed_is_rejected_with_its_key() {
         (
             "mail = {transport = 'smtp', smtp_host = 'h', from = 'a@b.org', subject = \"a\\nb\"}",
             "`mail.subject` is more than one line; allowed: one line",
+        ),
+        ("checkpoints.every_s = 0", "`checkpoints.every_s` is 0; allowed: 1 to 86400"),
+        (
+            "state_dir = '/s'\ncheckpoints.dir = '/s/checkpoints'",
+            "`checkpoints.dir` is /s/checkpoints; allowed: a folder outside of `state_dir`",
         ),
         (
             "ingestion.max_payload_bytes = 0",

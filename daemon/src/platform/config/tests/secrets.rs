@@ -26,7 +26,8 @@ const VALUES: [&str; 13] = [
 ];
 
 /// Keys without secrets: errors may quote their values.
-const QUOTED: [&str; 10] = [
+const QUOTED: [&str; 11] = [
+    "checkpoints.dir",
     "state_dir",
     "socket",
     "control_socket",
@@ -40,7 +41,8 @@ const QUOTED: [&str; 10] = [
 ];
 
 /// Keys without secrets: `check-config` may print their values.
-const PRINTED: [&str; 12] = [
+const PRINTED: [&str; 13] = [
+    "checkpoints.dir",
     "state_dir",
     "socket",
     "control_socket",
