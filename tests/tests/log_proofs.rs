@@ -247,7 +247,7 @@ async fn older_or_different_log_than_that_of_the_last_checkpoint_is_refused() {
     let refusal = error_line(world.command());
     assert!(refusal.contains("is an older copy") && refusal.contains("move"), "{refusal}");
 
-    // the older copy goes on with other entries
+    // the older copy gets other entries
     let config = mem::take(&mut world.config);
     let daemon = world.serve().await;
     for session in ["cs_2", "cs_3", "cs_4"] {

@@ -26,10 +26,9 @@ const PAUSE: Duration = Duration::from_micros(200);
 /// The idle time before the daemon's memory is read. By then the allocator has returned the freed memory.
 const IDLE: Duration = Duration::from_secs(20);
 /// The messages that a start logs at level `debug`, each with the phase that ends there.
-const PHASES: [(&str, &str); 4] = [
+const PHASES: [(&str, &str); 3] = [
     ("the store is being opened", "process and configuration"),
-    ("the database is open", "sled"),
-    ("the log is checked", "the check of the log"),
+    ("the database is open", "segments, sled and the check of the log"),
     ("oracled serves", "actors, first entry, sockets"),
 ];
 /// A store to start on, with the limits to meet.
