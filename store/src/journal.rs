@@ -312,6 +312,8 @@ impl Journal {
         self.tip =
             LogTip::new(self.store.read(|db, _| log::latest_time_us(db, &self.store, counts.entries))?);
         self.store.forget_all();
+        // reads have found it in the previous database
+        self.engine.take_damage();
         Ok(())
     }
 

@@ -138,6 +138,8 @@ impl Segments {
             return Ok(());
         }
         let head = SegmentHead { store_id: self.store_id, number: number + 1, previous: end };
+        // if this fails, the file of the next segment may exist already, and no group may follow in this one
+        self.last.limit = used;
         let limit = next_limit(limit).max(SegmentHead::BYTES + len);
         self.last = begin(&self.files, head, &self.keeper, limit)?;
         self.keeper.compress(number, Some(used));
@@ -224,10 +226,7 @@ pub(crate) fn check_sealed(state_dir: &Path, mut proceed: impl FnMut() -> bool) 
     let last = files.check_names()?.unwrap_or_default();
     for number in 1..last {
         let (head, bytes) = files.read(number)?;
-        let end = files.walk(head, &bytes, |_| Ok(()))?;
-        if files.head(number + 1)?.previous != end.group {
-            return Err(files.damaged(number, &format!("the group at byte {} is damaged", end.len)));
-        }
+        files.check_end(number, head, &bytes)?;
         if !proceed() {
             return Ok(false);
         }
@@ -338,6 +337,47 @@ mod tests {
             segments.append(before + 1, &rows(b"x")).expect("the append succeeds");
         }
         assert_eq!(entries_of(&segments, None), [0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn damaged_segment_is_not_replaced_by_its_compressed_form() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut segments = created(dir.path());
+        segments.append(1, &rows(&[1; 3000])).expect("the append succeeds");
+        segments.append(2, &rows(&[2; 3000])).expect("the append succeeds");
+        let files = segments.files.clone();
+        // ends the thread that compresses the first segment
+        drop(segments);
+        let plain = files.path(1);
+        let whole = files.read(1).expect("it is whole").1;
+        let mut damaged = whole.clone();
+        damaged[1000] ^= 1;
+        fs::remove_file(plain.with_extension("zst")).expect("it was compressed");
+        fs::write(&plain, damaged).expect("the write succeeds");
+        files.compress(1, None).expect_err("a group is damaged");
+        assert!(plain.exists() && !plain.with_extension("zst").exists());
+        fs::write(&plain, whole).expect("the write succeeds");
+        files.compress(1, None).expect("it is whole");
+        assert!(!plain.exists());
+    }
+
+    #[test]
+    fn failed_roll_over_is_repeated_before_any_further_group() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut segments = created(dir.path());
+        segments.append(1, &rows(&[1; 3000])).expect("the append succeeds");
+        // a folder with the name of the next segment
+        let blocked = dir.path().join("segments/0000000002");
+        fs::create_dir(&blocked).expect("the directory is created");
+        segments.append(2, &rows(&[2; 3000])).expect_err("the next segment cannot be created");
+        segments.discard_failed().expect("the segment is writable");
+        segments.append(2, &rows(b"small")).expect_err("the group has room only in the next segment");
+        fs::remove_dir(&blocked).expect("the removal succeeds");
+        segments.discard_failed().expect("the segment is writable");
+        segments.append(2, &rows(b"small")).expect("the append succeeds");
+        drop(segments);
+        let segments = opened(dir.path());
+        assert_eq!((segments.last.number, entries_of(&segments, None)), (2, vec![0, 1, 2]));
     }
 
     #[test]

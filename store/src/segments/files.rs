@@ -277,6 +277,22 @@ impl SegmentFiles {
         Ok((file, path))
     }
 
+    /// Checks that the compressed form of segment `number` in `file` has all groups up to the next segment.
+    fn check_compressed(&self, number: u64, file: &Path) -> Result<(), StoreError> {
+        let read = || zstd::decode_all(File::open(file)?);
+        let bytes = read().map_err(|source| self.read_error(number, source))?;
+        self.check_end(number, self.parse_head(number, &bytes)?, &bytes)
+    }
+
+    /// Checks that segment `number` has all groups up to the next segment.
+    pub(crate) fn check_end(&self, number: u64, head: SegmentHead, bytes: &[u8]) -> Result<(), StoreError> {
+        let end = self.walk(head, bytes, |_| Ok(()))?;
+        if self.head(number + 1)?.previous == end.group {
+            return Ok(());
+        }
+        Err(self.damaged(number, &format!("the group at byte {} is damaged", end.len)))
+    }
+
     /// Replaces segment `number`, which is sealed, by its compressed form. Its groups end at byte `len`, if that is known.
     pub(crate) fn compress(&self, number: u64, len: Option<u64>) -> Result<(), StoreError> {
         let (plain, compressed) = (self.path(number), self.compressed_path(number));
@@ -292,10 +308,12 @@ impl SegmentFiles {
             let write = || {
                 let mut file = File::create(&incomplete)?;
                 zstd::stream::copy_encode(File::open(&plain)?.take(len), &mut file, COMPRESSION_LEVEL)?;
-                file.sync_all()?;
-                fs::rename(&incomplete, &compressed)
+                file.sync_all()
             };
             write().map_err(|source| StoreError::write_error(&incomplete, source))?;
+            self.check_compressed(number, &incomplete)?;
+            fs::rename(&incomplete, &compressed)
+                .map_err(|source| StoreError::write_error(&compressed, source))?;
             sync_dir(&self.dir)?;
         }
         fs::remove_file(&plain).map_err(|source| StoreError::Io { path: plain, source })
