@@ -5,6 +5,7 @@ pub mod orders;
 pub mod prompts;
 
 use crate::audit::LogEntry;
+use crate::audit::proofs::LogBundle;
 use crate::base::page::PageLimit;
 use crate::rules::object;
 use crate::verdict::orders::HeldVerdictReport;
@@ -179,6 +180,28 @@ pub struct VerdictResponse {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     pub replayed: bool,
+    /// With `proof=1`: the entries of the log about the delivery (`tmm_crosscheck` and `verdict_cached`), and the proof that the
+    /// log has them. `oraclectl verify-log` verifies the whole document.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proof: Option<LogBundle>,
+}
+
+/// The query of `GET /v1/verdicts/{session_id}`.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct VerdictParams {
+    /// Adds the proof of the delivery.
+    #[param(inline)]
+    pub proof: Option<VerdictProof>,
+}
+
+/// Whether a verdict has its proof.
+#[derive(Debug, Clone, Copy, Deserialize, utoipa::ToSchema)]
+pub enum VerdictProof {
+    /// It has.
+    #[serde(rename = "1")]
+    Included,
 }
 
 /// Whether a verdict was in the cache: the header `X-Cache`.

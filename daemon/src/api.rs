@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub fn router(service: Arc<DaemonService>) -> Router {
     Router::new()
         .route("/v1/crosscheck", post(crosscheck::post))
-        .route("/v1/verdicts/{session_id}", get(verdicts::get).post(verdicts::post))
+        .route("/v1/verdicts/{session_id}", post(verdicts::post))
         .route("/v1/orders/{session_id}", get(orders::get))
         .route("/v1/sessions/{session_id}", put(sessions::put))
         .route("/cache/{session_id}", get(cache::get).post(cache::post))
@@ -36,6 +36,7 @@ pub fn router(service: Arc<DaemonService>) -> Router {
         .route("/openapi.json", get(openapi::get))
         .route_layer(from_fn(reject_params))
         // these routes have parameters, and reject unknown ones themselves
+        .route("/v1/verdicts/{session_id}", get(verdicts::get))
         .route("/v1/changes", get(changes::get))
         .route("/v1/orders", get(orders::list))
         .route_layer(from_fn(require_application))

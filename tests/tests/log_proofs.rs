@@ -268,3 +268,48 @@ async fn older_or_different_log_than_that_of_the_last_checkpoint_is_refused() {
     assert!(world.serve().await.stop().success());
     assert!(handed_out(&world, &key).0.size > second.size);
 }
+
+#[tokio::test]
+async fn delivered_verdict_with_its_proof_is_verified_offline() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    deliver(&world, "cs_1").await;
+    deliver(&world, "cs_2").await;
+    let key = printed(&world, &["log", "key"]);
+    let key = key.trim();
+    let routes = &mut daemon.routes().await;
+    let plain = get(routes, "/v1/verdicts/cs_1").await.body;
+    let proved = get(routes, "/v1/verdicts/cs_1?proof=1").await;
+    assert_eq!(proved.status, 200);
+    let text = String::from_utf8(proved.body.to_vec()).expect("valid UTF-8");
+    assert!(text.as_bytes().starts_with(plain.strip_suffix(b"}").expect("an object")), "{text}");
+    let events = document(&proved)["proof"]["entries"].as_array().expect("entries").len();
+    assert_eq!(events, 2);
+    for query in ["proof=2", "proof=", "other=1"] {
+        let refused = get(routes, &format!("/v1/verdicts/cs_1?{query}")).await;
+        assert_eq!(refused.status, 400, "{query}: {}", document(&refused));
+    }
+    let printed_too = printed(&world, &["verdict", "cs_1", "--proof"]);
+    assert!(printed_too.starts_with(&text[..plain.len() - 1]));
+    let other = get(routes, "/v1/verdicts/cs_2?proof=1").await;
+    assert!(daemon.stop().success());
+
+    let whole = file(&world, "proved.json", &text);
+    assert!(is_accepted(&world, &whole, key, &[]));
+    assert!(is_accepted(&world, &file(&world, "printed.json", &printed_too), key, &[]));
+    let changed = [
+        // another text with the proof of this one
+        text.replacen("GREEN", "AMBER", 1),
+        text.replacen(r#""session_id":"cs_1""#, r#""session_id":"cs_2""#, 1),
+        // the proof of another delivery
+        format!(
+            r#"{},"proof":{}}}"#,
+            &text[..plain.len() - 1],
+            serde_json::to_string(&document(&other)["proof"]).expect("plain data")
+        ),
+    ];
+    for changed in changed {
+        assert_ne!(changed, text);
+        assert!(!is_accepted(&world, &file(&world, "changed.json", &changed), key, &[]), "{changed}");
+    }
+}

@@ -50,7 +50,7 @@ impl LogProof {
 }
 
 /// Entries of the log with the proof that the log has them. It is verified without a daemon.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LogBundle {
     /// The signed checkpoint for which the proofs hold.
@@ -63,7 +63,7 @@ pub struct LogBundle {
 }
 
 /// An entry of the log with its proof.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProvedEntry {
     /// The line of the entry, byte for byte.
@@ -73,7 +73,7 @@ pub struct ProvedEntry {
 }
 
 /// The proof that the log continues an earlier one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProvedContinuation {
     /// The number of entries of the earlier log.

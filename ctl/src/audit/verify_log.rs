@@ -1,24 +1,24 @@
 //! `oraclectl verify-log`.
 
-use super::bundle::{read_note, verify};
+use super::bundle::{VerifiedDocument, read_note, verify};
 use super::log::format_entry;
 use crate::base::error::CtlError;
 use crate::base::input::read_text;
 use crate::base::output::{format_pairs, print_json};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use oracled_api::audit::proofs::LogBundle;
 use oracled_domain::audit::checkpoint::LogKey;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Verify entries that `oraclectl log prove` printed, without a daemon
+/// Verify entries of `oraclectl log prove`, or a verdict with its proof, without a daemon
 ///
-/// It checks the signature of the checkpoint, and that the log of the checkpoint has each entry unchanged.
+/// It checks the signature of the checkpoint, and that the log of the checkpoint has each entry unchanged. Of a verdict from
+/// `oraclectl verdict ID --proof`, it also checks that its text is the one that was delivered to the session.
 #[derive(Debug, clap::Args)]
 pub(crate) struct VerifyLogArgs {
-    /// The output of `oraclectl log prove`; `-` reads standard input
+    /// The output of `oraclectl log prove` or of `oraclectl verdict ID --proof`; `-` reads standard input
     #[arg(value_name = "BUNDLE")]
     bundle: PathBuf,
     /// The public key of the log, or a file with it, from a source that you trust
@@ -41,11 +41,13 @@ impl VerifyLogArgs {
         };
         let text = read_text(&self.bundle)?;
         let file = self.bundle.display().to_string();
-        let bundle: LogBundle = serde_json::from_str(&text).map_err(|error| unusable(&file, error))?;
+        let document = VerifiedDocument::read(&text).map_err(|error| unusable(&file, error))?;
+        let bundle = document.bundle();
         let earlier = self.since.as_deref().map(|file| read_note(file, &key)).transpose()?;
-        let checkpoint = verify(&bundle, &key, earlier.as_ref())?;
+        let checkpoint = verify(bundle, &key, earlier.as_ref())?;
         let entries = bundle.entries.iter().map(|entry| serde_json::from_str(&entry.line));
         let entries = entries.collect::<Result<Vec<Value>, _>>().map_err(|error| unusable(&file, error))?;
+        document.check_verdict(&entries)?;
         let root = BASE64_STANDARD.encode(checkpoint.root);
         if is_json {
             let continues = earlier.map(|earlier| earlier.size);

@@ -4,7 +4,7 @@ use super::submit::show_delivered;
 use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
-use hyper::Method;
+use hyper::{Method, StatusCode};
 use std::io::Write;
 
 /// Show the delivered verdict of a session; a lost verdict is regenerated
@@ -13,11 +13,22 @@ pub(crate) struct VerdictArgs {
     /// Session id
     #[arg(value_parser = id_parser())]
     session_id: String,
+    /// Print the document with the proof of its delivery, byte for byte; `oraclectl verify-log` verifies it without a daemon
+    #[arg(long)]
+    proof: bool,
 }
 
 impl VerdictArgs {
     pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         let path = format!("/v1/verdicts/{}", encode_segment(&self.session_id));
+        if self.proof {
+            let answer = options.call_routes(Method::GET, &format!("{path}?proof=1"), None).await?;
+            if answer.status == StatusCode::OK {
+                out.write_all(&answer.body)?;
+                return Ok(writeln!(out)?);
+            }
+            return show_delivered(&answer, options, out);
+        }
         show_delivered(&options.call_routes(Method::GET, &path, None).await?, options, out)
     }
 }

@@ -4,6 +4,7 @@ mod answers;
 pub mod cache;
 pub mod crosscheck;
 pub mod orders;
+mod proof;
 pub mod sessions;
 mod submitted_prompt;
 pub mod verdicts;

@@ -1,12 +1,15 @@
 //! `/v1/verdicts/{session_id}`: submits a verdict for delivery, and reads it back.
 
-use crate::platform::api::request::{self, JsonBody, PathSessionId, RequestedCheck, SourcedCheck};
+use crate::platform::api::request::{
+    self, JsonBody, PathSessionId, QueryParams, RequestedCheck, SourcedCheck,
+};
 use crate::platform::api::reserved_body::json_response;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
 use crate::verdict::api::answers::replayed_response;
 use crate::verdict::api::orders;
+use crate::verdict::api::proof::add_proof;
 use crate::verdict::api::submitted_prompt::parse_prompt;
 use axum::extract::State;
 use axum::response::Response;
@@ -20,7 +23,7 @@ use oracled_actors::verdict::regen;
 use oracled_actors::verdict::submission::{CachedVerdict, Submission, SubmissionOutcome};
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::verdict::orders::OrderReport;
-use oracled_api::verdict::{CacheResult, SubmitVerdictRequest, VerdictResponse};
+use oracled_api::verdict::{CacheResult, SubmitVerdictRequest, VerdictParams, VerdictProof, VerdictResponse};
 use oracled_domain::rules::RulesEvaluation;
 use oracled_domain::verdict::policy::{PolicyCause, join_causes};
 use oracled_domain::{CrosscheckDecision, GatePath, SessionId, SessionRecord};
@@ -140,13 +143,13 @@ async fn find_delivered(
     }
 }
 
-problems!(ReadProblems: SESSION STORE MODEL; LookupUnavailable LookupTimeout SessionUnknown SessionMismatch VerdictNotCached CrosscheckRejected RulesRejected PolicyRejected OrderFailed RegenRateLimited);
+problems!(ReadProblems: SESSION STORE MODEL; InvalidRequest LookupUnavailable LookupTimeout SessionUnknown SessionMismatch VerdictNotCached CrosscheckRejected RulesRejected PolicyRejected OrderFailed RegenRateLimited);
 
 /// Read the verdict of a session.
 ///
 /// A session that is unknown is looked up at the payment service, if one is configured, and registered.
 /// If the session has an order that is not delivered, the answer is 202 with the order, or 422 if it failed. If the verdict is
-/// lost and the session is known, it is regenerated. `X-Cache` is `HIT` for a stored verdict and `MISS`
+/// lost and the session is known, it is regenerated. With `proof=1`, a verdict has the proof of its delivery. `X-Cache` is `HIT` for a stored verdict and `MISS`
 /// for a regenerated one. If the crosscheck or the rules reject the regenerated verdict, this read and further ones within
 /// 5 minutes get 422.
 #[utoipa::path(
@@ -154,7 +157,7 @@ problems!(ReadProblems: SESSION STORE MODEL; LookupUnavailable LookupTimeout Ses
     path = "/v1/verdicts/{session_id}",
     operation_id = "read_verdict",
     tag = "verdict",
-    params(("session_id" = SessionId, Path)),
+    params(("session_id" = SessionId, Path), VerdictParams),
     responses(
         ReadProblems,
         (status = 200, description = "The verdict: with `X-Cache: HIT` as it was delivered; with `MISS` regenerated, with `divergence_level`", body = VerdictResponse, headers(("X-Cache" = CacheResult, description = "Whether the verdict was in the cache."))),
@@ -164,6 +167,7 @@ problems!(ReadProblems: SESSION STORE MODEL; LookupUnavailable LookupTimeout Ses
 pub async fn get(
     method: Method,
     State(service): State<Arc<DaemonService>>,
+    QueryParams(VerdictParams { proof }): QueryParams<VerdictParams>,
     PathSessionId(session_id): PathSessionId,
 ) -> Result<Response, Problem> {
     let found = service.system.cache.ask(ReadVerdict(session_id.clone())).await??;
@@ -200,7 +204,11 @@ pub async fn get(
             (require_verdict(&service, &session_id, outcome)?, cache_status)
         }
     };
-    let mut response = json_response(StatusCode::OK, cached.body.clone());
+    let body = match proof {
+        Some(VerdictProof::Included) => add_proof(&service, session_id, &cached).await?,
+        None => cached.body.clone(),
+    };
+    let mut response = json_response(StatusCode::OK, body);
     response.headers_mut().insert(X_CACHE, HeaderValue::from_static(cache_status));
     Ok(response)
 }

@@ -14,9 +14,6 @@ use std::time::Duration;
 /// The number of retries if the database is locked, with a pause before each.
 const LOCK_ATTEMPTS: usize = 400;
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
-/// The interval in which sled writes its changes to its file, in milliseconds. After a kill, changes that were not written are
-/// applied again.
-const FLUSHED_EVERY_MS: u64 = 500;
 /// File descriptors held in reserve for reopening the database.
 const SPARE_FILES: usize = 16;
 
@@ -101,10 +98,8 @@ fn retry_while_locked<T>(mut open: impl FnMut() -> Result<T, StoreError>) -> Res
 fn try_open_sled(options: &StoreOptions, known: Option<SnapshotId>) -> Result<sled::Db, StoreError> {
     let path = options.dir.join(DATABASE_DIR);
     check_files(options, &path, known)?;
-    let config = sled::Config::new()
-        .path(&path)
-        .cache_capacity(options.cache_bytes)
-        .flush_every_ms(Some(FLUSHED_EVERY_MS));
+    // sled's own flushes also rewrite pages while nothing else happens, so that the file would change after its sync
+    let config = sled::Config::new().path(&path).cache_capacity(options.cache_bytes).flush_every_ms(None);
     match catch_panic(|| config.open()) {
         Ok(Ok(db)) => Ok(db),
         Ok(Err(sled::Error::Io(error))) => Err(open_error(options, path, error)),
