@@ -134,8 +134,10 @@ async fn kill_amid_deliveries(rounds: usize) {
     model
         .set_default(ScriptedReply::with_text(&GOOD.replace("GREEN", "RED")).after(Duration::from_millis(3)));
     mailbox.set_default(ScriptedReply::bytes(200, "{}").after(Duration::from_millis(1)));
+    // several kills can cut off attempts of the same order
     let world = DaemonWorld::with_config(&format!(
         "[model]\nprovider = \"openai\"\nname = \"made-up\"\nbase_url = \"{}\"\ncalls_per_minute = 1000000\ncalls_at_once = 1000\n\
+         [orders]\ngenerations_max = 100\n\
          [mail]\ntransport = \"http\"\nbase_url = \"{}\"",
         model.openai_url(),
         mailbox.url(),
