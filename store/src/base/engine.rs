@@ -103,6 +103,9 @@ impl TableReader {
         &self,
         read: impl FnOnce(&sled::Db, u64) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
+        if !self.engine.is_up_to_date.load(Ordering::Acquire) {
+            return Err(reopening());
+        }
         let read = self.engine.with(|db| read(db, self.engine.durable_seq()));
         read.inspect_err(|error| self.engine.note_damage(error))
     }
@@ -113,6 +116,8 @@ impl TableReader {
 pub(crate) struct StoreEngine {
     options: StoreOptions,
     db: RwLock<Option<OpenDatabase>>,
+    /// Whether the database has all groups of the segments. Until then, only the journal reads it.
+    is_up_to_date: AtomicBool,
     /// Whether an undamaged database is being reopened. That is short, and readers wait for it.
     is_renewed: AtomicBool,
     /// Open descriptors in reserve. They are closed before the database is reopened.
@@ -128,6 +133,10 @@ pub(crate) struct StoreEngine {
     reserve: ReserveFile,
     /// The last field, so that it is dropped after the database is closed.
     _state_lock: File,
+}
+
+fn reopening() -> StoreError {
+    StoreError::Unavailable { cause: "it is being reopened".into() }
 }
 
 /// The row counts when the database was opened, and the counts of those rows that were replaced since.
@@ -146,6 +155,7 @@ impl StoreEngine {
         Self {
             spare_files: Mutex::new(spare_files()),
             db: RwLock::default(),
+            is_up_to_date: AtomicBool::new(false),
             is_renewed: AtomicBool::new(false),
             durable_seq: AtomicU64::new(0),
             checks: CheckResults::open(&options.dir),
@@ -192,8 +202,14 @@ impl StoreEngine {
         Ok(())
     }
 
-    /// Closes the database. Readers fail until it is open again.
+    /// Lets readers use the database, since it has all groups of the segments.
+    pub(crate) fn set_up_to_date(&self) {
+        self.is_up_to_date.store(true, Ordering::Release);
+    }
+
+    /// Closes the database. Readers fail until [`StoreEngine::set_up_to_date`].
     pub(crate) fn close_database(&self) {
+        self.is_up_to_date.store(false, Ordering::Release);
         drop(self.db.write().unwrap_or_else(PoisonError::into_inner).take());
     }
 
@@ -244,7 +260,6 @@ impl StoreEngine {
         &self,
         use_open: impl FnOnce(&OpenDatabase) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let reopening = || StoreError::Unavailable { cause: "it is being reopened".into() };
         let guard = self.read_guard().ok_or_else(reopening)?;
         let open = guard.as_ref().ok_or_else(reopening)?;
         let used = catch_panic(|| use_open(open));

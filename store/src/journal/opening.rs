@@ -161,6 +161,7 @@ fn apply_segments(
         let (counts, tree) = meta::read(engine)?.ok_or_else(missing)?;
         check_database(engine, counts, &mark.now)?;
         engine.set_opened_counts(counts, tree.clone());
+        engine.set_up_to_date();
         engine.set_log_hashes(LogHashes::read(&TableReader::new(Arc::clone(engine)), tree)?);
         Ok(counts)
     }))

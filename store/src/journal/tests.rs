@@ -1377,6 +1377,40 @@ fn damage_that_a_read_finds_is_repaired_once() {
 }
 
 #[test]
+fn reader_during_a_rebuild_never_misses_a_row() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    for n in 0..100 {
+        fill(&mut journal, n * 10..n * 10 + 10);
+    }
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let (mut found, mut refused) = (0, 0);
+            while !done.load(Ordering::Relaxed) {
+                match store.verdict(&id(999)) {
+                    Ok(verdict) => {
+                        assert!(verdict.is_some());
+                        found += 1;
+                    }
+                    Err(StoreError::Unavailable { .. }) => refused += 1,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            (found, refused)
+        });
+        for _ in 0..5 {
+            journal.rebuild("damage".to_owned());
+            journal.recover().expect("the database is rebuilt");
+        }
+        thread::sleep(Duration::from_millis(20));
+        done.store(true, Ordering::Relaxed);
+        let (found, refused) = reader.join().expect("the thread does not panic");
+        assert!(found > 0 && refused > 0, "{found} {refused}");
+    });
+}
+
+#[test]
 fn database_is_not_removed_if_a_segment_is_damaged() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
