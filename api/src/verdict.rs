@@ -181,7 +181,7 @@ pub struct VerdictResponse {
     #[schema(required = false)]
     pub replayed: bool,
     /// With `proof=1`: the entries of the log about the delivery (`tmm_crosscheck` and `verdict_cached`), and the proof that the
-    /// log has them. `oraclectl verify-log` verifies the whole document.
+    /// log has them. `oraclectl verify-log` verifies `session_id` and the text of `verdict`; it does not verify the other members.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<LogBundle>,
 }

@@ -177,6 +177,9 @@ impl Segments {
         after: Option<u64>,
         mut apply: impl FnMut(u64, RowBatch) -> bool,
     ) -> Result<(), StoreError> {
+        if after == Some(self.entries()) {
+            return Ok(());
+        }
         let mut first = self.last.number;
         while first > 1 {
             let before = self.files.head(first)?.previous.entries;

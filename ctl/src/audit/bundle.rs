@@ -84,6 +84,9 @@ pub(super) fn verify(
     earlier: Option<&Checkpoint>,
 ) -> Result<Checkpoint, CtlError> {
     let checkpoint = key.verify(&bundle.checkpoint).map_err(|error| refused(error.to_string()))?;
+    if bundle.entries.is_empty() {
+        return Err(refused("the document has no entries".to_owned()));
+    }
     for entry in &bundle.entries {
         let seq = serde_json::from_str(&entry.line).map(|EntryNumber { seq }| seq).unwrap_or_default();
         let is_proved = || {

@@ -85,6 +85,14 @@ pub fn leaf_of(line: &str) -> Result<Cow<'_, str>, LogLineError> {
     };
     let (salt, event) = (text(SALT)?, text("event")?);
     let erasable = erasable_members(&event);
+    // the leaf has no salt, so that any other salt or spelling would be unnoticed
+    let raw_salt = members.iter().find(|(member, _)| member == SALT).map(|(_, value)| value.get());
+    if !is_salt(&salt) || raw_salt != Some(format!("\"{salt}\"").as_str()) {
+        return Err(LogLineError("`salt` is not 32 hexadecimal digits".to_owned()));
+    }
+    if !members.iter().any(|(name, _)| erasable.contains(&name.as_ref())) {
+        return Err(LogLineError("it has a salt, and no value that can be erased".to_owned()));
+    }
     let plain = |(name, value): &(Cow<'_, str>, &RawValue)| (name.to_string(), value.get().to_owned());
     if join_members(members.iter().map(plain)) != line {
         return Err(LogLineError("it has spaces between its members".to_owned()));
@@ -97,6 +105,21 @@ pub fn leaf_of(line: &str) -> Result<Cow<'_, str>, LogLineError> {
         }
     };
     Ok(Cow::Owned(join_members(members.iter().filter(|(name, _)| name != SALT).map(in_leaf))))
+}
+
+fn is_salt(text: &str) -> bool {
+    text.len() == 2 * size_of::<RecordSalt>()
+        && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// Whether an event with this name and this JSON has a value that can be erased; its entry then has a salt.
+#[must_use]
+pub fn has_erasable_value(event: &str, json: &str) -> bool {
+    let erasable = erasable_members(event);
+    !erasable.is_empty()
+        && serde_json::from_str(json).is_ok_and(|RawMembers(members)| {
+            members.iter().any(|(name, _)| erasable.contains(&name.as_ref()))
+        })
 }
 
 /// The text of an object with these members, without spaces between them.
@@ -174,6 +197,12 @@ mod tests {
             &LINE.replace("event", "evens"),
             &format!("{LINE}\n"),
             &LINE.replace(",\"tier", ", \"tier"),
+            // nothing else would bind the salt, which is not in the leaf
+            &LINE.replace("000102", "00010A"),
+            &LINE.replace("000102", "\\u0030\\u0030\\u00300102"),
+            &LINE.replace("000102030405060708090a0b0c0d0e0f", "approved by the regulator"),
+            &LINE.replace("order_placed", "verdict_cached"),
+            &LINE.replace(r#""query_preview":"Sell \"honey\"?","#, ""),
         ] {
             assert!(leaf_of(damaged).is_err(), "{damaged}");
         }

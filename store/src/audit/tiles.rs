@@ -83,6 +83,9 @@ impl TableReader {
         let Some(index) = seq.checked_sub(1).filter(|_| seq <= size && size <= hashes.tree.size()) else {
             return Ok(None);
         };
+        if size == hashes.tree.size() && self.log_root(size)? != Some(hashes.tree.root()) {
+            return Err(self.damaged_tile("a tile of its log differs from the log's Merkle tree".to_owned()));
+        }
         prove_inclusion(index, size, &mut hashes.root_of(|place| self.tile(place))).map(Some)
     }
 
@@ -105,9 +108,16 @@ impl TableReader {
         let hashes = row.map(|row| row.value.as_chunks().0.to_vec());
         hashes.filter(|hashes| hashes.len() == TILE_HASHES).ok_or_else(|| {
             let TilePlace { level, index } = place;
-            let detail =
-                format!("tile {index} of level {level} of its log's Merkle tree is missing or not whole");
-            StoreError::Corrupt { dir: self.dir().to_owned(), detail }
+            self.damaged_tile(format!(
+                "tile {index} of level {level} of its log's Merkle tree is missing or not whole"
+            ))
         })
+    }
+
+    /// The error for a wrong tile, which the journal repairs.
+    fn damaged_tile(&self, detail: String) -> StoreError {
+        let error = StoreError::Corrupt { dir: self.dir().to_owned(), detail };
+        self.engine().note_damage(&error);
+        error
     }
 }

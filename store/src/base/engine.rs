@@ -227,7 +227,8 @@ impl StoreEngine {
         sync_dir(self.dir())
     }
 
-    fn note_damage(&self, error: &StoreError) {
+    /// Notes damage that a read has found, so that the journal rebuilds the database.
+    pub(crate) fn note_damage(&self, error: &StoreError) {
         if let StoreError::Corrupt { detail, .. } = error {
             *self.damage.lock().unwrap_or_else(PoisonError::into_inner) = Some(detail.clone());
         }

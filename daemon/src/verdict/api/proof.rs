@@ -9,6 +9,7 @@ use oracled_api::base::problem::ProblemCode;
 use oracled_domain::{SessionId, Sha256Hex};
 use oracled_store::{LogLine, LogQuery, Store, StoreError};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
@@ -16,6 +17,13 @@ use tokio::task::spawn_blocking;
 const DELIVERED: &str = "verdict_cached";
 /// The entry of the decision that permitted it.
 const DECIDED: &str = "tmm_crosscheck";
+
+/// The text of a delivered verdict.
+#[derive(Deserialize)]
+struct DeliveredText<'b> {
+    #[serde(borrow)]
+    verdict: &'b RawValue,
+}
 
 /// The text that an entry is about.
 #[derive(Deserialize)]
@@ -30,48 +38,56 @@ pub(super) async fn add_proof(
     cached: &CachedVerdict,
 ) -> Result<Bytes, Problem> {
     let service = Arc::clone(service);
-    let proved = spawn_blocking(move || prove_delivery(&service, &session_id)).await;
-    let proof = proved.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))??;
+    let body = cached.body.clone();
+    let proved = spawn_blocking(move || {
+        let document = serde_json::from_slice(&body);
+        let DeliveredText { verdict } = document.expect("the document of a delivery has its verdict");
+        prove_delivery(&service, &session_id, &Sha256Hex::of(verdict.get().as_bytes()))
+    });
+    let failed = |detail: String| Problem::new(ProblemCode::InternalError, detail);
+    let proof = proved.await.map_err(|error| failed(error.to_string()))??;
+    let proof = proof.ok_or_else(|| failed("the log has no entry of the delivery".to_owned()))?;
     let proof = serde_json::to_vec(&proof).expect("a proof is plain data with string keys");
     // the verdict in the document must keep its bytes, so the document is not read again
     let document = cached.body.strip_suffix(b"}").unwrap_or(&cached.body);
     Ok([document, br#","proof":"#, &proof, b"}"].concat().into())
 }
 
-/// The entries about the delivery of the session's verdict, with their proof. It is without entries if the log has none.
-fn prove_delivery(service: &DaemonService, session_id: &SessionId) -> Result<LogBundle, StoreError> {
+/// The entries about the delivery of the text `sha256` to the session, with their proof; `None` if the log has none.
+fn prove_delivery(
+    service: &DaemonService,
+    session_id: &SessionId,
+    sha256: &Sha256Hex,
+) -> Result<Option<LogBundle>, StoreError> {
     let store = &service.system.store;
-    let delivered = last_entry(store, session_id, DELIVERED, None)?;
-    let decided = match &delivered {
-        Some((_, sha256)) => last_entry(store, session_id, DECIDED, Some(sha256))?,
-        None => None,
-    };
+    let Some(delivered) = last_entry(store, session_id, DELIVERED, sha256)? else { return Ok(None) };
+    let decided = last_entry(store, session_id, DECIDED, sha256)?;
     let (size, root) = store.log_head();
     let mut entries = Vec::new();
-    for (line, _) in decided.into_iter().chain(delivered) {
+    for line in decided.into_iter().chain([delivered]) {
         if let Some(hashes) = store.prove_entry(line.seq, size)? {
             entries.push(ProvedEntry { line: line.json, proof: LogProof::of(&hashes) });
         }
     }
-    Ok(LogBundle { checkpoint: service.log_signer.sign(size, root), entries, continuation: None })
+    let checkpoint = service.log_signer.sign(size, root);
+    Ok(Some(LogBundle { checkpoint, entries, continuation: None }))
 }
 
-/// The last entry of the session with this event, and about the text `sha256` if one is given.
+/// The last entry of the session with this event about the text `sha256`.
 fn last_entry(
     store: &Store,
     session_id: &SessionId,
     event: &str,
-    sha256: Option<&Sha256Hex>,
-) -> Result<Option<(LogLine, Sha256Hex)>, StoreError> {
+    sha256: &Sha256Hex,
+) -> Result<Option<LogLine>, StoreError> {
     let query = LogQuery {
         session: Some(session_id.clone()),
         event: Some(event.to_owned()),
         limit: usize::MAX,
         ..LogQuery::default()
     };
-    let about = |line: LogLine| {
-        let text: JudgedText = serde_json::from_str(&line.json).ok()?;
-        Some((line, text.verdict_sha256)).filter(|(_, found)| sha256.is_none_or(|sha256| found == sha256))
+    let is_about = |line: &LogLine| {
+        serde_json::from_str(&line.json).is_ok_and(|text: JudgedText| text.verdict_sha256 == *sha256)
     };
-    Ok(store.log(&query)?.into_iter().filter_map(about).next_back())
+    Ok(store.log(&query)?.into_iter().rfind(is_about))
 }

@@ -3,7 +3,7 @@
 use super::{TIME_BYTES, block_of, by_event, by_execution};
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, TableId, key};
-use oracled_domain::audit::leaf::{RecordSalt, SALT, erasable_members, salt_of_entry};
+use oracled_domain::audit::leaf::{RecordSalt, SALT, has_erasable_value, salt_of_entry};
 use oracled_domain::{AuditEvent, RequestCaller, SessionId};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -73,9 +73,10 @@ pub(crate) fn put(
     let begin = lines.len();
     for (seq, (index, event)) in (first_seq..).zip(entries.events.iter().enumerate()) {
         tip.latest_time_us = tip.latest_time_us.max(event.timestamp.as_microsecond());
-        let has_salt = !erasable_members(event.kind.name()).is_empty();
+        let json = serde_json::to_string(event).expect("an event is plain data with string keys");
+        let has_salt = has_erasable_value(event.kind.name(), &json);
         let salt = has_salt.then(|| salt_of_entry(entries.salt, index));
-        append_line(lines, (seq, salt), event, entries.callers.of(index));
+        append_line(lines, (seq, salt), &json, entries.callers.of(index));
     }
     let text = lines.get(begin..).unwrap_or_default();
     let last_seq = first_seq + entries.events.len() as u64 - 1;
@@ -124,7 +125,7 @@ pub(crate) fn index_session(batch: &mut RowBatch, name: &[u8], last_seq: u64) {
 fn append_line(
     lines: &mut Vec<u8>,
     (seq, salt): (u64, Option<String>),
-    event: &AuditEvent,
+    event: &str,
     caller: Option<&RequestCaller>,
 ) {
     write!(lines, "{{\"seq\":{seq}").expect("a write to memory does not fail");
@@ -132,7 +133,7 @@ fn append_line(
         write!(lines, ",\"{SALT}\":\"{salt}\"").expect("a write to memory does not fail");
     }
     let junction = lines.len();
-    serde_json::to_writer(&mut *lines, event).expect("an event is plain data with string keys");
+    lines.extend_from_slice(event.as_bytes());
     // the event's own opening brace
     *lines.get_mut(junction).expect("an event is an object") = b',';
     if let Some(caller) = caller {
