@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use oracled_domain::audit::event::RequestCaller;
 use oracled_domain::{EventKind, SessionId};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The highest number of entries in one answer: 10,000; by default 100.
 pub type LogLimit = PageLimit<100, 10_000>;
@@ -16,10 +17,6 @@ pub type LogLimit = PageLimit<100, 10_000>;
 pub struct LogEntry {
     /// The number of the entry, from 1 without gaps.
     pub seq: u64,
-    /// The salt of the hashes in place of erasable values in the entry's leaf of the Merkle tree; absent if it has none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false, pattern = "^[0-9a-f]{32}$")]
-    pub salt: Option<String>,
     /// The event, with its details.
     #[serde(flatten)]
     pub event: EventKind,
@@ -32,6 +29,10 @@ pub struct LogEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub caller: Option<RequestCaller>,
+    /// The salts of the values that the Merkle tree has as hashes, by the names of their members: 32 hexadecimal digits each.
+    /// An erased value is an object with the member `sha256`, and has no salt here.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub salts: BTreeMap<String, String>,
 }
 
 /// The query of `GET /v1/log` and `GET /v1/log/follow`.

@@ -143,7 +143,7 @@ impl Journal {
         }
         self.renew_snapshot(1)?;
         let engine = Arc::clone(&self.engine);
-        let mut staged = StagedGroup::new(&engine, self.mark.now.counts, self.tip.clone());
+        let mut staged = StagedGroup::new(&engine, self.mark.now.counts, self.tip.clone())?;
         let mut outcomes = Vec::new();
         for record in group {
             let outcome = staged.add(record.borrow());

@@ -133,7 +133,7 @@ async fn check(file: &str) {
         let query = text(line, "query");
         assert_eq!(text(&entry, "query_preview"), query.chars().take(80).collect::<String>());
         let members = entry.as_object_mut().expect("an entry is an object");
-        for other in ["seq", "salt", "event", "session_id", "query_preview", "phi", "timestamp", "caller"] {
+        for other in ["seq", "salts", "event", "session_id", "query_preview", "phi", "timestamp", "caller"] {
             assert!(members.remove(other).is_some(), "{other}: {members:?}");
         }
         assert_eq!(entry, entry_of(judgement));

@@ -179,11 +179,11 @@ async fn implementation_of_others_accepts_checkpoints_and_proofs() {
     }
     // the leaf has no query
     let line = log(control, "event=session_registered").await[0].clone();
-    assert!(line["salt"].is_string() && line["query_preview"].is_string(), "{line}");
+    assert!(line["salts"]["query_preview"].is_string() && line["query_preview"].is_string(), "{line}");
     let leaf = leaf_of(&line_of(&world.state(), 2)).expect("an entry").into_owned();
     let leaf: Value = serde_json::from_str(&leaf).expect("JSON");
-    assert_eq!(leaf["salt"], Value::Null);
-    assert!(leaf["query_preview"].as_str().is_some_and(|hash| hash.starts_with("sha256:")), "{leaf}");
+    assert_eq!(leaf["salts"], Value::Null);
+    assert!(leaf["query_preview"]["sha256"].is_string() && leaf["caller"]["sha256"].is_string(), "{leaf}");
     assert_eq!(leaf["session_id"], json!("cs_0_0"));
 }
 

@@ -6,6 +6,7 @@
 
 mod caller;
 mod crosscheck;
+mod erasable;
 pub mod ground;
 mod query;
 mod rules;

@@ -1,39 +1,39 @@
-//! The leaf of an entry in the Merkle tree of the log.
+//! The line of an entry in the log, and its leaf in the Merkle tree.
 //!
-//! A leaf is the entry's line without its salt, and with a salted hash in place of each value that can be erased. So the leaf
-//! is the same before and after an erasure, which puts the hashes into the line and removes the salt.
+//! A value that can be erased, or withheld from a reader, is committed to: the leaf has a salted hash in its place. The line has
+//! the value, and its salt in the last member, `salts`. Erasing a value puts the hash into the line and removes the salt. So the
+//! leaf of a line is computed from the line alone, and stays the same.
 
-use crate::base::digest::Sha256Hex;
+use crate::audit::event::{AuditEvent, RequestCaller};
+use crate::base::digest::{DIGITS, Sha256Hex};
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
-use std::fmt;
+use std::fmt::{self, Write};
 
-/// The member that has the salt: 32 hexadecimal digits. It follows `seq`.
-pub const SALT: &str = "salt";
+/// The member that has the salts of the values that are committed to, by the names of their members.
+pub const SALTS: &str = "salts";
+/// The member that has the caller. It is always committed to.
+pub const CALLER: &str = "caller";
+/// The digits of a salt.
+const SALT_DIGITS: usize = 32;
 /// The start of a hash in place of a value.
-const HASH_PREFIX: &str = "sha256:";
+const HASH_START: &str = "{\"sha256\":\"";
+/// The end of a hash in place of a value.
+const HASH_END: &str = "\"}";
+/// The most members of an entry. Without this limit, the search for a repeated name could take hours.
+const MEMBERS_MAX: usize = 256;
 
-/// Random bytes, from which the salts of the entries of a record are derived.
-pub type RecordSalt = [u8; 16];
+/// Random bytes from which salts are derived.
+pub type SaltSecret = [u8; 16];
 
-/// The members of entries of `event` that have personal data or texts about a person.
-#[must_use]
-pub fn erasable_members(event: &str) -> &'static [&'static str] {
-    match event {
-        "tmm_crosscheck" | "session_registered" | "order_placed" => &["query_preview"],
-        "session_address_changed" => &["before", "after"],
-        "order_attempt_failed" | "mail_failed" | "webhook_failed" => &["cause"],
-        "order_stopped" | "order_retried" | "order_released" | "review_dismissed" => &["reason"],
-        "rules_evaluated" => &["case_id"],
-        "verification_decided" => &["envelope", "inputs"],
-        "review_opened" => &["review"],
-        "review_resolved" => &["resolution", "locks"],
-        "review_revoked" => &["reason", "locks"],
-        _ => &[],
-    }
+/// An entry as the log stores it. Neither text has a line end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntryText {
+    pub line: String,
+    pub leaf: String,
 }
 
 /// Why a line is not an entry of the log.
@@ -57,6 +57,9 @@ impl<'de: 'l, 'l> Deserialize<'de> for RawMembers<'l> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut members: Vec<(Cow<'de, str>, &'de RawValue)> = Vec::new();
                 while let Some((name, value)) = map.next_entry()? {
+                    if members.len() == MEMBERS_MAX {
+                        return Err(A::Error::custom(format_args!("it has more than {MEMBERS_MAX} members")));
+                    }
                     if members.iter().any(|(before, _)| *before == name) {
                         return Err(A::Error::custom(format_args!("the member `{name}` is repeated")));
                     }
@@ -69,142 +72,165 @@ impl<'de: 'l, 'l> Deserialize<'de> for RawMembers<'l> {
     }
 }
 
+/// The entry number `seq` for `event`. Its salts are derived from `secret`, which must be random, and may be that of other
+/// entries.
+#[must_use]
+pub fn entry_text(
+    seq: u64,
+    event: &AuditEvent,
+    caller: Option<&RequestCaller>,
+    secret: &SaltSecret,
+) -> EntryText {
+    let json = serde_json::to_string(event).expect("an event is plain data with string keys");
+    let members = json.strip_prefix('{').and_then(|json| json.strip_suffix('}'));
+    let mut line = format!("{{\"seq\":{seq},{}", members.expect("an event is an object"));
+    if let Some(caller) = caller {
+        let caller = serde_json::to_string(caller).expect("a caller is plain data with string keys");
+        write!(line, ",\"{CALLER}\":{caller}").expect("a text can be extended");
+    }
+    line.push('}');
+    let erasable = event.kind.erasable_members();
+    if erasable.is_empty() && caller.is_none() {
+        return EntryText { leaf: line.clone(), line };
+    }
+    let RawMembers(members) = serde_json::from_str(&line).expect("an event has few members");
+    let salt_of = |name: &str, value: &RawValue| {
+        // an absent value has nothing to erase
+        let is_committed = (name == CALLER || erasable.contains(&name)) && value.get() != "null";
+        is_committed.then(|| derive_salt(secret, seq, name))
+    };
+    let salted = |(name, value): &(Cow<'_, str>, &RawValue)| Some((name.to_string(), salt_of(name, value)?));
+    let salts: Vec<_> = members.iter().filter_map(salted).collect();
+    let leaf = hide(&members, &salts);
+    drop(members);
+    if let Some(salts) = salts_member(&salts) {
+        line.pop();
+        write!(line, ",{salts}}}").expect("a text can be extended");
+    }
+    EntryText { line, leaf }
+}
+
 /// The leaf of the entry with this line, which has no line end.
 ///
 /// # Errors
-/// If the line has a salt and is not an entry.
+/// If the line has salts and is not an entry.
 pub fn leaf_of(line: &str) -> Result<Cow<'_, str>, LogLineError> {
-    if !is_salted(line) {
-        return Ok(Cow::Borrowed(line));
+    Ok(read_salted(line)?.map_or(Cow::Borrowed(line), |(members, salts)| Cow::Owned(hide(&members, &salts))))
+}
+
+/// The line after those of its values were erased, or withheld, whose members `is_hidden` selects. Values that are not
+/// committed to stay.
+///
+/// # Errors
+/// If the line has salts and is not an entry.
+pub fn hide_values(line: &str, is_hidden: impl Fn(&str) -> bool) -> Result<Cow<'_, str>, LogLineError> {
+    let Some((members, salts)) = read_salted(line)? else { return Ok(Cow::Borrowed(line)) };
+    let (hidden, open): (Vec<_>, Vec<_>) = salts.into_iter().partition(|(name, _)| is_hidden(name));
+    let mut line = hide(&members, &hidden);
+    if let Some(salts) = salts_member(&open) {
+        line.pop();
+        write!(line, ",{salts}}}").expect("a text can be extended");
     }
-    let RawMembers(members) = serde_json::from_str(line).map_err(|error| LogLineError(error.to_string()))?;
-    let text = |name: &str| {
-        let value = members.iter().find(|(member, _)| member == name).map(|(_, value)| value.get());
-        let text = value.and_then(|value| serde_json::from_str::<String>(value).ok());
-        text.ok_or_else(|| LogLineError(format!("`{name}` is missing or not a text")))
+    Ok(Cow::Owned(line))
+}
+
+/// The names of the members whose values were erased or withheld.
+///
+/// # Errors
+/// If the line is not an object.
+pub fn hidden_members(line: &str) -> Result<Vec<String>, LogLineError> {
+    let RawMembers(members) = read_members(line)?;
+    let salts = members.iter().find(|(name, _)| name == SALTS);
+    let open = salts.map_or_else(|| Ok(Vec::new()), |(_, value)| read_salts(value))?;
+    let hidden = members
+        .into_iter()
+        .filter(|(name, value)| is_hash(value.get()) && !open.iter().any(|(open, _)| *open == **name));
+    Ok(hidden.map(|(name, _)| name.into_owned()).collect())
+}
+
+fn read_members(line: &str) -> Result<RawMembers<'_>, LogLineError> {
+    serde_json::from_str(line).map_err(|error| LogLineError(error.to_string()))
+}
+
+/// The members of a line without its salts, and the salts; `None` if it has no salts.
+#[expect(clippy::type_complexity, reason = "the pairs are taken apart at once")]
+fn read_salted(
+    line: &str,
+) -> Result<Option<(Vec<(Cow<'_, str>, &RawValue)>, Vec<(String, String)>)>, LogLineError> {
+    if !line.contains("\"salts\":") {
+        return Ok(None);
+    }
+    let RawMembers(mut members) = read_members(line)?;
+    let Some(at) = members.iter().position(|(name, _)| name == SALTS) else { return Ok(None) };
+    let (_, value) = members.remove(at);
+    let salts = read_salts(value)?;
+    // the leaf does not have the salts' text, so any other text would be unnoticed
+    let mut own_text = join_members(&members, |_, value| value.to_owned());
+    own_text.pop();
+    let own_text = salts_member(&salts).map(|salts| format!("{own_text},{salts}}}"));
+    if own_text.as_deref() != Some(line) {
+        return Err(LogLineError("its text is not the one that the log writes".to_owned()));
+    }
+    match salts.iter().find(|(name, _)| !members.iter().any(|(member, _)| member == name)) {
+        Some((name, _)) => Err(LogLineError(format!("`salts` names `{name}`, and it has no such member"))),
+        None => Ok(Some((members, salts))),
+    }
+}
+
+fn read_salts(value: &RawValue) -> Result<Vec<(String, String)>, LogLineError> {
+    let RawMembers(salts) = read_members(value.get())?;
+    let read = |(name, salt): (Cow<'_, str>, &RawValue)| {
+        let salt = serde_json::from_str::<String>(salt.get()).ok().filter(|salt| is_hex(salt, SALT_DIGITS));
+        let invalid =
+            || LogLineError(format!("the salt of `{name}` is not {SALT_DIGITS} hexadecimal digits"));
+        Ok((name.to_string(), salt.ok_or_else(invalid)?))
     };
-    let (salt, event) = (text(SALT)?, text("event")?);
-    let erasable = erasable_members(&event);
-    // the leaf has no salt, so that any other salt or spelling would be unnoticed
-    let raw_salt = members.iter().find(|(member, _)| member == SALT).map(|(_, value)| value.get());
-    if !is_salt(&salt) || raw_salt != Some(format!("\"{salt}\"").as_str()) {
-        return Err(LogLineError("`salt` is not 32 hexadecimal digits".to_owned()));
-    }
-    if !members.iter().any(|(name, _)| erasable.contains(&name.as_ref())) {
-        return Err(LogLineError("it has a salt, and no value that can be erased".to_owned()));
-    }
-    let plain = |(name, value): &(Cow<'_, str>, &RawValue)| (name.to_string(), value.get().to_owned());
-    if join_members(members.iter().map(plain)) != line {
-        return Err(LogLineError("it has spaces between its members".to_owned()));
-    }
-    let in_leaf = |(name, value): &(Cow<'_, str>, &RawValue)| {
-        if erasable.contains(&name.as_ref()) {
-            (name.to_string(), format!("\"{}\"", commitment(&salt, name, value.get())))
-        } else {
-            plain(&(name.clone(), value))
+    salts.into_iter().map(read).collect()
+}
+
+/// The text of an object with these members, with a hash in place of each value that has a salt.
+fn hide(members: &[(Cow<'_, str>, &RawValue)], salts: &[(String, String)]) -> String {
+    join_members(members, |name, value| match salts.iter().find(|(salted, _)| salted == name) {
+        Some((_, salt)) => {
+            let hash = Sha256::new_with_prefix(salt).chain_update(value).finalize();
+            format!("{HASH_START}{}{HASH_END}", Sha256Hex::from_bytes(&hash.into()))
         }
-    };
-    Ok(Cow::Owned(join_members(members.iter().filter(|(name, _)| name != SALT).map(in_leaf))))
+        None => value.to_owned(),
+    })
 }
 
-fn is_salt(text: &str) -> bool {
-    text.len() == 2 * size_of::<RecordSalt>()
-        && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+fn join_members(members: &[(Cow<'_, str>, &RawValue)], value_of: impl Fn(&str, &str) -> String) -> String {
+    let joined: Vec<_> = members
+        .iter()
+        .map(|(name, value)| format!("{}:{}", serde_json::Value::from(&**name), value_of(name, value.get())))
+        .collect();
+    format!("{{{}}}", joined.join(","))
 }
 
-/// Whether an event with this name and this JSON has a value that can be erased; its entry then has a salt.
-#[must_use]
-pub fn has_erasable_value(event: &str, json: &str) -> bool {
-    let erasable = erasable_members(event);
-    !erasable.is_empty()
-        && serde_json::from_str(json).is_ok_and(|RawMembers(members)| {
-            members.iter().any(|(name, _)| erasable.contains(&name.as_ref()))
-        })
+/// The member with these salts; `None` if there are none.
+fn salts_member(salts: &[(String, String)]) -> Option<String> {
+    let salts: Vec<_> = salts
+        .iter()
+        .map(|(name, salt)| format!("{}:\"{salt}\"", serde_json::Value::from(name.as_str())))
+        .collect();
+    (!salts.is_empty()).then(|| format!("\"{SALTS}\":{{{}}}", salts.join(",")))
 }
 
-/// The text of an object with these members, without spaces between them.
-fn join_members(members: impl Iterator<Item = (String, String)>) -> String {
-    let members: Vec<_> =
-        members.map(|(name, value)| format!("{}:{value}", serde_json::Value::from(name))).collect();
-    format!("{{{}}}", members.join(","))
-}
-
-/// The salt of an entry in a record with the salt `record_salt`: the entry with this index among those of the record.
-#[must_use]
-pub fn salt_of_entry(record_salt: &RecordSalt, index: usize) -> String {
-    let hash = Sha256::new_with_prefix(record_salt).chain_update((index as u64).to_be_bytes()).finalize();
+fn derive_salt(secret: &SaltSecret, seq: u64, name: &str) -> String {
+    let hash = Sha256::new_with_prefix(secret).chain_update(seq.to_be_bytes()).chain_update(name).finalize();
     let mut digits = Sha256Hex::from_bytes(&hash.into()).as_str().to_owned();
-    digits.truncate(2 * size_of::<RecordSalt>());
+    digits.truncate(SALT_DIGITS);
     digits
 }
 
-/// Whether the line has a salt, which follows `seq`.
-fn is_salted(line: &str) -> bool {
-    let rest = line.strip_prefix("{\"seq\":").and_then(|rest| rest.split_once(','));
-    rest.is_some_and(|(_, rest)| rest.starts_with("\"salt\":"))
+fn is_hash(value: &str) -> bool {
+    let digits = value.strip_prefix(HASH_START).and_then(|rest| rest.strip_suffix(HASH_END));
+    digits.is_some_and(|digits| is_hex(digits, DIGITS))
 }
 
-/// The hash in place of the value of a member: SHA-256 of the member's own salt and the value's JSON. The member's salt is
-/// the SHA-256 of the entry's salt and the name, so that one value can be shown without the others.
-fn commitment(salt: &str, name: &str, value: &str) -> String {
-    let own_salt = Sha256::new_with_prefix(salt).chain_update(name).finalize();
-    let hash = Sha256::new_with_prefix(own_salt).chain_update(value).finalize();
-    format!("{HASH_PREFIX}{}", Sha256Hex::from_bytes(&hash.into()))
+fn is_hex(text: &str, digits: usize) -> bool {
+    text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LINE: &str = r#"{"seq":7,"salt":"000102030405060708090a0b0c0d0e0f","event":"order_placed","tier":"quick","query_preview":"Sell \"honey\"?","has_email":false,"session_id":"cs_1","timestamp":"2026-11-20T10:00:00Z"}"#;
-
-    #[test]
-    fn leaf_has_a_salted_hash_in_place_of_each_erasable_value() {
-        let leaf = leaf_of(LINE).expect("an entry");
-        let own_salt = Sha256::digest("000102030405060708090a0b0c0d0e0fquery_preview");
-        let hash = Sha256::digest([&own_salt[..], br#""Sell \"honey\"?""#].concat());
-        let expected = LINE
-            .replace(r#""salt":"000102030405060708090a0b0c0d0e0f","#, "")
-            .replace(r#""Sell \"honey\"?""#, &format!("\"sha256:{}\"", Sha256Hex::from_bytes(&hash.into())));
-        assert_eq!(leaf, expected);
-        assert_eq!(leaf_of(&leaf).expect("an entry"), leaf, "an erased line is its own leaf");
-    }
-
-    #[test]
-    fn leaf_depends_on_salt_value_and_every_other_member() {
-        let leaf = leaf_of(LINE).expect("an entry");
-        for (from, to) in
-            [("0f\"", "0e\""), ("honey", "money"), ("quick", "full"), ("cs_1", "cs_2"), ("7", "8")]
-        {
-            assert_ne!(leaf_of(&LINE.replacen(from, to, 1)).expect("an entry"), leaf, "{from}");
-        }
-    }
-
-    #[test]
-    fn line_without_a_salt_is_its_own_leaf() {
-        let line = r#"{"seq":1,"event":"service_stopped","timestamp":"2026-11-20T10:00:00Z"}"#;
-        assert!(matches!(leaf_of(line), Ok(Cow::Borrowed(leaf)) if leaf == line));
-    }
-
-    #[test]
-    fn damaged_line_with_a_salt_is_an_error() {
-        let repeated = LINE.replace("\"tier\":\"quick\"", "\"event\":\"service_stopped\"");
-        let number = LINE.replace("\"000102030405060708090a0b0c0d0e0f\"", "5");
-        for damaged in [
-            &LINE[..LINE.len() - 1],
-            &repeated,
-            &number,
-            &LINE.replace("event", "evens"),
-            &format!("{LINE}\n"),
-            &LINE.replace(",\"tier", ", \"tier"),
-            // nothing else would bind the salt, which is not in the leaf
-            &LINE.replace("000102", "00010A"),
-            &LINE.replace("000102", "\\u0030\\u0030\\u00300102"),
-            &LINE.replace("000102030405060708090a0b0c0d0e0f", "approved by the regulator"),
-            &LINE.replace("order_placed", "verdict_cached"),
-            &LINE.replace(r#""query_preview":"Sell \"honey\"?","#, ""),
-        ] {
-            assert!(leaf_of(damaged).is_err(), "{damaged}");
-        }
-    }
-}
+mod tests;

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use utoipa::ToSchema;
 
 /// The number of digits of a digest.
-const DIGITS: usize = 64;
+pub(crate) const DIGITS: usize = 64;
 /// The initial buffer size, in bytes: enough for most JSON that is digested.
 const JSON_BYTES: usize = 1024;
 

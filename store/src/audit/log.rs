@@ -27,7 +27,7 @@ use crate::base::error::StoreError;
 use crate::base::rows::{self, TableId, key};
 use jiff::Timestamp;
 use oracled_domain::SessionId;
-use oracled_domain::audit::leaf::leaf_of;
+use oracled_domain::audit::leaf::{CALLER, LogLineError, hide_values, leaf_of};
 use query::LogEntryFields;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -104,6 +104,15 @@ impl TableReader {
         }
         lines.reverse();
         Ok(LogPage { lines, next: None })
+    }
+
+    /// The line of an entry without its caller.
+    ///
+    /// # Errors
+    /// `Corrupt` if the line is not an entry.
+    pub fn withhold_caller(&self, line: &LogLine) -> Result<String, StoreError> {
+        let shown = hide_values(&line.json, |member| member == CALLER);
+        Ok(shown.map_err(|error| damaged_line(self.dir(), &error))?.into_owned())
     }
 
     /// The timestamp of the last entry.
@@ -351,7 +360,11 @@ const fn block_of(seq: u64) -> u64 {
 
 /// The leaf of the entry with this line in the Merkle tree of the log.
 pub(crate) fn leaf<'l>(dir: &Path, line: &'l str) -> Result<Cow<'l, str>, StoreError> {
-    leaf_of(line).map_err(|error| StoreError::Corrupt { dir: dir.to_owned(), detail: error.to_string() })
+    leaf_of(line).map_err(|error| damaged_line(dir, &error))
+}
+
+fn damaged_line(dir: &Path, error: &LogLineError) -> StoreError {
+    StoreError::Corrupt { dir: dir.to_owned(), detail: error.to_string() }
 }
 
 /// The first number of the last row that begins at or before `seq`.

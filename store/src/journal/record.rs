@@ -2,7 +2,6 @@
 
 use crate::audit::log::RecordCallers;
 use crate::ground::state::SourceState;
-use oracled_domain::audit::leaf::RecordSalt;
 use oracled_domain::documents::{DocumentKind, RegisteredDocument, RegistryDocument};
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::pipeline::PipelineDefinition;
@@ -21,8 +20,8 @@ use std::sync::Arc;
 
 /// Events and changes that are committed together: all of them, or none.
 ///
-/// A record is plain data, and applying one with a salt to equal stores gives equal stores. It contains its own times, and
-/// its entry numbers depend only on the order of the records.
+/// A record is plain data, and applying one to equal stores gives equal stores, except for the salts in its entries and the
+/// hashes of these. It contains its own times, and its entry numbers depend only on the order of the records.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct JournalRecord {
     /// The rows on which the record depends, with their revisions.
@@ -33,8 +32,6 @@ pub struct JournalRecord {
     pub writes: Vec<TableWrite>,
     /// The callers that caused the events. No table depends on them.
     pub callers: RecordCallers,
-    /// The salt of the entries' erasable values; the journal draws one if there is none.
-    pub salt: Option<RecordSalt>,
 }
 
 impl From<AuditEvent> for JournalRecord {

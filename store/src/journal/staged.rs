@@ -14,6 +14,7 @@ use crate::journal::record::{CommitReceipt, JournalRecord, RecordRejectedError, 
 use crate::verdict::costs::day_name;
 use crate::verdict::orders::{OrderPosition, order_name};
 use crate::verification::{cached_answer_name, caller_openable_name, open_name, subject_name};
+use oracled_domain::audit::leaf::SaltSecret;
 use oracled_domain::verdict::cost::day_of;
 use oracled_domain::verdict::cost_budget::{DayCosts, UsedUpBudget};
 use oracled_domain::verdict::order::OrderState;
@@ -35,6 +36,8 @@ pub(crate) struct StagedGroup<'a> {
     /// The tree of the log after the records staged so far.
     pub(crate) hashes: LogHashes,
     pub(crate) lines: Vec<u8>,
+    /// The secret from which the salts of the group's entries are derived.
+    salt_secret: SaltSecret,
     /// The result of the check for free space, once it was made.
     low_space: Option<Option<String>>,
     /// The bytes of all rows except those of the log.
@@ -54,8 +57,11 @@ pub(crate) struct StagedGroup<'a> {
 }
 
 impl<'a> StagedGroup<'a> {
-    pub(crate) fn new(engine: &'a StoreEngine, counts: StoreCounts, tip: LogTip) -> Self {
-        Self {
+    /// # Errors
+    /// `Unavailable` if the system has no random numbers.
+    pub(crate) fn new(engine: &'a StoreEngine, counts: StoreCounts, tip: LogTip) -> Result<Self, StoreError> {
+        Ok(Self {
+            salt_secret: random_bytes()?,
             engine,
             batch: RowBatch::default(),
             counts,
@@ -70,7 +76,7 @@ impl<'a> StagedGroup<'a> {
             costs: HashMap::new(),
             changed_sessions: BTreeSet::new(),
             replaced: Vec::new(),
-        }
+        })
     }
 
     /// Stages one record, or returns why it is rejected. The outer error is a failure of the store, and ends the group.
@@ -100,16 +106,13 @@ impl<'a> StagedGroup<'a> {
             let is_session = |write: &TableWrite| matches!(write, TableWrite::PutSession(session) if session.session_id == *session_id);
             record.writes.iter().any(is_session)
         };
-        let JournalRecord { events, callers, salt, .. } = record;
-        let salt = &salt.map_or_else(random_bytes, Ok)?;
-        let entries = log::RecordLogEntries { events, callers, salt, stores_session: &stores_session };
-        let begin = self.lines.len();
-        log::put(&mut self.batch, first_seq, entries, &mut self.tip, &mut self.lines);
-        let lines = self.lines.get(begin..).and_then(|lines| str::from_utf8(lines).ok()).unwrap_or_default();
-        for line in lines.lines() {
-            let leaf = log::leaf(self.engine.dir(), line)?;
-            self.row_bytes += self.hashes.append(leaf.as_bytes(), &mut self.batch);
-        }
+        let JournalRecord { events, callers, .. } = record;
+        let secret = &self.salt_secret;
+        let entries = log::RecordLogEntries { events, callers, secret, stores_session: &stores_session };
+        let Self { batch, tip, lines, hashes, row_bytes, .. } = self;
+        let mut add_leaf =
+            |batch: &mut RowBatch, leaf: &str| *row_bytes += hashes.append(leaf.as_bytes(), batch);
+        log::put(batch, first_seq, entries, tip, lines, &mut add_leaf);
         self.counts.entries = last_seq;
         for write in &record.writes {
             self.write(write, last_seq)?;

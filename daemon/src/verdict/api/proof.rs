@@ -53,7 +53,8 @@ pub(super) async fn add_proof(
     Ok([document, br#","proof":"#, &proof, b"}"].concat().into())
 }
 
-/// The entries about the delivery of the text `sha256` to the session, with their proof; `None` if the log has none.
+/// The entries about the delivery of the text `sha256` to the session, with their proof; `None` if the log has none. The
+/// callers are withheld, since the document goes to customers.
 fn prove_delivery(
     service: &DaemonService,
     session_id: &SessionId,
@@ -66,7 +67,8 @@ fn prove_delivery(
     let mut entries = Vec::new();
     for line in decided.into_iter().chain([delivered]) {
         if let Some(hashes) = store.prove_entry(line.seq, size)? {
-            entries.push(ProvedEntry { line: line.json, proof: LogProof::of(&hashes) });
+            let line = store.withhold_caller(&line)?;
+            entries.push(ProvedEntry { line, proof: LogProof::of(&hashes) });
         }
     }
     let checkpoint = service.log_signer.sign(size, root);

@@ -3,11 +3,10 @@
 use super::{TIME_BYTES, block_of, by_event, by_execution};
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, TableId, key};
-use oracled_domain::audit::leaf::{RecordSalt, SALT, has_erasable_value, salt_of_entry};
+use oracled_domain::audit::leaf::{SaltSecret, entry_text};
 use oracled_domain::{AuditEvent, RequestCaller, SessionId};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::io::Write;
 use std::sync::Arc;
 
 /// The callers that caused the events of a record.
@@ -38,7 +37,8 @@ impl RecordCallers {
 pub(crate) struct RecordLogEntries<'r> {
     pub(crate) events: &'r [AuditEvent],
     pub(crate) callers: &'r RecordCallers,
-    pub(crate) salt: &'r RecordSalt,
+    /// The secret from which the salts of values are derived.
+    pub(crate) secret: &'r SaltSecret,
     /// Whether the record stores this session: it is then found by the revision of the session, without an index row.
     pub(crate) stores_session: &'r dyn Fn(&SessionId) -> bool,
 }
@@ -62,21 +62,23 @@ impl LogTip {
     }
 }
 
-/// Puts the entries of one record into `batch`, appends their lines to `lines`, and moves the tip.
+/// Puts the entries of one record into `batch`, appends their lines to `lines`, and moves the tip. Passes their leaves to
+/// `add_leaf`.
 pub(crate) fn put(
     batch: &mut RowBatch,
     first_seq: u64,
     entries: RecordLogEntries<'_>,
     tip: &mut LogTip,
     lines: &mut Vec<u8>,
+    add_leaf: &mut dyn FnMut(&mut RowBatch, &str),
 ) {
     let begin = lines.len();
     for (seq, (index, event)) in (first_seq..).zip(entries.events.iter().enumerate()) {
         tip.latest_time_us = tip.latest_time_us.max(event.timestamp.as_microsecond());
-        let json = serde_json::to_string(event).expect("an event is plain data with string keys");
-        let has_salt = has_erasable_value(event.kind.name(), &json);
-        let salt = has_salt.then(|| salt_of_entry(entries.salt, index));
-        append_line(lines, (seq, salt), &json, entries.callers.of(index));
+        let text = entry_text(seq, event, entries.callers.of(index), entries.secret);
+        add_leaf(batch, &text.leaf);
+        lines.extend_from_slice(text.line.as_bytes());
+        lines.push(b'\n');
     }
     let text = lines.get(begin..).unwrap_or_default();
     let last_seq = first_seq + entries.events.len() as u64 - 1;
@@ -118,30 +120,4 @@ fn index(batch: &mut RowBatch, entries: RecordLogEntries<'_>, last_seq: u64, blo
 /// Indexes the record with the last entry `last_seq` as one of the session called `name`.
 pub(crate) fn index_session(batch: &mut RowBatch, name: &[u8], last_seq: u64) {
     batch.insert(key(TableId::BySession, &[name, &[0], &last_seq.to_be_bytes()]), Vec::new());
-}
-
-/// Appends the line of an entry: the event's object with its number and its salt before the other members, and its
-/// caller after them.
-fn append_line(
-    lines: &mut Vec<u8>,
-    (seq, salt): (u64, Option<String>),
-    event: &str,
-    caller: Option<&RequestCaller>,
-) {
-    write!(lines, "{{\"seq\":{seq}").expect("a write to memory does not fail");
-    if let Some(salt) = salt {
-        write!(lines, ",\"{SALT}\":\"{salt}\"").expect("a write to memory does not fail");
-    }
-    let junction = lines.len();
-    lines.extend_from_slice(event.as_bytes());
-    // the event's own opening brace
-    *lines.get_mut(junction).expect("an event is an object") = b',';
-    if let Some(caller) = caller {
-        // the event's own closing brace
-        lines.pop();
-        lines.extend_from_slice(br#","caller":"#);
-        serde_json::to_writer(&mut *lines, caller).expect("a caller is plain data with string keys");
-        lines.push(b'}');
-    }
-    lines.push(b'\n');
 }

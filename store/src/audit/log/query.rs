@@ -41,7 +41,8 @@ pub(super) struct LogEntryFields {
 /// The fields of an entry's caller that a query reads.
 #[derive(Deserialize)]
 struct LogCallerFields {
-    request_id: String,
+    /// Missing if the caller was erased.
+    request_id: Option<String>,
 }
 
 impl LogQuery {
@@ -57,7 +58,7 @@ impl LogQuery {
                 fields.execution_id.as_ref().or(fields.review_id.as_ref()) == Some(execution)
             })
             && self.request_id.as_ref().is_none_or(|request_id| {
-                fields.caller.as_ref().is_some_and(|caller| caller.request_id == *request_id)
+                fields.caller.as_ref().is_some_and(|caller| caller.request_id.as_ref() == Some(request_id))
             })
             && self.event.as_ref().is_none_or(|event| fields.event == *event)
             && self.since.is_none_or(|since| fields.timestamp >= since)

@@ -1,0 +1,111 @@
+use super::*;
+use crate::{EventKind, PeerCredentials};
+
+/// A line and its leaf, written out so that no change of the program changes the leaf of a stored line.
+const LINE: &str = r#"{"seq":7,"event":"order_placed","tier":"quick","query_preview":"Sell \"honey\"?","has_email":false,"session_id":"cs_1","timestamp":"2026-11-20T10:00:00Z","caller":{"uid":1,"gid":2,"pid":3,"request_id":"r1"},"salts":{"query_preview":"000102030405060708090a0b0c0d0e0f","caller":"101112131415161718191a1b1c1d1e1f"}}"#;
+const LEAF: &str = r#"{"seq":7,"event":"order_placed","tier":"quick","query_preview":{"sha256":"QUERY"},"has_email":false,"session_id":"cs_1","timestamp":"2026-11-20T10:00:00Z","caller":{"sha256":"CALLER"}}"#;
+
+fn leaf() -> String {
+    let query = Sha256Hex::of(br#"000102030405060708090a0b0c0d0e0f"Sell \"honey\"?""#);
+    let caller =
+        Sha256Hex::of(br#"101112131415161718191a1b1c1d1e1f{"uid":1,"gid":2,"pid":3,"request_id":"r1"}"#);
+    LEAF.replace("QUERY", query.as_str()).replace("CALLER", caller.as_str())
+}
+
+#[test]
+fn leaf_has_a_salted_hash_in_place_of_each_salted_value() {
+    assert_eq!(leaf_of(LINE).expect("an entry"), leaf());
+    assert_eq!(leaf_of(&leaf()).expect("an entry"), leaf(), "an erased line is its own leaf");
+}
+
+#[test]
+fn hidden_values_leave_the_leaf_unchanged() {
+    let without_caller = hide_values(LINE, |name| name == CALLER).expect("an entry");
+    assert!(without_caller.contains("honey") && !without_caller.contains("r1"), "{without_caller}");
+    assert_eq!(leaf_of(&without_caller).expect("an entry"), leaf());
+    assert_eq!(hidden_members(&without_caller), Ok(vec!["caller".to_owned()]));
+    let erased = hide_values(&without_caller, |_| true).expect("an entry");
+    assert_eq!(erased, leaf());
+    assert_eq!(hidden_members(&erased), Ok(vec!["query_preview".to_owned(), "caller".to_owned()]));
+    assert_eq!(hidden_members(LINE), Ok(vec![]));
+    assert_eq!(hide_values(&erased, |_| true).expect("an entry"), erased);
+}
+
+#[test]
+fn leaf_depends_on_each_salt_and_each_member() {
+    for (from, to) in [
+        ("0e0f\"", "0e0e\""),
+        ("honey", "money"),
+        ("quick", "full"),
+        ("cs_1", "cs_2"),
+        ("7", "8"),
+        ("r1", "r2"),
+        (r#","caller":"101112131415161718191a1b1c1d1e1f""#, ""),
+        (r#""query_preview":"0001"#, r#""event":"0001"#),
+    ] {
+        let changed = LINE.replacen(from, to, 1);
+        assert_ne!(changed, LINE, "{from}");
+        assert_ne!(leaf_of(&changed).expect("an entry"), leaf(), "{from}");
+    }
+}
+
+#[test]
+fn line_without_salts_is_its_own_leaf() {
+    for line in [
+        r#"{"seq":1,"event":"service_stopped","timestamp":"2026-11-20T10:00:00Z"}"#,
+        r#"{"seq":1,"envelope":{"salts":{"sea":"NaCl"}}}"#,
+    ] {
+        assert!(matches!(leaf_of(line), Ok(Cow::Borrowed(leaf)) if leaf == line), "{line}");
+    }
+}
+
+#[test]
+fn damaged_line_with_salts_is_an_error() {
+    let many: String = (0..300).map(|n| format!(r#""m{n}":1,"#)).collect();
+    for damaged in [
+        &LINE[..LINE.len() - 1],
+        &format!("{LINE}\n"),
+        &LINE.replace("\"tier\":\"quick\"", "\"event\":\"service_stopped\""),
+        &LINE.replace(",\"tier", ", \"tier"),
+        &LINE.replace("{\"seq\":7", &format!("{{{many}\"seq\":7")),
+        // the leaf would not change
+        &LINE.replace("\"000102030405060708090a0b0c0d0e0f\"", "5"),
+        &LINE.replace("0a0b", "0A0b"),
+        &LINE.replace("\"0001", "\"\\u0030001"),
+        &LINE.replace("\"salts\":{", "\"salts\":{ "),
+        &LINE.replace("\"salts\":{", "\"salts\":{\"other\":\"000102030405060708090a0b0c0d0e0f\","),
+        // `salts` is not the last member
+        &LINE.replace("}}", "},\"end\":7}"),
+        &r#"{"seq":1,"salts":{}}"#.to_owned(),
+    ] {
+        assert!(leaf_of(damaged).is_err(), "{damaged}");
+        assert!(hide_values(damaged, |_| true).is_err(), "{damaged}");
+    }
+}
+
+#[test]
+fn entry_text_has_the_leaf_of_its_line() {
+    let peer = PeerCredentials { uid: 1, gid: 2, pid: None };
+    let caller = RequestCaller { peer, application: None, request_id: "r1".into() };
+    let at = "2026-11-20T10:00:00Z".parse().expect("a valid time");
+    for kind in [
+        EventKind::ServiceStopped,
+        EventKind::OrderRetried { reason: "a \"reason\"".into(), peer },
+        EventKind::SessionAddressChanged { before: None, after: Some(Sha256Hex::of(b"x")) },
+    ] {
+        for caller in [None, Some(&caller)] {
+            let event = AuditEvent::new(at, None, kind.clone());
+            let EntryText { line, leaf } = entry_text(9, &event, caller, &[1; 16]);
+            assert_eq!(leaf_of(&line).expect("an entry"), leaf, "{line}");
+            let other = entry_text(9, &event, caller, &[2; 16]);
+            let is_salted = line.contains(SALTS);
+            assert_eq!(is_salted, caller.is_some() || !kind.erasable_members().is_empty(), "{line}");
+            assert_eq!(other.leaf != leaf, is_salted, "{line}");
+            let read: AuditEvent = serde_json::from_str(&line).expect("an event");
+            assert_eq!(read, event);
+        }
+    }
+    let changed = EventKind::SessionAddressChanged { before: None, after: Some(Sha256Hex::of(b"x")) };
+    let line = entry_text(1, &AuditEvent::new(at, None, changed), None, &[1; 16]).line;
+    assert!(line.contains(r#""before":null"#) && !line.contains(r#""before":""#), "{line}");
+}
