@@ -1,5 +1,6 @@
 //! The audit log, and its mirror as a file.
 
+pub(crate) mod erasure;
 pub(crate) mod log;
 pub(crate) mod mirror;
 mod tiles;

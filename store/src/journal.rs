@@ -88,6 +88,7 @@ impl Journal {
         fs::create_dir_all(&dir).map_err(|source| StoreError::Io { path: dir.clone(), source })?;
         let lock = lock_state(&dir)?;
         tracing::debug!("the store is being opened");
+        Self::remove_new_database(&dir)?;
         let (segments, mut mark) = open_segments(&dir)?;
         let engine = Arc::new(StoreEngine::new(options, lock));
         let files = GroundFiles::open(&dir, facts_cache_bytes, engine.free().clone())?;
@@ -427,6 +428,7 @@ impl Drop for Journal {
 }
 
 pub(crate) mod check;
+pub(crate) mod erasure;
 mod mirror_file;
 mod opening;
 pub(crate) mod preview;

@@ -4,15 +4,19 @@
 //! segments at any time. The space of a segment is written with zeros ahead: a sync of overwritten bytes is 3 to 5 times as
 //! fast as one that also commits a new length of the file. A full segment is sealed, and compressed in the background.
 
+mod erasure;
 mod files;
 mod group;
 mod keeper;
+mod reading;
+
+pub(crate) use reading::SegmentsUpTo;
 
 use crate::base::disk::sync_dir;
 use crate::base::error::StoreError;
 use crate::base::row_batch::RowBatch;
-use files::{SegmentEnd, SegmentFiles, SegmentHead};
-use group::{GROUP_HEAD_BYTES, GroupEnd, StoredGroup, encode};
+use files::{SegmentFiles, SegmentHead};
+use group::{GROUP_HEAD_BYTES, GroupEnd, encode};
 use keeper::SegmentKeeper;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use std::fs::{self, File, OpenOptions};
@@ -133,17 +137,8 @@ impl Segments {
 
     /// Begins the next segment if the last one has no room for `len` bytes.
     fn make_room(&mut self, len: u64) -> Result<(), StoreError> {
-        let LastSegment { number, len: used, limit, end, .. } = self.last;
-        if used + len <= limit || used <= SegmentHead::BYTES {
-            return Ok(());
-        }
-        let head = SegmentHead { store_id: self.store_id, number: number + 1, previous: end };
-        // if this fails, the file of the next segment may exist already, and no group may follow in this one
-        self.last.limit = used;
-        let limit = next_limit(limit).max(SegmentHead::BYTES + len);
-        self.last = begin(&self.files, head, &self.keeper, limit)?;
-        self.keeper.compress(number, Some(used));
-        Ok(())
+        let LastSegment { len: used, limit, .. } = self.last;
+        if used + len <= limit || used <= SegmentHead::BYTES { Ok(()) } else { self.begin_next(len) }
     }
 
     /// Removes the remains of a group that could not be written, so that no start finds it.
@@ -167,55 +162,29 @@ impl Segments {
         Ok(())
     }
 
-    /// Passes each group after entry `after` to `apply`, with the number of its last entry, until `apply` returns false; all
-    /// groups if `after` is `None`.
+    /// The segments up to their present end.
+    pub(crate) fn up_to_now(&self) -> SegmentsUpTo {
+        SegmentsUpTo::new(self.files.clone(), self.last.number, self.last.end)
+    }
+
+    /// Begins the next segment, so that all groups are in sealed ones.
     ///
     /// # Errors
-    /// `Corrupt` if a segment is damaged, `Short` if one is missing.
-    pub(crate) fn replay(
-        &self,
-        after: Option<u64>,
-        mut apply: impl FnMut(u64, RowBatch) -> bool,
-    ) -> Result<(), StoreError> {
-        if after == Some(self.entries()) {
-            return Ok(());
-        }
-        let mut first = self.last.number;
-        while first > 1 {
-            let before = self.files.head(first)?.previous.entries;
-            if after.is_some_and(|after| before <= after) {
-                break;
-            }
-            first -= 1;
-        }
-        let mut previous: Option<SegmentEnd> = None;
-        for number in first..=self.last.number {
-            let (head, bytes) = self.files.read(number)?;
-            if let Some(previous) = previous.filter(|previous| previous.group != head.previous) {
-                let fault = format!("the group at byte {} is damaged", previous.len);
-                return Err(self.files.damaged(number - 1, &fault));
-            }
-            let mut goes_on = true;
-            let end = self.files.walk(head, &bytes, |group: StoredGroup<'_>| {
-                if !goes_on || after.is_some_and(|after| group.end.entries <= after) {
-                    return Ok(());
-                }
-                let malformed = || self.files.damaged(number, "the rows of a group are malformed");
-                goes_on = apply(group.end.entries, group.rows().ok_or_else(malformed)?);
-                Ok(())
-            })?;
-            if !goes_on {
-                return Ok(());
-            }
-            previous = Some(end);
-        }
-        match previous.filter(|previous| previous.group != self.last.end) {
-            Some(previous) => {
-                let fault = format!("the group at byte {} is damaged", previous.len);
-                Err(self.files.damaged(self.last.number, &fault))
-            }
-            None => Ok(()),
-        }
+    /// The segment cannot be created. All groups stay where they are.
+    pub(crate) fn seal(&mut self) -> Result<(), StoreError> {
+        if self.last.len <= SegmentHead::BYTES { Ok(()) } else { self.begin_next(0) }
+    }
+
+    /// Begins the next segment, with room for a group of `len` bytes.
+    fn begin_next(&mut self, len: u64) -> Result<(), StoreError> {
+        let LastSegment { number, len: used, limit, end, .. } = self.last;
+        let head = SegmentHead { store_id: self.store_id, number: number + 1, previous: end };
+        // if this fails, the file of the next segment may exist already, and no group may follow in this one
+        self.last.limit = used;
+        let limit = next_limit(limit).max(SegmentHead::BYTES + len);
+        self.last = begin(&self.files, head, &self.keeper, limit)?;
+        self.keeper.compress(number, Some(used));
+        Ok(())
     }
 }
 
@@ -275,7 +244,7 @@ mod tests {
             entries.push(seq);
             true
         };
-        segments.replay(after, add).expect("the segments are whole");
+        segments.up_to_now().replay(after, add).expect("the segments are whole");
         entries
     }
 

@@ -7,6 +7,7 @@
 mod caller;
 mod crosscheck;
 mod erasable;
+mod erasure;
 pub mod ground;
 mod query;
 mod rules;
@@ -14,6 +15,7 @@ pub mod verification;
 
 pub use caller::{REQUEST_ID_MAX_CHARS, RequestCaller};
 pub use crosscheck::CrosscheckEntry;
+pub use erasure::{ErasedData, ErasureEndEntry, ErasureStartEntry};
 pub use query::{QueryEntry, SourceReadKind, SourceReadOutcome};
 pub use rules::{FactOriginEntry, FactsFromEntry, RuleEntry, RulesEntry};
 
@@ -160,6 +162,10 @@ pub enum EventKind {
         /// The administrator's process.
         peer: PeerCredentials,
     },
+    /// The erasure of a session's data started.
+    ErasureStarted(ErasureStartEntry),
+    /// The data of a session were erased. Entries about the session have hashes in place of the erased values.
+    SessionErased(ErasureEndEntry),
     /// The regeneration of a lost verdict is about to start. This entry is committed before the model is called, so that
     /// the limit on regenerations holds after a restart.
     RegenAttempted {

@@ -33,7 +33,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::path::Path;
 
-const TIME_BYTES: usize = 8;
+pub(crate) const TIME_BYTES: usize = 8;
 /// Entries in a block of the index of events. A row belongs to the block of its first entry.
 const BLOCK_ENTRIES: u64 = 256;
 /// Rows that a search reads at a time, at most. Between two such reads, the database can be reopened after a
@@ -363,7 +363,7 @@ pub(crate) fn leaf<'l>(dir: &Path, line: &'l str) -> Result<Cow<'l, str>, StoreE
     leaf_of(line).map_err(|error| damaged_line(dir, &error))
 }
 
-fn damaged_line(dir: &Path, error: &LogLineError) -> StoreError {
+pub(crate) fn damaged_line(dir: &Path, error: &LogLineError) -> StoreError {
     StoreError::Corrupt { dir: dir.to_owned(), detail: error.to_string() }
 }
 

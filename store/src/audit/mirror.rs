@@ -6,6 +6,8 @@
 //!
 //! The file is compared with the log, line by line. A file with another line is moved aside, and written again.
 
+pub(crate) mod erasure;
+
 use crate::audit::log::LogQuery;
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;

@@ -115,13 +115,22 @@ impl FreeSpace {
     /// # Errors
     /// `Unavailable` if less is free, `Io` if the system does not report the free space.
     pub fn check(&self) -> Result<(), StoreError> {
+        self.check_for(0)
+    }
+
+    /// Checks that enough space is free to write `bytes` bytes and then to accept new work.
+    ///
+    /// # Errors
+    /// As for [`FreeSpace::check`].
+    pub(crate) fn check_for(&self, bytes: u64) -> Result<(), StoreError> {
         let free = self.bytes()?;
-        if free >= self.min_bytes {
+        if free >= self.min_bytes.saturating_add(bytes) {
             return Ok(());
         }
         let (dir, min) = (self.dir.display(), self.min_bytes);
+        let work = if bytes == 0 { String::new() } else { format!("{bytes} and ") };
         let cause = format!(
-            "{free} bytes are free on the disk of {dir}, fewer than {min} (storage.min_free_bytes); free some space"
+            "{free} bytes are free on the disk of {dir}, fewer than {work}{min} (storage.min_free_bytes); free some space"
         );
         Err(StoreError::Unavailable { cause })
     }

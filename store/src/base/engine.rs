@@ -26,6 +26,9 @@ use std::time::Duration;
 /// The file of sled's settings, in the database's folder. It ends with its checksum.
 const SETTINGS_FILE: &str = "conf";
 
+/// The folder of a database that was replaced, until it is removed.
+pub(crate) const PREVIOUS_DIR: &str = "store.previous";
+
 /// Pauses for which a reader waits for a renewal of the database, at most.
 const RENEWAL_ATTEMPTS: u32 = 5000;
 /// Pauses for which a renewal waits for readers, at most.
@@ -135,6 +138,16 @@ pub(crate) struct StoreEngine {
     _state_lock: File,
 }
 
+/// Removes a directory with its files, if it exists.
+pub(crate) fn remove_dir(dir: &Path) -> Result<(), StoreError> {
+    match fs::remove_dir_all(dir) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            Err(StoreError::Io { path: dir.to_owned(), source })
+        }
+        _ => Ok(()),
+    }
+}
+
 fn reopening() -> StoreError {
     StoreError::Unavailable { cause: "it is being reopened".into() }
 }
@@ -216,13 +229,7 @@ impl StoreEngine {
     /// Closes the database and removes its files.
     pub(crate) fn remove_database(&self) -> Result<(), StoreError> {
         self.close_database();
-        let database = self.dir().join(DATABASE_DIR);
-        match fs::remove_dir_all(&database) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                return Err(StoreError::Io { path: database, source });
-            }
-            _ => {}
-        }
+        remove_dir(&self.dir().join(DATABASE_DIR))?;
         *self.reserved_space.lock().unwrap_or_else(PoisonError::into_inner) = ReservedSpace::default();
         sync_dir(self.dir())
     }
@@ -246,6 +253,10 @@ impl StoreEngine {
 
     pub(crate) fn dir(&self) -> &Path {
         &self.options.dir
+    }
+
+    pub(crate) const fn options(&self) -> &StoreOptions {
+        &self.options
     }
 
     /// Runs `use_db` on the open database, or fails at once if the database is not open. Reopening after a failure may
@@ -291,6 +302,28 @@ impl StoreEngine {
     /// Reopens an undamaged database: sled writes a snapshot of its page table as it opens, and the next opening begins
     /// with it. Waits up to 50 ms for readers. Returns whether the database was reopened.
     pub(crate) fn renew(&self) -> Result<bool, StoreError> {
+        self.reopen_with(|| Ok(()))
+    }
+
+    /// Replaces the database by that of `other`, which is equal, and removes the previous one. Readers wait, as for
+    /// [`StoreEngine::renew`].
+    pub(crate) fn replace_database(&self, other: &Self) -> Result<bool, StoreError> {
+        let (database, previous) = (self.dir().join(DATABASE_DIR), self.dir().join(PREVIOUS_DIR));
+        remove_dir(&previous)?;
+        let is_replaced = self.reopen_with(|| {
+            let io = |source| StoreError::Io { path: database.clone(), source };
+            other.close_database();
+            fs::rename(&database, &previous).map_err(io)?;
+            fs::rename(other.dir().join(DATABASE_DIR), &database).map_err(io)?;
+            *self.reserved_space.lock().unwrap_or_else(PoisonError::into_inner) = ReservedSpace::default();
+            sync_dir(self.dir())
+        })?;
+        remove_dir(&previous)?;
+        Ok(is_replaced)
+    }
+
+    /// Closes the database, calls `change_files`, and opens it again.
+    fn reopen_with(&self, change_files: impl Fn() -> Result<(), StoreError>) -> Result<bool, StoreError> {
         // from now on new readers wait, and the lock is free after the current readers finish
         self.is_renewed.store(true, Ordering::Release);
         let mut renewed = Ok(false);
@@ -303,15 +336,20 @@ impl StoreEngine {
                     continue;
                 }
             };
-            renewed = self.open_again(guard).map(|()| true);
+            renewed = self.open_again(guard, &change_files).map(|()| true);
             break;
         }
         self.is_renewed.store(false, Ordering::Release);
         renewed
     }
 
-    fn open_again(&self, mut guard: RwLockWriteGuard<'_, Option<OpenDatabase>>) -> Result<(), StoreError> {
+    fn open_again(
+        &self,
+        mut guard: RwLockWriteGuard<'_, Option<OpenDatabase>>,
+        change_files: &impl Fn() -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         drop(guard.take());
+        change_files()?;
         let mut spare = self.spare_files.lock().unwrap_or_else(PoisonError::into_inner);
         spare.clear();
         // the snapshot needs no comparison: this process has just closed the database

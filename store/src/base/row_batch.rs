@@ -20,6 +20,11 @@ impl RowBatch {
         self.rows.insert(key, None);
     }
 
+    /// The keys with their new values, in the order of the keys.
+    pub(crate) fn into_rows(self) -> impl Iterator<Item = (Vec<u8>, Option<Vec<u8>>)> {
+        self.rows.into_iter()
+    }
+
     /// Appends the changes to `bytes`: for each its key's length (2 bytes), its value's length (4 bytes), key and value.
     pub(crate) fn write_to(&self, bytes: &mut Vec<u8>) {
         for (key, value) in &self.rows {

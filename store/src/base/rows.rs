@@ -250,6 +250,11 @@ pub(crate) fn is_first_chunk(key: &[u8]) -> bool {
     key.ends_with(&[0, 0, 0])
 }
 
+/// The key of a chunk without the chunk's number: the same for all chunks of a row.
+pub(crate) fn chunk_stem(key: &[u8]) -> Vec<u8> {
+    key.get(..key.len().saturating_sub(2)).unwrap_or_default().to_vec()
+}
+
 /// The row's name in the key of its first chunk.
 pub(crate) fn name(key: &[u8]) -> Option<&[u8]> {
     key.get(1..)?.strip_suffix(&[0, 0, 0])

@@ -9,7 +9,7 @@ use crate::base::snapshot::SnapshotId;
 use crate::base::watermark::{StoreCounts, Watermark};
 use crate::ground::files::GroundFiles;
 use crate::journal::check::check_database;
-use crate::segments::Segments;
+use crate::segments::{Segments, SegmentsUpTo};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ pub(super) fn open_database(
         }
         if is_rebuilt {
             // the database is the only copy of what a damaged segment has lost
-            segments.replay(None, |_, _| true)?;
+            segments.up_to_now().replay(None, |_, _| true)?;
             engine.remove_database()?;
         }
         // a power cut from now on leaves a database that is not known to be whole
@@ -142,17 +142,7 @@ fn apply_segments(
         let detail = format!("its segments end at entry {entries}, its database at entry {found}");
         return Err(StoreError::Short { dir: engine.dir().to_owned(), detail });
     }
-    let mut reported = found.unwrap_or_default();
-    let mut applied = Ok(());
-    segments.replay(found, |seq, rows| {
-        if seq >= reported + REPORTED_EVERY {
-            reported = seq;
-            let percent = 100 * seq / entries.max(1);
-            tracing::info!(percent, entry = seq, of = entries, "the database is brought up to date");
-        }
-        applied = engine.apply(rows);
-        applied.is_ok()
-    })?;
+    let applied = apply_groups(engine, &segments.up_to_now(), found)?;
     damage_of(applied.and_then(|()| {
         let missing = || StoreError::Corrupt {
             dir: engine.dir().to_owned(),
@@ -165,6 +155,27 @@ fn apply_segments(
         engine.set_log_hashes(LogHashes::read(&TableReader::new(Arc::clone(engine)), tree)?);
         Ok(counts)
     }))
+}
+
+/// Applies the groups after entry `after` to the database, and reports the progress. The inner error is of the database.
+pub(super) fn apply_groups(
+    engine: &StoreEngine,
+    segments: &SegmentsUpTo,
+    after: Option<u64>,
+) -> Result<Result<(), StoreError>, StoreError> {
+    let entries = segments.entries();
+    let mut reported = after.unwrap_or_default();
+    let mut applied = Ok(());
+    segments.replay(after, |seq, rows| {
+        if seq >= reported + REPORTED_EVERY {
+            reported = seq;
+            let percent = 100 * seq / entries.max(1);
+            tracing::info!(percent, entry = seq, of = entries, "the database is brought up to date");
+        }
+        applied = engine.apply(rows);
+        applied.is_ok()
+    })?;
+    Ok(applied)
 }
 
 /// Separates damage, which a rebuild repairs, from other errors.

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The folder of the segments in the state directory.
 const SEGMENTS_DIR: &str = "segments";
@@ -43,6 +44,8 @@ pub(crate) struct SegmentEnd {
 pub(crate) struct SegmentFiles {
     state_dir: PathBuf,
     dir: PathBuf,
+    /// Held while the file of a sealed segment is replaced.
+    replacing: Arc<Mutex<()>>,
 }
 
 impl SegmentHead {
@@ -82,7 +85,7 @@ impl SegmentHead {
 
 impl SegmentFiles {
     pub(crate) fn new(state_dir: &Path) -> Self {
-        Self { state_dir: state_dir.to_owned(), dir: state_dir.join(SEGMENTS_DIR) }
+        Self { state_dir: state_dir.to_owned(), dir: state_dir.join(SEGMENTS_DIR), replacing: Arc::default() }
     }
 
     pub(crate) fn dir(&self) -> &Path {
@@ -295,9 +298,9 @@ impl SegmentFiles {
 
     /// Replaces segment `number`, which is sealed, by its compressed form. Its groups end at byte `len`, if that is known.
     pub(crate) fn compress(&self, number: u64, len: Option<u64>) -> Result<(), StoreError> {
-        let (plain, compressed) = (self.path(number), self.compressed_path(number));
-        let incomplete = compressed.with_extension(INCOMPLETE);
-        if !compressed.exists() {
+        let plain = self.path(number);
+        let _replacing = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.compressed_path(number).exists() {
             let len = match len {
                 Some(len) => len,
                 None => {
@@ -305,17 +308,52 @@ impl SegmentFiles {
                     self.walk(head, &bytes, |_| Ok(()))?.len
                 }
             };
-            let write = || {
-                let mut file = File::create(&incomplete)?;
-                zstd::stream::copy_encode(File::open(&plain)?.take(len), &mut file, COMPRESSION_LEVEL)?;
-                file.sync_all()
-            };
-            write().map_err(|source| StoreError::write_error(&incomplete, source))?;
-            self.check_compressed(number, &incomplete)?;
-            fs::rename(&incomplete, &compressed)
-                .map_err(|source| StoreError::write_error(&compressed, source))?;
-            sync_dir(&self.dir)?;
+            let opened = File::open(&plain).map_err(|source| self.read_error(number, source))?;
+            self.write_compressed(number, opened.take(len))?;
         }
-        fs::remove_file(&plain).map_err(|source| StoreError::Io { path: plain, source })
+        self.remove_plain(number)
+    }
+
+    /// Replaces segment `number`, which is sealed, by what `change` makes of its content; leaves it if that is `None`. Returns
+    /// whether it was replaced.
+    pub(crate) fn change(
+        &self,
+        number: u64,
+        change: impl FnOnce(SegmentHead, &[u8]) -> Result<Option<Vec<u8>>, StoreError>,
+    ) -> Result<bool, StoreError> {
+        let _replacing = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
+        let (head, bytes) = self.read(number)?;
+        self.check_end(number, head, &bytes)?;
+        let Some(changed) = change(head, &bytes)? else { return Ok(false) };
+        self.write_compressed(number, changed.as_slice())?;
+        self.remove_plain(number)?;
+        Ok(true)
+    }
+
+    /// Writes the compressed form of segment `number` with this content, and reads it back.
+    fn write_compressed(&self, number: u64, content: impl Read) -> Result<(), StoreError> {
+        let compressed = self.compressed_path(number);
+        let incomplete = compressed.with_extension(INCOMPLETE);
+        let write = || {
+            let mut file = File::create(&incomplete)?;
+            zstd::stream::copy_encode(content, &mut file, COMPRESSION_LEVEL)?;
+            file.sync_all()
+        };
+        write().map_err(|source| StoreError::write_error(&incomplete, source))?;
+        self.check_compressed(number, &incomplete)?;
+        fs::rename(&incomplete, &compressed)
+            .map_err(|source| StoreError::write_error(&compressed, source))?;
+        sync_dir(&self.dir)
+    }
+
+    /// Removes the form of segment `number` that is not compressed, if there is one.
+    fn remove_plain(&self, number: u64) -> Result<(), StoreError> {
+        let plain = self.path(number);
+        match fs::remove_file(&plain) {
+            Err(source) if source.kind() != ErrorKind::NotFound => {
+                Err(StoreError::Io { path: plain, source })
+            }
+            _ => sync_dir(&self.dir),
+        }
     }
 }

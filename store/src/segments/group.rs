@@ -1,21 +1,24 @@
 //! One group of records in a segment.
 //!
-//! A group begins with a head: a magic number, the checksum of all bytes after it, the length of the rows, the checksum of the
+//! A group begins with a head: a magic number, the checksum of all other bytes, the length of the rows, the checksum of the
 //! previous group, and the numbers of log entries before and after the group. The rows follow. Because each group names the
 //! checksum of the previous one, remains of an earlier write never count as a group.
+//!
+//! An erasure changes the rows of a group. It then has another magic number, and its rows begin with the checksum that it had
+//! at first, by which the next group names it.
 
 use crate::base::row_batch::RowBatch;
 
 const MAGIC: &[u8; 4] = b"grp1";
-/// Magic number and checksum, which the checksum does not cover.
-const UNCOVERED_BYTES: usize = 4 + 4;
+/// The magic number of a group whose rows were changed by an erasure.
+const CHANGED_MAGIC: &[u8; 4] = b"grp2";
 /// The length of a head, in bytes.
-pub(crate) const GROUP_HEAD_BYTES: usize = UNCOVERED_BYTES + 4 + 4 + 8 + 8;
+pub(crate) const GROUP_HEAD_BYTES: usize = 4 + 4 + 4 + 4 + 8 + 8;
 
 /// The position after a group: what the next one must continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct GroupEnd {
-    /// The checksum of the group; 0 before the first one.
+    /// The checksum that the group had at first; 0 before the first one.
     pub(crate) checksum: u32,
     /// The number of log entries up to the end of the group.
     pub(crate) entries: u64,
@@ -25,6 +28,8 @@ pub(crate) struct GroupEnd {
 #[derive(Debug)]
 pub(crate) struct StoredGroup<'b> {
     pub(crate) end: GroupEnd,
+    /// The whole group.
+    pub(crate) bytes: &'b [u8],
     rows: &'b [u8],
 }
 
@@ -44,8 +49,31 @@ pub(crate) fn encode(
     entries: u64,
     rows: &RowBatch,
 ) -> Result<(Vec<u8>, GroupEnd), usize> {
+    let (bytes, checksum) = encode_as(MAGIC, previous, entries, |bytes| rows.write_to(bytes))?;
+    Ok((bytes, GroupEnd { checksum, entries }))
+}
+
+/// The bytes of the group with the end `end` that follows `previous`, after an erasure has changed its rows to `rows`.
+///
+/// # Errors
+/// The length in bytes, if it is too large for a group.
+pub(crate) fn encode_changed(previous: GroupEnd, end: GroupEnd, rows: &RowBatch) -> Result<Vec<u8>, usize> {
+    let encoded = encode_as(CHANGED_MAGIC, previous, end.entries, |bytes| {
+        bytes.extend_from_slice(&end.checksum.to_be_bytes());
+        rows.write_to(bytes);
+    });
+    encoded.map(|(bytes, _)| bytes)
+}
+
+/// The bytes of a group, and their checksum.
+fn encode_as(
+    magic: &[u8; 4],
+    previous: GroupEnd,
+    entries: u64,
+    write_rows: impl FnOnce(&mut Vec<u8>),
+) -> Result<(Vec<u8>, u32), usize> {
     let mut bytes = vec![0; GROUP_HEAD_BYTES];
-    rows.write_to(&mut bytes);
+    write_rows(&mut bytes);
     let length = u32::try_from(bytes.len() - GROUP_HEAD_BYTES).map_err(|_| bytes.len())?;
     let covered = [
         &length.to_be_bytes()[..],
@@ -55,31 +83,42 @@ pub(crate) fn encode(
     ]
     .concat();
     let (head, rows) = bytes.split_at_mut(GROUP_HEAD_BYTES);
-    let checksum = checksum_of(&covered, rows);
-    head.copy_from_slice(&[&MAGIC[..], &checksum.to_be_bytes(), &covered].concat());
-    Ok((bytes, GroupEnd { checksum, entries }))
+    let checksum = checksum_of(magic, &covered, rows);
+    head.copy_from_slice(&[&magic[..], &checksum.to_be_bytes(), &covered].concat());
+    Ok((bytes, checksum))
 }
 
 /// The group at the start of `bytes` and the bytes after it; `None` unless it is complete and follows `previous`.
 pub(crate) fn decode(bytes: &[u8], previous: GroupEnd) -> Option<(StoredGroup<'_>, &[u8])> {
     let (head, rest) = bytes.split_at_checked(GROUP_HEAD_BYTES)?;
-    let (checksum, covered) = head.strip_prefix(MAGIC)?.split_first_chunk()?;
+    let (magic, head) = head.split_first_chunk()?;
+    let (checksum, covered) = head.split_first_chunk()?;
     let (length, fields) = covered.split_first_chunk()?;
     let (previous_checksum, fields) = fields.split_first_chunk()?;
     let (before, after) = fields.split_first_chunk()?;
     let follows =
         GroupEnd { checksum: u32::from_be_bytes(*previous_checksum), entries: u64::from_be_bytes(*before) };
     let (rows, rest) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;
-    let end = GroupEnd {
-        checksum: u32::from_be_bytes(*checksum),
-        entries: u64::from_be_bytes(after.try_into().ok()?),
+    let checksum = u32::from_be_bytes(*checksum);
+    if follows != previous || checksum_of(magic, covered, rows) != checksum {
+        return None;
+    }
+    let (first_checksum, rows) = match magic {
+        MAGIC => (checksum, rows),
+        CHANGED_MAGIC => {
+            let (first_checksum, rows) = rows.split_first_chunk()?;
+            (u32::from_be_bytes(*first_checksum), rows)
+        }
+        _ => return None,
     };
-    (follows == previous && checksum_of(covered, rows) == end.checksum)
-        .then_some((StoredGroup { end, rows }, rest))
+    let end = GroupEnd { checksum: first_checksum, entries: u64::from_be_bytes(after.try_into().ok()?) };
+    let bytes = bytes.get(..bytes.len() - rest.len())?;
+    Some((StoredGroup { end, bytes, rows }, rest))
 }
 
-fn checksum_of(covered: &[u8], rows: &[u8]) -> u32 {
+fn checksum_of(magic: &[u8; 4], covered: &[u8], rows: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
+    hasher.update(magic);
     hasher.update(covered);
     hasher.update(rows);
     hasher.finalize()
@@ -114,6 +153,21 @@ mod tests {
             prop_assert!(decode(&second, end).is_some());
             prop_assert!(decode(&second, GroupEnd::default()).is_none());
             prop_assert!(decode(&first, end).is_none());
+        }
+
+        #[test]
+        fn changed_group_keeps_its_place(at: prop::sample::Index, change in 1u8.., value: Vec<u8>) {
+            let (first, end) = group(GroupEnd::default(), &value);
+            let (second, second_end) = group(end, &value);
+            let empty = RowBatch::default();
+            let mut changed = encode_changed(GroupEnd::default(), end, &empty).expect("a small group");
+            let read = decode(&changed, GroupEnd::default()).expect("the group is whole").0;
+            prop_assert_eq!((read.end, read.rows()), (end, Some(empty)));
+            prop_assert_eq!(decode(&second, end).expect("it follows").0.end, second_end);
+            prop_assert!(first != changed);
+            let at = at.index(changed.len());
+            changed[at] ^= change;
+            prop_assert!(decode(&changed, GroupEnd::default()).is_none());
         }
 
         #[test]

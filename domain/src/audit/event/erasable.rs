@@ -45,6 +45,8 @@ impl EventKind {
             | Self::SessionCorrected { .. }
             | Self::SessionExported { .. }
             | Self::SessionRemoved { .. }
+            | Self::ErasureStarted(_)
+            | Self::SessionErased(_)
             | Self::HeldVerdictRead { .. }
             | Self::OrderDelivered { .. }
             | Self::RegenDivergenceCheck(_)

@@ -366,6 +366,13 @@ fn order_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Timest
         },
         EventKind::OrderRetried { reason: "mended".into(), peer },
         EventKind::OrderReleased { verdict_sha256: Sha256Hex::of(b""), reason: "sound".into(), peer },
+        EventKind::ErasureStarted(ErasureStartEntry { reason: "request of the customer".into(), peer }),
+        EventKind::SessionErased(ErasureEndEntry {
+            started_seq: 7,
+            data: [ErasedData::Session, ErasedData::LogValues].into(),
+            reason: "request of the customer".into(),
+            peer,
+        }),
         EventKind::HeldVerdictRead { verdict_sha256: Sha256Hex::of(b""), peer },
         EventKind::PolicyApplied {
             policy: AppliedPolicy {

@@ -76,7 +76,7 @@ fn damaged_line_with_salts_is_an_error() {
         &LINE.replace("\"salts\":{", "\"salts\":{\"other\":\"000102030405060708090a0b0c0d0e0f\","),
         // `salts` is not the last member
         &LINE.replace("}}", "},\"end\":7}"),
-        &r#"{"seq":1,"salts":{}}"#.to_owned(),
+        r#"{"seq":1,"salts":{}}"#,
     ] {
         assert!(leaf_of(damaged).is_err(), "{damaged}");
         assert!(hide_values(damaged, |_| true).is_err(), "{damaged}");

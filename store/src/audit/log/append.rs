@@ -60,6 +60,11 @@ impl LogTip {
     pub(crate) fn new(latest_time_us: i64) -> Self {
         Self { latest_time_us, indexed: HashMap::new(), row: None }
     }
+
+    /// Begins a new row with the next entry.
+    pub(crate) fn end_row(&mut self) {
+        self.row = None;
+    }
 }
 
 /// Puts the entries of one record into `batch`, appends their lines to `lines`, and moves the tip. Passes their leaves to

@@ -1,0 +1,207 @@
+//! Erasing the data of sessions from everything that the journal has written: segments, database, `oracle_log.jsonl`.
+//!
+//! The segments are rewritten, and a new database is built from them beside the present one, since sled keeps removed values in
+//! its file. The journal goes on meanwhile. At the end it replaces the database and `oracle_log.jsonl` at once, so that they
+//! never differ.
+
+use super::Journal;
+use super::opening::apply_groups;
+use crate::audit::erasure::SessionEraser;
+use crate::audit::mirror::MirrorSnapshot;
+use crate::audit::mirror::erasure::{MirrorCopy, erase_from_renamed};
+use crate::base::disk::{DATABASE_DIR, DATABASE_FILE};
+use crate::base::engine::{PREVIOUS_DIR, StoreEngine, StoreOptions, lock_state, remove_dir};
+use crate::base::error::StoreError;
+use crate::base::meta;
+use crate::journal::RecoveryCondition;
+use crate::segments::SegmentsUpTo;
+use oracled_domain::SessionId;
+use oracled_domain::audit::event::ErasedData;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The folder of the new database.
+const NEW_DIR: &str = "store.new";
+/// The page cache of the new database, in bytes.
+const CACHE_BYTES: u64 = 16 * 1024 * 1024;
+/// The journal applies at most this many missing entries to the new database, since commits wait meanwhile.
+const APPLIED_AT_END: u64 = if cfg!(test) { 8 } else { 4096 };
+
+/// An erasure in progress.
+#[derive(Debug)]
+pub struct Erasure {
+    state_dir: PathBuf,
+    /// What is to be in the new database.
+    segments: SegmentsUpTo,
+    eraser: SessionEraser,
+    database: Option<Arc<StoreEngine>>,
+    /// The last entry in the new database.
+    applied: Option<u64>,
+    mirror: MirrorSource,
+    options: StoreOptions,
+}
+
+/// The mirror that is to be copied, or its copy.
+#[derive(Debug)]
+enum MirrorSource {
+    Original(Option<MirrorSnapshot>),
+    Copied(MirrorCopy),
+}
+
+/// The result of an erasure.
+#[derive(Debug)]
+pub struct ErasureOutcome {
+    /// The kinds of data that were found.
+    pub data: BTreeSet<ErasedData>,
+    /// Compressed files of the log, which still have the data.
+    pub unread_files: Vec<PathBuf>,
+}
+
+impl Journal {
+    /// Begins to erase the data of `sessions` from all entries up to now, and from the rows that were written with them. Their
+    /// present rows must be removed already.
+    ///
+    /// # Errors
+    /// `Unavailable` if the journal accepts no writes, or the next segment cannot be created.
+    pub fn begin_erasure(&mut self, sessions: BTreeSet<SessionId>) -> Result<Erasure, StoreError> {
+        self.check_failure()?;
+        // otherwise the next entry would write the last row with the erased values again
+        self.tip.end_row();
+        self.segments.seal()?;
+        let state_dir = self.engine.dir().to_owned();
+        Ok(Erasure {
+            segments: self.segments.up_to_now(),
+            eraser: SessionEraser::new(&state_dir, sessions),
+            database: None,
+            applied: None,
+            mirror: MirrorSource::Original(Some(self.mirror_snapshot()?)),
+            options: StoreOptions {
+                dir: state_dir.join(NEW_DIR),
+                cache_bytes: CACHE_BYTES,
+                ..self.engine.options().clone()
+            },
+            state_dir,
+        })
+    }
+
+    /// Replaces the database and `oracle_log.jsonl` by those of `erasure`. Returns false if it must be prepared again, since
+    /// many entries were committed meanwhile, the mirror was rotated, or a long read is in progress.
+    ///
+    /// # Errors
+    /// `Unavailable` if the journal accepts no writes; `Corrupt` if the new database differs from the present one.
+    pub fn finish_erasure(&mut self, erasure: &mut Erasure) -> Result<bool, StoreError> {
+        self.check_failure()?;
+        let Erasure { database: Some(database), mirror: MirrorSource::Copied(copy), .. } = erasure else {
+            return Ok(false);
+        };
+        // notices a rotation
+        let present = self.mirror_snapshot()?;
+        if !copy.is_of(&self.mirror) {
+            erasure.mirror = MirrorSource::Original(Some(present));
+            return Ok(false);
+        }
+        let now = self.segments.up_to_now();
+        let missing = now.entries() - erasure.applied.unwrap_or_default();
+        if missing > APPLIED_AT_END {
+            erasure.segments = now;
+            return Ok(false);
+        }
+        apply_groups(database, &now, erasure.applied)??;
+        erasure.applied = Some(now.entries());
+        let hashes = self.engine.log_hashes();
+        if meta::read(database)? != Some((self.mark.now.counts, hashes.tree.clone())) {
+            let detail = "the database that was built from the segments differs from the present one";
+            return Err(StoreError::Corrupt { dir: self.engine.dir().to_owned(), detail: detail.to_owned() });
+        }
+        database.sync()?;
+        // a power cut during the replacement leaves a database that is not known to be whole
+        self.mark.now.synced = 0;
+        self.mark.write_synced().map_err(|error| self.io_error(error))?;
+        let replaced = self
+            .engine
+            .replace_database(database)
+            .and_then(|replaced| if replaced { self.note_renewed().map(|()| true) } else { Ok(false) });
+        if !replaced.map_err(|error| self.fail(error, RecoveryCondition::Reopening))? {
+            return Ok(false);
+        }
+        erasure.database = None;
+        self.mirror.replace_by(copy, &mut erasure.eraser)?;
+        Ok(true)
+    }
+
+    /// Removes what an interrupted erasure left.
+    pub(super) fn remove_new_database(state_dir: &Path) -> Result<(), StoreError> {
+        [NEW_DIR, PREVIOUS_DIR].iter().try_for_each(|dir| remove_dir(&state_dir.join(dir)))
+    }
+
+    fn check_failure(&self) -> Result<(), StoreError> {
+        let unavailable = |cause: &str| Err(StoreError::Unavailable { cause: cause.to_owned() });
+        self.failure().map_or(Ok(()), unavailable)
+    }
+}
+
+impl Erasure {
+    /// Rewrites the segments that have data of the sessions.
+    ///
+    /// # Errors
+    /// A segment is damaged, or cannot be written. Each is rewritten as a whole or not at all.
+    pub fn rewrite_segments(&mut self) -> Result<(), StoreError> {
+        let eraser = std::cell::RefCell::new(&mut self.eraser);
+        let rewritten = self.segments.change_rows(
+            |content| eraser.borrow().may_have_data(content),
+            |rows| eraser.borrow_mut().erase_from_rows(rows),
+            |number| tracing::debug!(number, "a segment was searched for data to erase"),
+        )?;
+        tracing::info!(rewritten, "segments were rewritten by an erasure");
+        Ok(())
+    }
+
+    /// Brings the new database and the copy of the mirror up to date. The first call takes the time of a rebuild.
+    ///
+    /// # Errors
+    /// The segments cannot be read, or the disk cannot be written.
+    pub fn prepare(&mut self) -> Result<(), StoreError> {
+        let database = match &self.database {
+            Some(database) => Arc::clone(database),
+            None => self.create_database()?,
+        };
+        apply_groups(&database, &self.segments, self.applied)??;
+        self.applied = Some(self.segments.entries());
+        database.sync()?;
+        if let MirrorSource::Original(mirror) = &mut self.mirror
+            && let Some(mirror) = mirror.take()
+        {
+            let copy = MirrorCopy::write(&self.state_dir, mirror, &mut self.eraser)?;
+            self.mirror = MirrorSource::Copied(copy);
+        }
+        Ok(())
+    }
+
+    fn create_database(&mut self) -> Result<Arc<StoreEngine>, StoreError> {
+        let dir = &self.options.dir;
+        remove_dir(dir)?;
+        fs::create_dir(dir).map_err(|source| StoreError::write_error(dir, source))?;
+        let database = Arc::new(StoreEngine::new(self.options.clone(), lock_state(dir)?));
+        let present = self.state_dir.join(DATABASE_DIR).join(DATABASE_FILE);
+        let needed = fs::metadata(&present).map_err(|source| StoreError::Io { path: present, source })?.len();
+        database.free().check_for(needed)?;
+        database.open_database(None)?;
+        self.database = Some(Arc::clone(&database));
+        Ok(database)
+    }
+
+    /// Erases the data from the files that the mirror was renamed to, and removes what is left of the erasure.
+    ///
+    /// # Errors
+    /// A file cannot be read or written.
+    pub fn finish(mut self) -> Result<ErasureOutcome, StoreError> {
+        let unread_files = erase_from_renamed(&self.state_dir, &mut self.eraser)?;
+        remove_dir(&self.options.dir)?;
+        Ok(ErasureOutcome { data: self.eraser.found, unread_files })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,198 @@
+use super::*;
+use crate::Store;
+use crate::audit::log::LogLine;
+use crate::journal::record::{JournalRecord, TableWrite};
+use crate::journal::tests::{at, delivered, fill, id, open, whole_log};
+use oracled_domain::audit::leaf::leaf_of;
+use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionRecord};
+use std::io::Read;
+
+const ADDRESS: &str = "ada@example.org";
+
+/// The files under `dir` that have `text`, compressed segments included.
+fn files_with(dir: &Path, text: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            found.extend(files_with(&path, text));
+            continue;
+        }
+        let mut bytes = fs::read(&path).expect("the file is readable");
+        if path.extension().is_some_and(|extension| extension == "zst") {
+            let compressed = std::mem::take(&mut bytes);
+            zstd::Decoder::new(&compressed[..]).expect("zstd").read_to_end(&mut bytes).expect("it is whole");
+        }
+        if memchr::memmem::find(&bytes, text.as_bytes()).is_some() {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// The delivery of session `n`, which has an address.
+fn addressed(n: usize, summary_bytes: usize) -> JournalRecord {
+    let mut record = delivered(n, summary_bytes);
+    for write in &mut record.writes {
+        if let TableWrite::PutSession(session) = write {
+            let customer_email = Some(ADDRESS.to_owned().try_into().expect("an address"));
+            *write = TableWrite::PutSession(SessionRecord { customer_email, ..(**session).clone() }.into());
+        }
+    }
+    record
+}
+
+/// A store whose sessions 1 to 3 have an address, with a rotated mirror and several segments.
+fn filled(dir: &Path) -> (Journal, Store) {
+    let (mut journal, store) = open(dir);
+    let commit = |journal: &mut Journal, record| {
+        let outcome = journal.commit(&[record]).expect("the commit succeeds").remove(0);
+        outcome.expect("the record is not stale");
+    };
+    commit(&mut journal, addressed(1, 20_000));
+    commit(&mut journal, addressed(2, 20_000));
+    fs::rename(dir.join("oracle_log.jsonl"), dir.join("oracle_log-1.jsonl")).expect("the rename succeeds");
+    journal.reopen_mirror().expect("the mirror is writable");
+    fill(&mut journal, 4..30);
+    // the last row of the log has its entries
+    commit(&mut journal, addressed(3, 40));
+    (journal, store)
+}
+
+fn remove(journal: &mut Journal, n: usize) {
+    let peer = PeerCredentials { uid: 0, gid: 0, pid: None };
+    let removed = AuditEvent::new(at(99), id(n), EventKind::SessionRemoved { verdict_sha256: None, peer });
+    let record = JournalRecord {
+        events: vec![removed],
+        writes: vec![TableWrite::RemoveSession(id(n)), TableWrite::RemoveVerdict(id(n))],
+        ..JournalRecord::default()
+    };
+    journal.commit(&[record]).expect("the commit succeeds").remove(0).expect("the record is not stale");
+}
+
+fn finish(journal: &mut Journal, mut erasure: Erasure) -> ErasureOutcome {
+    while !journal.finish_erasure(&mut erasure).expect("the journal accepts writes") {
+        erasure.prepare().expect("the disk is writable");
+    }
+    erasure.finish().expect("the disk is writable")
+}
+
+fn leaves(lines: &[LogLine]) -> Vec<String> {
+    lines.iter().map(|line| leaf_of(&line.json).expect("an entry").into_owned()).collect()
+}
+
+#[test]
+fn erasure_leaves_no_value_of_the_session_in_any_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = filled(dir.path());
+    // session 2 stays
+    [1, 3].into_iter().for_each(|n| remove(&mut journal, n));
+    let before = whole_log(&store);
+    assert!(!files_with(dir.path(), "Question 1?").is_empty());
+    let mut erasure = journal.begin_erasure([id(1), id(3)].into()).expect("the journal accepts writes");
+    fill(&mut journal, 30..33);
+    erasure.rewrite_segments().expect("the segments are whole");
+    // more entries than the journal applies at once, and a rotation
+    erasure.prepare().expect("the disk is writable");
+    fill(&mut journal, 33..60);
+    fs::rename(dir.path().join("oracle_log.jsonl"), dir.path().join("oracle_log-2.jsonl")).expect("a rename");
+    let outcome = finish(&mut journal, erasure);
+    assert_eq!(outcome.data, [ErasedData::Session, ErasedData::Verdict, ErasedData::LogValues].into());
+    assert_eq!(outcome.unread_files, [PathBuf::new(); 0]);
+    fill(&mut journal, 60..62);
+
+    for text in ["Question 1?", "Question 3?"] {
+        assert_eq!(files_with(dir.path(), text), [PathBuf::new(); 0], "{text}");
+    }
+    let with_address = files_with(dir.path(), ADDRESS);
+    assert!(!with_address.is_empty(), "session 2 has the same address");
+    let after = whole_log(&store);
+    assert_eq!(leaves(&after)[..before.len()], leaves(&before));
+    let erased = |line: &LogLine| !line.json.contains("query_preview") || line.json.contains(r#"{"sha256":"#);
+    for line in after.iter().filter(|line| line.json.contains("cs_1\"") || line.json.contains("cs_3\"")) {
+        assert!(erased(line), "{}", line.json);
+    }
+    assert!(after.iter().any(|line| line.json.contains("Question 2?")));
+    store.audit_all().expect("nothing is missing");
+    let rotated = ["oracle_log-1.jsonl", "oracle_log-2.jsonl", "oracle_log.jsonl"]
+        .map(|name| fs::read_to_string(dir.path().join(name)).expect("the file is readable"));
+    let lines: String = after.iter().map(|line| format!("{}\n", line.json)).collect();
+    assert_eq!(rotated.concat(), lines);
+
+    // the segments give the same again
+    drop((journal, store));
+    for removed in [None, Some("store")] {
+        if let Some(removed) = removed {
+            fs::remove_dir_all(dir.path().join(removed)).expect("the removal succeeds");
+        }
+        let (journal, store) = open(dir.path());
+        assert_eq!(whole_log(&store), after);
+        assert!(store.session(&id(1)).expect("the store is readable").is_none());
+        assert!(store.verdict(&id(2)).expect("the store is readable").is_some());
+        store.audit_all().expect("nothing is missing");
+        drop((journal, store));
+    }
+}
+
+#[test]
+fn interrupted_erasure_is_completed_by_another_one() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = filled(dir.path());
+    [1, 3].into_iter().for_each(|n| remove(&mut journal, n));
+    let expected = leaves(&whole_log(&store));
+    drop((journal, store));
+    for steps in 0..4 {
+        let (mut journal, store) = open(dir.path());
+        assert_eq!(leaves(&whole_log(&store)), expected, "{steps} steps");
+        let mut erasure = journal.begin_erasure([id(1), id(3)].into()).expect("the journal accepts writes");
+        if steps > 0 {
+            erasure.rewrite_segments().expect("the segments are whole");
+        }
+        if steps > 1 {
+            erasure.prepare().expect("the disk is writable");
+        }
+        if steps > 2 {
+            assert!(journal.finish_erasure(&mut erasure).expect("the journal accepts writes"));
+        }
+    }
+    let (mut journal, store) = open(dir.path());
+    let mut erasure = journal.begin_erasure([id(1), id(3)].into()).expect("the journal accepts writes");
+    erasure.rewrite_segments().expect("the segments are whole");
+    finish(&mut journal, erasure);
+    assert_eq!(leaves(&whole_log(&store)), expected);
+    for text in ["Question 1?", "Question 3?", "store.new"] {
+        assert_eq!(files_with(dir.path(), text), [PathBuf::new(); 0], "{text}");
+    }
+    assert!(!dir.path().join(NEW_DIR).exists());
+}
+
+#[test]
+fn compressed_rotated_file_is_named_and_not_read() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = filled(dir.path());
+    let rotated = dir.path().join("oracle_log-1.jsonl");
+    let compressed = zstd::encode_all(&fs::read(&rotated).expect("readable")[..], 1).expect("zstd");
+    fs::write(&rotated, compressed).expect("the write succeeds");
+    remove(&mut journal, 1);
+    let mut erasure = journal.begin_erasure([id(1)].into()).expect("the journal accepts writes");
+    erasure.rewrite_segments().expect("the segments are whole");
+    assert_eq!(finish(&mut journal, erasure).unread_files, [rotated]);
+    drop(store);
+}
+
+#[test]
+fn damaged_segment_stops_an_erasure_and_stays() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, _store) = filled(dir.path());
+    remove(&mut journal, 1);
+    let mut erasure = journal.begin_erasure([id(1)].into()).expect("the journal accepts writes");
+    drop(journal);
+    let segment = dir.path().join("segments/0000000001.zst");
+    let mut bytes = fs::read(&segment).expect("the segment is compressed");
+    let at = bytes.len() / 2;
+    bytes[at] ^= 1;
+    fs::write(&segment, &bytes).expect("the write succeeds");
+    let error = erasure.rewrite_segments().expect_err("the segment is damaged");
+    assert!(matches!(&error, StoreError::Corrupt { .. }), "{error}");
+    assert_eq!(fs::read(&segment).expect("readable"), bytes);
+}

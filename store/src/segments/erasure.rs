@@ -1,0 +1,65 @@
+//! Erasing values from the groups of sealed segments.
+
+use super::files::SegmentHead;
+use super::group::{StoredGroup, encode_changed};
+use super::reading::SegmentsUpTo;
+use crate::base::error::StoreError;
+use crate::base::row_batch::RowBatch;
+
+impl SegmentsUpTo {
+    /// Replaces the rows of each group in a segment before the last one by what `change` makes of them; `None` leaves them.
+    /// `may_change` says, from the content of a segment, whether any of its rows may change. Calls `proceed` after each segment
+    /// with its number. Returns the number of segments that were rewritten.
+    ///
+    /// # Errors
+    /// A segment is damaged, or cannot be written. Each segment is rewritten as a whole or not at all.
+    pub(crate) fn change_rows(
+        &self,
+        may_change: impl Fn(&[u8]) -> bool,
+        mut change: impl FnMut(RowBatch) -> Result<Option<RowBatch>, StoreError>,
+        mut proceed: impl FnMut(u64),
+    ) -> Result<u64, StoreError> {
+        let mut rewritten = 0;
+        for number in 1..self.last {
+            let is_rewritten = self.files.change(number, |head, bytes| {
+                if may_change(bytes) {
+                    self.change_segment(number, head, bytes, &mut change)
+                } else {
+                    Ok(None)
+                }
+            })?;
+            rewritten += u64::from(is_rewritten);
+            proceed(number);
+        }
+        Ok(rewritten)
+    }
+
+    /// The content of a segment after `change`; `None` if it stays the same.
+    fn change_segment(
+        &self,
+        number: u64,
+        head: SegmentHead,
+        bytes: &[u8],
+        change: &mut impl FnMut(RowBatch) -> Result<Option<RowBatch>, StoreError>,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        let mut content = head.to_bytes();
+        let (mut previous, mut is_changed) = (head.previous, false);
+        self.files.walk(head, bytes, |group: StoredGroup<'_>| {
+            let malformed = || self.files.damaged(number, "the rows of a group are malformed");
+            match change(group.rows().ok_or_else(malformed)?)? {
+                None => content.extend_from_slice(group.bytes),
+                Some(rows) => {
+                    let too_large = |length| {
+                        self.files.damaged(number, &format!("a group of {length} bytes cannot be rewritten"))
+                    };
+                    let changed = encode_changed(previous, group.end, &rows).map_err(too_large)?;
+                    content.extend_from_slice(&changed);
+                    is_changed = true;
+                }
+            }
+            previous = group.end;
+            Ok(())
+        })?;
+        Ok(is_changed.then_some(content))
+    }
+}
