@@ -18,6 +18,7 @@ use crate::upstream::lookup::LookupClient;
 use crate::upstream::oracle_health::{MonitoredOracle, OracleHealth};
 use crate::verdict::cache::{DeliveryListeners, PolicyConfig, VerdictCache};
 use crate::verdict::crosscheck::CrosscheckActor;
+use crate::verdict::erasure::{ErasureHandles, ErasureService};
 use crate::verdict::generation::{ConfiguredModels, GenerationHandles, GenerationRunner};
 use crate::verdict::lookup::LookupService;
 use crate::verdict::notifier::{Notifier, NotifierConfig};
@@ -35,7 +36,8 @@ use oracled_domain::verdict::template_name::TemplateName;
 use oracled_domain::{ApplicationName, OracleId, UnexpectedFieldHandling};
 use oracled_store::{Journal, Store, StoreError};
 use std::sync::Arc;
-use tokio::sync::{Semaphore, watch};
+use std::sync::atomic::AtomicBool;
+use tokio::sync::{Mutex, Semaphore, watch};
 
 /// The configuration and resources of the system.
 #[derive(Debug)]
@@ -125,6 +127,8 @@ pub struct ActorSystem {
     pub verification_upkeep: ActorHandle<VerificationUpkeep>,
     /// The service that collects facts from sources.
     pub fact_sources: FactCollector,
+    /// The service that erases sessions.
+    pub erasure: ErasureService,
     pub log: LoggerHandle,
     /// The tables, for reading.
     pub store: Store,
@@ -302,7 +306,20 @@ impl ActorSystem {
             hire.start("orders", &here, queue, move || OrdersActor::new(desk))
         };
 
+        let erasure = ErasureService::new(ErasureHandles {
+            store: store.clone(),
+            log: log.clone(),
+            clock: clock.clone(),
+            cache: cache.clone(),
+            notifier: notifier.clone(),
+            webhooks: webhooks.clone(),
+            running: Mutex::default(),
+            is_stopped: AtomicBool::default(),
+        });
+        actix_rt::spawn(erasure.clone().resume());
+
         Self {
+            erasure,
             crosscheck,
             models: model_ids,
             budgets,

@@ -1,6 +1,7 @@
 //! Verdicts, sessions, the cache and the outbox.
 
 pub mod costs;
+pub mod erasures;
 pub mod orders;
 pub mod prompts;
 

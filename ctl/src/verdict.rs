@@ -4,6 +4,7 @@ pub(crate) mod calibrate;
 pub(crate) mod costs;
 pub(crate) mod crosscheck;
 pub(crate) mod divergence;
+pub(crate) mod erase;
 pub(crate) mod export;
 pub(crate) mod orders;
 pub(crate) mod outbox;

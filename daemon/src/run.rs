@@ -235,6 +235,7 @@ impl RunningDaemon {
         tracing::info!("oracled is stopping");
         let Self { service, servers: [routes, control], bound, checking, checkpoints, .. } = self;
         let bound_s = Duration::from_secs(service.config.limits.shutdown_s);
+        service.system.erasure.stop();
         checking.stop().await;
         for socket in bound {
             // from now on clients cannot connect, and another daemon can bind the path

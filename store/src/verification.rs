@@ -1,6 +1,6 @@
 //! The rows of verification: reviews, subjects, cached answers and pending decisions (RFC-0002, Part II).
 
-use crate::audit::log::{LogLine, LogQuery};
+use crate::audit::log::LogQuery;
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
 use crate::base::rows::{TableId, key};
@@ -154,13 +154,7 @@ impl TableReader {
             limit: usize::MAX,
             ..LogQuery::default()
         };
-        let read = |line: LogLine| {
-            serde_json::from_str(&line.json).map_err(|error| StoreError::Corrupt {
-                dir: self.dir().to_owned(),
-                detail: format!("entry {}: {error}", line.seq),
-            })
-        };
-        self.log(&query)?.into_iter().map(read).collect()
+        self.log(&query)?.iter().map(|line| self.parse_entry(line)).collect()
     }
 
     /// Parses the name of a cached answer's row.

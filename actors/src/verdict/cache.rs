@@ -22,7 +22,7 @@ pub(crate) use listeners::DeliveryListeners;
 pub use register::{RegisterSession, RegisterSessionOutcome};
 pub use rejecting_checks::StoreRejectingCheck;
 pub(crate) use rejecting_checks::{find_check_in_force, remove_rejecting_check};
-pub use session_admin::{CorrectSession, CorrectSessionOutcome, RemoveSession};
+pub use session_admin::{CorrectSession, CorrectSessionOutcome, EraseSession, RemoveSession};
 pub(crate) use session_record::{address_change_event, new_address_record};
 
 use crate::audit::commit_loop::CommitDecision;

@@ -67,6 +67,28 @@ struct MailSender {
     contacts: PerApplication<Option<String>>,
 }
 
+/// The mails of a session that are still in the outbox.
+///
+/// # Errors
+/// The outbox cannot be read.
+///
+/// # Panics
+/// Never: the ids of sessions are shorter than those of mails.
+pub fn queued_mails(store: &Store, session_id: &SessionId) -> Result<Vec<MailId>, StoreError> {
+    let verdict = MailId::verdict(session_id);
+    let mut mails: Vec<_> = store.mail_standing(&verdict)?.map(|_| verdict).into_iter().collect();
+    let prefix = format!("divergence:{session_id}:");
+    let after = MailId::try_from(prefix.clone()).expect("a session id is shorter than the id of a mail");
+    store.visit_mails(Some(&after), |standing| {
+        let is_of_session = standing.mail_id.as_str().starts_with(&prefix);
+        if is_of_session && standing.session_id == *session_id {
+            mails.push(standing.mail_id);
+        }
+        is_of_session
+    })?;
+    Ok(mails)
+}
+
 impl Notifier {
     pub(crate) fn of_config(
         mailing: NotifierConfig,

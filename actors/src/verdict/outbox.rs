@@ -11,6 +11,7 @@ mod channel;
 mod head;
 mod survey;
 
+pub(crate) use admin::RemovedMessage;
 pub use admin::{ChangeMessage, HeldMessages, HoldMessages, ListMessages, OutboxAction, OutboxError};
 pub use channel::{IdOf, OutboxChannel, OutboxDepth, OutboxState, OutboxStep, ReceiverOf, SendOutcome};
 

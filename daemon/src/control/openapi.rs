@@ -9,7 +9,7 @@ use crate::platform::api::reserved_body;
 use crate::platform::control::{actors, drain, health, log_level, reload, status};
 use crate::platform::openapi::{CommonProblems, Complete, json};
 use crate::verdict::control::{
-    costs, divergence, orders, outbox, prompts, purge, session, session_export, webhooks,
+    costs, divergence, erasures, orders, outbox, prompts, purge, session, session_export, webhooks,
 };
 use crate::verification::control::{execution, review};
 use axum::response::Response;
@@ -85,6 +85,7 @@ use utoipa::OpenApi;
         session_export::get,
         session::patch,
         session::delete,
+        erasures::post,
         costs::get,
         divergence::get,
         orders::list,

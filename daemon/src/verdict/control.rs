@@ -2,6 +2,7 @@
 
 pub mod costs;
 pub mod divergence;
+pub mod erasures;
 pub mod orders;
 pub mod outbox;
 pub mod prompts;

@@ -11,7 +11,7 @@ use oracled_domain::audit::event::ErasedData;
 use oracled_domain::audit::leaf::{LogLineError, hide_values};
 use serde::Deserialize;
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The tables that have data of sessions in their values.
@@ -25,35 +25,73 @@ const TABLES: [TableId; 7] = [
     TableId::Log,
 ];
 
-/// The sessions whose data are erased, and the kinds of data that were found so far.
+/// The sessions whose data are erased, each with the last entry up to which that is done, and the kinds of data that were found
+/// so far.
 #[derive(Debug)]
 pub(crate) struct SessionEraser {
     dir: PathBuf,
-    sessions: BTreeSet<SessionId>,
-    pub(crate) found: BTreeSet<ErasedData>,
+    sessions: BTreeMap<SessionId, u64>,
+    pub(crate) found: BTreeMap<SessionId, BTreeSet<ErasedData>>,
 }
 
-/// The session of an entry.
+/// The number and the session of an entry.
 #[derive(Deserialize)]
-struct LineSession {
+struct LineHead {
+    seq: u64,
     session_id: Option<SessionId>,
 }
 
 /// The session of a mail or a webhook.
 #[derive(Deserialize)]
-struct MessageSession {
-    standing: LineSession,
+struct MessageHead {
+    standing: MessageStanding,
+}
+
+#[derive(Deserialize)]
+struct MessageStanding {
+    session_id: Option<SessionId>,
 }
 
 impl SessionEraser {
-    pub(crate) fn new(dir: &Path, sessions: BTreeSet<SessionId>) -> Self {
-        Self { dir: dir.to_owned(), sessions, found: BTreeSet::new() }
+    pub(crate) fn new(dir: &Path, sessions: BTreeMap<SessionId, u64>) -> Self {
+        Self { dir: dir.to_owned(), sessions, found: BTreeMap::new() }
+    }
+
+    /// Checks that the database has none of the rows that are erased: the new database would lack them.
+    ///
+    /// # Errors
+    /// `Unavailable` if it has one.
+    pub(crate) fn check_removed(&self, db: &sled::Db) -> Result<(), StoreError> {
+        let left = |session_id: &SessionId| {
+            let cause = format!("session {session_id} has data that were not removed; try again");
+            Err(StoreError::Unavailable { cause })
+        };
+        for table in [TableId::Sessions, TableId::Held, TableId::Refusals, TableId::Regens] {
+            for session_id in self.sessions.keys() {
+                let head = rows::head(db, &self.dir, table, session_id.as_str().as_bytes())?;
+                if head.is_some_and(|(revision, _)| self.is_erased(session_id, revision)) {
+                    return left(session_id);
+                }
+            }
+        }
+        for table in [TableId::Outbox, TableId::Webhooks] {
+            for head in rows::heads(db, &self.dir, rows::all(table)) {
+                let rows::StoredRowHead { key, revision, .. } = head?;
+                let name = rows::name(&key).unwrap_or_default();
+                let row = rows::get(db, &self.dir, table, name)?;
+                let owner = row.and_then(|row| self.owner_of(table, name, revision, &row.value));
+                if let Some(session_id) = owner {
+                    return left(&session_id);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Whether `content` names one of the sessions. Ids are never escaped, and each group that is about a session has its id in
     /// a key.
     pub(crate) fn may_have_data(&self, content: &[u8]) -> bool {
-        self.sessions.iter().any(|session_id| memmem::find(content, session_id.as_str().as_bytes()).is_some())
+        self.sessions.keys().any(|session_id| memmem::find(content, session_id.as_str().as_bytes()).is_some())
     }
 
     /// The rows of a group without the data of the sessions; `None` if it has none. The removal of a row stays.
@@ -79,7 +117,7 @@ impl SessionEraser {
                 row.extend_from_slice(chunk.as_deref().unwrap_or_default());
                 chunks.push((key, chunk));
             }
-            match self.erase_from_row(table, name, &row)? {
+            match self.erase_from_row(table, name, revision, &row)? {
                 RowErasure::None => {
                     put(&mut kept, key, value);
                     chunks.into_iter().for_each(|(key, chunk)| put(&mut kept, key, chunk));
@@ -94,27 +132,50 @@ impl SessionEraser {
         Ok(is_changed.then_some(kept))
     }
 
-    fn erase_from_row(&mut self, table: TableId, name: &[u8], row: &[u8]) -> Result<RowErasure, StoreError> {
-        let is_named = || self.sessions.iter().any(|session_id| session_id.as_str().as_bytes() == name);
-        let is_message =
-            || serde_json::from_slice(row).is_ok_and(|MessageSession { standing }| self.is_erased(&standing));
+    fn erase_from_row(
+        &mut self,
+        table: TableId,
+        name: &[u8],
+        revision: u64,
+        row: &[u8],
+    ) -> Result<RowErasure, StoreError> {
+        if table == TableId::Log {
+            return self.erase_from_log_row(row);
+        }
+        let Some(session_id) = self.owner_of(table, name, revision, row) else { return Ok(RowErasure::None) };
         let found = match table {
-            TableId::Log => return self.erase_from_log_row(row),
-            TableId::Sessions if is_named() => {
+            TableId::Sessions => {
                 let SessionRow { session, verdict } = SessionRow::from_bytes(&self.dir, row)?;
-                self.found.extend(session.map(|_| ErasedData::Session));
-                self.found.extend(verdict.map(|_| ErasedData::Verdict));
-                return Ok(RowErasure::Whole);
+                let parts = [session.map(|_| ErasedData::Session), verdict.map(|_| ErasedData::Verdict)];
+                parts.into_iter().flatten().collect()
             }
-            TableId::Held if is_named() => ErasedData::HeldVerdict,
-            TableId::Refusals if is_named() => ErasedData::RejectingCheck,
-            TableId::Regens if is_named() => ErasedData::RegenAttempt,
-            TableId::Outbox if is_message() => ErasedData::Mail,
-            TableId::Webhooks if is_message() => ErasedData::Webhook,
-            _ => return Ok(RowErasure::None),
+            TableId::Held => vec![ErasedData::HeldVerdict],
+            TableId::Refusals => vec![ErasedData::RejectingCheck],
+            TableId::Regens => vec![ErasedData::RegenAttempt],
+            TableId::Outbox => vec![ErasedData::Mail],
+            _ => vec![ErasedData::Webhook],
         };
-        self.found.insert(found);
+        self.found.entry(session_id).or_default().extend(found);
         Ok(RowErasure::Whole)
+    }
+
+    /// The session whose data the row has, if they are erased.
+    fn owner_of(&self, table: TableId, name: &[u8], revision: u64, row: &[u8]) -> Option<SessionId> {
+        if matches!(table, TableId::Outbox | TableId::Webhooks) {
+            let MessageHead { standing } = serde_json::from_slice(row).ok()?;
+            return standing.session_id.filter(|session_id| self.is_erased(session_id, revision));
+        }
+        self.named(name, revision).cloned()
+    }
+
+    /// The session with this name, if its row of this revision is erased.
+    fn named(&self, name: &[u8], revision: u64) -> Option<&SessionId> {
+        let named = self.sessions.keys().find(|session_id| session_id.as_str().as_bytes() == name);
+        named.filter(|session_id| self.is_erased(session_id, revision))
+    }
+
+    fn is_erased(&self, session_id: &SessionId, seq: u64) -> bool {
+        self.sessions.get(session_id).is_some_and(|up_to| seq <= *up_to)
     }
 
     fn erase_from_log_row(&mut self, row: &[u8]) -> Result<RowErasure, StoreError> {
@@ -140,20 +201,18 @@ impl SessionEraser {
     /// # Errors
     /// The line is not an entry of the log.
     pub(crate) fn erase_from_line<'l>(&mut self, line: &'l str) -> Result<Cow<'l, str>, LogLineError> {
-        if !self.may_have_data(line.as_bytes())
-            || !serde_json::from_str(line).is_ok_and(|session| self.is_erased(&session))
-        {
+        let head = self.may_have_data(line.as_bytes()).then(|| serde_json::from_str::<LineHead>(line).ok());
+        let Some(LineHead { seq, session_id: Some(session_id) }) = head.flatten() else {
+            return Ok(Cow::Borrowed(line));
+        };
+        if !self.is_erased(&session_id, seq) {
             return Ok(Cow::Borrowed(line));
         }
         let erased = hide_values(line, |_| true)?;
         if erased != line {
-            self.found.insert(ErasedData::LogValues);
+            self.found.entry(session_id).or_default().insert(ErasedData::LogValues);
         }
         Ok(erased)
-    }
-
-    fn is_erased(&self, LineSession { session_id }: &LineSession) -> bool {
-        session_id.as_ref().is_some_and(|session_id| self.sessions.contains(session_id))
     }
 }
 

@@ -29,6 +29,7 @@ use jiff::Timestamp;
 use oracled_domain::SessionId;
 use oracled_domain::audit::leaf::{CALLER, LogLineError, hide_values, leaf_of};
 use query::LogEntryFields;
+use serde::de::DeserializeOwned;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::path::Path;
@@ -106,6 +107,17 @@ impl TableReader {
         Ok(LogPage { lines, next: None })
     }
 
+    /// Parses an entry.
+    ///
+    /// # Errors
+    /// `Corrupt` if it has other members.
+    pub fn parse_entry<T: DeserializeOwned>(&self, line: &LogLine) -> Result<T, StoreError> {
+        serde_json::from_str(&line.json).map_err(|error| StoreError::Corrupt {
+            dir: self.dir().to_owned(),
+            detail: format!("entry {}: {error}", line.seq),
+        })
+    }
+
     /// The line of an entry without its caller.
     ///
     /// # Errors
@@ -121,13 +133,8 @@ impl TableReader {
     /// The log cannot be read.
     pub fn last_entry_at(&self) -> Result<Option<Timestamp>, StoreError> {
         let lines = self.log(&LogQuery { newest: true, limit: 1, ..LogQuery::default() })?;
-        let parse_fields = |line: &LogLine| serde_json::from_str::<LogEntryFields>(&line.json);
-        let first_fields = lines.first().map(parse_fields).transpose();
-        let corrupt = |error: serde_json::Error| StoreError::Corrupt {
-            dir: self.dir().to_owned(),
-            detail: format!("the last entry: {error}"),
-        };
-        Ok(first_fields.map_err(corrupt)?.map(|fields| fields.timestamp))
+        let fields = lines.first().map(|line| self.parse_entry::<LogEntryFields>(line)).transpose()?;
+        Ok(fields.map(|fields| fields.timestamp))
     }
 }
 

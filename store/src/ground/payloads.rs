@@ -177,11 +177,7 @@ impl Store {
         let lines = self.log(&LogQuery { event, limit: usize::MAX, ..LogQuery::default() })?;
         let mut prunings = Vec::new();
         for line in lines {
-            let event: AuditEvent =
-                serde_json::from_str(&line.json).map_err(|error| StoreError::Corrupt {
-                    dir: self.dir().to_owned(),
-                    detail: format!("entry {}: {error}", line.seq),
-                })?;
+            let event: AuditEvent = self.parse_entry(&line)?;
             if let EventKind::SourcePruned(entry) = event.kind
                 && entry.oracle_id == *oracle_id
             {

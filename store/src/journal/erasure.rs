@@ -17,7 +17,7 @@ use crate::journal::RecoveryCondition;
 use crate::segments::SegmentsUpTo;
 use oracled_domain::SessionId;
 use oracled_domain::audit::event::ErasedData;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,26 +54,28 @@ enum MirrorSource {
 #[derive(Debug)]
 pub struct ErasureOutcome {
     /// The kinds of data that were found.
-    pub data: BTreeSet<ErasedData>,
+    pub data: BTreeMap<SessionId, BTreeSet<ErasedData>>,
     /// Compressed files of the log, which still have the data.
     pub unread_files: Vec<PathBuf>,
 }
 
 impl Journal {
-    /// Begins to erase the data of `sessions` from all entries up to now, and from the rows that were written with them. Their
-    /// present rows must be removed already.
+    /// Begins to erase the data of `sessions`, each from the entries up to the one with this number, and from the rows that
+    /// were written with them. Such rows must be removed already.
     ///
     /// # Errors
-    /// `Unavailable` if the journal accepts no writes, or the next segment cannot be created.
-    pub fn begin_erasure(&mut self, sessions: BTreeSet<SessionId>) -> Result<Erasure, StoreError> {
+    /// `Unavailable` if the journal accepts no writes, the next segment cannot be created, or a row was not removed.
+    pub fn begin_erasure(&mut self, sessions: BTreeMap<SessionId, u64>) -> Result<Erasure, StoreError> {
         self.check_failure()?;
+        let eraser = SessionEraser::new(self.engine.dir(), sessions);
+        self.engine.with(|db| eraser.check_removed(db))?;
         // otherwise the next entry would write the last row with the erased values again
         self.tip.end_row();
         self.segments.seal()?;
         let state_dir = self.engine.dir().to_owned();
         Ok(Erasure {
             segments: self.segments.up_to_now(),
-            eraser: SessionEraser::new(&state_dir, sessions),
+            eraser,
             database: None,
             applied: None,
             mirror: MirrorSource::Original(Some(self.mirror_snapshot()?)),
@@ -108,7 +110,7 @@ impl Journal {
             erasure.segments = now;
             return Ok(false);
         }
-        apply_groups(database, &now, erasure.applied)??;
+        apply_groups(database, &now, erasure.applied, &|| true)??;
         erasure.applied = Some(now.entries());
         let hashes = self.engine.log_hashes();
         if meta::read(database)? != Some((self.mark.now.counts, hashes.tree.clone())) {
@@ -146,14 +148,16 @@ impl Erasure {
     /// Rewrites the segments that have data of the sessions.
     ///
     /// # Errors
-    /// A segment is damaged, or cannot be written. Each is rewritten as a whole or not at all.
-    pub fn rewrite_segments(&mut self) -> Result<(), StoreError> {
+    /// A segment is damaged, or cannot be written. Each is rewritten as a whole or not at all. `Unavailable` if `proceed`
+    /// returned false.
+    pub fn rewrite_segments(&mut self, proceed: &dyn Fn() -> bool) -> Result<(), StoreError> {
         let eraser = std::cell::RefCell::new(&mut self.eraser);
         let rewritten = self.segments.change_rows(
             |content| eraser.borrow().may_have_data(content),
             |rows| eraser.borrow_mut().erase_from_rows(rows),
-            |number| tracing::debug!(number, "a segment was searched for data to erase"),
+            proceed,
         )?;
+        check_stop(proceed)?;
         tracing::info!(rewritten, "segments were rewritten by an erasure");
         Ok(())
     }
@@ -161,13 +165,14 @@ impl Erasure {
     /// Brings the new database and the copy of the mirror up to date. The first call takes the time of a rebuild.
     ///
     /// # Errors
-    /// The segments cannot be read, or the disk cannot be written.
-    pub fn prepare(&mut self) -> Result<(), StoreError> {
+    /// The segments cannot be read, or the disk cannot be written. `Unavailable` if `proceed` returned false.
+    pub fn prepare(&mut self, proceed: &dyn Fn() -> bool) -> Result<(), StoreError> {
         let database = match &self.database {
             Some(database) => Arc::clone(database),
             None => self.create_database()?,
         };
-        apply_groups(&database, &self.segments, self.applied)??;
+        apply_groups(&database, &self.segments, self.applied, proceed)??;
+        check_stop(proceed)?;
         self.applied = Some(self.segments.entries());
         database.sync()?;
         if let MirrorSource::Original(mirror) = &mut self.mirror
@@ -201,6 +206,11 @@ impl Erasure {
         remove_dir(&self.options.dir)?;
         Ok(ErasureOutcome { data: self.eraser.found, unread_files })
     }
+}
+
+fn check_stop(proceed: &dyn Fn() -> bool) -> Result<(), StoreError> {
+    let stopped = || StoreError::Unavailable { cause: "the daemon is stopping".to_owned() };
+    proceed().then_some(()).ok_or_else(stopped)
 }
 
 #[cfg(test)]

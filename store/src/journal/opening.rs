@@ -142,7 +142,7 @@ fn apply_segments(
         let detail = format!("its segments end at entry {entries}, its database at entry {found}");
         return Err(StoreError::Short { dir: engine.dir().to_owned(), detail });
     }
-    let applied = apply_groups(engine, &segments.up_to_now(), found)?;
+    let applied = apply_groups(engine, &segments.up_to_now(), found, &|| true)?;
     damage_of(applied.and_then(|()| {
         let missing = || StoreError::Corrupt {
             dir: engine.dir().to_owned(),
@@ -157,11 +157,13 @@ fn apply_segments(
     }))
 }
 
-/// Applies the groups after entry `after` to the database, and reports the progress. The inner error is of the database.
+/// Applies the groups after entry `after` to the database while `proceed` returns true, and reports the progress. The inner
+/// error is of the database.
 pub(super) fn apply_groups(
     engine: &StoreEngine,
     segments: &SegmentsUpTo,
     after: Option<u64>,
+    proceed: &dyn Fn() -> bool,
 ) -> Result<Result<(), StoreError>, StoreError> {
     let entries = segments.entries();
     let mut reported = after.unwrap_or_default();
@@ -173,7 +175,7 @@ pub(super) fn apply_groups(
             tracing::info!(percent, entry = seq, of = entries, "the database is brought up to date");
         }
         applied = engine.apply(rows);
-        applied.is_ok()
+        applied.is_ok() && proceed()
     })?;
     Ok(applied)
 }

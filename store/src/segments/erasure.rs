@@ -8,8 +8,8 @@ use crate::base::row_batch::RowBatch;
 
 impl SegmentsUpTo {
     /// Replaces the rows of each group in a segment before the last one by what `change` makes of them; `None` leaves them.
-    /// `may_change` says, from the content of a segment, whether any of its rows may change. Calls `proceed` after each segment
-    /// with its number. Returns the number of segments that were rewritten.
+    /// `may_change` says, from the content of a segment, whether any of its rows may change. Calls `proceed` before each
+    /// segment, and stops if it returns false. Returns the number of segments that were rewritten.
     ///
     /// # Errors
     /// A segment is damaged, or cannot be written. Each segment is rewritten as a whole or not at all.
@@ -17,10 +17,10 @@ impl SegmentsUpTo {
         &self,
         may_change: impl Fn(&[u8]) -> bool,
         mut change: impl FnMut(RowBatch) -> Result<Option<RowBatch>, StoreError>,
-        mut proceed: impl FnMut(u64),
+        mut proceed: impl FnMut() -> bool,
     ) -> Result<u64, StoreError> {
         let mut rewritten = 0;
-        for number in 1..self.last {
+        for number in (1..self.last).take_while(|_| proceed()) {
             let is_rewritten = self.files.change(number, |head, bytes| {
                 if may_change(bytes) {
                     self.change_segment(number, head, bytes, &mut change)
@@ -29,7 +29,6 @@ impl SegmentsUpTo {
                 }
             })?;
             rewritten += u64::from(is_rewritten);
-            proceed(number);
         }
         Ok(rewritten)
     }

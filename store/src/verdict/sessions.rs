@@ -1,11 +1,18 @@
 //! The sessions and their cached verdicts. A session outlives its verdict.
 
+use crate::audit::log::LogQuery;
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
 use crate::base::meta;
+use crate::base::rows::TableId;
 use crate::base::session_row::{SessionRow, SessionRowPart};
-use oracled_domain::{SessionId, SessionRecord, Sha256Hex, VerdictDelivery};
+use oracled_domain::verdict::session::CustomerEmail;
+use oracled_domain::{AuditEvent, SessionId, SessionRecord, Sha256Hex, VerdictDelivery};
 use serde::de::DeserializeOwned;
+use std::collections::BTreeSet;
+
+/// The number of sessions whose names are read at a time.
+const AT_ONCE: usize = 512;
 
 impl TableReader {
     /// A session, with its revision.
@@ -72,6 +79,42 @@ impl TableReader {
             "the text of a verdict of session {session_id} has the SHA-256 {found}, its session has {expected_sha256}"
         );
         Err(StoreError::Corrupt { dir: self.dir().to_owned(), detail })
+    }
+
+    /// The sessions that have this address, in any case of its letters, and the sessions that had it before a correction.
+    /// Reads all sessions, and all changes of addresses in the log.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn sessions_with_address(
+        &self,
+        address: &CustomerEmail,
+    ) -> Result<(BTreeSet<SessionId>, BTreeSet<SessionId>), StoreError> {
+        let (mut present, mut cursor) = (BTreeSet::new(), None);
+        loop {
+            let names = self.names_after(TableId::Sessions, cursor.as_deref(), AT_ONCE)?;
+            let Some(last) = names.last() else { break };
+            cursor = Some(last.clone());
+            for session_id in names.into_iter().filter_map(|name| SessionId::try_from(name).ok()) {
+                let session = self.session(&session_id)?;
+                let found = session.and_then(|(session, _)| session.customer_email);
+                if found.is_some_and(|found| found.as_str().eq_ignore_ascii_case(address.as_str())) {
+                    present.insert(session_id);
+                }
+            }
+        }
+        let digest = self.keyed_digest(address.as_str())?;
+        let mut former = BTreeSet::new();
+        let event = Some("session_address_changed".to_owned());
+        let mut next = Some(LogQuery { event, limit: usize::MAX, ..LogQuery::default() });
+        while let Some(query) = next {
+            let page = self.log_page(&query)?;
+            for line in page.lines.iter().filter(|line| line.json.contains(digest.as_str())) {
+                former.extend(self.parse_entry::<AuditEvent>(line)?.session_id);
+            }
+            next = page.next;
+        }
+        Ok((present.clone(), &former - &present))
     }
 
     /// The digest of `text` with the store's own key, for the audit log. Equal texts have equal digests, and

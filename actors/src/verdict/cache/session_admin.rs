@@ -6,10 +6,11 @@ use super::{VerdictCache, VerdictCacheError, evict_verdict};
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::LoggerHandle;
 use crate::platform::clock::Clock;
-use crate::verdict::notifier::HeldMails;
+use crate::verdict::notifier::{HeldMails, MailChannel};
+use crate::verdict::outbox::RemovedMessage;
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use jiff::Timestamp;
-use oracled_domain::audit::event::ValueChange;
+use oracled_domain::audit::event::{ErasureStartEntry, ValueChange};
 use oracled_domain::verdict::divergence::OriginalLabel;
 use oracled_domain::verdict::session::{CustomerEmail, OriginalVerdict, SessionMismatch};
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId, SessionRecord, VerdictLabel};
@@ -47,6 +48,63 @@ pub struct RemoveSession {
     pub mails: Option<HeldMails>,
     /// The administrator.
     pub peer: PeerCredentials,
+}
+
+/// Removes the rows and the queued mails of a session, known or not, and logs that its erasure has started.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<(), VerdictCacheError>")]
+pub struct EraseSession {
+    pub session_id: SessionId,
+    /// Its queued mails, if there are any, held back from sending.
+    pub mails: Option<HeldMails>,
+    /// The administrator's reason.
+    pub reason: String,
+    /// The administrator.
+    pub peer: PeerCredentials,
+}
+
+/// The removal of a session.
+struct SessionRemoval {
+    /// The session; `None` if it is unknown.
+    session: Option<SessionRecord>,
+    record: JournalRecord,
+    dropped: Vec<RemovedMessage<MailChannel>>,
+}
+
+impl SessionRemoval {
+    /// The removal of what is stored about the session now.
+    fn of(
+        session_id: &SessionId,
+        mails: Option<&HeldMails>,
+        peer: PeerCredentials,
+        (store, timestamp): (&Store, Timestamp),
+    ) -> Result<Self, VerdictCacheError> {
+        let mut record = JournalRecord::default();
+        let session = store.session(session_id)?;
+        if let Some((_, revision)) = &session {
+            let verdict = store.verdict_for_removal(session_id)?;
+            record.expect = vec![
+                RowExpectation { row: RowKey::Session(session_id.clone()), revision: Some(*revision) },
+                RowExpectation {
+                    row: RowKey::Verdict(session_id.clone()),
+                    revision: verdict.as_ref().map(|(_, revision)| *revision),
+                },
+            ];
+            record.writes.push(TableWrite::RemoveSession(session_id.clone()));
+            if verdict.is_some() {
+                record.writes.push(TableWrite::RemoveVerdict(session_id.clone()));
+            }
+            remove_held_verdict(&mut record, store, session_id)?;
+            record.events.push(AuditEvent::new(
+                timestamp,
+                session_id.clone(),
+                EventKind::SessionRemoved { verdict_sha256: verdict.and_then(|(sha256, _)| sha256), peer },
+            ));
+        }
+        let dropped = mails.map(|mails| mails.put_removal(&mut record, store, peer, timestamp));
+        let session = session.map(|(session, _)| session);
+        Ok(Self { session, record, dropped: dropped.transpose()?.unwrap_or_default() })
+    }
 }
 
 impl CorrectSession {
@@ -132,33 +190,10 @@ async fn remove(
 ) -> Result<Option<SessionRecord>, VerdictCacheError> {
     let RemoveSession { session_id, mails, peer } = remove;
     let removed = log.decide_and_commit(|| {
-        let Some((session, revision)) = store.session(&session_id)? else {
+        let removal = SessionRemoval::of(&session_id, mails.as_ref(), peer, (&store, clock.now()))?;
+        let SessionRemoval { session: Some(session), record, dropped } = removal else {
             return Ok::<_, VerdictCacheError>(CommitDecision::Already(None));
         };
-        let verdict = store.verdict_for_removal(&session_id)?;
-        let mut record = JournalRecord {
-            expect: vec![
-                RowExpectation { row: RowKey::Session(session_id.clone()), revision: Some(revision) },
-                RowExpectation {
-                    row: RowKey::Verdict(session_id.clone()),
-                    revision: verdict.as_ref().map(|(_, revision)| *revision),
-                },
-            ],
-            writes: vec![TableWrite::RemoveSession(session_id.clone())],
-            ..JournalRecord::default()
-        };
-        if verdict.is_some() {
-            record.writes.push(TableWrite::RemoveVerdict(session_id.clone()));
-        }
-        remove_held_verdict(&mut record, &store, &session_id)?;
-        let timestamp = clock.now();
-        let dropped = mails.as_ref().map(|mails| mails.put_removal(&mut record, &store, peer, timestamp));
-        let dropped = dropped.transpose()?.unwrap_or_default();
-        record.events.push(AuditEvent::new(
-            timestamp,
-            session_id.clone(),
-            EventKind::SessionRemoved { verdict_sha256: verdict.and_then(|(sha256, _)| sha256), peer },
-        ));
         Ok(CommitDecision::Change(Some((session, dropped)), record))
     });
     let Some((session, dropped)) = removed.await?.0 else { return Ok(None) };
@@ -166,6 +201,32 @@ async fn remove(
         mails.report_removed(dropped);
     }
     Ok(Some(session))
+}
+
+async fn erase(
+    erase: EraseSession,
+    store: Store,
+    log: LoggerHandle,
+    clock: Clock,
+) -> Result<(), VerdictCacheError> {
+    let EraseSession { session_id, mails, reason, peer } = erase;
+    let erased = log.decide_and_commit(|| {
+        let now = clock.now();
+        let removal = SessionRemoval::of(&session_id, mails.as_ref(), peer, (&store, now))?;
+        let SessionRemoval { mut record, dropped, .. } = removal;
+        let rest =
+            [TableWrite::RemoveRefusal(session_id.clone()), TableWrite::RemoveRegen(session_id.clone())];
+        record.writes.extend(rest);
+        // the last entry: the erasure covers all entries up to it
+        let started = EventKind::ErasureStarted(ErasureStartEntry { reason: reason.clone(), peer });
+        record.events.push(AuditEvent::new(now, session_id.clone(), started));
+        Ok::<_, VerdictCacheError>(CommitDecision::Change(dropped, record))
+    });
+    let dropped = erased.await?.0;
+    if let Some(mails) = mails {
+        mails.report_removed(dropped);
+    }
+    Ok(())
 }
 
 impl Handler<CorrectSession> for VerdictCache {
@@ -186,6 +247,20 @@ impl Handler<RemoveSession> for VerdictCache {
             let removed = removed.await;
             evict_verdict(&cache, session_id).await;
             removed
+        })
+    }
+}
+
+impl Handler<EraseSession> for VerdictCache {
+    type Result = ResponseFuture<Result<(), VerdictCacheError>>;
+
+    fn handle(&mut self, message: EraseSession, ctx: &mut Context<Self>) -> Self::Result {
+        let (session_id, cache) = (message.session_id.clone(), ctx.address());
+        let erased = erase(message, self.store.clone(), self.log.clone(), self.clock.clone());
+        Box::pin(async move {
+            let erased = erased.await;
+            evict_verdict(&cache, session_id).await;
+            erased
         })
     }
 }

@@ -35,6 +35,12 @@ pub(crate) fn format_entry(name: &str, entry: &Value) -> Option<String> {
         "held_verdict_read" | "session_exported" | "session_removed" | "verdict_purged" => {
             format!("by {}", format_peer(entry))
         }
+        "erasure_started" => by_peer(),
+        "session_erased" => {
+            let data = entry.get("data").and_then(Value::as_array).into_iter().flatten();
+            let data: Vec<_> = data.filter_map(Value::as_str).collect();
+            format!("{} {}", data.join(", "), by_peer())
+        }
         "order_delivered" => format!("{} after {} attempts", text("path"), text("attempts")),
         "session_registered" => format!("{} original {}", text("tier"), text("original_verdict")),
         "session_looked_up" => {

@@ -6,6 +6,7 @@ use oracled_actors::rules::EvaluationError;
 use oracled_actors::upstream::ModelError;
 use oracled_actors::verdict::cache::VerdictCacheError;
 use oracled_actors::verdict::crosscheck::GateError;
+use oracled_actors::verdict::erasure::ErasureError;
 use oracled_actors::verdict::generation::{GenerationError, PromptError};
 use oracled_actors::verdict::held_key::HeldKeyError;
 use oracled_actors::verdict::lookup::LookupError;
@@ -211,6 +212,20 @@ impl From<&EvaluationError> for Problem {
         match error {
             EvaluationError::Evaluating(_) => Self::new(ProblemCode::InternalError, error.to_string()),
             EvaluationError::Commit(error) => error.into(),
+        }
+    }
+}
+
+impl From<ErasureError> for Problem {
+    fn from(error: ErasureError) -> Self {
+        let detail = error.to_string();
+        match error {
+            ErasureError::Store(error) => error.into(),
+            ErasureError::Commit(error) => error.into(),
+            ErasureError::Cache(error) => error.into(),
+            ErasureError::Outbox(error) => error.into(),
+            ErasureError::Actor(error) => error.into(),
+            ErasureError::Files(_) => Self::new(ProblemCode::InternalError, detail),
         }
     }
 }

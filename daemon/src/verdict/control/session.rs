@@ -8,11 +8,12 @@ use crate::verdict::api::orders::report_of;
 use axum::extract::State;
 use axum::{Extension, Json};
 use oracled_actors::verdict::cache::{CorrectSession, CorrectSessionOutcome, RemoveSession};
+use oracled_actors::verdict::notifier::queued_mails;
 use oracled_actors::verdict::outbox::HoldMessages;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::verdict::{CorrectSessionRequest, SessionPage, SessionReport};
 use oracled_domain::verdict::cost::ModelCost;
-use oracled_domain::{MailId, PeerCredentials, SessionId};
+use oracled_domain::{PeerCredentials, SessionId};
 use oracled_store::{LogQuery, Store};
 use serde::Deserialize;
 use std::sync::Arc;
@@ -51,7 +52,7 @@ fn read_page(service: &DaemonService, session_id: SessionId) -> Result<SessionPa
     let store = &service.system.store;
     let session = store.session(&session_id)?.ok_or_else(|| session_unknown(&session_id))?.0;
     let mut mails = Vec::new();
-    for mail_id in list_queued_mails(service, &session_id)? {
+    for mail_id in queued_mails(store, &session_id)? {
         // the mail may have been sent meanwhile
         mails.extend(store.mail_standing(&mail_id)?.map(|(standing, _)| standing));
     }
@@ -140,27 +141,6 @@ pub async fn patch(
     }
 }
 
-/// The mails of a session that are still in the outbox.
-pub(super) fn list_queued_mails(
-    service: &DaemonService,
-    session_id: &SessionId,
-) -> Result<Vec<MailId>, Problem> {
-    let store = &service.system.store;
-    let verdict = MailId::verdict(session_id);
-    let mut mails: Vec<_> = store.mail_standing(&verdict)?.map(|_| verdict).into_iter().collect();
-    let prefix = format!("divergence:{session_id}:");
-    let after = MailId::try_from(prefix.clone())
-        .map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?;
-    store.visit_mails(Some(&after), |standing| {
-        let is_of_session = standing.mail_id.as_str().starts_with(&prefix);
-        if is_of_session && standing.session_id == *session_id {
-            mails.push(standing.mail_id);
-        }
-        is_of_session
-    })?;
-    Ok(mails)
-}
-
 problems!(RemoveProblems: SESSION STORE; SessionUnknown MailInFlight);
 
 /// Remove a session with its cached verdict and its queued mail.
@@ -180,7 +160,7 @@ pub async fn delete(
     Extension(peer): Extension<PeerCredentials>,
     PathSessionId(session_id): PathSessionId,
 ) -> Result<Json<SessionReport>, Problem> {
-    let mails = list_queued_mails(&service, &session_id)?;
+    let mails = queued_mails(&service.system.store, &session_id)?;
     let (cache, notifier) = (service.system.cache.clone(), service.system.notifier.clone());
     let session = session_id.clone();
     let removed = run_to_end(async move {

@@ -1,13 +1,14 @@
 //! `/v1/sessions/{session_id}/export`: everything that is stored about a session.
 
 use super::orders::held_report;
-use super::session::{list_queued_mails, session_unknown};
+use super::session::session_unknown;
 use crate::platform::api::request::PathSessionId;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
 use axum::extract::State;
 use axum::{Extension, Json};
+use oracled_actors::verdict::notifier::queued_mails;
 use oracled_actors::verdict::orders::ReadHeldVerdict;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::verdict::SessionExport;
@@ -68,7 +69,7 @@ fn read_stored(service: &DaemonService, session_id: &SessionId) -> Result<(Sessi
         return Err(session_unknown(session_id));
     }
     let mut mails = Vec::new();
-    for mail_id in list_queued_mails(service, session_id)? {
+    for mail_id in queued_mails(store, session_id)? {
         // the mail may have been sent meanwhile
         mails.extend(store.mail(&mail_id)?.map(|(mail, _)| to_value(&mail)).transpose()?);
     }

@@ -70,9 +70,16 @@ fn remove(journal: &mut Journal, n: usize) {
     journal.commit(&[record]).expect("the commit succeeds").remove(0).expect("the record is not stale");
 }
 
+/// Begins the erasure of sessions from all entries so far.
+fn begin(journal: &mut Journal, sessions: &[usize]) -> Erasure {
+    let up_to = journal.counts().entries;
+    let sessions = sessions.iter().map(|n| (id(*n), up_to)).collect();
+    journal.begin_erasure(sessions).expect("the journal accepts writes")
+}
+
 fn finish(journal: &mut Journal, mut erasure: Erasure) -> ErasureOutcome {
     while !journal.finish_erasure(&mut erasure).expect("the journal accepts writes") {
-        erasure.prepare().expect("the disk is writable");
+        erasure.prepare(&|| true).expect("the disk is writable");
     }
     erasure.finish().expect("the disk is writable")
 }
@@ -89,15 +96,16 @@ fn erasure_leaves_no_value_of_the_session_in_any_file() {
     [1, 3].into_iter().for_each(|n| remove(&mut journal, n));
     let before = whole_log(&store);
     assert!(!files_with(dir.path(), "Question 1?").is_empty());
-    let mut erasure = journal.begin_erasure([id(1), id(3)].into()).expect("the journal accepts writes");
+    let mut erasure = begin(&mut journal, &[1, 3]);
     fill(&mut journal, 30..33);
-    erasure.rewrite_segments().expect("the segments are whole");
+    erasure.rewrite_segments(&|| true).expect("the segments are whole");
     // more entries than the journal applies at once, and a rotation
-    erasure.prepare().expect("the disk is writable");
+    erasure.prepare(&|| true).expect("the disk is writable");
     fill(&mut journal, 33..60);
     fs::rename(dir.path().join("oracle_log.jsonl"), dir.path().join("oracle_log-2.jsonl")).expect("a rename");
     let outcome = finish(&mut journal, erasure);
-    assert_eq!(outcome.data, [ErasedData::Session, ErasedData::Verdict, ErasedData::LogValues].into());
+    let data = BTreeSet::from([ErasedData::Session, ErasedData::Verdict, ErasedData::LogValues]);
+    assert_eq!(outcome.data, [(id(1), data.clone()), (id(3), data)].into());
     assert_eq!(outcome.unread_files, [PathBuf::new(); 0]);
     fill(&mut journal, 60..62);
 
@@ -144,20 +152,20 @@ fn interrupted_erasure_is_completed_by_another_one() {
     for steps in 0..4 {
         let (mut journal, store) = open(dir.path());
         assert_eq!(leaves(&whole_log(&store)), expected, "{steps} steps");
-        let mut erasure = journal.begin_erasure([id(1), id(3)].into()).expect("the journal accepts writes");
+        let mut erasure = begin(&mut journal, &[1, 3]);
         if steps > 0 {
-            erasure.rewrite_segments().expect("the segments are whole");
+            erasure.rewrite_segments(&|| true).expect("the segments are whole");
         }
         if steps > 1 {
-            erasure.prepare().expect("the disk is writable");
+            erasure.prepare(&|| true).expect("the disk is writable");
         }
         if steps > 2 {
             assert!(journal.finish_erasure(&mut erasure).expect("the journal accepts writes"));
         }
     }
     let (mut journal, store) = open(dir.path());
-    let mut erasure = journal.begin_erasure([id(1), id(3)].into()).expect("the journal accepts writes");
-    erasure.rewrite_segments().expect("the segments are whole");
+    let mut erasure = begin(&mut journal, &[1, 3]);
+    erasure.rewrite_segments(&|| true).expect("the segments are whole");
     finish(&mut journal, erasure);
     assert_eq!(leaves(&whole_log(&store)), expected);
     for text in ["Question 1?", "Question 3?", "store.new"] {
@@ -174,8 +182,8 @@ fn compressed_rotated_file_is_named_and_not_read() {
     let compressed = zstd::encode_all(&fs::read(&rotated).expect("readable")[..], 1).expect("zstd");
     fs::write(&rotated, compressed).expect("the write succeeds");
     remove(&mut journal, 1);
-    let mut erasure = journal.begin_erasure([id(1)].into()).expect("the journal accepts writes");
-    erasure.rewrite_segments().expect("the segments are whole");
+    let mut erasure = begin(&mut journal, &[1]);
+    erasure.rewrite_segments(&|| true).expect("the segments are whole");
     assert_eq!(finish(&mut journal, erasure).unread_files, [rotated]);
     drop(store);
 }
@@ -185,14 +193,50 @@ fn damaged_segment_stops_an_erasure_and_stays() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, _store) = filled(dir.path());
     remove(&mut journal, 1);
-    let mut erasure = journal.begin_erasure([id(1)].into()).expect("the journal accepts writes");
+    let mut erasure = begin(&mut journal, &[1]);
     drop(journal);
     let segment = dir.path().join("segments/0000000001.zst");
     let mut bytes = fs::read(&segment).expect("the segment is compressed");
     let at = bytes.len() / 2;
     bytes[at] ^= 1;
     fs::write(&segment, &bytes).expect("the write succeeds");
-    let error = erasure.rewrite_segments().expect_err("the segment is damaged");
+    let error = erasure.rewrite_segments(&|| true).expect_err("the segment is damaged");
     assert!(matches!(&error, StoreError::Corrupt { .. }), "{error}");
     assert_eq!(fs::read(&segment).expect("readable"), bytes);
+}
+
+#[test]
+fn erasure_keeps_what_was_written_after_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = filled(dir.path());
+    remove(&mut journal, 1);
+    let up_to = journal.counts().entries;
+    // the customer comes back
+    journal
+        .commit(&[addressed(1, 50)])
+        .expect("the commit succeeds")
+        .remove(0)
+        .expect("the record is not stale");
+    let mut erasure = journal.begin_erasure([(id(1), up_to)].into()).expect("the old rows are removed");
+    erasure.rewrite_segments(&|| true).expect("the segments are whole");
+    finish(&mut journal, erasure);
+    assert!(store.verdict(&id(1)).expect("the store is readable").is_some());
+    let kept: Vec<_> =
+        whole_log(&store).into_iter().filter(|line| line.json.contains("Question 1?")).collect();
+    assert_eq!(kept.len(), 1);
+    assert!(kept[0].seq > up_to);
+    drop((journal, store));
+    fs::remove_dir_all(dir.path().join("store")).expect("the removal succeeds");
+    let (_journal, store) = open(dir.path());
+    assert!(store.verdict(&id(1)).expect("the store is readable").is_some());
+}
+
+#[test]
+fn erasure_does_not_begin_before_the_rows_are_removed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, _store) = filled(dir.path());
+    let up_to = journal.counts().entries;
+    let begun = journal.begin_erasure([(id(1), up_to)].into());
+    assert!(matches!(begun, Err(StoreError::Unavailable { .. })), "{begun:?}");
+    assert!(journal.begin_erasure([(id(1), 1)].into()).is_ok(), "its rows are newer");
 }

@@ -1,0 +1,44 @@
+//! The erasure of sessions.
+
+use oracled_domain::SessionId;
+use oracled_domain::audit::event::ErasedData;
+use oracled_domain::verdict::session::CustomerEmail;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// `POST /v1/erasures`: either a session, or all sessions that have an address.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ErasureRequest {
+    /// The session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<SessionId>)]
+    pub session_id: Option<String>,
+    /// The address, in any case of its letters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<CustomerEmail>)]
+    pub customer_email: Option<String>,
+    /// The reason, for the audit log, where it stays; 1 to 1,024 bytes.
+    pub reason: String,
+}
+
+/// The result of an erasure.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ErasureResponse {
+    /// The erased sessions. They can include sessions of an earlier erasure that was interrupted.
+    pub sessions: Vec<ErasedSession>,
+    /// Sessions that had the address before it was corrected. They were not erased.
+    pub former_sessions: BTreeSet<SessionId>,
+    /// Compressed files in the state directory that `oracle_log.jsonl` was renamed to. They were not read and can still have the
+    /// data.
+    pub unread_files: Vec<String>,
+}
+
+/// A session that was erased.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ErasedSession {
+    /// The id of the session.
+    pub session_id: SessionId,
+    /// The kinds of data that were found.
+    pub data: BTreeSet<ErasedData>,
+}

@@ -1,0 +1,86 @@
+//! `oraclectl erase`.
+
+use crate::base::arguments::id_parser;
+use crate::base::error::CtlError;
+use crate::base::options::GlobalOptions;
+use crate::base::output::{escape_text, print_json};
+use oracled_api::verdict::erasures::{ErasedSession, ErasureRequest, ErasureResponse};
+use oracled_domain::SessionId;
+use oracled_domain::audit::event::ErasedData;
+use std::io::Write;
+
+/// Erase the data of a session, or of all sessions with an address
+///
+/// It removes the session with its order, verdict, facts and queued messages, and the values of its log entries, from all files of
+/// the state directory. The entries stay, with hashes in place of these values, so proofs stay valid. The command waits until that
+/// is done; if it is interrupted, the daemon continues. Export the data first: oraclectl export --session ID.
+#[derive(Debug, clap::Args)]
+pub(crate) struct EraseArgs {
+    #[command(flatten)]
+    subject: ErasureSubject,
+    /// Reason, for the audit log, where it stays; do not name the person
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+}
+
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+struct ErasureSubject {
+    /// Session id; shop/cs_1 for a session of the application `shop`
+    #[arg(long, value_name = "ID", value_parser = id_parser())]
+    session: Option<String>,
+    /// Address of the customer, in any case of its letters
+    #[arg(long, value_name = "ADDRESS")]
+    email: Option<String>,
+}
+
+impl EraseArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+        let request = ErasureRequest {
+            session_id: self.subject.session.clone(),
+            customer_email: self.subject.email.clone(),
+            reason: self.reason.clone(),
+        };
+        let answer = options.run_on_control("/v1/erasures", &request).await;
+        let answer = match &self.subject.session {
+            Some(session_id) => answer.map_err(|error| error.with_application_hint(session_id)),
+            None => answer,
+        };
+        let erased: ErasureResponse = answer?.json()?;
+        if options.json { print_json(out, &erased) } else { print_erased(out, &erased) }
+    }
+}
+
+fn print_erased(out: &mut dyn Write, erased: &ErasureResponse) -> Result<(), CtlError> {
+    for ErasedSession { session_id, data } in &erased.sessions {
+        let data: Vec<_> = data.iter().map(|data| data_text(*data)).collect();
+        let data = if data.is_empty() { "no data were left".to_owned() } else { data.join(", ") };
+        writeln!(out, "session {session_id} is erased: {data}")?;
+    }
+    if !erased.former_sessions.is_empty() {
+        let former: Vec<_> = erased.former_sessions.iter().map(SessionId::as_str).collect();
+        let former = former.join(", ");
+        writeln!(out, "not erased, since they had this address only before a correction: {former}")?;
+    }
+    for file in &erased.unread_files {
+        let file = escape_text(file);
+        writeln!(
+            out,
+            "not erased from {file}, which is compressed: delete it, or decompress it and repeat the command"
+        )?;
+    }
+    Ok(())
+}
+
+const fn data_text(data: ErasedData) -> &'static str {
+    match data {
+        ErasedData::Session => "session",
+        ErasedData::Verdict => "verdict",
+        ErasedData::HeldVerdict => "held verdict",
+        ErasedData::RejectingCheck => "rejecting check",
+        ErasedData::RegenAttempt => "time of a regeneration",
+        ErasedData::Mail => "mails",
+        ErasedData::Webhook => "webhooks",
+        ErasedData::LogValues => "values of log entries",
+    }
+}

@@ -1,0 +1,118 @@
+//! `/v1/erasures`: erases the data of sessions.
+
+use crate::platform::api::request::{self, JsonBody};
+use crate::platform::control::control_request::check_reason;
+use crate::platform::openapi::problems;
+use crate::platform::problem::Problem;
+use crate::platform::service::{DaemonService, run_to_end};
+use axum::extract::State;
+use axum::{Extension, Json};
+use hyper::{Method, Request};
+use oracled_actors::verdict::erasure::ErasureReport;
+use oracled_api::base::problem::ProblemCode;
+use oracled_api::verdict::erasures::{ErasedSession, ErasureRequest, ErasureResponse};
+use oracled_domain::verdict::session::CustomerEmail;
+use oracled_domain::{PeerCredentials, SessionId};
+use oracled_store::{LogQuery, Store};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use tokio::task::spawn_blocking;
+
+/// The path, for the time limit.
+const PATH: &str = "/v1/erasures";
+
+/// Whether a request has no time limit, because it is an erasure.
+pub fn has_no_time_limit<B>(request: &Request<B>) -> bool {
+    request.method() == Method::POST && request.uri().path() == PATH
+}
+
+/// The sessions of a request.
+enum ErasureSubject {
+    Session(SessionId),
+    Address(CustomerEmail),
+}
+
+/// The sessions that are erased, and those that had the address before.
+type FoundSessions = (BTreeSet<SessionId>, BTreeSet<SessionId>);
+
+problems!(EraseProblems: JSON_BODY STORE; SessionUnknown MailInFlight);
+
+/// Erase the data of a session, or of all sessions with an address, from all files of the state directory.
+///
+/// The answer is sent when the data are erased, which takes as long as reading all segments and building the database again. Other
+/// requests are served meanwhile. If the connection or the daemon ends before, the erasure continues.
+#[utoipa::path(
+    post,
+    path = "/v1/erasures",
+    operation_id = "erase_sessions",
+    tag = "verdict",
+    request_body = ErasureRequest,
+    responses(
+        EraseProblems,
+        (status = 200, description = "The erased sessions", body = ErasureResponse),
+    ),
+)]
+pub async fn post(
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
+    body: JsonBody,
+) -> Result<Json<ErasureResponse>, Problem> {
+    let ErasureRequest { session_id, customer_email, reason } = body.parse()?;
+    check_reason(&reason)?;
+    let subject = match (session_id, request::parse_email(customer_email)?) {
+        (Some(session_id), None) => ErasureSubject::Session(
+            session_id.parse().map_err(|error| invalid(format!("`session_id`: {error}")))?,
+        ),
+        (None, Some(address)) => ErasureSubject::Address(address),
+        _ => return Err(invalid("give `session_id` or `customer_email`, and not both".to_owned())),
+    };
+    run_to_end(async move {
+        let store = service.system.store.clone();
+        let found = spawn_blocking(move || find_sessions(&store, subject)).await;
+        let (sessions, former_sessions) =
+            found.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))??;
+        let erased = service.system.erasure.erase(sessions.into_iter().collect(), reason, peer).await?;
+        let ErasureReport { sessions, unread_files } = erased;
+        let sessions = sessions.into_iter().map(|(session_id, data)| ErasedSession { session_id, data });
+        let unread_files = unread_files.iter().filter_map(|path| path.file_name());
+        Ok(Json(ErasureResponse {
+            sessions: sessions.collect(),
+            former_sessions,
+            unread_files: unread_files.map(|name| name.to_string_lossy().into_owned()).collect(),
+        }))
+    })
+    .await
+}
+
+fn invalid(detail: String) -> Problem {
+    Problem::new(ProblemCode::InvalidRequest, detail)
+}
+
+fn find_sessions(store: &Store, subject: ErasureSubject) -> Result<FoundSessions, Problem> {
+    let unknown = |detail: String| Problem::new(ProblemCode::SessionUnknown, detail);
+    match subject {
+        ErasureSubject::Session(session_id) => {
+            let query = LogQuery { session: Some(session_id.clone()), limit: 1, ..LogQuery::default() };
+            let is_known = store.session(&session_id)?.is_some()
+                || store.rejecting_check(&session_id)?.is_some()
+                || !store.log(&query)?.is_empty();
+            if !is_known {
+                return Err(unknown(format!("no data of session {session_id} are stored")));
+            }
+            Ok(([session_id].into(), BTreeSet::new()))
+        }
+        ErasureSubject::Address(address) => {
+            let (present, former) = store.sessions_with_address(&address)?;
+            if present.is_empty() {
+                let former: Vec<_> = former.iter().map(SessionId::as_str).collect();
+                let before = if former.is_empty() {
+                    String::new()
+                } else {
+                    format!("; sessions that had it before: {}", former.join(", "))
+                };
+                return Err(unknown(format!("no session has this address{before}")));
+            }
+            Ok((present, former))
+        }
+    }
+}
