@@ -90,6 +90,8 @@ async fn proved_entries_are_verified_offline_and_against_an_earlier_checkpoint()
     let starts = log(&mut daemon.control().await, "event=service_started").await;
     let keys: Vec<_> = starts.iter().map(|entry| entry["log_key"] == other_key.trim()).collect();
     assert_eq!(keys, [true, true, false], "{starts:?}");
+    let warned = other.service_log();
+    assert_eq!(warned.matches("the log has entries and had no key").count(), 1, "{warned}");
     let bundle = printed(&other, &["log", "prove", "--session", "cs_1", "--since", &before_rotation]);
     let bundle = file(&other, "bundle", bundle);
     let new_key = printed(&other, &["log", "key"]);
@@ -99,7 +101,28 @@ async fn proved_entries_are_verified_offline_and_against_an_earlier_checkpoint()
     assert!(is_accepted(&other, &bundle, new_key.trim(), &both));
     fs::write(&key_file, "no key").expect("the key is damaged");
     assert!(daemon.stop().success());
-    assert!(error_line(other.command()).contains("log.key"));
+    let refused = error_line(other.command());
+    assert!(refused.contains("log.key") && refused.contains("restore the file from a backup"), "{refused}");
+    fs::remove_file(&key_file).expect("the key is removed");
+    fs::create_dir_all(key_file.with_extension("key.new").join("full")).expect("its temporary name is taken");
+    let refused = error_line(other.command());
+    assert!(refused.contains("cannot create the key of the log"), "{refused}");
+}
+
+#[test]
+fn check_config_refuses_an_unusable_credential_with_the_log_key() {
+    let mut world = DaemonWorld::default();
+    fs::create_dir(world.path("credentials")).expect("the folder is created");
+    let credentials = world.path("credentials").to_str().expect("valid UTF-8").to_owned();
+    world.variables.push(("CREDENTIALS_DIRECTORY".into(), credentials));
+    file(&world, "credentials/oracled_log-key", "no key");
+    let mut check = world.oracled(&["check-config", "--config"]);
+    check.arg(world.config_file());
+    for command in [check, world.command()] {
+        let refused = error_line(command);
+        assert!(refused.contains("systemd's credential oracled_log-key: "), "{refused}");
+        assert!(!world.state().join("oracle_log.jsonl").exists(), "no log was created");
+    }
 }
 
 #[tokio::test]
