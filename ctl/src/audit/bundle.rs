@@ -1,6 +1,6 @@
 //! The verification of bundles and of verdicts with their proof.
 
-use super::log_keys::LogKeys;
+use super::log_keys::{LogKeys, refused};
 use crate::base::error::CtlError;
 use oracled_api::audit::proofs::LogBundle;
 use oracled_domain::audit::checkpoint::Checkpoint;
@@ -179,8 +179,4 @@ fn check_continuation(
         return Err(refused(message));
     }
     Ok(())
-}
-
-pub(super) fn refused(message: String) -> CtlError {
-    CtlError::Verb { message, exit_code: 1, was_printed: false }
 }

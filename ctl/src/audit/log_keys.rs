@@ -1,6 +1,5 @@
 //! The public keys of a log on the command line.
 
-use super::bundle::refused;
 use crate::base::error::CtlError;
 use crate::base::input::read_text;
 use oracled_domain::audit::checkpoint::{Checkpoint, CheckpointError, LogKey, LogKeyError};
@@ -54,6 +53,11 @@ fn read_key(argument: &str) -> Result<LogKey, CtlError> {
         }
         parsed => parsed.map_err(|error: LogKeyError| CtlError::Usage(error.to_string())),
     }
+}
+
+/// The error about a log that is not the expected one.
+pub(super) fn refused(message: String) -> CtlError {
+    CtlError::Verb { message, exit_code: 1, was_printed: false }
 }
 
 /// The error about a file whose content is invalid.
