@@ -2,5 +2,6 @@
 
 mod bundle;
 pub(crate) mod log;
+mod log_keys;
 mod prove;
 pub(crate) mod verify_log;

@@ -23,11 +23,13 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0  success; crosscheck: the verdict is approved; rules check: the result is PASS;
      rules eval: all cases have the expected result; ingest run: the records are visible;
-     verify: the values are verified; log: the log was read, even if no entry matches
+     verify: the values are verified; verify-log: the log has the entries;
+     log: the log was read, even if no entry matches
   1  rejected: the verdict is not approved, the model refused to generate one, no model is
      configured, the session is unknown, the request is invalid, the probe failed, the result of
      rules check is not PASS, a case has an unexpected result, a run failed, a logged decision
-     cannot be reproduced
+     cannot be reproduced; verify-log: an entry, a proof, a checkpoint or a verdict was changed, is
+     repeated, or is not signed with the key
   2  the command line is invalid
   3  the daemon does not answer
   4  the daemon cannot do this now; try again later

@@ -121,6 +121,7 @@ fn check_config(flags: &DaemonFlags, json: bool) -> anyhow::Result<ExitCode> {
     // checks addresses and secrets like a start
     let upstreams = UpstreamClients::from_config(&config, &Clock::system(), flags.allow_cleartext)?;
     run::keys::find_held_key(&config)?;
+    run::keys::find_log_key()?;
     for fault in &upstreams.cleartext {
         writeln!(io::stderr(), "oracled: warning: {fault}")?;
     }

@@ -140,9 +140,10 @@ impl RunningDaemon {
         let upstreams = UpstreamClients::from_config(&config, &clock, flags.allow_cleartext)?;
         upstreams.warn_of_cleartext();
         let held_key = keys::find_held_key(&config)?;
+        let log_key = keys::find_log_key()?;
         let (journal, store) = Journal::open(store_options(&config))?;
         checkpoints::check_log(&config.checkpoints, &store)?;
-        let log_signer = keys::find_log_signer(&config, &store)?;
+        let log_signer = keys::open_log_signer(log_key, &config, &store)?;
         // after the store: a second daemon on the same store must not take the sockets of the first one
         let sockets = DaemonSockets::open(&config).await?;
         let system = ActorSystem::start(SystemParts {

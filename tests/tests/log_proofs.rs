@@ -75,23 +75,54 @@ async fn proved_entries_are_verified_offline_and_against_an_earlier_checkpoint()
     }
     let other_key = printed(&other, &["log", "key"]);
     assert!(!is_accepted(&world, &bundle, other_key.trim(), &[]));
+    let before_rotation = file(&other, "earlier", printed(&other, &["log", "checkpoint"]));
     let since = other.ctl(&["log", "prove", "--session", "cs_1", "--since", &earlier]);
     assert_eq!(since.status.code(), Some(1));
     assert!(daemon.stop().success());
     // a restart keeps the key, and another one is an entry
     let daemon = other.serve().await;
     assert_eq!(printed(&other, &["log", "key"]), other_key);
-    let file = other.state().join("log.key");
-    assert_eq!(fs::metadata(&file).expect("the key is there").permissions().mode() & 0o777, 0o600);
+    let key_file = other.state().join("log.key");
+    assert_eq!(fs::metadata(&key_file).expect("the key is there").permissions().mode() & 0o777, 0o600);
     assert!(daemon.stop().success());
-    fs::remove_file(&file).expect("the key is removed");
+    fs::remove_file(&key_file).expect("the key is removed");
     let daemon = other.serve().await;
     let starts = log(&mut daemon.control().await, "event=service_started").await;
     let keys: Vec<_> = starts.iter().map(|entry| entry["log_key"] == other_key.trim()).collect();
     assert_eq!(keys, [true, true, false], "{starts:?}");
-    fs::write(&file, "no key").expect("the key is damaged");
+    let warned = other.service_log();
+    assert_eq!(warned.matches("the log has entries and had no key").count(), 1, "{warned}");
+    let bundle = printed(&other, &["log", "prove", "--session", "cs_1", "--since", &before_rotation]);
+    let bundle = file(&other, "bundle", bundle);
+    let new_key = printed(&other, &["log", "key"]);
+    let since = ["--since", &before_rotation];
+    assert!(!is_accepted(&other, &bundle, new_key.trim(), &since), "the earlier key is missing");
+    let both = [&since[..], &["--key", other_key.trim()]].concat();
+    assert!(is_accepted(&other, &bundle, new_key.trim(), &both));
+    fs::write(&key_file, "no key").expect("the key is damaged");
     assert!(daemon.stop().success());
-    assert!(error_line(other.command()).contains("log.key"));
+    let refused = error_line(other.command());
+    assert!(refused.contains("log.key") && refused.contains("restore the file from a backup"), "{refused}");
+    fs::remove_file(&key_file).expect("the key is removed");
+    fs::create_dir_all(key_file.with_extension("key.new").join("full")).expect("its temporary name is taken");
+    let refused = error_line(other.command());
+    assert!(refused.contains("cannot create the key of the log"), "{refused}");
+}
+
+#[test]
+fn check_config_refuses_an_unusable_credential_with_the_log_key() {
+    let mut world = DaemonWorld::default();
+    fs::create_dir(world.path("credentials")).expect("the folder is created");
+    let credentials = world.path("credentials").to_str().expect("valid UTF-8").to_owned();
+    world.variables.push(("CREDENTIALS_DIRECTORY".into(), credentials));
+    file(&world, "credentials/oracled_log-key", "no key");
+    let mut check = world.oracled(&["check-config", "--config"]);
+    check.arg(world.config_file());
+    for command in [check, world.command()] {
+        let refused = error_line(command);
+        assert!(refused.contains("systemd's credential oracled_log-key: "), "{refused}");
+        assert!(!world.state().join("oracle_log.jsonl").exists(), "no log was created");
+    }
 }
 
 #[tokio::test]

@@ -36,7 +36,12 @@ pub fn create_key(file: &Path) -> io::Result<[u8; KEY_BYTES]> {
     let mut key = [0; KEY_BYTES];
     SystemRandom::new().fill(&mut key).map_err(|_| io::Error::other("the system has no random numbers"))?;
     let piece = file.with_extension("key.new");
-    let mut new = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&piece)?;
+    // a file of an interrupted creation may have another mode, which an open would keep
+    match fs::remove_file(&piece) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&piece)?;
     writeln!(new, "{}", BASE64_STANDARD.encode(key))?;
     new.sync_all()?;
     fs::rename(&piece, file)?;
@@ -44,4 +49,24 @@ pub fn create_key(file: &Path) -> io::Result<[u8; KEY_BYTES]> {
         File::open(dir)?.sync_all()?;
     }
     Ok(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn created_key_has_its_mode_after_an_interrupted_creation() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("log.key");
+        let incomplete = file.with_extension("key.new");
+        fs::write(&incomplete, "half").expect("the file is written");
+        fs::set_permissions(&incomplete, fs::Permissions::from_mode(0o644)).expect("the mode is set");
+        let key = create_key(&file).expect("the key is created");
+        assert_eq!(read_key(&file).ok(), Some(key));
+        let mode = fs::metadata(&file).expect("the key exists").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert!(!incomplete.exists());
+    }
 }

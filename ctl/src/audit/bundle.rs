@@ -1,17 +1,22 @@
-//! The verification of bundles and checkpoints.
+//! The verification of bundles and of verdicts with their proof.
 
+use super::log_keys::{LogKeys, refused};
 use crate::base::error::CtlError;
-use crate::base::input::read_text;
 use oracled_api::audit::proofs::LogBundle;
-use oracled_domain::Sha256Hex;
-use oracled_domain::audit::checkpoint::{Checkpoint, LogKey};
+use oracled_domain::audit::checkpoint::Checkpoint;
 use oracled_domain::audit::leaf::leaf_of;
 use oracled_domain::audit::log_proof::{is_continued, is_included};
 use oracled_domain::audit::log_tree::leaf_hash;
-use serde::Deserialize;
-use serde_json::Value;
+use oracled_domain::{ApplicationName, SessionId, Sha256Hex};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The members of a verdict's document that its proof covers.
+const VERIFIED_MEMBERS: [&str; 2] = ["session_id", "verdict"];
+/// The member with the proof.
+const PROOF_MEMBER: &str = "proof";
 
 /// The number of an entry.
 #[derive(Deserialize)]
@@ -29,17 +34,43 @@ pub(super) enum VerifiedDocument {
 /// The members of a delivered verdict that its proof is about.
 #[derive(Deserialize)]
 pub(super) struct ProvedVerdict {
-    session_id: String,
+    session_id: SessionId,
     verdict: Box<RawValue>,
     proof: LogBundle,
+    #[serde(skip)]
+    not_verified: Vec<String>,
+}
+
+/// The verification of a verdict.
+#[derive(Serialize)]
+pub(super) struct VerdictReport {
+    pub(super) session_id: SessionId,
+    /// The application in the entry of the delivery; an application does not see its name in the document.
+    pub(super) application: ApplicationName,
+    /// The members of the document that the proof covers, and the others.
+    pub(super) verified: [&'static str; 2],
+    pub(super) not_verified: Vec<String>,
+}
+
+/// The members of the entry of a delivery.
+#[derive(Deserialize)]
+struct DeliveryEntry {
+    event: String,
+    session_id: SessionId,
+    verdict_sha256: Sha256Hex,
 }
 
 impl VerifiedDocument {
-    /// Reads a document; the error is about a bundle.
+    /// Reads a document; the error is about a bundle, unless the document has a proof.
     pub(super) fn read(text: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(text)
-            .map(Self::Bundle)
-            .or_else(|error| serde_json::from_str(text).map(Self::Verdict).map_err(|_| error))
+        let members: BTreeMap<String, IgnoredAny> = serde_json::from_str(text)?;
+        if !members.contains_key(PROOF_MEMBER) {
+            return serde_json::from_str(text).map(Self::Bundle);
+        }
+        let mut verdict: ProvedVerdict = serde_json::from_str(text)?;
+        let is_verified = |name: &str| VERIFIED_MEMBERS.contains(&name) || name == PROOF_MEMBER;
+        verdict.not_verified = members.into_keys().filter(|name| !is_verified(name)).collect();
+        Ok(Self::Verdict(verdict))
     }
 
     pub(super) const fn bundle(&self) -> &LogBundle {
@@ -49,44 +80,52 @@ impl VerifiedDocument {
         }
     }
 
-    /// Checks that a verdict is the one of its entries, which were verified.
-    pub(super) fn check_verdict(&self, entries: &[Value]) -> Result<(), CtlError> {
-        let Self::Verdict(ProvedVerdict { session_id, verdict, .. }) = self else { return Ok(()) };
+    /// Checks that a verdict is the one of its entries, which were verified. `None` for a bundle.
+    pub(super) fn check_verdict(&self) -> Result<Option<VerdictReport>, CtlError> {
+        let Self::Verdict(ProvedVerdict { session_id, verdict, proof, not_verified }) = self else {
+            return Ok(None);
+        };
         let sha256 = Sha256Hex::of(verdict.get().as_bytes());
-        let is_delivered = entries.iter().any(|entry| {
-            // an application does not see its name in its session ids
-            let logged = entry["session_id"].as_str().unwrap_or_default();
-            let is_session = logged.rsplit_once('/').map_or(logged, |(_, local)| local) == session_id;
-            is_session
-                && entry["event"] == "verdict_cached"
-                && entry["verdict_sha256"].as_str() == Some(sha256.as_str())
-        });
-        if is_delivered {
-            return Ok(());
-        }
-        let message = format!(
-            "no entry is about the delivery of this verdict (SHA-256 {sha256}) to session {session_id}"
-        );
+        let delivered_to = |line: &str| {
+            let entry: DeliveryEntry = serde_json::from_str(line).ok()?;
+            let is_session =
+                [entry.session_id.as_str(), entry.session_id.local()].contains(&session_id.as_str());
+            let is_it = entry.event == "verdict_cached" && entry.verdict_sha256 == sha256 && is_session;
+            is_it.then_some(entry.session_id)
+        };
+        let sessions: BTreeSet<_> =
+            proof.entries.iter().filter_map(|entry| delivered_to(&entry.line)).collect();
+        let message = match Vec::from_iter(sessions).as_slice() {
+            [session_id] => {
+                return Ok(Some(VerdictReport {
+                    session_id: session_id.clone(),
+                    application: session_id.application(),
+                    verified: VERIFIED_MEMBERS,
+                    not_verified: not_verified.clone(),
+                }));
+            }
+            [one, other, ..] => format!(
+                "the entries are about two sessions, {one} and {other}; allowed: entries of one session"
+            ),
+            [] => format!(
+                "no entry is about the delivery of this verdict (SHA-256 {sha256}) to session {session_id}"
+            ),
+        };
         Err(refused(message))
     }
-}
-
-/// Reads a checkpoint in a file, and verifies its signature.
-pub(super) fn read_note(file: &Path, key: &LogKey) -> Result<Checkpoint, CtlError> {
-    let note = read_text(file)?;
-    key.verify(&note).map_err(|error| refused(format!("{}: {error}", file.display())))
 }
 
 /// Verifies a bundle. Returns its checkpoint.
 pub(super) fn verify(
     bundle: &LogBundle,
-    key: &LogKey,
+    keys: &LogKeys,
     earlier: Option<&Checkpoint>,
 ) -> Result<Checkpoint, CtlError> {
-    let checkpoint = key.verify(&bundle.checkpoint).map_err(|error| refused(error.to_string()))?;
+    let checkpoint = keys.verify(&bundle.checkpoint).map_err(|error| refused(error.to_string()))?;
     if bundle.entries.is_empty() {
         return Err(refused("the document has no entries".to_owned()));
     }
+    let mut numbers = BTreeSet::new();
     for entry in &bundle.entries {
         let seq = serde_json::from_str(&entry.line).map(|EntryNumber { seq }| seq).unwrap_or_default();
         let is_proved = || {
@@ -98,8 +137,31 @@ pub(super) fn verify(
             let what = if seq == 0 { "a line without a number".to_owned() } else { format!("entry {seq}") };
             return Err(refused(format!("{what} is not in the log: the entry or its proof was changed")));
         }
+        if !numbers.insert(seq) {
+            return Err(refused(format!(
+                "entry {seq} is repeated; `oraclectl log prove` prints each entry once"
+            )));
+        }
     }
-    let Some(earlier) = earlier else { return Ok(checkpoint) };
+    if let Some(earlier) = earlier {
+        check_continuation(bundle, earlier, &checkpoint)?;
+    }
+    Ok(checkpoint)
+}
+
+/// Checks that the log of `checkpoint` continues that of `earlier`.
+fn check_continuation(
+    bundle: &LogBundle,
+    earlier: &Checkpoint,
+    checkpoint: &Checkpoint,
+) -> Result<(), CtlError> {
+    if earlier.origin != checkpoint.origin {
+        let message = format!(
+            "the earlier checkpoint is of the log {}, and the bundle of the log {}; allowed: checkpoints of one log",
+            earlier.origin, checkpoint.origin
+        );
+        return Err(refused(message));
+    }
     let continuation = bundle.continuation.as_ref().filter(|proved| proved.old_size == earlier.size);
     let Some(proof) = continuation.and_then(|proved| proved.proof.read()) else {
         let message = format!(
@@ -116,9 +178,5 @@ pub(super) fn verify(
         );
         return Err(refused(message));
     }
-    Ok(checkpoint)
-}
-
-fn refused(message: String) -> CtlError {
-    CtlError::Verb { message, exit_code: 1, was_printed: false }
+    Ok(())
 }

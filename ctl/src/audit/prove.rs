@@ -1,18 +1,20 @@
 //! `oraclectl log prove`, `oraclectl log checkpoint` and `oraclectl log key`.
 
-use super::bundle::{EntryNumber, read_note, verify};
+use super::bundle::{EntryNumber, verify};
+use super::log_keys::{LogKeys, unusable};
 use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
-use crate::base::options::{GlobalOptions, encode_segment, response_lines};
+use crate::base::input::read_text;
+use crate::base::options::{GlobalOptions, encode_segment, problem_error, response_lines};
 use crate::base::output::print_json;
 use hyper::Method;
 use oracled_api::audit::LogLimit;
 use oracled_api::audit::proofs::{LogBundle, LogProof, ProvedContinuation, ProvedEntry};
-use oracled_api::base::client::{ClientError, DaemonClient};
+use oracled_api::base::client::{ClientError, DaemonClient, DaemonResponse};
 use oracled_api::base::service::StatusReport;
-use oracled_domain::audit::checkpoint::LogKey;
+use oracled_domain::audit::checkpoint::{Checkpoint, LogKey};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum LogVerb {
@@ -51,49 +53,56 @@ struct ProvedEntries {
 
 impl LogVerb {
     pub(super) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+        let mut daemon = DaemonClient::connect(&options.control_path()?).await?;
         match self {
-            Self::Prove(args) => print_json(out, &args.prove(options).await?),
-            Self::Checkpoint => Ok(write!(out, "{}", read_checkpoint(options).await?)?),
-            Self::Key => Ok(writeln!(out, "{}", read_key(options).await?)?),
+            Self::Prove(args) => print_json(out, &args.prove(&mut daemon).await?),
+            Self::Checkpoint => Ok(write!(out, "{}", read_checkpoint(&mut daemon).await?)?),
+            Self::Key => Ok(writeln!(out, "{}", read_key(&mut daemon).await?)?),
         }
     }
 }
 
 impl ProveArgs {
-    async fn prove(&self, options: &GlobalOptions) -> Result<LogBundle, CtlError> {
-        let key = read_key(options).await?;
-        let earlier = self.since.as_deref().map(|file| read_note(file, &key)).transpose()?;
-        let lines = self.entries.read(options).await?;
+    async fn prove(&self, daemon: &mut DaemonClient) -> Result<LogBundle, CtlError> {
+        let keys = LogKeys::one(read_key(daemon).await?);
+        let earlier = self.since.as_deref().map(read_earlier).transpose()?;
+        let lines = self.entries.read(daemon).await?;
         if lines.is_empty() {
             let message = "the log has no such entry".to_owned();
             return Err(CtlError::Verb { message, exit_code: 1, was_printed: false });
         }
-        let note = read_checkpoint(options).await?;
-        let size = key.verify(&note).map_err(unreadable)?.size;
+        let note = read_checkpoint(daemon).await?;
+        let size = keys.verify(&note).map_err(unreadable)?.size;
         let mut entries = Vec::new();
         for line in lines {
             let EntryNumber { seq } = serde_json::from_str(&line).map_err(unreadable)?;
-            let path = format!("/v1/log/proof?seq={seq}&size={size}");
-            let proof: LogProof = options.call_control(Method::GET, &path, None).await?.json()?;
+            let proof: LogProof =
+                get(daemon, &format!("/v1/log/proof?seq={seq}&size={size}")).await?.json()?;
             entries.push(ProvedEntry { line, proof });
         }
         let mut continuation = None;
         if let Some(earlier) = &earlier {
             let path = format!("/v1/log/continuation?old_size={}&size={size}", earlier.size);
-            let proof = options.call_control(Method::GET, &path, None).await?.json()?;
+            let proof = get(daemon, &path).await?.json()?;
             continuation = Some(ProvedContinuation { old_size: earlier.size, proof });
         }
         let bundle = LogBundle { checkpoint: note, entries, continuation };
-        verify(&bundle, &key, earlier.as_ref())?;
+        verify(&bundle, &keys, earlier.as_ref())?;
         Ok(bundle)
     }
 }
 
+/// The checkpoint in a file. An earlier key may have signed it; `oraclectl verify-log` verifies its signature.
+fn read_earlier(file: &Path) -> Result<Checkpoint, CtlError> {
+    let note = read_text(file)?;
+    Checkpoint::read_unverified(&note).map_err(|error| unusable(&file.display().to_string(), error))
+}
+
 impl ProvedEntries {
     /// The lines of the entries.
-    async fn read(&self, options: &GlobalOptions) -> Result<Vec<String>, CtlError> {
+    async fn read(&self, daemon: &mut DaemonClient) -> Result<Vec<String>, CtlError> {
         if let Some(seq) = self.seq {
-            let lines = read_lines(options, &format!("after={}&limit=1", seq - 1)).await?;
+            let lines = read_lines(daemon, &format!("after={}&limit=1", seq - 1)).await?;
             let is_it =
                 |line: &String| serde_json::from_str(line).is_ok_and(|EntryNumber { seq: read }| read == seq);
             return Ok(lines.into_iter().filter(is_it).collect());
@@ -105,7 +114,7 @@ impl ProvedEntries {
         };
         let (mut lines, mut after) = (Vec::new(), 0);
         loop {
-            let page = read_lines(options, &format!("{query}&after={after}&limit={}", LogLimit::MAX)).await?;
+            let page = read_lines(daemon, &format!("{query}&after={after}&limit={}", LogLimit::MAX)).await?;
             let count = page.len();
             lines.extend(page);
             let last = lines.last().filter(|_| count == LogLimit::MAX);
@@ -115,9 +124,8 @@ impl ProvedEntries {
     }
 }
 
-async fn read_lines(options: &GlobalOptions, query: &str) -> Result<Vec<String>, CtlError> {
-    let mut client = DaemonClient::connect(&options.control_path()?).await?;
-    let response = client.open(Method::GET, &format!("/v1/log?{query}"), None).await?;
+async fn read_lines(daemon: &mut DaemonClient, query: &str) -> Result<Vec<String>, CtlError> {
+    let response = daemon.open(Method::GET, &format!("/v1/log?{query}"), None).await?;
     let mut response = response_lines(response).await?;
     let mut lines = Vec::new();
     while let Some(line) = response.next_line().await? {
@@ -127,13 +135,18 @@ async fn read_lines(options: &GlobalOptions, query: &str) -> Result<Vec<String>,
     Ok(lines)
 }
 
-async fn read_checkpoint(options: &GlobalOptions) -> Result<String, CtlError> {
-    let answer = options.call_control(Method::GET, "/v1/log/checkpoint", None).await?;
+async fn get(daemon: &mut DaemonClient, path: &str) -> Result<DaemonResponse, CtlError> {
+    let answer = daemon.call(Method::GET, path, None).await?;
+    if answer.status.is_success() { Ok(answer) } else { Err(problem_error(&answer)) }
+}
+
+async fn read_checkpoint(daemon: &mut DaemonClient) -> Result<String, CtlError> {
+    let answer = get(daemon, "/v1/log/checkpoint").await?;
     String::from_utf8(answer.body.to_vec()).map_err(unreadable)
 }
 
-async fn read_key(options: &GlobalOptions) -> Result<LogKey, CtlError> {
-    let answer = options.call_control(Method::GET, "/v1/status", None).await?;
+async fn read_key(daemon: &mut DaemonClient) -> Result<LogKey, CtlError> {
+    let answer = get(daemon, "/v1/status").await?;
     answer.json::<StatusReport>()?.log_key.parse().map_err(unreadable)
 }
 

@@ -1,76 +1,116 @@
 //! `oraclectl verify-log`.
 
-use super::bundle::{VerifiedDocument, read_note, verify};
+#[cfg(test)]
+mod tests;
+
+use super::bundle::{VerdictReport, VerifiedDocument, verify};
 use super::log::format_entry;
+use super::log_keys::{LogKeys, unusable};
 use crate::base::error::CtlError;
 use crate::base::input::read_text;
-use crate::base::output::{format_pairs, print_json};
+use crate::base::output::{format_count, format_pairs, print_json};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use oracled_domain::audit::checkpoint::LogKey;
-use serde_json::{Value, json};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use oracled_domain::audit::checkpoint::Checkpoint;
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::io::{self, Write};
+use std::path::PathBuf;
 
 /// Verify entries of `oraclectl log prove`, or a verdict with its proof, without a daemon
 ///
 /// It checks the signature of the checkpoint, and that the log of the checkpoint has each entry unchanged. Of a verdict from
-/// `oraclectl verdict ID --proof`, it also checks that its text is the one that was delivered to the session.
+/// `oraclectl verdict ID --proof`, it also checks that its text is the one that was delivered to the session. It shows the
+/// application of the session, and the members of the document that the proof does not cover.
 #[derive(Debug, clap::Args)]
 pub(crate) struct VerifyLogArgs {
     /// The output of `oraclectl log prove` or of `oraclectl verdict ID --proof`; `-` reads standard input
     #[arg(value_name = "BUNDLE")]
     bundle: PathBuf,
-    /// The public key of the log, or a file with it, from a source that you trust
-    #[arg(long, value_name = "KEY")]
-    key: String,
+    /// A public key of the log, or a file with it, from a source that you trust; repeat it if the log got a new key
+    #[arg(long = "key", value_name = "KEY", required = true)]
+    keys: Vec<String>,
     /// An earlier checkpoint, which the log must continue
     #[arg(long, value_name = "CHECKPOINT")]
     since: Option<PathBuf>,
 }
 
+/// The verification of a document.
+#[derive(Serialize)]
+struct VerificationReport<'d> {
+    log: LogReport,
+    /// The size of the earlier log that this one continues.
+    continues: Option<u64>,
+    /// The size of the earlier log in a continuation that was not verified.
+    continuation_not_verified: Option<u64>,
+    /// The verdict, if the document has one.
+    verdict: Option<VerdictReport>,
+    /// The lines of the entries.
+    entries: Vec<&'d RawValue>,
+}
+
+/// The verified checkpoint.
+#[derive(Serialize)]
+struct LogReport {
+    origin: String,
+    size: u64,
+    root: String,
+}
+
 impl VerifyLogArgs {
     pub(crate) fn run(&self, is_json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
-        let key = match self.key.parse::<LogKey>() {
-            Ok(key) => key,
-            Err(_) if Path::new(&self.key).is_file() => {
-                let text = read_text(Path::new(&self.key))?;
-                text.trim().parse().map_err(|error| unusable(&self.key, error))?
-            }
-            Err(error) => return Err(CtlError::Usage(error.to_string())),
-        };
+        let keys = LogKeys::read(&self.keys)?;
         let text = read_text(&self.bundle)?;
         let file = self.bundle.display().to_string();
         let document = VerifiedDocument::read(&text).map_err(|error| unusable(&file, error))?;
         let bundle = document.bundle();
-        let earlier = self.since.as_deref().map(|file| read_note(file, &key)).transpose()?;
-        let checkpoint = verify(bundle, &key, earlier.as_ref())?;
+        let earlier = self.since.as_deref().map(|file| keys.read_checkpoint(file)).transpose()?;
+        let Checkpoint { origin, size, root } = verify(bundle, &keys, earlier.as_ref())?;
         let entries = bundle.entries.iter().map(|entry| serde_json::from_str(&entry.line));
-        let entries = entries.collect::<Result<Vec<Value>, _>>().map_err(|error| unusable(&file, error))?;
-        document.check_verdict(&entries)?;
-        let root = BASE64_STANDARD.encode(checkpoint.root);
-        if is_json {
-            let continues = earlier.map(|earlier| earlier.size);
-            let log = json!({"origin": checkpoint.origin, "size": checkpoint.size, "root": root});
-            return print_json(out, &json!({"log": log, "continues": continues, "entries": entries}));
-        }
-        let mut head = vec![
-            ("log", checkpoint.origin),
-            ("checkpoint", format!("{} entries, root {root}", checkpoint.size)),
-        ];
-        if let Some(earlier) = earlier {
-            head.push(("continues", format!("the log of {} entries", earlier.size)));
-        }
-        head.push(("verified", format!("{} entries", entries.len())));
-        writeln!(out, "{}", format_pairs(&head))?;
-        for entry in &entries {
-            writeln!(out, "{}", format_entry(entry))?;
-        }
-        Ok(())
+        // a proof without the root of the earlier log proves nothing
+        let continuation = bundle.continuation.as_ref().filter(|_| earlier.is_none());
+        let report = VerificationReport {
+            log: LogReport { origin, size, root: BASE64_STANDARD.encode(root) },
+            continues: earlier.map(|earlier| earlier.size),
+            continuation_not_verified: continuation.map(|proved| proved.old_size),
+            verdict: document.check_verdict()?,
+            entries: entries.collect::<Result<_, _>>().map_err(|error| unusable(&file, error))?,
+        };
+        if is_json { print_json(out, &report) } else { report.print(out) }
     }
 }
 
-fn unusable(file: &str, error: impl ToString) -> CtlError {
-    let message = format!("{file}: {}", error.to_string());
-    CtlError::Verb { message, exit_code: 5, was_printed: false }
+impl VerificationReport<'_> {
+    fn print(&self, out: &mut dyn Write) -> Result<(), CtlError> {
+        let count = |entries: u64| format_count(entries, "entry", "entries");
+        let LogReport { origin, size, root } = &self.log;
+        let mut rows =
+            vec![("log", origin.clone()), ("checkpoint", format!("{}, root {root}", count(*size)))];
+        if let Some(earlier) = self.continues {
+            rows.push(("continues", format!("the log of {}", count(earlier))));
+        }
+        let mut verified = count(self.entries.len() as u64);
+        if let Some(verdict) = &self.verdict {
+            let VerdictReport { session_id, application, .. } = verdict;
+            rows.push((
+                "delivered to",
+                format!("session {} of the application {application}", session_id.local()),
+            ));
+            verified = format!("{}; {verified}", verdict.verified.join(", "));
+        }
+        rows.push(("verified", verified));
+        let members = self.verdict.as_ref().map(|verdict| verdict.not_verified.join(", "));
+        let continuation = self.continuation_not_verified.map(|earlier| {
+            format!("that the log continues that of {}; name its checkpoint with --since", count(earlier))
+        });
+        let not_verified = members.filter(|members| !members.is_empty()).into_iter().chain(continuation);
+        rows.extend(not_verified.map(|what| ("not verified", what)));
+        writeln!(out, "{}", format_pairs(&rows))?;
+        for entry in &self.entries {
+            let entry: Value = serde_json::from_str(entry.get()).map_err(io::Error::from)?;
+            writeln!(out, "{}", format_entry(&entry))?;
+        }
+        Ok(())
+    }
 }

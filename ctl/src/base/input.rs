@@ -2,14 +2,31 @@
 
 use super::error::CtlError;
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use std::io;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
+
+/// The largest file that is read, in bytes.
+const FILE_MAX_BYTES: u64 = 256 * 1024 * 1024;
 
 /// The text of a file, or of standard input if the name is `-`.
 pub(crate) fn read_text(file: &Path) -> Result<String, CtlError> {
-    let read =
-        if file == Path::new("-") { io::read_to_string(io::stdin()) } else { std::fs::read_to_string(file) };
+    let read = if file == Path::new("-") {
+        read_limited(io::stdin(), FILE_MAX_BYTES)
+    } else {
+        File::open(file).and_then(|opened| read_limited(opened, FILE_MAX_BYTES))
+    };
     read.map_err(|cause| CtlError::Read { file: file.display().to_string(), cause })
+}
+
+/// All text of `source`; an error if it has more than `bytes_max`.
+fn read_limited(source: impl Read, bytes_max: u64) -> io::Result<String> {
+    let mut text = Vec::new();
+    source.take(bytes_max + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > bytes_max {
+        return Err(io::Error::other(format!("it is too long; allowed: {bytes_max} bytes")));
+    }
+    String::from_utf8(text).map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not UTF-8"))
 }
 
 /// The facts in a file, one per line. Blank lines are skipped.
@@ -32,4 +49,17 @@ pub(crate) fn regular_file_parser() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|file| {
         if file == Path::new("-") { Err("`-` is not supported here; name a file") } else { Ok(file) }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_is_refused_if_it_is_longer_than_the_limit() {
+        assert_eq!(read_limited(&b"four"[..], 4).ok().as_deref(), Some("four"));
+        let error = read_limited(io::repeat(b'x'), 4).expect_err("it is endless");
+        assert_eq!(error.to_string(), "it is too long; allowed: 4 bytes");
+        assert!(read_limited(&b"\xff"[..], 4).is_err());
+    }
 }

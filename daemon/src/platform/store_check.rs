@@ -129,7 +129,7 @@ async fn check_segments(service: &Arc<DaemonService>, stopped: &watch::Receiver<
 /// Checks the store with pauses. Returns false if the check was stopped.
 fn check_store(store: &Store, stopped: &watch::Receiver<bool>) -> Result<bool, StoreError> {
     let pace = CheckPace::new(stopped.clone());
-    store.audit(|_| pace.proceed())
+    Ok(store.audit(|_| pace.proceed())? && store.check_tiles(|| pace.proceed())?)
 }
 
 /// Slows a check down, and stops it with the daemon.

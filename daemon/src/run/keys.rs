@@ -2,38 +2,80 @@
 
 use crate::platform::config::{ConfigError, DaemonConfig};
 use crate::platform::secret::find_credential;
-use anyhow::Context;
-use oracled_actors::platform::key_file::{create_key, read_key};
+use anyhow::Error;
+use oracled_actors::platform::key_file::{KEY_BYTES, create_key, read_key};
 use oracled_actors::verdict::held_key::HeldVerdictKey;
 use oracled_domain::audit::checkpoint::LogSigner;
 use oracled_store::Store;
-use std::io;
+use std::io::ErrorKind;
 
 /// The name of the key in the state directory.
 const LOG_KEY_FILE: &str = "log.key";
 
-/// The key that signs checkpoints: the credential `oracled_log-key`, or the one in the state directory, which is created.
-pub(super) fn find_log_signer(config: &DaemonConfig, store: &Store) -> anyhow::Result<LogSigner> {
-    let secret = match find_credential("log-key")? {
-        Some(file) => {
-            read_key(&file).context("the key of the log in systemd's credential oracled_log-key")?
+/// The key of the log in the credential `oracled_log-key`, if it is given.
+pub(crate) fn find_log_key() -> Result<Option<[u8; KEY_BYTES]>, ConfigError> {
+    let Some(file) = find_credential("log-key")? else { return Ok(None) };
+    read_key(&file).map(Some).map_err(|error| {
+        ConfigError::NotUnderstood(format!(
+            "systemd's credential oracled_log-key: cannot read the key of the log: {error}; allowed: 32 bytes in Base64"
+        ))
+    })
+}
+
+/// The key that signs checkpoints: `provided`, or the one in the state directory, which is created if it is missing.
+pub(super) fn open_log_signer(
+    provided: Option<[u8; KEY_BYTES]>,
+    config: &DaemonConfig,
+    store: &Store,
+) -> anyhow::Result<LogSigner> {
+    let name = store.log_name()?;
+    if let Some(secret) = provided {
+        return Ok(LogSigner::new(&name, &secret));
+    }
+    let file = config.state_dir.join(LOG_KEY_FILE);
+    let at = file.display();
+    match read_key(&file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        read => {
+            let secret = read.map_err(|error| {
+                let remedy = reading_remedy(error.kind());
+                Error::new(error).context(format!("cannot read the key of the log in {at}; {remedy}"))
+            })?;
+            return Ok(LogSigner::new(&name, &secret));
         }
-        None => {
-            let file = config.state_dir.join(LOG_KEY_FILE);
-            let read = match read_key(&file) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => create_key(&file),
-                read => read,
-            };
-            read.with_context(|| {
-                format!(
-                    "the key of the log in {} cannot be used; restore the whole state directory from a backup, or remove this \
-                     file: the daemon then makes another key",
-                    file.display()
-                )
-            })?
+    }
+    let secret = create_key(&file).map_err(|error| {
+        let remedy = creation_remedy(error.kind());
+        Error::new(error).context(format!("cannot create the key of the log in {at}; {remedy}"))
+    })?;
+    let signer = LogSigner::new(&name, &secret);
+    if store.log_head().0 > 0 {
+        tracing::warn!(
+            file = %at,
+            key = %signer.key(),
+            "the log has entries and had no key, so a new key was created; the next `service_started` has it"
+        );
+    }
+    Ok(signer)
+}
+
+const fn reading_remedy(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::PermissionDenied => "make the daemon's user its owner, with mode 0600",
+        ErrorKind::InvalidData => {
+            "restore the file from a backup, or remove it: the daemon then creates another key"
         }
-    };
-    Ok(LogSigner::new(&store.log_name()?, &secret))
+        _ => "check the disk",
+    }
+}
+
+const fn creation_remedy(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::PermissionDenied => "make the daemon's user the owner of the state directory",
+        ErrorKind::NotFound => "create the state directory, or mount its disk",
+        ErrorKind::StorageFull => "free space on the disk",
+        _ => "check the disk, and remove a folder `log.key.new` in the state directory",
+    }
 }
 
 /// The key of held verdicts. Errors do not show its path, which can be a misplaced key. That in the state directory is read

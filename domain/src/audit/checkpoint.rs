@@ -12,6 +12,8 @@ use std::str::FromStr;
 const ED25519_TYPE: u8 = 1;
 /// The start of a line with a signature.
 const SIGNATURE_START: &str = "\u{2014} ";
+/// The length of the id of a key, which precedes its signature, in bytes.
+const KEY_ID_BYTES: usize = 4;
 /// The length of the secret from which a key is made, in bytes.
 pub const SECRET_BYTES: usize = 32;
 
@@ -19,12 +21,15 @@ pub const SECRET_BYTES: usize = 32;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CheckpointError {
     #[error(
-        "the text is not a checkpoint; allowed: the lines of a signed note, with the origin, the size of the log and its root"
+        "the text is not a checkpoint; allowed: the lines of a signed note, with the origin, the size of the log and its root, \
+         a blank line, and only signatures after it"
     )]
     Malformed,
     #[error("the checkpoint is of another log: its origin is not the name of the key")]
     Origin,
-    #[error("the checkpoint has no signature of this key")]
+    #[error(
+        "the checkpoint is not signed with this key; name the key that signed it (each `service_started` has the key)"
+    )]
     Unsigned,
     #[error("the signature of the checkpoint is not valid: the checkpoint was changed")]
     Forged,
@@ -67,12 +72,12 @@ impl fmt::Debug for LogSigner {
 
 impl LogKey {
     /// The id by which a signature names its key.
-    fn id(&self) -> [u8; 4] {
+    fn id(&self) -> [u8; KEY_ID_BYTES] {
         let hash = Sha256::new_with_prefix(self.name.as_bytes())
             .chain_update([b'\n', ED25519_TYPE])
             .chain_update(self.public)
             .finalize();
-        let mut id = [0; 4];
+        let mut id = [0; KEY_ID_BYTES];
         id.iter_mut().zip(hash).for_each(|(to, from)| *to = from);
         id
     }
@@ -82,20 +87,17 @@ impl LogKey {
     /// # Errors
     /// If `note` is no checkpoint, or not one of this log.
     pub fn verify(&self, note: &str) -> Result<Checkpoint, CheckpointError> {
-        let (text, signatures) = note.rsplit_once("\n\n").ok_or(CheckpointError::Malformed)?;
-        let text = format!("{text}\n");
+        let SignedNote { text, signatures } = SignedNote::read(note).ok_or(CheckpointError::Malformed)?;
         let checkpoint: Checkpoint = text.parse()?;
         if checkpoint.origin != self.name {
             return Err(CheckpointError::Origin);
         }
-        let signature = signatures.lines().find_map(|line| {
-            let (name, signature) = line.strip_prefix(SIGNATURE_START)?.split_once(' ')?;
-            let signature = BASE64_STANDARD.decode(signature).ok().filter(|_| name == self.name)?;
-            signature.strip_prefix(&self.id()).map(<[u8]>::to_vec)
-        });
+        let id = self.id();
+        let mut own = signatures.iter().filter(|(name, _)| *name == self.name);
+        let signature = own.find_map(|(_, signature)| signature.strip_prefix(&id));
         let signature = signature.ok_or(CheckpointError::Unsigned)?;
         let public = UnparsedPublicKey::new(&ED25519, self.public);
-        public.verify(text.as_bytes(), &signature).map_err(|_| CheckpointError::Forged)?;
+        public.verify(text.as_bytes(), signature).map_err(|_| CheckpointError::Forged)?;
         Ok(checkpoint)
     }
 }
@@ -151,6 +153,38 @@ impl LogSigner {
         let signature = self.pair.sign(text.as_bytes());
         let signature = BASE64_STANDARD.encode([&self.key.id(), signature.as_ref()].concat());
         format!("{text}\n{SIGNATURE_START}{} {signature}\n", self.key.name)
+    }
+}
+
+impl Checkpoint {
+    /// The checkpoint in a signed note. Its signatures are not verified.
+    ///
+    /// # Errors
+    /// If `note` is no checkpoint.
+    pub fn read_unverified(note: &str) -> Result<Self, CheckpointError> {
+        SignedNote::read(note).ok_or(CheckpointError::Malformed)?.text.parse()
+    }
+}
+
+/// The parts of a signed note.
+struct SignedNote<'n> {
+    /// The signed text, with its last line end.
+    text: &'n str,
+    /// The name of each key, and its id and signature.
+    signatures: Vec<(&'n str, Vec<u8>)>,
+}
+
+impl<'n> SignedNote<'n> {
+    /// Reads a note; `None` if it has other lines than signatures after its text.
+    fn read(note: &'n str) -> Option<Self> {
+        let (text, signatures) = note.split_at(note.rfind("\n\n")? + 1);
+        let signatures = signatures.strip_prefix('\n')?.strip_suffix('\n')?.split('\n');
+        let signature = |line: &'n str| {
+            let (name, signature) = line.strip_prefix(SIGNATURE_START)?.split_once(' ')?;
+            let signature = BASE64_STANDARD.decode(signature).ok()?;
+            (is_name(name) && signature.len() > KEY_ID_BYTES).then_some((name, signature))
+        };
+        Some(Self { text, signatures: signatures.map(signature).collect::<Option<_>>()? })
     }
 }
 
@@ -219,5 +253,28 @@ mod tests {
         for text in ["", "\n\n", "a\n1\n", "a\n01\nAA==\n\n\u{2014} a AA==\n", &note[..note.len() / 2]] {
             assert!(key.verify(text).is_err(), "{text}");
         }
+    }
+    #[test]
+    fn note_is_refused_with_junk_after_its_signatures() {
+        let signer = LogSigner::new("oracled/1", &[7; SECRET_BYTES]);
+        let (note, key) = (signer.sign(42, leaf_hash(b"x")), signer.key());
+        // another key, such as that of a witness, may sign too
+        assert!(key.verify(&format!("{note}\u{2014} witness AAAAAAAA\n")).is_ok());
+        for junk in [
+            "junk",
+            "junk\n",
+            "\n",
+            "\u{2014} witness AAAAAAAA",
+            "\u{2014} witness AAAA=\n",
+            "\u{2014} witness AAAAAA==\n",
+            "\u{2014} witness  AAAAAAAA\n",
+            "\u{2014} witness\n",
+            "\u{2014} a+b AAAAAAAA\n",
+            "\u{2014} witness AAAAAAAA\r\n",
+        ] {
+            let refused = key.verify(&format!("{note}{junk}"));
+            assert_eq!(refused, Err(CheckpointError::Malformed), "{junk:?}");
+        }
+        assert_eq!(key.verify(note.trim_end()), Err(CheckpointError::Malformed));
     }
 }

@@ -6,9 +6,11 @@
 use crate::audit::log_tree::{TreeHash, empty_root, node_hash};
 
 /// The height of a tile: it covers 2⁸ hashes.
-const TILE_HEIGHT: u8 = 8;
+pub const TILE_HEIGHT: u8 = 8;
 /// The number of hashes in a full tile.
 pub const TILE_HASHES: usize = 1 << TILE_HEIGHT;
+/// The number of levels: the number of an entry has 64 bits.
+pub const TILE_LEVELS: usize = 64 / TILE_HEIGHT as usize;
 
 /// The place of a tile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,25 +54,20 @@ pub fn root_of(hashes: &[TreeHash]) -> TreeHash {
 /// The last tile of each level. None of them is full.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LastTiles {
-    levels: Vec<Vec<TreeHash>>,
+    levels: [Vec<TreeHash>; TILE_LEVELS],
 }
 
 impl LastTiles {
-    /// The last tiles with these hashes, for the levels from 0 on.
+    /// The last tiles with these hashes, from level 0 on.
     #[must_use]
-    pub const fn new(levels: Vec<Vec<TreeHash>>) -> Self {
+    pub const fn new(levels: [Vec<TreeHash>; TILE_LEVELS]) -> Self {
         Self { levels }
     }
 
     /// Appends the hash of the leaf number `index`. Calls `full` with each tile that it completes.
     pub fn append(&mut self, index: u64, leaf: TreeHash, full: &mut impl FnMut(TilePlace, &[TreeHash])) {
         let (mut index, mut hash) = (index, leaf);
-        for level in 0..=u8::MAX / TILE_HEIGHT {
-            let at = usize::from(level);
-            if self.levels.len() <= at {
-                self.levels.push(Vec::new());
-            }
-            let Some(tile) = self.levels.get_mut(at) else { return };
+        for (level, tile) in (0..).zip(&mut self.levels) {
             tile.push(hash);
             if tile.len() < TILE_HASHES {
                 return;
@@ -92,8 +89,10 @@ impl LastTiles {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::audit::log_proof::{is_continued, is_included, prove_consistency, prove_inclusion, root};
     use crate::audit::log_tree::{LogTree, leaf_hash};
     use std::collections::BTreeMap;
+    use std::convert::Infallible;
 
     #[test]
     fn subtree_is_in_its_tile() {
@@ -123,5 +122,39 @@ mod tests {
             root_of(&stored[&TilePlace { level: 0, index: 1 }])
         );
         assert_eq!(last.of_level(2)[0], root_of(&stored[&TilePlace { level: 1, index: 0 }]));
+    }
+
+    #[test]
+    fn proofs_from_tiles_hold_at_sizes_around_a_full_tile_of_tiles() {
+        let leaf = |n: u64| n.to_be_bytes();
+        let sizes = [1, 255, 256, 257, 65_535, 65_536, 65_537, 66_000u64];
+        let (mut tree, mut last, mut stored) = (LogTree::default(), LastTiles::default(), BTreeMap::new());
+        let mut roots = Vec::new();
+        for n in 0..66_000 {
+            let hash = tree.append(&leaf(n));
+            last.append(n, hash, &mut |place, hashes| drop(stored.insert(place, hashes.to_vec())));
+            if sizes.contains(&(n + 1)) {
+                roots.push((n + 1, tree.root()));
+            }
+        }
+        let mut subtree = |subtree: Subtree| -> Result<TreeHash, Infallible> {
+            let (place, range) = subtree.tile();
+            let hashes = stored.get(&place).map_or_else(|| last.of_level(place.level), Vec::as_slice);
+            Ok(root_of(&hashes[range]))
+        };
+        for (size, expected) in &roots {
+            assert_eq!(root(*size, &mut subtree), Ok(*expected), "{size}");
+            for index in [0, size / 3, size / 2, size - 1] {
+                let Ok(proof) = prove_inclusion(index, *size, &mut subtree);
+                assert!(
+                    is_included(leaf_hash(&leaf(index)), index, *size, &proof, expected),
+                    "{index} {size}"
+                );
+            }
+            for (old_size, old_root) in roots.iter().filter(|(old_size, _)| old_size <= size) {
+                let Ok(proof) = prove_consistency(*old_size, *size, &mut subtree);
+                assert!(is_continued((*old_size, old_root), (*size, expected), &proof), "{old_size} {size}");
+            }
+        }
     }
 }

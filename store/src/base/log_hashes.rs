@@ -2,8 +2,8 @@
 
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, TableId};
-use oracled_domain::audit::log_tiles::{LastTiles, Subtree, TilePlace, root_of};
-use oracled_domain::audit::log_tree::{LogTree, TreeHash, empty_root};
+use oracled_domain::audit::log_tiles::{LastTiles, TILE_HEIGHT, TilePlace};
+use oracled_domain::audit::log_tree::{LogTree, TreeHash};
 
 /// The Merkle tree of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -30,27 +30,10 @@ impl LogHashes {
         bytes
     }
 
-    /// The roots of full subtrees. `read_tile` reads a full tile.
-    pub(crate) fn root_of<'s, E>(
-        &'s self,
-        mut read_tile: impl FnMut(TilePlace) -> Result<Vec<TreeHash>, E> + 's,
-    ) -> impl FnMut(Subtree) -> Result<TreeHash, E> + 's {
-        // a proof has several hashes from each tile
-        let mut cached: Option<(TilePlace, Vec<TreeHash>)> = None;
-        move |subtree| {
-            let (place, range) = subtree.tile();
-            let full_tiles = self.tree.size() >> (8 * u32::from(place.level)) >> 8;
-            if place.index >= full_tiles
-                && let Some(hashes) = self.last.of_level(place.level).get(range.clone())
-            {
-                return Ok(root_of(hashes));
-            }
-            if cached.as_ref().is_none_or(|(of, _)| *of != place) {
-                cached = Some((place, read_tile(place)?));
-            }
-            let hashes = cached.as_ref().and_then(|(_, hashes)| hashes.get(range));
-            Ok(hashes.map_or_else(empty_root, root_of))
-        }
+    /// The hashes of this tile if it is the last one of its level, which is not full.
+    pub(crate) fn last_tile(&self, place: TilePlace) -> Option<&[TreeHash]> {
+        let full_tiles = self.tree.size() >> (TILE_HEIGHT * place.level) >> TILE_HEIGHT;
+        (place.index == full_tiles).then(|| self.last.of_level(place.level))
     }
 }
 

@@ -18,6 +18,9 @@ const DELIVERED: &str = "verdict_cached";
 /// The entry of the decision that permitted it.
 const DECIDED: &str = "tmm_crosscheck";
 
+/// The number of entries that are read first: the last one is nearly always about the delivered text.
+const NEWEST_ENTRIES: usize = 8;
+
 /// The text of a delivered verdict.
 #[derive(Deserialize)]
 struct DeliveredText<'b> {
@@ -85,11 +88,19 @@ fn last_entry(
     let query = LogQuery {
         session: Some(session_id.clone()),
         event: Some(event.to_owned()),
-        limit: usize::MAX,
+        newest: true,
         ..LogQuery::default()
     };
     let is_about = |line: &LogLine| {
         serde_json::from_str(&line.json).is_ok_and(|text: JudgedText| text.verdict_sha256 == *sha256)
     };
-    Ok(store.log(&query)?.into_iter().rfind(is_about))
+    for limit in [NEWEST_ENTRIES, usize::MAX] {
+        let lines = store.log(&LogQuery { limit, ..query.clone() })?;
+        let is_whole = lines.len() < limit;
+        let found = lines.into_iter().rfind(is_about);
+        if found.is_some() || is_whole {
+            return Ok(found);
+        }
+    }
+    Ok(None)
 }

@@ -1,0 +1,67 @@
+//! The public keys of a log on the command line.
+
+use crate::base::error::CtlError;
+use crate::base::input::read_text;
+use oracled_domain::audit::checkpoint::{Checkpoint, CheckpointError, LogKey, LogKeyError};
+use std::path::Path;
+
+/// The public keys of one log, which has a new key after a rotation.
+pub(super) struct LogKeys(Vec<LogKey>);
+
+impl LogKeys {
+    pub(super) fn one(key: LogKey) -> Self {
+        Self(vec![key])
+    }
+
+    /// The keys in these arguments. Each is a key, or a file with a key.
+    pub(super) fn read(arguments: &[String]) -> Result<Self, CtlError> {
+        let keys = arguments.iter().map(|argument| read_key(argument)).collect::<Result<Vec<_>, _>>()?;
+        if let [first, rest @ ..] = keys.as_slice()
+            && let Some(other) = rest.iter().find(|key| key.name != first.name)
+        {
+            let message =
+                format!("the keys are of two logs, {} and {}; name keys of one log", first.name, other.name);
+            return Err(CtlError::Usage(message));
+        }
+        Ok(Self(keys))
+    }
+
+    /// Verifies that one of the keys signed a checkpoint.
+    pub(super) fn verify(&self, note: &str) -> Result<Checkpoint, CheckpointError> {
+        let mut fault = CheckpointError::Unsigned;
+        for key in &self.0 {
+            match key.verify(note) {
+                Err(CheckpointError::Unsigned) => {}
+                Err(error) => fault = error,
+                verified => return verified,
+            }
+        }
+        Err(fault)
+    }
+
+    /// Reads a checkpoint in a file, and verifies its signature.
+    pub(super) fn read_checkpoint(&self, file: &Path) -> Result<Checkpoint, CtlError> {
+        self.verify(&read_text(file)?).map_err(|error| refused(format!("{}: {error}", file.display())))
+    }
+}
+
+fn read_key(argument: &str) -> Result<LogKey, CtlError> {
+    match argument.parse() {
+        Err(_) if Path::new(argument).is_file() => {
+            let text = read_text(Path::new(argument))?;
+            text.trim().parse().map_err(|error| unusable(argument, error))
+        }
+        parsed => parsed.map_err(|error: LogKeyError| CtlError::Usage(error.to_string())),
+    }
+}
+
+/// The error about a log that is not the expected one.
+pub(super) fn refused(message: String) -> CtlError {
+    CtlError::Verb { message, exit_code: 1, was_printed: false }
+}
+
+/// The error about a file whose content is invalid.
+pub(super) fn unusable(file: &str, error: impl ToString) -> CtlError {
+    let message = format!("{file}: {}", error.to_string());
+    CtlError::Verb { message, exit_code: 5, was_printed: false }
+}

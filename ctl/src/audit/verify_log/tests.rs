@@ -1,0 +1,204 @@
+use super::*;
+use clap::Parser;
+use oracled_api::audit::proofs::{LogBundle, LogProof, ProvedContinuation, ProvedEntry};
+use oracled_domain::Sha256Hex;
+use oracled_domain::audit::checkpoint::LogSigner;
+use oracled_domain::audit::log_proof::{prove_consistency, prove_inclusion, root};
+use oracled_domain::audit::log_tiles::{Subtree, root_of};
+use oracled_domain::audit::log_tree::{TreeHash, leaf_hash};
+use serde_json::json;
+use std::convert::Infallible;
+use std::fs;
+use tempfile::TempDir;
+
+#[derive(Parser)]
+struct TestArgs {
+    #[command(flatten)]
+    verb: VerifyLogArgs,
+}
+
+/// The entries of a log, and a folder for the files of the test.
+struct TestLog {
+    lines: Vec<String>,
+    dir: TempDir,
+}
+
+const VERDICT: &str = r#"{"verdict":"GREEN"}"#;
+
+fn signer(secret: u8) -> LogSigner {
+    LogSigner::new("oracled/1", &[secret; 32])
+}
+
+fn key(secret: u8) -> String {
+    signer(secret).key().to_string()
+}
+
+impl TestLog {
+    /// A log with the deliveries of one verdict to these sessions.
+    fn of_deliveries(sessions: &[&str]) -> Self {
+        let sha256 = Sha256Hex::of(VERDICT.as_bytes());
+        let line = |(seq, session): (u64, &&str)| {
+            format!(
+                r#"{{"seq":{seq},"event":"verdict_cached","score":1.50,"verdict_sha256":"{sha256}","session_id":"{session}"}}"#
+            )
+        };
+        let dir = tempfile::tempdir().expect("a directory");
+        Self { lines: (1..).zip(sessions).map(line).collect(), dir }
+    }
+
+    fn size(&self) -> u64 {
+        self.lines.len() as u64
+    }
+
+    fn subtree(&self) -> impl FnMut(Subtree) -> Result<TreeHash, Infallible> {
+        let hashes: Vec<_> = self.lines.iter().map(|line| leaf_hash(line.as_bytes())).collect();
+        move |Subtree { height, index }| {
+            let first = (index as usize) << height;
+            Ok(root_of(&hashes[first..first + (1 << height)]))
+        }
+    }
+
+    fn checkpoint(&self, size: u64, secret: u8) -> String {
+        let Ok(root) = root(size, &mut self.subtree());
+        signer(secret).sign(size, root)
+    }
+
+    /// The bundle of these entries, signed with the key 1.
+    fn bundle(&self, seqs: &[u64]) -> LogBundle {
+        let entry = |seq: &u64| {
+            let Ok(proof) = prove_inclusion(seq - 1, self.size(), &mut self.subtree());
+            ProvedEntry { line: self.lines[*seq as usize - 1].clone(), proof: LogProof::of(&proof) }
+        };
+        let entries = seqs.iter().map(entry).collect();
+        LogBundle { checkpoint: self.checkpoint(self.size(), 1), entries, continuation: None }
+    }
+
+    fn continuation(&self, old_size: u64) -> ProvedContinuation {
+        let Ok(proof) = prove_consistency(old_size, self.size(), &mut self.subtree());
+        ProvedContinuation { old_size, proof: LogProof::of(&proof) }
+    }
+
+    fn verdict(&self, session: &str, seqs: &[u64]) -> String {
+        let proof = serde_json::to_string(&self.bundle(seqs)).expect("plain data");
+        format!(
+            r#"{{"session_id":"{session}","tier":"full","verdict":{VERDICT},"query":"?","proof":{proof}}}"#
+        )
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        let file = self.dir.path().join(name);
+        fs::write(&file, text).expect("the file is written");
+        file.display().to_string()
+    }
+
+    /// Verifies a document with the key 1. Returns the output, or the message of the error.
+    fn verify(&self, document: &str, more: &[&str]) -> Result<String, String> {
+        self.run(document, &[&["--key", &key(1)], more].concat(), false)
+    }
+
+    fn verify_as_json(&self, document: &str) -> Value {
+        let shown = self.run(document, &["--key", &key(1)], true).expect("it is verified");
+        serde_json::from_str(&shown).expect("JSON")
+    }
+
+    fn run(&self, document: &str, arguments: &[&str], is_json: bool) -> Result<String, String> {
+        let file = self.file("document", document);
+        let arguments = [&["verify-log", &file], arguments].concat();
+        let TestArgs { verb } = TestArgs::try_parse_from(arguments).map_err(|error| error.to_string())?;
+        let mut out = Vec::new();
+        verb.run(is_json, &mut out).map_err(|error| error.to_string())?;
+        Ok(String::from_utf8(out).expect("valid UTF-8"))
+    }
+}
+
+fn text_of(bundle: &LogBundle) -> String {
+    serde_json::to_string(bundle).expect("plain data")
+}
+
+#[test]
+fn verdict_reports_the_members_that_its_proof_does_not_cover() {
+    let log = TestLog::of_deliveries(&["cs_1", "shop/cs_2"]);
+    let document = log.verdict("cs_1", &[1]);
+    let shown = log.verify(&document, &[]).expect("it is verified");
+    let line = |name: &str| shown.lines().find(|line| line.starts_with(name)).map(str::to_owned);
+    assert!(line("verified").is_some_and(|line| line.ends_with("session_id, verdict; 1 entry")), "{shown}");
+    assert!(line("not verified").is_some_and(|line| line.ends_with("query, tier")), "{shown}");
+    let shown = log.verify_as_json(&document);
+    assert_eq!(shown["verdict"]["verified"], json!(["session_id", "verdict"]));
+    assert_eq!(shown["verdict"]["not_verified"], json!(["query", "tier"]));
+    assert_eq!(log.verify_as_json(&text_of(&log.bundle(&[1])))["verdict"], Value::Null);
+}
+
+#[test]
+fn verdict_shows_the_application_that_its_entry_names() {
+    let log = TestLog::of_deliveries(&["shop/cs_1", "cs_2"]);
+    let shown = log.verify(&log.verdict("cs_1", &[1]), &[]).expect("it is verified");
+    assert!(shown.contains("session cs_1 of the application shop"), "{shown}");
+    let shown = log.verify_as_json(&log.verdict("cs_2", &[2]));
+    assert_eq!(shown["verdict"]["application"], "default");
+    // a document that names the application of its session is compared with it
+    assert!(log.verify(&log.verdict("shop/cs_1", &[1]), &[]).is_ok());
+    let refused = log.verify(&log.verdict("bank/cs_1", &[1]), &[]).expect_err("another application");
+    assert!(refused.contains("session bank/cs_1"), "{refused}");
+}
+
+#[test]
+fn verdict_is_refused_if_its_entries_name_two_applications() {
+    let log = TestLog::of_deliveries(&["shop/cs_1", "bank/cs_1"]);
+    let refused = log.verify(&log.verdict("cs_1", &[1, 2]), &[]).expect_err("it is ambiguous");
+    assert!(refused.contains("bank/cs_1") && refused.contains("shop/cs_1"), "{refused}");
+}
+
+#[test]
+fn bundle_with_a_repeated_entry_is_refused() {
+    let log = TestLog::of_deliveries(&["cs_1", "cs_2"]);
+    assert!(log.verify(&text_of(&log.bundle(&[2, 1])), &[]).is_ok());
+    let refused = log.verify(&text_of(&log.bundle(&[1, 2, 1])), &[]).expect_err("entry 1 is repeated");
+    assert!(refused.contains("entry 1 is repeated"), "{refused}");
+}
+
+#[test]
+fn continuation_is_reported_as_not_verified_without_its_checkpoint() {
+    let log = TestLog::of_deliveries(&["cs_1", "cs_2", "cs_3"]);
+    let mut bundle = log.bundle(&[1]);
+    bundle.continuation = Some(log.continuation(2));
+    let shown = log.verify(&text_of(&bundle), &[]).expect("it is verified");
+    assert!(
+        shown.contains("that the log continues that of 2 entries; name its checkpoint with --since"),
+        "{shown}"
+    );
+    let shown = log.verify_as_json(&text_of(&bundle));
+    assert_eq!((&shown["continues"], &shown["continuation_not_verified"]), (&Value::Null, &json!(2)));
+
+    let since = log.file("since", &log.checkpoint(2, 1));
+    let shown = log.verify(&text_of(&bundle), &["--since", &since]).expect("it continues");
+    assert!(!shown.contains("not verified"), "{shown}");
+}
+
+#[test]
+fn entry_is_printed_as_json_with_its_exact_text() {
+    let log = TestLog::of_deliveries(&["cs_1"]);
+    let shown = log.run(&text_of(&log.bundle(&[1])), &["--key", &key(1)], true).expect("it is verified");
+    assert!(shown.contains(&log.lines[0]), "{shown}");
+}
+
+#[test]
+fn checkpoints_of_two_keys_are_verified_with_both_keys() {
+    let log = TestLog::of_deliveries(&["cs_1", "cs_2", "cs_3"]);
+    let mut bundle = log.bundle(&[1]);
+    bundle.continuation = Some(log.continuation(2));
+    let bundle = text_of(&bundle);
+    let since = log.file("since", &log.checkpoint(2, 2));
+    let refused = log.verify(&bundle, &["--since", &since]).expect_err("the other key is missing");
+    assert!(refused.contains("is not signed"), "{refused}");
+    let file = log.file("key", &key(2));
+    for other in [&key(2), &file] {
+        log.verify(&bundle, &["--since", &since, "--key", other]).expect("both are signed");
+    }
+    let forged = log.file("since", &log.checkpoint(2, 2).replace("\n2\n", "\n1\n"));
+    let refused = log.verify(&bundle, &["--since", &forged, "--key", &key(2)]).expect_err("it was changed");
+    assert!(refused.contains("was changed"), "{refused}");
+    let other_log = LogSigner::new("oracled/2", &[1; 32]).key().to_string();
+    let refused = log.verify(&bundle, &["--key", &other_log]).expect_err("the keys are of two logs");
+    assert!(refused.contains("oracled/2"), "{refused}");
+}

@@ -1,0 +1,123 @@
+use crate::base::log_hashes::name_of;
+use crate::base::row_batch::RowBatch;
+use crate::base::rows::{self, TableId};
+use crate::{Journal, JournalRecord, LogQuery, Store, StoreError, StoreOptions};
+use jiff::Timestamp;
+use oracled_domain::audit::leaf::leaf_of;
+use oracled_domain::audit::log_proof::{is_continued, is_included};
+use oracled_domain::audit::log_tiles::{TILE_HASHES, TilePlace};
+use oracled_domain::audit::log_tree::{TreeHash, leaf_hash};
+use oracled_domain::{AuditEvent, EventKind};
+use std::path::Path;
+
+/// Several full tiles, and a part of one.
+const ENTRIES: u64 = 900;
+const RECORD_ENTRIES: u64 = 100;
+
+fn open(dir: &Path) -> (Journal, Store) {
+    let options = StoreOptions {
+        dir: dir.to_owned(),
+        cache_bytes: 8 * 1024 * 1024,
+        facts_cache_bytes: 1 << 20,
+        min_free_bytes: 0,
+    };
+    Journal::open(options).expect("the store opens")
+}
+
+/// A store with several tiles. Returns the size and the root after each record, too.
+fn filled(dir: &Path) -> (Journal, Store, Vec<(u64, TreeHash)>) {
+    let (mut journal, store) = open(dir);
+    let event = || AuditEvent::new(Timestamp::UNIX_EPOCH, None, EventKind::ServiceStopped);
+    let mut heads = Vec::new();
+    while store.log_head().0 < ENTRIES {
+        let events = (0..RECORD_ENTRIES).map(|_| event()).collect();
+        let record = JournalRecord { events, ..JournalRecord::default() };
+        journal.commit(&[record]).expect("the commit succeeds").remove(0).expect("the record is not stale");
+        heads.push(store.log_head());
+    }
+    (journal, store, heads)
+}
+
+/// Replaces one hash of a stored tile.
+fn damage(store: &Store, place: TilePlace, at: usize) {
+    let mut hashes = store.tile(place).expect("the tile is stored");
+    hashes[at] = [7; 32];
+    let mut batch = RowBatch::default();
+    let revision = (place.index + 1) * TILE_HASHES as u64;
+    rows::put(&mut batch, TableId::Tiles, &name_of(place), revision, hashes.as_flattened(), 0);
+    store.engine().apply(batch).expect("the write succeeds");
+}
+
+fn leaf_at(store: &Store, seq: u64) -> TreeHash {
+    let query = LogQuery { after: seq - 1, limit: 1, ..LogQuery::default() };
+    let lines = store.log(&query).expect("the log is read");
+    leaf_hash(leaf_of(&lines[0].json).expect("an entry").as_bytes())
+}
+
+fn is_damage<T: std::fmt::Debug>(result: &Result<T, StoreError>) -> bool {
+    matches!(result, Err(StoreError::Corrupt { .. }))
+}
+
+#[test]
+fn check_of_tiles_finds_each_changed_tile() {
+    for index in 0..3 {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (_journal, store, _) = filled(dir.path());
+        let mut read = 0;
+        let checked = store.check_tiles(|| {
+            read += 1;
+            true
+        });
+        assert!(matches!((checked, read), (Ok(true), 3)), "{read} tiles");
+        assert!(matches!(store.check_tiles(|| false), Ok(false)), "it is stopped");
+        damage(&store, TilePlace { level: 0, index }, 5);
+        let checked = store.check_tiles(|| true);
+        assert!(is_damage(&checked), "tile {index}: {checked:?}");
+    }
+}
+
+#[test]
+fn changed_tile_that_the_opening_finds_is_repaired_once() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (journal, store, heads) = filled(dir.path());
+    damage(&store, TilePlace { level: 0, index: 1 }, 5);
+    drop((journal, store));
+    let (mut journal, store) = open(dir.path());
+    assert!(journal.take_rebuilt().is_some());
+    assert_eq!(store.log_head(), heads[heads.len() - 1]);
+    assert_eq!(store.engine().take_damage(), None, "no further rebuild is due");
+}
+
+#[test]
+fn proof_of_an_earlier_size_is_refused_if_its_tile_was_changed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (_journal, store, heads) = filled(dir.path());
+    damage(&store, TilePlace { level: 0, index: 1 }, 5);
+    let last = heads.last().expect("the log has entries").0;
+    let mut refused = 0;
+    for (size, root) in &heads {
+        for seq in [1, 100, 262, 300, 512, *size] {
+            let proof = store.prove_entry(seq, *size);
+            if let Ok(Some(proof)) = &proof {
+                let leaf = leaf_at(&store, seq);
+                assert!(is_included(leaf, seq - 1, *size, proof, root), "{seq} {size}");
+            } else {
+                assert!(seq > *size || is_damage(&proof), "{seq} {size}: {proof:?}");
+            }
+            refused += usize::from(is_damage(&proof));
+        }
+        let proof = store.prove_continuation(*size, last);
+        match &proof {
+            Ok(Some(proof)) => {
+                let head = heads.last().expect("the log has entries");
+                assert!(is_continued((*size, root), (head.0, &head.1), proof), "{size}");
+            }
+            _ => assert!(is_damage(&proof), "{size}: {proof:?}"),
+        }
+        assert!(
+            matches!(store.log_root(*size), Ok(Some(found)) if found == *root)
+                || is_damage(&store.log_root(*size))
+        );
+    }
+    assert!(refused > 0, "a proof needs the tile");
+}
