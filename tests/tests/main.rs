@@ -16,6 +16,7 @@ mod crosscheck;
 mod ctl;
 mod damage;
 mod disconnect;
+mod erasure;
 mod facts_from;
 mod file_swaps;
 mod full_disk;

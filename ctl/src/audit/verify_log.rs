@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::bundle::{VerdictReport, VerifiedDocument, verify};
+use super::bundle::{EntryNumber, VerdictReport, VerifiedDocument, verify};
 use super::log::format_entry;
 use super::log_keys::{LogKeys, unusable};
 use crate::base::error::CtlError;
@@ -12,6 +12,7 @@ use crate::base::output::{format_count, format_pairs, print_json};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use oracled_domain::audit::checkpoint::Checkpoint;
+use oracled_domain::audit::leaf::hidden_members;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -46,8 +47,17 @@ struct VerificationReport<'d> {
     continuation_not_verified: Option<u64>,
     /// The verdict, if the document has one.
     verdict: Option<VerdictReport>,
+    /// The entries with values that were erased, or withheld from the reader.
+    withheld: Vec<WithheldValues>,
     /// The lines of the entries.
     entries: Vec<&'d RawValue>,
+}
+
+/// The values of an entry that the document has only as hashes.
+#[derive(Serialize)]
+struct WithheldValues {
+    seq: u64,
+    members: Vec<String>,
 }
 
 /// The verified checkpoint.
@@ -68,6 +78,7 @@ impl VerifyLogArgs {
         let earlier = self.since.as_deref().map(|file| keys.read_checkpoint(file)).transpose()?;
         let Checkpoint { origin, size, root } = verify(bundle, &keys, earlier.as_ref())?;
         let entries = bundle.entries.iter().map(|entry| serde_json::from_str(&entry.line));
+        let withheld = bundle.entries.iter().filter_map(|entry| withheld_values(&entry.line));
         // a proof without the root of the earlier log proves nothing
         let continuation = bundle.continuation.as_ref().filter(|_| earlier.is_none());
         let report = VerificationReport {
@@ -75,10 +86,18 @@ impl VerifyLogArgs {
             continues: earlier.map(|earlier| earlier.size),
             continuation_not_verified: continuation.map(|proved| proved.old_size),
             verdict: document.check_verdict()?,
+            withheld: withheld.collect(),
             entries: entries.collect::<Result<_, _>>().map_err(|error| unusable(&file, error))?,
         };
         if is_json { print_json(out, &report) } else { report.print(out) }
     }
+}
+
+/// The values that the entry with this line has only as hashes, if there are any.
+fn withheld_values(line: &str) -> Option<WithheldValues> {
+    let EntryNumber { seq } = serde_json::from_str(line).ok()?;
+    let members = hidden_members(line).ok().filter(|members| !members.is_empty())?;
+    Some(WithheldValues { seq, members })
 }
 
 impl VerificationReport<'_> {
@@ -106,6 +125,9 @@ impl VerificationReport<'_> {
         });
         let not_verified = members.filter(|members| !members.is_empty()).into_iter().chain(continuation);
         rows.extend(not_verified.map(|what| ("not verified", what)));
+        rows.extend(self.withheld.iter().map(|WithheldValues { seq, members }| {
+            ("withheld", format!("entry {seq}: {}", members.join(", ")))
+        }));
         writeln!(out, "{}", format_pairs(&rows))?;
         for entry in &self.entries {
             let entry: Value = serde_json::from_str(entry.get()).map_err(io::Error::from)?;

@@ -1,0 +1,185 @@
+//! The erasure of a person: afterwards no file has the data, and all proofs stay valid.
+
+use hyper::Method;
+use oracled_api::base::client::DaemonClient;
+use oracled_tests::{DaemonProcess, DaemonWorld, document, eventually, get, log, post, problem, submission};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The files under `dir` that have `text`, compressed segments included.
+fn files_with(dir: &Path, text: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            found.extend(files_with(&path, text));
+            continue;
+        }
+        // a file can be removed meanwhile
+        let Ok(mut bytes) = fs::read(&path) else { continue };
+        if path.extension().is_some_and(|extension| extension == "zst") {
+            let compressed = std::mem::take(&mut bytes);
+            zstd::Decoder::new(&compressed[..]).expect("zstd").read_to_end(&mut bytes).expect("it is whole");
+        }
+        if memchr::memmem::find(&bytes, text.as_bytes()).is_some() {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// Registers a session with an address and delivers its verdict. All texts contain `token`.
+async fn deliver(routes: &mut DaemonClient, session: &str, token: &str) {
+    let session_path = format!("/v1/sessions/{session}");
+    let query = format!("{token}: what does \"this\" mean?");
+    let body = json!({"tier": "quick", "query": query, "customer_email": format!("{token}@example.org")});
+    let answer = routes.call(Method::PUT, &session_path, Some(body.to_string().into())).await;
+    assert_eq!(answer.expect("the server answers").status, 201);
+    let raw = format!(r#"{{"verdict":"GREEN","summary":"{token} can be sold as planned."}}"#);
+    let body = Value::Object({
+        let mut body = submission(&raw).as_object().expect("an object").clone();
+        body.insert("query".into(), json!(query));
+        body
+    });
+    let answer = post(routes, &format!("/v1/verdicts/{session}"), &body).await;
+    assert_eq!(answer.status, 201, "{}", document(&answer));
+}
+
+fn printed(world: &DaemonWorld, arguments: &[&str]) -> String {
+    let output = world.ctl(arguments);
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+    String::from_utf8(output.stdout).expect("valid UTF-8")
+}
+
+fn file(world: &DaemonWorld, name: &str, text: &str) -> String {
+    fs::write(world.path(name), text).expect("the write succeeds");
+    world.path(name).to_str().expect("valid UTF-8").to_owned()
+}
+
+#[tokio::test]
+async fn erased_person_is_in_no_file_and_proofs_of_before_stay_valid() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    for session in ["ada", "bob"] {
+        deliver(routes, session, &format!("{session}-7421")).await;
+    }
+    let key = printed(&world, &["log", "key"]).trim().to_owned();
+    let earlier = file(&world, "earlier", &printed(&world, &["log", "checkpoint"]));
+    let before = file(&world, "before", &printed(&world, &["log", "prove", "--session", "ada"]));
+    assert!(!files_with(&world.state(), "ada-7421").is_empty());
+    assert_eq!(world.ctl(&["erase", "--session", "eve", "--reason", "asked"]).status.code(), Some(1));
+    assert_eq!(
+        world.ctl(&["erase", "--email", "eve@example.org", "--reason", "asked"]).status.code(),
+        Some(1)
+    );
+
+    let erased =
+        printed(&world, &["--json", "erase", "--email", "ADA-7421@example.org", "--reason", "asked"]);
+    let erased: Value = serde_json::from_str(&erased).expect("JSON");
+    let expected = json!([{"session_id": "ada", "data": ["session", "verdict", "log_values"]}]);
+    assert_eq!(erased["sessions"], expected);
+    assert_eq!((&erased["former_sessions"], &erased["unread_files"]), (&json!([]), &json!([])));
+
+    assert_eq!(files_with(&world.state(), "ada-7421"), [PathBuf::new(); 0]);
+    assert!(!files_with(&world.state(), "bob-7421").is_empty());
+    problem(&get(routes, "/v1/verdicts/ada").await, 404, "session_unknown");
+    assert_eq!(get(routes, "/v1/verdicts/bob").await.status, 200);
+    let entries = log(control, "session=ada&after=0").await;
+    let judged = entries.iter().find(|entry| entry["event"] == "tmm_crosscheck").expect("the entry stays");
+    assert!(judged["query_preview"]["sha256"].is_string() && judged.get("salts").is_none(), "{judged}");
+    assert_eq!(judged["coherence_score"], 1.0);
+    let ended = entries.iter().find(|entry| entry["event"] == "session_erased").expect("it is logged");
+    assert_eq!((&ended["reason"], &ended["data"]), (&json!("asked"), &expected[0]["data"]));
+
+    // the bundle of before, and the erased entries, against the checkpoint of before
+    printed(&world, &["verify-log", &before, "--key", &key]);
+    let prove = ["log", "prove", "--session", "ada", "--since", &earlier];
+    let after = file(&world, "after", &printed(&world, &prove));
+    let shown = printed(&world, &["--json", "verify-log", &after, "--key", &key, "--since", &earlier]);
+    let shown: Value = serde_json::from_str(&shown).expect("JSON");
+    let withheld = shown["withheld"].as_array().expect("a list");
+    let of_judged = withheld.iter().find(|entry| entry["seq"] == judged["seq"]).expect("it is reported");
+    assert_eq!(of_judged["members"], json!(["query_preview", "flags", "caller"]));
+
+    // the customer can come back, and a restart finds everything whole
+    deliver(routes, "ada", "ada-again").await;
+    assert!(daemon.stop().success());
+    let daemon = world.serve().await;
+    assert_eq!(get(&mut daemon.routes().await, "/v1/verdicts/ada").await.status, 200);
+    assert_eq!(files_with(&world.state(), "ada-7421"), [PathBuf::new(); 0]);
+    let export = printed(&world, &["export", "--session", "ada"]);
+    assert!(export.contains("ada-again") && !export.contains("ada-7421"), "{export}");
+    assert!(daemon.stop().success());
+}
+
+#[tokio::test]
+async fn erasure_is_complete_after_kills() {
+    erase_with_kills(4).await;
+}
+
+#[tokio::test]
+#[ignore = "takes minutes"]
+async fn erasure_is_complete_after_50_kills() {
+    erase_with_kills(50).await;
+}
+
+/// Erases a person in each round, and kills the daemon meanwhile, under load.
+async fn erase_with_kills(rounds: u64) {
+    let world = DaemonWorld::default();
+    let mut random = fastrand::Rng::with_seed(7421);
+    let mut killed_inside = 0;
+    for round in 0.. {
+        if round >= rounds && killed_inside > 0 {
+            break;
+        }
+        assert!(round < rounds + 20, "no kill was during an erasure");
+        let daemon = world.serve().await;
+        let (session, token) = (format!("person-{round}"), format!("token-{round}-7421"));
+        deliver(&mut daemon.routes().await, &session, &token).await;
+        let bundle = file(&world, "bundle", &printed(&world, &["log", "prove", "--session", &session]));
+        let key = printed(&world, &["log", "key"]).trim().to_owned();
+        let load = tokio::spawn(submit_until_killed(daemon.routes().await, round));
+        let erase = ["erase", "--session", session.as_str(), "--reason", "asked"];
+        let mut erasing = world.ctl_command(&erase).spawn().expect("oraclectl runs");
+        tokio::time::sleep(Duration::from_millis(random.u64(2..60))).await;
+        daemon.kill();
+        let was_answered = erasing.wait().expect("oraclectl ends").success();
+        load.await.expect("the task does not panic");
+
+        let daemon = world.serve().await;
+        let has_started =
+            !log(&mut daemon.control().await, &format!("session={session}&event=erasure_started&after=0"))
+                .await
+                .is_empty();
+        killed_inside += u64::from(has_started && !was_answered);
+        if !has_started {
+            assert!(!was_answered);
+            printed(&world, &erase);
+        }
+        wait_until_erased(&daemon, &session).await;
+        assert_eq!(files_with(&world.state(), &token), [PathBuf::new(); 0], "round {round}");
+        printed(&world, &["verify-log", &bundle, "--key", &key]);
+        assert!(daemon.stop().success());
+    }
+    println!("{killed_inside} kills were during an erasure");
+}
+
+async fn submit_until_killed(mut routes: DaemonClient, round: u64) {
+    for n in 0..2000 {
+        let body = submission(oracled_tests::GOOD).to_string();
+        let path = format!("/v1/verdicts/load-{round}-{n}");
+        if routes.call(Method::POST, &path, Some(body.into())).await.is_err() {
+            break;
+        }
+    }
+}
+
+async fn wait_until_erased(daemon: &DaemonProcess<'_>, session: &str) {
+    let mut control = daemon.control().await;
+    let ended = format!("session={session}&event=session_erased&after=0");
+    eventually("the erasure ends", async || !log(&mut control, &ended).await.is_empty()).await;
+}
