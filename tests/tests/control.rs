@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 /// All paths of the socket, each with its methods.
-const PATHS: [(&str, &[&str]); 55] = [
+const PATHS: [(&str, &[&str]); 56] = [
     ("/openapi.json", &["GET"]),
     ("/v1/status", &["GET"]),
     ("/v1/actors", &["GET"]),
@@ -31,6 +31,7 @@ const PATHS: [(&str, &[&str]); 55] = [
     ("/v1/log/proof", &["GET"]),
     ("/v1/log/continuation", &["GET"]),
     ("/v1/log-level", &["GET", "PUT"]),
+    ("/v1/erasures", &["POST"]),
     ("/v1/verdicts/cs_1", &["DELETE"]),
     ("/v1/sessions/cs_1", &["GET", "PATCH", "DELETE"]),
     ("/v1/sessions/cs_1/export", &["GET"]),

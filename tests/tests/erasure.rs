@@ -84,7 +84,7 @@ async fn erased_person_is_in_no_file_and_proofs_of_before_stay_valid() {
     assert_eq!(erased["sessions"], expected);
     assert_eq!((&erased["former_sessions"], &erased["unread_files"]), (&json!([]), &json!([])));
 
-    assert_eq!(files_with(&world.state(), "ada-7421"), [PathBuf::new(); 0]);
+    assert_eq!(files_with(&world.state(), "ada-7421"), Vec::<PathBuf>::new());
     assert!(!files_with(&world.state(), "bob-7421").is_empty());
     problem(&get(routes, "/v1/verdicts/ada").await, 404, "session_unknown");
     assert_eq!(get(routes, "/v1/verdicts/bob").await.status, 200);
@@ -110,7 +110,7 @@ async fn erased_person_is_in_no_file_and_proofs_of_before_stay_valid() {
     assert!(daemon.stop().success());
     let daemon = world.serve().await;
     assert_eq!(get(&mut daemon.routes().await, "/v1/verdicts/ada").await.status, 200);
-    assert_eq!(files_with(&world.state(), "ada-7421"), [PathBuf::new(); 0]);
+    assert_eq!(files_with(&world.state(), "ada-7421"), Vec::<PathBuf>::new());
     let export = printed(&world, &["export", "--session", "ada"]);
     assert!(export.contains("ada-again") && !export.contains("ada-7421"), "{export}");
     assert!(daemon.stop().success());
@@ -161,7 +161,7 @@ async fn erase_with_kills(rounds: u64) {
             printed(&world, &erase);
         }
         wait_until_erased(&daemon, &session).await;
-        assert_eq!(files_with(&world.state(), &token), [PathBuf::new(); 0], "round {round}");
+        assert_eq!(files_with(&world.state(), &token), Vec::<PathBuf>::new(), "round {round}");
         printed(&world, &["verify-log", &bundle, "--key", &key]);
         assert!(daemon.stop().success());
     }

@@ -433,4 +433,9 @@ async fn sessions(control: &mut Described) {
     control.call(Method::DELETE, "/v1/verdicts/cs_5", None).await;
     assert_eq!(control.call(Method::DELETE, "/v1/sessions/cs_5", None).await.status, 200);
     control.get("/v1/sessions/cs_5").await;
+    let erase = |subject: &str, id: &str| json!({subject: id, "reason": "asked"});
+    for body in [erase("session_id", "none"), erase("customer_email", "none@b"), json!({"reason": "asked"})] {
+        assert!(control.post("/v1/erasures", body).await.status.is_client_error());
+    }
+    assert_eq!(control.post("/v1/erasures", erase("session_id", "cs_5")).await.status, 200);
 }

@@ -4,6 +4,7 @@
 //! next group. The more records wait, the fewer syncs each one costs.
 
 mod commit_retry;
+mod erasure;
 mod handle;
 pub(crate) mod webhook_queue;
 
@@ -16,13 +17,12 @@ use actix::{
     Actor, ActorFutureExt, AsyncContext, Context, Handler, Message, MessageResult, ResponseFuture, WrapFuture,
 };
 use jiff::Timestamp;
-use oracled_domain::{AuditEvent, EventKind, SessionId};
+use oracled_domain::{AuditEvent, EventKind};
 use oracled_store::{
-    CommitReceipt, Erasure, Journal, JournalRecord, MirrorFault, MirrorSnapshot, RecordRejectedError, RowKey,
+    CommitReceipt, Journal, JournalRecord, MirrorFault, MirrorSnapshot, RecordRejectedError, RowKey,
     StoreCounts, StoreError,
 };
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -107,16 +107,6 @@ struct RewriteMirror(MirrorSnapshot, MirrorFault);
 #[derive(Debug, Message)]
 #[rtype(result = "Result<(), String>")]
 struct RebuildDatabase(String);
-
-/// Begins to erase the data of sessions, each up to the entry with this number.
-#[derive(Debug, Message)]
-#[rtype(result = "Result<Erasure, StoreError>")]
-struct BeginErasure(BTreeMap<SessionId, u64>);
-
-/// Replaces the database and `oracle_log.jsonl` by those of a prepared erasure. Returns the erasure, and whether that succeeded.
-#[derive(Debug, Message)]
-#[rtype(result = "Result<(Erasure, bool), StoreError>")]
-struct FinishErasure(Erasure);
 
 /// Writes everything to the disk and closes the journal.
 #[derive(Debug, Message)]
@@ -412,31 +402,6 @@ impl Handler<RebuildDatabase> for Logger {
         self.publish();
         self.journal.as_ref().and_then(Journal::failure).map_or(Ok(()), |failure| Err(failure.to_owned()))
     }
-}
-
-impl Handler<BeginErasure> for Logger {
-    type Result = Result<Erasure, StoreError>;
-
-    fn handle(&mut self, BeginErasure(sessions): BeginErasure, _: &mut Context<Self>) -> Self::Result {
-        self.journal.as_mut().ok_or_else(stopping)?.begin_erasure(sessions)
-    }
-}
-
-impl Handler<FinishErasure> for Logger {
-    type Result = Result<(Erasure, bool), StoreError>;
-
-    fn handle(&mut self, FinishErasure(mut erasure): FinishErasure, _: &mut Context<Self>) -> Self::Result {
-        let finished = self.journal.as_mut().ok_or_else(stopping)?.finish_erasure(&mut erasure);
-        if let Some(cause) = self.journal.as_ref().and_then(Journal::failure).map(String::from) {
-            self.note_failure(&StoreError::Unavailable { cause });
-            self.publish();
-        }
-        Ok((erasure, finished?))
-    }
-}
-
-fn stopping() -> StoreError {
-    StoreError::Unavailable { cause: "the daemon is stopping".to_owned() }
 }
 
 impl Handler<CloseJournal> for Logger {

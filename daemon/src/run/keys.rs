@@ -63,7 +63,7 @@ const fn reading_remedy(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::PermissionDenied => "make the daemon's user its owner, with mode 0600",
         ErrorKind::InvalidData => {
-            "restore the file from a backup, or remove it: the daemon then creates another key"
+            "restore the whole state directory from a backup, or remove this file: the daemon then creates another key"
         }
         _ => "check the disk",
     }

@@ -3,18 +3,16 @@
 pub(super) mod queue;
 
 use super::{
-    BeginErasure, CloseJournal, CommitError, CommitRecord, EntryQueueReceiver, FinishErasure, JournalReport,
-    Logger, RebuildDatabase, ReopenMirror, RewriteMirror, SnapshotMirror,
+    CloseJournal, CommitError, CommitRecord, EntryQueueReceiver, JournalReport, Logger, RebuildDatabase,
+    ReopenMirror, RewriteMirror, SnapshotMirror,
 };
 use crate::audit::fallback::FallbackLog;
 use crate::audit::logger::handle::queue::EntryQueue;
 use crate::audit::logger::webhook_queue::WebhookQueue;
-use crate::platform::actor_handle::{ActorCallError, ActorHandle};
+use crate::platform::actor_handle::ActorHandle;
 use crate::platform::caller;
 use crate::platform::metrics::ActorMetrics;
-use oracled_domain::SessionId;
-use oracled_store::{CommitReceipt, Erasure, JournalRecord, MirrorFault, MirrorSnapshot, StoreError};
-use std::collections::BTreeMap;
+use oracled_store::{CommitReceipt, JournalRecord, MirrorFault, MirrorSnapshot};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::watch;
@@ -22,7 +20,7 @@ use tokio::sync::watch;
 /// The handle of the logger. A failed commit falls back to the service log.
 #[derive(Debug, Clone)]
 pub struct LoggerHandle {
-    handle: ActorHandle<Logger>,
+    pub(super) handle: ActorHandle<Logger>,
     queue: EntryQueue,
     pub(super) report: watch::Receiver<JournalReport>,
     fallback: FallbackLog,
@@ -108,25 +106,6 @@ impl LoggerHandle {
         self.handle.ask(RebuildDatabase(damage)).await.unwrap_or_else(|error| Err(error.to_string()))
     }
 
-    /// Begins to erase the data of sessions, each up to the entry with this number.
-    ///
-    /// # Errors
-    /// As for `Journal::begin_erasure`.
-    pub(crate) async fn begin_erasure(
-        &self,
-        sessions: BTreeMap<SessionId, u64>,
-    ) -> Result<Erasure, StoreError> {
-        self.handle.ask(BeginErasure(sessions)).await.unwrap_or_else(|error| Err(unavailable(&error)))
-    }
-
-    /// Finishes a prepared erasure. Returns it, and whether that succeeded.
-    ///
-    /// # Errors
-    /// As for `Journal::finish_erasure`.
-    pub(crate) async fn finish_erasure(&self, erasure: Erasure) -> Result<(Erasure, bool), StoreError> {
-        self.handle.ask(FinishErasure(erasure)).await.unwrap_or_else(|error| Err(unavailable(&error)))
-    }
-
     /// Writes everything to the disk, queued entries included. The log accepts no more entries.
     pub async fn close(&self) {
         self.flush().await;
@@ -146,8 +125,4 @@ impl LoggerHandle {
     pub fn actor_handle(&self) -> &ActorHandle<Logger> {
         &self.handle
     }
-}
-
-fn unavailable(error: &ActorCallError) -> StoreError {
-    StoreError::Unavailable { cause: error.to_string() }
 }

@@ -106,11 +106,11 @@ fn erasure_leaves_no_value_of_the_session_in_any_file() {
     let outcome = finish(&mut journal, erasure);
     let data = BTreeSet::from([ErasedData::Session, ErasedData::Verdict, ErasedData::LogValues]);
     assert_eq!(outcome.data, [(id(1), data.clone()), (id(3), data)].into());
-    assert_eq!(outcome.unread_files, [PathBuf::new(); 0]);
+    assert_eq!(outcome.unread_files, Vec::<PathBuf>::new());
     fill(&mut journal, 60..62);
 
     for text in ["Question 1?", "Question 3?"] {
-        assert_eq!(files_with(dir.path(), text), [PathBuf::new(); 0], "{text}");
+        assert_eq!(files_with(dir.path(), text), Vec::<PathBuf>::new(), "{text}");
     }
     let with_address = files_with(dir.path(), ADDRESS);
     assert!(!with_address.is_empty(), "session 2 has the same address");
@@ -169,7 +169,7 @@ fn interrupted_erasure_is_completed_by_another_one() {
     finish(&mut journal, erasure);
     assert_eq!(leaves(&whole_log(&store)), expected);
     for text in ["Question 1?", "Question 3?", "store.new"] {
-        assert_eq!(files_with(dir.path(), text), [PathBuf::new(); 0], "{text}");
+        assert_eq!(files_with(dir.path(), text), Vec::<PathBuf>::new(), "{text}");
     }
     assert!(!dir.path().join(NEW_DIR).exists());
 }

@@ -1,0 +1,68 @@
+//! The steps of an erasure for which the journal must not commit.
+
+use super::{Logger, LoggerHandle};
+use crate::platform::actor_handle::ActorCallError;
+use actix::{Context, Handler, Message};
+use oracled_domain::SessionId;
+use oracled_store::{Erasure, Journal, StoreError};
+use std::collections::BTreeMap;
+
+/// Begins to erase the data of sessions, each up to the entry with this number.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Erasure, StoreError>")]
+struct BeginErasure(BTreeMap<SessionId, u64>);
+
+/// Replaces the database and `oracle_log.jsonl` by those of a prepared erasure. Returns the erasure, and whether that succeeded.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<(Erasure, bool), StoreError>")]
+struct FinishErasure(Erasure);
+
+impl LoggerHandle {
+    /// Begins to erase the data of sessions, each up to the entry with this number.
+    ///
+    /// # Errors
+    /// As for `Journal::begin_erasure`.
+    pub(crate) async fn begin_erasure(
+        &self,
+        sessions: BTreeMap<SessionId, u64>,
+    ) -> Result<Erasure, StoreError> {
+        self.handle.ask(BeginErasure(sessions)).await.unwrap_or_else(|error| Err(unavailable(&error)))
+    }
+
+    /// Finishes a prepared erasure. Returns it, and whether that succeeded.
+    ///
+    /// # Errors
+    /// As for `Journal::finish_erasure`.
+    pub(crate) async fn finish_erasure(&self, erasure: Erasure) -> Result<(Erasure, bool), StoreError> {
+        self.handle.ask(FinishErasure(erasure)).await.unwrap_or_else(|error| Err(unavailable(&error)))
+    }
+}
+
+impl Handler<BeginErasure> for Logger {
+    type Result = Result<Erasure, StoreError>;
+
+    fn handle(&mut self, BeginErasure(sessions): BeginErasure, _: &mut Context<Self>) -> Self::Result {
+        self.journal.as_mut().ok_or_else(stopping)?.begin_erasure(sessions)
+    }
+}
+
+impl Handler<FinishErasure> for Logger {
+    type Result = Result<(Erasure, bool), StoreError>;
+
+    fn handle(&mut self, FinishErasure(mut erasure): FinishErasure, _: &mut Context<Self>) -> Self::Result {
+        let finished = self.journal.as_mut().ok_or_else(stopping)?.finish_erasure(&mut erasure);
+        if let Some(cause) = self.journal.as_ref().and_then(Journal::failure).map(String::from) {
+            self.note_failure(&StoreError::Unavailable { cause });
+            self.publish();
+        }
+        Ok((erasure, finished?))
+    }
+}
+
+fn stopping() -> StoreError {
+    StoreError::Unavailable { cause: "the daemon is stopping".to_owned() }
+}
+
+fn unavailable(error: &ActorCallError) -> StoreError {
+    StoreError::Unavailable { cause: error.to_string() }
+}
