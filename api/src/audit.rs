@@ -5,7 +5,7 @@ pub mod proofs;
 use crate::base::page::PageLimit;
 use jiff::Timestamp;
 use oracled_domain::audit::event::RequestCaller;
-use oracled_domain::{EventKind, SessionId};
+use oracled_domain::{EventKind, SessionId, Sha256Hex};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -33,6 +33,14 @@ pub struct LogEntry {
     /// An erased value is an object with the member `sha256`, and has no salt here.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub salts: BTreeMap<String, String>,
+}
+
+/// The place of a value that was erased or withheld.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HiddenValue {
+    /// The SHA-256 of the value's salt and its JSON.
+    pub sha256: Sha256Hex,
 }
 
 /// The query of `GET /v1/log` and `GET /v1/log/follow`.

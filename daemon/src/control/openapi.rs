@@ -14,6 +14,7 @@ use crate::verdict::control::{
 use crate::verification::control::{execution, review};
 use axum::response::Response;
 use hyper::StatusCode;
+use oracled_api::audit::HiddenValue;
 use oracled_api::base::problem::ProblemDocument;
 use oracled_api::base::service::OpenApiDocument;
 use std::sync::LazyLock;
@@ -36,7 +37,7 @@ use utoipa::OpenApi;
         (name = "verification", description = "Decisions and reviews"),
         (name = "verdict", description = "Sessions, cached verdicts and mail"),
     ),
-    components(schemas(ProblemDocument)),
+    components(schemas(ProblemDocument, HiddenValue)),
     paths(
         status::get,
         actors::get,

@@ -13,7 +13,7 @@ mod query;
 mod rules;
 pub mod verification;
 
-pub use caller::{REQUEST_ID_MAX_CHARS, RequestCaller};
+pub use caller::{PeerCredentials, REQUEST_ID_MAX_CHARS, RequestCaller};
 pub use crosscheck::CrosscheckEntry;
 pub use erasure::{ErasedData, ErasureEndEntry, ErasureStartEntry};
 pub use query::{QueryEntry, SourceReadKind, SourceReadOutcome};
@@ -42,22 +42,11 @@ use ground::{
 };
 use jiff::{Timestamp, civil};
 use serde::{Deserialize, Serialize, Serializer};
-use strum::{IntoStaticStr, VariantNames};
+use strum::{EnumDiscriminants, IntoStaticStr, VariantArray, VariantNames};
 use verification::{
     AnswerRemovalEntry, DismissalEntry, ResolutionEntry, ReviewEntry, RevocationEntry, SourceCallEntry,
     VerificationEntry,
 };
-
-/// The process that sent a request, as the kernel reports it (`SO_PEERCRED`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct PeerCredentials {
-    /// User id.
-    pub uid: u32,
-    /// Group id.
-    pub gid: u32,
-    /// Process id; null if the kernel does not report it.
-    pub pid: Option<i32>,
-}
 
 /// One entry of the log, as its cause reports it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -73,9 +62,25 @@ pub struct AuditEvent {
 }
 
 /// The kind of an event, with its details; its name is the `event` field.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IntoStaticStr, VariantNames, utoipa::ToSchema)]
+#[derive(
+    Debug,
+    Clone,
+    PartialEq,
+    Serialize,
+    Deserialize,
+    EnumDiscriminants,
+    IntoStaticStr,
+    VariantNames,
+    utoipa::ToSchema,
+)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
+#[strum_discriminants(
+    name(EventName),
+    derive(VariantArray, IntoStaticStr),
+    strum(serialize_all = "snake_case"),
+    doc = "The name of an event: the `event` field."
+)]
 pub enum EventKind {
     /// A verdict was judged.
     TmmCrosscheck(CrosscheckEntry),

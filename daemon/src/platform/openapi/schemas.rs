@@ -1,9 +1,12 @@
 //! The parts of schemas that utoipa does not derive.
 
 use super::flatten::{Schemas, flatten_all};
+use oracled_domain::audit::event::EventName;
+use oracled_domain::audit::leaf::CALLER;
 use serde_json::{Value, json};
 use std::mem;
-use utoipa::openapi::schema::{ArrayItems, Object};
+use strum::VariantArray;
+use utoipa::openapi::schema::{ArrayItems, Object, OneOfBuilder};
 use utoipa::openapi::{Ref, RefOr, Schema};
 
 /// Corrects what utoipa derives, and adds what it does not.
@@ -12,6 +15,40 @@ pub(super) fn complete(schemas: &mut Schemas) {
     flatten_all(schemas);
     schemas.values_mut().for_each(title_forms);
     require_alternatives(schemas);
+    allow_hidden_values(schemas);
+}
+
+/// Allows a hash in place of each value of a log entry that can be erased or withheld.
+fn allow_hidden_values(schemas: &mut Schemas) {
+    if let Some(RefOr::T(Schema::OneOf(kinds))) = schemas.get_mut("EventKind") {
+        for kind in &mut kinds.items {
+            let RefOr::T(Schema::Object(kind)) = kind else { continue };
+            let has_title = |name: &&EventName| kind.title.as_deref() == Some((*name).into());
+            let name = EventName::VARIANTS.iter().find(has_title);
+            for member in name.map(|name| name.erasable_members()).unwrap_or_default() {
+                allow_hidden_value(kind, member);
+            }
+        }
+    }
+    if let Some(RefOr::T(Schema::AllOf(entry))) = schemas.get_mut("LogEntry") {
+        for part in &mut entry.items {
+            if let RefOr::T(Schema::Object(part)) = part {
+                allow_hidden_value(part, CALLER);
+            }
+        }
+    }
+}
+
+fn allow_hidden_value(object: &mut Object, member: &str) {
+    let hidden = Ref::from_schema_name("HiddenValue");
+    match object.properties.get_mut(member) {
+        Some(RefOr::T(Schema::OneOf(choice))) => choice.items.push(hidden.into()),
+        Some(value) => {
+            let choice = OneOfBuilder::new().item(value.clone()).item(hidden);
+            *value = Schema::OneOf(choice.build()).into();
+        }
+        None => {}
+    }
 }
 
 /// Makes a schema of its own of the items of each page: utoipa describes them within the page.

@@ -1,11 +1,21 @@
 //! The caller that caused an entry.
 
-use super::PeerCredentials;
 use crate::verdict::application::ApplicationName;
 use serde::{Deserialize, Serialize};
 
 /// The longest request id, in characters.
 pub const REQUEST_ID_MAX_CHARS: usize = 128;
+
+/// The process that sent a request, as the kernel reports it (`SO_PEERCRED`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct PeerCredentials {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+    /// Process id; null if the kernel does not report it.
+    pub pid: Option<i32>,
+}
 
 /// The process that sent a request, and the id of that request.
 ///
