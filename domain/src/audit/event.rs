@@ -5,6 +5,7 @@
 //! caused it, `caller`.
 
 mod caller;
+mod common;
 mod crosscheck;
 mod erasable;
 mod erasure;
@@ -14,6 +15,7 @@ mod rules;
 pub mod verification;
 
 pub use caller::{PeerCredentials, REQUEST_ID_MAX_CHARS, RequestCaller};
+pub use common::{EventSeverity, ValueChange};
 pub use crosscheck::CrosscheckEntry;
 pub use erasure::{ErasedData, ErasureEndEntry, ErasureStartEntry};
 pub use query::{QueryEntry, SourceReadKind, SourceReadOutcome};
@@ -457,25 +459,6 @@ pub enum EventKind {
     },
     /// The daemon shut down cleanly.
     ServiceStopped,
-}
-
-/// A value before and after a change.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct ValueChange<T> {
-    /// The value before the change.
-    pub before: T,
-    /// The value after the change.
-    pub after: T,
-}
-
-/// The severity of an event, where the specification requires one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum EventSeverity {
-    /// Something failed.
-    Error,
-    /// An operator must act.
-    Escalation,
 }
 
 impl AuditEvent {
