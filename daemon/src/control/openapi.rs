@@ -50,6 +50,7 @@ use utoipa::OpenApi;
         log::get,
         log::follow,
         proofs::checkpoint,
+        proofs::tile,
         proofs::prove_entry,
         proofs::prove_continuation,
         documents::apply,

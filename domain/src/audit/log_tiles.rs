@@ -4,6 +4,8 @@
 //! tiles never change and are stored; the last tile of each level is kept here.
 
 use crate::audit::log_tree::{TreeHash, empty_root, node_hash};
+use std::fmt;
+use std::str::FromStr;
 
 /// The height of a tile: it covers 2⁸ hashes.
 pub const TILE_HEIGHT: u8 = 8;
@@ -18,6 +20,107 @@ pub struct TilePlace {
     pub level: u8,
     /// Its number among those of its level, from 0.
     pub index: u64,
+}
+
+/// The content of a file of a log in tiles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TileContent {
+    /// Hashes of this level.
+    Hashes(u8),
+    /// The leaves under the tile of level 0, each after its length in 2 bytes, big-endian.
+    Leaves,
+}
+
+/// A file of a log in tiles, whose name is its path after `tile/`: for example `0/x001/067`, `1/002.p/8` or `entries/005`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TileFile {
+    pub content: TileContent,
+    /// Its number, from 0.
+    pub index: u64,
+    /// The number of hashes or leaves: 1 to 256.
+    pub width: usize,
+}
+
+/// Why a path does not name a file of a log in tiles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "not the path of a tile; allowed: LEVEL/N or entries/N, by C2SP `tlog-tiles`, such as 0/x001/067 or entries/002.p/8"
+)]
+pub struct TilePathError;
+
+impl TileFile {
+    /// All files of a log with `size` entries. The last one of each level can have less than 256 hashes or leaves.
+    pub fn all(size: u64) -> impl Iterator<Item = Self> {
+        let contents =
+            [TileContent::Leaves].into_iter().chain((0..TILE_LEVELS as u8).map(TileContent::Hashes));
+        contents.flat_map(move |content| {
+            let level = match content {
+                TileContent::Hashes(level) => level,
+                TileContent::Leaves => 0,
+            };
+            let hashes = size >> (TILE_HEIGHT * level);
+            let width =
+                move |index: u64| (hashes - index * TILE_HASHES as u64).min(TILE_HASHES as u64) as usize;
+            let files = hashes.div_ceil(TILE_HASHES as u64);
+            (0..files).map(move |index| Self { content, index, width: width(index) })
+        })
+    }
+
+    /// The numbers of the entries whose leaves or hashes the file has, if it is of the lowest level: counted from 0.
+    #[must_use]
+    pub const fn entries(&self) -> std::ops::Range<u64> {
+        let first = self.index * TILE_HASHES as u64;
+        first..first + self.width as u64
+    }
+}
+
+impl fmt::Display for TileFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.content {
+            TileContent::Hashes(level) => write!(f, "{level}/")?,
+            TileContent::Leaves => f.write_str("entries/")?,
+        }
+        let digits = format!("{:03}", self.index);
+        let first = digits.len() % 3;
+        let groups = digits.as_bytes().get(first..).unwrap_or_default().chunks(3);
+        let head = digits.get(..first).filter(|head| !head.is_empty()).map(|head| format!("{head:0>3}"));
+        let mut groups: Vec<_> =
+            head.into_iter().chain(groups.map(|group| String::from_utf8_lossy(group).into_owned())).collect();
+        let last = groups.pop().unwrap_or_default();
+        for group in groups {
+            write!(f, "x{group}/")?;
+        }
+        f.write_str(&last)?;
+        if self.width < TILE_HASHES { write!(f, ".p/{}", self.width) } else { Ok(()) }
+    }
+}
+
+impl FromStr for TileFile {
+    type Err = TilePathError;
+
+    fn from_str(path: &str) -> Result<Self, TilePathError> {
+        let parse = || {
+            let (content, rest) = path.split_once('/')?;
+            let content = match content {
+                "entries" => TileContent::Leaves,
+                level => TileContent::Hashes(level.parse().ok()?),
+            };
+            let (index, width) = match rest.split_once(".p/") {
+                Some((index, width)) => (index, width.parse().ok()?),
+                None => (rest, TILE_HASHES),
+            };
+            let index = index.replace(['x', '/'], "").parse().ok()?;
+            Some(Self { content, index, width })
+        };
+        // there is one form of each path
+        let is_allowed = |file: &Self| {
+            file.width > 0
+                && !matches!(file.content, TileContent::Hashes(level) if usize::from(level) >= TILE_LEVELS)
+                && file.index < u64::MAX / TILE_HASHES as u64
+                && file.to_string() == path
+        };
+        parse().filter(is_allowed).ok_or(TilePathError)
+    }
 }
 
 /// A full subtree: that of the 2^`height` leaves from `index` · 2^`height` on.
@@ -93,6 +196,40 @@ mod tests {
     use crate::audit::log_tree::{LogTree, leaf_hash};
     use std::collections::BTreeMap;
     use std::convert::Infallible;
+
+    #[test]
+    fn path_of_a_tile_has_the_form_of_the_specification() {
+        let file = |content, index, width| TileFile { content, index, width };
+        for (path, expected) in [
+            ("0/000", file(TileContent::Hashes(0), 0, 256)),
+            ("1/067.p/8", file(TileContent::Hashes(1), 67, 8)),
+            ("0/x001/x234/067", file(TileContent::Hashes(0), 1_234_067, 256)),
+            ("entries/x001/000.p/1", file(TileContent::Leaves, 1000, 1)),
+        ] {
+            assert_eq!((path.parse(), expected.to_string().as_str()), (Ok(expected), path));
+        }
+        for path in
+            ["", "0", "0/", "0/1", "0/x001/1", "8/000", "0/000.p/0", "0/000.p/256", "0/000.p/08", "x/000"]
+        {
+            assert_eq!(path.parse::<TileFile>(), Err(TilePathError), "{path}");
+        }
+        assert_eq!("0/x999/x999/x999/x999/x999/x999/999".parse::<TileFile>(), Err(TilePathError));
+    }
+
+    #[test]
+    fn all_files_have_each_hash_once() {
+        let files: Vec<_> = TileFile::all(70_000).collect();
+        let names: Vec<_> = files.iter().map(ToString::to_string).collect();
+        assert_eq!(files.len(), 274 + 274 + 2 + 1);
+        for last in ["entries/273.p/112", "0/273.p/112", "1/001.p/17", "2/000.p/1"] {
+            assert!(names.contains(&last.to_owned()), "{last}");
+        }
+        assert_eq!(TileFile::all(0).count(), 0);
+        assert_eq!(
+            TileFile::all(256).map(|file| file.to_string()).collect::<Vec<_>>(),
+            ["entries/000", "0/000", "1/000.p/1"]
+        );
+    }
 
     #[test]
     fn subtree_is_in_its_tile() {

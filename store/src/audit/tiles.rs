@@ -107,6 +107,36 @@ impl TableReader {
         if is_proved { Ok(Some(proof)) } else { Err(self.different_tile()) }
     }
 
+    /// The first `width` hashes of a tile; `None` if the log has fewer.
+    ///
+    /// # Errors
+    /// The tile is damaged, or the store cannot be read.
+    pub fn log_tile(&self, place: TilePlace, width: usize) -> Result<Option<Vec<TreeHash>>, StoreError> {
+        let hashes = self.engine().log_hashes();
+        let known = hashes.tree.size().checked_shr(u32::from(TILE_HEIGHT * place.level)).unwrap_or_default();
+        if place.index.saturating_mul(TILE_HASHES as u64).saturating_add(width as u64) > known {
+            return Ok(None);
+        }
+        let tile = match hashes.last_tile(place) {
+            Some(last) => last.to_vec(),
+            None => self.tile(place)?,
+        };
+        tile.get(..width).map(<[_]>::to_vec).ok_or_else(|| self.missing_tile(place)).map(Some)
+    }
+
+    /// The leaves of the entries with these numbers, counted from 0; `None` if the log has fewer.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub fn log_leaves(&self, entries: Range<u64>) -> Result<Option<Vec<String>>, StoreError> {
+        if entries.end > self.engine().log_hashes().tree.size() {
+            return Ok(None);
+        }
+        let mut leaves = Vec::new();
+        self.read_leaves(entries, |leaf| leaves.push(leaf.to_owned()))?;
+        Ok(Some(leaves))
+    }
+
     /// Compares each full tile with its root in the tile above it, and the highest ones with the root of the tree. Calls
     /// `proceed` after each; it returns whether to continue. Returns false if `proceed` stopped the check.
     ///
@@ -168,7 +198,14 @@ impl TableReader {
 
     /// The hashes of the leaves with these numbers, counted from 0.
     fn leaf_hashes(&self, leaves: Range<u64>) -> Result<Vec<TreeHash>, StoreError> {
-        let (mut hashes, mut after) = (Vec::new(), leaves.start);
+        let mut hashes = Vec::new();
+        self.read_leaves(leaves, |leaf| hashes.push(leaf_hash(leaf.as_bytes())))?;
+        Ok(hashes)
+    }
+
+    /// Passes the leaves with these numbers to `visit`, counted from 0.
+    fn read_leaves(&self, leaves: Range<u64>, mut visit: impl FnMut(&str)) -> Result<(), StoreError> {
+        let mut after = leaves.start;
         while after < leaves.end {
             let limit = (leaves.end - after) as usize;
             let lines = self.log_page(&LogQuery { after, limit, ..LogQuery::default() })?.lines;
@@ -178,10 +215,10 @@ impl TableReader {
             };
             after = *seq;
             for line in &lines {
-                hashes.push(leaf_hash(leaf(self.dir(), &line.json)?.as_bytes()));
+                visit(&leaf(self.dir(), &line.json)?);
             }
         }
-        Ok(hashes)
+        Ok(())
     }
 
     /// The hashes of a full tile.

@@ -5,11 +5,14 @@ use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
 use axum::Json;
-use axum::extract::State;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use hyper::header::{CONTENT_TYPE, HeaderName};
 use oracled_api::audit::proofs::{ContinuationParams, EntryProofParams, LogProof};
 use oracled_api::base::problem::ProblemCode;
+use oracled_domain::audit::log_tiles::{TileContent, TileFile, TilePathError, TilePlace};
 use oracled_domain::audit::log_tree::TreeHash;
-use oracled_store::StoreError;
+use oracled_store::{Store, StoreError};
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
@@ -31,6 +34,57 @@ problems!(CheckpointProblems: STORE);
 pub async fn checkpoint(State(service): State<Arc<DaemonService>>) -> String {
     let (size, root) = service.system.store.log_head();
     service.log_signer.sign(size, root)
+}
+
+problems!(TileProblems: STORE; InvalidRequest);
+
+/// Read a tile of the log's Merkle tree, or the leaves under one.
+///
+/// The path and the content are those of C2SP `tlog-tiles`. The leaves have hashes in place of the values that can be erased.
+#[utoipa::path(
+    get,
+    path = "/v1/log/tile/{path}",
+    operation_id = "read_log_tile",
+    tag = "audit",
+    params(("path" = String, Path, description = "The path of the tile, such as `0/x001/067` or `entries/005.p/8`")),
+    responses(
+        TileProblems,
+        (status = 200, description = "The tile", body = Vec<u8>, content_type = "application/octet-stream"),
+    ),
+)]
+pub async fn tile(
+    State(service): State<Arc<DaemonService>>,
+    path: Result<Path<String>, PathRejection>,
+) -> Result<([(HeaderName, &'static str); 1], Vec<u8>), Problem> {
+    let Path(path) = path.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
+    let file: TileFile = path
+        .parse()
+        .map_err(|error: TilePathError| Problem::new(ProblemCode::InvalidRequest, error.to_string()))?;
+    let store = service.system.store.clone();
+    let read = spawn_blocking(move || read_tile(&store, file)).await;
+    let content = read.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))??;
+    let unknown = || Problem::new(ProblemCode::InvalidRequest, format!("the log has no tile {file}"));
+    Ok(([(CONTENT_TYPE, "application/octet-stream")], content.ok_or_else(unknown)?))
+}
+
+/// The content of a file of the log in tiles; `None` if the log has fewer entries.
+fn read_tile(store: &Store, file: TileFile) -> Result<Option<Vec<u8>>, Problem> {
+    let TileFile { content, index, width } = file;
+    if let TileContent::Hashes(level) = content {
+        let hashes = store.log_tile(TilePlace { level, index }, width)?;
+        return Ok(hashes.map(|hashes| hashes.as_flattened().to_vec()));
+    }
+    let Some(leaves) = store.log_leaves(file.entries())? else { return Ok(None) };
+    let mut bundle = Vec::new();
+    for leaf in leaves {
+        let too_long = |_| {
+            let detail = format!("an entry of {file} is too long for a tile: {} bytes", leaf.len());
+            Problem::new(ProblemCode::InternalError, detail)
+        };
+        bundle.extend_from_slice(&u16::try_from(leaf.len()).map_err(too_long)?.to_be_bytes());
+        bundle.extend_from_slice(leaf.as_bytes());
+    }
+    Ok(Some(bundle))
 }
 
 problems!(ProofProblems: STORE; InvalidRequest);
