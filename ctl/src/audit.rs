@@ -3,4 +3,5 @@
 mod bundle;
 pub(crate) mod log;
 mod prove;
+mod verify_directory;
 pub(crate) mod verify_log;

@@ -2,4 +2,5 @@
 
 pub(crate) mod log;
 pub(crate) mod mirror;
+pub(crate) mod segment_log;
 mod tiles;

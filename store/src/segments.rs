@@ -11,12 +11,15 @@ mod keeper;
 use crate::base::disk::sync_dir;
 use crate::base::error::StoreError;
 use crate::base::row_batch::RowBatch;
-use files::{SegmentEnd, SegmentFiles, SegmentHead};
-use group::{GROUP_HEAD_BYTES, GroupEnd, StoredGroup, encode};
+pub(crate) use files::SegmentFiles;
+use files::{SegmentEnd, SegmentHead};
+pub(crate) use group::StoredGroup;
+use group::{GROUP_HEAD_BYTES, GroupEnd, encode};
 use keeper::SegmentKeeper;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::ops::RangeInclusive;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -188,35 +191,49 @@ impl Segments {
             }
             first -= 1;
         }
-        let mut previous: Option<SegmentEnd> = None;
-        for number in first..=self.last.number {
-            let (head, bytes) = self.files.read(number)?;
-            if let Some(previous) = previous.filter(|previous| previous.group != head.previous) {
-                let fault = format!("the group at byte {} is damaged", previous.len);
-                return Err(self.files.damaged(number - 1, &fault));
+        let end = read_groups(&self.files, first..=self.last.number, |number, group| {
+            if after.is_some_and(|after| group.end.entries <= after) {
+                return Ok(true);
             }
-            let mut goes_on = true;
-            let end = self.files.walk(head, &bytes, |group: StoredGroup<'_>| {
-                if !goes_on || after.is_some_and(|after| group.end.entries <= after) {
-                    return Ok(());
-                }
-                let malformed = || self.files.damaged(number, "the rows of a group are malformed");
-                goes_on = apply(group.end.entries, group.rows().ok_or_else(malformed)?);
-                Ok(())
-            })?;
-            if !goes_on {
-                return Ok(());
-            }
-            previous = Some(end);
-        }
-        match previous.filter(|previous| previous.group != self.last.end) {
-            Some(previous) => {
-                let fault = format!("the group at byte {} is damaged", previous.len);
-                Err(self.files.damaged(self.last.number, &fault))
-            }
+            let malformed = || self.files.damaged(number, "the rows of a group are malformed");
+            Ok(apply(group.end.entries, group.rows().ok_or_else(malformed)?))
+        })?;
+        match end.filter(|end| end.group != self.last.end) {
+            Some(end) => Err(self.files.damaged_group(self.last.number, end)),
             None => Ok(()),
         }
     }
+}
+
+/// Passes each group of the segments `numbers` to `visit`, with the number of its segment, until `visit` returns false. Returns
+/// the end of the last group; `None` if `visit` has stopped.
+///
+/// # Errors
+/// `Corrupt` if a segment is damaged, `Short` if one is missing.
+pub(crate) fn read_groups(
+    files: &SegmentFiles,
+    numbers: RangeInclusive<u64>,
+    mut visit: impl FnMut(u64, StoredGroup<'_>) -> Result<bool, StoreError>,
+) -> Result<Option<SegmentEnd>, StoreError> {
+    let mut previous: Option<SegmentEnd> = None;
+    for number in numbers {
+        let (head, bytes) = files.read(number)?;
+        if let Some(end) = previous.filter(|previous| previous.group != head.previous) {
+            return Err(files.damaged_group(number - 1, end));
+        }
+        let mut goes_on = true;
+        let end = files.walk(head, &bytes, |group| {
+            if goes_on {
+                goes_on = visit(number, group)?;
+            }
+            Ok(())
+        })?;
+        if !goes_on {
+            return Ok(None);
+        }
+        previous = Some(end);
+    }
+    Ok(previous)
 }
 
 /// Reads all segments but the last one, to which the journal may append. Calls `proceed` after each; returns false if `proceed`

@@ -119,6 +119,6 @@ pub(super) fn verify(
     Ok(checkpoint)
 }
 
-fn refused(message: String) -> CtlError {
+pub(super) fn refused(message: String) -> CtlError {
     CtlError::Verb { message, exit_code: 1, was_printed: false }
 }

@@ -2,6 +2,7 @@
 
 use super::bundle::{VerifiedDocument, read_note, verify};
 use super::log::format_entry;
+use super::verify_directory;
 use crate::base::error::CtlError;
 use crate::base::input::read_text;
 use crate::base::output::{format_pairs, print_json};
@@ -12,20 +13,24 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Verify entries of `oraclectl log prove`, or a verdict with its proof, without a daemon
+/// Verify entries of `oraclectl log prove`, a verdict with its proof, or the log of a directory, without a daemon
 ///
 /// It checks the signature of the checkpoint, and that the log of the checkpoint has each entry unchanged. Of a verdict from
 /// `oraclectl verdict ID --proof`, it also checks that its text is the one that was delivered to the session.
+///
+/// For a state directory or a backup, it reads all entries from the segments, and compares them with the checkpoint of the
+/// backup, with that of `--since`, and with `oracle_log.jsonl`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct VerifyLogArgs {
-    /// The output of `oraclectl log prove` or of `oraclectl verdict ID --proof`; `-` reads standard input
+    /// The output of `oraclectl log prove` or of `oraclectl verdict ID --proof`, a state directory, or a backup; `-` reads
+    /// standard input
     #[arg(value_name = "BUNDLE")]
     bundle: PathBuf,
     /// The public key of the log, or a file with it, from a source that you trust
     #[arg(long, value_name = "KEY")]
     key: String,
     /// An earlier checkpoint, which the log must continue
-    #[arg(long, value_name = "CHECKPOINT")]
+    #[arg(long, visible_alias = "checkpoint", value_name = "CHECKPOINT")]
     since: Option<PathBuf>,
 }
 
@@ -39,6 +44,9 @@ impl VerifyLogArgs {
             }
             Err(error) => return Err(CtlError::Usage(error.to_string())),
         };
+        if self.bundle.is_dir() {
+            return verify_directory::run(&self.bundle, &key, self.since.as_deref(), is_json, out);
+        }
         let text = read_text(&self.bundle)?;
         let file = self.bundle.display().to_string();
         let document = VerifiedDocument::read(&text).map_err(|error| unusable(&file, error))?;

@@ -33,7 +33,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::path::Path;
 
-const TIME_BYTES: usize = 8;
+pub(super) const TIME_BYTES: usize = 8;
 /// Entries in a block of the index of events. A row belongs to the block of its first entry.
 const BLOCK_ENTRIES: u64 = 256;
 /// Rows that a search reads at a time, at most. Between two such reads, the database can be reopened after a
@@ -362,7 +362,7 @@ pub(crate) fn row_at(db: &sled::Db, dir: &Path, seq: u64) -> Result<Option<u64>,
 }
 
 /// The number of a row's first entry, from the key of one of its chunks.
-fn first_seq_of(key: &[u8]) -> Option<u64> {
+pub(super) fn first_seq_of(key: &[u8]) -> Option<u64> {
     key.get(1..9)?.try_into().ok().map(u64::from_be_bytes)
 }
 

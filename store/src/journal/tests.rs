@@ -33,7 +33,7 @@ fn options(dir: &Path) -> StoreOptions {
     }
 }
 
-fn open(dir: &Path) -> (Journal, Store) {
+pub(crate) fn open(dir: &Path) -> (Journal, Store) {
     Journal::open(options(dir)).expect("the store opens")
 }
 
@@ -55,11 +55,11 @@ pub(crate) fn raw(dir: &Path) -> sled::Db {
     db
 }
 
-fn id(n: usize) -> SessionId {
+pub(crate) fn id(n: usize) -> SessionId {
     format!("cs_{n}").parse().expect("a valid id")
 }
 
-fn at(second: i64) -> Timestamp {
+pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).expect("a valid time")
 }
 
@@ -103,14 +103,14 @@ fn delivered(n: usize, summary_bytes: usize) -> JournalRecord {
     }
 }
 
-fn fill(journal: &mut Journal, sessions: std::ops::Range<usize>) {
+pub(crate) fn fill(journal: &mut Journal, sessions: std::ops::Range<usize>) {
     let group: Vec<_> = sessions.map(|n| delivered(n, 40)).collect();
     for outcome in journal.commit(&group).expect("the commit succeeds") {
         outcome.expect("the record is not stale");
     }
 }
 
-fn whole_log(store: &Store) -> Vec<LogLine> {
+pub(crate) fn whole_log(store: &Store) -> Vec<LogLine> {
     store.log(&LogQuery { limit: usize::MAX, ..LogQuery::default() }).expect("the log is read")
 }
 
