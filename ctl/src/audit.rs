@@ -4,4 +4,5 @@ mod bundle;
 pub(crate) mod log;
 mod log_keys;
 mod prove;
+mod verify_directory;
 pub(crate) mod verify_log;

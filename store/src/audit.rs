@@ -3,4 +3,5 @@
 pub(crate) mod erasure;
 pub(crate) mod log;
 pub(crate) mod mirror;
+pub(crate) mod segment_log;
 mod tiles;

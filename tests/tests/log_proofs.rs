@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use hyper::Method;
-use oracled_domain::audit::checkpoint::{Checkpoint as LogCheckpoint, LogKey};
+use oracled_domain::audit::checkpoint::{Checkpoint as LogCheckpoint, LogKey, LogSigner};
 use oracled_domain::audit::leaf::leaf_of;
 use oracled_tests::generation::register_session;
 use oracled_tests::{DaemonWorld, GOOD, call, document, error_line, eventually, get, log, problem};
@@ -151,6 +151,73 @@ async fn no_changed_bit_of_a_bundle_is_accepted() {
     );
     bundle["entries"][0]["line"] = lines[1].clone();
     assert!(!is_accepted(&world, &file(&world, "bundle", bundle.to_string()), key.trim(), &[]));
+}
+
+#[tokio::test]
+async fn log_of_a_state_directory_is_verified_offline_and_each_change_is_found() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    deliver(&world, "cs_1").await;
+    let key = printed(&world, &["log", "key"]).trim().to_owned();
+    let since = file(&world, "earlier", printed(&world, &["log", "checkpoint"]));
+    let earlier = key.parse::<LogKey>().expect("a key").verify(&fs::read_to_string(&since).expect("a note"));
+    let earlier = earlier.expect("it is signed");
+    deliver(&world, "cs_2").await;
+    let state = world.state().to_str().expect("valid UTF-8").to_owned();
+    // the daemon may run
+    let verify = ["verify-log", &state, "--key", &key, "--since", &since, "--json"];
+    let shown: Value = serde_json::from_str(&printed(&world, &verify)).expect("JSON");
+    assert_eq!(shown["checkpoints"], json!([earlier.size]), "{shown}");
+    assert!(daemon.stop().success());
+
+    let entries =
+        fs::read_to_string(world.state().join("oracle_log.jsonl")).expect("readable").lines().count();
+    let shown: Value = serde_json::from_str(&printed(&world, &verify)).expect("JSON");
+    assert_eq!((&shown["size"], &shown["lines"]), (&json!(entries), &json!(entries)), "{shown}");
+    let alone = ["verify-log", &state, "--key", &key, "--json"];
+    let shown: Value = serde_json::from_str(&printed(&world, &alone)).expect("JSON");
+    assert_eq!(shown["checkpoints"], json!([]), "nothing was compared");
+
+    let whole = world.path("whole");
+    copy_state(&world.state(), &whole);
+    let restore = || {
+        fs::remove_dir_all(world.state()).expect("the directory is removed");
+        copy_state(&whole, &world.state());
+    };
+    let refuse = |place: &str| {
+        let output = world.ctl(&verify);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && error.contains(place), "{place}: {output:?}");
+        restore();
+    };
+    let mirror = world.state().join("oracle_log.jsonl");
+    let lines = fs::read_to_string(&mirror).expect("readable");
+    fs::write(&mirror, lines.replace("\"cs_1\"", "\"cs_3\"")).expect("the write succeeds");
+    refuse("oracle_log.jsonl, line 2");
+    let mut swapped: Vec<_> = lines.lines().collect();
+    swapped.swap(3, 4);
+    fs::write(&mirror, swapped.join("\n") + "\n").expect("the write succeeds");
+    refuse("oracle_log.jsonl, line 4");
+    let segment = world.state().join("segments/0000000001");
+    let mut bytes = fs::read(&segment).expect("readable");
+    let used = bytes.iter().rposition(|byte| *byte != 0).expect("it has groups");
+    bytes[used / 2] ^= 1;
+    fs::write(&segment, &bytes).expect("the write succeeds");
+    refuse("segment 1");
+    fs::remove_file(&segment).expect("the segment is removed");
+    refuse("segment 1 is missing");
+
+    // a checkpoint of another log with the same key, and one of a longer log
+    let another = LogCheckpoint { root: [7; 32], ..earlier.clone() };
+    let longer = LogCheckpoint { size: 9999, ..earlier };
+    for (checkpoint, place) in [(another, "entry"), (longer, "9999")] {
+        let secret = fs::read_to_string(world.state().join("log.key")).expect("readable");
+        let secret = BASE64_STANDARD.decode(secret.trim()).expect("Base64").try_into().expect("32 bytes");
+        let signer = LogSigner::new(&checkpoint.origin, &secret);
+        fs::write(&since, signer.sign(checkpoint.size, checkpoint.root)).expect("the write succeeds");
+        refuse(place);
+    }
+    assert!(world.ctl(&alone).status.success(), "the directory is whole again");
 }
 
 fn hashes(proof: &Value) -> Vec<Hash> {

@@ -6,6 +6,7 @@ mod tests;
 use super::bundle::{EntryNumber, VerdictReport, VerifiedDocument, verify};
 use super::log::format_entry;
 use super::log_keys::{LogKeys, unusable};
+use super::verify_directory;
 use crate::base::error::CtlError;
 use crate::base::input::read_text;
 use crate::base::output::{format_count, format_pairs, print_json};
@@ -19,21 +20,25 @@ use serde_json::value::RawValue;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-/// Verify entries of `oraclectl log prove`, or a verdict with its proof, without a daemon
+/// Verify entries of `oraclectl log prove`, a verdict with its proof, or the log of a directory, without a daemon
 ///
 /// It checks the signature of the checkpoint, and that the log of the checkpoint has each entry unchanged. Of a verdict from
 /// `oraclectl verdict ID --proof`, it also checks that its text is the one that was delivered to the session. It shows the
 /// application of the session, and the members of the document that the proof does not cover.
+///
+/// For a state directory or a backup, it reads all entries from the segments, and compares them with the checkpoint of the
+/// backup, with that of `--since`, and with `oracle_log.jsonl`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct VerifyLogArgs {
-    /// The output of `oraclectl log prove` or of `oraclectl verdict ID --proof`; `-` reads standard input
+    /// The output of `oraclectl log prove` or of `oraclectl verdict ID --proof`, a state directory, or a backup; `-` reads
+    /// standard input
     #[arg(value_name = "BUNDLE")]
     bundle: PathBuf,
     /// A public key of the log, or a file with it, from a source that you trust; repeat it if the log got a new key
     #[arg(long = "key", value_name = "KEY", required = true)]
     keys: Vec<String>,
     /// An earlier checkpoint, which the log must continue
-    #[arg(long, value_name = "CHECKPOINT")]
+    #[arg(long, visible_alias = "checkpoint", value_name = "CHECKPOINT")]
     since: Option<PathBuf>,
 }
 
@@ -71,6 +76,9 @@ struct LogReport {
 impl VerifyLogArgs {
     pub(crate) fn run(&self, is_json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
         let keys = LogKeys::read(&self.keys)?;
+        if self.bundle.is_dir() {
+            return verify_directory::run(&self.bundle, &keys, self.since.as_deref(), is_json, out);
+        }
         let text = read_text(&self.bundle)?;
         let file = self.bundle.display().to_string();
         let document = VerifiedDocument::read(&text).map_err(|error| unusable(&file, error))?;

@@ -28,7 +28,13 @@ const EXAMPLES: [(&str, &[&str]); 48] = [
             "oraclectl log key",
         ],
     ),
-    ("verify-log", &["oraclectl verify-log bundle.json --key log-key --since checkpoint"]),
+    (
+        "verify-log",
+        &[
+            "oraclectl verify-log bundle.json --key log-key --since checkpoint",
+            "oraclectl verify-log /var/lib/oracled --key log-key --since checkpoint",
+        ],
+    ),
     ("session", &["oraclectl session cs_1", "oraclectl session shop/cs_1"]),
     ("session correct", &["oraclectl session correct cs_1 --customer-email a@example.org"]),
     ("export", &["oraclectl export --session cs_1"]),

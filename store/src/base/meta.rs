@@ -49,6 +49,13 @@ pub(crate) fn put_counts(batch: &mut RowBatch, counts: StoreCounts, tree: &LogTr
     batch.insert(counts_key(), [&counts.to_bytes()[..], &tree.to_bytes()].concat());
 }
 
+/// The tree of the log after `batch`; `None` if the batch has none.
+pub(crate) fn tree_in(batch: &RowBatch) -> Option<LogTree> {
+    let key = counts_key();
+    let (_, stored) = batch.range(key.clone()..[&key[..], &[0]].concat()).next()?;
+    LogTree::from_bytes(stored?.get(COUNTS_BYTES..)?)
+}
+
 /// The rows of an empty store with a new id, and that id.
 pub(crate) fn first_rows() -> Result<(RowBatch, u64), StoreError> {
     let id = random_bytes::<8>()?;

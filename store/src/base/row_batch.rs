@@ -1,6 +1,7 @@
 //! The changes of a group of records to the database: keys with their new values.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// The stored length of the value if the key is removed.
 const REMOVED: u32 = u32::MAX;
@@ -23,6 +24,14 @@ impl RowBatch {
     /// The keys with their new values, in the order of the keys.
     pub(crate) fn into_rows(self) -> impl Iterator<Item = (Vec<u8>, Option<Vec<u8>>)> {
         self.rows.into_iter()
+    }
+
+    /// The changes of the keys in `keys`, in key order.
+    pub(crate) fn range(
+        &self,
+        keys: Range<Vec<u8>>,
+    ) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> + use<'_> {
+        self.rows.range(keys).map(|(key, value)| (key.as_slice(), value.as_deref()))
     }
 
     /// Appends the changes to `bytes`: for each its key's length (2 bytes), its value's length (4 bytes), key and value.

@@ -194,30 +194,17 @@ impl Watermark {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(io(error)),
         };
-        let mut best: Option<(u64, u64, WatermarkValues)> = None;
-        let mut other_schema = None;
-        for slot in 0..2 {
-            let mut bytes = [0; SLOT_BYTES];
-            let read = file.read_at(&mut bytes, slot * SLOT_STRIDE_BYTES).map_err(io)?;
-            let bytes = bytes.get(..read).unwrap_or_default();
-            // another version has another layout, so its checksum cannot be checked here
-            other_schema = other_schema.max(schema_of(bytes).filter(|schema| *schema != SCHEMA));
-            if let Some((generation, values)) = decode(bytes)
-                && best.is_none_or(|(best, ..)| generation > best)
-            {
-                best = Some((generation, slot, values));
-            }
-        }
-        if best.is_none()
-            && let Some(found) = other_schema
-        {
-            return Err(StoreError::of_schema(dir, found, SCHEMA));
-        }
-        let Some((generation, slot, now)) = best else {
-            let detail = format!("its high-water mark, the file {FILE}, is unreadable");
-            return Err(StoreError::Corrupt { dir: dir.to_owned(), detail });
-        };
+        let (generation, slot, now) = read_slots(dir, &file)?;
         Ok(Some(Self { file, next_slot: 1 - slot, generation, now, dirty: false }))
+    }
+
+    /// The number of log entries of the mark in `dir`, which is not changed; `None` if the file does not exist.
+    pub(crate) fn entries_in(dir: &Path) -> Result<Option<u64>, StoreError> {
+        match File::open(dir.join(FILE)) {
+            Ok(file) => read_slots(dir, &file).map(|(.., now)| Some(now.counts.entries)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(StoreError::Io { path: dir.join(FILE), source }),
+        }
     }
 
     /// Creates the mark of an empty store in `dir`, durably.
@@ -272,6 +259,34 @@ impl Watermark {
         }
         Ok(())
     }
+}
+
+/// Reads the later slot of the mark in `dir`: its generation, its number and its values.
+fn read_slots(dir: &Path, file: &File) -> Result<(u64, u64, WatermarkValues), StoreError> {
+    let io = |source| StoreError::Io { path: dir.join(FILE), source };
+    let mut best: Option<(u64, u64, WatermarkValues)> = None;
+    let mut other_schema = None;
+    for slot in 0..2 {
+        let mut bytes = [0; SLOT_BYTES];
+        let read = file.read_at(&mut bytes, slot * SLOT_STRIDE_BYTES).map_err(io)?;
+        let bytes = bytes.get(..read).unwrap_or_default();
+        // another version has another layout, so its checksum cannot be checked here
+        other_schema = other_schema.max(schema_of(bytes).filter(|schema| *schema != SCHEMA));
+        if let Some((generation, values)) = decode(bytes)
+            && best.is_none_or(|(best, ..)| generation > best)
+        {
+            best = Some((generation, slot, values));
+        }
+    }
+    if best.is_none()
+        && let Some(found) = other_schema
+    {
+        return Err(StoreError::of_schema(dir, found, SCHEMA));
+    }
+    best.ok_or_else(|| {
+        let detail = format!("its high-water mark, the file {FILE}, is unreadable");
+        StoreError::Corrupt { dir: dir.to_owned(), detail }
+    })
 }
 
 impl WatermarkValues {

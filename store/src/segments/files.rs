@@ -114,6 +114,11 @@ impl SegmentFiles {
         StoreError::Corrupt { dir: self.state_dir.clone(), detail }
     }
 
+    /// The error for segment `number`, whose next group after `end` is damaged.
+    pub(crate) fn damaged_group(&self, number: u64, end: SegmentEnd) -> StoreError {
+        self.damaged(number, &format!("the group at byte {} is damaged", end.len))
+    }
+
     /// The numbers of the plain and of the compressed segments. A segment whose compressed form is new has both.
     fn numbers(&self) -> Result<[BTreeSet<u64>; 2], StoreError> {
         let (mut plain, mut compressed) = (BTreeSet::new(), BTreeSet::new());
@@ -150,7 +155,7 @@ impl SegmentFiles {
         }
     }
 
-    fn missing(&self, number: u64) -> StoreError {
+    pub(crate) fn missing(&self, number: u64) -> StoreError {
         let detail = format!("segment {number} is missing");
         StoreError::Short { dir: self.state_dir.clone(), detail }
     }
@@ -293,7 +298,7 @@ impl SegmentFiles {
         if self.head(number + 1)?.previous == end.group {
             return Ok(());
         }
-        Err(self.damaged(number, &format!("the group at byte {} is damaged", end.len)))
+        Err(self.damaged_group(number, end))
     }
 
     /// Replaces segment `number`, which is sealed, by its compressed form. Its groups end at byte `len`, if that is known.

@@ -4,6 +4,7 @@ use super::files::{SegmentEnd, SegmentFiles};
 use super::group::{GroupEnd, StoredGroup};
 use crate::base::error::StoreError;
 use crate::base::row_batch::RowBatch;
+use std::ops::RangeInclusive;
 
 /// The segments up to a group. Later groups are not read.
 #[derive(Debug, Clone)]
@@ -45,38 +46,53 @@ impl SegmentsUpTo {
             }
             first -= 1;
         }
-        let mut previous: Option<SegmentEnd> = None;
-        for number in first..=self.last {
-            let (head, bytes) = self.files.read(number)?;
-            if let Some(previous) = previous.filter(|previous| previous.group != head.previous) {
-                let fault = format!("the group at byte {} is damaged", previous.len);
-                return Err(self.files.damaged(number - 1, &fault));
+        let mut is_at_end = false;
+        let end = read_groups(&self.files, first..=self.last, |number, group| {
+            // the journal may have appended further groups
+            if is_at_end {
+                return Ok(false);
             }
-            let (mut goes_on, mut read) = (true, head.previous);
-            let end = self.files.walk(head, &bytes, |group: StoredGroup<'_>| {
-                // the journal may have appended further groups
-                if number == self.last && read == self.end {
-                    return Ok(());
-                }
-                read = group.end;
-                if !goes_on || after.is_some_and(|after| group.end.entries <= after) {
-                    return Ok(());
-                }
-                let malformed = || self.files.damaged(number, "the rows of a group are malformed");
-                goes_on = apply(group.end.entries, group.rows().ok_or_else(malformed)?);
-                Ok(())
-            })?;
-            if !goes_on {
-                return Ok(());
+            is_at_end = group.end == self.end;
+            if after.is_some_and(|after| group.end.entries <= after) {
+                return Ok(true);
             }
-            previous = Some(SegmentEnd { group: read, ..end });
-        }
-        match previous.filter(|previous| previous.group != self.end) {
-            Some(previous) => {
-                let fault = format!("the group at byte {} is damaged", previous.len);
-                Err(self.files.damaged(self.last, &fault))
-            }
+            let malformed = || self.files.damaged(number, "the rows of a group are malformed");
+            Ok(apply(group.end.entries, group.rows().ok_or_else(malformed)?))
+        })?;
+        match end.filter(|_| !is_at_end) {
+            Some(end) => Err(self.files.damaged_group(self.last, end)),
             None => Ok(()),
         }
     }
+}
+
+/// Passes each group of the segments `numbers` to `visit`, with the number of its segment, until `visit` returns false. Returns
+/// the end of the last group; `None` if `visit` has stopped.
+///
+/// # Errors
+/// `Corrupt` if a segment is damaged, `Short` if one is missing.
+pub(crate) fn read_groups(
+    files: &SegmentFiles,
+    numbers: RangeInclusive<u64>,
+    mut visit: impl FnMut(u64, StoredGroup<'_>) -> Result<bool, StoreError>,
+) -> Result<Option<SegmentEnd>, StoreError> {
+    let mut previous: Option<SegmentEnd> = None;
+    for number in numbers {
+        let (head, bytes) = files.read(number)?;
+        if let Some(end) = previous.filter(|previous| previous.group != head.previous) {
+            return Err(files.damaged_group(number - 1, end));
+        }
+        let mut goes_on = true;
+        let end = files.walk(head, &bytes, |group| {
+            if goes_on {
+                goes_on = visit(number, group)?;
+            }
+            Ok(())
+        })?;
+        if !goes_on {
+            return Ok(None);
+        }
+        previous = Some(end);
+    }
+    Ok(previous)
 }

@@ -1,0 +1,223 @@
+//! `oraclectl verify-log` for a state directory or a backup.
+
+use super::log_keys::{LogKeys, refused};
+use crate::base::error::CtlError;
+use crate::base::lines::progress_bar;
+use crate::base::output::{format_count, format_pairs, print_json};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use oracled_domain::audit::checkpoint::Checkpoint;
+use oracled_domain::audit::log_tree::LogTree;
+use oracled_store::{SegmentEntry, SegmentLog, StoreError};
+use serde::Serialize;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Take, Write};
+use std::path::{Path, PathBuf};
+
+/// The checkpoint in a backup.
+const CHECKPOINT_FILE: &str = "checkpoint";
+const MIRROR_FILE: &str = "oracle_log.jsonl";
+
+/// A verified log.
+#[derive(Debug, Serialize)]
+struct VerifiedLog {
+    /// The number of entries.
+    size: u64,
+    /// The root of the Merkle tree, in Base64.
+    root: String,
+    /// The number of segments.
+    segments: u64,
+    /// The sizes at which the log was compared with a checkpoint.
+    checkpoints: Vec<u64>,
+    /// The number of lines of `oracle_log.jsonl` that were compared; `None` without the file.
+    lines: Option<u64>,
+}
+
+/// A checkpoint that the log must continue or equal.
+struct ComparedCheckpoint {
+    file: PathBuf,
+    checkpoint: Checkpoint,
+    /// Whether the log ends with the checkpoint.
+    is_end: bool,
+}
+
+/// Verifies the log in `dir`, and prints the result.
+pub(super) fn run(
+    dir: &Path,
+    keys: &LogKeys,
+    since: Option<&Path>,
+    is_json: bool,
+    out: &mut dyn Write,
+) -> Result<(), CtlError> {
+    let mut checkpoints = Vec::new();
+    if let Some(file) = since {
+        let checkpoint = keys.read_checkpoint(file)?;
+        checkpoints.push(ComparedCheckpoint { file: file.to_owned(), checkpoint, is_end: false });
+    }
+    let file = dir.join(CHECKPOINT_FILE);
+    if file.exists() {
+        let checkpoint = keys.read_checkpoint(&file)?;
+        checkpoints.push(ComparedCheckpoint { file, checkpoint, is_end: true });
+    }
+    let verified = verify_directory(dir, &checkpoints)?;
+    if is_json {
+        return print_json(out, &verified);
+    }
+    writeln!(out, "{}", format_verified(&verified))?;
+    Ok(())
+}
+
+/// The result, for people.
+fn format_verified(VerifiedLog { size, root, segments, checkpoints, lines }: &VerifiedLog) -> String {
+    let compared = match checkpoints.as_slice() {
+        [] => "with nothing; name a checkpoint with --since, or compare size and root yourself".to_owned(),
+        sizes => {
+            let sizes: Vec<_> = sizes.iter().map(u64::to_string).collect();
+            format!("with the checkpoints at entry {}", sizes.join(" and "))
+        }
+    };
+    let mut pairs = vec![
+        ("log", format!("{size} entries, root {root}")),
+        ("segments", format!("{segments}, without gaps")),
+        ("compared", compared),
+    ];
+    if let Some(lines) = lines {
+        pairs.push((MIRROR_FILE, format!("{} with the same text", format_count(*lines, "line", "lines"))));
+    }
+    format_pairs(&pairs)
+}
+
+/// Reads the log in `dir`, and compares it with the checkpoints and with `oracle_log.jsonl`.
+fn verify_directory(dir: &Path, checkpoints: &[ComparedCheckpoint]) -> Result<VerifiedLog, CtlError> {
+    // before the segments: a daemon writes an entry to them first
+    let mut mirror = MirrorLines::open(&dir.join(MIRROR_FILE))?;
+    let log = SegmentLog::open(dir).map_err(store_error)?;
+    let bar = progress_bar(Some(log.segments()), "verified");
+    let (mut fault, mut compared) = (Ok(()), Vec::new());
+    let tree = log.read(|entry| {
+        bar.set_position(entry.segment - 1);
+        fault = compare_roots(checkpoints, &entry, &mut compared)
+            .and_then(|()| mirror.as_mut().map_or(Ok(()), |mirror| mirror.compare(&entry)));
+        fault.is_ok()
+    });
+    bar.finish_and_clear();
+    let tree = tree.map_err(store_error)?;
+    fault?;
+    check_sizes(checkpoints, &tree)?;
+    let lines = mirror.map(|mirror| mirror.finish(&tree)).transpose()?;
+    let root = BASE64_STANDARD.encode(tree.root());
+    Ok(VerifiedLog { size: tree.size(), root, segments: log.segments(), checkpoints: compared, lines })
+}
+
+fn compare_roots(
+    checkpoints: &[ComparedCheckpoint],
+    entry: &SegmentEntry<'_>,
+    compared: &mut Vec<u64>,
+) -> Result<(), CtlError> {
+    for ComparedCheckpoint { file, checkpoint, .. } in checkpoints {
+        if checkpoint.size != entry.seq {
+            continue;
+        }
+        if entry.tree.root() != checkpoint.root {
+            return Err(refused(format!(
+                "segment {}, entry {}: the first {} entries are not those of the checkpoint in {}; one of them was changed, or \
+                 the log is another one",
+                entry.segment,
+                entry.seq,
+                checkpoint.size,
+                file.display()
+            )));
+        }
+        compared.push(checkpoint.size);
+    }
+    Ok(())
+}
+
+/// Checks that the log is as long as the checkpoints.
+fn check_sizes(checkpoints: &[ComparedCheckpoint], tree: &LogTree) -> Result<(), CtlError> {
+    for ComparedCheckpoint { file, checkpoint, is_end } in checkpoints {
+        let (size, expected) = (tree.size(), checkpoint.size);
+        if size < expected || *is_end && size > expected {
+            return Err(refused(format!(
+                "the log has {size} entries, and the checkpoint in {} has {expected}",
+                file.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The lines of `oracle_log.jsonl`. The file can begin after the first entry, and end before the last one.
+struct MirrorLines {
+    file: PathBuf,
+    input: Take<BufReader<File>>,
+    /// The next line, with its line end.
+    next: String,
+    /// The number of the first entry in the file.
+    first: u64,
+    /// The number of lines that were compared.
+    lines: u64,
+}
+
+impl MirrorLines {
+    /// Opens the file, and reads its first line; `None` if the file does not exist.
+    fn open(file: &Path) -> Result<Option<Self>, CtlError> {
+        let read = |cause: io::Error| CtlError::Read { file: file.display().to_string(), cause };
+        let opened = match File::open(file) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(read)?,
+        };
+        let len = opened.metadata().map_err(read)?.len();
+        let input = BufReader::new(opened).take(len);
+        let mut lines = Self { file: file.to_owned(), input, next: String::new(), first: 1, lines: 0 };
+        lines.read_next()?;
+        let number = lines.next.strip_prefix("{\"seq\":").and_then(|rest| rest.split_once(','));
+        // a file without a number begins with the first entry, and has another text
+        lines.first = number.and_then(|(number, _)| number.parse().ok()).unwrap_or(1);
+        Ok(Some(lines))
+    }
+
+    /// Reads the next line. A line without its end, which the daemon has not completed, counts as none.
+    fn read_next(&mut self) -> Result<(), CtlError> {
+        self.next.clear();
+        let read = self.input.read_line(&mut self.next);
+        read.map_err(|cause| CtlError::Read { file: self.file.display().to_string(), cause })?;
+        if !self.next.ends_with('\n') {
+            self.next.clear();
+        }
+        Ok(())
+    }
+
+    fn compare(&mut self, entry: &SegmentEntry<'_>) -> Result<(), CtlError> {
+        if entry.seq < self.first || self.next.is_empty() {
+            return Ok(());
+        }
+        if self.next.strip_suffix('\n') != Some(entry.line) {
+            let (file, line, segment, seq) = (self.file.display(), self.lines + 1, entry.segment, entry.seq);
+            return Err(refused(format!(
+                "{file}, line {line}: the line is not that of entry {seq} (segment {segment}); the daemon writes the file again \
+                 at its next start"
+            )));
+        }
+        self.lines += 1;
+        self.read_next()
+    }
+
+    /// Checks that no line follows those of the log's entries. Returns the number of lines.
+    fn finish(self, tree: &LogTree) -> Result<u64, CtlError> {
+        if self.next.is_empty() {
+            return Ok(self.lines);
+        }
+        let (file, line, size) = (self.file.display(), self.lines + 1, tree.size());
+        Err(refused(format!("{file}, line {line}: the log in the segments has only {size} entries")))
+    }
+}
+
+/// The error for a log that cannot be read, or that has faults.
+fn store_error(error: StoreError) -> CtlError {
+    let exit_code = match error {
+        StoreError::Corrupt { .. } | StoreError::Short { .. } => 1,
+        _ => 5,
+    };
+    CtlError::Verb { message: error.to_string(), exit_code, was_printed: false }
+}

@@ -1,0 +1,176 @@
+//! The log as the segments have it, read without the database, for checks of a store or of its backup.
+
+use super::log::{self, TIME_BYTES};
+use crate::base::error::StoreError;
+use crate::base::meta;
+use crate::base::row_batch::RowBatch;
+use crate::base::rows::{self, TableId};
+use crate::base::watermark::Watermark;
+use crate::segments::{SegmentFiles, StoredGroup, read_groups};
+use oracled_domain::audit::log_tree::LogTree;
+use std::path::{Path, PathBuf};
+
+/// The log in the segments of a state directory. A daemon may append to them: the groups that are complete now are read.
+#[derive(Debug)]
+pub struct SegmentLog {
+    dir: PathBuf,
+    files: SegmentFiles,
+    last: u64,
+    /// The number of entries of the high-water mark.
+    marked: u64,
+}
+
+/// One entry of the log.
+#[derive(Debug)]
+pub struct SegmentEntry<'l> {
+    /// The number of the entry.
+    pub seq: u64,
+    /// The entry's JSON, without a line end.
+    pub line: &'l str,
+    /// The number of the segment that has the entry.
+    pub segment: u64,
+    /// The Merkle tree of the entries up to this one.
+    pub tree: &'l LogTree,
+}
+
+impl SegmentLog {
+    /// Opens the log in `state_dir`, which is not changed.
+    ///
+    /// # Errors
+    /// `Short` if a segment is missing, `Io` if the directory cannot be read.
+    pub fn open(state_dir: &Path) -> Result<Self, StoreError> {
+        // before the segments: a daemon may append meanwhile
+        let marked = Watermark::entries_in(state_dir)?.unwrap_or_default();
+        let files = SegmentFiles::new(state_dir);
+        let last = files.check_names()?.ok_or_else(|| files.missing(1))?;
+        Ok(Self { dir: state_dir.to_owned(), files, last, marked })
+    }
+
+    /// The number of segments.
+    #[must_use]
+    pub const fn segments(&self) -> u64 {
+        self.last
+    }
+
+    /// Passes all entries to `visit`, in the order of their numbers, until it returns false. Each group must have the Merkle
+    /// tree of its entries. Returns the tree of all entries that were read.
+    ///
+    /// # Errors
+    /// `Corrupt` if a segment is damaged or its entries were changed, `Short` if a segment or the last entries are missing.
+    pub fn read(&self, mut visit: impl FnMut(SegmentEntry<'_>) -> bool) -> Result<LogTree, StoreError> {
+        let mut rows = LogRows { log: self, tree: LogTree::default(), last_row: None };
+        let end = read_groups(&self.files, 1..=self.last, |number, group| {
+            rows.read_group(number, &group, &mut visit)
+        })?;
+        let (entries, marked) = (rows.tree.size(), self.marked);
+        if end.is_some() && entries < marked {
+            let detail = format!(
+                "segment {}: its log ends at entry {entries}, its high-water mark is at {marked}",
+                self.last
+            );
+            return Err(StoreError::Short { dir: self.dir.clone(), detail });
+        }
+        Ok(rows.tree)
+    }
+}
+
+/// The rows of the log that were read.
+struct LogRows<'s> {
+    log: &'s SegmentLog,
+    tree: LogTree,
+    /// The last row: the number of its first entry, and its text. The next group can replace it by a longer one.
+    last_row: Option<(u64, String)>,
+}
+
+impl LogRows<'_> {
+    /// Reads the entries of one group. Returns whether `visit` continues.
+    fn read_group(
+        &mut self,
+        number: u64,
+        group: &StoredGroup<'_>,
+        visit: &mut impl FnMut(SegmentEntry<'_>) -> bool,
+    ) -> Result<bool, StoreError> {
+        let damaged = |fault: &str| self.log.files.damaged(number, fault);
+        let batch = group.rows().ok_or_else(|| damaged("the rows of a group are malformed"))?;
+        let first = self.tree.size() + 1;
+        for (first_seq, text) in assemble_rows(&batch).map_err(|fault| damaged(&fault))? {
+            if !self.read_row(number, first_seq, text, visit)? {
+                return Ok(false);
+            }
+        }
+        let (last, expected) = (self.tree.size(), group.end.entries);
+        if last != expected {
+            let fault = format!("a group ends at entry {last}, its head names entry {expected}");
+            return Err(self.log.files.damaged(number, &fault));
+        }
+        if meta::tree_in(&batch).as_ref() != Some(&self.tree) {
+            let fault = format!("one of the entries {first} to {last} was changed: the Merkle tree differs");
+            return Err(self.log.files.damaged(number, &fault));
+        }
+        Ok(true)
+    }
+
+    /// Reads the new entries of a row.
+    fn read_row(
+        &mut self,
+        segment: u64,
+        first_seq: u64,
+        text: String,
+        visit: &mut impl FnMut(SegmentEntry<'_>) -> bool,
+    ) -> Result<bool, StoreError> {
+        let damaged = |fault: &str| self.log.files.damaged(segment, fault);
+        let next = self.tree.size() + 1;
+        let known = match &self.last_row {
+            Some((row, known)) if *row == first_seq => known.as_str(),
+            _ if first_seq == next => "",
+            _ => return Err(damaged(&format!("entry {next} is missing: entry {first_seq} is in its place"))),
+        };
+        let Some(new) = text.strip_prefix(known) else {
+            let last = next - 1;
+            return Err(damaged(&format!(
+                "one of the entries {first_seq} to {last} is stored with two texts"
+            )));
+        };
+        for line in new.lines() {
+            let seq = self.tree.size() + 1;
+            if !line.starts_with(&format!("{{\"seq\":{seq},")) {
+                return Err(damaged(&format!("entry {seq} is missing: its line has another number")));
+            }
+            self.tree.append(log::leaf(&self.log.dir, line)?.as_bytes());
+            if !visit(SegmentEntry { seq, line, segment, tree: &self.tree }) {
+                return Ok(false);
+            }
+        }
+        self.last_row = Some((first_seq, text));
+        Ok(true)
+    }
+}
+
+/// The rows of the log in a group: the number of the first entry and the text of each. The error is a fault.
+fn assemble_rows(batch: &RowBatch) -> Result<Vec<(u64, String)>, String> {
+    let mut found: Vec<(u64, u16, Vec<u8>)> = Vec::new();
+    for (key, value) in batch.range(rows::all(TableId::Log)) {
+        let seq = log::first_seq_of(key).unwrap_or_default();
+        let value = value.ok_or_else(|| format!("entry {seq} was removed"))?;
+        match found.last_mut() {
+            Some((last, chunks, text)) if *last == seq && !rows::is_first_chunk(key) => {
+                *chunks = chunks.saturating_sub(1);
+                text.extend_from_slice(value);
+            }
+            _ => {
+                let (_, chunks, start) = rows::split_head(Path::new(""), value)
+                    .map_err(|_| format!("the row of entry {seq} is shorter than its head"))?;
+                found.push((seq, chunks.saturating_sub(1), start.to_vec()));
+            }
+        }
+    }
+    let text_of = |(seq, missing, value): (u64, u16, Vec<u8>)| {
+        let text = value.get(TIME_BYTES..).and_then(|text| String::from_utf8(text.to_vec()).ok());
+        let text = text.filter(|_| missing == 0);
+        text.map(|text| (seq, text)).ok_or_else(|| format!("the row of entry {seq} is not whole"))
+    };
+    found.into_iter().map(text_of).collect()
+}
+
+#[cfg(test)]
+mod tests;
