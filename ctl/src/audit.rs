@@ -1,6 +1,7 @@
 //! Verbs for the audit log.
 
 mod bundle;
+mod export_log;
 pub(crate) mod log;
 mod log_keys;
 mod prove;

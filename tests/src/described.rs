@@ -24,10 +24,13 @@ const DEBUG_ONLY: &str = "/v1/inject-panic/";
 /// The operation that also serves every other path that a freshness policy names.
 const SIGNALS: &str = "/v1/signals/{name}";
 
-/// Whether a path is one of a template such as `/v1/runs/{run_id}`.
+/// Whether a path is one of a template such as `/v1/runs/{run_id}`. `{path}` is a path of several parts.
 #[must_use]
 pub fn is_of_template(template: &str, path: &str) -> bool {
     let path = path.split('?').next().unwrap_or_default();
+    if let Some(start) = template.strip_suffix("{path}") {
+        return path.starts_with(start);
+    }
     let (expected, given): (Vec<_>, Vec<_>) = (template.split('/').collect(), path.split('/').collect());
     expected.len() == given.len()
         && expected.iter().zip(&given).all(|(part, other)| part.starts_with('{') || part == other)

@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 /// All paths of the socket, each with its methods.
-const PATHS: [(&str, &[&str]); 56] = [
+const PATHS: [(&str, &[&str]); 57] = [
     ("/openapi.json", &["GET"]),
     ("/v1/status", &["GET"]),
     ("/v1/actors", &["GET"]),
@@ -28,6 +28,7 @@ const PATHS: [(&str, &[&str]); 56] = [
     ("/v1/log", &["GET"]),
     ("/v1/log/follow", &["GET"]),
     ("/v1/log/checkpoint", &["GET"]),
+    ("/v1/log/tile/0", &["GET"]),
     ("/v1/log/proof", &["GET"]),
     ("/v1/log/continuation", &["GET"]),
     ("/v1/log-level", &["GET", "PUT"]),
@@ -419,6 +420,7 @@ async fn control_paths_accept_only_their_methods() {
             path.replace("verdict:cs_1", "{mail_id}")
                 .replace("msg_00000000000000000000000000000000", "{webhook_id}")
                 .replace("cs_1", "{session_id}")
+                .replace("tile/0", "tile/{*path}")
                 .replace("oracles/model", "oracles/{oracle_id}")
                 .replace("documents/source", "documents/{kind}")
                 .replace("do-1", "{document_id}")

@@ -411,3 +411,73 @@ async fn delivered_verdict_with_its_proof_is_verified_offline() {
         assert!(!is_accepted(&world, &file(&world, "changed.json", &changed), key, &[]), "{changed}");
     }
 }
+
+/// The files under `dir`.
+fn files_under(dir: &Path) -> Vec<PathBuf> {
+    let entries =
+        fs::read_dir(dir).expect("the folder is readable").map(|entry| entry.expect("an entry").path());
+    entries.flat_map(|path| if path.is_dir() { files_under(&path) } else { vec![path] }).collect()
+}
+
+#[tokio::test]
+async fn exported_log_is_verified_and_each_changed_file_is_refused() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    for n in 0..150 {
+        register_session(routes, &format!("first_{n}"), None).await;
+    }
+    let key = printed(&world, &["log", "key"]).trim().to_owned();
+    let since = file(&world, "since", printed(&world, &["log", "checkpoint"]));
+    let dir = world.path("export").to_str().expect("valid UTF-8").to_owned();
+    printed(&world, &["log", "export", &dir]);
+    printed(&world, &["verify-log", &dir, "--key", &key]);
+    for n in 0..150 {
+        register_session(routes, &format!("second_{n}"), None).await;
+    }
+    let exported: Value =
+        serde_json::from_str(&printed(&world, &["--json", "log", "export", &dir])).expect("JSON");
+    assert_eq!(exported["files"], json!(5), "the full and the last tile, their leaves, and the level above");
+    let verified = printed(&world, &["--json", "verify-log", &dir, "--key", &key, "--since", &since]);
+    let verified: Value = serde_json::from_str(&verified).expect("JSON");
+    assert_eq!((&verified["size"], &verified["continues"]), (&exported["size"], &json!(151)));
+    for path in ["0/0", "8/000", "0/000.p/0", "entries/999", "x"] {
+        problem(&get(control, &format!("/v1/log/tile/{path}")).await, 400, "invalid_request");
+    }
+    // the queries are not exported
+    for path in files_under(Path::new(&dir)) {
+        let content = fs::read(&path).expect("the file is readable");
+        assert!(memchr::memmem::find(&content, oracled_tests::generation::QUERY.as_bytes()).is_none());
+    }
+
+    let mut random = fastrand::Rng::with_seed(20);
+    let other_checkpoint = printed(&world, &["log", "checkpoint"]);
+    assert!(daemon.stop().success());
+    // the first export's last tiles, which the second one has made full
+    let needed = |path: &PathBuf| !path.ends_with("000.p/151");
+    for path in files_under(Path::new(&dir)).into_iter().filter(needed) {
+        let whole = fs::read(&path).expect("the file is readable");
+        for round in 0..12 {
+            let mut changed = whole.clone();
+            let at = random.usize(..changed.len());
+            match round {
+                0 => changed.truncate(at),
+                1 => changed.clear(),
+                _ => changed[at] ^= 1 << random.u8(..8),
+            }
+            fs::write(&path, &changed).expect("the write succeeds");
+            let output = world.ctl(&["verify-log", &dir, "--key", &key]);
+            assert_eq!(output.status.code(), Some(1), "{}, byte {at}: {output:?}", path.display());
+        }
+        fs::remove_file(&path).expect("the removal succeeds");
+        assert_ne!(
+            world.ctl(&["verify-log", &dir, "--key", &key]).status.code(),
+            Some(0),
+            "{}",
+            path.display()
+        );
+        fs::write(&path, whole).expect("the write succeeds");
+    }
+    fs::write(Path::new(&dir).join("checkpoint"), other_checkpoint).expect("the write succeeds");
+    printed(&world, &["verify-log", &dir, "--key", &key]);
+}

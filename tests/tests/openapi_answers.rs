@@ -98,6 +98,7 @@ impl Described {
             "application/openmetrics-text" | "text/plain" => {
                 vec![json!(String::from_utf8_lossy(&answer.body))]
             }
+            "application/octet-stream" => vec![json!(answer.body.to_vec())],
             _ => vec![document(answer)],
         };
         let validator = validator(&self.document, schema);
@@ -433,6 +434,8 @@ async fn sessions(control: &mut Described) {
     control.call(Method::DELETE, "/v1/verdicts/cs_5", None).await;
     assert_eq!(control.call(Method::DELETE, "/v1/sessions/cs_5", None).await.status, 200);
     control.get("/v1/sessions/cs_5").await;
+    control.get("/v1/log/tile/entries/000.p/1").await;
+    control.get("/v1/log/tile/9/000").await;
     let erase = |subject: &str, id: &str| json!({subject: id, "reason": "asked"});
     for body in [erase("session_id", "none"), erase("customer_email", "none@b"), json!({"reason": "asked"})] {
         assert!(control.post("/v1/erasures", body).await.status.is_client_error());

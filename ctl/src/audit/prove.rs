@@ -1,6 +1,7 @@
 //! `oraclectl log prove`, `oraclectl log checkpoint` and `oraclectl log key`.
 
 use super::bundle::{EntryNumber, verify};
+use super::export_log::ExportArgs;
 use super::log_keys::{LogKeys, unusable};
 use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
@@ -22,6 +23,10 @@ pub(super) enum LogVerb {
     ///
     /// `oraclectl verify-log` verifies the output without a daemon.
     Prove(ProveArgs),
+    /// Write the log to a directory that any web server can serve (C2SP `tlog-tiles`)
+    ///
+    /// The entries have hashes in place of the values that can be erased. `oraclectl verify-log DIR` verifies the directory.
+    Export(ExportArgs),
     /// Print a signed checkpoint: the size of the log and the root of its Merkle tree
     Checkpoint,
     /// Print the public key with which checkpoints are verified
@@ -56,6 +61,7 @@ impl LogVerb {
         let mut daemon = DaemonClient::connect(&options.control_path()?).await?;
         match self {
             Self::Prove(args) => print_json(out, &args.prove(&mut daemon).await?),
+            Self::Export(args) => args.run(&mut daemon, options.json, out).await,
             Self::Checkpoint => Ok(write!(out, "{}", read_checkpoint(&mut daemon).await?)?),
             Self::Key => Ok(writeln!(out, "{}", read_key(&mut daemon).await?)?),
         }
@@ -135,17 +141,17 @@ async fn read_lines(daemon: &mut DaemonClient, query: &str) -> Result<Vec<String
     Ok(lines)
 }
 
-async fn get(daemon: &mut DaemonClient, path: &str) -> Result<DaemonResponse, CtlError> {
+pub(super) async fn get(daemon: &mut DaemonClient, path: &str) -> Result<DaemonResponse, CtlError> {
     let answer = daemon.call(Method::GET, path, None).await?;
     if answer.status.is_success() { Ok(answer) } else { Err(problem_error(&answer)) }
 }
 
-async fn read_checkpoint(daemon: &mut DaemonClient) -> Result<String, CtlError> {
+pub(super) async fn read_checkpoint(daemon: &mut DaemonClient) -> Result<String, CtlError> {
     let answer = get(daemon, "/v1/log/checkpoint").await?;
     String::from_utf8(answer.body.to_vec()).map_err(unreadable)
 }
 
-async fn read_key(daemon: &mut DaemonClient) -> Result<LogKey, CtlError> {
+pub(super) async fn read_key(daemon: &mut DaemonClient) -> Result<LogKey, CtlError> {
     let answer = get(daemon, "/v1/status").await?;
     answer.json::<StatusReport>()?.log_key.parse().map_err(unreadable)
 }

@@ -1,5 +1,6 @@
 //! `oraclectl verify-log` for a state directory or a backup.
 
+use super::export_log;
 use super::log_keys::{LogKeys, refused};
 use crate::base::error::CtlError;
 use crate::base::lines::progress_bar;
@@ -49,6 +50,9 @@ pub(super) fn run(
     is_json: bool,
     out: &mut dyn Write,
 ) -> Result<(), CtlError> {
+    if export_log::is_export(dir) {
+        return export_log::verify(dir, keys, since, is_json, out);
+    }
     let mut checkpoints = Vec::new();
     if let Some(file) = since {
         let checkpoint = keys.read_checkpoint(file)?;

@@ -24,6 +24,7 @@ const EXAMPLES: [(&str, &[&str]); 48] = [
             "oraclectl log --event mail_failed -n 20",
             "oraclectl log --json --after 0",
             "oraclectl log prove --session cs_1",
+            "oraclectl log export /srv/log",
             "oraclectl log checkpoint",
             "oraclectl log key",
         ],

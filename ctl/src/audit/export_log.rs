@@ -1,0 +1,240 @@
+//! `oraclectl log export`, and its verification: the log as a directory of tiles (C2SP `tlog-tiles`).
+
+use super::log_keys::{LogKeys, refused};
+use super::prove::{get, read_checkpoint, read_key};
+use crate::base::error::CtlError;
+use crate::base::lines::progress_bar;
+use crate::base::output::{format_count, format_pairs, print_json};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use oracled_api::base::client::{ClientError, DaemonClient};
+use oracled_domain::audit::checkpoint::Checkpoint;
+use oracled_domain::audit::log_tiles::{LastTiles, TILE_HASHES, TileContent, TileFile};
+use oracled_domain::audit::log_tree::{LogTree, TreeHash};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// The checkpoint in an export.
+const CHECKPOINT_FILE: &str = "checkpoint";
+/// The folder of the tiles in an export.
+const TILES_DIR: &str = "tile";
+/// The bytes of a hash.
+const HASH_BYTES: usize = size_of::<TreeHash>();
+
+#[derive(Debug, clap::Args)]
+pub(super) struct ExportArgs {
+    /// Directory to write to; that of an earlier export gets the new tiles
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+}
+
+/// The result of an export.
+#[derive(Serialize)]
+struct ExportReport {
+    /// The number of entries.
+    size: u64,
+    /// The number of files that were written.
+    files: u64,
+}
+
+/// A verified export.
+#[derive(Serialize)]
+struct VerifiedExport {
+    origin: String,
+    size: u64,
+    root: String,
+    /// The size of the earlier log that this one continues.
+    continues: Option<u64>,
+    /// The number of files.
+    files: u64,
+}
+
+impl ExportArgs {
+    pub(super) async fn run(
+        &self,
+        daemon: &mut DaemonClient,
+        is_json: bool,
+        out: &mut dyn Write,
+    ) -> Result<(), CtlError> {
+        let note = read_checkpoint(daemon).await?;
+        let key = read_key(daemon).await?;
+        let size = key.verify(&note).map_err(|error| ClientError::Unreadable(error.to_string()))?.size;
+        let bar = progress_bar(Some(size.div_ceil(TILE_HASHES as u64)), "exported");
+        let mut files = 0;
+        for file in TileFile::all(size) {
+            let path = self.dir.join(TILES_DIR).join(file.to_string());
+            if file.content == TileContent::Leaves {
+                bar.set_position(file.index);
+            }
+            // a full tile never changes
+            if path.exists() && file.width == TILE_HASHES {
+                continue;
+            }
+            let answer = get(daemon, &format!("/v1/log/tile/{file}")).await?;
+            write_file(&path, &answer.body)?;
+            files += 1;
+        }
+        bar.finish_and_clear();
+        // last: an interrupted export has the earlier checkpoint, for which it has all tiles
+        write_file(&self.dir.join(CHECKPOINT_FILE), note.as_bytes())?;
+        let report = ExportReport { size, files };
+        if is_json {
+            return print_json(out, &report);
+        }
+        let entries = format_count(size, "entry", "entries");
+        let files = format_count(files, "new file", "new files");
+        Ok(writeln!(out, "exported {entries} to {} ({files} and the checkpoint)", self.dir.display())?)
+    }
+}
+
+/// Writes a file as a whole or not at all.
+fn write_file(path: &Path, content: &[u8]) -> Result<(), CtlError> {
+    let write = || {
+        fs::create_dir_all(path.parent().unwrap_or(path))?;
+        let mut name = path.as_os_str().to_owned();
+        name.push(".new");
+        let mut file = File::create(&name)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        fs::rename(name, path)
+    };
+    write().map_err(|error: io::Error| CtlError::Verb {
+        message: format!("cannot write {}: {error}", path.display()),
+        exit_code: 5,
+        was_printed: false,
+    })
+}
+
+/// Whether a directory has the form of an export.
+pub(super) fn is_export(dir: &Path) -> bool {
+    dir.join(TILES_DIR).is_dir()
+}
+
+/// Verifies the export in `dir`, and prints the result.
+pub(super) fn verify(
+    dir: &Path,
+    keys: &LogKeys,
+    since: Option<&Path>,
+    is_json: bool,
+    out: &mut dyn Write,
+) -> Result<(), CtlError> {
+    let Checkpoint { origin, size, root } = keys.read_checkpoint(&dir.join(CHECKPOINT_FILE))?;
+    let earlier = since.map(|file| keys.read_checkpoint(file)).transpose()?;
+    if let Some(earlier) = earlier.as_ref().filter(|earlier| earlier.size > size) {
+        let message = format!("the log has {size} entries, and the earlier checkpoint has {}", earlier.size);
+        return Err(refused(message));
+    }
+    let bar = progress_bar(Some(size.div_ceil(TILE_HASHES as u64)), "verified");
+    let mut built = BuiltTiles::default();
+    for file in TileFile::all(size).take_while(|file| file.content == TileContent::Leaves) {
+        bar.set_position(file.index);
+        let content = read_file(dir, file)?;
+        for leaf in leaves(&content, file)? {
+            built.append(leaf, file, earlier.as_ref())?;
+        }
+    }
+    bar.finish_and_clear();
+    if built.tree.root() != root {
+        let message = format!(
+            "tile/entries: one of the {size} entries was changed: their root is not that of the checkpoint"
+        );
+        return Err(refused(message));
+    }
+    let files = built.compare(dir, size)?;
+    let verified = VerifiedExport {
+        origin,
+        size,
+        root: BASE64_STANDARD.encode(root),
+        continues: earlier.map(|earlier| earlier.size),
+        files,
+    };
+    if is_json { print_json(out, &verified) } else { print_verified(&verified, out) }
+}
+
+fn print_verified(verified: &VerifiedExport, out: &mut dyn Write) -> Result<(), CtlError> {
+    let VerifiedExport { origin, size, root, continues, files } = verified;
+    let count = |entries: u64| format_count(entries, "entry", "entries");
+    let mut rows = vec![("log", origin.clone()), ("checkpoint", format!("{}, root {root}", count(*size)))];
+    if let Some(earlier) = continues {
+        rows.push(("continues", format!("the log of {}", count(*earlier))));
+    }
+    rows.push(("verified", format_count(*files, "file", "files")));
+    Ok(writeln!(out, "{}", format_pairs(&rows))?)
+}
+
+/// The content of a file of the export. A later export can have added to it.
+fn read_file(dir: &Path, file: TileFile) -> Result<Vec<u8>, CtlError> {
+    let dir = dir.join(TILES_DIR);
+    let full = TileFile { width: TILE_HASHES, ..file };
+    match fs::read(dir.join(file.to_string())) {
+        Err(error) if error.kind() == ErrorKind::NotFound => fs::read(dir.join(full.to_string())),
+        read => read,
+    }
+    .map_err(|error| refused(format!("tile/{file}: {error}")))
+}
+
+/// The leaves in a file.
+fn leaves(mut content: &[u8], file: TileFile) -> Result<Vec<&[u8]>, CtlError> {
+    let mut leaves = Vec::new();
+    while leaves.len() < file.width {
+        let leaf = content
+            .split_first_chunk()
+            .and_then(|(length, rest)| rest.split_at_checked(usize::from(u16::from_be_bytes(*length))));
+        let (leaf, rest) = leaf.ok_or_else(|| refused(format!("tile/{file}: the file is not whole")))?;
+        leaves.push(leaf);
+        content = rest;
+    }
+    Ok(leaves)
+}
+
+/// The tiles over the leaves that were read.
+#[derive(Default)]
+struct BuiltTiles {
+    tree: LogTree,
+    last: LastTiles,
+    full: BTreeMap<(u8, u64), Vec<TreeHash>>,
+}
+
+impl BuiltTiles {
+    fn append(&mut self, leaf: &[u8], file: TileFile, earlier: Option<&Checkpoint>) -> Result<(), CtlError> {
+        let index = self.tree.size();
+        let start = format!("{{\"seq\":{},", index + 1);
+        if !leaf.starts_with(start.as_bytes()) {
+            return Err(refused(format!("tile/{file}: entry {} is missing", index + 1)));
+        }
+        let hash = self.tree.append(leaf);
+        let Self { tree, last, full } = self;
+        last.append(index, hash, &mut |place, hashes| {
+            full.insert((place.level, place.index), hashes.to_vec());
+        });
+        match earlier.filter(|earlier| earlier.size == tree.size() && earlier.root != tree.root()) {
+            Some(earlier) => {
+                let size = earlier.size;
+                Err(refused(format!(
+                    "tile/{file}: the first {size} entries are not those of the earlier checkpoint"
+                )))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Compares the tiles in `dir` with those over the leaves. Returns the number of files.
+    fn compare(&self, dir: &Path, size: u64) -> Result<u64, CtlError> {
+        let mut files = 0;
+        for file in TileFile::all(size) {
+            files += 1;
+            let TileContent::Hashes(level) = file.content else { continue };
+            let full = self.full.get(&(level, file.index)).map(Vec::as_slice);
+            let expected = full.unwrap_or_else(|| self.last.of_level(level));
+            let content = read_file(dir, file)?;
+            let found = content.get(..file.width * HASH_BYTES);
+            if found != expected.get(..file.width).map(<[TreeHash]>::as_flattened) {
+                return Err(refused(format!("tile/{file}: the tile is not that of the entries")));
+            }
+        }
+        Ok(files)
+    }
+}
