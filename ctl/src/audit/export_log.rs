@@ -1,13 +1,13 @@
 //! `oraclectl log export`, and its verification: the log as a directory of tiles (C2SP `tlog-tiles`).
 
 use super::log_keys::{LogKeys, refused};
-use super::prove::{get, read_checkpoint, read_key};
+use super::requests::{get, read_checkpoint, read_key, unreadable};
 use crate::base::error::CtlError;
 use crate::base::lines::progress_bar;
 use crate::base::output::{format_count, format_pairs, print_json};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use oracled_api::base::client::{ClientError, DaemonClient};
+use oracled_api::base::client::DaemonClient;
 use oracled_domain::audit::checkpoint::Checkpoint;
 use oracled_domain::audit::log_tiles::{LastTiles, TILE_HASHES, TileContent, TileFile};
 use oracled_domain::audit::log_tree::{LogTree, TreeHash};
@@ -61,7 +61,7 @@ impl ExportArgs {
     ) -> Result<(), CtlError> {
         let note = read_checkpoint(daemon).await?;
         let key = read_key(daemon).await?;
-        let size = key.verify(&note).map_err(|error| ClientError::Unreadable(error.to_string()))?.size;
+        let size = key.verify(&note).map_err(unreadable)?.size;
         let bar = progress_bar(Some(size.div_ceil(TILE_HASHES as u64)), "exported");
         let mut files = 0;
         for file in TileFile::all(size) {

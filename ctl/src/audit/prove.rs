@@ -3,17 +3,17 @@
 use super::bundle::{EntryNumber, verify};
 use super::export_log::ExportArgs;
 use super::log_keys::{LogKeys, unusable};
+use super::requests::{get, read_checkpoint, read_key, unreadable};
 use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
 use crate::base::input::read_text;
-use crate::base::options::{GlobalOptions, encode_segment, problem_error, response_lines};
+use crate::base::options::{GlobalOptions, encode_segment, response_lines};
 use crate::base::output::print_json;
 use hyper::Method;
 use oracled_api::audit::LogLimit;
 use oracled_api::audit::proofs::{LogBundle, LogProof, ProvedContinuation, ProvedEntry};
-use oracled_api::base::client::{ClientError, DaemonClient, DaemonResponse};
-use oracled_api::base::service::StatusReport;
-use oracled_domain::audit::checkpoint::{Checkpoint, LogKey};
+use oracled_api::base::client::DaemonClient;
+use oracled_domain::audit::checkpoint::Checkpoint;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -139,23 +139,4 @@ async fn read_lines(daemon: &mut DaemonClient, query: &str) -> Result<Vec<String
         lines.push(str::from_utf8(line).map_err(unreadable)?.to_owned());
     }
     Ok(lines)
-}
-
-pub(super) async fn get(daemon: &mut DaemonClient, path: &str) -> Result<DaemonResponse, CtlError> {
-    let answer = daemon.call(Method::GET, path, None).await?;
-    if answer.status.is_success() { Ok(answer) } else { Err(problem_error(&answer)) }
-}
-
-pub(super) async fn read_checkpoint(daemon: &mut DaemonClient) -> Result<String, CtlError> {
-    let answer = get(daemon, "/v1/log/checkpoint").await?;
-    String::from_utf8(answer.body.to_vec()).map_err(unreadable)
-}
-
-pub(super) async fn read_key(daemon: &mut DaemonClient) -> Result<LogKey, CtlError> {
-    let answer = get(daemon, "/v1/status").await?;
-    answer.json::<StatusReport>()?.log_key.parse().map_err(unreadable)
-}
-
-fn unreadable(error: impl ToString) -> CtlError {
-    ClientError::Unreadable(error.to_string()).into()
 }

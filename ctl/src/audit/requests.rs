@@ -1,0 +1,27 @@
+//! Requests about the log on the control socket.
+
+use crate::base::error::CtlError;
+use crate::base::options::problem_error;
+use hyper::Method;
+use oracled_api::base::client::{ClientError, DaemonClient, DaemonResponse};
+use oracled_api::base::service::StatusReport;
+use oracled_domain::audit::checkpoint::LogKey;
+
+pub(super) async fn get(daemon: &mut DaemonClient, path: &str) -> Result<DaemonResponse, CtlError> {
+    let answer = daemon.call(Method::GET, path, None).await?;
+    if answer.status.is_success() { Ok(answer) } else { Err(problem_error(&answer)) }
+}
+
+pub(super) async fn read_checkpoint(daemon: &mut DaemonClient) -> Result<String, CtlError> {
+    let answer = get(daemon, "/v1/log/checkpoint").await?;
+    String::from_utf8(answer.body.to_vec()).map_err(unreadable)
+}
+
+pub(super) async fn read_key(daemon: &mut DaemonClient) -> Result<LogKey, CtlError> {
+    let answer = get(daemon, "/v1/status").await?;
+    answer.json::<StatusReport>()?.log_key.parse().map_err(unreadable)
+}
+
+pub(super) fn unreadable(error: impl ToString) -> CtlError {
+    ClientError::Unreadable(error.to_string()).into()
+}
