@@ -141,8 +141,14 @@ impl RunningDaemon {
         upstreams.warn_of_cleartext();
         let held_key = keys::find_held_key(&config)?;
         let log_key = keys::find_log_key()?;
-        let (journal, store) = Journal::open(store_options(&config))?;
-        checkpoints::check_log(&config.checkpoints, &store)?;
+        let (mut journal, store) = Journal::open(store_options(&config))?;
+        if let Err(error) = checkpoints::check_log(&config.checkpoints, &store) {
+            // a damaged tile of the tree is built again
+            if !journal.repair_now()? {
+                return Err(error);
+            }
+            checkpoints::check_log(&config.checkpoints, &store)?;
+        }
         let log_signer = keys::open_log_signer(log_key, &config, &store)?;
         // after the store: a second daemon on the same store must not take the sockets of the first one
         let sockets = DaemonSockets::open(&config).await?;

@@ -366,6 +366,16 @@ impl Journal {
         self.fail(StoreError::Unavailable { cause: damage }, RecoveryCondition::Reopening);
     }
 
+    /// Rebuilds the database at once if a read has found damage. Returns whether it did.
+    ///
+    /// # Errors
+    /// As for [`Journal::recover`].
+    pub fn repair_now(&mut self) -> Result<bool, StoreError> {
+        let Some(damage) = self.engine.take_damage() else { return Ok(false) };
+        self.rebuild(damage);
+        self.recover().map(|()| true)
+    }
+
     /// The damage for which the opening has rebuilt the database. Later calls return none.
     pub fn take_rebuilt(&mut self) -> Option<String> {
         self.rebuilt.take()

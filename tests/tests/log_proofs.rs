@@ -102,7 +102,10 @@ async fn proved_entries_are_verified_offline_and_against_an_earlier_checkpoint()
     fs::write(&key_file, "no key").expect("the key is damaged");
     assert!(daemon.stop().success());
     let refused = error_line(other.command());
-    assert!(refused.contains("log.key") && refused.contains("from a backup, or remove this file"), "{refused}");
+    assert!(
+        refused.contains("log.key") && refused.contains("from a backup, or remove this file"),
+        "{refused}"
+    );
     fs::remove_file(&key_file).expect("the key is removed");
     fs::create_dir_all(key_file.with_extension("key.new").join("full")).expect("its temporary name is taken");
     let refused = error_line(other.command());

@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// The pause before the database is replaced, if a long read prevented it.
 const FINISH_PAUSE: Duration = Duration::from_millis(200);
 
-/// Why sessions were not erased. An erasure that has started continues at the next start of the daemon, or with the next one.
+/// Why sessions were not erased. An erasure that has started is tried again every minute, and after a restart.
 #[derive(Debug, thiserror::Error)]
 pub enum ErasureError {
     #[error(transparent)]
@@ -112,16 +112,16 @@ impl ErasureService {
         for session_id in sessions {
             self.remove(session_id, reason.clone(), peer).await?;
         }
-        self.erase_started().await
+        self.erase_started().await.inspect_err(|_| drop(actix_rt::spawn(self.clone().resume())))
     }
 
-    /// Completes erasures that an earlier process has started.
+    /// Completes erasures that have started, and were interrupted by a restart or an error.
     pub(crate) async fn resume(self) {
         loop {
             let running = self.0.running.lock().await;
             match self.erase_started().await {
                 Ok(ErasureReport { sessions, .. }) if sessions.is_empty() => {}
-                Ok(_) => tracing::info!("completed the erasures that a restart had interrupted"),
+                Ok(_) => tracing::info!("completed the erasures that were interrupted"),
                 Err(error) if self.0.is_stopped.load(Ordering::Relaxed) => {
                     tracing::info!(%error, "an erasure continues at the next start");
                 }

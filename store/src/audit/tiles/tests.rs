@@ -89,6 +89,19 @@ fn changed_tile_that_the_opening_finds_is_repaired_once() {
 }
 
 #[test]
+fn changed_tile_that_a_read_finds_is_repaired_at_once() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store, heads) = filled(dir.path());
+    assert!(!journal.repair_now().expect("nothing is damaged"));
+    damage(&store, TilePlace { level: 0, index: 0 }, 5);
+    let (size, root) = heads[0];
+    let found = store.log_root(size);
+    assert!(is_damage(&found), "{found:?}");
+    assert!(journal.repair_now().expect("the segments are whole"));
+    assert_eq!(store.log_root(size).expect("the tile is repaired"), Some(root));
+}
+
+#[test]
 fn proof_of_an_earlier_size_is_refused_if_its_tile_was_changed() {
     let dir = tempfile::tempdir().expect("a directory");
     let (_journal, store, heads) = filled(dir.path());
