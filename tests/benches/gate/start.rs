@@ -3,18 +3,20 @@
 
 use crate::BenchEffort;
 use crate::load::body_of;
-use crate::records::record;
+use crate::records::{record, session_id};
 use crate::standalone_journal::{CACHE_BYTES, FACTS_CACHE_BYTES};
 use crate::submit::fill_from;
 use crate::table::{BenchRow, BenchTable, at_most, median};
+use hyper::Method;
 use jiff::Timestamp;
 use oracled_store::{Journal, JournalRecord, StoreOptions};
-use oracled_tests::{DaemonProcess, DaemonWorld, PATIENCE};
-use serde_json::Value;
+use oracled_tests::{DaemonProcess, DaemonWorld, PATIENCE, get};
+use serde_json::{Value, json};
 use std::io;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use tokio::runtime;
 
 /// Records in one group while the store is prepared.
 const GROUP: usize = 500;
@@ -31,6 +33,11 @@ const PHASES: [(&str, &str); 3] = [
     ("the database is open", "segments, sled and the check of the log"),
     ("oracled serves", "actors, first entry, sockets"),
 ];
+/// Entries that are proved.
+const PROOFS: usize = 101;
+/// The longest time of a proof, in milliseconds.
+const PROOF_AIM_MS: f64 = 5.0;
+
 /// A store to start on, with the limits to meet.
 struct StartCase {
     /// Verdicts in the store.
@@ -75,6 +82,7 @@ fn measure_case(effort: BenchEffort, case: &StartCase, table: &mut BenchTable) -
     fill_from(&full.socket(), case.stored + case.new, case.new)?;
     let stop_after_new = stop(daemon)?;
     let phases = phases(&mut full, effort)?;
+    let [proof_p50, proof_p99, erasure_s] = proof_and_erasure(&full)?;
     let of_start = |number: usize| median(starts.iter().filter_map(|start| start.get(number)).copied());
     let [from_full, from_empty, from_killed] = [of_start(0), of_start(1), of_start(2)];
     let before = format!("killed with {} new ones", case.new);
@@ -99,7 +107,53 @@ fn measure_case(effort: BenchEffort, case: &StartCase, table: &mut BenchTable) -
         ),
         ..BenchRow::default()
     });
+    table.row(BenchRow {
+        what: "proof of one entry".into(),
+        measured: format!("{proof_p50:.2} ms (p50)"),
+        baseline: "the slowest of 100".into(),
+        baseline_measured: format!("{proof_p99:.2} ms (p99)"),
+        verdict: at_most(proof_p99, PROOF_AIM_MS, &format!(": {PROOF_AIM_MS} ms")),
+        ..BenchRow::default()
+    });
+    table.row(BenchRow {
+        what: "erasure of one session".into(),
+        measured: format!("{erasure_s:.1} s"),
+        ..BenchRow::default()
+    });
     Ok(())
+}
+
+/// The times of the proofs of random entries in milliseconds (p50, p99), and of the erasure of a session in seconds.
+fn proof_and_erasure(world: &DaemonWorld) -> io::Result<[f64; 3]> {
+    let (_, daemon) = start(world)?;
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let measured = runtime.block_on(async {
+        let mut control = daemon.control().await;
+        let checkpoint = get(&mut control, "/v1/log/checkpoint").await;
+        let text = String::from_utf8_lossy(&checkpoint.body).into_owned();
+        let size: u64 = text.lines().nth(1).and_then(|size| size.parse().ok()).unwrap_or_default();
+        let (mut random, mut times) = (fastrand::Rng::with_seed(20), Vec::new());
+        for _ in 0..PROOFS {
+            let path = format!("/v1/log/proof?seq={}&size={size}", random.u64(1..=size));
+            let began = Instant::now();
+            if get(&mut control, &path).await.status != 200 {
+                return Err(io::Error::other("an entry cannot be proved"));
+            }
+            times.push(began.elapsed().as_secs_f64() * 1e3);
+        }
+        times.sort_by(f64::total_cmp);
+        let erasure = json!({"session_id": session_id(0), "reason": "measured"});
+        let began = Instant::now();
+        let body = erasure.to_string().into();
+        let erased = control.call_without_timeout(Method::POST, "/v1/erasures", body).await;
+        if !erased.is_ok_and(|answer| answer.status == 200) {
+            return Err(io::Error::other("a session was not erased"));
+        }
+        let quantile = |part: usize| times.get((times.len() - 1) * part / 100).copied().unwrap_or_default();
+        Ok([quantile(50), quantile(99), began.elapsed().as_secs_f64()])
+    });
+    stop(daemon)?;
+    measured
 }
 
 /// Adds the times of starts, of their phases, and of stops to the table.
