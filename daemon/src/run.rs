@@ -142,13 +142,7 @@ impl RunningDaemon {
         let held_key = keys::find_held_key(&config)?;
         let log_key = keys::find_log_key()?;
         let (mut journal, store) = Journal::open(store_options(&config))?;
-        if let Err(error) = checkpoints::check_log(&config.checkpoints, &store) {
-            // a damaged tile of the tree is built again
-            if !journal.repair_now()? {
-                return Err(error);
-            }
-            checkpoints::check_log(&config.checkpoints, &store)?;
-        }
+        checkpoints::check_or_repair(&config.checkpoints, &mut journal, &store)?;
         let log_signer = keys::open_log_signer(log_key, &config, &store)?;
         // after the store: a second daemon on the same store must not take the sockets of the first one
         let sockets = DaemonSockets::open(&config).await?;

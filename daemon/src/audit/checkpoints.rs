@@ -4,7 +4,7 @@ use crate::platform::config::CheckpointsSection;
 use crate::platform::service::DaemonService;
 use anyhow::{Context, bail};
 use oracled_domain::audit::checkpoint::Checkpoint;
-use oracled_store::Store;
+use oracled_store::{Journal, Store};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -14,11 +14,27 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval};
 
+/// Compares the log with the checkpoint in the configured folder. If a tile of its tree is damaged, the database is rebuilt first.
+///
+/// # Errors
+/// As for [`check_log`].
+pub(crate) fn check_or_repair(
+    section: &CheckpointsSection,
+    journal: &mut Journal,
+    store: &Store,
+) -> anyhow::Result<()> {
+    match check_log(section, store) {
+        Err(error) if !journal.repair_now()? => Err(error),
+        Err(_) => check_log(section, store),
+        checked => checked,
+    }
+}
+
 /// Compares the log with the checkpoint in the configured folder. A log that is shorter or different is an older or a changed copy.
 ///
 /// # Errors
 /// The log does not continue that of the checkpoint, or the folder or the checkpoint cannot be read.
-pub(crate) fn check_log(section: &CheckpointsSection, store: &Store) -> anyhow::Result<()> {
+fn check_log(section: &CheckpointsSection, store: &Store) -> anyhow::Result<()> {
     let Some(dir) = &section.dir else { return Ok(()) };
     if !dir.is_dir() {
         bail!("`checkpoints.dir` is {}, which is not a folder; create it, or mount its disk", dir.display());
