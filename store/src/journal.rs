@@ -426,6 +426,7 @@ impl Drop for Journal {
     }
 }
 
+pub(crate) mod backup;
 pub(crate) mod check;
 mod mirror_file;
 mod opening;

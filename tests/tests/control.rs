@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 /// All paths of the socket, each with its methods.
-const PATHS: [(&str, &[&str]); 55] = [
+const PATHS: [(&str, &[&str]); 56] = [
     ("/openapi.json", &["GET"]),
     ("/v1/status", &["GET"]),
     ("/v1/actors", &["GET"]),
@@ -30,6 +30,7 @@ const PATHS: [(&str, &[&str]); 55] = [
     ("/v1/log/checkpoint", &["GET"]),
     ("/v1/log/proof", &["GET"]),
     ("/v1/log/continuation", &["GET"]),
+    ("/v1/backup", &["POST"]),
     ("/v1/log-level", &["GET", "PUT"]),
     ("/v1/verdicts/cs_1", &["DELETE"]),
     ("/v1/sessions/cs_1", &["GET", "PATCH", "DELETE"]),

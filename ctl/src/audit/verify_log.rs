@@ -36,14 +36,7 @@ pub(crate) struct VerifyLogArgs {
 
 impl VerifyLogArgs {
     pub(crate) fn run(&self, is_json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
-        let key = match self.key.parse::<LogKey>() {
-            Ok(key) => key,
-            Err(_) if Path::new(&self.key).is_file() => {
-                let text = read_text(Path::new(&self.key))?;
-                text.trim().parse().map_err(|error| unusable(&self.key, error))?
-            }
-            Err(error) => return Err(CtlError::Usage(error.to_string())),
-        };
+        let key = read_key(&self.key)?;
         if self.bundle.is_dir() {
             return verify_directory::run(&self.bundle, &key, self.since.as_deref(), is_json, out);
         }
@@ -75,6 +68,18 @@ impl VerifyLogArgs {
             writeln!(out, "{}", format_entry(entry))?;
         }
         Ok(())
+    }
+}
+
+/// The public key of a log: `text`, or the content of the file with this name.
+pub(super) fn read_key(text: &str) -> Result<LogKey, CtlError> {
+    match text.parse::<LogKey>() {
+        Ok(key) => Ok(key),
+        Err(_) if Path::new(text).is_file() => {
+            let content = read_text(Path::new(text))?;
+            content.trim().parse().map_err(|error| unusable(text, error))
+        }
+        Err(error) => Err(CtlError::Usage(error.to_string())),
     }
 }
 

@@ -154,6 +154,17 @@ impl LogSigner {
     }
 }
 
+impl Checkpoint {
+    /// Reads the checkpoint in a signed note without its signature, for a note that comes from the daemon itself.
+    ///
+    /// # Errors
+    /// If `note` is no checkpoint.
+    pub fn of_unverified_note(note: &str) -> Result<Self, CheckpointError> {
+        let (text, _) = note.split_once("\n\n").ok_or(CheckpointError::Malformed)?;
+        format!("{text}\n").parse()
+    }
+}
+
 impl fmt::Display for Checkpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { origin, size, root } = self;

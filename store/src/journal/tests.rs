@@ -119,7 +119,7 @@ fn mirror(dir: &Path) -> String {
 }
 
 /// Checks that the mirror has every entry once, in order.
-fn assert_mirror_is_whole(dir: &Path, store: &Store) {
+pub(crate) fn assert_mirror_is_whole(dir: &Path, store: &Store) {
     let lines: Vec<_> = whole_log(store).into_iter().map(|line| line.json).collect();
     assert_eq!(mirror(dir).lines().map(String::from).collect::<Vec<_>>(), lines);
 }

@@ -237,6 +237,11 @@ fn daemon_events(timestamp: Timestamp) -> [AuditEvent; 6] {
             None,
             EventKind::StorageRecovered { cause: "full".into(), failed_at: timestamp, fallback_entries: 7 },
         ),
+        AuditEvent::new(
+            timestamp,
+            None,
+            EventKind::BackupTaken(BackupEntry { entries: 12, bytes: 4096, complete: true, peer }),
+        ),
         AuditEvent::new(timestamp, None, EventKind::MirrorRepaired { damaged_seq: 12, offset: 4096 }),
         AuditEvent::new(
             timestamp,
