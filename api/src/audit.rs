@@ -1,5 +1,6 @@
 //! The audit log.
 
+pub mod backup;
 pub mod proofs;
 
 use crate::base::page::PageLimit;

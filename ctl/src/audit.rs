@@ -1,10 +1,13 @@
 //! Verbs for the audit log.
 
+pub(crate) mod backup;
+mod backup_files;
 mod bundle;
 mod export_log;
 pub(crate) mod log;
 mod log_keys;
 mod prove;
 mod requests;
+pub(crate) mod restore;
 mod verify_directory;
 pub(crate) mod verify_log;

@@ -70,6 +70,8 @@ enum CtlCommand {
     /// Show the audit log
     Log(audit::log::LogArgs),
     VerifyLog(audit::verify_log::VerifyLogArgs),
+    Backup(audit::backup::BackupArgs),
+    Restore(audit::restore::RestoreArgs),
     /// Show how often regenerated verdicts differ from the delivered ones
     Divergence(verdict::divergence::DivergenceArgs),
     /// Show the costs of the models by UTC day, model and tier
@@ -156,6 +158,8 @@ fn run(verb: CtlCommand, options: &GlobalOptions, out: &mut dyn Write) -> Result
         CtlCommand::Webhook(verb) => block_on(verb.run(options, out)),
         CtlCommand::Log(verb) => block_on(verb.run(options, out)),
         CtlCommand::VerifyLog(verb) => verb.run(options.json, out),
+        CtlCommand::Backup(verb) => verb.run(options, out),
+        CtlCommand::Restore(verb) => verb.run(options.json, out),
         CtlCommand::Purge(verb) => block_on(verb.run(options, out)),
         CtlCommand::Session(verb) => block_on(verb.run(options, out)),
         CtlCommand::Erase(verb) => block_on(verb.run(options, out)),

@@ -6,7 +6,7 @@
 mod documents;
 pub mod openapi;
 
-use crate::audit::control::{log, proofs};
+use crate::audit::control::{backup, log, proofs};
 use crate::ground::api::records;
 use crate::ground::control::{freshness, ingest, rejects, run, source, upkeep};
 use crate::platform::api::oracles;
@@ -35,6 +35,7 @@ pub fn router(service: Arc<DaemonService>) -> Router {
         .route("/v1/actors", get(actors::get))
         .route("/v1/log/checkpoint", get(proofs::checkpoint))
         .route("/v1/log/tile/{*path}", get(proofs::tile))
+        .route("/v1/backup", post(backup::post))
         .route("/v1/health/oracles", get(oracles::get_with_errors))
         .route("/v1/health/oracles/{oracle_id}", post(health::post))
         .route("/v1/log-level", get(log_level::get).put(log_level::put))

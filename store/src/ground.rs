@@ -9,6 +9,7 @@ pub mod checked;
 pub mod export;
 pub mod files;
 mod index;
+mod linked;
 mod pages;
 pub mod payloads;
 pub mod prune;

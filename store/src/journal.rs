@@ -437,6 +437,7 @@ impl Drop for Journal {
     }
 }
 
+pub(crate) mod backup;
 pub(crate) mod check;
 pub(crate) mod erasure;
 mod mirror_file;

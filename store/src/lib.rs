@@ -23,6 +23,7 @@ pub use base::panics::is_panic_caught;
 pub use base::watermark::StoreCounts;
 pub use ground::Store;
 pub use journal::Journal;
+pub use journal::backup::{StoreBackup, StoreBackupFile};
 pub use journal::erasure::{Erasure, ErasureOutcome};
 pub use journal::preview::PREVIEW_REVISION;
 pub use journal::record::{

@@ -24,7 +24,7 @@ use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The size of the first segment, in bytes. Each next one is twice as large, up to [`SEGMENT_MAX_BYTES`].
 const SEGMENT_MIN_BYTES: u64 = if cfg!(test) { 4 * 1024 } else { 64 * 1024 };
@@ -162,6 +162,17 @@ impl Segments {
         })?;
         self.has_failed = false;
         Ok(())
+    }
+
+    /// Links all segments into the new state directory `state_dir`. Returns the path of the last one, and its length up to the
+    /// end of the last group, in bytes: further groups are appended to the same file.
+    pub(crate) fn link_to(&self, state_dir: &Path) -> Result<(PathBuf, u64), StoreError> {
+        let copy = SegmentFiles::new(state_dir);
+        fs::create_dir(copy.dir()).map_err(|source| copy.io(source))?;
+        for number in 1..=self.last.number {
+            self.files.link(number, &copy)?;
+        }
+        Ok((copy.path(self.last.number), self.last.len))
     }
 
     /// The segments up to their present end.

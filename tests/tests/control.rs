@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 /// All paths of the socket, each with its methods.
-const PATHS: [(&str, &[&str]); 57] = [
+const PATHS: [(&str, &[&str]); 58] = [
     ("/openapi.json", &["GET"]),
     ("/v1/status", &["GET"]),
     ("/v1/actors", &["GET"]),
@@ -31,6 +31,7 @@ const PATHS: [(&str, &[&str]); 57] = [
     ("/v1/log/tile/0", &["GET"]),
     ("/v1/log/proof", &["GET"]),
     ("/v1/log/continuation", &["GET"]),
+    ("/v1/backup", &["POST"]),
     ("/v1/log-level", &["GET", "PUT"]),
     ("/v1/erasures", &["POST"]),
     ("/v1/verdicts/cs_1", &["DELETE"]),

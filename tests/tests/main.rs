@@ -5,6 +5,7 @@
 mod applications;
 mod architecture;
 mod audit;
+mod backup;
 mod bad_input;
 mod bounds;
 mod cache;

@@ -95,7 +95,7 @@ impl Described {
         assert!(schema.is_object(), "{name}: {media_type} is not described");
         let values = match media_type {
             "application/x-ndjson" => lines(&answer.body),
-            "application/openmetrics-text" | "text/plain" => {
+            "application/openmetrics-text" | "text/plain" | "application/x-tar" => {
                 vec![json!(String::from_utf8_lossy(&answer.body))]
             }
             "application/octet-stream" => vec![json!(answer.body.to_vec())],
@@ -173,6 +173,7 @@ async fn answers_of_both_sockets_match_their_descriptions() {
     for path in ["/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/health/oracles"] {
         assert_eq!(routes.get(path).await.status, 200, "{path}");
     }
+    assert_eq!(control.call(Method::POST, "/v1/backup", None).await.status, 200);
     control.get("/openapi.json").await;
     control.post("/v1/health/oracles/none", json!({"action": "probe"})).await;
     let level = document(&control.get("/v1/log-level").await);

@@ -3,6 +3,7 @@
 //! It blocks on the disk, so it has its own thread. Records that arrive during a sync wait in the mailbox and form the
 //! next group. The more records wait, the fewer syncs each one costs.
 
+mod backup;
 mod commit_retry;
 mod erasure;
 mod handle;

@@ -134,6 +134,8 @@ problem_codes! {
     ReviewRefused = 409: "Change the state that `detail` names first.",
     /// The source is not marked stale.
     NotInvalidated = 409: "None: there is nothing to confirm.",
+    /// Another backup is in progress.
+    BackupInProgress = 409: "Wait until it has ended.",
     /// Another run of the source is in progress, or the source is being pruned or rebuilt.
     RunBusy = 409: "Wait until it has ended.",
     /// The version was read from another payload, or with another release date.

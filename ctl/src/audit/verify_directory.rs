@@ -7,6 +7,7 @@ use crate::base::lines::progress_bar;
 use crate::base::output::{format_count, format_pairs, print_json};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use oracled_api::audit::backup::CHECKPOINT_FILE;
 use oracled_domain::audit::checkpoint::Checkpoint;
 use oracled_domain::audit::log_tree::LogTree;
 use oracled_store::{SegmentEntry, SegmentLog, StoreError};
@@ -15,17 +16,15 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Take, Write};
 use std::path::{Path, PathBuf};
 
-/// The checkpoint in a backup.
-const CHECKPOINT_FILE: &str = "checkpoint";
 const MIRROR_FILE: &str = "oracle_log.jsonl";
 
 /// A verified log.
 #[derive(Debug, Serialize)]
-struct VerifiedLog {
+pub(super) struct VerifiedLog {
     /// The number of entries.
-    size: u64,
+    pub(super) size: u64,
     /// The root of the Merkle tree, in Base64.
-    root: String,
+    pub(super) root: String,
     /// The number of segments.
     segments: u64,
     /// The sizes at which the log was compared with a checkpoint.
@@ -35,7 +34,7 @@ struct VerifiedLog {
 }
 
 /// A checkpoint that the log must continue or equal.
-struct ComparedCheckpoint {
+pub(super) struct ComparedCheckpoint {
     file: PathBuf,
     checkpoint: Checkpoint,
     /// Whether the log ends with the checkpoint.
@@ -61,7 +60,7 @@ pub(super) fn run(
     let file = dir.join(CHECKPOINT_FILE);
     if file.exists() {
         let checkpoint = keys.read_checkpoint(&file)?;
-        checkpoints.push(ComparedCheckpoint { file, checkpoint, is_end: true });
+        checkpoints.push(ComparedCheckpoint::of_backup(file, checkpoint));
     }
     let verified = verify_directory(dir, &checkpoints)?;
     if is_json {
@@ -92,7 +91,10 @@ fn format_verified(VerifiedLog { size, root, segments, checkpoints, lines }: &Ve
 }
 
 /// Reads the log in `dir`, and compares it with the checkpoints and with `oracle_log.jsonl`.
-fn verify_directory(dir: &Path, checkpoints: &[ComparedCheckpoint]) -> Result<VerifiedLog, CtlError> {
+pub(super) fn verify_directory(
+    dir: &Path,
+    checkpoints: &[ComparedCheckpoint],
+) -> Result<VerifiedLog, CtlError> {
     // before the segments: a daemon writes an entry to them first
     let mut mirror = MirrorLines::open(&dir.join(MIRROR_FILE))?;
     let log = SegmentLog::open(dir).map_err(store_error)?;
@@ -111,6 +113,13 @@ fn verify_directory(dir: &Path, checkpoints: &[ComparedCheckpoint]) -> Result<Ve
     let lines = mirror.map(|mirror| mirror.finish(&tree)).transpose()?;
     let root = BASE64_STANDARD.encode(tree.root());
     Ok(VerifiedLog { size: tree.size(), root, segments: log.segments(), checkpoints: compared, lines })
+}
+
+impl ComparedCheckpoint {
+    /// The checkpoint of a backup, at which its log ends.
+    pub(super) const fn of_backup(file: PathBuf, checkpoint: Checkpoint) -> Self {
+        Self { file, checkpoint, is_end: true }
+    }
 }
 
 fn compare_roots(

@@ -3,7 +3,7 @@
 use clap::Command;
 
 /// The examples of a verb, by its path.
-const EXAMPLES: [(&str, &[&str]); 48] = [
+const EXAMPLES: [(&str, &[&str]); 50] = [
     ("crosscheck", &["oraclectl crosscheck verdict.json --tier full"]),
     (
         "submit",
@@ -36,6 +36,8 @@ const EXAMPLES: [(&str, &[&str]); 48] = [
             "oraclectl verify-log /var/lib/oracled --key log-key --since checkpoint",
         ],
     ),
+    ("backup", &["oraclectl backup /backup/oracled-2026-11-22"]),
+    ("restore", &["oraclectl restore /backup/oracled-2026-11-22 --state-dir /var/lib/oracled --key log-key"]),
     ("session", &["oraclectl session cs_1", "oraclectl session shop/cs_1"]),
     ("session correct", &["oraclectl session correct cs_1 --customer-email a@example.org"]),
     ("export", &["oraclectl export --session cs_1"]),

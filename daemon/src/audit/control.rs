@@ -1,4 +1,5 @@
 //! Handlers of the audit log on the control socket.
 
+pub mod backup;
 pub mod log;
 pub mod proofs;

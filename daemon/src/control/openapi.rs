@@ -1,7 +1,7 @@
 //! `/openapi.json`: the description of the control socket.
 
 use super::documents;
-use crate::audit::control::{log, proofs};
+use crate::audit::control::{backup, log, proofs};
 use crate::ground::api::records;
 use crate::ground::control::{freshness, ingest, rejects, run, source, upkeep};
 use crate::platform::api::oracles;
@@ -53,6 +53,7 @@ use utoipa::OpenApi;
         proofs::tile,
         proofs::prove_entry,
         proofs::prove_continuation,
+        backup::post,
         documents::apply,
         documents::list,
         documents::get,

@@ -4,5 +4,6 @@ pub mod front;
 pub mod health;
 pub mod metrics;
 pub mod oracles;
+pub(crate) mod piece_writer;
 pub mod request;
 pub(crate) mod reserved_body;

@@ -4,6 +4,7 @@
 //! verdict. Its JSON is one line of `oracle_log.jsonl`, to which the journal adds `seq` and, if a request
 //! caused it, `caller`.
 
+mod backup;
 mod caller;
 mod common;
 mod crosscheck;
@@ -14,6 +15,7 @@ mod query;
 mod rules;
 pub mod verification;
 
+pub use backup::BackupEntry;
 pub use caller::{PeerCredentials, REQUEST_ID_MAX_CHARS, RequestCaller};
 pub use common::{EventSeverity, ValueChange};
 pub use crosscheck::CrosscheckEntry;
@@ -434,6 +436,8 @@ pub enum EventKind {
     ReviewRevoked(RevocationEntry),
     /// A review was closed without a decision.
     ReviewDismissed(DismissalEntry),
+    /// A backup of the whole state was sent to an administrator, or a part of it.
+    BackupTaken(BackupEntry),
     /// `oracle_log.jsonl` differed from the log. The file was moved aside, or missing lines were added to it.
     MirrorRepaired {
         /// The number of the first entry whose line was missing or different.

@@ -27,6 +27,15 @@ pub(crate) fn sync_dir(dir: &Path) -> Result<(), StoreError> {
         .map_err(|source| StoreError::Io { path: dir.to_owned(), source })
 }
 
+/// Gives the file `from` the second name `to`. Returns whether `from` exists.
+pub(crate) fn link_if_exists(from: &Path, to: &Path) -> Result<bool, StoreError> {
+    match fs::hard_link(from, to) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(source) => Err(StoreError::Io { path: from.to_owned(), source }),
+    }
+}
+
 /// A number that identifies the present start of the system; 0 if it is unknown.
 pub(crate) fn boot_id() -> u64 {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();

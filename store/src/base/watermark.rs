@@ -207,15 +207,15 @@ impl Watermark {
         }
     }
 
-    /// Creates the mark of an empty store in `dir`, durably.
-    pub(crate) fn create(dir: &Path, store_id: u64) -> Result<Self, StoreError> {
+    /// Creates the mark of a store with these `counts` in `dir`, durably. Its database and `oracle_log.jsonl` count as missing.
+    pub(crate) fn create(dir: &Path, store_id: u64, counts: StoreCounts) -> Result<Self, StoreError> {
         let path = dir.join(FILE);
         let io = |source| StoreError::Io { path: path.clone(), source };
         // under another name until it is complete: a partial mark would look damaged
         let piece = dir.join(format!("{FILE}.new"));
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&piece);
         let now = WatermarkValues {
-            counts: StoreCounts::default(),
+            counts,
             mirrored: 0,
             mirror_first: 1,
             snapshot: SnapshotId::default(),

@@ -17,11 +17,11 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// The folder in the state directory.
-const DIR: &str = "ground";
+pub(super) const DIR: &str = "ground";
 /// Sorted files, by their digests.
-const FACTS_DIR: &str = "facts";
+pub(super) const FACTS_DIR: &str = "facts";
 /// Raw payloads, by their digests.
-const RAW_DIR: &str = "raw";
+pub(super) const RAW_DIR: &str = "raw";
 /// Incomplete files; emptied at every start.
 const WORK_DIR: &str = "work";
 /// The key of the first row of a sorted file. Its value is the id of the run that created the file, and the
@@ -34,7 +34,7 @@ const CREATED_BY_KEY: &[u8] = b"!";
 pub struct GroundFiles {
     dir: PathBuf,
     /// The folder of the sorted files.
-    facts_dir: PathBuf,
+    pub(super) facts_dir: PathBuf,
     /// Cached blocks of sorted files.
     pub(super) blocks: BlockCache,
     free: FreeSpace,
@@ -107,9 +107,7 @@ impl GroundFiles {
     /// The same folders, with a temporary folder for sorted files. It is removed when the returned `TempDir`
     /// is dropped.
     pub(super) fn with_temporary_facts(&self) -> Result<(Self, TempDir), StoreError> {
-        let work_dir = self.work_dir();
-        let dir = TempDir::with_prefix_in("rebuilt-", &work_dir);
-        let dir = dir.map_err(|source| StoreError::write_error(&work_dir, source))?;
+        let dir = self.temporary_dir("rebuilt-")?;
         Ok((Self { facts_dir: dir.path().to_owned(), ..self.clone() }, dir))
     }
 

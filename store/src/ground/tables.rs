@@ -246,6 +246,14 @@ impl Store {
         Ok(verified)
     }
 
+    /// The digests of the files that rows name: of sources, and of runs with their payloads.
+    ///
+    /// # Errors
+    /// The rows cannot be read.
+    pub(crate) fn named_files(&self) -> Result<HashSet<String>, StoreError> {
+        Ok(name_files(&self.sources()?, &self.runs()?))
+    }
+
     /// Removes the files of runs that a kill interrupted.
     ///
     /// A new or older store names none of them either, and their loss would be final. A file is removed only
@@ -255,7 +263,6 @@ impl Store {
     /// # Errors
     /// `Short` if rows are missing, or if a run that the store does not know wrote a file. No file is removed then.
     pub(crate) fn remove_unnamed_files(&self, expected: StoreCounts) -> Result<(), StoreError> {
-        let name = |file: &SortedFileRef| file.sha256.as_str().to_owned();
         let (sources, runs) = (self.sources()?, self.runs()?);
         let short = |detail| StoreError::Short { dir: self.dir().to_owned(), detail };
         for (there, expected_count, what) in
@@ -267,14 +274,7 @@ impl Store {
         }
         let owner = sources.first().map(|state| state.owner(SourceFileKind::Facts));
         let known: HashSet<_> = runs.iter().map(|run| run.run_id.as_str().to_owned()).collect();
-        let mut named = HashSet::new();
-        for state in &sources {
-            named.extend(state.sorted_files().map(name));
-        }
-        for run in runs {
-            named.insert(run.input.raw_sha256.as_str().to_owned());
-            named.extend(run.rows.as_ref().map(name));
-        }
+        let named = name_files(&sources, &runs);
         // an older copy of the database names files that a prune or a merge has replaced since
         let is_older =
             sources.iter().flat_map(SourceState::sorted_files).any(|file| !self.files().has_sorted(file));
@@ -326,4 +326,15 @@ impl Store {
         }
         Ok(())
     }
+}
+
+/// The digests of the files that the rows of these sources and runs name.
+fn name_files(sources: &[SourceState], runs: &[IngestionRun]) -> HashSet<String> {
+    let name = |file: &SortedFileRef| file.sha256.as_str().to_owned();
+    let mut named: HashSet<_> = sources.iter().flat_map(SourceState::sorted_files).map(name).collect();
+    for run in runs {
+        named.insert(run.input.raw_sha256.as_str().to_owned());
+        named.extend(run.rows.as_ref().map(name));
+    }
+    named
 }

@@ -33,7 +33,7 @@ pub(super) fn open_segments(dir: &Path) -> Result<(Segments, Watermark), StoreEr
     match (segments, mark) {
         (Some(segments), Some(mark)) => Ok((segments, mark)),
         (Some(segments), None) if segments.entries() == 0 => {
-            let mark = Watermark::create(dir, segments.store_id())?;
+            let mark = Watermark::create(dir, segments.store_id(), StoreCounts::default())?;
             Ok((segments, mark))
         }
         (Some(_), None) => short("its high-water mark is missing, and the log has entries".to_owned()),
@@ -48,7 +48,7 @@ pub(super) fn open_segments(dir: &Path) -> Result<(Segments, Watermark), StoreEr
             }
             let (rows, store_id) = meta::first_rows()?;
             let segments = Segments::create(dir, store_id, &rows)?;
-            let mark = Watermark::create(dir, store_id)?;
+            let mark = Watermark::create(dir, store_id, StoreCounts::default())?;
             Ok((segments, mark))
         }
     }

@@ -1,7 +1,7 @@
 //! The files of the segments: their names, their heads, and reading them whole.
 
 use super::group::{GroupEnd, StoredGroup, decode};
-use crate::base::disk::{allocate, sync_dir};
+use crate::base::disk::{allocate, link_if_exists, sync_dir};
 use crate::base::error::StoreError;
 use crate::base::rows::SCHEMA;
 use std::collections::BTreeSet;
@@ -202,6 +202,18 @@ impl SegmentFiles {
             opened => opened,
         };
         opened.map_err(|source| self.read_error(number, source))
+    }
+
+    /// Links segment `number` into the folder `copy`, compressed if it is.
+    ///
+    /// # Errors
+    /// `Short` if the segment is missing.
+    pub(crate) fn link(&self, number: u64, copy: &Self) -> Result<(), StoreError> {
+        let compressed = || link_if_exists(&self.compressed_path(number), &copy.compressed_path(number));
+        let plain = || link_if_exists(&self.path(number), &copy.path(number));
+        // a segment that is compressed now has first both forms, and then the compressed one
+        let is_linked = compressed()? || plain()? || compressed()?;
+        if is_linked { Ok(()) } else { Err(self.missing(number)) }
     }
 
     fn read_error(&self, number: u64, source: io::Error) -> StoreError {

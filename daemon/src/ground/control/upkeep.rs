@@ -3,6 +3,7 @@
 //! None of them has a time limit. A check and an export end when the administrator closes the connection; the
 //! others run to completion.
 
+use crate::platform::api::piece_writer::PieceWriter;
 use crate::platform::api::request::IgnoredBody;
 use crate::platform::control::body::ControlBody;
 use crate::platform::control::control_request::parse_name;
@@ -22,21 +23,14 @@ use oracled_actors::ground::ingestion::{
 use oracled_actors::ground::queries::CallerWaitCheck;
 use oracled_actors::platform::caller::run_as_current_caller;
 use oracled_api::base::problem::ProblemCode;
-use oracled_api::base::streamed_body::{StreamedBody, StreamedBodySender};
 use oracled_api::ground::{ExportedVersion, PruneRequest, PullResponse, VerifyFilesRequest};
 use oracled_domain::PeerCredentials;
 use oracled_domain::audit::event::{SourceReadKind, SourceReadOutcome};
 use oracled_domain::base::moment::Moment;
 use oracled_domain::ground::check::{PruneOutcome, RebuildOutcome, SourceCheckReport};
 use oracled_domain::ground::id::{PipelineId, SourceId};
-use std::io::{self, Write};
+use std::io::Write;
 use std::sync::Arc;
-use tokio::runtime::Handle;
-
-/// Size of the pieces of an export, in bytes.
-const PIECE_BYTES: usize = 64 * 1024;
-/// Maximum number of pieces that wait for the reader.
-const PIECES_WAITING: usize = 4;
 
 /// Whether a request has no time limit, because it is one of these, or an undo.
 pub fn has_no_time_limit<B>(request: &Request<B>) -> bool {
@@ -226,9 +220,7 @@ pub async fn export(
     let mut ended = open();
     started.set_outcome(SourceReadOutcome::Started);
     queries.close_entry(started).await?;
-    let (sender, body) = StreamedBody::new(PIECES_WAITING);
-    let runtime = Handle::current();
-    let mut out = ExportWriter { sender, piece: Vec::new(), lines: 0, runtime };
+    let (mut out, body) = PieceWriter::new();
     let exporting = tokio::task::spawn_blocking(move || {
         let exported = view.export(&mut out).map_err(|error| error.to_string());
         let exported = exported.and_then(|_| out.flush().map_err(|error| error.to_string()));
@@ -242,39 +234,9 @@ pub async fn export(
         }
         let closed = queries.close_entry(ended).await.map_err(|error| error.to_string());
         match exported.and(closed) {
-            Ok(()) => out.sender.finish(),
+            Ok(()) => out.finish(),
             Err(error) => tracing::warn!(error, "cannot complete an export; the response breaks off"),
         }
     }));
     Ok(([(CONTENT_TYPE, "application/x-ndjson")], Body::new(body)).into_response())
-}
-
-/// The writer of an export: a blocking thread sends the output in pieces.
-struct ExportWriter {
-    sender: StreamedBodySender,
-    piece: Vec<u8>,
-    /// Number of lines sent.
-    lines: u64,
-    runtime: Handle,
-}
-
-impl Write for ExportWriter {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.piece.extend_from_slice(bytes);
-        if self.piece.len() >= PIECE_BYTES {
-            self.flush()?;
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        if self.piece.is_empty() {
-            return Ok(());
-        }
-        let piece = std::mem::take(&mut self.piece);
-        let lines = piece.iter().filter(|byte| **byte == b'\n').count();
-        self.runtime.block_on(self.sender.send(piece.into())).map_err(io::Error::other)?;
-        self.lines += lines as u64;
-        Ok(())
-    }
 }

@@ -51,6 +51,7 @@ impl EventName {
             | Self::SessionCorrected
             | Self::SessionExported
             | Self::SessionRemoved
+            | Self::BackupTaken
             | Self::ErasureStarted
             | Self::SessionErased
             | Self::HeldVerdictRead

@@ -212,7 +212,8 @@ mod ground_events;
 
 mod verification_events;
 
-fn daemon_events(timestamp: Timestamp) -> [AuditEvent; 6] {
+fn daemon_events(timestamp: Timestamp) -> [AuditEvent; 7] {
+    let peer = PeerCredentials { uid: 1, gid: 2, pid: None };
     [
         AuditEvent::new(
             timestamp,
@@ -235,6 +236,11 @@ fn daemon_events(timestamp: Timestamp) -> [AuditEvent; 6] {
             timestamp,
             None,
             EventKind::StorageRecovered { cause: "full".into(), failed_at: timestamp, fallback_entries: 7 },
+        ),
+        AuditEvent::new(
+            timestamp,
+            None,
+            EventKind::BackupTaken(BackupEntry { entries: 12, bytes: 4096, complete: true, peer }),
         ),
         AuditEvent::new(timestamp, None, EventKind::MirrorRepaired { damaged_seq: 12, offset: 4096 }),
         AuditEvent::new(
@@ -333,11 +339,11 @@ fn all() -> Vec<AuditEvent> {
     events.extend(mail_events(&session_id, peer, timestamp));
     events.extend(webhook_events(&session_id, peer, timestamp));
     events.extend(order_events(&session_id, peer, timestamp));
-    let [action, health, recovered, repaired, started, stopped] = daemon_events(timestamp);
+    let [action, health, recovered, backup, repaired, started, stopped] = daemon_events(timestamp);
     events.extend([action, health, budget_event(timestamp)]);
     let kinds = [ground_events::all(peer, timestamp), verification_events::all(peer)].concat();
     events.extend(kinds.into_iter().map(|kind| AuditEvent::new(timestamp, None, kind)));
-    events.extend([repaired, recovered, started, stopped]);
+    events.extend([repaired, recovered, backup, started, stopped]);
     events
 }
 

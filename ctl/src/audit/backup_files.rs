@@ -1,0 +1,155 @@
+//! The files of a backup: its manifest, and copies with their digests.
+
+use super::log_keys::refused;
+use crate::base::error::CtlError;
+use oracled_api::audit::backup::{BackedUpFile, BackupManifest, MANIFEST_FILE};
+use oracled_domain::Sha256Hex;
+use oracled_domain::base::digest::Sha256Stream;
+use std::collections::BTreeSet;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Component, Path, PathBuf};
+
+/// Size of the pieces in which a file is copied, in bytes.
+const PIECE_BYTES: usize = 256 * 1024;
+
+/// The error for a file or a folder that cannot be used.
+pub(super) fn unusable(path: &Path, error: &io::Error) -> CtlError {
+    let message = format!("cannot use {}: {error}", path.display());
+    CtlError::Verb { message, exit_code: 5, was_printed: false }
+}
+
+/// Checks that `dir` does not exist or is empty, and creates it. Returns whether it is new.
+pub(super) fn create_empty_dir(dir: &Path) -> Result<bool, CtlError> {
+    match fs::read_dir(dir).map(|mut entries| entries.next().is_none()) {
+        Ok(true) => Ok(false),
+        Ok(false) => {
+            let message = format!("{} is not empty; name a new or empty folder", dir.display());
+            Err(CtlError::Verb { message, exit_code: 5, was_printed: false })
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            create_dirs(dir).map_err(|error| unusable(dir, &error))?;
+            Ok(true)
+        }
+        Err(error) => Err(unusable(dir, &error)),
+    }
+}
+
+/// Creates a folder and the folders above it, with mode 0700.
+fn create_dirs(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+/// The path of the file `name` of a backup in `dir`. A name that leads out of the folder is rejected.
+pub(super) fn path_in(dir: &Path, name: &str) -> Result<PathBuf, CtlError> {
+    let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
+    if name.is_empty() || !Path::new(name).components().all(is_plain) {
+        return Err(refused(format!("`{name}` is not the name of a file of a backup")));
+    }
+    Ok(dir.join(name))
+}
+
+/// Reads `content` to its end, and passes each piece to `write`. Returns its length and its digest.
+pub(super) fn read_pieces(
+    content: &mut impl Read,
+    mut write: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<(u64, Sha256Hex)> {
+    let (mut digest, mut bytes, mut piece) = (Sha256Stream::default(), 0, vec![0; PIECE_BYTES]);
+    loop {
+        let read = match content.read(&mut piece) {
+            Ok(0) => return Ok((bytes, digest.finish())),
+            Ok(read) => piece.get(..read).unwrap_or_default(),
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        digest.push(read);
+        bytes += read.len() as u64;
+        write(read)?;
+    }
+}
+
+/// Creates the file `name` in `dir` with mode 0600, and syncs it. Returns its length and its digest.
+pub(super) fn write_file(dir: &Path, name: &str, content: &mut impl Read) -> Result<BackedUpFile, CtlError> {
+    let path = path_in(dir, name)?;
+    let written = (|| {
+        if let Some(parent) = path.parent() {
+            create_dirs(parent)?;
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        let (bytes, sha256) = read_pieces(content, |piece| file.write_all(piece))?;
+        file.sync_all()?;
+        Ok(BackedUpFile { name: name.to_owned(), bytes, sha256 })
+    })();
+    written.map_err(|error| unusable(&path, &error))
+}
+
+/// Syncs the names in `dir` and in all folders below it.
+pub(super) fn sync_dirs(dir: &Path) -> Result<(), CtlError> {
+    let sync = |dir: &Path| File::open(dir).and_then(|handle| handle.sync_all());
+    let mut dirs = vec![dir.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        let entries = fs::read_dir(&dir).and_then(|entries| {
+            sync(&dir)?;
+            entries.collect::<io::Result<Vec<_>>>()
+        });
+        let entries = entries.map_err(|error| unusable(&dir, &error))?;
+        dirs.extend(entries.into_iter().map(|entry| entry.path()).filter(|path| path.is_dir()));
+    }
+    Ok(())
+}
+
+/// Reads the manifest of the backup in `dir`.
+pub(super) fn read_manifest(dir: &Path) -> Result<BackupManifest, CtlError> {
+    let file = dir.join(MANIFEST_FILE);
+    let text = match fs::read_to_string(&file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let dir = dir.display();
+            return Err(refused(format!(
+                "{dir} has no {MANIFEST_FILE}: the backup was interrupted, or the folder is not a backup; name another one"
+            )));
+        }
+        Err(error) if error.kind() == ErrorKind::InvalidData => String::new(),
+        text => text.map_err(|error| unusable(&file, &error))?,
+    };
+    BackupManifest::from_text(&text).map_err(|error| refused(format!("{}: {error}", file.display())))
+}
+
+/// Checks the length and the digest of a file of the backup against its manifest.
+pub(super) fn check_file(dir: &Path, expected: &BackedUpFile, found: &BackedUpFile) -> Result<(), CtlError> {
+    if expected == found {
+        return Ok(());
+    }
+    let file = dir.join(&expected.name);
+    Err(refused(format!(
+        "{}: the file has {} bytes with the SHA-256 {}; in the manifest it has {} bytes with {}; restore another backup",
+        file.display(),
+        found.bytes,
+        found.sha256,
+        expected.bytes,
+        expected.sha256
+    )))
+}
+
+/// Checks that the backup in `dir` has no file that is not in the manifest.
+pub(super) fn check_names(dir: &Path, manifest: &BackupManifest) -> Result<(), CtlError> {
+    let mut named: BTreeSet<PathBuf> = BTreeSet::from([dir.join(MANIFEST_FILE)]);
+    for file in &manifest.files {
+        named.insert(path_in(dir, &file.name)?);
+    }
+    let mut dirs = vec![dir.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir).map_err(|error| unusable(&dir, &error))? {
+            let path = entry.map_err(|error| unusable(&dir, &error))?.path();
+            if path.is_dir() {
+                dirs.push(path);
+            } else if !named.contains(&path) {
+                return Err(refused(format!(
+                    "{}: the manifest does not name this file; remove it, or restore another backup",
+                    path.display()
+                )));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,156 @@
+//! `POST /v1/backup`: a copy of the state directory while the daemon serves, as a tar archive.
+
+use crate::platform::api::piece_writer::PieceWriter;
+use crate::platform::api::request::IgnoredBody;
+use crate::platform::openapi::problems;
+use crate::platform::problem::Problem;
+use crate::platform::service::DaemonService;
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use hyper::header::CONTENT_TYPE;
+use oracled_actors::platform::caller::run_as_current_caller;
+use oracled_api::audit::backup::{
+    BACKUP_FORMAT, BackedUpFile, BackupManifest, CHECKPOINT_FILE, MANIFEST_FILE,
+};
+use oracled_api::base::problem::ProblemCode;
+use oracled_domain::audit::event::BackupEntry;
+use oracled_domain::base::digest::Sha256Stream;
+use oracled_domain::{AuditEvent, EventKind, PeerCredentials};
+use oracled_store::StoreBackup;
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use tar::{Builder, Header};
+use tokio::task::spawn_blocking;
+
+/// The mode of each file in the archive.
+const FILE_MODE: u32 = 0o600;
+
+problems!(BackupProblems: STORE; BackupInProgress);
+
+/// Back up the whole state, keys included, without stopping the daemon.
+///
+/// The archive has the state after one commit. Its last files are `checkpoint`, the signed checkpoint of that commit, and
+/// `manifest.json`, with the length and the SHA-256 of each file. If a file cannot be read, or `backup_taken` cannot be logged, the
+/// response breaks off.
+#[utoipa::path(
+    post,
+    path = "/v1/backup",
+    operation_id = "take_backup",
+    tag = "audit",
+    responses(
+        BackupProblems,
+        (status = 200, description = "The archive", body = Vec<u8>, content_type = "application/x-tar"),
+    ),
+)]
+pub async fn post(
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
+    _: IgnoredBody,
+) -> Result<Response, Problem> {
+    let in_progress = || {
+        let text = "another backup is in progress; wait until it has ended";
+        Problem::new(ProblemCode::BackupInProgress, text.to_owned())
+    };
+    let turn = Arc::clone(&service.backup).try_lock_owned().map_err(|_| in_progress())?;
+    let backup = service.system.log.begin_backup().await?;
+    let created_at = service.system.clock.now();
+    let manifest = BackupManifest {
+        format: BACKUP_FORMAT,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        created_at,
+        entries: backup.entries,
+        files: Vec::new(),
+    };
+    let checkpoint = service.log_signer.sign(backup.entries, backup.root);
+    let (mut out, body) = PieceWriter::new();
+    let sending = spawn_blocking(move || {
+        let mut sent = SentBackup { manifest, sent: 0 };
+        let written = sent.write(&backup, &checkpoint, &mut out);
+        // the links are removed here, whatever has happened
+        drop(backup);
+        (written, sent, out)
+    });
+    tokio::spawn(run_as_current_caller(async move {
+        let _turn = turn;
+        let Ok((written, sent, out)) = sending.await else { return };
+        let entry =
+            BackupEntry { entries: sent.manifest.entries, bytes: sent.sent, complete: written.is_ok(), peer };
+        let taken = AuditEvent::new(service.system.clock.now(), None, EventKind::BackupTaken(entry));
+        let logged = service.system.log.commit(taken.into()).await.map_err(|error| error.to_string());
+        match written.map_err(|error| error.to_string()).and(logged) {
+            Ok(_) => out.finish(),
+            Err(error) => tracing::warn!(error, "cannot complete a backup; the response breaks off"),
+        }
+    }));
+    Ok(([(CONTENT_TYPE, "application/x-tar")], Body::new(body)).into_response())
+}
+
+/// The files that were sent.
+struct SentBackup {
+    manifest: BackupManifest,
+    /// Their length, in bytes.
+    sent: u64,
+}
+
+impl SentBackup {
+    /// Writes the archive.
+    fn write(&mut self, backup: &StoreBackup, checkpoint: &str, out: &mut PieceWriter) -> io::Result<()> {
+        let mut archive = Builder::new(out);
+        for file in backup.files() {
+            let content = backup.open(file).map_err(io::Error::other)?;
+            self.append(&mut archive, &file.name, file.bytes, content)?;
+        }
+        self.append(&mut archive, CHECKPOINT_FILE, checkpoint.len() as u64, checkpoint.as_bytes())?;
+        let manifest = self.manifest.to_text()?;
+        archive.append(&header_of(MANIFEST_FILE, manifest.len() as u64)?, manifest.as_bytes())?;
+        archive.into_inner()?.flush()
+    }
+
+    fn append(
+        &mut self,
+        archive: &mut Builder<&mut PieceWriter>,
+        name: &str,
+        bytes: u64,
+        content: impl Read,
+    ) -> io::Result<()> {
+        let mut content = DigestReader { content, digest: Sha256Stream::default(), bytes: 0 };
+        archive.append(&header_of(name, bytes)?, &mut content)?;
+        self.sent += content.bytes;
+        if content.bytes != bytes {
+            return Err(io::Error::other(format!("{name} has {} bytes, and had {bytes}", content.bytes)));
+        }
+        self.manifest.files.push(BackedUpFile {
+            name: name.to_owned(),
+            bytes,
+            sha256: content.digest.finish(),
+        });
+        Ok(())
+    }
+}
+
+fn header_of(name: &str, bytes: u64) -> io::Result<Header> {
+    let mut header = Header::new_gnu();
+    header.set_path(name)?;
+    header.set_size(bytes);
+    header.set_mode(FILE_MODE);
+    header.set_cksum();
+    Ok(header)
+}
+
+/// Computes the digest of what is read.
+struct DigestReader<R> {
+    content: R,
+    digest: Sha256Stream,
+    bytes: u64,
+}
+
+impl<R: Read> Read for DigestReader<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.content.read(buffer)?;
+        self.digest.push(buffer.get(..read).unwrap_or_default());
+        self.bytes += read as u64;
+        Ok(read)
+    }
+}

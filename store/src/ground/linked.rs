@@ -1,0 +1,33 @@
+//! Links to the files of the ground-truth layer, for a backup.
+
+use super::files::{DIR, FACTS_DIR, GroundFiles, RAW_DIR};
+use crate::base::disk::link_if_exists;
+use crate::base::error::StoreError;
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+use tempfile::TempDir;
+
+impl GroundFiles {
+    /// Creates a folder on the disk of the state. It is removed when the returned `TempDir` is dropped, or by the next start.
+    pub(crate) fn temporary_dir(&self, prefix: &str) -> Result<TempDir, StoreError> {
+        let work_dir = self.work_dir();
+        let dir = TempDir::with_prefix_in(prefix, &work_dir);
+        dir.map_err(|source| StoreError::write_error(&work_dir, source))
+    }
+
+    /// Links the sorted files and the payloads with the digests in `named` into `state_dir`. A start rejects others, which no
+    /// commit names yet. Pruned payloads do not exist.
+    pub(crate) fn link_to(&self, state_dir: &Path, named: &HashSet<String>) -> Result<(), StoreError> {
+        for (from, folder, extension) in
+            [(self.facts_dir.clone(), FACTS_DIR, "sorted"), (self.raw_dir(), RAW_DIR, "raw")]
+        {
+            let to = state_dir.join(DIR).join(folder);
+            fs::create_dir_all(&to).map_err(|source| StoreError::Io { path: to.clone(), source })?;
+            for name in named.iter().map(|digest| format!("{digest}.{extension}")) {
+                link_if_exists(&from.join(&name), &to.join(&name))?;
+            }
+        }
+        Ok(())
+    }
+}
