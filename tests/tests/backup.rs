@@ -1,7 +1,7 @@
 //! Backups of a running daemon, and their restore.
 
 use oracled_tests::ground::{
-    example, example_documents, ingest, query_all, register_all, started_run, wait_for_run,
+    approve, example_documents, ingest, query_all, register_all, started_run, wait_for_run,
 };
 use oracled_tests::load::LoadConfig;
 use oracled_tests::{DaemonProcess, DaemonWorld, GOOD, document, get, log, post, submission};
@@ -57,12 +57,20 @@ fn restore(world: &DaemonWorld, backup: &Path, state: &Path, more: &[&str]) -> O
 /// Ingests two records of a source, and returns what a query finds.
 async fn ingest_records(daemon: &DaemonProcess<'_>) -> Vec<(Value, Value)> {
     let control = &mut daemon.control().await;
-    let (ontology, source, pipeline) = example_documents("world-bank");
+    let (ontology, source, pipeline) = example_documents("samples");
     register_all(control, &ontology, &source, &pipeline).await;
-    let payload = example("payload");
-    let run = started_run(&ingest(control, "world-bank", "1", "2026-01-01", payload.to_string()).await);
+    let payload = "{\"number\": 1, \"size\": 2}\n{\"number\": 2, \"size\": 3}\n";
+    let run = started_run(&ingest(control, "samples", "1", "2026-01-01", payload).await);
     assert_eq!(wait_for_run(control, &run).await["state"], "completed");
-    query_all(&mut daemon.routes().await, "world-bank", &json!({"axes": []})).await
+    approve(control, "samples").await;
+    query_samples(daemon).await
+}
+
+async fn query_samples(daemon: &DaemonProcess<'_>) -> Vec<(Value, Value)> {
+    let records =
+        query_all(&mut daemon.routes().await, "samples", &json!({"axes_requested": ["size"]})).await;
+    assert_eq!(records.len(), 2);
+    records
 }
 
 #[tokio::test]
@@ -100,7 +108,7 @@ async fn backup_under_load_is_restored_and_serves_the_same() {
     let daemon = restored.serve().await;
     let routes = &mut daemon.routes().await;
     assert_eq!(document(&get(routes, "/v1/verdicts/cs_1").await), verdict);
-    assert_eq!(query_all(routes, "world-bank", &json!({"axes": []})).await, facts);
+    assert_eq!(query_samples(&daemon).await, facts);
     let entries = summary["entries"].as_u64().expect("a number");
     let first = log(&mut daemon.control().await, &format!("after={}&limit=1", entries - 1)).await;
     assert_eq!(first[0]["seq"], entries);

@@ -50,7 +50,7 @@ pub async fn post(
     _: IgnoredBody,
 ) -> Result<Response, Problem> {
     let in_progress = || {
-        let text = "another backup is in progress; wait until it has ended";
+        let text = "another backup, or an erasure, is in progress; wait until it has ended";
         Problem::new(ProblemCode::BackupInProgress, text.to_owned())
     };
     let turn = Arc::clone(&service.backup).try_lock_owned().map_err(|_| in_progress())?;

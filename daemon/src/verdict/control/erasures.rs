@@ -71,6 +71,8 @@ pub async fn post(
         let found = spawn_blocking(move || find_sessions(&store, subject)).await;
         let (sessions, former_sessions) =
             found.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))??;
+        // the links of a backup would keep the segments as they were
+        let _no_backup = service.backup.lock().await;
         let erased = service.system.erasure.erase(sessions.into_iter().collect(), reason, peer).await?;
         let ErasureReport { sessions, unread_files } = erased;
         let sessions = sessions.into_iter().map(|(session_id, data)| ErasedSession { session_id, data });
