@@ -95,10 +95,10 @@ impl Described {
         assert!(schema.is_object(), "{name}: {media_type} is not described");
         let values = match media_type {
             "application/x-ndjson" => lines(&answer.body),
-            "application/openmetrics-text" | "text/plain" | "application/x-tar" => {
+            "application/openmetrics-text" | "text/plain" => {
                 vec![json!(String::from_utf8_lossy(&answer.body))]
             }
-            "application/octet-stream" => vec![json!(answer.body.to_vec())],
+            "application/octet-stream" | "application/x-tar" => vec![json!(answer.body.to_vec())],
             _ => vec![document(answer)],
         };
         let validator = validator(&self.document, schema);
