@@ -417,6 +417,11 @@ impl Handler<CloseJournal> for Logger {
 
 crate::platform::actor_handle::handle_actor_calls!(Logger);
 
+/// The error after the journal was closed.
+fn stopping() -> StoreError {
+    StoreError::Unavailable { cause: "the daemon is stopping".to_owned() }
+}
+
 impl Logger {
     pub(crate) fn fallback_entries(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.fallback_entries)

@@ -23,7 +23,7 @@ const LAST_FILE: &str = "watermark";
 /// Restore a backup to a new state directory, without a daemon
 ///
 /// It checks the length and the SHA-256 of each file, and compares the log with the checkpoint of the backup. After a failure,
-/// nothing remains in the state directory.
+/// the state directory is empty.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RestoreArgs {
     /// The backup, a folder from `oraclectl backup`

@@ -25,8 +25,7 @@ const TABLES: [TableId; 7] = [
     TableId::Log,
 ];
 
-/// The sessions whose data are erased, each with the last entry up to which that is done, and the kinds of data that were found
-/// so far.
+/// The sessions whose data are erased, each with the last entry up to which that is done, and the kinds of found data.
 #[derive(Debug)]
 pub(crate) struct SessionEraser {
     dir: PathBuf,
@@ -216,7 +215,7 @@ impl SessionEraser {
     }
 }
 
-/// What an erasure leaves of a row.
+/// The effect of an erasure on a row.
 enum RowErasure {
     /// The row has no data of the sessions.
     None,

@@ -43,9 +43,7 @@ impl Journal {
     /// # Errors
     /// `Unavailable` while the journal accepts no writes, `Io` if a file cannot be linked.
     pub fn begin_backup(&mut self) -> Result<StoreBackup, StoreError> {
-        if let Some(cause) = self.failure() {
-            return Err(StoreError::Unavailable { cause: cause.to_owned() });
-        }
+        self.check_failure()?;
         let ground = self.store.files();
         let dir = ground.temporary_dir("backup-")?;
         let last_segment = self.segments.link_to(dir.path())?;

@@ -1,7 +1,7 @@
 //! Erasing the data of sessions from everything that the journal has written: segments, database, `oracle_log.jsonl`.
 //!
 //! The segments are rewritten, and a new database is built from them beside the present one, since sled keeps removed values in
-//! its file. The journal goes on meanwhile. At the end it replaces the database and `oracle_log.jsonl` at once, so that they
+//! its file. The journal commits meanwhile. At the end it replaces the database and `oracle_log.jsonl` at once, so that they
 //! never differ.
 
 use super::Journal;
@@ -33,7 +33,7 @@ const APPLIED_AT_END: u64 = if cfg!(test) { 8 } else { 4096 };
 #[derive(Debug)]
 pub struct Erasure {
     state_dir: PathBuf,
-    /// What is to be in the new database.
+    /// The groups that the new database must have.
     segments: SegmentsUpTo,
     eraser: SessionEraser,
     database: Option<Arc<StoreEngine>>,
@@ -138,7 +138,7 @@ impl Journal {
         [NEW_DIR, PREVIOUS_DIR].iter().try_for_each(|dir| remove_dir(&state_dir.join(dir)))
     }
 
-    fn check_failure(&self) -> Result<(), StoreError> {
+    pub(super) fn check_failure(&self) -> Result<(), StoreError> {
         let unavailable = |cause: &str| Err(StoreError::Unavailable { cause: cause.to_owned() });
         self.failure().map_or(Ok(()), unavailable)
     }

@@ -1,8 +1,8 @@
 //! The start of a backup, between two commits.
 
-use super::{Logger, LoggerHandle};
+use super::{Logger, LoggerHandle, stopping};
 use actix::{Context, Handler, Message};
-use oracled_store::{Journal, StoreBackup, StoreError};
+use oracled_store::{StoreBackup, StoreError};
 
 /// Links the files of the store as they are after the last commit.
 #[derive(Debug, Message)]
@@ -13,7 +13,7 @@ impl Handler<BeginBackup> for Logger {
     type Result = Result<StoreBackup, StoreError>;
 
     fn handle(&mut self, _: BeginBackup, _: &mut Context<Self>) -> Self::Result {
-        self.journal.as_mut().map_or(Err(StoreError::Stopped), Journal::begin_backup)
+        self.journal.as_mut().ok_or_else(stopping)?.begin_backup()
     }
 }
 
@@ -21,9 +21,9 @@ impl LoggerHandle {
     /// Links the files of the store as they are after the last commit. Commits wait meanwhile.
     ///
     /// # Errors
-    /// `Stopped` while the daemon stops, `Unavailable` while the journal accepts no writes, `Io` if a file cannot be linked.
+    /// `Unavailable` while the journal accepts no writes, `Io` if a file cannot be linked.
     pub async fn begin_backup(&self) -> Result<StoreBackup, StoreError> {
-        let begun = self.actor_handle().ask(BeginBackup).await;
+        let begun = self.handle.ask(BeginBackup).await;
         begun.unwrap_or_else(|error| Err(StoreError::Unavailable { cause: error.to_string() }))
     }
 }

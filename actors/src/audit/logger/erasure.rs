@@ -1,6 +1,6 @@
 //! The steps of an erasure for which the journal must not commit.
 
-use super::{Logger, LoggerHandle};
+use super::{Logger, LoggerHandle, stopping};
 use crate::platform::actor_handle::ActorCallError;
 use actix::{Context, Handler, Message};
 use oracled_domain::SessionId;
@@ -57,10 +57,6 @@ impl Handler<FinishErasure> for Logger {
         }
         Ok((erasure, finished?))
     }
-}
-
-fn stopping() -> StoreError {
-    StoreError::Unavailable { cause: "the daemon is stopping".to_owned() }
 }
 
 fn unavailable(error: &ActorCallError) -> StoreError {
