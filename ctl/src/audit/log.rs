@@ -51,6 +51,9 @@ pub(crate) struct LogArgs {
     limit: Option<usize>,
 }
 
+/// The text for a value that was erased or withheld.
+const HIDDEN: &str = "hidden";
+
 /// A time, or a duration before now.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum SinceTime {
@@ -148,6 +151,9 @@ fn format_peer(entry: &Value) -> String {
 /// The process and the request that caused the entry.
 fn format_caller(entry: &Value) -> String {
     let Some(caller) = entry.get("caller") else { return String::new() };
+    if is_hidden(caller) {
+        return format!("[caller {HIDDEN}]");
+    }
     let text = |name: &str| field_text(caller, name);
     format!("[uid {} pid {} request {}]", text("uid"), text("pid"), text("request_id"))
 }
@@ -156,8 +162,14 @@ fn field_text(entry: &Value, name: &str) -> String {
     match entry.get(name) {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => text.clone(),
+        Some(hidden) if is_hidden(hidden) => HIDDEN.to_owned(),
         Some(other) => other.to_string(),
     }
+}
+
+/// Whether a value was erased or withheld, and has its hash in its place.
+fn is_hidden(value: &Value) -> bool {
+    value.as_object().is_some_and(|members| members.len() == 1 && members.contains_key("sha256"))
 }
 
 /// The outcome of a request to the model.
@@ -261,6 +273,25 @@ mod tests {
         assert_eq!(format_entry(&entry), line);
         entry["peer"] = json!({"uid": 1, "gid": 2, "pid": 3});
         assert_eq!(format_entry(&entry), format!("{line}: uid 1 gid 2 pid 3"));
+    }
+
+    #[test]
+    fn erased_values_are_printed_as_hidden() {
+        let entry = json!({
+            "seq": 7,
+            "event": "order_attempt_failed",
+            "attempt": 1,
+            "outcome": "failed",
+            "cause": {"sha256": "ab"},
+            "next_attempt_at": null,
+            "session_id": "cs_1",
+            "timestamp": "2026-11-20T10:00:00Z",
+            "caller": {"sha256": "cd"},
+        });
+        assert_eq!(
+            format_entry(&entry),
+            "7 2026-11-20T10:00:00.000Z order_attempt_failed cs_1 attempt 1 failed: hidden; no further attempt [caller hidden]"
+        );
     }
 
     #[test]
