@@ -7,6 +7,7 @@ use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, TableId};
 use crate::base::watermark::Watermark;
 use crate::segments::{SegmentFiles, StoredGroup, read_groups};
+use oracled_domain::audit::leaf::leaf_of;
 use oracled_domain::audit::log_tree::LogTree;
 use std::path::{Path, PathBuf};
 
@@ -125,7 +126,7 @@ impl LogRows<'_> {
             _ if first_seq == next => "",
             _ => return Err(damaged(&format!("entry {next} is missing: entry {first_seq} is in its place"))),
         };
-        let Some(new) = text.strip_prefix(known) else {
+        let Some(new) = rest_after(known, &text) else {
             let last = next - 1;
             return Err(damaged(&format!(
                 "one of the entries {first_seq} to {last} is stored with two texts"
@@ -144,6 +145,22 @@ impl LogRows<'_> {
         self.last_row = Some((first_seq, text));
         Ok(true)
     }
+}
+
+/// The rest of `text` after the lines of `known`. An erasure in progress can have hidden values of lines in one of them.
+fn rest_after<'t>(known: &str, text: &'t str) -> Option<&'t str> {
+    if let Some(rest) = text.strip_prefix(known) {
+        return Some(rest);
+    }
+    let mut rest = text;
+    for line in known.lines() {
+        let (other, after) = rest.split_once('\n')?;
+        if leaf_of(line).ok()? != leaf_of(other).ok()? {
+            return None;
+        }
+        rest = after;
+    }
+    Some(rest)
 }
 
 /// The rows of the log in a group: the number of the first entry and the text of each. The error is a fault.

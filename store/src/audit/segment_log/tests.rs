@@ -3,6 +3,7 @@ use crate::JournalRecord;
 use crate::journal::tests::{at, fill, id, open, whole_log};
 use crate::segments::Segments;
 use oracled_domain::audit::event::EventSeverity;
+use oracled_domain::audit::leaf::hide_values;
 use oracled_domain::audit::log_tree::TreeHash;
 use oracled_domain::{AuditEvent, EventKind, GatePath};
 use std::fs;
@@ -148,4 +149,17 @@ fn missing_segment_or_end_of_the_log_is_found() {
     let used = bytes.iter().rposition(|byte| *byte != 0).expect("it has groups");
     fs::write(last, &bytes[..used]).expect("the write succeeds");
     assert!(matches!(read(dir.path()), Err(StoreError::Short { .. })));
+}
+
+#[test]
+fn row_with_hidden_values_counts_as_the_same() {
+    let line = r#"{"seq":1,"reason":"x","salts":{"reason":"000102030405060708090a0b0c0d0e0f"}}"#;
+    let hidden = hide_values(line, |_| true).expect("an entry");
+    let next = r#"{"seq":2}"#;
+    let (known, longer) = (format!("{line}\n"), format!("{hidden}\n{next}\n"));
+    for (known, text) in [(&known, &longer), (&format!("{hidden}\n"), &format!("{line}\n{next}\n"))] {
+        assert_eq!(rest_after(known, text), Some("{\"seq\":2}\n"));
+    }
+    assert_eq!(rest_after(&known.replace("\"x\"", "\"y\""), &longer), None);
+    assert_eq!(rest_after(&format!("{known}{next}\n{next}\n"), &longer), None);
 }
