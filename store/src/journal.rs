@@ -231,9 +231,10 @@ impl Journal {
     /// Does the work that may lag: syncs the mirror and the high-water mark, and renews sled's snapshot if
     /// the journal is idle. Call it about once a second.
     pub fn sync_pending_work(&mut self) {
+        // first of all: a damaged database must not be renewed
+        self.repair_damage();
         let is_idle = self.failure.is_none() && self.settled_at == self.mark.now.counts.entries;
         self.settled_at = self.mark.now.counts.entries;
-        self.repair_damage();
         if is_idle {
             if let Err(error) = self.renew_snapshot(RENEWED_IDLE_PART) {
                 tracing::error!(%error, "could not reopen the database");

@@ -79,13 +79,17 @@ impl Segments {
         let path = files.path(number);
         let io = |source| StoreError::Io { path: path.clone(), source };
         let file = OpenOptions::new().read(true).write(true).open(&path).map_err(io)?;
+        // a kill may have left the file's name, or its last group, in memory only. After a failed sync, the page cache can differ
+        // from the disk
+        sync_dir(files.dir())?;
+        file.sync_data().map_err(io)?;
+        posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)
+            .map_err(|errno| io(errno.into()))?;
         let (head, bytes) = files.read(number)?;
         let end = files.walk(head, &bytes, |_| Ok(()))?;
         if number == 1 && end.len == SegmentHead::BYTES {
             return Ok(None);
         }
-        // a kill may have left the last group in the page cache only
-        file.sync_data().map_err(io)?;
         let last = LastSegment {
             number,
             file,

@@ -223,7 +223,10 @@ impl StoreEngine {
     /// Closes the database. Readers fail until [`StoreEngine::set_up_to_date`].
     pub(crate) fn close_database(&self) {
         self.is_up_to_date.store(false, Ordering::Release);
-        drop(self.db.write().unwrap_or_else(PoisonError::into_inner).take());
+        let open = self.db.write().unwrap_or_else(PoisonError::into_inner).take();
+        if let Err(detail) = catch_panic(|| drop(open)) {
+            tracing::error!(detail, "sled failed while the database was closed");
+        }
     }
 
     /// Closes the database and removes its files.
@@ -348,7 +351,10 @@ impl StoreEngine {
         mut guard: RwLockWriteGuard<'_, Option<OpenDatabase>>,
         change_files: &impl Fn() -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        drop(guard.take());
+        // sled panics if its file cannot be synced
+        let open = guard.take();
+        let closed = catch_panic(|| drop(open));
+        closed.map_err(|detail| StoreError::Corrupt { dir: self.dir().to_owned(), detail })?;
         change_files()?;
         let mut spare = self.spare_files.lock().unwrap_or_else(PoisonError::into_inner);
         spare.clear();

@@ -146,12 +146,13 @@ impl TableReader {
     /// # Errors
     /// `Short` if an entry or a row is missing, `Corrupt` if one cannot be read.
     pub fn audit(&self, proceed: impl FnMut(u64) -> bool) -> Result<bool, StoreError> {
-        let is_whole = self.audit_from(self.engine().checks().audited(), proceed)?;
-        if is_whole {
-            // only a stopped check is continued; a new check reads old entries again, to find later damage
+        let audited = self.audit_from(self.engine().checks().audited(), proceed);
+        if matches!(audited, Ok(true) | Err(StoreError::Corrupt { .. } | StoreError::Short { .. })) {
+            // only a stopped check is continued; a new check reads old entries again, to find later damage. After damage, the
+            // position can have a changed entry, which would count as damage of the repaired log
             self.note_audited(&LogTree::default());
         }
-        Ok(is_whole)
+        audited
     }
 
     fn audit_from(

@@ -91,7 +91,7 @@ pub(super) fn open_database(
                 }
                 engine.sync()?;
                 (mark.now.counts, mark.now.walked) = (counts, counts.entries.max(1));
-                (mark.now.snapshot, mark.now.synced) = (engine.snapshot(), counts.entries);
+                mark.now.synced = counts.entries;
                 mark.write_synced().map_err(io)?;
                 return Ok(OpenedDatabase { counts, rebuilt: doubt.filter(|_| has_entries) });
             }
@@ -130,10 +130,17 @@ fn find_doubt(engine: &StoreEngine, segments: &Segments, mark: &Watermark) -> Op
 fn apply_segments(
     engine: &Arc<StoreEngine>,
     segments: &Segments,
-    mark: &Watermark,
+    mark: &mut Watermark,
     known: Option<SnapshotId>,
 ) -> Result<Result<StoreCounts, String>, StoreError> {
-    let found = match damage_of(engine.open_database(known).and_then(|()| meta::read(engine)))? {
+    if let Err(damage) = damage_of(engine.open_database(known))? {
+        return Ok(Err(damage));
+    }
+    // at once: after a kill, the next start would reject the snapshot that sled has just written
+    mark.now.snapshot = engine.snapshot();
+    let io = |source: io::Error| StoreError::Io { path: engine.dir().to_owned(), source };
+    mark.write_synced().map_err(io)?;
+    let found = match damage_of(meta::read(engine))? {
         Ok(found) => found.map(|(counts, _)| counts.entries),
         Err(damage) => return Ok(Err(damage)),
     };

@@ -102,6 +102,32 @@ fn changed_tile_that_a_read_finds_is_repaired_at_once() {
 }
 
 #[test]
+fn check_of_the_log_accepts_it_again_after_a_changed_entry_was_repaired() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store, _) = filled(dir.path());
+    drop((journal, store));
+    // a check is about the entries of the opening
+    (journal, _) = open(dir.path());
+    drop(journal);
+    let (mut journal, store) = open(dir.path());
+    let name = 1u64.to_be_bytes();
+    let row = store.read(|db, _| rows::get(db, store.dir(), TableId::Log, &name));
+    let row = row.expect("the row is readable").expect("the row exists");
+    let text = String::from_utf8_lossy(&row.value[8..]).replacen("service_stopped", "service_stopper", 1);
+    let mut batch = RowBatch::default();
+    let value = [&row.value[..8], text.as_bytes()].concat();
+    rows::put(&mut batch, TableId::Log, &name, row.revision, &value, 0);
+    store.engine().apply(batch).expect("the write succeeds");
+    // the check is stopped after the changed entry
+    assert!(matches!(store.audit(|_| false), Ok(false)));
+    let damage = store.audit(|_| true);
+    assert!(is_damage(&damage), "{damage:?}");
+    journal.rebuild("an entry was changed".to_owned());
+    journal.recover().expect("the segments are whole");
+    assert!(matches!(store.audit(|_| true), Ok(true)));
+}
+
+#[test]
 fn proof_of_an_earlier_size_is_refused_if_its_tile_was_changed() {
     let dir = tempfile::tempdir().expect("a directory");
     let (_journal, store, heads) = filled(dir.path());
