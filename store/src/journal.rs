@@ -42,9 +42,10 @@ const POSTPONED_ENTRIES: u64 = 4096;
 /// The writer. A store has only one. It accepts records in groups and makes each group durable at once.
 #[derive(Debug)]
 pub struct Journal {
+    // dropped first: its thread must end before the engine releases the lock of the state directory
+    segments: Segments,
     store: Store,
     engine: Arc<StoreEngine>,
-    segments: Segments,
     mark: Watermark,
     mirror: LogMirror,
     tip: LogTip,

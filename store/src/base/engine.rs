@@ -106,10 +106,14 @@ impl TableReader {
         &self,
         read: impl FnOnce(&sled::Db, u64) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        if !self.engine.is_up_to_date.load(Ordering::Acquire) {
-            return Err(reopening());
-        }
-        let read = self.engine.with(|db| read(db, self.engine.durable_seq()));
+        let read = self.engine.with(|db| {
+            // under the lock: the database can be closed and opened again before it is taken
+            if self.engine.is_up_to_date.load(Ordering::Acquire) {
+                read(db, self.engine.durable_seq())
+            } else {
+                Err(reopening())
+            }
+        });
         read.inspect_err(|error| self.engine.note_damage(error))
     }
 }
