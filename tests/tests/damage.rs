@@ -207,7 +207,8 @@ async fn damage_anywhere(places: usize) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let whole = UndamagedState::create().await;
     let (mut serves, mut refuses) = (0, 0);
-    for _ in 0..places {
+    // few random places can all be without effect
+    while serves + refuses < places || refuses == 0 && serves < 10 * places {
         let world = whole.copy_to_new_world();
         let (what, is_database) = damage(&world, &mut rng);
         match start_outcome(&whole, &world, &what).await {
@@ -218,7 +219,7 @@ async fn damage_anywhere(places: usize) {
             }
         }
     }
-    println!("{places} places: {serves} served completely, {refuses} refused");
+    println!("{} places: {serves} served completely, {refuses} refused", serves + refuses);
     assert!(refuses > 0, "some damage is found");
 }
 
