@@ -11,11 +11,12 @@ use crate::ground::files::GroundFiles;
 use crate::journal::check::{check_database, check_segments};
 use crate::journal::opening::{OpenedDatabase, open_database, open_segments};
 use crate::journal::record::{CommitReceipt, JournalRecord, RecordRejectedError, TableWrite};
+use crate::journal::recovery::{JournalFailure, RecoveryCondition};
 use crate::journal::staged::StagedGroup;
 use crate::segments::Segments;
 use std::borrow::Borrow;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::sync::Arc;
 
 /// The size of an ordinary group, in bytes. While there is space for one, the journal accepts writes.
@@ -23,9 +24,6 @@ const ORDINARY_BYTES: u64 = 64 * 1024;
 /// A group accepts records until it has this many bytes. A record of a verification can have megabytes, and a
 /// batch is in memory.
 const GROUP_BYTES: usize = 16 * 1024 * 1024;
-/// The space that must be free before a failed store is reopened, in bytes, so that it can write again.
-const SPACE_TO_REOPEN_BYTES: usize = 4 * 1024 * 1024;
-
 /// The journal reopens the database after this number of new entries, or after one in [`RENEWED_AFTER_PART`]
 /// of all entries if that is more. sled writes a snapshot of its page table only as it opens, and an opening
 /// reads all entries after the snapshot, about 5 µs each. Reopening keeps the next start short, however the
@@ -59,24 +57,8 @@ pub struct Journal {
     failure: Option<JournalFailure>,
     /// The damage for which the opening has rebuilt the database.
     rebuilt: Option<String>,
-    /// The damage for which the database was last rebuilt, since a read had found it.
-    repaired: Option<String>,
-}
-
-/// The reason why the journal accepts no writes.
-#[derive(Debug)]
-struct JournalFailure {
-    cause: String,
-    condition: RecoveryCondition,
-}
-
-/// The condition for accepting writes again.
-#[derive(Debug, Clone, Copy)]
-enum RecoveryCondition {
-    /// Space for an ordinary group. sled did not try to write without it.
-    OrdinaryGroupSpace,
-    /// A reopening: sled has failed, or may hold half a write.
-    Reopening,
+    /// The calls of [`Journal::sync_pending_work`] until damage that a read finds leads to a rebuild again.
+    repair_pause: u32,
 }
 
 impl Journal {
@@ -120,7 +102,7 @@ impl Journal {
             settled_at: counts.entries,
             failure: None,
             rebuilt,
-            repaired: None,
+            repair_pause: 0,
         };
         journal.note_mirror();
         engine.reserve_space();
@@ -172,12 +154,17 @@ impl Journal {
             });
         }
         let appended = self.segments.append(counts.entries, &batch);
-        appended.map_err(|error| self.fail(error, RecoveryCondition::Reopening))?;
+        appended.map_err(|error| self.fail(error, RecoveryCondition::OrdinaryGroupSpace))?;
         // the group is committed, even if the database fails now: its reopening applies the group
         engine.note_replaced(&replaced);
         if let Err(error) = engine.apply(batch) {
             tracing::error!(%error, "the database failed; it is reopened and brought up to date");
-            self.fail(error, RecoveryCondition::Reopening);
+            if error.is_out_of_space() {
+                self.fail(error, RecoveryCondition::Reopening);
+            } else {
+                // it may hold half the group
+                self.rebuild(error.to_string());
+            }
         }
         self.tip = tip;
         engine.set_log_hashes(hashes);
@@ -258,17 +245,6 @@ impl Journal {
         }
     }
 
-    /// Rebuilds the database if a read has found damage. Damage that is found again was not in the database alone.
-    fn repair_damage(&mut self) {
-        let Some(damage) = self.engine.take_damage().filter(|_| self.failure.is_none()) else { return };
-        if self.repaired.as_ref() == Some(&damage) {
-            tracing::error!(damage, "a read has found damage that a rebuild of the database does not repair");
-            return;
-        }
-        self.rebuild(damage.clone());
-        self.repaired = Some(damage);
-    }
-
     /// Syncs the database, so that a power cut does not require its rebuild.
     fn sync_database(&mut self) {
         let entries = self.mark.now.counts.entries;
@@ -283,41 +259,6 @@ impl Journal {
         if let Err(error) = self.mark.write_synced() {
             tracing::warn!(%error, "could not write the high-water mark; the next start may rebuild the database");
         }
-    }
-
-    /// Tries to accept writes again after a failed one.
-    ///
-    /// # Errors
-    /// `Unavailable` or `Io` if the fault persists. Any other error means that the store is damaged.
-    pub fn recover(&mut self) -> Result<(), StoreError> {
-        let Some(mend) = self.failure.as_ref().map(|failure| failure.condition) else { return Ok(()) };
-        let mended = match mend {
-            RecoveryCondition::OrdinaryGroupSpace => self.engine.reserve_write_space(ORDINARY_BYTES),
-            RecoveryCondition::Reopening => self.reopen(),
-        };
-        if let Err(error) = mended {
-            let cause = error.to_string();
-            self.failure = Some(JournalFailure { cause, condition: mend });
-            return Err(error);
-        }
-        self.failure = None;
-        self.sync_pending_work();
-        Ok(())
-    }
-
-    fn reopen(&mut self) -> Result<(), StoreError> {
-        self.probe_space()?;
-        self.segments.discard_failed()?;
-        self.engine.close_database();
-        let opened = open_database(&self.engine, &self.segments, &mut self.mark, true)?;
-        let counts = opened.counts;
-        self.snapshot_at = counts.entries;
-        self.tip =
-            LogTip::new(self.store.read(|db, _| log::latest_time_us(db, &self.store, counts.entries))?);
-        self.store.forget_all();
-        // reads have found it in the previous database
-        self.engine.take_damage();
-        Ok(())
     }
 
     /// Reopens the database to renew sled's snapshot if enough entries are new: the usual number divided by `part`.
@@ -357,78 +298,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Rejects writes until [`Journal::recover`] has rebuilt the database from the segments. Call this when the database was
-    /// found damaged. A start does the same if the process ends before.
-    pub fn rebuild(&mut self, damage: String) {
-        self.mark.now.walked = 0;
-        if let Err(error) = self.mark.write_synced() {
-            tracing::warn!(%error, "could not note the damage of the database");
-        }
-        self.engine.close_database();
-        self.fail(StoreError::Unavailable { cause: damage }, RecoveryCondition::Reopening);
-    }
-
-    /// Rebuilds the database at once if a read has found damage. Returns whether it did.
-    ///
-    /// # Errors
-    /// As for [`Journal::recover`].
-    pub fn repair_now(&mut self) -> Result<bool, StoreError> {
-        let Some(damage) = self.engine.take_damage() else { return Ok(false) };
-        self.rebuild(damage);
-        self.recover().map(|()| true)
-    }
-
-    /// The damage for which the opening has rebuilt the database. Later calls return none.
-    pub fn take_rebuilt(&mut self) -> Option<String> {
-        self.rebuilt.take()
-    }
-
-    /// Checks, after a panic in a caller, that no group was applied only in part.
-    ///
-    /// # Errors
-    /// `Unavailable` if a group was applied in part, or if that cannot be determined. The journal then
-    /// rejects all writes until [`Journal::recover`].
-    pub fn check_after_panic(&mut self) -> Result<(), StoreError> {
-        let counts = self.mark.now.counts;
-        match meta::read(&self.engine) {
-            Ok(Some((found, tree)))
-                if found == counts
-                    && tree == self.engine.log_hashes().tree
-                    && self.segments.entries() == counts.entries =>
-            {
-                Ok(())
-            }
-            Ok(_) => {
-                let cause = "a panic interrupted a write".into();
-                Err(self.fail(StoreError::Unavailable { cause }, RecoveryCondition::Reopening))
-            }
-            Err(error) => Err(self.fail(error, RecoveryCondition::Reopening)),
-        }
-    }
-
     fn io_error(&self, source: io::Error) -> StoreError {
         StoreError::Io { path: self.engine.dir().to_owned(), source }
-    }
-
-    fn fail(&mut self, error: StoreError, mend: RecoveryCondition) -> StoreError {
-        let cause = match error {
-            StoreError::Unavailable { cause } => cause,
-            other => other.to_string(),
-        };
-        self.failure = Some(JournalFailure { cause: cause.clone(), condition: mend });
-        StoreError::Unavailable { cause }
-    }
-
-    /// Checks the free space before a reopening: sled may write while it opens, and if that fails, no reader
-    /// can use it.
-    fn probe_space(&self) -> Result<(), StoreError> {
-        let path = self.engine.dir().join("space_probe");
-        let probed = fs::File::create(&path).and_then(|mut file| {
-            file.write_all(&vec![0; SPACE_TO_REOPEN_BYTES])?;
-            file.sync_all()
-        });
-        let removed = fs::remove_file(&path);
-        probed.and(removed).map_err(|source| StoreError::Io { path, source })
     }
 }
 
@@ -446,6 +317,7 @@ mod mirror_file;
 mod opening;
 pub(crate) mod preview;
 pub(crate) mod record;
+mod recovery;
 pub(crate) mod staged;
 #[cfg(test)]
 pub(crate) mod tests;

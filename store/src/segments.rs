@@ -118,7 +118,8 @@ impl Segments {
     /// Appends a group, and syncs it; the log has `entries` entries then.
     ///
     /// # Errors
-    /// The segment cannot be written. The group is not committed, and [`Segments::discard_failed`] must succeed before the next.
+    /// The segment cannot be written. The group is not committed, and [`Segments::discard_failed`] must succeed before the next:
+    /// it is tried at once, since the process can end before a second attempt.
     pub(crate) fn append(&mut self, entries: u64, rows: &RowBatch) -> Result<(), StoreError> {
         let too_large = |length| StoreError::Unavailable {
             cause: format!("a group of {length} bytes is too large for a segment"),
@@ -130,8 +131,13 @@ impl Segments {
             let written = file.write_all_at(&bytes, *len).and_then(|()| file.sync_data());
             written.map_err(|source| StoreError::write_error(&self.files.path(self.last.number), source))
         });
-        self.has_failed = written.is_err();
-        written?;
+        if let Err(error) = written {
+            self.has_failed = true;
+            if let Err(error) = self.discard_failed() {
+                tracing::warn!(%error, "could not remove the remains of a group that was not committed");
+            }
+            return Err(error);
+        }
         self.last.len += len;
         self.last.end = end;
         if !self.last.is_next_prepared && self.last.len > self.last.limit / 2 {
@@ -234,8 +240,11 @@ fn begin(
     let created = prepared.unwrap_or_else(|| files.create(head.number, limit));
     let (file, path) = created.map_err(|source| StoreError::write_error(files.dir(), source))?;
     let error = |source| StoreError::write_error(&path, source);
-    file.write_all_at(&head.to_bytes(), 0).and_then(|()| file.sync_all()).map_err(error)?;
-    fs::rename(&path, files.path(head.number)).map_err(error)?;
+    let written = file.write_all_at(&head.to_bytes(), 0).and_then(|()| file.sync_all());
+    if let Err(source) = written.and_then(|()| fs::rename(&path, files.path(head.number))) {
+        files.remove_unused(&path);
+        return Err(error(source));
+    }
     sync_dir(files.dir())?;
     let SegmentHead { number, previous: end, .. } = head;
     Ok(LastSegment { number, file, len: SegmentHead::BYTES, limit, end, is_next_prepared: false })
@@ -316,10 +325,11 @@ mod tests {
     fn torn_group_is_overwritten_by_the_next() {
         let dir = tempfile::tempdir().expect("a directory");
         let mut segments = created(dir.path());
-        let (bytes, _) = encode(segments.last.end, 1, &rows(&[1; 900])).expect("a small group");
-        for cut in [1, 20, bytes.len() / 2, bytes.len() - 1] {
-            segments.last.file.write_all_at(&bytes[..cut], segments.last.len).expect("the write succeeds");
+        for part in [0.01, 0.03, 0.5, 0.99] {
             let before = segments.entries();
+            let (bytes, _) = encode(segments.last.end, before + 1, &rows(&[1; 900])).expect("a small group");
+            let cut = (bytes.len() as f64 * part) as usize;
+            segments.last.file.write_all_at(&bytes[..cut], segments.last.len).expect("the write succeeds");
             drop(segments);
             segments = opened(dir.path());
             assert_eq!(segments.entries(), before);
@@ -359,6 +369,7 @@ mod tests {
         let blocked = dir.path().join("segments/0000000002");
         fs::create_dir(&blocked).expect("the directory is created");
         segments.append(2, &rows(&[2; 3000])).expect_err("the next segment cannot be created");
+        assert!(!segments.files.path(2).with_extension("new").exists());
         segments.discard_failed().expect("the segment is writable");
         segments.append(2, &rows(b"small")).expect_err("the group has room only in the next segment");
         fs::remove_dir(&blocked).expect("the removal succeeds");
@@ -367,6 +378,14 @@ mod tests {
         drop(segments);
         let segments = opened(dir.path());
         assert_eq!((segments.last.number, entries_of(&segments, None)), (2, vec![0, 1, 2]));
+    }
+
+    #[test]
+    fn segment_that_the_disk_has_no_space_for_leaves_no_file() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let segments = created(dir.path());
+        segments.files.create(2, 1 << 62).expect_err("no disk is that large");
+        assert!(!segments.files.path(2).with_extension("new").exists());
     }
 
     #[test]

@@ -393,12 +393,9 @@ impl Handler<RebuildDatabase> for Logger {
 
     fn handle(&mut self, RebuildDatabase(damage): RebuildDatabase, _: &mut Context<Self>) -> Self::Result {
         let Some(journal) = &mut self.journal else { return Ok(()) };
-        // a read may have found the same damage
-        if journal.failure().is_none() {
-            journal.rebuild(damage.clone());
-            self.note_failure(&StoreError::Unavailable { cause: damage });
-            self.publish();
-        }
+        journal.rebuild(damage.clone());
+        self.note_failure(&StoreError::Unavailable { cause: damage });
+        self.publish();
         self.recover();
         self.publish();
         self.journal.as_ref().and_then(Journal::failure).map_or(Ok(()), |failure| Err(failure.to_owned()))

@@ -18,6 +18,8 @@ const FILE: &str = "checks.json";
 pub(crate) struct CheckResults {
     path: PathBuf,
     content: Mutex<CheckResultsContent>,
+    /// Held while the file is written, so that readers of the content do not wait for the disk.
+    writing: Mutex<()>,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -44,7 +46,7 @@ impl CheckResults {
                 CheckResultsContent::default()
             }
         };
-        Self { path, content: Mutex::new(content) }
+        Self { path, content: Mutex::new(content), writing: Mutex::default() }
     }
 
     /// The tree of the entries that the check of the log has read; empty before the first check.
@@ -74,16 +76,17 @@ impl CheckResults {
     }
 
     fn change(&self, change: impl FnOnce(&mut CheckResultsContent)) -> Result<(), StoreError> {
-        self.with(|content| {
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let json = self.with(|content| {
             change(content);
-            let json = serde_json::to_vec(content).expect("the results are plain data with string keys");
-            let incomplete = self.path.with_extension("json.new");
-            let written = File::create(&incomplete).and_then(|mut file| {
-                file.write_all(&json)?;
-                file.sync_data()?;
-                fs::rename(&incomplete, &self.path)
-            });
-            written.map_err(|source| StoreError::Io { path: self.path.clone(), source })
-        })
+            serde_json::to_vec(content).expect("the results are plain data with string keys")
+        });
+        let incomplete = self.path.with_extension("json.new");
+        let written = File::create(&incomplete).and_then(|mut file| {
+            file.write_all(&json)?;
+            file.sync_data()?;
+            fs::rename(&incomplete, &self.path)
+        });
+        written.map_err(|source| StoreError::Io { path: self.path.clone(), source })
     }
 }

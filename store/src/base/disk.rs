@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// The database's folder in the state directory.
 pub(crate) const DATABASE_DIR: &str = "store";
-/// The file in that folder to which sled appends. A commit syncs it.
+/// The file in that folder to which sled appends.
 pub(crate) const DATABASE_FILE: &str = "db";
 /// Space for the database to grow before each write, in bytes, in addition to the write's own size. sled may use it to
 /// rewrite old pages and to begin a new segment.

@@ -371,7 +371,7 @@ impl StoreEngine {
     /// Writes all changes of the database to its file, and syncs it. sled's own flush does not sync the file on Linux.
     pub(crate) fn sync(&self) -> Result<(), StoreError> {
         self.with_open(|open| {
-            open.db.flush().map_err(|error| StoreError::write_failed(&error))?;
+            open.db.flush().map_err(|error| StoreError::damaged(self.dir(), &error))?;
             open.sync()
         })
     }

@@ -155,7 +155,7 @@ impl StoreError {
         if found > known { Self::Newer { dir, found, known } } else { Self::Older { dir, found, known } }
     }
 
-    /// The error for a failed read by sled.
+    /// The error for a failed read or write by sled.
     pub(crate) fn damaged(dir: &Path, error: &sled::Error) -> Self {
         match error {
             // includes the error of an earlier failed write, which sled returns for reads until it is reopened
@@ -164,11 +164,6 @@ impl StoreError {
             }
             _ => Self::Corrupt { dir: dir.to_owned(), detail: describe(error) },
         }
-    }
-
-    /// The error for a failed write by sled.
-    pub(crate) fn write_failed(error: &sled::Error) -> Self {
-        Self::Unavailable { cause: describe(error) }
     }
 
     /// The error for a failed write of a whole file. A full disk gives `Unavailable`, since the write can be retried.
@@ -214,10 +209,8 @@ mod tests {
 
     #[test]
     fn damage_that_sled_finds_is_described_without_a_backtrace() {
-        let error = sled::Error::Corruption { at: None, bt: () };
-        for error in [StoreError::write_failed(&error), StoreError::damaged(Path::new("state"), &error)] {
-            let text = error.to_string();
-            assert!(text.contains("a checksum is wrong") && !text.contains("backtrace"), "{text}");
-        }
+        let error = StoreError::damaged(Path::new("state"), &sled::Error::Corruption { at: None, bt: () });
+        let text = error.to_string();
+        assert!(text.contains("a checksum is wrong") && !text.contains("backtrace"), "{text}");
     }
 }

@@ -13,7 +13,7 @@ use crate::base::disk::{DATABASE_DIR, DATABASE_FILE};
 use crate::base::engine::{PREVIOUS_DIR, StoreEngine, StoreOptions, lock_state, remove_dir};
 use crate::base::error::StoreError;
 use crate::base::meta;
-use crate::journal::RecoveryCondition;
+use crate::journal::recovery::RecoveryCondition;
 use crate::segments::SegmentsUpTo;
 use oracled_domain::SessionId;
 use oracled_domain::audit::event::ErasedData;

@@ -84,12 +84,17 @@ pub(super) fn open_database(
         (mark.now.synced, mark.now.boot_id, mark.now.walked) = (0, boot_id(), mark.now.walked.max(1));
         mark.write_synced().map_err(io)?;
         let known = known.filter(|_| !is_rebuilt && has_entries);
-        match apply_segments(engine, segments, mark, known)? {
+        let applied = apply_segments(engine, segments, mark, known);
+        if applied.as_ref().is_err_and(|error| !error.is_out_of_space()) {
+            // the database may hold half a group, or may differ from the disk after a failed sync
+            mark.now.walked = 0;
+            mark.write_synced().map_err(io)?;
+        }
+        match applied? {
             Ok(counts) => {
                 if is_rebuilt && has_entries {
                     tracing::info!(entries = counts.entries, "the database was rebuilt");
                 }
-                engine.sync()?;
                 (mark.now.counts, mark.now.walked) = (counts, counts.entries.max(1));
                 mark.now.synced = counts.entries;
                 mark.write_synced().map_err(io)?;
@@ -157,6 +162,7 @@ fn apply_segments(
         };
         let (counts, tree) = meta::read(engine)?.ok_or_else(missing)?;
         check_database(engine, counts, &mark.now)?;
+        engine.sync()?;
         engine.set_opened_counts(counts, tree.clone());
         engine.set_up_to_date();
         engine.set_log_hashes(LogHashes::read(&TableReader::new(Arc::clone(engine)), tree)?);

@@ -5,6 +5,7 @@ use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, TableId};
 use crate::base::snapshot::snapshot_in;
 use crate::journal::record::{RowExpectation, RowKey, TableWrite};
+use crate::journal::recovery::REPAIR_PAUSE_CALLS;
 use jiff::Timestamp;
 use oracled_domain::audit::event::{CrosscheckEntry, EventSeverity};
 use oracled_domain::audit::leaf::leaf_of;
@@ -1375,6 +1376,28 @@ fn damage_that_a_read_finds_is_repaired_once() {
     assert!(matches!(read(), Err(StoreError::Corrupt { .. })));
     journal.sync_pending_work();
     assert_eq!(journal.failure(), None);
+    for _ in 1..REPAIR_PAUSE_CALLS {
+        journal.sync_pending_work();
+    }
+    assert!(matches!(read(), Err(StoreError::Corrupt { .. })));
+    journal.sync_pending_work();
+    assert!(journal.failure().is_some(), "long after the first damage");
+    journal.recover().expect("the database is rebuilt");
+    assert!(store.verdict(&id(0)).expect("the verdict is readable").is_some());
+}
+
+#[test]
+fn damage_that_a_commit_finds_leads_to_a_rebuild() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    fill(&mut journal, 0..3);
+    let mut batch = RowBatch::default();
+    batch.remove([&b"zcs_1\0"[..], &1u16.to_be_bytes()].concat());
+    journal.engine.apply(batch).expect("the write succeeds");
+    let damage = StoreError::Corrupt { dir: dir.path().to_owned(), detail: "a row is damaged".to_owned() };
+    journal.fail(damage, RecoveryCondition::Reopening);
+    journal.recover().expect("the database is rebuilt");
+    store.audit_all().expect("nothing is missing");
 }
 
 #[test]

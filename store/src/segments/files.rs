@@ -145,11 +145,19 @@ impl SegmentFiles {
     /// `Short` if a segment is missing.
     pub(crate) fn check_names(&self) -> Result<Option<u64>, StoreError> {
         let [plain, compressed] = self.numbers()?;
-        let Some(last) = plain.iter().chain(&compressed).copied().max() else { return Ok(None) };
-        let is_there = |number: &u64| plain.contains(number) || compressed.contains(number);
+        let Some(mut last) = plain.iter().chain(&compressed).copied().max() else { return Ok(None) };
+        // a segment can be begun or compressed while the folder is read
+        let exists = |number| {
+            let (plain, compressed) = (self.path(number), self.compressed_path(number));
+            compressed.exists() || plain.exists() || compressed.exists()
+        };
+        while exists(last + 1) {
+            last += 1;
+        }
+        let is_there = |number| plain.contains(&number) || compressed.contains(&number) || exists(number);
         // only a segment before the last one is compressed
-        let next = (!plain.contains(&last)).then_some(last + 1);
-        match (1..last).find(|number| !is_there(number)).or(next) {
+        let next = (!self.path(last).exists()).then_some(last + 1);
+        match (1..last).find(|number| !is_there(*number)).or(next) {
             Some(missing) => Err(self.missing(missing)),
             None => Ok(Some(last)),
         }
@@ -281,10 +289,7 @@ impl SegmentFiles {
             io::copy(&mut io::repeat(0).take(size), &mut file)?;
             file.sync_all()
         });
-        if let Err(error) = prepared {
-            fs::remove_file(&path)?;
-            return Err(error);
-        }
+        prepared.inspect_err(|_| self.remove_unused(&path))?;
         Ok(Some(file))
     }
 
@@ -293,8 +298,16 @@ impl SegmentFiles {
     pub(crate) fn create(&self, number: u64, size: u64) -> io::Result<(File, PathBuf)> {
         let path = self.path(number).with_extension(INCOMPLETE);
         let file = File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
-        allocate(&file, size)?;
+        // what is left of it would take the space that a smaller group needs
+        allocate(&file, size).inspect_err(|_| self.remove_unused(&path))?;
         Ok((file, path))
+    }
+
+    /// Removes a file that did not become a segment.
+    pub(crate) fn remove_unused(&self, path: &Path) {
+        if let Err(error) = fs::remove_file(path) {
+            tracing::warn!(%error, path = %path.display(), "could not remove an unused file");
+        }
     }
 
     /// Checks that the compressed form of segment `number` in `file` has all groups up to the next segment.

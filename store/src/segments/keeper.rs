@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 enum KeeperTask {
     /// Prepares the next segment with a size in bytes.
     Prepare(u64),
-    /// Compresses the segment with this number, whose groups end at this byte.
+    /// Compresses the segment with this number, whose groups end at this byte, if that is known.
     Compress(u64, Option<u64>),
 }
 

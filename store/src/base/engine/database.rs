@@ -46,7 +46,8 @@ impl OpenDatabase {
     }
 
     pub(super) fn sync(&self) -> Result<(), StoreError> {
-        self.file().and_then(File::sync_all).map_err(|error| unavailable(&error))
+        let synced = self.file().and_then(File::sync_all);
+        synced.map_err(|source| StoreError::Io { path: self.path.clone(), source })
     }
 }
 
