@@ -10,6 +10,7 @@ use crate::platform::actor_handle::ActorHandle;
 use crate::platform::actor_stats::ActorStats;
 use crate::platform::clock::Clock;
 use crate::platform::guardian::{self, SupervisionLimits};
+use crate::platform::in_flight::InFlight;
 use crate::platform::metrics::ActorMetrics;
 use crate::platform::per_application::PerApplication;
 use crate::rules::fact_sources::FactCollector;
@@ -37,7 +38,7 @@ use oracled_domain::{ApplicationName, OracleId, UnexpectedFieldHandling};
 use oracled_store::{Journal, Store, StoreError};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use tokio::sync::{Mutex, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 
 /// The configuration and resources of the system.
 #[derive(Debug)]
@@ -300,9 +301,10 @@ impl ActorSystem {
             let generation = Arc::clone(&generation);
             hire.start("regen", &here, queue, move || RegenActor::new(generation))
         };
-        let order_waits = OrderWaits::default();
+        let (order_waits, orders_in_flight) = (OrderWaits::default(), InFlight::default());
         let orders = {
-            let desk = OrderDesk::new(generation, orders, gate, order_progress, order_waits.clone());
+            let (waits, in_flight) = (order_waits.clone(), orders_in_flight.clone());
+            let desk = OrderDesk::new(generation, orders, gate, in_flight, order_progress, waits);
             hire.start("orders", &here, queue, move || OrdersActor::new(desk))
         };
 
@@ -313,7 +315,9 @@ impl ActorSystem {
             cache: cache.clone(),
             notifier: notifier.clone(),
             webhooks: webhooks.clone(),
-            running: Mutex::default(),
+            regen: regen.clone(),
+            orders_in_flight,
+            turn: Arc::default(),
             is_stopped: AtomicBool::default(),
         });
         actix_rt::spawn(erasure.clone().resume());

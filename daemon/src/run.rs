@@ -254,7 +254,7 @@ impl RunningDaemon {
             let (rested, webhooks, runs, orders, ()) = tokio::join!(rest, webhooks, runs, orders, async {
                 drop(routes.await);
                 service.wait_until_idle().await;
-                if let Err(error) = service.system.regen.ask(regen::AwaitGenerations).await {
+                if let Err(error) = service.system.regen.ask(regen::AwaitGenerations::default()).await {
                     tracing::debug!(%error, "generation of verdicts is cut off by the stop");
                 }
             });

@@ -24,7 +24,7 @@ pub use base::watermark::StoreCounts;
 pub use ground::Store;
 pub use journal::Journal;
 pub use journal::backup::{StoreBackup, StoreBackupFile};
-pub use journal::erasure::{Erasure, ErasureOutcome};
+pub use journal::erasure::{Erasure, ErasureOutcome, ErasureStep};
 pub use journal::preview::PREVIEW_REVISION;
 pub use journal::record::{
     CommitReceipt, JournalRecord, RecordRejectedError, RowExpectation, RowKey, TableWrite,

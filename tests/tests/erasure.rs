@@ -117,6 +117,25 @@ async fn erased_person_is_in_no_file_and_proofs_of_before_stay_valid() {
 }
 
 #[tokio::test]
+async fn erasure_that_fails_is_reported_and_can_be_repeated() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    deliver(&mut daemon.routes().await, "ada", "ada-7421").await;
+    // the copy of the log cannot be created
+    let blocked = world.state().join("oracle_log.jsonl.erasing");
+    fs::create_dir(&blocked).expect("the directory is created");
+    let erase = json!({"session_id": "ada", "reason": "asked"});
+    let answer = post(&mut daemon.control().await, "/v1/erasures", &erase).await;
+    problem(&answer, 503, "storage_unavailable");
+    let refused = post(&mut daemon.control().await, "/v1/backup", &json!({})).await;
+    problem(&refused, 409, "backup_in_progress");
+    fs::remove_dir(&blocked).expect("the removal succeeds");
+    printed(&world, &["erase", "--session", "ada", "--reason", "asked"]);
+    assert_eq!(files_with(&world.state(), "ada-7421"), Vec::<PathBuf>::new());
+    assert!(daemon.stop().success());
+}
+
+#[tokio::test]
 async fn erasure_is_complete_after_kills() {
     erase_with_kills(4).await;
 }

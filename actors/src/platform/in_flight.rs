@@ -29,6 +29,18 @@ impl<I: Eq + Hash + Clone> InFlight<I> {
         claimed.then(|| InFlightClaim { id, in_flight: self.clone() })
     }
 
+    /// Marks an item as in flight, as soon as it is not.
+    pub(crate) async fn claim_when_free(&self, id: I) -> InFlightClaim<I> {
+        let mut changes = self.0.subscribe();
+        loop {
+            if let Some(claim) = self.claim(id.clone()) {
+                return claim;
+            }
+            // the sender is in `self`, so the channel stays open
+            drop(changes.wait_for(|ids| !ids.contains(&id)).await);
+        }
+    }
+
     pub(crate) fn contains(&self, id: &I) -> bool {
         self.0.borrow().contains(id)
     }

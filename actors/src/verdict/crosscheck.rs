@@ -206,8 +206,12 @@ impl JudgmentDelivery {
                 match check.clone() {
                     None => drop(self.log.commit(record).await?),
                     Some(check) => {
-                        let session_id = session_id.clone();
-                        let refuse = StoreRejectingCheck { session_id, check, record: record.clone() };
+                        let refuse = StoreRejectingCheck {
+                            session_id: session_id.clone(),
+                            check,
+                            may_be_new: !matches!(path, GatePath::Generate | GatePath::Regen),
+                            record: record.clone(),
+                        };
                         let refused = self.cache.ask(refuse).await;
                         commit_unless_committed(refused, record, &self.log).await?;
                     }

@@ -6,20 +6,22 @@
 use crate::audit::logger::{CommitError, LoggerHandle};
 use crate::platform::actor_handle::{ActorCallError, ActorHandle};
 use crate::platform::clock::Clock;
+use crate::platform::in_flight::InFlight;
 use crate::verdict::cache::{EraseSession, VerdictCache, VerdictCacheError};
 use crate::verdict::notifier::{Notifier, queued_mails};
 use crate::verdict::outbox::{HoldMessages, OutboxAction, OutboxError};
+use crate::verdict::regen::{AwaitGenerations, RegenActor};
 use crate::verdict::webhooks::{ChangeWebhook, WebhookSender};
 use oracled_domain::audit::event::{ErasedData, ErasureEndEntry, ErasureStartEntry};
-use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId, WebhookId};
-use oracled_store::{ErasureOutcome, JournalRecord, LogQuery, Store, StoreError};
+use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId};
+use oracled_store::{ErasureOutcome, ErasureStep, JournalRecord, LogQuery, Store, StoreError};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
@@ -42,6 +44,12 @@ pub enum ErasureError {
     Outbox(#[from] OutboxError),
     #[error(transparent)]
     Actor(#[from] ActorCallError),
+    /// Another backup or an erasure is in progress.
+    #[error("another backup, or an erasure, is in progress; wait until it has ended")]
+    InProgress,
+    /// An erasure has failed, and is tried again.
+    #[error("an erasure is not complete; it is tried again every minute, and the service log has the reason")]
+    Incomplete,
     /// The task that reads and writes the files panicked.
     #[error("the files could not be written: {0}")]
     Files(String),
@@ -52,7 +60,7 @@ pub enum ErasureError {
 pub struct ErasureReport {
     /// The erased sessions, with the kinds of data that were found.
     pub sessions: BTreeMap<SessionId, BTreeSet<ErasedData>>,
-    /// Compressed files of the log, which still have the data.
+    /// Files of the log that may still have the data.
     pub unread_files: Vec<PathBuf>,
 }
 
@@ -69,7 +77,11 @@ pub(crate) struct ErasureHandles {
     pub(crate) cache: ActorHandle<VerdictCache>,
     pub(crate) notifier: ActorHandle<Notifier>,
     pub(crate) webhooks: ActorHandle<WebhookSender>,
-    pub(crate) running: Mutex<()>,
+    pub(crate) regen: ActorHandle<RegenActor>,
+    /// The orders with an attempt in progress.
+    pub(crate) orders_in_flight: InFlight<SessionId>,
+    /// Held by an erasure or a backup: the links of a backup would keep the segments as they were.
+    pub(crate) turn: Arc<Mutex<()>>,
     pub(crate) is_stopped: AtomicBool,
 }
 
@@ -98,36 +110,63 @@ impl ErasureService {
         self.0.is_stopped.store(true, Ordering::Relaxed);
     }
 
+    /// Prevents erasures until the result is dropped.
+    ///
+    /// # Errors
+    /// An erasure, or what else has called this, is in progress; an erasure is not complete; or the log cannot be read.
+    pub async fn hold(&self) -> Result<OwnedMutexGuard<()>, ErasureError> {
+        let turn = Arc::clone(&self.0.turn).try_lock_owned().map_err(|_| ErasureError::InProgress)?;
+        let store = self.0.store.clone();
+        let started = self.on_files(move || started_erasures(&store)).await?;
+        if started.is_empty() { Ok(turn) } else { Err(ErasureError::Incomplete) }
+    }
+
+    /// Waits until no other erasure and no backup is in progress, and prevents further ones until the result is dropped.
+    pub async fn wait_for_turn(&self) -> OwnedMutexGuard<()> {
+        Arc::clone(&self.0.turn).lock_owned().await
+    }
+
     /// Erases the data of sessions, known or not.
     ///
     /// # Errors
     /// The removal failed, or the files cannot be written.
     pub async fn erase(
         &self,
-        sessions: Vec<SessionId>,
+        _turn: OwnedMutexGuard<()>,
+        sessions: BTreeSet<SessionId>,
         reason: String,
         peer: PeerCredentials,
     ) -> Result<ErasureReport, ErasureError> {
-        let _running = self.0.running.lock().await;
+        let mut removed = Ok(());
         for session_id in sessions {
-            self.remove(session_id, reason.clone(), peer).await?;
+            removed = self.remove(session_id, reason.clone(), peer).await;
+            if removed.is_err() {
+                break;
+            }
         }
-        self.erase_started().await.inspect_err(|_| drop(actix_rt::spawn(self.clone().resume())))
+        // also after an error: the data of other sessions are removed, and those of this one may be
+        let erased = self.erase_started().await;
+        if erased.is_err() {
+            tokio::spawn(self.clone().resume());
+        }
+        removed.and(erased)
     }
 
     /// Completes erasures that have started, and were interrupted by a restart or an error.
     pub(crate) async fn resume(self) {
         loop {
-            let running = self.0.running.lock().await;
+            let turn = self.0.turn.lock().await;
             match self.erase_started().await {
                 Ok(ErasureReport { sessions, .. }) if sessions.is_empty() => {}
-                Ok(_) => tracing::info!("completed the erasures that were interrupted"),
+                Ok(ErasureReport { unread_files, .. }) => {
+                    tracing::info!(?unread_files, "completed the erasures that were interrupted");
+                }
                 Err(error) if self.0.is_stopped.load(Ordering::Relaxed) => {
                     tracing::info!(%error, "an erasure continues at the next start");
                 }
                 Err(error) => {
                     tracing::error!(%error, "could not complete an erasure; it is tried again in a minute");
-                    drop(running);
+                    drop(turn);
                     sleep(PAUSE).await;
                     continue;
                 }
@@ -143,40 +182,52 @@ impl ErasureService {
         reason: String,
         peer: PeerCredentials,
     ) -> Result<(), ErasureError> {
-        let ErasureHandles { store, cache, notifier, webhooks, .. } = &*self.0;
-        let (store, of_session) = (store.clone(), session_id.clone());
-        let read = spawn_blocking(move || {
-            let mut webhooks: Vec<WebhookId> = Vec::new();
-            store.visit_webhooks(None, |state| {
-                if state.session_id.as_ref() == Some(&of_session) {
-                    webhooks.push(state.webhook_id);
-                }
-                true
-            })?;
-            Ok::<_, StoreError>((webhooks, queued_mails(&store, &of_session)?))
-        });
-        let (ids, mails) = read.await.map_err(|panic| ErasureError::Files(panic.to_string()))??;
-        for id in ids {
-            match webhooks.ask(ChangeWebhook { id, action: OutboxAction::Drop, peer }).await? {
+        let ErasureHandles { store, cache, notifier, regen, orders_in_flight, .. } = &*self.0;
+        // an attempt in progress would store data, and log entries, after the erasure
+        let order = orders_in_flight.claim_when_free(session_id.clone()).await;
+        loop {
+            self.drop_webhooks(&session_id, peer).await?;
+            let mails = queued_mails(store, &session_id)?;
+            let mails = if mails.is_empty() { None } else { Some(notifier.ask(HoldMessages(mails)).await??) };
+            let (session_id, reason) = (session_id.clone(), reason.clone());
+            if cache.ask(EraseSession { session_id, mails, reason, peer }).await?? {
+                break;
+            }
+        }
+        drop(order);
+        // those that were queued meanwhile
+        self.drop_webhooks(&session_id, peer).await?;
+        Ok(regen.ask(AwaitGenerations(Some(session_id))).await?)
+    }
+
+    /// Removes the webhooks of a session without sending them.
+    async fn drop_webhooks(&self, session_id: &SessionId, peer: PeerCredentials) -> Result<(), ErasureError> {
+        let (store, session_id) = (self.0.store.clone(), session_id.clone());
+        for id in self.on_files(move || store.webhooks_of(&session_id)).await? {
+            match self.0.webhooks.ask(ChangeWebhook { id, action: OutboxAction::Drop, peer }).await? {
                 // it was sent meanwhile
                 Ok(_) | Err(OutboxError::Unknown(_)) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        let mails = if mails.is_empty() { None } else { Some(notifier.ask(HoldMessages(mails)).await??) };
-        Ok(cache.ask(EraseSession { session_id, mails, reason, peer }).await??)
+        Ok(())
     }
 
     /// Erases the data of all sessions whose erasure has started and not ended.
     async fn erase_started(&self) -> Result<ErasureReport, ErasureError> {
         let ErasureHandles { store, log, clock, .. } = &*self.0;
-        let started = started_erasures(store)?;
+        let of_started = store.clone();
+        let started = self.on_files(move || started_erasures(&of_started)).await?;
         if started.is_empty() {
             return Ok(ErasureReport { sessions: BTreeMap::new(), unread_files: Vec::new() });
         }
-        // the entries of a session ascend, so the last one counts
-        let up_to: BTreeMap<_, _> =
-            started.iter().map(|entry| (entry.session_id.clone(), entry.seq)).collect();
+        log.flush().await;
+        let mut up_to = BTreeMap::new();
+        for StartedErasure { seq, session_id, .. } in &started {
+            // requests in progress may have logged entries after the removal, or stored new data
+            let is_new = store.session(session_id)?.is_some() || store.rejecting_check(session_id)?.is_some();
+            up_to.insert(session_id.clone(), if is_new { *seq } else { store.last_seq() });
+        }
         let ErasureOutcome { mut data, unread_files } = self.erase_files(up_to).await?;
         let mut record = JournalRecord::default();
         for StartedErasure { seq, session_id, start } in started {
@@ -207,12 +258,13 @@ impl ErasureService {
                     Ok(erasure)
                 })
                 .await?;
-            let (back, is_finished) = log.finish_erasure(erasure).await?;
+            let (back, step) = log.finish_erasure(erasure).await?;
             erasure = back;
-            if is_finished {
-                return self.on_files(move || erasure.finish()).await;
+            match step {
+                ErasureStep::Finished => return self.on_files(move || erasure.finish()).await,
+                ErasureStep::ToPrepare => {}
+                ErasureStep::ToRepeat => sleep(FINISH_PAUSE).await,
             }
-            sleep(FINISH_PAUSE).await;
         }
     }
 

@@ -125,11 +125,11 @@ impl OrderDesk {
         runner: Arc<GenerationRunner>,
         config: OrdersConfig,
         gate: PolicyConfig,
+        in_flight: InFlight<SessionId>,
         progress: OrderProgress,
         waits: OrderWaits,
     ) -> Self {
-        let (in_flight, stopped) = (InFlight::default(), Arc::default());
-        Self { runner, config, gate, in_flight, progress, waits, stopped }
+        Self { runner, config, gate, in_flight, progress, waits, stopped: Arc::default() }
     }
 
     /// The limits of an order. The time in which a daily budget was used up does not count toward its age.

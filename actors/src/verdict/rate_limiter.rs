@@ -325,10 +325,18 @@ async fn commit_regen_attempt(
     let mut read = Some(before);
     let noted = log.decide_and_commit(|| {
         let revision = read.take().map_or_else(|| check_last_attempt(&store, &session_id, &clock), Ok)?;
+        let session = RowKey::Session(session_id.clone());
+        // a session that was removed meanwhile gets no rows
+        let Some((_, session_revision)) = store.session(&session_id)? else {
+            return Err(CommitError::Stale(session).into());
+        };
         let (now, generation) = (clock.now(), generation.clone());
         let attempted = EventKind::RegenAttempted { tier, generation };
         let record = JournalRecord {
-            expect: vec![RowExpectation { row: RowKey::Regen(session_id.clone()), revision }],
+            expect: vec![
+                RowExpectation { row: RowKey::Regen(session_id.clone()), revision },
+                RowExpectation { row: session, revision: Some(session_revision) },
+            ],
             events: vec![AuditEvent::new(now, session_id.clone(), attempted)],
             writes: vec![TableWrite::PutRegen(RegenAttempt {
                 session_id: session_id.clone(),

@@ -32,10 +32,10 @@ pub struct RegenerateVerdict(pub SessionId);
 #[rtype(result = "RegenVariance")]
 pub struct ReadVariance;
 
-/// Waits until all regenerations that are in progress now have ended.
-#[derive(Debug, Message)]
+/// Waits until the regenerations that are in progress now have ended: all, or that of a session.
+#[derive(Debug, Default, Message)]
 #[rtype(result = "()")]
-pub struct AwaitGenerations;
+pub struct AwaitGenerations(pub Option<SessionId>);
 
 /// Adds a regeneration to the variance watch.
 #[derive(Debug, Message)]
@@ -180,8 +180,15 @@ impl Handler<RegenerateVerdict> for RegenActor {
 impl Handler<AwaitGenerations> for RegenActor {
     type Result = ResponseFuture<()>;
 
-    fn handle(&mut self, _: AwaitGenerations, _: &mut Context<Self>) -> Self::Result {
-        let generations: Vec<_> = self.running.values().cloned().collect();
+    fn handle(
+        &mut self,
+        AwaitGenerations(session_id): AwaitGenerations,
+        _: &mut Context<Self>,
+    ) -> Self::Result {
+        let generations: Vec<_> = match session_id {
+            Some(session_id) => self.running.get(&session_id).cloned().into_iter().collect(),
+            None => self.running.values().cloned().collect(),
+        };
         Box::pin(async move {
             for generation in generations {
                 drop(generation.wait_for_result().await);

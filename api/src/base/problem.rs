@@ -134,7 +134,7 @@ problem_codes! {
     ReviewRefused = 409: "Change the state that `detail` names first.",
     /// The source is not marked stale.
     NotInvalidated = 409: "None: there is nothing to confirm.",
-    /// Another backup is in progress.
+    /// Another backup or an erasure is in progress, or an erasure is not complete.
     BackupInProgress = 409: "Wait until it has ended.",
     /// Another run of the source is in progress, or the source is being pruned or rebuilt.
     RunBusy = 409: "Wait until it has ended.",

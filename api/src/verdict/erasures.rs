@@ -29,8 +29,8 @@ pub struct ErasureResponse {
     pub sessions: Vec<ErasedSession>,
     /// Sessions that had the address before it was corrected. They were not erased.
     pub former_sessions: BTreeSet<SessionId>,
-    /// Compressed files in the state directory that `oracle_log.jsonl` was renamed to. They were not read and can still have the
-    /// data.
+    /// Files in the state directory that `oracle_log.jsonl` was renamed to and that may still have the data: they are compressed,
+    /// cannot be read, or have lines that are not entries of the log.
     pub unread_files: Vec<String>,
 }
 

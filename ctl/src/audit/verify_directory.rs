@@ -9,6 +9,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use oracled_api::audit::backup::CHECKPOINT_FILE;
 use oracled_domain::audit::checkpoint::Checkpoint;
+use oracled_domain::audit::leaf::is_erased_form;
 use oracled_domain::audit::log_tree::LogTree;
 use oracled_store::{SegmentEntry, SegmentLog, StoreError};
 use serde::Serialize;
@@ -205,7 +206,9 @@ impl MirrorLines {
         if entry.seq < self.first || self.next.is_empty() {
             return Ok(());
         }
-        if self.next.strip_suffix('\n') != Some(entry.line) {
+        let line = self.next.strip_suffix('\n').unwrap_or_default();
+        // an erasure in progress rewrites the segments first
+        if line != entry.line && !is_erased_form(entry.line, line.as_bytes()) {
             let (file, line, segment, seq) = (self.file.display(), self.lines + 1, entry.segment, entry.seq);
             return Err(refused(format!(
                 "{file}, line {line}: the line is not that of entry {seq} (segment {segment}); the daemon writes the file again \

@@ -66,7 +66,8 @@ fn print_erased(out: &mut dyn Write, erased: &ErasureResponse) -> Result<(), Ctl
         let file = escape_text(file);
         writeln!(
             out,
-            "not erased from {file}, which is compressed: delete it, or decompress it and repeat the command"
+            "{file} may still have the data: it is compressed, cannot be read, or has lines that are not entries of the log; \
+             delete it, or correct that and repeat the command"
         )?;
     }
     Ok(())

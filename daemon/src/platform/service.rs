@@ -102,8 +102,6 @@ pub struct DaemonService {
     damage: watch::Sender<Option<String>>,
     stopping: watch::Sender<bool>,
     control: Mutex<()>,
-    /// Held while a backup is sent.
-    pub(crate) backup: Arc<Mutex<()>>,
 }
 
 impl DaemonService {
@@ -143,7 +141,6 @@ impl DaemonService {
             damage: watch::channel(None).0,
             stopping: watch::channel(false).0,
             control: Mutex::new(()),
-            backup: Arc::default(),
         };
         Arc::new(service)
     }

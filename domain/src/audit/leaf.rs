@@ -41,6 +41,12 @@ pub struct EntryText {
 #[error("the line is not an entry of the log: {0}")]
 pub struct LogLineError(String);
 
+impl From<serde_json::Error> for LogLineError {
+    fn from(error: serde_json::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
 /// The members of a JSON object, in their order and with their text.
 struct RawMembers<'l>(Vec<(Cow<'l, str>, &'l RawValue)>);
 
@@ -134,6 +140,13 @@ pub fn hide_values(line: &str, is_hidden: impl Fn(&str) -> bool) -> Result<Cow<'
     Ok(Cow::Owned(line))
 }
 
+/// Whether `erased` is what an erasure of all values makes of `line`.
+#[must_use]
+pub fn is_erased_form(erased: &str, line: &[u8]) -> bool {
+    let line = str::from_utf8(line).ok();
+    line.and_then(|line| hide_values(line, |_| true).ok()).is_some_and(|hidden| hidden == erased)
+}
+
 /// The names of the members whose values were erased or withheld.
 ///
 /// # Errors
@@ -149,7 +162,7 @@ pub fn hidden_members(line: &str) -> Result<Vec<String>, LogLineError> {
 }
 
 fn read_members(line: &str) -> Result<RawMembers<'_>, LogLineError> {
-    serde_json::from_str(line).map_err(|error| LogLineError(error.to_string()))
+    Ok(serde_json::from_str(line)?)
 }
 
 /// The members of a line without its salts, and the salts; `None` if it has no salts.

@@ -200,10 +200,11 @@ impl SessionEraser {
     /// # Errors
     /// The line is not an entry of the log.
     pub(crate) fn erase_from_line<'l>(&mut self, line: &'l str) -> Result<Cow<'l, str>, LogLineError> {
-        let head = self.may_have_data(line.as_bytes()).then(|| serde_json::from_str::<LineHead>(line).ok());
-        let Some(LineHead { seq, session_id: Some(session_id) }) = head.flatten() else {
+        if !self.may_have_data(line.as_bytes()) {
             return Ok(Cow::Borrowed(line));
-        };
+        }
+        let head = serde_json::from_str(line).map_err(LogLineError::from)?;
+        let LineHead { seq, session_id: Some(session_id) } = head else { return Ok(Cow::Borrowed(line)) };
         if !self.is_erased(&session_id, seq) {
             return Ok(Cow::Borrowed(line));
         }

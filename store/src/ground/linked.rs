@@ -2,6 +2,7 @@
 
 use super::files::{DIR, FACTS_DIR, GroundFiles, RAW_DIR};
 use crate::base::disk::link_if_exists;
+use crate::base::engine::remove_dir;
 use crate::base::error::StoreError;
 use std::collections::HashSet;
 use std::fs;
@@ -14,6 +15,19 @@ impl GroundFiles {
         let work_dir = self.work_dir();
         let dir = TempDir::with_prefix_in(prefix, &work_dir);
         dir.map_err(|source| StoreError::write_error(&work_dir, source))
+    }
+
+    /// Removes folders of [`GroundFiles::temporary_dir`] with this prefix that were left behind.
+    pub(crate) fn remove_temporary(&self, prefix: &str) -> Result<(), StoreError> {
+        let work_dir = self.work_dir();
+        let io = |source| StoreError::Io { path: work_dir.clone(), source };
+        for entry in fs::read_dir(&work_dir).map_err(io)? {
+            let entry = entry.map_err(io)?;
+            if entry.file_name().to_string_lossy().starts_with(prefix) {
+                remove_dir(&entry.path())?;
+            }
+        }
+        Ok(())
     }
 
     /// Links the sorted files and the payloads with the digests in `named` into `state_dir`. A start rejects others, which no

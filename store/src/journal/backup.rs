@@ -14,6 +14,9 @@ use std::io::{self, Read, Take};
 use std::path::Path;
 use tempfile::TempDir;
 
+/// The start of the name of the folder with the links.
+pub(super) const BACKUP_PREFIX: &str = "backup-";
+
 /// Ends the names of the keys in the state directory.
 const KEY: &str = "key";
 
@@ -45,7 +48,7 @@ impl Journal {
     pub fn begin_backup(&mut self) -> Result<StoreBackup, StoreError> {
         self.check_failure()?;
         let ground = self.store.files();
-        let dir = ground.temporary_dir("backup-")?;
+        let dir = ground.temporary_dir(BACKUP_PREFIX)?;
         let last_segment = self.segments.link_to(dir.path())?;
         ground.link_to(dir.path(), &self.store.named_files()?)?;
         link_keys(self.engine.dir(), dir.path())?;

@@ -9,6 +9,7 @@ use crate::base::rows::{self, TableId};
 use crate::base::session_row::part_revision;
 use crate::base::watermark::{StoreCounts, WatermarkValues};
 use crate::segments::{Segments, check_sealed};
+use oracled_domain::audit::leaf::is_erased_form;
 use oracled_domain::audit::log_tree::LogTree;
 use std::ops::Range;
 use std::path::Path;
@@ -111,14 +112,17 @@ fn walk_log(engine: &StoreEngine, from: u64, entries: u64) -> Result<Option<(u64
 }
 
 impl TableReader {
-    /// Whether the log has entry `seq` with exactly this `line`.
+    /// Whether the log has entry `seq` with exactly this `line`, or with it after its values were erased: then an erasure has not
+    /// replaced the file yet.
     ///
     /// # Errors
     /// The log cannot be read.
     pub(crate) fn has_line(&self, seq: u64, line: &[u8]) -> Result<bool, StoreError> {
         let query = LogQuery { after: seq.saturating_sub(1), limit: 1, ..LogQuery::default() };
         let page = self.log_page(&query)?;
-        Ok(page.lines.first().is_some_and(|found| found.seq == seq && found.json.as_bytes() == line))
+        Ok(page.lines.first().is_some_and(|found| {
+            found.seq == seq && (found.json.as_bytes() == line || is_erased_form(&found.json, line))
+        }))
     }
 
     /// Reads the segments, except the one that is written. Calls `proceed` after each; it returns whether to continue. Returns

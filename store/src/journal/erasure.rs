@@ -1,8 +1,8 @@
 //! Erasing the data of sessions from everything that the journal has written: segments, database, `oracle_log.jsonl`.
 //!
 //! The segments are rewritten, and a new database is built from them beside the present one, since sled keeps removed values in
-//! its file. The journal commits meanwhile. At the end it replaces the database and `oracle_log.jsonl` at once, so that they
-//! never differ.
+//! its file. The journal commits meanwhile. At the end it replaces first the database and then `oracle_log.jsonl`, without a
+//! commit in between.
 
 use super::Journal;
 use super::opening::apply_groups;
@@ -13,6 +13,7 @@ use crate::base::disk::{DATABASE_DIR, DATABASE_FILE};
 use crate::base::engine::{PREVIOUS_DIR, StoreEngine, StoreOptions, lock_state, remove_dir};
 use crate::base::error::StoreError;
 use crate::base::meta;
+use crate::journal::backup::BACKUP_PREFIX;
 use crate::journal::recovery::RecoveryCondition;
 use crate::segments::SegmentsUpTo;
 use oracled_domain::SessionId;
@@ -39,6 +40,9 @@ pub struct Erasure {
     database: Option<Arc<StoreEngine>>,
     /// The last entry in the new database.
     applied: Option<u64>,
+    /// The last entry when sled last wrote a snapshot of the new database.
+    snapshot_at: u64,
+    unread_files: Vec<PathBuf>,
     mirror: MirrorSource,
     options: StoreOptions,
 }
@@ -55,8 +59,19 @@ enum MirrorSource {
 pub struct ErasureOutcome {
     /// The kinds of data that were found.
     pub data: BTreeMap<SessionId, BTreeSet<ErasedData>>,
-    /// Compressed files of the log, which still have the data.
+    /// Files of the log that may still have the data: they are compressed, cannot be opened, or have lines that are not entries.
     pub unread_files: Vec<PathBuf>,
+}
+
+/// What follows an attempt to finish an erasure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErasureStep {
+    /// The database and `oracle_log.jsonl` were replaced.
+    Finished,
+    /// It must be prepared again, since many entries were committed meanwhile, or the mirror was rotated.
+    ToPrepare,
+    /// A long read is in progress; it can be finished later.
+    ToRepeat,
 }
 
 impl Journal {
@@ -69,6 +84,7 @@ impl Journal {
         self.check_failure()?;
         let eraser = SessionEraser::new(self.engine.dir(), sessions);
         self.engine.with(|db| eraser.check_removed(db))?;
+        self.store.files().remove_temporary(BACKUP_PREFIX)?;
         // otherwise the next entry would write the last row with the erased values again
         self.tip.end_row();
         self.segments.seal()?;
@@ -78,6 +94,8 @@ impl Journal {
             eraser,
             database: None,
             applied: None,
+            snapshot_at: 0,
+            unread_files: Vec::new(),
             mirror: MirrorSource::Original(Some(self.mirror_snapshot()?)),
             options: StoreOptions {
                 dir: state_dir.join(NEW_DIR),
@@ -88,27 +106,26 @@ impl Journal {
         })
     }
 
-    /// Replaces the database and `oracle_log.jsonl` by those of `erasure`. Returns false if it must be prepared again, since
-    /// many entries were committed meanwhile, the mirror was rotated, or a long read is in progress.
+    /// Replaces the database and `oracle_log.jsonl` by those of `erasure`, if it is prepared.
     ///
     /// # Errors
     /// `Unavailable` if the journal accepts no writes; `Corrupt` if the new database differs from the present one.
-    pub fn finish_erasure(&mut self, erasure: &mut Erasure) -> Result<bool, StoreError> {
+    pub fn finish_erasure(&mut self, erasure: &mut Erasure) -> Result<ErasureStep, StoreError> {
         self.check_failure()?;
         let Erasure { database: Some(database), mirror: MirrorSource::Copied(copy), .. } = erasure else {
-            return Ok(false);
+            return Ok(ErasureStep::ToPrepare);
         };
         // notices a rotation
         let present = self.mirror_snapshot()?;
         if !copy.is_of(&self.mirror) {
             erasure.mirror = MirrorSource::Original(Some(present));
-            return Ok(false);
+            return Ok(ErasureStep::ToPrepare);
         }
         let now = self.segments.up_to_now();
         let missing = now.entries() - erasure.applied.unwrap_or_default();
         if missing > APPLIED_AT_END {
             erasure.segments = now;
-            return Ok(false);
+            return Ok(ErasureStep::ToPrepare);
         }
         apply_groups(database, &now, erasure.applied, &|| true)??;
         erasure.applied = Some(now.entries());
@@ -126,11 +143,11 @@ impl Journal {
             .replace_database(database)
             .and_then(|replaced| if replaced { self.note_renewed().map(|()| true) } else { Ok(false) });
         if !replaced.map_err(|error| self.fail(error, RecoveryCondition::Reopening))? {
-            return Ok(false);
+            return Ok(ErasureStep::ToRepeat);
         }
         erasure.database = None;
         self.mirror.replace_by(copy, &mut erasure.eraser)?;
-        Ok(true)
+        Ok(ErasureStep::Finished)
     }
 
     /// Removes what an interrupted erasure left.
@@ -162,7 +179,8 @@ impl Erasure {
         Ok(())
     }
 
-    /// Brings the new database and the copy of the mirror up to date. The first call takes the time of a rebuild.
+    /// Brings the new database and the copy of the mirror up to date, and erases the data from the files that the mirror was
+    /// renamed to. The first call takes the time of a rebuild.
     ///
     /// # Errors
     /// The segments cannot be read, or the disk cannot be written. `Unavailable` if `proceed` returned false.
@@ -175,9 +193,14 @@ impl Erasure {
         check_stop(proceed)?;
         self.applied = Some(self.segments.entries());
         database.sync()?;
+        // an opening without a snapshot reads the whole database, and commits would wait for it at the end
+        if self.segments.entries() - self.snapshot_at > APPLIED_AT_END && database.renew()? {
+            self.snapshot_at = self.segments.entries();
+        }
         if let MirrorSource::Original(mirror) = &mut self.mirror
             && let Some(mirror) = mirror.take()
         {
+            self.unread_files = erase_from_renamed(&self.state_dir, &mut self.eraser)?;
             let copy = MirrorCopy::write(&self.state_dir, mirror, &mut self.eraser)?;
             self.mirror = MirrorSource::Copied(copy);
         }
@@ -197,14 +220,13 @@ impl Erasure {
         Ok(database)
     }
 
-    /// Erases the data from the files that the mirror was renamed to, and removes what is left of the erasure.
+    /// Removes what is left of the erasure.
     ///
     /// # Errors
-    /// A file cannot be read or written.
-    pub fn finish(mut self) -> Result<ErasureOutcome, StoreError> {
-        let unread_files = erase_from_renamed(&self.state_dir, &mut self.eraser)?;
+    /// A folder cannot be removed.
+    pub fn finish(self) -> Result<ErasureOutcome, StoreError> {
         remove_dir(&self.options.dir)?;
-        Ok(ErasureOutcome { data: self.eraser.found, unread_files })
+        Ok(ErasureOutcome { data: self.eraser.found, unread_files: self.unread_files })
     }
 }
 

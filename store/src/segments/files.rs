@@ -344,8 +344,8 @@ impl SegmentFiles {
         self.remove_plain(number)
     }
 
-    /// Replaces segment `number`, which is sealed, by what `change` makes of its content; leaves it if that is `None`. Returns
-    /// whether it was replaced.
+    /// Replaces segment `number`, which is sealed, by what `change` makes of its content, or compresses it if that is `None`: a
+    /// plain file can have remains of another group after its end. Returns whether `change` has changed it.
     pub(crate) fn change(
         &self,
         number: u64,
@@ -354,10 +354,15 @@ impl SegmentFiles {
         let _replacing = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
         let (head, bytes) = self.read(number)?;
         self.check_end(number, head, &bytes)?;
-        let Some(changed) = change(head, &bytes)? else { return Ok(false) };
-        self.write_compressed(number, changed.as_slice())?;
+        let changed = change(head, &bytes)?;
+        if let Some(changed) = &changed {
+            self.write_compressed(number, changed.as_slice())?;
+        } else if !self.compressed_path(number).exists() {
+            let len = self.walk(head, &bytes, |_| Ok(()))?.len;
+            self.write_compressed(number, bytes.as_slice().take(len))?;
+        }
         self.remove_plain(number)?;
-        Ok(true)
+        Ok(changed.is_some())
     }
 
     /// Writes the compressed form of segment `number` with this content, and reads it back.

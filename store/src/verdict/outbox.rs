@@ -5,7 +5,7 @@ use crate::base::error::StoreError;
 use crate::base::rows::TableId;
 use oracled_domain::verdict::mail::{MailKind, MailState};
 use oracled_domain::verdict::webhook::WebhookState;
-use oracled_domain::{MailId, OutboxMail, OutboxWebhook, WebhookId};
+use oracled_domain::{MailId, OutboxMail, OutboxWebhook, SessionId, WebhookId};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -81,6 +81,18 @@ impl TableReader {
         visit: impl FnMut(WebhookState) -> bool,
     ) -> Result<(), StoreError> {
         self.visit_messages(TableId::Webhooks, after.map(WebhookId::as_str), visit)
+    }
+
+    /// The webhooks of a session.
+    pub fn webhooks_of(&self, session_id: &SessionId) -> Result<Vec<WebhookId>, StoreError> {
+        let mut webhooks = Vec::new();
+        self.visit_webhooks(None, |state| {
+            if state.session_id.as_ref() == Some(session_id) {
+                webhooks.push(state.webhook_id);
+            }
+            true
+        })?;
+        Ok(webhooks)
     }
 
     fn visit_messages<S: DeserializeOwned>(

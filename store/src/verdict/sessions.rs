@@ -90,6 +90,7 @@ impl TableReader {
         &self,
         address: &CustomerEmail,
     ) -> Result<(BTreeSet<SessionId>, BTreeSet<SessionId>), StoreError> {
+        let address = address.as_str().to_lowercase();
         let (mut present, mut cursor) = (BTreeSet::new(), None);
         loop {
             let names = self.names_after(TableId::Sessions, cursor.as_deref(), AT_ONCE)?;
@@ -98,12 +99,12 @@ impl TableReader {
             for session_id in names.into_iter().filter_map(|name| SessionId::try_from(name).ok()) {
                 let session = self.session(&session_id)?;
                 let found = session.and_then(|(session, _)| session.customer_email);
-                if found.is_some_and(|found| found.as_str().eq_ignore_ascii_case(address.as_str())) {
+                if found.is_some_and(|found| found.as_str().to_lowercase() == address) {
                     present.insert(session_id);
                 }
             }
         }
-        let digest = self.keyed_digest(address.as_str())?;
+        let digest = self.keyed_digest(&address)?;
         let mut former = BTreeSet::new();
         let event = Some("session_address_changed".to_owned());
         let mut next = Some(LogQuery { event, limit: usize::MAX, ..LogQuery::default() });

@@ -4,7 +4,7 @@ use super::{Logger, LoggerHandle, stopping};
 use crate::platform::actor_handle::ActorCallError;
 use actix::{Context, Handler, Message};
 use oracled_domain::SessionId;
-use oracled_store::{Erasure, Journal, StoreError};
+use oracled_store::{Erasure, ErasureStep, Journal, StoreError};
 use std::collections::BTreeMap;
 
 /// Begins to erase the data of sessions, each up to the entry with this number.
@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 #[rtype(result = "Result<Erasure, StoreError>")]
 struct BeginErasure(BTreeMap<SessionId, u64>);
 
-/// Replaces the database and `oracle_log.jsonl` by those of a prepared erasure. Returns the erasure, and whether that succeeded.
+/// Replaces the database and `oracle_log.jsonl` by those of a prepared erasure. Returns the erasure, and the next step.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<(Erasure, bool), StoreError>")]
+#[rtype(result = "Result<(Erasure, ErasureStep), StoreError>")]
 struct FinishErasure(Erasure);
 
 impl LoggerHandle {
@@ -29,11 +29,14 @@ impl LoggerHandle {
         self.handle.ask(BeginErasure(sessions)).await.unwrap_or_else(|error| Err(unavailable(&error)))
     }
 
-    /// Finishes a prepared erasure. Returns it, and whether that succeeded.
+    /// Finishes a prepared erasure. Returns it, and the next step.
     ///
     /// # Errors
     /// As for `Journal::finish_erasure`.
-    pub(crate) async fn finish_erasure(&self, erasure: Erasure) -> Result<(Erasure, bool), StoreError> {
+    pub(crate) async fn finish_erasure(
+        &self,
+        erasure: Erasure,
+    ) -> Result<(Erasure, ErasureStep), StoreError> {
         self.handle.ask(FinishErasure(erasure)).await.unwrap_or_else(|error| Err(unavailable(&error)))
     }
 }
@@ -47,7 +50,7 @@ impl Handler<BeginErasure> for Logger {
 }
 
 impl Handler<FinishErasure> for Logger {
-    type Result = Result<(Erasure, bool), StoreError>;
+    type Result = Result<(Erasure, ErasureStep), StoreError>;
 
     fn handle(&mut self, FinishErasure(mut erasure): FinishErasure, _: &mut Context<Self>) -> Self::Result {
         let finished = self.journal.as_mut().ok_or_else(stopping)?.finish_erasure(&mut erasure);

@@ -29,6 +29,8 @@ pub struct StoreRejectingCheck {
     pub session_id: SessionId,
     /// The check that refused the verdict.
     pub check: Arc<CandidateCheck>,
+    /// Whether the session can be a new one. Otherwise it was removed meanwhile if it is unknown, and nothing is kept of it.
+    pub may_be_new: bool,
     /// The entries of the rejection.
     pub record: JournalRecord,
 }
@@ -113,7 +115,7 @@ async fn store_rejecting_check(
     log: LoggerHandle,
     clock: Clock,
 ) -> Result<bool, VerdictCacheError> {
-    let StoreRejectingCheck { session_id, check, record } = refuse;
+    let StoreRejectingCheck { session_id, check, may_be_new, record } = refuse;
     let refused = log.decide_and_commit(|| {
         let session = store.session(&session_id)?;
         let (in_force, revision) =
@@ -128,7 +130,7 @@ async fn store_rejecting_check(
                 record.events.extend(events);
                 record.writes.extend(writes);
             }
-            None if in_force.as_ref() != Some(&check) => {
+            None if may_be_new && in_force.as_ref() != Some(&check) => {
                 keeps = true;
                 let (session_id, check) = (session_id.clone(), Arc::clone(&check));
                 record.expect.extend([

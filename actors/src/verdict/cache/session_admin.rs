@@ -6,7 +6,7 @@ use super::{VerdictCache, VerdictCacheError, evict_verdict};
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::LoggerHandle;
 use crate::platform::clock::Clock;
-use crate::verdict::notifier::{HeldMails, MailChannel};
+use crate::verdict::notifier::{HeldMails, MailChannel, queued_mails};
 use crate::verdict::outbox::RemovedMessage;
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use jiff::Timestamp;
@@ -50,9 +50,10 @@ pub struct RemoveSession {
     pub peer: PeerCredentials,
 }
 
-/// Removes the rows and the queued mails of a session, known or not, and logs that its erasure has started.
+/// Removes the rows and the queued mails of a session, known or not, and logs that its erasure has started. Returns false, and
+/// changes nothing, if it has a queued mail that is not held back.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<(), VerdictCacheError>")]
+#[rtype(result = "Result<bool, VerdictCacheError>")]
 pub struct EraseSession {
     pub session_id: SessionId,
     /// Its queued mails, if there are any, held back from sending.
@@ -81,6 +82,9 @@ impl SessionRemoval {
     ) -> Result<Self, VerdictCacheError> {
         let mut record = JournalRecord::default();
         let session = store.session(session_id)?;
+        if session.is_none() {
+            record.expect = vec![RowExpectation { row: RowKey::Session(session_id.clone()), revision: None }];
+        }
         if let Some((_, revision)) = &session {
             let verdict = store.verdict_for_removal(session_id)?;
             record.expect = vec![
@@ -208,9 +212,14 @@ async fn erase(
     store: Store,
     log: LoggerHandle,
     clock: Clock,
-) -> Result<(), VerdictCacheError> {
+) -> Result<bool, VerdictCacheError> {
     let EraseSession { session_id, mails, reason, peer } = erase;
     let erased = log.decide_and_commit(|| {
+        let queued = queued_mails(&store, &session_id)?;
+        let is_held = mails.as_ref().map_or(queued.is_empty(), |mails| mails.has_all(&queued));
+        if !is_held {
+            return Ok(CommitDecision::Already(None));
+        }
         let now = clock.now();
         let removal = SessionRemoval::of(&session_id, mails.as_ref(), peer, (&store, now))?;
         let SessionRemoval { mut record, dropped, .. } = removal;
@@ -220,13 +229,13 @@ async fn erase(
         // the last entry: the erasure covers all entries up to it
         let started = EventKind::ErasureStarted(ErasureStartEntry { reason: reason.clone(), peer });
         record.events.push(AuditEvent::new(now, session_id.clone(), started));
-        Ok::<_, VerdictCacheError>(CommitDecision::Change(dropped, record))
+        Ok::<_, VerdictCacheError>(CommitDecision::Change(Some(dropped), record))
     });
-    let dropped = erased.await?.0;
+    let Some(dropped) = erased.await?.0 else { return Ok(false) };
     if let Some(mails) = mails {
         mails.report_removed(dropped);
     }
-    Ok(())
+    Ok(true)
 }
 
 impl Handler<CorrectSession> for VerdictCache {
@@ -252,7 +261,7 @@ impl Handler<RemoveSession> for VerdictCache {
 }
 
 impl Handler<EraseSession> for VerdictCache {
-    type Result = ResponseFuture<Result<(), VerdictCacheError>>;
+    type Result = ResponseFuture<Result<bool, VerdictCacheError>>;
 
     fn handle(&mut self, message: EraseSession, ctx: &mut Context<Self>) -> Self::Result {
         let (session_id, cache) = (message.session_id.clone(), ctx.address());

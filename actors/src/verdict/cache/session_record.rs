@@ -96,8 +96,9 @@ pub(crate) fn address_change_event(
     let Some(before) = before.filter(|before| before.customer_email != after.customer_email) else {
         return Ok(None);
     };
-    let digest =
-        |email: Option<&CustomerEmail>| email.map(|email| store.keyed_digest(email.as_str())).transpose();
+    let digest = |email: Option<&CustomerEmail>| {
+        email.map(|email| store.keyed_digest(&email.as_str().to_lowercase())).transpose()
+    };
     Ok(Some(AuditEvent::new(
         timestamp,
         after.session_id.clone(),

@@ -12,6 +12,7 @@ use crate::upstream::failure::RequestFailureKind;
 use crate::upstream::{ModelRefusal, ModelTextError};
 use crate::verdict::cache::{FindSession, FindSessionOutcome, RemoveSession, StoreRejectingCheck};
 use crate::verdict::crosscheck::JudgeVerdict;
+use crate::verdict::erasure::ErasureError;
 use crate::verdict::generation::PromptError;
 use crate::verdict::regen::RegenerateVerdict;
 use crate::verdict::submission::{Submission, SubmissionOutcome};
@@ -19,8 +20,10 @@ use oracled_domain::rules::CandidateCheck;
 use oracled_domain::verdict::generation_outcome::GenerationOutcome;
 use oracled_domain::verdict::order::{Order, OrderAction, OrderStopCause};
 use oracled_domain::verdict::session::{CustomerEmail, SessionMismatch};
-use oracled_domain::{GatePath, PromptTemplate, SessionRecord, VerdictLabel, VerdictPayload};
-use oracled_store::JournalRecord;
+use oracled_domain::{
+    AuditEvent, EventKind, GatePath, PromptTemplate, SessionRecord, VerdictLabel, VerdictPayload,
+};
+use oracled_store::{JournalRecord, LogQuery};
 use serde_json::json;
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -246,7 +249,7 @@ fn unusable_answer_is_tried_again_until_the_limit() {
         // a repeated request gets the failed order, and calls no model
         let (progress, is_new) = place_order(&world, submission_of_query("Sell honey?")).await;
         assert_eq!((progress.borrow().state, is_new, model.calls()), (OrderState::Failed, false, 2));
-        let log = world.system.store.log(&oracled_store::LogQuery { limit: 100, ..Default::default() });
+        let log = world.system.store.log(&LogQuery { limit: 100, ..Default::default() });
         let log = log.expect("the log is readable");
         assert!(!log.iter().any(|line| line.json.contains("\\\" \\\"")), "{log:?}");
     });
@@ -453,6 +456,7 @@ fn answer_is_judged_again_by_the_check_that_refused_another_verdict_meanwhile() 
         let refuse = StoreRejectingCheck {
             session_id: id("cs_1"),
             check: check(GOOD_FACT).expect("a check"),
+            may_be_new: false,
             record: JournalRecord::default(),
         };
         world.system.cache.ask(refuse).await.expect("the actor answers").expect("the commit succeeds");
@@ -461,6 +465,56 @@ fn answer_is_judged_again_by_the_check_that_refused_another_verdict_meanwhile() 
         assert_eq!((order.attempts, order.generations, model.calls()), (1, 0, 1));
         let (delivery, _) = world.system.store.verdict(&id("cs_1")).expect("readable").expect("it is stored");
         assert!(delivery.evaluation_sha256.is_some(), "it was checked against the facts");
+    });
+}
+
+#[test]
+fn erasure_waits_for_an_attempt_and_leaves_nothing_of_it() {
+    with_model(held_model([]), |world, model| async move {
+        let (_, _) = place_order(&world, submission_of_query("Sell honey?")).await;
+        until_called(&model, 1).await;
+        let erasure = world.system.erasure.clone();
+        let turn = erasure.wait_for_turn().await;
+        assert!(matches!(erasure.hold().await, Err(ErasureError::InProgress)), "a backup has to wait");
+        let erasing = erasure.erase(turn, [id("cs_1")].into(), "asked".to_owned(), PEER);
+        let (erased, ()) = tokio::join!(erasing, async {
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            assert!(world.system.store.session(&id("cs_1")).expect("it is readable").is_some());
+            answer_one(&model);
+        });
+        let erased = erased.expect("the session is erased");
+        assert!(erased.sessions.contains_key(&id("cs_1")), "{erased:?}");
+        assert!(world.system.store.session(&id("cs_1")).expect("it is readable").is_none());
+        let query = LogQuery { limit: usize::MAX, ..LogQuery::default() };
+        let lines = world.system.store.log(&query).expect("the log is readable");
+        assert!(lines.iter().any(|line| line.json.contains("tmm_crosscheck")), "the answer was judged");
+        for line in lines {
+            assert!(!line.json.contains("Sell honey?"), "{}", line.json);
+        }
+        drop(erasure.hold().await.expect("the erasure is complete"));
+    });
+}
+
+#[test]
+fn check_of_a_session_that_was_removed_meanwhile_is_not_kept() {
+    with_model(held_model([]), |world, _| async move {
+        for (may_be_new, is_kept) in [(false, false), (true, true)] {
+            let refuse = StoreRejectingCheck {
+                session_id: id("cs_1"),
+                check: check(GOOD_FACT).expect("a check"),
+                may_be_new,
+                record: JournalRecord::from(AuditEvent::new(
+                    world.system.clock.now(),
+                    None,
+                    EventKind::ServiceStopped,
+                )),
+            };
+            world.system.cache.ask(refuse).await.expect("the actor answers").expect("the commit succeeds");
+            let kept = world.system.store.rejecting_check(&id("cs_1")).expect("it is readable");
+            assert_eq!(kept.is_some(), is_kept);
+        }
     });
 }
 

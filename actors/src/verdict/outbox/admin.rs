@@ -116,6 +116,11 @@ impl<C: OutboxChannel> HeldMessages<C> {
         Ok(removed)
     }
 
+    /// Whether all of these messages are held.
+    pub(crate) fn has_all(&self, ids: &[IdOf<C>]) -> bool {
+        ids.iter().all(|id| self.claims.iter().any(|claim| claim.id == *id))
+    }
+
     /// Reports to the sender that messages were removed.
     pub(crate) fn report_removed(self, removed: Vec<RemovedMessage<C>>) {
         let Self { claims, sender } = self;

@@ -126,14 +126,14 @@ fn await_generations_waits_for_those_in_progress() {
     let model = Arc::new(ScriptedModel { held: Some(Notify::new()), ..ScriptedModel::default() });
     with_model(model, |world, model| async move {
         register(&world, "cs_1", None).await;
-        world.system.regen.ask(AwaitGenerations).await.expect("no call is in flight");
+        world.system.regen.ask(AwaitGenerations::default()).await.expect("no call is in flight");
         let regen = world.system.regen.clone();
         let reading = actix_rt::spawn(async move { regen.ask(RegenerateVerdict(id("cs_1"))).await });
         while model.calls() == 0 {
             tokio::task::yield_now().await;
         }
         let regen = world.system.regen.clone();
-        let rest = actix_rt::spawn(async move { regen.ask(AwaitGenerations).await });
+        let rest = actix_rt::spawn(async move { regen.ask(AwaitGenerations::default()).await });
         tokio::task::yield_now().await;
         assert!(!rest.is_finished());
         model.held.as_ref().expect("`held` is set").notify_one();

@@ -14,7 +14,6 @@ use oracled_actors::platform::caller::run_as_current_caller;
 use oracled_api::audit::backup::{
     BACKUP_FORMAT, BackedUpFile, BackupManifest, CHECKPOINT_FILE, MANIFEST_FILE,
 };
-use oracled_api::base::problem::ProblemCode;
 use oracled_domain::audit::event::BackupEntry;
 use oracled_domain::base::digest::Sha256Stream;
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials};
@@ -49,11 +48,7 @@ pub async fn post(
     Extension(peer): Extension<PeerCredentials>,
     _: IgnoredBody,
 ) -> Result<Response, Problem> {
-    let in_progress = || {
-        let text = "another backup, or an erasure, is in progress; wait until it has ended";
-        Problem::new(ProblemCode::BackupInProgress, text.to_owned())
-    };
-    let turn = Arc::clone(&service.backup).try_lock_owned().map_err(|_| in_progress())?;
+    let turn = service.system.erasure.hold().await?;
     let backup = service.system.log.begin_backup().await?;
     let created_at = service.system.clock.now();
     let manifest = BackupManifest {

@@ -225,6 +225,9 @@ impl From<ErasureError> for Problem {
             ErasureError::Cache(error) => error.into(),
             ErasureError::Outbox(error) => error.into(),
             ErasureError::Actor(error) => error.into(),
+            ErasureError::InProgress | ErasureError::Incomplete => {
+                Self::new(ProblemCode::BackupInProgress, detail)
+            }
             ErasureError::Files(_) => Self::new(ProblemCode::InternalError, detail),
         }
     }

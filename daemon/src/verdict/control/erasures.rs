@@ -67,13 +67,12 @@ pub async fn post(
         _ => return Err(invalid("give `session_id` or `customer_email`, and not both".to_owned())),
     };
     run_to_end(async move {
+        let turn = service.system.erasure.wait_for_turn().await;
         let store = service.system.store.clone();
         let found = spawn_blocking(move || find_sessions(&store, subject)).await;
         let (sessions, former_sessions) =
             found.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))??;
-        // the links of a backup would keep the segments as they were
-        let _no_backup = service.backup.lock().await;
-        let erased = service.system.erasure.erase(sessions.into_iter().collect(), reason, peer).await?;
+        let erased = service.system.erasure.erase(turn, sessions, reason, peer).await?;
         let ErasureReport { sessions, unread_files } = erased;
         let sessions = sessions.into_iter().map(|(session_id, data)| ErasedSession { session_id, data });
         let unread_files = unread_files.iter().filter_map(|path| path.file_name());

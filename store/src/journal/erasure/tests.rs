@@ -1,6 +1,7 @@
 use super::*;
 use crate::Store;
 use crate::audit::log::LogLine;
+use crate::base::snapshot::SnapshotId;
 use crate::journal::record::{JournalRecord, TableWrite};
 use crate::journal::tests::{at, delivered, fill, id, open, whole_log};
 use oracled_domain::audit::leaf::leaf_of;
@@ -78,7 +79,7 @@ fn begin(journal: &mut Journal, sessions: &[usize]) -> Erasure {
 }
 
 fn finish(journal: &mut Journal, mut erasure: Erasure) -> ErasureOutcome {
-    while !journal.finish_erasure(&mut erasure).expect("the journal accepts writes") {
+    while journal.finish_erasure(&mut erasure).expect("the journal accepts writes") != ErasureStep::Finished {
         erasure.prepare(&|| true).expect("the disk is writable");
     }
     erasure.finish().expect("the disk is writable")
@@ -160,7 +161,8 @@ fn interrupted_erasure_is_completed_by_another_one() {
             erasure.prepare(&|| true).expect("the disk is writable");
         }
         if steps > 2 {
-            assert!(journal.finish_erasure(&mut erasure).expect("the journal accepts writes"));
+            let step = journal.finish_erasure(&mut erasure).expect("the journal accepts writes");
+            assert_eq!(step, ErasureStep::Finished);
         }
     }
     let (mut journal, store) = open(dir.path());
@@ -172,6 +174,68 @@ fn interrupted_erasure_is_completed_by_another_one() {
         assert_eq!(files_with(dir.path(), text), Vec::<PathBuf>::new(), "{text}");
     }
     assert!(!dir.path().join(NEW_DIR).exists());
+}
+
+#[test]
+fn erasure_prepares_a_database_that_opens_with_a_snapshot() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, _store) = filled(dir.path());
+    remove(&mut journal, 1);
+    let mut erasure = begin(&mut journal, &[1]);
+    erasure.rewrite_segments(&|| true).expect("the segments are whole");
+    erasure.prepare(&|| true).expect("the disk is writable");
+    let database = erasure.database.as_ref().expect("it is built");
+    assert_ne!(database.snapshot(), SnapshotId::default());
+    assert_eq!(erasure.snapshot_at, journal.counts().entries);
+    // what a backup could not remove has links of the old segments
+    let left = dir.path().join("ground/work/backup-left");
+    fs::create_dir(&left).expect("a directory");
+    drop(erasure);
+    drop(begin(&mut journal, &[1]));
+    assert!(!left.exists());
+}
+
+#[test]
+fn file_with_a_line_about_the_session_that_is_no_entry_is_named() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, _store) = filled(dir.path());
+    let rotated = dir.path().join("oracle_log-1.jsonl");
+    let first = fs::read_to_string(&rotated).expect("the file is readable");
+    // a torn line, and a line of another session
+    let foreign = dir.path().join("oracle_log.jsonl.foreign-1");
+    let line = first.lines().find(|line| line.contains("cs_1\"")).expect("a line about the session");
+    let torn = line.split_at(line.len() - 20).0;
+    fs::write(&foreign, format!("{first}{torn}")).expect("the write succeeds");
+    let other = dir.path().join("oracle_log-0.jsonl");
+    fs::write(&other, "a text about nobody\n").expect("the write succeeds");
+    let linked = dir.path().join("elsewhere");
+    fs::rename(&rotated, &linked).expect("the rename succeeds");
+    std::os::unix::fs::symlink(&linked, &rotated).expect("a link");
+    remove(&mut journal, 1);
+    let mut erasure = begin(&mut journal, &[1]);
+    erasure.rewrite_segments(&|| true).expect("the segments are whole");
+    assert_eq!(finish(&mut journal, erasure).unread_files, [foreign]);
+    assert!(rotated.is_symlink() && !linked.is_symlink());
+    assert!(!fs::read_to_string(&linked).expect("the file is readable").contains("Question 1?"));
+}
+
+#[test]
+fn mirror_that_an_interrupted_erasure_has_not_replaced_is_not_foreign() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = filled(dir.path());
+    remove(&mut journal, 3);
+    let before = fs::read(dir.path().join("oracle_log.jsonl")).expect("the file is readable");
+    let mut erasure = begin(&mut journal, &[3]);
+    erasure.rewrite_segments(&|| true).expect("the segments are whole");
+    finish(&mut journal, erasure);
+    drop((journal, store));
+    // as after a kill between the two replacements
+    fs::write(dir.path().join("oracle_log.jsonl"), before).expect("the write succeeds");
+    let (mut journal, store) = open(dir.path());
+    assert_eq!(journal.take_mirror_fault(), None);
+    let snapshot = journal.mirror_snapshot().expect("the mirror is readable");
+    assert_eq!(store.check_mirror(&snapshot, || true).expect("the log is readable"), None);
+    assert!(!dir.path().join("oracle_log.jsonl.foreign-1").exists());
 }
 
 #[test]

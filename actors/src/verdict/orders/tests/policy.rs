@@ -73,6 +73,7 @@ fn held_verdict_is_not_released_after_rules_refused_another_one() {
         let refuse = StoreRejectingCheck {
             session_id: id("cs_1"),
             check: check("x").expect("a check"),
+            may_be_new: false,
             record: JournalRecord::default(),
         };
         world.system.cache.ask(refuse).await.expect("the actor answers").expect("the commit succeeds");
