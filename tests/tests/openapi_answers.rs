@@ -427,8 +427,12 @@ async fn sessions(control: &mut Described) {
     assert_eq!(control.send(Method::PATCH, "/v1/sessions/cs_7", correction).await.status, 200);
     control.get("/v1/outbox").await;
     let mail = "/v1/outbox/verdict:cs_1";
-    assert_eq!(control.post(mail, json!({"action": "requeue"})).await.status, 200);
-    assert_eq!(control.call(Method::DELETE, mail, None).await.status, 200);
+    // not while an attempt is in progress
+    eventually("it is requeued", async || {
+        control.post(mail, json!({"action": "requeue"})).await.status == 200
+    })
+    .await;
+    eventually("it is dropped", async || control.call(Method::DELETE, mail, None).await.status == 200).await;
     control.post("/v1/outbox/verdict:none", json!({"action": "requeue"})).await;
     control.call(Method::DELETE, "/v1/outbox/verdict:none", None).await;
     assert_eq!(control.call(Method::DELETE, "/v1/verdicts/cs_5", None).await.status, 200);
