@@ -6,12 +6,13 @@ use crate::load::body_of;
 use crate::records::{record, session_id};
 use crate::standalone_journal::{CACHE_BYTES, FACTS_CACHE_BYTES};
 use crate::submit::fill_from;
-use crate::table::{BenchRow, BenchTable, at_most, median};
+use crate::table::{BenchRow, BenchTable, at_least, at_most, median, per_second};
 use hyper::Method;
 use jiff::Timestamp;
 use oracled_store::{Journal, JournalRecord, StoreOptions};
 use oracled_tests::{DaemonProcess, DaemonWorld, PATIENCE, get};
 use serde_json::{Value, json};
+use std::fs;
 use std::io;
 use std::path::Path;
 use std::thread::sleep;
@@ -35,6 +36,10 @@ const PHASES: [(&str, &str); 3] = [
 ];
 /// Entries that are proved.
 const PROOFS: usize = 101;
+/// The entries that `oraclectl verify-log` should verify in a second.
+const VERIFIED_AIM: f64 = 200_000.0;
+/// The longest time of a rebuild.
+const REBUILD_MAX: Duration = Duration::from_secs(600);
 /// The longest time of a proof, in milliseconds.
 const PROOF_AIM_MS: f64 = 5.0;
 
@@ -83,6 +88,8 @@ fn measure_case(effort: BenchEffort, case: &StartCase, table: &mut BenchTable) -
     let stop_after_new = stop(daemon)?;
     let phases = phases(&mut full, effort)?;
     let [proof_p50, proof_p99, erasure_s] = proof_and_erasure(&full)?;
+    let (entries, verified_s) = verify_log(&full)?;
+    let rebuilt_s = rebuild(&full)?;
     let of_start = |number: usize| median(starts.iter().filter_map(|start| start.get(number)).copied());
     let [from_full, from_empty, from_killed] = [of_start(0), of_start(1), of_start(2)];
     let before = format!("killed with {} new ones", case.new);
@@ -120,7 +127,54 @@ fn measure_case(effort: BenchEffort, case: &StartCase, table: &mut BenchTable) -
         measured: format!("{erasure_s:.1} s"),
         ..BenchRow::default()
     });
+    table.row(BenchRow {
+        what: "start that rebuilds the database".into(),
+        measured: format!("{rebuilt_s:.1} s"),
+        ..BenchRow::default()
+    });
+    let rate = entries / verified_s;
+    table.row(BenchRow {
+        what: format!("verify-log of {entries} entries"),
+        measured: per_second(rate),
+        baseline: "the aim".into(),
+        baseline_measured: per_second(VERIFIED_AIM),
+        verdict: at_least(rate / VERIFIED_AIM, 1.0),
+        ..BenchRow::default()
+    });
     Ok(())
+}
+
+/// The number of entries that `oraclectl verify-log` verifies in the state directory, and its time in seconds.
+fn verify_log(world: &DaemonWorld) -> io::Result<(f64, f64)> {
+    let key = {
+        let (_, daemon) = start(world)?;
+        let key = world.ctl(&["log", "key"]);
+        stop(daemon)?;
+        String::from_utf8_lossy(&key.stdout).trim().to_owned()
+    };
+    let state = world.state();
+    let began = Instant::now();
+    let verified = world.ctl(&["--json", "verify-log", &state.to_string_lossy(), "--key", &key]);
+    let took = began.elapsed().as_secs_f64();
+    let shown: Value = serde_json::from_slice(&verified.stdout)?;
+    let entries = shown.get("size").and_then(Value::as_f64);
+    entries.map(|entries| (entries, took)).ok_or_else(|| io::Error::other(format!("{verified:?}")))
+}
+
+/// The time of a start without a database, in seconds.
+fn rebuild(world: &DaemonWorld) -> io::Result<f64> {
+    fs::remove_dir_all(world.state().join("store"))?;
+    let began = Instant::now();
+    let daemon = world.spawn();
+    while body_of(&world.socket(), "/healthz").is_err() {
+        if began.elapsed() > REBUILD_MAX {
+            return Err(io::Error::other(format!("the daemon does not start: {}", world.service_log())));
+        }
+        sleep(PAUSE);
+    }
+    let took = began.elapsed().as_secs_f64();
+    stop(daemon)?;
+    Ok(took)
 }
 
 /// The times of the proofs of random entries in milliseconds (p50, p99), and of the erasure of a session in seconds.
