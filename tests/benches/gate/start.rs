@@ -87,8 +87,8 @@ fn measure_case(effort: BenchEffort, case: &StartCase, table: &mut BenchTable) -
     fill_from(&full.socket(), case.stored + case.new, case.new)?;
     let stop_after_new = stop(daemon)?;
     let phases = phases(&mut full, effort)?;
-    let [proof_p50, proof_p99, erasure_s] = proof_and_erasure(&full)?;
-    let (entries, verified_s) = verify_log(&full)?;
+    let proof_and_erasure = proof_and_erasure(&full)?;
+    let verified = verify_log(&full)?;
     let rebuilt_s = rebuild(&full)?;
     let of_start = |number: usize| median(starts.iter().filter_map(|start| start.get(number)).copied());
     let [from_full, from_empty, from_killed] = [of_start(0), of_start(1), of_start(2)];
@@ -114,6 +114,17 @@ fn measure_case(effort: BenchEffort, case: &StartCase, table: &mut BenchTable) -
         ),
         ..BenchRow::default()
     });
+    show_log_rows(proof_and_erasure, verified, rebuilt_s, table);
+    Ok(())
+}
+
+/// Adds the times of proofs, of an erasure, of a rebuild and of `oraclectl verify-log` to the table.
+fn show_log_rows(
+    [proof_p50, proof_p99, erasure_s]: [f64; 3],
+    (entries, verified_s): (f64, f64),
+    rebuilt_s: f64,
+    table: &mut BenchTable,
+) {
     table.row(BenchRow {
         what: "proof of one entry".into(),
         measured: format!("{proof_p50:.2} ms (p50)"),
@@ -141,7 +152,6 @@ fn measure_case(effort: BenchEffort, case: &StartCase, table: &mut BenchTable) -
         verdict: at_least(rate / VERIFIED_AIM, 1.0),
         ..BenchRow::default()
     });
-    Ok(())
 }
 
 /// The number of entries that `oraclectl verify-log` verifies in the state directory, and its time in seconds.
@@ -216,7 +226,7 @@ fn show_times(
     starts: &[(&str, f64)],
     from_empty: f64,
     phases: &[(&str, f64)],
-    [stop_slowest, stop_behind_new]: [f64; 2],
+    [stop_slowest, stop_after_new]: [f64; 2],
     table: &mut BenchTable,
 ) {
     let aim_ms = format!(": {} ms", case.aim_ms);
@@ -239,7 +249,7 @@ fn show_times(
     }
     for (what, took) in [
         ("right after a start, the slowest".to_owned(), stop_slowest),
-        (format!("after {} new ones", case.new), stop_behind_new),
+        (format!("after {} new ones", case.new), stop_after_new),
     ] {
         table.row(BenchRow {
             what: format!("stop, {what}"),
