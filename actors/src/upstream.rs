@@ -16,6 +16,7 @@ pub mod oracle;
 pub mod oracle_health;
 pub mod web;
 mod wire;
+pub mod witnesses;
 
 pub use anthropic::AnthropicClient;
 pub use call::{

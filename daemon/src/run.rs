@@ -139,11 +139,11 @@ impl RunningDaemon {
         let clock = Clock::system();
         let upstreams = UpstreamClients::from_config(&config, &clock, flags.allow_cleartext)?;
         upstreams.warn_of_cleartext();
-        let held_key = keys::find_held_key(&config)?;
-        let log_key = keys::find_log_key()?;
+        let (held_key, log_key) = (keys::find_held_key(&config)?, keys::find_log_key()?);
         let (mut journal, store) = Journal::open(store_options(&config))?;
         checkpoints::check_or_repair(&config.checkpoints, &mut journal, &store)?;
         let log_signer = keys::open_log_signer(log_key, &config, &store)?;
+        checkpoints::check_witnesses(&upstreams.witnesses, &log_signer, &store).await?;
         // after the store: a second daemon on the same store must not take the sockets of the first one
         let sockets = DaemonSockets::open(&config).await?;
         let system = ActorSystem::start(SystemParts {
@@ -182,7 +182,7 @@ impl RunningDaemon {
                 live: Arc::new(upstreams.live),
             },
         });
-        let service = DaemonService::new(system, config, log_level, log_signer);
+        let service = DaemonService::new(system, config, log_level, log_signer, upstreams.witnesses);
         log_start(&service).await?;
         let flags = Arc::new(flags);
         let bound = sockets.bound_sockets();

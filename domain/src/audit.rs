@@ -1,10 +1,12 @@
 //! The audit log: every event that is logged.
 
 pub mod checkpoint;
+pub mod cosignature;
 pub mod event;
 pub mod leaf;
 pub mod log_proof;
 pub mod log_tiles;
 pub mod log_tree;
 mod model_calls;
+mod signed_note;
 pub mod webhooks;

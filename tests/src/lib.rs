@@ -15,6 +15,7 @@ pub mod stream;
 pub mod verification;
 pub mod webhooks;
 pub mod wire;
+pub mod witness;
 
 use bytes::Bytes;
 use hyper::Method;

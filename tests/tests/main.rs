@@ -79,3 +79,4 @@ mod verification_live;
 mod verification_reviews;
 mod verification_routes;
 mod webhooks;
+mod witnesses;

@@ -3,6 +3,7 @@
 use oracled_domain::{ProductTier, VerdictLabel};
 use oracled_tests::generation::{coherent_answer, purge_verdict};
 use oracled_tests::model::{ModelServer, ScriptedReply};
+use oracled_tests::witness::ScriptedWitness;
 use oracled_tests::{DaemonProcess, DaemonWorld, GOOD, eventually, get, ground, post, submission};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -167,7 +168,9 @@ async fn cause_all_events(daemon: &DaemonProcess<'_>, model: &ModelServer) {
 /// Samples and families of a daemon after every counted event has occurred.
 async fn served_samples() -> (ServedSamples, BTreeSet<String>) {
     let model = ModelServer::start().await;
-    let world = world_of(&model);
+    let mut world = world_of(&model);
+    // its failures are counted before the first request
+    world.config += &ScriptedWitness::start().config();
     let daemon = world.serve().await;
     assert!(metrics(&daemon).await.contains("oracled_infrastructure_variance 0\n"));
     cause_all_events(&daemon, &model).await;

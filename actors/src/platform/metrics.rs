@@ -8,11 +8,13 @@ mod queries;
 mod rules;
 mod verification;
 mod webhooks;
+mod witnesses;
 
 pub(crate) use mail::OutboxOutcome;
 pub(crate) use orders::WAITING;
 pub(crate) use queries::QueryOutcome;
 pub(crate) use rules::RuleMetrics;
+pub(crate) use witnesses::WitnessMetrics;
 
 use generation::GenerationMetrics;
 use ingestion::IngestionMetrics;

@@ -10,6 +10,7 @@ mod origin;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod webhook;
+pub mod witness;
 
 pub use credential::{ClientCredentials, UpstreamCredential, UpstreamCredentialError};
 pub use error::URL_MAX_BYTES;
@@ -256,7 +257,7 @@ impl WebClient {
         })
     }
 
-    /// Posts `body` as JSON to `endpoint`, which must be confidential. Follows no redirect. The answer's body is not read.
+    /// Posts `body` to `endpoint`, which must be confidential. Follows no redirect. The answer's body is not read.
     async fn post(&self, endpoint: &str, headers: HeaderMap, body: String) -> Result<Response, WebError> {
         let url = self.address_filter.endpoint(endpoint).map_err(WebError::Endpoint)?;
         self.check_confidential(&url, format_url)?;

@@ -5,6 +5,24 @@ use base64::prelude::BASE64_STANDARD;
 use oracled_domain::audit::log_tree::TreeHash;
 use serde::{Deserialize, Serialize};
 
+/// The query of `GET /v1/log/checkpoint`.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct CheckpointParams {
+    /// Returns the newest checkpoint that a witness has cosigned since the start of the daemon; without one, the newest one.
+    #[param(inline)]
+    pub cosigned: Option<CosignedCheckpoint>,
+}
+
+/// Whether a checkpoint has cosignatures.
+#[derive(Debug, Clone, Copy, Deserialize, utoipa::ToSchema)]
+pub enum CosignedCheckpoint {
+    /// It has.
+    #[serde(rename = "1")]
+    Preferred,
+}
+
 /// The query of `GET /v1/log/proof`.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]

@@ -111,6 +111,8 @@ pub struct StatusReport {
     pub entries: u64,
     /// The public key with which checkpoints of the log are verified.
     pub log_key: String,
+    /// The witnesses of the log.
+    pub witnesses: Vec<WitnessReport>,
     /// Verdicts in the store.
     pub verdicts: u64,
     /// Sessions in the store.
@@ -147,6 +149,19 @@ pub struct StatusReport {
     pub connections: usize,
     /// Connections to the control socket, this one included.
     pub control_connections: usize,
+}
+
+/// The state of a witness of the log.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct WitnessReport {
+    /// Its name in the configuration.
+    pub name: String,
+    /// The number of entries in the last checkpoint that it has cosigned; null if it has cosigned none since the start.
+    pub cosigned_entries: Option<u64>,
+    /// When it has cosigned it.
+    pub cosigned_at: Option<Timestamp>,
+    /// Why it did not cosign the newest checkpoint.
+    pub failure: Option<String>,
 }
 
 /// The numbers of orders that wait.

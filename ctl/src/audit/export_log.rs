@@ -59,7 +59,7 @@ impl ExportArgs {
         is_json: bool,
         out: &mut dyn Write,
     ) -> Result<(), CtlError> {
-        let note = read_checkpoint(daemon).await?;
+        let note = read_checkpoint(daemon, false).await?;
         let key = read_key(daemon).await?;
         let size = key.verify(&note).map_err(unreadable)?.size;
         let bar = progress_bar(Some(size.div_ceil(TILE_HASHES as u64)), "exported");

@@ -1,9 +1,14 @@
-//! The public keys of a log on the command line.
+//! The public keys of a log and of its witnesses on the command line.
 
 use crate::base::error::CtlError;
 use crate::base::input::read_text;
-use oracled_domain::audit::checkpoint::{Checkpoint, CheckpointError, LogKey, LogKeyError};
+use jiff::Timestamp;
+use oracled_domain::audit::checkpoint::{Checkpoint, CheckpointError, LogKey};
+use oracled_domain::audit::cosignature::WitnessKey;
+use serde::Serialize;
+use std::error::Error;
 use std::path::Path;
+use std::str::FromStr;
 
 /// The public keys of one log, which has a new key after a rotation.
 pub(super) struct LogKeys(Vec<LogKey>);
@@ -15,7 +20,7 @@ impl LogKeys {
 
     /// The keys in these arguments. Each is a key, or a file with a key.
     pub(super) fn read(arguments: &[String]) -> Result<Self, CtlError> {
-        let keys = arguments.iter().map(|argument| read_key(argument)).collect::<Result<Vec<_>, _>>()?;
+        let keys = arguments.iter().map(|argument| read_key(argument)).collect::<Result<Vec<LogKey>, _>>()?;
         if let [first, rest @ ..] = keys.as_slice()
             && let Some(other) = rest.iter().find(|key| key.name != first.name)
         {
@@ -45,13 +50,39 @@ impl LogKeys {
     }
 }
 
-fn read_key(argument: &str) -> Result<LogKey, CtlError> {
+/// The public keys of witnesses that must have cosigned a checkpoint.
+pub(super) struct WitnessKeys(Vec<WitnessKey>);
+
+/// A witness that has cosigned a checkpoint.
+#[derive(Serialize)]
+pub(super) struct CosigningWitness {
+    pub(super) name: String,
+    pub(super) at: Timestamp,
+}
+
+impl WitnessKeys {
+    /// The keys in these arguments. Each is a key, or a file with a key.
+    pub(super) fn read(arguments: &[String]) -> Result<Self, CtlError> {
+        Ok(Self(arguments.iter().map(|argument| read_key(argument)).collect::<Result<_, _>>()?))
+    }
+
+    /// Verifies that each of the witnesses has cosigned the checkpoint in `note`.
+    pub(super) fn verify(&self, note: &str) -> Result<Vec<CosigningWitness>, CtlError> {
+        let verify = |key: &WitnessKey| match key.verify(note) {
+            Ok(cosignature) => Ok(CosigningWitness { name: key.name.clone(), at: cosignature.at }),
+            Err(error) => Err(refused(format!("witness {}: {error}", key.name))),
+        };
+        self.0.iter().map(verify).collect()
+    }
+}
+
+fn read_key<K: FromStr<Err: Error>>(argument: &str) -> Result<K, CtlError> {
     match argument.parse() {
         Err(_) if Path::new(argument).is_file() => {
             let text = read_text(Path::new(argument))?;
-            text.trim().parse().map_err(|error| unusable(argument, error))
+            text.trim().parse().map_err(|error: K::Err| unusable(argument, error))
         }
-        parsed => parsed.map_err(|error: LogKeyError| CtlError::Usage(error.to_string())),
+        parsed => parsed.map_err(|error: K::Err| CtlError::Usage(error.to_string())),
     }
 }
 

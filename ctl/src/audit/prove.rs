@@ -21,14 +21,19 @@ use std::path::{Path, PathBuf};
 pub(super) enum LogVerb {
     /// Print entries with the proof that the log has them
     ///
-    /// `oraclectl verify-log` verifies the output without a daemon.
+    /// `oraclectl verify-log` verifies the output without a daemon. The proof is for the newest checkpoint that a witness has
+    /// cosigned, if it has all these entries.
     Prove(ProveArgs),
     /// Write the log to a directory that any web server can serve (C2SP `tlog-tiles`)
     ///
     /// The entries have hashes in place of the values that can be erased. `oraclectl verify-log DIR` verifies the directory.
     Export(ExportArgs),
     /// Print a signed checkpoint: the size of the log and the root of its Merkle tree
-    Checkpoint,
+    Checkpoint {
+        /// Print the newest checkpoint that a witness has cosigned; without one, the newest checkpoint
+        #[arg(long)]
+        cosigned: bool,
+    },
     /// Print the public key with which checkpoints are verified
     Key,
 }
@@ -62,7 +67,9 @@ impl LogVerb {
         match self {
             Self::Prove(args) => print_json(out, &args.prove(&mut daemon).await?),
             Self::Export(args) => args.run(&mut daemon, options.json, out).await,
-            Self::Checkpoint => Ok(write!(out, "{}", read_checkpoint(&mut daemon).await?)?),
+            Self::Checkpoint { cosigned } => {
+                Ok(write!(out, "{}", read_checkpoint(&mut daemon, *cosigned).await?)?)
+            }
             Self::Key => Ok(writeln!(out, "{}", read_key(&mut daemon).await?)?),
         }
     }
@@ -77,11 +84,17 @@ impl ProveArgs {
             let message = "the log has no such entry".to_owned();
             return Err(CtlError::Verb { message, exit_code: 1, was_printed: false });
         }
-        let note = read_checkpoint(daemon).await?;
-        let size = keys.verify(&note).map_err(unreadable)?.size;
+        let seqs = lines.iter().map(|line| serde_json::from_str(line).map(|EntryNumber { seq }| seq));
+        let seqs = seqs.collect::<Result<Vec<_>, _>>().map_err(unreadable)?;
+        let needed = seqs.iter().copied().chain(earlier.as_ref().map(|earlier| earlier.size)).max();
+        let mut note = read_checkpoint(daemon, true).await?;
+        let mut size = keys.verify(&note).map_err(unreadable)?.size;
+        if Some(size) < needed {
+            note = read_checkpoint(daemon, false).await?;
+            size = keys.verify(&note).map_err(unreadable)?.size;
+        }
         let mut entries = Vec::new();
-        for line in lines {
-            let EntryNumber { seq } = serde_json::from_str(&line).map_err(unreadable)?;
+        for (line, seq) in lines.into_iter().zip(seqs) {
             let proof: LogProof =
                 get(daemon, &format!("/v1/log/proof?seq={seq}&size={size}")).await?.json()?;
             entries.push(ProvedEntry { line, proof });

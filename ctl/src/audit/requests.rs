@@ -12,8 +12,13 @@ pub(super) async fn get(daemon: &mut DaemonClient, path: &str) -> Result<DaemonR
     if answer.status.is_success() { Ok(answer) } else { Err(problem_error(&answer)) }
 }
 
-pub(super) async fn read_checkpoint(daemon: &mut DaemonClient) -> Result<String, CtlError> {
-    let answer = get(daemon, "/v1/log/checkpoint").await?;
+/// The newest checkpoint; with `is_cosigned` the newest one that a witness has cosigned, if there is one.
+pub(super) async fn read_checkpoint(
+    daemon: &mut DaemonClient,
+    is_cosigned: bool,
+) -> Result<String, CtlError> {
+    let path = if is_cosigned { "/v1/log/checkpoint?cosigned=1" } else { "/v1/log/checkpoint" };
+    let answer = get(daemon, path).await?;
     String::from_utf8(answer.body.to_vec()).map_err(unreadable)
 }
 

@@ -42,6 +42,19 @@ pub(super) struct ComparedCheckpoint {
     is_end: bool,
 }
 
+/// The file of the checkpoint that witnesses must have cosigned: that of an export, or that of `--since`.
+pub(super) fn cosigned_file(dir: &Path, since: Option<&Path>) -> Result<PathBuf, CtlError> {
+    if export_log::is_export(dir) {
+        return Ok(dir.join(CHECKPOINT_FILE));
+    }
+    let missing = || {
+        let message =
+            "`--witness` for a state directory or a backup needs `--since` with a cosigned checkpoint";
+        CtlError::Usage(message.to_owned())
+    };
+    since.map(Path::to_owned).ok_or_else(missing)
+}
+
 /// Verifies the log in `dir`, and prints the result.
 pub(super) fn run(
     dir: &Path,

@@ -5,7 +5,7 @@ mod tests;
 
 use super::bundle::{EntryNumber, VerdictReport, VerifiedDocument, verify};
 use super::log::format_entry;
-use super::log_keys::{LogKeys, unusable};
+use super::log_keys::{CosigningWitness, LogKeys, WitnessKeys, unusable};
 use super::verify_directory;
 use crate::base::error::CtlError;
 use crate::base::input::read_text;
@@ -37,6 +37,10 @@ pub(crate) struct VerifyLogArgs {
     /// A public key of the log, or a file with it, from a source that you trust; repeat it if the log got a new key
     #[arg(long = "key", value_name = "KEY", required = true)]
     keys: Vec<String>,
+    /// A public key of a witness that must have cosigned the checkpoint, or a file with it; for a state directory or a backup,
+    /// the checkpoint of `--since`. Repeat it for each witness
+    #[arg(long = "witness", value_name = "KEY")]
+    witnesses: Vec<String>,
     /// An earlier checkpoint, which the log must continue
     #[arg(long, visible_alias = "checkpoint", value_name = "CHECKPOINT")]
     since: Option<PathBuf>,
@@ -46,6 +50,8 @@ pub(crate) struct VerifyLogArgs {
 #[derive(Serialize)]
 struct VerificationReport<'d> {
     log: LogReport,
+    /// The witnesses of `--witness`, which have cosigned the checkpoint.
+    cosigned: Vec<CosigningWitness>,
     /// The size of the earlier log that this one continues.
     continues: Option<u64>,
     /// The size of the earlier log in a continuation that was not verified.
@@ -75,8 +81,12 @@ struct LogReport {
 
 impl VerifyLogArgs {
     pub(crate) fn run(&self, is_json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
-        let keys = LogKeys::read(&self.keys)?;
+        let (keys, witnesses) = (LogKeys::read(&self.keys)?, WitnessKeys::read(&self.witnesses)?);
         if self.bundle.is_dir() {
+            if !self.witnesses.is_empty() {
+                let file = verify_directory::cosigned_file(&self.bundle, self.since.as_deref())?;
+                witnesses.verify(&read_text(&file)?)?;
+            }
             return verify_directory::run(&self.bundle, &keys, self.since.as_deref(), is_json, out);
         }
         let text = read_text(&self.bundle)?;
@@ -91,6 +101,7 @@ impl VerifyLogArgs {
         let continuation = bundle.continuation.as_ref().filter(|_| earlier.is_none());
         let report = VerificationReport {
             log: LogReport { origin, size, root: BASE64_STANDARD.encode(root) },
+            cosigned: witnesses.verify(&bundle.checkpoint)?,
             continues: earlier.map(|earlier| earlier.size),
             continuation_not_verified: continuation.map(|proved| proved.old_size),
             verdict: document.check_verdict()?,
@@ -114,6 +125,11 @@ impl VerificationReport<'_> {
         let LogReport { origin, size, root } = &self.log;
         let mut rows =
             vec![("log", origin.clone()), ("checkpoint", format!("{}, root {root}", count(*size)))];
+        rows.extend(
+            self.cosigned
+                .iter()
+                .map(|witness| ("cosigned", format!("by {} at {}", witness.name, witness.at))),
+        );
         if let Some(earlier) = self.continues {
             rows.push(("continues", format!("the log of {}", count(earlier))));
         }

@@ -4,7 +4,7 @@ use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
 use crate::base::output::{format_pairs, print_json};
 use hyper::Method;
-use oracled_api::base::service::{StatusReport, WaitingOrders};
+use oracled_api::base::service::{StatusReport, WaitingOrders, WitnessReport};
 use oracled_domain::verdict::cost_budget::DailyBudget;
 use oracled_domain::verdict::divergence::RegenVariance;
 use std::io::Write;
@@ -22,6 +22,7 @@ pub(crate) async fn run(options: &GlobalOptions, out: &mut dyn Write) -> Result<
         ("ready", if status.ready { "yes".into() } else { format!("no: {}", status.reasons.join("; ")) }),
         ("state", status.state_dir),
         ("log", format!("{} entries", status.entries)),
+        ("witnesses", format_witnesses(&status.witnesses)),
         ("store", format!("{} verdicts, {} sessions", status.verdicts, status.sessions)),
         ("model", status.model),
         ("prompt", status.prompt),
@@ -59,6 +60,19 @@ pub(crate) async fn run(options: &GlobalOptions, out: &mut dyn Write) -> Result<
         shown.push(("oracle_log.jsonl", format!("lags behind the log: {lag}")));
     }
     Ok(out.write_all(format_pairs(&shown).as_bytes())?)
+}
+
+fn format_witnesses(witnesses: &[WitnessReport]) -> String {
+    let witness = |witness: &WitnessReport| {
+        let WitnessReport { name, cosigned_entries, cosigned_at, failure } = witness;
+        let cosigned = match cosigned_entries.zip(*cosigned_at) {
+            Some((entries, at)) => format!("{name}: cosigned {entries} entries at {at}"),
+            None => format!("{name}: cosigned nothing since the start"),
+        };
+        failure.iter().fold(cosigned, |cosigned, failure| format!("{cosigned} ({failure})"))
+    };
+    let witnesses: Vec<_> = witnesses.iter().map(witness).collect();
+    if witnesses.is_empty() { "none".into() } else { witnesses.join("; ") }
 }
 
 fn format_budgets(budgets: &[DailyBudget]) -> String {

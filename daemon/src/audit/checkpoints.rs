@@ -1,79 +1,57 @@
-//! Hands out signed checkpoints of the log, and compares the log with the last one at the start.
+//! Hands out signed checkpoints of the log, and compares the log with earlier ones at the start.
+
+mod folder;
 
 use crate::platform::config::CheckpointsSection;
 use crate::platform::service::DaemonService;
-use anyhow::{Context, bail};
-use oracled_domain::audit::checkpoint::Checkpoint;
+use anyhow::bail;
+use folder::CheckpointFolder;
+use oracled_actors::upstream::web::witness::SignedCheckpoint;
+use oracled_actors::upstream::witnesses::Witnesses;
+use oracled_domain::audit::checkpoint::LogSigner;
 use oracled_store::{Journal, Store};
-use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval};
 
-/// Compares the log with the checkpoint in the configured folder. If a tile of its tree is damaged, the database is rebuilt first.
+/// Compares the log with the checkpoints in the configured folder. If a tile of its tree is damaged, the database is rebuilt
+/// first.
 ///
 /// # Errors
-/// As for [`check_log`].
+/// The log does not continue that of a checkpoint, or the folder or a checkpoint cannot be read.
 pub(crate) fn check_or_repair(
     section: &CheckpointsSection,
     journal: &mut Journal,
     store: &Store,
 ) -> anyhow::Result<()> {
-    match check_log(section, store) {
+    let Some(dir) = &section.dir else { return Ok(()) };
+    let folder = CheckpointFolder::new(dir, store)?;
+    match folder.check_log(store) {
         Err(error) if !journal.repair_now()? => Err(error),
-        Err(_) => check_log(section, store),
+        Err(_) => folder.check_log(store),
         checked => checked,
     }
 }
 
-/// Compares the log with the checkpoint in the configured folder. A log that is shorter or different is an older or a changed copy.
+/// Compares the log with those that the witnesses have seen. A witness that does not answer is asked again with the next
+/// checkpoint.
 ///
 /// # Errors
-/// The log does not continue that of the checkpoint, or the folder or the checkpoint cannot be read.
-fn check_log(section: &CheckpointsSection, store: &Store) -> anyhow::Result<()> {
-    let Some(dir) = &section.dir else { return Ok(()) };
-    if !dir.is_dir() {
-        bail!("`checkpoints.dir` is {}, which is not a folder; create it, or mount its disk", dir.display());
-    }
-    let file = file_in(dir, store)?;
-    let note = match fs::read_to_string(&file) {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            tracing::warn!(file = %file.display(), "no earlier checkpoint: the log is not compared with one");
-            return Ok(());
-        }
-        note => note.with_context(|| format!("cannot read the checkpoint {}", file.display()))?,
-    };
-    let remedy = format!(
-        "restore a newer copy of the state directory; if its entries are lost for good, move {} aside",
-        file.display()
-    );
-    // the signature is not needed: a writer to the folder can also remove the checkpoint
-    let earlier = Checkpoint::read_unverified(&note)
-        .with_context(|| format!("the checkpoint {} is unreadable; {remedy}", file.display()))?;
-    let entries = store.log_head().0;
-    match store.log_root(earlier.size)? {
-        Some(root) if root == earlier.root => Ok(()),
-        Some(_) => bail!(
-            "the first {} entries of the log are not those of the checkpoint in {}: an entry was changed, or the log is \
-             another one; {remedy}",
-            earlier.size,
-            file.display()
-        ),
-        None => bail!(
-            "the log has {entries} entries, and had {} at the checkpoint in {}: the state directory is an older copy; {remedy}",
-            earlier.size,
-            file.display()
-        ),
-    }
-}
-
-/// The file of the checkpoint in `dir`. Several daemons can use one folder.
-fn file_in(dir: &Path, store: &Store) -> anyhow::Result<PathBuf> {
-    Ok(dir.join(format!("{}.checkpoint", store.log_name()?.replace('/', "-"))))
+/// The log does not continue that of a witness.
+pub(crate) async fn check_witnesses(
+    witnesses: &Witnesses,
+    signer: &LogSigner,
+    store: &Store,
+) -> anyhow::Result<()> {
+    let (size, root) = store.log_head();
+    witnesses.submit(store, SignedCheckpoint { size, note: signer.sign(size, root) }).await;
+    let Some((name, conflict)) = witnesses.conflict() else { return Ok(()) };
+    bail!(
+        "the log conflicts with the witness {name}: {conflict}; restore a newer copy of the state directory; if its entries are \
+         lost for good, remove `checkpoints.witnesses.{name}` from the configuration"
+    )
 }
 
 /// The task that hands out checkpoints.
@@ -94,7 +72,13 @@ impl CheckpointTask {
             let mut size = 0;
             loop {
                 tokio::select! {
-                    _ = ticks.tick() => size = hand_out(&service, size).await,
+                    _ = ticks.tick() => {}
+                    _ = stopped.changed() => return size,
+                }
+                let checkpoint = newest_checkpoint(&service);
+                size = hand_out(&service, &checkpoint, size).await;
+                tokio::select! {
+                    () = have_cosigned(&service, checkpoint) => {}
                     _ = stopped.changed() => return size,
                 }
             }
@@ -106,38 +90,59 @@ impl CheckpointTask {
     pub(crate) async fn stop(self, service: &Arc<DaemonService>) {
         self.stop.send_replace(true);
         let size = self.task.await.unwrap_or_default();
-        hand_out(service, size).await;
+        let checkpoint = newest_checkpoint(service);
+        hand_out(service, &checkpoint, size).await;
+        have_cosigned(service, checkpoint).await;
     }
 }
 
-/// Hands out a checkpoint if the log has more than `last` entries. Returns the number of entries of the last checkpoint.
-async fn hand_out(service: &Arc<DaemonService>, last: u64) -> u64 {
+fn newest_checkpoint(service: &DaemonService) -> SignedCheckpoint {
     let (size, root) = service.system.store.log_head();
-    if size == last {
+    SignedCheckpoint { size, note: service.log_signer.sign(size, root) }
+}
+
+/// Hands out a checkpoint to the service log and the folder if the log has more than `last` entries. Returns the number of
+/// entries of the last checkpoint.
+async fn hand_out(service: &Arc<DaemonService>, checkpoint: &SignedCheckpoint, last: u64) -> u64 {
+    let SignedCheckpoint { size, note } = checkpoint;
+    if *size == last {
         return last;
     }
-    let note = service.log_signer.sign(size, root);
     // as a string with escapes, so that the note is one line
     tracing::info!(size, note = ?note, "checkpoint of the log");
-    let Some(dir) = service.config.checkpoints.dir.clone() else { return size };
-    let store = service.system.store.clone();
-    let written = spawn_blocking(move || write(&file_in(&dir, &store)?, &note)).await;
+    if write(service, note.clone()).await { *size } else { last }
+}
+
+/// Has a checkpoint cosigned by the witnesses. They also get one that they know: its new cosignature shows that they know no
+/// later one.
+async fn have_cosigned(service: &Arc<DaemonService>, checkpoint: SignedCheckpoint) {
+    let is_known = service.witnesses.cosigned().is_some_and(|cosigned| cosigned.size == checkpoint.size);
+    let cosigned = service.witnesses.submit(&service.system.store, checkpoint).await;
+    if let Some((witness, conflict)) = service.witnesses.conflict() {
+        tracing::error!(
+            witness,
+            conflict,
+            "the log does not continue that of the witness; new work is rejected"
+        );
+    }
+    let Some(SignedCheckpoint { size, note }) = cosigned else { return };
+    if !is_known {
+        tracing::info!(size, note = ?note, "cosigned checkpoint of the log");
+    }
+    write(service, note).await;
+}
+
+/// Writes a checkpoint to the folder, if there is one. Returns whether it was written.
+async fn write(service: &Arc<DaemonService>, note: String) -> bool {
+    let Some(dir) = service.config.checkpoints.dir.clone() else { return true };
+    let (store, now) = (service.system.store.clone(), service.system.clock.now());
+    let written = spawn_blocking(move || CheckpointFolder::new(&dir, &store)?.write(&note, now)).await;
     match written.map_err(anyhow::Error::from).and_then(|written| written) {
-        Ok(()) => size,
+        Ok(()) => true,
         Err(error) => {
             let error = format!("{error:#}");
             tracing::error!(error, "could not write the checkpoint of the log");
-            last
+            false
         }
     }
-}
-
-fn write(file: &Path, note: &str) -> anyhow::Result<()> {
-    let incomplete = file.with_extension("checkpoint.new");
-    let written = File::create(&incomplete).and_then(|mut written| {
-        written.write_all(note.as_bytes())?;
-        written.sync_all()?;
-        fs::rename(&incomplete, file)
-    });
-    written.with_context(|| format!("cannot write {}", file.display()))
 }

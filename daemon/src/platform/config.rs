@@ -26,7 +26,7 @@ mod webhooks;
 pub(crate) use applications::application_of;
 use applications::check_applications;
 pub use applications::{ApplicationSection, ApplicationSections};
-pub use checkpoints::CheckpointsSection;
+pub use checkpoints::{CheckpointsSection, WitnessSection};
 use cleartext::check_url;
 pub(crate) use cleartext::{has_login, is_cleartext, is_local, redact_url};
 pub use costs::CostsSection;
@@ -416,7 +416,6 @@ impl DaemonConfig {
             let deadline_ms = models.map(|model| model.deadline_ms).max().unwrap_or_default();
             checks.extend([
                 self.check_distinct_sockets(),
-                self.checkpoints.check(&self.state_dir),
                 check_range("limits.bodies_bytes", bodies_bytes, body_bytes..=1 << 40),
                 self.mail.check_smtp(),
                 self.check_models(request_s),
@@ -430,6 +429,7 @@ impl DaemonConfig {
             .chain(self.check_prompt_templates())
             .chain(self.lookup.check_applications(&self.applications))
             .chain(self.gate.check(&self.applications))
+            .chain(self.checkpoints.check(&self.state_dir).into_iter().filter(|_| is_complete))
             .collect()
     }
 

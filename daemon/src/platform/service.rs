@@ -8,6 +8,8 @@ use jiff::Timestamp;
 use oracled_actors::ActorSystem;
 use oracled_actors::audit::logger::JournalReport;
 use oracled_actors::platform::caller::{current_application, run_as_current_caller};
+use oracled_actors::upstream::web::witness::SignedCheckpoint;
+use oracled_actors::upstream::witnesses::Witnesses;
 use oracled_api::base::problem::ProblemCode;
 use oracled_domain::audit::checkpoint::LogSigner;
 use oracled_domain::ground::check::SourceCheckProgress;
@@ -80,6 +82,8 @@ pub struct DaemonService {
     pub log_level: LogLevelHandle,
     /// The key that signs checkpoints of the log.
     pub log_signer: LogSigner,
+    /// The witnesses of the log.
+    pub witnesses: Witnesses,
     /// When the daemon started to serve.
     pub started_at: Timestamp,
     /// The metrics registry.
@@ -112,9 +116,11 @@ impl DaemonService {
         config: DaemonConfig,
         log_level: LogLevelHandle,
         log_signer: LogSigner,
+        witnesses: Witnesses,
     ) -> Arc<Self> {
         let mut registry = Registry::with_prefix("oracled");
         system.metrics.register(&mut registry);
+        witnesses.register_metrics(&mut registry);
         let slots = Arc::new(Semaphore::new(config.limits.in_flight));
         let own = config.applications.iter();
         let own = own
@@ -128,6 +134,7 @@ impl DaemonService {
             config,
             log_level,
             log_signer,
+            witnesses,
             registry,
             connections: Arc::default(),
             control_connections: Arc::default(),
@@ -198,9 +205,7 @@ impl DaemonService {
         slots: Result<(Option<OwnedSemaphorePermit>, OwnedSemaphorePermit), Problem>,
         work: impl Future<Output = Result<T, Problem>> + Send + 'static,
     ) -> Result<T, Problem> {
-        if self.is_draining() {
-            return Err(Problem::draining());
-        }
+        self.check_new_work()?;
         let slots = slots?;
         run_to_end(async move {
             let done = work.await;
@@ -253,7 +258,33 @@ impl DaemonService {
         drop(self.slots.acquire_many(all).await);
     }
 
-    /// Whether new work is rejected.
+    /// Checks that new work is accepted.
+    ///
+    /// # Errors
+    /// `Draining`; `StorageUnavailable` if the log does not continue that of a witness.
+    pub fn check_new_work(&self) -> Result<(), Problem> {
+        if self.is_draining() {
+            return Err(Problem::draining());
+        }
+        let conflict = self.log_conflict();
+        conflict.map_or(Ok(()), |cause| Err(Problem::new(ProblemCode::StorageUnavailable, cause)))
+    }
+
+    /// How the log differs from that of a witness.
+    fn log_conflict(&self) -> Option<String> {
+        let (witness, conflict) = self.witnesses.conflict()?;
+        Some(format!("the log conflicts with the witness {witness}: {conflict}"))
+    }
+
+    /// The newest checkpoint that a witness has cosigned, if it has at least `entries` entries; otherwise the newest one.
+    #[must_use]
+    pub fn log_checkpoint(&self, entries: u64) -> SignedCheckpoint {
+        let (size, root) = self.system.store.log_head();
+        let cosigned = self.witnesses.cosigned().filter(|cosigned| cosigned.size >= entries.min(size));
+        cosigned.unwrap_or_else(|| SignedCheckpoint { size, note: self.log_signer.sign(size, root) })
+    }
+
+    /// Whether new work is rejected because of a drain.
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)
@@ -301,8 +332,9 @@ impl DaemonService {
             .new_work_rejection()
             .map(|(cause, since)| format!("storage_unavailable since {since}: {cause}"));
         let damage = self.damage.borrow().as_ref().map(|damage| format!("storage_damaged: {damage}"));
+        let conflict = self.log_conflict().map(|cause| format!("log_conflict: {cause}"));
         let draining = self.is_draining().then(|| "draining".to_owned());
-        [failure, damage, draining].into_iter().flatten().map(without_state_dir).collect()
+        [failure, damage, conflict, draining].into_iter().flatten().map(without_state_dir).collect()
     }
 }
 

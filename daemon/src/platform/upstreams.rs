@@ -5,6 +5,7 @@ mod lookup;
 mod mail;
 mod models;
 mod webhooks;
+mod witnesses;
 
 use crate::platform::config::{ConfigError, DaemonConfig};
 use credentials::read_credentials;
@@ -15,6 +16,7 @@ use oracled_actors::ground::pull::PayloadPuller;
 use oracled_actors::upstream::lookup::LookupClient;
 use oracled_actors::upstream::oracle::HttpLiveOracle;
 use oracled_actors::upstream::oracle_health::{MonitoredOracle, OracleProbe};
+use oracled_actors::upstream::witnesses::Witnesses;
 use oracled_actors::verdict::generation::ConfiguredModels;
 use oracled_actors::verdict::notifier::NotifierConfig;
 use oracled_actors::verdict::rate_limiter::CallLimits;
@@ -36,6 +38,8 @@ pub struct UpstreamClients {
     pub puller: PayloadPuller,
     /// The client of live sources.
     pub live: HttpLiveOracle,
+    /// The witnesses of the log.
+    pub witnesses: Witnesses,
     /// All upstream systems with a health check.
     pub oracles: Vec<MonitoredOracle>,
     /// Secrets that cross a network in clear text, as `--allow-cleartext` permits.
@@ -72,8 +76,17 @@ impl UpstreamClients {
         let of_sources = ConfigError::collect(of_sources, &mut faults);
         let webhooks = webhooks::create_webhooks(config, clock, allow_cleartext);
         let webhooks = ConfigError::collect(webhooks, &mut faults);
-        let (Some(service), Some(lookup), Some(of_pipelines), Some(of_sources), Some(webhooks), []) =
-            (service, lookup, of_pipelines, of_sources, webhooks, &faults[..])
+        let witnesses = witnesses::create_witnesses(config, clock, allow_cleartext);
+        let witnesses = ConfigError::collect(witnesses, &mut faults);
+        let (
+            Some(service),
+            Some(lookup),
+            Some(of_pipelines),
+            Some(of_sources),
+            Some(webhooks),
+            Some(witnesses),
+            [],
+        ) = (service, lookup, of_pipelines, of_sources, webhooks, witnesses, &faults[..])
         else {
             return Err(ConfigError::Several(faults));
         };
@@ -103,7 +116,7 @@ impl UpstreamClients {
             of_sources,
             clock.clone(),
         );
-        Ok(Self { models, calls, lookup, mailing, webhooks, puller, live, oracles, cleartext })
+        Ok(Self { models, calls, lookup, mailing, webhooks, puller, live, witnesses, oracles, cleartext })
     }
 
     /// Logs a warning for each secret that crosses a network in clear text.

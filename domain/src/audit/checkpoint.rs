@@ -1,19 +1,15 @@
 //! Checkpoints of the log: its size and its root, as a signed note (C2SP `tlog-checkpoint` and `signed-note`, Ed25519).
 
 use crate::audit::log_tree::TreeHash;
+use crate::audit::signed_note::{SignedNote, VerifierKey, is_name, signature_line};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
-use sha2::{Digest, Sha256};
+use ring::signature::{Ed25519KeyPair, KeyPair};
 use std::fmt;
 use std::str::FromStr;
 
-/// The type of an Ed25519 key in a signed note.
+/// The type of a key that signs checkpoints.
 const ED25519_TYPE: u8 = 1;
-/// The start of a line with a signature.
-const SIGNATURE_START: &str = "\u{2014} ";
-/// The length of the id of a key, which precedes its signature, in bytes.
-const KEY_ID_BYTES: usize = 4;
 /// The length of the secret from which a key is made, in bytes.
 pub const SECRET_BYTES: usize = 32;
 
@@ -50,13 +46,8 @@ pub struct Checkpoint {
     pub root: TreeHash,
 }
 
-/// The public key of a log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogKey {
-    /// The name of the log, which is also that of the key.
-    pub name: String,
-    public: [u8; 32],
-}
+/// The public key of a log. Its name is that of the log.
+pub type LogKey = VerifierKey<ED25519_TYPE>;
 
 /// The key with which a daemon signs checkpoints.
 pub struct LogSigner {
@@ -71,17 +62,6 @@ impl fmt::Debug for LogSigner {
 }
 
 impl LogKey {
-    /// The id by which a signature names its key.
-    fn id(&self) -> [u8; KEY_ID_BYTES] {
-        let hash = Sha256::new_with_prefix(self.name.as_bytes())
-            .chain_update([b'\n', ED25519_TYPE])
-            .chain_update(self.public)
-            .finalize();
-        let mut id = [0; KEY_ID_BYTES];
-        id.iter_mut().zip(hash).for_each(|(to, from)| *to = from);
-        id
-    }
-
     /// Checks a checkpoint that was signed by this key.
     ///
     /// # Errors
@@ -92,21 +72,12 @@ impl LogKey {
         if checkpoint.origin != self.name {
             return Err(CheckpointError::Origin);
         }
-        let id = self.id();
-        let mut own = signatures.iter().filter(|(name, _)| *name == self.name);
-        let signature = own.find_map(|(_, signature)| signature.strip_prefix(&id));
+        let signature = signatures.iter().find_map(|signature| self.own_signature(signature));
         let signature = signature.ok_or(CheckpointError::Unsigned)?;
-        let public = UnparsedPublicKey::new(&ED25519, self.public);
-        public.verify(text.as_bytes(), signature).map_err(|_| CheckpointError::Forged)?;
+        if !self.has_signed(text.as_bytes(), signature) {
+            return Err(CheckpointError::Forged);
+        }
         Ok(checkpoint)
-    }
-}
-
-impl fmt::Display for LogKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let id = u32::from_be_bytes(self.id());
-        let key = BASE64_STANDARD.encode([&[ED25519_TYPE][..], &self.public].concat());
-        write!(f, "{}+{id:08x}+{key}", self.name)
     }
 }
 
@@ -114,15 +85,7 @@ impl FromStr for LogKey {
     type Err = LogKeyError;
 
     fn from_str(text: &str) -> Result<Self, LogKeyError> {
-        let mut parts = text.splitn(3, '+');
-        let (Some(name), Some(_), Some(key)) = (parts.next(), parts.next(), parts.next()) else {
-            return Err(LogKeyError);
-        };
-        let key = BASE64_STANDARD.decode(key).map_err(|_| LogKeyError)?;
-        let public = key.strip_prefix(&[ED25519_TYPE]).and_then(|public| public.try_into().ok());
-        let key = Self { name: name.to_owned(), public: public.ok_or(LogKeyError)? };
-        // the id is a check digit
-        if is_name(name) && key.to_string() == text { Ok(key) } else { Err(LogKeyError) }
+        Self::read(text).ok_or(LogKeyError)
     }
 }
 
@@ -136,7 +99,7 @@ impl LogSigner {
         assert!(is_name(name), "the name of a log has no white space and no plus sign: {name:?}");
         let pair = Ed25519KeyPair::from_seed_unchecked(secret).expect("the secret has the right length");
         let public = pair.public_key().as_ref().try_into().expect("a public key has 32 bytes");
-        Self { key: LogKey { name: name.to_owned(), public }, pair }
+        Self { key: LogKey::new(name, public), pair }
     }
 
     /// The public key.
@@ -151,8 +114,7 @@ impl LogSigner {
         let origin = self.key.name.clone();
         let text = Checkpoint { origin, size, root }.to_string();
         let signature = self.pair.sign(text.as_bytes());
-        let signature = BASE64_STANDARD.encode([&self.key.id(), signature.as_ref()].concat());
-        format!("{text}\n{SIGNATURE_START}{} {signature}\n", self.key.name)
+        format!("{text}\n{}", signature_line(&self.key, signature.as_ref()))
     }
 }
 
@@ -163,28 +125,6 @@ impl Checkpoint {
     /// If `note` is no checkpoint.
     pub fn read_unverified(note: &str) -> Result<Self, CheckpointError> {
         SignedNote::read(note).ok_or(CheckpointError::Malformed)?.text.parse()
-    }
-}
-
-/// The parts of a signed note.
-struct SignedNote<'n> {
-    /// The signed text, with its last line end.
-    text: &'n str,
-    /// The name of each key, and its id and signature.
-    signatures: Vec<(&'n str, Vec<u8>)>,
-}
-
-impl<'n> SignedNote<'n> {
-    /// Reads a note; `None` if it has other lines than signatures after its text.
-    fn read(note: &'n str) -> Option<Self> {
-        let (text, signatures) = note.split_at(note.rfind("\n\n")? + 1);
-        let signatures = signatures.strip_prefix('\n')?.strip_suffix('\n')?.split('\n');
-        let signature = |line: &'n str| {
-            let (name, signature) = line.strip_prefix(SIGNATURE_START)?.split_once(' ')?;
-            let signature = BASE64_STANDARD.decode(signature).ok()?;
-            (is_name(name) && signature.len() > KEY_ID_BYTES).then_some((name, signature))
-        };
-        Some(Self { text, signatures: signatures.map(signature).collect::<Option<_>>()? })
     }
 }
 
@@ -208,10 +148,6 @@ impl FromStr for Checkpoint {
         // there is one form, without further lines
         parse().filter(|checkpoint| checkpoint.to_string() == text).ok_or(CheckpointError::Malformed)
     }
-}
-
-fn is_name(name: &str) -> bool {
-    !name.is_empty() && !name.chars().any(|c| c.is_whitespace() || c == '+')
 }
 
 #[cfg(test)]

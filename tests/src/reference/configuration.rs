@@ -119,14 +119,17 @@ impl ConfigKey {
         let resolved = types.resolve(schema);
         let unit = unit(name);
         let mut facts = Vec::new();
-        if resolved.get("additionalProperties").is_some_and(Value::is_object) {
+        if let Some(below) = resolved.get("additionalProperties").filter(|below| below.is_object()) {
             name_shown += ".<id>";
             variable += "__<ID>__<KEY>";
-            facts.push(("Type", "[credential](#credentials)".to_owned()));
+            let is_credential = text(below, "$ref").ends_with(CREDENTIAL);
+            let keys = || codes(types.fields(below).into_iter().map(|key| key.name));
+            let kind = if is_credential { "[credential](#credentials)".into() } else { table_of(&keys()) };
+            facts.push(("Type", kind));
         } else if resolved.get("properties").is_some() {
             variable += "__<KEY>";
             let keys = types.fields(resolved).into_iter().map(|below| below.name);
-            facts.push(("Type", format!("table with the keys {}", codes(keys))));
+            facts.push(("Type", table_of(&codes(keys))));
         } else {
             let kind = match resolved.get("enum") {
                 Some(_) => types::names(resolved),
@@ -144,6 +147,10 @@ impl ConfigKey {
         facts.extend(flag(name, table).map(|flag| ("Flag", code(flag))));
         Self { name: name_shown, description, facts }
     }
+}
+
+fn table_of(keys: &str) -> String {
+    format!("table with the keys {keys}")
 }
 
 /// The type of a value, without its range and without null.

@@ -202,3 +202,20 @@ fn checkpoints_of_two_keys_are_verified_with_both_keys() {
     let refused = log.verify(&bundle, &["--key", &other_log]).expect_err("the keys are of two logs");
     assert!(refused.contains("oracled/2"), "{refused}");
 }
+
+#[test]
+fn witness_that_has_not_cosigned_the_checkpoint_is_named() {
+    let log = TestLog::of_deliveries(&["cs_1"]);
+    let witness = "remora.n621.de+da77ade7+BOvN63jn/bLvkieywe8R6UYAtVtNbZpXh34x7onlmtw2";
+    let mut bundle = log.bundle(&[1]);
+    let refused = log.verify(&text_of(&bundle), &["--witness", witness]).expect_err("it is not cosigned");
+    assert!(refused.contains("witness remora.n621.de") && refused.contains("no cosignature"), "{refused}");
+    // a cosignature of another checkpoint
+    bundle.checkpoint += "\u{2014} remora.n621.de 2net5wAAAABqEiEgPlfF3V06o0Y+fHM+J5J9s27wgxxcOVSpZ/2g/KSiXCg9DEZI+aVCIobWX9sXTynk5XeU/zZ0WBxtqB0DrAWfBw==\n";
+    log.verify(&text_of(&bundle), &[]).expect("cosignatures of unknown keys are ignored");
+    let file = log.file("witness", witness);
+    let refused = log.verify(&text_of(&bundle), &["--witness", &file]).expect_err("it is forged");
+    assert!(refused.contains("is not valid"), "{refused}");
+    let refused = log.verify(&text_of(&bundle), &["--witness", &key(1)]).expect_err("the key of a log");
+    assert!(refused.contains("not the key of a witness"), "{refused}");
+}

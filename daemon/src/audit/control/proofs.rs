@@ -8,7 +8,7 @@ use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use hyper::header::{CONTENT_TYPE, HeaderName};
-use oracled_api::audit::proofs::{ContinuationParams, EntryProofParams, LogProof};
+use oracled_api::audit::proofs::{CheckpointParams, ContinuationParams, EntryProofParams, LogProof};
 use oracled_api::base::problem::ProblemCode;
 use oracled_domain::audit::log_tiles::{TileContent, TileFile, TilePathError, TilePlace};
 use oracled_domain::audit::log_tree::TreeHash;
@@ -16,24 +16,28 @@ use oracled_store::{Store, StoreError};
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
-problems!(CheckpointProblems: STORE);
+problems!(CheckpointProblems: STORE; InvalidRequest);
 
 /// Sign a checkpoint of the log: its size and the root of its Merkle tree.
 ///
-/// It is a signed note, in the formats C2SP `tlog-checkpoint` and `signed-note`.
+/// It is a signed note, in the formats C2SP `tlog-checkpoint` and `signed-note`. It has the cosignatures of the witnesses (C2SP
+/// `tlog-cosignature`) that have cosigned a checkpoint of this size.
 #[utoipa::path(
     get,
     path = "/v1/log/checkpoint",
     operation_id = "read_log_checkpoint",
     tag = "audit",
+    params(CheckpointParams),
     responses(
         CheckpointProblems,
         (status = 200, description = "The checkpoint", body = String, content_type = "text/plain"),
     ),
 )]
-pub async fn checkpoint(State(service): State<Arc<DaemonService>>) -> String {
-    let (size, root) = service.system.store.log_head();
-    service.log_signer.sign(size, root)
+pub async fn checkpoint(
+    State(service): State<Arc<DaemonService>>,
+    QueryParams(CheckpointParams { cosigned }): QueryParams<CheckpointParams>,
+) -> String {
+    service.log_checkpoint(if cosigned.is_some() { 0 } else { u64::MAX }).note
 }
 
 problems!(TileProblems: STORE; InvalidRequest);

@@ -90,9 +90,7 @@ async fn check_upload(
     params: Result<QueryParams<UploadParams>, Problem>,
     announced_bytes: u64,
 ) -> Result<(PipelineId, UploadParams), Problem> {
-    if service.is_draining() {
-        return Err(Problem::draining());
-    }
+    service.check_new_work()?;
     let pipeline_id = parse_name(pipeline_id)?;
     let QueryParams(params) = params?;
     if !is_version(&params.version) {

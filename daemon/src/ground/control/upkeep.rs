@@ -62,9 +62,7 @@ pub async fn pull(
     pipeline_id: Result<Path<String>, PathRejection>,
     _: IgnoredBody,
 ) -> Result<Json<PullResponse>, Problem> {
-    if service.is_draining() {
-        return Err(Problem::draining());
-    }
+    service.check_new_work()?;
     let pipeline_id = parse_name(pipeline_id)?;
     run_to_end(async move {
         let requested_by = peer.uid.to_string();

@@ -7,9 +7,10 @@ use strsim::osa_distance;
 /// wrong order count as one.
 const MISSPELLED_LETTERS: usize = 2;
 /// Tables whose keys the operator chooses, or that are not among the defaults.
-const FREE_TABLES: [&str; 7] = [
+const FREE_TABLES: [&str; 8] = [
     "applications",
     "models",
+    "checkpoints.witnesses",
     "ingestion.credentials",
     "verification.credentials",
     "gate.quick",

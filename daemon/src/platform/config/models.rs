@@ -4,7 +4,7 @@ use super::{ConfigError, DaemonConfig, ModelProvider, ModelSection, not_allowed_
 use oracled_domain::OracleId;
 use std::collections::BTreeSet;
 
-/// Maximum length of the name of a further model, in characters.
+/// Maximum length of the name of a table, in characters.
 const NAME_MAX_CHARS: usize = 32;
 /// The name of the mail service among the oracles.
 const MAIL: &str = "mail";
@@ -122,9 +122,8 @@ impl DaemonConfig {
 
     /// Checks the name of a further model. No other oracle may have it.
     fn check_model_name(&self, name: &str) -> Result<(), ConfigError> {
-        let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         let taken = [MAIL, LOOKUP, self.model.provider.as_str()];
-        if (1..=NAME_MAX_CHARS).contains(&name.len()) && name.bytes().all(is_word) && !taken.contains(&name) {
+        if is_table_name(name) && !taken.contains(&name) {
             return Ok(());
         }
         let allowed = format!(
@@ -133,6 +132,12 @@ impl DaemonConfig {
         );
         Err(not_allowed_error("models", "a table with another name", allowed))
     }
+}
+
+/// Whether an operator can give a table this name, which is also a part of variables and a label of metrics.
+pub(super) fn is_table_name(name: &str) -> bool {
+    let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=NAME_MAX_CHARS).contains(&name.len()) && name.bytes().all(is_word)
 }
 
 /// Checks that the list in `key` has different names of `models`.

@@ -7,10 +7,11 @@ use crate::platform::service::DaemonService;
 use axum::Json;
 use axum::extract::State;
 use oracled_actors::upstream::oracle_health::ListHealthStatuses;
+use oracled_actors::upstream::witnesses::WitnessStatus;
 use oracled_actors::verdict::generation::find_prompt_template;
 use oracled_actors::verdict::orders::OrderSurvey;
 use oracled_actors::verdict::regen::ReadVariance;
-use oracled_api::base::service::{StatusReport, WaitingOrders};
+use oracled_api::base::service::{StatusReport, WaitingOrders, WitnessReport};
 use oracled_domain::ProductTier;
 use oracled_domain::verdict::order::OrderState;
 use oracled_domain::verdict::template_name::TemplateName;
@@ -56,6 +57,7 @@ pub async fn get(State(service): State<Arc<DaemonService>>) -> Result<Json<Statu
         state_dir: service.config.state_dir.display().to_string(),
         entries: journal.counts.entries,
         log_key: service.log_signer.key().to_string(),
+        witnesses: service.witnesses.statuses().into_iter().map(report_of).collect(),
         verdicts: journal.counts.verdicts,
         sessions: journal.counts.sessions,
         journal_failure: journal.failure.map(|(cause, _)| cause),
@@ -75,6 +77,11 @@ pub async fn get(State(service): State<Arc<DaemonService>>) -> Result<Json<Statu
         connections: service.connections.load(Ordering::Relaxed),
         control_connections: service.control_connections.load(Ordering::Relaxed),
     }))
+}
+
+fn report_of(WitnessStatus { name, cosigned, failure }: WitnessStatus) -> WitnessReport {
+    let (cosigned_entries, cosigned_at) = cosigned.unzip();
+    WitnessReport { name, cosigned_entries, cosigned_at, failure }
 }
 
 fn describe_model(service: &DaemonService) -> String {

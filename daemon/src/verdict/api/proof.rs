@@ -3,6 +3,7 @@
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
 use bytes::Bytes;
+use oracled_actors::upstream::web::witness::SignedCheckpoint;
 use oracled_actors::verdict::submission::CachedVerdict;
 use oracled_api::audit::proofs::{LogBundle, LogProof, ProvedEntry};
 use oracled_api::base::problem::ProblemCode;
@@ -66,7 +67,7 @@ fn prove_delivery(
     let store = &service.system.store;
     let Some(delivered) = last_entry(store, session_id, DELIVERED, sha256)? else { return Ok(None) };
     let decided = last_entry(store, session_id, DECIDED, sha256)?;
-    let (size, root) = store.log_head();
+    let SignedCheckpoint { size, note } = service.log_checkpoint(delivered.seq);
     let mut entries = Vec::new();
     for line in decided.into_iter().chain([delivered]) {
         if let Some(hashes) = store.prove_entry(line.seq, size)? {
@@ -74,8 +75,7 @@ fn prove_delivery(
             entries.push(ProvedEntry { line, proof: LogProof::of(&hashes) });
         }
     }
-    let checkpoint = service.log_signer.sign(size, root);
-    Ok(Some(LogBundle { checkpoint, entries, continuation: None }))
+    Ok(Some(LogBundle { checkpoint: note, entries, continuation: None }))
 }
 
 /// The last entry of the session with this event about the text `sha256`.

@@ -178,7 +178,7 @@ pub async fn get(
         Some(cached) => (cached, "HIT"),
         // a HEAD request does not start a regeneration
         None if method == Method::HEAD => return Err(Problem::verdict_not_cached(session_id.local())),
-        None if service.is_draining() => return Err(Problem::draining()),
+        None if let Err(refusal) = service.check_new_work() => return Err(refusal),
         None if let Some(session) = find_unfinished(&service, &session_id)? => {
             return orders::answer(&service, session, false);
         }

@@ -44,9 +44,7 @@ pub async fn evaluate_batch(
     request: Request,
 ) -> Result<Response, Problem> {
     let lines = BatchLineReader::from_request(request, &service)?;
-    if service.is_draining() {
-        return Err(Problem::draining());
-    }
+    service.check_new_work()?;
     let (sender, answers) = ReservedBodyStream::channel();
     tokio::spawn(run_as_current_caller(answer_all(service, lines, sender)));
     Ok(([(CONTENT_TYPE, MEDIA_TYPE)], Body::from(answers)).into_response())

@@ -1,0 +1,164 @@
+//! The witnesses of the log, and the newest checkpoint that they have cosigned.
+
+use super::web::witness::{SignedCheckpoint, WitnessClient, WitnessError, WitnessFailureReason};
+use crate::platform::clock::Clock;
+use crate::platform::metrics::WitnessMetrics;
+use jiff::Timestamp;
+use oracled_domain::audit::cosignature::Cosignature;
+use oracled_store::Store;
+use prometheus_client::registry::Registry;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use strum::VariantArray;
+use tokio::task::JoinSet;
+
+/// The configured witnesses. Clones share their state.
+#[derive(Debug, Clone)]
+pub struct Witnesses {
+    witnesses: Vec<Arc<Witness>>,
+    /// The newest checkpoint with a cosignature.
+    cosigned: Arc<Mutex<Option<SignedCheckpoint>>>,
+    clock: Clock,
+    metrics: WitnessMetrics,
+}
+
+/// A witness.
+#[derive(Debug)]
+struct Witness {
+    name: String,
+    client: WitnessClient,
+    state: Mutex<WitnessState>,
+}
+
+#[derive(Debug, Default)]
+struct WitnessState {
+    cosigned: Option<CosignedSize>,
+    failure: Option<String>,
+    conflict: Option<String>,
+}
+
+/// The last cosignature of a witness.
+#[derive(Debug, Clone)]
+struct CosignedSize {
+    size: u64,
+    at: Timestamp,
+    line: String,
+}
+
+/// The state of a witness.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WitnessStatus {
+    /// Its name in the configuration.
+    pub name: String,
+    /// The number of entries that it has cosigned since the start, and when it last has.
+    pub cosigned: Option<(u64, Timestamp)>,
+    /// Why it did not cosign the last checkpoint.
+    pub failure: Option<String>,
+}
+
+impl Witnesses {
+    /// The witnesses with these names.
+    #[must_use]
+    pub fn new(clients: impl IntoIterator<Item = (String, WitnessClient)>, clock: Clock) -> Self {
+        let witness = |(name, client)| Arc::new(Witness { name, client, state: Mutex::default() });
+        let witnesses: Vec<_> = clients.into_iter().map(witness).collect();
+        let names: Vec<_> = witnesses.iter().map(|witness| witness.name.clone()).collect();
+        let reasons: Vec<_> = WitnessFailureReason::VARIANTS.iter().map(|reason| reason.into_str()).collect();
+        let metrics = WitnessMetrics::new(&names, &reasons, clock.now());
+        Self { witnesses, cosigned: Arc::default(), clock, metrics }
+    }
+
+    /// Adds the metrics to `registry`.
+    pub fn register_metrics(&self, registry: &mut Registry) {
+        self.metrics.register(registry);
+    }
+
+    /// Submits `checkpoint` to all witnesses at once. Returns it with their cosignatures; `None` if there are none.
+    pub async fn submit(&self, store: &Store, checkpoint: SignedCheckpoint) -> Option<SignedCheckpoint> {
+        let mut submissions = JoinSet::new();
+        for witness in &self.witnesses {
+            let (this, witness) = (self.clone(), Arc::clone(witness));
+            let (store, checkpoint) = (store.clone(), checkpoint.clone());
+            submissions.spawn(async move {
+                let held = witness.state().cosigned.as_ref().map_or(0, |cosigned| cosigned.size);
+                let submitted = witness.client.submit(&store, &checkpoint, held).await;
+                this.note_outcome(&witness, checkpoint.size, submitted);
+            });
+        }
+        // a panic of one is logged, and counts as no answer
+        while submissions.join_next().await.is_some() {}
+        let states = self.witnesses.iter().filter_map(|witness| witness.state().cosigned.clone());
+        let lines = states.filter(|cosigned| cosigned.size == checkpoint.size).map(|cosigned| cosigned.line);
+        let lines: String = lines.collect();
+        if lines.is_empty() {
+            return None;
+        }
+        let cosigned = SignedCheckpoint { note: checkpoint.note + &lines, ..checkpoint };
+        *self.cosigned.lock().unwrap_or_else(PoisonError::into_inner) = Some(cosigned.clone());
+        Some(cosigned)
+    }
+
+    fn note_outcome(&self, witness: &Witness, size: u64, submitted: Result<Cosignature, WitnessError>) {
+        let Witness { name, .. } = witness;
+        let mut state = witness.state();
+        let error = match submitted {
+            Ok(Cosignature { line, .. }) => {
+                if let Some(failure) = state.failure.take() {
+                    tracing::info!(witness = name, failure, "the witness cosigns checkpoints again");
+                }
+                let at = self.clock.now();
+                state.cosigned = Some(CosignedSize { size, at, line });
+                state.conflict = None;
+                return self.metrics.set_cosigned(name, at);
+            }
+            Err(error) => error,
+        };
+        self.metrics.count_failure(name, error.reason().into_str());
+        let text = error.to_string();
+        match &error {
+            // the caller reports it
+            WitnessError::Conflict(_) => {
+                self.metrics.set_conflict(name);
+                state.conflict = Some(text.clone());
+            }
+            WitnessError::Invalid(_) => {
+                tracing::error!(witness = name, error = text, "the answer of the witness cannot be verified");
+            }
+            _ => tracing::warn!(witness = name, error = text, "the witness did not cosign the checkpoint"),
+        }
+        state.failure = Some(text);
+    }
+
+    /// The newest checkpoint with a cosignature.
+    #[must_use]
+    pub fn cosigned(&self) -> Option<SignedCheckpoint> {
+        self.cosigned.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The name of a witness whose log this one does not continue, and how they differ.
+    #[must_use]
+    pub fn conflict(&self) -> Option<(String, String)> {
+        let conflict =
+            |witness: &Arc<Witness>| Some((witness.name.clone(), witness.state().conflict.clone()?));
+        self.witnesses.iter().find_map(conflict)
+    }
+
+    /// The state of each witness.
+    #[must_use]
+    pub fn statuses(&self) -> Vec<WitnessStatus> {
+        let status = |witness: &Arc<Witness>| {
+            let state = witness.state();
+            WitnessStatus {
+                name: witness.name.clone(),
+                cosigned: state.cosigned.as_ref().map(|cosigned| (cosigned.size, cosigned.at)),
+                failure: state.failure.clone(),
+            }
+        };
+        self.witnesses.iter().map(status).collect()
+    }
+}
+
+impl Witness {
+    fn state(&self) -> MutexGuard<'_, WitnessState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
