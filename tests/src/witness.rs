@@ -15,11 +15,11 @@ use tlog_tiles::{Checkpoint, Hash, TreeProof, check_tree};
 
 /// The name of the witness's key.
 const NAME: &str = "witness.example/w1";
-/// The secrets of its key, and of a key that nobody trusts.
+/// The secrets of its key, and of a key that is not configured.
 const SECRET: [u8; 32] = [3; 32];
 const OTHER_SECRET: [u8; 32] = [4; 32];
 
-/// What a witness does in place of its duty.
+/// A fault of a witness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WitnessFault {
     /// It closes the connection without an answer.
@@ -36,7 +36,7 @@ pub enum WitnessFault {
     Forged,
     /// It signs another text.
     OtherText,
-    /// It answers only with the signature of a key that nobody knows.
+    /// It answers only with the signature of an unknown key.
     Unknown,
     /// It cosigns without a time.
     Timeless,

@@ -13,7 +13,7 @@ use std::mem;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What `oraclectl` printed, after a success.
+/// The output of `oraclectl`, which must succeed.
 fn printed(world: &DaemonWorld, arguments: &[&str]) -> String {
     let output = world.ctl(arguments);
     assert!(output.status.success(), "{arguments:?}: {output:?}");
