@@ -30,13 +30,13 @@ pub struct LogEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub caller: Option<RequestCaller>,
-    /// The salts of the values that the Merkle tree has as hashes, by the names of their members: 32 hexadecimal digits each.
-    /// An erased value is an object with the member `sha256`, and has no salt here.
+    /// The salts of the erasable values, by the names of their members: 32 hexadecimal digits each. The Merkle tree has hashes of
+    /// these values. An erased value is an object with the member `sha256`, and has no salt here.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub salts: BTreeMap<String, String>,
 }
 
-/// The place of a value that was erased or withheld.
+/// The hash in place of a value that was erased or withheld.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HiddenValue {

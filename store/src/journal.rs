@@ -57,7 +57,7 @@ pub struct Journal {
     failure: Option<JournalFailure>,
     /// The damage for which the opening has rebuilt the database.
     rebuilt: Option<String>,
-    /// The calls of [`Journal::sync_pending_work`] until damage that a read finds leads to a rebuild again.
+    /// Number of calls of [`Journal::sync_pending_work`] until damage that a read finds may cause another rebuild.
     repair_pause: u32,
 }
 

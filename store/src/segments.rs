@@ -118,8 +118,8 @@ impl Segments {
     /// Appends a group, and syncs it; the log has `entries` entries then.
     ///
     /// # Errors
-    /// The segment cannot be written. The group is not committed, and [`Segments::discard_failed`] must succeed before the next:
-    /// it is tried at once, since the process can end before a second attempt.
+    /// The segment cannot be written. The group is not committed, and [`Segments::discard_failed`] must succeed before the next
+    /// group. This method calls it once, since the process can end before the caller does.
     pub(crate) fn append(&mut self, entries: u64, rows: &RowBatch) -> Result<(), StoreError> {
         let too_large = |length| StoreError::Unavailable {
             cause: format!("a group of {length} bytes is too large for a segment"),

@@ -207,7 +207,7 @@ async fn damage_anywhere(places: usize) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let whole = UndamagedState::create().await;
     let (mut serves, mut refuses) = (0, 0);
-    // few random places can all be without effect
+    // with few random positions, it can happen that none has an effect
     while serves + refuses < places || refuses == 0 && serves < 10 * places {
         let world = whole.copy_to_new_world();
         let (what, is_database) = damage(&world, &mut rng);

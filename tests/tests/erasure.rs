@@ -95,7 +95,7 @@ async fn erased_person_is_in_no_file_and_proofs_of_before_stay_valid() {
     let ended = entries.iter().find(|entry| entry["event"] == "session_erased").expect("it is logged");
     assert_eq!((&ended["reason"], &ended["data"]), (&json!("asked"), &expected[0]["data"]));
 
-    // the bundle of before, and the erased entries, against the checkpoint of before
+    // the earlier bundle stays valid, and the erased entries match the earlier checkpoint
     printed(&world, &["verify-log", &before, "--key", &key]);
     let prove = ["log", "prove", "--session", "ada", "--since", &earlier];
     let after = file(&world, "after", &printed(&world, &prove));
@@ -105,7 +105,7 @@ async fn erased_person_is_in_no_file_and_proofs_of_before_stay_valid() {
     let of_judged = withheld.iter().find(|entry| entry["seq"] == judged["seq"]).expect("it is reported");
     assert_eq!(of_judged["members"], json!(["query_preview", "flags", "caller"]));
 
-    // the customer can come back, and a restart finds everything whole
+    // the customer can register again, and a restart finds no damage
     deliver(routes, "ada", "ada-again").await;
     assert!(daemon.stop().success());
     let daemon = world.serve().await;

@@ -29,7 +29,7 @@ impl<I: Eq + Hash + Clone> InFlight<I> {
         claimed.then(|| InFlightClaim { id, in_flight: self.clone() })
     }
 
-    /// Marks an item as in flight, as soon as it is not.
+    /// Waits until an item is no longer in flight, and then marks it as in flight.
     pub(crate) async fn claim_when_free(&self, id: I) -> InFlightClaim<I> {
         let mut changes = self.0.subscribe();
         loop {

@@ -48,10 +48,10 @@ pub enum ErasureError {
     #[error("another backup, or an erasure, is in progress; wait until it has ended")]
     InProgress,
     /// An erasure has failed, and is tried again.
-    #[error("an erasure is not complete; it is tried again every minute, and the service log has the reason")]
+    #[error("an erasure is not complete; it is tried again every minute; see the service log for the cause")]
     Incomplete,
     /// The task that reads and writes the files panicked.
-    #[error("the files could not be written: {0}")]
+    #[error("the task that reads and writes the files failed: {0}; report this as a bug")]
     Files(String),
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct ErasureHandles {
     pub(crate) regen: ActorHandle<RegenActor>,
     /// The orders with an attempt in progress.
     pub(crate) orders_in_flight: InFlight<SessionId>,
-    /// Held by an erasure or a backup: the links of a backup would keep the segments as they were.
+    /// Held by an erasure or a backup: the hard links of a backup would keep the segments with the erased values.
     pub(crate) turn: Arc<Mutex<()>>,
     pub(crate) is_stopped: AtomicBool,
 }
@@ -113,7 +113,7 @@ impl ErasureService {
     /// Prevents erasures until the result is dropped.
     ///
     /// # Errors
-    /// An erasure, or what else has called this, is in progress; an erasure is not complete; or the log cannot be read.
+    /// An erasure or a backup is in progress; an earlier erasure is not complete; or the log cannot be read.
     pub async fn hold(&self) -> Result<OwnedMutexGuard<()>, ErasureError> {
         let turn = Arc::clone(&self.0.turn).try_lock_owned().map_err(|_| ErasureError::InProgress)?;
         let store = self.0.store.clone();
@@ -144,7 +144,7 @@ impl ErasureService {
                 break;
             }
         }
-        // also after an error: the data of other sessions are removed, and those of this one may be
+        // also after an error: the rows of other sessions were removed, and perhaps those of this one
         let erased = self.erase_started().await;
         if erased.is_err() {
             tokio::spawn(self.clone().resume());

@@ -53,7 +53,7 @@ pub enum ManifestError {
     Format(u32),
 }
 
-/// The file: a manifest, and the digest of its text, so that no changed byte is unnoticed.
+/// The content of the file: a manifest, and the digest of its text, which reveals any changed byte.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ManifestDocument {
@@ -71,7 +71,7 @@ impl BackupManifest {
     /// The text of the manifest's file.
     ///
     /// # Errors
-    /// If the manifest has no JSON, which does not occur.
+    /// If the manifest cannot be serialized, which does not occur.
     pub fn to_text(&self) -> Result<String, serde_json::Error> {
         let manifest = serde_json::value::to_raw_value(self)?;
         let sha256 = Sha256Hex::of(manifest.get().as_bytes());

@@ -135,7 +135,7 @@ problem_codes! {
     /// The source is not marked stale.
     NotInvalidated = 409: "None: there is nothing to confirm.",
     /// Another backup or an erasure is in progress, or an erasure is not complete.
-    BackupInProgress = 409: "Wait until it has ended.",
+    BackupInProgress = 409: "Wait until it has ended. If an erasure does not end, the service log has the cause.",
     /// Another run of the source is in progress, or the source is being pruned or rebuilt.
     RunBusy = 409: "Wait until it has ended.",
     /// The version was read from another payload, or with another release date.

@@ -14,11 +14,11 @@ pub struct ErasureRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<SessionId>)]
     pub session_id: Option<String>,
-    /// The address, in any case of its letters.
+    /// The address. Upper and lower case count as the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<CustomerEmail>)]
     pub customer_email: Option<String>,
-    /// The reason, for the audit log, where it stays; 1 to 1,024 bytes.
+    /// The reason, 1 to 1,024 bytes. The audit log keeps it.
     pub reason: String,
 }
 
@@ -29,8 +29,8 @@ pub struct ErasureResponse {
     pub sessions: Vec<ErasedSession>,
     /// Sessions that had the address before it was corrected. They were not erased.
     pub former_sessions: BTreeSet<SessionId>,
-    /// Files in the state directory that `oracle_log.jsonl` was renamed to and that may still have the data: they are compressed,
-    /// cannot be read, or have lines that are not entries of the log.
+    /// Rotated files of `oracle_log.jsonl` in the state directory that may still have the data: they are compressed, cannot be
+    /// read, or have lines that are not entries of the log.
     pub unread_files: Vec<String>,
 }
 

@@ -71,7 +71,9 @@ async fn request(options: &GlobalOptions) -> Result<(DaemonClient, Incoming), Ct
 /// Writes the files of the archive to `dir`, and last of all its manifest, once the archive is complete.
 fn receive(dir: &Path, content: impl Read) -> Result<BackupManifest, CtlError> {
     let broken = |error: &io::Error| {
-        let message = format!("the backup broke off: {error}; {} is not a backup, remove it", dir.display());
+        let dir = dir.display();
+        let message =
+            format!("the backup was interrupted: {error}; remove the incomplete {dir} and try again");
         CtlError::Verb { message, exit_code: 3, was_printed: false }
     };
     let mut archive = Archive::new(content);

@@ -45,7 +45,7 @@ fn create_dirs(dir: &Path) -> io::Result<()> {
 pub(super) fn path_in(dir: &Path, name: &str) -> Result<PathBuf, CtlError> {
     let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
     if name.is_empty() || !Path::new(name).components().all(is_plain) {
-        return Err(refused(format!("`{name}` is not the name of a file of a backup")));
+        return Err(refused(format!("`{name}` is not a path inside a backup; restore another backup")));
     }
     Ok(dir.join(name))
 }

@@ -26,7 +26,7 @@ const HASH_BYTES: usize = size_of::<TreeHash>();
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ExportArgs {
-    /// Directory to write to; that of an earlier export gets the new tiles
+    /// Directory to write to; in the directory of an earlier export, it adds the new tiles
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 }

@@ -69,8 +69,11 @@ impl RestoreArgs {
             "restored the backup of {created_at} to {state}: {} log entries, {files}",
             manifest.entries
         )?;
-        let unsigned =
-            if keys.is_empty() { "the signature of the checkpoint was not verified (--key)\n" } else { "" };
+        let unsigned = if keys.is_empty() {
+            "the signature of the checkpoint was not verified; verify it by `oraclectl verify-log` with --key\n"
+        } else {
+            ""
+        };
         Ok(writeln!(
             out,
             "{unsigned}next: give the directory to the user of the daemon, for example `chown -R oracled:oracled {state}`, \

@@ -199,7 +199,7 @@ impl MirrorLines {
         let mut lines = Self { file: file.to_owned(), input, next: String::new(), first: 1, lines: 0 };
         lines.read_next()?;
         let number = lines.next.strip_prefix("{\"seq\":").and_then(|rest| rest.split_once(','));
-        // a file without a number begins with the first entry, and has another text
+        // if the first line has no number, the comparison with entry 1 reports it
         lines.first = number.and_then(|(number, _)| number.parse().ok()).unwrap_or(1);
         Ok(Some(lines))
     }

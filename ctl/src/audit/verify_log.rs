@@ -22,7 +22,7 @@ use std::path::PathBuf;
 
 /// Verify entries of `oraclectl log prove`, a verdict with its proof, or the log of a directory, without a daemon
 ///
-/// It checks the signature of the checkpoint, and that the log of the checkpoint has each entry unchanged. Of a verdict from
+/// It checks the signature of the checkpoint, and that the log of the checkpoint has each entry unchanged. For a verdict from
 /// `oraclectl verdict ID --proof`, it also checks that its text is the one that was delivered to the session. It shows the
 /// application of the session, and the members of the document that the proof does not cover.
 ///

@@ -18,7 +18,7 @@ use std::io::Write;
 pub(crate) struct EraseArgs {
     #[command(flatten)]
     subject: ErasureSubject,
-    /// Reason, for the audit log, where it stays; do not name the person
+    /// Reason; the audit log keeps it, so do not name the person
     #[arg(long, value_name = "TEXT")]
     reason: String,
 }
@@ -29,7 +29,7 @@ struct ErasureSubject {
     /// Session id; shop/cs_1 for a session of the application `shop`
     #[arg(long, value_name = "ID", value_parser = id_parser())]
     session: Option<String>,
-    /// Address of the customer, in any case of its letters
+    /// Address of the customer; upper and lower case count as the same
     #[arg(long, value_name = "ADDRESS")]
     email: Option<String>,
 }
@@ -60,7 +60,10 @@ fn print_erased(out: &mut dyn Write, erased: &ErasureResponse) -> Result<(), Ctl
     if !erased.former_sessions.is_empty() {
         let former: Vec<_> = erased.former_sessions.iter().map(SessionId::as_str).collect();
         let former = former.join(", ");
-        writeln!(out, "not erased, since they had this address only before a correction: {former}")?;
+        writeln!(
+            out,
+            "not erased, they had this address only before a correction; use --session for them: {former}"
+        )?;
     }
     for file in &erased.unread_files {
         let file = escape_text(file);

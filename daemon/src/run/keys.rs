@@ -53,7 +53,7 @@ pub(super) fn open_log_signer(
         tracing::warn!(
             file = %at,
             key = %signer.key(),
-            "the log has entries and had no key, so a new key was created; the next `service_started` has it"
+            "the log has entries and had no key, so a new key was created; give it to everyone who verifies the log"
         );
     }
     Ok(signer)
@@ -61,7 +61,7 @@ pub(super) fn open_log_signer(
 
 const fn reading_remedy(kind: ErrorKind) -> &'static str {
     match kind {
-        ErrorKind::PermissionDenied => "make the daemon's user its owner, with mode 0600",
+        ErrorKind::PermissionDenied => "make the daemon's user the owner of the file, with mode 0600",
         ErrorKind::InvalidData => {
             "restore the whole state directory from a backup, or remove this file: the daemon then creates another key"
         }

@@ -436,7 +436,7 @@ pub enum EventKind {
     ReviewRevoked(RevocationEntry),
     /// A review was closed without a decision.
     ReviewDismissed(DismissalEntry),
-    /// A backup of the whole state was sent to an administrator, or a part of it.
+    /// A backup of the whole state, or only a part of it, was sent to an administrator.
     BackupTaken(BackupEntry),
     /// `oracle_log.jsonl` differed from the log. The file was moved aside, or missing lines were added to it.
     MirrorRepaired {

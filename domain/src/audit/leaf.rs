@@ -23,7 +23,7 @@ const SALT_DIGITS: usize = 32;
 const HASH_START: &str = "{\"sha256\":\"";
 /// The end of a hash in place of a value.
 const HASH_END: &str = "\"}";
-/// The most members of an entry. Without this limit, the search for a repeated name could take hours.
+/// Maximum number of members of an entry. Without this limit, the search for a repeated name could take hours.
 const MEMBERS_MAX: usize = 256;
 
 /// Random bytes from which salts are derived.
@@ -124,8 +124,7 @@ pub fn leaf_of(line: &str) -> Result<Cow<'_, str>, LogLineError> {
     Ok(read_salted(line)?.map_or(Cow::Borrowed(line), |(members, salts)| Cow::Owned(hide(&members, &salts))))
 }
 
-/// The line after those of its values were erased, or withheld, whose members `is_hidden` selects. Values that are not
-/// committed to stay.
+/// The line with hashes in place of the values whose members `is_hidden` selects. Values that are not committed to stay.
 ///
 /// # Errors
 /// If the line has salts and is not an entry.
@@ -140,7 +139,7 @@ pub fn hide_values(line: &str, is_hidden: impl Fn(&str) -> bool) -> Result<Cow<'
     Ok(Cow::Owned(line))
 }
 
-/// Whether `erased` is what an erasure of all values makes of `line`.
+/// Whether `erased` is `line` after the erasure of all its values.
 #[must_use]
 pub fn is_erased_form(erased: &str, line: &[u8]) -> bool {
     let line = str::from_utf8(line).ok();
@@ -177,7 +176,7 @@ fn read_salted(
     let Some(at) = members.iter().position(|(name, _)| name == SALTS) else { return Ok(None) };
     let (_, value) = members.remove(at);
     let salts = read_salts(value)?;
-    // the leaf does not have the salts' text, so any other text would be unnoticed
+    // the leaf does not include the text of the salts, so it would not reveal a changed text
     let mut own_text = join_members(&members, |_, value| value.to_owned());
     own_text.pop();
     let own_text = salts_member(&salts).map(|salts| format!("{own_text},{salts}}}"));
@@ -185,7 +184,7 @@ fn read_salted(
         return Err(LogLineError("its text is not the one that the log writes".to_owned()));
     }
     match salts.iter().find(|(name, _)| !members.iter().any(|(member, _)| member == name)) {
-        Some((name, _)) => Err(LogLineError(format!("`salts` names `{name}`, and it has no such member"))),
+        Some((name, _)) => Err(LogLineError(format!("`salts` names `{name}`, which is not a member"))),
         None => Ok(Some((members, salts))),
     }
 }

@@ -137,7 +137,7 @@ impl TableReader {
         Ok(Some(leaves))
     }
 
-    /// Compares each full tile with its root in the tile above it, and the highest ones with the root of the tree. Calls
+    /// Compares each full tile with its root in the tile above it, and the highest tiles with the root of the tree. Calls
     /// `proceed` after each; it returns whether to continue. Returns false if `proceed` stopped the check.
     ///
     /// # Errors

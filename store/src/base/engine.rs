@@ -107,7 +107,7 @@ impl TableReader {
         read: impl FnOnce(&sled::Db, u64) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let read = self.engine.with(|db| {
-            // under the lock: the database can be closed and opened again before it is taken
+            // checked under the lock: the database can be closed and reopened before this read has the lock
             if self.engine.is_up_to_date.load(Ordering::Acquire) {
                 read(db, self.engine.durable_seq())
             } else {

@@ -17,7 +17,7 @@ impl GroundFiles {
         dir.map_err(|source| StoreError::write_error(&work_dir, source))
     }
 
-    /// Removes folders of [`GroundFiles::temporary_dir`] with this prefix that were left behind.
+    /// Removes the folders of [`GroundFiles::temporary_dir`] with this prefix that an earlier process did not remove.
     pub(crate) fn remove_temporary(&self, prefix: &str) -> Result<(), StoreError> {
         let work_dir = self.work_dir();
         let io = |source| StoreError::Io { path: work_dir.clone(), source };
@@ -30,8 +30,8 @@ impl GroundFiles {
         Ok(())
     }
 
-    /// Links the sorted files and the payloads with the digests in `named` into `state_dir`. A start rejects others, which no
-    /// commit names yet. Pruned payloads do not exist.
+    /// Links the sorted files and the payloads with the digests in `named` into `state_dir`. Files that no
+    /// commit names yet are not linked, since a start rejects them. Pruned payloads do not exist.
     pub(crate) fn link_to(&self, state_dir: &Path, named: &HashSet<String>) -> Result<(), StoreError> {
         for (from, folder, extension) in
             [(self.facts_dir.clone(), FACTS_DIR, "sorted"), (self.raw_dir(), RAW_DIR, "raw")]

@@ -2,7 +2,7 @@
 //!
 //! The files that the store needs are linked into a temporary folder, which has the layout of a state directory. A later commit
 //! can remove or replace a file, but not change its bytes: it only appends to the last segment, after the length that is noted
-//! here. The database and `oracle_log.jsonl` are left out, since a start makes them again.
+//! here. The copy has no database and no `oracle_log.jsonl`, since a start recreates them.
 
 use super::Journal;
 use crate::base::disk::link_if_exists;
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 /// The start of the name of the folder with the links.
 pub(super) const BACKUP_PREFIX: &str = "backup-";
 
-/// Ends the names of the keys in the state directory.
+/// The extension of the keys in the state directory.
 const KEY: &str = "key";
 
 /// The files of the store at one commit. Dropping this removes the links.
@@ -52,7 +52,7 @@ impl Journal {
         let last_segment = self.segments.link_to(dir.path())?;
         ground.link_to(dir.path(), &self.store.named_files()?)?;
         link_keys(self.engine.dir(), dir.path())?;
-        // the copy of `oracle_log.jsonl` begins with the first entry
+        // a new mark: the first start writes `oracle_log.jsonl` from the first entry
         drop(Watermark::create(dir.path(), self.mark.now.store_id, self.mark.now.counts)?);
         let mut files = Vec::new();
         list_files(dir.path(), "", &mut files)

@@ -152,8 +152,8 @@ impl TableReader {
     pub fn audit(&self, proceed: impl FnMut(u64) -> bool) -> Result<bool, StoreError> {
         let audited = self.audit_from(self.engine().checks().audited(), proceed);
         if matches!(audited, Ok(true) | Err(StoreError::Corrupt { .. } | StoreError::Short { .. })) {
-            // only a stopped check is continued; a new check reads old entries again, to find later damage. After damage, the
-            // position can have a changed entry, which would count as damage of the repaired log
+            // the position is only for a check that was stopped; a new check reads all entries again, to find later damage. After
+            // damage, the tree at the position can include a changed entry, and the repaired log would differ from it
             self.note_audited(&LogTree::default());
         }
         audited

@@ -63,7 +63,7 @@ pub struct ErasureOutcome {
     pub unread_files: Vec<PathBuf>,
 }
 
-/// What follows an attempt to finish an erasure.
+/// The next step after an attempt to finish an erasure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErasureStep {
     /// The database and `oracle_log.jsonl` were replaced.

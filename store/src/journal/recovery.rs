@@ -1,4 +1,4 @@
-//! Failures of the journal, and the ways back.
+//! Failures of the journal, and the recovery from them.
 
 use crate::audit::log::{self, LogTip};
 use crate::base::error::StoreError;
@@ -11,8 +11,8 @@ use std::io::Write as _;
 /// The space that must be free before a failed store is reopened, in bytes, so that it can write again.
 const SPACE_TO_REOPEN_BYTES: usize = 4 * 1024 * 1024;
 
-/// After a rebuild for damage that a read had found, the calls of [`Journal::sync_pending_work`] until the next one, about
-/// 10 minutes: damage that stays was not in the database alone, and a rebuild each second would stop the service.
+/// Number of calls of [`Journal::sync_pending_work`] (about 10 minutes) between two rebuilds for damage that reads find. If a
+/// rebuild does not repair the damage, the segments have it too, and a rebuild each second would stop the service.
 pub(super) const REPAIR_PAUSE_CALLS: u32 = 600;
 
 /// The reason why the journal accepts no writes.
@@ -25,9 +25,9 @@ pub(super) struct JournalFailure {
 /// The condition for accepting writes again.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum RecoveryCondition {
-    /// Space for an ordinary group, and a segment without remains of the failed one. sled did not try to write it.
+    /// The disk has space for an ordinary group, and the segment has no remains of the failed one. sled did not try to write it.
     OrdinaryGroupSpace,
-    /// A reopening: sled has failed, or may hold half a write.
+    /// The database was reopened: sled failed, or may have applied only a part of a group.
     Reopening,
 }
 

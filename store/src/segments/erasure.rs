@@ -7,8 +7,8 @@ use crate::base::error::StoreError;
 use crate::base::row_batch::RowBatch;
 
 impl SegmentsUpTo {
-    /// Replaces the rows of each group in a segment before the last one by what `change` makes of them; `None` leaves them.
-    /// `may_change` says, from the content of a segment, whether any of its rows may change. Calls `proceed` before each
+    /// Replaces the rows of each group by those that `change` returns; `None` leaves the group as it is. The last segment stays.
+    /// `may_change` returns, from the content of a segment, whether any of its rows may change. Calls `proceed` before each
     /// segment, and stops if it returns false. Returns the number of segments that were rewritten.
     ///
     /// # Errors

@@ -298,7 +298,7 @@ impl SegmentFiles {
     pub(crate) fn create(&self, number: u64, size: u64) -> io::Result<(File, PathBuf)> {
         let path = self.path(number).with_extension(INCOMPLETE);
         let file = File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
-        // what is left of it would take the space that a smaller group needs
+        // the incomplete file would take the space that a smaller group needs
         allocate(&file, size).inspect_err(|_| self.remove_unused(&path))?;
         Ok((file, path))
     }

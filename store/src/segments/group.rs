@@ -4,8 +4,8 @@
 //! previous group, and the numbers of log entries before and after the group. The rows follow. Because each group names the
 //! checksum of the previous one, remains of an earlier write never count as a group.
 //!
-//! An erasure changes the rows of a group. It then has another magic number, and its rows begin with the checksum that it had
-//! at first, by which the next group names it.
+//! An erasure changes the rows of a group. The group then has another magic number, and its rows begin with its original
+//! checksum, which the next group names.
 
 use crate::base::row_batch::RowBatch;
 

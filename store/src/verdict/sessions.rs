@@ -81,7 +81,7 @@ impl TableReader {
         Err(StoreError::Corrupt { dir: self.dir().to_owned(), detail })
     }
 
-    /// The sessions that have this address, in any case of its letters, and the sessions that had it before a correction.
+    /// The sessions that have this address (upper and lower case are equal), and those that had it before a correction.
     /// Reads all sessions, and all changes of addresses in the log.
     ///
     /// # Errors

@@ -70,9 +70,20 @@ impl LoadConnections {
         &mut self,
         until: RoundEnd,
         status: u16,
+        next: impl FnMut(&mut Vec<u8>),
+    ) -> io::Result<LoadRound> {
+        self.round_of(until, &format!("HTTP/1.1 {status} "), whole_length, next)
+    }
+
+    /// Repeatedly sends the request that `next` writes, on every connection. Each answer must begin with `start`, and has the
+    /// length that `whole_length` returns.
+    pub(crate) fn round_of(
+        &mut self,
+        until: RoundEnd,
+        start: &str,
+        whole_length: fn(&[u8]) -> Option<usize>,
         mut next: impl FnMut(&mut Vec<u8>),
     ) -> io::Result<LoadRound> {
-        let status = format!("HTTP/1.1 {status} ");
         let mut latencies = histogram();
         let mut events = vec![EpollEvent::empty(); self.connections.len()];
         let began = Instant::now();
@@ -89,7 +100,7 @@ impl LoadConnections {
             for event in events.iter().take(ready) {
                 let number = usize::try_from(event.data()).expect("the number came from a usize");
                 let connection = self.connections.get_mut(number).expect("the connection is registered");
-                if !connection.receive(status.as_bytes())? {
+                if !connection.receive(start.as_bytes(), whole_length)? {
                     continue;
                 }
                 let now = Instant::now();
@@ -120,12 +131,12 @@ impl LoadConnection {
     }
 
     /// Reads available bytes. Returns true once the answer is complete.
-    fn receive(&mut self, status: &[u8]) -> io::Result<bool> {
+    fn receive(&mut self, start: &[u8], whole_length: fn(&[u8]) -> Option<usize>) -> io::Result<bool> {
         let room = self.answer.get_mut(self.filled..).unwrap_or_default();
         let read = self.stream.read(room)?;
         self.filled += read;
         let answer = self.answer.get(..self.filled).unwrap_or_default();
-        if read == 0 || !answer.starts_with(status.get(..answer.len()).unwrap_or(status)) {
+        if read == 0 || !answer.starts_with(start.get(..answer.len()).unwrap_or(start)) {
             let text = String::from_utf8_lossy(answer).into_owned();
             return Err(io::Error::other(format!("unexpected answer: {text}")));
         }

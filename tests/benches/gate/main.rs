@@ -13,12 +13,14 @@ mod machine;
 mod model;
 mod read;
 mod records;
+mod redis;
 mod regen;
 mod rules;
 mod standalone_journal;
 mod start;
 mod submit;
 mod table;
+mod tree;
 mod verify;
 
 use std::env;

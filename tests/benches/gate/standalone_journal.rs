@@ -1,6 +1,7 @@
 //! The floor of every write: the journal without a daemon, with as many writers as there are connections.
 
 use crate::load::{LoadRound, nanoseconds};
+use crate::records::record;
 use crate::table::histogram;
 use hdrhistogram::Histogram;
 use oracled_store::{Journal, JournalRecord, StoreOptions};
@@ -32,14 +33,7 @@ pub(crate) struct StandaloneJournal {
 impl StandaloneJournal {
     /// Opens a journal in `dir`.
     pub(crate) fn open(dir: &Path) -> io::Result<Self> {
-        let options = StoreOptions {
-            dir: dir.to_owned(),
-            cache_bytes: CACHE_BYTES,
-            facts_cache_bytes: FACTS_CACHE_BYTES,
-            min_free_bytes: 0,
-        };
-        let (journal, _) = Journal::open(options).map_err(io::Error::other)?;
-        Ok(Self { journal })
+        Ok(Self { journal: open(dir)? })
     }
 
     /// Runs `writers` tasks that submit records. Each sends its next record when the previous one is durable.
@@ -120,4 +114,27 @@ fn commit_all(journal: &mut Journal, receiver: &mpsc::Receiver<QueuedRecord>) ->
         }
     }
     Ok(groups)
+}
+
+fn open(dir: &Path) -> io::Result<Journal> {
+    let options = StoreOptions {
+        dir: dir.to_owned(),
+        cache_bytes: CACHE_BYTES,
+        facts_cache_bytes: FACTS_CACHE_BYTES,
+        min_free_bytes: 0,
+    };
+    Ok(Journal::open(options).map_err(io::Error::other)?.0)
+}
+
+/// Fills the store in `dir` with the first verdicts of `verdicts` sessions.
+pub(crate) fn fill_store(dir: &Path, verdicts: usize) -> io::Result<()> {
+    let mut journal = open(dir)?;
+    for from in (0..verdicts).step_by(GROUP_MAX) {
+        let group: Vec<JournalRecord> = (from..verdicts.min(from + GROUP_MAX)).map(record).collect();
+        let outcomes = journal.commit(&group).map_err(io::Error::other)?;
+        if let Some(refused) = outcomes.into_iter().find_map(Result::err) {
+            return Err(io::Error::other(refused));
+        }
+    }
+    Ok(())
 }

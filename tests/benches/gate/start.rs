@@ -3,24 +3,20 @@
 
 use crate::BenchEffort;
 use crate::load::body_of;
-use crate::records::{record, session_id};
-use crate::standalone_journal::{CACHE_BYTES, FACTS_CACHE_BYTES};
+use crate::records::session_id;
+use crate::standalone_journal::fill_store;
 use crate::submit::fill_from;
 use crate::table::{BenchRow, BenchTable, at_least, at_most, median, per_second};
 use hyper::Method;
 use jiff::Timestamp;
-use oracled_store::{Journal, JournalRecord, StoreOptions};
 use oracled_tests::{DaemonProcess, DaemonWorld, PATIENCE, get};
 use serde_json::{Value, json};
 use std::fs;
 use std::io;
-use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tokio::runtime;
 
-/// Records in one group while the store is prepared.
-const GROUP: usize = 500;
 /// Verdicts submitted before a daemon is killed, which the next start checks: in a small store and in a large one.
 const NEW: usize = 10_000;
 const NEW_MANY: usize = 100_000;
@@ -34,13 +30,13 @@ const PHASES: [(&str, &str); 3] = [
     ("the database is open", "segments, sled and the check of the log"),
     ("oracled serves", "actors, first entry, sockets"),
 ];
-/// Entries that are proved.
+/// Number of entries that are proved.
 const PROOFS: usize = 101;
-/// The entries that `oraclectl verify-log` should verify in a second.
+/// The number of entries that `oraclectl verify-log` should verify in a second.
 const VERIFIED_AIM: f64 = 200_000.0;
-/// The longest time of a rebuild.
+/// The longest acceptable time of a rebuild, in seconds.
 const REBUILD_MAX: Duration = Duration::from_secs(600);
-/// The longest time of a proof, in milliseconds.
+/// The longest acceptable time of a proof, in milliseconds.
 const PROOF_AIM_MS: f64 = 5.0;
 
 /// A store to start on, with the limits to meet.
@@ -65,7 +61,7 @@ pub(crate) fn measure(effort: BenchEffort, table: &mut BenchTable) -> io::Result
 
 fn measure_case(effort: BenchEffort, case: &StartCase, table: &mut BenchTable) -> io::Result<()> {
     let (mut full, mut empty) = (DaemonWorld::default(), DaemonWorld::default());
-    prepare(&full.state(), case.stored)?;
+    fill_store(&full.state(), case.stored)?;
     let (from_filled, daemon) = start(&full)?;
     let mut stops = vec![stop(daemon)?];
     let mut starts: Vec<[f64; 3]> = Vec::new();
@@ -278,25 +274,6 @@ fn stop(daemon: DaemonProcess<'_>) -> io::Result<f64> {
         return Err(io::Error::other("a daemon stopped with an error"));
     }
     Ok(began.elapsed().as_secs_f64() * 1e3)
-}
-
-/// Fills a store through the journal.
-fn prepare(dir: &Path, verdicts: usize) -> io::Result<()> {
-    let options = StoreOptions {
-        dir: dir.to_owned(),
-        cache_bytes: CACHE_BYTES,
-        facts_cache_bytes: FACTS_CACHE_BYTES,
-        min_free_bytes: 0,
-    };
-    let (mut journal, _) = Journal::open(options).map_err(io::Error::other)?;
-    for from in (0..verdicts).step_by(GROUP) {
-        let group: Vec<JournalRecord> = (from..verdicts.min(from + GROUP)).map(record).collect();
-        let outcomes = journal.commit(&group).map_err(io::Error::other)?;
-        if let Some(refused) = outcomes.into_iter().find_map(Result::err) {
-            return Err(io::Error::other(refused));
-        }
-    }
-    Ok(())
 }
 
 /// Starts a daemon. Returns the time to its first answer in milliseconds.

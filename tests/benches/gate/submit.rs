@@ -1,25 +1,30 @@
 //! Durable submissions over the socket. They are compared with the journal alone with as many writers, and
 //! with writing and syncing the same bytes to a file in groups of the same sizes. The file is written once at
-//! its end, so that the file system commits a new length each time, and once over existing bytes.
+//! its end, so that the file system commits a new length each time, and once over existing bytes. Where
+//! `redis-server` is installed, it stores the same bytes with `appendfsync always`.
 
 use crate::load::{LoadConnections, LoadRound, RoundEnd, body_of, nanoseconds, post};
 use crate::machine::cpu_ns;
 use crate::read::all_latencies;
 use crate::records::{QUERY, record, session_id, text};
-use crate::standalone_journal::StandaloneJournal;
+use crate::redis::RedisServer;
+use crate::standalone_journal::{StandaloneJournal, fill_store};
 use crate::table::{BenchRow, BenchTable, at_least, cpu_each, histogram, median, per_second};
-use crate::{BenchEffort, CONNECTIONS};
+use crate::{BenchEffort, CONNECTIONS, tree};
 use oracled_domain::ProductTier;
-use oracled_tests::DaemonWorld;
+use oracled_tests::{DaemonProcess, DaemonWorld};
 use serde_json::json;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Seek, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::runtime;
 
-/// The required ratio with the highest number of connections.
+/// The required ratio to the journal alone with the highest number of connections.
 const AIM: f64 = 0.5;
+/// The required ratio to appending and syncing the same bytes, with an empty store and with a filled one.
+const APPEND_AIM: f64 = 0.5;
+const APPEND_AIM_STORED: f64 = 0.35;
 /// The lowest number of submissions in a round, for any number of connections.
 const SUBMISSIONS_MIN: usize = 600;
 
@@ -43,67 +48,158 @@ fn submit(
     })
 }
 
-/// Measures each number of connections.
-pub(crate) fn measure(effort: BenchEffort, table: &mut BenchTable) -> io::Result<()> {
-    let world = DaemonWorld::default();
-    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-    let daemon = runtime.block_on(world.serve());
-    let mut alone = StandaloneJournal::open(&world.path("alone"))?;
-    let (mut growing, mut grown) = (File::create(world.path("growing"))?, File::create(world.path("grown"))?);
-    let record_bytes = serde_json::to_vec(&record(0))?.len();
-    let (mut numbers, mut records) = (0.., (0..).map(|number| vec![record(number)]));
+/// A daemon and its peers, with the same sessions stored before.
+struct SubmitSides<'w> {
+    world: &'w DaemonWorld,
+    daemon: DaemonProcess<'w>,
+    alone: StandaloneJournal,
+    /// Files that are written at their end, and over existing bytes.
+    growing: File,
+    grown: File,
+    redis: Option<RedisServer>,
+    /// The next session of the daemon, of the journal and of Redis.
+    next: [usize; 3],
+    record_bytes: usize,
+}
 
+/// The rounds of one number of connections.
+#[derive(Default)]
+struct SubmitRounds {
+    over_socket: Vec<LoadRound>,
+    by_journal: Vec<LoadRound>,
+    by_append: Vec<LoadRound>,
+    by_overwriting: Vec<LoadRound>,
+    by_redis: Vec<LoadRound>,
+    /// The sizes of the groups of the journal alone.
+    groups: Vec<usize>,
+    /// The processor time of a submission, in nanoseconds.
+    cpu: Vec<f64>,
+}
+
+/// Measures each number of connections with an empty store, and the highest one with a filled store.
+pub(crate) fn measure(effort: BenchEffort, table: &mut BenchTable) -> io::Result<()> {
+    let journal_rate = measure_with(0, &CONNECTIONS, APPEND_AIM, effort, table)?;
+    tree::show(journal_rate, table);
+    let most = CONNECTIONS.last().copied();
+    measure_with(effort.stored, most.as_slice(), APPEND_AIM_STORED, effort, table).map(drop)
+}
+
+/// Measures with `stored` sessions in each store. Returns the rate of the journal alone with the last number of connections.
+fn measure_with(
+    stored: usize,
+    connections: &[usize],
+    append_aim: f64,
+    effort: BenchEffort,
+    table: &mut BenchTable,
+) -> io::Result<f64> {
+    let world = DaemonWorld::default();
+    if stored > 0 {
+        fill_store(&world.state(), stored)?;
+        fill_store(&world.path("alone"), stored)?;
+    }
+    let redis_dir = world.path("redis");
+    fs::create_dir(&redis_dir)?;
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut sides = SubmitSides {
+        daemon: runtime.block_on(world.serve()),
+        world: &world,
+        alone: StandaloneJournal::open(&world.path("alone"))?,
+        growing: File::create(world.path("growing"))?,
+        grown: File::create(world.path("grown"))?,
+        redis: if stored > 0 { None } else { RedisServer::start(&redis_dir)? },
+        next: [stored; 3],
+        record_bytes: serde_json::to_vec(&record(0))?.len(),
+    };
     table.group(format!(
-        "durable submit over the socket, full verdicts of {} bytes that make records of {record_bytes} bytes; \
-         ratio: rate of oracled over rate of the baseline",
-        text(ProductTier::Full).len()
+        "durable submit over the socket with {stored} sessions in the store, full verdicts of {} bytes that make records of \
+         {} bytes; ratio: rate of oracled over rate of the baseline",
+        text(ProductTier::Full).len(),
+        sides.record_bytes,
     ));
-    for connections in CONNECTIONS {
-        let submissions = (connections * effort.submissions).max(SUBMISSIONS_MIN);
+    let mut journal_rate = 0.0;
+    for connections in connections.iter().copied() {
+        let is_most = CONNECTIONS.last() == Some(&connections);
         let before = groups_of_daemon(&world.socket())?;
-        let [mut over_socket, mut by_journal, mut by_append, mut by_overwriting] = [const { Vec::new() }; 4];
-        let (mut groups, mut cpu) = (Vec::new(), Vec::new());
-        for _ in 0..effort.rounds {
-            let cpu_before = cpu_ns(daemon.pid())?;
-            over_socket.push(submit(&world.socket(), connections, submissions, &mut numbers)?);
-            cpu.push((cpu_ns(daemon.pid())? - cpu_before) as f64 / submissions as f64);
-            let (round, in_groups) = alone.round(connections, submissions, Duration::ZERO, &mut records)?;
-            by_journal.push(round);
-            by_append.push(write_and_sync(&mut growing, &in_groups, record_bytes)?);
-            fill_up(&mut grown, submissions * record_bytes)?;
-            by_overwriting.push(write_and_sync(&mut grown, &in_groups, record_bytes)?);
-            groups.extend(in_groups);
-        }
+        let rounds = sides.rounds(connections, effort)?;
         let after = groups_of_daemon(&world.socket())?;
         let our_group = (after.0 - before.0) / (after.1 - before.1);
-        let journal_group = (effort.rounds * submissions) as f64 / groups.len() as f64;
-        let [ours, journal] =
-            [&over_socket, &by_journal].map(|rounds| median(rounds.iter().map(|round| round.rate)));
-        let most = CONNECTIONS.last() == Some(&connections);
-        let ratio = ours / journal;
+        rounds.show(
+            &format!("{connections:2} connections, groups of {our_group:.1}"),
+            is_most,
+            append_aim,
+            table,
+        );
+        journal_rate = median_rate(&rounds.by_journal);
+    }
+    Ok(journal_rate)
+}
+
+fn median_rate(rounds: &[LoadRound]) -> f64 {
+    median(rounds.iter().map(|round| round.rate))
+}
+
+impl SubmitSides<'_> {
+    fn rounds(&mut self, connections: usize, effort: BenchEffort) -> io::Result<SubmitRounds> {
+        let submissions = (connections * effort.submissions).max(SUBMISSIONS_MIN);
+        let (mut rounds, bytes, socket) = (SubmitRounds::default(), self.record_bytes, self.world.socket());
+        for _ in 0..effort.rounds {
+            let [mut numbers, records, keys] = self.next.map(|from| from..);
+            self.next = self.next.map(|from| from + submissions);
+            let cpu_before = cpu_ns(self.daemon.pid())?;
+            rounds.over_socket.push(submit(&socket, connections, submissions, &mut numbers)?);
+            rounds.cpu.push((cpu_ns(self.daemon.pid())? - cpu_before) as f64 / submissions as f64);
+            let mut records = records.map(|number| vec![record(number)]);
+            let (round, in_groups) =
+                self.alone.round(connections, submissions, Duration::ZERO, &mut records)?;
+            rounds.by_journal.push(round);
+            rounds.by_append.push(write_and_sync(&mut self.growing, &in_groups, bytes)?);
+            fill_up(&mut self.grown, submissions * bytes)?;
+            rounds.by_overwriting.push(write_and_sync(&mut self.grown, &in_groups, bytes)?);
+            if let Some(redis) = &self.redis {
+                rounds.by_redis.push(redis.round(connections, submissions, keys.start, bytes)?);
+            }
+            rounds.groups.extend(in_groups);
+        }
+        Ok(rounds)
+    }
+}
+
+impl SubmitRounds {
+    fn show(&self, what: &str, is_most: bool, append_aim: f64, table: &mut BenchTable) {
+        let [ours, journal] = [&self.over_socket, &self.by_journal].map(|rounds| median_rate(rounds));
+        let verdict = |ratio: f64, aim| if is_most { at_least(ratio, aim) } else { format!("{ratio:.2}") };
+        let records: usize = self.groups.iter().sum();
         table.row(BenchRow {
-            what: format!("{connections:2} connections, groups of {our_group:.1}"),
+            what: what.to_owned(),
             measured: per_second(ours),
-            cpu: cpu_each(median(cpu)),
-            latencies: all_latencies(&over_socket),
-            baseline: format!("journal alone, groups of {journal_group:.1}"),
+            cpu: cpu_each(median(self.cpu.iter().copied())),
+            latencies: all_latencies(&self.over_socket),
+            baseline: format!("journal alone, groups of {:.1}", records as f64 / self.groups.len() as f64),
             baseline_measured: per_second(journal),
-            baseline_latencies: all_latencies(&by_journal),
-            verdict: if most { at_least(ratio, AIM) } else { format!("{ratio:.2}") },
+            baseline_latencies: all_latencies(&self.by_journal),
+            verdict: verdict(ours / journal, AIM),
             ..BenchRow::default()
         });
-        for (what, rounds) in [("append", &by_append), ("overwrite", &by_overwriting)] {
-            let rate = median(rounds.iter().map(|round| round.rate));
+        let peers = [
+            ("append and fdatasync, same groups", &self.by_append),
+            ("overwrite and fdatasync, same groups", &self.by_overwriting),
+            ("redis-server, appendfsync always, same bytes", &self.by_redis),
+        ];
+        for (number, (peer, rounds)) in
+            peers.into_iter().enumerate().filter(|(_, (_, rounds))| !rounds.is_empty())
+        {
+            let peer_rate = median_rate(rounds);
+            let (ratio, of_journal) = (ours / peer_rate, journal / peer_rate);
             table.row(BenchRow {
-                baseline: format!("{what} and fdatasync, same groups"),
-                baseline_measured: per_second(rate),
+                baseline: peer.to_owned(),
+                baseline_measured: per_second(peer_rate),
                 baseline_latencies: all_latencies(rounds),
-                verdict: format!("{:.2}", ours / rate),
+                verdict: if number == 0 { verdict(ratio, append_aim) } else { format!("{ratio:.2}") },
+                what: format!("    the journal alone: {of_journal:.2}"),
                 ..BenchRow::default()
             });
         }
     }
-    Ok(())
 }
 
 /// The numbers of records and groups that the daemon has committed, from its metrics.

@@ -29,7 +29,7 @@ pub struct StoreRejectingCheck {
     pub session_id: SessionId,
     /// The check that refused the verdict.
     pub check: Arc<CandidateCheck>,
-    /// Whether the session can be a new one. Otherwise it was removed meanwhile if it is unknown, and nothing is kept of it.
+    /// Whether the session can be new. If it cannot and is unknown, it was removed meanwhile, and the check is not stored.
     pub may_be_new: bool,
     /// The entries of the rejection.
     pub record: JournalRecord,

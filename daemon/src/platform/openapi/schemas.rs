@@ -44,7 +44,13 @@ fn allow_hidden_value(object: &mut Object, member: &str) {
     match object.properties.get_mut(member) {
         Some(RefOr::T(Schema::OneOf(choice))) => choice.items.push(hidden.into()),
         Some(value) => {
-            let choice = OneOfBuilder::new().item(value.clone()).item(hidden);
+            // it describes the member in both forms
+            let description = match value {
+                RefOr::T(Schema::Object(object)) => object.description.take(),
+                RefOr::T(Schema::Array(list)) => list.description.take(),
+                _ => None,
+            };
+            let choice = OneOfBuilder::new().item(value.clone()).item(hidden).description(description);
             *value = Schema::OneOf(choice.build()).into();
         }
         None => {}

@@ -19,7 +19,7 @@ const DELIVERED: &str = "verdict_cached";
 /// The entry of the decision that permitted it.
 const DECIDED: &str = "tmm_crosscheck";
 
-/// The number of entries that are read first: the last one is nearly always about the delivered text.
+/// The number of entries in the first read. The last one is nearly always about the delivered text.
 const NEWEST_ENTRIES: usize = 8;
 
 /// The text of a delivered verdict.

@@ -39,8 +39,8 @@ problems!(EraseProblems: JSON_BODY STORE; SessionUnknown MailInFlight);
 
 /// Erase the data of a session, or of all sessions with an address, from all files of the state directory.
 ///
-/// The answer is sent when the data are erased, which takes as long as reading all segments and building the database again. Other
-/// requests are served meanwhile. If the connection or the daemon ends before, the erasure continues.
+/// The daemon responds when the data are erased. It reads all segments and rebuilds the database, and serves other requests
+/// meanwhile. If the connection breaks or the daemon stops before the end, the erasure continues.
 #[utoipa::path(
     post,
     path = "/v1/erasures",

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// A backup that was sent to an administrator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct BackupEntry {
-    /// The number of log entries in the backup. It does not have this entry.
+    /// The number of log entries in the backup, which does not include this entry.
     pub entries: u64,
     /// The length of all files that were sent, in bytes.
     pub bytes: u64,

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 /// The start of the names of the mirror and of the files that it was renamed to.
 const NAME_START: &str = "oracle_log";
-/// Ends the names of copies that are being written.
+/// The end of the names of copies that are being written.
 const COPY_END: &str = ".erasing";
-/// The bytes at the start of a file that show whether it is a text. No format of compressed files begins with so much text.
+/// Number of bytes at the start of a file that must be text. No format of compressed files begins with 512 bytes of text.
 const START_BYTES: u64 = 512;
 
 /// A copy of the mirror without the erased values.

@@ -187,7 +187,7 @@ fn erasure_prepares_a_database_that_opens_with_a_snapshot() {
     let database = erasure.database.as_ref().expect("it is built");
     assert_ne!(database.snapshot(), SnapshotId::default());
     assert_eq!(erasure.snapshot_at, journal.counts().entries);
-    // what a backup could not remove has links of the old segments
+    // links that a backup could not remove keep the old segments
     let left = dir.path().join("ground/work/backup-left");
     fs::create_dir(&left).expect("a directory");
     drop(erasure);
@@ -275,7 +275,7 @@ fn erasure_keeps_what_was_written_after_it() {
     let (mut journal, store) = filled(dir.path());
     remove(&mut journal, 1);
     let up_to = journal.counts().entries;
-    // the customer comes back
+    // the customer registers again
     journal
         .commit(&[addressed(1, 50)])
         .expect("the commit succeeds")
