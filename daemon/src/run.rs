@@ -31,7 +31,7 @@ use oracled_actors::verdict::{orders, regen};
 use oracled_actors::verification::VerificationConfig;
 use oracled_actors::{ActorSystem, Clock};
 use oracled_domain::{AuditEvent, EventKind};
-use oracled_store::{Journal, StoreOptions};
+use oracled_store::{Journal, Store, StoreError, StoreOptions};
 use sd_notify::NotifyState;
 use std::fs;
 use std::future::pending;
@@ -140,7 +140,7 @@ impl RunningDaemon {
         let upstreams = UpstreamClients::from_config(&config, &clock, flags.allow_cleartext)?;
         upstreams.warn_of_cleartext();
         let (held_key, log_key) = (keys::find_held_key(&config)?, keys::find_log_key()?);
-        let (mut journal, store) = Journal::open(store_options(&config))?;
+        let (mut journal, store) = open_store(&config)?;
         checkpoints::check_or_repair(&config.checkpoints, &mut journal, &store)?;
         let log_signer = keys::open_log_signer(log_key, &config, &store)?;
         checkpoints::check_witnesses(&upstreams.witnesses, &log_signer, &store).await?;
@@ -305,9 +305,16 @@ impl RunningDaemon {
     }
 }
 
-fn store_options(config: &DaemonConfig) -> StoreOptions {
-    let StorageSection { cache_bytes, facts_cache_bytes, min_free_bytes, .. } = config.storage;
-    StoreOptions { dir: config.state_dir.clone(), cache_bytes, facts_cache_bytes, min_free_bytes }
+fn open_store(config: &DaemonConfig) -> Result<(Journal, Store), StoreError> {
+    let StorageSection { cache_bytes, facts_cache_bytes, min_free_bytes, erase_session_ids, .. } =
+        config.storage;
+    let dir = config.state_dir.clone();
+    let (journal, store) =
+        Journal::open(StoreOptions { dir, cache_bytes, facts_cache_bytes, min_free_bytes })?;
+    if erase_session_ids {
+        journal.cover_session_ids();
+    }
+    Ok((journal, store))
 }
 
 /// Checks that other users cannot write to the state directory, if it exists.

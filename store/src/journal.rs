@@ -191,6 +191,11 @@ impl Journal {
         self.store.forget(&changed);
     }
 
+    /// Lets new entries commit to session ids, and erasures remove the ids.
+    pub fn cover_session_ids(&self) {
+        self.engine.cover_session_ids();
+    }
+
     /// The row counts of the store.
     #[must_use]
     pub fn counts(&self) -> StoreCounts {

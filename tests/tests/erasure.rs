@@ -117,6 +117,47 @@ async fn erased_person_is_in_no_file_and_proofs_of_before_stay_valid() {
 }
 
 #[tokio::test]
+async fn id_of_an_erased_session_is_in_no_file_if_configured() {
+    // the mail waits, since nothing answers
+    let mail = "[mail]\ntransport = \"http\"\nbase_url = \"http://127.0.0.1:9\"";
+    let world = DaemonWorld::with_config(&format!("[storage]\nerase_session_ids = true\n{mail}"));
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    for session in ["ada-7421", "bob-7421"] {
+        deliver(routes, session, session).await;
+    }
+    let key = printed(&world, &["log", "key"]).trim().to_owned();
+    let proved = printed(&world, &["log", "prove", "--session", "ada-7421"]);
+    assert!(proved.contains("verdict:ada-7421"), "{proved}");
+    let before = file(&world, "before", &proved);
+    printed(&world, &["erase", "--session", "ada-7421", "--reason", "asked"]);
+
+    assert_eq!(files_with(&world.state(), "ada-7421"), Vec::<PathBuf>::new());
+    assert!(!files_with(&world.state(), "bob-7421").is_empty());
+    printed(&world, &["verify-log", &before, "--key", &key]);
+    assert_eq!(log(control, "session=ada-7421&after=0").await, Vec::<Value>::new());
+    let ended = log(control, "event=session_erased").await;
+    assert_eq!((ended[0].get("session_id"), &ended[0]["reason"]), (None, &json!("asked")));
+    let started = log(control, "event=erasure_started").await;
+    assert!(started[0]["session_id"]["sha256"].is_string(), "{started:?}");
+    let of_bob = log(control, "session=bob-7421&after=0").await;
+    assert!(of_bob.iter().any(|entry| entry["event"] == "verdict_cached"), "{of_bob:?}");
+    for arguments in [&["log", "--limit", "100"][..], &["log", "--session", "bob-7421"], &["status"]] {
+        printed(&world, arguments);
+    }
+
+    // the id can be used again, and a rebuilt database has it only from then on
+    deliver(routes, "ada-7421", "again").await;
+    assert!(daemon.stop().success());
+    fs::remove_dir_all(world.state().join("store")).expect("the database is removed");
+    let daemon = world.serve().await;
+    let of_ada = log(&mut daemon.control().await, "session=ada-7421&after=0").await;
+    assert!(of_ada.iter().any(|entry| entry["event"] == "verdict_cached"), "{of_ada:?}");
+    assert!(of_ada.iter().all(|entry| entry["seq"].as_u64() > ended[0]["seq"].as_u64()), "{of_ada:?}");
+    assert!(daemon.stop().success());
+}
+
+#[tokio::test]
 async fn erasure_that_fails_is_reported_and_can_be_repeated() {
     let world = DaemonWorld::default();
     let daemon = world.serve().await;
@@ -137,18 +178,30 @@ async fn erasure_that_fails_is_reported_and_can_be_repeated() {
 
 #[tokio::test]
 async fn erasure_is_complete_after_kills() {
-    erase_with_kills(4).await;
+    erase_with_kills(4, false).await;
+}
+
+#[tokio::test]
+async fn erasure_of_session_ids_is_complete_after_kills_and_rebuilds() {
+    erase_with_kills(4, true).await;
 }
 
 #[tokio::test]
 #[ignore = "takes minutes"]
 async fn erasure_is_complete_after_50_kills() {
-    erase_with_kills(50).await;
+    erase_with_kills(50, false).await;
 }
 
-/// Erases a person in each round, and kills the daemon meanwhile, under load.
-async fn erase_with_kills(rounds: u64) {
-    let world = DaemonWorld::default();
+#[tokio::test]
+#[ignore = "takes minutes"]
+async fn erasure_of_session_ids_is_complete_after_50_kills_and_rebuilds() {
+    erase_with_kills(50, true).await;
+}
+
+/// Erases a person in each round, and kills the daemon meanwhile, under load. With `erases_ids`, the ids of sessions are erased
+/// too, and every second restart rebuilds the database.
+async fn erase_with_kills(rounds: u64, erases_ids: bool) {
+    let world = DaemonWorld::with_config(&format!("[storage]\nerase_session_ids = {erases_ids}"));
     let mut random = fastrand::Rng::with_seed(7421);
     let mut killed_inside = 0;
     for round in 0.. {
@@ -157,10 +210,11 @@ async fn erase_with_kills(rounds: u64) {
         }
         assert!(round < rounds + 20, "no kill was during an erasure");
         let daemon = world.serve().await;
-        let (session, token) = (format!("person-{round}"), format!("token-{round}-7421"));
+        let (session, token) = (format!("person-{round}-7421"), format!("token-{round}-7421"));
         deliver(&mut daemon.routes().await, &session, &token).await;
         let bundle = file(&world, "bundle", &printed(&world, &["log", "prove", "--session", &session]));
         let key = printed(&world, &["log", "key"]).trim().to_owned();
+        let [before, _] = erasures(&daemon).await;
         let load = tokio::spawn(submit_until_killed(daemon.routes().await, round));
         let erase = ["erase", "--session", session.as_str(), "--reason", "asked"];
         let mut erasing = world.ctl_command(&erase).spawn().expect("oraclectl runs");
@@ -169,22 +223,35 @@ async fn erase_with_kills(rounds: u64) {
         let was_answered = erasing.wait().expect("oraclectl ends").success();
         load.await.expect("the task does not panic");
 
+        if erases_ids && round % 2 == 1 {
+            fs::remove_dir_all(world.state().join("store")).expect("the database is removed");
+        }
         let daemon = world.serve().await;
-        let has_started =
-            !log(&mut daemon.control().await, &format!("session={session}&event=erasure_started&after=0"))
-                .await
-                .is_empty();
+        let has_started = erasures(&daemon).await[0] > before;
         killed_inside += u64::from(has_started && !was_answered);
         if !has_started {
             assert!(!was_answered);
             printed(&world, &erase);
         }
-        wait_until_erased(&daemon, &session).await;
-        assert_eq!(files_with(&world.state(), &token), Vec::<PathBuf>::new(), "round {round}");
+        eventually("the erasure ends", async || {
+            let [started, ended] = erasures(&daemon).await;
+            started == ended
+        })
+        .await;
+        for erased in [Some(&token), erases_ids.then_some(&session)].into_iter().flatten() {
+            assert_eq!(files_with(&world.state(), erased), Vec::<PathBuf>::new(), "{erased}");
+        }
         printed(&world, &["verify-log", &bundle, "--key", &key]);
         assert!(daemon.stop().success());
     }
     println!("{killed_inside} kills were during an erasure");
+}
+
+/// The numbers of erasures that have started, and that have ended.
+async fn erasures(daemon: &DaemonProcess<'_>) -> [usize; 2] {
+    let control = &mut daemon.control().await;
+    let started = log(control, "event=erasure_started&after=0&limit=1000").await.len();
+    [started, log(control, "event=session_erased&after=0&limit=1000").await.len()]
 }
 
 async fn submit_until_killed(mut routes: DaemonClient, round: u64) {
@@ -195,10 +262,4 @@ async fn submit_until_killed(mut routes: DaemonClient, round: u64) {
             break;
         }
     }
-}
-
-async fn wait_until_erased(daemon: &DaemonProcess<'_>, session: &str) {
-    let mut control = daemon.control().await;
-    let ended = format!("session={session}&event=session_erased&after=0");
-    eventually("the erasure ends", async || !log(&mut control, &ended).await.is_empty()).await;
 }

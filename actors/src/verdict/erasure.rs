@@ -12,7 +12,7 @@ use crate::verdict::notifier::{Notifier, queued_mails};
 use crate::verdict::outbox::{HoldMessages, OutboxAction, OutboxError};
 use crate::verdict::regen::{AwaitGenerations, RegenActor};
 use crate::verdict::webhooks::{ChangeWebhook, WebhookSender};
-use oracled_domain::audit::event::{ErasedData, ErasureEndEntry, ErasureStartEntry};
+use oracled_domain::audit::event::{ErasedData, ErasureEndEntry, ErasureStartEntry, read_open};
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId};
 use oracled_store::{ErasureOutcome, ErasureStep, JournalRecord, LogQuery, Store, StoreError};
 use serde::Deserialize;
@@ -89,9 +89,18 @@ pub(crate) struct ErasureHandles {
 #[derive(Debug, Deserialize)]
 struct StartedErasure {
     seq: u64,
-    session_id: SessionId,
+    /// `None` if the id is erased already.
+    #[serde(default, deserialize_with = "read_open")]
+    session_id: Option<SessionId>,
     #[serde(flatten)]
     start: ErasureStartEntry,
+}
+
+impl StartedErasure {
+    /// The number of the entry, if it has the id of its session.
+    fn named_seq(&self) -> Option<u64> {
+        self.session_id.as_ref().map(|_| self.seq)
+    }
 }
 
 /// An entry `session_erased`.
@@ -116,8 +125,7 @@ impl ErasureService {
     /// An erasure or a backup is in progress; an earlier erasure is not complete; or the log cannot be read.
     pub async fn hold(&self) -> Result<OwnedMutexGuard<()>, ErasureError> {
         let turn = Arc::clone(&self.0.turn).try_lock_owned().map_err(|_| ErasureError::InProgress)?;
-        let store = self.0.store.clone();
-        let started = self.on_files(move || started_erasures(&store)).await?;
+        let started = self.started().await?;
         if started.is_empty() { Ok(turn) } else { Err(ErasureError::Incomplete) }
     }
 
@@ -138,6 +146,15 @@ impl ErasureService {
         peer: PeerCredentials,
     ) -> Result<ErasureReport, ErasureError> {
         let mut removed = Ok(());
+        let store = self.0.store.clone();
+        if store.covers_session_ids() {
+            let mut pending = sessions.clone();
+            let added = move || {
+                pending.extend(store.pending_erasures()?);
+                store.put_pending_erasures(&pending)
+            };
+            self.on_files(added).await?;
+        }
         for session_id in sessions {
             removed = self.remove(session_id, reason.clone(), peer).await;
             if removed.is_err() {
@@ -216,28 +233,53 @@ impl ErasureService {
     /// Erases the data of all sessions whose erasure has started and not ended.
     async fn erase_started(&self) -> Result<ErasureReport, ErasureError> {
         let ErasureHandles { store, log, clock, .. } = &*self.0;
-        let of_started = store.clone();
-        let started = self.on_files(move || started_erasures(&of_started)).await?;
+        let started = self.started().await?;
+        let of_pending = store.clone();
+        let pending = self.on_files(move || of_pending.pending_erasures()).await?;
         if started.is_empty() {
+            self.clear_pending(&pending).await?;
             return Ok(ErasureReport { sessions: BTreeMap::new(), unread_files: Vec::new() });
         }
         log.flush().await;
         let mut up_to = BTreeMap::new();
-        for StartedErasure { seq, session_id, .. } in &started {
+        let named = started.iter().filter_map(|entry| Some((entry.session_id.as_ref()?, entry.seq)));
+        for (session_id, seq) in named.chain(pending.iter().map(|session_id| (session_id, 0))) {
             // requests in progress may have logged entries after the removal, or stored new data
             let is_new = store.session(session_id)?.is_some() || store.rejecting_check(session_id)?.is_some();
-            up_to.insert(session_id.clone(), if is_new { *seq } else { store.last_seq() });
+            let up_to_seq = if is_new { seq } else { store.last_seq() };
+            let known = up_to.entry(session_id.clone()).or_default();
+            *known = up_to_seq.max(*known);
         }
-        let ErasureOutcome { mut data, unread_files } = self.erase_files(up_to).await?;
+        let ErasureOutcome { data, unread_files } = self.erase_files(up_to).await?;
+        let still_named: BTreeSet<u64> =
+            self.started().await?.iter().filter_map(StartedErasure::named_seq).collect();
         let mut record = JournalRecord::default();
         for StartedErasure { seq, session_id, start } in started {
             let ErasureStartEntry { reason, peer } = start;
-            let data = data.entry(session_id.clone()).or_default().clone();
+            let of_session =
+                session_id.as_ref().map(|session_id| data.get(session_id).cloned().unwrap_or_default());
+            // an entry that was erased before a restart can be that of any pending session
+            let data = of_session.unwrap_or_else(|| data.values().flatten().copied().collect());
             let ended = ErasureEndEntry { started_seq: seq, data, reason, peer };
+            let session_id = session_id.filter(|_| still_named.contains(&seq));
             record.events.push(AuditEvent::new(clock.now(), session_id, EventKind::SessionErased(ended)));
         }
         log.commit(record).await?;
+        self.clear_pending(&pending).await?;
         Ok(ErasureReport { sessions: data, unread_files })
+    }
+
+    async fn started(&self) -> Result<Vec<StartedErasure>, ErasureError> {
+        let store = self.0.store.clone();
+        self.on_files(move || started_erasures(&store)).await
+    }
+
+    async fn clear_pending(&self, pending: &BTreeSet<SessionId>) -> Result<(), ErasureError> {
+        if pending.is_empty() {
+            return Ok(());
+        }
+        let store = self.0.store.clone();
+        self.on_files(move || store.put_pending_erasures(&BTreeSet::new())).await
     }
 
     async fn erase_files(&self, up_to: BTreeMap<SessionId, u64>) -> Result<ErasureOutcome, ErasureError> {

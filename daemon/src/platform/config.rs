@@ -268,6 +268,9 @@ pub struct StorageSection {
     /// `storage_unavailable`; reads continue.
     #[schema(minimum = 0, maximum = 1_152_921_504_606_846_976u64)]
     pub min_free_bytes: u64,
+    /// Whether `oraclectl erase` also erases the ids of sessions, in log entries that are written from now on. Set it before the
+    /// first session.
+    pub erase_session_ids: bool,
 }
 
 /// When a panicking actor ends the daemon, so that systemd restarts it.
@@ -332,6 +335,7 @@ impl Default for DaemonConfig {
                 hot_bytes: 32 * 1024 * 1024,
                 facts_cache_bytes: 64 * 1024 * 1024,
                 min_free_bytes: 64 * 1024 * 1024,
+                erase_session_ids: false,
             },
             checkpoints: CheckpointsSection::default(),
             supervision: SupervisionSection { max_panics: 10, window_s: 60, max_pause_ms: 1000 },

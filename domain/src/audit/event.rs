@@ -17,7 +17,7 @@ pub mod verification;
 
 pub use backup::BackupEntry;
 pub use caller::{PeerCredentials, REQUEST_ID_MAX_CHARS, RequestCaller};
-pub use common::{EventSeverity, ValueChange};
+pub use common::{EventSeverity, ValueChange, read_open};
 pub use crosscheck::CrosscheckEntry;
 pub use erasure::{ErasedData, ErasureEndEntry, ErasureStartEntry};
 pub use query::{QueryEntry, SourceReadKind, SourceReadOutcome};
@@ -58,8 +58,8 @@ pub struct AuditEvent {
     /// The kind, with its details.
     #[serde(flatten)]
     pub kind: EventKind,
-    /// The session that the event is about.
-    #[serde(default)]
+    /// The session that the event is about; `None` if its id was erased.
+    #[serde(default, deserialize_with = "read_open")]
     pub session_id: Option<SessionId>,
     /// When it happened.
     pub timestamp: Timestamp,
@@ -173,7 +173,8 @@ pub enum EventKind {
     },
     /// The erasure of a session's data started.
     ErasureStarted(ErasureStartEntry),
-    /// The data of a session were erased. Entries about the session have hashes in place of the erased values.
+    /// The data of a session were erased. Entries about the session have hashes in place of the erased values. `session_id` is
+    /// missing if the id was erased, too.
     SessionErased(ErasureEndEntry),
     /// The regeneration of a lost verdict is about to start. This entry is committed before the model is called, so that
     /// the limit on regenerations holds after a restart.

@@ -17,6 +17,8 @@ use std::fmt::{self, Write};
 pub const SALTS: &str = "salts";
 /// The member that has the caller. It is always committed to.
 pub const CALLER: &str = "caller";
+/// The members that have the id of a session. The id of a mail contains it.
+pub const SESSION_IDS: [&str; 2] = ["session_id", "mail_id"];
 /// The digits of a salt.
 const SALT_DIGITS: usize = 32;
 /// The start of a hash in place of a value.
@@ -28,6 +30,15 @@ const MEMBERS_MAX: usize = 256;
 
 /// Random bytes from which salts are derived.
 pub type SaltSecret = [u8; 16];
+
+/// Which values of new entries are salted, and by what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EntrySalts {
+    /// The secret from which the salts are derived. It must be random, and may be that of several entries.
+    pub secret: SaltSecret,
+    /// Whether the log commits to session ids too, so that they can be erased.
+    pub covers_session_ids: bool,
+}
 
 /// An entry as the log stores it. Neither text has a line end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,15 +89,15 @@ impl<'de: 'l, 'l> Deserialize<'de> for RawMembers<'l> {
     }
 }
 
-/// The entry number `seq` for `event`. Its salts are derived from `secret`, which must be random, and may be that of other
-/// entries.
+/// The entry number `seq` for `event`.
 #[must_use]
 pub fn entry_text(
     seq: u64,
     event: &AuditEvent,
     caller: Option<&RequestCaller>,
-    secret: &SaltSecret,
+    salts: &EntrySalts,
 ) -> EntryText {
+    let EntrySalts { secret, covers_session_ids } = salts;
     let json = serde_json::to_string(event).expect("an event is plain data with string keys");
     let members = json.strip_prefix('{').and_then(|json| json.strip_suffix('}'));
     let mut line = format!("{{\"seq\":{seq},{}", members.expect("an event is an object"));
@@ -96,17 +107,21 @@ pub fn entry_text(
     }
     line.push('}');
     let erasable = event.kind.erasable_members();
-    if erasable.is_empty() && caller.is_none() {
+    let session_ids = if *covers_session_ids { &SESSION_IDS[..] } else { &[] };
+    if erasable.is_empty() && session_ids.is_empty() && caller.is_none() {
         return EntryText { leaf: line.clone(), line };
     }
     let RawMembers(members) = serde_json::from_str(&line).expect("an event has few members");
     let salt_of = |name: &str, value: &RawValue| {
         // an absent value has nothing to erase
-        let is_committed = (name == CALLER || erasable.contains(&name)) && value.get() != "null";
-        is_committed.then(|| derive_salt(secret, seq, name))
+        let is_erasable = name == CALLER || erasable.contains(&name) || session_ids.contains(&name);
+        (is_erasable && value.get() != "null").then(|| derive_salt(secret, seq, name))
     };
     let salted = |(name, value): &(Cow<'_, str>, &RawValue)| Some((name.to_string(), salt_of(name, value)?));
     let salts: Vec<_> = members.iter().filter_map(salted).collect();
+    if salts.is_empty() {
+        return EntryText { leaf: line.clone(), line };
+    }
     let leaf = hide(&members, &salts);
     drop(members);
     if let Some(salts) = salts_member(&salts) {

@@ -66,6 +66,18 @@ impl MailId {
     pub fn notice(session_id: &SessionId, at: Timestamp) -> Self {
         Self(format!("divergence:{session_id}:{}", at.as_microsecond()))
     }
+
+    /// The session of the mail; `None` if the id is not one that this program makes.
+    #[must_use]
+    pub fn session_id(&self) -> Option<SessionId> {
+        let (kind, rest) = self.0.split_once(':')?;
+        let session_id = match kind {
+            "verdict" => rest,
+            "divergence" => rest.rsplit_once(':')?.0,
+            _ => return None,
+        };
+        session_id.parse().ok()
+    }
 }
 
 impl TryFrom<String> for MailId {

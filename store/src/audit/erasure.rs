@@ -6,9 +6,9 @@ use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, TableId};
 use crate::base::session_row::SessionRow;
 use memchr::memmem;
-use oracled_domain::SessionId;
-use oracled_domain::audit::event::ErasedData;
+use oracled_domain::audit::event::{ErasedData, read_open};
 use oracled_domain::audit::leaf::{LogLineError, hide_values};
+use oracled_domain::{ApplicationName, MailId, SessionId};
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,6 +30,8 @@ const TABLES: [TableId; 7] = [
 pub(crate) struct SessionEraser {
     dir: PathBuf,
     sessions: BTreeMap<SessionId, u64>,
+    /// Whether the ids of the sessions are removed too, in the keys of rows.
+    erases_ids: bool,
     pub(crate) found: BTreeMap<SessionId, BTreeSet<ErasedData>>,
 }
 
@@ -37,6 +39,7 @@ pub(crate) struct SessionEraser {
 #[derive(Deserialize)]
 struct LineHead {
     seq: u64,
+    #[serde(default, deserialize_with = "read_open")]
     session_id: Option<SessionId>,
 }
 
@@ -52,8 +55,8 @@ struct MessageStanding {
 }
 
 impl SessionEraser {
-    pub(crate) fn new(dir: &Path, sessions: BTreeMap<SessionId, u64>) -> Self {
-        Self { dir: dir.to_owned(), sessions, found: BTreeMap::new() }
+    pub(crate) fn new(dir: &Path, sessions: BTreeMap<SessionId, u64>, erases_ids: bool) -> Self {
+        Self { dir: dir.to_owned(), sessions, erases_ids, found: BTreeMap::new() }
     }
 
     /// Checks that the database has none of the rows that are erased: the new database would lack them.
@@ -93,14 +96,23 @@ impl SessionEraser {
         self.sessions.keys().any(|session_id| memmem::find(content, session_id.as_str().as_bytes()).is_some())
     }
 
-    /// The rows of a group without the data of the sessions; `None` if it has none. The removal of a row stays.
+    /// The rows of the group up to entry `entries` without the data of the sessions; `None` if it has none. The removal of a row
+    /// stays, unless its key has an id that is erased.
     ///
     /// # Errors
     /// `Corrupt` if a line of the log cannot be read.
-    pub(crate) fn erase_from_rows(&mut self, group: RowBatch) -> Result<Option<RowBatch>, StoreError> {
+    pub(crate) fn erase_from_rows(
+        &mut self,
+        entries: u64,
+        group: RowBatch,
+    ) -> Result<Option<RowBatch>, StoreError> {
         let (mut kept, mut is_changed) = (RowBatch::default(), false);
         let mut changes = group.into_rows().peekable();
         while let Some((key, value)) = changes.next() {
+            if self.erases_ids && self.is_erased_name(&key, value.as_deref(), entries) {
+                is_changed = true;
+                continue;
+            }
             let table = TABLES.into_iter().find(|table| key.first() == Some(&(*table as u8)));
             let (Some(table), Some(first), Some(name)) = (table, &value, rows::name(&key)) else {
                 put(&mut kept, key, value);
@@ -173,6 +185,13 @@ impl SessionEraser {
         named.filter(|session_id| self.is_erased(session_id, revision))
     }
 
+    /// Whether a key of the group up to entry `entries` has the id of one of the sessions, and no value that must be read first.
+    fn is_erased_name(&self, key: &[u8], value: Option<&[u8]>, entries: u64) -> bool {
+        let Some((session_id, seq)) = session_in_key(key) else { return false };
+        let is_index = matches!(key.first(), Some(table) if [TableId::BySession as u8, TableId::Orders as u8].contains(table));
+        (is_index || value.is_none()) && self.is_erased(&session_id, seq.unwrap_or(entries))
+    }
+
     fn is_erased(&self, session_id: &SessionId, seq: u64) -> bool {
         self.sessions.get(session_id).is_some_and(|up_to| seq <= *up_to)
     }
@@ -224,6 +243,33 @@ enum RowErasure {
     Whole,
     /// The row of the log without such data.
     Lines(Vec<u8>),
+}
+
+/// The session whose id is in a key, and the number of the entry that the key names, if it names one.
+fn session_in_key(key: &[u8]) -> Option<(SessionId, Option<u64>)> {
+    let (table, rest) = key.split_first()?;
+    let parse = |name: &[u8]| str::from_utf8(name).ok()?.parse().ok();
+    if *table == TableId::BySession as u8 {
+        let (name, seq) = rest.split_last_chunk()?;
+        return Some((parse(name.strip_suffix(&[0])?)?, Some(u64::from_be_bytes(*seq))));
+    }
+    // the number of the chunk follows
+    let name = rest.get(..rest.len().checked_sub(2)?)?.strip_suffix(&[0])?;
+    let is_of = |of: &[TableId]| of.iter().any(|of| *of as u8 == *table);
+    let session_id = if is_of(&[TableId::Sessions, TableId::Held, TableId::Refusals, TableId::Regens]) {
+        parse(name)?
+    } else if is_of(&[TableId::Orders]) {
+        // the application, the state, the time and the session
+        let mut parts = str::from_utf8(name).ok()?.splitn(4, '/');
+        let application: ApplicationName = parts.next()?.parse().ok()?;
+        let local: SessionId = parts.nth(2)?.parse().ok()?;
+        local.in_application(&application)
+    } else if is_of(&[TableId::Outbox]) {
+        MailId::try_from(str::from_utf8(name).ok()?.to_owned()).ok()?.session_id()?
+    } else {
+        return None;
+    };
+    Some((session_id, None))
 }
 
 fn put(rows: &mut RowBatch, key: Vec<u8>, value: Option<Vec<u8>>) {

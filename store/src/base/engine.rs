@@ -129,6 +129,8 @@ pub(crate) struct StoreEngine {
     is_renewed: AtomicBool,
     /// Open descriptors in reserve. They are closed before the database is reopened.
     spare_files: Mutex<Vec<File>>,
+    /// Whether new entries commit to session ids, so that an erasure also removes the ids.
+    covers_session_ids: AtomicBool,
     durable_seq: AtomicU64,
     checks: CheckResults,
     /// The damage that the last failed read has found.
@@ -174,6 +176,7 @@ impl StoreEngine {
             db: RwLock::default(),
             is_up_to_date: AtomicBool::new(false),
             is_renewed: AtomicBool::new(false),
+            covers_session_ids: AtomicBool::new(false),
             durable_seq: AtomicU64::new(0),
             checks: CheckResults::open(&options.dir),
             damage: Mutex::default(),
@@ -185,6 +188,14 @@ impl StoreEngine {
             options,
             _state_lock: state_lock,
         }
+    }
+
+    pub(crate) fn cover_session_ids(&self) {
+        self.covers_session_ids.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn covers_session_ids(&self) -> bool {
+        self.covers_session_ids.load(Ordering::Relaxed)
     }
 
     /// Whether the state directory has a database.

@@ -82,7 +82,7 @@ impl Journal {
     /// `Unavailable` if the journal accepts no writes, the next segment cannot be created, or a row was not removed.
     pub fn begin_erasure(&mut self, sessions: BTreeMap<SessionId, u64>) -> Result<Erasure, StoreError> {
         self.check_failure()?;
-        let eraser = SessionEraser::new(self.engine.dir(), sessions);
+        let eraser = SessionEraser::new(self.engine.dir(), sessions, self.engine.covers_session_ids());
         self.engine.with(|db| eraser.check_removed(db))?;
         self.store.files().remove_temporary(BACKUP_PREFIX)?;
         // otherwise the next entry would write the last row with the erased values again
@@ -171,7 +171,7 @@ impl Erasure {
         let eraser = std::cell::RefCell::new(&mut self.eraser);
         let rewritten = self.segments.change_rows(
             |content| eraser.borrow().may_have_data(content),
-            |rows| eraser.borrow_mut().erase_from_rows(rows),
+            |entries, rows| eraser.borrow_mut().erase_from_rows(entries, rows),
             proceed,
         )?;
         check_stop(proceed)?;

@@ -14,7 +14,7 @@ use crate::journal::record::{CommitReceipt, JournalRecord, RecordRejectedError, 
 use crate::verdict::costs::day_name;
 use crate::verdict::orders::{OrderPosition, order_name};
 use crate::verification::{cached_answer_name, caller_openable_name, open_name, subject_name};
-use oracled_domain::audit::leaf::SaltSecret;
+use oracled_domain::audit::leaf::EntrySalts;
 use oracled_domain::verdict::cost::day_of;
 use oracled_domain::verdict::cost_budget::{DayCosts, UsedUpBudget};
 use oracled_domain::verdict::order::OrderState;
@@ -36,8 +36,8 @@ pub(crate) struct StagedGroup<'a> {
     /// The tree of the log after the records staged so far.
     pub(crate) hashes: LogHashes,
     pub(crate) lines: Vec<u8>,
-    /// The secret from which the salts of the group's entries are derived.
-    salt_secret: SaltSecret,
+    /// The salts of the group's entries.
+    salts: EntrySalts,
     /// The result of the check for free space, once it was made.
     low_space: Option<Option<String>>,
     /// The bytes of all rows except those of the log.
@@ -61,7 +61,7 @@ impl<'a> StagedGroup<'a> {
     /// `Unavailable` if the system has no random numbers.
     pub(crate) fn new(engine: &'a StoreEngine, counts: StoreCounts, tip: LogTip) -> Result<Self, StoreError> {
         Ok(Self {
-            salt_secret: random_bytes()?,
+            salts: EntrySalts { secret: random_bytes()?, covers_session_ids: engine.covers_session_ids() },
             engine,
             batch: RowBatch::default(),
             counts,
@@ -107,8 +107,8 @@ impl<'a> StagedGroup<'a> {
             record.writes.iter().any(is_session)
         };
         let JournalRecord { events, callers, .. } = record;
-        let secret = &self.salt_secret;
-        let entries = log::RecordLogEntries { events, callers, secret, stores_session: &stores_session };
+        let salts = &self.salts;
+        let entries = log::RecordLogEntries { events, callers, salts, stores_session: &stores_session };
         let Self { batch, tip, lines, hashes, row_bytes, .. } = self;
         let mut add_leaf =
             |batch: &mut RowBatch, leaf: &str| *row_bytes += hashes.append(leaf.as_bytes(), batch);

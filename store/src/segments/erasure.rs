@@ -7,7 +7,8 @@ use crate::base::error::StoreError;
 use crate::base::row_batch::RowBatch;
 
 impl SegmentsUpTo {
-    /// Replaces the rows of each group by those that `change` returns; `None` leaves the group as it is. The last segment stays.
+    /// Replaces the rows of each group by those that `change` returns; `None` leaves the group as it is. `change` gets the number
+    /// of log entries after the group, and its rows. The last segment stays.
     /// `may_change` returns, from the content of a segment, whether any of its rows may change. Calls `proceed` before each
     /// segment, and stops if it returns false. Returns the number of segments that were rewritten.
     ///
@@ -16,7 +17,7 @@ impl SegmentsUpTo {
     pub(crate) fn change_rows(
         &self,
         may_change: impl Fn(&[u8]) -> bool,
-        mut change: impl FnMut(RowBatch) -> Result<Option<RowBatch>, StoreError>,
+        mut change: impl FnMut(u64, RowBatch) -> Result<Option<RowBatch>, StoreError>,
         mut proceed: impl FnMut() -> bool,
     ) -> Result<u64, StoreError> {
         let mut rewritten = 0;
@@ -39,13 +40,13 @@ impl SegmentsUpTo {
         number: u64,
         head: SegmentHead,
         bytes: &[u8],
-        change: &mut impl FnMut(RowBatch) -> Result<Option<RowBatch>, StoreError>,
+        change: &mut impl FnMut(u64, RowBatch) -> Result<Option<RowBatch>, StoreError>,
     ) -> Result<Option<Vec<u8>>, StoreError> {
         let mut content = head.to_bytes();
         let (mut previous, mut is_changed) = (head.previous, false);
         self.files.walk(head, bytes, |group: StoredGroup<'_>| {
             let malformed = || self.files.damaged(number, "the rows of a group are malformed");
-            match change(group.rows().ok_or_else(malformed)?)? {
+            match change(group.end.entries, group.rows().ok_or_else(malformed)?)? {
                 None => content.extend_from_slice(group.bytes),
                 Some(rows) => {
                     let too_large = |length| {

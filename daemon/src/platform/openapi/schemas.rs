@@ -2,7 +2,7 @@
 
 use super::flatten::{Schemas, flatten_all};
 use oracled_domain::audit::event::EventName;
-use oracled_domain::audit::leaf::CALLER;
+use oracled_domain::audit::leaf::{CALLER, SESSION_IDS};
 use serde_json::{Value, json};
 use std::mem;
 use strum::VariantArray;
@@ -25,7 +25,8 @@ fn allow_hidden_values(schemas: &mut Schemas) {
             let RefOr::T(Schema::Object(kind)) = kind else { continue };
             let has_title = |name: &&EventName| kind.title.as_deref() == Some((*name).into());
             let name = EventName::VARIANTS.iter().find(has_title);
-            for member in name.map(|name| name.erasable_members()).unwrap_or_default() {
+            let erasable = name.map(|name| name.erasable_members()).unwrap_or_default();
+            for member in erasable.iter().chain(&SESSION_IDS) {
                 allow_hidden_value(kind, member);
             }
         }
@@ -33,7 +34,9 @@ fn allow_hidden_values(schemas: &mut Schemas) {
     if let Some(RefOr::T(Schema::AllOf(entry))) = schemas.get_mut("LogEntry") {
         for part in &mut entry.items {
             if let RefOr::T(Schema::Object(part)) = part {
-                allow_hidden_value(part, CALLER);
+                for member in SESSION_IDS.into_iter().chain([CALLER]) {
+                    allow_hidden_value(part, member);
+                }
             }
         }
     }

@@ -1,5 +1,6 @@
 use super::*;
-use crate::{EventKind, PeerCredentials};
+use crate::verdict::mail::MailKind;
+use crate::{EventKind, MailId, PeerCredentials, SessionId};
 
 /// A line and its leaf, written out so that no change of the program changes the leaf of a stored line.
 const LINE: &str = r#"{"seq":7,"event":"order_placed","tier":"quick","query_preview":"Sell \"honey\"?","has_email":false,"session_id":"cs_1","timestamp":"2026-11-20T10:00:00Z","caller":{"uid":1,"gid":2,"pid":3,"request_id":"r1"},"salts":{"query_preview":"000102030405060708090a0b0c0d0e0f","caller":"101112131415161718191a1b1c1d1e1f"}}"#;
@@ -88,6 +89,7 @@ fn entry_text_has_the_leaf_of_its_line() {
     let peer = PeerCredentials { uid: 1, gid: 2, pid: None };
     let caller = RequestCaller { peer, application: None, request_id: "r1".into() };
     let at = "2026-11-20T10:00:00Z".parse().expect("a valid time");
+    let salted = |secret, covers_session_ids| EntrySalts { secret: [secret; 16], covers_session_ids };
     for kind in [
         EventKind::ServiceStopped,
         EventKind::OrderRetried { reason: "a \"reason\"".into(), peer },
@@ -95,9 +97,9 @@ fn entry_text_has_the_leaf_of_its_line() {
     ] {
         for caller in [None, Some(&caller)] {
             let event = AuditEvent::new(at, None, kind.clone());
-            let EntryText { line, leaf } = entry_text(9, &event, caller, &[1; 16]);
+            let EntryText { line, leaf } = entry_text(9, &event, caller, &salted(1, false));
             assert_eq!(leaf_of(&line).expect("an entry"), leaf, "{line}");
-            let other = entry_text(9, &event, caller, &[2; 16]);
+            let other = entry_text(9, &event, caller, &salted(2, false));
             let is_salted = line.contains(SALTS);
             assert_eq!(is_salted, caller.is_some() || !kind.erasable_members().is_empty(), "{line}");
             assert_eq!(other.leaf != leaf, is_salted, "{line}");
@@ -106,6 +108,27 @@ fn entry_text_has_the_leaf_of_its_line() {
         }
     }
     let changed = EventKind::SessionAddressChanged { before: None, after: Some(Sha256Hex::of(b"x")) };
-    let line = entry_text(1, &AuditEvent::new(at, None, changed), None, &[1; 16]).line;
+    let line = entry_text(1, &AuditEvent::new(at, None, changed), None, &salted(1, false)).line;
     assert!(line.contains(r#""before":null"#) && !line.contains(r#""before":""#), "{line}");
+}
+
+#[test]
+fn session_ids_are_erased_only_where_the_log_commits_to_them() {
+    let at = "2026-11-20T10:00:00Z".parse().expect("a valid time");
+    let session_id: SessionId = "cs_1".parse().expect("a valid id");
+    let queued = EventKind::MailQueued { mail_id: MailId::verdict(&session_id), kind: MailKind::Verdict };
+    let event = AuditEvent::new(at, session_id, queued);
+    for covers_session_ids in [false, true] {
+        let salts = EntrySalts { secret: [1; 16], covers_session_ids };
+        let EntryText { line, leaf } = entry_text(9, &event, None, &salts);
+        assert_eq!(leaf_of(&line).expect("an entry"), leaf, "{line}");
+        let erased = hide_values(&line, |_| true).expect("an entry");
+        assert_eq!(!erased.contains("cs_1"), covers_session_ids, "{erased}");
+        let hidden = hidden_members(&erased).expect("an entry");
+        assert_eq!(hidden, if covers_session_ids { vec!["session_id", "mail_id"] } else { Vec::new() });
+    }
+    let stopped = AuditEvent::new(at, None, EventKind::ServiceStopped);
+    let salts = EntrySalts { secret: [1; 16], covers_session_ids: true };
+    let EntryText { line, leaf } = entry_text(9, &stopped, None, &salts);
+    assert_eq!(line, leaf);
 }

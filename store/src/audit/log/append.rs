@@ -3,7 +3,7 @@
 use super::{TIME_BYTES, block_of, by_event, by_execution};
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, TableId, key};
-use oracled_domain::audit::leaf::{SaltSecret, entry_text};
+use oracled_domain::audit::leaf::{EntrySalts, entry_text};
 use oracled_domain::{AuditEvent, RequestCaller, SessionId};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -37,8 +37,7 @@ impl RecordCallers {
 pub(crate) struct RecordLogEntries<'r> {
     pub(crate) events: &'r [AuditEvent],
     pub(crate) callers: &'r RecordCallers,
-    /// The secret from which the salts of values are derived.
-    pub(crate) secret: &'r SaltSecret,
+    pub(crate) salts: &'r EntrySalts,
     /// Whether the record stores this session: it is then found by the revision of the session, without an index row.
     pub(crate) stores_session: &'r dyn Fn(&SessionId) -> bool,
 }
@@ -80,7 +79,7 @@ pub(crate) fn put(
     let begin = lines.len();
     for (seq, (index, event)) in (first_seq..).zip(entries.events.iter().enumerate()) {
         tip.latest_time_us = tip.latest_time_us.max(event.timestamp.as_microsecond());
-        let text = entry_text(seq, event, entries.callers.of(index), entries.secret);
+        let text = entry_text(seq, event, entries.callers.of(index), entries.salts);
         add_leaf(batch, &text.leaf);
         lines.extend_from_slice(text.line.as_bytes());
         lines.push(b'\n');

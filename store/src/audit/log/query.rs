@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use oracled_domain::SessionId;
+use oracled_domain::audit::event::read_open;
 use serde::Deserialize;
 
 /// Which entries to read. Without any field set, the whole log.
@@ -30,6 +31,7 @@ pub struct LogQuery {
 pub(super) struct LogEntryFields {
     pub(super) seq: u64,
     event: String,
+    #[serde(default, deserialize_with = "read_open")]
     session_id: Option<SessionId>,
     execution_id: Option<String>,
     /// The id of a review is the `execution_id` of its decision.

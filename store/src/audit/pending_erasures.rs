@@ -1,0 +1,59 @@
+//! The sessions whose erasure is not complete, in a file, if an erasure also removes session ids: the log may no longer have them
+//! when the erasure continues.
+
+use crate::base::disk::sync_dir;
+use crate::base::engine::TableReader;
+use crate::base::error::StoreError;
+use oracled_domain::SessionId;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{ErrorKind, Write};
+use tempfile::NamedTempFile;
+
+const FILE: &str = "erasures.json";
+
+impl TableReader {
+    /// Whether new entries commit to session ids, so that an erasure also removes the ids.
+    #[must_use]
+    pub fn covers_session_ids(&self) -> bool {
+        self.engine().covers_session_ids()
+    }
+
+    /// The sessions of the file; none if it does not exist.
+    ///
+    /// # Errors
+    /// `Io` if the file cannot be read, `Corrupt` if it is not a list of session ids.
+    pub fn pending_erasures(&self) -> Result<BTreeSet<SessionId>, StoreError> {
+        let path = self.dir().join(FILE);
+        let json = match fs::read(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeSet::new()),
+            read => read.map_err(|source| StoreError::Io { path: path.clone(), source })?,
+        };
+        serde_json::from_slice(&json).map_err(|error| {
+            let detail = format!(
+                "{FILE} is not a list of session ids: {error}; remove it, and erase the sessions again"
+            );
+            StoreError::Corrupt { dir: self.dir().to_owned(), detail }
+        })
+    }
+
+    /// Stores the sessions in the file, and removes the file if there are none.
+    ///
+    /// # Errors
+    /// The file cannot be written or removed.
+    pub fn put_pending_erasures(&self, sessions: &BTreeSet<SessionId>) -> Result<(), StoreError> {
+        let (dir, path) = (self.dir(), self.dir().join(FILE));
+        let write_error = |source| StoreError::write_error(&path, source);
+        if sessions.is_empty() {
+            return match fs::remove_file(&path) {
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+                removed => removed.map_err(write_error).and_then(|()| sync_dir(dir)),
+            };
+        }
+        let json = serde_json::to_vec(sessions).expect("session ids are texts");
+        let mut file = NamedTempFile::new_in(dir).map_err(write_error)?;
+        file.write_all(&json).and_then(|()| file.as_file().sync_all()).map_err(write_error)?;
+        file.persist(&path).map_err(|refused| write_error(refused.error))?;
+        sync_dir(dir)
+    }
+}
