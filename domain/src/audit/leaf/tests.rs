@@ -125,7 +125,7 @@ fn session_ids_are_erased_only_where_the_log_commits_to_them() {
         let erased = hide_values(&line, |_| true).expect("an entry");
         assert_eq!(!erased.contains("cs_1"), covers_session_ids, "{erased}");
         let hidden = hidden_members(&erased).expect("an entry");
-        assert_eq!(hidden, if covers_session_ids { vec!["session_id", "mail_id"] } else { Vec::new() });
+        assert_eq!(hidden, if covers_session_ids { vec!["mail_id", "session_id"] } else { Vec::new() });
     }
     let stopped = AuditEvent::new(at, None, EventKind::ServiceStopped);
     let salts = EntrySalts { secret: [1; 16], covers_session_ids: true };
