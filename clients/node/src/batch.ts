@@ -31,14 +31,19 @@ export async function* evaluateBatch(
     request.destroy();
   }, limitMs);
   async function* encodeLines(): AsyncGenerator<string> {
+    let sending = false;
     try {
       for await (const one of requests) {
+        const line = `${encodeJson(one)}\n`;
         sent += 1;
         timer.refresh();
-        yield `${encodeJson(one)}\n`;
+        sending = true;
+        yield line;
+        sending = false;
       }
     } catch (error) {
-      fault = error;
+      // an error of the connection is thrown at the `yield`
+      if (!sending) fault = error;
       throw error;
     }
   }

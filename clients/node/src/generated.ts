@@ -281,7 +281,7 @@ export interface components {
             tier: components["schemas"]["ProductTier"];
             /** @description The verdict as a JSON value; either this or `raw`. */
             verdict?: unknown;
-        } | unknown | unknown;
+        };
         /**
          * @description A customer's e-mail address. Only its syntax is checked.
          * @example customer@example.org
@@ -386,7 +386,7 @@ export interface components {
             id?: string | null;
             /** @description The rules to apply; the configured profile if it is absent. */
             rules?: components["schemas"]["RuleId"][] | null;
-        } | unknown | unknown;
+        };
         /** @description The counts of an evaluation. */
         EvaluationMetrics: {
             /**
