@@ -189,8 +189,8 @@ export class OracledClient {
 
   /**
    * Checks many texts, and returns one result for each, in the same order, while further texts are sent. An invalid text gets a
-   * `problem`. A batch is not retried. `timeoutMs` limits the wait for the next result. Take each result within 60 s
-   * (`limits.idle_s`), or the daemon closes the connection.
+   * `problem`. A batch is not retried. `timeoutMs` limits the wait for the next result. The daemon ends a
+   * batch whose source or consumer stops for 60 s (`limits.idle_s`).
    *
    * @throws {OracledError} if a text has no result. An error of `requests` is thrown unchanged.
    */

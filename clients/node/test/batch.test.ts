@@ -28,7 +28,8 @@ test("evaluation_of_an_unsupported_claim_fails", async () => {
 
 test("batch_returns_one_result_for_each_text_in_order", async () => {
   const results = [];
-  const requests = [text("Water boils at 100 C"), { ...text(""), id: "invalid", rules: ["RULE-NONE"] }, { ...text("The moon"), id: "third" }];
+  const invalid = { ...text(""), id: "invalid", rules: ["RULE-NONE"] } as unknown as EvaluateTextRequest;
+  const requests = [text("Water boils at 100 C"), invalid, { ...text("The moon"), id: "third" }];
   for await (const result of oracled.evaluateTexts(requests)) {
     results.push([result.line, result.id, result.evaluation?.verdict, result.problem?.code]);
   }
