@@ -62,7 +62,7 @@ export class Transport {
   readonly timeoutMs: number;
   readonly #retries: number;
   // the daemon closes idle connections after `limits.idle_s` (60 s); a connection that is closed here first cannot break a call
-  readonly #agent = new http.Agent({ keepAlive: true, maxSockets: 256, timeout: 5_000 });
+  readonly #agent = new http.Agent({ keepAlive: true, timeout: 5_000 });
 
   constructor({ socketPath, timeoutMs = 35_000, retries = 2 }: ClientOptions) {
     // with an empty path Node would connect to TCP port 80

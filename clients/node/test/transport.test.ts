@@ -136,6 +136,15 @@ test("connection_is_reused", async (context) => {
   assert.equal(connections - before, 1);
 });
 
+test("idle_connection_is_closed_and_a_slow_response_is_not_idle", async (context) => {
+  respond = (_, response) => setTimeout(() => json(response, 200, { rules: [] }), 5_300);
+  assert.equal((await client(context, { retries: 0 }).listRules()).status, 200);
+  const open = (): Promise<number> => new Promise((resolve) => server.getConnections((_, count) => resolve(count)));
+  const before = await open();
+  await new Promise((resolve) => setTimeout(resolve, 5_300));
+  assert.ok((await open()) < before);
+});
+
 test("number_without_all_of_its_digits_is_not_sent", async (context) => {
   for (const year of [Number.NaN, Number.POSITIVE_INFINITY, 2 ** 53]) {
     const question = { workflow: "census", where: { area: "MDA", year }, axes: ["population"] };
@@ -186,11 +195,13 @@ test("batch_with_a_missing_or_misplaced_result_is_an_error", async (context) => 
 });
 
 test("batch_ends_if_a_result_does_not_arrive_in_time", async (context) => {
-  respond = (request, response) => {
-    request.resume();
-    response.write(line(1));
-  };
-  await assert.rejects(drain(client(context), 300), TimeoutError);
+  for (const start of [() => {}, (response: http.ServerResponse) => response.write(line(1))]) {
+    respond = (request, response) => {
+      request.resume();
+      start(response);
+    };
+    await assert.rejects(drain(client(context), 300), TimeoutError);
+  }
 });
 
 test("batch_that_the_daemon_refuses_is_its_problem", async (context) => {
