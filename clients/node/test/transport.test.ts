@@ -124,6 +124,10 @@ test("status_that_the_route_does_not_have_is_not_a_delivery", async (context) =>
     respond = (_, response) => json(response, status, { verdict: {} }, location);
     await assert.rejects(client(context).submitVerdict("cs_1", order), ResponseError, `${status}`);
   }
+  for (const status of [302, 500]) {
+    respond = (_, response) => json(response, status, { rules: [] });
+    await assert.rejects(client(context).listRules(), ResponseError, `${status}`);
+  }
   respond = (_, response) => response.writeHead(200).end("<html>");
   await assert.rejects(client(context).submitVerdict("cs_1", order), ResponseError);
 });
