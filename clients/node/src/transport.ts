@@ -1,0 +1,208 @@
+import { once } from "node:events";
+import http from "node:http";
+import { setTimeout as sleep } from "node:timers/promises";
+import { ConnectionError, OracledError, problemError, ResponseError, TemporaryError, TimeoutError } from "./errors.js";
+import type { ProblemDocument } from "./generated.js";
+
+/** Settings of a client. All are optional. */
+export interface ClientOptions {
+  /** Path of the routes' socket. Default: the variable `ORACLED_SOCKET`, or `/run/oracled/oracled.sock`. */
+  socketPath?: string;
+  /** Time limit of a call with its retries, in milliseconds. Default: 35,000, because the daemon may take 30 s. */
+  timeoutMs?: number;
+  /** The most retries of a call after a broken connection or a `TemporaryError`. Default: 2. */
+  retries?: number;
+}
+
+/** Settings of one call. */
+export interface CallOptions {
+  /** Aborts the call, which then throws the signal's `reason`. */
+  signal?: AbortSignal | undefined;
+  /** Time limit of this call, in milliseconds. Default: that of the client. */
+  timeoutMs?: number | undefined;
+  /** `X-Request-Id` of the call, 1 to 128 visible ASCII characters. Default: the daemon creates one. */
+  requestId?: string | undefined;
+}
+
+/** A successful response. */
+export interface Answer<Body> {
+  body: Body;
+  /** The body as it was received, with all digits of its numbers. */
+  text: string;
+  /** The HTTP status. */
+  status: number;
+  /** The id of the request, which is also in the daemon's log. */
+  requestId: string;
+  /** The time after which the caller should ask again, in seconds, if the daemon requests that. */
+  retryAfter?: number;
+  /** The response's headers, with names in lower case. */
+  headers: http.IncomingHttpHeaders;
+}
+
+/** A request without its connection. */
+export interface RequestParts {
+  method: "GET" | "POST" | "PUT";
+  path: string;
+  body?: unknown;
+  headers?: http.OutgoingHttpHeaders;
+}
+
+/** The longest time that a timer of Node can measure. */
+const TIMER_MAX_MS = 2 ** 31 - 1;
+
+/** Checks a time limit. Without the check, a timer with a longer time would expire at once. */
+export function checkTimeLimit(name: string, ms: number): number {
+  if (ms > 0 && ms <= TIMER_MAX_MS) return ms;
+  throw new RangeError(`\`${name}\` is ${ms} (above 0, at most ${TIMER_MAX_MS} allowed)`);
+}
+
+/** Sends requests over one Unix socket, and reuses its connections. */
+export class Transport {
+  readonly socketPath: string;
+  readonly timeoutMs: number;
+  readonly #retries: number;
+  // the daemon closes idle connections after `limits.idle_s` (60 s); a connection that is closed here first cannot break a call
+  readonly #agent = new http.Agent({ keepAlive: true, timeout: 5_000 });
+
+  constructor({ socketPath, timeoutMs = 35_000, retries = 2 }: ClientOptions) {
+    // with an empty path Node would connect to TCP port 80
+    if (socketPath === "") throw new TypeError("`socketPath` is empty; omit it for the default socket");
+    if (!Number.isSafeInteger(retries) || retries < 0) throw new RangeError(`\`retries\` is ${retries} (0 or more allowed)`);
+    this.socketPath = socketPath ?? (process.env.ORACLED_SOCKET || "/run/oracled/oracled.sock");
+    this.timeoutMs = checkTimeLimit("timeoutMs", timeoutMs);
+    this.#retries = retries;
+  }
+
+  /** Closes all connections; calls in progress fail. */
+  close(): void {
+    this.#agent.destroy();
+  }
+
+  /** Sends a request and reads its JSON response. A repeated request adds at most entries to the audit log, so every call is retried. */
+  async call<Body>(parts: RequestParts, options: CallOptions = {}): Promise<Answer<Body>> {
+    const limitMs = checkTimeLimit("timeoutMs", options.timeoutMs ?? this.timeoutMs);
+    const deadline = performance.now() + limitMs;
+    const body = parts.body === undefined ? undefined : encodeJson(parts.body);
+    for (let attempt = 0; ; attempt += 1) {
+      try {
+        return await this.#exchange<Body>(parts, body, options, deadline, limitMs);
+      } catch (error) {
+        const pauseMs = attempt < this.#retries ? pauseBeforeRetry(error, attempt) : undefined;
+        if (pauseMs === undefined || performance.now() + pauseMs >= deadline) throw error;
+        await pause(pauseMs, options.signal);
+      }
+    }
+  }
+
+  /** Opens a request; the caller ends it. */
+  open({ method, path, headers }: RequestParts, { signal, requestId }: CallOptions): http.ClientRequest {
+    signal?.throwIfAborted();
+    const request = http.request({
+      socketPath: this.socketPath,
+      agent: this.#agent,
+      method,
+      path,
+      headers: { host: "oracled", ...headers, ...(requestId !== undefined && { "x-request-id": requestId }) },
+      ...(signal && { signal }),
+    });
+    // an error after the response is also an error of the response's body
+    request.on("error", () => {});
+    return request;
+  }
+
+  /** The error to throw after `error` has ended a request. */
+  failure(error: unknown, signal: AbortSignal | undefined): unknown {
+    if (signal?.aborted) return signal.reason;
+    if (error instanceof OracledError || !(error instanceof Error)) return error;
+    return new ConnectionError(`no complete response from ${this.socketPath}: ${error.message}`, { cause: error });
+  }
+
+  async #exchange<Body>(
+    parts: RequestParts,
+    body: string | undefined,
+    options: CallOptions,
+    deadline: number,
+    limitMs: number,
+  ): Promise<Answer<Body>> {
+    const json = body === undefined ? {} : { "content-type": "application/json", "content-length": Buffer.byteLength(body) };
+    const request = this.open({ ...parts, headers: { ...json, ...parts.headers } }, options);
+    let timeout: TimeoutError | undefined;
+    const timer = setTimeout(() => {
+      timeout = new TimeoutError(`no complete response from ${this.socketPath} within ${limitMs} ms`);
+      request.destroy(timeout);
+    }, Math.max(deadline - performance.now(), 1));
+    try {
+      const responded = once(request, "response") as Promise<[http.IncomingMessage]>;
+      request.end(body);
+      const [response] = await responded;
+      return parseAnswer<Body>(response, await readText(response));
+    } catch (error) {
+      throw timeout ?? this.failure(error, options.signal);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+}
+
+/** Waits, unless the signal aborts the wait. */
+export async function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  try {
+    await sleep(ms, undefined, signal && { signal });
+  } catch (error) {
+    throw signal?.aborted ? signal.reason : error;
+  }
+}
+
+/** The JSON text of a value. A number that JSON cannot represent, or whose digits may already be lost, is an error. */
+export function encodeJson(value: unknown): string {
+  return JSON.stringify(value, (key, member: unknown) => {
+    if (typeof member === "number" && (!Number.isFinite(member) || (Number.isInteger(member) && !Number.isSafeInteger(member)))) {
+      throw new RangeError(`\`${key}\` is ${member}, which a number cannot hold exactly; pass its digits as a string`);
+    }
+    return member;
+  });
+}
+
+/** Reads a whole body. */
+export async function readText(response: http.IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of response) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks).toString();
+}
+
+/**
+ * The answer in a response.
+ *
+ * @throws {ProblemError} if the response has a problem document
+ * @throws {ResponseError} if it has neither a problem nor a successful status with JSON
+ */
+export function parseAnswer<Body>({ statusCode: status = 0, headers }: http.IncomingMessage, text: string): Answer<Body> {
+  const requestId = String(headers["x-request-id"] ?? "");
+  const retryAfter = /^\d+$/.test(headers["retry-after"] ?? "") ? Number(headers["retry-after"]) : undefined;
+  let body: unknown;
+  try {
+    body = JSON.parse(text);
+  } catch {
+    throw new ResponseError(`the response with status ${status} is not JSON; is another server on the socket?`, status, requestId);
+  }
+  if (isProblem(body) && headers["content-type"]?.startsWith("application/problem+json")) {
+    throw problemError(body, requestId, retryAfter);
+  }
+  if (status < 200 || status > 299) throw unexpectedStatus({ status, requestId });
+  return { body: body as Body, text, status, requestId, ...(retryAfter !== undefined && { retryAfter }), headers };
+}
+
+/** The error about a status that the route does not have. */
+export function unexpectedStatus({ status, requestId }: Pick<Answer<unknown>, "status" | "requestId">): ResponseError {
+  return new ResponseError(`status ${status} is unexpected; do the versions of daemon and client match?`, status, requestId);
+}
+
+function isProblem(body: unknown): body is ProblemDocument {
+  return typeof body === "object" && body !== null && "code" in body && typeof body.code === "string";
+}
+
+/** The time before a retry, in milliseconds; undefined if a retry does not help. */
+function pauseBeforeRetry(error: unknown, attempt: number): number | undefined {
+  if (error instanceof ConnectionError) return 100 * 2 ** attempt;
+  return error instanceof TemporaryError ? error.retryAfter * 1000 : undefined;
+}

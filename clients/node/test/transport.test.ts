@@ -1,0 +1,218 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { mkdtemp, rm } from "node:fs/promises";
+import http from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, beforeEach, test } from "node:test";
+import { type ClientOptions, ConnectionError, OracledClient, ResponseError, TemporaryError, TimeoutError } from "oracled-client";
+
+// a server in place of the daemon, for faults that the daemon does not have
+let folder: string;
+let socketPath: string;
+let requests: string[];
+let connections = 0;
+let respond: http.RequestListener;
+const server = http.createServer((request, response) => {
+  requests.push(`${request.method} ${request.url}`);
+  respond(request, response);
+});
+server.on("connection", () => (connections += 1));
+
+before(async () => {
+  folder = await mkdtemp(join(tmpdir(), "oracled-node-"));
+  socketPath = join(folder, "fake.sock");
+  server.listen(socketPath);
+  await once(server, "listening");
+});
+
+after(async () => {
+  server.closeAllConnections();
+  server.close();
+  await rm(folder, { recursive: true });
+});
+
+beforeEach(() => {
+  requests = [];
+});
+
+function client(context: { after(fn: () => void): void }, options: ClientOptions = {}): OracledClient {
+  const created = new OracledClient({ socketPath, ...options });
+  context.after(() => created.close());
+  return created;
+}
+
+function json(response: http.ServerResponse, status: number, body: unknown, headers: http.OutgoingHttpHeaders = {}): void {
+  response.writeHead(status, { "content-type": "application/json", "x-request-id": "r1", ...headers });
+  response.end(JSON.stringify(body));
+}
+
+function problem(response: http.ServerResponse, status: number, code: string, retryAfter?: string): void {
+  const type = { "content-type": "application/problem+json" };
+  const body = { type: `urn:oracled:problem:${code}`, title: "", status, detail: "a fault", code };
+  json(response, status, body, { ...type, ...(retryAfter && { "retry-after": retryAfter }) });
+}
+
+const order = { tier: "quick", query: "Sell honey?" } as const;
+
+test("broken_connection_is_retried_at_most_twice", async (context) => {
+  respond = (request) => request.socket.destroy();
+  await assert.rejects(client(context).submitVerdict("cs_1", order), ConnectionError);
+  assert.equal(requests.length, 3);
+  await assert.rejects(client(context, { retries: 0 }).readVerdict("cs_1"), ConnectionError);
+  assert.equal(requests.length, 4);
+});
+
+test("response_that_is_cut_off_is_retried", async (context) => {
+  respond = (_, response) => {
+    if (requests.length > 1) return json(response, 200, { rules: [] });
+    response.writeHead(200, { "content-length": 100 });
+    response.write("{");
+    setTimeout(() => response.destroy(), 20);
+  };
+  assert.deepEqual((await client(context).listRules()).body, { rules: [] });
+  assert.equal(requests.length, 2);
+});
+
+test("temporary_error_is_retried_after_its_wait", async (context) => {
+  respond = (_, response) => (requests.length > 1 ? json(response, 200, { rules: [] }) : problem(response, 503, "overloaded", "1"));
+  const began = performance.now();
+  await client(context).listRules();
+  assert.ok(performance.now() - began >= 990);
+  assert.equal(requests.length, 2);
+});
+
+test("temporary_error_is_thrown_if_its_wait_exceeds_the_deadline", async (context) => {
+  respond = (_, response) => problem(response, 429, "regen_rate_limited", "300");
+  await assert.rejects(client(context).readVerdict("cs_1"), (error) => {
+    assert.ok(error instanceof TemporaryError);
+    assert.deepEqual([error.code, error.status, error.retryAfter, error.requestId], ["regen_rate_limited", 429, 300, "r1"]);
+    return true;
+  });
+  assert.equal(requests.length, 1);
+});
+
+test("other_problems_are_not_retried", async (context) => {
+  respond = (_, response) => problem(response, 503, "model_unavailable");
+  await assert.rejects(client(context).submitVerdict("cs_1", order), { name: "ProblemError", retryAfter: undefined });
+  assert.equal(requests.length, 1);
+});
+
+test("call_ends_at_its_time_limit_before_and_within_the_body", async (context) => {
+  for (const start of [() => {}, (response: http.ServerResponse) => response.writeHead(200).write("{")]) {
+    respond = (_, response) => start(response);
+    const began = performance.now();
+    await assert.rejects(client(context, { timeoutMs: 200 }).listRules(), TimeoutError);
+    assert.ok(performance.now() - began < 1_500);
+  }
+  assert.equal(requests.length, 2);
+});
+
+test("signal_ends_a_call_with_its_reason", async (context) => {
+  respond = () => {};
+  const reason = new Error("the customer left");
+  const abort = new AbortController();
+  setTimeout(() => abort.abort(reason), 50);
+  await assert.rejects(client(context).listRules({ signal: abort.signal }), reason);
+  await assert.rejects(client(context).listRules({ signal: abort.signal }), reason);
+  assert.equal(requests.length, 1);
+});
+
+test("status_that_the_route_does_not_have_is_not_a_delivery", async (context) => {
+  for (const status of [204, 206, 302, 500]) {
+    const location = { location: "http://127.0.0.1:9/" };
+    respond = (_, response) => json(response, status, { verdict: {} }, location);
+    await assert.rejects(client(context).submitVerdict("cs_1", order), ResponseError, `${status}`);
+  }
+  for (const status of [302, 500]) {
+    respond = (_, response) => json(response, status, { rules: [] });
+    await assert.rejects(client(context).listRules(), ResponseError, `${status}`);
+  }
+  respond = (_, response) => response.writeHead(200).end("<html>");
+  await assert.rejects(client(context).submitVerdict("cs_1", order), ResponseError);
+});
+
+test("connection_is_reused", async (context) => {
+  respond = (_, response) => json(response, 200, {});
+  const reusing = client(context);
+  const before = connections;
+  for (let call = 0; call < 5; call += 1) await reusing.listRules();
+  assert.equal(connections - before, 1);
+});
+
+test("idle_connection_is_closed_and_a_slow_response_is_not_idle", async (context) => {
+  respond = (_, response) => setTimeout(() => json(response, 200, { rules: [] }), 5_300);
+  assert.equal((await client(context, { retries: 0 }).listRules()).status, 200);
+  const open = (): Promise<number> => new Promise((resolve) => server.getConnections((_, count) => resolve(count)));
+  const before = await open();
+  await new Promise((resolve) => setTimeout(resolve, 5_300));
+  assert.ok((await open()) < before);
+});
+
+test("number_without_all_of_its_digits_is_not_sent", async (context) => {
+  for (const year of [Number.NaN, Number.POSITIVE_INFINITY, 2 ** 53]) {
+    const question = { workflow: "census", where: { area: "MDA", year }, axes: ["population"] };
+    await assert.rejects(client(context).verifyValues(question), RangeError);
+  }
+  assert.equal(requests.length, 0);
+});
+
+test("empty_path_of_the_socket_never_becomes_a_network_connection", (context) => {
+  assert.throws(() => client(context, { socketPath: "" }), TypeError);
+  assert.throws(() => client(context, { timeoutMs: 0 }), RangeError);
+  assert.throws(() => client(context, { timeoutMs: 2 ** 31 }), RangeError);
+  assert.throws(() => client(context, { retries: -1 }), RangeError);
+});
+
+test("variable_names_the_socket", async (context) => {
+  respond = (_, response) => json(response, 200, { rules: [] });
+  const saved = process.env.ORACLED_SOCKET;
+  process.env.ORACLED_SOCKET = socketPath;
+  const found = new OracledClient();
+  context.after(() => {
+    found.close();
+    if (saved === undefined) delete process.env.ORACLED_SOCKET;
+    else process.env.ORACLED_SOCKET = saved;
+  });
+  assert.equal((await found.listRules()).status, 200);
+});
+
+const line = (number: number): string => `${JSON.stringify({ line: number, evaluation: { verdict: "PASS" } })}\n`;
+const texts = [1, 2, 3].map((number) => ({ candidate_output: `${number}`, facts: [] }));
+const drain = async (one: OracledClient, timeoutMs?: number): Promise<number> => {
+  let received = 0;
+  for await (const result of one.evaluateTexts(texts, { timeoutMs })) received = result.line;
+  return received;
+};
+
+test("batch_with_a_missing_or_misplaced_result_is_an_error", async (context) => {
+  for (const lines of [[1, 2], [1, 3, 2], [1, 2, 3, 4], []]) {
+    respond = (request, response) => {
+      request.resume().on("end", () => response.end(lines.map(line).join("")));
+    };
+    await assert.rejects(drain(client(context)), ResponseError, `${lines}`);
+  }
+  respond = (request, response) => {
+    request.resume().on("end", () => response.end(line(1) + line(2) + line(3)));
+  };
+  assert.equal(await drain(client(context)), 3);
+});
+
+test("batch_ends_if_a_result_does_not_arrive_in_time", async (context) => {
+  for (const start of [() => {}, (response: http.ServerResponse) => response.write(line(1))]) {
+    respond = (request, response) => {
+      request.resume();
+      start(response);
+    };
+    await assert.rejects(drain(client(context), 300), TimeoutError);
+  }
+});
+
+test("batch_that_the_daemon_refuses_is_its_problem", async (context) => {
+  respond = (request, response) => {
+    request.resume();
+    problem(response, 503, "draining", "5");
+  };
+  await assert.rejects(drain(client(context)), { name: "TemporaryError", code: "draining", retryAfter: 5 });
+  assert.equal(requests.length, 1);
+});
