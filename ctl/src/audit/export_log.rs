@@ -162,7 +162,11 @@ pub(super) fn verify(
         files,
         replay: replay.map(LogReplay::finish),
     };
-    if is_json { print_json(out, &verified)? } else { print_verified(&verified, out)? }
+    if is_json {
+        print_json(out, &verified)?
+    } else {
+        print_verified(&verified, out)?
+    }
     verified.replay.as_ref().map_or(Ok(()), ReplayReport::check)
 }
 

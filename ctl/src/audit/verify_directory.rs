@@ -136,7 +136,14 @@ pub(super) fn verify_directory(
     let lines = mirror.map(|mirror| mirror.finish(&tree)).transpose()?;
     let root = BASE64_STANDARD.encode(tree.root());
     let replay = replay.map(LogReplay::finish);
-    Ok(VerifiedLog { size: tree.size(), root, segments: log.segments(), checkpoints: compared, lines, replay })
+    Ok(VerifiedLog {
+        size: tree.size(),
+        root,
+        segments: log.segments(),
+        checkpoints: compared,
+        lines,
+        replay,
+    })
 }
 
 fn replay_entry(replay: &mut LogReplay, entry: &SegmentEntry<'_>) -> Result<(), CtlError> {

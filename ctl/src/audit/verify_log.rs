@@ -121,7 +121,11 @@ impl VerifyLogArgs {
             entries: entries.collect::<Result<_, _>>().map_err(|error| unusable(&file, error))?,
             replay: self.replay.then(|| document.replay()).transpose()?,
         };
-        if is_json { print_json(out, &report)? } else { report.print(out)? }
+        if is_json {
+            print_json(out, &report)?
+        } else {
+            report.print(out)?
+        }
         report.replay.as_ref().map_or(Ok(()), ReplayReport::check)
     }
 }

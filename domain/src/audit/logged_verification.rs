@@ -43,7 +43,8 @@ impl LoggedVerification {
     /// The line is not the entry of a decision.
     pub fn read(line: &str) -> Result<Self, LogLineError> {
         let hidden = hidden_members(line)?;
-        let is_needed = |member: &String| EventName::VerificationDecided.erasable_members().contains(&&**member);
+        let is_needed =
+            |member: &String| EventName::VerificationDecided.erasable_members().contains(&&**member);
         let erased: Vec<_> = hidden.into_iter().filter(is_needed).collect();
         if erased.is_empty() {
             return Ok(Self::Whole(serde_json::from_str(line)?));

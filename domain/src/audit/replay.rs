@@ -29,11 +29,7 @@ impl DecisionReplay {
     /// A replay of all decisions of a log if `is_whole`, else of some of them.
     #[must_use]
     pub fn new(is_whole: bool) -> Self {
-        Self {
-            is_whole,
-            verdicts: VerdictHistory::default(),
-            verifications: VerificationHistory::default(),
-        }
+        Self { is_whole, verdicts: VerdictHistory::default(), verifications: VerificationHistory::default() }
     }
 
     /// Replays the next decision. `stored` is the verdict that its session had after the commit of the decision. Calls of

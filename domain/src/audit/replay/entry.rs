@@ -174,8 +174,7 @@ fn collect_differences(
             let names: BTreeSet<_> = logged.keys().chain(computed.keys()).collect();
             for name in names {
                 let (logged, computed) = (logged.get(name), computed.get(name));
-                let (logged, computed) =
-                    (logged.unwrap_or(&Value::Null), computed.unwrap_or(&Value::Null));
+                let (logged, computed) = (logged.unwrap_or(&Value::Null), computed.unwrap_or(&Value::Null));
                 collect_differences(format!("{path}.{name}"), logged, computed, differences);
             }
         }

@@ -166,8 +166,18 @@ fn changed_value_of_each_kind_is_reported_with_its_member() {
         ("tmm_crosscheck", r#""verdict_label":"GREEN""#, r#""verdict_label":"RED""#, "verdict_label"),
         ("tmm_crosscheck", r#"["unexpected_field:mood"]"#, r#"["short_summary"]"#, "flags"),
         ("tmm_crosscheck", r#"["unexpected_field:mood"]"#, r#"["gloomy"]"#, "flags"),
-        ("tmm_crosscheck", r#""crosscheck_reason":"pass""#, r#""crosscheck_reason":"x""#, "crosscheck_reason"),
-        ("rules_evaluated", r#""path":"submit","verdict":"PASS""#, r#""path":"submit","verdict":"FAIL""#, "verdict"),
+        (
+            "tmm_crosscheck",
+            r#""crosscheck_reason":"pass""#,
+            r#""crosscheck_reason":"x""#,
+            "crosscheck_reason",
+        ),
+        (
+            "rules_evaluated",
+            r#""path":"submit","verdict":"PASS""#,
+            r#""path":"submit","verdict":"FAIL""#,
+            "verdict",
+        ),
         ("rules_evaluated", r#""violations":0"#, r#""violations":1"#, "rules[0].violations"),
         ("rules_evaluated", r#""input_sha256":"INPUT"#, r#""input_sha256":"OTHER"#, "input_sha256"),
         ("verdict_cached", r#""verdict_label":"GREEN""#, r#""verdict_label":"RED""#, "verdict_label"),
@@ -177,7 +187,12 @@ fn changed_value_of_each_kind_is_reported_with_its_member() {
         ("source_asked", r#""latency_ms":100"#, r#""latency_ms":1"#, "latency_ms"),
         ("source_asked", r#""status":"conflict""#, r#""status":"success""#, "status"),
         ("verification_decided", r#""kind":"human_review""#, r#""kind":"authoritative""#, "kind"),
-        ("verification_decided", r#""contested":true"#, r#""contested":false"#, "envelope.candidates[0].contested"),
+        (
+            "verification_decided",
+            r#""contested":true"#,
+            r#""contested":false"#,
+            "envelope.candidates[0].contested",
+        ),
         ("review_opened", r#""opened_at":"2026"#, r#""opened_at":"2025"#, "review.opened_at"),
     ] {
         let mut log = TestLog::of_all_kinds();
@@ -243,8 +258,7 @@ fn hidden_values_are_named_and_nothing_else_is_lost() {
     let mut log = TestLog::of_all_kinds();
     log.stored = None;
     log.lines = log.lines.iter().map(|line| hide_values(line, |_| true).expect("an entry").into()).collect();
-    let digests =
-        ["candidate_sha256", "evaluation_sha256", "facts_sha256", "input_sha256"];
+    let digests = ["candidate_sha256", "evaluation_sha256", "facts_sha256", "input_sha256"];
     let decision = hidden(&["envelope", "envelope_sha256", "inputs"]);
     let expected = [
         ReplayOutcome::ReproducedInPart(hidden(&["flags"])),

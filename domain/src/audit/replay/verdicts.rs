@@ -118,7 +118,8 @@ impl VerdictHistory {
     pub(super) fn policy(&self, entry: &LoggedDecision<'_>) -> Result<ReplayOutcome, ReplayStop> {
         let causes: Vec<PolicyCause> = entry.read_member("causes")?;
         let sha256: Sha256Hex = entry.read_member("verdict_sha256")?;
-        let Some((_, flags, score)) = self.crosscheck.as_ref().filter(|(judged, ..)| *judged == sha256) else {
+        let Some((_, flags, score)) = self.crosscheck.as_ref().filter(|(judged, ..)| *judged == sha256)
+        else {
             return Ok(ReplayOutcome::NotReproducible(MissingInput::OtherEntries));
         };
         let applies = |cause: &&PolicyCause| match cause {
@@ -200,7 +201,8 @@ fn crosscheck_members(reason: CrosscheckReason, inspection: &CrosscheckInspectio
         _ => UnexpectedFieldHandling::Strip,
     };
     let decision = decide_with(unexpected, inspection);
-    let CrosscheckDecision { approved, coherence_score, verdict_label, flags, crosscheck_reason, .. } = decision;
+    let CrosscheckDecision { approved, coherence_score, verdict_label, flags, crosscheck_reason, .. } =
+        decision;
     json!({
         "verdict_label": verdict_label, "coherence_score": coherence_score, "threshold": OMEGA, "phi": PHI,
         "approved": approved, "flags": flags, "crosscheck_reason": crosscheck_reason,
@@ -224,8 +226,7 @@ pub(super) fn replay_rules(
     let rules: Vec<RuleEntry> = entry.read_member("rules")?;
     let verdict = RuleVerdict::combine(rules.iter().map(|rule| rule.verdict));
     let overall = entry.compare(&json!({ "verdict": verdict }));
-    let digests =
-        ["candidate_sha256", "facts_sha256", "facts_from", "input_sha256", "evaluation_sha256"];
+    let digests = ["candidate_sha256", "facts_sha256", "facts_from", "input_sha256", "evaluation_sha256"];
     let missing = if digests.iter().any(|name| entry.is_hidden(name)) {
         entry.missing_values(digests)
     } else {

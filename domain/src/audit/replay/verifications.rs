@@ -19,7 +19,8 @@ pub(super) struct VerificationHistory {
 impl VerificationHistory {
     /// Keeps a call until its decision. Returns earlier calls that have none.
     pub(super) fn add_call(&mut self, entry: &LoggedDecision<'_>) -> Vec<ReplayedDecision> {
-        let execution_id = |line: &str| LoggedDecision::read(line).ok()?.map(|call| call.value("execution_id"));
+        let execution_id =
+            |line: &str| LoggedDecision::read(line).ok()?.map(|call| call.value("execution_id"));
         let is_next = self.calls.last().is_some_and(|last| execution_id(last) != execution_id(entry.line));
         let ended = if is_next { self.end_calls() } else { Vec::new() };
         self.calls.push(entry.line.to_owned());
