@@ -163,9 +163,9 @@ pub(super) fn verify(
         replay: replay.map(LogReplay::finish),
     };
     if is_json {
-        print_json(out, &verified)?
+        print_json(out, &verified)?;
     } else {
-        print_verified(&verified, out)?
+        print_verified(&verified, out)?;
     }
     verified.replay.as_ref().map_or(Ok(()), ReplayReport::check)
 }

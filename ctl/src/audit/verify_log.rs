@@ -122,9 +122,9 @@ impl VerifyLogArgs {
             replay: self.replay.then(|| document.replay()).transpose()?,
         };
         if is_json {
-            print_json(out, &report)?
+            print_json(out, &report)?;
         } else {
-            report.print(out)?
+            report.print(out)?;
         }
         report.replay.as_ref().map_or(Ok(()), ReplayReport::check)
     }
