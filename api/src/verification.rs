@@ -2,6 +2,7 @@
 
 use crate::base::page::PageLimit;
 use jiff::Timestamp;
+use oracled_domain::audit::logged_verification::ErasedVerification;
 use oracled_domain::ground::id::{SourceId, WorkflowId};
 // utoipa maps every type with the name `AxisValue` to arbitrary JSON
 use oracled_domain::ground::value::AxisValue;
@@ -17,6 +18,10 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct ExplainResponse {
     /// The decisions in their order: two if the workflow answers before its sources do, otherwise one.
     pub decisions: Vec<ExplainedDecision>,
+    /// The decisions that cannot be computed again, because their inputs or their envelopes were erased; absent if there are
+    /// none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub erased: Vec<ErasedVerification>,
 }
 
 /// A decision, taken again from the log.

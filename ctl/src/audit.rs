@@ -7,6 +7,7 @@ mod export_log;
 pub(crate) mod log;
 mod log_keys;
 mod prove;
+mod replay_report;
 mod requests;
 pub(crate) mod restore;
 mod verify_directory;

@@ -16,7 +16,7 @@ mod verification;
 
 pub use audit::log::{LogLine, LogPage, LogQuery, RecordCallers};
 pub use audit::mirror::{MirrorFault, MirrorSnapshot};
-pub use audit::segment_log::{SegmentEntry, SegmentLog};
+pub use audit::segment_log::{CommittedRows, SegmentEntry, SegmentLog};
 pub use base::engine::{StoreOptions, TableReader};
 pub use base::error::{SourceFileKind, StoreError};
 pub use base::panics::is_panic_caught;

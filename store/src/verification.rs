@@ -1,11 +1,11 @@
 //! The rows of verification: reviews, subjects, cached answers and pending decisions (RFC-0002, Part II).
 
-use crate::audit::log::LogQuery;
+use crate::audit::log::{LogQuery, damaged_line};
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
 use crate::base::rows::{TableId, key};
 use jiff::Timestamp;
-use oracled_domain::audit::event::verification::VerificationEntry;
+use oracled_domain::audit::logged_verification::LoggedVerification;
 use oracled_domain::ground::id::WorkflowId;
 use oracled_domain::verification::review::ReviewState;
 use oracled_domain::verification::{CachedAnswer, CachedAnswerKey, DecisionInputs, SubjectKey, SubjectState};
@@ -147,14 +147,16 @@ impl TableReader {
     ///
     /// # Errors
     /// An entry cannot be read.
-    pub fn decisions(&self, execution_id: &str) -> Result<Vec<VerificationEntry>, StoreError> {
+    pub fn decisions(&self, execution_id: &str) -> Result<Vec<LoggedVerification>, StoreError> {
         let query = LogQuery {
             execution: Some(execution_id.to_owned()),
             event: Some("verification_decided".to_owned()),
             limit: usize::MAX,
             ..LogQuery::default()
         };
-        self.log(&query)?.iter().map(|line| self.parse_entry(line)).collect()
+        let lines = self.log(&query)?;
+        let read = lines.iter().map(|line| LoggedVerification::read(&line.json));
+        read.collect::<Result<_, _>>().map_err(|error| damaged_line(self.dir(), &error))
     }
 
     /// Parses the name of a cached answer's row.

@@ -135,6 +135,8 @@ async fn id_of_an_erased_session_is_in_no_file_if_configured() {
     assert_eq!(files_with(&world.state(), "ada-7421"), Vec::<PathBuf>::new());
     assert!(!files_with(&world.state(), "bob-7421").is_empty());
     printed(&world, &["verify-log", &before, "--key", &key]);
+    let state = world.state().to_str().expect("valid UTF-8").to_owned();
+    printed(&world, &["verify-log", &state, "--key", &key, "--replay"]);
     assert_eq!(log(control, "session=ada-7421&after=0").await, Vec::<Value>::new());
     let ended = log(control, "event=session_erased").await;
     assert_eq!((ended[0].get("session_id"), &ended[0]["reason"]), (None, &json!("asked")));

@@ -61,6 +61,7 @@ mod regen_consistency;
 mod regen_failures;
 mod regen_limit;
 mod regen_mail;
+mod replay;
 mod rules;
 mod rules_batch;
 mod rules_cases;

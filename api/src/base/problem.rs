@@ -161,6 +161,8 @@ problem_codes! {
     /// Damaged files cannot be rebuilt: the payload of a run, which `detail` names, cannot be read, or the rebuild was
     /// cancelled. The source is unchanged.
     NotRebuilt = 409: "Restore the payload from a backup, or ingest it again.",
+    /// The inputs or the envelope of the decision were erased.
+    DecisionErased = 410: "Ask again. `oraclectl explain` shows what the log still has of the decision.",
     /// The body is longer than the limit that `detail` names.
     BodyTooLarge = 413: "Send a shorter body, or raise the limit.",
     /// The content type is wrong.

@@ -1,12 +1,14 @@
 //! The verification of bundles and of verdicts with their proof.
 
 use super::log_keys::{LogKeys, refused};
+use super::replay_report::{LogReplay, ReplayReport};
 use crate::base::error::CtlError;
 use oracled_api::audit::proofs::LogBundle;
 use oracled_domain::audit::checkpoint::Checkpoint;
 use oracled_domain::audit::leaf::leaf_of;
 use oracled_domain::audit::log_proof::{is_continued, is_included};
 use oracled_domain::audit::log_tree::leaf_hash;
+use oracled_domain::audit::replay::StoredVerdict;
 use oracled_domain::{ApplicationName, SessionId, Sha256Hex};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -77,6 +79,30 @@ impl VerifiedDocument {
         match self {
             Self::Bundle(bundle) => bundle,
             Self::Verdict(verdict) => &verdict.proof,
+        }
+    }
+
+    /// Replays the decisions among the entries, which were verified.
+    pub(super) fn replay(&self) -> Result<ReplayReport, CtlError> {
+        let entries = self.bundle().entries.iter();
+        let lines = entries.map(|entry| {
+            let number: Result<EntryNumber, _> = serde_json::from_str(&entry.line);
+            (number.map(|EntryNumber { seq }| seq).unwrap_or_default(), entry.line.as_str())
+        });
+        let mut replay = LogReplay::new(false);
+        for line in BTreeMap::from_iter(lines).into_values() {
+            replay.add(line, |_| Ok(self.delivered_verdict()))?;
+        }
+        Ok(replay.finish())
+    }
+
+    /// The verdict of the document, as if it were stored.
+    fn delivered_verdict(&self) -> Option<StoredVerdict> {
+        match self {
+            Self::Bundle(_) => None,
+            Self::Verdict(delivered) => {
+                Some(StoredVerdict { verdict: delivered.verdict.clone(), session: None })
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! `oraclectl log export`, and its verification: the log as a directory of tiles (C2SP `tlog-tiles`).
 
 use super::log_keys::{LogKeys, refused};
+use super::replay_report::{LogReplay, ReplayReport};
 use super::requests::{get, read_checkpoint, read_key, unreadable};
 use crate::base::error::CtlError;
 use crate::base::lines::progress_bar;
@@ -50,6 +51,9 @@ struct VerifiedExport {
     continues: Option<u64>,
     /// The number of files.
     files: u64,
+    /// The replayed decisions, with `--replay`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replay: Option<ReplayReport>,
 }
 
 impl ExportArgs {
@@ -118,6 +122,7 @@ pub(super) fn verify(
     dir: &Path,
     keys: &LogKeys,
     since: Option<&Path>,
+    mut replay: Option<LogReplay>,
     is_json: bool,
     out: &mut dyn Write,
 ) -> Result<(), CtlError> {
@@ -134,6 +139,11 @@ pub(super) fn verify(
         let content = read_file(dir, file)?;
         for leaf in leaves(&content, file)? {
             built.append(leaf, file, earlier.as_ref())?;
+            if let Some(replay) = &mut replay {
+                let line = str::from_utf8(leaf);
+                let line = line.map_err(|error| refused(format!("tile/{file}: {error}")))?;
+                replay.add(line, |_| Ok(None))?;
+            }
         }
     }
     bar.finish_and_clear();
@@ -150,19 +160,26 @@ pub(super) fn verify(
         root: BASE64_STANDARD.encode(root),
         continues: earlier.map(|earlier| earlier.size),
         files,
+        replay: replay.map(LogReplay::finish),
     };
-    if is_json { print_json(out, &verified) } else { print_verified(&verified, out) }
+    if is_json {
+        print_json(out, &verified)?;
+    } else {
+        print_verified(&verified, out)?;
+    }
+    verified.replay.as_ref().map_or(Ok(()), ReplayReport::check)
 }
 
 fn print_verified(verified: &VerifiedExport, out: &mut dyn Write) -> Result<(), CtlError> {
-    let VerifiedExport { origin, size, root, continues, files } = verified;
+    let VerifiedExport { origin, size, root, continues, files, replay } = verified;
     let count = |entries: u64| format_count(entries, "entry", "entries");
     let mut rows = vec![("log", origin.clone()), ("checkpoint", format!("{}, root {root}", count(*size)))];
     if let Some(earlier) = continues {
         rows.push(("continues", format!("the log of {}", count(*earlier))));
     }
     rows.push(("verified", format_count(*files, "file", "files")));
-    Ok(writeln!(out, "{}", format_pairs(&rows))?)
+    writeln!(out, "{}", format_pairs(&rows))?;
+    replay.as_ref().map_or(Ok(()), |replay| replay.print(out))
 }
 
 /// The content of a file of the export. A later export can have added to it.

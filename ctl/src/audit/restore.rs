@@ -117,7 +117,7 @@ fn verify(dir: &Path, manifest: &BackupManifest, keys: &[String]) -> Result<Veri
             file.display()
         )));
     }
-    verify_directory(dir, &[ComparedCheckpoint::of_backup(file, checkpoint)])
+    verify_directory(dir, &[ComparedCheckpoint::of_backup(file, checkpoint)], None)
 }
 
 /// Copies the files to the state directory durably, the high-water mark last.

@@ -2,6 +2,7 @@
 
 use super::export_log;
 use super::log_keys::{LogKeys, refused};
+use super::replay_report::{LogReplay, ReplayReport};
 use crate::base::error::CtlError;
 use crate::base::lines::progress_bar;
 use crate::base::output::{format_count, format_pairs, print_json};
@@ -32,6 +33,9 @@ pub(super) struct VerifiedLog {
     checkpoints: Vec<u64>,
     /// The number of lines of `oracle_log.jsonl` that were compared; `None` without the file.
     lines: Option<u64>,
+    /// The replayed decisions, with `--replay`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replay: Option<ReplayReport>,
 }
 
 /// A checkpoint that the log must continue or equal.
@@ -60,11 +64,12 @@ pub(super) fn run(
     dir: &Path,
     keys: &LogKeys,
     since: Option<&Path>,
+    replay: Option<LogReplay>,
     is_json: bool,
     out: &mut dyn Write,
 ) -> Result<(), CtlError> {
     if export_log::is_export(dir) {
-        return export_log::verify(dir, keys, since, is_json, out);
+        return export_log::verify(dir, keys, since, replay, is_json, out);
     }
     let mut checkpoints = Vec::new();
     if let Some(file) = since {
@@ -76,16 +81,18 @@ pub(super) fn run(
         let checkpoint = keys.read_checkpoint(&file)?;
         checkpoints.push(ComparedCheckpoint::of_backup(file, checkpoint));
     }
-    let verified = verify_directory(dir, &checkpoints)?;
+    let verified = verify_directory(dir, &checkpoints, replay)?;
     if is_json {
-        return print_json(out, &verified);
+        print_json(out, &verified)?;
+    } else {
+        writeln!(out, "{}", format_verified(&verified))?;
+        verified.replay.as_ref().map_or(Ok(()), |replay| replay.print(out))?;
     }
-    writeln!(out, "{}", format_verified(&verified))?;
-    Ok(())
+    verified.replay.as_ref().map_or(Ok(()), ReplayReport::check)
 }
 
 /// The result, for people.
-fn format_verified(VerifiedLog { size, root, segments, checkpoints, lines }: &VerifiedLog) -> String {
+fn format_verified(VerifiedLog { size, root, segments, checkpoints, lines, .. }: &VerifiedLog) -> String {
     let compared = match checkpoints.as_slice() {
         [] => "with nothing; name a checkpoint with --since, or compare size and root yourself".to_owned(),
         sizes => {
@@ -104,10 +111,11 @@ fn format_verified(VerifiedLog { size, root, segments, checkpoints, lines }: &Ve
     format_pairs(&pairs)
 }
 
-/// Reads the log in `dir`, and compares it with the checkpoints and with `oracle_log.jsonl`.
+/// Reads the log in `dir`, compares it with the checkpoints and with `oracle_log.jsonl`, and replays its decisions.
 pub(super) fn verify_directory(
     dir: &Path,
     checkpoints: &[ComparedCheckpoint],
+    mut replay: Option<LogReplay>,
 ) -> Result<VerifiedLog, CtlError> {
     // before the segments: a daemon writes an entry to them first
     let mut mirror = MirrorLines::open(&dir.join(MIRROR_FILE))?;
@@ -117,7 +125,8 @@ pub(super) fn verify_directory(
     let tree = log.read(|entry| {
         bar.set_position(entry.segment - 1);
         fault = compare_roots(checkpoints, &entry, &mut compared)
-            .and_then(|()| mirror.as_mut().map_or(Ok(()), |mirror| mirror.compare(&entry)));
+            .and_then(|()| mirror.as_mut().map_or(Ok(()), |mirror| mirror.compare(&entry)))
+            .and_then(|()| replay.as_mut().map_or(Ok(()), |replay| replay_entry(replay, &entry)));
         fault.is_ok()
     });
     bar.finish_and_clear();
@@ -126,7 +135,19 @@ pub(super) fn verify_directory(
     check_sizes(checkpoints, &tree)?;
     let lines = mirror.map(|mirror| mirror.finish(&tree)).transpose()?;
     let root = BASE64_STANDARD.encode(tree.root());
-    Ok(VerifiedLog { size: tree.size(), root, segments: log.segments(), checkpoints: compared, lines })
+    let replay = replay.map(LogReplay::finish);
+    Ok(VerifiedLog {
+        size: tree.size(),
+        root,
+        segments: log.segments(),
+        checkpoints: compared,
+        lines,
+        replay,
+    })
+}
+
+fn replay_entry(replay: &mut LogReplay, entry: &SegmentEntry<'_>) -> Result<(), CtlError> {
+    replay.add(entry.line, |session_id| entry.rows.verdict(session_id).map_err(store_error))
 }
 
 impl ComparedCheckpoint {

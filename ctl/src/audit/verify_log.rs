@@ -6,6 +6,7 @@ mod tests;
 use super::bundle::{EntryNumber, VerdictReport, VerifiedDocument, verify};
 use super::log::format_entry;
 use super::log_keys::{CosigningWitness, LogKeys, WitnessKeys, unusable};
+use super::replay_report::{LogReplay, ReplayReport};
 use super::verify_directory;
 use crate::base::error::CtlError;
 use crate::base::input::read_text;
@@ -28,6 +29,10 @@ use std::path::PathBuf;
 ///
 /// For a state directory or a backup, it reads all entries from the segments, and compares them with the checkpoint of the
 /// backup, with that of `--since`, and with `oracle_log.jsonl`.
+///
+/// With `--replay`, it computes each logged decision again from its inputs: crosschecks, evaluations of rules, comparisons of
+/// regenerated verdicts, and verifications with their calls and reviews. It reports which results differ, and which inputs are
+/// missing. The texts of delivered verdicts and their facts are only in a state directory or a backup.
 #[derive(Debug, clap::Args)]
 pub(crate) struct VerifyLogArgs {
     /// The output of `oraclectl log prove` or of `oraclectl verdict ID --proof`, a state directory, or a backup; `-` reads
@@ -44,6 +49,9 @@ pub(crate) struct VerifyLogArgs {
     /// An earlier checkpoint, which the log must continue
     #[arg(long, visible_alias = "checkpoint", value_name = "CHECKPOINT")]
     since: Option<PathBuf>,
+    /// Compute the logged decisions again, and compare the results
+    #[arg(long)]
+    replay: bool,
 }
 
 /// The verification of a document.
@@ -62,6 +70,9 @@ struct VerificationReport<'d> {
     withheld: Vec<WithheldValues>,
     /// The lines of the entries.
     entries: Vec<&'d RawValue>,
+    /// The replayed decisions, with `--replay`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replay: Option<ReplayReport>,
 }
 
 /// The values of an entry that the document has only as hashes.
@@ -87,7 +98,8 @@ impl VerifyLogArgs {
                 let file = verify_directory::cosigned_file(&self.bundle, self.since.as_deref())?;
                 witnesses.verify(&read_text(&file)?)?;
             }
-            return verify_directory::run(&self.bundle, &keys, self.since.as_deref(), is_json, out);
+            let replay = self.replay.then(|| LogReplay::new(true));
+            return verify_directory::run(&self.bundle, &keys, self.since.as_deref(), replay, is_json, out);
         }
         let text = read_text(&self.bundle)?;
         let file = self.bundle.display().to_string();
@@ -107,8 +119,14 @@ impl VerifyLogArgs {
             verdict: document.check_verdict()?,
             withheld: withheld.collect(),
             entries: entries.collect::<Result<_, _>>().map_err(|error| unusable(&file, error))?,
+            replay: self.replay.then(|| document.replay()).transpose()?,
         };
-        if is_json { print_json(out, &report) } else { report.print(out) }
+        if is_json {
+            print_json(out, &report)?;
+        } else {
+            report.print(out)?;
+        }
+        report.replay.as_ref().map_or(Ok(()), ReplayReport::check)
     }
 }
 
@@ -157,6 +175,6 @@ impl VerificationReport<'_> {
             let entry: Value = serde_json::from_str(entry.get()).map_err(io::Error::from)?;
             writeln!(out, "{}", format_entry(&entry))?;
         }
-        Ok(())
+        self.replay.as_ref().map_or(Ok(()), |replay| replay.print(out))
     }
 }

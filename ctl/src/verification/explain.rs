@@ -8,6 +8,7 @@ use crate::base::output::{format_pairs, format_requester, format_table, print_js
 use crate::base::output_style::OutputStyle;
 use hyper::Method;
 use oracled_api::verification::{ExplainResponse, ExplainedDecision};
+use oracled_domain::audit::logged_verification::ErasedVerification;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::verification::{DecisionInputs, DecisionStage, EnvelopeKind, OracleCall, decide};
 use std::io::Write;
@@ -33,6 +34,12 @@ impl ExplainArgs {
                 }
                 show_decision(out, decision)?;
             }
+            for (index, erased) in explained.erased.iter().enumerate() {
+                if index + explained.decisions.len() > 0 {
+                    writeln!(out)?;
+                }
+                show_erased(out, erased)?;
+            }
         }
         let is_reproduced =
             explained.decisions.iter().all(|decision| decision.reproduced && is_reproduced_here(decision));
@@ -43,6 +50,24 @@ impl ExplainArgs {
 /// Whether this program makes the same decision from the inputs. The check does not rely on the daemon's result.
 fn is_reproduced_here(ExplainedDecision { inputs, envelope, .. }: &ExplainedDecision) -> bool {
     decide(inputs).to_json() == envelope.to_json()
+}
+
+/// Shows what the log still has of a decision.
+fn show_erased(out: &mut dyn Write, decision: &ErasedVerification) -> Result<(), CtlError> {
+    let ErasedVerification { seq, execution_id, workflow_id, timestamp, kind, reasons, erased } = decision;
+    let reasons: Vec<_> = reasons.iter().map(|reason| <&str>::from(*reason)).collect();
+    let mut pairs = vec![
+        ("decision", format!("{execution_id}, log entry {seq}")),
+        ("workflow", workflow_id.to_string()),
+        ("decided at", timestamp.to_string()),
+        ("kind", <&str>::from(*kind).to_owned()),
+    ];
+    if !reasons.is_empty() {
+        pairs.push(("reasons", reasons.join(", ")));
+    }
+    pairs.push(("erased", erased.join(", ")));
+    writeln!(out, "{}", format_pairs(&pairs))?;
+    Ok(writeln!(out, "\nit cannot be reproduced, because these values were erased from the log")?)
 }
 
 fn show_decision(out: &mut dyn Write, decision: &ExplainedDecision) -> Result<(), CtlError> {

@@ -16,6 +16,7 @@ use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use oracled_api::base::problem::PROBLEM_MEDIA_TYPE;
 use oracled_domain::SessionId;
+use oracled_domain::audit::logged_verification::ErasedVerification;
 use oracled_domain::verdict::session::SessionMismatch;
 use serde_json::value::RawValue;
 use std::fmt::{self, Display};
@@ -132,6 +133,14 @@ impl Problem {
     pub fn execution_unknown(execution_id: impl Display) -> Self {
         let detail = format!("no decision has the execution id {execution_id}");
         Self::new(ProblemCode::ExecutionUnknown, detail)
+    }
+
+    /// Values of the decision's log entry were erased.
+    pub fn decision_erased(decision: &ErasedVerification) -> Self {
+        let ErasedVerification { seq, execution_id, erased, .. } = decision;
+        let detail =
+            format!("values of the decision {execution_id} (entry {seq}) were erased: {}", erased.join(", "));
+        Self::new(ProblemCode::DecisionErased, detail)
     }
 
     /// The JSON of the answer.

@@ -46,7 +46,7 @@ use ground::{
 };
 use jiff::{Timestamp, civil};
 use serde::{Deserialize, Serialize, Serializer};
-use strum::{EnumDiscriminants, IntoStaticStr, VariantArray, VariantNames};
+use strum::{EnumDiscriminants, EnumString, IntoStaticStr, VariantArray, VariantNames};
 use verification::{
     AnswerRemovalEntry, DismissalEntry, ResolutionEntry, ReviewEntry, RevocationEntry, SourceCallEntry,
     VerificationEntry,
@@ -81,7 +81,7 @@ pub struct AuditEvent {
 #[strum(serialize_all = "snake_case")]
 #[strum_discriminants(
     name(EventName),
-    derive(VariantArray, IntoStaticStr),
+    derive(VariantArray, IntoStaticStr, EnumString),
     strum(serialize_all = "snake_case"),
     doc = "The name of an event: the `event` field."
 )]

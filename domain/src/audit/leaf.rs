@@ -166,13 +166,31 @@ pub fn is_erased_form(erased: &str, line: &[u8]) -> bool {
 /// # Errors
 /// If the line is not an object.
 pub fn hidden_members(line: &str) -> Result<Vec<String>, LogLineError> {
-    let RawMembers(members) = read_members(line)?;
-    let salts = members.iter().find(|(name, _)| name == SALTS);
-    let open = salts.map_or_else(|| Ok(Vec::new()), |(_, value)| read_salts(value))?;
-    let hidden = members
-        .into_iter()
-        .filter(|(name, value)| is_hash(value.get()) && !open.iter().any(|(open, _)| *open == **name));
-    Ok(hidden.map(|(name, _)| name.into_owned()).collect())
+    Ok(LineMembers::read(line)?.hidden)
+}
+
+/// The members of a line.
+pub(crate) struct LineMembers<'l> {
+    /// The members with their text, in their order.
+    pub(crate) members: Vec<(Cow<'l, str>, &'l RawValue)>,
+    /// The names of the members whose values were erased or withheld.
+    pub(crate) hidden: Vec<String>,
+}
+
+impl<'l> LineMembers<'l> {
+    /// # Errors
+    /// If the line is not an object.
+    pub(crate) fn read(line: &'l str) -> Result<Self, LogLineError> {
+        let RawMembers(members) = read_members(line)?;
+        let salts = members.iter().find(|(name, _)| name == SALTS);
+        let open = salts.map_or_else(|| Ok(Vec::new()), |(_, value)| read_salts(value))?;
+        let is_hidden = |name: &str, value: &RawValue| {
+            is_hash(value.get()) && !open.iter().any(|(open, _)| *open == *name)
+        };
+        let hidden = members.iter().filter(|(name, value)| is_hidden(name, value));
+        let hidden = hidden.map(|(name, _)| name.to_string()).collect();
+        Ok(Self { members, hidden })
+    }
 }
 
 fn read_members(line: &str) -> Result<RawMembers<'_>, LogLineError> {

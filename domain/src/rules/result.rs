@@ -34,7 +34,7 @@ pub enum RuleVerdict {
 
 impl RuleVerdict {
     /// Combines the verdicts of all rules: `FAIL` if any rule fails, else `ERROR` if any rule could not be applied.
-    pub(super) fn combine(verdicts: impl Iterator<Item = Self> + Clone) -> Self {
+    pub(crate) fn combine(verdicts: impl Iterator<Item = Self> + Clone) -> Self {
         if verdicts.clone().any(|verdict| verdict == Self::Fail) {
             Self::Fail
         } else if verdicts.clone().any(|verdict| verdict == Self::Error) {

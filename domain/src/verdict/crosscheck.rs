@@ -100,6 +100,21 @@ pub fn decide(inspection: &CrosscheckInspection) -> CrosscheckDecision {
     }
 }
 
+/// Like [`decide`]; an approved verdict with members that were not judged is rejected if `unexpected` is `Refuse`.
+#[must_use]
+pub fn decide_with(
+    unexpected: UnexpectedFieldHandling,
+    inspection: &CrosscheckInspection,
+) -> CrosscheckDecision {
+    let mut decision = decide(inspection);
+    let has_unexpected = decision.flags.iter().any(Flag::is_unexpected);
+    if has_unexpected && decision.approved && unexpected == UnexpectedFieldHandling::Refuse {
+        decision.approved = false;
+        decision.crosscheck_reason = CrosscheckReason::UnexpectedField;
+    }
+    decision
+}
+
 /// Judges `payload` as a verdict of `tier`, as [`judge_with`] with the default for unexpected fields.
 #[must_use]
 pub fn judge(tier: ProductTier, payload: VerdictPayload) -> CrosscheckJudgment {
@@ -114,12 +129,8 @@ pub fn judge_with(
     payload: VerdictPayload,
 ) -> CrosscheckJudgment {
     let inspection = inspect(tier, &payload);
-    let mut decision = decide(&inspection);
+    let decision = decide_with(unexpected, &inspection);
     let has_unexpected = decision.flags.iter().any(Flag::is_unexpected);
-    if has_unexpected && decision.approved && unexpected == UnexpectedFieldHandling::Refuse {
-        decision.approved = false;
-        decision.crosscheck_reason = CrosscheckReason::UnexpectedField;
-    }
     let Some(label) = decision.verdict_label.filter(|_| decision.approved) else {
         let sha256 = Sha256Hex::of(payload.text().as_bytes());
         return CrosscheckJudgment { tier, inspection, decision, sha256, outcome: Err(RejectedVerdict(())) };

@@ -145,6 +145,25 @@ pub struct DivergenceCheck {
     pub sampled: bool,
 }
 
+/// The members of a [`DivergenceCheck`] that follow from the two labels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct LabelComparison {
+    pub(crate) top_level_match: Option<bool>,
+    pub(crate) divergence_level: Option<DivergenceLevel>,
+    pub(crate) skipped: bool,
+}
+
+impl LabelComparison {
+    pub(crate) fn of(original: OriginalLabel, regenerated: VerdictLabel) -> Self {
+        let level = original.0.map(|original| DivergenceLevel::between(original, regenerated));
+        Self {
+            top_level_match: level.map(|level| level == DivergenceLevel::None),
+            divergence_level: level,
+            skipped: level.is_none(),
+        }
+    }
+}
+
 /// A verdict that replaces a lost one, to be compared with the original.
 #[derive(Debug)]
 pub struct RegeneratedVerdict<'r> {
@@ -162,17 +181,18 @@ impl DivergenceCheck {
     /// Compares `regenerated` with `original`.
     #[must_use]
     pub fn of(original: Option<&OriginalVerdict>, regenerated: &RegeneratedVerdict<'_>) -> Self {
-        let label = original.map(|original| original.verdict_label);
-        let level = label.map(|label| DivergenceLevel::between(label, regenerated.label));
+        let label = OriginalLabel(original.map(|original| original.verdict_label));
+        let LabelComparison { top_level_match, divergence_level, skipped } =
+            LabelComparison::of(label, regenerated.label);
         let prompts = original.and_then(|original| original.prompt.as_ref()).zip(regenerated.prompt);
         let settings = original.and_then(|original| original.settings.as_ref()).zip(regenerated.settings);
         Self {
             tier: regenerated.tier,
-            original_verdict: OriginalLabel(label),
+            original_verdict: label,
             regen_verdict: regenerated.label,
-            top_level_match: level.map(|level| level == DivergenceLevel::None),
-            divergence_level: level,
-            skipped: level.is_none(),
+            top_level_match,
+            divergence_level,
+            skipped,
             path: regenerated.path,
             prompt_changed: prompts
                 .map(|(first, again)| first.sha256 != again.sha256)
@@ -194,6 +214,16 @@ pub struct RegenVariance {
     pub rate: f64,
     /// Whether the rate exceeds 5 % with enough regenerations.
     pub escalated: bool,
+}
+
+impl RegenVariance {
+    /// The variance if `diverged` of the latest `regens` regenerations differ.
+    #[must_use]
+    pub(crate) fn of(regens: usize, diverged: usize) -> Self {
+        let rate = if regens == 0 { 0.0 } else { diverged as f64 / regens as f64 };
+        let escalated = regens >= VARIANCE_WINDOW_MIN && rate > VARIANCE_THRESHOLD;
+        Self { regens, diverged, rate, escalated }
+    }
 }
 
 /// The rolling window of the latest regenerations.
@@ -226,11 +256,8 @@ impl RegenVarianceWindow {
     /// The current variance.
     #[must_use]
     pub fn variance(&self) -> RegenVariance {
-        let regens = self.diverged.len();
         let diverged = self.diverged.iter().filter(|diverged| **diverged).count();
-        let rate = if regens == 0 { 0.0 } else { diverged as f64 / regens as f64 };
-        let escalated = regens >= VARIANCE_WINDOW_MIN && rate > VARIANCE_THRESHOLD;
-        RegenVariance { regens, diverged, rate, escalated }
+        RegenVariance::of(self.diverged.len(), diverged)
     }
 }
 

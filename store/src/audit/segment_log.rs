@@ -5,10 +5,14 @@ use crate::base::error::StoreError;
 use crate::base::meta;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, TableId};
+use crate::base::session_row::SessionRow;
 use crate::base::watermark::Watermark;
 use crate::segments::{SegmentFiles, StoredGroup, read_groups};
+use oracled_domain::SessionId;
 use oracled_domain::audit::leaf::leaf_of;
 use oracled_domain::audit::log_tree::LogTree;
+use oracled_domain::audit::replay::StoredVerdict;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 /// The log in the segments of a state directory. A daemon may append to them: the groups that are complete now are read.
@@ -32,6 +36,39 @@ pub struct SegmentEntry<'l> {
     pub segment: u64,
     /// The Merkle tree of the entries up to this one.
     pub tree: &'l LogTree,
+    /// The rows that were committed with the entry.
+    pub rows: CommittedRows<'l>,
+}
+
+/// The rows of one group: those of one record, and of others that were committed with it.
+#[derive(Debug, Clone, Copy)]
+pub struct CommittedRows<'l> {
+    batch: &'l RowBatch,
+    dir: &'l Path,
+}
+
+impl CommittedRows<'_> {
+    /// The verdict of a session, as it was after the commit. `None` if the group did not store one, or it was erased.
+    ///
+    /// # Errors
+    /// `Corrupt` if the row is malformed.
+    pub fn verdict(&self, session_id: &SessionId) -> Result<Option<StoredVerdict>, StoreError> {
+        let Some(row) = rows::get_from(self.batch, TableId::Sessions, session_id.as_str().as_bytes()) else {
+            return Ok(None);
+        };
+        let malformed = |error: &dyn Display| StoreError::Corrupt {
+            dir: self.dir.to_owned(),
+            detail: format!("the row of session {session_id}: {error}"),
+        };
+        let row = row.ok_or_else(|| malformed(&"a chunk is missing"))?;
+        let SessionRow { session, verdict } = SessionRow::from_bytes(self.dir, &row)?;
+        let Some(verdict) = verdict else { return Ok(None) };
+        // a later session may have another original than the one that the verdict was compared with
+        let session = session.filter(|session| session.revision <= verdict.revision);
+        let session = session.map(|session| serde_json::from_slice(&session.json)).transpose();
+        let session = session.map_err(|error| malformed(&error))?;
+        StoredVerdict::read(&verdict.json, session).map(Some).map_err(|error| malformed(&error))
+    }
 }
 
 impl SegmentLog {
@@ -95,7 +132,7 @@ impl LogRows<'_> {
         let batch = group.rows().ok_or_else(|| damaged("the rows of a group are malformed"))?;
         let first = self.tree.size() + 1;
         for (first_seq, text) in assemble_rows(&batch).map_err(|fault| damaged(&fault))? {
-            if !self.read_row(number, first_seq, text, visit)? {
+            if !self.read_row((number, &batch), first_seq, text, visit)? {
                 return Ok(false);
             }
         }
@@ -114,7 +151,7 @@ impl LogRows<'_> {
     /// Reads the new entries of a row.
     fn read_row(
         &mut self,
-        segment: u64,
+        (segment, batch): (u64, &RowBatch),
         first_seq: u64,
         text: String,
         visit: &mut impl FnMut(SegmentEntry<'_>) -> bool,
@@ -138,7 +175,8 @@ impl LogRows<'_> {
                 return Err(damaged(&format!("entry {seq} is missing: its line has another number")));
             }
             self.tree.append(log::leaf(&self.log.dir, line)?.as_bytes());
-            if !visit(SegmentEntry { seq, line, segment, tree: &self.tree }) {
+            let rows = CommittedRows { batch, dir: &self.log.dir };
+            if !visit(SegmentEntry { seq, line, segment, tree: &self.tree, rows }) {
                 return Ok(false);
             }
         }

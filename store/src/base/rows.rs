@@ -158,6 +158,16 @@ pub(crate) fn get(
     }
 }
 
+/// The row called `name` that `batch` writes, with all its chunks. The inner value is `None` if a chunk is missing.
+pub(crate) fn get_from(batch: &RowBatch, table: TableId, name: &[u8]) -> Option<Option<Vec<u8>>> {
+    let chunks = chunk_key(table, name, 0)..chunk_key(table, name, u16::MAX);
+    let mut chunks = batch.range(chunks).map_while(|(_, value)| value);
+    let (_, count, start) = split_head(Path::new(""), chunks.next()?).ok()?;
+    let rest: Vec<_> = chunks.take(usize::from(count).saturating_sub(1)).collect();
+    let is_whole = rest.len() + 1 == usize::from(count);
+    Some(is_whole.then(|| [start, &rest.concat()].concat()))
+}
+
 /// The row called `name`. If a chunk is missing, the value ends before it.
 pub(crate) fn get_readable(
     db: &sled::Db,

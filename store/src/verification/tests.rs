@@ -1,8 +1,14 @@
 use super::*;
+use crate::audit::log::TIME_BYTES;
+use crate::base::row_batch::RowBatch;
+use crate::base::rows;
 use crate::journal::record::{JournalRecord, RecordRejectedError, RowExpectation, RowKey, TableWrite};
 use crate::journal::tests::raw;
 use crate::{Journal, Store, StoreOptions};
-use oracled_domain::audit::event::verification::{ResolutionEntry, ReviewEntry, SourceCallEntry};
+use oracled_domain::audit::event::verification::{
+    ResolutionEntry, ReviewEntry, SourceCallEntry, VerificationEntry,
+};
+use oracled_domain::audit::leaf::hide_values;
 use oracled_domain::documents::{DocumentKind, RegisteredDocument};
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::source::OracleTier;
@@ -417,14 +423,46 @@ fn log_query_by_execution_returns_equal_decisions() {
         assert_eq!(seqs(of(odd)), [0; 0], "{odd:?}");
     }
     let entry = |inputs: &DecisionInputs| VerificationEntry::of(inputs.clone(), &decide(inputs));
-    let decisions = store.decisions("v-1").expect("read");
+    let decisions = whole_decisions(&store, "v-1");
     assert_eq!(decisions, [entry(&one), entry(&delayed)]);
     for decision in decisions {
         assert!(decision.read_envelope().is_ok() && decision.is_reproduced());
     }
-    assert_eq!(store.decisions("v-2").expect("read"), []);
+    assert_eq!(whole_decisions(&store, "v-2"), []);
     drop((journal, store));
-    assert_eq!(open(dir.path()).1.decisions("v-12").expect("read"), [entry(&two)]);
+    assert_eq!(whole_decisions(&open(dir.path()).1, "v-12"), [entry(&two)]);
+}
+
+#[test]
+fn decision_whose_values_were_hidden_is_read_as_erased() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    let inputs = inputs("v-1", "why");
+    let entry = VerificationEntry::of(inputs.clone(), &decide(&inputs));
+    let decided = AuditEvent::new(at(0), None, EventKind::VerificationDecided(entry));
+    commit(&mut journal, decided.into());
+    drop((journal, store));
+    let db = raw(dir.path());
+    let row =
+        rows::heads(&db, dir.path(), rows::all(TableId::Log)).next().expect("a row").expect("it is whole");
+    let name = rows::name(&row.key).expect("a name").to_vec();
+    let row = rows::get(&db, dir.path(), TableId::Log, &name).expect("it is whole").expect("a row");
+    let (time, line) = row.value.split_at(TIME_BYTES);
+    let line = str::from_utf8(line).expect("text").trim_end();
+    let hidden = hide_values(line, |member| member != "envelope_sha256").expect("an entry");
+    let value = [time, hidden.as_bytes(), b"\n"].concat();
+    let mut batch = RowBatch::default();
+    rows::put(&mut batch, TableId::Log, &name, row.revision, &value, row.chunks);
+    db.apply_batch(batch.into()).expect("the write succeeds");
+    drop(db);
+    let decisions = open(dir.path()).1.decisions("v-1").expect("the log is read");
+    let [LoggedVerification::Erased(decision)] = &decisions[..] else { panic!("{decisions:?}") };
+    assert_eq!((decision.seq, &decision.erased[..]), (1, &["envelope".to_owned(), "inputs".to_owned()][..]));
+}
+
+fn whole_decisions(store: &Store, execution_id: &str) -> Vec<VerificationEntry> {
+    let decisions = store.decisions(execution_id).expect("read").into_iter();
+    decisions.map(|decision| decision.into_whole().expect("nothing is erased")).collect()
 }
 
 #[test]
@@ -445,7 +483,7 @@ fn mirror_of_a_large_decision_is_complete_and_repaired() {
         let (_, store) = open(dir.path());
         assert!(std::fs::read(&name).expect("read") == whole, "kept {stored} bytes");
         assert_eq!(std::fs::read_dir(dir.path()).expect("read").count(), files(dir.path()), "{stored}");
-        let inputs = store.decisions("v-1").expect("read").remove(0).inputs;
+        let inputs = whole_decisions(&store, "v-1").remove(0).inputs;
         assert!(*inputs == large && store.pending_decisions().expect("read") == [large.clone()]);
     }
 }

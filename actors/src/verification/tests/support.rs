@@ -6,6 +6,7 @@ use crate::testing::ground::{PEER, ingest_version};
 use crate::verification::VerifyError;
 use oracled_domain::audit::event::ground::DocumentEntry;
 use oracled_domain::audit::event::verification::VerificationEntry;
+use oracled_domain::audit::logged_verification::LoggedVerification;
 use oracled_domain::documents::RegisteredDocument;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::ontology::Ontology;
@@ -148,7 +149,8 @@ pub(crate) fn events(system: &ActorSystem, execution_id: &str) -> Vec<String> {
 /// The logged decisions of an execution, each with its rebuilt envelope.
 pub(crate) fn rebuilt(system: &ActorSystem, execution_id: &str) -> Vec<(VerificationEntry, Envelope)> {
     let decisions = system.store.decisions(execution_id).expect("the log is read");
-    let rebuild = |entry: VerificationEntry| {
+    let rebuild = |entry: LoggedVerification| {
+        let entry = entry.into_whole().expect("nothing is erased");
         assert!(entry.is_reproduced(), "the decision is reproduced: {entry:?}");
         let envelope = entry.read_envelope().expect("the envelope is intact").clone();
         (entry, envelope)

@@ -11,7 +11,7 @@ use axum::response::Response;
 use hyper::StatusCode;
 use hyper::header::{HeaderValue, LOCATION, RETRY_AFTER};
 use oracled_api::base::problem::ProblemCode;
-use oracled_domain::audit::event::verification::VerificationEntry;
+use oracled_domain::audit::logged_verification::LoggedVerification;
 use oracled_domain::base::wording::excerpt;
 use oracled_domain::verification::{Envelope, EnvelopeKind, VerifyRequest};
 use oracled_store::Store;
@@ -43,7 +43,7 @@ pub async fn post(State(service): State<Arc<DaemonService>>, body: JsonBody) -> 
     Ok(envelope_response(&*envelope.await?))
 }
 
-problems!(ReadProblems: STORE; ExecutionUnknown DecisionAltered);
+problems!(ReadProblems: STORE; ExecutionUnknown DecisionErased DecisionAltered);
 
 /// Read the envelope of a verification.
 ///
@@ -69,7 +69,10 @@ pub async fn get(
         execution_id.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
     let latest = read_decisions(&service.system.store, execution_id).await?.pop();
     let latest = latest.expect("`decisions` returns at least one");
-    Ok(envelope_response(latest.read_envelope()?))
+    match latest {
+        LoggedVerification::Whole(entry) => Ok(envelope_response(entry.read_envelope()?)),
+        LoggedVerification::Erased(erased) => Err(Problem::decision_erased(&erased)),
+    }
 }
 
 /// The logged decisions of an execution: at least one, the first one first.
@@ -79,7 +82,7 @@ pub async fn get(
 pub(crate) async fn read_decisions(
     store: &Store,
     execution_id: String,
-) -> Result<Vec<VerificationEntry>, Problem> {
+) -> Result<Vec<LoggedVerification>, Problem> {
     let shown_id = excerpt(&execution_id);
     let store = store.clone();
     let decisions = spawn_blocking(move || store.decisions(&execution_id)).await;

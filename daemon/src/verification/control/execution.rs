@@ -9,6 +9,8 @@ use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use oracled_api::verification::{ExplainResponse, ExplainedDecision};
+use oracled_domain::audit::event::verification::VerificationEntry;
+use oracled_domain::audit::logged_verification::LoggedVerification;
 use std::sync::Arc;
 
 problems!(ExplainProblems: STORE; ExecutionUnknown DecisionAltered);
@@ -30,10 +32,17 @@ pub async fn get(
     execution_id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<ExplainResponse>, Problem> {
     let decisions = read_decisions(&service.system.store, parse_name(execution_id)?).await?;
-    let explained = decisions.into_iter().map(|entry| {
-        entry.read_envelope()?;
-        let reproduced = entry.is_reproduced();
-        Ok(ExplainedDecision { inputs: entry.inputs, envelope: entry.envelope, reproduced })
-    });
-    Ok(Json(ExplainResponse { decisions: explained.collect::<Result<_, Problem>>()? }))
+    let mut explained = ExplainResponse { decisions: Vec::new(), erased: Vec::new() };
+    for decision in decisions {
+        match decision {
+            LoggedVerification::Whole(entry) => {
+                entry.read_envelope()?;
+                let reproduced = entry.is_reproduced();
+                let VerificationEntry { inputs, envelope, .. } = *entry;
+                explained.decisions.push(ExplainedDecision { inputs, envelope, reproduced });
+            }
+            LoggedVerification::Erased(erased) => explained.erased.push(erased),
+        }
+    }
+    Ok(Json(explained))
 }

@@ -35,6 +35,21 @@ pub struct CrosscheckInspection {
     pub flags: Vec<Flag>,
 }
 
+impl CrosscheckInspection {
+    /// The inspection of a verdict with this evidence and these flags, which determine V_r and E_D.
+    #[must_use]
+    pub fn of(evidence: f64, label: Option<VerdictLabel>, mut flags: Vec<Flag>) -> Self {
+        flags.sort();
+        Self {
+            v_t: evidence.max(V_T_FLOOR),
+            v_r: flags.iter().map(Flag::v_r).fold(0.0, std::ops::Add::add),
+            e_d: flags.iter().map(Flag::e_d).fold(0.0, f64::max),
+            label,
+            flags,
+        }
+    }
+}
+
 /// Maps `payload` to the TMM variables for `tier`. Every text gives an inspection.
 #[must_use]
 pub fn inspect(tier: ProductTier, payload: &VerdictPayload) -> CrosscheckInspection {
@@ -44,13 +59,7 @@ pub fn inspect(tier: ProductTier, payload: &VerdictPayload) -> CrosscheckInspect
             findings.inspect_verdict(tier, &root);
             findings.into_inspection()
         }
-        Err(_) => CrosscheckInspection {
-            v_t: V_T_FLOOR,
-            v_r: 0.0,
-            e_d: Flag::MalformedJson.e_d(),
-            label: None,
-            flags: vec![Flag::MalformedJson],
-        },
+        Err(_) => CrosscheckInspection::of(V_T_FLOOR, None, vec![Flag::MalformedJson]),
     }
 }
 
@@ -75,15 +84,8 @@ impl CrosscheckFindings {
         self.unexpected(tier, root);
     }
 
-    fn into_inspection(mut self) -> CrosscheckInspection {
-        self.flags.sort();
-        CrosscheckInspection {
-            v_t: self.evidence.max(V_T_FLOOR),
-            v_r: self.flags.iter().map(Flag::v_r).fold(0.0, std::ops::Add::add),
-            e_d: self.flags.iter().map(Flag::e_d).fold(0.0, f64::max),
-            label: self.label,
-            flags: self.flags,
-        }
+    fn into_inspection(self) -> CrosscheckInspection {
+        CrosscheckInspection::of(self.evidence, self.label, self.flags)
     }
 
     fn verdict(&mut self, root: &JsonNode<'_>) {

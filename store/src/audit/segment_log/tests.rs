@@ -1,6 +1,6 @@
 use super::*;
 use crate::JournalRecord;
-use crate::journal::tests::{at, fill, id, open, whole_log};
+use crate::journal::tests::{at, delivered, fill, id, open, whole_log};
 use crate::segments::Segments;
 use oracled_domain::audit::event::EventSeverity;
 use oracled_domain::audit::leaf::hide_values;
@@ -162,4 +162,26 @@ fn row_with_hidden_values_counts_as_the_same() {
     }
     assert_eq!(rest_after(&known.replace("\"x\"", "\"y\""), &longer), None);
     assert_eq!(rest_after(&format!("{known}{next}\n{next}\n"), &longer), None);
+}
+
+#[test]
+fn verdict_of_a_session_is_found_in_the_rows_of_its_commit() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    fill(&mut journal, 1..3);
+    // a row of several chunks
+    drop(journal.commit(&[delivered(3, 20_000)]).expect("the commit succeeds"));
+    drop((journal, store));
+    let mut found = Vec::new();
+    let log = SegmentLog::open(dir.path()).expect("the segments exist");
+    log.read(|entry| {
+        let verdict = |n| entry.rows.verdict(&id(n)).expect("the rows are readable");
+        found.push([1, 2, 3, 77].map(|n| verdict(n).map(|stored| stored.verdict.get().len())));
+        true
+    })
+    .expect("the segments are whole");
+    found.dedup();
+    let length = |summary: usize| Some(r#"{"verdict":"GREEN","summary":""}"#.len() + summary);
+    let both = [[length(40), length(40), None, None], [None, None, length(20_000), None]];
+    assert_eq!(found, both);
 }

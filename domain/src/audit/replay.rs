@@ -1,0 +1,73 @@
+//! The replay of decisions: each logged decision is computed again from its inputs, and compared.
+//!
+//! The inputs are in the log, except for texts: those of delivered verdicts, with their facts, are stored beside it. If an input
+//! is missing, the outcome names it.
+
+mod entry;
+mod outcome;
+mod verdicts;
+mod verifications;
+
+pub use entry::LoggedDecision;
+pub use outcome::{MemberDifference, MissingInput, ReplayOutcome, ReplayedDecision};
+pub use verdicts::StoredVerdict;
+
+use crate::audit::event::EventName;
+use verdicts::{VerdictHistory, replay_rules};
+use verifications::{VerificationHistory, continues_calls};
+
+/// The replay of the decisions of a log, in their order.
+#[derive(Debug)]
+pub struct DecisionReplay {
+    /// Whether all entries of the log are replayed.
+    is_whole: bool,
+    verdicts: VerdictHistory,
+    verifications: VerificationHistory,
+}
+
+impl DecisionReplay {
+    /// A replay of all decisions of a log if `is_whole`, else of some of them.
+    #[must_use]
+    pub fn new(is_whole: bool) -> Self {
+        Self { is_whole, verdicts: VerdictHistory::default(), verifications: VerificationHistory::default() }
+    }
+
+    /// Replays the next decision. `stored` is the verdict that its session had after the commit of the decision. Calls of
+    /// sources are replayed with the decision that follows from them.
+    pub fn add(
+        &mut self,
+        entry: &LoggedDecision<'_>,
+        stored: Option<&StoredVerdict>,
+    ) -> Vec<ReplayedDecision> {
+        let mut replayed =
+            if continues_calls(entry.event) { Vec::new() } else { self.verifications.end_calls() };
+        let outcome = match entry.event {
+            EventName::SourceAsked => {
+                replayed.extend(self.verifications.add_call(entry));
+                return replayed;
+            }
+            EventName::VerificationDecided => {
+                replayed.extend(self.verifications.decide(entry, self.is_whole));
+                return replayed;
+            }
+            EventName::TmmCrosscheck => self.verdicts.crosscheck(entry, stored),
+            EventName::RulesEvaluated => replay_rules(entry, stored),
+            EventName::PolicyApplied => self.verdicts.policy(entry),
+            EventName::VerdictCached => self.verdicts.cached(entry, stored),
+            EventName::RegenDivergenceCheck => self.verdicts.divergence(entry, stored),
+            EventName::InfrastructureVariance => self.verdicts.variance(entry),
+            _ => self.verifications.review(entry),
+        };
+        let outcome = outcome.unwrap_or_else(ReplayOutcome::from);
+        replayed.push(ReplayedDecision { seq: entry.seq, event: entry.event, outcome });
+        replayed
+    }
+
+    /// Ends the replay. Returns the calls whose decision is missing.
+    pub fn finish(mut self) -> Vec<ReplayedDecision> {
+        self.verifications.end_calls()
+    }
+}
+
+#[cfg(test)]
+mod tests;
