@@ -5,7 +5,8 @@ import http from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, beforeEach, test } from "node:test";
-import { type ClientOptions, ConnectionError, OracledClient, ResponseError, TemporaryError, TimeoutError } from "oracled-client";
+import { setTimeout as sleep } from "node:timers/promises";
+import { type ClientOptions, ConnectionError, type EvaluateTextRequest, OracledClient, ResponseError, TemporaryError, TimeoutError } from "oracled-client";
 
 // a server in place of the daemon, for faults that the daemon does not have
 let folder: string;
@@ -145,7 +146,7 @@ test("idle_connection_is_closed_and_a_slow_response_is_not_idle", async (context
   assert.equal((await client(context, { retries: 0 }).listRules()).status, 200);
   const open = (): Promise<number> => new Promise((resolve) => server.getConnections((_, count) => resolve(count)));
   const before = await open();
-  await new Promise((resolve) => setTimeout(resolve, 5_300));
+  await sleep(5_300);
   assert.ok((await open()) < before);
 });
 
@@ -215,4 +216,18 @@ test("batch_that_the_daemon_refuses_is_its_problem", async (context) => {
   };
   await assert.rejects(drain(client(context)), { name: "TemporaryError", code: "draining", retryAfter: 5 });
   assert.equal(requests.length, 1);
+  let closed = false;
+  async function* endless(): AsyncGenerator<EvaluateTextRequest> {
+    try {
+      for (;;) {
+        yield { candidate_output: "Water", facts: [] };
+        await sleep(1);
+      }
+    } finally {
+      closed = true;
+    }
+  }
+  await assert.rejects(client(context).evaluateTexts(endless()).next(), { code: "draining" });
+  for (const end = Date.now() + 10_000; !closed && Date.now() < end; ) await sleep(5);
+  assert.ok(closed);
 });

@@ -96,9 +96,13 @@ test("wait_for_a_queued_order_returns_its_verdict_after_a_restart", async () => 
   assert.equal(queued.headers.location, "/v1/orders/restart");
   await daemon.kill();
   model.answer = answer;
-  const waiting = oracled.waitForVerdict("restart", { waitMs: 60_000 });
+  // without retries, the first read fails before the daemon runs again
+  const impatient = new OracledClient({ socketPath: daemon.socketPath, retries: 0 });
+  const waiting = impatient.waitForVerdict("restart", { waitMs: 60_000 });
+  await assert.rejects(impatient.readVerdict("restart"), ConnectionError);
   await daemon.run();
   const delivered = await waiting;
+  impatient.close();
   assert.equal(delivered.outcome, "delivered");
 });
 
