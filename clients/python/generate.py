@@ -70,7 +70,10 @@ def definitions(name: str, schema: Schema, schemas: dict[str, Schema]) -> list[s
         return [typed_dict(name, {"description": schema.get("description"), **variants[0]})]
     names = [name + variant["title"].capitalize() for variant in variants]
     union = " | ".join(names)
-    return [*(typed_dict(each, variant) for each, variant in zip(names, variants)), alias(name, union, schema)]
+    return [
+        *(typed_dict(each, variant) for each, variant in zip(names, variants, strict=True)),
+        alias(name, union, schema),
+    ]
 
 
 def object_variants(schema: Schema, schemas: dict[str, Schema]) -> list[Schema] | None:

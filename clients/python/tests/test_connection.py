@@ -115,13 +115,14 @@ def test_response_is_unreadable_if_it_is_no_document_of_the_api(scripted: Script
     answers = [
         response(200, b"<html>", media_type="text/html"),
         response(200, b"{"),
+        response(200, {}, media_type="text/plain"),
         response(302, {}, "location: http://127.0.0.1:9/"),
         response(400, b"", media_type="text/plain"),
         response(500, {"error": "x"}),
     ]
     scripted.script = [[answer] for answer in answers]
     with Client(scripted.path) as client:
-        for status in (200, 200, 302, 400, 500):
+        for status in (200, 200, 200, 302, 400, 500):
             with pytest.raises(ResponseError) as raised:
                 client.list_rules()
             assert raised.value.status == status
@@ -136,9 +137,10 @@ def test_connection_is_reused(scripted: ScriptedServer) -> None:
     assert scripted.connections == 1
 
 
-def test_no_proxy_of_the_environment_is_used(scripted: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_does_not_change_the_connection(scripted: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.setenv("SSL_CERT_FILE", str(scripted.path.with_name("none")))
     scripted.script = [[RULES]]
     with Client(scripted.path) as client:
         client.list_rules()
@@ -273,3 +275,12 @@ def test_batch_raises_the_problem_of_the_whole_request(scripted: ScriptedServer)
     with Client(scripted.path) as client, pytest.raises(ProblemError) as raised:
         list(client.evaluate_texts([{"candidate_output": "a", "facts": []}]))
     assert raised.value.code == "unsupported_media_type"
+
+
+def test_batch_is_sent_in_windows_of_limited_size(scripted: ScriptedServer) -> None:
+    scripted.script = [[ndjson(1, 2)], [ndjson(1)], [ndjson(1)], [ndjson(1, 2)]]
+    sizes = [30_000, 30_000, 30_000, 100_000, 30_000, 30_000]
+    with Client(scripted.path) as client:
+        answers = list(client.evaluate_texts({"candidate_output": "a" * size, "facts": []} for size in sizes))
+    assert [answer["line"] for answer in answers] == [1, 2, 3, 4, 5, 6]
+    assert not scripted.script

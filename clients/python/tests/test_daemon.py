@@ -101,7 +101,9 @@ def test_order_is_delivered_after_a_wait(ordering: Daemon, model: Model) -> None
     released = threading.Event()
     model.answer = lambda: (released.wait(30), GOOD)[1]
     with Client(ordering.socket) as client:
+        began = time.monotonic()
         ordered = client.submit_verdict("cs_1", {"tier": "quick", "query": QUERY}, respond_async=True)
+        assert time.monotonic() - began < 10, "the request does not wait for the model"
         assert isinstance(ordered, Ordered)
         assert ordered.status == 202 and ordered.retry_after is not None and ordered.retry_after >= 5
         assert client.read_order("cs_1").body["state"] in ("queued", "generating")
@@ -197,6 +199,14 @@ def test_batch_answers_in_order_while_it_reads_requests(client: Client) -> None:
         assert "evaluation" in answer
         assert len(read) <= number + 258, "the client reads one window ahead"
     assert number == count - 1
+
+
+def test_batch_of_long_texts_does_not_block(client: Client) -> None:
+    # each answer is about as long as its request, and the socket holds only some of them
+    text = " ".join(f"Claim {number} is not supported." for number in range(1000))
+    long: EvaluateTextRequest = {"candidate_output": text, "facts": ["Ice melts"], "rules": ["RULE-PREC-001"]}
+    answers = list(client.evaluate_texts([long] * 60, timeout=20))
+    assert [answer["evaluation"]["verdict"] for answer in answers] == ["FAIL"] * 60
 
 
 def test_async_batch_answers_in_order(dev: Daemon) -> None:

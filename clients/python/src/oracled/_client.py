@@ -56,9 +56,9 @@ from oracled.types import (
 class Client:
     """A client of the routes' socket. It reuses its connections, so create one for the whole process.
 
-    Every method raises an `OracledError` if it has no result. After a broken connection, and after status 429 or 503 with
-    `Retry-After`, a call is repeated within its time limit. This is safe: a repeated request adds at most entries to the
-    audit log.
+    Every method raises an `OracledError` if it has no result. After a broken connection, and after status 429 or 503
+    with `Retry-After`, a call is repeated within its time limit. This is safe: a repeated request adds at most entries
+    to the audit log.
 
     Args:
         socket: Path of the routes' socket. Default: the variable `ORACLED_SOCKET`, or `/run/oracled/oracled.sock`.
@@ -74,8 +74,8 @@ class Client:
         self._socket = socket_path(socket)
         self._http = httpx.Client(
             base_url=BASE_URL,
-            transport=httpx.HTTPTransport(uds=self._socket),
-            # without this, httpx would use the proxies that the environment names
+            # the environment must not change the connection, for example by SSL_CERT_FILE or a proxy
+            transport=httpx.HTTPTransport(uds=self._socket, trust_env=False),
             trust_env=False,
         )
 
@@ -201,9 +201,9 @@ class Client:
     ) -> Iterator[BatchAnswer]:
         """Check many texts, and return one answer for each, in the same order.
 
-        Each answer has an `evaluation` or a `problem`. `line` is the number of its request, from 1. The requests are read
-        and sent in windows of at most 256 requests and 64 KiB (a larger request is sent alone). The next window is read
-        after the answers of the previous one were taken. `timeout` is the time limit of a window.
+        Each answer has an `evaluation` or a `problem`. `line` is the number of its request, from 1. The requests are
+        read and sent in windows of at most 256 requests and 64 KiB (a larger request is sent alone). The next window is
+        read after the answers of the previous one were taken. `timeout` is the time limit of a window.
         """
         options["request_id"] = checked_request_id(options.get("request_id"))
         window = Window()

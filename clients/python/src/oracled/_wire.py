@@ -239,7 +239,7 @@ def problem_error(document: Any, request_id: str, retry_after: float | None) -> 
 
 
 def is_unavailable(error: OracledError) -> TypeGuard[TemporaryError]:
-    """Whether the daemon had no capacity for the request. Each attempt after another error could cost a call of the model."""
+    """Whether the daemon had no capacity for the request. After another error, an attempt could cost a call of the model."""
     return isinstance(error, TemporaryError) and error.status in (429, 503)
 
 

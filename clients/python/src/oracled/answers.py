@@ -31,7 +31,7 @@ class Delivered(Answer[VerdictResponse]):
 
 
 class Ordered(Answer[OrderReport]):
-    """The order is stored, and the daemon continues to generate the verdict. Read it again after `retry_after` seconds."""
+    """The order is stored, and the daemon continues to generate the verdict. Read it after `retry_after` seconds."""
 
 
 class Held(Answer[OrderReport]):

@@ -64,7 +64,7 @@ class DaemonTimeoutError(OracledError):
 
 
 class ResponseError(OracledError):
-    """The response does not conform to the API: the server is not oracled, or a version that this client cannot read."""
+    """The response does not conform to the API: the server is not oracled, or has an unknown version."""
 
     def __init__(self, message: str, request_id: str, status: int) -> None:
         super().__init__(message, request_id)
