@@ -54,6 +54,12 @@ docs:
     cargo run -p oracled-tests --bin docs
     if command -v mdbook > /dev/null; then mdbook build; else echo "mdbook is not installed; no site is built"; fi
 
+# write the generated modules of the Python client, then check and test it (needs Python and PyPI)
+client-python:
+    cargo build --locked -p oracled
+    python3 clients/python/generate.py "$(realpath "${CARGO_TARGET_DIR:-target}")/debug/oracled"
+    clients/python/ci.sh "${CARGO_TARGET_DIR:-target}/debug/oracled"
+
 # run the daemon in a temporary directory and walk through its main path
 dev:
     cargo run --release -- dev

@@ -1,0 +1,35 @@
+"""Client of the daemon oracled, which checks and stores the verdicts of language models.
+
+`Client` is sync, `AsyncClient` has the same methods as coroutines. `oracled.types` has the types of all documents.
+"""
+
+from oracled._async_client import AsyncClient
+from oracled._client import Client
+from oracled._wire import CallOptions
+from oracled.answers import Answer, Delivered, Held, Ordered
+from oracled.errors import (
+    DaemonConnectionError,
+    DaemonTimeoutError,
+    OracledError,
+    ProblemError,
+    RejectedError,
+    ResponseError,
+    TemporaryError,
+)
+
+__all__ = [
+    "Answer",
+    "AsyncClient",
+    "CallOptions",
+    "Client",
+    "DaemonConnectionError",
+    "DaemonTimeoutError",
+    "Delivered",
+    "Held",
+    "Ordered",
+    "OracledError",
+    "ProblemError",
+    "RejectedError",
+    "ResponseError",
+    "TemporaryError",
+]

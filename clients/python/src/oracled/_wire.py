@@ -1,0 +1,266 @@
+"""Requests and responses without their connection: what the sync and the async client share."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypedDict, TypeGuard, TypeVar
+from urllib.parse import quote
+
+import httpx
+
+from oracled.answers import Answer, Delivered, Held, Ordered
+from oracled.errors import (
+    DaemonConnectionError,
+    DaemonTimeoutError,
+    OracledError,
+    ProblemError,
+    RejectedError,
+    ResponseError,
+    TemporaryError,
+)
+from oracled.types import BatchAnswer, EvaluateTextRequest, OrderReport
+
+DEFAULT_SOCKET = "/run/oracled/oracled.sock"
+BASE_URL = "http://oracled"
+
+POLL_AFTER_S = 5.0
+"""The pause before the next read of an order if the daemon requests none."""
+
+WINDOW_BYTES = 64 * 1024
+"""The most bytes of requests in a window of a batch.
+
+A client that sends more than the socket's buffer holds, and does not read meanwhile, can block itself and the daemon.
+Linux gives a Unix socket 208 KiB, so a window is always sent as a whole.
+"""
+WINDOW_LINES = 256
+"""The most requests in a window of a batch. It limits the memory for their results."""
+
+ID_MAX = 2048
+"""The longest id that is sent in a path. The daemon's own limits are lower."""
+
+REJECTIONS = ("crosscheck_rejected", "rules_rejected", "policy_rejected", "order_failed")
+
+EvaluateTextRequests: TypeAlias = Iterable[EvaluateTextRequest]
+AsyncEvaluateTextRequests: TypeAlias = Iterable[EvaluateTextRequest] | AsyncIterable[EvaluateTextRequest]
+
+Item = TypeVar("Item")
+
+
+class CallOptions(TypedDict, total=False):
+    """The options of one call."""
+
+    timeout: float
+    """Time limit of the call with its retries, in seconds. Default: that of the client."""
+    request_id: str
+    """`X-Request-Id` of the call: 1 to 128 visible ASCII characters. Default: a new id."""
+
+
+@dataclass
+class Call:
+    """A request with its id, its time limit and its attempts."""
+
+    method: str
+    path: str
+    content: bytes | None
+    headers: dict[str, str]
+    timeout: float
+    retries: int
+    request_id: str
+    deadline: float
+    attempts: int = 0
+    status: int = 0
+    response_headers: Mapping[str, str] = field(default_factory=dict)
+
+    def remaining(self) -> float:
+        """The time until the deadline, in seconds. An expired deadline is an error."""
+        remaining = self.deadline - time.monotonic()
+        if remaining <= 0:
+            raise self.timed_out()
+        return remaining
+
+    def timed_out(self) -> DaemonTimeoutError:
+        return DaemonTimeoutError(
+            f"{self.method} {self.path} has no response within {self.timeout:g} s", self.request_id
+        )
+
+    def broken(self, fault: str) -> DaemonConnectionError:
+        """The error of an attempt without a complete response."""
+        return DaemonConnectionError(f"{self.method} {self.path} has no complete response: {fault}", self.request_id)
+
+    def pause_after(self, error: OracledError) -> float:
+        """The pause before the next attempt, in seconds. Raises `error` if there is no further attempt."""
+        self.attempts += 1
+        if isinstance(error, DaemonConnectionError):
+            pause = 0.1 * 2.0 ** (self.attempts - 1)
+        elif is_unavailable(error):
+            pause = error.retry_after
+        else:
+            raise error
+        if self.attempts > self.retries or pause >= self.deadline - time.monotonic():
+            raise error
+        return pause
+
+    def begin_response(self, response: httpx.Response) -> None:
+        self.status = response.status_code
+        self.response_headers = response.headers
+
+    def answer(self, body: bytes) -> Answer[Any]:
+        """The successful response with this body. Raises the error of another response."""
+        request_id = self.response_headers.get("x-request-id") or self.request_id
+        retry_after = seconds(self.response_headers.get("retry-after"))
+        is_success = 200 <= self.status < 300
+        expected = "application/json" if is_success else "application/problem+json"
+        if self.media_type() == expected:
+            try:
+                text = body.decode("utf-8")
+                document = json.loads(text)
+            except ValueError as error:
+                raise self.unreadable(f"invalid JSON: {error}") from error
+            if is_success:
+                return Answer(
+                    body=document, status=self.status, request_id=request_id, retry_after=retry_after, text=text
+                )
+            if isinstance(document, dict) and all(
+                isinstance(document.get(name), kind) for name, kind in (("code", str), ("detail", str), ("status", int))
+            ):
+                raise problem_error(document, request_id, retry_after)
+        raise self.unreadable(f"content type {self.response_headers.get('content-type', 'missing')!r}")
+
+    def batch_answers(self, body: bytes, window: Window) -> list[BatchAnswer]:
+        """The answers to the requests of a window."""
+        if self.status != 200 or self.media_type() != "application/x-ndjson":
+            self.answer(body)
+            raise self.unreadable("not a response to a batch")
+        # not splitlines(): JSON may contain U+2028, U+0085 and other characters that end lines of a text
+        *lines, rest = body.split(b"\n")
+        if rest or len(lines) < len(window.lines):
+            # a daemon that stops ends its response early
+            raise self.broken(f"{len(lines)} of {len(window.lines)} answers arrived")
+        try:
+            answers: list[BatchAnswer] = [json.loads(line) for line in lines]
+            numbers = [answer["line"] for answer in answers]
+        except (ValueError, TypeError, KeyError) as error:
+            raise self.unreadable(f"invalid line: {error}") from error
+        if numbers != list(range(1, len(window.lines) + 1)):
+            raise self.unreadable(f"answers to lines {numbers[:3]}… of {len(window.lines)}")
+        for answer in answers:
+            answer["line"] += window.offset
+        return answers
+
+    def media_type(self) -> str:
+        return self.response_headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    def unreadable(self, fault: str) -> ResponseError:
+        return ResponseError(
+            f"{self.method} {self.path} has an unreadable response with status {self.status}: {fault}",
+            self.request_id,
+            self.status,
+        )
+
+
+@dataclass
+class Window:
+    """Consecutive requests of a batch that are sent together."""
+
+    offset: int = 0
+    lines: list[bytes] = field(default_factory=list)
+    size: int = 0
+
+    def has_room_for(self, line: bytes) -> bool:
+        return not self.lines or (len(self.lines) < WINDOW_LINES and self.size + len(line) <= WINDOW_BYTES)
+
+    def add(self, line: bytes) -> None:
+        self.lines.append(line)
+        self.size += len(line)
+
+    def following(self) -> Window:
+        """The empty window after this one."""
+        return Window(self.offset + len(self.lines))
+
+
+def socket_path(given: str | os.PathLike[str] | None) -> str:
+    return os.fspath(given) if given is not None else os.environ.get("ORACLED_SOCKET") or DEFAULT_SOCKET
+
+
+def check_positive(name: str, value: float) -> float:
+    """Checks a time limit in seconds."""
+    if not 0 < value < float("inf"):
+        raise ValueError(f"`{name}` is {value} (a number of seconds above 0 is required)")
+    return value
+
+
+def check_retries(retries: int) -> int:
+    if retries < 0:
+        raise ValueError(f"`retries` is {retries} (0 or more is required)")
+    return retries
+
+
+def checked_request_id(given: str | None) -> str:
+    if given is None:
+        return uuid.uuid4().hex
+    if not 1 <= len(given) <= 128 or not all("!" <= character <= "~" for character in given):
+        raise ValueError(f"`request_id` is {given[:200]!r} (1 to 128 visible ASCII characters are required)")
+    return given
+
+
+def path_of(*segments: str) -> str:
+    """The path with these segments, each of which is encoded."""
+    return "/v1/" + "/".join(encoded(segment) for segment in segments)
+
+
+def encoded(segment: str) -> str:
+    if not 1 <= len(segment) <= ID_MAX:
+        raise ValueError(f"an id has {len(segment)} characters (1 to {ID_MAX:,} are allowed)")
+    # httpx removes the segments `.` and `..` from a path, and both are valid ids
+    return quote(segment, safe="").replace(".", "%2E") if segment in (".", "..") else quote(segment, safe=":")
+
+
+def encode(document: object) -> bytes:
+    """The document as one line of JSON. A number that JSON does not have is a ValueError."""
+    return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8")
+
+
+def seconds(header: str | None) -> float | None:
+    return float(header) if header is not None and header.isascii() and header.isdigit() else None
+
+
+def problem_error(document: Any, request_id: str, retry_after: float | None) -> ProblemError:
+    """The error of the class that fits the problem."""
+    if document["code"] in REJECTIONS:
+        return RejectedError(document, request_id, retry_after)
+    if retry_after is not None:
+        return TemporaryError(document, request_id, retry_after)
+    return ProblemError(document, request_id, retry_after)
+
+
+def is_unavailable(error: OracledError) -> TypeGuard[TemporaryError]:
+    """Whether the daemon had no capacity for the request. After another error, an attempt could cost a call of the model."""
+    return isinstance(error, TemporaryError) and error.status in (429, 503)
+
+
+def outcome(answer: Answer[Any]) -> Delivered | Ordered | Held:
+    """The outcome of a submission or a read, by its status."""
+    members = vars(answer)
+    if answer.status != 202:
+        return Delivered(**members)
+    return Held(**members) if answer.body.get("state") == "held" else Ordered(**members)
+
+
+def wait_expired(session_id: str, wait: float, request_id: str, order: OrderReport | None) -> DaemonTimeoutError:
+    state = f"its order is {order['state']}" if order else "the state of its order is unknown"
+    return DaemonTimeoutError(f"session {session_id} has no verdict within {wait:g} s; {state}", request_id, order)
+
+
+async def each(items: Iterable[Item] | AsyncIterable[Item]) -> AsyncIterator[Item]:
+    """The items of a sync or an async iterable."""
+    if isinstance(items, AsyncIterable):
+        async for item in items:
+            yield item
+    else:
+        for item in items:
+            yield item
