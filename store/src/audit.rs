@@ -3,5 +3,6 @@
 pub(crate) mod erasure;
 pub(crate) mod log;
 pub(crate) mod mirror;
+pub(crate) mod removal;
 pub(crate) mod segment_log;
 mod tiles;

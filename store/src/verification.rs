@@ -1,11 +1,12 @@
 //! The rows of verification: reviews, subjects, cached answers and pending decisions (RFC-0002, Part II).
 
-use crate::audit::log::LogQuery;
+use crate::audit::log::{LogQuery, damaged_line};
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
 use crate::base::rows::{TableId, key};
 use jiff::Timestamp;
 use oracled_domain::audit::event::verification::VerificationEntry;
+use oracled_domain::audit::leaf::hidden_members;
 use oracled_domain::ground::id::WorkflowId;
 use oracled_domain::verification::review::ReviewState;
 use oracled_domain::verification::{CachedAnswer, CachedAnswerKey, DecisionInputs, SubjectKey, SubjectState};
@@ -143,7 +144,7 @@ impl TableReader {
     }
 
     /// The decisions with the id `execution_id`, in their order: two if the workflow answers before its sources do,
-    /// otherwise one.
+    /// otherwise one. Decisions whose values were removed are left out.
     ///
     /// # Errors
     /// An entry cannot be read.
@@ -154,7 +155,14 @@ impl TableReader {
             limit: usize::MAX,
             ..LogQuery::default()
         };
-        self.log(&query)?.iter().map(|line| self.parse_entry(line)).collect()
+        let mut decisions = Vec::new();
+        for line in self.log(&query)? {
+            let hidden = hidden_members(&line.json).map_err(|error| damaged_line(self.dir(), &error))?;
+            if !hidden.iter().any(|member| member == "inputs") {
+                decisions.push(self.parse_entry(&line)?);
+            }
+        }
+        Ok(decisions)
     }
 
     /// Parses the name of a cached answer's row.

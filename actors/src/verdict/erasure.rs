@@ -3,6 +3,10 @@
 //! The removal of a session's rows and the entry `erasure_started` are one commit. From then on the erasure continues, also after
 //! a restart, until `session_erased` is logged.
 
+mod retention;
+
+pub use retention::{RetentionDays, RetentionReport};
+
 use crate::audit::logger::{CommitError, LoggerHandle};
 use crate::platform::actor_handle::{ActorCallError, ActorHandle};
 use crate::platform::clock::Clock;
@@ -14,7 +18,8 @@ use crate::verdict::regen::{AwaitGenerations, RegenActor};
 use crate::verdict::webhooks::{ChangeWebhook, WebhookSender};
 use oracled_domain::audit::event::{ErasedData, ErasureEndEntry, ErasureStartEntry};
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId};
-use oracled_store::{ErasureOutcome, ErasureStep, JournalRecord, LogQuery, Store, StoreError};
+use oracled_store::{ErasureOutcome, ErasureStep, JournalRecord, LogQuery, RemovalPlan, Store, StoreError};
+use retention::{StartedRetention, started_retentions};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -62,6 +67,24 @@ pub struct ErasureReport {
     pub sessions: BTreeMap<SessionId, BTreeSet<ErasedData>>,
     /// Files of the log that may still have the data.
     pub unread_files: Vec<PathBuf>,
+    /// Number of completed erasures and retentions.
+    removals: usize,
+}
+
+/// The erasures and the retentions that have started and not ended.
+struct StartedRemovals {
+    erasures: Vec<StartedErasure>,
+    retentions: Vec<StartedRetention>,
+}
+
+impl StartedRemovals {
+    fn read(store: &Store) -> Result<Self, StoreError> {
+        Ok(Self { erasures: started_erasures(store)?, retentions: started_retentions(store)? })
+    }
+
+    const fn is_empty(&self) -> bool {
+        self.erasures.is_empty() && self.retentions.is_empty()
+    }
 }
 
 /// Erases sessions, one request at a time.
@@ -117,7 +140,7 @@ impl ErasureService {
     pub async fn hold(&self) -> Result<OwnedMutexGuard<()>, ErasureError> {
         let turn = Arc::clone(&self.0.turn).try_lock_owned().map_err(|_| ErasureError::InProgress)?;
         let store = self.0.store.clone();
-        let started = self.on_files(move || started_erasures(&store)).await?;
+        let started = self.on_files(move || StartedRemovals::read(&store)).await?;
         if started.is_empty() { Ok(turn) } else { Err(ErasureError::Incomplete) }
     }
 
@@ -157,9 +180,9 @@ impl ErasureService {
         loop {
             let turn = self.0.turn.lock().await;
             match self.erase_started().await {
-                Ok(ErasureReport { sessions, .. }) if sessions.is_empty() => {}
+                Ok(ErasureReport { removals: 0, .. }) => {}
                 Ok(ErasureReport { unread_files, .. }) => {
-                    tracing::info!(?unread_files, "completed the erasures that were interrupted");
+                    tracing::info!(?unread_files, "completed the removals that were interrupted");
                 }
                 Err(error) if self.0.is_stopped.load(Ordering::Relaxed) => {
                     tracing::info!(%error, "an erasure continues at the next start");
@@ -213,36 +236,51 @@ impl ErasureService {
         Ok(())
     }
 
-    /// Erases the data of all sessions whose erasure has started and not ended.
+    /// Erases the data of all sessions whose erasure has started and not ended, and the data of such retentions.
     async fn erase_started(&self) -> Result<ErasureReport, ErasureError> {
         let ErasureHandles { store, log, clock, .. } = &*self.0;
         let of_started = store.clone();
-        let started = self.on_files(move || started_erasures(&of_started)).await?;
+        let started = self.on_files(move || StartedRemovals::read(&of_started)).await?;
         if started.is_empty() {
-            return Ok(ErasureReport { sessions: BTreeMap::new(), unread_files: Vec::new() });
+            return Ok(ErasureReport { sessions: BTreeMap::new(), unread_files: Vec::new(), removals: 0 });
         }
         log.flush().await;
-        let mut up_to = BTreeMap::new();
-        for StartedErasure { seq, session_id, .. } in &started {
+        let StartedRemovals { erasures, retentions } = started;
+        let of_retentions = store.clone();
+        let read_retentions = move || {
+            let mut plan = RemovalPlan::default();
+            let add = |started: StartedRetention| Ok((started.add_to(&of_retentions, &mut plan)?, started));
+            let retentions = retentions.into_iter().map(add).collect::<Result<Vec<_>, StoreError>>()?;
+            Ok((plan, retentions))
+        };
+        let (mut plan, retentions) = self.on_files(read_retentions).await?;
+        for StartedErasure { seq, session_id, .. } in &erasures {
             // requests in progress may have logged entries after the removal, or stored new data
             let is_new = store.session(session_id)?.is_some() || store.rejecting_check(session_id)?.is_some();
-            up_to.insert(session_id.clone(), if is_new { *seq } else { store.last_seq() });
+            let up_to = if is_new { *seq } else { store.last_seq() };
+            plan.sessions.insert(session_id.clone(), up_to);
         }
-        let ErasureOutcome { mut data, unread_files } = self.erase_files(up_to).await?;
+        let ErasureOutcome { mut data, unread_files } = self.erase_files(plan).await?;
         let mut record = JournalRecord::default();
-        for StartedErasure { seq, session_id, start } in started {
+        let mut erased = BTreeMap::new();
+        for StartedErasure { seq, session_id, start } in erasures {
             let ErasureStartEntry { reason, peer } = start;
-            let data = data.entry(session_id.clone()).or_default().clone();
+            let data = data.remove(&session_id).unwrap_or_default();
+            erased.insert(session_id.clone(), data.clone());
             let ended = ErasureEndEntry { started_seq: seq, data, reason, peer };
             record.events.push(AuditEvent::new(clock.now(), session_id, EventKind::SessionErased(ended)));
         }
+        for (sessions, started) in retentions {
+            record.events.push(started.end_event(clock.now(), sessions, unread_files.len() as u64));
+        }
+        let removals = record.events.len();
         log.commit(record).await?;
-        Ok(ErasureReport { sessions: data, unread_files })
+        Ok(ErasureReport { sessions: erased, unread_files, removals })
     }
 
-    async fn erase_files(&self, up_to: BTreeMap<SessionId, u64>) -> Result<ErasureOutcome, ErasureError> {
+    async fn erase_files(&self, plan: RemovalPlan) -> Result<ErasureOutcome, ErasureError> {
         let log = &self.0.log;
-        let mut erasure = log.begin_erasure(up_to).await?;
+        let mut erasure = log.begin_erasure(plan).await?;
         let handles = Arc::clone(&self.0);
         erasure = self
             .on_files(move || {
