@@ -236,3 +236,6 @@ impl StartedRetention {
         AuditEvent::new(at, None, EventKind::RetentionApplied(end))
     }
 }
+
+#[cfg(test)]
+mod tests;
