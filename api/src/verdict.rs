@@ -4,6 +4,7 @@ pub mod costs;
 pub mod erasures;
 pub mod orders;
 pub mod prompts;
+pub mod retention;
 
 use crate::audit::LogEntry;
 use crate::audit::proofs::LogBundle;

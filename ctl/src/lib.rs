@@ -81,6 +81,7 @@ enum CtlCommand {
     Session(verdict::session::SessionArgs),
     Export(verdict::export::ExportArgs),
     Erase(verdict::erase::EraseArgs),
+    Retention(verdict::retention::RetentionArgs),
     /// Reject new work and pause scheduled pulls, for example before a restart
     ///
     /// Stored verdicts are still served. Requests for other work, and payloads, are rejected.
@@ -163,6 +164,7 @@ fn run(verb: CtlCommand, options: &GlobalOptions, out: &mut dyn Write) -> Result
         CtlCommand::Purge(verb) => block_on(verb.run(options, out)),
         CtlCommand::Session(verb) => block_on(verb.run(options, out)),
         CtlCommand::Erase(verb) => block_on(verb.run(options, out)),
+        CtlCommand::Retention(verb) => block_on(verb.run(options, out)),
         CtlCommand::Export(verb) => block_on(verb.run(options, out)),
         CtlCommand::Drain(verb) => block_on(verb.run(options, out)),
         CtlCommand::Reload => block_on(platform::reload::run(options, out)),

@@ -11,6 +11,7 @@ pub(crate) mod outbox;
 pub(crate) mod prompt;
 pub(crate) mod purge;
 pub(crate) mod register;
+pub(crate) mod retention;
 pub(crate) mod session;
 pub(crate) mod show;
 pub(crate) mod submit;

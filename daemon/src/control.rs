@@ -18,7 +18,7 @@ use crate::platform::control::{actors, drain, health, log_level, reload, status}
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
 use crate::verdict::control::{
-    costs, divergence, erasures, orders, outbox, prompts, purge, session, session_export, webhooks,
+    costs, divergence, erasures, orders, outbox, prompts, purge, retention, session, session_export, webhooks,
 };
 use crate::verification::control::{execution, review};
 use axum::Router;
@@ -41,6 +41,7 @@ pub fn router(service: Arc<DaemonService>) -> Router {
         .route("/v1/verdicts/{session_id}", delete(purge::delete))
         .route("/v1/sessions/{session_id}/export", get(session_export::get))
         .route("/v1/erasures", post(erasures::post))
+        .route("/v1/retention", get(retention::get).post(retention::post))
         .route("/v1/sessions/{session_id}", get(session::get).patch(session::patch).delete(session::delete))
         .route("/v1/outbox/{mail_id}", post(outbox::post).delete(outbox::delete))
         .route("/v1/webhooks/test", post(webhooks::test))
@@ -100,5 +101,8 @@ pub fn router(service: Arc<DaemonService>) -> Router {
 
 /// Whether a request has no time limit, because its work is only limited by the size of the disk.
 pub fn has_no_time_limit<B>(request: &Request<B>) -> bool {
-    ingest::is_upload(request) || upkeep::has_no_time_limit(request) || erasures::has_no_time_limit(request)
+    ingest::is_upload(request)
+        || upkeep::has_no_time_limit(request)
+        || erasures::has_no_time_limit(request)
+        || retention::has_no_time_limit(request)
 }

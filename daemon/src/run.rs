@@ -17,6 +17,7 @@ use crate::platform::service::DaemonService;
 use crate::platform::store_check::StoreCheckTask;
 use crate::platform::telemetry::LogLevelHandle;
 use crate::platform::upstreams::UpstreamClients;
+use crate::verdict::retention::RetentionTask;
 use anyhow::{Context, bail};
 use axum::Extension;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -64,6 +65,7 @@ pub struct RunningDaemon {
     bound: Vec<BoundSocket>,
     checking: StoreCheckTask,
     checkpoints: CheckpointTask,
+    retention: RetentionTask,
     signals: ProcessSignals,
 }
 
@@ -190,6 +192,7 @@ impl RunningDaemon {
         let servers = start_servers(&service, &flags, sockets, connections);
         let checking = StoreCheckTask::start(&service);
         let checkpoints = CheckpointTask::start(&service);
+        let retention = RetentionTask::start(&service);
         missing_parts::warn_of_missing_parts(&service);
         tracing::info!(
             socket = %service.config.socket.display(),
@@ -199,7 +202,7 @@ impl RunningDaemon {
             file_limit = files,
             "oracled serves"
         );
-        Ok(Self { service, flags, servers, bound, checking, checkpoints, signals })
+        Ok(Self { service, flags, servers, bound, checking, checkpoints, retention, signals })
     }
 
     /// Serves until SIGTERM or SIGINT, reloads on SIGHUP, and stops in order.
@@ -234,8 +237,9 @@ impl RunningDaemon {
     pub async fn stop(self) {
         notify_systemd(&[NotifyState::Stopping]);
         tracing::info!("oracled is stopping");
-        let Self { service, servers: [routes, control], bound, checking, checkpoints, .. } = self;
+        let Self { service, servers: [routes, control], bound, checking, checkpoints, retention, .. } = self;
         let bound_s = Duration::from_secs(service.config.limits.shutdown_s);
+        retention.stop();
         service.system.erasure.stop();
         checking.stop().await;
         for socket in bound {

@@ -4,5 +4,6 @@ pub(crate) mod erasure;
 pub(crate) mod log;
 pub(crate) mod mirror;
 mod pending_erasures;
+pub(crate) mod removal;
 pub(crate) mod segment_log;
 mod tiles;

@@ -16,6 +16,7 @@ mod verification;
 
 pub use audit::log::{LogLine, LogPage, LogQuery, RecordCallers};
 pub use audit::mirror::{MirrorFault, MirrorSnapshot};
+pub use audit::removal::{RemovableEntries, RemovalPlan};
 pub use audit::segment_log::{CommittedRows, SegmentEntry, SegmentLog};
 pub use base::engine::{StoreOptions, TableReader};
 pub use base::error::{SourceFileKind, StoreError};
@@ -29,6 +30,7 @@ pub use journal::preview::PREVIEW_REVISION;
 pub use journal::record::{
     CommitReceipt, JournalRecord, RecordRejectedError, RowExpectation, RowKey, TableWrite,
 };
+pub use verdict::expiry::SessionRevisions;
 pub use verdict::orders::{OrderPosition, OrderPositionError, OrderQuery};
 pub use verdict::rejecting_checks::RejectingCheckSize;
 pub use verification::{CachedAnswerPage, ReviewQuery};

@@ -143,7 +143,7 @@ impl TableReader {
     }
 
     /// The decisions with the id `execution_id`, in their order: two if the workflow answers before its sources do,
-    /// otherwise one.
+    /// otherwise one. Decisions whose values were removed are left out.
     ///
     /// # Errors
     /// An entry cannot be read.

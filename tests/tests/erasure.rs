@@ -1,7 +1,11 @@
 //! The erasure of a person: afterwards no file has the data, and all proofs stay valid.
 
 use hyper::Method;
+use jiff::{SignedDuration, Timestamp};
 use oracled_api::base::client::DaemonClient;
+use oracled_domain::verdict::divergence::OriginalLabel;
+use oracled_domain::{AuditEvent, EventKind, ProductTier, SessionId, SessionRecord};
+use oracled_store::{Journal, JournalRecord, StoreOptions, TableWrite};
 use oracled_tests::{DaemonProcess, DaemonWorld, document, eventually, get, log, post, problem, submission};
 use serde_json::{Value, json};
 use std::fs;
@@ -264,4 +268,77 @@ async fn submit_until_killed(mut routes: DaemonClient, round: u64) {
             break;
         }
     }
+}
+
+/// A store whose session `ada` is 40 days old, and whose session `bob` is new.
+fn write_old_state(world: &DaemonWorld) {
+    let options = StoreOptions {
+        dir: world.state(),
+        cache_bytes: 1 << 20,
+        facts_cache_bytes: 1 << 20,
+        min_free_bytes: 0,
+    };
+    let (mut journal, _store) = Journal::open(options).expect("the store opens");
+    for (session, age_days) in [("ada", 40), ("bob", 0)] {
+        let at = Timestamp::now() - SignedDuration::from_hours(24 * age_days);
+        let query = format!("{session}-7421: what does this mean?");
+        let session_id: SessionId = session.parse().expect("a session id");
+        let record = SessionRecord {
+            customer_email: Some(format!("{session}-7421@example.org").try_into().expect("an address")),
+            ..SessionRecord::new(
+                session_id.clone(),
+                ProductTier::Quick,
+                query.clone().try_into().expect("a query"),
+            )
+        };
+        let registered = EventKind::SessionRegistered {
+            tier: ProductTier::Quick,
+            query_preview: query,
+            original_verdict: OriginalLabel(None),
+            has_email: true,
+        };
+        let record = JournalRecord {
+            events: vec![AuditEvent::new(at, session_id, registered)],
+            writes: vec![TableWrite::PutSession(record.into())],
+            ..JournalRecord::default()
+        };
+        journal.commit(&[record]).expect("the commit succeeds").remove(0).expect("the record is not stale");
+    }
+}
+
+#[tokio::test]
+async fn retention_removes_old_sessions_from_all_files_despite_kills() {
+    let world = DaemonWorld::default();
+    write_old_state(&world);
+    let config = file(&world, "retention.toml", "[retention]\nverdicts_days = 30\nlog_values_days = 30\n");
+    let serve = || world.serve_with(&["--config", &config]);
+    let daemon = serve().await;
+    let due = printed(&world, &["--json", "retention", "--dry-run"]);
+    let due: Value = serde_json::from_str(&due).expect("JSON");
+    assert_eq!(
+        (&due["due"]["verdicts"]["count"], &due["due"]["log_values"]["count"]),
+        (&json!(1), &json!(1))
+    );
+    assert_eq!(due["due"]["verifications"], Value::Null);
+    let key = printed(&world, &["log", "key"]).trim().to_owned();
+    let bundle = file(&world, "bundle", &printed(&world, &["log", "prove", "--session", "ada"]));
+    assert!(!files_with(&world.state(), "ada-7421").is_empty());
+    let mut removing = world.ctl_command(&["retention"]).spawn().expect("oraclectl runs");
+    tokio::time::sleep(Duration::from_millis(30)).await;
+    daemon.kill();
+    removing.wait().expect("oraclectl ends");
+
+    let daemon = serve().await;
+    printed(&world, &["retention"]);
+    let ended = "event=retention_applied&after=0";
+    let mut control = daemon.control().await;
+    eventually("the retention ends", async || !log(&mut control, ended).await.is_empty()).await;
+    assert_eq!(files_with(&world.state(), "ada-7421"), Vec::<PathBuf>::new());
+    assert!(!files_with(&world.state(), "bob-7421").is_empty());
+    printed(&world, &["verify-log", &bundle, "--key", &key]);
+    let entries = log(&mut control, "after=0").await.len();
+    printed(&world, &["retention"]);
+    assert_eq!(log(&mut control, "after=0").await.len(), entries, "a second run changes nothing");
+    assert!(daemon.stop().success());
+    assert!(serve().await.stop().success());
 }

@@ -446,4 +446,6 @@ async fn sessions(control: &mut Described) {
         assert!(control.post("/v1/erasures", body).await.status.is_client_error());
     }
     assert_eq!(control.post("/v1/erasures", erase("session_id", "cs_5")).await.status, 200);
+    assert_eq!(control.get("/v1/retention").await.status, 200);
+    assert_eq!(control.post("/v1/retention", json!({})).await.status, 200);
 }

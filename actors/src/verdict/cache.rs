@@ -6,6 +6,7 @@
 
 mod admission;
 mod admit;
+mod expiry;
 mod find;
 mod hold;
 mod listeners;
@@ -15,6 +16,7 @@ mod session_admin;
 mod session_record;
 
 pub use admission::{AdmitVerdict, VerdictRelease};
+pub use expiry::ExpireSessions;
 pub use find::{FindSession, FindSessionOutcome};
 pub use hold::PolicyConfig;
 pub(crate) use hold::remove_held_verdict;

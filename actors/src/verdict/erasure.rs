@@ -3,6 +3,10 @@
 //! The removal of a session's rows and the entry `erasure_started` are one commit. From then on the erasure continues, also after
 //! a restart, until `session_erased` is logged.
 
+mod retention;
+
+pub use retention::{RetentionDays, RetentionReport};
+
 use crate::audit::logger::{CommitError, LoggerHandle};
 use crate::platform::actor_handle::{ActorCallError, ActorHandle};
 use crate::platform::clock::Clock;
@@ -14,7 +18,8 @@ use crate::verdict::regen::{AwaitGenerations, RegenActor};
 use crate::verdict::webhooks::{ChangeWebhook, WebhookSender};
 use oracled_domain::audit::event::{ErasedData, ErasureEndEntry, ErasureStartEntry, read_open};
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId};
-use oracled_store::{ErasureOutcome, ErasureStep, JournalRecord, LogQuery, Store, StoreError};
+use oracled_store::{ErasureOutcome, ErasureStep, JournalRecord, LogQuery, RemovalPlan, Store, StoreError};
+use retention::{StartedRetention, started_retentions};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -62,6 +67,24 @@ pub struct ErasureReport {
     pub sessions: BTreeMap<SessionId, BTreeSet<ErasedData>>,
     /// Files of the log that may still have the data.
     pub unread_files: Vec<PathBuf>,
+    /// Number of completed erasures and retentions.
+    removals: usize,
+}
+
+/// The erasures and the retentions that have started and not ended.
+struct StartedRemovals {
+    erasures: Vec<StartedErasure>,
+    retentions: Vec<StartedRetention>,
+}
+
+impl StartedRemovals {
+    fn read(store: &Store) -> Result<Self, StoreError> {
+        Ok(Self { erasures: started_erasures(store)?, retentions: started_retentions(store)? })
+    }
+
+    const fn is_empty(&self) -> bool {
+        self.erasures.is_empty() && self.retentions.is_empty()
+    }
 }
 
 /// Erases sessions, one request at a time.
@@ -174,9 +197,9 @@ impl ErasureService {
         loop {
             let turn = self.0.turn.lock().await;
             match self.erase_started().await {
-                Ok(ErasureReport { sessions, .. }) if sessions.is_empty() => {}
+                Ok(ErasureReport { removals: 0, .. }) => {}
                 Ok(ErasureReport { unread_files, .. }) => {
-                    tracing::info!(?unread_files, "completed the erasures that were interrupted");
+                    tracing::info!(?unread_files, "completed the removals that were interrupted");
                 }
                 Err(error) if self.0.is_stopped.load(Ordering::Relaxed) => {
                     tracing::info!(%error, "an erasure continues at the next start");
@@ -230,7 +253,7 @@ impl ErasureService {
         Ok(())
     }
 
-    /// Erases the data of all sessions whose erasure has started and not ended.
+    /// Erases the data of all sessions whose erasure has started and not ended, and the data of such retentions.
     async fn erase_started(&self) -> Result<ErasureReport, ErasureError> {
         let ErasureHandles { store, log, clock, .. } = &*self.0;
         let started = self.started().await?;
@@ -238,40 +261,54 @@ impl ErasureService {
         let pending = self.on_files(move || of_pending.pending_erasures()).await?;
         if started.is_empty() {
             self.clear_pending(&pending).await?;
-            return Ok(ErasureReport { sessions: BTreeMap::new(), unread_files: Vec::new() });
+            return Ok(ErasureReport { sessions: BTreeMap::new(), unread_files: Vec::new(), removals: 0 });
         }
         log.flush().await;
-        let mut up_to = BTreeMap::new();
-        let named = started.iter().filter_map(|entry| Some((entry.session_id.as_ref()?, entry.seq)));
+        let StartedRemovals { erasures, retentions } = started;
+        let of_retentions = store.clone();
+        let read_retentions = move || {
+            let mut plan = RemovalPlan::default();
+            let add = |started: StartedRetention| Ok((started.add_to(&of_retentions, &mut plan)?, started));
+            let retentions = retentions.into_iter().map(add).collect::<Result<Vec<_>, StoreError>>()?;
+            Ok((plan, retentions))
+        };
+        let (mut plan, retentions) = self.on_files(read_retentions).await?;
+        let named = erasures.iter().filter_map(|entry| Some((entry.session_id.as_ref()?, entry.seq)));
         for (session_id, seq) in named.chain(pending.iter().map(|session_id| (session_id, 0))) {
             // requests in progress may have logged entries after the removal, or stored new data
             let is_new = store.session(session_id)?.is_some() || store.rejecting_check(session_id)?.is_some();
-            let up_to_seq = if is_new { seq } else { store.last_seq() };
-            let known = up_to.entry(session_id.clone()).or_default();
-            *known = up_to_seq.max(*known);
+            let up_to = if is_new { seq } else { store.last_seq() };
+            let known = plan.sessions.entry(session_id.clone()).or_default();
+            *known = up_to.max(*known);
         }
-        let ErasureOutcome { data, unread_files } = self.erase_files(up_to).await?;
+        let ErasureOutcome { data, unread_files } = self.erase_files(plan).await?;
         let still_named: BTreeSet<u64> =
-            self.started().await?.iter().filter_map(StartedErasure::named_seq).collect();
+            self.started().await?.erasures.iter().filter_map(StartedErasure::named_seq).collect();
         let mut record = JournalRecord::default();
-        for StartedErasure { seq, session_id, start } in started {
+        let mut erased = BTreeMap::new();
+        for StartedErasure { seq, session_id, start } in erasures {
             let ErasureStartEntry { reason, peer } = start;
             let of_session =
                 session_id.as_ref().map(|session_id| data.get(session_id).cloned().unwrap_or_default());
             // an entry that was erased before a restart can be that of any pending session
             let data = of_session.unwrap_or_else(|| data.values().flatten().copied().collect());
+            erased.extend(session_id.iter().map(|session_id| (session_id.clone(), data.clone())));
             let ended = ErasureEndEntry { started_seq: seq, data, reason, peer };
             let session_id = session_id.filter(|_| still_named.contains(&seq));
             record.events.push(AuditEvent::new(clock.now(), session_id, EventKind::SessionErased(ended)));
         }
+        for (sessions, started) in retentions {
+            record.events.push(started.end_event(clock.now(), sessions, unread_files.len() as u64));
+        }
+        let removals = record.events.len();
         log.commit(record).await?;
         self.clear_pending(&pending).await?;
-        Ok(ErasureReport { sessions: data, unread_files })
+        Ok(ErasureReport { sessions: erased, unread_files, removals })
     }
 
-    async fn started(&self) -> Result<Vec<StartedErasure>, ErasureError> {
+    async fn started(&self) -> Result<StartedRemovals, ErasureError> {
         let store = self.0.store.clone();
-        self.on_files(move || started_erasures(&store)).await
+        self.on_files(move || StartedRemovals::read(&store)).await
     }
 
     async fn clear_pending(&self, pending: &BTreeSet<SessionId>) -> Result<(), ErasureError> {
@@ -282,9 +319,9 @@ impl ErasureService {
         self.on_files(move || store.put_pending_erasures(&BTreeSet::new())).await
     }
 
-    async fn erase_files(&self, up_to: BTreeMap<SessionId, u64>) -> Result<ErasureOutcome, ErasureError> {
+    async fn erase_files(&self, plan: RemovalPlan) -> Result<ErasureOutcome, ErasureError> {
         let log = &self.0.log;
-        let mut erasure = log.begin_erasure(up_to).await?;
+        let mut erasure = log.begin_erasure(plan).await?;
         let handles = Arc::clone(&self.0);
         erasure = self
             .on_files(move || {

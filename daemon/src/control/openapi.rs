@@ -9,7 +9,7 @@ use crate::platform::api::reserved_body;
 use crate::platform::control::{actors, drain, health, log_level, reload, status};
 use crate::platform::openapi::{CommonProblems, Complete, json};
 use crate::verdict::control::{
-    costs, divergence, erasures, orders, outbox, prompts, purge, session, session_export, webhooks,
+    costs, divergence, erasures, orders, outbox, prompts, purge, retention, session, session_export, webhooks,
 };
 use crate::verification::control::{execution, review};
 use axum::response::Response;
@@ -89,6 +89,8 @@ use utoipa::OpenApi;
         session::patch,
         session::delete,
         erasures::post,
+        retention::get,
+        retention::post,
         costs::get,
         divergence::get,
         orders::list,

@@ -19,6 +19,7 @@ mod model;
 mod models;
 mod orders;
 mod policy;
+mod retention;
 mod rules;
 mod variables;
 mod webhooks;
@@ -43,6 +44,7 @@ pub use models::ModelEntry;
 use oracled_api::base::directories::DefaultDirectories;
 pub use orders::{OrderLimitAction, OrdersSection};
 pub use policy::{ApplicationGateSection, PolicySection};
+pub use retention::RetentionSection;
 pub use rules::{RuleIds, RulesSection};
 pub use webhooks::WebhooksSection;
 
@@ -142,6 +144,8 @@ pub struct DaemonConfig {
     pub storage: StorageSection,
     /// Signed checkpoints of the log, which the daemon hands out.
     pub checkpoints: CheckpointsSection,
+    /// When old data are removed.
+    pub retention: RetentionSection,
     /// When a panicking actor ends the daemon, so that systemd restarts it.
     pub supervision: SupervisionSection,
     /// The first model, and its calls.
@@ -338,6 +342,7 @@ impl Default for DaemonConfig {
                 erase_session_ids: false,
             },
             checkpoints: CheckpointsSection::default(),
+            retention: RetentionSection::default(),
             supervision: SupervisionSection { max_panics: 10, window_s: 60, max_pause_ms: 1000 },
             model: ModelSection::default(),
             models: BTreeMap::new(),

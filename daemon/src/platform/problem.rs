@@ -131,7 +131,9 @@ impl Problem {
 
     /// No decision has this execution id.
     pub fn execution_unknown(execution_id: impl Display) -> Self {
-        let detail = format!("no decision has the execution id {execution_id}");
+        let detail = format!(
+            "no decision with values has the execution id {execution_id}; a retention may have removed the values"
+        );
         Self::new(ProblemCode::ExecutionUnknown, detail)
     }
 

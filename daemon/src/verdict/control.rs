@@ -7,6 +7,7 @@ pub mod orders;
 pub mod outbox;
 pub mod prompts;
 pub mod purge;
+pub mod retention;
 pub mod session;
 pub mod session_export;
 pub mod webhooks;

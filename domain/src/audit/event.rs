@@ -12,6 +12,7 @@ mod erasable;
 mod erasure;
 pub mod ground;
 mod query;
+mod retention;
 mod rules;
 pub mod verification;
 
@@ -21,6 +22,7 @@ pub use common::{EventSeverity, ValueChange, read_open};
 pub use crosscheck::CrosscheckEntry;
 pub use erasure::{ErasedData, ErasureEndEntry, ErasureStartEntry};
 pub use query::{QueryEntry, SourceReadKind, SourceReadOutcome};
+pub use retention::{DueData, DueKind, RetentionEndEntry, RetentionStartEntry, SessionExpiryEntry};
 pub use rules::{FactOriginEntry, FactsFromEntry, RuleEntry, RulesEntry};
 
 use crate::base::decimal::Decimal;
@@ -176,6 +178,12 @@ pub enum EventKind {
     /// The data of a session were erased. Entries about the session have hashes in place of the erased values. `session_id` is
     /// missing if the id was erased, too.
     SessionErased(ErasureEndEntry),
+    /// The removal of data that are older than configured started.
+    RetentionStarted(RetentionStartEntry),
+    /// The rows of old sessions were removed, at most 100 with an entry.
+    SessionsExpired(SessionExpiryEntry),
+    /// Data that are older than configured were removed. The entries of the log have hashes in place of the removed values.
+    RetentionApplied(RetentionEndEntry),
     /// The regeneration of a lost verdict is about to start. This entry is committed before the model is called, so that
     /// the limit on regenerations holds after a restart.
     RegenAttempted {

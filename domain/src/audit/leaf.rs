@@ -154,11 +154,12 @@ pub fn hide_values(line: &str, is_hidden: impl Fn(&str) -> bool) -> Result<Cow<'
     Ok(Cow::Owned(line))
 }
 
-/// Whether `erased` is `line` after the erasure of all its values.
+/// Whether `erased` is `line` after the erasure of some of its values.
 #[must_use]
 pub fn is_erased_form(erased: &str, line: &[u8]) -> bool {
-    let line = str::from_utf8(line).ok();
-    line.and_then(|line| hide_values(line, |_| true).ok()).is_some_and(|hidden| hidden == erased)
+    let Some((line, gone)) = str::from_utf8(line).ok().zip(hidden_members(erased).ok()) else { return false };
+    let is_gone = |member: &str| gone.iter().any(|gone| gone == member);
+    hide_values(line, is_gone).is_ok_and(|hidden| hidden == erased)
 }
 
 /// The names of the members whose values were erased or withheld.

@@ -1,17 +1,18 @@
-//! Erasing the data of sessions from rows and from lines of the log.
+//! Erasing the data of a [`RemovalPlan`] from rows and from lines of the log.
 
 use crate::audit::log::{TIME_BYTES, damaged_line};
+use crate::audit::removal::{EntryHead, RemovalPlan};
 use crate::base::error::StoreError;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, TableId};
 use crate::base::session_row::SessionRow;
 use memchr::memmem;
-use oracled_domain::audit::event::{ErasedData, read_open};
+use oracled_domain::audit::event::ErasedData;
 use oracled_domain::audit::leaf::{LogLineError, hide_values};
 use oracled_domain::{ApplicationName, MailId, SessionId};
 use serde::Deserialize;
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 /// The tables that have data of sessions in their values.
@@ -25,22 +26,23 @@ const TABLES: [TableId; 7] = [
     TableId::Log,
 ];
 
-/// The sessions whose data are erased, each with the last entry up to which that is done, and the kinds of found data.
+/// The tables that have data of verifications in their values, except the log.
+const VERIFICATION_TABLES: [TableId; 4] =
+    [TableId::Kept, TableId::Reviews, TableId::Subjects, TableId::Pending];
+
+/// Maximum number of sessions whose ids are searched in a content before it is parsed.
+const SEARCHED_MAX: usize = 64;
+
+/// The data that are erased, and the kinds of data that were found.
 #[derive(Debug)]
-pub(crate) struct SessionEraser {
+pub(crate) struct DataEraser {
     dir: PathBuf,
-    sessions: BTreeMap<SessionId, u64>,
+    plan: RemovalPlan,
     /// Whether the ids of the sessions are removed too, in the keys of rows.
     erases_ids: bool,
+    /// The revision of the last version of each row, by the key of its first chunk. Removed rows are absent.
+    last_versions: HashMap<Vec<u8>, u64>,
     pub(crate) found: BTreeMap<SessionId, BTreeSet<ErasedData>>,
-}
-
-/// The number and the session of an entry.
-#[derive(Deserialize)]
-struct LineHead {
-    seq: u64,
-    #[serde(default, deserialize_with = "read_open")]
-    session_id: Option<SessionId>,
 }
 
 /// The session of a mail or a webhook.
@@ -54,9 +56,40 @@ struct MessageStanding {
     session_id: Option<SessionId>,
 }
 
-impl SessionEraser {
-    pub(crate) fn new(dir: &Path, sessions: BTreeMap<SessionId, u64>, erases_ids: bool) -> Self {
-        Self { dir: dir.to_owned(), sessions, erases_ids, found: BTreeMap::new() }
+impl DataEraser {
+    pub(crate) fn new(dir: &Path, plan: RemovalPlan, erases_ids: bool) -> Self {
+        Self { dir: dir.to_owned(), plan, erases_ids, last_versions: HashMap::new(), found: BTreeMap::new() }
+    }
+
+    /// Whether earlier versions of rows are erased. Then [`Self::note_versions`] must get all groups first.
+    pub(crate) const fn needs_versions(&self) -> bool {
+        self.plan.has_values()
+    }
+
+    /// Notes the versions of the rows of a group.
+    pub(crate) fn note_versions(&mut self, group: &RowBatch) -> Result<(), StoreError> {
+        for table in TABLES.into_iter().chain(VERIFICATION_TABLES).filter(|table| *table != TableId::Log) {
+            for (key, value) in group.range(rows::all(table)).filter(|(key, _)| rows::is_first_chunk(key)) {
+                match value {
+                    Some(first) => {
+                        let (revision, ..) = rows::split_head(&self.dir, first)?;
+                        self.last_versions.insert(key.to_vec(), revision);
+                    }
+                    None => drop(self.last_versions.remove(key)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether this version of a row is erased, since it was replaced or removed later.
+    fn is_old_version(&self, table: TableId, key: &[u8], revision: u64) -> bool {
+        let up_to = match table {
+            TableId::Log => None,
+            table if VERIFICATION_TABLES.contains(&table) => self.plan.verifications_up_to,
+            _ => self.plan.values_up_to,
+        };
+        up_to.is_some_and(|up_to| revision <= up_to) && self.last_versions.get(key) != Some(&revision)
     }
 
     /// Checks that the database has none of the rows that are erased: the new database would lack them.
@@ -69,7 +102,7 @@ impl SessionEraser {
             Err(StoreError::Unavailable { cause })
         };
         for table in [TableId::Sessions, TableId::Held, TableId::Refusals, TableId::Regens] {
-            for session_id in self.sessions.keys() {
+            for session_id in self.plan.sessions.keys() {
                 let head = rows::head(db, &self.dir, table, session_id.as_str().as_bytes())?;
                 if head.is_some_and(|(revision, _)| self.is_erased(session_id, revision)) {
                     return left(session_id);
@@ -90,10 +123,22 @@ impl SessionEraser {
         Ok(())
     }
 
+    /// Whether a segment may have data: its groups follow entry `after`.
+    pub(crate) fn is_concerned(&self, after: u64, content: &[u8]) -> bool {
+        after < self.plan.last_seq() && (self.plan.has_values() || self.may_name_session(content))
+    }
+
+    /// Whether a line may have data.
+    pub(crate) fn may_have_data(&self, line: &[u8]) -> bool {
+        self.plan.has_values() && memmem::find(line, b"\"salts\":").is_some() || self.may_name_session(line)
+    }
+
     /// Whether `content` names one of the sessions. Ids are never escaped, and each group that is about a session has its id in
-    /// a key.
-    pub(crate) fn may_have_data(&self, content: &[u8]) -> bool {
-        self.sessions.keys().any(|session_id| memmem::find(content, session_id.as_str().as_bytes()).is_some())
+    /// a key. Many sessions are not searched one by one.
+    fn may_name_session(&self, content: &[u8]) -> bool {
+        let sessions = &self.plan.sessions;
+        let is_named = |id: &SessionId| memmem::find(content, id.as_str().as_bytes()).is_some();
+        sessions.len() > SEARCHED_MAX || sessions.keys().any(is_named)
     }
 
     /// The rows of the group up to entry `entries` without the data of the sessions; `None` if it has none. The removal of a row
@@ -113,7 +158,8 @@ impl SessionEraser {
                 is_changed = true;
                 continue;
             }
-            let table = TABLES.into_iter().find(|table| key.first() == Some(&(*table as u8)));
+            let mut tables = TABLES.into_iter().chain(VERIFICATION_TABLES);
+            let table = tables.find(|table| key.first() == Some(&(*table as u8)));
             let (Some(table), Some(first), Some(name)) = (table, &value, rows::name(&key)) else {
                 put(&mut kept, key, value);
                 continue;
@@ -128,7 +174,12 @@ impl SessionEraser {
                 row.extend_from_slice(chunk.as_deref().unwrap_or_default());
                 chunks.push((key, chunk));
             }
-            match self.erase_from_row(table, name, revision, &row)? {
+            let erasure = if self.is_old_version(table, &key, revision) {
+                RowErasure::Whole
+            } else {
+                self.erase_from_row(table, name, revision, &row)?
+            };
+            match erasure {
                 RowErasure::None => {
                     put(&mut kept, key, value);
                     chunks.into_iter().for_each(|(key, chunk)| put(&mut kept, key, chunk));
@@ -153,6 +204,9 @@ impl SessionEraser {
         if table == TableId::Log {
             return self.erase_from_log_row(row);
         }
+        if VERIFICATION_TABLES.contains(&table) {
+            return Ok(RowErasure::None);
+        }
         let Some(session_id) = self.owner_of(table, name, revision, row) else { return Ok(RowErasure::None) };
         let found = match table {
             TableId::Sessions => {
@@ -176,13 +230,8 @@ impl SessionEraser {
             let MessageHead { standing } = serde_json::from_slice(row).ok()?;
             return standing.session_id.filter(|session_id| self.is_erased(session_id, revision));
         }
-        self.named(name, revision).cloned()
-    }
-
-    /// The session with this name, if its row of this revision is erased.
-    fn named(&self, name: &[u8], revision: u64) -> Option<&SessionId> {
-        let named = self.sessions.keys().find(|session_id| session_id.as_str().as_bytes() == name);
-        named.filter(|session_id| self.is_erased(session_id, revision))
+        let session_id: SessionId = str::from_utf8(name).ok()?.parse().ok()?;
+        self.is_erased(&session_id, revision).then_some(session_id)
     }
 
     /// Whether a key of the group up to entry `entries` has the id of one of the sessions, and no value that must be read first.
@@ -193,7 +242,7 @@ impl SessionEraser {
     }
 
     fn is_erased(&self, session_id: &SessionId, seq: u64) -> bool {
-        self.sessions.get(session_id).is_some_and(|up_to| seq <= *up_to)
+        self.plan.has_session(session_id, seq)
     }
 
     fn erase_from_log_row(&mut self, row: &[u8]) -> Result<RowErasure, StoreError> {
@@ -214,7 +263,7 @@ impl SessionEraser {
         Ok(if is_changed { RowErasure::Lines(erased) } else { RowErasure::None })
     }
 
-    /// A line of the log, without the values that are committed to if it is about one of the sessions.
+    /// A line of the log, without the values that the plan removes.
     ///
     /// # Errors
     /// The line is not an entry of the log.
@@ -222,13 +271,10 @@ impl SessionEraser {
         if !self.may_have_data(line.as_bytes()) {
             return Ok(Cow::Borrowed(line));
         }
-        let head = serde_json::from_str(line).map_err(LogLineError::from)?;
-        let LineHead { seq, session_id: Some(session_id) } = head else { return Ok(Cow::Borrowed(line)) };
-        if !self.is_erased(&session_id, seq) {
-            return Ok(Cow::Borrowed(line));
-        }
-        let erased = hide_values(line, |_| true)?;
-        if erased != line {
+        let head: EntryHead = serde_json::from_str(line).map_err(LogLineError::from)?;
+        let erased = hide_values(line, |member| self.plan.removes(&head, member))?;
+        if let Some(session_id) = head.session_id.filter(|id| erased != line && self.is_erased(id, head.seq))
+        {
             self.found.entry(session_id).or_default().insert(ErasedData::LogValues);
         }
         Ok(erased)

@@ -1,4 +1,4 @@
-//! Erasing the data of sessions from everything that the journal has written: segments, database, `oracle_log.jsonl`.
+//! Erasing the data of a [`RemovalPlan`] from everything that the journal has written: segments, database, `oracle_log.jsonl`.
 //!
 //! The segments are rewritten, and a new database is built from them beside the present one, since sled keeps removed values in
 //! its file. The journal commits meanwhile. At the end it replaces first the database and then `oracle_log.jsonl`, without a
@@ -6,9 +6,10 @@
 
 use super::Journal;
 use super::opening::apply_groups;
-use crate::audit::erasure::SessionEraser;
+use crate::audit::erasure::DataEraser;
 use crate::audit::mirror::MirrorSnapshot;
 use crate::audit::mirror::erasure::{MirrorCopy, erase_from_renamed};
+use crate::audit::removal::RemovalPlan;
 use crate::base::disk::{DATABASE_DIR, DATABASE_FILE};
 use crate::base::engine::{PREVIOUS_DIR, StoreEngine, StoreOptions, lock_state, remove_dir};
 use crate::base::error::StoreError;
@@ -36,7 +37,7 @@ pub struct Erasure {
     state_dir: PathBuf,
     /// The groups that the new database must have.
     segments: SegmentsUpTo,
-    eraser: SessionEraser,
+    eraser: DataEraser,
     database: Option<Arc<StoreEngine>>,
     /// The last entry in the new database.
     applied: Option<u64>,
@@ -75,14 +76,13 @@ pub enum ErasureStep {
 }
 
 impl Journal {
-    /// Begins to erase the data of `sessions`, each from the entries up to the one with this number, and from the rows that
-    /// were written with them. Such rows must be removed already.
+    /// Begins to erase the data of `plan`. The rows of its sessions must be removed already.
     ///
     /// # Errors
     /// `Unavailable` if the journal accepts no writes, the next segment cannot be created, or a row was not removed.
-    pub fn begin_erasure(&mut self, sessions: BTreeMap<SessionId, u64>) -> Result<Erasure, StoreError> {
+    pub fn begin_erasure(&mut self, plan: RemovalPlan) -> Result<Erasure, StoreError> {
         self.check_failure()?;
-        let eraser = SessionEraser::new(self.engine.dir(), sessions, self.engine.covers_session_ids());
+        let eraser = DataEraser::new(self.engine.dir(), plan, self.engine.covers_session_ids());
         self.engine.with(|db| eraser.check_removed(db))?;
         self.store.files().remove_temporary(BACKUP_PREFIX)?;
         // otherwise the next entry would write the last row with the erased values again
@@ -162,15 +162,24 @@ impl Journal {
 }
 
 impl Erasure {
-    /// Rewrites the segments that have data of the sessions.
+    /// Rewrites the segments that have data of the plan.
     ///
     /// # Errors
     /// A segment is damaged, or cannot be written. Each is rewritten as a whole or not at all. `Unavailable` if `proceed`
     /// returned false.
     pub fn rewrite_segments(&mut self, proceed: &dyn Fn() -> bool) -> Result<(), StoreError> {
+        if self.eraser.needs_versions() {
+            let mut noted = Ok(());
+            self.segments.replay(None, |_, group| {
+                noted = self.eraser.note_versions(&group);
+                noted.is_ok() && proceed()
+            })?;
+            noted?;
+            check_stop(proceed)?;
+        }
         let eraser = std::cell::RefCell::new(&mut self.eraser);
         let rewritten = self.segments.change_rows(
-            |content| eraser.borrow().may_have_data(content),
+            |after, content| eraser.borrow().is_concerned(after, content),
             |entries, rows| eraser.borrow_mut().erase_from_rows(entries, rows),
             proceed,
         )?;

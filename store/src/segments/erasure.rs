@@ -9,21 +9,21 @@ use crate::base::row_batch::RowBatch;
 impl SegmentsUpTo {
     /// Replaces the rows of each group by those that `change` returns; `None` leaves the group as it is. `change` gets the number
     /// of log entries after the group, and its rows. The last segment stays.
-    /// `may_change` returns, from the content of a segment, whether any of its rows may change. Calls `proceed` before each
+    /// `may_change` returns, from the last entry before a segment and its content, whether any of its rows may change. Calls `proceed` before each
     /// segment, and stops if it returns false. Returns the number of segments that were rewritten.
     ///
     /// # Errors
     /// A segment is damaged, or cannot be written. Each segment is rewritten as a whole or not at all.
     pub(crate) fn change_rows(
         &self,
-        may_change: impl Fn(&[u8]) -> bool,
+        may_change: impl Fn(u64, &[u8]) -> bool,
         mut change: impl FnMut(u64, RowBatch) -> Result<Option<RowBatch>, StoreError>,
         mut proceed: impl FnMut() -> bool,
     ) -> Result<u64, StoreError> {
         let mut rewritten = 0;
         for number in (1..self.last).take_while(|_| proceed()) {
             let is_rewritten = self.files.change(number, |head, bytes| {
-                if may_change(bytes) {
+                if may_change(head.previous.entries, bytes) {
                     self.change_segment(number, head, bytes, &mut change)
                 } else {
                     Ok(None)

@@ -3,14 +3,12 @@
 use super::{Logger, LoggerHandle, stopping};
 use crate::platform::actor_handle::ActorCallError;
 use actix::{Context, Handler, Message};
-use oracled_domain::SessionId;
-use oracled_store::{Erasure, ErasureStep, Journal, StoreError};
-use std::collections::BTreeMap;
+use oracled_store::{Erasure, ErasureStep, Journal, RemovalPlan, StoreError};
 
-/// Begins to erase the data of sessions, each up to the entry with this number.
+/// Begins to erase the data of a plan.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<Erasure, StoreError>")]
-struct BeginErasure(BTreeMap<SessionId, u64>);
+struct BeginErasure(RemovalPlan);
 
 /// Replaces the database and `oracle_log.jsonl` by those of a prepared erasure. Returns the erasure, and the next step.
 #[derive(Debug, Message)]
@@ -18,15 +16,12 @@ struct BeginErasure(BTreeMap<SessionId, u64>);
 struct FinishErasure(Erasure);
 
 impl LoggerHandle {
-    /// Begins to erase the data of sessions, each up to the entry with this number.
+    /// Begins to erase the data of a plan.
     ///
     /// # Errors
     /// As for `Journal::begin_erasure`.
-    pub(crate) async fn begin_erasure(
-        &self,
-        sessions: BTreeMap<SessionId, u64>,
-    ) -> Result<Erasure, StoreError> {
-        self.handle.ask(BeginErasure(sessions)).await.unwrap_or_else(|error| Err(unavailable(&error)))
+    pub(crate) async fn begin_erasure(&self, plan: RemovalPlan) -> Result<Erasure, StoreError> {
+        self.handle.ask(BeginErasure(plan)).await.unwrap_or_else(|error| Err(unavailable(&error)))
     }
 
     /// Finishes a prepared erasure. Returns it, and the next step.
@@ -44,8 +39,8 @@ impl LoggerHandle {
 impl Handler<BeginErasure> for Logger {
     type Result = Result<Erasure, StoreError>;
 
-    fn handle(&mut self, BeginErasure(sessions): BeginErasure, _: &mut Context<Self>) -> Self::Result {
-        self.journal.as_mut().ok_or_else(stopping)?.begin_erasure(sessions)
+    fn handle(&mut self, BeginErasure(plan): BeginErasure, _: &mut Context<Self>) -> Self::Result {
+        self.journal.as_mut().ok_or_else(stopping)?.begin_erasure(plan)
     }
 }
 

@@ -36,6 +36,18 @@ pub(crate) fn format_entry(name: &str, entry: &Value) -> Option<String> {
             format!("by {}", format_peer(entry))
         }
         "erasure_started" => by_peer(),
+        "retention_started" => {
+            if entry.get("peer").is_some_and(Value::is_object) {
+                format!("by {}", format_peer(entry))
+            } else {
+                "daily run".to_owned()
+            }
+        }
+        "sessions_expired" => {
+            let ids = entry.get("session_ids").and_then(Value::as_array).map_or(0, Vec::len);
+            format!("{ids} sessions")
+        }
+        "retention_applied" => format!("{} sessions removed", text("sessions")),
         "session_erased" => {
             let data = entry.get("data").and_then(Value::as_array).into_iter().flatten();
             let data: Vec<_> = data.filter_map(Value::as_str).collect();

@@ -73,7 +73,7 @@ pub async fn post(
         let (sessions, former_sessions) =
             found.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))??;
         let erased = service.system.erasure.erase(turn, sessions, reason, peer).await?;
-        let ErasureReport { sessions, unread_files } = erased;
+        let ErasureReport { sessions, unread_files, .. } = erased;
         let sessions = sessions.into_iter().map(|(session_id, data)| ErasedSession { session_id, data });
         let unread_files = unread_files.iter().filter_map(|path| path.file_name());
         Ok(Json(ErasureResponse {

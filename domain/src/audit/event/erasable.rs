@@ -54,6 +54,9 @@ impl EventName {
             | Self::BackupTaken
             | Self::ErasureStarted
             | Self::SessionErased
+            | Self::RetentionStarted
+            | Self::SessionsExpired
+            | Self::RetentionApplied
             | Self::HeldVerdictRead
             | Self::OrderDelivered
             | Self::RegenDivergenceCheck

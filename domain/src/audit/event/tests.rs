@@ -379,6 +379,17 @@ fn order_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Timest
             reason: "request of the customer".into(),
             peer,
         }),
+        EventKind::RetentionStarted(RetentionStartEntry { due: due_data(), peer: None }),
+        EventKind::SessionsExpired(SessionExpiryEntry {
+            started_seq: 7,
+            session_ids: vec!["cs_1".parse().expect("a session id")],
+        }),
+        EventKind::RetentionApplied(RetentionEndEntry {
+            started_seq: 7,
+            due: due_data(),
+            sessions: 1,
+            unread_files: 0,
+        }),
         EventKind::HeldVerdictRead { verdict_sha256: Sha256Hex::of(b""), peer },
         EventKind::PolicyApplied {
             policy: AppliedPolicy {
@@ -437,4 +448,13 @@ fn operator_change_of_a_circuit_requires_its_entry() {
     };
     assert!(!changed(None).kind.needs_commit());
     assert!(changed(Some(PeerCredentials { uid: 1, gid: 2, pid: None })).kind.needs_commit());
+}
+
+fn due_data() -> DueData {
+    let before = "2026-10-21T10:00:00Z".parse().expect("a time");
+    DueData {
+        verdicts: Some(DueKind { days: 30, before, last_seq: 4, count: 1, oldest: Some(before) }),
+        log_values: None,
+        verifications: Some(DueKind { days: 30, before, last_seq: 4, count: 0, oldest: None }),
+    }
 }

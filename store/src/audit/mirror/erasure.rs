@@ -1,7 +1,7 @@
 //! Erasing values from `oracle_log.jsonl`, and from the files that it was renamed to.
 
 use super::{FILE, LogMirror, MirrorSnapshot};
-use crate::audit::erasure::SessionEraser;
+use crate::audit::erasure::DataEraser;
 use crate::base::disk::sync_dir;
 use crate::base::error::StoreError;
 use std::fs::{self, File};
@@ -29,11 +29,7 @@ pub(crate) struct MirrorCopy {
 
 impl MirrorCopy {
     /// Copies the mirror in `dir`.
-    pub(crate) fn write(
-        dir: &Path,
-        of: MirrorSnapshot,
-        eraser: &mut SessionEraser,
-    ) -> Result<Self, StoreError> {
+    pub(crate) fn write(dir: &Path, of: MirrorSnapshot, eraser: &mut DataEraser) -> Result<Self, StoreError> {
         let original = dir.join(FILE);
         let original =
             fs::canonicalize(&original).map_err(|source| StoreError::Io { path: original, source })?;
@@ -64,7 +60,7 @@ impl LogMirror {
     pub(crate) fn replace_by(
         &mut self,
         copied: &MirrorCopy,
-        eraser: &mut SessionEraser,
+        eraser: &mut DataEraser,
     ) -> Result<(), StoreError> {
         let MirrorCopy { copy, path, original, of } = copied;
         let mut replace = || {
@@ -91,7 +87,7 @@ impl LogMirror {
 
 /// Erases the values from the files in `dir` that the mirror was renamed to. Returns those that may still have values: files that
 /// are no texts or cannot be opened, and those with a line about a session that is not an entry.
-pub(crate) fn erase_from_renamed(dir: &Path, eraser: &mut SessionEraser) -> Result<Vec<PathBuf>, StoreError> {
+pub(crate) fn erase_from_renamed(dir: &Path, eraser: &mut DataEraser) -> Result<Vec<PathBuf>, StoreError> {
     let io = |source| StoreError::Io { path: dir.to_owned(), source };
     let mut unread = Vec::new();
     for entry in fs::read_dir(dir).map_err(io)? {
@@ -150,7 +146,7 @@ fn create_copy(path: &Path, of: &File) -> io::Result<File> {
 }
 
 /// Returns false if a line that may have values is not an entry.
-fn erase_from_file(path: &Path, of: &File, eraser: &mut SessionEraser) -> io::Result<bool> {
+fn erase_from_file(path: &Path, of: &File, eraser: &mut DataEraser) -> io::Result<bool> {
     let mut has_data = false;
     each_line(BufReader::new(of), |line| {
         has_data |= eraser.may_have_data(line);
@@ -172,7 +168,7 @@ fn erase_from_file(path: &Path, of: &File, eraser: &mut SessionEraser) -> io::Re
 
 /// Copies lines without the erased values. Returns false if a line that may have values is not an entry: the text of another
 /// program stays as it is.
-fn copy_lines(eraser: &mut SessionEraser, from: impl BufRead, to: &File) -> io::Result<bool> {
+fn copy_lines(eraser: &mut DataEraser, from: impl BufRead, to: &File) -> io::Result<bool> {
     let mut to = BufWriter::new(to);
     let mut is_read = true;
     each_line(from, |line| {

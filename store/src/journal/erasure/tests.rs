@@ -1,9 +1,9 @@
 use super::*;
-use crate::Store;
 use crate::audit::log::LogLine;
 use crate::base::snapshot::SnapshotId;
 use crate::journal::record::{JournalRecord, TableWrite};
 use crate::journal::tests::{at, delivered, fill, id, open, whole_log};
+use crate::{RemovableEntries, Store};
 use oracled_domain::audit::leaf::leaf_of;
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionRecord};
 use std::io::Read;
@@ -75,7 +75,13 @@ fn remove(journal: &mut Journal, n: usize) {
 fn begin(journal: &mut Journal, sessions: &[usize]) -> Erasure {
     let up_to = journal.counts().entries;
     let sessions = sessions.iter().map(|n| (id(*n), up_to)).collect();
-    journal.begin_erasure(sessions).expect("the journal accepts writes")
+    journal
+        .begin_erasure(RemovalPlan { sessions, ..RemovalPlan::default() })
+        .expect("the journal accepts writes")
+}
+
+fn of_session(n: usize, up_to: u64) -> RemovalPlan {
+    RemovalPlan { sessions: [(id(n), up_to)].into(), ..RemovalPlan::default() }
 }
 
 fn finish(journal: &mut Journal, mut erasure: Erasure) -> ErasureOutcome {
@@ -281,7 +287,7 @@ fn erasure_keeps_what_was_written_after_it() {
         .expect("the commit succeeds")
         .remove(0)
         .expect("the record is not stale");
-    let mut erasure = journal.begin_erasure([(id(1), up_to)].into()).expect("the old rows are removed");
+    let mut erasure = journal.begin_erasure(of_session(1, up_to)).expect("the old rows are removed");
     erasure.rewrite_segments(&|| true).expect("the segments are whole");
     finish(&mut journal, erasure);
     assert!(store.verdict(&id(1)).expect("the store is readable").is_some());
@@ -300,7 +306,81 @@ fn erasure_does_not_begin_before_the_rows_are_removed() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, _store) = filled(dir.path());
     let up_to = journal.counts().entries;
-    let begun = journal.begin_erasure([(id(1), up_to)].into());
+    let begun = journal.begin_erasure(of_session(1, up_to));
     assert!(matches!(begun, Err(StoreError::Unavailable { .. })), "{begun:?}");
-    assert!(journal.begin_erasure([(id(1), 1)].into()).is_ok(), "its rows are newer");
+    assert!(journal.begin_erasure(of_session(1, 1)).is_ok(), "its rows are newer");
+}
+
+#[test]
+fn retention_of_values_erases_replaced_rows_and_keeps_present_ones() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = filled(dir.path());
+    // not by an erasure: its rows are still in the segments
+    remove(&mut journal, 1);
+    let up_to = journal.counts().entries;
+    fill(&mut journal, 60..63);
+    let before = whole_log(&store);
+    assert!(!files_with(dir.path(), "Question 1?").is_empty());
+    let plan = RemovalPlan { values_up_to: Some(up_to), ..RemovalPlan::default() };
+    let [verifications, values] = store.removable_entries(&plan, &|| true).expect("the log is read");
+    assert_eq!(verifications, RemovableEntries::default());
+    assert!(values.count > 20 && values.oldest.is_some(), "{values:?}");
+
+    let mut erasure = journal.begin_erasure(plan.clone()).expect("the journal accepts writes");
+    erasure.rewrite_segments(&|| true).expect("the segments are whole");
+    finish(&mut journal, erasure);
+    assert_eq!(files_with(dir.path(), "Question 1?"), Vec::<PathBuf>::new());
+    let after = whole_log(&store);
+    assert_eq!(leaves(&after), leaves(&before));
+    let has_preview = |line: &&LogLine| line.json.contains("Question ");
+    assert!(after.iter().filter(has_preview).all(|line| line.seq > up_to));
+    assert!(after.iter().filter(has_preview).count() >= 3, "newer values stay");
+    let none = store.removable_entries(&plan, &|| true).expect("the log is read");
+    assert_eq!(none, [RemovableEntries::default(), RemovableEntries::default()]);
+
+    // present rows stay, also in the segments
+    drop((journal, store));
+    fs::remove_dir_all(dir.path().join("store")).expect("the removal succeeds");
+    let (mut journal, store) = open(dir.path());
+    assert!(store.session(&id(1)).expect("the store is readable").is_none());
+    for n in [2, 3, 10, 62] {
+        assert!(store.session(&id(n)).expect("the store is readable").is_some(), "session {n}");
+        assert!(store.verdict(&id(n)).expect("the store is readable").is_some(), "session {n}");
+    }
+    store.audit_all().expect("nothing is missing");
+    let rewritten = |journal: &mut Journal| {
+        let segments = || fs::read_dir(dir.path().join("segments")).expect("a folder");
+        let content = || -> BTreeMap<_, _> {
+            let files = segments().map(|entry| entry.expect("an entry").path());
+            files
+                .filter(|path| path.extension().is_some_and(|end| end == "zst"))
+                .map(|path| (path.clone(), fs::read(path).expect("a file")))
+                .collect()
+        };
+        let before = content();
+        let mut erasure = journal.begin_erasure(plan.clone()).expect("the journal accepts writes");
+        erasure.rewrite_segments(&|| true).expect("the segments are whole");
+        finish(journal, erasure);
+        let after = content();
+        before.iter().any(|(path, bytes)| after.get(path) != Some(bytes))
+    };
+    assert!(!rewritten(&mut journal), "a second run changes nothing");
+    assert_eq!(whole_log(&store), after);
+}
+
+#[test]
+fn retention_removes_many_sessions_at_once() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = filled(dir.path());
+    fill(&mut journal, 100..200);
+    let old: Vec<_> = (100..200).collect();
+    old.iter().for_each(|n| remove(&mut journal, *n));
+    let mut erasure = begin(&mut journal, &old);
+    erasure.rewrite_segments(&|| true).expect("the segments are whole");
+    finish(&mut journal, erasure);
+    for text in ["Question 100?", "Question 199?"] {
+        assert_eq!(files_with(dir.path(), text), Vec::<PathBuf>::new(), "{text}");
+    }
+    assert!(!files_with(dir.path(), "Question 2?").is_empty());
+    store.audit_all().expect("nothing is missing");
 }

@@ -1,0 +1,69 @@
+//! Removing the rows of old sessions.
+
+use super::{VerdictCache, VerdictCacheError, evict_verdict};
+use crate::audit::commit_loop::CommitDecision;
+use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
+use oracled_domain::audit::event::SessionExpiryEntry;
+use oracled_domain::{AuditEvent, EventKind, SessionId};
+use oracled_store::{JournalRecord, RowExpectation, RowKey, SessionRevisions, TableWrite};
+
+/// Removes the rows of those of `sessions` that were last changed up to entry `last_seq`, in one commit. Returns their number.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<u64, VerdictCacheError>")]
+pub struct ExpireSessions {
+    /// The number of the entry with which the retention started.
+    pub started_seq: u64,
+    pub last_seq: u64,
+    pub sessions: Vec<SessionId>,
+}
+
+/// Adds the removal of the rows of a session to `record`.
+fn remove_rows(record: &mut JournalRecord, session_id: &SessionId, revisions: SessionRevisions) {
+    let SessionRevisions { session, verdict, held, refusal, regen } = revisions;
+    let rows = [
+        (RowKey::Session(session_id.clone()), session, TableWrite::RemoveSession(session_id.clone())),
+        (RowKey::Verdict(session_id.clone()), verdict, TableWrite::RemoveVerdict(session_id.clone())),
+        (RowKey::Held(session_id.clone()), held, TableWrite::RemoveHeld(session_id.clone())),
+        (RowKey::Refusal(session_id.clone()), refusal, TableWrite::RemoveRefusal(session_id.clone())),
+        (RowKey::Regen(session_id.clone()), regen, TableWrite::RemoveRegen(session_id.clone())),
+    ];
+    for (row, revision, removal) in rows {
+        record.expect.push(RowExpectation { row, revision });
+        if revision.is_some() {
+            record.writes.push(removal);
+        }
+    }
+}
+
+impl Handler<ExpireSessions> for VerdictCache {
+    type Result = ResponseFuture<Result<u64, VerdictCacheError>>;
+
+    fn handle(&mut self, message: ExpireSessions, ctx: &mut Context<Self>) -> Self::Result {
+        let ExpireSessions { started_seq, last_seq, sessions } = message;
+        let cache = ctx.address();
+        let (store, log, clock) = (self.store.clone(), self.log.clone(), self.clock.clone());
+        Box::pin(async move {
+            let removing = log.decide_and_commit(|| {
+                let (mut record, mut session_ids) = (JournalRecord::default(), Vec::new());
+                for session_id in &sessions {
+                    if let Some(revisions) = store.expired_session(session_id, last_seq)? {
+                        remove_rows(&mut record, session_id, revisions);
+                        session_ids.push(session_id.clone());
+                    }
+                }
+                let count = session_ids.len() as u64;
+                if session_ids.is_empty() {
+                    return Ok::<_, VerdictCacheError>(CommitDecision::Already(count));
+                }
+                let expired = EventKind::SessionsExpired(SessionExpiryEntry { started_seq, session_ids });
+                record.events.push(AuditEvent::new(clock.now(), None, expired));
+                Ok(CommitDecision::Change(count, record))
+            });
+            let expired = removing.await;
+            for session_id in sessions.iter().cloned() {
+                evict_verdict(&cache, session_id).await;
+            }
+            Ok(expired?.0)
+        })
+    }
+}

@@ -1,0 +1,91 @@
+use super::*;
+use crate::testing::{TestSystem, id, logged_events, with_system};
+use crate::verdict::cache::{RegisterSession, RegisterSessionOutcome};
+use oracled_domain::ProductTier;
+
+const DAY_S: i64 = 86_400;
+
+async fn register(world: &TestSystem, session: &str) {
+    let message = RegisterSession {
+        session_id: id(session),
+        tier: ProductTier::Quick,
+        query: format!("Question of {session}?").try_into().expect("a query"),
+        customer_email: Some(format!("{session}@example.org").try_into().expect("an address")),
+        original_verdict: None,
+        prompt: None,
+        look_up: None,
+    };
+    let outcome = world.system.cache.ask(message).await.expect("the actor answers");
+    drop::<RegisterSessionOutcome>(outcome.expect("the commit succeeds"));
+}
+
+async fn apply(world: &TestSystem, days: RetentionDays) -> RetentionReport {
+    let erasure = &world.system.erasure;
+    let turn = erasure.wait_for_turn().await;
+    erasure.apply_retention(turn, days, None).await.expect("the files are writable")
+}
+
+fn counts(due: &DueData) -> [Option<u64>; 3] {
+    [&due.verdicts, &due.log_values, &due.verifications].map(|kind| kind.as_ref().map(|kind| kind.count))
+}
+
+#[test]
+fn retention_removes_old_sessions_and_values_and_keeps_newer_ones() {
+    with_system(|world| async move {
+        let days = RetentionDays { verdicts: Some(20), log_values: Some(10), verifications: None };
+        register(&world, "old").await;
+        world.time.advance(15 * DAY_S);
+        register(&world, "middle").await;
+        world.time.advance(6 * DAY_S);
+        register(&world, "new").await;
+        let due = world.system.erasure.due_data(days).await.expect("the store is readable");
+        assert_eq!(counts(&due), [Some(1), Some(1), None]);
+        assert!(!logged_events(&world.system.store).contains(&"retention_started".to_owned()));
+
+        let report = apply(&world, days).await;
+        assert_eq!(report.due, due);
+        let store = &world.system.store;
+        let is_stored = |session: &str| store.session(&id(session)).expect("readable").is_some();
+        assert_eq!(["old", "middle", "new"].map(is_stored), [false, true, true]);
+        let log = store.log(&LogQuery { limit: usize::MAX, ..LogQuery::default() }).expect("readable");
+        let has = |text: &str| log.iter().any(|line| line.json.contains(text));
+        assert!(!has("Question of old?") && has("Question of middle?") && has("Question of new?"));
+        let ended = log.iter().find(|line| line.json.contains("retention_applied")).expect("it is logged");
+        assert!(ended.json.contains("\"sessions\":1"), "{}", ended.json);
+        drop(world.system.erasure.hold().await.expect("the retention is complete"));
+
+        // the same time again: nothing is due, and nothing is logged
+        let before = log.len();
+        let again = apply(&world, days).await;
+        assert_eq!(counts(&again.due), [Some(0), Some(0), None]);
+        assert_eq!(logged_events(store).len(), before);
+    });
+}
+
+#[test]
+fn interrupted_retention_is_completed_after_a_restart() {
+    with_system(|world| async move {
+        register(&world, "old").await;
+        world.time.advance(30 * DAY_S);
+        let days = RetentionDays { verdicts: Some(20), log_values: Some(20), verifications: None };
+        let erasure = world.system.erasure.clone();
+        let due = erasure.due_data(days).await.expect("the store is readable");
+        let started = EventKind::RetentionStarted(RetentionStartEntry { due: due.clone(), peer: None });
+        let started = AuditEvent::new(world.system.clock.now(), None, started);
+        let receipt = world.system.log.commit(started.into()).await.expect("the commit succeeds");
+        erasure.expire_sessions(receipt.last_seq, &due).await.expect("the commits succeed");
+        assert!(matches!(erasure.hold().await, Err(ErasureError::Incomplete)), "a backup has to wait");
+
+        let world = world.restarted_after(1).await;
+        drop(world.system.erasure.wait_for_turn().await);
+        // the system's own resumption may have its turn later
+        let turn = world.system.erasure.wait_for_turn().await;
+        world.system.erasure.apply_retention(turn, days, None).await.expect("the files are writable");
+        world.system.erasure.clone().resume().await;
+        let events = logged_events(&world.system.store);
+        assert!(events.contains(&"retention_applied".to_owned()), "{events:?}");
+        let log = world.system.store.log(&LogQuery { limit: usize::MAX, ..LogQuery::default() });
+        let log = log.expect("readable");
+        assert!(log.iter().all(|line| !line.json.contains("Question of old?")));
+    });
+}

@@ -1,0 +1,14 @@
+//! The retention of old data.
+
+use oracled_domain::audit::event::DueData;
+use serde::{Deserialize, Serialize};
+
+/// `GET` and `POST /v1/retention`: the data that are due, or that were removed.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RetentionResponse {
+    /// The data by kind.
+    pub due: DueData,
+    /// Rotated files of `oracle_log.jsonl` in the state directory that may still have the data: they are compressed, cannot be
+    /// read, or have lines that are not entries of the log. Empty for `GET`.
+    pub unread_files: Vec<String>,
+}

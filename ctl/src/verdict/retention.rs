@@ -1,0 +1,65 @@
+//! `oraclectl retention`.
+
+use crate::base::error::CtlError;
+use crate::base::options::{GlobalOptions, problem_error};
+use crate::base::output::{escape_text, print_json};
+use hyper::Method;
+use oracled_api::base::client::DaemonClient;
+use oracled_api::verdict::retention::RetentionResponse;
+use oracled_domain::audit::event::DueKind;
+use std::io::Write;
+
+/// Remove the data that are older than configured
+///
+/// The daemon does this once a day. The keys `retention.*` of the configuration have the number of days for each kind of data. The
+/// command waits until the data are removed; if it is interrupted, the daemon continues.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RetentionArgs {
+    /// Show the data that are due, and remove nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl RetentionArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+        let method = if self.dry_run { Method::GET } else { Method::POST };
+        let mut client = DaemonClient::connect(&options.control_path()?).await?;
+        let answer = client.call_without_timeout(method, "/v1/retention", Vec::new().into()).await?;
+        if !answer.status.is_success() {
+            return Err(problem_error(&answer));
+        }
+        let retention: RetentionResponse = answer.json()?;
+        if options.json { print_json(out, &retention) } else { self.print(out, &retention) }
+    }
+
+    fn print(&self, out: &mut dyn Write, retention: &RetentionResponse) -> Result<(), CtlError> {
+        let due = &retention.due;
+        let kinds = [
+            ("sessions with verdicts", "retention.verdicts_days", &due.verdicts),
+            ("log entries with values", "retention.log_values_days", &due.log_values),
+            ("log entries of verifications", "retention.verifications_days", &due.verifications),
+        ];
+        let state = if self.dry_run { "due" } else { "removed" };
+        for (name, key, kind) in kinds {
+            match kind {
+                None => writeln!(out, "{name}: kept forever ({key} is not set)")?,
+                Some(DueKind { days, before, count, oldest, .. }) => {
+                    let oldest = oldest.map(|oldest| format!(", the oldest of {oldest}")).unwrap_or_default();
+                    writeln!(
+                        out,
+                        "{name}: {count} {state}, older than {days} days (before {before}){oldest}"
+                    )?;
+                }
+            }
+        }
+        for file in &retention.unread_files {
+            let file = escape_text(file);
+            writeln!(
+                out,
+                "{file} may still have the data: it is compressed, cannot be read, or has lines that are not entries of the log; \
+                 delete it, or correct that"
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,71 @@
+//! `/v1/retention`: the data that are older than configured.
+
+use crate::platform::api::request::IgnoredBody;
+use crate::platform::openapi::problems;
+use crate::platform::problem::Problem;
+use crate::platform::service::{DaemonService, run_to_end};
+use axum::extract::State;
+use axum::{Extension, Json};
+use hyper::Request;
+use oracled_actors::verdict::erasure::RetentionReport;
+use oracled_api::verdict::retention::RetentionResponse;
+use oracled_domain::PeerCredentials;
+use std::sync::Arc;
+
+/// The path, for the time limit.
+const PATH: &str = "/v1/retention";
+
+/// Whether a request has no time limit, because it reads all sessions and the log.
+pub fn has_no_time_limit<B>(request: &Request<B>) -> bool {
+    request.uri().path() == PATH
+}
+
+problems!(ReadProblems: STORE);
+problems!(ApplyProblems: STORE);
+
+/// Read which data are older than configured, without removing them.
+#[utoipa::path(
+    get,
+    path = "/v1/retention",
+    operation_id = "read_due_data",
+    tag = "verdict",
+    responses(
+        ReadProblems,
+        (status = 200, description = "The data that are due", body = RetentionResponse),
+    ),
+)]
+pub async fn get(State(service): State<Arc<DaemonService>>) -> Result<Json<RetentionResponse>, Problem> {
+    let due = service.system.erasure.due_data(service.config.retention.to_days()).await?;
+    Ok(Json(RetentionResponse { due, unread_files: Vec::new() }))
+}
+
+/// Remove the data that are older than configured from all files of the state directory.
+///
+/// The daemon responds when the data are removed. It reads all segments and rebuilds the database, and serves other requests
+/// meanwhile. If the connection breaks or the daemon stops before the end, the removal continues.
+#[utoipa::path(
+    post,
+    path = "/v1/retention",
+    operation_id = "apply_retention",
+    tag = "verdict",
+    responses(
+        ApplyProblems,
+        (status = 200, description = "The removed data", body = RetentionResponse),
+    ),
+)]
+pub async fn post(
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
+    _: IgnoredBody,
+) -> Result<Json<RetentionResponse>, Problem> {
+    run_to_end(async move {
+        let erasure = &service.system.erasure;
+        let turn = erasure.wait_for_turn().await;
+        let days = service.config.retention.to_days();
+        let RetentionReport { due, unread_files } = erasure.apply_retention(turn, days, Some(peer)).await?;
+        let unread_files = unread_files.iter().filter_map(|path| path.file_name());
+        let unread_files = unread_files.map(|name| name.to_string_lossy().into_owned()).collect();
+        Ok(Json(RetentionResponse { due, unread_files }))
+    })
+    .await
+}

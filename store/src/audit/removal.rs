@@ -1,0 +1,241 @@
+//! The data that an erasure or a retention removes, and the entries of the log that have such data.
+
+use crate::audit::log::LogQuery;
+use crate::base::engine::TableReader;
+use crate::base::error::StoreError;
+use crate::verification::ReviewQuery;
+use jiff::Timestamp;
+use oracled_domain::SessionId;
+use oracled_domain::audit::event::{EventName, read_open};
+use oracled_domain::audit::leaf::CALLER;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The events of verifications and their reviews.
+const VERIFICATION_EVENTS: [EventName; 6] = [
+    EventName::SourceAsked,
+    EventName::VerificationDecided,
+    EventName::ReviewOpened,
+    EventName::ReviewResolved,
+    EventName::ReviewRevoked,
+    EventName::ReviewDismissed,
+];
+
+/// The data that are removed from all files. Each kind has the number of the last entry concerned.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RemovalPlan {
+    /// Sessions. Their rows must be removed already.
+    pub sessions: BTreeMap<SessionId, u64>,
+    /// Callers of all entries, and the other erasable values, except those of verifications. Versions of sessions' rows that were
+    /// replaced or removed later are included.
+    pub values_up_to: Option<u64>,
+    /// Values of verifications and their reviews, except callers. Versions of their rows that were replaced or removed later are
+    /// included.
+    pub verifications_up_to: Option<u64>,
+    /// The open reviews, which keep their values. The id of a review is the execution id of its decision.
+    pub open_reviews: BTreeSet<String>,
+}
+
+/// The members of an entry that a plan depends on.
+#[derive(Debug, Deserialize)]
+pub(crate) struct EntryHead {
+    pub(crate) seq: u64,
+    #[serde(default, deserialize_with = "read_open")]
+    pub(crate) session_id: Option<SessionId>,
+    event: String,
+    execution_id: Option<String>,
+    review_id: Option<String>,
+}
+
+impl RemovalPlan {
+    /// Whether values of all sessions are removed.
+    pub(crate) const fn has_values(&self) -> bool {
+        self.values_up_to.is_some() || self.verifications_up_to.is_some()
+    }
+
+    /// The last entry concerned.
+    pub(crate) fn last_seq(&self) -> u64 {
+        let values = [self.values_up_to, self.verifications_up_to].into_iter().flatten();
+        self.sessions.values().copied().chain(values).max().unwrap_or_default()
+    }
+
+    /// Whether the data of a session that were written with entry `seq` are removed.
+    pub(crate) fn has_session(&self, session_id: &SessionId, seq: u64) -> bool {
+        self.sessions.get(session_id).is_some_and(|up_to| seq <= *up_to)
+    }
+
+    /// Whether a value of an entry is removed, if the log commits to it.
+    pub(crate) fn removes(&self, entry: &EntryHead, member: &str) -> bool {
+        let is_up_to = |last: Option<u64>| last.is_some_and(|last| entry.seq <= last);
+        let of_session = entry.session_id.as_ref().is_some_and(|id| self.has_session(id, entry.seq));
+        of_session
+            || if member != CALLER && entry.is_of_verification() {
+                is_up_to(self.verifications_up_to) && !self.is_open(entry)
+            } else {
+                is_up_to(self.values_up_to)
+            }
+    }
+
+    fn is_open(&self, entry: &EntryHead) -> bool {
+        let id = entry.execution_id.as_ref().or(entry.review_id.as_ref());
+        id.is_some_and(|id| self.open_reviews.contains(id))
+    }
+}
+
+impl EntryHead {
+    fn is_of_verification(&self) -> bool {
+        VERIFICATION_EVENTS.iter().any(|name| <&str>::from(*name) == self.event)
+    }
+}
+
+/// The entries that have values of one kind.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RemovableEntries {
+    /// Number of entries.
+    pub count: u64,
+    /// The time of the first one.
+    pub oldest: Option<Timestamp>,
+}
+
+impl RemovableEntries {
+    fn add(&mut self, at: Timestamp) {
+        self.count += 1;
+        self.oldest.get_or_insert(at);
+    }
+}
+
+/// The names of the committed values of an entry, and its time.
+#[derive(Deserialize)]
+struct SaltedEntry {
+    timestamp: Timestamp,
+    #[serde(default)]
+    salts: BTreeMap<String, IgnoredAny>,
+}
+
+impl TableReader {
+    /// The ids of the open reviews.
+    ///
+    /// # Errors
+    /// The reviews cannot be read.
+    pub fn open_review_ids(&self) -> Result<BTreeSet<String>, StoreError> {
+        let query = ReviewQuery { open_only: true, limit: usize::MAX, ..ReviewQuery::default() };
+        Ok(self.reviews(&query)?.into_iter().map(|state| state.review.review_id).collect())
+    }
+
+    /// The last entry before the first one at or after `before`; 0 if there is none.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub fn last_seq_before(&self, before: Timestamp) -> Result<u64, StoreError> {
+        let last = self.last_seq();
+        let mut next = Some(LogQuery { since: Some(before), limit: 1, ..LogQuery::default() });
+        while let Some(query) = next {
+            let page = self.log_page(&query)?;
+            if let Some(line) = page.lines.first() {
+                return Ok(last.min(line.seq - 1));
+            }
+            next = page.next;
+        }
+        Ok(last)
+    }
+
+    /// The entries with values that `plan` removes by their number: those of verifications, and the others. An entry can count in
+    /// both. Reads the log up to the last entry of the plan.
+    ///
+    /// # Errors
+    /// An entry cannot be read. `Unavailable` if `proceed` returned false.
+    pub fn removable_entries(
+        &self,
+        plan: &RemovalPlan,
+        proceed: &dyn Fn() -> bool,
+    ) -> Result<[RemovableEntries; 2], StoreError> {
+        let mut found = [RemovableEntries::default(), RemovableEntries::default()];
+        let last = plan.last_seq();
+        let mut next = (last > 0).then(|| LogQuery { limit: usize::MAX, ..LogQuery::default() });
+        while let Some(query) = next {
+            if !proceed() {
+                return Err(StoreError::Unavailable { cause: "the daemon is stopping".to_owned() });
+            }
+            let page = self.log_page(&query)?;
+            next = page.next;
+            for line in &page.lines {
+                if line.seq > last {
+                    return Ok(found);
+                }
+                if !line.json.contains("\"salts\":") {
+                    continue;
+                }
+                let head: EntryHead = self.parse_entry(line)?;
+                let SaltedEntry { timestamp, salts } = self.parse_entry(line)?;
+                let (of_verification, others): (Vec<_>, Vec<_>) = salts
+                    .keys()
+                    .filter(|member| plan.removes(&head, member))
+                    .partition(|member| *member != CALLER && head.is_of_verification());
+                let [verifications, values] = &mut found;
+                if !of_verification.is_empty() {
+                    verifications.add(timestamp);
+                }
+                if !others.is_empty() {
+                    values.add(timestamp);
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(seq: u64, event: &str, execution_id: Option<&str>) -> EntryHead {
+        EntryHead {
+            seq,
+            session_id: None,
+            event: event.to_owned(),
+            execution_id: execution_id.map(str::to_owned),
+            review_id: None,
+        }
+    }
+
+    #[test]
+    fn plan_removes_values_by_kind_and_keeps_those_of_open_reviews() {
+        let plan = RemovalPlan {
+            values_up_to: Some(9),
+            verifications_up_to: Some(5),
+            open_reviews: ["v-1".to_owned()].into(),
+            ..RemovalPlan::default()
+        };
+        for (seq, event, execution, member, expected) in [
+            (9, "tmm_crosscheck", None, "flags", true),
+            (10, "tmm_crosscheck", None, "flags", false),
+            (5, "verification_decided", Some("v-2"), "inputs", true),
+            (6, "verification_decided", Some("v-2"), "inputs", false),
+            (6, "verification_decided", Some("v-2"), "caller", true),
+            (5, "verification_decided", Some("v-1"), "inputs", false),
+            (5, "verification_decided", Some("v-1"), "caller", true),
+        ] {
+            let is_removed = plan.removes(&entry(seq, event, execution), member);
+            assert_eq!(is_removed, expected, "{seq} {event} {execution:?} {member}");
+        }
+    }
+
+    #[test]
+    fn plan_of_an_earlier_entry_removes_a_subset() {
+        let plan_up_to = |last| RemovalPlan {
+            values_up_to: Some(last),
+            verifications_up_to: Some(last),
+            ..RemovalPlan::default()
+        };
+        for (earlier, later) in (0..20).flat_map(|later| (0..=later).map(move |earlier| (earlier, later))) {
+            for seq in 1..20 {
+                for event in ["tmm_crosscheck", "verification_decided", "review_opened"] {
+                    let head = entry(seq, event, None);
+                    let removes = |last| plan_up_to(last).removes(&head, "value");
+                    assert!(!removes(earlier) || removes(later), "{earlier} {later} {seq} {event}");
+                }
+            }
+        }
+    }
+}
