@@ -1,6 +1,6 @@
 //! The audit log. Entries are numbered from 1 without gaps and are found by number, session, execution, event and time.
 //!
-//! A row holds the entries of several records that fit into one chunk, or of one larger record. The entries
+//! A row holds the entries of several records that fit into one chunk, or of one larger record, compressed. The entries
 //! are lines of JSON; the row's key is the number of the first one. sled keeps about 280 bytes in memory for
 //! each page of up to 16 rows: with one row for each record, that memory would exceed the whole cache. The
 //! last row is replaced while it grows. Opening the store begins a new row.

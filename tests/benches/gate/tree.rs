@@ -52,5 +52,5 @@ fn entry_costs_us() -> [f64; 2] {
         }
         leaves.push(began.elapsed().as_secs_f64() * 1e6 / RECORDS as f64);
     }
-    [lines, leaves].map(|rounds| median(rounds))
+    [lines, leaves].map(median)
 }
