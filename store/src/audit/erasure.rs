@@ -1,6 +1,6 @@
 //! Erasing the data of a [`RemovalPlan`] from rows and from lines of the log.
 
-use crate::audit::log::{TIME_BYTES, damaged_line};
+use crate::audit::log::{damaged_line, row};
 use crate::audit::removal::{EntryHead, RemovalPlan};
 use crate::base::error::StoreError;
 use crate::base::row_batch::RowBatch;
@@ -245,22 +245,20 @@ impl DataEraser {
         self.plan.has_session(session_id, seq)
     }
 
-    fn erase_from_log_row(&mut self, row: &[u8]) -> Result<RowErasure, StoreError> {
-        let split = row.split_at_checked(TIME_BYTES);
-        let split = split.and_then(|(time, lines)| Some((time, str::from_utf8(lines).ok()?)));
-        let not_text = || StoreError::Corrupt {
+    fn erase_from_log_row(&mut self, value: &[u8]) -> Result<RowErasure, StoreError> {
+        let damaged = || StoreError::Corrupt {
             dir: self.dir.clone(),
-            detail: "a row of the log is not text".to_owned(),
+            detail: "a row of the log is damaged".to_owned(),
         };
-        let (time, lines) = split.ok_or_else(not_text)?;
-        let (mut erased, mut is_changed) = (time.to_vec(), false);
+        let lines = row::decode(value).ok_or_else(damaged)?;
+        let (mut erased, mut is_changed) = (Vec::new(), false);
         for line in lines.lines() {
             let kept = self.erase_from_line(line).map_err(|error| damaged_line(&self.dir, &error))?;
             is_changed |= kept != line;
             erased.extend_from_slice(kept.as_bytes());
             erased.push(b'\n');
         }
-        Ok(if is_changed { RowErasure::Lines(erased) } else { RowErasure::None })
+        Ok(if is_changed { RowErasure::Lines(row::with_lines(value, &erased)) } else { RowErasure::None })
     }
 
     /// A line of the log, without the values that the plan removes.

@@ -1,6 +1,6 @@
 //! The audit log. Entries are numbered from 1 without gaps and are found by number, session, execution, event and time.
 //!
-//! A row holds the entries of several records that fit into one chunk, or of one larger record. The entries
+//! A row holds the entries of several records that fit into one chunk, or of one larger record, compressed. The entries
 //! are lines of JSON; the row's key is the number of the first one. sled keeps about 280 bytes in memory for
 //! each page of up to 16 rows: with one row for each record, that memory would exceed the whole cache. The
 //! last row is replaced while it grows. Opening the store begins a new row.
@@ -17,6 +17,7 @@
 
 mod append;
 mod query;
+pub(crate) mod row;
 
 pub use append::RecordCallers;
 pub(crate) use append::{LogTip, RecordLogEntries, index_session, put};
@@ -34,7 +35,6 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::path::Path;
 
-pub(crate) const TIME_BYTES: usize = 8;
 /// Entries in a block of the index of events. A row belongs to the block of its first entry.
 const BLOCK_ENTRIES: u64 = 256;
 /// Rows that a search reads at a time, at most. Between two such reads, the database can be reopened after a
@@ -282,8 +282,8 @@ impl LogReader<'_> {
         let corrupt = |detail: String| StoreError::Corrupt { dir: self.store.dir().to_owned(), detail };
         let row = rows::get(self.db, self.store.dir(), TableId::Log, &first_seq.to_be_bytes())?
             .ok_or_else(|| corrupt(format!("an index names entry {first_seq}, which is not in the log")))?;
-        let entries = row.value.get(TIME_BYTES..).and_then(|text| std::str::from_utf8(text).ok());
-        let entries = entries.ok_or_else(|| corrupt(format!("entry {first_seq} is not text")))?;
+        let entries = row::decode(&row.value);
+        let entries = entries.ok_or_else(|| corrupt(format!("the row of entry {first_seq} is damaged")))?;
         let mut matching = Vec::new();
         for json in entries.lines() {
             let fields: LogEntryFields =
@@ -324,7 +324,7 @@ impl LogReader<'_> {
 
     fn latest_time_us(&self, first_seq: u64) -> Result<i64, StoreError> {
         let row = rows::get(self.db, self.store.dir(), TableId::Log, &first_seq.to_be_bytes())?;
-        Ok(row.map_or(i64::MAX, |row| time_of(&row.value)))
+        Ok(row.map_or(i64::MAX, |row| row::time_of(&row.value)))
     }
 }
 
@@ -334,10 +334,6 @@ fn distinct(
 ) -> impl Iterator<Item = Result<u64, StoreError>> {
     let mut last = None;
     rows.filter(move |row| row.as_ref().map_or(true, |row| last.replace(*row) != Some(*row)))
-}
-
-fn time_of(value: &[u8]) -> i64 {
-    value.first_chunk::<TIME_BYTES>().map_or(i64::MAX, |time| i64::from_be_bytes(*time))
 }
 
 fn by_session(session_id: &SessionId) -> Vec<u8> {

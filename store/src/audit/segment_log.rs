@@ -1,6 +1,6 @@
 //! The log as the segments have it, read without the database, for checks of a store or of its backup.
 
-use super::log::{self, TIME_BYTES};
+use super::log::{self, row};
 use crate::base::error::StoreError;
 use crate::base::meta;
 use crate::base::row_batch::RowBatch;
@@ -220,9 +220,9 @@ fn assemble_rows(batch: &RowBatch) -> Result<Vec<(u64, String)>, String> {
         }
     }
     let text_of = |(seq, missing, value): (u64, u16, Vec<u8>)| {
-        let text = value.get(TIME_BYTES..).and_then(|text| String::from_utf8(text.to_vec()).ok());
-        let text = text.filter(|_| missing == 0);
-        text.map(|text| (seq, text)).ok_or_else(|| format!("the row of entry {seq} is not whole"))
+        let text = row::decode(&value).filter(|_| missing == 0);
+        text.map(|text| (seq, text.into_owned()))
+            .ok_or_else(|| format!("the row of entry {seq} is not whole"))
     };
     found.into_iter().map(text_of).collect()
 }

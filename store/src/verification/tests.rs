@@ -1,5 +1,5 @@
 use super::*;
-use crate::audit::log::TIME_BYTES;
+use crate::audit::log::row as log_row;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows;
 use crate::journal::record::{JournalRecord, RecordRejectedError, RowExpectation, RowKey, TableWrite};
@@ -447,10 +447,9 @@ fn decision_whose_values_were_hidden_is_read_as_erased() {
         rows::heads(&db, dir.path(), rows::all(TableId::Log)).next().expect("a row").expect("it is whole");
     let name = rows::name(&row.key).expect("a name").to_vec();
     let row = rows::get(&db, dir.path(), TableId::Log, &name).expect("it is whole").expect("a row");
-    let (time, line) = row.value.split_at(TIME_BYTES);
-    let line = str::from_utf8(line).expect("text").trim_end();
-    let hidden = hide_values(line, |member| member != "envelope_sha256").expect("an entry");
-    let value = [time, hidden.as_bytes(), b"\n"].concat();
+    let line = log_row::decode(&row.value).expect("the row is whole");
+    let hidden = hide_values(line.trim_end(), |member| member != "envelope_sha256").expect("an entry");
+    let value = log_row::with_lines(&row.value, format!("{hidden}\n").as_bytes());
     let mut batch = RowBatch::default();
     rows::put(&mut batch, TableId::Log, &name, row.revision, &value, row.chunks);
     db.apply_batch(batch.into()).expect("the write succeeds");

@@ -1,6 +1,7 @@
 //! Appends entries to the log: their rows and their index.
 
-use super::{TIME_BYTES, block_of, by_event, by_execution};
+use super::row::{self, TIME_BYTES};
+use super::{block_of, by_event, by_execution};
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, TableId, key};
 use oracled_domain::audit::leaf::{EntrySalts, entry_text};
@@ -86,16 +87,22 @@ pub(crate) fn put(
     }
     let text = lines.get(begin..).unwrap_or_default();
     let last_seq = first_seq + entries.events.len() as u64 - 1;
-    let (row, mut row_text) = tip
-        .row
-        .take()
-        .filter(|(_, row_text)| TIME_BYTES + row_text.len() + text.len() <= rows::ONE_CHUNK_BYTES)
-        .unwrap_or((first_seq, Vec::new()));
-    row_text.extend_from_slice(text);
-    let value = [&tip.latest_time_us.to_be_bytes()[..], &row_text].concat();
-    rows::put(batch, TableId::Log, &row.to_be_bytes(), last_seq, &value, 0);
-    tip.row = (value.len() < rows::ONE_CHUNK_BYTES).then_some((row, row_text));
-    index(batch, entries, last_seq, block_of(row), tip);
+    let open_row = tip.row.take();
+    let first_of_row = if row::is_long(text) {
+        let value = row::compressed(tip.latest_time_us, text);
+        rows::put(batch, TableId::Log, &first_seq.to_be_bytes(), last_seq, &value, 0);
+        first_seq
+    } else {
+        let (first, mut row_text) = open_row
+            .filter(|(_, row_text)| TIME_BYTES + row_text.len() + text.len() <= rows::ONE_CHUNK_BYTES)
+            .unwrap_or((first_seq, Vec::new()));
+        row_text.extend_from_slice(text);
+        let value = row::plain(tip.latest_time_us, &row_text);
+        rows::put(batch, TableId::Log, &first.to_be_bytes(), last_seq, &value, 0);
+        tip.row = (value.len() < rows::ONE_CHUNK_BYTES).then_some((first, row_text));
+        first
+    };
+    index(batch, entries, last_seq, block_of(first_of_row), tip);
 }
 
 /// Puts the index of one record's entries into `batch`. Their row belongs to `block`.

@@ -5,7 +5,7 @@ use crate::segments::Segments;
 use oracled_domain::audit::event::EventSeverity;
 use oracled_domain::audit::leaf::hide_values;
 use oracled_domain::audit::log_tree::TreeHash;
-use oracled_domain::{AuditEvent, EventKind, GatePath};
+use oracled_domain::{AuditEvent, EventKind, GatePath, Sha256Hex};
 use std::fs;
 
 /// The number and the line of each entry in `dir`, and the tree of the log.
@@ -26,7 +26,8 @@ fn filled(dir: &Path) -> (Vec<(u64, String)>, TreeHash) {
         fill(&mut journal, n * 3..n * 3 + 3);
         fill(&mut journal, 1000 + n..1001 + n);
     }
-    let cause = "x".repeat(20_000);
+    // digits that compression leaves several chunks of
+    let cause = (0..400_u32).map(|n| Sha256Hex::of(&n.to_be_bytes()).to_string()).collect();
     let long = EventKind::CrosscheckError { path: GatePath::Submit, level: EventSeverity::Error, cause };
     let record = JournalRecord::from(AuditEvent::new(at(0), id(1), long));
     drop(journal.commit(&[record]).expect("the commit succeeds"));

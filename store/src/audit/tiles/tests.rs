@@ -1,3 +1,4 @@
+use crate::audit::log::row as log_row;
 use crate::base::log_hashes::name_of;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, TableId};
@@ -113,9 +114,10 @@ fn check_of_the_log_accepts_it_again_after_a_changed_entry_was_repaired() {
     let name = 1u64.to_be_bytes();
     let row = store.read(|db, _| rows::get(db, store.dir(), TableId::Log, &name));
     let row = row.expect("the row is readable").expect("the row exists");
-    let text = String::from_utf8_lossy(&row.value[8..]).replacen("service_stopped", "service_stopper", 1);
+    let lines = log_row::decode(&row.value).expect("the row is whole");
+    let lines = lines.replacen("service_stopped", "service_stopper", 1);
     let mut batch = RowBatch::default();
-    let value = [&row.value[..8], text.as_bytes()].concat();
+    let value = log_row::with_lines(&row.value, lines.as_bytes());
     rows::put(&mut batch, TableId::Log, &name, row.revision, &value, 0);
     store.engine().apply(batch).expect("the write succeeds");
     // the check is stopped after the changed entry
