@@ -4,7 +4,7 @@ use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
 use oracled_api::base::client::DaemonClient;
 use oracled_domain::verdict::divergence::OriginalLabel;
-use oracled_domain::{AuditEvent, EventKind, ProductTier, SessionId, SessionRecord};
+use oracled_domain::{AuditEvent, CustomerQuery, EventKind, ProductTier, SessionId, SessionRecord};
 use oracled_store::{Journal, JournalRecord, StoreOptions, TableWrite};
 use oracled_tests::{DaemonProcess, DaemonWorld, document, eventually, get, log, post, problem, submission};
 use serde_json::{Value, json};
@@ -285,11 +285,7 @@ fn write_old_state(world: &DaemonWorld) {
         let session_id: SessionId = session.parse().expect("a session id");
         let record = SessionRecord {
             customer_email: Some(format!("{session}-7421@example.org").try_into().expect("an address")),
-            ..SessionRecord::new(
-                session_id.clone(),
-                ProductTier::Quick,
-                query.clone().try_into().expect("a query"),
-            )
+            ..SessionRecord::new(session_id.clone(), ProductTier::Quick, CustomerQuery::new(query.clone()))
         };
         let registered = EventKind::SessionRegistered {
             tier: ProductTier::Quick,
@@ -308,11 +304,10 @@ fn write_old_state(world: &DaemonWorld) {
 
 #[tokio::test]
 async fn retention_removes_old_sessions_from_all_files_despite_kills() {
-    let world = DaemonWorld::default();
+    let mut world = DaemonWorld::default();
+    world.config.push_str("\n[retention]\nverdicts_days = 30\nlog_values_days = 30\n");
     write_old_state(&world);
-    let config = file(&world, "retention.toml", "[retention]\nverdicts_days = 30\nlog_values_days = 30\n");
-    let serve = || world.serve_with(&["--config", &config]);
-    let daemon = serve().await;
+    let daemon = world.serve().await;
     let due = printed(&world, &["--json", "retention", "--dry-run"]);
     let due: Value = serde_json::from_str(&due).expect("JSON");
     assert_eq!(
@@ -328,7 +323,7 @@ async fn retention_removes_old_sessions_from_all_files_despite_kills() {
     daemon.kill();
     removing.wait().expect("oraclectl ends");
 
-    let daemon = serve().await;
+    let daemon = world.serve().await;
     printed(&world, &["retention"]);
     let ended = "event=retention_applied&after=0";
     let mut control = daemon.control().await;
@@ -340,5 +335,5 @@ async fn retention_removes_old_sessions_from_all_files_despite_kills() {
     printed(&world, &["retention"]);
     assert_eq!(log(&mut control, "after=0").await.len(), entries, "a second run changes nothing");
     assert!(daemon.stop().success());
-    assert!(serve().await.stop().success());
+    assert!(world.serve().await.stop().success());
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::testing::{TestSystem, id, logged_events, with_system};
 use crate::verdict::cache::{RegisterSession, RegisterSessionOutcome};
-use oracled_domain::ProductTier;
+use oracled_domain::{CustomerQuery, ProductTier};
 
 const DAY_S: i64 = 86_400;
 
@@ -9,7 +9,7 @@ async fn register(world: &TestSystem, session: &str) {
     let message = RegisterSession {
         session_id: id(session),
         tier: ProductTier::Quick,
-        query: format!("Question of {session}?").try_into().expect("a query"),
+        query: CustomerQuery::new(format!("Question of {session}?")),
         customer_email: Some(format!("{session}@example.org").try_into().expect("an address")),
         original_verdict: None,
         prompt: None,
