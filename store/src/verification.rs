@@ -9,6 +9,7 @@ use oracled_domain::audit::logged_verification::LoggedVerification;
 use oracled_domain::ground::id::WorkflowId;
 use oracled_domain::verification::review::ReviewState;
 use oracled_domain::verification::{CachedAnswer, CachedAnswerKey, DecisionInputs, SubjectKey, SubjectState};
+use std::collections::BTreeSet;
 
 /// Separates the two parts of a name. Neither part contains this character.
 const SEPARATOR: char = '/';
@@ -35,6 +36,15 @@ pub struct CachedAnswerPage {
 }
 
 impl TableReader {
+    /// The ids of the open reviews.
+    ///
+    /// # Errors
+    /// The reviews cannot be read.
+    pub fn open_review_ids(&self) -> Result<BTreeSet<String>, StoreError> {
+        let query = ReviewQuery { open_only: true, limit: usize::MAX, ..ReviewQuery::default() };
+        Ok(self.reviews(&query)?.into_iter().map(|state| state.review.review_id).collect())
+    }
+
     /// The time since which the oldest open review is open; `None` if no review is open.
     ///
     /// # Errors

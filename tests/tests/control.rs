@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 /// All paths of the socket, each with its methods.
-const PATHS: [(&str, &[&str]); 58] = [
+const PATHS: [(&str, &[&str]); 59] = [
     ("/openapi.json", &["GET"]),
     ("/v1/status", &["GET"]),
     ("/v1/actors", &["GET"]),
@@ -50,6 +50,7 @@ const PATHS: [(&str, &[&str]); 58] = [
     ("/v1/drain", &["POST"]),
     ("/v1/prompts/try", &["POST"]),
     ("/v1/reload", &["POST"]),
+    ("/v1/retention", &["GET", "POST"]),
     ("/v1/documents", &["POST"]),
     ("/v1/documents/source", &["GET"]),
     ("/v1/documents/source/do-1", &["GET", "PUT"]),

@@ -169,15 +169,7 @@ impl ErasureService {
         peer: PeerCredentials,
     ) -> Result<ErasureReport, ErasureError> {
         let mut removed = Ok(());
-        let store = self.0.store.clone();
-        if store.covers_session_ids() {
-            let mut pending = sessions.clone();
-            let added = move || {
-                pending.extend(store.pending_erasures()?);
-                store.put_pending_erasures(&pending)
-            };
-            self.on_files(added).await?;
-        }
+        self.note_pending(sessions.iter().cloned()).await?;
         for session_id in sessions {
             removed = self.remove(session_id, reason.clone(), peer).await;
             if removed.is_err() {
@@ -309,6 +301,20 @@ impl ErasureService {
     async fn started(&self) -> Result<StartedRemovals, ErasureError> {
         let store = self.0.store.clone();
         self.on_files(move || StartedRemovals::read(&store)).await
+    }
+
+    /// Notes the sessions in a file if their ids are erased too: the log may no longer have them when the erasure continues.
+    async fn note_pending(&self, sessions: impl Iterator<Item = SessionId>) -> Result<(), ErasureError> {
+        let store = self.0.store.clone();
+        if !store.covers_session_ids() {
+            return Ok(());
+        }
+        let mut pending: BTreeSet<SessionId> = sessions.collect();
+        let added = move || {
+            pending.extend(store.pending_erasures()?);
+            store.put_pending_erasures(&pending)
+        };
+        self.on_files(added).await
     }
 
     async fn clear_pending(&self, pending: &BTreeSet<SessionId>) -> Result<(), ErasureError> {

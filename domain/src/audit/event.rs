@@ -11,6 +11,7 @@ mod crosscheck;
 mod erasable;
 mod erasure;
 pub mod ground;
+mod json;
 mod query;
 mod retention;
 mod rules;
@@ -47,7 +48,7 @@ use ground::{
     PullStartedEntry, RebuildEntry, RunEntry, SourceEntry,
 };
 use jiff::{Timestamp, civil};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use strum::{EnumDiscriminants, EnumString, IntoStaticStr, VariantArray, VariantNames};
 use verification::{
     AnswerRemovalEntry, DismissalEntry, ResolutionEntry, ReviewEntry, RevocationEntry, SourceCallEntry,
@@ -478,23 +479,6 @@ impl AuditEvent {
     #[must_use]
     pub fn new(timestamp: Timestamp, session_id: impl Into<Option<SessionId>>, kind: EventKind) -> Self {
         Self { kind, session_id: session_id.into(), timestamp }
-    }
-}
-
-impl Serialize for AuditEvent {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct EventFields<'e> {
-            #[serde(flatten)]
-            kind: &'e EventKind,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            session_id: Option<Option<&'e SessionId>>,
-            timestamp: Timestamp,
-        }
-        // an evaluation of a text without a session has `"session_id": null`
-        let has_field = self.session_id.is_some() || matches!(self.kind, EventKind::RulesEvaluated(_));
-        let session_id = has_field.then_some(self.session_id.as_ref());
-        EventFields { kind: &self.kind, session_id, timestamp: self.timestamp }.serialize(serializer)
     }
 }
 

@@ -17,8 +17,8 @@ use std::fmt::{self, Write};
 pub const SALTS: &str = "salts";
 /// The member that has the caller. It is always committed to.
 pub const CALLER: &str = "caller";
-/// The members that have the id of a session. The id of a mail contains it.
-pub const SESSION_IDS: [&str; 2] = ["session_id", "mail_id"];
+/// The members that have ids of sessions. The id of a mail contains one.
+pub const SESSION_IDS: [&str; 3] = ["session_id", "session_ids", "mail_id"];
 /// The digits of a salt.
 const SALT_DIGITS: usize = 32;
 /// The start of a hash in place of a value.

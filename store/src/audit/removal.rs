@@ -3,7 +3,6 @@
 use crate::audit::log::LogQuery;
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
-use crate::verification::ReviewQuery;
 use jiff::Timestamp;
 use oracled_domain::SessionId;
 use oracled_domain::audit::event::{EventName, read_open};
@@ -43,6 +42,9 @@ pub(crate) struct EntryHead {
     pub(crate) seq: u64,
     #[serde(default, deserialize_with = "read_open")]
     pub(crate) session_id: Option<SessionId>,
+    /// The sessions that a retention has removed.
+    #[serde(default, deserialize_with = "read_open")]
+    session_ids: Option<Vec<SessionId>>,
     event: String,
     execution_id: Option<String>,
     review_id: Option<String>,
@@ -68,7 +70,8 @@ impl RemovalPlan {
     /// Whether a value of an entry is removed, if the log commits to it.
     pub(crate) fn removes(&self, entry: &EntryHead, member: &str) -> bool {
         let is_up_to = |last: Option<u64>| last.is_some_and(|last| entry.seq <= last);
-        let of_session = entry.session_id.as_ref().is_some_and(|id| self.has_session(id, entry.seq));
+        let mut sessions = entry.session_id.iter().chain(entry.session_ids.iter().flatten());
+        let of_session = sessions.any(|id| self.has_session(id, entry.seq));
         of_session
             || if member != CALLER && entry.is_of_verification() {
                 is_up_to(self.verifications_up_to) && !self.is_open(entry)
@@ -114,15 +117,6 @@ struct SaltedEntry {
 }
 
 impl TableReader {
-    /// The ids of the open reviews.
-    ///
-    /// # Errors
-    /// The reviews cannot be read.
-    pub fn open_review_ids(&self) -> Result<BTreeSet<String>, StoreError> {
-        let query = ReviewQuery { open_only: true, limit: usize::MAX, ..ReviewQuery::default() };
-        Ok(self.reviews(&query)?.into_iter().map(|state| state.review.review_id).collect())
-    }
-
     /// The last entry before the first one at or after `before`; 0 if there is none.
     ///
     /// # Errors
@@ -193,6 +187,7 @@ mod tests {
         EntryHead {
             seq,
             session_id: None,
+            session_ids: None,
             event: event.to_owned(),
             execution_id: execution_id.map(str::to_owned),
             review_id: None,

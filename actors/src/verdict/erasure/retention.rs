@@ -7,9 +7,7 @@
 use super::{EndedErasure, ErasureError, ErasureHandles, ErasureReport, ErasureService, entries_of};
 use crate::verdict::cache::ExpireSessions;
 use jiff::{SignedDuration, Timestamp};
-use oracled_domain::audit::event::{
-    DueData, DueKind, RetentionEndEntry, RetentionStartEntry, SessionExpiryEntry,
-};
+use oracled_domain::audit::event::{DueData, DueKind, RetentionEndEntry, RetentionStartEntry, read_open};
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId};
 use oracled_store::{LogQuery, RemovableEntries, RemovalPlan, Store, StoreError};
 use serde::Deserialize;
@@ -56,8 +54,10 @@ pub(super) struct StartedRetention {
 #[derive(Deserialize)]
 struct ExpiredSessions {
     seq: u64,
-    #[serde(flatten)]
-    expired: SessionExpiryEntry,
+    started_seq: u64,
+    /// `None` if the ids are erased already.
+    #[serde(default, deserialize_with = "read_open")]
+    session_ids: Option<Vec<SessionId>>,
 }
 
 impl ErasureService {
@@ -112,7 +112,8 @@ impl ErasureService {
             })?;
             Ok(expired)
         };
-        let expired = self.on_files(expired).await?;
+        let expired: Vec<SessionId> = self.on_files(expired).await?;
+        self.note_pending(expired.iter().cloned()).await?;
         for sessions in expired.chunks(SESSIONS_AT_ONCE) {
             if self.0.is_stopped.load(Ordering::Relaxed) {
                 return Err(StoreError::Unavailable { cause: "the daemon is stopping".to_owned() }.into());
@@ -217,11 +218,11 @@ impl StartedRetention {
         };
         let mut sessions: BTreeSet<SessionId> = BTreeSet::new();
         for line in store.log(&query)? {
-            let ExpiredSessions { seq, expired } = store.parse_entry(&line)?;
-            if expired.started_seq != self.seq {
+            let ExpiredSessions { seq, started_seq, session_ids } = store.parse_entry(&line)?;
+            if started_seq != self.seq {
                 continue;
             }
-            for session_id in expired.session_ids {
+            for session_id in session_ids.unwrap_or_default() {
                 let last = plan.sessions.entry(session_id.clone()).or_default();
                 *last = seq.max(*last);
                 sessions.insert(session_id);
