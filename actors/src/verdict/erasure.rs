@@ -82,6 +82,8 @@ pub(crate) struct ErasureHandles {
     pub(crate) orders_in_flight: InFlight<SessionId>,
     /// Held by an erasure or a backup: the hard links of a backup would keep the segments with the erased values.
     pub(crate) turn: Arc<Mutex<()>>,
+    /// Held by the loop that completes erasures.
+    pub(crate) resuming: Mutex<()>,
     pub(crate) is_stopped: AtomicBool,
 }
 
@@ -169,8 +171,10 @@ impl ErasureService {
         removed.and(erased)
     }
 
-    /// Completes erasures that have started, and were interrupted by a restart or an error.
+    /// Completes erasures that have started, and were interrupted by a restart or an error. Returns at once if another call does
+    /// that.
     pub(crate) async fn resume(self) {
+        let Ok(only) = self.0.resuming.try_lock() else { return };
         loop {
             let turn = self.0.turn.lock().await;
             match self.erase_started().await {
@@ -188,6 +192,8 @@ impl ErasureService {
                     continue;
                 }
             }
+            // before the turn ends: an erasure that fails afterwards starts another loop
+            drop(only);
             return;
         }
     }
@@ -203,7 +209,7 @@ impl ErasureService {
         // an attempt in progress would store data, and log entries, after the erasure
         let order = orders_in_flight.claim_when_free(session_id.clone()).await;
         loop {
-            self.drop_webhooks(&session_id, peer).await?;
+            self.drop_webhooks(&session_id, None, peer).await?;
             let mails = queued_mails(store, &session_id)?;
             let mails = if mails.is_empty() { None } else { Some(notifier.ask(HoldMessages(mails)).await??) };
             let (session_id, reason) = (session_id.clone(), reason.clone());
@@ -212,15 +218,28 @@ impl ErasureService {
             }
         }
         drop(order);
-        // those that were queued meanwhile
-        self.drop_webhooks(&session_id, peer).await?;
         Ok(regen.ask(AwaitGenerations(Some(session_id))).await?)
     }
 
-    /// Removes the webhooks of a session without sending them.
-    async fn drop_webhooks(&self, session_id: &SessionId, peer: PeerCredentials) -> Result<(), ErasureError> {
+    /// Removes the webhooks of a session without sending them: all, or those that were last written up to this entry.
+    async fn drop_webhooks(
+        &self,
+        session_id: &SessionId,
+        up_to: Option<u64>,
+        peer: PeerCredentials,
+    ) -> Result<(), ErasureError> {
         let (store, session_id) = (self.0.store.clone(), session_id.clone());
-        for id in self.on_files(move || store.webhooks_of(&session_id)).await? {
+        let up_to = up_to.unwrap_or(u64::MAX);
+        let read = move || {
+            let mut found = Vec::new();
+            for id in store.webhooks_of(&session_id)? {
+                if store.webhook_standing(&id)?.is_some_and(|(_, revision)| revision <= up_to) {
+                    found.push(id);
+                }
+            }
+            Ok(found)
+        };
+        for id in self.on_files(read).await? {
             match self.0.webhooks.ask(ChangeWebhook { id, action: OutboxAction::Drop, peer }).await? {
                 // it was sent meanwhile
                 Ok(_) | Err(OutboxError::Unknown(_)) => {}
@@ -242,12 +261,14 @@ impl ErasureService {
         }
         log.flush().await;
         let mut up_to = BTreeMap::new();
-        let named = started.iter().filter_map(|entry| Some((entry.session_id.as_ref()?, entry.seq)));
-        for (session_id, seq) in named.chain(pending.iter().map(|session_id| (session_id, 0))) {
+        for (session_id, seq, peer) in pending_sessions(&started, &pending) {
             // requests in progress may have logged entries after the removal, or stored new data
-            let is_new = store.session(session_id)?.is_some() || store.rejecting_check(session_id)?.is_some();
+            let is_new =
+                store.session(&session_id)?.is_some() || store.rejecting_check(&session_id)?.is_some();
+            // those that were queued during the removal, also before a restart
+            self.drop_webhooks(&session_id, is_new.then_some(seq), peer).await?;
             let up_to_seq = if is_new { seq } else { store.last_seq() };
-            let known = up_to.entry(session_id.clone()).or_default();
+            let known = up_to.entry(session_id).or_default();
             *known = up_to_seq.max(*known);
         }
         let ErasureOutcome { data, unread_files } = self.erase_files(up_to).await?;
@@ -326,8 +347,28 @@ fn started_erasures(store: &Store) -> Result<Vec<StartedErasure>, StoreError> {
     Ok(started.into_iter().filter(|entry| !ended.contains(&entry.seq)).collect())
 }
 
+/// The sessions that are being erased, each with the entry of its start, if that is known, and the administrator.
+fn pending_sessions(
+    started: &[StartedErasure],
+    pending: &BTreeSet<SessionId>,
+) -> Vec<(SessionId, u64, PeerCredentials)> {
+    let named = started.iter().filter_map(|entry| {
+        let session_id = entry.session_id.clone()?;
+        Some((session_id, entry.seq, entry.start.peer))
+    });
+    let mut sessions: Vec<_> = named.collect();
+    // the entry of a pending session can be any of those without a name
+    if let Some(entry) = started.first() {
+        sessions.extend(pending.iter().map(|session_id| (session_id.clone(), 0, entry.start.peer)));
+    }
+    sessions
+}
+
 fn entries_of<T: for<'de> Deserialize<'de>>(store: &Store, event: &str) -> Result<Vec<T>, StoreError> {
     let lines =
         store.log(&LogQuery { event: Some(event.into()), limit: usize::MAX, ..LogQuery::default() })?;
     lines.iter().map(|line| store.parse_entry(line)).collect()
 }
+
+#[cfg(test)]
+mod tests;

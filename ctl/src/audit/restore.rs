@@ -170,10 +170,7 @@ impl Drop for RestoredDir<'_> {
         };
         if let Err(error) = removed {
             let dir = self.dir.display();
-            drop(writeln!(
-                io::stderr(),
-                "oraclectl: cannot remove the content of {dir}: {error}; remove it"
-            ));
+            drop(writeln!(io::stderr(), "oraclectl: cannot remove the content of {dir}: {error}; remove it"));
         }
     }
 }
@@ -194,7 +191,8 @@ mod tests {
 
     #[test]
     fn daemon_does_not_open_an_incomplete_copy() {
-        let (backup, state) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+        let (backup, state) =
+            (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
         fs::write(backup.path().join("held.key"), "key").expect("the write succeeds");
         let mut manifest = BackupManifest {
             format: 1,

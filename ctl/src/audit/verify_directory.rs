@@ -113,9 +113,7 @@ fn check_key(VerifiedLog { start, .. }: &VerifiedLog, keys: &LogKeys) -> Result<
 }
 
 /// The result, for people.
-fn format_verified(
-    VerifiedLog { size, root, segments, checkpoints, lines, start }: &VerifiedLog,
-) -> String {
+fn format_verified(VerifiedLog { size, root, segments, checkpoints, lines, start }: &VerifiedLog) -> String {
     let compared = match checkpoints.as_slice() {
         [] => "with nothing; name a checkpoint with --since, or compare size and root yourself".to_owned(),
         sizes => {

@@ -199,7 +199,8 @@ pub fn hidden_members(line: &str) -> Result<Vec<String>, LogLineError> {
 #[must_use]
 pub fn has_open_values(line: &str) -> bool {
     let Ok(RawMembers(members)) = read_members(line) else { return true };
-    let event = members.iter().find(|(name, _)| name == "event").map(|(_, value)| value.get().trim_matches('"'));
+    let event =
+        members.iter().find(|(name, _)| name == "event").map(|(_, value)| value.get().trim_matches('"'));
     let event = EventName::VARIANTS.iter().find(|name| event == Some(<&str>::from(*name)));
     let Some(erasable) = event.map(|event| event.erasable_members()) else { return true };
     let is_erasable = |name: &str| name == CALLER || erasable.contains(&name);

@@ -164,7 +164,11 @@ impl TestStore {
 
     pub(super) fn commit_event(&mut self, event: AuditEvent, writes: Vec<TableWrite>) {
         let record = JournalRecord { events: vec![event], writes, ..JournalRecord::default() };
-        self.journal().commit(&[record]).expect("the commit succeeds").remove(0).expect("the record is not stale");
+        self.journal()
+            .commit(&[record])
+            .expect("the commit succeeds")
+            .remove(0)
+            .expect("the record is not stale");
     }
 
     pub(super) fn journal(&mut self) -> &mut Journal {

@@ -96,7 +96,8 @@ fn copy_keys(state_dir: &Path, copy: &Path) -> Result<(), StoreError> {
         let path = entry.map_err(io)?.path();
         let is_key = path.extension().is_some_and(|extension| extension == KEY) && path.is_file();
         if let Some(name) = path.file_name().filter(|_| is_key) {
-            fs::copy(&path, copy.join(name)).map_err(|source| StoreError::Io { path: path.clone(), source })?;
+            fs::copy(&path, copy.join(name))
+                .map_err(|source| StoreError::Io { path: path.clone(), source })?;
         }
     }
     Ok(())

@@ -152,11 +152,9 @@ fn leaf_of_an_entry_with_long_values_fits_into_a_tile() {
     };
     let action = EventKind::ControlAction { action: half.clone(), detail: half, peer: Some(peer) };
     let salts = EntrySalts { secret: [7; 16], covers_session_ids: false };
-    for (kind, hidden) in [
-        (EventKind::SourcePruned(pruned), &["payloads"][..]),
-        (action, &["detail"]),
-        (cause, &[]),
-    ] {
+    for (kind, hidden) in
+        [(EventKind::SourcePruned(pruned), &["payloads"][..]), (action, &["detail"]), (cause, &[])]
+    {
         let event = AuditEvent::new("2026-11-20T10:00:00Z".parse().expect("a time"), None, kind);
         let EntryText { line, leaf } = entry_text(9, &event, None, &salts);
         assert!(leaf.len() <= LEAF_BYTES_MAX, "{} bytes", leaf.len());

@@ -264,9 +264,8 @@ fn erase_from_file(path: &Path, of: &File, eraser: &mut SessionEraser) -> io::Re
     let is_read = copy_lines(eraser, BufReader::new(of), &copy)?;
     copy.sync_all()?;
     // a rotation can write or rename the file meanwhile
-    let version = |found: &Metadata| {
-        (found.dev(), found.ino(), found.len(), found.mtime(), found.mtime_nsec())
-    };
+    let version =
+        |found: &Metadata| (found.dev(), found.ino(), found.len(), found.mtime(), found.mtime_nsec());
     if fs::metadata(&path).is_ok_and(|found| version(&found) == version(&before)) {
         fs::rename(copy_path, path)?;
         let by = copy.metadata()?;

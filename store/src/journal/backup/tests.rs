@@ -43,7 +43,8 @@ fn backup_has_the_store_of_its_commit_whatever_is_written_or_removed_later() {
     }
     let names: Vec<_> = backup.files().iter().map(|file| file.name.as_str()).collect();
     // a file that no commit names yet, the database and the mirror are left out
-    let is_needed = |name: &&str| name.starts_with("segments/") || ["log.key", "held.key", "watermark"].contains(name);
+    let is_needed =
+        |name: &&str| name.starts_with("segments/") || ["log.key", "held.key", "watermark"].contains(name);
     assert!(names.iter().all(is_needed), "{names:?}");
     let tree = SegmentLog::open(copy.path()).and_then(|log| log.read(|_| true)).expect("the log is whole");
     assert_eq!((tree.size(), tree.root()), head);

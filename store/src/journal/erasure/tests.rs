@@ -349,10 +349,12 @@ fn files_with_lines_that_an_erasure_cannot_change_are_named() {
 
 #[test]
 fn rotated_files_beside_a_linked_mirror_are_erased() {
-    let (dir, elsewhere) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    let (dir, elsewhere) =
+        (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
     let (mut journal, store) = filled(dir.path());
     let (link, target) = (dir.path().join("oracle_log.jsonl"), elsewhere.path().join("audit.jsonl"));
-    fs::rename(dir.path().join("oracle_log-1.jsonl"), elsewhere.path().join("audit.jsonl.1")).expect("a rename");
+    fs::rename(dir.path().join("oracle_log-1.jsonl"), elsewhere.path().join("audit.jsonl.1"))
+        .expect("a rename");
     fs::copy(&link, &target).expect("the copy succeeds");
     fs::remove_file(&link).expect("the removal succeeds");
     std::os::unix::fs::symlink(&target, &link).expect("a link");
