@@ -38,7 +38,7 @@ use oracled_domain::{ApplicationName, OracleId, UnexpectedFieldHandling};
 use oracled_store::{Journal, Store, StoreError};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Mutex, Semaphore, watch};
 
 /// The configuration and resources of the system.
 #[derive(Debug)]
@@ -318,6 +318,7 @@ impl ActorSystem {
             regen: regen.clone(),
             orders_in_flight,
             turn: Arc::default(),
+            resuming: Mutex::default(),
             is_stopped: AtomicBool::default(),
         });
         actix_rt::spawn(erasure.clone().resume());

@@ -319,7 +319,7 @@ pub(crate) mod backup;
 pub(crate) mod check;
 pub(crate) mod erasure;
 mod mirror_file;
-mod opening;
+pub(crate) mod opening;
 pub(crate) mod preview;
 pub(crate) mod record;
 mod recovery;

@@ -105,6 +105,8 @@ pub(crate) struct ErasureHandles {
     pub(crate) orders_in_flight: InFlight<SessionId>,
     /// Held by an erasure or a backup: the hard links of a backup would keep the segments with the erased values.
     pub(crate) turn: Arc<Mutex<()>>,
+    /// Held by the loop that completes erasures.
+    pub(crate) resuming: Mutex<()>,
     pub(crate) is_stopped: AtomicBool,
 }
 
@@ -184,8 +186,10 @@ impl ErasureService {
         removed.and(erased)
     }
 
-    /// Completes erasures that have started, and were interrupted by a restart or an error.
+    /// Completes erasures that have started, and were interrupted by a restart or an error. Returns at once if another call does
+    /// that.
     pub(crate) async fn resume(self) {
+        let Ok(only) = self.0.resuming.try_lock() else { return };
         loop {
             let turn = self.0.turn.lock().await;
             match self.erase_started().await {
@@ -203,6 +207,8 @@ impl ErasureService {
                     continue;
                 }
             }
+            // before the turn ends: an erasure that fails afterwards starts another loop
+            drop(only);
             return;
         }
     }
@@ -218,7 +224,7 @@ impl ErasureService {
         // an attempt in progress would store data, and log entries, after the erasure
         let order = orders_in_flight.claim_when_free(session_id.clone()).await;
         loop {
-            self.drop_webhooks(&session_id, peer).await?;
+            self.drop_webhooks(&session_id, None, peer).await?;
             let mails = queued_mails(store, &session_id)?;
             let mails = if mails.is_empty() { None } else { Some(notifier.ask(HoldMessages(mails)).await??) };
             let (session_id, reason) = (session_id.clone(), reason.clone());
@@ -227,15 +233,28 @@ impl ErasureService {
             }
         }
         drop(order);
-        // those that were queued meanwhile
-        self.drop_webhooks(&session_id, peer).await?;
         Ok(regen.ask(AwaitGenerations(Some(session_id))).await?)
     }
 
-    /// Removes the webhooks of a session without sending them.
-    async fn drop_webhooks(&self, session_id: &SessionId, peer: PeerCredentials) -> Result<(), ErasureError> {
+    /// Removes the webhooks of a session without sending them: all, or those that were last written up to this entry.
+    async fn drop_webhooks(
+        &self,
+        session_id: &SessionId,
+        up_to: Option<u64>,
+        peer: PeerCredentials,
+    ) -> Result<(), ErasureError> {
         let (store, session_id) = (self.0.store.clone(), session_id.clone());
-        for id in self.on_files(move || store.webhooks_of(&session_id)).await? {
+        let up_to = up_to.unwrap_or(u64::MAX);
+        let read = move || {
+            let mut found = Vec::new();
+            for id in store.webhooks_of(&session_id)? {
+                if store.webhook_standing(&id)?.is_some_and(|(_, revision)| revision <= up_to) {
+                    found.push(id);
+                }
+            }
+            Ok(found)
+        };
+        for id in self.on_files(read).await? {
             match self.0.webhooks.ask(ChangeWebhook { id, action: OutboxAction::Drop, peer }).await? {
                 // it was sent meanwhile
                 Ok(_) | Err(OutboxError::Unknown(_)) => {}
@@ -265,12 +284,16 @@ impl ErasureService {
             Ok((plan, retentions))
         };
         let (mut plan, retentions) = self.on_files(read_retentions).await?;
-        let named = erasures.iter().filter_map(|entry| Some((entry.session_id.as_ref()?, entry.seq)));
-        for (session_id, seq) in named.chain(pending.iter().map(|session_id| (session_id, 0))) {
+        for (session_id, seq, peer) in pending_sessions(&erasures, &pending) {
             // requests in progress may have logged entries after the removal, or stored new data
-            let is_new = store.session(session_id)?.is_some() || store.rejecting_check(session_id)?.is_some();
+            let is_new =
+                store.session(&session_id)?.is_some() || store.rejecting_check(&session_id)?.is_some();
+            // those that were queued during the removal, also before a restart
+            if let Some(peer) = peer {
+                self.drop_webhooks(&session_id, is_new.then_some(seq), peer).await?;
+            }
             let up_to = if is_new { seq } else { store.last_seq() };
-            let known = plan.sessions.entry(session_id.clone()).or_default();
+            let known = plan.sessions.entry(session_id).or_default();
             *known = up_to.max(*known);
         }
         let ErasureOutcome { data, unread_files } = self.erase_files(plan).await?;
@@ -369,8 +392,26 @@ fn started_erasures(store: &Store) -> Result<Vec<StartedErasure>, StoreError> {
     Ok(started.into_iter().filter(|entry| !ended.contains(&entry.seq)).collect())
 }
 
+/// The sessions to erase: each with the number of its `erasure_started` and the administrator, if both are known. A retention
+/// removes no session with webhooks.
+fn pending_sessions(
+    started: &[StartedErasure],
+    pending: &BTreeSet<SessionId>,
+) -> Vec<(SessionId, u64, Option<PeerCredentials>)> {
+    let named = started.iter().filter_map(|entry| {
+        let session_id = entry.session_id.clone()?;
+        Some((session_id, entry.seq, Some(entry.start.peer)))
+    });
+    // the entry of a pending session can be any of those without a name
+    let peer = started.first().map(|entry| entry.start.peer);
+    named.chain(pending.iter().map(|session_id| (session_id.clone(), 0, peer))).collect()
+}
+
 fn entries_of<T: for<'de> Deserialize<'de>>(store: &Store, event: &str) -> Result<Vec<T>, StoreError> {
     let lines =
         store.log(&LogQuery { event: Some(event.into()), limit: usize::MAX, ..LogQuery::default() })?;
     lines.iter().map(|line| store.parse_entry(line)).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,7 @@ use oracled_api::base::client::DaemonClient;
 use oracled_domain::audit::checkpoint::Checkpoint;
 use oracled_domain::audit::log_tiles::{LastTiles, TILE_HASHES, TileContent, TileFile};
 use oracled_domain::audit::log_tree::{LogTree, TreeHash};
+use oracled_store::SegmentLog;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -112,9 +113,9 @@ fn write_file(path: &Path, content: &[u8]) -> Result<(), CtlError> {
     })
 }
 
-/// Whether a directory has the form of an export.
+/// Whether a directory is an export, and neither a state directory nor a backup.
 pub(super) fn is_export(dir: &Path) -> bool {
-    dir.join(TILES_DIR).is_dir()
+    dir.join(TILES_DIR).is_dir() && !SegmentLog::exists_in(dir)
 }
 
 /// Verifies the export in `dir`, and prints the result.

@@ -31,6 +31,11 @@ impl LogKeys {
         Ok(Self(keys))
     }
 
+    /// Whether one of the keys has this text.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.0.iter().any(|one| one.to_string() == key)
+    }
+
     /// Verifies that one of the keys signed a checkpoint.
     pub(super) fn verify(&self, note: &str) -> Result<Checkpoint, CheckpointError> {
         let mut fault = CheckpointError::Unsigned;

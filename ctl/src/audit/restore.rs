@@ -12,9 +12,10 @@ use crate::base::lines::progress_bar;
 use crate::base::output::{format_count, print_json};
 use oracled_api::audit::backup::{BackedUpFile, BackupManifest, CHECKPOINT_FILE};
 use oracled_domain::audit::checkpoint::Checkpoint;
+use oracled_store::RESTORING_FILE;
 use serde_json::json;
 use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// The file that is written last: the daemon does not start without it.
@@ -120,8 +121,11 @@ fn verify(dir: &Path, manifest: &BackupManifest, keys: &[String]) -> Result<Veri
     verify_directory(dir, &[ComparedCheckpoint::of_backup(file, checkpoint)], None)
 }
 
-/// Copies the files to the state directory durably, the high-water mark last.
+/// Copies the files to the state directory durably, the high-water mark last. A daemon does not start on an incomplete copy, even
+/// after a kill or a power cut: it has a further file.
 fn copy_files(dir: &Path, manifest: &BackupManifest, state_dir: &Path) -> Result<(), CtlError> {
+    write_file(state_dir, RESTORING_FILE, &mut io::empty())?;
+    sync_dirs(state_dir)?;
     let bar = progress_bar(Some(manifest.bytes()), "copied");
     let (last, files): (Vec<_>, Vec<_>) = manifest.files.iter().partition(|file| file.name == LAST_FILE);
     for part in [files, last] {
@@ -133,6 +137,9 @@ fn copy_files(dir: &Path, manifest: &BackupManifest, state_dir: &Path) -> Result
         }
         sync_dirs(state_dir)?;
     }
+    let restoring = state_dir.join(RESTORING_FILE);
+    fs::remove_file(&restoring).map_err(|error| unusable(&restoring, &error))?;
+    sync_dirs(state_dir)?;
     bar.finish_and_clear();
     Ok(())
 }
@@ -163,10 +170,43 @@ impl Drop for RestoredDir<'_> {
         };
         if let Err(error) = removed {
             let dir = self.dir.display();
-            drop(writeln!(
-                std::io::stderr(),
-                "oraclectl: cannot remove the content of {dir}: {error}; remove it"
-            ));
+            drop(writeln!(io::stderr(), "oraclectl: cannot remove the content of {dir}: {error}; remove it"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jiff::Timestamp;
+    use oracled_domain::Sha256Hex;
+
+    fn backed_up(name: &str, content: &str) -> BackedUpFile {
+        BackedUpFile {
+            name: name.to_owned(),
+            bytes: content.len() as u64,
+            sha256: Sha256Hex::of(content.as_bytes()),
+        }
+    }
+
+    #[test]
+    fn daemon_does_not_open_an_incomplete_copy() {
+        let (backup, state) =
+            (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+        fs::write(backup.path().join("held.key"), "key").expect("the write succeeds");
+        let mut manifest = BackupManifest {
+            format: 1,
+            version: "1".to_owned(),
+            created_at: Timestamp::UNIX_EPOCH,
+            entries: 0,
+            files: vec![backed_up("held.key", "key"), backed_up("segments/1", "a file that is missing")],
+        };
+        assert!(copy_files(backup.path(), &manifest, state.path()).is_err(), "a file is missing");
+        assert!(state.path().join("held.key").exists() && state.path().join(RESTORING_FILE).exists());
+        fs::remove_file(state.path().join("held.key")).expect("the removal succeeds");
+        fs::remove_file(state.path().join(RESTORING_FILE)).expect("the removal succeeds");
+        manifest.files.pop();
+        copy_files(backup.path(), &manifest, state.path()).expect("the backup is whole");
+        assert!(state.path().join("held.key").exists() && !state.path().join(RESTORING_FILE).exists());
     }
 }

@@ -13,12 +13,14 @@ use oracled_domain::audit::checkpoint::Checkpoint;
 use oracled_domain::audit::leaf::is_erased_form;
 use oracled_domain::audit::log_tree::LogTree;
 use oracled_store::{SegmentEntry, SegmentLog, StoreError};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Take, Write};
 use std::path::{Path, PathBuf};
 
 const MIRROR_FILE: &str = "oracle_log.jsonl";
+/// The member after the number of an entry that logs a start of the daemon.
+const STARTED: &str = ",\"event\":\"service_started\"";
 
 /// A verified log.
 #[derive(Debug, Serialize)]
@@ -36,6 +38,18 @@ pub(super) struct VerifiedLog {
     /// The replayed decisions, with `--replay`.
     #[serde(skip_serializing_if = "Option::is_none")]
     replay: Option<ReplayReport>,
+    /// The last start of the daemon, which names the public key of the log; `None` if the log has none.
+    #[serde(flatten)]
+    start: Option<ServiceStart>,
+}
+
+/// An entry `service_started`.
+#[derive(Debug, Serialize, Deserialize)]
+struct ServiceStart {
+    /// The number of the entry.
+    #[serde(rename(serialize = "log_key_since"))]
+    seq: u64,
+    log_key: String,
 }
 
 /// A checkpoint that the log must continue or equal.
@@ -82,6 +96,7 @@ pub(super) fn run(
         checkpoints.push(ComparedCheckpoint::of_backup(file, checkpoint));
     }
     let verified = verify_directory(dir, &checkpoints, replay)?;
+    check_key(&verified, keys)?;
     if is_json {
         print_json(out, &verified)?;
     } else {
@@ -91,8 +106,22 @@ pub(super) fn run(
     verified.replay.as_ref().map_or(Ok(()), ReplayReport::check)
 }
 
+/// Checks that the log is that of one of the keys.
+fn check_key(VerifiedLog { start, .. }: &VerifiedLog, keys: &LogKeys) -> Result<(), CtlError> {
+    match start {
+        None => Err(refused(
+            "the log has no entry `service_started`, which names its key: it is not the log of an oracled daemon".to_owned(),
+        )),
+        Some(ServiceStart { log_key, .. }) if keys.has(log_key) => Ok(()),
+        Some(ServiceStart { seq, log_key }) => Err(refused(format!(
+            "since entry {seq} the key of the log is {log_key}, and `--key` does not have it; name it too, if you trust it"
+        ))),
+    }
+}
+
 /// The result, for people.
-fn format_verified(VerifiedLog { size, root, segments, checkpoints, lines, .. }: &VerifiedLog) -> String {
+fn format_verified(verified: &VerifiedLog) -> String {
+    let VerifiedLog { size, root, segments, checkpoints, lines, start, .. } = verified;
     let compared = match checkpoints.as_slice() {
         [] => "with nothing; name a checkpoint with --since, or compare size and root yourself".to_owned(),
         sizes => {
@@ -105,6 +134,9 @@ fn format_verified(VerifiedLog { size, root, segments, checkpoints, lines, .. }:
         ("segments", format!("{segments}, without gaps")),
         ("compared", compared),
     ];
+    if let Some(ServiceStart { seq, log_key }) = start {
+        pairs.push(("key", format!("{log_key}, named by entry {seq}")));
+    }
     if let Some(lines) = lines {
         pairs.push((MIRROR_FILE, format!("{} with the same text", format_count(*lines, "line", "lines"))));
     }
@@ -121,9 +153,13 @@ pub(super) fn verify_directory(
     let mut mirror = MirrorLines::open(&dir.join(MIRROR_FILE))?;
     let log = SegmentLog::open(dir).map_err(store_error)?;
     let bar = progress_bar(Some(log.segments()), "verified");
-    let (mut fault, mut compared) = (Ok(()), Vec::new());
+    let (mut fault, mut compared, mut start) = (Ok(()), Vec::new(), None);
     let tree = log.read(|entry| {
         bar.set_position(entry.segment - 1);
+        let is_start = entry.line.split_once(STARTED).is_some_and(|(head, _)| !head.contains(','));
+        if is_start {
+            start = serde_json::from_str::<ServiceStart>(entry.line).ok().or(start.take());
+        }
         fault = compare_roots(checkpoints, &entry, &mut compared)
             .and_then(|()| mirror.as_mut().map_or(Ok(()), |mirror| mirror.compare(&entry)))
             .and_then(|()| replay.as_mut().map_or(Ok(()), |replay| replay_entry(replay, &entry)));
@@ -142,6 +178,7 @@ pub(super) fn verify_directory(
         segments: log.segments(),
         checkpoints: compared,
         lines,
+        start,
         replay,
     })
 }
@@ -270,4 +307,43 @@ fn store_error(error: StoreError) -> CtlError {
         _ => 5,
     };
     CtlError::Verb { message: error.to_string(), exit_code, was_printed: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oracled_domain::audit::checkpoint::LogSigner;
+    use std::fs;
+
+    fn key(secret: u8) -> String {
+        LogSigner::new("oracled/1", &[secret; 32]).key().to_string()
+    }
+
+    #[test]
+    fn log_of_another_key_or_of_none_is_refused() {
+        let keys = LogKeys::read(&[key(1), key(2)]).expect("keys");
+        let log = |start| VerifiedLog {
+            size: 9,
+            root: String::new(),
+            segments: 1,
+            checkpoints: Vec::new(),
+            lines: None,
+            start,
+        };
+        let named = |secret| Some(ServiceStart { seq: 4, log_key: key(secret) });
+        assert!(check_key(&log(named(2)), &keys).is_ok());
+        for start in [named(3), None] {
+            let refused = check_key(&log(start), &keys);
+            assert!(matches!(refused, Err(CtlError::Verb { exit_code: 1, .. })), "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn state_directory_with_a_folder_of_tiles_is_not_an_export() {
+        let dir = tempfile::tempdir().expect("a directory");
+        fs::create_dir(dir.path().join("tile")).expect("the folder is created");
+        assert!(export_log::is_export(dir.path()));
+        fs::create_dir(dir.path().join("segments")).expect("the folder is created");
+        assert!(!export_log::is_export(dir.path()));
+    }
 }

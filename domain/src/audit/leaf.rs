@@ -2,9 +2,10 @@
 //!
 //! A value that can be erased, or withheld from a reader, is committed to: the leaf has a salted hash in its place. The line has
 //! the value, and its salt in the last member, `salts`. Erasing a value puts the hash into the line and removes the salt. So the
-//! leaf of a line is computed from the line alone, and stays the same.
+//! leaf of a line is computed from the line alone, and stays the same. In a leaf that would be too long, the longest values are
+//! committed to as well.
 
-use crate::audit::event::{AuditEvent, RequestCaller};
+use crate::audit::event::{AuditEvent, EventName, RequestCaller};
 use crate::base::digest::{DIGITS, Sha256Hex};
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -12,6 +13,7 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::fmt::{self, Write};
+use strum::VariantArray;
 
 /// The member that has the salts of the values that are committed to, by the names of their members.
 pub const SALTS: &str = "salts";
@@ -27,6 +29,9 @@ const HASH_START: &str = "{\"sha256\":\"";
 const HASH_END: &str = "\"}";
 /// Maximum number of members of an entry. Without this limit, the search for a repeated name could take hours.
 const MEMBERS_MAX: usize = 256;
+
+/// Maximum length of a leaf in bytes. A tile has the length of each leaf in two bytes.
+pub const LEAF_BYTES_MAX: usize = u16::MAX as usize;
 
 /// Random bytes from which salts are derived.
 pub type SaltSecret = [u8; 16];
@@ -108,7 +113,8 @@ pub fn entry_text(
     line.push('}');
     let erasable = event.kind.erasable_members();
     let session_ids = if *covers_session_ids { &SESSION_IDS[..] } else { &[] };
-    if erasable.is_empty() && session_ids.is_empty() && caller.is_none() {
+    let is_short = line.len() <= LEAF_BYTES_MAX;
+    if is_short && erasable.is_empty() && session_ids.is_empty() && caller.is_none() {
         return EntryText { leaf: line.clone(), line };
     }
     let RawMembers(members) = serde_json::from_str(&line).expect("an event has few members");
@@ -118,17 +124,31 @@ pub fn entry_text(
         (is_erasable && value.get() != "null").then(|| derive_salt(secret, seq, name))
     };
     let salted = |(name, value): &(Cow<'_, str>, &RawValue)| Some((name.to_string(), salt_of(name, value)?));
-    let salts: Vec<_> = members.iter().filter_map(salted).collect();
-    if salts.is_empty() {
-        return EntryText { leaf: line.clone(), line };
+    let mut salts: Vec<_> = members.iter().filter_map(salted).collect();
+    let mut leaf = hide(&members, &salts);
+    while leaf.len() > LEAF_BYTES_MAX
+        && let Some(name) = largest_open(&members, &salts)
+    {
+        salts.push((name.to_owned(), derive_salt(secret, seq, name)));
+        leaf = hide(&members, &salts);
     }
-    let leaf = hide(&members, &salts);
+    if salts.is_empty() {
+        return EntryText { leaf, line };
+    }
     drop(members);
     if let Some(salts) = salts_member(&salts) {
         line.pop();
         write!(line, ",{salts}}}").expect("a text can be extended");
     }
     EntryText { line, leaf }
+}
+
+/// The member with the longest value among those without a salt, if a hash is shorter.
+fn largest_open<'m>(members: &'m [(Cow<'_, str>, &RawValue)], salts: &[(String, String)]) -> Option<&'m str> {
+    let is_open = |name: &str| !salts.iter().any(|(salted, _)| salted == name);
+    let open = members.iter().filter(|(name, _)| is_open(name));
+    let (name, value) = open.max_by_key(|(_, value)| value.get().len())?;
+    (value.get().len() > HASH_START.len() + DIGITS + HASH_END.len()).then_some(name)
 }
 
 /// The leaf of the entry with this line, which has no line end.
@@ -192,6 +212,18 @@ impl<'l> LineMembers<'l> {
         let hidden = hidden.map(|(name, _)| name.to_string()).collect();
         Ok(Self { members, hidden })
     }
+}
+
+/// Whether the line has a value that can be erased. A line of the log has a salt for each such value.
+#[must_use]
+pub fn has_open_values(line: &str) -> bool {
+    let Ok(RawMembers(members)) = read_members(line) else { return true };
+    let event =
+        members.iter().find(|(name, _)| name == "event").map(|(_, value)| value.get().trim_matches('"'));
+    let event = EventName::VARIANTS.iter().find(|name| event == Some(<&str>::from(*name)));
+    let Some(erasable) = event.map(|event| event.erasable_members()) else { return true };
+    let is_erasable = |name: &str| name == CALLER || erasable.contains(&name);
+    members.iter().any(|(name, value)| is_erasable(name) && value.get() != "null" && !is_hash(value.get()))
 }
 
 fn read_members(line: &str) -> Result<RawMembers<'_>, LogLineError> {

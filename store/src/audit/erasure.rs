@@ -8,7 +8,7 @@ use crate::base::rows::{self, TableId};
 use crate::base::session_row::SessionRow;
 use memchr::memmem;
 use oracled_domain::audit::event::ErasedData;
-use oracled_domain::audit::leaf::{LogLineError, hide_values};
+use oracled_domain::audit::leaf::{LogLineError, has_open_values, hide_values};
 use oracled_domain::{ApplicationName, MailId, SessionId};
 use serde::Deserialize;
 use std::borrow::Cow;
@@ -276,6 +276,13 @@ impl DataEraser {
             self.found.entry(session_id).or_default().insert(ErasedData::LogValues);
         }
         Ok(erased)
+    }
+
+    /// Whether a line of the log has open values of one of the sessions, although the log has salts for such values.
+    pub(crate) fn has_values(&self, line: &str) -> bool {
+        let head = self.may_have_data(line.as_bytes()).then(|| serde_json::from_str(line).ok()).flatten();
+        let Some(EntryHead { seq, session_id: Some(session_id), .. }) = head else { return false };
+        self.is_erased(&session_id, seq) && has_open_values(line)
     }
 }
 

@@ -72,6 +72,12 @@ impl CommittedRows<'_> {
 }
 
 impl SegmentLog {
+    /// Whether `dir` is a state directory or a backup: it has segments, or a high-water mark.
+    #[must_use]
+    pub fn exists_in(dir: &Path) -> bool {
+        SegmentFiles::new(dir).dir().exists() || Watermark::entries_in(dir).ok().flatten().is_some()
+    }
+
     /// Opens the log in `state_dir`, which is not changed.
     ///
     /// # Errors

@@ -27,9 +27,9 @@ pub(crate) fn sync_dir(dir: &Path) -> Result<(), StoreError> {
         .map_err(|source| StoreError::Io { path: dir.to_owned(), source })
 }
 
-/// Gives the file `from` the second name `to`. Returns whether `from` exists.
+/// Gives the file `from` the second name `to`, or the file to which it is a symbolic link. Returns whether `from` exists.
 pub(crate) fn link_if_exists(from: &Path, to: &Path) -> Result<bool, StoreError> {
-    match fs::hard_link(from, to) {
+    match fs::canonicalize(from).and_then(|from| fs::hard_link(from, to)) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(source) => Err(StoreError::Io { path: from.to_owned(), source }),

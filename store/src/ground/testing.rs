@@ -164,8 +164,15 @@ impl TestStore {
 
     pub(super) fn commit_event(&mut self, event: AuditEvent, writes: Vec<TableWrite>) {
         let record = JournalRecord { events: vec![event], writes, ..JournalRecord::default() };
-        let (journal, _) = self.open.as_mut().expect("the store is open");
-        journal.commit(&[record]).expect("the commit succeeds").remove(0).expect("the record is not stale");
+        self.journal()
+            .commit(&[record])
+            .expect("the commit succeeds")
+            .remove(0)
+            .expect("the record is not stale");
+    }
+
+    pub(super) fn journal(&mut self) -> &mut Journal {
+        &mut self.open.as_mut().expect("the store is open").0
     }
 
     pub(super) fn reopen(&mut self) {

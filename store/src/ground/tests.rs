@@ -332,6 +332,20 @@ fn file_that_is_missing_or_has_another_length_is_found_at_once() {
 }
 
 #[test]
+fn backup_is_refused_while_a_file_of_a_source_is_missing() {
+    let mut world = TestStore::new();
+    world.ingest(&three_releases()[0]);
+    world.journal().begin_backup().expect("nothing is missing");
+    let path = world.facts_path(&world.view().state.files[0]);
+    let whole = fs::read(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    let error = world.journal().begin_backup().expect_err("a file is missing");
+    assert!(matches!(&error, StoreError::SourceFile { path: named, .. } if *named == path), "{error}");
+    fs::write(&path, whole).unwrap();
+    world.journal().begin_backup().expect("nothing is missing");
+}
+
+#[test]
 fn reader_keeps_reading_files_that_were_merged_away() {
     let mut world = TestStore::new();
     let releases = three_releases();

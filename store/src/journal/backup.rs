@@ -5,7 +5,6 @@
 //! here. The copy has no database and no `oracle_log.jsonl`, since a start recreates them.
 
 use super::Journal;
-use crate::base::disk::link_if_exists;
 use crate::base::error::StoreError;
 use crate::base::watermark::Watermark;
 use oracled_domain::audit::log_tree::TreeHash;
@@ -44,14 +43,19 @@ impl Journal {
     /// Links the files of the store as they are after the last commit.
     ///
     /// # Errors
-    /// `Unavailable` while the journal accepts no writes, `Io` if a file cannot be linked.
+    /// `Unavailable` while the journal accepts no writes, `SourceFile` if a file of a source is missing or damaged, `Io` if a file
+    /// cannot be linked.
     pub fn begin_backup(&mut self) -> Result<StoreBackup, StoreError> {
         self.check_failure()?;
+        // a backup without it could not answer for the source after a restore
+        if let Some(fault) = self.store.file_faults()?.into_iter().next() {
+            return Err(fault);
+        }
         let ground = self.store.files();
         let dir = ground.temporary_dir(BACKUP_PREFIX)?;
         let last_segment = self.segments.link_to(dir.path())?;
         ground.link_to(dir.path(), &self.store.named_files()?)?;
-        link_keys(self.engine.dir(), dir.path())?;
+        copy_keys(self.engine.dir(), dir.path())?;
         // a new mark: the first start writes `oracle_log.jsonl` from the first entry
         drop(Watermark::create(dir.path(), self.mark.now.store_id, self.mark.now.counts)?);
         let mut files = Vec::new();
@@ -84,14 +88,16 @@ impl StoreBackup {
     }
 }
 
-/// Links the keys in `state_dir`: of checkpoints, and of verdicts that the policy holds.
-fn link_keys(state_dir: &Path, copy: &Path) -> Result<(), StoreError> {
+/// Copies the keys in `state_dir`: of checkpoints, and of verdicts that the policy holds. A key can be a symbolic link to another
+/// disk, and cannot be linked then.
+fn copy_keys(state_dir: &Path, copy: &Path) -> Result<(), StoreError> {
     let io = |source| StoreError::Io { path: state_dir.to_owned(), source };
     for entry in fs::read_dir(state_dir).map_err(io)? {
         let path = entry.map_err(io)?.path();
         let is_key = path.extension().is_some_and(|extension| extension == KEY) && path.is_file();
         if let Some(name) = path.file_name().filter(|_| is_key) {
-            link_if_exists(&path, &copy.join(name))?;
+            fs::copy(&path, copy.join(name))
+                .map_err(|source| StoreError::Io { path: path.clone(), source })?;
         }
     }
     Ok(())

@@ -60,7 +60,8 @@ enum MirrorSource {
 pub struct ErasureOutcome {
     /// The kinds of data that were found.
     pub data: BTreeMap<SessionId, BTreeSet<ErasedData>>,
-    /// Files of the log that may still have the data: they are compressed, cannot be opened, or have lines that are not entries.
+    /// Files of the log that may still have the data: they are compressed, cannot be opened, or have lines that are no
+    /// entries or have no salts.
     pub unread_files: Vec<PathBuf>,
 }
 
@@ -146,7 +147,9 @@ impl Journal {
             return Ok(ErasureStep::ToRepeat);
         }
         erasure.database = None;
-        self.mirror.replace_by(copy, &mut erasure.eraser)?;
+        if !self.mirror.replace_by(copy, &mut erasure.eraser)? {
+            erasure.unread_files.push(copy.original().to_owned());
+        }
         Ok(ErasureStep::Finished)
     }
 
@@ -233,9 +236,22 @@ impl Erasure {
     ///
     /// # Errors
     /// A folder cannot be removed.
-    pub fn finish(self) -> Result<ErasureOutcome, StoreError> {
+    pub fn finish(mut self) -> Result<ErasureOutcome, StoreError> {
         remove_dir(&self.options.dir)?;
-        Ok(ErasureOutcome { data: self.eraser.found, unread_files: self.unread_files })
+        let data = std::mem::take(&mut self.eraser.found);
+        Ok(ErasureOutcome { data, unread_files: std::mem::take(&mut self.unread_files) })
+    }
+}
+
+impl Drop for Erasure {
+    /// Frees the space of an erasure that failed.
+    fn drop(&mut self) {
+        if let Some(database) = self.database.take() {
+            database.close_database();
+        }
+        if let Err(error) = remove_dir(&self.options.dir) {
+            tracing::warn!(%error, "could not remove the new database of an erasure; the next start removes it");
+        }
     }
 }
 

@@ -25,9 +25,15 @@ pub(super) struct OpenedDatabase {
     pub(super) rebuilt: Option<String>,
 }
 
+/// A file that a state directory has while a backup is being restored to it.
+pub const RESTORING_FILE: &str = "restoring";
+
 /// Opens the segments and the mark of the store in `dir`, or creates those of an empty store.
 pub(super) fn open_segments(dir: &Path) -> Result<(Segments, Watermark), StoreError> {
     let short = |detail: String| Err(StoreError::Short { dir: dir.to_owned(), detail });
+    if dir.join(RESTORING_FILE).exists() {
+        return short(format!("a restore was interrupted: {RESTORING_FILE} exists"));
+    }
     let mark = Watermark::open(dir)?;
     let segments = Segments::open(dir)?;
     match (segments, mark) {

@@ -4,6 +4,7 @@ use crate::audit::log::{LogLine, LogQuery, PAGE_BYTES};
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, TableId};
 use crate::base::snapshot::snapshot_in;
+use crate::journal::opening::RESTORING_FILE;
 use crate::journal::record::{RowExpectation, RowKey, TableWrite};
 use crate::journal::recovery::REPAIR_PAUSE_CALLS;
 use jiff::Timestamp;
@@ -632,6 +633,21 @@ fn open_rejects_a_store_without_its_mark_or_segments() {
         let error = refused(dir.path());
         assert!(matches!(error, StoreError::Short { .. }), "{file}: {error}");
         assert!(error.to_string().contains(message), "{file}: {error}");
+    }
+}
+
+#[test]
+fn open_rejects_a_directory_to_which_a_restore_was_interrupted() {
+    for entries in [0, 8] {
+        let dir = tempfile::tempdir().expect("a directory");
+        if entries > 0 {
+            fill(&mut open(dir.path()).0, 0..entries);
+        }
+        fs::write(dir.path().join(RESTORING_FILE), "").expect("the write succeeds");
+        let error = refused(dir.path());
+        assert!(matches!(error, StoreError::Short { .. }), "{error}");
+        fs::remove_file(dir.path().join(RESTORING_FILE)).expect("the removal succeeds");
+        drop(open(dir.path()));
     }
 }
 

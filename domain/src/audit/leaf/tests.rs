@@ -1,4 +1,5 @@
 use super::*;
+use crate::audit::event::ground::PruneEntry;
 use crate::verdict::mail::MailKind;
 use crate::{EventKind, MailId, PeerCredentials, SessionId};
 
@@ -131,4 +132,34 @@ fn session_ids_are_erased_only_where_the_log_commits_to_them() {
     let salts = EntrySalts { secret: [1; 16], covers_session_ids: true };
     let EntryText { line, leaf } = entry_text(9, &stopped, None, &salts);
     assert_eq!(line, leaf);
+}
+
+#[test]
+fn leaf_of_an_entry_with_long_values_fits_into_a_tile() {
+    let peer = PeerCredentials { uid: 1, gid: 2, pid: Some(3) };
+    let pruned = PruneEntry {
+        oracle_id: "worldbank".parse().expect("an id"),
+        before: "2026-11-20T10:00:00Z".parse().expect("a time"),
+        versions: 0,
+        payloads: (0..5000u32).map(|n| Sha256Hex::of(&n.to_be_bytes())).collect(),
+        peer,
+    };
+    let half = "x".repeat(LEAF_BYTES_MAX / 2);
+    let cause = EventKind::StorageRecovered {
+        cause: half.clone(),
+        failed_at: "2026-11-20T10:00:00Z".parse().expect("a time"),
+        fallback_entries: 0,
+    };
+    let action = EventKind::ControlAction { action: half.clone(), detail: half, peer: Some(peer) };
+    let salts = EntrySalts { secret: [7; 16], covers_session_ids: false };
+    for (kind, hidden) in
+        [(EventKind::SourcePruned(pruned), &["payloads"][..]), (action, &["detail"]), (cause, &[])]
+    {
+        let event = AuditEvent::new("2026-11-20T10:00:00Z".parse().expect("a time"), None, kind);
+        let EntryText { line, leaf } = entry_text(9, &event, None, &salts);
+        assert!(leaf.len() <= LEAF_BYTES_MAX, "{} bytes", leaf.len());
+        assert_eq!(leaf_of(&line).expect("an entry"), leaf);
+        assert_eq!(hidden_members(&leaf).expect("an object"), hidden);
+        assert!(hidden_members(&line).expect("an object").is_empty(), "the line has all values");
+    }
 }

@@ -4,7 +4,9 @@ use super::{FILE, LogMirror, MirrorSnapshot};
 use crate::audit::erasure::DataEraser;
 use crate::base::disk::sync_dir;
 use crate::base::error::StoreError;
-use std::fs::{self, File};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
@@ -16,6 +18,9 @@ const COPY_END: &str = ".erasing";
 /// Number of bytes at the start of a file that must be text. No format of compressed files begins with 512 bytes of text.
 const START_BYTES: u64 = 512;
 
+/// Maximum number of rotations during which the files are read again.
+const ROTATIONS_MAX: u32 = 5;
+
 /// A copy of the mirror without the erased values.
 #[derive(Debug)]
 pub(crate) struct MirrorCopy {
@@ -25,6 +30,8 @@ pub(crate) struct MirrorCopy {
     original: PathBuf,
     /// The mirror that was copied, and how much of it.
     of: MirrorSnapshot,
+    /// Whether no line can still have erased values.
+    is_read: bool,
 }
 
 impl MirrorCopy {
@@ -38,12 +45,17 @@ impl MirrorCopy {
             let copy = create_copy(&path, &of.file)?;
             let mut content = &of.file;
             content.seek(SeekFrom::Start(0))?;
-            copy_lines(eraser, BufReader::new(content.take(of.len)), &copy)?;
+            let is_read = copy_lines(eraser, BufReader::new(content.take(of.len)), &copy)?;
             copy.sync_all()?;
-            Ok(copy)
+            Ok((copy, is_read))
         };
-        let copy = write().map_err(|source| StoreError::write_error(&path, source))?;
-        Ok(Self { copy, path, original, of })
+        let (copy, is_read) = write().map_err(|source| StoreError::write_error(&path, source))?;
+        Ok(Self { copy, path, original, of, is_read })
+    }
+
+    /// The path of the mirror, without links.
+    pub(crate) fn original(&self) -> &Path {
+        &self.original
     }
 
     /// Whether the copy is of the file that is written now.
@@ -52,8 +64,16 @@ impl MirrorCopy {
     }
 }
 
+impl Drop for MirrorCopy {
+    /// Frees the space of a copy that has not replaced the mirror.
+    fn drop(&mut self) {
+        drop(fs::remove_file(&self.path));
+    }
+}
+
 impl LogMirror {
-    /// Replaces the file by its copy, and adds the lines that were appended meanwhile.
+    /// Replaces the file by its copy, and adds the lines that were appended meanwhile. Returns false if a line may still have
+    /// erased values.
     ///
     /// # Errors
     /// `Io` if a file cannot be read or written. The mirror stays as it was.
@@ -61,14 +81,14 @@ impl LogMirror {
         &mut self,
         copied: &MirrorCopy,
         eraser: &mut DataEraser,
-    ) -> Result<(), StoreError> {
-        let MirrorCopy { copy, path, original, of } = copied;
+    ) -> Result<bool, StoreError> {
+        let MirrorCopy { copy, path, original, of, is_read } = copied;
         let mut replace = || {
             let mut added = File::open(original)?;
             added.seek(SeekFrom::Start(of.len))?;
             let copied_bytes = copy.metadata()?.len();
             let copy = copy.try_clone()?;
-            copy_lines(eraser, BufReader::new(added), &copy).inspect_err(|_| {
+            let is_added_read = copy_lines(eraser, BufReader::new(added), &copy).inspect_err(|_| {
                 // the next attempt adds the lines again
                 if let Err(error) = copy.set_len(copied_bytes) {
                     tracing::warn!(%error, "could not cut off the copy of oracle_log.jsonl");
@@ -76,46 +96,120 @@ impl LogMirror {
             })?;
             copy.sync_all()?;
             fs::rename(path, original)?;
-            Ok((copy.metadata()?.len(), copy))
+            Ok((copy.metadata()?.len(), copy, *is_read && is_added_read))
         };
-        let replaced = replace().map_err(|source| StoreError::write_error(&self.path, source));
-        (self.len, self.file) = replaced?;
+        let replaced = replace().map_err(|source| StoreError::write_error(&self.path, source))?;
+        let is_read;
+        (self.len, self.file, is_read) = replaced;
         self.generation += 1;
-        original.parent().map_or(Ok(()), sync_dir)
+        original.parent().map_or(Ok(()), sync_dir)?;
+        Ok(is_read)
     }
 }
 
-/// Erases the values from the files in `dir` that the mirror was renamed to. Returns those that may still have values: files that
-/// are no texts or cannot be opened, and those with a line about a session that is not an entry.
+/// Erases the values from the files that the mirror in `dir` was renamed to: those in `dir`, and those beside the file to which the
+/// mirror is a link. Returns those that may still have values: files that are no texts, cannot be opened or change all the time,
+/// and those with a line about a session that is not an entry, or has no salts.
 pub(crate) fn erase_from_renamed(dir: &Path, eraser: &mut DataEraser) -> Result<Vec<PathBuf>, StoreError> {
-    let io = |source| StoreError::Io { path: dir.to_owned(), source };
+    let places = renamed_places(dir).map_err(|source| StoreError::Io { path: dir.to_owned(), source })?;
     let mut unread = Vec::new();
-    for entry in fs::read_dir(dir).map_err(io)? {
-        let path = entry.map_err(io)?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if !name.starts_with(NAME_START) || name == FILE || !path.is_file() {
-            continue;
-        }
-        let error = |source| StoreError::write_error(&path, source);
-        if name.ends_with(COPY_END) {
-            fs::remove_file(&path).map_err(error)?;
-            continue;
-        }
-        let is_read = match File::open(&path) {
-            Ok(of) => is_text(&of).map_err(error)? && erase_from_file(&path, &of, eraser).map_err(error)?,
-            // it was renamed or removed meanwhile
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => true,
-            Err(cause) => {
-                tracing::warn!(%cause, path = %path.display(), "an erasure could not read a file of the log");
-                false
+    for _ in 0..ROTATIONS_MAX {
+        unread.clear();
+        let mut files = list_renamed(&places)?;
+        let mut is_changed = false;
+        for (path, id) in &mut files {
+            match erase_from_renamed_file(path, eraser)? {
+                RenamedFile::Unchanged => {}
+                RenamedFile::Replaced(by) => *id = by,
+                RenamedFile::Unread => unread.push(path.clone()),
+                // it may be under another name now
+                RenamedFile::InUse => {
+                    is_changed = true;
+                    unread.push(path.clone());
+                }
             }
-        };
-        if !is_read {
-            unread.push(path);
+        }
+        places.iter().try_for_each(|place| sync_dir(&place.dir))?;
+        if !is_changed && list_renamed(&places)? == files {
+            break;
         }
     }
-    sync_dir(dir)?;
     Ok(unread)
+}
+
+/// A folder with files that the mirror was renamed to.
+struct RenamedPlace {
+    dir: PathBuf,
+    /// The name of the mirror there.
+    mirror: OsString,
+    /// The start of the names of such files.
+    start: String,
+}
+
+/// The device and the number of a file.
+type FileId = (u64, u64);
+
+/// The effect of an erasure on a file.
+enum RenamedFile {
+    /// It has no erased values, or does not exist any more.
+    Unchanged,
+    Replaced(FileId),
+    /// It may still have values.
+    Unread,
+    /// It was written, renamed or replaced meanwhile, and stays as it is.
+    InUse,
+}
+
+/// The folders with files that the mirror in `dir` was renamed to.
+fn renamed_places(dir: &Path) -> io::Result<Vec<RenamedPlace>> {
+    let here = RenamedPlace { dir: dir.to_owned(), mirror: FILE.into(), start: NAME_START.to_owned() };
+    let mirror = dir.join(FILE);
+    if !mirror.is_symlink() {
+        return Ok(vec![here]);
+    }
+    let mirror = fs::canonicalize(mirror)?;
+    let (Some(dir), Some(name)) = (mirror.parent(), mirror.file_name()) else { return Ok(vec![here]) };
+    let text = name.to_string_lossy();
+    let start = text.split('.').next().filter(|start| !start.is_empty()).unwrap_or(&text).to_owned();
+    Ok(vec![here, RenamedPlace { dir: dir.to_owned(), mirror: name.to_owned(), start }])
+}
+
+/// The files that the mirror was renamed to. Copies that an interrupted erasure has left are removed.
+fn list_renamed(places: &[RenamedPlace]) -> Result<BTreeMap<PathBuf, FileId>, StoreError> {
+    let mut files = BTreeMap::new();
+    for RenamedPlace { dir, mirror, start } in places {
+        let io = |source| StoreError::Io { path: dir.clone(), source };
+        for entry in fs::read_dir(dir).map_err(io)? {
+            let path = entry.map_err(io)?.path();
+            let name = path.file_name().unwrap_or_default();
+            if name == mirror || !name.to_string_lossy().starts_with(start) {
+                continue;
+            }
+            let Ok(found) = fs::metadata(&path) else { continue };
+            if !found.is_file() {
+                continue;
+            }
+            if name.to_string_lossy().ends_with(COPY_END) {
+                fs::remove_file(&path).map_err(|source| StoreError::write_error(&path, source))?;
+                continue;
+            }
+            files.insert(path, (found.dev(), found.ino()));
+        }
+    }
+    Ok(files)
+}
+
+fn erase_from_renamed_file(path: &Path, eraser: &mut DataEraser) -> Result<RenamedFile, StoreError> {
+    let error = |source| StoreError::write_error(path, source);
+    match File::open(path) {
+        Ok(of) if is_text(&of).map_err(error)? => erase_from_file(path, &of, eraser).map_err(error),
+        Ok(_) => Ok(RenamedFile::Unread),
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(RenamedFile::Unchanged),
+        Err(cause) => {
+            tracing::warn!(%cause, path = %path.display(), "an erasure could not read a file of the log");
+            Ok(RenamedFile::Unread)
+        }
+    }
 }
 
 fn is_text(mut file: &File) -> io::Result<bool> {
@@ -145,29 +239,40 @@ fn create_copy(path: &Path, of: &File) -> io::Result<File> {
     Ok(copy)
 }
 
-/// Returns false if a line that may have values is not an entry.
-fn erase_from_file(path: &Path, of: &File, eraser: &mut DataEraser) -> io::Result<bool> {
+fn erase_from_file(path: &Path, of: &File, eraser: &mut DataEraser) -> io::Result<RenamedFile> {
+    let before = of.metadata()?;
     let mut has_data = false;
     each_line(BufReader::new(of), |line| {
         has_data |= eraser.may_have_data(line);
         Ok(())
     })?;
     if !has_data {
-        return Ok(true);
+        return Ok(RenamedFile::Unchanged);
     }
-    let path = fs::canonicalize(path)?;
+    let path = match fs::canonicalize(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(RenamedFile::InUse),
+        path => path?,
+    };
     let copy_path = copy_path(&path);
     let copy = create_copy(&copy_path, of)?;
     let mut of = of;
     of.seek(SeekFrom::Start(0))?;
     let is_read = copy_lines(eraser, BufReader::new(of), &copy)?;
     copy.sync_all()?;
-    fs::rename(copy_path, path)?;
-    Ok(is_read)
+    // a rotation can write or rename the file meanwhile
+    let version =
+        |found: &Metadata| (found.dev(), found.ino(), found.len(), found.mtime(), found.mtime_nsec());
+    if fs::metadata(&path).is_ok_and(|found| version(&found) == version(&before)) {
+        fs::rename(copy_path, path)?;
+        let by = copy.metadata()?;
+        return Ok(if is_read { RenamedFile::Replaced((by.dev(), by.ino())) } else { RenamedFile::Unread });
+    }
+    fs::remove_file(copy_path)?;
+    Ok(RenamedFile::InUse)
 }
 
-/// Copies lines without the erased values. Returns false if a line that may have values is not an entry: the text of another
-/// program stays as it is.
+/// Copies lines without the erased values. Returns false if a line may still have values. It is not an entry, since the text of
+/// another program stays as it is, or it has no salts.
 fn copy_lines(eraser: &mut DataEraser, from: impl BufRead, to: &File) -> io::Result<bool> {
     let mut to = BufWriter::new(to);
     let mut is_read = true;
@@ -175,6 +280,7 @@ fn copy_lines(eraser: &mut DataEraser, from: impl BufRead, to: &File) -> io::Res
         let entry = str::from_utf8(line.strip_suffix(b"\n").unwrap_or(line)).ok();
         let erased = entry.and_then(|entry| eraser.erase_from_line(entry).ok());
         if let Some(erased) = erased {
+            is_read &= !eraser.has_values(&erased);
             to.write_all(erased.as_bytes())?;
             return to.write_all(if line.ends_with(b"\n") { b"\n" } else { b"" });
         }
@@ -192,4 +298,31 @@ fn each_line(mut from: impl BufRead, mut visit: impl FnMut(&[u8]) -> io::Result<
         line.clear();
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_that_replaced_a_renamed_one_during_its_copy_stays() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("oracle_log-1.jsonl");
+        let sessions = [("cs_1".parse().expect("an id"), 9)].into();
+        let mut eraser = DataEraser::new(dir.path(), sessions, false);
+        fs::write(&path, "{\"seq\":1,\"session_id\":\"cs_1\"}\n").expect("the write succeeds");
+        let of = File::open(&path).expect("the file opens");
+        fs::rename(&path, dir.path().join("oracle_log-2.jsonl")).expect("the rename succeeds");
+        for replaced in [false, true] {
+            if replaced {
+                fs::write(&path, "another file\n").expect("the write succeeds");
+            }
+            (&of).seek(SeekFrom::Start(0)).expect("the seek succeeds");
+            let erased = erase_from_file(&path, &of, &mut eraser).expect("the disk is writable");
+            assert!(matches!(erased, RenamedFile::InUse));
+        }
+        assert_eq!(fs::read_to_string(&path).expect("the file is readable"), "another file\n");
+        let names = fs::read_dir(dir.path()).expect("the folder is readable").count();
+        assert_eq!(names, 2, "no copy is left");
+    }
 }

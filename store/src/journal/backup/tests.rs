@@ -21,6 +21,10 @@ fn backup_has_the_store_of_its_commit_whatever_is_written_or_removed_later() {
     let facts = dir.path().join(format!("ground/facts/{}.sorted", Sha256Hex::of(b"x")));
     fs::write(&facts, "facts").expect("the write succeeds");
     fs::write(dir.path().join("log.key"), "key").expect("the write succeeds");
+    let elsewhere = tempfile::tempdir().expect("a directory");
+    let linked = elsewhere.path().join("a name that is longer or shorter than the key");
+    fs::write(&linked, "another key").expect("the write succeeds");
+    std::os::unix::fs::symlink(&linked, dir.path().join("held.key")).expect("a link");
     for n in 0..40 {
         fill(&mut journal, n * 3..n * 3 + 3);
     }
@@ -34,10 +38,13 @@ fn backup_has_the_store_of_its_commit_whatever_is_written_or_removed_later() {
 
     let copy = tempfile::tempdir().expect("a directory");
     copy_to(&backup, copy.path());
-    assert_eq!(fs::read_to_string(copy.path().join("log.key")).expect("readable"), "key");
+    for (name, key) in [("log.key", "key"), ("held.key", "another key")] {
+        assert_eq!(fs::read_to_string(copy.path().join(name)).expect("readable"), key);
+    }
     let names: Vec<_> = backup.files().iter().map(|file| file.name.as_str()).collect();
     // a file that no commit names yet, the database and the mirror are left out
-    let is_needed = |name: &&str| name.starts_with("segments/") || ["log.key", "watermark"].contains(name);
+    let is_needed =
+        |name: &&str| name.starts_with("segments/") || ["log.key", "held.key", "watermark"].contains(name);
     assert!(names.iter().all(is_needed), "{names:?}");
     let tree = SegmentLog::open(copy.path()).and_then(|log| log.read(|_| true)).expect("the log is whole");
     assert_eq!((tree.size(), tree.root()), head);

@@ -170,6 +170,8 @@ fn interrupted_erasure_is_completed_by_another_one() {
             let step = journal.finish_erasure(&mut erasure).expect("the journal accepts writes");
             assert_eq!(step, ErasureStep::Finished);
         }
+        // a kill
+        std::mem::forget(erasure);
     }
     let (mut journal, store) = open(dir.path());
     let mut erasure = begin(&mut journal, &[1, 3]);
@@ -383,4 +385,68 @@ fn retention_removes_many_sessions_at_once() {
     }
     assert!(!files_with(dir.path(), "Question 2?").is_empty());
     store.audit_all().expect("nothing is missing");
+}
+
+#[test]
+fn failed_erasure_leaves_no_copies() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, _store) = filled(dir.path());
+    remove(&mut journal, 1);
+    let mut erasure = begin(&mut journal, &[1]);
+    erasure.rewrite_segments(&|| true).expect("the segments are whole");
+    erasure.prepare(&|| true).expect("the disk is writable");
+    let copies = [dir.path().join(NEW_DIR), dir.path().join("oracle_log.jsonl.erasing")];
+    assert!(copies.iter().all(|copy| copy.exists()));
+    drop(erasure);
+    assert!(copies.iter().all(|copy| !copy.exists()));
+}
+
+/// The lines of a file without their salts, as another program may write them.
+fn without_salts(path: &Path) -> String {
+    let text = fs::read_to_string(path).expect("the file is readable");
+    let strip = |line: &str| match line.split_once(",\"salts\":") {
+        Some((head, _)) => format!("{head}}}\n"),
+        None => format!("{line}\n"),
+    };
+    text.lines().map(strip).collect()
+}
+
+#[test]
+fn files_with_lines_that_an_erasure_cannot_change_are_named() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, _store) = filled(dir.path());
+    let (rotated, mirror) = (dir.path().join("oracle_log-1.jsonl"), dir.path().join("oracle_log.jsonl"));
+    fs::write(&rotated, without_salts(&rotated)).expect("the write succeeds");
+    remove(&mut journal, 1);
+    let mut foreign = fs::OpenOptions::new().append(true).open(&mirror).expect("the file opens");
+    std::io::Write::write_all(&mut foreign, b"a note about cs_1\n").expect("the write succeeds");
+    let mut erasure = begin(&mut journal, &[1]);
+    erasure.rewrite_segments(&|| true).expect("the segments are whole");
+    let unread = finish(&mut journal, erasure).unread_files;
+    let mirror = fs::canonicalize(mirror).expect("the file exists");
+    assert_eq!(unread, [rotated, mirror]);
+}
+
+#[test]
+fn rotated_files_beside_a_linked_mirror_are_erased() {
+    let (dir, elsewhere) =
+        (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    let (mut journal, store) = filled(dir.path());
+    let (link, target) = (dir.path().join("oracle_log.jsonl"), elsewhere.path().join("audit.jsonl"));
+    fs::rename(dir.path().join("oracle_log-1.jsonl"), elsewhere.path().join("audit.jsonl.1"))
+        .expect("a rename");
+    fs::copy(&link, &target).expect("the copy succeeds");
+    fs::remove_file(&link).expect("the removal succeeds");
+    std::os::unix::fs::symlink(&target, &link).expect("a link");
+    journal.reopen_mirror().expect("the mirror is writable");
+    remove(&mut journal, 1);
+    assert!(!files_with(elsewhere.path(), "Question 1?").is_empty());
+    let mut erasure = begin(&mut journal, &[1]);
+    erasure.rewrite_segments(&|| true).expect("the segments are whole");
+    assert_eq!(finish(&mut journal, erasure).unread_files, Vec::<PathBuf>::new());
+    for dir in [dir.path(), elsewhere.path()] {
+        assert_eq!(files_with(dir, "Question 1?"), Vec::<PathBuf>::new());
+    }
+    assert!(link.is_symlink());
+    drop(store);
 }
