@@ -16,7 +16,7 @@ mod verification;
 
 pub use audit::log::{LogLine, LogPage, LogQuery, RecordCallers};
 pub use audit::mirror::{MirrorFault, MirrorSnapshot};
-pub use audit::segment_log::{SegmentEntry, SegmentLog};
+pub use audit::segment_log::{SegmentEntry, SegmentLog, SegmentRemains};
 pub use base::engine::{StoreOptions, TableReader};
 pub use base::error::{SourceFileKind, StoreError};
 pub use base::panics::is_panic_caught;
@@ -29,6 +29,7 @@ pub use journal::preview::PREVIEW_REVISION;
 pub use journal::record::{
     CommitReceipt, JournalRecord, RecordRejectedError, RowExpectation, RowKey, TableWrite,
 };
+pub use journal::state_files::{LoggedState, VerifiedStateFiles};
 pub use verdict::orders::{OrderPosition, OrderPositionError, OrderQuery};
 pub use verdict::rejecting_checks::RejectingCheckSize;
 pub use verification::{CachedAnswerPage, ReviewQuery};

@@ -27,7 +27,8 @@ use std::path::PathBuf;
 /// application of the session, and the members of the document that the proof does not cover.
 ///
 /// For a state directory or a backup, it reads all entries from the segments, and compares them with the checkpoint of the
-/// backup, with that of `--since`, and with `oracle_log.jsonl`.
+/// backup, with that of `--since`, and with `oracle_log.jsonl`. It also verifies the high-water mark, the files of sources, the
+/// keys, and the manifest of a backup. Differences that can have another cause than a change are notes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct VerifyLogArgs {
     /// The output of `oraclectl log prove` or of `oraclectl verdict ID --proof`, a state directory, or a backup; `-` reads
