@@ -194,14 +194,7 @@ impl RunningDaemon {
         let checkpoints = CheckpointTask::start(&service);
         let retention = RetentionTask::start(&service);
         missing_parts::warn_of_missing_parts(&service);
-        tracing::info!(
-            socket = %service.config.socket.display(),
-            control_socket = %service.config.control_socket.display(),
-            state_dir = %service.config.state_dir.display(),
-            entries = service.journal_report().counts.entries,
-            file_limit = files,
-            "oracled serves"
-        );
+        log_serving(&service, files);
         Ok(Self { service, flags, servers, bound, checking, checkpoints, retention, signals })
     }
 
@@ -307,6 +300,18 @@ impl RunningDaemon {
         }
         notify_systemd(&[NotifyState::Ready]);
     }
+}
+
+/// Writes to the service log that requests are answered.
+fn log_serving(service: &DaemonService, file_limit: u64) {
+    tracing::info!(
+        socket = %service.config.socket.display(),
+        control_socket = %service.config.control_socket.display(),
+        state_dir = %service.config.state_dir.display(),
+        entries = service.journal_report().counts.entries,
+        file_limit,
+        "oracled serves"
+    );
 }
 
 fn open_store(config: &DaemonConfig) -> Result<(Journal, Store), StoreError> {

@@ -10,6 +10,7 @@ pub mod export;
 pub mod files;
 mod index;
 mod linked;
+pub mod offline;
 mod pages;
 pub mod payloads;
 pub mod prune;

@@ -324,5 +324,6 @@ pub(crate) mod preview;
 pub(crate) mod record;
 mod recovery;
 pub(crate) mod staged;
+pub(crate) mod state_files;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -17,7 +17,7 @@ mod verification;
 pub use audit::log::{LogLine, LogPage, LogQuery, RecordCallers};
 pub use audit::mirror::{MirrorFault, MirrorSnapshot};
 pub use audit::removal::{RemovableEntries, RemovalPlan};
-pub use audit::segment_log::{CommittedRows, SegmentEntry, SegmentLog};
+pub use audit::segment_log::{CommittedRows, SegmentEntry, SegmentLog, SegmentRemains};
 pub use base::engine::{StoreOptions, TableReader};
 pub use base::error::{SourceFileKind, StoreError};
 pub use base::panics::is_panic_caught;
@@ -31,6 +31,7 @@ pub use journal::preview::PREVIEW_REVISION;
 pub use journal::record::{
     CommitReceipt, JournalRecord, RecordRejectedError, RowExpectation, RowKey, TableWrite,
 };
+pub use journal::state_files::{LoggedState, VerifiedStateFiles};
 pub use verdict::expiry::SessionRevisions;
 pub use verdict::orders::{OrderPosition, OrderPositionError, OrderQuery};
 pub use verdict::rejecting_checks::RejectingCheckSize;

@@ -10,14 +10,13 @@ mod group;
 mod keeper;
 mod reading;
 
-pub(crate) use reading::{SegmentsUpTo, read_groups};
+pub(crate) use reading::{SegmentsUpTo, read_segments};
 
 use crate::base::disk::sync_dir;
 use crate::base::error::StoreError;
 use crate::base::row_batch::RowBatch;
 pub(crate) use files::SegmentFiles;
 use files::SegmentHead;
-pub(crate) use group::StoredGroup;
 use group::{GROUP_HEAD_BYTES, GroupEnd, encode};
 use keeper::SegmentKeeper;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};

@@ -9,6 +9,7 @@ mod backup;
 mod bad_input;
 mod bounds;
 mod cache;
+mod changed_files;
 mod circuit;
 mod control;
 mod corpus;

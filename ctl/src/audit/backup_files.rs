@@ -2,6 +2,7 @@
 
 use super::log_keys::refused;
 use crate::base::error::CtlError;
+use crate::base::lines::progress_bar;
 use oracled_api::audit::backup::{BackedUpFile, BackupManifest, MANIFEST_FILE};
 use oracled_domain::Sha256Hex;
 use oracled_domain::base::digest::Sha256Stream;
@@ -100,7 +101,7 @@ pub(super) fn sync_dirs(dir: &Path) -> Result<(), CtlError> {
 }
 
 /// Reads the manifest of the backup in `dir`.
-pub(super) fn read_manifest(dir: &Path) -> Result<BackupManifest, CtlError> {
+fn read_manifest(dir: &Path) -> Result<BackupManifest, CtlError> {
     let file = dir.join(MANIFEST_FILE);
     let text = match fs::read_to_string(&file) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -113,6 +114,33 @@ pub(super) fn read_manifest(dir: &Path) -> Result<BackupManifest, CtlError> {
         text => text.map_err(|error| unusable(&file, &error))?,
     };
     BackupManifest::from_text(&text).map_err(|error| refused(format!("{}: {error}", file.display())))
+}
+
+/// Checks that the backup in `dir` has the files of its manifest, and no others. Returns the manifest.
+pub(super) fn verify_manifest(dir: &Path) -> Result<BackupManifest, CtlError> {
+    let manifest = read_manifest(dir)?;
+    check_names(dir, &manifest)?;
+    check_files(dir, &manifest)?;
+    Ok(manifest)
+}
+
+/// Checks the length and the digest of each file.
+fn check_files(dir: &Path, manifest: &BackupManifest) -> Result<(), CtlError> {
+    let bar = progress_bar(Some(manifest.bytes()), "checked");
+    for file in &manifest.files {
+        let path = path_in(dir, &file.name)?;
+        let opened = File::open(&path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => {
+                refused(format!("{}: the file is missing; restore another backup", path.display()))
+            }
+            _ => unusable(&path, &error),
+        });
+        let read = read_pieces(&mut bar.wrap_read(opened?), |_| Ok(()));
+        let (bytes, sha256) = read.map_err(|error| unusable(&path, &error))?;
+        check_file(dir, file, &BackedUpFile { name: file.name.clone(), bytes, sha256 })?;
+    }
+    bar.finish_and_clear();
+    Ok(())
 }
 
 /// Checks the length and the digest of a file of the backup against its manifest.
@@ -132,7 +160,7 @@ pub(super) fn check_file(dir: &Path, expected: &BackedUpFile, found: &BackedUpFi
 }
 
 /// Checks that the backup in `dir` has no file that is not in the manifest.
-pub(super) fn check_names(dir: &Path, manifest: &BackupManifest) -> Result<(), CtlError> {
+fn check_names(dir: &Path, manifest: &BackupManifest) -> Result<(), CtlError> {
     let mut named: BTreeSet<PathBuf> = BTreeSet::from([dir.join(MANIFEST_FILE)]);
     for file in &manifest.files {
         named.insert(path_in(dir, &file.name)?);

@@ -137,8 +137,8 @@ pub(super) fn verify(
     let mut built = BuiltTiles::default();
     for file in TileFile::all(size).take_while(|file| file.content == TileContent::Leaves) {
         bar.set_position(file.index);
-        let content = read_file(dir, file)?;
-        for leaf in leaves(&content, file)? {
+        let (content, is_longer) = read_file(dir, file)?;
+        for leaf in leaves(&content, file, is_longer)? {
             built.append(leaf, file, earlier.as_ref())?;
             if let Some(replay) = &mut replay {
                 let line = str::from_utf8(leaf);
@@ -183,19 +183,21 @@ fn print_verified(verified: &VerifiedExport, out: &mut dyn Write) -> Result<(), 
     replay.as_ref().map_or(Ok(()), |replay| replay.print(out))
 }
 
-/// The content of a file of the export. A later export can have added to it.
-fn read_file(dir: &Path, file: TileFile) -> Result<Vec<u8>, CtlError> {
+/// The content of a file of the export, and whether it may be longer, since a later export has replaced it by a full tile.
+fn read_file(dir: &Path, file: TileFile) -> Result<(Vec<u8>, bool), CtlError> {
     let dir = dir.join(TILES_DIR);
     let full = TileFile { width: TILE_HASHES, ..file };
     match fs::read(dir.join(file.to_string())) {
-        Err(error) if error.kind() == ErrorKind::NotFound => fs::read(dir.join(full.to_string())),
-        read => read,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            fs::read(dir.join(full.to_string())).map(|content| (content, true))
+        }
+        read => read.map(|content| (content, false)),
     }
     .map_err(|error| refused(format!("tile/{file}: {error}")))
 }
 
 /// The leaves in a file.
-fn leaves(mut content: &[u8], file: TileFile) -> Result<Vec<&[u8]>, CtlError> {
+fn leaves(mut content: &[u8], file: TileFile, is_longer: bool) -> Result<Vec<&[u8]>, CtlError> {
     let mut leaves = Vec::new();
     while leaves.len() < file.width {
         let leaf = content
@@ -204,6 +206,9 @@ fn leaves(mut content: &[u8], file: TileFile) -> Result<Vec<&[u8]>, CtlError> {
         let (leaf, rest) = leaf.ok_or_else(|| refused(format!("tile/{file}: the file is not whole")))?;
         leaves.push(leaf);
         content = rest;
+    }
+    if !content.is_empty() && !is_longer {
+        return Err(refused(format!("tile/{file}: the file has further bytes after its entries")));
     }
     Ok(leaves)
 }
@@ -247,8 +252,9 @@ impl BuiltTiles {
             let TileContent::Hashes(level) = file.content else { continue };
             let full = self.full.get(&(level, file.index)).map(Vec::as_slice);
             let expected = full.unwrap_or_else(|| self.last.of_level(level));
-            let content = read_file(dir, file)?;
-            let found = content.get(..file.width * HASH_BYTES);
+            let (content, is_longer) = read_file(dir, file)?;
+            let bytes = file.width * HASH_BYTES;
+            let found = content.get(..bytes).filter(|_| is_longer || content.len() == bytes);
             if found != expected.get(..file.width).map(<[TreeHash]>::as_flattened) {
                 return Err(refused(format!("tile/{file}: the tile is not that of the entries")));
             }

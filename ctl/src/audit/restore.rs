@@ -1,8 +1,7 @@
 //! `oraclectl restore`.
 
 use super::backup_files::{
-    check_file, check_names, create_empty_dir, path_in, read_manifest, read_pieces, sync_dirs, unusable,
-    write_file,
+    check_file, create_empty_dir, path_in, sync_dirs, unusable, verify_manifest, write_file,
 };
 use super::log_keys::{LogKeys, refused};
 use super::verify_directory::{ComparedCheckpoint, VerifiedLog, verify_directory};
@@ -10,12 +9,12 @@ use crate::base::error::CtlError;
 use crate::base::input::read_text;
 use crate::base::lines::progress_bar;
 use crate::base::output::{format_count, print_json};
-use oracled_api::audit::backup::{BackedUpFile, BackupManifest, CHECKPOINT_FILE};
+use oracled_api::audit::backup::{BackupManifest, CHECKPOINT_FILE};
 use oracled_domain::audit::checkpoint::Checkpoint;
 use oracled_store::RESTORING_FILE;
 use serde_json::json;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// The file that is written last: the daemon does not start without it.
@@ -41,9 +40,7 @@ pub(crate) struct RestoreArgs {
 impl RestoreArgs {
     pub(crate) fn run(&self, is_json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
         let Self { dir, state_dir, keys } = self;
-        let manifest = read_manifest(dir)?;
-        check_names(dir, &manifest)?;
-        check_files(dir, &manifest)?;
+        let manifest = verify_manifest(dir)?;
         let verified = verify(dir, &manifest, keys)?;
         let is_new = create_empty_dir(state_dir)?;
         let mut restored = RestoredDir { dir: state_dir, is_new, is_complete: false };
@@ -81,25 +78,6 @@ impl RestoreArgs {
              then start the daemon"
         )?)
     }
-}
-
-/// Checks the length and the digest of each file.
-fn check_files(dir: &Path, manifest: &BackupManifest) -> Result<(), CtlError> {
-    let bar = progress_bar(Some(manifest.bytes()), "checked");
-    for file in &manifest.files {
-        let path = path_in(dir, &file.name)?;
-        let opened = File::open(&path).map_err(|error| match error.kind() {
-            ErrorKind::NotFound => {
-                refused(format!("{}: the file is missing; restore another backup", path.display()))
-            }
-            _ => unusable(&path, &error),
-        });
-        let read = read_pieces(&mut bar.wrap_read(opened?), |_| Ok(()));
-        let (bytes, sha256) = read.map_err(|error| unusable(&path, &error))?;
-        check_file(dir, file, &BackedUpFile { name: file.name.clone(), bytes, sha256 })?;
-    }
-    bar.finish_and_clear();
-    Ok(())
 }
 
 /// Compares the log in the backup with its checkpoint.
@@ -179,6 +157,7 @@ impl Drop for RestoredDir<'_> {
 mod tests {
     use super::*;
     use jiff::Timestamp;
+    use oracled_api::audit::backup::BackedUpFile;
     use oracled_domain::Sha256Hex;
 
     fn backed_up(name: &str, content: &str) -> BackedUpFile {

@@ -28,7 +28,8 @@ use std::path::PathBuf;
 /// application of the session, and the members of the document that the proof does not cover.
 ///
 /// For a state directory or a backup, it reads all entries from the segments, and compares them with the checkpoint of the
-/// backup, with that of `--since`, and with `oracle_log.jsonl`.
+/// backup, with that of `--since`, and with `oracle_log.jsonl`. It also verifies the high-water mark, the files of sources, the
+/// keys, and the manifest of a backup. Differences that can have another cause than a change are notes.
 ///
 /// With `--replay`, it computes each logged decision again from its inputs: crosschecks, evaluations of rules, comparisons of
 /// regenerated verdicts, and verifications with their calls and reviews. It reports which results differ, and which inputs are

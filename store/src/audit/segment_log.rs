@@ -6,8 +6,8 @@ use crate::base::meta;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, TableId};
 use crate::base::session_row::SessionRow;
-use crate::base::watermark::Watermark;
-use crate::segments::{SegmentFiles, StoredGroup, read_groups};
+use crate::base::watermark::{Watermark, WatermarkValues};
+use crate::segments::{SegmentFiles, read_segments};
 use oracled_domain::SessionId;
 use oracled_domain::audit::leaf::leaf_of;
 use oracled_domain::audit::log_tree::LogTree;
@@ -21,8 +21,17 @@ pub struct SegmentLog {
     dir: PathBuf,
     files: SegmentFiles,
     last: u64,
-    /// The number of entries of the high-water mark.
-    marked: u64,
+    /// The high-water mark; `None` if its file is missing.
+    mark: Option<WatermarkValues>,
+}
+
+/// Bytes after the last group of a segment that are not zeros: remains of a group that was not completed, or changed bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentRemains {
+    /// The number of the segment.
+    pub segment: u64,
+    /// The position of the first of these bytes in the uncompressed segment.
+    pub at: u64,
 }
 
 /// One entry of the log.
@@ -75,7 +84,7 @@ impl SegmentLog {
     /// Whether `dir` is a state directory or a backup: it has segments, or a high-water mark.
     #[must_use]
     pub fn exists_in(dir: &Path) -> bool {
-        SegmentFiles::new(dir).dir().exists() || Watermark::entries_in(dir).ok().flatten().is_some()
+        SegmentFiles::new(dir).dir().exists() || Watermark::values_in(dir).ok().flatten().is_some()
     }
 
     /// Opens the log in `state_dir`, which is not changed.
@@ -84,10 +93,10 @@ impl SegmentLog {
     /// `Short` if a segment is missing, `Io` if the directory cannot be read.
     pub fn open(state_dir: &Path) -> Result<Self, StoreError> {
         // before the segments: a daemon may append meanwhile
-        let marked = Watermark::entries_in(state_dir)?.unwrap_or_default();
+        let mark = Watermark::values_in(state_dir)?;
         let files = SegmentFiles::new(state_dir);
         let last = files.check_names()?.ok_or_else(|| files.missing(1))?;
-        Ok(Self { dir: state_dir.to_owned(), files, last, marked })
+        Ok(Self { dir: state_dir.to_owned(), files, last, mark })
     }
 
     /// The number of segments.
@@ -96,17 +105,52 @@ impl SegmentLog {
         self.last
     }
 
+    /// The state directory.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The high-water mark; `None` if its file is missing.
+    pub(crate) const fn mark(&self) -> Option<&WatermarkValues> {
+        self.mark.as_ref()
+    }
+
     /// Passes all entries to `visit`, in the order of their numbers, until it returns false. Each group must have the Merkle
     /// tree of its entries. Returns the tree of all entries that were read.
     ///
     /// # Errors
     /// `Corrupt` if a segment is damaged or its entries were changed, `Short` if a segment or the last entries are missing.
-    pub fn read(&self, mut visit: impl FnMut(SegmentEntry<'_>) -> bool) -> Result<LogTree, StoreError> {
+    pub fn read(&self, visit: impl FnMut(SegmentEntry<'_>) -> bool) -> Result<LogTree, StoreError> {
+        self.read_with_rows(visit, |_| {}).map(|(tree, _)| tree)
+    }
+
+    /// Reads as [`SegmentLog::read`] does, and passes the rows of each group to `on_rows`. Also returns the remains after the
+    /// groups.
+    ///
+    /// # Errors
+    /// The errors of [`SegmentLog::read`].
+    pub(crate) fn read_with_rows(
+        &self,
+        mut visit: impl FnMut(SegmentEntry<'_>) -> bool,
+        mut on_rows: impl FnMut(&RowBatch),
+    ) -> Result<(LogTree, Vec<SegmentRemains>), StoreError> {
         let mut rows = LogRows { log: self, tree: LogTree::default(), last_row: None };
-        let end = read_groups(&self.files, 1..=self.last, |number, group| {
-            rows.read_group(number, &group, &mut visit)
-        })?;
-        let (entries, marked) = (rows.tree.size(), self.marked);
+        let mut remains = Vec::new();
+        let end = read_segments(
+            &self.files,
+            1..=self.last,
+            |number, group| {
+                let malformed = || self.files.damaged(number, "the rows of a group are malformed");
+                let batch = group.rows().ok_or_else(malformed)?;
+                on_rows(&batch);
+                rows.read_group(number, &batch, group.end.entries, &mut visit)
+            },
+            |segment, end, rest| {
+                let at = rest.iter().position(|byte| *byte != 0);
+                remains.extend(at.map(|at| SegmentRemains { segment, at: end.len + at as u64 }));
+            },
+        )?;
+        let (entries, marked) = (rows.tree.size(), self.mark.map_or(0, |mark| mark.counts.entries));
         if end.is_some() && entries < marked {
             let detail = format!(
                 "segment {}: its log ends at entry {entries}, its high-water mark is at {marked}",
@@ -114,7 +158,7 @@ impl SegmentLog {
             );
             return Err(StoreError::Short { dir: self.dir.clone(), detail });
         }
-        Ok(rows.tree)
+        Ok((rows.tree, remains))
     }
 }
 
@@ -131,23 +175,23 @@ impl LogRows<'_> {
     fn read_group(
         &mut self,
         number: u64,
-        group: &StoredGroup<'_>,
+        batch: &RowBatch,
+        expected: u64,
         visit: &mut impl FnMut(SegmentEntry<'_>) -> bool,
     ) -> Result<bool, StoreError> {
         let damaged = |fault: &str| self.log.files.damaged(number, fault);
-        let batch = group.rows().ok_or_else(|| damaged("the rows of a group are malformed"))?;
         let first = self.tree.size() + 1;
-        for (first_seq, text) in assemble_rows(&batch).map_err(|fault| damaged(&fault))? {
-            if !self.read_row((number, &batch), first_seq, text, visit)? {
+        for (first_seq, text) in assemble_rows(batch).map_err(|fault| damaged(&fault))? {
+            if !self.read_row((number, batch), first_seq, text, visit)? {
                 return Ok(false);
             }
         }
-        let (last, expected) = (self.tree.size(), group.end.entries);
+        let last = self.tree.size();
         if last != expected {
             let fault = format!("a group ends at entry {last}, its head names entry {expected}");
             return Err(self.log.files.damaged(number, &fault));
         }
-        if meta::tree_in(&batch).as_ref() != Some(&self.tree) {
+        if meta::tree_in(batch).as_ref() != Some(&self.tree) {
             let fault = format!("one of the entries {first} to {last} was changed: the Merkle tree differs");
             return Err(self.log.files.damaged(number, &fault));
         }

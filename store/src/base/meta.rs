@@ -51,9 +51,22 @@ pub(crate) fn put_counts(batch: &mut RowBatch, counts: StoreCounts, tree: &LogTr
 
 /// The tree of the log after `batch`; `None` if the batch has none.
 pub(crate) fn tree_in(batch: &RowBatch) -> Option<LogTree> {
-    let key = counts_key();
-    let (_, stored) = batch.range(key.clone()..[&key[..], &[0]].concat()).next()?;
-    LogTree::from_bytes(stored?.get(COUNTS_BYTES..)?)
+    LogTree::from_bytes(value_in(batch, counts_key())?.get(COUNTS_BYTES..)?)
+}
+
+/// The counts after `batch`; `None` if the batch has none.
+pub(crate) fn counts_in(batch: &RowBatch) -> Option<StoreCounts> {
+    StoreCounts::from_bytes(value_in(batch, counts_key())?.get(..COUNTS_BYTES)?)
+}
+
+/// The id of the store, if `batch` is that of its creation.
+pub(crate) fn store_id_in(batch: &RowBatch) -> Option<u64> {
+    value_in(batch, store_id_key())?.try_into().ok().map(u64::from_be_bytes)
+}
+
+fn value_in(batch: &RowBatch, key: Vec<u8>) -> Option<&[u8]> {
+    let after = [&key[..], &[0]].concat();
+    batch.range(key..after).next()?.1
 }
 
 /// The rows of an empty store with a new id, and that id.

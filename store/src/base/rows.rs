@@ -80,7 +80,7 @@ pub(crate) fn all(table: TableId) -> Range<Vec<u8>> {
 }
 
 /// The key of chunk number `chunk` of the row called `name`.
-fn chunk_key(table: TableId, name: &[u8], chunk: u16) -> Vec<u8> {
+pub(crate) fn chunk_key(table: TableId, name: &[u8], chunk: u16) -> Vec<u8> {
     // the 0 byte, which no name holds, keeps "ab" + chunk apart from the rows of longer names
     key(table, &[name, &[0], &chunk.to_be_bytes()])
 }

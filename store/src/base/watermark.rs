@@ -14,6 +14,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 const FILE: &str = "watermark";
 const MAGIC: &[u8; 8] = b"oracledW";
@@ -22,6 +24,9 @@ pub(crate) const COUNTS_BYTES: usize = 128;
 const NUMBERS: usize = 7;
 /// Magic, schema, generation, counts, numbers, checksum.
 const SLOT_BYTES: usize = 8 + 4 + 8 + COUNTS_BYTES + 8 * NUMBERS + 4;
+/// Attempts to read the file of a mark, which a daemon may write meanwhile, and the pause after each.
+const VERIFY_ATTEMPTS: u32 = 5;
+const VERIFY_PAUSE: Duration = Duration::from_millis(20);
 /// The distance of the slots: no block of the disk holds both.
 const SLOT_STRIDE_BYTES: u64 = 4096;
 
@@ -198,13 +203,40 @@ impl Watermark {
         Ok(Some(Self { file, next_slot: 1 - slot, generation, now, dirty: false }))
     }
 
-    /// The number of log entries of the mark in `dir`, which is not changed; `None` if the file does not exist.
-    pub(crate) fn entries_in(dir: &Path) -> Result<Option<u64>, StoreError> {
+    /// The values of the mark in `dir`, which is not changed; `None` if the file does not exist.
+    pub(crate) fn values_in(dir: &Path) -> Result<Option<WatermarkValues>, StoreError> {
         match File::open(dir.join(FILE)) {
-            Ok(file) => read_slots(dir, &file).map(|(.., now)| Some(now.counts.entries)),
+            Ok(file) => read_slots(dir, &file).map(|(.., now)| Some(now)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(source) => Err(StoreError::Io { path: dir.join(FILE), source }),
         }
+    }
+
+    /// Checks every byte of the mark in `dir`: its slots are those of two successive writes, and all other bytes are 0. A daemon can
+    /// write a slot meanwhile, so a fault must be there at each of several attempts.
+    ///
+    /// # Errors
+    /// `Corrupt` if a byte was changed, `Short` if the file is missing, `Io` if it cannot be read.
+    pub(crate) fn verify_file(dir: &Path) -> Result<(), StoreError> {
+        let path = dir.join(FILE);
+        let mut fault = None;
+        for _ in 0..VERIFY_ATTEMPTS {
+            let bytes = match fs::read(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    let detail = format!("its high-water mark, the file {FILE}, is missing");
+                    return Err(StoreError::Short { dir: dir.to_owned(), detail });
+                }
+                read => read.map_err(|source| StoreError::Io { path: path.clone(), source })?,
+            };
+            fault = first_fault(&bytes);
+            if fault.is_none() {
+                return Ok(());
+            }
+            thread::sleep(VERIFY_PAUSE);
+        }
+        let at = fault.unwrap_or_default();
+        let detail = format!("its high-water mark, the file {FILE}, was changed or is torn at byte {at}");
+        Err(StoreError::Corrupt { dir: dir.to_owned(), detail })
     }
 
     /// Creates the mark of a store with these `counts` in `dir`, durably. Its database and `oracle_log.jsonl` count as missing.
@@ -304,6 +336,29 @@ impl WatermarkValues {
         let (counts, snapshot) = (StoreCounts::from_bytes(counts)?, SnapshotId(snapshot));
         Some(Self { counts, mirrored, mirror_first, snapshot, store_id, walked, synced, boot_id })
     }
+}
+
+/// The position of the first slot that is damaged or missing, or of the first other byte that is not 0.
+fn first_fault(bytes: &[u8]) -> Option<usize> {
+    let mut generations = Vec::new();
+    for (start, part) in
+        (0..).step_by(SLOT_STRIDE_BYTES as usize).zip(bytes.chunks(SLOT_STRIDE_BYTES as usize))
+    {
+        let Some((generation, _)) = decode(part).filter(|_| start <= SLOT_STRIDE_BYTES as usize) else {
+            return Some(start);
+        };
+        generations.push(generation);
+        let mut rest = part.iter().skip(SLOT_BYTES);
+        if let Some(at) = rest.position(|byte| *byte != 0) {
+            return Some(start + SLOT_BYTES + at);
+        }
+    }
+    // the first write has only the first slot
+    let is_next = match generations.as_slice() {
+        [one, other] => one.abs_diff(*other) == 1,
+        only => only == [1],
+    };
+    (!is_next).then_some(bytes.len())
 }
 
 /// The schema version of a slot; its offset is the same in every layout.

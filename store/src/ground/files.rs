@@ -94,6 +94,13 @@ impl GroundFiles {
         Ok(files)
     }
 
+    /// The folders in `state_dir`, for reading without a cache. No folder is created.
+    pub(super) fn read_only(state_dir: &Path) -> Self {
+        let dir = state_dir.join(DIR);
+        let free = FreeSpace::new(state_dir, 0);
+        Self { facts_dir: dir.join(FACTS_DIR), dir, blocks: BlockCache::new(0), free }
+    }
+
     /// The folder of incomplete files.
     #[must_use]
     pub fn work_dir(&self) -> PathBuf {
@@ -139,7 +146,7 @@ impl GroundFiles {
         self.facts_path(&file.sha256).exists()
     }
 
-    fn raw_path(&self, sha256: &Sha256Hex) -> PathBuf {
+    pub(super) fn raw_path(&self, sha256: &Sha256Hex) -> PathBuf {
         self.raw_dir().join(format!("{sha256}.raw"))
     }
 
@@ -360,7 +367,7 @@ pub(crate) enum GroundFileKind {
 }
 
 /// The files in a folder, each with its kind; empty if the folder does not exist.
-fn list_files_in(dir: &Path) -> Result<Vec<(PathBuf, GroundFileKind)>, StoreError> {
+pub(super) fn list_files_in(dir: &Path) -> Result<Vec<(PathBuf, GroundFileKind)>, StoreError> {
     let io = |source| StoreError::Io { path: dir.to_owned(), source };
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,

@@ -329,7 +329,7 @@ impl Store {
 }
 
 /// The digests of the files that the rows of these sources and runs name.
-fn name_files(sources: &[SourceState], runs: &[IngestionRun]) -> HashSet<String> {
+pub(super) fn name_files(sources: &[SourceState], runs: &[IngestionRun]) -> HashSet<String> {
     let name = |file: &SortedFileRef| file.sha256.as_str().to_owned();
     let mut named: HashSet<_> = sources.iter().flat_map(SourceState::sorted_files).map(name).collect();
     for run in runs {

@@ -71,10 +71,24 @@ impl SegmentsUpTo {
 ///
 /// # Errors
 /// `Corrupt` if a segment is damaged, `Short` if one is missing.
-pub(crate) fn read_groups(
+fn read_groups(
+    files: &SegmentFiles,
+    numbers: RangeInclusive<u64>,
+    visit: impl FnMut(u64, StoredGroup<'_>) -> Result<bool, StoreError>,
+) -> Result<Option<SegmentEnd>, StoreError> {
+    read_segments(files, numbers, visit, |_, _, _| {})
+}
+
+/// Reads as [`read_groups`] does, and passes the number, the end, and the bytes after the last group of each segment to
+/// `after_groups`.
+///
+/// # Errors
+/// The errors of [`read_groups`].
+pub(crate) fn read_segments(
     files: &SegmentFiles,
     numbers: RangeInclusive<u64>,
     mut visit: impl FnMut(u64, StoredGroup<'_>) -> Result<bool, StoreError>,
+    mut after_groups: impl FnMut(u64, SegmentEnd, &[u8]),
 ) -> Result<Option<SegmentEnd>, StoreError> {
     let mut previous: Option<SegmentEnd> = None;
     for number in numbers {
@@ -92,6 +106,8 @@ pub(crate) fn read_groups(
         if !goes_on {
             return Ok(None);
         }
+        let rest = usize::try_from(end.len).ok().and_then(|len| bytes.get(len..));
+        after_groups(number, end, rest.unwrap_or_default());
         previous = Some(end);
     }
     Ok(previous)

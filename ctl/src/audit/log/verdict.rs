@@ -35,24 +35,8 @@ pub(crate) fn format_entry(name: &str, entry: &Value) -> Option<String> {
         "held_verdict_read" | "session_exported" | "session_removed" | "verdict_purged" => {
             format!("by {}", format_peer(entry))
         }
-        "erasure_started" => by_peer(),
-        "retention_started" => {
-            if entry.get("peer").is_some_and(Value::is_object) {
-                format!("by {}", format_peer(entry))
-            } else {
-                "daily run".to_owned()
-            }
-        }
-        "sessions_expired" => {
-            let ids = entry.get("session_ids").and_then(Value::as_array).map_or(0, Vec::len);
-            format!("{ids} sessions")
-        }
-        "retention_applied" => format!("{} sessions removed", text("sessions")),
-        "session_erased" => {
-            let data = entry.get("data").and_then(Value::as_array).into_iter().flatten();
-            let data: Vec<_> = data.filter_map(Value::as_str).collect();
-            format!("{} {}", data.join(", "), by_peer())
-        }
+        "erasure_started" | "session_erased" | "retention_started" | "sessions_expired"
+        | "retention_applied" => format_removal(name, entry),
         "order_delivered" => format!("{} after {} attempts", text("path"), text("attempts")),
         "session_registered" => format!("{} original {}", text("tier"), text("original_verdict")),
         "session_looked_up" => {
@@ -86,6 +70,25 @@ pub(crate) fn format_entry(name: &str, entry: &Value) -> Option<String> {
         }
         _ => return None,
     })
+}
+
+/// The summary of an entry about an erasure or a retention.
+fn format_removal(name: &str, entry: &Value) -> String {
+    let list = |member: &str| entry.get(member).and_then(Value::as_array).into_iter().flatten();
+    let by_peer = || format!("by {}: {}", format_peer(entry), field_text(entry, "reason"));
+    match name {
+        "session_erased" => {
+            let data: Vec<_> = list("data").filter_map(Value::as_str).collect();
+            format!("{} {}", data.join(", "), by_peer())
+        }
+        "retention_started" if entry.get("peer").is_some_and(Value::is_object) => {
+            format!("by {}", format_peer(entry))
+        }
+        "retention_started" => "daily run".to_owned(),
+        "sessions_expired" => format!("{} sessions", list("session_ids").count()),
+        "retention_applied" => format!("{} sessions removed", field_text(entry, "sessions")),
+        _ => by_peer(),
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,10 @@
 
 use super::{EventKind, EventName};
 
+/// The members of an evaluation of rules: each can be the digest of a text that can be guessed.
+const RULES_MEMBERS: [&str; 6] =
+    ["case_id", "candidate_sha256", "facts_sha256", "facts_from", "input_sha256", "evaluation_sha256"];
+
 impl EventKind {
     /// The members whose values the log commits to, so that they can be erased.
     #[must_use]
@@ -19,14 +23,7 @@ impl EventName {
             // a flag can have the name of a member that the model invented
             Self::TmmCrosscheck => &["query_preview", "flags"],
             Self::PolicyApplied => &["causes"],
-            Self::RulesEvaluated => &[
-                "case_id",
-                "candidate_sha256",
-                "facts_sha256",
-                "facts_from",
-                "input_sha256",
-                "evaluation_sha256",
-            ],
+            Self::RulesEvaluated => &RULES_MEMBERS,
             Self::SessionRegistered | Self::OrderPlaced => &["query_preview"],
             Self::SessionLookedUp => &["response_hash"],
             Self::SessionAddressChanged => &["before", "after"],

@@ -303,13 +303,15 @@ fn each_line(mut from: impl BufRead, mut visit: impl FnMut(&[u8]) -> io::Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::audit::removal::RemovalPlan;
 
     #[test]
     fn file_that_replaced_a_renamed_one_during_its_copy_stays() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("oracle_log-1.jsonl");
         let sessions = [("cs_1".parse().expect("an id"), 9)].into();
-        let mut eraser = DataEraser::new(dir.path(), sessions, false);
+        let plan = RemovalPlan { sessions, ..RemovalPlan::default() };
+        let mut eraser = DataEraser::new(dir.path(), plan, false);
         fs::write(&path, "{\"seq\":1,\"session_id\":\"cs_1\"}\n").expect("the write succeeds");
         let of = File::open(&path).expect("the file opens");
         fs::rename(&path, dir.path().join("oracle_log-2.jsonl")).expect("the rename succeeds");

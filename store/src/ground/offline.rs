@@ -1,0 +1,142 @@
+//! The files of sources, compared with the rows in the segments, without the database.
+
+use super::files::{GroundFileKind, GroundFiles, list_files_in};
+use super::sealed::FileOwner;
+use super::state::SourceState;
+use super::tables::name_files;
+use crate::base::error::{SourceFileKind, StoreError};
+use crate::base::row_batch::RowBatch;
+use crate::base::rows::{self, TableId};
+use oracled_domain::Sha256Hex;
+use oracled_domain::ground::pipeline::PipelineDefinition;
+use oracled_domain::ground::run::{IngestionRun, RunState};
+use serde::de::DeserializeOwned;
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsStr;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+/// The tables whose rows name files, or say which payloads are kept.
+const TABLES: [TableId; 3] = [TableId::Sources, TableId::Runs, TableId::Definitions];
+
+/// The rows that name the files of sources.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct SourceRows {
+    /// Chunks by their keys.
+    chunks: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+/// The files of sources that were compared with their digests.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct VerifiedSourceFiles {
+    /// The number of sorted files.
+    pub sorted: u64,
+    /// The number of archived payloads.
+    pub payloads: u64,
+    /// Files in the folders of sorted files and payloads that no row names.
+    pub unnamed: Vec<PathBuf>,
+    /// Payloads that are missing, and that no run needs.
+    pub absent: Vec<PathBuf>,
+}
+
+impl SourceRows {
+    /// Applies the changes of a group.
+    pub(crate) fn apply(&mut self, batch: &RowBatch) {
+        for (key, value) in TABLES.into_iter().flat_map(|table| batch.range(rows::all(table))) {
+            match value {
+                Some(value) => drop(self.chunks.insert(key.to_vec(), value.to_vec())),
+                None => drop(self.chunks.remove(key)),
+            }
+        }
+    }
+
+    /// Reads the files in `state_dir` that the rows name, and compares them with their digests. The payloads in `pruned` may be
+    /// missing.
+    ///
+    /// # Errors
+    /// `SourceFile` with the first file that is missing or differs; `Corrupt` if a row cannot be read.
+    pub(crate) fn verify_files(
+        &self,
+        state_dir: &Path,
+        pruned: &HashSet<Sha256Hex>,
+    ) -> Result<VerifiedSourceFiles, StoreError> {
+        let files = GroundFiles::read_only(state_dir);
+        let sources: Vec<SourceState> = self.table(state_dir, TableId::Sources)?;
+        let runs: Vec<IngestionRun> = self.table(state_dir, TableId::Runs)?;
+        let mut verified = VerifiedSourceFiles::default();
+        for state in &sources {
+            let owner = state.owner(SourceFileKind::Facts);
+            for file in state.sorted_files() {
+                files.verify_sorted(file, &owner, &mut |_| Ok(()))?;
+                verified.sorted += 1;
+            }
+        }
+        for run in runs.iter().filter(|run| run.state != RunState::Completed) {
+            let owner = FileOwner::new(&run.oracle_id, SourceFileKind::Rejects);
+            if let Some(file) = &run.rows {
+                files.verify_sorted(file, &owner, &mut |_| Ok(()))?;
+                verified.sorted += 1;
+            }
+        }
+        let mut read = HashSet::new();
+        for run in &runs {
+            let sha256 = &run.input.raw_sha256;
+            if files.has_archived(sha256) || self.needs_payload(state_dir, run)? && !pruned.contains(sha256) {
+                if read.insert(sha256) {
+                    files.archive(&run.oracle_id, sha256)?.verify()?;
+                }
+            } else if !pruned.contains(sha256) {
+                verified.absent.push(files.raw_path(sha256));
+            }
+        }
+        verified.payloads = read.len() as u64;
+        let named = name_files(&sources, &runs);
+        for dir in [files.facts_dir.clone(), files.raw_dir()] {
+            for (path, kind) in list_files_in(&dir)? {
+                let stem = path.file_stem().and_then(OsStr::to_str).unwrap_or_default();
+                let is_committed = matches!(kind, GroundFileKind::Sorted | GroundFileKind::Payload);
+                if !is_committed || !named.contains(stem) {
+                    verified.unnamed.push(path);
+                }
+            }
+        }
+        Ok(verified)
+    }
+
+    /// Whether the payload of a run must be in the archive, unless it was pruned.
+    fn needs_payload(&self, state_dir: &Path, run: &IngestionRun) -> Result<bool, StoreError> {
+        let name = run.input.pipeline_sha256.as_str().as_bytes();
+        let definition: Option<PipelineDefinition> = self.row(state_dir, TableId::Definitions, name)?;
+        let is_kept = definition.is_none_or(|definition| definition.pipeline.audit.log_raw_input);
+        Ok(match run.state {
+            RunState::Running | RunState::Held => true,
+            RunState::Completed => is_kept,
+            RunState::Failed | RunState::Cancelled | RunState::Discarded => false,
+        })
+    }
+
+    /// All rows of a table.
+    fn table<T: DeserializeOwned>(&self, state_dir: &Path, table: TableId) -> Result<Vec<T>, StoreError> {
+        let names = self.chunks.range(rows::all(table)).filter_map(|(key, _)| rows::name(key));
+        names.filter_map(|name| self.row(state_dir, table, name).transpose()).collect()
+    }
+
+    fn row<T: DeserializeOwned>(
+        &self,
+        state_dir: &Path,
+        table: TableId,
+        name: &[u8],
+    ) -> Result<Option<T>, StoreError> {
+        let chunk = |number| self.chunks.get(&rows::chunk_key(table, name, number));
+        let Some(first) = chunk(0) else { return Ok(None) };
+        let (_, chunks, start) = rows::split_head(state_dir, first)?;
+        let rest: Option<Vec<_>> = (1..chunks).map(|number| chunk(number).map(Vec::as_slice)).collect();
+        let corrupt = |fault: &dyn Display| StoreError::Corrupt {
+            dir: state_dir.to_owned(),
+            detail: format!("the row {} in table {table:?}: {fault}", String::from_utf8_lossy(name)),
+        };
+        let rest = rest.ok_or_else(|| corrupt(&"a chunk is missing"))?;
+        let value = [start, &rest.concat()].concat();
+        serde_json::from_slice(&value).map(Some).map_err(|error| corrupt(&error))
+    }
+}

@@ -1,0 +1,122 @@
+//! The files of a state directory besides the segments, compared with the segments, without the database.
+
+use crate::audit::segment_log::{SegmentEntry, SegmentLog, SegmentRemains};
+use crate::base::error::StoreError;
+use crate::base::meta;
+use crate::base::row_batch::RowBatch;
+use crate::base::watermark::Watermark;
+use crate::ground::offline::{SourceRows, VerifiedSourceFiles};
+use oracled_domain::audit::event::ground::PruneEntry;
+use oracled_domain::audit::log_tree::LogTree;
+use oracled_domain::{AuditEvent, EventKind, Sha256Hex};
+use std::collections::HashSet;
+
+/// The state at the end of a log, as far as files depend on it.
+#[derive(Debug, PartialEq)]
+pub struct LoggedState {
+    /// The tree of all entries.
+    pub tree: LogTree,
+    /// The public key that the last start has named.
+    pub log_key: Option<String>,
+    rows: SourceRows,
+    pruned: HashSet<Sha256Hex>,
+    /// The bytes after the groups of segments.
+    pub remains: Vec<SegmentRemains>,
+    /// Whether the high-water mark has the counts of one of the groups.
+    is_mark_known: bool,
+    /// The id of the store, of the first group.
+    store_id: Option<u64>,
+}
+
+/// The files that were compared with the log.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct VerifiedStateFiles {
+    /// The files of sources.
+    pub sources: VerifiedSourceFiles,
+    /// The number of entries of the high-water mark, if it is less than the log has.
+    pub mark_behind: Option<u64>,
+}
+
+impl SegmentLog {
+    /// Reads all entries as [`SegmentLog::read`] does, and with them the state that the other files depend on.
+    ///
+    /// # Errors
+    /// The errors of [`SegmentLog::read`].
+    pub fn read_state(
+        &self,
+        mut visit: impl FnMut(SegmentEntry<'_>) -> bool,
+    ) -> Result<LoggedState, StoreError> {
+        let mut rows = SourceRows::default();
+        let (mut pruned, mut log_key) = (HashSet::new(), None);
+        let (mut is_mark_known, mut store_id) = (self.mark().is_none(), None);
+        let (tree, remains) = self.read_with_rows(
+            |entry| {
+                if let Some(kind) = kind_of(entry.line) {
+                    match kind {
+                        EventKind::SourcePruned(PruneEntry { payloads, .. }) => pruned.extend(payloads),
+                        EventKind::ServiceStarted { log_key: named, .. } => log_key = Some(named),
+                        _ => {}
+                    }
+                }
+                visit(entry)
+            },
+            |batch: &RowBatch| {
+                rows.apply(batch);
+                store_id = store_id.or_else(|| meta::store_id_in(batch));
+                is_mark_known |= meta::counts_in(batch) == self.mark().map(|mark| mark.counts);
+            },
+        )?;
+        Ok(LoggedState { tree, log_key, rows, pruned, remains, is_mark_known, store_id })
+    }
+
+    /// Compares the files of sources and the high-water mark with the state at the end of the log.
+    ///
+    /// # Errors
+    /// `SourceFile` with the first file of a source that is missing or differs; `Corrupt` if the high-water mark is not that of
+    /// the log, or one of its bytes was changed.
+    pub fn verify_files(&self, state: &LoggedState) -> Result<VerifiedStateFiles, StoreError> {
+        let corrupt =
+            |detail: &str| StoreError::Corrupt { dir: self.dir().to_owned(), detail: detail.to_owned() };
+        Watermark::verify_file(self.dir())?;
+        if let Some(mark) = self.mark() {
+            if state.store_id != Some(mark.store_id) {
+                return Err(corrupt("its high-water mark, the file watermark, is that of another store"));
+            }
+            if !state.is_mark_known {
+                return Err(corrupt(
+                    "its high-water mark, the file watermark, has counts that the log never had",
+                ));
+            }
+        }
+        let marked = self.mark().map(|mark| mark.counts.entries);
+        let sources = match state.rows.verify_files(self.dir(), &state.pruned) {
+            Err(error @ StoreError::SourceFile { .. }) => self.verify_again(state, error)?,
+            verified => verified?,
+        };
+        let mark_behind = marked.filter(|marked| *marked < state.tree.size());
+        Ok(VerifiedStateFiles { sources, mark_behind })
+    }
+
+    /// Verifies the files of sources again if a daemon has replaced them meanwhile; otherwise returns `error`.
+    fn verify_again(
+        &self,
+        state: &LoggedState,
+        error: StoreError,
+    ) -> Result<VerifiedSourceFiles, StoreError> {
+        let now = Self::open(self.dir())?.read_state(|_| true)?;
+        if now.rows == state.rows { Err(error) } else { now.rows.verify_files(self.dir(), &now.pruned) }
+    }
+}
+
+/// The bytes at the start of a line that have its event.
+const EVENT_BYTES: usize = 160;
+
+/// The event of an entry, if the files depend on its kind.
+fn kind_of(line: &str) -> Option<EventKind> {
+    let start = line.get(..line.len().min(EVENT_BYTES)).unwrap_or(line);
+    let is_used = ["\"event\":\"source_pruned\"", "\"event\":\"service_started\""]
+        .iter()
+        .any(|event| start.contains(event));
+    let event: AuditEvent = is_used.then(|| serde_json::from_str(line).ok())??;
+    Some(event.kind)
+}
