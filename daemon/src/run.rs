@@ -2,12 +2,13 @@
 
 pub(crate) mod keys;
 mod missing_parts;
+mod state_dir;
 
 use crate::api;
 use crate::audit::checkpoints::{self, CheckpointTask};
 use crate::control;
 use crate::platform::api::front::SocketFrontend;
-use crate::platform::config::{DaemonConfig, DaemonFlags, LimitsSection, StorageSection};
+use crate::platform::config::{DaemonConfig, DaemonFlags, LimitsSection};
 use crate::platform::control::reload::reload;
 use crate::platform::listen;
 use crate::platform::listen::refusal::REFUSALS_MAX;
@@ -32,12 +33,8 @@ use oracled_actors::verdict::{orders, regen};
 use oracled_actors::verification::VerificationConfig;
 use oracled_actors::{ActorSystem, Clock};
 use oracled_domain::{AuditEvent, EventKind};
-use oracled_store::{Journal, Store, StoreError, StoreOptions};
 use sd_notify::NotifyState;
-use std::fs;
 use std::future::pending;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -136,13 +133,13 @@ impl RunningDaemon {
         let signals = ProcessSignals::listen()?;
         let calls: usize = config.model_entries().iter().map(|model| model.section.calls_at_once).sum();
         let files = raise_file_limit(config.limits.connections + config.limits.control_connections + calls);
-        check_state_dir(&config.state_dir)?;
+        state_dir::check_mode(&config.state_dir)?;
         hide_state_dir(&config.state_dir);
         let clock = Clock::system();
         let upstreams = UpstreamClients::from_config(&config, &clock, flags.allow_cleartext)?;
         upstreams.warn_of_cleartext();
         let (held_key, log_key) = (keys::find_held_key(&config)?, keys::find_log_key()?);
-        let (mut journal, store) = open_store(&config)?;
+        let (mut journal, store) = state_dir::open_store(&config)?;
         checkpoints::check_or_repair(&config.checkpoints, &mut journal, &store)?;
         let log_signer = keys::open_log_signer(log_key, &config, &store)?;
         checkpoints::check_witnesses(&upstreams.witnesses, &log_signer, &store).await?;
@@ -312,32 +309,6 @@ fn log_serving(service: &DaemonService, file_limit: u64) {
         file_limit,
         "oracled serves"
     );
-}
-
-fn open_store(config: &DaemonConfig) -> Result<(Journal, Store), StoreError> {
-    let StorageSection { cache_bytes, facts_cache_bytes, min_free_bytes, erase_session_ids, .. } =
-        config.storage;
-    let dir = config.state_dir.clone();
-    let (journal, store) =
-        Journal::open(StoreOptions { dir, cache_bytes, facts_cache_bytes, min_free_bytes })?;
-    if erase_session_ids {
-        journal.cover_session_ids();
-    }
-    Ok((journal, store))
-}
-
-/// Checks that other users cannot write to the state directory, if it exists.
-fn check_state_dir(dir: &Path) -> anyhow::Result<()> {
-    // the store reports all other faults of the directory
-    let mode = fs::metadata(dir).map_or(0, |found| found.mode() & 0o7777);
-    if mode & 0o022 != 0 {
-        bail!(
-            "the state directory {} has mode {mode:04o}: other users can replace its files (allowed: 0700, 0750 or 0755); run: \
-             chmod go-w {0}",
-            dir.display()
-        );
-    }
-    Ok(())
 }
 
 fn start_servers(

@@ -313,7 +313,7 @@ fn read_slots(dir: &Path, file: &File) -> Result<(u64, u64, WatermarkValues), St
     if best.is_none()
         && let Some(found) = other_schema
     {
-        return Err(StoreError::of_schema(dir, found, SCHEMA));
+        return Err(StoreError::of_schema(&dir.join(FILE), found, SCHEMA));
     }
     best.ok_or_else(|| {
         let detail = format!("its high-water mark, the file {FILE}, is unreadable");
