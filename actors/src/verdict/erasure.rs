@@ -271,7 +271,7 @@ impl ErasureService {
         let of_pending = store.clone();
         let pending = self.on_files(move || of_pending.pending_erasures()).await?;
         if started.is_empty() {
-            self.clear_pending(&pending).await?;
+            self.clear_pending().await?;
             return Ok(ErasureReport { sessions: BTreeMap::new(), unread_files: Vec::new(), removals: 0 });
         }
         log.flush().await;
@@ -317,7 +317,7 @@ impl ErasureService {
         }
         let removals = record.events.len();
         log.commit(record).await?;
-        self.clear_pending(&pending).await?;
+        self.clear_pending().await?;
         Ok(ErasureReport { sessions: erased, unread_files, removals })
     }
 
@@ -340,10 +340,8 @@ impl ErasureService {
         self.on_files(added).await
     }
 
-    async fn clear_pending(&self, pending: &BTreeSet<SessionId>) -> Result<(), ErasureError> {
-        if pending.is_empty() {
-            return Ok(());
-        }
+    /// Removes the file of pending erasures, also one that a kill has left incomplete.
+    async fn clear_pending(&self) -> Result<(), ErasureError> {
         let store = self.0.store.clone();
         self.on_files(move || store.put_pending_erasures(&BTreeSet::new())).await
     }

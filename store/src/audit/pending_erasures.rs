@@ -6,11 +6,13 @@ use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
 use oracled_domain::SessionId;
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
-use tempfile::NamedTempFile;
+use std::path::Path;
 
 const FILE: &str = "erasures.json";
+/// The file while it is written. A kill can leave it.
+const INCOMPLETE: &str = "erasures.json.new";
 
 impl TableReader {
     /// Whether new entries commit to session ids, so that an erasure also removes the ids.
@@ -42,18 +44,28 @@ impl TableReader {
     /// # Errors
     /// The file cannot be written or removed.
     pub fn put_pending_erasures(&self, sessions: &BTreeSet<SessionId>) -> Result<(), StoreError> {
-        let (dir, path) = (self.dir(), self.dir().join(FILE));
-        let write_error = |source| StoreError::write_error(&path, source);
+        let dir = self.dir();
+        let (path, incomplete) = (dir.join(FILE), dir.join(INCOMPLETE));
         if sessions.is_empty() {
-            return match fs::remove_file(&path) {
-                Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-                removed => removed.map_err(write_error).and_then(|()| sync_dir(dir)),
-            };
+            for file in [&incomplete, &path] {
+                remove_if_exists(file)?;
+            }
+            return sync_dir(dir);
         }
         let json = serde_json::to_vec(sessions).expect("session ids are texts");
-        let mut file = NamedTempFile::new_in(dir).map_err(write_error)?;
-        file.write_all(&json).and_then(|()| file.as_file().sync_all()).map_err(write_error)?;
-        file.persist(&path).map_err(|refused| write_error(refused.error))?;
+        let written = File::create(&incomplete).and_then(|mut file| {
+            file.write_all(&json)?;
+            file.sync_all()?;
+            fs::rename(&incomplete, &path)
+        });
+        written.map_err(|source| StoreError::write_error(&path, source))?;
         sync_dir(dir)
+    }
+}
+
+fn remove_if_exists(path: &Path) -> Result<(), StoreError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        removed => removed.map_err(|source| StoreError::write_error(path, source)),
     }
 }
