@@ -45,6 +45,8 @@ pub trait TestDisk {
     fn state(&self) -> PathBuf;
     /// Fills the disk.
     fn fill(&self, daemon: &DaemonProcess<'_>);
+    /// Takes the space that was freed since the disk was filled: the daemon compresses full segments.
+    fn take_freed_space(&self) {}
     /// Makes the space available again.
     fn empty(&self, daemon: &DaemonProcess<'_>);
 }
@@ -107,9 +109,7 @@ impl TmpfsDisk {
     /// Panics if the file that fills it cannot be written.
     pub fn put_ballast(&self, left: u64) {
         let mut ballast = File::create(self.state.join("ballast")).expect("the file is created");
-        for size in [1 << 20, 4096, 1] {
-            while ballast.write_all(&vec![0; size]).is_ok() {}
-        }
+        write_until_full(&mut ballast);
         let full = ballast.metadata().expect("the system reports it").len();
         ballast.set_len(full - left).expect("the file is truncated");
     }
@@ -129,6 +129,12 @@ impl TmpfsDisk {
     }
 }
 
+fn write_until_full(file: &mut File) {
+    for size in [1 << 20, 4096, 1] {
+        while file.write_all(&vec![0; size]).is_ok() {}
+    }
+}
+
 impl Drop for TmpfsDisk {
     fn drop(&mut self) {
         self.keeper.kill().expect("the child process exists");
@@ -143,6 +149,11 @@ impl TestDisk for TmpfsDisk {
 
     fn fill(&self, _: &DaemonProcess<'_>) {
         self.put_ballast(0);
+    }
+
+    fn take_freed_space(&self) {
+        let ballast = File::options().append(true).open(self.state.join("ballast"));
+        write_until_full(&mut ballast.expect("the disk was filled"));
     }
 
     fn empty(&self, _: &DaemonProcess<'_>) {
