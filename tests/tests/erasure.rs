@@ -331,6 +331,8 @@ async fn retention_removes_old_sessions_from_all_files_despite_kills() {
     assert_eq!(files_with(&world.state(), "ada-7421"), Vec::<PathBuf>::new());
     assert!(!files_with(&world.state(), "bob-7421").is_empty());
     printed(&world, &["verify-log", &bundle, "--key", &key]);
+    let state = world.state().to_str().expect("valid UTF-8").to_owned();
+    printed(&world, &["verify-log", &state, "--key", &key, "--replay"]);
     let entries = log(&mut control, "after=0").await.len();
     printed(&world, &["retention"]);
     assert_eq!(log(&mut control, "after=0").await.len(), entries, "a second run changes nothing");
