@@ -88,7 +88,8 @@ async fn submit_until_full_for_good(
     ledger: &mut AnswerLedger,
 ) -> String {
     let routes = &mut daemon.routes().await;
-    for n in 0..RECOVERIES_MAX {
+    for n in 0.. {
+        assert!(n < RECOVERIES_MAX, "the disk does not stay full");
         let rejected_session = submit_until_full(routes, &format!("{name}-{n}"), ledger).await;
         disk.take_freed_space();
         // the journal tries every second
@@ -97,7 +98,7 @@ async fn submit_until_full_for_good(
             return rejected_session;
         }
     }
-    panic!("the disk does not stay full");
+    unreachable!("the loop ends with a result or a failed assertion")
 }
 
 /// Checks a daemon on a full disk.
