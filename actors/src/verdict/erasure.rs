@@ -19,7 +19,7 @@ use crate::verdict::webhooks::{ChangeWebhook, WebhookSender};
 use oracled_domain::audit::event::{ErasedData, ErasureEndEntry, ErasureStartEntry, read_open};
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId};
 use oracled_store::{ErasureOutcome, ErasureStep, JournalRecord, LogQuery, RemovalPlan, Store, StoreError};
-use retention::{StartedRetention, started_retentions};
+use retention::StartedRetention;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -79,7 +79,16 @@ struct StartedRemovals {
 
 impl StartedRemovals {
     fn read(store: &Store) -> Result<Self, StoreError> {
-        Ok(Self { erasures: started_erasures(store)?, retentions: started_retentions(store)? })
+        Ok(Self {
+            erasures: unfinished(store, ["erasure_started", "session_erased"], |entry: &StartedErasure| {
+                entry.seq
+            })?,
+            retentions: unfinished(
+                store,
+                ["retention_started", "retention_applied"],
+                |entry: &StartedRetention| entry.seq,
+            )?,
+        })
     }
 
     const fn is_empty(&self) -> bool {
@@ -128,7 +137,7 @@ impl StartedErasure {
     }
 }
 
-/// An entry `session_erased`.
+/// The end of an erasure or a retention.
 #[derive(Deserialize)]
 struct EndedErasure {
     started_seq: u64,
@@ -382,12 +391,16 @@ impl ErasureService {
     }
 }
 
-/// The erasures that have started and not ended, in the order of their entries.
-fn started_erasures(store: &Store) -> Result<Vec<StartedErasure>, StoreError> {
-    let started: Vec<StartedErasure> = entries_of(store, "erasure_started")?;
-    let ended: Vec<EndedErasure> = entries_of(store, "session_erased")?;
+/// The entries of the event `started` without one of the event `ended` that names them, in the order of their numbers.
+fn unfinished<T: for<'de> Deserialize<'de>>(
+    store: &Store,
+    [started, ended]: [&str; 2],
+    seq_of: impl Fn(&T) -> u64,
+) -> Result<Vec<T>, StoreError> {
+    let started: Vec<T> = entries_of(store, started)?;
+    let ended: Vec<EndedErasure> = entries_of(store, ended)?;
     let ended: BTreeSet<_> = ended.into_iter().map(|EndedErasure { started_seq }| started_seq).collect();
-    Ok(started.into_iter().filter(|entry| !ended.contains(&entry.seq)).collect())
+    Ok(started.into_iter().filter(|entry| !ended.contains(&seq_of(entry))).collect())
 }
 
 /// The sessions to erase: each with the number of its `erasure_started` and the administrator, if both are known. A retention

@@ -4,7 +4,7 @@
 //! rewritten, and `retention_applied` is logged. After an interruption, the files are rewritten for the sessions that were removed;
 //! the next run removes the others.
 
-use super::{EndedErasure, ErasureError, ErasureHandles, ErasureReport, ErasureService, entries_of};
+use super::{ErasureError, ErasureHandles, ErasureReport, ErasureService};
 use crate::verdict::cache::ExpireSessions;
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::audit::event::{DueData, DueKind, RetentionEndEntry, RetentionStartEntry, read_open};
@@ -193,14 +193,6 @@ fn plan_of_values(store: &Store, due: &DueData) -> Result<RemovalPlan, StoreErro
         open_reviews: store.open_review_ids()?,
         ..RemovalPlan::default()
     })
-}
-
-/// The retentions that have started and not ended, in the order of their entries.
-pub(super) fn started_retentions(store: &Store) -> Result<Vec<StartedRetention>, StoreError> {
-    let started: Vec<StartedRetention> = entries_of(store, "retention_started")?;
-    let ended: Vec<EndedErasure> = entries_of(store, "retention_applied")?;
-    let ended: BTreeSet<_> = ended.into_iter().map(|EndedErasure { started_seq }| started_seq).collect();
-    Ok(started.into_iter().filter(|entry| !ended.contains(&entry.seq)).collect())
 }
 
 impl StartedRetention {

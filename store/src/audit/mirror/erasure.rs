@@ -151,7 +151,7 @@ type FileId = (u64, u64);
 
 /// The effect of an erasure on a file.
 enum RenamedFile {
-    /// It has no erased values, or does not exist any more.
+    /// It has no erased values, or no longer exists.
     Unchanged,
     Replaced(FileId),
     /// It may still have values.
