@@ -81,6 +81,7 @@ impl Journal {
         let OpenedDatabase { counts, rebuilt } = open_database(&engine, &segments, &mut mark, false)?;
         tracing::debug!(entries = counts.entries, "the database is open");
         store.remove_unnamed_files(counts)?;
+        mirror.skip_to(store.first_seq()?);
         mirror.check_last_line(&store)?;
         if mirror.found.is_some() {
             // after a kill, an empty file must not count as a rotated one

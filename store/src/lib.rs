@@ -17,7 +17,7 @@ mod verification;
 pub use audit::log::{LogLine, LogPage, LogQuery, RecordCallers};
 pub use audit::mirror::{MirrorFault, MirrorSnapshot};
 pub use audit::removal::{RemovableEntries, RemovalPlan};
-pub use audit::segment_log::{CommittedRows, SegmentEntry, SegmentLog, SegmentRemains};
+pub use audit::segment_log::{CommittedRows, EntryContent, SegmentEntry, SegmentLog, SegmentRemains};
 pub use base::engine::{StoreOptions, TableReader};
 pub use base::error::{SourceFileKind, StoreError};
 pub use base::panics::is_panic_caught;

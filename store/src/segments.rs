@@ -9,8 +9,10 @@ mod files;
 mod group;
 mod keeper;
 mod reading;
+mod snapshot;
 
 pub(crate) use reading::{SegmentsUpTo, read_segments};
+pub(crate) use snapshot::WrittenSnapshot;
 
 use crate::base::disk::sync_dir;
 use crate::base::error::StoreError;
@@ -178,10 +180,16 @@ impl Segments {
     pub(crate) fn link_to(&self, state_dir: &Path) -> Result<(PathBuf, u64), StoreError> {
         let copy = SegmentFiles::new(state_dir);
         fs::create_dir(copy.dir()).map_err(|source| copy.io(source))?;
-        for number in 1..=self.last.number {
+        copy.create_snapshot_dir(self.files.snapshot())?;
+        for number in self.files.numbers_up_to(self.last.number) {
             self.files.link(number, &copy)?;
         }
         Ok((copy.path(self.last.number), self.last.len))
+    }
+
+    /// The number of the last log entry that is only in a snapshot; 0 without one.
+    pub(crate) fn snapshot_entries(&self) -> Result<u64, StoreError> {
+        self.files.snapshot_entries()
     }
 
     /// The segments up to their present end.
@@ -216,9 +224,21 @@ impl Segments {
 /// # Errors
 /// `Corrupt` if a segment is damaged, `Short` if one is missing.
 pub(crate) fn check_sealed(state_dir: &Path, mut proceed: impl FnMut() -> bool) -> Result<bool, StoreError> {
-    let files = SegmentFiles::new(state_dir);
+    loop {
+        let files = SegmentFiles::new(state_dir);
+        let checked = check_sealed_files(&files, &mut proceed);
+        // a snapshot has replaced segments meanwhile
+        let is_replaced =
+            checked.is_err() && SegmentFiles::new(state_dir).find_snapshot()? != files.snapshot();
+        if !is_replaced {
+            return checked;
+        }
+    }
+}
+
+fn check_sealed_files(files: &SegmentFiles, proceed: &mut impl FnMut() -> bool) -> Result<bool, StoreError> {
     let last = files.check_names()?.unwrap_or_default();
-    for number in 1..last {
+    for number in files.numbers_up_to(last.saturating_sub(1)) {
         let (head, bytes) = files.read(number)?;
         files.check_end(number, head, &bytes)?;
         if !proceed() {

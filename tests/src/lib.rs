@@ -8,6 +8,7 @@ pub mod ground;
 pub mod live;
 pub mod load;
 pub mod model;
+pub mod old_state;
 pub mod reference;
 pub mod signing;
 pub mod strategies;

@@ -2,6 +2,7 @@
 //! one without a daemon, and names the file.
 
 use oracled_tests::ground::{approve, example_documents, ingest, register_all, started_run, wait_for_run};
+use oracled_tests::old_state::register_days_ago;
 use oracled_tests::{DaemonWorld, GOOD, eventually, post, submission};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -14,6 +15,8 @@ const FEW: usize = 1;
 /// The same number in the long version.
 const MANY: usize = 200;
 const SESSIONS: Range<usize> = 0..120;
+/// Sessions with entries that are dropped, so that the segments have a snapshot.
+const OLD: usize = 600;
 const SOURCE: &str = "samples";
 
 /// A way to change a file.
@@ -311,9 +314,15 @@ async fn fill(world: &DaemonWorld, sessions: Range<usize>, version: &str) {
 
 impl Changed {
     async fn create() -> Self {
-        let world = DaemonWorld::default();
+        let mut world = DaemonWorld::default();
+        world.config.push_str("\n[retention]\nlog_days = 30\n");
+        let old: Vec<_> = (0..OLD).map(|n| format!("old-{n}")).collect();
+        register_days_ago(&world.state(), old.iter().map(|name| (name.as_str(), 40)));
         let half = SESSIONS.end / 2;
         fill(&world, SESSIONS.start..half, "20").await;
+        let daemon = world.serve().await;
+        printed(&world, &["retention"]).await;
+        assert!(daemon.stop().success());
         let [older, older_backup, backup, export] =
             ["older", "older-backup", "backup", "export"].map(|name| world.path(name));
         copy_dir(&world.state(), &older);

@@ -1,11 +1,8 @@
 //! The erasure of a person: afterwards no file has the data, and all proofs stay valid.
 
 use hyper::Method;
-use jiff::{SignedDuration, Timestamp};
 use oracled_api::base::client::DaemonClient;
-use oracled_domain::verdict::divergence::OriginalLabel;
-use oracled_domain::{AuditEvent, CustomerQuery, EventKind, ProductTier, SessionId, SessionRecord};
-use oracled_store::{Journal, JournalRecord, StoreOptions, TableWrite};
+use oracled_tests::old_state::register_days_ago;
 use oracled_tests::{DaemonProcess, DaemonWorld, document, eventually, get, log, post, problem, submission};
 use serde_json::{Value, json};
 use std::fs;
@@ -270,43 +267,11 @@ async fn submit_until_killed(mut routes: DaemonClient, round: u64) {
     }
 }
 
-/// A store whose session `ada` is 40 days old, and whose session `bob` is new.
-fn write_old_state(world: &DaemonWorld) {
-    let options = StoreOptions {
-        dir: world.state(),
-        cache_bytes: 1 << 20,
-        facts_cache_bytes: 1 << 20,
-        min_free_bytes: 0,
-    };
-    let (mut journal, _store) = Journal::open(options).expect("the store opens");
-    for (session, age_days) in [("ada", 40), ("bob", 0)] {
-        let at = Timestamp::now() - SignedDuration::from_hours(24 * age_days);
-        let query = format!("{session}-7421: what does this mean?");
-        let session_id: SessionId = session.parse().expect("a session id");
-        let record = SessionRecord {
-            customer_email: Some(format!("{session}-7421@example.org").try_into().expect("an address")),
-            ..SessionRecord::new(session_id.clone(), ProductTier::Quick, CustomerQuery::new(query.clone()))
-        };
-        let registered = EventKind::SessionRegistered {
-            tier: ProductTier::Quick,
-            query_preview: query,
-            original_verdict: OriginalLabel(None),
-            has_email: true,
-        };
-        let record = JournalRecord {
-            events: vec![AuditEvent::new(at, session_id, registered)],
-            writes: vec![TableWrite::PutSession(record.into())],
-            ..JournalRecord::default()
-        };
-        journal.commit(&[record]).expect("the commit succeeds").remove(0).expect("the record is not stale");
-    }
-}
-
 #[tokio::test]
 async fn retention_removes_old_sessions_from_all_files_despite_kills() {
     let mut world = DaemonWorld::default();
     world.config.push_str("\n[retention]\nverdicts_days = 30\nlog_values_days = 30\n");
-    write_old_state(&world);
+    register_days_ago(&world.state(), [("ada", 40), ("bob", 0)]);
     let daemon = world.serve().await;
     let due = printed(&world, &["--json", "retention", "--dry-run"]);
     let due: Value = serde_json::from_str(&due).expect("JSON");

@@ -63,6 +63,7 @@ mod regen_failures;
 mod regen_limit;
 mod regen_mail;
 mod replay;
+mod retention;
 mod rules;
 mod rules_batch;
 mod rules_cases;

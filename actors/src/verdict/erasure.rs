@@ -91,6 +91,12 @@ impl StartedRemovals {
         })
     }
 
+    /// The first entry with which one of them has started.
+    fn first_seq(&self) -> Option<u64> {
+        let erasures = self.erasures.iter().map(|started| started.seq);
+        erasures.chain(self.retentions.iter().map(|started| started.seq)).min()
+    }
+
     const fn is_empty(&self) -> bool {
         self.erasures.is_empty() && self.retentions.is_empty()
     }

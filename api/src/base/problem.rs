@@ -163,6 +163,8 @@ problem_codes! {
     NotRebuilt = 409: "Restore the payload from a backup, or ingest it again.",
     /// The inputs or the envelope of the decision were erased.
     DecisionErased = 410: "Ask again. `oraclectl explain` shows what the log still has of the decision.",
+    /// The entry of the log was dropped by `retention.log_days`. `detail` has the first entry that is left.
+    EntryDropped = 410: "Read a later entry. An export or a backup from before has the entry.",
     /// The body is longer than the limit that `detail` names.
     BodyTooLarge = 413: "Send a shorter body, or raise the limit.",
     /// The content type is wrong.

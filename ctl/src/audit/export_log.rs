@@ -2,16 +2,19 @@
 
 use super::log_keys::{LogKeys, refused};
 use super::replay_report::{LogReplay, ReplayReport};
-use super::requests::{get, read_checkpoint, read_key, unreadable};
+use super::requests::{read_checkpoint, read_key, unreadable};
 use crate::base::error::CtlError;
 use crate::base::lines::progress_bar;
+use crate::base::options::problem_error;
 use crate::base::output::{format_count, format_pairs, print_json};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use hyper::{Method, StatusCode};
 use oracled_api::base::client::DaemonClient;
 use oracled_domain::audit::checkpoint::Checkpoint;
 use oracled_domain::audit::log_tiles::{LastTiles, TILE_HASHES, TileContent, TileFile};
-use oracled_domain::audit::log_tree::{LogTree, TreeHash};
+use oracled_domain::audit::log_tree::{LogTree, TreeHash, leaf_hash};
+use oracled_domain::{AuditEvent, EventKind};
 use oracled_store::SegmentLog;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -40,6 +43,8 @@ struct ExportReport {
     size: u64,
     /// The number of files that were written.
     files: u64,
+    /// The number of files with leaves that were not written, since one of their entries was dropped.
+    dropped: u64,
 }
 
 /// A verified export.
@@ -47,6 +52,8 @@ struct ExportReport {
 struct VerifiedExport {
     origin: String,
     size: u64,
+    /// The number of entries at the start that were dropped: only their hashes are in the export.
+    dropped: u64,
     root: String,
     /// The size of the earlier log that this one continues.
     continues: Option<u64>,
@@ -68,7 +75,7 @@ impl ExportArgs {
         let key = read_key(daemon).await?;
         let size = key.verify(&note).map_err(unreadable)?.size;
         let bar = progress_bar(Some(size.div_ceil(TILE_HASHES as u64)), "exported");
-        let mut files = 0;
+        let (mut files, mut dropped) = (0, 0);
         for file in TileFile::all(size) {
             let path = self.dir.join(TILES_DIR).join(file.to_string());
             if file.content == TileContent::Leaves {
@@ -78,20 +85,32 @@ impl ExportArgs {
             if path.exists() && file.width == TILE_HASHES {
                 continue;
             }
-            let answer = get(daemon, &format!("/v1/log/tile/{file}")).await?;
+            let answer = daemon.call(Method::GET, &format!("/v1/log/tile/{file}"), None).await?;
+            if answer.status == StatusCode::GONE {
+                dropped += 1;
+                continue;
+            }
+            if !answer.status.is_success() {
+                return Err(problem_error(&answer));
+            }
             write_file(&path, &answer.body)?;
             files += 1;
         }
         bar.finish_and_clear();
         // last: an interrupted export has the earlier checkpoint, for which it has all tiles
         write_file(&self.dir.join(CHECKPOINT_FILE), note.as_bytes())?;
-        let report = ExportReport { size, files };
+        let report = ExportReport { size, files, dropped };
         if is_json {
             return print_json(out, &report);
         }
         let entries = format_count(size, "entry", "entries");
         let files = format_count(files, "new file", "new files");
-        Ok(writeln!(out, "exported {entries} to {} ({files} and the checkpoint)", self.dir.display())?)
+        writeln!(out, "exported {entries} to {} ({files} and the checkpoint)", self.dir.display())?;
+        if dropped > 0 {
+            let files = format_count(dropped, "file", "files");
+            writeln!(out, "the log no longer has the leaves of {files}: their entries were dropped")?;
+        }
+        Ok(())
     }
 }
 
@@ -135,14 +154,21 @@ pub(super) fn verify(
     }
     let bar = progress_bar(Some(size.div_ceil(TILE_HASHES as u64)), "verified");
     let mut built = BuiltTiles::default();
+    let mut drops = LoggedDrops::default();
     for file in TileFile::all(size).take_while(|file| file.content == TileContent::Leaves) {
         bar.set_position(file.index);
+        if drops.are_all_before(file) && !dir.join(TILES_DIR).join(file.to_string()).exists() {
+            built.append_dropped(dir, file, earlier.as_ref())?;
+            drops.dropped = built.tree.size();
+            replay.iter_mut().for_each(LogReplay::note_dropped);
+            continue;
+        }
         let (content, is_longer) = read_file(dir, file)?;
         for leaf in leaves(&content, file, is_longer)? {
             built.append(leaf, file, earlier.as_ref())?;
+            let line = str::from_utf8(leaf).map_err(|error| refused(format!("tile/{file}: {error}")))?;
+            drops.note(line);
             if let Some(replay) = &mut replay {
-                let line = str::from_utf8(leaf);
-                let line = line.map_err(|error| refused(format!("tile/{file}: {error}")))?;
                 replay.add(line, |_| Ok(None))?;
             }
         }
@@ -154,10 +180,12 @@ pub(super) fn verify(
         );
         return Err(refused(message));
     }
-    let files = built.compare(dir, size)?;
+    let files = built.compare(dir, size)? - drops.dropped.div_ceil(TILE_HASHES as u64);
+    drops.check()?;
     let verified = VerifiedExport {
         origin,
         size,
+        dropped: drops.dropped,
         root: BASE64_STANDARD.encode(root),
         continues: earlier.map(|earlier| earlier.size),
         files,
@@ -172,15 +200,54 @@ pub(super) fn verify(
 }
 
 fn print_verified(verified: &VerifiedExport, out: &mut dyn Write) -> Result<(), CtlError> {
-    let VerifiedExport { origin, size, root, continues, files, replay } = verified;
+    let VerifiedExport { origin, size, dropped, root, continues, files, replay } = verified;
     let count = |entries: u64| format_count(entries, "entry", "entries");
     let mut rows = vec![("log", origin.clone()), ("checkpoint", format!("{}, root {root}", count(*size)))];
     if let Some(earlier) = continues {
         rows.push(("continues", format!("the log of {}", count(*earlier))));
     }
+    if *dropped > 0 {
+        rows.push(("dropped", format!("the leaves of {}; their hashes are in the tree", count(*dropped))));
+    }
     rows.push(("verified", format_count(*files, "file", "files")));
     writeln!(out, "{}", format_pairs(&rows))?;
     replay.as_ref().map_or(Ok(()), |replay| replay.print(out))
+}
+
+/// The entries that were dropped from the log.
+#[derive(Default)]
+struct LoggedDrops {
+    /// The number of entries whose leaves are not in the export.
+    dropped: u64,
+    /// The last dropped entry that an entry of the log names.
+    named: u64,
+}
+
+impl LoggedDrops {
+    /// Whether no file before this one has leaves.
+    const fn are_all_before(&self, file: TileFile) -> bool {
+        self.dropped == file.entries().start
+    }
+
+    fn note(&mut self, line: &str) {
+        if line.contains("\"event\":\"retention_started\"")
+            && let Ok(event) = serde_json::from_str::<AuditEvent>(line)
+            && let EventKind::RetentionStarted(started) = event.kind
+        {
+            self.named = self.named.max(started.due.dropped_up_to().unwrap_or_default());
+        }
+    }
+
+    /// Checks that the log names the removal. A file with one dropped entry has no leaves.
+    fn check(&self) -> Result<(), CtlError> {
+        if self.dropped <= self.named.next_multiple_of(TILE_HASHES as u64) {
+            return Ok(());
+        }
+        Err(refused(format!(
+            "tile/entries: the entries 1 to {} are missing, and no entry of the log names their removal",
+            self.dropped
+        )))
+    }
 }
 
 /// The content of a file of the export, and whether it may be longer, since a later export has replaced it by a full tile.
@@ -228,7 +295,33 @@ impl BuiltTiles {
         if !leaf.starts_with(start.as_bytes()) {
             return Err(refused(format!("tile/{file}: entry {} is missing", index + 1)));
         }
-        let hash = self.tree.append(leaf);
+        self.append_hash(leaf_hash(leaf), file, earlier)
+    }
+
+    /// Appends the hashes of entries that were dropped, from the tile that has them.
+    fn append_dropped(
+        &mut self,
+        dir: &Path,
+        file: TileFile,
+        earlier: Option<&Checkpoint>,
+    ) -> Result<(), CtlError> {
+        let tile = TileFile { content: TileContent::Hashes(0), ..file };
+        let (content, _) = read_file(dir, tile)?;
+        let (hashes, _) = content.as_chunks();
+        if hashes.len() < file.width {
+            return Err(refused(format!("tile/{tile}: the file is not whole")));
+        }
+        hashes.iter().take(file.width).try_for_each(|hash| self.append_hash(*hash, file, earlier))
+    }
+
+    fn append_hash(
+        &mut self,
+        hash: TreeHash,
+        file: TileFile,
+        earlier: Option<&Checkpoint>,
+    ) -> Result<(), CtlError> {
+        let index = self.tree.size();
+        self.tree.append_hash(hash);
         let Self { tree, last, full } = self;
         last.append(index, hash, &mut |place, hashes| {
             full.insert((place.level, place.index), hashes.to_vec());

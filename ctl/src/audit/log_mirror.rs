@@ -2,8 +2,9 @@
 
 use super::log_keys::refused;
 use crate::base::error::CtlError;
-use oracled_domain::audit::leaf::is_erased_form;
-use oracled_store::SegmentEntry;
+use oracled_domain::audit::leaf::{is_erased_form, leaf_of};
+use oracled_domain::audit::log_tree::leaf_hash;
+use oracled_store::{EntryContent, SegmentEntry};
 use serde::Serialize;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Take};
@@ -113,8 +114,17 @@ impl MirrorLines {
             return Ok(());
         }
         let line = self.next.strip_suffix(b"\n").unwrap_or_default();
-        // an erasure in progress rewrites the segments first
-        if line != entry.line.as_bytes() && !is_erased_form(entry.line, line) {
+        let is_same = match &entry.content {
+            // an erasure in progress rewrites the segments first
+            EntryContent::Line { line: logged, .. } => {
+                line == logged.as_bytes() || is_erased_form(logged, line)
+            }
+            EntryContent::Dropped(hash) => {
+                let leaf = str::from_utf8(line).ok().and_then(|line| leaf_of(line).ok());
+                leaf.is_some_and(|leaf| leaf_hash(leaf.as_bytes()) == *hash)
+            }
+        };
+        if !is_same {
             let (file, line, segment, seq) = (self.file.display(), self.lines + 1, entry.segment, entry.seq);
             let remedy = if self.is_current() {
                 "the daemon writes the file again at its next start"
@@ -146,10 +156,10 @@ impl MirrorLines {
         Ok(mirrors.iter().find(|mirror| mirror.is_current()).map(|mirror| mirror.lines))
     }
 
-    /// The entries that no file has, and the files that were not compared.
-    pub(super) fn notes(mirrors: Vec<Self>, size: u64) -> Vec<FileNote> {
+    /// The entries from `first` on that no file has, and the files that were not compared.
+    pub(super) fn notes(mirrors: Vec<Self>, first: u64, size: u64) -> Vec<FileNote> {
         let mut notes = Vec::new();
-        let (mut next, mut has_current) = (1, false);
+        let (mut next, mut has_current) = (first, false);
         for mirror in mirrors {
             has_current |= mirror.is_current();
             if !mirror.is_comparable() {

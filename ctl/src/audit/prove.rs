@@ -81,7 +81,14 @@ impl ProveArgs {
         let earlier = self.since.as_deref().map(read_earlier).transpose()?;
         let lines = self.entries.read(daemon).await?;
         if lines.is_empty() {
-            let message = "the log has no such entry".to_owned();
+            let first = read_lines(daemon, "limit=1").await?;
+            let first = first.first().and_then(|line| serde_json::from_str(line).ok());
+            let message = match first {
+                Some(EntryNumber { seq: first @ 2.. }) => format!(
+                    "the log has no such entry; it begins with entry {first}, since earlier ones were dropped"
+                ),
+                _ => "the log has no such entry".to_owned(),
+            };
             return Err(CtlError::Verb { message, exit_code: 1, was_printed: false });
         }
         let seqs = lines.iter().map(|line| serde_json::from_str(line).map(|EntryNumber { seq }| seq));

@@ -58,6 +58,11 @@ impl LogReplay {
         Self { replay: DecisionReplay::new(is_whole), report: ReplayReport::default() }
     }
 
+    /// Notes that entries before the next one were dropped.
+    pub(super) fn note_dropped(&mut self) {
+        self.replay.note_missing_entries();
+    }
+
     /// Replays the entry with this line, if it is a decision. `find_verdict` returns the verdict that is stored with it.
     pub(super) fn add(
         &mut self,

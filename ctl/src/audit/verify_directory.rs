@@ -14,7 +14,7 @@ use base64::prelude::BASE64_STANDARD;
 use oracled_api::audit::backup::{CHECKPOINT_FILE, MANIFEST_FILE};
 use oracled_domain::audit::checkpoint::Checkpoint;
 use oracled_domain::audit::log_tree::LogTree;
-use oracled_store::{SegmentEntry, SegmentLog, StoreError};
+use oracled_store::{EntryContent, SegmentEntry, SegmentLog, StoreError};
 use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -24,6 +24,8 @@ use std::path::{Path, PathBuf};
 pub(super) struct VerifiedLog {
     /// The number of entries.
     pub(super) size: u64,
+    /// The first entry that was not dropped.
+    first_seq: u64,
     /// The root of the Merkle tree, in Base64.
     pub(super) root: String,
     /// The number of segments.
@@ -32,7 +34,7 @@ pub(super) struct VerifiedLog {
     checkpoints: Vec<u64>,
     /// The number of lines of `oracle_log.jsonl` that were compared; `None` without the file.
     lines: Option<u64>,
-    /// The public key of the log, which the last start of the daemon has named; `None` if the log has no start.
+    /// The last public key that the log names; `None` if it names none.
     log_key: Option<String>,
     /// The other files.
     #[serde(flatten)]
@@ -107,15 +109,14 @@ fn check_key(log_key: Option<&str>, keys: &LogKeys) -> Result<(), CtlError> {
         )),
         Some(log_key) if keys.has(log_key) => Ok(()),
         Some(log_key) => Err(refused(format!(
-            "the key of the log is {log_key} since the last `service_started`, and `--key` does not have it; name it too, if you \
-             trust it"
+            "the last key that the log names is {log_key}, and `--key` does not have it; name it too, if you trust it"
         ))),
     }
 }
 
 /// The result, for people.
 fn format_verified(verified: &VerifiedLog) -> String {
-    let VerifiedLog { size, root, segments, checkpoints, lines, log_key, files, .. } = verified;
+    let VerifiedLog { size, first_seq, root, segments, checkpoints, lines, log_key, files, .. } = verified;
     let compared = match checkpoints.as_slice() {
         [] => "with nothing; name a checkpoint with --since, or compare size and root yourself".to_owned(),
         sizes => {
@@ -128,8 +129,12 @@ fn format_verified(verified: &VerifiedLog) -> String {
         ("segments", format!("{segments}, without gaps")),
         ("compared", compared),
     ];
+    if *first_seq > 1 {
+        let last = first_seq - 1;
+        pairs.push(("dropped", format!("the entries 1 to {last}; their hashes are in the tree")));
+    }
     if let Some(log_key) = log_key {
-        pairs.push(("key", format!("{log_key}, named by the last `service_started`")));
+        pairs.push(("key", format!("{log_key}, the last one that the log names")));
     }
     if let Some(lines) = lines {
         pairs.push((
@@ -171,6 +176,7 @@ pub(super) fn verify_directory(
     let (replay, log_key) = (replay.map(LogReplay::finish), state.log_key);
     Ok(VerifiedLog {
         size,
+        first_seq: state.first_seq,
         root,
         segments: log.segments(),
         checkpoints: compared,
@@ -182,7 +188,14 @@ pub(super) fn verify_directory(
 }
 
 fn replay_entry(replay: &mut LogReplay, entry: &SegmentEntry<'_>) -> Result<(), CtlError> {
-    replay.add(entry.line, |session_id| entry.rows.verdict(session_id).map_err(store_error))
+    let EntryContent::Line { line, rows } = &entry.content else {
+        replay.note_dropped();
+        return Ok(());
+    };
+    replay.add(line, |session_id| match rows {
+        Some(rows) => rows.verdict(session_id).map_err(store_error),
+        None => Ok(None),
+    })
 }
 
 impl ComparedCheckpoint {

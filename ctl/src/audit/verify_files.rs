@@ -82,7 +82,7 @@ impl VerifiedFiles {
             let note = "the file is missing: it was removed, or the key is a systemd credential";
             notes.push(FileNote::new(LOG_KEY_FILE, note));
         }
-        notes.extend(MirrorLines::notes(mirrors, state.tree.size()));
+        notes.extend(MirrorLines::notes(mirrors, state.first_seq, state.tree.size()));
         Ok(Self { sorted: sources.sorted, payloads: sources.payloads, derived, notes })
     }
 
@@ -119,6 +119,7 @@ fn note_of(dir: &Path, name: &str, state: &LoggedState) -> Result<Option<FileNot
                 || [CHECKPOINT_FILE, MANIFEST_FILE].contains(&file)
         }
         "segments" => is_segment(file),
+        _ if folder.starts_with("segments/snapshot-") => is_segment(file),
         // the store lists the files that no row names
         "ground/facts" | "ground/raw" => true,
         _ => false,
@@ -151,7 +152,7 @@ fn key_note(dir: &Path, file: &str, logged: Option<&str>) -> Result<Option<FileN
     if *LogSigner::new(&named.name, &secret).key() == named {
         return Ok(None);
     }
-    let note = "the last `service_started` names another key: the file was changed, or the key is a systemd credential";
+    let note = "the last key that the log names is another one: the file was changed, or the key is a systemd credential";
     Ok(Some(FileNote::new(file, note)))
 }
 

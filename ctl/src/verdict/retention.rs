@@ -38,6 +38,7 @@ impl RetentionArgs {
             ("sessions with verdicts", "retention.verdicts_days", &due.verdicts),
             ("log entries with values", "retention.log_values_days", &due.log_values),
             ("log entries of verifications", "retention.verifications_days", &due.verifications),
+            ("log entries", "retention.log_days", &due.log),
         ];
         let state = if self.dry_run { "due" } else { "removed" };
         for (name, key, kind) in kinds {

@@ -427,6 +427,7 @@ impl DaemonConfig {
                 self.check_distinct_sockets(),
                 check_range("limits.bodies_bytes", bodies_bytes, body_bytes..=1 << 40),
                 self.mail.check_smtp(),
+                self.retention.check(),
                 self.check_models(request_s),
                 self.ingestion.check(request_s),
                 self.lookup.check(request_s, deadline_ms),

@@ -145,6 +145,12 @@ impl Problem {
         Self::new(ProblemCode::DecisionErased, detail)
     }
 
+    /// The log begins with entry `first`.
+    pub fn entry_dropped(what: impl Display, first: u64) -> Self {
+        let detail = format!("{what} was dropped; the log begins with entry {first}");
+        Self::new(ProblemCode::EntryDropped, detail)
+    }
+
     /// The JSON of the answer.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {

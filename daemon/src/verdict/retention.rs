@@ -38,11 +38,11 @@ async fn run_daily(service: Arc<DaemonService>, days: RetentionDays) {
     loop {
         sleep(pause).await;
         pause = EVERY;
-        let erasure = service.system.erasure.clone();
+        let (erasure, log_key) = (service.system.erasure.clone(), service.log_signer.key().clone());
         // a task of its own, which the stop of this one does not cut off
         let run = tokio::spawn(async move {
             let turn = erasure.wait_for_turn().await;
-            erasure.apply_retention(turn, days, None).await
+            erasure.apply_retention(turn, days, None, &log_key).await
         });
         match run.await {
             Ok(Ok(applied)) => {

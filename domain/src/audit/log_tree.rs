@@ -26,6 +26,12 @@ impl LogTree {
     /// Appends a leaf with these bytes, and returns its hash.
     pub fn append(&mut self, leaf: &[u8]) -> TreeHash {
         let leaf = leaf_hash(leaf);
+        self.append_hash(leaf);
+        leaf
+    }
+
+    /// Appends the leaf with this hash.
+    pub fn append_hash(&mut self, leaf: TreeHash) {
         let mut hash = leaf;
         // for each trailing one bit of the size, the new leaf completes a full subtree to one of twice its size
         for _ in 0..self.size.trailing_ones() {
@@ -35,7 +41,20 @@ impl LogTree {
         }
         self.peaks.push(hash);
         self.size += 1;
-        leaf
+    }
+
+    /// The tree of the first `size` leaves. `root_of` returns the root of the full subtree with a height and a number.
+    ///
+    /// # Errors
+    /// The error of `root_of`.
+    pub fn from_subtrees<E>(
+        size: u64,
+        mut root_of: impl FnMut(u8, u64) -> Result<TreeHash, E>,
+    ) -> Result<Self, E> {
+        let heights = (0..64u8).rev().filter(|height| size >> height & 1 == 1);
+        // the subtrees before one of this height are larger, so they have a multiple of its leaves
+        let peaks = heights.map(|height| root_of(height, (size >> height) - 1)).collect::<Result<_, E>>()?;
+        Ok(Self { size, peaks })
     }
 
     /// The root of the tree.

@@ -32,6 +32,11 @@ impl DecisionReplay {
         Self { is_whole, verdicts: VerdictHistory::default(), verifications: VerificationHistory::default() }
     }
 
+    /// Notes that entries before the next one are missing.
+    pub fn note_missing_entries(&mut self) {
+        self.is_whole = false;
+    }
+
     /// Replays the next decision. `stored` is the verdict that its session had after the commit of the decision. Calls of
     /// sources are replayed with the decision that follows from them.
     pub fn add(

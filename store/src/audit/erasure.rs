@@ -1,6 +1,6 @@
 //! Erasing the data of a [`RemovalPlan`] from rows and from lines of the log.
 
-use crate::audit::log::{damaged_line, row};
+use crate::audit::log::{damaged_line, row, seq_of_line};
 use crate::audit::removal::{EntryHead, RemovalPlan};
 use crate::base::error::StoreError;
 use crate::base::row_batch::RowBatch;
@@ -126,6 +126,16 @@ impl DataEraser {
     /// Whether a segment may have data: its groups follow entry `after`.
     pub(crate) fn is_concerned(&self, after: u64, content: &[u8]) -> bool {
         after < self.plan.last_seq() && (self.plan.has_values() || self.may_name_session(content))
+    }
+
+    /// The first entry of the log that stays; `None` if none is dropped.
+    pub(crate) const fn log_from(&self) -> Option<u64> {
+        self.plan.log_from
+    }
+
+    /// Whether a line is that of an entry that is dropped.
+    pub(crate) fn drops(&self, line: &[u8]) -> bool {
+        self.plan.log_from.is_some_and(|first| seq_of_line(line).is_some_and(|seq| seq < first))
     }
 
     /// Whether a line may have data.

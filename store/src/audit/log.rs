@@ -16,15 +16,18 @@
 //! search for rare events reads few blocks.
 
 mod append;
+mod dropping;
 mod query;
 pub(crate) mod row;
 
 pub use append::RecordCallers;
 pub(crate) use append::{LogTip, RecordLogEntries, index_session, put};
+pub(crate) use dropping::without_dropped;
 pub use query::LogQuery;
 
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
+use crate::base::meta;
 use crate::base::rows::{self, TableId, key};
 use jiff::Timestamp;
 use oracled_domain::SessionId;
@@ -43,6 +46,9 @@ const ROWS_AT_ONCE: usize = if cfg!(test) { 2 } else { 256 };
 /// Bytes of entries that are read at a time, at most. A longer single entry is read alone: a decision's entry can have
 /// megabytes.
 pub(crate) const PAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// The first bytes of the line of an entry. The number of the entry follows.
+pub(crate) const LINE_START: &[u8] = b"{\"seq\":";
 
 /// One entry of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,6 +131,14 @@ impl TableReader {
     pub fn withhold_caller(&self, line: &LogLine) -> Result<String, StoreError> {
         let shown = hide_values(&line.json, |member| member == CALLER);
         Ok(shown.map_err(|error| damaged_line(self.dir(), &error))?.into_owned())
+    }
+
+    /// The number of the first entry that was not dropped.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn first_seq(&self) -> Result<u64, StoreError> {
+        self.read(|db, _| meta::first_seq(db, self.dir()))
     }
 
     /// The timestamp of the last entry.
@@ -298,7 +312,8 @@ impl LogReader<'_> {
 
     /// The number of the first row that can match `query` by number and time.
     fn first_row(&self, query: &LogQuery) -> Result<u64, StoreError> {
-        let mut low = self.row_with(query.after.saturating_add(1))?;
+        let first = meta::first_seq(self.db, self.store.dir())?;
+        let mut low = self.row_with(query.after.saturating_add(1).max(first))?;
         let Some(since) = query.since else { return Ok(low) };
         let mut high = self.durable_seq.saturating_add(1);
         // the earliest row whose latest time is not before `since` begins in low..=high
@@ -319,7 +334,10 @@ impl LogReader<'_> {
         if seq > self.durable_seq {
             return Ok(seq);
         }
-        Ok(row_at(self.db, self.store.dir(), seq)?.unwrap_or(1))
+        match row_at(self.db, self.store.dir(), seq)? {
+            Some(row) => Ok(row),
+            None => meta::first_seq(self.db, self.store.dir()),
+        }
     }
 
     fn latest_time_us(&self, first_seq: u64) -> Result<i64, StoreError> {
@@ -368,6 +386,13 @@ pub(crate) fn leaf<'l>(dir: &Path, line: &'l str) -> Result<Cow<'l, str>, StoreE
 
 pub(crate) fn damaged_line(dir: &Path, error: &LogLineError) -> StoreError {
     StoreError::Corrupt { dir: dir.to_owned(), detail: error.to_string() }
+}
+
+/// The number of the entry with this line; `None` if it is not the line of an entry.
+pub(crate) fn seq_of_line(line: &[u8]) -> Option<u64> {
+    let digits = line.strip_prefix(LINE_START)?;
+    let end = digits.iter().position(|byte| !byte.is_ascii_digit())?;
+    str::from_utf8(digits.get(..end)?).ok()?.parse().ok()
 }
 
 /// The first number of the last row that begins at or before `seq`.

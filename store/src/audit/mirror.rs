@@ -8,7 +8,7 @@
 
 pub(crate) mod erasure;
 
-use crate::audit::log::LogQuery;
+use crate::audit::log::{LINE_START, LogQuery, seq_of_line};
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
 use oracled_domain::audit::leaf::is_erased_form;
@@ -23,8 +23,6 @@ const FILE: &str = "oracle_log.jsonl";
 /// The search for the last complete line reads the end of the file in steps of this many bytes, or more for a
 /// longer line.
 const SEARCH_BYTES: u64 = 64 * 1024;
-/// The first bytes of each of our lines.
-const LINE_START: &[u8] = b"{\"seq\":";
 /// Maximum number of files that are kept aside. A program that changes the mirror every day would otherwise fill the disk.
 const ASIDE_MAX: u32 = 10;
 /// Entries that are compared at a time.
@@ -209,6 +207,13 @@ impl LogMirror {
         Ok(())
     }
 
+    /// Continues with entry `first`, the first one of the log, if the file ends before it.
+    pub(crate) fn skip_to(&mut self, first: u64) {
+        if self.last_seq + 1 < first {
+            (self.first_seq, self.last_seq) = (first, first - 1);
+        }
+    }
+
     /// Syncs written entries to the disk and returns the number of the last one.
     pub(crate) fn sync(&mut self) -> io::Result<u64> {
         if self.dirty {
@@ -286,7 +291,11 @@ impl TableReader {
         MirrorSnapshot { file, entries, len, .. }: &MirrorSnapshot,
         mut proceed: impl FnMut() -> bool,
     ) -> Result<Option<MirrorFault>, StoreError> {
-        let (mut after, mut offset) = (entries.start() - 1, 0);
+        let first = self.first_seq()?;
+        let (mut after, mut offset) = ((*entries.start()).max(first) - 1, 0);
+        if *entries.start() < first {
+            offset = length_before(file, first).map_err(|source| self.mirror_error(source))?;
+        }
         while after < *entries.end() && proceed() {
             let query = LogQuery { after, limit: COMPARED_AT_ONCE, ..LogQuery::default() };
             let lines = self.log_page(&query)?.lines;
@@ -313,6 +322,23 @@ impl TableReader {
         }
         let is_longer = after == *entries.end() && offset < *len;
         Ok(is_longer.then_some(MirrorFault { seq: after + 1, offset }))
+    }
+
+    fn mirror_error(&self, source: io::Error) -> StoreError {
+        StoreError::Io { path: self.dir().join(FILE), source }
+    }
+}
+
+/// The length of the lines at the start of `file` that are of entries before `first`: a retention that was interrupted has not
+/// removed them yet.
+fn length_before(file: &File, first: u64) -> io::Result<u64> {
+    let mut length = 0;
+    loop {
+        let line = read_line_at(file, length)?;
+        if seq_of_line(&line).is_none_or(|seq| seq >= first) {
+            return Ok(length);
+        }
+        length += line.len() as u64;
     }
 }
 

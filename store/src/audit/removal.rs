@@ -32,6 +32,8 @@ pub struct RemovalPlan {
     /// Values of verifications and their reviews, except callers. Versions of their rows that were replaced or removed later are
     /// included.
     pub verifications_up_to: Option<u64>,
+    /// The first entry of the log that stays; `None` if none is dropped.
+    pub log_from: Option<u64>,
     /// The open reviews, which keep their values. The id of a review is the execution id of its decision.
     pub open_reviews: BTreeSet<String>,
 }
@@ -117,7 +119,8 @@ struct SaltedEntry {
 }
 
 impl TableReader {
-    /// The last entry before the first one at or after `before`; 0 if there is none.
+    /// The last entry before the first one at or after `before`; 0 if there is none. If it was dropped, the times of the dropped
+    /// entries are unknown, and the result is 0 too.
     ///
     /// # Errors
     /// The log cannot be read.
@@ -127,7 +130,8 @@ impl TableReader {
         while let Some(query) = next {
             let page = self.log_page(&query)?;
             if let Some(line) = page.lines.first() {
-                return Ok(last.min(line.seq - 1));
+                let is_known = line.seq > self.first_seq()?;
+                return Ok(if is_known { last.min(line.seq - 1) } else { 0 });
             }
             next = page.next;
         }

@@ -2,6 +2,7 @@
 
 use super::log::{self, row};
 use crate::base::error::StoreError;
+use crate::base::log_hashes::name_of;
 use crate::base::meta;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, TableId};
@@ -10,7 +11,8 @@ use crate::base::watermark::{Watermark, WatermarkValues};
 use crate::segments::{SegmentFiles, read_segments};
 use oracled_domain::SessionId;
 use oracled_domain::audit::leaf::leaf_of;
-use oracled_domain::audit::log_tree::LogTree;
+use oracled_domain::audit::log_tiles::{TILE_HASHES, TilePlace};
+use oracled_domain::audit::log_tree::{LogTree, TreeHash};
 use oracled_domain::audit::replay::StoredVerdict;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -39,14 +41,25 @@ pub struct SegmentRemains {
 pub struct SegmentEntry<'l> {
     /// The number of the entry.
     pub seq: u64,
-    /// The entry's JSON, without a line end.
-    pub line: &'l str,
-    /// The number of the segment that has the entry.
+    /// What the segments have of the entry.
+    pub content: EntryContent<'l>,
+    /// The number of the segment that has the entry, or of the file of the snapshot.
     pub segment: u64,
     /// The Merkle tree of the entries up to this one.
     pub tree: &'l LogTree,
-    /// The rows that were committed with the entry.
-    pub rows: CommittedRows<'l>,
+}
+
+/// What the segments have of an entry.
+#[derive(Debug)]
+pub enum EntryContent<'l> {
+    Line {
+        /// The entry's JSON, without a line end.
+        line: &'l str,
+        /// The rows that were committed with the entry; `None` if a snapshot has replaced its group.
+        rows: Option<CommittedRows<'l>>,
+    },
+    /// The entry was dropped. Its hash in the Merkle tree.
+    Dropped(TreeHash),
 }
 
 /// The rows of one group: those of one record, and of others that were committed with it.
@@ -134,12 +147,20 @@ impl SegmentLog {
         mut visit: impl FnMut(SegmentEntry<'_>) -> bool,
         mut on_rows: impl FnMut(&RowBatch),
     ) -> Result<(LogTree, Vec<SegmentRemains>), StoreError> {
-        let mut rows = LogRows { log: self, tree: LogTree::default(), last_row: None };
+        let mut rows = LogRows {
+            log: self,
+            tree: LogTree::default(),
+            last_row: None,
+            dropped: 0,
+            is_in_snapshot: false,
+        };
         let mut remains = Vec::new();
+        let in_snapshot = self.files.snapshot().map_or(0, |snapshot| snapshot.parts);
         let end = read_segments(
             &self.files,
-            1..=self.last,
+            self.files.numbers_up_to(self.last),
             |number, group| {
+                rows.is_in_snapshot = number <= in_snapshot;
                 let malformed = || self.files.damaged(number, "the rows of a group are malformed");
                 let batch = group.rows().ok_or_else(malformed)?;
                 on_rows(&batch);
@@ -168,6 +189,10 @@ struct LogRows<'s> {
     tree: LogTree,
     /// The last row: the number of its first entry, and its text. The next group can replace it by a longer one.
     last_row: Option<(u64, String)>,
+    /// The number of entries that were dropped.
+    dropped: u64,
+    /// Whether the groups are those of a snapshot.
+    is_in_snapshot: bool,
 }
 
 impl LogRows<'_> {
@@ -179,12 +204,19 @@ impl LogRows<'_> {
         expected: u64,
         visit: &mut impl FnMut(SegmentEntry<'_>) -> bool,
     ) -> Result<bool, StoreError> {
-        let damaged = |fault: &str| self.log.files.damaged(number, fault);
         let first = self.tree.size() + 1;
+        if self.is_in_snapshot && !self.read_dropped(number, batch, visit)? {
+            return Ok(false);
+        }
+        let damaged = |fault: &str| self.log.files.damaged(number, fault);
         for (first_seq, text) in assemble_rows(batch).map_err(|fault| damaged(&fault))? {
             if !self.read_row((number, batch), first_seq, text, visit)? {
                 return Ok(false);
             }
+        }
+        // the other groups of a snapshot have no number and no tree
+        if self.is_in_snapshot && expected == 0 {
+            return Ok(true);
         }
         let last = self.tree.size();
         if last != expected {
@@ -194,6 +226,38 @@ impl LogRows<'_> {
         if meta::tree_in(batch).as_ref() != Some(&self.tree) {
             let fault = format!("one of the entries {first} to {last} was changed: the Merkle tree differs");
             return Err(self.log.files.damaged(number, &fault));
+        }
+        Ok(true)
+    }
+
+    /// Reads the hashes of dropped entries in a group of a snapshot.
+    fn read_dropped(
+        &mut self,
+        segment: u64,
+        batch: &RowBatch,
+        visit: &mut impl FnMut(SegmentEntry<'_>) -> bool,
+    ) -> Result<bool, StoreError> {
+        self.dropped = meta::first_seq_in(batch).map_or(self.dropped, |first| first - 1);
+        for (key, _) in batch.range(rows::all(TableId::Tiles)).filter(|(key, _)| rows::is_first_chunk(key)) {
+            let name = rows::name(key).unwrap_or_default();
+            let tile = rows::get_from(batch, TableId::Tiles, name).flatten().unwrap_or_default();
+            let size = self.tree.size();
+            if size >= self.dropped {
+                return Ok(true);
+            }
+            let place = TilePlace { level: 0, index: size / TILE_HASHES as u64 };
+            let (hashes, _) = tile.as_chunks();
+            if name != name_of(place) || hashes.len() != TILE_HASHES {
+                let fault = format!("the hash of entry {}, which was dropped, is missing", size + 1);
+                return Err(self.log.files.damaged(segment, &fault));
+            }
+            for hash in hashes.iter().take((self.dropped - size).min(TILE_HASHES as u64) as usize) {
+                self.tree.append_hash(*hash);
+                let (seq, content) = (self.tree.size(), EntryContent::Dropped(*hash));
+                if !visit(SegmentEntry { seq, content, segment, tree: &self.tree }) {
+                    return Ok(false);
+                }
+            }
         }
         Ok(true)
     }
@@ -225,8 +289,10 @@ impl LogRows<'_> {
                 return Err(damaged(&format!("entry {seq} is missing: its line has another number")));
             }
             self.tree.append(log::leaf(&self.log.dir, line)?.as_bytes());
-            let rows = CommittedRows { batch, dir: &self.log.dir };
-            if !visit(SegmentEntry { seq, line, segment, tree: &self.tree, rows }) {
+            // a snapshot has rows of later groups too
+            let rows = (!self.is_in_snapshot).then_some(CommittedRows { batch, dir: &self.log.dir });
+            let content = EntryContent::Line { line, rows };
+            if !visit(SegmentEntry { seq, content, segment, tree: &self.tree }) {
                 return Ok(false);
             }
         }

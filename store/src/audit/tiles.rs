@@ -71,6 +71,16 @@ impl TableReader {
         (size <= hashes.tree.size()).then(|| self.checked_root(&hashes, size)).transpose()
     }
 
+    /// The tree of the first `size` entries.
+    ///
+    /// # Errors
+    /// A tile is damaged, or the store cannot be read.
+    pub(crate) fn tree_of(&self, size: u64) -> Result<LogTree, StoreError> {
+        let hashes = self.engine().log_hashes();
+        let mut subtrees = self.subtrees(&hashes);
+        LogTree::from_subtrees(size, |height, index| subtrees(Subtree { height, index }))
+    }
+
     /// The proof that the log of the first `size` entries has the entry `seq`. `None` if one of them does not exist.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ use crate::base::row_batch::RowBatch;
 use crate::base::rows::{SCHEMA, TableId, key};
 use crate::base::watermark::{COUNTS_BYTES, StoreCounts};
 use oracled_domain::audit::log_tree::LogTree;
+use std::path::Path;
 
 fn schema_key() -> Vec<u8> {
     key(TableId::Meta, &[b"schema"])
@@ -22,6 +23,36 @@ fn store_id_key() -> Vec<u8> {
 
 fn digest_key_key() -> Vec<u8> {
     key(TableId::Meta, &[b"digest_key"])
+}
+
+fn first_seq_key() -> Vec<u8> {
+    key(TableId::Meta, &[b"first_seq"])
+}
+
+/// The number of the first entry that was not dropped from the log.
+pub(crate) fn first_seq(db: &sled::Db, dir: &Path) -> Result<u64, StoreError> {
+    let stored = db.get(first_seq_key()).map_err(|error| StoreError::damaged(dir, &error))?;
+    let Some(stored) = stored else { return Ok(1) };
+    let first = stored.as_ref().try_into().map(u64::from_be_bytes);
+    first.map_err(|_| StoreError::Corrupt {
+        dir: dir.to_owned(),
+        detail: "the number of the first entry of its log is malformed".to_owned(),
+    })
+}
+
+/// Adds the number of the first entry that was not dropped from the log to `batch`.
+pub(crate) fn put_first_seq(batch: &mut RowBatch, first: u64) {
+    batch.insert(first_seq_key(), first.to_be_bytes());
+}
+
+/// The number of the first entry that was not dropped, if `batch` is the first group of a snapshot.
+pub(crate) fn first_seq_in(batch: &RowBatch) -> Option<u64> {
+    value_in(batch, first_seq_key())?.try_into().ok().map(u64::from_be_bytes)
+}
+
+/// Whether `key` is that of the counts. They are in the last group of a snapshot.
+pub(crate) fn is_counts_key(key: &[u8]) -> bool {
+    key == counts_key()
 }
 
 /// The key of the store's keyed digests. It is generated when the store is created.

@@ -69,7 +69,8 @@ pub(crate) fn check_database(
             format_counts(mark.counts)
         ));
     }
-    let from = mark.walked.saturating_sub(WALKED_AGAIN_ENTRIES).clamp(1, entries.max(1));
+    let kept = engine.with(|db| meta::first_seq(db, engine.dir()))?;
+    let from = mark.walked.saturating_sub(WALKED_AGAIN_ENTRIES).clamp(1, entries.max(1)).max(kept);
     let walked = walk_log(engine, from, entries)?;
     let whole = match walked {
         None => entries == 0,
@@ -189,6 +190,10 @@ impl TableReader {
         opened: &LogTree,
         next: &mut impl FnMut(u64) -> bool,
     ) -> Result<bool, StoreError> {
+        let dropped = self.first_seq()? - 1;
+        if tree.size() < dropped {
+            tree = self.tree_of(dropped)?;
+        }
         let mut pages = 0u64;
         while tree.size() < opened.size() {
             let (after, limit) = (tree.size(), AUDITED_AT_ONCE as usize);

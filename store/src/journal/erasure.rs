@@ -14,9 +14,11 @@ use crate::base::disk::{DATABASE_DIR, DATABASE_FILE};
 use crate::base::engine::{PREVIOUS_DIR, StoreEngine, StoreOptions, lock_state, remove_dir};
 use crate::base::error::StoreError;
 use crate::base::meta;
+use crate::base::row_batch::RowBatch;
+use crate::base::rows::{self, TableId};
 use crate::journal::backup::BACKUP_PREFIX;
 use crate::journal::recovery::RecoveryCondition;
-use crate::segments::SegmentsUpTo;
+use crate::segments::{SegmentsUpTo, WrittenSnapshot};
 use oracled_domain::SessionId;
 use oracled_domain::audit::event::ErasedData;
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,6 +45,8 @@ pub struct Erasure {
     applied: Option<u64>,
     /// The last entry when sled last wrote a snapshot of the new database.
     snapshot_at: u64,
+    /// The snapshot in place of the segments that were sealed at the beginning, if entries are dropped.
+    snapshot: Option<WrittenSnapshot>,
     unread_files: Vec<PathBuf>,
     mirror: MirrorSource,
     options: StoreOptions,
@@ -96,6 +100,7 @@ impl Journal {
             database: None,
             applied: None,
             snapshot_at: 0,
+            snapshot: None,
             unread_files: Vec::new(),
             mirror: MirrorSource::Original(Some(self.mirror_snapshot()?)),
             options: StoreOptions {
@@ -128,7 +133,7 @@ impl Journal {
             erasure.segments = now;
             return Ok(ErasureStep::ToPrepare);
         }
-        apply_groups(database, &now, erasure.applied, &|| true)??;
+        apply_groups(database, &now, erasure.applied, None, &|| true)??;
         erasure.applied = Some(now.entries());
         let hashes = self.engine.log_hashes();
         if meta::read(database)? != Some((self.mark.now.counts, hashes.tree.clone())) {
@@ -149,6 +154,14 @@ impl Journal {
         erasure.database = None;
         if !self.mirror.replace_by(copy, &mut erasure.eraser)? {
             erasure.unread_files.push(copy.original().to_owned());
+        }
+        if let Some(first) = erasure.eraser.log_from() {
+            // the copy has no lines before it
+            self.mirror.first_seq = self.mirror.first_seq.max(first);
+            self.note_mirror();
+        }
+        if let Some(snapshot) = erasure.snapshot.take() {
+            self.segments.replace_by(&snapshot)?;
         }
         Ok(ErasureStep::Finished)
     }
@@ -201,8 +214,15 @@ impl Erasure {
             Some(database) => Arc::clone(database),
             None => self.create_database()?,
         };
-        apply_groups(&database, &self.segments, self.applied, proceed)??;
+        let log_from = self.eraser.log_from().filter(|_| self.applied.is_none());
+        apply_groups(&database, &self.segments, self.applied, log_from, proceed)??;
         check_stop(proceed)?;
+        if let Some(first) = log_from {
+            let mut rows = RowBatch::default();
+            meta::put_first_seq(&mut rows, first);
+            database.apply(rows)?;
+            self.snapshot = Some(write_snapshot(&database, &self.segments)?);
+        }
         self.applied = Some(self.segments.entries());
         database.sync()?;
         // an opening without a snapshot reads the whole database, and commits would wait for it at the end
@@ -253,6 +273,33 @@ impl Drop for Erasure {
             tracing::warn!(%error, "could not remove the new database of an erasure; the next start removes it");
         }
     }
+}
+
+/// Writes all rows of `database`, which has all groups of `segments`, as the snapshot in their place.
+fn write_snapshot(database: &StoreEngine, segments: &SegmentsUpTo) -> Result<WrittenSnapshot, StoreError> {
+    let tables = [rows::all(TableId::Meta), rows::all(TableId::Tiles)];
+    database.with(|db| {
+        let damaged = |error| StoreError::damaged(database.dir(), &error);
+        let mut last = RowBatch::default();
+        for entry in db.range(rows::all(TableId::Meta)).filter(is_counts) {
+            let (key, value) = entry.map_err(damaged)?;
+            last.insert(key.to_vec(), value.as_ref());
+        }
+        // a reader needs the hashes of the dropped entries before the others
+        let begin = tables.iter().flat_map(|keys| db.range(keys.clone()));
+        let others = db.iter().filter(|entry| {
+            entry.as_ref().map_or(true, |(key, _)| tables.iter().all(|keys| !keys.contains(&key.to_vec())))
+        });
+        let all = begin.chain(others).filter(|entry| !is_counts(entry));
+        segments.write_snapshot(
+            all.map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())).map_err(damaged)),
+            &last,
+        )
+    })
+}
+
+fn is_counts(entry: &sled::Result<(sled::IVec, sled::IVec)>) -> bool {
+    entry.as_ref().is_ok_and(|(key, _)| meta::is_counts_key(key))
 }
 
 fn check_stop(proceed: &dyn Fn() -> bool) -> Result<(), StoreError> {

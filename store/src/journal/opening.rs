@@ -1,5 +1,6 @@
 //! Opens the database of a store, and brings it up to date with the segments.
 
+use crate::audit::log::without_dropped;
 use crate::base::disk::{DATABASE_DIR, boot_id};
 use crate::base::engine::{StoreEngine, TableReader};
 use crate::base::error::StoreError;
@@ -155,12 +156,15 @@ fn apply_segments(
         Ok(found) => found.map(|(counts, _)| counts.entries),
         Err(damage) => return Ok(Err(damage)),
     };
-    let entries = segments.entries();
+    let (entries, in_snapshot) = (segments.entries(), segments.snapshot_entries()?);
     if let Some(found) = found.filter(|found| *found > entries) {
         let detail = format!("its segments end at entry {entries}, its database at entry {found}");
         return Err(StoreError::Short { dir: engine.dir().to_owned(), detail });
     }
-    let applied = apply_groups(engine, &segments.up_to_now(), found, &|| true)?;
+    if found.is_some_and(|found| found < in_snapshot) {
+        return Ok(Err("the database is older than the snapshot in the segments".to_owned()));
+    }
+    let applied = apply_groups(engine, &segments.up_to_now(), found, None, &|| true)?;
     damage_of(applied.and_then(|()| {
         let missing = || StoreError::Corrupt {
             dir: engine.dir().to_owned(),
@@ -176,12 +180,13 @@ fn apply_segments(
     }))
 }
 
-/// Applies the groups after entry `after` to the database while `proceed` returns true, and reports the progress. The inner
-/// error is of the database.
+/// Applies the groups after entry `after` to the database while `proceed` returns true, and reports the progress. Leaves out the
+/// entries of the log before `log_from`. The inner error is of the database.
 pub(super) fn apply_groups(
     engine: &StoreEngine,
     segments: &SegmentsUpTo,
     after: Option<u64>,
+    log_from: Option<u64>,
     proceed: &dyn Fn() -> bool,
 ) -> Result<Result<(), StoreError>, StoreError> {
     let entries = segments.entries();
@@ -193,7 +198,10 @@ pub(super) fn apply_groups(
             let percent = 100 * seq / entries.max(1);
             tracing::info!(percent, entry = seq, of = entries, "the database is brought up to date");
         }
-        applied = engine.apply(rows);
+        applied = engine.apply(match log_from {
+            Some(first) => without_dropped(rows, first),
+            None => rows,
+        });
         applied.is_ok() && proceed()
     })?;
     Ok(applied)

@@ -1,11 +1,12 @@
 //! The files of a state directory besides the segments, compared with the segments, without the database.
 
-use crate::audit::segment_log::{SegmentEntry, SegmentLog, SegmentRemains};
+use crate::audit::segment_log::{EntryContent, SegmentEntry, SegmentLog, SegmentRemains};
 use crate::base::error::StoreError;
 use crate::base::meta;
 use crate::base::row_batch::RowBatch;
 use crate::base::watermark::Watermark;
 use crate::ground::offline::{SourceRows, VerifiedSourceFiles};
+use oracled_domain::audit::event::RetentionStartEntry;
 use oracled_domain::audit::event::ground::PruneEntry;
 use oracled_domain::audit::log_tree::LogTree;
 use oracled_domain::{AuditEvent, EventKind, Sha256Hex};
@@ -16,7 +17,9 @@ use std::collections::HashSet;
 pub struct LoggedState {
     /// The tree of all entries.
     pub tree: LogTree,
-    /// The public key that the last start has named.
+    /// The first entry that was not dropped.
+    pub first_seq: u64,
+    /// The last public key that the log names.
     pub log_key: Option<String>,
     rows: SourceRows,
     pruned: HashSet<Sha256Hex>,
@@ -49,16 +52,28 @@ impl SegmentLog {
         let mut rows = SourceRows::default();
         let (mut pruned, mut log_key) = (HashSet::new(), None);
         let (mut is_mark_known, mut store_id) = (self.mark().is_none(), None);
+        let (mut first_seq, mut is_drop_logged, mut is_stopped) = (1, true, false);
         let (tree, remains) = self.read_with_rows(
             |entry| {
-                if let Some(kind) = kind_of(entry.line) {
-                    match kind {
-                        EventKind::SourcePruned(PruneEntry { payloads, .. }) => pruned.extend(payloads),
-                        EventKind::ServiceStarted { log_key: named, .. } => log_key = Some(named),
+                match &entry.content {
+                    EntryContent::Dropped(_) => (first_seq, is_drop_logged) = (entry.seq + 1, false),
+                    EntryContent::Line { line, .. } => match kind_of(line) {
+                        Some(EventKind::SourcePruned(PruneEntry { payloads, .. })) => pruned.extend(payloads),
+                        Some(EventKind::ServiceStarted { log_key: named, .. }) => log_key = Some(named),
+                        Some(EventKind::RetentionStarted(RetentionStartEntry {
+                            due,
+                            log_key: named,
+                            ..
+                        })) => {
+                            is_drop_logged |= due.dropped_up_to() == Some(first_seq - 1);
+                            log_key = named.or(log_key.take());
+                        }
                         _ => {}
-                    }
+                    },
                 }
-                visit(entry)
+                let proceeds = visit(entry);
+                is_stopped |= !proceeds;
+                proceeds
             },
             |batch: &RowBatch| {
                 rows.apply(batch);
@@ -66,7 +81,12 @@ impl SegmentLog {
                 is_mark_known |= meta::counts_in(batch) == self.mark().map(|mark| mark.counts);
             },
         )?;
-        Ok(LoggedState { tree, log_key, rows, pruned, remains, is_mark_known, store_id })
+        if !is_drop_logged && !is_stopped {
+            let detail =
+                format!("entries 1 to {} are missing, and no later entry names their removal", first_seq - 1);
+            return Err(StoreError::Short { dir: self.dir().to_owned(), detail });
+        }
+        Ok(LoggedState { tree, first_seq, log_key, rows, pruned, remains, is_mark_known, store_id })
     }
 
     /// Compares the files of sources and the high-water mark with the state at the end of the log.
@@ -89,7 +109,7 @@ impl SegmentLog {
             }
         }
         let marked = self.mark().map(|mark| mark.counts.entries);
-        let sources = match state.rows.verify_files(self.dir(), &state.pruned) {
+        let sources = match state.rows.verify_files(self.dir(), &state.pruned, state.first_seq == 1) {
             Err(error @ StoreError::SourceFile { .. }) => self.verify_again(state, error)?,
             verified => verified?,
         };
@@ -104,7 +124,11 @@ impl SegmentLog {
         error: StoreError,
     ) -> Result<VerifiedSourceFiles, StoreError> {
         let now = Self::open(self.dir())?.read_state(|_| true)?;
-        if now.rows == state.rows { Err(error) } else { now.rows.verify_files(self.dir(), &now.pruned) }
+        if now.rows == state.rows {
+            Err(error)
+        } else {
+            now.rows.verify_files(self.dir(), &now.pruned, now.first_seq == 1)
+        }
     }
 }
 
@@ -114,9 +138,9 @@ const EVENT_BYTES: usize = 160;
 /// The event of an entry, if the files depend on its kind.
 fn kind_of(line: &str) -> Option<EventKind> {
     let start = line.get(..line.len().min(EVENT_BYTES)).unwrap_or(line);
-    let is_used = ["\"event\":\"source_pruned\"", "\"event\":\"service_started\""]
+    let is_used = ["source_pruned", "service_started", "retention_started"]
         .iter()
-        .any(|event| start.contains(event));
+        .any(|event| start.contains(&format!("\"event\":\"{event}\"")));
     let event: AuditEvent = is_used.then(|| serde_json::from_str(line).ok())??;
     Some(event.kind)
 }

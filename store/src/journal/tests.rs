@@ -620,7 +620,7 @@ fn database_with_missing_entries_is_brought_up_to_date_or_rebuilt() {
 }
 
 /// All keys and values of the database in `dir`, which is closed.
-fn rows_of(dir: &Path) -> Vec<(sled::IVec, sled::IVec)> {
+pub(crate) fn rows_of(dir: &Path) -> Vec<(sled::IVec, sled::IVec)> {
     raw(dir).iter().collect::<Result<_, _>>().expect("sled reads")
 }
 
@@ -947,7 +947,7 @@ fn damaged_database_is_rebuilt_with_every_entry() {
     assert!(rebuilt > 0, "some damage is found");
 }
 
-fn copy_dir(from: &Path, to: &Path) {
+pub(crate) fn copy_dir(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).expect("the directory is readable") {
         let entry = entry.expect("an entry");
         let target = to.join(entry.file_name());

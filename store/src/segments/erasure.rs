@@ -21,7 +21,7 @@ impl SegmentsUpTo {
         mut proceed: impl FnMut() -> bool,
     ) -> Result<u64, StoreError> {
         let mut rewritten = 0;
-        for number in (1..self.last).take_while(|_| proceed()) {
+        for number in self.files.numbers_up_to(self.last - 1).take_while(|_| proceed()) {
             let is_rewritten = self.files.change(number, |head, bytes| {
                 if may_change(head.previous.entries, bytes) {
                     self.change_segment(number, head, bytes, &mut change)

@@ -1,24 +1,29 @@
 //! The files of the segments: their names, their heads, and reading them whole.
 
+mod extent;
+
 use super::group::{GroupEnd, StoredGroup, decode};
 use crate::base::disk::{allocate, link_if_exists, sync_dir};
+use crate::base::engine::remove_dir;
 use crate::base::error::StoreError;
 use crate::base::rows::SCHEMA;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+pub(crate) use extent::SnapshotExtent;
 
 /// The folder of the segments in the state directory.
 const SEGMENTS_DIR: &str = "segments";
 /// The file in that folder that becomes the next segment.
 const SPARE_FILE: &str = "spare";
-const COMPRESSED: &str = "zst";
+pub(super) const COMPRESSED: &str = "zst";
 /// Ends the names of files that are not complete.
-const INCOMPLETE: &str = "new";
+pub(super) const INCOMPLETE: &str = "new";
 /// zstd's fastest level: its files are a fifth larger than those of the default level.
-const COMPRESSION_LEVEL: i32 = 1;
+pub(super) const COMPRESSION_LEVEL: i32 = 1;
 
 const MAGIC: &[u8; 8] = b"oracledS";
 
@@ -46,6 +51,9 @@ pub(crate) struct SegmentFiles {
     dir: PathBuf,
     /// Held while the file of a sealed segment is replaced.
     replacing: Arc<Mutex<()>>,
+    /// The snapshot in place of the first segments, if [`SegmentFiles::check_names`] or
+    /// [`SegmentFiles::replace_by_snapshot`] has found one.
+    pub(super) snapshot: Arc<RwLock<Option<SnapshotExtent>>>,
 }
 
 impl SegmentHead {
@@ -85,20 +93,33 @@ impl SegmentHead {
 
 impl SegmentFiles {
     pub(crate) fn new(state_dir: &Path) -> Self {
-        Self { state_dir: state_dir.to_owned(), dir: state_dir.join(SEGMENTS_DIR), replacing: Arc::default() }
+        let dir = state_dir.join(SEGMENTS_DIR);
+        Self { state_dir: state_dir.to_owned(), dir, replacing: Arc::default(), snapshot: Arc::default() }
     }
 
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
+    /// Files with the same format in another folder.
+    pub(super) fn in_folder(&self, dir: &Path) -> Self {
+        Self { dir: dir.to_owned(), snapshot: Arc::default(), ..self.clone() }
+    }
+
+    /// Until the result is dropped, the file of no sealed segment is replaced.
+    pub(super) fn lock_replacing(&self) -> MutexGuard<'_, ()> {
+        self.replacing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn spare(&self) -> PathBuf {
         self.dir.join(SPARE_FILE)
     }
 
-    /// The path of segment `number` before it is compressed.
+    /// The path of segment `number`, or of this part of the snapshot, before it is compressed.
     pub(crate) fn path(&self, number: u64) -> PathBuf {
-        self.dir.join(format!("{number:010}"))
+        let replaced = self.snapshot().filter(|snapshot| number <= snapshot.replaces);
+        let dir = replaced.map_or_else(|| self.dir.clone(), |snapshot| self.snapshot_dir(snapshot.replaces));
+        dir.join(format!("{number:010}"))
     }
 
     fn compressed_path(&self, number: u64) -> PathBuf {
@@ -110,7 +131,7 @@ impl SegmentFiles {
     }
 
     pub(crate) fn damaged(&self, number: u64, fault: &str) -> StoreError {
-        let detail = format!("segment {number}: {fault}");
+        let detail = format!("{}: {fault}", self.name_of(number));
         StoreError::Corrupt { dir: self.state_dir.clone(), detail }
     }
 
@@ -119,10 +140,10 @@ impl SegmentFiles {
         self.damaged(number, &format!("the group at byte {} is damaged", end.len))
     }
 
-    /// The numbers of the plain and of the compressed segments. A segment whose compressed form is new has both.
-    fn numbers(&self) -> Result<[BTreeSet<u64>; 2], StoreError> {
+    /// The numbers of the plain and of the compressed segments in `dir`. A segment whose compressed form is new has both.
+    pub(super) fn numbers_in(&self, dir: &Path) -> Result<[BTreeSet<u64>; 2], StoreError> {
         let (mut plain, mut compressed) = (BTreeSet::new(), BTreeSet::new());
-        let entries = match fs::read_dir(&self.dir) {
+        let entries = match fs::read_dir(dir) {
             Ok(entries) => entries,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok([plain, compressed]),
             Err(error) => return Err(self.io(error)),
@@ -139,13 +160,16 @@ impl SegmentFiles {
         Ok([plain, compressed])
     }
 
-    /// The number of the last segment; `None` if there is none.
+    /// The number of the last segment; `None` if there is none. Finds the snapshot.
     ///
     /// # Errors
     /// `Short` if a segment is missing.
     pub(crate) fn check_names(&self) -> Result<Option<u64>, StoreError> {
-        let [plain, compressed] = self.numbers()?;
-        let Some(mut last) = plain.iter().chain(&compressed).copied().max() else { return Ok(None) };
+        let first = self.find_snapshot()?.map_or(1, |snapshot| snapshot.replaces + 1);
+        let [plain, compressed] = self.numbers_in(&self.dir)?;
+        let Some(mut last) = plain.iter().chain(&compressed).copied().max() else {
+            return if first > 1 { Err(self.missing(first)) } else { Ok(None) };
+        };
         // a segment can be begun or compressed while the folder is read
         let exists = |number| {
             let (plain, compressed) = (self.path(number), self.compressed_path(number));
@@ -157,32 +181,45 @@ impl SegmentFiles {
         let is_there = |number| plain.contains(&number) || compressed.contains(&number) || exists(number);
         // only a segment before the last one is compressed
         let next = (!self.path(last).exists()).then_some(last + 1);
-        match (1..last).find(|number| !is_there(*number)).or(next) {
+        match (first..last).find(|number| !is_there(*number)).or(next) {
             Some(missing) => Err(self.missing(missing)),
             None => Ok(Some(last)),
         }
     }
 
     pub(crate) fn missing(&self, number: u64) -> StoreError {
-        let detail = format!("segment {number} is missing");
+        let detail = format!("{} is missing", self.name_of(number));
         StoreError::Short { dir: self.state_dir.clone(), detail }
+    }
+
+    /// The name of a segment in errors.
+    fn name_of(&self, number: u64) -> String {
+        let is_in_snapshot = self.snapshot().is_some_and(|snapshot| number <= snapshot.replaces);
+        format!("segment {number}{}", if is_in_snapshot { " of the snapshot" } else { "" })
     }
 
     /// The numbers of the segments that are not compressed.
     pub(crate) fn uncompressed(&self) -> Result<BTreeSet<u64>, StoreError> {
-        self.numbers().map(|[plain, _]| plain)
+        self.numbers_in(&self.dir).map(|[plain, _]| plain)
     }
 
-    /// Removes files that an earlier process did not complete.
+    /// Removes files that an earlier process did not complete, and segments that the snapshot replaces.
     pub(crate) fn remove_incomplete(&self) -> Result<(), StoreError> {
         let incomplete = |path: &PathBuf| {
             path.extension().is_some_and(|extension| extension == INCOMPLETE) || *path == self.spare()
         };
-        let entries = fs::read_dir(&self.dir).map_err(|source| self.io(source))?;
-        for path in entries.flatten().map(|entry| entry.path()).filter(incomplete) {
-            fs::remove_file(path).map_err(|source| self.io(source))?;
+        let snapshot = self.snapshot().map(|snapshot| self.snapshot_dir(snapshot.replaces));
+        for dir in [Some(self.dir.clone()), snapshot].into_iter().flatten() {
+            let entries = fs::read_dir(&dir).map_err(|source| self.io(source))?;
+            for path in entries.flatten().map(|entry| entry.path()).filter(incomplete) {
+                if path.is_dir() {
+                    remove_dir(&path)?;
+                } else {
+                    fs::remove_file(path).map_err(|source| self.io(source))?;
+                }
+            }
         }
-        Ok(())
+        self.remove_replaced()
     }
 
     /// Removes the files of an interrupted creation.
@@ -224,7 +261,7 @@ impl SegmentFiles {
         if is_linked { Ok(()) } else { Err(self.missing(number)) }
     }
 
-    fn read_error(&self, number: u64, source: io::Error) -> StoreError {
+    pub(super) fn read_error(&self, number: u64, source: io::Error) -> StoreError {
         match source.kind() {
             ErrorKind::NotFound => self.missing(number),
             // zstd reports damage as an error of another kind
@@ -320,7 +357,7 @@ impl SegmentFiles {
     /// Checks that segment `number` has all groups up to the next segment.
     pub(crate) fn check_end(&self, number: u64, head: SegmentHead, bytes: &[u8]) -> Result<(), StoreError> {
         let end = self.walk(head, bytes, |_| Ok(()))?;
-        if self.head(number + 1)?.previous == end.group {
+        if self.head(self.number_after(number))?.previous == end.group {
             return Ok(());
         }
         Err(self.damaged_group(number, end))
@@ -328,8 +365,12 @@ impl SegmentFiles {
 
     /// Replaces segment `number`, which is sealed, by its compressed form. Its groups end at byte `len`, if that is known.
     pub(crate) fn compress(&self, number: u64, len: Option<u64>) -> Result<(), StoreError> {
+        let _replacing = self.lock_replacing();
+        // a snapshot replaced the segment while it waited for its compression
+        if self.snapshot().is_some_and(|snapshot| number <= snapshot.replaces) {
+            return Ok(());
+        }
         let plain = self.path(number);
-        let _replacing = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.compressed_path(number).exists() {
             let len = match len {
                 Some(len) => len,
@@ -351,7 +392,7 @@ impl SegmentFiles {
         number: u64,
         change: impl FnOnce(SegmentHead, &[u8]) -> Result<Option<Vec<u8>>, StoreError>,
     ) -> Result<bool, StoreError> {
-        let _replacing = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _replacing = self.lock_replacing();
         let (head, bytes) = self.read(number)?;
         self.check_end(number, head, &bytes)?;
         let changed = change(head, &bytes)?;
@@ -378,7 +419,7 @@ impl SegmentFiles {
         self.check_compressed(number, &incomplete)?;
         fs::rename(&incomplete, &compressed)
             .map_err(|source| StoreError::write_error(&compressed, source))?;
-        sync_dir(&self.dir)
+        compressed.parent().map_or(Ok(()), sync_dir)
     }
 
     /// Removes the form of segment `number` that is not compressed, if there is one.

@@ -4,7 +4,6 @@ use super::files::{SegmentEnd, SegmentFiles};
 use super::group::{GroupEnd, StoredGroup};
 use crate::base::error::StoreError;
 use crate::base::row_batch::RowBatch;
-use std::ops::RangeInclusive;
 
 /// The segments up to a group. Later groups are not read.
 #[derive(Debug, Clone)]
@@ -25,11 +24,15 @@ impl SegmentsUpTo {
         self.end.entries
     }
 
+    pub(super) const fn end(&self) -> GroupEnd {
+        self.end
+    }
+
     /// Passes each group after entry `after` to `apply`, with the number of its last entry, until `apply` returns false; all
-    /// groups if `after` is `None`.
+    /// groups, with those of the snapshot, if `after` is `None`. The groups of the snapshot have the number 0, except the last one.
     ///
     /// # Errors
-    /// `Corrupt` if a segment is damaged, `Short` if one is missing.
+    /// `Corrupt` if a segment is damaged, `Short` if one is missing or if a snapshot replaces groups after entry `after`.
     pub(crate) fn replay(
         &self,
         after: Option<u64>,
@@ -38,16 +41,22 @@ impl SegmentsUpTo {
         if after == Some(self.entries()) {
             return Ok(());
         }
+        if let Some(after) = after
+            && after < self.files.snapshot_entries()?
+        {
+            return Err(self.files.missing(self.files.snapshot().map_or(1, |snapshot| snapshot.replaces)));
+        }
         let mut first = self.last;
-        while first > 1 {
-            let before = self.files.head(first)?.previous.entries;
-            if after.is_some_and(|after| before <= after) {
+        while let Some(before) = self.files.number_before(first) {
+            let entries = self.files.head(first)?.previous.entries;
+            if after.is_some_and(|after| entries <= after) {
                 break;
             }
-            first -= 1;
+            first = before;
         }
         let mut is_at_end = false;
-        let end = read_groups(&self.files, first..=self.last, |number, group| {
+        let numbers = self.files.numbers_up_to(self.last).skip_while(move |number| *number != first);
+        let end = read_groups(&self.files, numbers, |number, group| {
             // the journal may have appended further groups
             if is_at_end {
                 return Ok(false);
@@ -73,7 +82,7 @@ impl SegmentsUpTo {
 /// `Corrupt` if a segment is damaged, `Short` if one is missing.
 fn read_groups(
     files: &SegmentFiles,
-    numbers: RangeInclusive<u64>,
+    numbers: impl Iterator<Item = u64>,
     visit: impl FnMut(u64, StoredGroup<'_>) -> Result<bool, StoreError>,
 ) -> Result<Option<SegmentEnd>, StoreError> {
     read_segments(files, numbers, visit, |_, _, _| {})
@@ -86,15 +95,15 @@ fn read_groups(
 /// The errors of [`read_groups`].
 pub(crate) fn read_segments(
     files: &SegmentFiles,
-    numbers: RangeInclusive<u64>,
+    numbers: impl Iterator<Item = u64>,
     mut visit: impl FnMut(u64, StoredGroup<'_>) -> Result<bool, StoreError>,
     mut after_groups: impl FnMut(u64, SegmentEnd, &[u8]),
 ) -> Result<Option<SegmentEnd>, StoreError> {
-    let mut previous: Option<SegmentEnd> = None;
+    let mut previous: Option<(u64, SegmentEnd)> = None;
     for number in numbers {
         let (head, bytes) = files.read(number)?;
-        if let Some(end) = previous.filter(|previous| previous.group != head.previous) {
-            return Err(files.damaged_group(number - 1, end));
+        if let Some((before, end)) = previous.filter(|(_, end)| end.group != head.previous) {
+            return Err(files.damaged_group(before, end));
         }
         let mut goes_on = true;
         let end = files.walk(head, &bytes, |group| {
@@ -108,7 +117,7 @@ pub(crate) fn read_segments(
         }
         let rest = usize::try_from(end.len).ok().and_then(|len| bytes.get(len..));
         after_groups(number, end, rest.unwrap_or_default());
-        previous = Some(end);
+        previous = Some((number, end));
     }
-    Ok(previous)
+    Ok(previous.map(|(_, end)| end))
 }

@@ -4,9 +4,10 @@
 //! rewritten, and `retention_applied` is logged. After an interruption, the files are rewritten for the sessions that were removed;
 //! the next run removes the others.
 
-use super::{ErasureError, ErasureHandles, ErasureReport, ErasureService};
+use super::{ErasureError, ErasureHandles, ErasureReport, ErasureService, StartedRemovals};
 use crate::verdict::cache::ExpireSessions;
 use jiff::{SignedDuration, Timestamp};
+use oracled_domain::audit::checkpoint::LogKey;
 use oracled_domain::audit::event::{DueData, DueKind, RetentionEndEntry, RetentionStartEntry, read_open};
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId};
 use oracled_store::{LogQuery, RemovableEntries, RemovalPlan, Store, StoreError};
@@ -31,6 +32,8 @@ pub struct RetentionDays {
     pub log_values: Option<u32>,
     /// Values of verifications and their reviews in log entries.
     pub verifications: Option<u32>,
+    /// Log entries, with their hashes left in the Merkle tree.
+    pub log: Option<u32>,
 }
 
 /// The result of a retention.
@@ -70,7 +73,7 @@ impl ErasureService {
         self.on_files(move || due_data(&handles, days, now)).await
     }
 
-    /// Removes the data that are older than `days`. Logs nothing if none are due.
+    /// Removes the data that are older than `days`. Logs nothing if none are due. `log_key` is the public key of the log.
     ///
     /// # Errors
     /// The removal failed, or the files cannot be written. A removal that has started is tried again.
@@ -79,12 +82,14 @@ impl ErasureService {
         _turn: OwnedMutexGuard<()>,
         days: RetentionDays,
         peer: Option<PeerCredentials>,
+        log_key: &LogKey,
     ) -> Result<RetentionReport, ErasureError> {
         let due = self.due_data(days).await?;
         if !due.is_due() {
             return Ok(RetentionReport { due, unread_files: Vec::new() });
         }
-        let started = EventKind::RetentionStarted(RetentionStartEntry { due: due.clone(), peer });
+        let log_key = due.dropped_up_to().map(|_| log_key.to_string());
+        let started = EventKind::RetentionStarted(RetentionStartEntry { due: due.clone(), peer, log_key });
         let started = AuditEvent::new(self.0.clock.now(), None, started);
         let receipt = self.0.log.commit(started.into()).await?;
         let expired = self.expire_sessions(receipt.last_seq, &due).await;
@@ -144,7 +149,11 @@ fn due_data(handles: &ErasureHandles, days: RetentionDays, now: Timestamp) -> Re
         verdicts: kind_of(days.verdicts)?,
         log_values: kind_of(days.log_values)?,
         verifications: kind_of(days.verifications)?,
+        log: kind_of(days.log)?,
     };
+    if let Some(kind) = &mut due.log {
+        count_dropped(store, kind)?;
+    }
     if let Some(kind) = &mut due.verdicts {
         count_sessions(store, kind)?;
     }
@@ -160,6 +169,31 @@ fn due_data(handles: &ErasureHandles, days: RetentionDays, now: Timestamp) -> Re
     Ok(due)
 }
 
+/// Counts the entries that are dropped, and sets the last one.
+fn count_dropped(store: &Store, kind: &mut DueKind) -> Result<(), StoreError> {
+    // the end of a removal names its start
+    let started = StartedRemovals::read(store)?.first_seq().map_or(u64::MAX, |seq| seq - 1);
+    kind.last_seq = store.droppable_up_to(kind.last_seq.min(started))?;
+    let first = store.first_seq()?;
+    kind.count = (kind.last_seq + 1).saturating_sub(first);
+    if kind.count > 0 {
+        kind.oldest = time_of(store, first)?;
+    }
+    Ok(())
+}
+
+/// The time of entry `seq`; `None` if it was dropped.
+fn time_of(store: &Store, seq: u64) -> Result<Option<Timestamp>, StoreError> {
+    let query = LogQuery { after: seq - 1, limit: 1, ..LogQuery::default() };
+    let lines = store.log(&query)?;
+    let entry = lines
+        .first()
+        .filter(|line| line.seq == seq)
+        .map(|line| store.parse_entry::<EntryTime>(line))
+        .transpose()?;
+    Ok(entry.map(|EntryTime { timestamp }| timestamp))
+}
+
 fn count_sessions(store: &Store, kind: &mut DueKind) -> Result<(), StoreError> {
     let with_messages = store.sessions_with_messages()?;
     let mut first_seq = u64::MAX;
@@ -171,10 +205,7 @@ fn count_sessions(store: &Store, kind: &mut DueKind) -> Result<(), StoreError> {
         true
     })?;
     if kind.count > 0 {
-        let query = LogQuery { after: first_seq - 1, limit: 1, ..LogQuery::default() };
-        let first = store.log(&query)?;
-        let first = first.first().map(|line| store.parse_entry::<EntryTime>(line)).transpose()?;
-        kind.oldest = first.map(|EntryTime { timestamp }| timestamp);
+        kind.oldest = time_of(store, first_seq)?;
     }
     Ok(())
 }
@@ -190,6 +221,7 @@ fn plan_of_values(store: &Store, due: &DueData) -> Result<RemovalPlan, StoreErro
     Ok(RemovalPlan {
         values_up_to: last_seq(&due.log_values),
         verifications_up_to: last_seq(&due.verifications),
+        log_from: due.dropped_up_to().map(|last| last + 1),
         open_reviews: store.open_review_ids()?,
         ..RemovalPlan::default()
     })
@@ -201,6 +233,7 @@ impl StartedRetention {
         let of_values = plan_of_values(store, &self.start.due)?;
         plan.values_up_to = plan.values_up_to.max(of_values.values_up_to);
         plan.verifications_up_to = plan.verifications_up_to.max(of_values.verifications_up_to);
+        plan.log_from = plan.log_from.max(of_values.log_from);
         plan.open_reviews.extend(of_values.open_reviews);
         let query = LogQuery {
             event: Some("sessions_expired".to_owned()),

@@ -40,7 +40,7 @@ pub async fn checkpoint(
     service.log_checkpoint(if cosigned.is_some() { 0 } else { u64::MAX }).note
 }
 
-problems!(TileProblems: STORE; InvalidRequest);
+problems!(TileProblems: STORE; EntryDropped InvalidRequest);
 
 /// Read a tile of the log's Merkle tree, or the leaves under one.
 ///
@@ -77,6 +77,10 @@ fn read_tile(store: &Store, file: TileFile) -> Result<Option<Vec<u8>>, Problem> 
     if let TileContent::Hashes(level) = content {
         let hashes = store.log_tile(TilePlace { level, index }, width)?;
         return Ok(hashes.map(|hashes| hashes.as_flattened().to_vec()));
+    }
+    let first = store.first_seq()?;
+    if file.entries().start + 1 < first {
+        return Err(Problem::entry_dropped(format!("an entry of {file}"), first));
     }
     let Some(leaves) = store.log_leaves(file.entries())? else { return Ok(None) };
     let mut bundle = Vec::new();

@@ -50,22 +50,27 @@ pub(super) async fn add_proof(
     });
     let failed = |detail: String| Problem::new(ProblemCode::InternalError, detail);
     let proof = proved.await.map_err(|error| failed(error.to_string()))??;
-    let proof = proof.ok_or_else(|| failed("the log has no entry of the delivery".to_owned()))?;
+    let proof = proof.map_err(|first| match first {
+        1 => failed("the log has no entry of the delivery".to_owned()),
+        first => Problem::entry_dropped("the entry of the delivery", first),
+    })?;
     let proof = serde_json::to_vec(&proof).expect("a proof is plain data with string keys");
     // the verdict in the document must keep its bytes, so the document is not read again
     let document = cached.body.strip_suffix(b"}").unwrap_or(&cached.body);
     Ok([document, br#","proof":"#, &proof, b"}"].concat().into())
 }
 
-/// The entries about the delivery of the text `sha256` to the session, with their proof; `None` if the log has none. The
-/// callers are withheld, since the document goes to customers.
+/// The entries about the delivery of the text `sha256` to the session, with their proof. The inner error is the first entry of
+/// the log, which lacks that of the delivery. The callers are withheld, since the document goes to customers.
 fn prove_delivery(
     service: &DaemonService,
     session_id: &SessionId,
     sha256: &Sha256Hex,
-) -> Result<Option<LogBundle>, StoreError> {
+) -> Result<Result<LogBundle, u64>, StoreError> {
     let store = &service.system.store;
-    let Some(delivered) = last_entry(store, session_id, DELIVERED, sha256)? else { return Ok(None) };
+    let Some(delivered) = last_entry(store, session_id, DELIVERED, sha256)? else {
+        return store.first_seq().map(Err);
+    };
     let decided = last_entry(store, session_id, DECIDED, sha256)?;
     let SignedCheckpoint { size, note } = service.log_checkpoint(delivered.seq);
     let mut entries = Vec::new();
@@ -75,7 +80,7 @@ fn prove_delivery(
             entries.push(ProvedEntry { line, proof: LogProof::of(&hashes) });
         }
     }
-    Ok(Some(LogBundle { checkpoint: note, entries, continuation: None }))
+    Ok(Ok(LogBundle { checkpoint: note, entries, continuation: None }))
 }
 
 /// The last entry of the session with this event about the text `sha256`.

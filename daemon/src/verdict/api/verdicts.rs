@@ -143,7 +143,7 @@ async fn find_delivered(
     }
 }
 
-problems!(ReadProblems: SESSION STORE MODEL; InvalidRequest LookupUnavailable LookupTimeout SessionUnknown SessionMismatch VerdictNotCached CrosscheckRejected RulesRejected PolicyRejected OrderFailed RegenRateLimited);
+problems!(ReadProblems: SESSION STORE MODEL; EntryDropped InvalidRequest LookupUnavailable LookupTimeout SessionUnknown SessionMismatch VerdictNotCached CrosscheckRejected RulesRejected PolicyRejected OrderFailed RegenRateLimited);
 
 /// Read the verdict of a session.
 ///

@@ -61,8 +61,10 @@ pub async fn post(
     run_to_end(async move {
         let erasure = &service.system.erasure;
         let turn = erasure.wait_for_turn().await;
+        let log_key = service.log_signer.key();
         let days = service.config.retention.to_days();
-        let RetentionReport { due, unread_files } = erasure.apply_retention(turn, days, Some(peer)).await?;
+        let RetentionReport { due, unread_files } =
+            erasure.apply_retention(turn, days, Some(peer), log_key).await?;
         let unread_files = unread_files.iter().filter_map(|path| path.file_name());
         let unread_files = unread_files.map(|name| name.to_string_lossy().into_owned()).collect();
         Ok(Json(RetentionResponse { due, unread_files }))

@@ -12,6 +12,8 @@ pub struct RetentionStartEntry {
     pub due: DueData,
     /// The administrator's process; null for the daily run.
     pub peer: Option<PeerCredentials>,
+    /// The public key of the log if entries are dropped: the last entry that names it can be one of them. Null otherwise.
+    pub log_key: Option<String>,
 }
 
 /// The rows of old sessions were removed.
@@ -45,6 +47,9 @@ pub struct DueData {
     pub log_values: Option<DueKind>,
     /// Log entries with values of verifications and their reviews; null if the values are kept forever.
     pub verifications: Option<DueKind>,
+    /// Log entries that are dropped; null if all are kept forever. `last_seq` is the last one: it can be earlier than `before`
+    /// allows, since the log is dropped in blocks.
+    pub log: Option<DueKind>,
 }
 
 /// The data of a kind that are older than configured.
@@ -66,9 +71,15 @@ impl DueData {
     /// Whether any data are due.
     #[must_use]
     pub fn is_due(&self) -> bool {
-        [&self.verdicts, &self.log_values, &self.verifications]
+        [&self.verdicts, &self.log_values, &self.verifications, &self.log]
             .into_iter()
             .flatten()
             .any(|kind| kind.count > 0)
+    }
+
+    /// The last entry of the log that is dropped; `None` if no entry is due.
+    #[must_use]
+    pub fn dropped_up_to(&self) -> Option<u64> {
+        self.log.as_ref().filter(|kind| kind.count > 0).map(|kind| kind.last_seq)
     }
 }

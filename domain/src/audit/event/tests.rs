@@ -379,7 +379,7 @@ fn order_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Timest
             reason: "request of the customer".into(),
             peer,
         }),
-        EventKind::RetentionStarted(RetentionStartEntry { due: due_data(), peer: None }),
+        EventKind::RetentionStarted(RetentionStartEntry { due: due_data(), peer: None, log_key: None }),
         EventKind::SessionsExpired(SessionExpiryEntry {
             started_seq: 7,
             session_ids: vec!["cs_1".parse().expect("a session id")],
@@ -456,5 +456,6 @@ fn due_data() -> DueData {
         verdicts: Some(DueKind { days: 30, before, last_seq: 4, count: 1, oldest: Some(before) }),
         log_values: None,
         verifications: Some(DueKind { days: 30, before, last_seq: 4, count: 0, oldest: None }),
+        log: None,
     }
 }

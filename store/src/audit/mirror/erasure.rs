@@ -117,10 +117,12 @@ pub(crate) fn erase_from_renamed(dir: &Path, eraser: &mut DataEraser) -> Result<
         unread.clear();
         let mut files = list_renamed(&places)?;
         let mut is_changed = false;
+        let mut removed = Vec::new();
         for (path, id) in &mut files {
             match erase_from_renamed_file(path, eraser)? {
                 RenamedFile::Unchanged => {}
                 RenamedFile::Replaced(by) => *id = by,
+                RenamedFile::Removed => removed.push(path.clone()),
                 RenamedFile::Unread => unread.push(path.clone()),
                 // it may be under another name now
                 RenamedFile::InUse => {
@@ -129,6 +131,7 @@ pub(crate) fn erase_from_renamed(dir: &Path, eraser: &mut DataEraser) -> Result<
                 }
             }
         }
+        files.retain(|path, _| !removed.contains(path));
         places.iter().try_for_each(|place| sync_dir(&place.dir))?;
         if !is_changed && list_renamed(&places)? == files {
             break;
@@ -154,6 +157,8 @@ enum RenamedFile {
     /// It has no erased values, or no longer exists.
     Unchanged,
     Replaced(FileId),
+    /// All of its entries were dropped.
+    Removed,
     /// It may still have values.
     Unread,
     /// It was written, renamed or replaced meanwhile, and stays as it is.
@@ -243,7 +248,7 @@ fn erase_from_file(path: &Path, of: &File, eraser: &mut DataEraser) -> io::Resul
     let before = of.metadata()?;
     let mut has_data = false;
     each_line(BufReader::new(of), |line| {
-        has_data |= eraser.may_have_data(line);
+        has_data |= eraser.drops(line) || eraser.may_have_data(line);
         Ok(())
     })?;
     if !has_data {
@@ -263,6 +268,12 @@ fn erase_from_file(path: &Path, of: &File, eraser: &mut DataEraser) -> io::Resul
     let version =
         |found: &Metadata| (found.dev(), found.ino(), found.len(), found.mtime(), found.mtime_nsec());
     if fs::metadata(&path).is_ok_and(|found| version(&found) == version(&before)) {
+        if copy.metadata()?.len() == 0 {
+            // all of its entries were dropped
+            fs::remove_file(path)?;
+            fs::remove_file(copy_path)?;
+            return Ok(RenamedFile::Removed);
+        }
         fs::rename(copy_path, path)?;
         let by = copy.metadata()?;
         return Ok(if is_read { RenamedFile::Replaced((by.dev(), by.ino())) } else { RenamedFile::Unread });
@@ -271,12 +282,15 @@ fn erase_from_file(path: &Path, of: &File, eraser: &mut DataEraser) -> io::Resul
     Ok(RenamedFile::InUse)
 }
 
-/// Copies lines without the erased values. Returns false if a line may still have values. It is not an entry, since the text of
+/// Copies lines without the erased values, and without those of dropped entries. Returns false if a line may still have values. It is not an entry, since the text of
 /// another program stays as it is, or it has no salts.
 fn copy_lines(eraser: &mut DataEraser, from: impl BufRead, to: &File) -> io::Result<bool> {
     let mut to = BufWriter::new(to);
     let mut is_read = true;
     each_line(from, |line| {
+        if eraser.drops(line) {
+            return Ok(());
+        }
         let entry = str::from_utf8(line.strip_suffix(b"\n").unwrap_or(line)).ok();
         let erased = entry.and_then(|entry| eraser.erase_from_line(entry).ok());
         if let Some(erased) = erased {

@@ -13,7 +13,8 @@ fn read(dir: &Path) -> Result<(Vec<(u64, String)>, LogTree), StoreError> {
     let mut entries = Vec::new();
     let tree = SegmentLog::open(dir)?.read(|entry| {
         assert_eq!(entry.tree.size(), entry.seq);
-        entries.push((entry.seq, entry.line.to_owned()));
+        let EntryContent::Line { line, .. } = entry.content else { panic!("no entry was dropped") };
+        entries.push((entry.seq, line.to_owned()));
         true
     })?;
     Ok((entries, tree))
@@ -176,7 +177,8 @@ fn verdict_of_a_session_is_found_in_the_rows_of_its_commit() {
     let mut found = Vec::new();
     let log = SegmentLog::open(dir.path()).expect("the segments exist");
     log.read(|entry| {
-        let verdict = |n| entry.rows.verdict(&id(n)).expect("the rows are readable");
+        let EntryContent::Line { rows: Some(rows), .. } = entry.content else { panic!("no snapshot") };
+        let verdict = |n| rows.verdict(&id(n)).expect("the rows are readable");
         found.push([1, 2, 3, 77].map(|n| verdict(n).map(|stored| stored.verdict.get().len())));
         true
     })

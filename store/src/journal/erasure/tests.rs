@@ -8,6 +8,8 @@ use oracled_domain::audit::leaf::leaf_of;
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionRecord};
 use std::io::Read;
 
+mod dropping;
+
 const ADDRESS: &str = "ada@example.org";
 
 /// The files under `dir` that have `text`, compressed segments included.

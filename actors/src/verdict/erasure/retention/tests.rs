@@ -1,6 +1,7 @@
 use super::*;
 use crate::testing::{TestSystem, id, logged_events, with_system};
 use crate::verdict::cache::{RegisterSession, RegisterSessionOutcome};
+use oracled_domain::audit::checkpoint::LogSigner;
 use oracled_domain::{CustomerQuery, ProductTier};
 
 const DAY_S: i64 = 86_400;
@@ -22,7 +23,11 @@ async fn register(world: &TestSystem, session: &str) {
 async fn apply(world: &TestSystem, days: RetentionDays) -> RetentionReport {
     let erasure = &world.system.erasure;
     let turn = erasure.wait_for_turn().await;
-    erasure.apply_retention(turn, days, None).await.expect("the files are writable")
+    erasure.apply_retention(turn, days, None, &log_key()).await.expect("the files are writable")
+}
+
+fn log_key() -> LogKey {
+    LogSigner::new("oracled/1", &[1; 32]).key().clone()
 }
 
 fn counts(due: &DueData) -> [Option<u64>; 3] {
@@ -32,7 +37,7 @@ fn counts(due: &DueData) -> [Option<u64>; 3] {
 #[test]
 fn retention_removes_old_sessions_and_values_and_keeps_newer_ones() {
     with_system(|world| async move {
-        let days = RetentionDays { verdicts: Some(20), log_values: Some(10), verifications: None };
+        let days = RetentionDays { verdicts: Some(20), log_values: Some(10), ..RetentionDays::default() };
         register(&world, "old").await;
         world.time.advance(15 * DAY_S);
         register(&world, "middle").await;
@@ -63,14 +68,58 @@ fn retention_removes_old_sessions_and_values_and_keeps_newer_ones() {
 }
 
 #[test]
+fn retention_drops_old_entries_of_the_log_once() {
+    with_system(|world| async move {
+        let days = RetentionDays { log: Some(20), ..RetentionDays::default() };
+        for n in 0..400 {
+            register(&world, &format!("old-{n}")).await;
+        }
+        world.time.advance(30 * DAY_S);
+        register(&world, "new").await;
+        let store = &world.system.store;
+        let report = apply(&world, days).await;
+        let dropped = report.due.dropped_up_to().expect("entries are due");
+        assert!((200..400).contains(&dropped), "{dropped}");
+        assert_eq!(store.first_seq().expect("readable"), dropped + 1);
+        let log = store.log(&LogQuery { limit: usize::MAX, ..LogQuery::default() }).expect("readable");
+        assert_eq!(log.first().map(|line| line.seq), Some(dropped + 1));
+        let started = log.iter().find(|line| line.json.contains("retention_started")).expect("it is logged");
+        assert!(started.json.contains(&format!("\"log_key\":\"{}\"", log_key())), "{}", started.json);
+        assert!(store.session(&id("old-0")).expect("readable").is_some(), "the state stays");
+
+        let again = apply(&world, days).await;
+        assert_eq!(again.due.dropped_up_to(), None);
+        assert_eq!(store.first_seq().expect("readable"), dropped + 1);
+    });
+}
+
+#[test]
+fn age_of_sessions_whose_entries_were_dropped_is_unknown() {
+    with_system(|world| async move {
+        for n in 0..400 {
+            register(&world, &format!("old-{n}")).await;
+        }
+        world.time.advance(30 * DAY_S);
+        register(&world, "new").await;
+        let log = RetentionDays { log: Some(20), ..RetentionDays::default() };
+        let dropped = apply(&world, log).await.due.dropped_up_to().expect("entries are due");
+        // 30 days old, but the entries that are left do not show whether they are older than 35 days
+        let verdicts = RetentionDays { verdicts: Some(35), ..RetentionDays::default() };
+        let due = world.system.erasure.due_data(verdicts).await.expect("the store is readable");
+        assert_eq!(due.verdicts.map(|kind| (kind.count, kind.last_seq)), Some((0, 0)), "{dropped}");
+    });
+}
+
+#[test]
 fn interrupted_retention_is_completed_after_a_restart() {
     with_system(|world| async move {
         register(&world, "old").await;
         world.time.advance(30 * DAY_S);
-        let days = RetentionDays { verdicts: Some(20), log_values: Some(20), verifications: None };
+        let days = RetentionDays { verdicts: Some(20), log_values: Some(20), ..RetentionDays::default() };
         let erasure = world.system.erasure.clone();
         let due = erasure.due_data(days).await.expect("the store is readable");
-        let started = EventKind::RetentionStarted(RetentionStartEntry { due: due.clone(), peer: None });
+        let started =
+            EventKind::RetentionStarted(RetentionStartEntry { due: due.clone(), peer: None, log_key: None });
         let started = AuditEvent::new(world.system.clock.now(), None, started);
         let receipt = world.system.log.commit(started.into()).await.expect("the commit succeeds");
         erasure.expire_sessions(receipt.last_seq, &due).await.expect("the commits succeed");
@@ -80,7 +129,12 @@ fn interrupted_retention_is_completed_after_a_restart() {
         drop(world.system.erasure.wait_for_turn().await);
         // the system's own resumption may have its turn later
         let turn = world.system.erasure.wait_for_turn().await;
-        world.system.erasure.apply_retention(turn, days, None).await.expect("the files are writable");
+        world
+            .system
+            .erasure
+            .apply_retention(turn, days, None, &log_key())
+            .await
+            .expect("the files are writable");
         world.system.erasure.clone().resume().await;
         let events = logged_events(&world.system.store);
         assert!(events.contains(&"retention_applied".to_owned()), "{events:?}");
