@@ -35,4 +35,5 @@ pub use journal::state_files::{LoggedState, VerifiedStateFiles};
 pub use verdict::expiry::SessionRevisions;
 pub use verdict::orders::{OrderPosition, OrderPositionError, OrderQuery};
 pub use verdict::rejecting_checks::RejectingCheckSize;
+pub use verdict::sessions::SessionsWithAddress;
 pub use verification::{CachedAnswerPage, ReviewQuery};

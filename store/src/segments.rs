@@ -11,7 +11,7 @@ mod keeper;
 mod reading;
 mod snapshot;
 
-pub(crate) use reading::{SegmentsUpTo, read_segments};
+pub(crate) use reading::{SegmentsUpTo, read_segments, visit_rows};
 pub(crate) use snapshot::WrittenSnapshot;
 
 use crate::base::disk::sync_dir;

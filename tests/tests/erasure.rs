@@ -118,6 +118,32 @@ async fn erased_person_is_in_no_file_and_proofs_of_before_stay_valid() {
 }
 
 #[tokio::test]
+async fn erasure_by_address_includes_removed_sessions_and_names_corrected_ones() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    for session in ["ada-1", "ada-2", "ada-3"] {
+        deliver(routes, session, "ada-7421").await;
+    }
+    deliver(routes, "bob", "bob-7421").await;
+    printed(&world, &["session", "remove", "ada-1"]);
+    printed(&world, &["session", "correct", "ada-2", "--customer-email", "ada@example.net"]);
+    let erase = ["--json", "erase", "--email", "ada-7421@example.org", "--reason", "asked"];
+    let erased: Value = serde_json::from_str(&printed(&world, &erase)).expect("JSON");
+    let sessions: Vec<_> =
+        erased["sessions"].as_array().expect("a list").iter().map(|s| &s["session_id"]).collect();
+    assert_eq!(sessions, ["ada-1", "ada-3"]);
+    assert_eq!(erased["former_sessions"], json!(["ada-2"]));
+    // the earlier address of the corrected session is left
+    assert!(!files_with(&world.state(), "ada-7421").is_empty());
+    printed(&world, &["erase", "--session", "ada-2", "--reason", "asked"]);
+    assert_eq!(files_with(&world.state(), "ada-7421"), Vec::<PathBuf>::new());
+    assert!(!files_with(&world.state(), "bob-7421").is_empty());
+    assert_eq!(world.ctl(&erase).status.code(), Some(1), "nothing is left");
+    assert!(daemon.stop().success());
+}
+
+#[tokio::test]
 async fn id_of_an_erased_session_is_in_no_file_if_configured() {
     // the mail waits, since nothing answers
     let mail = "[mail]\ntransport = \"http\"\nbase_url = \"http://127.0.0.1:9\"";

@@ -6,7 +6,7 @@ use oracled_domain::verdict::session::CustomerEmail;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// `POST /v1/erasures`: either a session, or all sessions that have an address.
+/// `POST /v1/erasures`: either a session, or all sessions that have an address, or had it when they were removed.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ErasureRequest {

@@ -29,7 +29,7 @@ struct ErasureSubject {
     /// Session id; shop/cs_1 for a session of the application `shop`
     #[arg(long, value_name = "ID", value_parser = id_parser())]
     session: Option<String>,
-    /// Address of the customer; upper and lower case count as the same
+    /// Address of the customer; upper and lower case count as the same. Removed sessions are included
     #[arg(long, value_name = "ADDRESS")]
     email: Option<String>,
 }

@@ -4,6 +4,7 @@ use super::files::{SegmentEnd, SegmentFiles};
 use super::group::{GroupEnd, StoredGroup};
 use crate::base::error::StoreError;
 use crate::base::row_batch::RowBatch;
+use std::path::Path;
 
 /// The segments up to a group. Later groups are not read.
 #[derive(Debug, Clone)]
@@ -73,6 +74,24 @@ impl SegmentsUpTo {
             None => Ok(()),
         }
     }
+}
+
+/// Passes the rows of each complete group in `state_dir` to `visit`. The journal may append groups meanwhile.
+///
+/// # Errors
+/// An error of `visit`, `Corrupt` if a segment is damaged, `Short` if one is missing.
+pub(crate) fn visit_rows(
+    state_dir: &Path,
+    mut visit: impl FnMut(&RowBatch) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let files = SegmentFiles::new(state_dir);
+    let last = files.check_names()?.unwrap_or_default();
+    read_groups(&files, files.numbers_up_to(last), |number, group| {
+        let malformed = || files.damaged(number, "the rows of a group are malformed");
+        visit(&group.rows().ok_or_else(malformed)?)?;
+        Ok(true)
+    })?;
+    Ok(())
 }
 
 /// Passes each group of the segments `numbers` to `visit`, with the number of its segment, until `visit` returns false. Returns

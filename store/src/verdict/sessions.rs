@@ -1,18 +1,26 @@
 //! The sessions and their cached verdicts. A session outlives its verdict.
 
-use crate::audit::log::LogQuery;
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
 use crate::base::meta;
-use crate::base::rows::TableId;
+use crate::base::rows::{self, TableId, is_first_chunk};
 use crate::base::session_row::{SessionRow, SessionRowPart};
+use crate::segments::visit_rows;
 use oracled_domain::verdict::session::CustomerEmail;
-use oracled_domain::{AuditEvent, SessionId, SessionRecord, Sha256Hex, VerdictDelivery};
+use oracled_domain::{SessionId, SessionRecord, Sha256Hex, VerdictDelivery};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 
-/// The number of sessions whose names are read at a time.
-const AT_ONCE: usize = 512;
+/// The sessions that have or had an address.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SessionsWithAddress {
+    /// Those that have it now.
+    pub present: BTreeSet<SessionId>,
+    /// Those that were removed, whose data are left in the segments.
+    pub removed: BTreeSet<SessionId>,
+    /// Those that had it before it was corrected.
+    pub corrected: BTreeSet<SessionId>,
+}
 
 impl TableReader {
     /// A session, with its revision.
@@ -81,41 +89,42 @@ impl TableReader {
         Err(StoreError::Corrupt { dir: self.dir().to_owned(), detail })
     }
 
-    /// The sessions that have this address (upper and lower case are equal), and those that had it before a correction.
-    /// Reads all sessions, and all changes of addresses in the log.
+    /// The sessions that have or had this address (upper and lower case are equal). Reads all segments, since they have the removed
+    /// sessions and the earlier versions of the others.
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn sessions_with_address(
-        &self,
-        address: &CustomerEmail,
-    ) -> Result<(BTreeSet<SessionId>, BTreeSet<SessionId>), StoreError> {
+    pub fn sessions_with_address(&self, address: &CustomerEmail) -> Result<SessionsWithAddress, StoreError> {
         let address = address.as_str().to_lowercase();
-        let (mut present, mut cursor) = (BTreeSet::new(), None);
-        loop {
-            let names = self.names_after(TableId::Sessions, cursor.as_deref(), AT_ONCE)?;
-            let Some(last) = names.last() else { break };
-            cursor = Some(last.clone());
-            for session_id in names.into_iter().filter_map(|name| SessionId::try_from(name).ok()) {
-                let session = self.session(&session_id)?;
-                let found = session.and_then(|(session, _)| session.customer_email);
-                if found.is_some_and(|found| found.as_str().to_lowercase() == address) {
-                    present.insert(session_id);
+        let has_address = |session: &SessionRecord| {
+            session.customer_email.as_ref().is_some_and(|found| found.as_str().to_lowercase() == address)
+        };
+        let mut ever: BTreeSet<SessionId> = BTreeSet::new();
+        visit_rows(self.dir(), |rows| {
+            for (key, _) in rows.range(rows::all(TableId::Sessions)).filter(|(key, _)| is_first_chunk(key)) {
+                let name = rows::name(key).unwrap_or_default();
+                let Some(Some(row)) = rows::get_from(rows, TableId::Sessions, name) else { continue };
+                let Some(session) = SessionRow::from_bytes(self.dir(), &row)?.session else { continue };
+                let corrupt = |error: serde_json::Error| StoreError::Corrupt {
+                    dir: self.dir().to_owned(),
+                    detail: format!("the session {}: {error}", String::from_utf8_lossy(name)),
+                };
+                let session: SessionRecord = serde_json::from_slice(&session.json).map_err(corrupt)?;
+                if has_address(&session) {
+                    ever.insert(session.session_id);
                 }
             }
+            Ok(())
+        })?;
+        let mut found = SessionsWithAddress::default();
+        for session_id in ever {
+            match self.session(&session_id)? {
+                Some((session, _)) if !has_address(&session) => found.corrected.insert(session_id),
+                Some(_) => found.present.insert(session_id),
+                None => found.removed.insert(session_id),
+            };
         }
-        let digest = self.keyed_digest(&address)?;
-        let mut former = BTreeSet::new();
-        let event = Some("session_address_changed".to_owned());
-        let mut next = Some(LogQuery { event, limit: usize::MAX, ..LogQuery::default() });
-        while let Some(query) = next {
-            let page = self.log_page(&query)?;
-            for line in page.lines.iter().filter(|line| line.json.contains(digest.as_str())) {
-                former.extend(self.parse_entry::<AuditEvent>(line)?.session_id);
-            }
-            next = page.next;
-        }
-        Ok((present.clone(), &former - &present))
+        Ok(found)
     }
 
     /// The digest of `text` with the store's own key, for the audit log. Equal texts have equal digests, and

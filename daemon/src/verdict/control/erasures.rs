@@ -13,7 +13,7 @@ use oracled_api::base::problem::ProblemCode;
 use oracled_api::verdict::erasures::{ErasedSession, ErasureRequest, ErasureResponse};
 use oracled_domain::verdict::session::CustomerEmail;
 use oracled_domain::{PeerCredentials, SessionId};
-use oracled_store::{LogQuery, Store};
+use oracled_store::{LogQuery, SessionsWithAddress, Store};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
@@ -32,12 +32,14 @@ enum ErasureSubject {
     Address(CustomerEmail),
 }
 
-/// The sessions that are erased, and those that had the address before.
+/// The sessions that are erased, and those that had the address before its correction.
 type FoundSessions = (BTreeSet<SessionId>, BTreeSet<SessionId>);
 
 problems!(EraseProblems: JSON_BODY STORE; SessionUnknown MailInFlight);
 
 /// Erase the data of a session, or of all sessions with an address, from all files of the state directory.
+///
+/// With an address, sessions that were removed before are erased, too: their data are left in the segments until then.
 ///
 /// The daemon responds when the data are erased. It reads all segments and rebuilds the database, and serves other requests
 /// meanwhile. If the connection breaks or the daemon stops before the end, the erasure continues.
@@ -103,9 +105,11 @@ fn find_sessions(store: &Store, subject: ErasureSubject) -> Result<FoundSessions
             Ok(([session_id].into(), BTreeSet::new()))
         }
         ErasureSubject::Address(address) => {
-            let (present, former) = store.sessions_with_address(&address)?;
-            if present.is_empty() {
-                let former: Vec<_> = former.iter().map(SessionId::as_str).collect();
+            let SessionsWithAddress { present, removed, corrected } =
+                store.sessions_with_address(&address)?;
+            let erased = &present | &removed;
+            if erased.is_empty() {
+                let former: Vec<_> = corrected.iter().map(SessionId::as_str).collect();
                 let before = if former.is_empty() {
                     String::new()
                 } else {
@@ -113,7 +117,7 @@ fn find_sessions(store: &Store, subject: ErasureSubject) -> Result<FoundSessions
                 };
                 return Err(unknown(format!("no session has this address{before}")));
             }
-            Ok((present, former))
+            Ok((erased, corrected))
         }
     }
 }
