@@ -107,6 +107,10 @@ async fn log_without_its_old_entries_is_verified_and_says_what_it_lacks() {
         assert_eq!(exit_code(&world, &[&["verify-log", before], &key[..]].concat()), expected, "{file}");
     }
     assert!(daemon.stop().success());
+    let restored = world.path("restored");
+    let restored = restored.to_str().expect("valid UTF-8");
+    printed(&world, &[&["restore", backup, "--state-dir", restored], &key[..]].concat());
+    assert_eq!(json(&world, &[&["verify-log", restored], &key[..]].concat())["first_seq"], dropped + 1);
 
     // the log that is left is enough for another database
     fs::remove_dir_all(world.state().join("store")).expect("the database is removed");

@@ -157,9 +157,12 @@ pub(super) fn verify_directory(
     let mut mirrors = MirrorLines::open_all(dir)?;
     let log = SegmentLog::open(dir).map_err(store_error)?;
     let bar = progress_bar(Some(log.segments()), "verified");
-    let (mut fault, mut compared) = (Ok(()), Vec::new());
+    let (mut fault, mut compared, mut segment) = (Ok(()), Vec::new(), 0);
     let state = log.read_state(|entry| {
-        bar.set_position(entry.segment - 1);
+        if entry.segment != segment {
+            bar.inc(u64::from(segment > 0));
+            segment = entry.segment;
+        }
         fault = compare_roots(checkpoints, &entry, &mut compared)
             .and_then(|()| mirrors.iter_mut().try_for_each(|mirror| mirror.compare(&entry)))
             .and_then(|()| replay.as_mut().map_or(Ok(()), |replay| replay_entry(replay, &entry)));

@@ -22,7 +22,7 @@ pub(crate) mod row;
 
 pub use append::RecordCallers;
 pub(crate) use append::{LogTip, RecordLogEntries, index_session, put};
-pub(crate) use dropping::without_dropped;
+pub(crate) use dropping::{kept_entries_in, without_dropped};
 pub use query::LogQuery;
 
 use crate::base::engine::TableReader;

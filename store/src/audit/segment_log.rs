@@ -112,10 +112,10 @@ impl SegmentLog {
         Ok(Self { dir: state_dir.to_owned(), files, last, mark })
     }
 
-    /// The number of segments.
+    /// The number of segments, with those of a snapshot.
     #[must_use]
-    pub const fn segments(&self) -> u64 {
-        self.last
+    pub fn segments(&self) -> u64 {
+        self.files.numbers_up_to(self.last).count() as u64
     }
 
     /// The state directory.

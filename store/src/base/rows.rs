@@ -46,6 +46,8 @@ pub(crate) enum TableId {
     ByEvent = b'e',
     Refusals = b'f',
     Log = b'l',
+    /// Entries that were dropped from the log and that other rows depend on.
+    KeptEntries = b'k',
     Outbox = b'o',
     Webhooks = b'h',
     Pending = b'p',

@@ -105,6 +105,7 @@ impl StoreCounts {
             TableId::Held => Some(&mut self.held),
             TableId::Meta
             | TableId::ByEvent
+            | TableId::KeptEntries
             | TableId::Log
             | TableId::BySession
             | TableId::ByExecution

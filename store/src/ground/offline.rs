@@ -51,7 +51,7 @@ impl SourceRows {
     }
 
     /// Reads the files in `state_dir` that the rows name, and compares them with their digests. The payloads in `pruned` may be
-    /// missing, and any payload if `knows_pruned` is false: then entries about other removals were dropped.
+    /// missing.
     ///
     /// # Errors
     /// `SourceFile` with the first file that is missing or differs; `Corrupt` if a row cannot be read.
@@ -59,7 +59,6 @@ impl SourceRows {
         &self,
         state_dir: &Path,
         pruned: &HashSet<Sha256Hex>,
-        knows_pruned: bool,
     ) -> Result<VerifiedSourceFiles, StoreError> {
         let files = GroundFiles::read_only(state_dir);
         let sources: Vec<SourceState> = self.table(state_dir, TableId::Sources)?;
@@ -82,8 +81,7 @@ impl SourceRows {
         let mut read = HashSet::new();
         for run in &runs {
             let sha256 = &run.input.raw_sha256;
-            let is_needed = knows_pruned && !pruned.contains(sha256) && self.needs_payload(state_dir, run)?;
-            if files.has_archived(sha256) || is_needed {
+            if files.has_archived(sha256) || self.needs_payload(state_dir, run)? && !pruned.contains(sha256) {
                 if read.insert(sha256) {
                     files.archive(&run.oracle_id, sha256)?.verify()?;
                 }

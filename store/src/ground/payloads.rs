@@ -176,7 +176,7 @@ impl Store {
         let event = Some("source_pruned".to_owned());
         let lines = self.log(&LogQuery { event, limit: usize::MAX, ..LogQuery::default() })?;
         let mut prunings = Vec::new();
-        for line in lines {
+        for line in self.kept_entries()?.into_iter().chain(lines) {
             let event: AuditEvent = self.parse_entry(&line)?;
             if let EventKind::SourcePruned(entry) = event.kind
                 && entry.oracle_id == *oracle_id

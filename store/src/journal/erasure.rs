@@ -246,7 +246,9 @@ impl Erasure {
         let database = Arc::new(StoreEngine::new(self.options.clone(), lock_state(dir)?));
         let present = self.state_dir.join(DATABASE_DIR).join(DATABASE_FILE);
         let needed = fs::metadata(&present).map_err(|source| StoreError::Io { path: present, source })?.len();
-        database.free().check_for(needed)?;
+        // a snapshot is compressed
+        let of_snapshot = self.eraser.log_from().map_or(0, |_| needed / 2);
+        database.free().check_for(needed + of_snapshot)?;
         database.open_database(None)?;
         self.database = Some(Arc::clone(&database));
         Ok(database)

@@ -198,10 +198,11 @@ pub(super) fn apply_groups(
             let percent = 100 * seq / entries.max(1);
             tracing::info!(percent, entry = seq, of = entries, "the database is brought up to date");
         }
-        applied = engine.apply(match log_from {
-            Some(first) => without_dropped(rows, first),
-            None => rows,
-        });
+        let rows = match log_from {
+            Some(first) => without_dropped(rows, first, engine.dir()),
+            None => Ok(rows),
+        };
+        applied = rows.and_then(|rows| engine.apply(rows));
         applied.is_ok() && proceed()
     })?;
     Ok(applied)

@@ -1,5 +1,6 @@
 //! The files of a state directory besides the segments, compared with the segments, without the database.
 
+use crate::audit::log::kept_entries_in;
 use crate::audit::segment_log::{EntryContent, SegmentEntry, SegmentLog, SegmentRemains};
 use crate::base::error::StoreError;
 use crate::base::meta;
@@ -51,6 +52,7 @@ impl SegmentLog {
     ) -> Result<LoggedState, StoreError> {
         let mut rows = SourceRows::default();
         let (mut pruned, mut log_key) = (HashSet::new(), None);
+        let mut kept: Vec<Sha256Hex> = Vec::new();
         let (mut is_mark_known, mut store_id) = (self.mark().is_none(), None);
         let (mut first_seq, mut is_drop_logged, mut is_stopped) = (1, true, false);
         let (tree, remains) = self.read_with_rows(
@@ -77,10 +79,16 @@ impl SegmentLog {
             },
             |batch: &RowBatch| {
                 rows.apply(batch);
+                for line in kept_entries_in(batch) {
+                    if let Some(EventKind::SourcePruned(PruneEntry { payloads, .. })) = kind_of(&line) {
+                        kept.extend(payloads);
+                    }
+                }
                 store_id = store_id.or_else(|| meta::store_id_in(batch));
                 is_mark_known |= meta::counts_in(batch) == self.mark().map(|mark| mark.counts);
             },
         )?;
+        pruned.extend(kept);
         if !is_drop_logged && !is_stopped {
             let detail =
                 format!("entries 1 to {} are missing, and no later entry names their removal", first_seq - 1);
@@ -109,7 +117,7 @@ impl SegmentLog {
             }
         }
         let marked = self.mark().map(|mark| mark.counts.entries);
-        let sources = match state.rows.verify_files(self.dir(), &state.pruned, state.first_seq == 1) {
+        let sources = match state.rows.verify_files(self.dir(), &state.pruned) {
             Err(error @ StoreError::SourceFile { .. }) => self.verify_again(state, error)?,
             verified => verified?,
         };
@@ -124,11 +132,7 @@ impl SegmentLog {
         error: StoreError,
     ) -> Result<VerifiedSourceFiles, StoreError> {
         let now = Self::open(self.dir())?.read_state(|_| true)?;
-        if now.rows == state.rows {
-            Err(error)
-        } else {
-            now.rows.verify_files(self.dir(), &now.pruned, now.first_seq == 1)
-        }
+        if now.rows == state.rows { Err(error) } else { now.rows.verify_files(self.dir(), &now.pruned) }
     }
 }
 

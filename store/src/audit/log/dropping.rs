@@ -1,14 +1,41 @@
 //! Dropping the first entries of the log. The hashes of their leaves stay.
 
-use super::{BLOCK_ENTRIES, first_seq_of, row_at};
+use super::{BLOCK_ENTRIES, LogLine, damaged_line, first_seq_of, row, row_at, seq_of_line};
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
 use crate::base::meta;
 use crate::base::row_batch::RowBatch;
-use crate::base::rows::TableId;
+use crate::base::rows::{self, TableId};
+use oracled_domain::audit::leaf::{CALLER, hide_values};
 use oracled_domain::audit::log_tiles::TILE_HASHES;
+use std::path::Path;
+
+/// The event of the entries that are kept apart.
+const KEPT: &str = "\"event\":\"source_pruned\"";
 
 impl TableReader {
+    /// The entries that were dropped from the log and kept apart, in the order of their numbers.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub(crate) fn kept_entries(&self) -> Result<Vec<LogLine>, StoreError> {
+        self.read(|db, _| {
+            let mut lines = Vec::new();
+            for head in rows::heads(db, self.dir(), rows::all(TableId::KeptEntries)) {
+                let rows::StoredRowHead { key, revision: seq, .. } = head?;
+                let name = rows::name(&key).unwrap_or_default();
+                let row = rows::get(db, self.dir(), TableId::KeptEntries, name)?;
+                let json = row.and_then(|row| String::from_utf8(row.value).ok());
+                let json = json.ok_or_else(|| StoreError::Corrupt {
+                    dir: self.dir().to_owned(),
+                    detail: format!("entry {seq}, which was dropped from the log, cannot be read"),
+                })?;
+                lines.push(LogLine { seq, json });
+            }
+            Ok(lines)
+        })
+    }
+
     /// The last entry that can be dropped with the entries up to `last`. Rows are dropped as a whole, and only those whose hashes are
     /// in full tiles: the hashes of the last tiles are computed from the entries.
     ///
@@ -24,9 +51,27 @@ impl TableReader {
     }
 }
 
-/// The changes in `rows` without those of entries before `first` and of their index.
-pub(crate) fn without_dropped(rows: RowBatch, first: u64) -> RowBatch {
+/// The changes in `rows` without those of entries before `first` and of their index. Entries of prunings are kept apart from the
+/// log, without their callers, since a rebuild of a source repeats its prunings.
+pub(crate) fn without_dropped(rows: RowBatch, first: u64, dir: &Path) -> Result<RowBatch, StoreError> {
     let mut kept = RowBatch::default();
+    for (key, _) in rows.range(rows::all(TableId::Log)).filter(|(key, _)| rows::is_first_chunk(key)) {
+        let name = rows::name(key).unwrap_or_default();
+        if !is_dropped(key, first) {
+            continue;
+        }
+        let Some(value) = rows::get_from(&rows, TableId::Log, name).flatten() else { continue };
+        let lines = row::decode(&value).ok_or_else(|| StoreError::Corrupt {
+            dir: dir.to_owned(),
+            detail: format!("a row of the log before entry {first} is damaged"),
+        })?;
+        for line in lines.lines().filter(|line| line.contains(KEPT)) {
+            let seq = seq_of_line(line.as_bytes()).unwrap_or_default();
+            let line =
+                hide_values(line, |member| member == CALLER).map_err(|error| damaged_line(dir, &error))?;
+            rows::put(&mut kept, TableId::KeptEntries, &seq.to_be_bytes(), seq, line.as_bytes(), 0);
+        }
+    }
     for (key, value) in rows.into_rows() {
         match value {
             _ if is_dropped(&key, first) => {}
@@ -34,7 +79,16 @@ pub(crate) fn without_dropped(rows: RowBatch, first: u64) -> RowBatch {
             None => kept.remove(key),
         }
     }
-    kept
+    Ok(kept)
+}
+
+/// The entries that were dropped from the log and kept apart, in the rows of a group.
+pub(crate) fn kept_entries_in(rows: &RowBatch) -> impl Iterator<Item = String> + use<'_> {
+    let firsts = rows.range(rows::all(TableId::KeptEntries)).filter(|(key, _)| rows::is_first_chunk(key));
+    firsts.filter_map(|(key, _)| {
+        let line = rows::get_from(rows, TableId::KeptEntries, rows::name(key)?)??;
+        String::from_utf8(line).ok()
+    })
 }
 
 /// Whether `key` is that of a row of entries before `first`, or of their index.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::ground::testing::*;
+use crate::{ErasureStep, LogQuery, RemovalPlan};
 use std::fs;
 use std::path::Path;
 
@@ -152,4 +153,38 @@ fn unreadable_payloads_are_listed_with_their_reason() {
     assert_eq!(pruned, "its payload was pruned");
     assert!(missing.contains("is missing; ingest the release again"), "{missing}");
     assert_eq!(unreadable[0].run_id, first.input().run_id());
+}
+
+#[test]
+fn rebuild_repeats_prunings_whose_entries_were_dropped() {
+    let mut world = world();
+    let steps = |world: &TestStore| world.store().rebuild_steps(&world.view().state).expect("readable");
+    let before = steps(&world);
+    assert!(before.iter().any(|step| matches!(step, RebuildStep::Prune(_))));
+    // twice, so that the second snapshot takes the entries from the first one
+    for _ in 0..2 {
+        for _ in 0..600 {
+            world.commit(Vec::new());
+        }
+        let last = world.store().droppable_up_to(world.store().last_seq()).expect("readable");
+        let plan = RemovalPlan { log_from: Some(last + 1), ..RemovalPlan::default() };
+        let mut erasure = world.journal().begin_erasure(plan).expect("the journal accepts writes");
+        erasure.rewrite_segments(&|| true).expect("the segments are whole");
+        while world.journal().finish_erasure(&mut erasure).expect("the disk is writable")
+            != ErasureStep::Finished
+        {
+            erasure.prepare(&|| true).expect("the disk is writable");
+        }
+        assert_eq!(steps(&world), before);
+    }
+    let query = LogQuery { event: Some("source_pruned".into()), limit: 1, ..LogQuery::default() };
+    assert_eq!(world.store().log(&query).expect("readable"), [], "the entries were dropped");
+    world.close();
+    fs::remove_dir_all(world.dir.path().join("store")).expect("the database is removed");
+    world.reopen();
+    assert_eq!(steps(&world), before);
+    for file in world.view().state.files.clone() {
+        flip(&world.facts_path(&file));
+    }
+    rebuilt(&world, &releases()).expect("the payloads are there");
 }
