@@ -20,9 +20,9 @@ mod upkeep;
 
 pub use archiving::{ARCHIVING, ArchiveError, PayloadArchiver};
 pub use error::IngestionError;
-use oracled_domain::ground::check::PruneOutcome;
 use oracled_domain::ground::check::RebuildOutcome;
 use oracled_domain::ground::check::SourceCheckReport;
+use oracled_domain::ground::check::{PruneOutcome, SourcePruning};
 use oracled_domain::ground::run::RunProgress;
 pub use pulling::PullOutcome;
 
@@ -169,6 +169,17 @@ pub struct PruneSource {
     pub peer: PeerCredentials,
 }
 
+/// Prunes all sources: content that ceased to be valid so many days ago, or longer if a pipeline keeps it longer.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Vec<SourcePruning>, IngestionError>")]
+pub struct PruneOldContent {
+    pub days: u32,
+    /// The operator; `None` for the daily run.
+    pub peer: Option<PeerCredentials>,
+    /// Whether nothing is removed.
+    pub is_dry_run: bool,
+}
+
 /// Rebuilds the damaged or missing files of a source from its archived payloads. Its data stays the same.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<RebuildOutcome, IngestionError>")]
@@ -312,12 +323,16 @@ impl Handler<PullPipeline> for IngestionActor {
 impl Handler<PruneSource> for IngestionActor {
     type Result = ResponseFuture<Result<PruneOutcome, IngestionError>>;
 
-    fn handle(
-        &mut self,
-        PruneSource { oracle_id, before, peer }: PruneSource,
-        _: &mut Context<Self>,
-    ) -> Self::Result {
-        Box::pin(upkeep::prune(Arc::clone(&self.context), oracle_id, before, peer))
+    fn handle(&mut self, message: PruneSource, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(upkeep::prune_on_request(Arc::clone(&self.context), message))
+    }
+}
+
+impl Handler<PruneOldContent> for IngestionActor {
+    type Result = ResponseFuture<Result<Vec<SourcePruning>, IngestionError>>;
+
+    fn handle(&mut self, message: PruneOldContent, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(upkeep::prune_old_content(Arc::clone(&self.context), message))
     }
 }
 

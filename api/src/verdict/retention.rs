@@ -1,6 +1,7 @@
 //! The retention of old data.
 
 use oracled_domain::audit::event::DueData;
+use oracled_domain::ground::check::SourcePruning;
 use serde::{Deserialize, Serialize};
 
 /// `GET` and `POST /v1/retention`: the data that are due, or that were removed.
@@ -11,4 +12,15 @@ pub struct RetentionResponse {
     /// Rotated files of `oracle_log.jsonl` in the state directory that may still have the data: they are compressed, cannot be
     /// read, or have lines that are not entries of the log. Empty for `GET`.
     pub unread_files: Vec<String>,
+    /// The content of sources that is pruned; null if it is kept forever.
+    pub payloads: Option<PayloadRetention>,
+}
+
+/// The content and the payloads of sources that are older than configured.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct PayloadRetention {
+    /// The configured number of days.
+    pub days: u32,
+    /// The sources with such content.
+    pub sources: Vec<SourcePruning>,
 }

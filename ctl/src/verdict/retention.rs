@@ -5,8 +5,9 @@ use crate::base::options::{GlobalOptions, problem_error};
 use crate::base::output::{escape_text, print_json};
 use hyper::Method;
 use oracled_api::base::client::DaemonClient;
-use oracled_api::verdict::retention::RetentionResponse;
+use oracled_api::verdict::retention::{PayloadRetention, RetentionResponse};
 use oracled_domain::audit::event::DueKind;
+use oracled_domain::ground::check::{PruneOutcome, SourcePruning};
 use std::io::Write;
 
 /// Remove the data that are older than configured
@@ -49,6 +50,28 @@ impl RetentionArgs {
                     writeln!(
                         out,
                         "{name}: {count} {state}, older than {days} days (before {before}){oldest}"
+                    )?;
+                }
+            }
+        }
+        let name = "versions and payloads of sources";
+        match &retention.payloads {
+            None => writeln!(out, "{name}: kept forever (retention.payloads_days is not set)")?,
+            Some(PayloadRetention { days, sources }) => {
+                let outcomes = || sources.iter().map(|source| &source.outcome);
+                let versions: u64 = outcomes().map(|outcome| outcome.versions).sum();
+                let payloads: usize = outcomes().map(|outcome| outcome.payloads.len()).sum();
+                let bytes: u64 = outcomes().map(|outcome| outcome.freed_bytes).sum();
+                writeln!(
+                    out,
+                    "{name}: {versions} versions and {payloads} payloads {state}, {bytes} bytes, older than {days} days"
+                )?;
+                for SourcePruning { oracle_id, outcome } in sources {
+                    let PruneOutcome { before, versions, payloads, freed_bytes } = outcome;
+                    let payloads = payloads.len();
+                    writeln!(
+                        out,
+                        "  {oracle_id}: {versions} versions and {payloads} payloads, {freed_bytes} bytes (before {before})"
                     )?;
                 }
             }

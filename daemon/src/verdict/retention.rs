@@ -1,7 +1,11 @@
 //! The daily removal of data that are older than configured.
 
+use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
+use oracled_actors::ground::ingestion::PruneOldContent;
 use oracled_actors::verdict::erasure::RetentionDays;
+use oracled_api::verdict::retention::PayloadRetention;
+use oracled_domain::PeerCredentials;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -21,7 +25,8 @@ impl RetentionTask {
     #[must_use]
     pub(crate) fn start(service: &Arc<DaemonService>) -> Self {
         let days = service.config.retention.to_days();
-        let is_configured = days != RetentionDays::default();
+        let is_configured =
+            days != RetentionDays::default() || service.config.retention.payloads_days.is_some();
         Self(is_configured.then(|| tokio::spawn(run_daily(Arc::clone(service), days))))
     }
 
@@ -31,6 +36,17 @@ impl RetentionTask {
             task.abort();
         }
     }
+}
+
+/// Prunes the content of sources that is older than configured. `None` if it is kept forever.
+pub(crate) async fn prune_old_content(
+    service: &DaemonService,
+    peer: Option<PeerCredentials>,
+    is_dry_run: bool,
+) -> Result<Option<PayloadRetention>, Problem> {
+    let Some(days) = service.config.retention.payloads_days else { return Ok(None) };
+    let sources = service.system.ingestion.ask(PruneOldContent { days, peer, is_dry_run }).await??;
+    Ok(Some(PayloadRetention { days, sources }))
 }
 
 async fn run_daily(service: Arc<DaemonService>, days: RetentionDays) {
@@ -50,6 +66,10 @@ async fn run_daily(service: Arc<DaemonService>, days: RetentionDays) {
             }
             Ok(Err(error)) => tracing::error!(%error, "could not remove old data"),
             Err(error) => tracing::error!(%error, "the removal of old data panicked; report this as a bug"),
+        }
+        match prune_old_content(&service, None, false).await {
+            Ok(pruned) => tracing::info!(?pruned, "old content of sources was pruned"),
+            Err(problem) => tracing::error!("could not prune old content of sources: {problem}"),
         }
     }
 }

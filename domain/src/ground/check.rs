@@ -68,6 +68,15 @@ pub struct PruneOutcome {
     pub freed_bytes: u64,
 }
 
+/// What a retention removes from a source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct SourcePruning {
+    /// The source.
+    pub oracle_id: SourceId,
+    #[serde(flatten)]
+    pub outcome: PruneOutcome,
+}
+
 /// The result of rebuilding the files of a source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct RebuildOutcome {

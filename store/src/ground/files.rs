@@ -141,6 +141,12 @@ impl GroundFiles {
         self.raw_path(sha256).exists()
     }
 
+    /// The size of an archived payload in bytes; 0 if it is not in the archive.
+    #[must_use]
+    pub fn archived_bytes(&self, sha256: &Sha256Hex) -> u64 {
+        fs::metadata(self.raw_path(sha256)).map_or(0, |found| found.len())
+    }
+
     /// Whether the file exists.
     pub(crate) fn has_sorted(&self, file: &SortedFileRef) -> bool {
         self.facts_path(&file.sha256).exists()

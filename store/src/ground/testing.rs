@@ -18,7 +18,7 @@ use oracled_domain::ground::run::{IngestionRun, RunCounts, RunInput, RunState, S
 use oracled_domain::ground::source::{SourceRegistration, SourceRegistryEntry};
 use oracled_domain::ground::timeline::{RecordStatement, TimelineRun};
 use oracled_domain::ground::value::AxisValue;
-use oracled_domain::{AuditEvent, EventKind, PeerCredentials, Sha256Hex, Sha256Stream};
+use oracled_domain::{AuditEvent, EventKind, Sha256Hex, Sha256Stream};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
@@ -286,7 +286,7 @@ impl TestStore {
             before: at(before),
             versions: report.0,
             payloads: report.1.clone(),
-            peer: PeerCredentials { uid: 0, gid: 0, pid: None },
+            peer: None,
         };
         self.commit_event(
             AuditEvent::new(at(0), None, EventKind::SourcePruned(entry)),

@@ -171,6 +171,39 @@ fn payload_of_a_failed_run_is_pruned_and_logged_once() {
 }
 
 #[test]
+fn retention_prunes_content_that_is_older_than_its_days() {
+    with_services(TestClock::new(), TestServices::default(), |TestSystem { system, time, .. }| async move {
+        let pipeline_id = population(&system).await;
+        ingest_version(&system, &pipeline_id, OLD, "2020-04-14").await;
+        let second = ingest_version(&system, &pipeline_id, NEW, "2021-04-14").await;
+        assert_eq!(second.state, RunState::Completed);
+        time.advance(20 * 366 * 86_400);
+        let prune = async |days, is_dry_run| {
+            let message = PruneOldContent { days, peer: None, is_dry_run };
+            system.ingestion.ask(message).await.expect("the actor answers").expect("the pruning succeeds")
+        };
+        let export = || {
+            let view = system.store.view(&second.oracle_id).expect("readable").expect("the source exists");
+            let mut export = Vec::new();
+            view.export(&mut export).expect("a write to memory does not fail");
+            export
+        };
+        let before = export();
+        assert_eq!(prune(30 * 366, false).await, [], "nothing is that old");
+        let due = prune(365, true).await;
+        assert!(due.len() == 1 && due[0].outcome.versions > 0 && due[0].outcome.freed_bytes > 0, "{due:?}");
+        assert_eq!(export(), before, "a dry run changes nothing");
+        let pruned = prune(365, false).await;
+        assert_eq!(pruned[0].outcome.versions, due[0].outcome.versions);
+        assert_eq!(pruned[0].outcome.payloads, due[0].outcome.payloads);
+        assert!(export() != before);
+        assert_eq!(prune(365, false).await, []);
+        let pruned = logged_events(&system.store).iter().filter(|event| *event == "source_pruned").count();
+        assert_eq!(pruned, 1);
+    });
+}
+
+#[test]
 fn version_error_names_the_value() {
     with_system(|TestSystem { system, .. }| async move {
         let pipeline_id = population(&system).await;

@@ -2,7 +2,9 @@
 
 use super::archiving::ARCHIVING;
 use super::source_claims::ClaimHolder;
-use super::{CheckProgressCallback, IngestContext, IngestionError, VerifySourceFiles};
+use super::{
+    CheckProgressCallback, IngestContext, IngestionError, PruneOldContent, PruneSource, VerifySourceFiles,
+};
 use crate::audit::commit_loop::CommitDecision;
 use crate::ground::registry::{RegistryError, expect_unchanged_row};
 use jiff::{SignedDuration, Timestamp};
@@ -12,6 +14,7 @@ use oracled_domain::ground::check::RunCheckReport;
 use oracled_domain::ground::check::SourceCheck;
 use oracled_domain::ground::check::SourceCheckProgress;
 use oracled_domain::ground::check::SourceCheckReport;
+use oracled_domain::ground::check::SourcePruning;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, Sha256Hex};
 use oracled_store::ground::state::{CompletedRun, SourceState};
@@ -23,17 +26,49 @@ use tokio::task::spawn_blocking;
 
 /// Removes the content that ceased to hold by `before` from a source, and the payloads that are then no
 /// longer needed. The default for `before` is the latest allowed time.
-pub(super) async fn prune(
+pub(super) async fn prune_on_request(
     context: Arc<IngestContext>,
-    oracle_id: SourceId,
-    before: Option<Timestamp>,
-    peer: PeerCredentials,
+    PruneSource { oracle_id, before, peer }: PruneSource,
 ) -> Result<PruneOutcome, IngestionError> {
     let kept_until = context.latest_prune_time(&oracle_id)?;
     let before = before.unwrap_or(kept_until);
     if before > kept_until {
         return Err(IngestionError::Retained { before, kept_until });
     }
+    prune(&context, oracle_id, before, Some(peer), false).await
+}
+
+/// Prunes all sources. A source that is busy is left for the next time.
+pub(super) async fn prune_old_content(
+    context: Arc<IngestContext>,
+    PruneOldContent { days, peer, is_dry_run }: PruneOldContent,
+) -> Result<Vec<SourcePruning>, IngestionError> {
+    let age = SignedDuration::from_hours(24 * i64::from(days));
+    let before = context.clock.now().saturating_sub(age).unwrap_or(Timestamp::MIN);
+    let mut pruned = Vec::new();
+    for source in context.store.sources()?.iter().filter(|source| !source.completed.is_empty()) {
+        let oracle_id = source.entry.oracle_id().clone();
+        // a pipeline can keep its content for longer
+        let before = before.min(context.latest_prune_time(&oracle_id)?);
+        match prune(&context, oracle_id.clone(), before, peer, is_dry_run).await {
+            Ok(outcome) if outcome.versions == 0 && outcome.payloads.is_empty() => {}
+            Ok(outcome) => pruned.push(SourcePruning { oracle_id, outcome }),
+            Err(error @ IngestionError::Busy { .. }) => {
+                tracing::warn!(%error, %oracle_id, "a source was not pruned; the next retention prunes it");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(pruned)
+}
+
+async fn prune(
+    context: &Arc<IngestContext>,
+    oracle_id: SourceId,
+    before: Timestamp,
+    peer: Option<PeerCredentials>,
+    is_dry_run: bool,
+) -> Result<PruneOutcome, IngestionError> {
     let claim = Arc::new(context.claims.claim_for(&oracle_id, ClaimHolder::Upkeep)?);
     let view = context.view(&oracle_id)?;
     let old = view.state.clone();
@@ -47,6 +82,11 @@ pub(super) async fn prune(
     let payloads = context.list_removable_payloads(&old, &pruned.unneeded, before)?;
     let mut outcome = PruneOutcome { before, versions, payloads, freed_bytes };
     if outcome.versions == 0 && outcome.payloads.is_empty() {
+        return Ok(outcome);
+    }
+    if is_dry_run {
+        let bytes = outcome.payloads.iter().map(|sha256| context.store.files().archived_bytes(sha256));
+        outcome.freed_bytes += bytes.sum::<u64>();
         return Ok(outcome);
     }
     let files = pruned.into_kept_files();

@@ -26,6 +26,10 @@ pub struct RetentionSection {
     /// hundred entries.
     #[schema(minimum = 1, maximum = 36_500)]
     pub log_days: Option<u32>,
+    /// Days after content of a source ceased to be valid. Then it is removed as by `oraclectl source prune`, with the payloads that
+    /// no content needs; its provenance stays. A pipeline with a longer `storage.retention_days` keeps its content longer.
+    #[schema(minimum = 1, maximum = 36_500)]
+    pub payloads_days: Option<u32>,
 }
 
 impl RetentionSection {

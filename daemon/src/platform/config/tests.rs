@@ -89,6 +89,7 @@ fn every_key_can_be_set_by_variable() {
         ("retention__log_values_days", "90"),
         ("retention__verifications_days", "365"),
         ("retention__log_days", "730"),
+        ("retention__payloads_days", "365"),
         ("gate__coherence_min", "0.98"),
         ("gate__rules", "RULE-CONT-002"),
         ("lookup__preset", "stripe"),

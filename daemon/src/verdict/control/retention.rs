@@ -4,6 +4,7 @@ use crate::platform::api::request::IgnoredBody;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
+use crate::verdict::retention::prune_old_content;
 use axum::extract::State;
 use axum::{Extension, Json};
 use hyper::Request;
@@ -20,8 +21,8 @@ pub fn has_no_time_limit<B>(request: &Request<B>) -> bool {
     request.uri().path() == PATH
 }
 
-problems!(ReadProblems: STORE);
-problems!(ApplyProblems: STORE);
+problems!(ReadProblems: STORE; SourceDamaged);
+problems!(ApplyProblems: STORE; SourceDamaged);
 
 /// Read which data are older than configured, without removing them.
 #[utoipa::path(
@@ -36,7 +37,8 @@ problems!(ApplyProblems: STORE);
 )]
 pub async fn get(State(service): State<Arc<DaemonService>>) -> Result<Json<RetentionResponse>, Problem> {
     let due = service.system.erasure.due_data(service.config.retention.to_days()).await?;
-    Ok(Json(RetentionResponse { due, unread_files: Vec::new() }))
+    let payloads = prune_old_content(&service, None, true).await?;
+    Ok(Json(RetentionResponse { due, unread_files: Vec::new(), payloads }))
 }
 
 /// Remove the data that are older than configured from all files of the state directory.
@@ -67,7 +69,8 @@ pub async fn post(
             erasure.apply_retention(turn, days, Some(peer), log_key).await?;
         let unread_files = unread_files.iter().filter_map(|path| path.file_name());
         let unread_files = unread_files.map(|name| name.to_string_lossy().into_owned()).collect();
-        Ok(Json(RetentionResponse { due, unread_files }))
+        let payloads = prune_old_content(&service, Some(peer), false).await?;
+        Ok(Json(RetentionResponse { due, unread_files, payloads }))
     })
     .await
 }

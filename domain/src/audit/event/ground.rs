@@ -180,8 +180,8 @@ pub struct PruneEntry {
     pub versions: u64,
     /// The SHA-256 of each removed payload.
     pub payloads: Vec<Sha256Hex>,
-    /// The administrator's process.
-    pub peer: PeerCredentials,
+    /// The administrator's process; null for the daily run.
+    pub peer: Option<PeerCredentials>,
 }
 
 /// Damaged or missing files of a source were recreated from its payloads. Its data is the same as before.

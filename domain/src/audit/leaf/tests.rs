@@ -142,7 +142,7 @@ fn leaf_of_an_entry_with_long_values_fits_into_a_tile() {
         before: "2026-11-20T10:00:00Z".parse().expect("a time"),
         versions: 0,
         payloads: (0..5000u32).map(|n| Sha256Hex::of(&n.to_be_bytes())).collect(),
-        peer,
+        peer: Some(peer),
     };
     let half = "x".repeat(LEAF_BYTES_MAX / 2);
     let cause = EventKind::StorageRecovered {

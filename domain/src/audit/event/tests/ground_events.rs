@@ -123,7 +123,7 @@ pub(super) fn all(peer: PeerCredentials, timestamp: Timestamp) -> Vec<EventKind>
             before: timestamp,
             versions: 4,
             payloads: vec![sha256.clone()],
-            peer,
+            peer: Some(peer),
         }),
         EventKind::SourceRebuilt(RebuildEntry { oracle_id, runs: 2, prunings: 1, files: vec![sha256], peer }),
         queried,
