@@ -9,10 +9,10 @@ use oracled_domain::audit::event::verification::ResolutionEntry;
 use oracled_domain::ground::ontology::{Ontology, OntologyRef};
 use oracled_domain::verification::deviation::restore_baselines;
 use oracled_domain::verification::review::{
-    PriorBaselines, ResolutionRecord, ReviewResolution, ReviewResolutionError, ReviewState,
+    PriorBaselines, ResolutionRecord, ReviewResolution, ReviewResolutionError, ReviewState, Verifier,
 };
 use oracled_domain::verification::{AxisBaseline, HumanLock, ReviewCase, SubjectState};
-use oracled_domain::{AuditEvent, EventKind, PeerCredentials};
+use oracled_domain::{AuditEvent, DecidingUser, EventKind};
 use oracled_store::{JournalRecord, RowExpectation, RowKey, StoreError, TableWrite};
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub struct ResolveReview {
     /// The decision.
     pub resolution: ReviewResolution,
     /// The reviewer.
-    pub peer: PeerCredentials,
+    pub user: DecidingUser,
 }
 
 /// Why a review is not resolved. Nothing has changed.
@@ -52,7 +52,7 @@ pub enum ResolveError {
 /// A reviewer's decision and its time.
 struct ReviewerDecision<'a> {
     resolution: &'a ReviewResolution,
-    peer: PeerCredentials,
+    user: &'a DecidingUser,
     verifier_id: String,
     now: Timestamp,
 }
@@ -76,20 +76,17 @@ impl VerificationContext {
     /// Returns the resolved review, and the record that stores it.
     fn build_resolution(
         &self,
-        ResolveReview { review_id, resolution, peer }: &ResolveReview,
+        ResolveReview { review_id, resolution, user }: &ResolveReview,
     ) -> Result<(ReviewState, JournalRecord), ResolveError> {
         let case = self.load_review(review_id, ResolveError::Unknown)?;
         case.check_open()?;
         let review = &case.state.review;
         let ontology = self.store.ontology(&review.ontology)?;
         let ontology = ontology.ok_or_else(|| ResolveError::OntologyUnknown(review.ontology.clone()))?;
-        let decision = ReviewerDecision {
-            resolution,
-            peer: *peer,
-            verifier_id: peer.uid.to_string(),
-            now: self.clock.now(),
-        };
-        let locks = review.resolve(&ontology, resolution, &decision.verifier_id, decision.now)?;
+        let (verifier_id, now) = (user.peer.uid.to_string(), self.clock.now());
+        let verifier = Verifier { id: &verifier_id, name: user.name.as_deref() };
+        let locks = review.resolve(&ontology, resolution, verifier, now)?;
+        let decision = ReviewerDecision { resolution, user, verifier_id, now };
         Ok(self.resolution_record(case, &locks, &ontology, &decision)?)
     }
 
@@ -200,6 +197,7 @@ impl ReviewerDecision<'_> {
         let resolved = ResolutionRecord {
             resolution: self.resolution_for_review(review),
             verifier_id: self.verifier_id.clone(),
+            verifier_name: self.user.name.clone(),
             resolved_at: self.now,
             held_against: PriorBaselines::new(),
         };
@@ -214,7 +212,8 @@ impl ReviewerDecision<'_> {
                 review_id: review.review_id.clone(),
                 resolution: self.resolution_for_review(review),
                 locks,
-                peer: self.peer,
+                verifier_name: self.user.name.clone(),
+                peer: self.user.peer,
             }),
         )
     }

@@ -3,7 +3,9 @@
 use crate::base::arguments::{id_parser, limit_parser};
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
-use crate::base::output::{escape_text, format_pairs, format_table, print_json, warn_of_omitted_rows};
+use crate::base::output::{
+    escape_text, format_pairs, format_table, format_user, print_json, warn_of_omitted_rows,
+};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use hyper::Method;
 use jiff::Timestamp;
@@ -224,8 +226,9 @@ pub(super) fn format_order(
         let causes = if causes.is_empty() { String::new() } else { format!(": {causes}") };
         pairs.push(("stopped by", format!("{}{causes}", cause.into_str())));
     }
-    if let Some(OperatorAction { action, at, uid, reason }) = &order.operator_action {
-        pairs.push(("operator", format!("{} by uid {uid} at {at}: {reason}", action.into_str())));
+    if let Some(OperatorAction { action, at, uid, user_name, reason }) = &order.operator_action {
+        let by = format_user(&uid.to_string(), user_name.as_deref());
+        pairs.push(("operator", format!("{} by {by} at {at}: {reason}", action.into_str())));
     }
     let mut text = format_pairs(&pairs);
     if !order.last_attempts.is_empty() {

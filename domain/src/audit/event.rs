@@ -18,7 +18,7 @@ mod rules;
 pub mod verification;
 
 pub use backup::BackupEntry;
-pub use caller::{PeerCredentials, REQUEST_ID_MAX_CHARS, RequestCaller};
+pub use caller::{DecidingUser, PeerCredentials, REQUEST_ID_MAX_CHARS, RequestCaller};
 pub use common::{EventSeverity, ValueChange, read_open};
 pub use crosscheck::CrosscheckEntry;
 pub use erasure::{ErasedData, ErasureEndEntry, ErasureStartEntry};
@@ -231,6 +231,9 @@ pub enum EventKind {
         attempts: u32,
         /// The operator's reason; null if a limit or the policy stopped the order.
         reason: Option<String>,
+        /// The name of the operator; absent if the system had none, or if a limit or the policy stopped the order.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        user_name: Option<String>,
         /// The operator's process; null if a limit or the policy stopped the order.
         peer: Option<PeerCredentials>,
     },
@@ -238,6 +241,9 @@ pub enum EventKind {
     OrderRetried {
         /// The operator's reason.
         reason: String,
+        /// The name of the operator; absent if the system had none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        user_name: Option<String>,
         /// The operator's process.
         peer: PeerCredentials,
     },
@@ -248,6 +254,9 @@ pub enum EventKind {
         verdict_sha256: Sha256Hex,
         /// The operator's reason.
         reason: String,
+        /// The name of the operator; absent if the system had none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        user_name: Option<String>,
         /// The operator's process.
         peer: PeerCredentials,
     },

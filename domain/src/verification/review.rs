@@ -83,6 +83,15 @@ pub struct ReviewCase {
     pub opened_at: Timestamp,
 }
 
+/// The reviewer who makes a decision.
+#[derive(Debug, Clone, Copy)]
+pub struct Verifier<'a> {
+    /// The user id.
+    pub id: &'a str,
+    /// The name of the user; `None` if the system has none.
+    pub name: Option<&'a str>,
+}
+
 /// A reviewer's decision.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -129,6 +138,9 @@ pub struct ResolutionRecord {
     pub resolution: ReviewResolution,
     /// The user id of the reviewer.
     pub verifier_id: String,
+    /// The name of the reviewer at the time of the decision; absent if the system had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verifier_name: Option<String>,
     /// The time of the resolution.
     pub resolved_at: Timestamp,
     /// The baselines of the sources before this resolution confirmed their deviations.
@@ -156,6 +168,9 @@ pub struct RevocationRecord {
     pub reason: String,
     /// The user id of the reviewer.
     pub verifier_id: String,
+    /// The name of the reviewer at the time of the decision; absent if the system had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verifier_name: Option<String>,
     /// The time of the revocation.
     pub revoked_at: Timestamp,
 }
@@ -176,6 +191,9 @@ pub struct DismissalRecord {
     pub reason: String,
     /// The user id of the reviewer.
     pub verifier_id: String,
+    /// The name of the reviewer at the time of the decision; absent if the system had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verifier_name: Option<String>,
     /// The time of the dismissal.
     pub dismissed_at: Timestamp,
 }
@@ -311,7 +329,7 @@ impl ReviewCase {
             && other.axes.keys().all(|axis| self.axes.contains_key(axis))
     }
 
-    /// The locks of `resolution`, one for each axis, as decided by `verifier_id` at `now`.
+    /// The locks of `resolution`, one for each axis, as decided by `verifier` at `now`.
     ///
     /// # Errors
     /// The first fault, and what is allowed.
@@ -319,7 +337,7 @@ impl ReviewCase {
         &self,
         ontology: &Ontology,
         resolution: &ReviewResolution,
-        verifier_id: &str,
+        verifier: Verifier<'_>,
         now: Timestamp,
     ) -> Result<Vec<HumanLock>, ReviewResolutionError> {
         if self.ontology != ontology.reference() {
@@ -362,7 +380,8 @@ impl ReviewCase {
                 axis: path.clone(),
                 value: value.into_value(),
                 definition,
-                verifier_id: verifier_id.to_owned(),
+                verifier_id: verifier.id.to_owned(),
+                verifier_name: verifier.name.map(str::to_owned),
                 reason: reason.to_owned(),
                 verified_at: now,
                 valid_until: now.saturating_add(validity).unwrap_or(Timestamp::MAX),

@@ -3,17 +3,17 @@
 use crate::platform::api::request::JsonBody;
 use crate::platform::api::request::QueryParams;
 use crate::platform::control::control_request::parse_name;
+use crate::platform::control::identified_user::IdentifiedUser;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
+use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use axum::{Extension, Json};
 use oracled_actors::verification::{DismissReview, ResolveReview, RevokeResolution};
 use oracled_api::base::page::ListPage;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::verification::{ReviewSummary, ReviewsParams};
-use oracled_domain::PeerCredentials;
 use oracled_domain::base::wording::excerpt;
 use oracled_domain::verification::review::{
     DismissalRequest, ReviewResolution, ReviewState, RevocationRequest,
@@ -128,13 +128,13 @@ problems!(ResolveProblems: JSON_BODY REVIEW STORE; OntologyUnknown);
 )]
 pub async fn resolve(
     State(service): State<Arc<DaemonService>>,
-    Extension(peer): Extension<PeerCredentials>,
+    IdentifiedUser(user): IdentifiedUser,
     review_id: Result<Path<String>, PathRejection>,
     body: JsonBody,
 ) -> Result<Json<ReviewState>, Problem> {
     let verification = service.system.verification.clone();
     decide_review(review_id, &body, |review_id, resolution: ReviewResolution| async move {
-        Ok(verification.resolve(&ResolveReview { review_id, resolution, peer }).await?)
+        Ok(verification.resolve(&ResolveReview { review_id, resolution, user }).await?)
     })
     .await
 }
@@ -158,13 +158,13 @@ problems!(RevokeProblems: JSON_BODY STORE; InvalidResolution ReviewUnknown Revie
 )]
 pub async fn revoke(
     State(service): State<Arc<DaemonService>>,
-    Extension(peer): Extension<PeerCredentials>,
+    IdentifiedUser(user): IdentifiedUser,
     review_id: Result<Path<String>, PathRejection>,
     body: JsonBody,
 ) -> Result<Json<ReviewState>, Problem> {
     let verification = service.system.verification.clone();
     decide_review(review_id, &body, |review_id, revocation: RevocationRequest| async move {
-        Ok(verification.revoke(&RevokeResolution { review_id, revocation, peer }).await?)
+        Ok(verification.revoke(&RevokeResolution { review_id, revocation, user }).await?)
     })
     .await
 }
@@ -188,13 +188,13 @@ problems!(DismissProblems: JSON_BODY REVIEW STORE);
 )]
 pub async fn dismiss(
     State(service): State<Arc<DaemonService>>,
-    Extension(peer): Extension<PeerCredentials>,
+    IdentifiedUser(user): IdentifiedUser,
     review_id: Result<Path<String>, PathRejection>,
     body: JsonBody,
 ) -> Result<Json<ReviewState>, Problem> {
     let verification = service.system.verification.clone();
     decide_review(review_id, &body, |review_id, dismissal: DismissalRequest| async move {
-        Ok(verification.dismiss(&DismissReview { review_id, dismissal, peer }).await?)
+        Ok(verification.dismiss(&DismissReview { review_id, dismissal, user }).await?)
     })
     .await
 }

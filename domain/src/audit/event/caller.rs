@@ -17,6 +17,22 @@ pub struct PeerCredentials {
     pub pid: Option<i32>,
 }
 
+/// The user who made a decision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DecidingUser {
+    /// The process that sent the decision.
+    pub peer: PeerCredentials,
+    /// The name of the user; `None` if the system has none for the user id.
+    pub name: Option<String>,
+}
+
+impl From<PeerCredentials> for DecidingUser {
+    /// The user without a name.
+    fn from(peer: PeerCredentials) -> Self {
+        Self { peer, name: None }
+    }
+}
+
 /// The process that sent a request, and the id of that request.
 ///
 /// An entry has a caller if a request caused it, and none if the daemon acted on its own: a schedule, a probe, a retry.

@@ -88,6 +88,9 @@ pub struct ResolutionEntry {
     pub resolution: ReviewResolution,
     /// The resulting locks, one for each axis.
     pub locks: Vec<HumanLock>,
+    /// The name of the reviewer; absent if the system had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verifier_name: Option<String>,
     /// The process of the reviewer.
     pub peer: PeerCredentials,
 }
@@ -101,6 +104,9 @@ pub struct RevocationEntry {
     pub reason: String,
     /// The locks that end.
     pub locks: Vec<HumanLock>,
+    /// The name of the reviewer; absent if the system had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verifier_name: Option<String>,
     /// The process of the reviewer.
     pub peer: PeerCredentials,
 }
@@ -112,6 +118,9 @@ pub struct DismissalEntry {
     pub review_id: String,
     /// The reason.
     pub reason: String,
+    /// The name of the reviewer; absent if the system had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verifier_name: Option<String>,
     /// The process of the reviewer.
     pub peer: PeerCredentials,
 }

@@ -93,7 +93,7 @@ fn entry_text_has_the_leaf_of_its_line() {
     let salted = |secret, covers_session_ids| EntrySalts { secret: [secret; 16], covers_session_ids };
     for kind in [
         EventKind::ServiceStopped,
-        EventKind::OrderRetried { reason: "a \"reason\"".into(), peer },
+        EventKind::OrderRetried { reason: "a \"reason\"".into(), user_name: Some("anna".into()), peer },
         EventKind::SessionAddressChanged { before: None, after: Some(Sha256Hex::of(b"x")) },
     ] {
         for caller in [None, Some(&caller)] {
