@@ -18,7 +18,7 @@ mod rules;
 pub mod verification;
 
 pub use backup::BackupEntry;
-pub use caller::{DecidingUser, PeerCredentials, REQUEST_ID_MAX_CHARS, RequestCaller};
+pub use caller::{CallerSocket, DecidingUser, PeerCredentials, REQUEST_ID_MAX_CHARS, RequestCaller};
 pub use common::{EventSeverity, ValueChange, read_open};
 pub use crosscheck::CrosscheckEntry;
 pub use erasure::{ErasedData, ErasureEndEntry, ErasureStartEntry};

@@ -16,6 +16,8 @@ pub struct ChangeOrder {
     pub action: OrderAction,
     /// The operator's reason.
     pub reason: String,
+    /// Whether the order must be held.
+    pub held_only: bool,
     /// The operator.
     pub user: DecidingUser,
 }
@@ -75,7 +77,8 @@ impl Handler<ChangeOrder> for OrdersActor {
                 }
                 OrderAction::Fail => |state| matches!(state, OrderState::Queued | OrderState::Held),
             };
-            let ChangeOrder { session_id, action, reason, user: DecidingUser { peer, name } } = message;
+            let ChangeOrder { session_id, action, reason, held_only, user: DecidingUser { peer, name } } =
+                message;
             // a retry destroys the held verdict, so another one must be possible
             if action == OrderAction::Retry
                 && desk.store().held_verdict_revision(&session_id).map_err(GenerationError::from)?.is_some()
@@ -83,7 +86,8 @@ impl Handler<ChangeOrder> for OrdersActor {
                 desk.runner.require_model()?;
             }
             let changed = desk.change_order(&session_id, |session, order, now| {
-                is_possible(order.state).then(|| {
+                let is_open_to_user = !held_only || order.state == OrderState::Held;
+                (is_open_to_user && is_possible(order.state)).then(|| {
                     let reason = reason.clone();
                     let user_name = name.clone();
                     let made = OperatorAction {

@@ -93,7 +93,7 @@ pub async fn post(
     let OrderActionRequest { action, reason } = body.parse()?;
     check_reason(&reason)?;
     let orders = service.system.orders.clone();
-    let message = ChangeOrder { session_id: session_id.clone(), action, reason, user };
+    let message = ChangeOrder { session_id: session_id.clone(), action, reason, held_only: false, user };
     let session = run_to_end(async move { Ok(orders.ask(message).await??) }).await?;
     report_of(&service, session).map(Json).ok_or_else(|| Problem::order_unknown(session_id))
 }
