@@ -106,7 +106,7 @@ pub struct ReviewSummary {
 }
 
 impl From<ReviewState> for ReviewSummary {
-    fn from(ReviewState { review, resolved, revoked, dismissed }: ReviewState) -> Self {
+    fn from(ReviewState { review, resolved, revoked, dismissed, comments: _ }: ReviewState) -> Self {
         let axes = review.axes;
         let values = review.candidates.into_iter().map(|(oracle_id, mut candidate)| {
             candidate.values.retain(|path, _| axes.contains_key(path));

@@ -23,6 +23,7 @@ pub fn router(service: Arc<DaemonService>) -> Router {
         .route("/v1/reviews/{review_id}/resolve", post(review::resolve))
         .route("/v1/reviews/{review_id}/revoke", post(review::revoke))
         .route("/v1/reviews/{review_id}/dismiss", post(review::dismiss))
+        .route("/v1/reviews/{review_id}/comments", post(review::comment))
         .route("/v1/orders/{session_id}", get(held_orders::get).post(held_orders::post))
         .route("/v1/orders/{session_id}/verdict", get(held_orders::read_held))
         // this layer applies only to the routes above; the routes below have query parameters

@@ -139,9 +139,14 @@ impl DaemonWorld {
     #[must_use]
     pub fn for_reviewers(config: &str) -> Self {
         let mut world = Self::with_config(config);
-        let socket = format!("review_socket = \"{}\"\n", world.review_socket().display());
-        world.config.insert_str(0, &socket);
+        world.add_review_socket();
         world
+    }
+
+    /// Adds the socket for reviewers to the configuration.
+    pub fn add_review_socket(&mut self) {
+        let socket = format!("review_socket = \"{}\"\n", self.review_socket().display());
+        self.config.insert_str(0, &socket);
     }
 
     /// Path of the state directory.

@@ -35,11 +35,13 @@ async fn open_review(daemon: &DaemonProcess<'_>) -> String {
     verify(daemon).await
 }
 
+fn question() -> Value {
+    json!({"workflow": "census", "where": {"area": "ABW", "year": 1960}, "axes": ["population"]})
+}
+
 /// Asks for the disputed value, and returns the id of the review.
 async fn verify(daemon: &DaemonProcess<'_>) -> String {
-    let question =
-        json!({"workflow": "census", "where": {"area": "ABW", "year": 1960}, "axes": ["population"]});
-    let answer = post(&mut daemon.routes().await, "/v1/verify", &question).await;
+    let answer = post(&mut daemon.routes().await, "/v1/verify", &question()).await;
     at(&answer, "/review_id").as_str().expect("a review is open").to_owned()
 }
 
@@ -79,10 +81,14 @@ async fn reviewer_decides_reviews_and_the_entries_name_the_socket() {
     let resolution = json!({"values": {"population": "54208"}, "reason": "seen", "valid_for_seconds": 600});
     let reason = json!({"reason": "misread"});
     assert_eq!(post(review, &format!("{path}/resolve"), &resolution).await.status, 200);
+    let settled = post(&mut daemon.routes().await, "/v1/verify", &question()).await;
+    assert_eq!(at(&settled, "/kind"), "authoritative");
     assert_eq!(post(review, &format!("{path}/revoke"), &reason).await.status, 200);
+    let comment = json!({"text": "the office confirms it"});
+    assert_eq!(post(review, &format!("{path}/comments"), &comment).await.status, 200);
     let second = verify(&daemon).await;
     assert_eq!(post(review, &format!("/v1/reviews/{second}/dismiss"), &reason).await.status, 200);
-    for event in ["review_resolved", "review_revoked", "review_dismissed"] {
+    for event in ["review_resolved", "review_revoked", "review_dismissed", "review_commented"] {
         let entry = log(control, &format!("event={event}")).await.remove(0);
         let caller = &entry["caller"];
         assert_eq!((&caller["socket"], caller.get("application")), (&json!("review"), None), "{entry}");
@@ -90,6 +96,15 @@ async fn reviewer_decides_reviews_and_the_entries_name_the_socket() {
     }
     let entry = log(control, "event=document_registered").await.remove(0);
     assert_eq!(entry["caller"].get("socket"), None, "{entry}");
+    let key = world.ctl(&["log", "key"]);
+    let key = String::from_utf8(key.stdout).expect("valid UTF-8");
+    assert!(daemon.stop().success());
+    let state = world.state().display().to_string();
+    let replayed = world.ctl(&["--json", "verify-log", &state, "--key", key.trim(), "--replay"]);
+    let report: Value = serde_json::from_slice(&replayed.stdout).expect("JSON");
+    let decisions = &report["replay"]["events"]["verification_decided"];
+    assert!(replayed.status.success(), "{report}");
+    assert_eq!((&decisions["reproduced"], &decisions["different"]), (&json!(3), &json!(0)), "{report}");
 }
 
 #[tokio::test]
@@ -132,8 +147,7 @@ async fn order_that_is_not_held_does_not_exist_for_reviewers() {
     model.set_default(ScriptedReply::json(503, &json!({})));
     let config = format!("{HOLD}[orders]\nmax_age_s = 86400\n");
     let mut world = model.create_world(&config);
-    let socket = format!("review_socket = \"{}\"\n", world.review_socket().display());
-    world.config.insert_str(0, &socket);
+    world.add_review_socket();
     let daemon = world.serve().await;
     let (routes, review) = (&mut daemon.routes().await, &mut daemon.review().await);
     place_order(&world, "cs_1").await;

@@ -373,3 +373,52 @@ async fn decision_is_shown_with_all_inputs_and_an_altered_one_is_an_error() {
         "{answer}"
     );
 }
+
+#[tokio::test]
+async fn comments_are_shown_with_their_authors_and_survive_the_decision() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    two_that_disagree(&daemon).await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let disputed = verify_population(routes, "census").await;
+    let id = disputed["review_id"].as_str().expect("a review is open");
+    let path = format!("/v1/reviews/{id}");
+    let comments = format!("{path}/comments");
+    let text = json!({"text": " which edition is it? "});
+    problem(&post(control, "/v1/reviews/no-such/comments", &text).await, 404, "review_unknown");
+    for invalid in [json!({"text": " "}), json!({"text": "x".repeat(4097)}), json!({"reason": "x"})] {
+        problem(&post(control, &comments, &invalid).await, 400, "invalid_request");
+    }
+    let commented = post(control, &comments, &text).await;
+    assert_eq!(commented.status, 200, "{}", document(&commented));
+    let comment = at(&commented, "/comments/0");
+    let by = nix::unistd::geteuid().as_raw().to_string();
+    assert_eq!((&comment["text"], &comment["author_id"]), (&json!("which edition is it?"), &json!(by)));
+    assert_eq!(comment["author_name"], own_name());
+    assert_eq!(at(&get(control, "/v1/status").await, "/open_reviews"), 1, "the review stays open");
+    let resolved = post(control, &format!("{path}/resolve"), &resolution("54300")).await;
+    assert_eq!(at(&resolved, "/comments/0"), comment);
+    let settled = verify_population(routes, "census").await;
+    assert_eq!(settled["kind"], "authoritative");
+    let later = world.ctl(&["review", "comment", id, "decided too early"]);
+    assert!(later.status.success(), "{}", String::from_utf8_lossy(&later.stderr));
+    assert_eq!(
+        verify_population(routes, "census").await["kind"],
+        "authoritative",
+        "a comment changes nothing"
+    );
+    let shown = world.ctl(&["review", "show", id]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("which edition is it?") && shown.contains("decided too early"), "{shown}");
+    for _ in 2..50 {
+        assert_eq!(post(control, &comments, &text).await.status, 200);
+    }
+    problem(&post(control, &comments, &text).await, 409, "too_many_comments");
+    let state = document(&get(control, &path).await);
+    assert_eq!(state["comments"].as_array().map(Vec::len), Some(50));
+    let entries = log(control, "event=review_commented&limit=1000").await;
+    assert_eq!((entries.len(), &entries[0]["review_id"]), (50, &json!(id)));
+    for member in ["text", "author_name"] {
+        assert!(entries[0]["salts"][member].is_string(), "{member} can be erased: {}", entries[0]);
+    }
+}

@@ -106,7 +106,7 @@ impl VerificationContext {
         for open in std::mem::take(&mut subject.open) {
             let other = self.store.review(&open.review_id)?;
             let settled = other.filter(|(other, _)| state.review.is_deciding(&other.review));
-            let Some((other, revision)) = settled else {
+            let Some((mut other, revision)) = settled else {
                 still_open.push(open);
                 continue;
             };
@@ -114,9 +114,8 @@ impl VerificationContext {
                 .expect
                 .push(RowExpectation { row: RowKey::Review(open.review_id), revision: Some(revision) });
             other_reviews.events.push(decision.resolution_event(&other.review, Vec::new()));
-            other_reviews
-                .writes
-                .push(TableWrite::PutReview(Arc::new(decision.resolve_review(&other.review))));
+            other.resolved = Some(decision.record_of(&other.review));
+            other_reviews.writes.push(TableWrite::PutReview(Arc::new(other)));
         }
         subject.open = still_open;
         subject.locks.retain(|lock| decision.now < lock.valid_until);
@@ -150,8 +149,7 @@ impl VerificationContext {
                 before.entry(oracle_id).or_default().extend(earlier);
             }
         }
-        *state = decision.resolve_review(&state.review);
-        state.resolved.iter_mut().for_each(|resolved| resolved.held_against.clone_from(&before));
+        state.resolved = Some(ResolutionRecord { held_against: before, ..decision.record_of(&state.review) });
         let entry = decision.resolution_event(&state.review, locks.to_vec());
         let (state, mut record) = case.into_record(entry);
         record.expect.extend(other_reviews.expect);
@@ -193,15 +191,14 @@ fn confirm_baselines(
 }
 
 impl ReviewerDecision<'_> {
-    fn resolve_review(&self, review: &ReviewCase) -> ReviewState {
-        let resolved = ResolutionRecord {
+    fn record_of(&self, review: &ReviewCase) -> ResolutionRecord {
+        ResolutionRecord {
             resolution: self.resolution_for_review(review),
             verifier_id: self.verifier_id.clone(),
             verifier_name: self.user.name.clone(),
             resolved_at: self.now,
             held_against: PriorBaselines::new(),
-        };
-        ReviewState { resolved: Some(resolved), ..ReviewState::new_open(review.clone()) }
+        }
     }
 
     fn resolution_event(&self, review: &ReviewCase, locks: Vec<HumanLock>) -> AuditEvent {

@@ -19,7 +19,7 @@ use oracled_api::verification::ReviewSummary;
 use oracled_domain::audit::event::verification::ReviewEntry;
 use oracled_domain::ground::id::WorkflowId;
 use oracled_domain::verification::review::{
-    DismissalRequest, ReviewResolution, ReviewState, RevocationRequest,
+    CommentRequest, DismissalRequest, ReviewResolution, ReviewState, RevocationRequest,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -99,6 +99,14 @@ enum ReviewAction {
         #[arg(long)]
         reason: String,
     },
+    /// Comment on a review, open or closed
+    Comment {
+        /// The review
+        #[arg(value_parser = id_parser())]
+        review_id: String,
+        /// The comment: 1 to 4096 bytes
+        text: String,
+    },
     /// Print each new review as it is opened, until interrupted
     Watch,
 }
@@ -154,6 +162,11 @@ impl ReviewArgs {
                 let revocation = RevocationRequest { reason: reason.clone() };
                 let state = post(options, review_id, "revoke", &revocation).await?;
                 if options.json { print_json(out, &state) } else { show::show_revoked(out, &state) }
+            }
+            ReviewAction::Comment { review_id, text } => {
+                let comment = CommentRequest { text: text.clone() };
+                let state = post(options, review_id, "comments", &comment).await?;
+                if options.json { print_json(out, &state) } else { show::show_commented(out, &state) }
             }
             ReviewAction::Dismiss { review_ids, reason } => {
                 dismiss(options, review_ids, &DismissalRequest { reason: reason.clone() }, out).await

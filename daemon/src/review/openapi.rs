@@ -33,6 +33,7 @@ use utoipa::OpenApi;
         review::resolve,
         review::revoke,
         review::dismiss,
+        review::comment,
         held_orders::list,
         held_orders::get,
         held_orders::post,

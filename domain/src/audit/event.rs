@@ -51,8 +51,8 @@ use jiff::{Timestamp, civil};
 use serde::{Deserialize, Serialize};
 use strum::{EnumDiscriminants, EnumString, IntoStaticStr, VariantArray, VariantNames};
 use verification::{
-    AnswerRemovalEntry, DismissalEntry, ResolutionEntry, ReviewEntry, RevocationEntry, SourceCallEntry,
-    VerificationEntry,
+    AnswerRemovalEntry, CommentEntry, DismissalEntry, ResolutionEntry, ReviewEntry, RevocationEntry,
+    SourceCallEntry, VerificationEntry,
 };
 
 /// One entry of the log, as its cause reports it.
@@ -455,6 +455,8 @@ pub enum EventKind {
     ReviewRevoked(RevocationEntry),
     /// A review was closed without a decision.
     ReviewDismissed(DismissalEntry),
+    /// A reviewer commented on a review, which changes nothing else.
+    ReviewCommented(CommentEntry),
     /// A backup of the whole state, or only a part of it, was sent to an administrator.
     BackupTaken(BackupEntry),
     /// `oracle_log.jsonl` differed from the log. The file was moved aside, or missing lines were added to it.
@@ -511,7 +513,8 @@ impl EventKind {
             | Self::ReviewOpened(ReviewEntry { review_id: execution_id, .. })
             | Self::ReviewResolved(ResolutionEntry { review_id: execution_id, .. })
             | Self::ReviewRevoked(RevocationEntry { review_id: execution_id, .. })
-            | Self::ReviewDismissed(DismissalEntry { review_id: execution_id, .. }) => Some(execution_id),
+            | Self::ReviewDismissed(DismissalEntry { review_id: execution_id, .. })
+            | Self::ReviewCommented(CommentEntry { review_id: execution_id, .. }) => Some(execution_id),
             _ => None,
         }
     }

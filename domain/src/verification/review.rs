@@ -1,9 +1,11 @@
 //! Reviews: the questions to a reviewer, and their decisions.
 
+mod comments;
 mod resolution_checks;
 
 use super::decide::dispute::ReviewDispute;
 use crate::base::blank::is_blank;
+pub use comments::{COMMENT_MAX_BYTES, COMMENTS_MAX, CommentRequest, CommentTextError, ReviewComment};
 pub use resolution_checks::DEFINITION_MAX_BYTES;
 
 use super::call::CallOutcome;
@@ -128,6 +130,9 @@ pub struct ReviewState {
     /// The dismissal; null if the review is open or resolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dismissed: Option<DismissalRecord>,
+    /// The comments, in the order of time; at most 50.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub comments: Vec<ReviewComment>,
 }
 
 /// A resolution, with its reviewer.
@@ -396,7 +401,7 @@ impl ReviewState {
     /// The state of a newly opened review.
     #[must_use]
     pub const fn new_open(review: ReviewCase) -> Self {
-        Self { review, resolved: None, revoked: None, dismissed: None }
+        Self { review, resolved: None, revoked: None, dismissed: None, comments: Vec::new() }
     }
 
     /// Whether the review waits for a reviewer.

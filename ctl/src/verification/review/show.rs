@@ -9,7 +9,7 @@ use oracled_api::verdict::orders::OrderReport;
 use oracled_api::verification::ReviewSummary;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::verification::review::{
-    DismissalRecord, ResolutionRecord, ReviewState, RevocationRecord,
+    DismissalRecord, ResolutionRecord, ReviewComment, ReviewState, RevocationRecord,
 };
 use oracled_domain::verification::{CandidateAnswer, ReviewCase};
 use std::collections::BTreeSet;
@@ -165,7 +165,8 @@ pub(crate) fn show_review(out: &mut dyn Write, state: &ReviewState) -> Result<()
     let resolved = state.resolved.iter().flat_map(format_resolution);
     let revoked = state.revoked.iter().flat_map(format_revocation);
     let dismissed = state.dismissed.iter().flat_map(format_dismissal);
-    let decisions: Vec<_> = resolved.chain(revoked).chain(dismissed).collect();
+    let comments = state.comments.iter().map(format_comment);
+    let decisions: Vec<_> = resolved.chain(revoked).chain(dismissed).chain(comments).collect();
     Ok(out.write_all(format_pairs(&decisions).as_bytes())?)
 }
 
@@ -220,6 +221,20 @@ pub(crate) fn show_dismissed(out: &mut dyn Write, state: &ReviewState) -> Result
     writeln!(out, "review {} is dismissed", state.review.review_id)?;
     let dismissed: Vec<_> = state.dismissed.iter().flat_map(format_dismissal).collect();
     Ok(out.write_all(format_pairs(&dismissed).as_bytes())?)
+}
+
+/// Prints the comment that was just stored.
+pub(crate) fn show_commented(out: &mut dyn Write, state: &ReviewState) -> Result<(), CtlError> {
+    writeln!(out, "the comment on review {} is stored", state.review.review_id)?;
+    let last: Vec<_> = state.comments.last().map(format_comment).into_iter().collect();
+    Ok(out.write_all(format_pairs(&last).as_bytes())?)
+}
+
+fn format_comment(
+    ReviewComment { text, author_id, author_name, commented_at }: &ReviewComment,
+) -> (&'static str, String) {
+    let by = format_user(author_id, author_name.as_deref());
+    ("comment", format!("by {by} at {commented_at}: {text}"))
 }
 
 fn format_dismissal(

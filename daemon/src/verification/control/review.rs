@@ -10,13 +10,13 @@ use crate::platform::service::{DaemonService, run_to_end};
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use oracled_actors::verification::{DismissReview, ResolveReview, RevokeResolution};
+use oracled_actors::verification::{CommentOnReview, DismissReview, ResolveReview, RevokeResolution};
 use oracled_api::base::page::ListPage;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::verification::{ReviewSummary, ReviewsParams};
 use oracled_domain::base::wording::excerpt;
 use oracled_domain::verification::review::{
-    DismissalRequest, ReviewResolution, ReviewState, RevocationRequest,
+    CommentRequest, DismissalRequest, ReviewResolution, ReviewState, RevocationRequest,
 };
 use oracled_store::{ReviewQuery, Store, StoreError};
 use serde::de::DeserializeOwned;
@@ -195,6 +195,36 @@ pub async fn dismiss(
     let verification = service.system.verification.clone();
     decide_review(review_id, &body, |review_id, dismissal: DismissalRequest| async move {
         Ok(verification.dismiss(&DismissReview { review_id, dismissal, user }).await?)
+    })
+    .await
+}
+
+problems!(CommentProblems: JSON_BODY STORE; ReviewUnknown TooManyComments);
+
+/// Comment on a review.
+///
+/// An open and a closed review can have comments. A comment changes nothing else.
+#[utoipa::path(
+    post,
+    path = "/v1/reviews/{review_id}/comments",
+    operation_id = "comment_on_review",
+    tag = "verification",
+    params(("review_id" = String, Path, description = "The id of the review: the execution id of the decision that opened it")),
+    request_body = CommentRequest,
+    responses(
+        CommentProblems,
+        (status = 200, description = "The review with the comment", body = ReviewState),
+    ),
+)]
+pub async fn comment(
+    State(service): State<Arc<DaemonService>>,
+    IdentifiedUser(user): IdentifiedUser,
+    review_id: Result<Path<String>, PathRejection>,
+    body: JsonBody,
+) -> Result<Json<ReviewState>, Problem> {
+    let verification = service.system.verification.clone();
+    decide_review(review_id, &body, |review_id, comment: CommentRequest| async move {
+        Ok(verification.comment(&CommentOnReview { review_id, comment, user }).await?)
     })
     .await
 }

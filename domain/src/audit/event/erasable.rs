@@ -40,6 +40,7 @@ impl EventName {
             Self::ReviewResolved => &["resolution", "locks", "verifier_name"],
             Self::ReviewRevoked => &["reason", "locks", "verifier_name"],
             Self::ReviewDismissed => &["reason", "verifier_name"],
+            Self::ReviewCommented => &["text", "author_name"],
             Self::SourceQueried => &["query_id", "request_sha256"],
             Self::RefusalDropped
             | Self::VerdictCached

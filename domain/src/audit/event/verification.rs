@@ -125,6 +125,20 @@ pub struct DismissalEntry {
     pub peer: PeerCredentials,
 }
 
+/// A reviewer commented on a review.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct CommentEntry {
+    /// The id of the review.
+    pub review_id: String,
+    /// The comment.
+    pub text: String,
+    /// The name of the author; absent if the system had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author_name: Option<String>,
+    /// The process of the author.
+    pub peer: PeerCredentials,
+}
+
 /// Cached answers that can no longer be used were removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct AnswerRemovalEntry {

@@ -1,6 +1,6 @@
 use super::super::verification::{
-    AlteredEntryError, AnswerRemovalEntry, DismissalEntry, ResolutionEntry, ReviewEntry, RevocationEntry,
-    SourceCallEntry, VerificationEntry,
+    AlteredEntryError, AnswerRemovalEntry, CommentEntry, DismissalEntry, ResolutionEntry, ReviewEntry,
+    RevocationEntry, SourceCallEntry, VerificationEntry,
 };
 use super::*;
 use crate::ground::source::OracleTier::{Primary, Secondary};
@@ -62,9 +62,15 @@ pub(super) fn all(peer: PeerCredentials) -> Vec<EventKind> {
             peer,
         }),
         EventKind::ReviewDismissed(DismissalEntry {
-            review_id,
+            review_id: review_id.clone(),
             reason: "they agree by now".into(),
-            verifier_name,
+            verifier_name: verifier_name.clone(),
+            peer,
+        }),
+        EventKind::ReviewCommented(CommentEntry {
+            review_id,
+            text: "the laboratory confirms it".into(),
+            author_name: verifier_name,
             peer,
         }),
         EventKind::KeptAnswersRemoved(AnswerRemovalEntry { count: 3 }),
