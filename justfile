@@ -95,7 +95,7 @@ install:
     put() { "${as_root[@]}" install -D -m "$1" "$2" "$dest$3"; }
     put 0755 "$bin/oracled" /usr/local/bin/oracled
     put 0755 "$bin/oraclectl" /usr/local/bin/oraclectl
-    for unit in oracled.service oracled.socket oracled-control.socket; do
+    for unit in oracled.service oracled.socket oracled-control.socket oracled-review.socket; do
         put 0644 "systemd/$unit" "/etc/systemd/system/$unit"
     done
     put 0644 systemd/oracled.service.d/upstreams.conf /etc/systemd/system/oracled.service.d/upstreams.conf
@@ -130,7 +130,7 @@ uninstall:
     dest="${DESTDIR:-}"
     as_root=()
     if [[ -z $dest && $EUID -ne 0 ]]; then as_root=(sudo); fi
-    units=(oracled.service oracled.socket oracled-control.socket)
+    units=(oracled.service oracled.socket oracled-control.socket oracled-review.socket)
 
     live=false
     if [[ -z $dest && -d /run/systemd/system ]]; then live=true; fi
@@ -155,4 +155,4 @@ uninstall:
         "${as_root[@]}" rmdir --ignore-fail-on-non-empty "$dest/etc/systemd/system/oracled.service.d"
     fi
     if $live; then "${as_root[@]}" systemctl daemon-reload; fi
-    echo "kept $dest/etc/oracled, $dest/var/lib/oracled and the accounts oracled and oracled-admin"
+    echo "kept $dest/etc/oracled, $dest/var/lib/oracled and the accounts oracled, oracled-admin and oracled-review"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Validates the OpenAPI documents of both sockets with an outside validator, and compiles a TypeScript client made from them.
+# Validates the OpenAPI documents of all sockets with an outside validator, and compiles a TypeScript client made from them.
 # Usage: tests/openapi.sh [path of oracled]. Skips a check if this machine lacks Python or Node, or cannot reach its registry.
 set -euo pipefail
 # the path is relative to the caller's directory
@@ -16,6 +16,7 @@ trap 'rm -rf "$work"' EXIT
 cd "$work"
 "$oracled" openapi >routes.json
 "$oracled" openapi --control >control.json
+"$oracled" openapi --review >review.json
 
 # a failure of `npm view` or `pip index` means that the registry cannot be reached; every other failure ends the script
 if ! command -v python3 >/dev/null; then
@@ -24,7 +25,7 @@ elif python3 -m venv venv && ! venv/bin/pip index versions "${validator%%==*}" >
     echo "skipped: validation of the OpenAPI documents (the registry of Python packages cannot be reached)"
 else
     venv/bin/pip install --quiet "$validator" >&2
-    for document in routes control; do
+    for document in routes control review; do
         venv/bin/openapi-spec-validator --schema 3.1 "$document.json"
     done
 fi
@@ -35,11 +36,11 @@ elif ! npm view "${compiler%@*}" name >&2; then
     echo "skipped: the TypeScript client (the registry of npm cannot be reached)"
 else
     npm install --silent --no-audit --no-fund --prefix . "$generator" "$compiler" >&2
-    for document in routes control; do
+    for document in routes control review; do
         node_modules/.bin/openapi-typescript "$document.json" --output "$document.ts" >&2
     done
     cp "$usage" usage.ts
     node_modules/.bin/tsc --strict --noEmit --target es2022 --module nodenext --moduleResolution nodenext \
-        --skipLibCheck false routes.ts control.ts usage.ts
-    echo "compiled: the TypeScript client of both sockets"
+        --skipLibCheck false routes.ts control.ts review.ts usage.ts
+    echo "compiled: the TypeScript client of all sockets"
 fi

@@ -6,6 +6,7 @@
 //! the service in a task that a disconnect does not stop.
 
 mod answer_cache;
+mod commenting;
 mod dismissing;
 mod live;
 mod loaded_review;
@@ -17,6 +18,7 @@ mod source_calls;
 mod upkeep;
 mod verification_task;
 
+pub use commenting::{CommentError, CommentOnReview};
 pub use dismissing::{DismissError, DismissReview};
 pub use loaded_review::ReviewClosedError;
 pub use resolving::{ResolveError, ResolveReview};
@@ -169,6 +171,14 @@ impl VerificationService {
     /// Why nothing was closed.
     pub async fn dismiss(&self, dismiss: &DismissReview) -> Result<ReviewState, DismissError> {
         self.context.dismiss(dismiss).await
+    }
+
+    /// Stores a comment on a review. Returns the review.
+    ///
+    /// # Errors
+    /// Why nothing has changed.
+    pub async fn comment(&self, message: &CommentOnReview) -> Result<ReviewState, CommentError> {
+        self.context.comment(message).await
     }
 }
 

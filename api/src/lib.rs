@@ -1,4 +1,4 @@
-//! The wire of oracled: the requests and responses of both sockets, and a client of them.
+//! The wire of oracled: the requests and responses of the sockets, and a client of them.
 //!
 //! The daemon serves these types, and `oraclectl` reads them. Nothing here decides or stores anything.
 

@@ -85,6 +85,9 @@ pub struct ReviewSummary {
     /// The reviewer who resolved it; absent if it is open or dismissed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved_by: Option<String>,
+    /// The name of that reviewer; absent if the system had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved_by_name: Option<String>,
     /// When it was resolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved_at: Option<Timestamp>,
@@ -94,13 +97,16 @@ pub struct ReviewSummary {
     /// The reviewer who closed it without a decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dismissed_by: Option<String>,
+    /// The name of that reviewer; absent if the system had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dismissed_by_name: Option<String>,
     /// When it was dismissed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dismissed_at: Option<Timestamp>,
 }
 
 impl From<ReviewState> for ReviewSummary {
-    fn from(ReviewState { review, resolved, revoked, dismissed }: ReviewState) -> Self {
+    fn from(ReviewState { review, resolved, revoked, dismissed, comments: _ }: ReviewState) -> Self {
         let axes = review.axes;
         let values = review.candidates.into_iter().map(|(oracle_id, mut candidate)| {
             candidate.values.retain(|path, _| axes.contains_key(path));
@@ -121,8 +127,10 @@ impl From<ReviewState> for ReviewSummary {
             opened_at: review.opened_at,
             resolved_at: resolved.as_ref().map(|resolved| resolved.resolved_at),
             revoked_at: revoked.map(|revoked| revoked.revoked_at),
+            resolved_by_name: resolved.as_ref().and_then(|resolved| resolved.verifier_name.clone()),
             resolved_by: resolved.map(|resolved| resolved.verifier_id),
             dismissed_at: dismissed.as_ref().map(|dismissed| dismissed.dismissed_at),
+            dismissed_by_name: dismissed.as_ref().and_then(|dismissed| dismissed.verifier_name.clone()),
             dismissed_by: dismissed.map(|dismissed| dismissed.verifier_id),
         }
     }

@@ -3,7 +3,7 @@
 use crate::platform::config::{DaemonConfig, DaemonFlags, redact_url};
 use crate::platform::telemetry;
 use crate::platform::upstreams::UpstreamClients;
-use crate::{api, control, dev, run};
+use crate::{api, control, dev, review, run};
 use clap::{Command, CommandFactory, Parser, Subcommand};
 use oracled_actors::Clock;
 use std::io::{self, Write};
@@ -41,6 +41,9 @@ enum DaemonCommand {
         /// Print the document of the control socket instead
         #[arg(long)]
         control: bool,
+        /// Print the document of the socket for reviewers instead
+        #[arg(long, conflicts_with = "control")]
+        review: bool,
     },
     /// Check the configuration, and print the configuration or its errors
     CheckConfig {
@@ -64,7 +67,9 @@ pub fn main() -> ExitCode {
     let done = match DaemonArgs::parse().verb {
         DaemonCommand::Serve { flags } => serve(flags),
         DaemonCommand::Dev { flags, exit, verbose } => dev::dev(flags, exit, verbose),
-        DaemonCommand::Openapi { control } => print_openapi(control).or_else(end_at_broken_pipe),
+        DaemonCommand::Openapi { control, review } => {
+            print_openapi(control, review).or_else(end_at_broken_pipe)
+        }
         DaemonCommand::CheckConfig { flags, json } => check_config(&flags, json).or_else(end_at_broken_pipe),
     };
     done.unwrap_or_else(|error| {
@@ -109,8 +114,12 @@ fn serve(flags: DaemonFlags) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_openapi(is_control: bool) -> anyhow::Result<ExitCode> {
-    let document = if is_control { control::openapi::document() } else { api::openapi::document() };
+fn print_openapi(is_control: bool, is_review: bool) -> anyhow::Result<ExitCode> {
+    let document = match (is_control, is_review) {
+        (true, _) => control::openapi::document(),
+        (_, true) => review::openapi::document(),
+        _ => api::openapi::document(),
+    };
     let document: serde_json::Value = serde_json::from_str(document)?;
     writeln!(io::stdout(), "{document:#}")?;
     Ok(ExitCode::SUCCESS)

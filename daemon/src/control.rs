@@ -63,6 +63,7 @@ pub fn router(service: Arc<DaemonService>) -> Router {
         .route("/v1/reviews/{review_id}/resolve", post(review::resolve))
         .route("/v1/reviews/{review_id}/revoke", post(review::revoke))
         .route("/v1/reviews/{review_id}/dismiss", post(review::dismiss))
+        .route("/v1/reviews/{review_id}/comments", post(review::comment))
         .route("/v1/executions/{execution_id}", get(execution::get))
         .route("/v1/sources/{oracle_id}/prune", post(upkeep::prune))
         .route("/v1/sources/{oracle_id}/verify", post(upkeep::verify))

@@ -125,6 +125,7 @@ fn use_temporary_paths(mut config: DaemonConfig, flags: &DaemonFlags, temporary:
             *path = temporary.path().join(key);
         }
     }
+    config.review_socket = None;
     if config.log_level == DaemonConfig::default().log_level {
         LOG_LEVEL.clone_into(&mut config.log_level);
     }

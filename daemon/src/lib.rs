@@ -9,6 +9,7 @@ pub mod control;
 pub mod dev;
 pub mod ground;
 pub mod platform;
+pub mod review;
 pub mod rules;
 pub mod run;
 pub mod verdict;

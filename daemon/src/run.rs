@@ -2,17 +2,14 @@
 
 pub(crate) mod keys;
 mod missing_parts;
+mod servers;
 mod state_dir;
 
-use crate::api;
 use crate::audit::checkpoints::{self, CheckpointTask};
-use crate::control;
-use crate::platform::api::front::SocketFrontend;
-use crate::platform::config::{DaemonConfig, DaemonFlags, LimitsSection};
+use crate::platform::config::{DaemonConfig, DaemonFlags};
 use crate::platform::control::reload::reload;
-use crate::platform::listen;
 use crate::platform::listen::refusal::REFUSALS_MAX;
-use crate::platform::listen::{BoundSocket, DaemonSockets, SocketLimits};
+use crate::platform::listen::{BoundSocket, DaemonSockets};
 use crate::platform::problem::hide_state_dir;
 use crate::platform::service::DaemonService;
 use crate::platform::store_check::StoreCheckTask;
@@ -20,7 +17,6 @@ use crate::platform::telemetry::LogLevelHandle;
 use crate::platform::upstreams::UpstreamClients;
 use crate::verdict::retention::RetentionTask;
 use anyhow::{Context, bail};
-use axum::Extension;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::{Mode, umask};
 use oracled_actors::audit::fallback::FallbackLog;
@@ -34,12 +30,12 @@ use oracled_actors::verification::VerificationConfig;
 use oracled_actors::{ActorSystem, Clock};
 use oracled_domain::{AuditEvent, EventKind};
 use sd_notify::NotifyState;
+use servers::{SocketServers, limit_connections, wait_for_people};
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 /// File descriptors reserved for the store, the log and others.
@@ -57,8 +53,7 @@ pub struct RunningDaemon {
     /// The state that its handlers share.
     pub service: Arc<DaemonService>,
     flags: Arc<DaemonFlags>,
-    /// The tasks of the routes' socket and of the control socket.
-    servers: [JoinHandle<()>; 2],
+    servers: SocketServers,
     bound: Vec<BoundSocket>,
     checking: StoreCheckTask,
     checkpoints: CheckpointTask,
@@ -117,7 +112,7 @@ async fn log_start(service: &DaemonService) -> anyhow::Result<()> {
 }
 
 impl RunningDaemon {
-    /// Opens the store, starts the actors and serves both sockets. When this returns, requests are answered.
+    /// Opens the store, starts the actors and serves the sockets. When this returns, requests are answered.
     ///
     /// # Errors
     /// Any error that prevents the start, with a remedy.
@@ -132,7 +127,8 @@ impl RunningDaemon {
         // before the sockets exist: a signal without a handler ends the process at once
         let signals = ProcessSignals::listen()?;
         let calls: usize = config.model_entries().iter().map(|model| model.section.calls_at_once).sum();
-        let files = raise_file_limit(config.limits.connections + config.limits.control_connections + calls);
+        let files =
+            raise_file_limit(config.limits.connections + 2 * config.limits.control_connections + calls);
         state_dir::check_mode(&config.state_dir)?;
         hide_state_dir(&config.state_dir);
         let clock = Clock::system();
@@ -186,7 +182,7 @@ impl RunningDaemon {
         let flags = Arc::new(flags);
         let bound = sockets.bound_sockets();
         let connections = limit_connections(files.saturating_sub(calls as u64), &service.config.limits);
-        let servers = start_servers(&service, &flags, sockets, connections);
+        let servers = SocketServers::start(&service, &flags, sockets, connections);
         let checking = StoreCheckTask::start(&service);
         let checkpoints = CheckpointTask::start(&service);
         let retention = RetentionTask::start(&service);
@@ -227,7 +223,15 @@ impl RunningDaemon {
     pub async fn stop(self) {
         notify_systemd(&[NotifyState::Stopping]);
         tracing::info!("oracled is stopping");
-        let Self { service, servers: [routes, control], bound, checking, checkpoints, retention, .. } = self;
+        let Self {
+            service,
+            servers: SocketServers { routes, control, review },
+            bound,
+            checking,
+            checkpoints,
+            retention,
+            ..
+        } = self;
         let bound_s = Duration::from_secs(service.config.limits.shutdown_s);
         retention.stop();
         service.system.erasure.stop();
@@ -269,7 +273,7 @@ impl RunningDaemon {
             let (connections, in_flight) = (service.connections.load(Ordering::Relaxed), service.in_flight());
             tracing::warn!(connections, in_flight, ?bound_s, "stopped with work still in flight");
         }
-        if timeout(bound_s.min(FOLLOWERS_STAY), control).await.is_err() {
+        if timeout(bound_s.min(FOLLOWERS_STAY), wait_for_people(control, review)).await.is_err() {
             tracing::debug!("an administrator's connection is cut off by the stop");
         }
         let closed = timeout(bound_s.max(CLOSING_TAKES), async {
@@ -304,6 +308,7 @@ fn log_serving(service: &DaemonService, file_limit: u64) {
     tracing::info!(
         socket = %service.config.socket.display(),
         control_socket = %service.config.control_socket.display(),
+        review_socket = service.config.review_socket.as_ref().map(|path| tracing::field::display(path.display())),
         state_dir = %service.config.state_dir.display(),
         entries = service.journal_report().counts.entries,
         file_limit,
@@ -311,71 +316,10 @@ fn log_serving(service: &DaemonService, file_limit: u64) {
     );
 }
 
-fn start_servers(
-    service: &Arc<DaemonService>,
-    flags: &Arc<DaemonFlags>,
-    sockets: DaemonSockets,
-    connections: usize,
-) -> [JoinHandle<()>; 2] {
-    let limits = &service.config.limits;
-    let bounds = |connections, unread, finish_unheard| SocketLimits {
-        connections,
-        idle: Duration::from_secs(limits.idle_s),
-        unread,
-        finish_unheard,
-        headers: limits.headers,
-        header_bytes: limits.header_bytes,
-    };
-    let routes = SocketFrontend::new(api::router(Arc::clone(service)), limits)
-        .for_applications(service.config.applications.clone());
-    let control = control::router(Arc::clone(service)).layer(Extension(Arc::clone(flags)));
-    let control = SocketFrontend::new(control, limits).without_time_limit_for(control::has_no_time_limit);
-    let DaemonSockets { routes: routes_socket, control: control_socket, .. } = sockets;
-    [
-        tokio::spawn(listen::serve(
-            routes_socket,
-            // submitted work is finished even if the client has disconnected
-            bounds(connections, Duration::from_secs(limits.idle_s), true),
-            Arc::clone(&service.connections),
-            service.subscribe_stop(),
-            {
-                let service = Arc::clone(service);
-                Arc::new(move || service.is_short_of_memory())
-            },
-            move |request, peer, still_waiting| routes.clone().answer(request, peer, still_waiting),
-        )),
-        tokio::spawn(listen::serve(
-            control_socket,
-            // an administrator may follow the log without a time limit
-            bounds(limits.control_connections, Duration::MAX, false),
-            Arc::clone(&service.control_connections),
-            service.subscribe_stop(),
-            Arc::new(|| false),
-            move |request, peer, still_waiting| control.clone().answer(request, peer, still_waiting),
-        )),
-    ]
-}
-
 fn notify_systemd(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
         tracing::warn!(%error, "could not notify systemd");
     }
-}
-
-/// Maximum number of connections to the routes' socket for this limit of open files. More connections would
-/// leave no file descriptors for the store.
-fn limit_connections(files: u64, limits: &LimitsSection) -> usize {
-    let left = files.saturating_sub(OTHER_FILES).saturating_sub(limits.control_connections as u64);
-    let left = left.saturating_sub(2 * REFUSALS_MAX as u64);
-    let connections = limits.connections.min(usize::try_from(left).unwrap_or(usize::MAX)).max(1);
-    if connections < limits.connections {
-        tracing::warn!(
-            connections,
-            file_limit = files,
-            "fewer connections than configured: raise the limit on open files"
-        );
-    }
-    connections
 }
 
 /// Raises the limit of open files to the needs of the connections, as far as the system allows. Returns the

@@ -12,7 +12,7 @@ pub mod rules;
 pub mod verdict;
 pub mod verification;
 
-pub use audit::event::{AuditEvent, EventKind, PeerCredentials, RequestCaller};
+pub use audit::event::{AuditEvent, CallerSocket, DecidingUser, EventKind, PeerCredentials, RequestCaller};
 pub use base::digest::{Sha256Hex, Sha256Stream};
 pub use base::payload::VerdictPayload;
 pub use verdict::application::ApplicationName;

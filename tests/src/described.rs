@@ -7,12 +7,16 @@ use std::sync::LazyLock;
 /// The methods of operations; a path also has members that are not operations.
 pub const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 
-/// The OpenAPI documents of the routes' and of the administrators' socket.
+/// The OpenAPI documents of the routes', the administrators' and the reviewers' socket.
 #[must_use]
-pub fn documents() -> &'static [Value; 2] {
-    static DOCUMENTS: LazyLock<[Value; 2]> = LazyLock::new(|| {
-        [oracled::api::openapi::document(), oracled::control::openapi::document()]
-            .map(|text| serde_json::from_str(text).expect("valid JSON"))
+pub fn documents() -> &'static [Value; 3] {
+    static DOCUMENTS: LazyLock<[Value; 3]> = LazyLock::new(|| {
+        let documents = [
+            oracled::api::openapi::document(),
+            oracled::control::openapi::document(),
+            oracled::review::openapi::document(),
+        ];
+        documents.map(|text| serde_json::from_str(text).expect("valid JSON"))
     });
     &DOCUMENTS
 }
@@ -36,7 +40,7 @@ pub fn is_of_template(template: &str, path: &str) -> bool {
         && expected.iter().zip(&given).all(|(part, other)| part.starts_with('{') || part == other)
 }
 
-/// Checks that an operation of either socket declares the status and the problem code of `answer`.
+/// Checks that an operation of a socket declares the status and the problem code of `answer`.
 ///
 /// # Panics
 /// Panics if none declares them. An answer that no operation has this method and path needs no operation.

@@ -129,6 +129,26 @@ impl DaemonWorld {
         self.path("c.sock")
     }
 
+    /// Path of the socket for reviewers, if the configuration has it.
+    #[must_use]
+    pub fn review_socket(&self) -> PathBuf {
+        self.path("r.sock")
+    }
+
+    /// Creates a world with this configuration and the socket for reviewers.
+    #[must_use]
+    pub fn for_reviewers(config: &str) -> Self {
+        let mut world = Self::with_config(config);
+        world.add_review_socket();
+        world
+    }
+
+    /// Adds the socket for reviewers to the configuration.
+    pub fn add_review_socket(&mut self) {
+        let socket = format!("review_socket = \"{}\"\n", self.review_socket().display());
+        self.config.insert_str(0, &socket);
+    }
+
     /// Path of the state directory.
     #[must_use]
     pub fn state(&self) -> PathBuf {
@@ -322,6 +342,11 @@ impl DaemonProcess<'_> {
     /// Connects a client to the routes' socket.
     pub async fn routes(&self) -> DaemonClient {
         DaemonClient::connect(&self.world.socket()).await.expect("the routes' socket is served")
+    }
+
+    /// Connects a client to the socket for reviewers.
+    pub async fn review(&self) -> DaemonClient {
+        DaemonClient::connect(&self.world.review_socket()).await.expect("the socket for reviewers is served")
     }
 
     /// Connects a client to the control socket.

@@ -32,8 +32,12 @@ pub struct ReferencePage {
 /// All generated files.
 #[must_use]
 pub fn pages() -> Vec<ReferencePage> {
-    let [routes, control] = documents();
-    let apis = [("The routes' socket", routes), ("The control socket", control)];
+    let [routes, control, review] = documents();
+    let apis = [
+        ("The routes' socket", routes),
+        ("The control socket", control),
+        ("The socket for reviewers", review),
+    ];
     let pages = [
         ("docs/reference/api.md", api::page(&apis)),
         ("docs/reference/audit-log.md", audit_log::page(control)),

@@ -276,7 +276,7 @@ async fn response_has_the_callers_request_id_if_valid() {
 
 #[tokio::test]
 async fn invalid_http_closes_only_its_own_connection() {
-    let world = DaemonWorld::default();
+    let world = DaemonWorld::for_reviewers("");
     let daemon = world.serve().await;
     let many = vec![b'A'; 200 * KIB];
     let garbage: [&[u8]; 9] = [
@@ -291,7 +291,7 @@ async fn invalid_http_closes_only_its_own_connection() {
         &many,
     ];
     for bytes in garbage {
-        for socket in [world.socket(), world.control_socket()] {
+        for socket in [world.socket(), world.control_socket(), world.review_socket()] {
             let mut wire = WireConnection::connect(&socket).await;
             drop(wire.send(bytes).await);
             // a client that waits gets its answer; the daemon drops the connection of a client that disconnects

@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 /// All paths of the socket, each with its methods.
-const PATHS: [(&str, &[&str]); 59] = [
+const PATHS: [(&str, &[&str]); 60] = [
     ("/openapi.json", &["GET"]),
     ("/v1/status", &["GET"]),
     ("/v1/actors", &["GET"]),
@@ -66,6 +66,7 @@ const PATHS: [(&str, &[&str]); 59] = [
     ("/v1/reviews/v-1/resolve", &["POST"]),
     ("/v1/reviews/v-1/revoke", &["POST"]),
     ("/v1/reviews/v-1/dismiss", &["POST"]),
+    ("/v1/reviews/v-1/comments", &["POST"]),
     ("/v1/executions/v-1", &["GET"]),
     ("/v1/sources/or-1/prune", &["POST"]),
     ("/v1/sources/or-1/verify", &["POST"]),

@@ -32,7 +32,7 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
         &[
             &["platform"],
             &["audit", "ground", "rules", "verdict", "verification"],
-            &["api", "control"],
+            &["api", "control", "review"],
             &["run"],
             &["dev"],
             &["cli"],

@@ -64,6 +64,7 @@ mod regen_limit;
 mod regen_mail;
 mod replay;
 mod retention;
+mod review_socket;
 mod rules;
 mod rules_batch;
 mod rules_cases;

@@ -1,4 +1,4 @@
-//! Calls the operations of both sockets and compares every answer with their OpenAPI documents.
+//! Calls the operations of all sockets and compares every answer with their OpenAPI documents.
 
 use bytes::Bytes;
 use hyper::Method;
@@ -127,7 +127,7 @@ fn validator(document: &Value, schema: &Value) -> Validator {
 }
 
 #[tokio::test]
-async fn answers_of_both_sockets_match_their_descriptions() {
+async fn answers_of_all_sockets_match_their_descriptions() {
     let (_reserved, mailbox) = unreachable_url();
     let (model, operators) = (ModelServer::start().await, ModelServer::start().await);
     operators.set_default(ScriptedReply::bytes(410, ""));
@@ -135,18 +135,22 @@ async fn answers_of_both_sockets_match_their_descriptions() {
         "[mail]\ntransport = \"http\"\nbase_url = \"{mailbox}\"\n[ingestion]\nallow_local = [\"127.0.0.0/8\"]\n[gate]\nhold = [\"short_summary\"]\n"
     ));
     world.configure_webhooks(None, &operators.url());
+    world.add_review_socket();
     let daemon = world.serve().await;
     register_offices(&daemon, &[("office-a", "primary", "54208"), ("office-b", "primary", "54608")]).await;
     let (mut routes, mut control) =
         (Described::of(daemon.routes().await).await, Described::of(daemon.control().await).await);
+    let mut review = Described::of(daemon.review().await).await;
     documents(&mut control).await;
     // a mail stays queued while the circuit is open
     assert_eq!(control.post("/v1/health/oracles/mail", json!({"action": "open"})).await.status, 200);
     webhooks(&mut control).await;
     verdicts(&mut routes).await;
     orders(&mut routes, &mut control, &model).await;
+    held_orders(&mut routes, &mut review).await;
     texts(&mut routes).await;
     let execution_id = verification(&mut routes, &mut control).await;
+    verification(&mut routes, &mut review).await;
     let record_id = facts(&mut routes).await;
     sources(&mut control, &record_id).await;
     runs(&mut control).await;
@@ -183,7 +187,9 @@ async fn answers_of_both_sockets_match_their_descriptions() {
     assert_eq!(routes.post("/v1/verdicts/cs_9", submission(VERDICT)).await.status, 503);
     assert_eq!(routes.get("/readyz").await.status, 503);
     assert_eq!(routes.open(), BTreeSet::new());
+    review.get("/openapi.json").await;
     assert_eq!(control.open(), BTreeSet::from(NEVER_DONE));
+    assert_eq!(review.open(), BTreeSet::new());
 }
 
 async fn documents(control: &mut Described) {
@@ -276,7 +282,7 @@ async fn facts(routes: &mut Described) -> String {
 }
 
 /// Returns the id of a verification.
-async fn verification(routes: &mut Described, control: &mut Described) -> String {
+async fn verification(routes: &mut Described, reviewer: &mut Described) -> String {
     let question =
         json!({"workflow": "census", "where": {"area": "ABW", "year": 1960}, "axes": ["population"]});
     let envelope = routes.post("/v1/verify", question.clone()).await;
@@ -285,19 +291,21 @@ async fn verification(routes: &mut Described, control: &mut Described) -> String
     assert_eq!(routes.get(&format!("/v1/verify/{execution_id}")).await.status, 200);
     routes.get("/v1/verify/none").await;
     let path = format!("/v1/reviews/{execution_id}");
-    assert_eq!(control.get("/v1/reviews").await.status, 200);
-    assert_eq!(control.get(&path).await.status, 200);
+    assert_eq!(reviewer.get("/v1/reviews").await.status, 200);
+    assert_eq!(reviewer.get(&path).await.status, 200);
+    let comment = json!({"text": "which edition is it?"});
+    assert_eq!(reviewer.post(&format!("{path}/comments"), comment).await.status, 200);
     let resolution =
         json!({"values": {"population": 54208}, "reason": "the census", "valid_for_seconds": 3600});
-    let resolved = control.post(&format!("{path}/resolve"), resolution).await;
+    let resolved = reviewer.post(&format!("{path}/resolve"), resolution).await;
     assert_eq!(resolved.status, 200, "{}", document(&resolved));
     assert_eq!(routes.post("/v1/verify", question.clone()).await.status, 200);
-    control.post(&format!("{path}/dismiss"), json!({"reason": "late"})).await;
-    assert_eq!(control.post(&format!("{path}/revoke"), json!({"reason": "misread"})).await.status, 200);
+    reviewer.post(&format!("{path}/dismiss"), json!({"reason": "late"})).await;
+    assert_eq!(reviewer.post(&format!("{path}/revoke"), json!({"reason": "misread"})).await.status, 200);
     let again = at(&routes.post("/v1/verify", question).await, "/review_id");
     let path = format!("/v1/reviews/{}", again.as_str().expect("a review is opened"));
-    assert_eq!(control.post(&format!("{path}/dismiss"), json!({"reason": "late"})).await.status, 200);
-    control.get("/v1/reviews?open=false").await;
+    assert_eq!(reviewer.post(&format!("{path}/dismiss"), json!({"reason": "late"})).await.status, 200);
+    reviewer.get("/v1/reviews?open=false").await;
     execution_id
 }
 
@@ -403,6 +411,18 @@ async fn orders(routes: &mut Described, control: &mut Described, model: &ModelSe
     assert_eq!(control.get("/v1/orders/cs_order/verdict").await.status, 409);
     let release = json!({"action": "release", "reason": "a test"});
     assert_eq!(control.post("/v1/orders/cs_held", release).await.status, 200);
+}
+
+async fn held_orders(routes: &mut Described, review: &mut Described) {
+    let flagged = r#"{"verdict":"GREEN","summary":"Sound."}"#;
+    let held = json!({"tier": "quick", "query": "Sell honey?", "raw": flagged});
+    assert_eq!(routes.post("/v1/verdicts/cs_for_review", held).await.status, 202);
+    for path in ["/v1/orders", "/v1/orders/cs_for_review", "/v1/orders/cs_for_review/verdict"] {
+        assert_eq!(review.get(path).await.status, 200, "{path}");
+    }
+    let release = json!({"action": "release", "reason": "a test"});
+    assert_eq!(review.post("/v1/orders/cs_for_review", release.clone()).await.status, 200);
+    assert_eq!(review.post("/v1/orders/cs_for_review", release).await.status, 404);
 }
 
 /// The open circuit of the mails has a webhook, which its endpoint refuses.

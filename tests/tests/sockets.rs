@@ -1,4 +1,4 @@
-//! The two sockets as files: permissions, replacement, and handover by systemd.
+//! The sockets as files: permissions, replacement, and handover by systemd.
 
 use oracled_tests::wire::{WireConnection, head};
 use oracled_tests::{DaemonWorld, error_line, eventually, get};
@@ -20,9 +20,15 @@ async fn sockets_have_the_default_modes_unless_configured_otherwise() {
     assert_eq!((mode(&world.socket()), mode(&world.control_socket())), (0o660, 0o600));
     assert!(daemon.stop().success());
 
-    let world = DaemonWorld::with_config("socket_mode = \"0666\"\ncontrol_socket_mode = \"660\"");
-    let _daemon = world.serve().await;
+    let world = DaemonWorld::for_reviewers("socket_mode = \"0666\"\ncontrol_socket_mode = \"660\"");
+    let daemon = world.serve().await;
     assert_eq!((mode(&world.socket()), mode(&world.control_socket())), (0o666, 0o660));
+    assert_eq!(mode(&world.review_socket()), 0o600);
+    assert!(daemon.stop().success());
+
+    let world = DaemonWorld::for_reviewers("review_socket_mode = \"0660\"");
+    let _daemon = world.serve().await;
+    assert_eq!(mode(&world.review_socket()), 0o660);
 }
 
 #[tokio::test]
@@ -40,12 +46,14 @@ async fn socket_gets_the_configured_group() {
         println!("skipped: this system has no group to give a socket to");
         return;
     };
-    let world = DaemonWorld::with_config(&format!(
-        "socket_group = \"{0}\"\ncontrol_socket_group = \"{0}\"",
+    let world = DaemonWorld::for_reviewers(&format!(
+        "socket_group = \"{0}\"\ncontrol_socket_group = \"{0}\"\nreview_socket_group = \"{0}\"",
         group.name
     ));
     let _daemon = world.serve().await;
-    for (socket, expected) in [(world.socket(), 0o660), (world.control_socket(), 0o600)] {
+    for (socket, expected) in
+        [(world.socket(), 0o660), (world.control_socket(), 0o600), (world.review_socket(), 0o600)]
+    {
         assert_eq!(fs::metadata(&socket).unwrap().gid(), group.gid.as_raw(), "{}", socket.display());
         assert_eq!(mode(&socket), expected);
     }
@@ -70,10 +78,12 @@ async fn invalid_socket_mode_is_an_error() {
 
 #[tokio::test]
 async fn control_socket_that_others_can_write_to_is_refused() {
-    for bad in ["0666", "0662", "777"] {
-        let error =
-            error_line(DaemonWorld::with_config(&format!("control_socket_mode = \"{bad}\"")).command());
-        assert!(error.contains("`control_socket_mode`") && error.contains(bad), "{error}");
+    for (key, bad) in ["control_socket_mode", "review_socket_mode"]
+        .into_iter()
+        .flat_map(|key| ["0666", "0662", "777"].map(|bad| (key, bad)))
+    {
+        let error = error_line(DaemonWorld::with_config(&format!("{key} = \"{bad}\"")).command());
+        assert!(error.contains(&format!("`{key}`")) && error.contains(bad), "{error}");
     }
 }
 
@@ -194,7 +204,7 @@ async fn missing_directories_are_created_and_sockets_removed_at_a_stop() {
     }
 }
 
-/// A daemon that inherits both listening sockets as systemd passes them: file descriptors from 3 on, with these
+/// A daemon that inherits two listening sockets as systemd passes them: file descriptors from 3 on, with these
 /// names. A test cannot do this without unsafe code, but a shell can.
 fn inherit_sockets(world: &mut DaemonWorld, names: &str, sockets: [UnixListener; 2]) -> Command {
     let script = r#"exec 3<&0 4>&1 0</dev/null 1>&2; LISTEN_PID=$$ LISTEN_FDS=2 exec "$@""#;
@@ -225,6 +235,24 @@ async fn systemd_sockets_are_served_by_name_and_not_removed() {
 
     assert!(daemon.stop().success());
     assert!(routes.exists() && control.exists(), "inherited sockets are not removed");
+}
+
+#[tokio::test]
+async fn socket_for_reviewers_from_systemd_needs_no_configuration() {
+    let mut world = DaemonWorld::default();
+    let (routes, review) = (world.path("inherited-routes"), world.path("inherited-review"));
+    let sockets = [UnixListener::bind(&review).unwrap(), UnixListener::bind(&routes).unwrap()];
+    let mut early = WireConnection::connect(&routes).await;
+    early.send(head("GET", "/healthz", &[])).await.unwrap();
+    let command = inherit_sockets(&mut world, "oracled-review:oracled", sockets);
+    let daemon = world.spawn_as(command);
+    assert_eq!(early.answer().await.unwrap().status, 200);
+    for (path, status) in [("/v1/reviews", 200), ("/v1/status", 404)] {
+        let answer = WireConnection::connect(&review).await.exchange(head("GET", path, &[])).await.unwrap();
+        assert_eq!(answer.status, status, "{path}");
+    }
+    assert!(daemon.stop().success());
+    assert!(review.exists(), "an inherited socket is not removed");
 }
 
 #[tokio::test]

@@ -36,6 +36,16 @@ fn resolution(value: &str) -> Value {
     json!({"values": {"population": value}, "own_value": true, "reason": "the census of that year", "valid_for_seconds": 3600})
 }
 
+/// The name of the user who runs the test; null if the system has none.
+fn own_name() -> Value {
+    let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).expect("users can be read");
+    json!(user.map(|user| user.name))
+}
+
+fn execution_id(envelope: &Value) -> &str {
+    envelope["execution_id"].as_str().expect("an envelope has an id")
+}
+
 #[tokio::test]
 async fn review_is_listed_with_all_answers_and_its_resolution_applies() {
     let world = DaemonWorld::default();
@@ -67,11 +77,13 @@ async fn review_is_listed_with_all_answers_and_its_resolution_applies() {
     assert_eq!(resolved.status, 200, "{}", document(&resolved));
     let by = nix::unistd::geteuid().as_raw().to_string();
     assert_eq!(at(&resolved, "/resolved/verifier_id"), by);
+    assert_eq!(at(&resolved, "/resolved/verifier_name"), own_name());
     assert_eq!(document(&get(control, &path).await), document(&resolved));
     assert_eq!(document(&get(control, "/v1/reviews").await)["items"], json!([]));
     assert_eq!(at(&get(control, "/v1/status").await, "/open_reviews"), 0);
     let all = document(&get(control, "/v1/reviews?open=false").await);
     assert_eq!((&all["items"][0]["resolved_by"], &all["items"][0]["review_id"]), (&json!(by), &json!(id)));
+    assert_eq!(all["items"][0]["resolved_by_name"], own_name());
     let rejection = problem(&post(control, &resolve, &resolution("54301")).await, 409, "review_resolved");
     assert!(rejection["detail"].as_str().is_some_and(|detail| detail.contains(&by)), "{rejection}");
 
@@ -85,6 +97,18 @@ async fn review_is_listed_with_all_answers_and_its_resolution_applies() {
     );
     let entry = &log(control, "event=review_resolved").await[0];
     assert_eq!((&entry["review_id"], &entry["peer"]["pid"]), (&json!(id), &json!(std::process::id())));
+    assert_eq!((&entry["verifier_name"], &entry["locks"][0]["verifier_name"]), (&own_name(), &own_name()));
+    assert!(entry["salts"]["verifier_name"].is_string(), "the name can be erased: {entry}");
+    let explained = document(&get(control, &format!("/v1/executions/{}", execution_id(&settled))).await);
+    assert_eq!(explained["decisions"][0]["inputs"]["locks"][0]["verifier_name"], own_name());
+    assert_eq!(explained["decisions"][0]["reproduced"], true);
+    let (verified, shown) =
+        (world.ctl(&["explain", execution_id(&settled)]), world.ctl(&["review", "show", id]));
+    for output in [verified, shown] {
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let by = own_name().as_str().map_or_else(|| format!("uid {by}"), |name| format!("{name} (uid {by})"));
+        assert!(text.contains(&by), "{text}");
+    }
 }
 
 #[tokio::test]
@@ -118,6 +142,11 @@ async fn revoked_resolution_no_longer_applies() {
     assert_eq!(listed["items"][0]["revoked_at"], document(&revoked)["revoked"]["revoked_at"]);
     let entry = &log(control, "event=review_revoked").await[0];
     assert_eq!((&entry["reason"], &entry["locks"][0]["value"]), (&json!("misread"), &json!("54300")));
+    assert_eq!(
+        (&entry["verifier_name"], &at(&revoked, "/revoked/verifier_name")),
+        (&own_name(), &own_name())
+    );
+    assert!(entry["salts"]["verifier_name"].is_string(), "the name can be erased: {entry}");
 
     let again = verify_population(routes, "census").await;
     assert_eq!(again["kind"], "human_review");
@@ -160,6 +189,8 @@ async fn dismissed_review_is_closed_and_the_next_dispute_opens_another() {
         (&entry["review_id"], &entry["reason"], &entry["peer"]["pid"]),
         (&id, &json!("not needed"), &json!(std::process::id()))
     );
+    assert_eq!((&entry["verifier_name"], &listed["dismissed_by_name"]), (&own_name(), &own_name()));
+    assert!(entry["salts"]["verifier_name"].is_string(), "the name can be erased: {entry}");
     for (verb, word) in [("dismiss", &reason), ("resolve", &resolution("54300")), ("revoke", &reason)] {
         let rejection =
             problem(&post(control, &format!("{path}/{verb}"), word).await, 409, "review_dismissed");
@@ -341,4 +372,53 @@ async fn decision_is_shown_with_all_inputs_and_an_altered_one_is_an_error() {
         answer.contains("as it was returned then; this version of the daemon makes another envelope"),
         "{answer}"
     );
+}
+
+#[tokio::test]
+async fn comments_are_shown_with_their_authors_and_survive_the_decision() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    two_that_disagree(&daemon).await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let disputed = verify_population(routes, "census").await;
+    let id = disputed["review_id"].as_str().expect("a review is open");
+    let path = format!("/v1/reviews/{id}");
+    let comments = format!("{path}/comments");
+    let text = json!({"text": " which edition is it? "});
+    problem(&post(control, "/v1/reviews/no-such/comments", &text).await, 404, "review_unknown");
+    for invalid in [json!({"text": " "}), json!({"text": "x".repeat(4097)}), json!({"reason": "x"})] {
+        problem(&post(control, &comments, &invalid).await, 400, "invalid_request");
+    }
+    let commented = post(control, &comments, &text).await;
+    assert_eq!(commented.status, 200, "{}", document(&commented));
+    let comment = at(&commented, "/comments/0");
+    let by = nix::unistd::geteuid().as_raw().to_string();
+    assert_eq!((&comment["text"], &comment["author_id"]), (&json!("which edition is it?"), &json!(by)));
+    assert_eq!(comment["author_name"], own_name());
+    assert_eq!(at(&get(control, "/v1/status").await, "/open_reviews"), 1, "the review stays open");
+    let resolved = post(control, &format!("{path}/resolve"), &resolution("54300")).await;
+    assert_eq!(at(&resolved, "/comments/0"), comment);
+    let settled = verify_population(routes, "census").await;
+    assert_eq!(settled["kind"], "authoritative");
+    let later = world.ctl(&["review", "comment", id, "decided too early"]);
+    assert!(later.status.success(), "{}", String::from_utf8_lossy(&later.stderr));
+    assert_eq!(
+        verify_population(routes, "census").await["kind"],
+        "authoritative",
+        "a comment changes nothing"
+    );
+    let shown = world.ctl(&["review", "show", id]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("which edition is it?") && shown.contains("decided too early"), "{shown}");
+    for _ in 2..50 {
+        assert_eq!(post(control, &comments, &text).await.status, 200);
+    }
+    problem(&post(control, &comments, &text).await, 409, "too_many_comments");
+    let state = document(&get(control, &path).await);
+    assert_eq!(state["comments"].as_array().map(Vec::len), Some(50));
+    let entries = log(control, "event=review_commented&limit=1000").await;
+    assert_eq!((entries.len(), &entries[0]["review_id"]), (50, &json!(id)));
+    for member in ["text", "author_name"] {
+        assert!(entries[0]["salts"][member].is_string(), "{member} can be erased: {}", entries[0]);
+    }
 }

@@ -8,7 +8,7 @@ use oracled_domain::audit::event::verification::DismissalEntry;
 use oracled_domain::verification::review::{
     DismissalRecord, DismissalRequest, ReviewResolutionError, ReviewState,
 };
-use oracled_domain::{AuditEvent, EventKind, PeerCredentials};
+use oracled_domain::{AuditEvent, DecidingUser, EventKind};
 use oracled_store::{JournalRecord, StoreError};
 
 /// Closes a review without a decision.
@@ -18,7 +18,7 @@ pub struct DismissReview {
     /// The reason of the dismissal.
     pub dismissal: DismissalRequest,
     /// The reviewer.
-    pub peer: PeerCredentials,
+    pub user: DecidingUser,
 }
 
 /// Why a review is not dismissed. Nothing has changed.
@@ -58,7 +58,7 @@ impl VerificationContext {
     /// Returns the dismissed review, and the record that stores it. Locks and baselines are unchanged.
     fn build_dismissal(
         &self,
-        DismissReview { review_id, dismissal, peer }: &DismissReview,
+        DismissReview { review_id, dismissal, user }: &DismissReview,
     ) -> Result<(ReviewState, JournalRecord), DismissError> {
         let reason = dismissal.checked()?;
         let mut case = self.load_review(review_id, DismissError::Unknown)?;
@@ -67,7 +67,8 @@ impl VerificationContext {
         let now = self.clock.now();
         case.state.dismissed = Some(DismissalRecord {
             reason: reason.to_owned(),
-            verifier_id: peer.uid.to_string(),
+            verifier_id: user.peer.uid.to_string(),
+            verifier_name: user.name.clone(),
             dismissed_at: now,
         });
         Ok(case.into_record(AuditEvent::new(
@@ -76,7 +77,8 @@ impl VerificationContext {
             EventKind::ReviewDismissed(DismissalEntry {
                 review_id: review_id.clone(),
                 reason: reason.to_owned(),
-                peer: *peer,
+                verifier_name: user.name.clone(),
+                peer: user.peer,
             }),
         )))
     }

@@ -9,10 +9,10 @@ use oracled_domain::audit::event::verification::ResolutionEntry;
 use oracled_domain::ground::ontology::{Ontology, OntologyRef};
 use oracled_domain::verification::deviation::restore_baselines;
 use oracled_domain::verification::review::{
-    PriorBaselines, ResolutionRecord, ReviewResolution, ReviewResolutionError, ReviewState,
+    PriorBaselines, ResolutionRecord, ReviewResolution, ReviewResolutionError, ReviewState, Verifier,
 };
 use oracled_domain::verification::{AxisBaseline, HumanLock, ReviewCase, SubjectState};
-use oracled_domain::{AuditEvent, EventKind, PeerCredentials};
+use oracled_domain::{AuditEvent, DecidingUser, EventKind};
 use oracled_store::{JournalRecord, RowExpectation, RowKey, StoreError, TableWrite};
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub struct ResolveReview {
     /// The decision.
     pub resolution: ReviewResolution,
     /// The reviewer.
-    pub peer: PeerCredentials,
+    pub user: DecidingUser,
 }
 
 /// Why a review is not resolved. Nothing has changed.
@@ -52,7 +52,7 @@ pub enum ResolveError {
 /// A reviewer's decision and its time.
 struct ReviewerDecision<'a> {
     resolution: &'a ReviewResolution,
-    peer: PeerCredentials,
+    user: &'a DecidingUser,
     verifier_id: String,
     now: Timestamp,
 }
@@ -76,20 +76,17 @@ impl VerificationContext {
     /// Returns the resolved review, and the record that stores it.
     fn build_resolution(
         &self,
-        ResolveReview { review_id, resolution, peer }: &ResolveReview,
+        ResolveReview { review_id, resolution, user }: &ResolveReview,
     ) -> Result<(ReviewState, JournalRecord), ResolveError> {
         let case = self.load_review(review_id, ResolveError::Unknown)?;
         case.check_open()?;
         let review = &case.state.review;
         let ontology = self.store.ontology(&review.ontology)?;
         let ontology = ontology.ok_or_else(|| ResolveError::OntologyUnknown(review.ontology.clone()))?;
-        let decision = ReviewerDecision {
-            resolution,
-            peer: *peer,
-            verifier_id: peer.uid.to_string(),
-            now: self.clock.now(),
-        };
-        let locks = review.resolve(&ontology, resolution, &decision.verifier_id, decision.now)?;
+        let (verifier_id, now) = (user.peer.uid.to_string(), self.clock.now());
+        let verifier = Verifier { id: &verifier_id, name: user.name.as_deref() };
+        let locks = review.resolve(&ontology, resolution, verifier, now)?;
+        let decision = ReviewerDecision { resolution, user, verifier_id, now };
         Ok(self.resolution_record(case, &locks, &ontology, &decision)?)
     }
 
@@ -109,7 +106,7 @@ impl VerificationContext {
         for open in std::mem::take(&mut subject.open) {
             let other = self.store.review(&open.review_id)?;
             let settled = other.filter(|(other, _)| state.review.is_deciding(&other.review));
-            let Some((other, revision)) = settled else {
+            let Some((mut other, revision)) = settled else {
                 still_open.push(open);
                 continue;
             };
@@ -117,9 +114,8 @@ impl VerificationContext {
                 .expect
                 .push(RowExpectation { row: RowKey::Review(open.review_id), revision: Some(revision) });
             other_reviews.events.push(decision.resolution_event(&other.review, Vec::new()));
-            other_reviews
-                .writes
-                .push(TableWrite::PutReview(Arc::new(decision.resolve_review(&other.review))));
+            other.resolved = Some(decision.record_of(&other.review));
+            other_reviews.writes.push(TableWrite::PutReview(Arc::new(other)));
         }
         subject.open = still_open;
         subject.locks.retain(|lock| decision.now < lock.valid_until);
@@ -153,8 +149,7 @@ impl VerificationContext {
                 before.entry(oracle_id).or_default().extend(earlier);
             }
         }
-        *state = decision.resolve_review(&state.review);
-        state.resolved.iter_mut().for_each(|resolved| resolved.held_against.clone_from(&before));
+        state.resolved = Some(ResolutionRecord { held_against: before, ..decision.record_of(&state.review) });
         let entry = decision.resolution_event(&state.review, locks.to_vec());
         let (state, mut record) = case.into_record(entry);
         record.expect.extend(other_reviews.expect);
@@ -196,14 +191,14 @@ fn confirm_baselines(
 }
 
 impl ReviewerDecision<'_> {
-    fn resolve_review(&self, review: &ReviewCase) -> ReviewState {
-        let resolved = ResolutionRecord {
+    fn record_of(&self, review: &ReviewCase) -> ResolutionRecord {
+        ResolutionRecord {
             resolution: self.resolution_for_review(review),
             verifier_id: self.verifier_id.clone(),
+            verifier_name: self.user.name.clone(),
             resolved_at: self.now,
             held_against: PriorBaselines::new(),
-        };
-        ReviewState { resolved: Some(resolved), ..ReviewState::new_open(review.clone()) }
+        }
     }
 
     fn resolution_event(&self, review: &ReviewCase, locks: Vec<HumanLock>) -> AuditEvent {
@@ -214,7 +209,8 @@ impl ReviewerDecision<'_> {
                 review_id: review.review_id.clone(),
                 resolution: self.resolution_for_review(review),
                 locks,
-                peer: self.peer,
+                verifier_name: self.user.name.clone(),
+                peer: self.user.peer,
             }),
         )
     }

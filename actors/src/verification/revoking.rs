@@ -11,7 +11,7 @@ use oracled_domain::verification::deviation::restore_baselines;
 use oracled_domain::verification::review::{
     ReviewResolutionError, ReviewState, RevocationRecord, RevocationRequest,
 };
-use oracled_domain::{AuditEvent, EventKind, PeerCredentials};
+use oracled_domain::{AuditEvent, DecidingUser, EventKind};
 use oracled_store::{JournalRecord, StoreError};
 
 /// Revokes the resolution of a review.
@@ -21,7 +21,7 @@ pub struct RevokeResolution {
     /// The reason of the revocation.
     pub revocation: RevocationRequest,
     /// The reviewer.
-    pub peer: PeerCredentials,
+    pub user: DecidingUser,
 }
 
 /// Why a resolution is not revoked. Nothing has changed.
@@ -80,7 +80,7 @@ impl VerificationContext {
     /// Returns the review with its locks revoked, and the record that stores it.
     fn build_revocation(
         &self,
-        RevokeResolution { review_id, revocation, peer }: &RevokeResolution,
+        RevokeResolution { review_id, revocation, user }: &RevokeResolution,
     ) -> Result<(ReviewState, JournalRecord), RevokeError> {
         let mut case = self.load_review(review_id, RevokeError::Unknown)?;
         case.check_not_dismissed()?;
@@ -104,14 +104,16 @@ impl VerificationContext {
         });
         let revoked = RevocationRecord {
             reason: revocation.reason.trim().to_owned(),
-            verifier_id: peer.uid.to_string(),
+            verifier_id: user.peer.uid.to_string(),
+            verifier_name: user.name.clone(),
             revoked_at: now,
         };
         let entry = RevocationEntry {
             review_id: review_id.clone(),
             reason: revoked.reason.clone(),
             locks,
-            peer: *peer,
+            verifier_name: user.name.clone(),
+            peer: user.peer,
         };
         state.revoked = Some(revoked);
         Ok(case.into_record(AuditEvent::new(now, None, EventKind::ReviewRevoked(entry))))

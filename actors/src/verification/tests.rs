@@ -130,7 +130,7 @@ fn same_dispute_has_one_review_and_its_resolution_decides() {
         let resolve = |value: &str| ResolveReview {
             review_id: review_id.clone(),
             resolution: resolution(value),
-            peer: PEER,
+            user: PEER.into(),
         };
         let refused = system.verification.resolve(&resolve("many")).await;
         assert!(matches!(refused, Err(ResolveError::Bad(_))), "{refused:?}");

@@ -1,4 +1,4 @@
-//! A client of either socket, for `oraclectl`, `oracled dev` and tests.
+//! A client of any socket, for `oraclectl`, `oracled dev` and tests.
 //!
 //! It uses hyper directly: reqwest does not report `100 Continue`, which an upload waits for, and needs a TLS
 //! provider even for a Unix socket.

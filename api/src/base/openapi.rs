@@ -6,7 +6,7 @@ use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::schema::{AllOfBuilder, ObjectBuilder, Type};
 use utoipa::openapi::{Content, Header, Ref, RefOr, Response, Schema};
 
-/// The codes that every operation of both sockets can return. For example, an unknown query parameter is reported as
+/// The codes that every operation of all sockets can return. For example, an unknown query parameter is reported as
 /// `invalid_request`.
 const COMMON: [ProblemCode; 5] = [
     ProblemCode::InvalidRequest,

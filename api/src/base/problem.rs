@@ -126,6 +126,8 @@ problem_codes! {
     ReviewResolved = 409: "Revoke the resolution first.",
     /// The review is dismissed. `detail` has the reviewer and the time.
     ReviewDismissed = 409: "None: the next question opens a new review.",
+    /// The review has 50 comments.
+    TooManyComments = 409: "None: a review has at most 50 comments.",
     /// The review has no resolution in force.
     ReviewNotInForce = 409: "None: there is no resolution to revoke.",
     /// A registered document cannot be changed in this way.

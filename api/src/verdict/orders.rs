@@ -88,6 +88,32 @@ pub struct AllOrdersParams {
     pub state: Option<OrderState>,
 }
 
+/// The query of `GET /v1/orders` on the socket for reviewers.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct HeldOrdersParams {
+    /// Only orders of this application.
+    pub application: Option<ApplicationName>,
+    /// Only orders after this position: the `next` of the previous page.
+    pub after: Option<String>,
+    /// The most orders in the answer.
+    #[param(inline)]
+    #[serde(default)]
+    pub limit: PageLimit,
+    /// The only state of orders on this socket, which is also the default.
+    #[param(inline)]
+    pub state: Option<HeldState>,
+}
+
+/// The state of a held order.
+#[derive(Debug, Clone, Copy, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HeldState {
+    /// The order waits for a decision.
+    Held,
+}
+
 /// `POST /v1/orders/{session_id}`.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]

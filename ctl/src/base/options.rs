@@ -1,4 +1,4 @@
-//! The global options, and requests to both sockets.
+//! The global options, and requests to the sockets.
 
 use super::error::CtlError;
 use bytes::Bytes;
@@ -7,12 +7,16 @@ use hyper::header::RETRY_AFTER;
 use hyper::{Method, Response};
 use oracled_api::base::client::{ClientError, DaemonClient, DaemonResponse, ResponseLines};
 use oracled_api::base::directories::DefaultDirectories;
-use std::io;
+use std::io::{self, ErrorKind};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The heading of the global options in each help, after the verb's own options.
 const HEADING: &str = "Global options";
+
+/// The variable with the path of the control socket.
+const CONTROL_VARIABLE: &str = "ORACLED_CONTROL_SOCKET";
 
 /// The global options.
 #[derive(Debug, Clone, clap::Args)]
@@ -34,7 +38,28 @@ impl GlobalOptions {
     }
 
     pub(crate) fn control_path(&self) -> Result<PathBuf, CtlError> {
-        socket_path(self.control_socket.as_ref(), "ORACLED_CONTROL_SOCKET", "control.sock")
+        socket_path(self.control_socket.as_ref(), CONTROL_VARIABLE, "control.sock")
+    }
+
+    /// The socket for decisions of reviewers: the control socket, or the socket for reviewers if this user may connect to that
+    /// one only. A given control socket is always used.
+    pub(crate) fn reviewer_socket_path(&self) -> Result<PathBuf, CtlError> {
+        let control = self.control_path()?;
+        if self.control_socket.is_some() || std::env::var_os(CONTROL_VARIABLE).is_some() {
+            return Ok(control);
+        }
+        Ok(select_socket(control, DefaultDirectories::find_socket("review.sock"), |path| {
+            UnixStream::connect(path)
+        }))
+    }
+
+    pub(crate) async fn call_for_reviewer(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Bytes>,
+    ) -> Result<DaemonResponse, CtlError> {
+        call(&self.reviewer_socket_path()?, method, path, body).await
     }
 
     pub(crate) async fn call_routes(
@@ -66,6 +91,12 @@ impl GlobalOptions {
     ) -> Result<DaemonResponse, CtlError> {
         call(&self.control_path()?, method, path, body).await
     }
+}
+
+/// `review` if this user may connect to it and not to `control`, else `control`.
+fn select_socket<S>(control: PathBuf, review: PathBuf, connect: impl Fn(&Path) -> io::Result<S>) -> PathBuf {
+    let is_denied = connect(&control).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
+    if is_denied && connect(&review).is_ok() { review } else { control }
 }
 
 /// The path of a socket: the option, else the environment variable, else systemd's socket if it exists, else
@@ -119,4 +150,29 @@ pub(crate) fn encode_segment(text: &str) -> String {
     text.bytes()
         .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn review_socket_is_used_only_if_the_control_socket_is_denied() {
+        use ErrorKind::{ConnectionRefused, NotFound, PermissionDenied};
+        let [control, review] = ["control", "review"].map(PathBuf::from);
+        for (of_control, of_review, expected) in [
+            (Ok(()), Ok(()), &control),
+            (Err(PermissionDenied), Ok(()), &review),
+            (Err(PermissionDenied), Err(NotFound), &control),
+            (Err(PermissionDenied), Err(PermissionDenied), &control),
+            (Err(NotFound), Ok(()), &control),
+            (Err(ConnectionRefused), Ok(()), &control),
+        ] {
+            let connect = |path: &Path| {
+                let result = if path == control { of_control } else { of_review };
+                result.map_err(io::Error::from)
+            };
+            assert_eq!(select_socket(control.clone(), review.clone(), connect), *expected);
+        }
+    }
 }

@@ -97,6 +97,12 @@ pub(crate) fn format_requester(name: &str) -> String {
     if is_uid { format!("uid {name}") } else { name.to_owned() }
 }
 
+/// A user with a name and a numeric user id; only the id if the name is unknown.
+pub(crate) fn format_user(uid: &str, name: Option<&str>) -> String {
+    let uid = format_requester(uid);
+    name.map_or_else(|| uid.clone(), |name| format!("{name} ({uid})"))
+}
+
 /// The same as CSV (RFC 4180).
 pub(crate) fn print_csv<const N: usize>(
     out: &mut dyn Write,

@@ -3,7 +3,9 @@
 use crate::base::arguments::{id_parser, limit_parser};
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
-use crate::base::output::{escape_text, format_pairs, format_table, print_json, warn_of_omitted_rows};
+use crate::base::output::{
+    escape_text, format_pairs, format_table, format_user, print_json, warn_of_omitted_rows,
+};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use hyper::Method;
 use jiff::Timestamp;
@@ -97,7 +99,8 @@ impl OrdersArgs {
         let application =
             self.application.as_ref().map(|name| format!("&application={name}")).unwrap_or_default();
         let path = format!("/v1/orders?limit={limit}{state}{application}{after}");
-        let page: ListPage<OrderReport> = options.call_control(Method::GET, &path, None).await?.json()?;
+        let page: ListPage<OrderReport> =
+            options.call_for_reviewer(Method::GET, &path, None).await?.json()?;
         if options.json {
             return print_json(out, &page);
         }
@@ -113,7 +116,7 @@ impl OrderArgs {
         let report = match &self.action {
             OrderVerb::Show { session_id, text: true } => return show_held(options, session_id, out).await,
             OrderVerb::Show { session_id, .. } => {
-                let answer = options.call_control(Method::GET, &order_path(session_id), None).await;
+                let answer = options.call_for_reviewer(Method::GET, &order_path(session_id), None).await;
                 answer.map_err(|error| error.with_application_hint(session_id))?.json()?
             }
             OrderVerb::Release { session_id, reason } => {
@@ -142,7 +145,7 @@ pub(super) fn format_report(report: &OrderReport) -> String {
 /// Shows the verdict that the policy holds.
 async fn show_held(options: &GlobalOptions, session_id: &str, out: &mut dyn Write) -> Result<(), CtlError> {
     let path = format!("{}/verdict", order_path(session_id));
-    let answer = options.call_control(Method::GET, &path, None).await;
+    let answer = options.call_for_reviewer(Method::GET, &path, None).await;
     let held: HeldVerdictReport = answer.map_err(|error| error.with_application_hint(session_id))?.json()?;
     if options.json {
         return print_json(out, &held);
@@ -167,7 +170,7 @@ async fn change(
 ) -> Result<OrderReport, CtlError> {
     let request = OrderActionRequest { action, reason: reason.to_owned() };
     let body = serde_json::to_vec(&request).map_err(std::io::Error::from)?;
-    let answer = options.call_control(Method::POST, &order_path(session_id), Some(body.into())).await;
+    let answer = options.call_for_reviewer(Method::POST, &order_path(session_id), Some(body.into())).await;
     Ok(answer.map_err(|error| error.with_application_hint(session_id))?.json()?)
 }
 
@@ -224,8 +227,9 @@ pub(super) fn format_order(
         let causes = if causes.is_empty() { String::new() } else { format!(": {causes}") };
         pairs.push(("stopped by", format!("{}{causes}", cause.into_str())));
     }
-    if let Some(OperatorAction { action, at, uid, reason }) = &order.operator_action {
-        pairs.push(("operator", format!("{} by uid {uid} at {at}: {reason}", action.into_str())));
+    if let Some(OperatorAction { action, at, uid, user_name, reason }) = &order.operator_action {
+        let by = format_user(&uid.to_string(), user_name.as_deref());
+        pairs.push(("operator", format!("{} by {by} at {at}: {reason}", action.into_str())));
     }
     let mut text = format_pairs(&pairs);
     if !order.last_attempts.is_empty() {

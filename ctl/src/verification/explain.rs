@@ -4,7 +4,7 @@ use super::verify::{descriptions, show};
 use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
-use crate::base::output::{format_pairs, format_requester, format_table, print_json};
+use crate::base::output::{format_pairs, format_table, format_user, print_json};
 use crate::base::output_style::OutputStyle;
 use hyper::Method;
 use oracled_api::verification::{ExplainResponse, ExplainedDecision};
@@ -83,7 +83,7 @@ fn show_decision(out: &mut dyn Write, decision: &ExplainedDecision) -> Result<()
         ("workflow", format!("SHA-256 {}", envelope.workflow_sha256)),
     ];
     pairs.extend(inputs.locks.iter().map(|lock| {
-        let (by, until) = (format_requester(&lock.verifier_id), lock.valid_until);
+        let (by, until) = (format_user(&lock.verifier_id, lock.verifier_name.as_deref()), lock.valid_until);
         ("decided by a reviewer", format!("{} by {by} until {until}", lock.axis))
     }));
     writeln!(out, "\n{}", format_pairs(&pairs))?;

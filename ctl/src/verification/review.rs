@@ -19,7 +19,7 @@ use oracled_api::verification::ReviewSummary;
 use oracled_domain::audit::event::verification::ReviewEntry;
 use oracled_domain::ground::id::WorkflowId;
 use oracled_domain::verification::review::{
-    DismissalRequest, ReviewResolution, ReviewState, RevocationRequest,
+    CommentRequest, DismissalRequest, ReviewResolution, ReviewState, RevocationRequest,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -99,6 +99,14 @@ enum ReviewAction {
         #[arg(long)]
         reason: String,
     },
+    /// Comment on a review, open or closed
+    Comment {
+        /// The review
+        #[arg(value_parser = id_parser())]
+        review_id: String,
+        /// The comment: 1 to 4096 bytes
+        text: String,
+    },
     /// Print each new review as it is opened, until interrupted
     Watch,
 }
@@ -133,7 +141,7 @@ impl ReviewArgs {
             }
             ReviewAction::Show { review_id } => {
                 let state: ReviewState =
-                    options.call_control(Method::GET, &review_path(review_id), None).await?.json()?;
+                    options.call_for_reviewer(Method::GET, &review_path(review_id), None).await?.json()?;
                 if options.json { print_json(out, &state) } else { show::show_review(out, &state) }
             }
             ReviewAction::Resolve { review_id, values, definitions, own_value, reason, valid_for } => {
@@ -154,6 +162,11 @@ impl ReviewArgs {
                 let revocation = RevocationRequest { reason: reason.clone() };
                 let state = post(options, review_id, "revoke", &revocation).await?;
                 if options.json { print_json(out, &state) } else { show::show_revoked(out, &state) }
+            }
+            ReviewAction::Comment { review_id, text } => {
+                let comment = CommentRequest { text: text.clone() };
+                let state = post(options, review_id, "comments", &comment).await?;
+                if options.json { print_json(out, &state) } else { show::show_commented(out, &state) }
             }
             ReviewAction::Dismiss { review_ids, reason } => {
                 dismiss(options, review_ids, &DismissalRequest { reason: reason.clone() }, out).await
@@ -193,7 +206,7 @@ async fn post(
 ) -> Result<ReviewState, CtlError> {
     let body = serde_json::to_vec(word).map_err(std::io::Error::from)?;
     let path = format!("{}/{verb}", review_path(review_id));
-    Ok(options.call_control(Method::POST, &path, Some(body.into())).await?.json()?)
+    Ok(options.call_for_reviewer(Method::POST, &path, Some(body.into())).await?.json()?)
 }
 
 /// The definitions of `values`: the given ones, else the only definition with this value.
@@ -207,7 +220,7 @@ async fn complete_definitions(
     let mut definitions: BTreeMap<_, _> =
         given.iter().map(|(axis, definition)| (axis.clone(), text(definition))).collect();
     let state: ReviewState =
-        options.call_control(Method::GET, &review_path(review_id), None).await?.json()?;
+        options.call_for_reviewer(Method::GET, &review_path(review_id), None).await?.json()?;
     for (axis, value) in values.iter().filter(|(axis, _)| state.review.is_definition_required(axis)) {
         if definitions.contains_key(axis) {
             continue;
@@ -249,7 +262,7 @@ async fn read_pages<T: DeserializeOwned>(options: &GlobalOptions, path: &str) ->
     let (mut items, mut after) = (Vec::new(), String::new());
     loop {
         let path = format!("{path}&limit={}{after}", <PageLimit>::MAX);
-        let page: ListPage<T> = options.call_control(Method::GET, &path, None).await?.json()?;
+        let page: ListPage<T> = options.call_for_reviewer(Method::GET, &path, None).await?.json()?;
         items.extend(page.items);
         let Some(next) = page.next else { return Ok(items) };
         after = format!("&after={}", encode_segment(&next));

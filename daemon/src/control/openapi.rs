@@ -82,6 +82,7 @@ use utoipa::OpenApi;
         review::resolve,
         review::revoke,
         review::dismiss,
+        review::comment,
         execution::get,
         purge::delete,
         session::get,

@@ -21,6 +21,7 @@ mod orders;
 mod policy;
 mod retention;
 mod rules;
+mod sockets;
 mod variables;
 mod webhooks;
 
@@ -46,10 +47,10 @@ pub use orders::{OrderLimitAction, OrdersSection};
 pub use policy::{ApplicationGateSection, PolicySection};
 pub use retention::RetentionSection;
 pub use rules::{RuleIds, RulesSection};
+pub use sockets::SocketFile;
 pub use webhooks::WebhooksSection;
 
 use crate::platform::telemetry::{self, LogFormat};
-use nix::unistd::{Gid, Group};
 use oracled_actors::SupervisionLimits;
 use oracled_domain::PromptTemplate;
 use oracled_domain::ground::id::SourceId;
@@ -122,6 +123,14 @@ pub struct DaemonConfig {
     pub control_socket_mode: String,
     /// Group of the control socket, as for `socket_group`. The default is the daemon's own group.
     pub control_socket_group: Option<String>,
+    /// Path of the socket for reviewers, at most 107 bytes long, and absolute as for `state_dir`. Without it, only systemd
+    /// can open this socket.
+    #[schema(value_type = Option<String>)]
+    pub review_socket: Option<PathBuf>,
+    /// Mode of the socket for reviewers, as for `control_socket_mode`.
+    pub review_socket_mode: String,
+    /// Group of the socket for reviewers, as for `socket_group`. The default is the daemon's own group.
+    pub review_socket_group: Option<String>,
     /// Format of the service log: `text` or `json`, one object per line. If systemd runs the daemon, `text`
     /// is written as fields of journald.
     pub log_format: LogFormat,
@@ -236,7 +245,7 @@ pub struct LimitsSection {
     /// backlog.
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub connections: usize,
-    /// Maximum number of connections to the control socket, as for `limits.connections`.
+    /// Maximum number of connections to the control socket and, counted separately, to the socket for reviewers, as for `limits.connections`.
     #[schema(minimum = 1, maximum = 10_000)]
     pub control_connections: usize,
     /// Maximum number of verdicts in flight.
@@ -315,6 +324,9 @@ impl Default for DaemonConfig {
             socket_group: None,
             control_socket_mode: "0600".into(),
             control_socket_group: None,
+            review_socket: None,
+            review_socket_mode: "0600".into(),
+            review_socket_group: None,
             log_format: LogFormat::Text,
             log_level: "info".into(),
             contact: None,
@@ -361,58 +373,11 @@ impl Default for DaemonConfig {
 }
 
 impl DaemonConfig {
-    /// The mode of the routes' socket.
-    ///
-    /// # Errors
-    /// If the mode is not three or four octal digits.
-    pub fn socket_mode(&self) -> Result<u32, ConfigError> {
-        parse_mode("socket_mode", &self.socket_mode)
-    }
-
-    /// The mode of the control socket.
-    ///
-    /// # Errors
-    /// If the mode is not three or four octal digits, or lets every user of this machine connect.
-    pub fn control_socket_mode(&self) -> Result<u32, ConfigError> {
-        let mode = parse_mode("control_socket_mode", &self.control_socket_mode)?;
-        if mode & 0o002 == 0 {
-            return Ok(mode);
-        }
-        let given = format!(
-            "`{}`, which lets every user of this machine control the daemon",
-            self.control_socket_mode
-        );
-        let allowed = "a mode without write permission for others: 0600, or 0660 with `control_socket_group`";
-        Err(not_allowed_error("control_socket_mode", given, allowed))
-    }
-
-    /// The group of the routes' socket; `None` for the daemon's own.
-    ///
-    /// # Errors
-    /// If the group does not exist.
-    pub fn socket_group(&self) -> Result<Option<Gid>, ConfigError> {
-        find_group("socket_group", self.socket_group.as_deref())
-    }
-
-    /// The group of the control socket; `None` for the daemon's own.
-    ///
-    /// # Errors
-    /// If the group does not exist.
-    pub fn control_socket_group(&self) -> Result<Option<Gid>, ConfigError> {
-        find_group("control_socket_group", self.control_socket_group.as_deref())
-    }
-
     /// The faults that the schema cannot express. A value whose limits depend on other values is checked only with
     /// `is_complete`: no faulty value was replaced by its default.
     fn check(&self, is_complete: bool) -> Vec<ConfigError> {
         let mut checks = vec![
             check_path("state_dir", &self.state_dir, usize::MAX),
-            check_path("socket", &self.socket, SOCKET_PATH_MAX_BYTES),
-            check_path("control_socket", &self.control_socket, SOCKET_PATH_MAX_BYTES),
-            self.socket_mode().map(drop),
-            self.control_socket_mode().map(drop),
-            self.socket_group().map(drop),
-            self.control_socket_group().map(drop),
             self.check_log_level(),
             self.costs.check(),
             self.mail.check(),
@@ -433,7 +398,7 @@ impl DaemonConfig {
                 self.lookup.check(request_s, deadline_ms),
             ]);
         }
-        let faults = checks.into_iter().filter_map(Result::err);
+        let faults = self.check_sockets().into_iter().chain(checks).filter_map(Result::err);
         faults
             .chain(check_applications(&self.applications))
             .chain(self.check_prompt_templates())
@@ -441,13 +406,6 @@ impl DaemonConfig {
             .chain(self.gate.check(&self.applications))
             .chain(self.checkpoints.check(&self.state_dir).into_iter().filter(|_| is_complete))
             .collect()
-    }
-
-    fn check_distinct_sockets(&self) -> Result<(), ConfigError> {
-        if self.socket != self.control_socket {
-            return Ok(());
-        }
-        Err(not_allowed_error("control_socket", self.control_socket.display(), "another path than `socket`"))
     }
 
     fn check_log_level(&self) -> Result<(), ConfigError> {
@@ -472,28 +430,6 @@ fn check_range<N: PartialOrd + Display>(
         return Ok(());
     }
     Err(not_allowed_error(key, value, format_args!("{} to {}", range.start(), range.end())))
-}
-
-fn parse_mode(key: &'static str, digits: &str) -> Result<u32, ConfigError> {
-    let is_octal = matches!(digits.len(), 3 | 4) && digits.bytes().all(|digit| matches!(digit, b'0'..=b'7'));
-    let parsed = u32::from_str_radix(digits, 8).ok().filter(|_| is_octal);
-    parsed.filter(|mode| *mode <= 0o777 && mode & 0o600 == 0o600).ok_or_else(|| {
-        not_allowed_error(
-            key,
-            format!("`{digits}`"),
-            "three or four octal digits that let the owner read and write",
-        )
-    })
-}
-
-fn find_group(key: &'static str, name: Option<&str>) -> Result<Option<Gid>, ConfigError> {
-    let Some(name) = name else { return Ok(None) };
-    let group = Group::from_name(name).ok().flatten();
-    let unknown = || {
-        let given = format!("`{name}`, which does not exist");
-        not_allowed_error(key, given, "the name of a group, as `getent group` lists them")
-    };
-    group.map(|group| Some(group.gid)).ok_or_else(unknown)
 }
 
 /// Checks that a path is absolute and has at most `max_bytes`. A relative path would depend on the directory in which

@@ -5,6 +5,7 @@ pub mod body;
 pub mod control_request;
 pub mod drain;
 pub mod health;
+pub(crate) mod identified_user;
 #[cfg(debug_assertions)]
 pub mod inject_panic;
 pub mod log_level;

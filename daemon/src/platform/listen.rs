@@ -1,11 +1,11 @@
-//! The two sockets: inherited from systemd or bound here, and served within limits.
+//! The sockets: inherited from systemd or bound here, and served within limits.
 
 mod bounded_writes;
 mod pace;
 pub(crate) mod refusal;
 mod shared;
 
-use crate::platform::config::{ConfigError, DaemonConfig};
+use crate::platform::config::{ConfigError, DaemonConfig, SocketFile};
 use bounded_writes::BoundedWrites;
 pub use bounded_writes::ShortageCheck;
 use hyper::body::Incoming;
@@ -16,7 +16,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use listenfd::ListenFd;
 use nix::sys::stat::{Mode, umask};
-use nix::unistd::{Gid, chown};
+use nix::unistd::chown;
 use oracled_actors::ground::queries::CallerWaitCheck;
 use oracled_domain::PeerCredentials;
 use pace::AcceptPace;
@@ -41,6 +41,8 @@ use tokio::time::interval;
 const ROUTES_NAME: &str = "oracled";
 /// The name of the control socket among the sockets from systemd.
 const CONTROL_NAME: &str = "oracled-control";
+/// The name of the socket for reviewers among the sockets from systemd.
+const REVIEW_NAME: &str = "oracled-review";
 /// Maximum distance of the nearest timer. tokio wakes its driver by a system call for each timer that is
 /// earlier than all others. Without a near timer, each request's timer would be such.
 const NEAR_TIMER: Duration = Duration::from_secs(1);
@@ -73,7 +75,7 @@ pub enum ListenError {
     },
     /// systemd passed an unexpected file descriptor.
     #[error(
-        "an inherited file descriptor is called `{name}`; it must be `{ROUTES_NAME}` or `{CONTROL_NAME}` \
+        "an inherited file descriptor is called `{name}`; it must be `{ROUTES_NAME}`, `{CONTROL_NAME}` or `{REVIEW_NAME}` \
          (FileDescriptorName=) and be a listening Unix socket"
     )]
     UnknownInherited {
@@ -85,12 +87,14 @@ pub enum ListenError {
     Config(#[from] ConfigError),
 }
 
-/// Both sockets, listening.
+/// The sockets, listening.
 #[derive(Debug)]
 pub struct DaemonSockets {
     pub routes: UnixListener,
     /// The control socket.
     pub control: UnixListener,
+    /// The socket for reviewers; `None` if neither systemd nor the configuration has one.
+    pub review: Option<UnixListener>,
     /// The socket files that were bound here, to be removed at the end.
     bound: Vec<BoundSocket>,
 }
@@ -101,36 +105,16 @@ impl DaemonSockets {
     /// # Errors
     /// If a socket is in use, cannot be created, or is not as expected.
     pub async fn open(config: &DaemonConfig) -> Result<Self, ListenError> {
-        let (mut routes, mut control) = take_inherited()?;
+        let InheritedSockets { routes, control, review } = InheritedSockets::take()?;
         let mut bound = Vec::new();
-        for (socket, key, path, mode, group) in [
-            (&mut routes, "socket", &config.socket, config.socket_mode()?, config.socket_group()?),
-            (
-                &mut control,
-                "control_socket",
-                &config.control_socket,
-                config.control_socket_mode()?,
-                config.control_socket_group()?,
-            ),
-        ] {
-            if socket.is_none() {
-                *socket = Some(bind(key, path, mode, group).await?);
-                bound.push(
-                    BoundSocket::identify(path)
-                        .map_err(|source| ListenError::Io { path: path.clone(), source })?,
-                );
-            }
-        }
-        let listening = |socket: Option<StdListener>, path: &Path| {
-            let socket = socket.expect("the socket was inherited or bound");
-            socket
-                .set_nonblocking(true)
-                .and_then(|()| UnixListener::from_std(socket))
-                .map_err(|source| ListenError::Io { path: path.to_owned(), source })
+        let routes = open_socket(routes, &config.routes_socket_file()?, &mut bound).await?;
+        let control = open_socket(control, &config.control_socket_file()?, &mut bound).await?;
+        let review = match (review, config.review_socket_file()?) {
+            (Some(inherited), _) => Some(listen(inherited, Path::new(REVIEW_NAME))?),
+            (None, Some(file)) => Some(open_socket(None, &file, &mut bound).await?),
+            (None, None) => None,
         };
-        let routes = listening(routes, &config.socket)?;
-        let control = listening(control, &config.control_socket)?;
-        Ok(Self { routes, control, bound })
+        Ok(Self { routes, control, review, bound })
     }
 
     /// The socket files to remove at the end of serving.
@@ -168,31 +152,59 @@ impl BoundSocket {
     }
 }
 
-fn take_inherited() -> Result<(Option<StdListener>, Option<StdListener>), ListenError> {
-    let mut inherited = ListenFd::from_env();
-    let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
-    let mut names = names.split(':');
-    let (mut routes, mut control) = (None, None);
-    for index in 0..inherited.len() {
-        let name = names.next().unwrap_or_default();
-        let slot = match name {
-            ROUTES_NAME => &mut routes,
-            CONTROL_NAME => &mut control,
-            _ => return Err(ListenError::UnknownInherited { name: name.to_owned() }),
-        };
-        let socket = inherited.take_unix_listener(index).ok().flatten();
-        *slot = Some(socket.ok_or_else(|| ListenError::UnknownInherited { name: name.to_owned() })?);
-    }
-    Ok((routes, control))
+/// The sockets from systemd.
+#[derive(Default)]
+struct InheritedSockets {
+    routes: Option<StdListener>,
+    control: Option<StdListener>,
+    review: Option<StdListener>,
 }
 
-/// Binds `path`, the value of `key`. A stale socket file is replaced; any other file is an error.
-async fn bind(
-    key: &'static str,
-    path: &Path,
-    mode: u32,
-    group: Option<Gid>,
-) -> Result<StdListener, ListenError> {
+impl InheritedSockets {
+    fn take() -> Result<Self, ListenError> {
+        let mut inherited = ListenFd::from_env();
+        let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
+        let mut names = names.split(':');
+        let mut sockets = Self::default();
+        for index in 0..inherited.len() {
+            let name = names.next().unwrap_or_default();
+            let slot = match name {
+                ROUTES_NAME => &mut sockets.routes,
+                CONTROL_NAME => &mut sockets.control,
+                REVIEW_NAME => &mut sockets.review,
+                _ => return Err(ListenError::UnknownInherited { name: name.to_owned() }),
+            };
+            let socket = inherited.take_unix_listener(index).ok().flatten();
+            *slot = Some(socket.ok_or_else(|| ListenError::UnknownInherited { name: name.to_owned() })?);
+        }
+        Ok(sockets)
+    }
+}
+
+/// Takes the inherited socket, or binds `file` and adds it to `bound`.
+async fn open_socket(
+    inherited: Option<StdListener>,
+    file: &SocketFile<'_>,
+    bound: &mut Vec<BoundSocket>,
+) -> Result<UnixListener, ListenError> {
+    let path = file.path;
+    if let Some(inherited) = inherited {
+        return listen(inherited, path);
+    }
+    let socket = bind(file).await?;
+    bound.push(
+        BoundSocket::identify(path).map_err(|source| ListenError::Io { path: path.to_owned(), source })?,
+    );
+    listen(socket, path)
+}
+
+fn listen(socket: StdListener, path: &Path) -> Result<UnixListener, ListenError> {
+    let listening = socket.set_nonblocking(true).and_then(|()| UnixListener::from_std(socket));
+    listening.map_err(|source| ListenError::Io { path: path.to_owned(), source })
+}
+
+/// Binds a socket. A stale socket file is replaced; any other file is an error.
+async fn bind(&SocketFile { key, path, mode, group }: &SocketFile<'_>) -> Result<StdListener, ListenError> {
     let io = |source| ListenError::Io { path: path.to_owned(), source };
     let live = || ListenError::Live { path: path.to_owned(), key };
     match fs::symlink_metadata(path) {

@@ -1,4 +1,4 @@
-//! The common parts of the OpenAPI documents of both sockets.
+//! The common parts of the OpenAPI documents of all sockets.
 //!
 //! Handlers describe themselves with `#[utoipa::path]`, and declare their problem codes with `problems!`.
 

@@ -1,4 +1,4 @@
-//! The state that both sockets share: the running system, its limits, and its readiness.
+//! The state that the sockets share: the running system, its limits, and its readiness.
 
 use crate::platform::config::DaemonConfig;
 use crate::platform::problem::{Problem, without_state_dir};

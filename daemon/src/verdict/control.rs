@@ -3,6 +3,7 @@
 pub mod costs;
 pub mod divergence;
 pub mod erasures;
+pub mod held_orders;
 pub mod orders;
 pub mod outbox;
 pub mod prompts;

@@ -18,7 +18,7 @@ mod rules;
 pub mod verification;
 
 pub use backup::BackupEntry;
-pub use caller::{PeerCredentials, REQUEST_ID_MAX_CHARS, RequestCaller};
+pub use caller::{CallerSocket, DecidingUser, PeerCredentials, REQUEST_ID_MAX_CHARS, RequestCaller};
 pub use common::{EventSeverity, ValueChange, read_open};
 pub use crosscheck::CrosscheckEntry;
 pub use erasure::{ErasedData, ErasureEndEntry, ErasureStartEntry};
@@ -51,8 +51,8 @@ use jiff::{Timestamp, civil};
 use serde::{Deserialize, Serialize};
 use strum::{EnumDiscriminants, EnumString, IntoStaticStr, VariantArray, VariantNames};
 use verification::{
-    AnswerRemovalEntry, DismissalEntry, ResolutionEntry, ReviewEntry, RevocationEntry, SourceCallEntry,
-    VerificationEntry,
+    AnswerRemovalEntry, CommentEntry, DismissalEntry, ResolutionEntry, ReviewEntry, RevocationEntry,
+    SourceCallEntry, VerificationEntry,
 };
 
 /// One entry of the log, as its cause reports it.
@@ -231,6 +231,9 @@ pub enum EventKind {
         attempts: u32,
         /// The operator's reason; null if a limit or the policy stopped the order.
         reason: Option<String>,
+        /// The name of the operator; absent if the system had none, or if a limit or the policy stopped the order.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        user_name: Option<String>,
         /// The operator's process; null if a limit or the policy stopped the order.
         peer: Option<PeerCredentials>,
     },
@@ -238,6 +241,9 @@ pub enum EventKind {
     OrderRetried {
         /// The operator's reason.
         reason: String,
+        /// The name of the operator; absent if the system had none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        user_name: Option<String>,
         /// The operator's process.
         peer: PeerCredentials,
     },
@@ -248,6 +254,9 @@ pub enum EventKind {
         verdict_sha256: Sha256Hex,
         /// The operator's reason.
         reason: String,
+        /// The name of the operator; absent if the system had none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        user_name: Option<String>,
         /// The operator's process.
         peer: PeerCredentials,
     },
@@ -446,6 +455,8 @@ pub enum EventKind {
     ReviewRevoked(RevocationEntry),
     /// A review was closed without a decision.
     ReviewDismissed(DismissalEntry),
+    /// A reviewer commented on a review, which changes nothing else.
+    ReviewCommented(CommentEntry),
     /// A backup of the whole state, or only a part of it, was sent to an administrator.
     BackupTaken(BackupEntry),
     /// `oracle_log.jsonl` differed from the log. The file was moved aside, or missing lines were added to it.
@@ -502,7 +513,8 @@ impl EventKind {
             | Self::ReviewOpened(ReviewEntry { review_id: execution_id, .. })
             | Self::ReviewResolved(ResolutionEntry { review_id: execution_id, .. })
             | Self::ReviewRevoked(RevocationEntry { review_id: execution_id, .. })
-            | Self::ReviewDismissed(DismissalEntry { review_id: execution_id, .. }) => Some(execution_id),
+            | Self::ReviewDismissed(DismissalEntry { review_id: execution_id, .. })
+            | Self::ReviewCommented(CommentEntry { review_id: execution_id, .. }) => Some(execution_id),
             _ => None,
         }
     }

@@ -108,6 +108,7 @@ mod tests {
             cause: OrderStopCause::Expired,
             attempts: 2,
             reason: Some("a private reason".into()),
+            user_name: None,
             peer: None,
         }
     }

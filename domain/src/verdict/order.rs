@@ -102,6 +102,9 @@ pub struct OperatorAction {
     pub at: Timestamp,
     /// The user id of the operator.
     pub uid: u32,
+    /// The name of the operator at that time; absent if the system had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_name: Option<String>,
     /// The operator's reason.
     pub reason: String,
 }

@@ -44,6 +44,9 @@ pub struct HumanLock {
     pub definition: Option<String>,
     /// The user id of the reviewer.
     pub verifier_id: String,
+    /// The name of the reviewer at the time of the decision; absent if the system had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verifier_name: Option<String>,
     /// The reviewer's reason.
     pub reason: String,
     /// The time of the decision.

@@ -1,9 +1,11 @@
 //! Reviews: the questions to a reviewer, and their decisions.
 
+mod comments;
 mod resolution_checks;
 
 use super::decide::dispute::ReviewDispute;
 use crate::base::blank::is_blank;
+pub use comments::{COMMENT_MAX_BYTES, COMMENTS_MAX, CommentRequest, CommentTextError, ReviewComment};
 pub use resolution_checks::DEFINITION_MAX_BYTES;
 
 use super::call::CallOutcome;
@@ -83,6 +85,15 @@ pub struct ReviewCase {
     pub opened_at: Timestamp,
 }
 
+/// The reviewer who makes a decision.
+#[derive(Debug, Clone, Copy)]
+pub struct Verifier<'a> {
+    /// The user id.
+    pub id: &'a str,
+    /// The name of the user; `None` if the system has none.
+    pub name: Option<&'a str>,
+}
+
 /// A reviewer's decision.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -119,6 +130,9 @@ pub struct ReviewState {
     /// The dismissal; null if the review is open or resolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dismissed: Option<DismissalRecord>,
+    /// The comments, in the order of time; at most 50.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub comments: Vec<ReviewComment>,
 }
 
 /// A resolution, with its reviewer.
@@ -129,6 +143,9 @@ pub struct ResolutionRecord {
     pub resolution: ReviewResolution,
     /// The user id of the reviewer.
     pub verifier_id: String,
+    /// The name of the reviewer at the time of the decision; absent if the system had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verifier_name: Option<String>,
     /// The time of the resolution.
     pub resolved_at: Timestamp,
     /// The baselines of the sources before this resolution confirmed their deviations.
@@ -156,6 +173,9 @@ pub struct RevocationRecord {
     pub reason: String,
     /// The user id of the reviewer.
     pub verifier_id: String,
+    /// The name of the reviewer at the time of the decision; absent if the system had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verifier_name: Option<String>,
     /// The time of the revocation.
     pub revoked_at: Timestamp,
 }
@@ -176,6 +196,9 @@ pub struct DismissalRecord {
     pub reason: String,
     /// The user id of the reviewer.
     pub verifier_id: String,
+    /// The name of the reviewer at the time of the decision; absent if the system had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verifier_name: Option<String>,
     /// The time of the dismissal.
     pub dismissed_at: Timestamp,
 }
@@ -311,7 +334,7 @@ impl ReviewCase {
             && other.axes.keys().all(|axis| self.axes.contains_key(axis))
     }
 
-    /// The locks of `resolution`, one for each axis, as decided by `verifier_id` at `now`.
+    /// The locks of `resolution`, one for each axis, as decided by `verifier` at `now`.
     ///
     /// # Errors
     /// The first fault, and what is allowed.
@@ -319,7 +342,7 @@ impl ReviewCase {
         &self,
         ontology: &Ontology,
         resolution: &ReviewResolution,
-        verifier_id: &str,
+        verifier: Verifier<'_>,
         now: Timestamp,
     ) -> Result<Vec<HumanLock>, ReviewResolutionError> {
         if self.ontology != ontology.reference() {
@@ -362,7 +385,8 @@ impl ReviewCase {
                 axis: path.clone(),
                 value: value.into_value(),
                 definition,
-                verifier_id: verifier_id.to_owned(),
+                verifier_id: verifier.id.to_owned(),
+                verifier_name: verifier.name.map(str::to_owned),
                 reason: reason.to_owned(),
                 verified_at: now,
                 valid_until: now.saturating_add(validity).unwrap_or(Timestamp::MAX),
@@ -377,7 +401,7 @@ impl ReviewState {
     /// The state of a newly opened review.
     #[must_use]
     pub const fn new_open(review: ReviewCase) -> Self {
-        Self { review, resolved: None, revoked: None, dismissed: None }
+        Self { review, resolved: None, revoked: None, dismissed: None, comments: Vec::new() }
     }
 
     /// Whether the review waits for a reviewer.

@@ -12,13 +12,14 @@ use serde::de::IgnoredAny;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The events of verifications and their reviews.
-const VERIFICATION_EVENTS: [EventName; 6] = [
+const VERIFICATION_EVENTS: [EventName; 7] = [
     EventName::SourceAsked,
     EventName::VerificationDecided,
     EventName::ReviewOpened,
     EventName::ReviewResolved,
     EventName::ReviewRevoked,
     EventName::ReviewDismissed,
+    EventName::ReviewCommented,
 ];
 
 /// The data that are removed from all files. Each kind has the number of the last entry concerned.
@@ -213,6 +214,8 @@ mod tests {
             (6, "verification_decided", Some("v-2"), "inputs", false),
             (6, "verification_decided", Some("v-2"), "caller", true),
             (5, "verification_decided", Some("v-1"), "inputs", false),
+            (5, "review_commented", Some("v-2"), "text", true),
+            (6, "review_commented", Some("v-2"), "text", false),
             (5, "verification_decided", Some("v-1"), "caller", true),
         ] {
             let is_removed = plan.removes(&entry(seq, event, execution), member);

@@ -14,7 +14,7 @@ use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::source::OracleTier;
 use oracled_domain::verdict::session::RejectingCheck;
 use oracled_domain::verification::adapter::Adapter;
-use oracled_domain::verification::review::{DismissalRecord, ResolutionRecord};
+use oracled_domain::verification::review::{DismissalRecord, ResolutionRecord, Verifier};
 use oracled_domain::verification::workflow::Workflow;
 use oracled_domain::verification::{
     CandidateAnswer, OracleCall, OracleReply, ReviewCase, ReviewResolution, VerifyRequest, decide,
@@ -24,6 +24,7 @@ use serde_json::{Value as Json, json};
 use std::path::Path;
 use std::sync::Arc;
 
+const REVIEWER: Verifier<'_> = Verifier { id: "1", name: Some("anna") };
 const PEER: PeerCredentials = PeerCredentials { uid: 1, gid: 2, pid: None };
 
 fn open(dir: &Path) -> (Journal, Store) {
@@ -143,7 +144,8 @@ fn resolution() -> ReviewResolution {
 fn resolved() -> ResolutionRecord {
     ResolutionRecord {
         resolution: resolution(),
-        verifier_id: "uid 1".into(),
+        verifier_id: "1".into(),
+        verifier_name: Some("anna".into()),
         resolved_at: at(9),
         held_against: [].into(),
     }
@@ -174,7 +176,7 @@ fn cached_answer_of(oracle_id: &str, second: i64) -> CachedAnswer {
 
 fn subject(inputs: &DecisionInputs) -> SubjectState {
     let review = review(inputs);
-    let locks = review.resolve(&ontology(), &resolution(), "uid 1", at(9)).expect("the value is valid");
+    let locks = review.resolve(&ontology(), &resolution(), REVIEWER, at(9)).expect("the value is valid");
     let open = review.to_open_review();
     SubjectState { open: vec![open], locks, ..SubjectState::default() }
 }
@@ -198,11 +200,16 @@ fn decided(inputs: &DecisionInputs) -> Vec<AuditEvent> {
     let envelope = decide(inputs);
     let review = review(inputs);
     let (review_id, timestamp) = (review.review_id.clone(), at(1));
-    let locks = review.resolve(&ontology(), &resolution(), "uid 1", at(9)).expect("the value is valid");
+    let locks = review.resolve(&ontology(), &resolution(), REVIEWER, at(9)).expect("the value is valid");
     let calls = SourceCallEntry::all(inputs, &envelope).into_iter();
     let calls = calls.map(|call| AuditEvent::new(timestamp, None, EventKind::SourceAsked(call)));
-    let resolved =
-        ResolutionEntry { review_id: review_id.clone(), resolution: resolution(), locks, peer: PEER };
+    let resolved = ResolutionEntry {
+        review_id: review_id.clone(),
+        resolution: resolution(),
+        locks,
+        verifier_name: Some("anna".into()),
+        peer: PEER,
+    };
     calls
         .chain([
             AuditEvent::new(
@@ -342,7 +349,12 @@ fn dismissed_review_is_not_open_and_keeps_its_reason() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     commit(&mut journal, record(vec![put_review("v-1", None), put_review("v-2", None)]));
-    let dismissed = DismissalRecord { reason: "healed".into(), verifier_id: "1".into(), dismissed_at: at(9) };
+    let dismissed = DismissalRecord {
+        reason: "healed".into(),
+        verifier_id: "1".into(),
+        verifier_name: Some("anna".into()),
+        dismissed_at: at(9),
+    };
     let mut state = ReviewState::new_open(review(&inputs("v-1", "")));
     assert!(state.is_open());
     state.dismissed = Some(dismissed);

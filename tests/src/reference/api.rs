@@ -14,7 +14,7 @@ const EVENT: &str = "EventKind";
 const REQUEST_ID: &str = "X-Request-Id";
 
 const INTRODUCTION: &str = "\
-The daemon serves two sockets. Each serves its OpenAPI document at `GET /openapi.json`.
+The daemon serves two sockets, and a third one for reviewers if it is configured. Each serves its OpenAPI document at `GET /openapi.json`.
 
 Every response has an `X-Request-Id` header: the request's own, or a new id. A problem is an `application/problem+json`
 document (RFC 9457) with one of the [problem codes](#problem-codes).

@@ -4,7 +4,7 @@ use super::VerdictCacheError;
 use crate::verdict::submission::{Submission, SubmissionOutcome};
 use actix::Message;
 use oracled_domain::rules::CandidateCheck;
-use oracled_domain::{ApprovedVerdict, AuditEvent, GatePath, PeerCredentials, Sha256Hex};
+use oracled_domain::{ApprovedVerdict, AuditEvent, DecidingUser, GatePath, Sha256Hex};
 use std::sync::Arc;
 
 /// Stores an approved verdict with its session and their log entries, as one commit.
@@ -39,5 +39,5 @@ pub struct VerdictRelease {
     /// The operator's reason.
     pub reason: String,
     /// The operator.
-    pub peer: PeerCredentials,
+    pub user: DecidingUser,
 }

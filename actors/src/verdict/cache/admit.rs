@@ -21,8 +21,8 @@ use oracled_domain::verdict::policy::PolicyAction;
 use oracled_domain::verdict::prompt::VerdictPrompt;
 use oracled_domain::verdict::session::OriginalVerdict;
 use oracled_domain::{
-    ApprovedVerdict, AuditEvent, DivergenceCheck, EventKind, GatePath, MailId, OutboxMail, SessionRecord,
-    VerdictDelivery,
+    ApprovedVerdict, AuditEvent, DecidingUser, DivergenceCheck, EventKind, GatePath, MailId, OutboxMail,
+    SessionRecord, VerdictDelivery,
 };
 use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, StoreError, TableWrite};
 use std::sync::Arc;
@@ -213,10 +213,11 @@ fn build_delivery_record(
     let delivered_order = if first { deliver_order(&session, *path, trace, now) } else { None };
     let (order_end, delivered) = delivered_order.unzip();
     let released = |order: Order| match release {
-        Some(VerdictRelease { reason, peer, .. }) => order.changed_by_operator(OperatorAction {
+        Some(VerdictRelease { reason, user, .. }) => order.changed_by_operator(OperatorAction {
             action: OrderAction::Release,
             at: now,
-            uid: peer.uid,
+            uid: user.peer.uid,
+            user_name: user.name.clone(),
             reason: reason.clone(),
         }),
         None => order,
@@ -301,9 +302,9 @@ fn cached_event(
 }
 
 fn released_event(admit: &AdmitVerdict, release: &VerdictRelease, timestamp: Timestamp) -> AuditEvent {
-    let VerdictRelease { reason, peer, .. } = release.clone();
+    let VerdictRelease { reason, user: DecidingUser { peer, name: user_name }, .. } = release.clone();
     let verdict_sha256 = admit.approved.sha256().clone();
-    let released = EventKind::OrderReleased { verdict_sha256, reason, peer };
+    let released = EventKind::OrderReleased { verdict_sha256, reason, user_name, peer };
     AuditEvent::new(timestamp, admit.submission.session_id.clone(), released)
 }
 

@@ -88,6 +88,7 @@ impl AdmitVerdict {
             cause: OrderStopCause::Policy,
             attempts: order.attempts,
             reason: None,
+            user_name: None,
             peer: None,
         };
         let session = SessionRecord {

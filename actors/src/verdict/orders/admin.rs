@@ -6,7 +6,7 @@ use crate::verdict::held_key::HeldKeyError;
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use oracled_domain::verdict::order::{OperatorAction, Order, OrderAction, OrderState, OrderStopCause};
 use oracled_domain::verdict::policy::{PolicyCause, join_causes};
-use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId, SessionRecord};
+use oracled_domain::{AuditEvent, DecidingUser, EventKind, SessionId, SessionRecord};
 
 /// Changes an order. Returns its session afterwards.
 #[derive(Debug, Clone, Message)]
@@ -16,8 +16,10 @@ pub struct ChangeOrder {
     pub action: OrderAction,
     /// The operator's reason.
     pub reason: String,
+    /// Whether the order must be held.
+    pub held_only: bool,
     /// The operator.
-    pub peer: PeerCredentials,
+    pub user: DecidingUser,
 }
 
 /// Why an order was not changed.
@@ -75,7 +77,8 @@ impl Handler<ChangeOrder> for OrdersActor {
                 }
                 OrderAction::Fail => |state| matches!(state, OrderState::Queued | OrderState::Held),
             };
-            let ChangeOrder { session_id, action, reason, peer } = message;
+            let ChangeOrder { session_id, action, reason, held_only, user: DecidingUser { peer, name } } =
+                message;
             // a retry destroys the held verdict, so another one must be possible
             if action == OrderAction::Retry
                 && desk.store().held_verdict_revision(&session_id).map_err(GenerationError::from)?.is_some()
@@ -83,16 +86,24 @@ impl Handler<ChangeOrder> for OrdersActor {
                 desk.runner.require_model()?;
             }
             let changed = desk.change_order(&session_id, |session, order, now| {
-                is_possible(order.state).then(|| {
+                let is_open_to_user = !held_only || order.state == OrderState::Held;
+                (is_open_to_user && is_possible(order.state)).then(|| {
                     let reason = reason.clone();
-                    let made = OperatorAction { action, at: now, uid: peer.uid, reason: reason.clone() };
+                    let user_name = name.clone();
+                    let made = OperatorAction {
+                        action,
+                        at: now,
+                        uid: peer.uid,
+                        user_name: user_name.clone(),
+                        reason: reason.clone(),
+                    };
                     let order = order.changed_by_operator(made);
                     let Order { state, attempts, .. } = order;
                     let event = if action == OrderAction::Retry {
-                        EventKind::OrderRetried { reason, peer }
+                        EventKind::OrderRetried { reason, user_name, peer }
                     } else {
                         let (cause, reason, peer) = (OrderStopCause::Operator, Some(reason), Some(peer));
-                        EventKind::OrderStopped { state, cause, attempts, reason, peer }
+                        EventKind::OrderStopped { state, cause, attempts, reason, user_name, peer }
                     };
                     let event = AuditEvent::new(now, session_id.clone(), event);
                     (SessionRecord { order: Some(order), ..session }, vec![event])

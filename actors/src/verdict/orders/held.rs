@@ -51,7 +51,7 @@ impl OrderDesk {
 
     /// Releases the verdict that the policy holds: it is delivered like any other. Returns its session afterwards.
     pub(super) async fn release(&self, message: ChangeOrder) -> Result<SessionRecord, OrderChangeError> {
-        let ChangeOrder { session_id, reason, peer, .. } = message;
+        let ChangeOrder { session_id, reason, user, .. } = message;
         let (HeldVerdictText { held, delivery }, held_revision) = self.open_held(&session_id).await?;
         let session = self.store().session(&session_id).map_err(GenerationError::from)?;
         let Some((session, _)) = session else { return Err(OrderChangeError::Unknown(session_id)) };
@@ -63,7 +63,7 @@ impl OrderDesk {
             ..Submission::of_order(&session)
         };
         let VerdictDelivery { approved, evaluation_sha256, .. } = delivery;
-        let release = Some(VerdictRelease { held_revision, reason, peer });
+        let release = Some(VerdictRelease { held_revision, reason, user });
         let admit = AdmitVerdict { submission, approved, judged: Vec::new(), evaluation_sha256, release };
         match self.runner.handles.cache.ask(admit).await {
             Ok(Ok(SubmissionOutcome::Stored(_) | SubmissionOutcome::Regenerated(..))) => {}

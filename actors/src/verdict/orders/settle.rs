@@ -171,6 +171,7 @@ impl OrderDesk {
 /// The entry of an order that a limit stopped.
 fn stopped_event(session_id: &SessionId, order: &Order, cause: OrderStopCause, now: Timestamp) -> AuditEvent {
     let Order { state, attempts, .. } = *order;
-    let stopped = EventKind::OrderStopped { state, cause, attempts, reason: None, peer: None };
+    let stopped =
+        EventKind::OrderStopped { state, cause, attempts, reason: None, user_name: None, peer: None };
     AuditEvent::new(now, session_id.clone(), stopped)
 }

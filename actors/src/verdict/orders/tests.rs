@@ -70,7 +70,8 @@ async fn change(
     action: OrderAction,
 ) -> Result<SessionRecord, OrderChangeError> {
     let reason = "a reason".to_owned();
-    let message = ChangeOrder { session_id: id(session_id), action, reason, peer: PEER };
+    let message =
+        ChangeOrder { session_id: id(session_id), action, reason, held_only: false, user: PEER.into() };
     world.system.orders.ask(message).await.expect("the actor answers")
 }
 

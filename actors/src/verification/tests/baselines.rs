@@ -59,13 +59,13 @@ async fn resolved(system: &ActorSystem, review_id: &str, value: &str) {
         reason: "counted again".into(),
         valid_for_seconds: 60,
     };
-    let resolve = ResolveReview { review_id: review_id.to_owned(), resolution, peer: PEER };
+    let resolve = ResolveReview { review_id: review_id.to_owned(), resolution, user: PEER.into() };
     system.verification.resolve(&resolve).await.expect("the resolution succeeds");
 }
 
 async fn revoked(system: &ActorSystem, review_id: &str) {
     let revocation = RevocationRequest { reason: "misread".into() };
-    let revoke = RevokeResolution { review_id: review_id.to_owned(), revocation, peer: PEER };
+    let revoke = RevokeResolution { review_id: review_id.to_owned(), revocation, user: PEER.into() };
     system.verification.revoke(&revoke).await.expect("the revocation succeeds");
 }
 
@@ -187,7 +187,7 @@ fn dismissed_deviation_remains_a_deviation() {
                 .clone()
                 .expect("the envelope has a review");
             let dismissal = DismissalRequest { reason: "a slip".into() };
-            let dismiss = DismissReview { review_id: review_id.clone(), dismissal, peer: PEER };
+            let dismiss = DismissReview { review_id: review_id.clone(), dismissal, user: PEER.into() };
             system.verification.dismiss(&dismiss).await.expect("the dismissal succeeds");
             let again = verify_expecting_deviation(system, json!({})).await;
             assert_ne!(again.review_id, Some(review_id));

@@ -35,7 +35,7 @@ fn open(system: &ActorSystem) -> Vec<String> {
 
 async fn dismiss(system: &ActorSystem, review_id: &str, reason: &str) -> Result<ReviewState, DismissError> {
     let dismissal = DismissalRequest { reason: reason.into() };
-    let dismiss = DismissReview { review_id: review_id.into(), dismissal, peer: PEER };
+    let dismiss = DismissReview { review_id: review_id.into(), dismissal, user: PEER.into() };
     system.verification.dismiss(&dismiss).await
 }
 
@@ -47,13 +47,13 @@ async fn resolve(system: &ActorSystem, review_id: &str) -> Result<ReviewState, R
         reason: "the census of that year".into(),
         valid_for_seconds: 3600,
     };
-    let resolve = ResolveReview { review_id: review_id.into(), resolution, peer: PEER };
+    let resolve = ResolveReview { review_id: review_id.into(), resolution, user: PEER.into() };
     system.verification.resolve(&resolve).await
 }
 
 async fn revoke(system: &ActorSystem, review_id: &str) -> Result<ReviewState, RevokeError> {
     let revocation = RevocationRequest { reason: "misread".into() };
-    let revoke = RevokeResolution { review_id: review_id.into(), revocation, peer: PEER };
+    let revoke = RevokeResolution { review_id: review_id.into(), revocation, user: PEER.into() };
     system.verification.revoke(&revoke).await
 }
 

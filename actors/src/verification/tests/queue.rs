@@ -79,7 +79,7 @@ fn full_review_queue_blocks_until_reviews_are_closed() {
             reason: "seen on paper".into(),
             valid_for_seconds: 60,
         };
-        let resolve = ResolveReview { review_id, resolution, peer: PEER };
+        let resolve = ResolveReview { review_id, resolution, user: PEER.into() };
         system.verification.resolve(&resolve).await.expect("the resolution succeeds");
         let waits = verify_population(system, of_another).await.expect("the verification succeeds");
         assert_eq!(waits.kind, EnvelopeKind::HumanReview, "{:?}", waits.reasons);
@@ -88,7 +88,7 @@ fn full_review_queue_blocks_until_reviews_are_closed() {
         assert_eq!(blocked.kind, EnvelopeKind::Blocked, "the queue is full again");
         let dismissal = DismissalRequest { reason: "nobody has to".into() };
         let review_id = waits.review_id.clone().expect("the envelope has a review");
-        let dismiss = DismissReview { review_id, dismissal, peer: PEER };
+        let dismiss = DismissReview { review_id, dismissal, user: PEER.into() };
         system.verification.dismiss(&dismiss).await.expect("the dismissal succeeds");
         let waits = verify_population(system, of_a_third).await.expect("the verification succeeds");
         assert_eq!(waits.kind, EnvelopeKind::HumanReview, "{:?}", waits.reasons);
@@ -129,7 +129,7 @@ fn claims_fill_their_share_and_sources_disputes_still_open() {
         let dismiss = DismissReview {
             review_id: first.review_id.clone().expect("the envelope has a review"),
             dismissal,
-            peer: PEER,
+            user: PEER.into(),
         };
         system.verification.dismiss(&dismiss).await.expect("the dismissal succeeds");
         let room = verify_population(system, claim(3)).await.expect("the verification succeeds");

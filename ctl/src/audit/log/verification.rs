@@ -32,6 +32,9 @@ pub(crate) fn format_entry(name: &str, entry: &Value) -> Option<String> {
         "review_revoked" | "review_dismissed" => {
             format!("{} by {}: {}", text("review_id"), format_peer(entry), text("reason"))
         }
+        "review_commented" => {
+            format!("{} by {}: {}", text("review_id"), format_peer(entry), text("text"))
+        }
         _ => return None,
     })
 }

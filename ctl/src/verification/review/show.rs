@@ -3,13 +3,13 @@
 use super::super::verify::descriptions;
 use super::QueueEntry;
 use crate::base::error::CtlError;
-use crate::base::output::{escape_line, format_pairs, format_requester, format_table, shorten_line};
+use crate::base::output::{escape_line, format_pairs, format_table, format_user, shorten_line};
 use jiff::Timestamp;
 use oracled_api::verdict::orders::OrderReport;
 use oracled_api::verification::ReviewSummary;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::verification::review::{
-    DismissalRecord, ResolutionRecord, ReviewState, RevocationRecord,
+    DismissalRecord, ResolutionRecord, ReviewComment, ReviewState, RevocationRecord,
 };
 use oracled_domain::verification::{CandidateAnswer, ReviewCase};
 use std::collections::BTreeSet;
@@ -60,12 +60,13 @@ fn order_row(report: &OrderReport) -> [String; 8] {
 
 /// The state of a review, in words.
 fn format_state(review: &ReviewSummary) -> String {
-    let event = |what: &str, by: &Option<String>, at: Option<Timestamp>| {
-        by.as_ref().zip(at).map(|(by, at)| format!("{what} at {at} by {}", format_requester(by)))
+    let event = |what: &str, by: &Option<String>, name: &Option<String>, at: Option<Timestamp>| {
+        let by = by.as_ref().map(|by| format_user(by, name.as_deref()));
+        by.zip(at).map(|(by, at)| format!("{what} at {at} by {by}"))
     };
-    let resolved = event("resolved", &review.resolved_by, review.resolved_at);
+    let resolved = event("resolved", &review.resolved_by, &review.resolved_by_name, review.resolved_at);
     let revoked = review.revoked_at.map(|at| format!(", revoked at {at}")).unwrap_or_default();
-    let dismissed = event("dismissed", &review.dismissed_by, review.dismissed_at);
+    let dismissed = event("dismissed", &review.dismissed_by, &review.dismissed_by_name, review.dismissed_at);
     resolved.map(|resolved| resolved + &revoked).or(dismissed).unwrap_or_else(|| "open".into())
 }
 
@@ -164,7 +165,8 @@ pub(crate) fn show_review(out: &mut dyn Write, state: &ReviewState) -> Result<()
     let resolved = state.resolved.iter().flat_map(format_resolution);
     let revoked = state.revoked.iter().flat_map(format_revocation);
     let dismissed = state.dismissed.iter().flat_map(format_dismissal);
-    let decisions: Vec<_> = resolved.chain(revoked).chain(dismissed).collect();
+    let comments = state.comments.iter().map(format_comment);
+    let decisions: Vec<_> = resolved.chain(revoked).chain(dismissed).chain(comments).collect();
     Ok(out.write_all(format_pairs(&decisions).as_bytes())?)
 }
 
@@ -221,23 +223,38 @@ pub(crate) fn show_dismissed(out: &mut dyn Write, state: &ReviewState) -> Result
     Ok(out.write_all(format_pairs(&dismissed).as_bytes())?)
 }
 
+/// Prints the comment that was just stored.
+pub(crate) fn show_commented(out: &mut dyn Write, state: &ReviewState) -> Result<(), CtlError> {
+    writeln!(out, "the comment on review {} is stored", state.review.review_id)?;
+    let last: Vec<_> = state.comments.last().map(format_comment).into_iter().collect();
+    Ok(out.write_all(format_pairs(&last).as_bytes())?)
+}
+
+fn format_comment(
+    ReviewComment { text, author_id, author_name, commented_at }: &ReviewComment,
+) -> (&'static str, String) {
+    let by = format_user(author_id, author_name.as_deref());
+    ("comment", format!("by {by} at {commented_at}: {text}"))
+}
+
 fn format_dismissal(
-    DismissalRecord { reason, verifier_id, dismissed_at }: &DismissalRecord,
+    DismissalRecord { reason, verifier_id, verifier_name, dismissed_at }: &DismissalRecord,
 ) -> [(&'static str, String); 2] {
     [
-        ("dismissed", format!("by {} at {dismissed_at}", format_requester(verifier_id))),
+        ("dismissed", format!("by {} at {dismissed_at}", format_user(verifier_id, verifier_name.as_deref()))),
         ("reason", reason.clone()),
     ]
 }
 
 fn format_revocation(
-    RevocationRecord { reason, verifier_id, revoked_at }: &RevocationRecord,
+    RevocationRecord { reason, verifier_id, verifier_name, revoked_at }: &RevocationRecord,
 ) -> [(&'static str, String); 2] {
-    [("revoked", format!("by {} at {revoked_at}", format_requester(verifier_id))), ("reason", reason.clone())]
+    let by = format_user(verifier_id, verifier_name.as_deref());
+    [("revoked", format!("by {by} at {revoked_at}")), ("reason", reason.clone())]
 }
 
 fn format_resolution(
-    ResolutionRecord { resolution, verifier_id, resolved_at, .. }: &ResolutionRecord,
+    ResolutionRecord { resolution, verifier_id, verifier_name, resolved_at, .. }: &ResolutionRecord,
 ) -> [(&'static str, String); 4] {
     let validity = std::time::Duration::from_secs(resolution.valid_for_seconds);
     let until = resolved_at.saturating_add(validity).unwrap_or(Timestamp::MAX);
@@ -251,7 +268,7 @@ fn format_resolution(
     });
     [
         ("decided", values.collect::<Vec<_>>().join(", ")),
-        ("by", format!("{} at {resolved_at}", format_requester(verifier_id))),
+        ("by", format!("{} at {resolved_at}", format_user(verifier_id, verifier_name.as_deref()))),
         ("reason", resolution.reason.clone()),
         ("valid until", until.to_string()),
     ]

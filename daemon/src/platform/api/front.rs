@@ -14,7 +14,7 @@ use oracled_actors::ground::queries::CallerWaitCheck;
 use oracled_actors::platform::caller::run_as_caller;
 use oracled_api::base::problem::ProblemCode;
 use oracled_domain::audit::event::REQUEST_ID_MAX_CHARS;
-use oracled_domain::{PeerCredentials, RequestCaller};
+use oracled_domain::{CallerSocket, PeerCredentials, RequestCaller};
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -43,7 +43,9 @@ pub(crate) fn new_request_id() -> String {
 pub struct SocketFrontend {
     router: Router,
     shared: Arc<RequestLimits>,
-    /// `None` on the control socket.
+    /// The socket, if callers name it.
+    socket: Option<CallerSocket>,
+    /// `None` if callers belong to no application.
     applications: Option<Arc<ApplicationSections>>,
     is_unhurried: fn(&Request<Incoming>) -> bool,
 }
@@ -61,7 +63,7 @@ impl SocketFrontend {
     pub fn new(router: Router, limits: &LimitsSection) -> Self {
         let LimitsSection { headers, header_bytes, request_s, .. } = *limits;
         let shared = Arc::new(RequestLimits { headers, header_bytes, request_s });
-        Self { router, shared, applications: None, is_unhurried: |_| false }
+        Self { router, shared, socket: None, applications: None, is_unhurried: |_| false }
     }
 
     /// The same, without a time limit for requests for which `is_unhurried` returns true.
@@ -74,6 +76,12 @@ impl SocketFrontend {
     #[must_use]
     pub fn for_applications(self, applications: ApplicationSections) -> Self {
         Self { applications: Some(Arc::new(applications)), ..self }
+    }
+
+    /// The same for the socket for reviewers.
+    #[must_use]
+    pub fn for_reviewers(self) -> Self {
+        Self { socket: Some(CallerSocket::Review), ..self }
     }
 
     /// Answers one request.
@@ -97,7 +105,7 @@ impl SocketFrontend {
                 }
                 // an id is visible ASCII
                 let request_id = id.to_str().unwrap_or_default().to_owned();
-                let caller = RequestCaller { peer, application, request_id };
+                let caller = RequestCaller { peer, socket: self.socket, application, request_id };
                 let handled = run_as_caller(caller, self.router.call(request.map(Body::new)));
                 run_within_limit(max_s, handled).await
             }

@@ -72,8 +72,11 @@ fn every_key_can_be_set_by_variable() {
     let given: HashMap<&str, &str> = [
         ("socket_mode", "0600"),
         ("control_socket_mode", "600"),
+        ("review_socket_mode", "600"),
         ("socket_group", "root"),
         ("control_socket_group", "root"),
+        ("review_socket_group", "root"),
+        ("review_socket", "/run/oracled/review.sock"),
         ("model__base_url", "https://a.org"),
         ("model__takes_temperature", "true"),
         ("model__takes_top_p", "true"),
@@ -200,7 +203,7 @@ fn variable_is_converted_to_the_type_of_its_key() {
 
 #[test]
 fn path_must_be_absolute_unless_a_flag_sets_it() {
-    for key in ["state_dir", "socket", "control_socket"] {
+    for key in ["state_dir", "socket", "control_socket", "review_socket"] {
         for (value, given) in [("", "empty"), ("./x", "`./x`, which is relative")] {
             let error = load_error(&format!("{key} = '{value}'"), &[]);
             assert!(error.contains(&format!("`{key}` is {given}; allowed: an absolute path")), "{error}");
@@ -345,6 +348,9 @@ fn value_that_is_not_allowed_is_rejected_with_its_key() {
         ("socket_mode = '1'", "`socket_mode` is `1`"),
         ("socket_mode = '+660'", "`socket_mode` is `+660`; allowed: three or four octal digits"),
         ("socket = '/x'\ncontrol_socket = '/x'", "`control_socket` is /x; allowed: another path"),
+        ("control_socket = '/x'\nreview_socket = '/x'", "`review_socket` is /x; allowed: another path"),
+        ("socket = '/x'\nreview_socket = '/x'", "`review_socket` is /x; allowed: another path than `socket`"),
+        ("review_socket_mode = '0666'", "`review_socket_mode` is `0666`, which lets every user"),
         ("state_dir = [1]", "state_dir"),
         ("mail.transport = 'pigeon'", "`mail.transport` is an unknown word; allowed: none, http, smtp"),
         ("mail.smtp_tls = 'maybe'", "an unknown word; allowed: auto, starttls, implicit, none"),

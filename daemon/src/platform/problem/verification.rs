@@ -1,7 +1,9 @@
 //! The errors of verification and of reviews.
 
 use super::{Problem, ProblemCode};
-use oracled_actors::verification::{DismissError, ResolveError, ReviewClosedError, RevokeError, VerifyError};
+use oracled_actors::verification::{
+    CommentError, DismissError, ResolveError, ReviewClosedError, RevokeError, VerifyError,
+};
 use oracled_domain::audit::event::verification::AlteredEntryError;
 use oracled_domain::verification::request::VerifyRequestError;
 
@@ -80,6 +82,20 @@ impl From<DismissError> for Problem {
             DismissError::Bad(_) => ProblemCode::InvalidResolution,
             DismissError::Store(error) => return error.into(),
             DismissError::Commit(error) => return error.into(),
+        };
+        Self::new(code, detail)
+    }
+}
+
+impl From<CommentError> for Problem {
+    fn from(error: CommentError) -> Self {
+        let detail = error.to_string();
+        let code = match error {
+            CommentError::Unknown(_) => ProblemCode::ReviewUnknown,
+            CommentError::Text(_) => ProblemCode::InvalidRequest,
+            CommentError::TooMany(_) => ProblemCode::TooManyComments,
+            CommentError::Store(error) => return error.into(),
+            CommentError::Commit(error) => return error.into(),
         };
         Self::new(code, detail)
     }

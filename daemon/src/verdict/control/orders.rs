@@ -2,6 +2,7 @@
 
 use crate::platform::api::request::{JsonBody, PathSessionId, QueryParams};
 use crate::platform::control::control_request::{check_reason, require_application};
+use crate::platform::control::identified_user::IdentifiedUser;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
@@ -85,14 +86,14 @@ problems!(ChangeProblems: JSON_BODY SESSION STORE; OrderUnknown OrderStateRefuse
 )]
 pub async fn post(
     State(service): State<Arc<DaemonService>>,
-    Extension(peer): Extension<PeerCredentials>,
+    IdentifiedUser(user): IdentifiedUser,
     PathSessionId(session_id): PathSessionId,
     body: JsonBody,
 ) -> Result<Json<OrderReport>, Problem> {
     let OrderActionRequest { action, reason } = body.parse()?;
     check_reason(&reason)?;
     let orders = service.system.orders.clone();
-    let message = ChangeOrder { session_id: session_id.clone(), action, reason, peer };
+    let message = ChangeOrder { session_id: session_id.clone(), action, reason, held_only: false, user };
     let session = run_to_end(async move { Ok(orders.ask(message).await??) }).await?;
     report_of(&service, session).map(Json).ok_or_else(|| Problem::order_unknown(session_id))
 }

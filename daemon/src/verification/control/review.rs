@@ -3,20 +3,20 @@
 use crate::platform::api::request::JsonBody;
 use crate::platform::api::request::QueryParams;
 use crate::platform::control::control_request::parse_name;
+use crate::platform::control::identified_user::IdentifiedUser;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
+use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use axum::{Extension, Json};
-use oracled_actors::verification::{DismissReview, ResolveReview, RevokeResolution};
+use oracled_actors::verification::{CommentOnReview, DismissReview, ResolveReview, RevokeResolution};
 use oracled_api::base::page::ListPage;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::verification::{ReviewSummary, ReviewsParams};
-use oracled_domain::PeerCredentials;
 use oracled_domain::base::wording::excerpt;
 use oracled_domain::verification::review::{
-    DismissalRequest, ReviewResolution, ReviewState, RevocationRequest,
+    CommentRequest, DismissalRequest, ReviewResolution, ReviewState, RevocationRequest,
 };
 use oracled_store::{ReviewQuery, Store, StoreError};
 use serde::de::DeserializeOwned;
@@ -128,13 +128,13 @@ problems!(ResolveProblems: JSON_BODY REVIEW STORE; OntologyUnknown);
 )]
 pub async fn resolve(
     State(service): State<Arc<DaemonService>>,
-    Extension(peer): Extension<PeerCredentials>,
+    IdentifiedUser(user): IdentifiedUser,
     review_id: Result<Path<String>, PathRejection>,
     body: JsonBody,
 ) -> Result<Json<ReviewState>, Problem> {
     let verification = service.system.verification.clone();
     decide_review(review_id, &body, |review_id, resolution: ReviewResolution| async move {
-        Ok(verification.resolve(&ResolveReview { review_id, resolution, peer }).await?)
+        Ok(verification.resolve(&ResolveReview { review_id, resolution, user }).await?)
     })
     .await
 }
@@ -158,13 +158,13 @@ problems!(RevokeProblems: JSON_BODY STORE; InvalidResolution ReviewUnknown Revie
 )]
 pub async fn revoke(
     State(service): State<Arc<DaemonService>>,
-    Extension(peer): Extension<PeerCredentials>,
+    IdentifiedUser(user): IdentifiedUser,
     review_id: Result<Path<String>, PathRejection>,
     body: JsonBody,
 ) -> Result<Json<ReviewState>, Problem> {
     let verification = service.system.verification.clone();
     decide_review(review_id, &body, |review_id, revocation: RevocationRequest| async move {
-        Ok(verification.revoke(&RevokeResolution { review_id, revocation, peer }).await?)
+        Ok(verification.revoke(&RevokeResolution { review_id, revocation, user }).await?)
     })
     .await
 }
@@ -188,13 +188,43 @@ problems!(DismissProblems: JSON_BODY REVIEW STORE);
 )]
 pub async fn dismiss(
     State(service): State<Arc<DaemonService>>,
-    Extension(peer): Extension<PeerCredentials>,
+    IdentifiedUser(user): IdentifiedUser,
     review_id: Result<Path<String>, PathRejection>,
     body: JsonBody,
 ) -> Result<Json<ReviewState>, Problem> {
     let verification = service.system.verification.clone();
     decide_review(review_id, &body, |review_id, dismissal: DismissalRequest| async move {
-        Ok(verification.dismiss(&DismissReview { review_id, dismissal, peer }).await?)
+        Ok(verification.dismiss(&DismissReview { review_id, dismissal, user }).await?)
+    })
+    .await
+}
+
+problems!(CommentProblems: JSON_BODY STORE; ReviewUnknown TooManyComments);
+
+/// Comment on a review.
+///
+/// An open and a closed review can have comments. A comment changes nothing else.
+#[utoipa::path(
+    post,
+    path = "/v1/reviews/{review_id}/comments",
+    operation_id = "comment_on_review",
+    tag = "verification",
+    params(("review_id" = String, Path, description = "The id of the review: the execution id of the decision that opened it")),
+    request_body = CommentRequest,
+    responses(
+        CommentProblems,
+        (status = 200, description = "The review with the comment", body = ReviewState),
+    ),
+)]
+pub async fn comment(
+    State(service): State<Arc<DaemonService>>,
+    IdentifiedUser(user): IdentifiedUser,
+    review_id: Result<Path<String>, PathRejection>,
+    body: JsonBody,
+) -> Result<Json<ReviewState>, Problem> {
+    let verification = service.system.verification.clone();
+    decide_review(review_id, &body, |review_id, comment: CommentRequest| async move {
+        Ok(verification.comment(&CommentOnReview { review_id, comment, user }).await?)
     })
     .await
 }

@@ -17,6 +17,30 @@ pub struct PeerCredentials {
     pub pid: Option<i32>,
 }
 
+/// A socket that callers name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CallerSocket {
+    /// The socket for reviewers.
+    Review,
+}
+
+/// The user who made a decision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DecidingUser {
+    /// The process that sent the decision.
+    pub peer: PeerCredentials,
+    /// The name of the user; `None` if the system has none for the user id.
+    pub name: Option<String>,
+}
+
+impl From<PeerCredentials> for DecidingUser {
+    /// The user without a name.
+    fn from(peer: PeerCredentials) -> Self {
+        Self { peer, name: None }
+    }
+}
+
 /// The process that sent a request, and the id of that request.
 ///
 /// An entry has a caller if a request caused it, and none if the daemon acted on its own: a schedule, a probe, a retry.
@@ -25,7 +49,10 @@ pub struct RequestCaller {
     /// The process, as the kernel reports it.
     #[serde(flatten)]
     pub peer: PeerCredentials,
-    /// The application of the process; absent for a request on the control socket.
+    /// The socket of the request, if it is the one for reviewers; absent for the other two.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub socket: Option<CallerSocket>,
+    /// The application of the process; absent for a request on the control socket or the socket for reviewers.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub application: Option<ApplicationName>,
     /// The request's `X-Request-Id`: the caller's own, or one that the daemon generated. 1 to 128 visible ASCII

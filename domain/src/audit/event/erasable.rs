@@ -33,14 +33,14 @@ impl EventName {
             Self::CrosscheckError | Self::OrderAttemptFailed | Self::MailFailed | Self::WebhookFailed => {
                 &["cause"]
             }
-            Self::OrderStopped | Self::OrderRetried | Self::OrderReleased | Self::ReviewDismissed => {
-                &["reason"]
-            }
+            Self::OrderStopped | Self::OrderRetried | Self::OrderReleased => &["reason", "user_name"],
             Self::SourceAsked => &["response_hash"],
             Self::VerificationDecided => &["envelope_sha256", "envelope", "inputs"],
             Self::ReviewOpened => &["review"],
-            Self::ReviewResolved => &["resolution", "locks"],
-            Self::ReviewRevoked => &["reason", "locks"],
+            Self::ReviewResolved => &["resolution", "locks", "verifier_name"],
+            Self::ReviewRevoked => &["reason", "locks", "verifier_name"],
+            Self::ReviewDismissed => &["reason", "verifier_name"],
+            Self::ReviewCommented => &["text", "author_name"],
             Self::SourceQueried => &["query_id", "request_sha256"],
             Self::RefusalDropped
             | Self::VerdictCached

@@ -368,10 +368,16 @@ fn order_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Timest
             cause: OrderStopCause::Operator,
             attempts: 1,
             reason: Some("cancelled".into()),
+            user_name: Some("anna".into()),
             peer: Some(peer),
         },
-        EventKind::OrderRetried { reason: "mended".into(), peer },
-        EventKind::OrderReleased { verdict_sha256: Sha256Hex::of(b""), reason: "sound".into(), peer },
+        EventKind::OrderRetried { reason: "mended".into(), user_name: Some("anna".into()), peer },
+        EventKind::OrderReleased {
+            verdict_sha256: Sha256Hex::of(b""),
+            reason: "sound".into(),
+            user_name: Some("anna".into()),
+            peer,
+        },
         EventKind::ErasureStarted(ErasureStartEntry { reason: "request of the customer".into(), peer }),
         EventKind::SessionErased(ErasureEndEntry {
             started_seq: 7,

@@ -88,6 +88,9 @@ pub struct ResolutionEntry {
     pub resolution: ReviewResolution,
     /// The resulting locks, one for each axis.
     pub locks: Vec<HumanLock>,
+    /// The name of the reviewer; absent if the system had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verifier_name: Option<String>,
     /// The process of the reviewer.
     pub peer: PeerCredentials,
 }
@@ -101,6 +104,9 @@ pub struct RevocationEntry {
     pub reason: String,
     /// The locks that end.
     pub locks: Vec<HumanLock>,
+    /// The name of the reviewer; absent if the system had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verifier_name: Option<String>,
     /// The process of the reviewer.
     pub peer: PeerCredentials,
 }
@@ -112,7 +118,24 @@ pub struct DismissalEntry {
     pub review_id: String,
     /// The reason.
     pub reason: String,
+    /// The name of the reviewer; absent if the system had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verifier_name: Option<String>,
     /// The process of the reviewer.
+    pub peer: PeerCredentials,
+}
+
+/// A reviewer commented on a review.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct CommentEntry {
+    /// The id of the review.
+    pub review_id: String,
+    /// The comment.
+    pub text: String,
+    /// The name of the author; absent if the system had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author_name: Option<String>,
+    /// The process of the author.
     pub peer: PeerCredentials,
 }
 

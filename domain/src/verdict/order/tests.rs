@@ -17,7 +17,7 @@ fn failure(outcome: GenerationOutcome) -> OrderAttemptFailure {
 }
 
 fn change(action: OrderAction, second: i64) -> OperatorAction {
-    OperatorAction { action, at: at(second), uid: 1000, reason: "refunded".to_owned() }
+    OperatorAction { action, at: at(second), uid: 1000, user_name: None, reason: "refunded".to_owned() }
 }
 
 /// The order after an attempt at `second` that fails with `outcome`.

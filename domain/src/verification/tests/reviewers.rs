@@ -4,7 +4,7 @@ use crate::ground::id::SourceId;
 use crate::ground::source::OracleTier::Primary;
 use crate::ground::value::AxisValue;
 use crate::verification::deviation::{find_deviations, restore_baselines};
-use crate::verification::review::{ReviewResolution, ReviewResolutionError};
+use crate::verification::review::{ResolutionRecord, ReviewResolution, ReviewResolutionError, Verifier};
 use crate::verification::stored_state::OPEN_MAX;
 use crate::verification::{
     AxisBaseline, AxisReason, CallFailure, DecisionInputs, EnvelopeKind, HumanLock, OpenReview, OracleReply,
@@ -12,6 +12,8 @@ use crate::verification::{
 };
 use jiff::SignedDuration;
 use serde_json::{Value as Json, json};
+
+const REVIEWER: Verifier<'_> = Verifier { id: "1000", name: Some("anna") };
 
 fn disagreement(more: Json) -> DecisionInputs {
     let workflow = workflow(&["dose", "inr"], &["lab-a", "lab-b"], json!({}));
@@ -35,7 +37,7 @@ fn resolution(values: Json) -> ReviewResolution {
 fn locks(inputs: &DecisionInputs) -> Vec<HumanLock> {
     let review = ReviewCase::of(inputs, &decide(inputs)).expect("a reviewer decides");
     let resolution = resolution(json!({"dose": "11.0"}));
-    review.resolve(ontology(), &resolution, "1000", ago(30)).expect("the value is valid")
+    review.resolve(ontology(), &resolution, REVIEWER, ago(30)).expect("the value is valid")
 }
 
 #[test]
@@ -132,7 +134,7 @@ fn invalid_resolution_is_rejected() {
     let inputs = disagreement(json!({}));
     let review = ReviewCase::of(&inputs, &decide(&inputs)).expect("a reviewer decides");
     let refused = |resolution: &ReviewResolution| {
-        let refused = review.resolve(ontology(), resolution, "1000", now());
+        let refused = review.resolve(ontology(), resolution, REVIEWER, now());
         refused.expect_err("the value is invalid").to_string()
     };
     let plain = resolution(json!({"dose": 11}));
@@ -154,7 +156,7 @@ fn invalid_resolution_is_rejected() {
     );
     let mut other = review;
     other.ontology.version = "2".into();
-    let refused = other.resolve(ontology(), &resolution(json!({"dose": 11})), "1000", now());
+    let refused = other.resolve(ontology(), &resolution(json!({"dose": 11})), REVIEWER, now());
     assert_eq!(refused.expect_err("other").to_string(), "the review has the ontology clinic@2, not clinic@1");
 }
 
@@ -165,7 +167,7 @@ fn value_without_support_requires_own_value() {
     let review = ReviewCase::of(&inputs, &decide(&inputs)).expect("a reviewer decides");
     let decided = |review: &ReviewCase, value: Json, own_value: bool| {
         let resolution = ReviewResolution { own_value, ..resolution(json!({"dose": value})) };
-        review.resolve(ontology(), &resolution, "1000", now()).map_err(|refused| refused.to_string())
+        review.resolve(ontology(), &resolution, REVIEWER, now()).map_err(|refused| refused.to_string())
     };
     let message = "`values.dose`: no candidate or claim has 11; they have: 10, 12, 9. Set `own_value` (`--own-value`) to use it anyway";
     assert_eq!(decided(&review, json!(11), false).expect_err("no candidate has the value"), message);
@@ -184,7 +186,7 @@ fn value_without_support_requires_own_value() {
         ..resolution(json!({"dose": 10}))
     };
     let refused =
-        review.resolve(ontology(), &resolution, "1000", now()).expect_err("no candidate has the value");
+        review.resolve(ontology(), &resolution, REVIEWER, now()).expect_err("no candidate has the value");
     assert!(
         refused.to_string().contains("no candidate or claim has 10 (a day); they have: 10, 12 (a day)"),
         "{refused}"
@@ -205,7 +207,7 @@ fn resolution_names_its_definition_and_the_envelope_shows_it() {
     let decided = |review: &ReviewCase, definitions: Json| {
         let definitions = serde_json::from_value(definitions).expect("definitions");
         let resolution = ReviewResolution { definitions, ..resolution(json!({"dose": 12})) };
-        let locks = review.resolve(ontology(), &resolution, "1000", ago(30));
+        let locks = review.resolve(ontology(), &resolution, REVIEWER, ago(30));
         locks.map_err(|refused| refused.to_string())
     };
     let message = "`definitions.dose` is missing; add the definition of the value, because the candidates have different ones: \
@@ -234,7 +236,7 @@ fn resolution_of_a_state_sensitive_axis_is_bounded_by_its_max_ttl() {
     let inputs = disagreement(claim);
     let review = ReviewCase::of(&inputs, &decide(&inputs)).expect("a reviewer decides");
     let long = ReviewResolution { valid_for_seconds: 3601, ..resolution(json!({"dose": 11, "inr": 2.5})) };
-    let refused = review.resolve(ontology(), &long, "1000", now()).expect_err("too long");
+    let refused = review.resolve(ontology(), &long, REVIEWER, now()).expect_err("too long");
     assert_eq!(refused.to_string(), "`valid_for_seconds` is 3601; allowed: 1 to 3600 s");
 }
 
@@ -342,7 +344,7 @@ fn claim_supports_only_the_axis_own_definition() {
         let definitions = [("dose".to_owned(), definition.to_owned())].into();
         let own_resolution =
             ReviewResolution { definitions, own_value: false, ..resolution(json!({"dose": 9})) };
-        review.resolve(ontology(), &own_resolution, "1000", now())
+        review.resolve(ontology(), &own_resolution, REVIEWER, now())
     };
     assert!(decided("").is_ok());
     let refused = decided("without the night's").expect_err("no claim has that");
@@ -496,4 +498,24 @@ fn advice_mentions_a_confirmation_only_if_it_helps() {
     assert_eq!(advice("weight", &["weight"]), Some(true));
     assert_eq!(advice("weight", &["weight", "address"]), Some(false));
     assert_eq!(advice("dose", &["dose"]), Some(false));
+}
+
+#[test]
+fn lock_and_records_from_before_names_stay_readable_and_unchanged() {
+    let mut inputs = disagreement(json!({}));
+    inputs.locks = locks(&inputs);
+    assert_eq!(inputs.locks[0].verifier_name.as_deref(), Some("anna"));
+    let named = inputs.digest();
+    inputs.locks[0].verifier_name = None;
+    let stored = serde_json::to_value(&inputs.locks[0]).expect("a lock is plain data");
+    assert!(stored.get("verifier_name").is_none(), "{stored}");
+    assert_eq!(serde_json::from_value::<HumanLock>(stored).expect("a lock"), inputs.locks[0]);
+    assert_ne!(inputs.digest(), named);
+    let resolved = json!({
+        "resolution": resolution(json!({"dose": "11.0"})),
+        "verifier_id": "1000",
+        "resolved_at": now(),
+    });
+    let read: ResolutionRecord = serde_json::from_value(resolved.clone()).expect("a record without a name");
+    assert_eq!(serde_json::to_value(&read).expect("a record is plain data"), resolved);
 }

@@ -4,6 +4,7 @@ use crate::base::snapshot::SnapshotId;
 use crate::journal::record::{JournalRecord, TableWrite};
 use crate::journal::tests::{at, delivered, fill, id, open, whole_log};
 use crate::{RemovableEntries, Store};
+use oracled_domain::audit::event::verification::{CommentEntry, DismissalEntry};
 use oracled_domain::audit::leaf::leaf_of;
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionRecord};
 use std::io::Read;
@@ -313,6 +314,44 @@ fn erasure_does_not_begin_before_the_rows_are_removed() {
     let begun = journal.begin_erasure(of_session(1, up_to));
     assert!(matches!(begun, Err(StoreError::Unavailable { .. })), "{begun:?}");
     assert!(journal.begin_erasure(of_session(1, 1)).is_ok(), "its rows are newer");
+}
+
+#[test]
+fn retention_of_verifications_erases_names_and_comments_of_reviewers() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = filled(dir.path());
+    let peer = PeerCredentials { uid: 7, gid: 7, pid: None };
+    let name = || Some("anna-4711".to_owned());
+    for event in [
+        EventKind::ReviewDismissed(DismissalEntry {
+            review_id: "v-1".to_owned(),
+            reason: "settled".to_owned(),
+            verifier_name: name(),
+            peer,
+        }),
+        EventKind::ReviewCommented(CommentEntry {
+            review_id: "v-1".to_owned(),
+            text: "as agreed with bob-4711".to_owned(),
+            author_name: name(),
+            peer,
+        }),
+    ] {
+        let record = JournalRecord::from(AuditEvent::new(at(98), None, event));
+        journal.commit(&[record]).expect("the commit succeeds").remove(0).expect("the record is not stale");
+    }
+    let before = whole_log(&store);
+    assert!(!files_with(dir.path(), "4711").is_empty());
+    let plan = RemovalPlan { verifications_up_to: Some(journal.counts().entries), ..RemovalPlan::default() };
+    let [verifications, _] = store.removable_entries(&plan, &|| true).expect("the log is read");
+    assert_eq!(verifications.count, 2);
+    fill(&mut journal, 60..63);
+    let mut erasure = journal.begin_erasure(plan).expect("the journal accepts writes");
+    erasure.rewrite_segments(&|| true).expect("the segments are whole");
+    finish(&mut journal, erasure);
+    assert_eq!(files_with(dir.path(), "4711"), Vec::<PathBuf>::new());
+    let after = whole_log(&store);
+    assert_eq!(leaves(&after)[..before.len()], leaves(&before));
+    assert!(after[before.len() - 1].json.contains("\"uid\":7"), "the user id stays");
 }
 
 #[test]

@@ -26,26 +26,30 @@ const VALUES: [&str; 13] = [
 ];
 
 /// Keys without secrets: errors may quote their values.
-const QUOTED: [&str; 11] = [
+const QUOTED: [&str; 14] = [
     "checkpoints.dir",
     "state_dir",
     "socket",
     "control_socket",
+    "review_socket",
     "socket_mode",
     "prompt_template",
     "mail.templates",
     "control_socket_mode",
     "socket_group",
     "control_socket_group",
+    "review_socket_mode",
+    "review_socket_group",
     "log_level",
 ];
 
 /// Keys without secrets: `check-config` may print their values.
-const PRINTED: [&str; 13] = [
+const PRINTED: [&str; 14] = [
     "checkpoints.dir",
     "state_dir",
     "socket",
     "control_socket",
+    "review_socket",
     "contact",
     "prompt_template",
     "model.name",

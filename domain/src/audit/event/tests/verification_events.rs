@@ -1,11 +1,11 @@
 use super::super::verification::{
-    AlteredEntryError, AnswerRemovalEntry, DismissalEntry, ResolutionEntry, ReviewEntry, RevocationEntry,
-    SourceCallEntry, VerificationEntry,
+    AlteredEntryError, AnswerRemovalEntry, CommentEntry, DismissalEntry, ResolutionEntry, ReviewEntry,
+    RevocationEntry, SourceCallEntry, VerificationEntry,
 };
 use super::*;
 use crate::ground::source::OracleTier::{Primary, Secondary};
 use crate::verdict::interaction::InteractionStatus;
-use crate::verification::review::ReviewResolution;
+use crate::verification::review::{ReviewResolution, Verifier};
 use crate::verification::tests::support::{ago, answers, call, inputs, now, ontology, workflow};
 use crate::verification::{CallTimeLimit, DecisionInputs, OracleReply, ReviewCase, decide};
 use serde_json::json;
@@ -38,7 +38,9 @@ pub(super) fn all(peer: PeerCredentials) -> Vec<EventKind> {
         reason: "measured anew".into(),
         valid_for_seconds: 3600,
     };
-    let locks = review.resolve(ontology(), &resolution, "1000", timestamp).expect("the value is valid");
+    let verifier_name = Some("anna".to_owned());
+    let reviewer = Verifier { id: "1000", name: verifier_name.as_deref() };
+    let locks = review.resolve(ontology(), &resolution, reviewer, timestamp).expect("the value is valid");
     let interaction = SourceCallEntry::all(&inputs, &envelope).remove(0);
     let review_id = review.review_id.clone();
     vec![
@@ -49,15 +51,28 @@ pub(super) fn all(peer: PeerCredentials) -> Vec<EventKind> {
             review_id: review_id.clone(),
             resolution,
             locks: locks.clone(),
+            verifier_name: verifier_name.clone(),
             peer,
         }),
         EventKind::ReviewRevoked(RevocationEntry {
             review_id: review_id.clone(),
             reason: "misread".into(),
             locks,
+            verifier_name: verifier_name.clone(),
             peer,
         }),
-        EventKind::ReviewDismissed(DismissalEntry { review_id, reason: "they agree by now".into(), peer }),
+        EventKind::ReviewDismissed(DismissalEntry {
+            review_id: review_id.clone(),
+            reason: "they agree by now".into(),
+            verifier_name: verifier_name.clone(),
+            peer,
+        }),
+        EventKind::ReviewCommented(CommentEntry {
+            review_id,
+            text: "the laboratory confirms it".into(),
+            author_name: verifier_name,
+            peer,
+        }),
         EventKind::KeptAnswersRemoved(AnswerRemovalEntry { count: 3 }),
     ]
 }

@@ -369,6 +369,7 @@ impl TableCase {
             value: crate::ground::value::AxisValue::Text("7".into()),
             definition: None,
             verifier_id: "1000".into(),
+            verifier_name: None,
             reason: "seen on paper".into(),
             verified_at: ago(60),
             valid_until: now() + jiff::SignedDuration::from_secs(60),

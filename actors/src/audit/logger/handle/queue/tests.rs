@@ -19,6 +19,7 @@ fn stopped() -> AuditEvent {
 fn caller(request_id: &str) -> RequestCaller {
     RequestCaller {
         peer: PeerCredentials { uid: 1, gid: 2, pid: Some(3) },
+        socket: None,
         application: None,
         request_id: request_id.into(),
     }

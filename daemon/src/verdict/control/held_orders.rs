@@ -1,0 +1,136 @@
+//! `/v1/orders` on the socket for reviewers: an order that is not held does not exist there.
+
+use super::orders::held_report;
+use crate::platform::api::request::{JsonBody, PathSessionId, QueryParams};
+use crate::platform::control::control_request::check_reason;
+use crate::platform::control::identified_user::IdentifiedUser;
+use crate::platform::openapi::problems;
+use crate::platform::problem::Problem;
+use crate::platform::service::{DaemonService, run_to_end};
+use crate::verdict::api::orders::{list_orders, read_order, report_of};
+use axum::extract::State;
+use axum::{Extension, Json};
+use oracled_actors::verdict::orders::{ChangeOrder, OrderChangeError, ReadHeldVerdict};
+use oracled_api::base::page::ListPage;
+use oracled_api::verdict::orders::{
+    HeldOrdersParams, HeldVerdictReport, OrderActionRequest, OrderReport, OrdersParams,
+};
+use oracled_domain::verdict::order::OrderState;
+use oracled_domain::{PeerCredentials, SessionId};
+use std::sync::Arc;
+
+problems!(ListProblems: STORE; InvalidRequest);
+
+/// List the held orders, the latest one first.
+#[utoipa::path(
+    get,
+    path = "/v1/orders",
+    operation_id = "list_orders",
+    tag = "verdict",
+    params(HeldOrdersParams),
+    responses(
+        ListProblems,
+        (status = 200, description = "A page of held orders", body = ListPage<OrderReport>),
+    ),
+)]
+pub async fn list(
+    State(service): State<Arc<DaemonService>>,
+    QueryParams(params): QueryParams<HeldOrdersParams>,
+) -> Result<Json<ListPage<OrderReport>>, Problem> {
+    let HeldOrdersParams { application, after, limit, state: _ } = params;
+    let held = OrdersParams { after, limit, state: Some(OrderState::Held) };
+    list_orders(&service, application, held).map(Json)
+}
+
+problems!(ReadProblems: SESSION STORE; OrderUnknown);
+
+/// Read a held order.
+#[utoipa::path(
+    get,
+    path = "/v1/orders/{session_id}",
+    operation_id = "read_order",
+    tag = "verdict",
+    params(("session_id" = SessionId, Path)),
+    responses(
+        ReadProblems,
+        (status = 200, description = "The order", body = OrderReport),
+    ),
+)]
+pub async fn get(
+    State(service): State<Arc<DaemonService>>,
+    PathSessionId(session_id): PathSessionId,
+) -> Result<Json<OrderReport>, Problem> {
+    let report = read_order(&service, &session_id)?;
+    let held = report.filter(|report| report.order.state == OrderState::Held);
+    held.map(Json).ok_or_else(|| Problem::order_unknown(session_id))
+}
+
+problems!(ChangeProblems: JSON_BODY SESSION STORE; OrderUnknown OrderStateRefused PolicyRejected HeldVerdictUnreadable ModelUnavailable);
+
+/// Retry or fail a held order, or release its held verdict.
+#[utoipa::path(
+    post,
+    path = "/v1/orders/{session_id}",
+    operation_id = "change_order",
+    tag = "verdict",
+    params(("session_id" = SessionId, Path)),
+    request_body = OrderActionRequest,
+    responses(
+        ChangeProblems,
+        (status = 200, description = "The order after the change", body = OrderReport),
+    ),
+)]
+pub async fn post(
+    State(service): State<Arc<DaemonService>>,
+    IdentifiedUser(user): IdentifiedUser,
+    PathSessionId(session_id): PathSessionId,
+    body: JsonBody,
+) -> Result<Json<OrderReport>, Problem> {
+    let OrderActionRequest { action, reason } = body.parse()?;
+    check_reason(&reason)?;
+    let orders = service.system.orders.clone();
+    let message = ChangeOrder { session_id: session_id.clone(), action, reason, held_only: true, user };
+    let changed = async move { Ok(orders.ask(message).await?.map_err(hide_other_orders)?) };
+    let session = run_to_end(changed).await?;
+    report_of(&service, session).map(Json).ok_or_else(|| Problem::order_unknown(session_id))
+}
+
+problems!(ReadHeldProblems: SESSION STORE; OrderUnknown OrderStateRefused HeldVerdictUnreadable);
+
+/// Read the verdict that the policy holds.
+///
+/// The entry `held_verdict_read` in the log names the reader.
+#[utoipa::path(
+    get,
+    path = "/v1/orders/{session_id}/verdict",
+    operation_id = "read_held_verdict",
+    tag = "verdict",
+    params(("session_id" = SessionId, Path)),
+    responses(
+        ReadHeldProblems,
+        (status = 200, description = "The held verdict", body = HeldVerdictReport),
+    ),
+)]
+pub async fn read_held(
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
+    PathSessionId(session_id): PathSessionId,
+) -> Result<Json<HeldVerdictReport>, Problem> {
+    let orders = service.system.orders.clone();
+    let message = ReadHeldVerdict { session_id, peer };
+    let read = async move { Ok(orders.ask(message).await?.map_err(hide_other_orders)?) };
+    Ok(Json(held_report(run_to_end(read).await?)))
+}
+
+/// The error for a reviewer: the state of an order that is not held is not shown.
+fn hide_other_orders(error: OrderChangeError) -> OrderChangeError {
+    match error {
+        OrderChangeError::State { session_id, state }
+        | OrderChangeError::NoHeldVerdict { session_id, state }
+            if state != OrderState::Held =>
+        {
+            OrderChangeError::Unknown(session_id)
+        }
+        error => error,
+    }
+}
