@@ -345,16 +345,13 @@ fn start_servers(
         headers: limits.headers,
         header_bytes: limits.header_bytes,
     };
-    let access_log = |socket| AccessLog {
-        socket,
-        level: service.config.access_log,
-        metrics: service.request_metrics.clone(),
-    };
+    let access_log =
+        |socket| AccessLog::new(socket, service.config.access_log, service.request_metrics.clone());
     let (routes_log, control_log) = (access_log(SocketKind::Routes), access_log(SocketKind::Control));
-    let routes = SocketFrontend::new(api::router(Arc::clone(service)), limits, routes_log.clone())
+    let routes = SocketFrontend::new(api::router(Arc::clone(service)), limits, Arc::clone(&routes_log))
         .for_applications(service.config.applications.clone());
     let control = control::router(Arc::clone(service)).layer(Extension(Arc::clone(flags)));
-    let control = SocketFrontend::new(control, limits, control_log.clone())
+    let control = SocketFrontend::new(control, limits, Arc::clone(&control_log))
         .without_time_limit_for(control::has_no_time_limit);
     let DaemonSockets { routes: routes_socket, control: control_socket, .. } = sockets;
     [

@@ -25,12 +25,12 @@ const FAREWELL: Duration = Duration::from_secs(1);
 pub(super) struct ConnectionRefusals {
     connections: usize,
     writing: Arc<Semaphore>,
-    access_log: AccessLog,
+    access_log: Arc<AccessLog>,
 }
 
 impl ConnectionRefusals {
     /// `connections` is the limit of the socket.
-    pub(super) fn new(connections: usize, access_log: AccessLog) -> Self {
+    pub(super) fn new(connections: usize, access_log: Arc<AccessLog>) -> Self {
         Self { connections, writing: Arc::new(Semaphore::new(REFUSALS_MAX)), access_log }
     }
 
