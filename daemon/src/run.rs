@@ -181,14 +181,8 @@ impl RunningDaemon {
                 live: Arc::new(upstreams.live),
             },
         });
-        let service = DaemonService::new(
-            system,
-            config,
-            log_level,
-            log_signer,
-            upstreams.witnesses,
-            upstreams.reloadable,
-        );
+        let (witnesses, clients) = (upstreams.witnesses, upstreams.clients);
+        let service = DaemonService::new(system, config, log_level, log_signer, witnesses, clients);
         log_start(&service).await?;
         let flags = Arc::new(flags);
         let bound = sockets.bound_sockets();

@@ -21,8 +21,7 @@ fn world_with(config: &str) -> DaemonWorld {
 async fn doctor(world: &DaemonWorld) -> (Option<i32>, Value) {
     let config = world.config_file();
     let output = world.ctl_in_thread(&["doctor", "--json", "--config", &config.to_string_lossy()]).await;
-    let report = serde_json::from_slice(&output.stdout);
-    (output.status.code(), report.unwrap_or_else(|error| panic!("{error}: {output:?}")))
+    (output.status.code(), serde_json::from_slice(&output.stdout).expect("the report is JSON"))
 }
 
 /// The checks of a report that have this level, by their names.

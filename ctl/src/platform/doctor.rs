@@ -48,12 +48,12 @@ impl CheckLevel {
 /// A check with its result.
 #[derive(Debug, Serialize)]
 struct CheckResult {
-    /// What was checked, such as `disk`.
+    /// The subject of the check, such as `disk`.
     check: &'static str,
     level: CheckLevel,
     /// The value that was found.
     value: String,
-    /// What to do; `None` if the check has passed.
+    /// The remedy; `None` if the check has passed.
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<String>,
 }

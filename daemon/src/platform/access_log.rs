@@ -101,17 +101,17 @@ impl AccessLog {
         record
     }
 
-    /// Records a connection that was answered with `status` before its request could be read.
+    /// Records a connection that was answered with `status`, or closed, before its request could be read.
     pub(crate) fn record_rejected_connection(
         self: &Arc<Self>,
         peer: PeerCredentials,
-        status: StatusCode,
+        status: Option<StatusCode>,
         request_id: &str,
     ) {
         let request_id = HeaderValue::from_str(request_id).unwrap_or(HeaderValue::from_static(""));
         let mut record = self.record(metrics::unknown_method(), peer, request_id, None);
-        record.status = Some(status.as_u16());
-        record.is_complete = true;
+        record.status = status.map(|status| status.as_u16());
+        record.is_complete = status.is_some();
     }
 
     fn record(

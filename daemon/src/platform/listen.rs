@@ -318,7 +318,8 @@ pub async fn serve<H, F, B>(
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a connection ended");
-                if let Some(status) = parse_error_status(&error) {
+                let status = parse_error_status(&error);
+                if status.is_some() {
                     access_log.record_rejected_connection(peer, status, &new_request_id());
                 }
             }

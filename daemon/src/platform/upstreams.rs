@@ -25,7 +25,7 @@ use oracled_actors::verdict::generation::ConfiguredModels;
 use oracled_actors::verdict::notifier::NotifierConfig;
 use oracled_actors::verdict::rate_limiter::CallLimits;
 use oracled_actors::verdict::webhooks::WebhookConfig;
-use reload::UpstreamCells;
+use reload::ServiceClients;
 pub use reload::{CredentialChange, ReloadableClients};
 use std::sync::Arc;
 
@@ -51,7 +51,32 @@ pub struct UpstreamClients {
     /// Secrets that cross a network in clear text, as `--allow-cleartext` permits.
     pub cleartext: Vec<ConfigError>,
     /// The same clients, for reloads.
-    pub reloadable: ReloadableClients,
+    pub clients: ReloadableClients,
+}
+
+/// Secrets of services other than models that would cross a network in clear text.
+fn cleartext_faults(config: &DaemonConfig) -> impl Iterator<Item = ConfigError> {
+    let services = mail::cleartext_fault(&config.mail).into_iter().chain(lookup::cleartext_fault(config));
+    services.chain(credentials::cleartext_faults(config))
+}
+
+/// The mail service and the payment service, as far as they are configured, with their health checks.
+fn monitored_services(
+    config: &DaemonConfig,
+    mail: Option<&Reloadable<dyn MailService>>,
+    has_lookup: bool,
+) -> Vec<MonitoredOracle> {
+    let mail = mail.map(|service| MonitoredOracle {
+        id: service.oracle_id(),
+        config: config.health,
+        probe: Some(Arc::new(service.clone())),
+    });
+    let lookup = has_lookup.then(|| MonitoredOracle {
+        id: LookupClient::oracle_id(),
+        config: config.health,
+        probe: None,
+    });
+    mail.into_iter().chain(lookup).collect()
 }
 
 impl UpstreamClients {
@@ -67,9 +92,7 @@ impl UpstreamClients {
         let (mut faults, mut digests) = (Vec::new(), SecretDigests::default());
         let ModelClients { models, calls, mut oracles, mut cleartext, reloadable: reloadable_models } =
             ModelClients::new(config, clock, &mut digests, &mut faults);
-        cleartext.extend(mail::cleartext_fault(&config.mail));
-        cleartext.extend(lookup::cleartext_fault(config));
-        cleartext.extend(credentials::cleartext_faults(config));
+        cleartext.extend(cleartext_faults(config));
         if !allow_cleartext && !cleartext.is_empty() {
             faults.append(&mut cleartext);
             return Err(ConfigError::Several(faults));
@@ -101,40 +124,27 @@ impl UpstreamClients {
             return Err(ConfigError::Several(faults));
         };
         let service = service.map(Reloadable::<dyn MailService>::new);
-        oracles.extend(service.as_ref().map(|service| MonitoredOracle {
-            id: service.oracle_id(),
-            config: config.health,
-            probe: Some(Arc::new(service.clone())),
-        }));
         let lookup = lookup.map(|client| Reloadable::new(Arc::new(client)));
-        oracles.extend(lookup.as_ref().map(|_| MonitoredOracle {
-            id: LookupClient::oracle_id(),
-            config: config.health,
-            probe: None,
-        }));
+        oracles.extend(monitored_services(config, service.as_ref(), lookup.is_some()));
         let mailing = NotifierConfig {
             service: service.clone().map(|service| Arc::new(service) as Arc<dyn MailService>),
             max_age: SignedDuration::from_secs(config.mail.max_age_s.into()),
             templates: config.mail_templates(),
             contacts: config.contacts(),
         };
-        let pull_settings = config.ingestion.to_pull_settings(allow_cleartext);
-        let puller = PayloadPuller::new(pull_settings, of_pipelines, clock.clone());
-        let puller = Reloadable::new(Arc::new(puller));
-        let live_settings = config.ingestion.to_live_settings(allow_cleartext);
-        let live = HttpLiveOracle::new(&live_settings, of_sources, clock.clone());
-        let live = Reloadable::<dyn LiveOracle>::new(Arc::new(live));
-        let reloadable = ReloadableClients::new(
-            reloadable_models,
-            UpstreamCells {
-                mail: service,
-                lookup: lookup.clone(),
-                webhooks: webhooks.client.clone(),
-                puller: puller.clone(),
-                live: live.clone(),
-            },
-            digests,
-        );
+        let settings = config.ingestion.to_pull_settings(allow_cleartext);
+        let puller = Reloadable::new(Arc::new(PayloadPuller::new(settings, of_pipelines, clock.clone())));
+        let settings = config.ingestion.to_live_settings(allow_cleartext);
+        let live = Arc::new(HttpLiveOracle::new(&settings, of_sources, clock.clone()));
+        let live = Reloadable::<dyn LiveOracle>::new(live);
+        let others = ServiceClients {
+            mail: service,
+            lookup: lookup.clone(),
+            webhooks: webhooks.client.clone(),
+            puller: puller.clone(),
+            live: live.clone(),
+        };
+        let clients = ReloadableClients::new(reloadable_models, others, digests);
         Ok(Self {
             models,
             calls,
@@ -146,7 +156,7 @@ impl UpstreamClients {
             witnesses,
             oracles,
             cleartext,
-            reloadable,
+            clients,
         })
     }
 

@@ -75,7 +75,7 @@ pub(super) fn check_config(file: Option<&Path>) -> (Option<CheckedConfig>, Vec<C
     let installed = Path::new(INSTALLED_CONFIG);
     let is_installed = file.is_none() && installed.exists();
     let file = file.or(is_installed.then_some(installed));
-    // what crosses a network in clear text is a warning here, since the flag of the daemon is not known
+    // a secret that crosses a network in clear text is a warning here, since the flags of the daemon are not known
     let mut command = Command::new(find_oracled());
     command.args(["check-config", "--json", "--allow-cleartext"]).stdin(Stdio::null());
     if let Some(file) = file {
@@ -95,6 +95,7 @@ pub(super) fn check_config(file: Option<&Path>) -> (Option<CheckedConfig>, Vec<C
     };
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     let lines = stderr.lines().map(|line| line.strip_prefix("oracled: ").unwrap_or(line));
+    let lines = lines.map(|line| line.strip_prefix("configuration: ").unwrap_or(line));
     let config = serde_json::from_slice(&output.stdout).ok().map(CheckedConfig);
     let Some(config) = config.filter(|_| output.status.success()) else {
         return (None, lines.map(|fault| config_fault(&name, fault)).collect());

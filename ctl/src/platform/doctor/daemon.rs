@@ -1,4 +1,4 @@
-//! What the running daemon reports: its state, its upstream systems, its model.
+//! The reports of the running daemon: its state, its upstream systems, its model.
 
 use super::CheckResult;
 use super::config::CheckedConfig;
@@ -9,7 +9,9 @@ use jiff::Timestamp;
 use oracled_api::base::service::StatusReport;
 use oracled_domain::verdict::health::{OracleHealthLevel, OracleHealthStatus};
 use serde::Deserialize;
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 
 /// The answers of the daemon, and the checks of them.
 #[derive(Debug, Default)]
@@ -36,8 +38,7 @@ pub(super) async fn read_daemon(
         Ok(answer) => answer.json()?,
         Err(error @ CtlError::Usage(_)) => return Err(error),
         Err(error) => {
-            let remedy = "start it with `systemctl start oracled`; upstream systems were not checked";
-            let checks = vec![CheckResult::fault("daemon", error.to_string(), remedy)];
+            let checks = vec![unreachable_daemon(&error, &options.control_path()?)];
             return Ok(DaemonFindings { checks, ..DaemonFindings::default() });
         }
     };
@@ -53,6 +54,18 @@ pub(super) async fn read_daemon(
         state_dir: Some(status.state_dir.into()),
         last_entry_at: newest.map(|entry| entry.timestamp),
     })
+}
+
+/// The result if the daemon does not answer. It may serve, if this user may not connect.
+fn unreachable_daemon(error: &CtlError, control_path: &Path) -> CheckResult {
+    let is_denied =
+        UnixStream::connect(control_path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
+    if is_denied {
+        let remedy = "run oraclectl doctor as root; upstream systems were not checked";
+        return CheckResult::warning("daemon", error.to_string(), remedy);
+    }
+    let remedy = "start it with `systemctl start oracled`; upstream systems were not checked";
+    CheckResult::fault("daemon", error.to_string(), remedy)
 }
 
 fn check_status(status: &StatusReport) -> Vec<CheckResult> {

@@ -38,8 +38,10 @@ impl ConnectionRefusals {
     /// are being written.
     pub(super) fn refuse(&self, stream: UnixStream, peer: PeerCredentials) {
         let request_id = new_request_id();
-        self.access_log.record_rejected_connection(peer, StatusCode::SERVICE_UNAVAILABLE, &request_id);
-        let Ok(permit) = Arc::clone(&self.writing).try_acquire_owned() else { return };
+        let permit = Arc::clone(&self.writing).try_acquire_owned().ok();
+        let status = permit.is_some().then_some(StatusCode::SERVICE_UNAVAILABLE);
+        self.access_log.record_rejected_connection(peer, status, &request_id);
+        let Some(permit) = permit else { return };
         let connections = self.connections;
         tokio::spawn(async move {
             if let Ok(Err(error)) = timeout(FAREWELL, write_refusal(stream, connections, &request_id)).await {

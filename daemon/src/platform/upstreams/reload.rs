@@ -24,7 +24,7 @@ pub(super) struct ReloadableModel {
 
 /// The clients other than those of models.
 #[derive(Debug)]
-pub(super) struct UpstreamCells {
+pub(super) struct ServiceClients {
     pub(super) mail: Option<Reloadable<dyn MailService>>,
     pub(super) lookup: Option<Reloadable<LookupClient>>,
     pub(super) webhooks: Reloadable<WebhookClient>,
@@ -36,7 +36,7 @@ pub(super) struct UpstreamCells {
 #[derive(Debug)]
 pub struct ReloadableClients {
     models: Vec<ReloadableModel>,
-    others: UpstreamCells,
+    others: ServiceClients,
     /// The digests of the credentials in use.
     digests: Mutex<SecretDigests>,
 }
@@ -54,7 +54,7 @@ pub struct CredentialChange {
 impl ReloadableClients {
     pub(super) const fn new(
         models: Vec<ReloadableModel>,
-        others: UpstreamCells,
+        others: ServiceClients,
         digests: SecretDigests,
     ) -> Self {
         Self { models, others, digests: Mutex::new(digests) }
@@ -70,7 +70,7 @@ impl ReloadableClients {
         clock: &Clock,
         allow_cleartext: bool,
     ) -> Result<CredentialChange, ConfigError> {
-        let new = UpstreamClients::from_config(config, clock, allow_cleartext)?.reloadable;
+        let new = UpstreamClients::from_config(config, clock, allow_cleartext)?.clients;
         let has = |models: &[ReloadableModel], key: &str| models.iter().any(|model| model.key == key);
         if let Some(model) = self.models.iter().find(|model| !has(&new.models, &model.key)) {
             return Err(ConfigError::NotUnderstood(format!(
@@ -96,7 +96,7 @@ impl ReloadableClients {
                 model.client.replace_with(&new.client);
             }
         }
-        let UpstreamCells { mail, lookup, webhooks, puller, live } = &self.others;
+        let ServiceClients { mail, lookup, webhooks, puller, live } = &self.others;
         if let Some((mail, new)) = mail.as_ref().zip(new.others.mail.as_ref()) {
             mail.replace_with(new);
         }
