@@ -2,6 +2,7 @@
 
 pub mod openapi;
 
+use crate::platform::access_log::record_route;
 use crate::platform::api::request::{IgnoredBody, reject_params};
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
@@ -11,6 +12,7 @@ use axum::Router;
 use axum::middleware::from_fn;
 use axum::routing::{get, post};
 use std::sync::Arc;
+use tower::util::MapRequestLayer;
 
 /// The list of the paths of this socket, for errors.
 const PATHS: &str = "/openapi.json: this is the socket for reviewers, which has only reviews and held orders";
@@ -32,5 +34,6 @@ pub fn router(service: Arc<DaemonService>) -> Router {
         .route("/v1/orders", get(held_orders::list))
         .fallback(async |_: IgnoredBody| Problem::not_found(PATHS))
         .method_not_allowed_fallback(async |_: IgnoredBody| Problem::method_not_allowed(PATHS))
+        .layer(MapRequestLayer::new(record_route))
         .with_state(service)
 }

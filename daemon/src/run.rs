@@ -1,5 +1,6 @@
 //! The start and the stop of the daemon: from the store to the sockets, and back in the opposite order.
 
+mod file_limit;
 pub(crate) mod keys;
 mod missing_parts;
 mod servers;
@@ -8,16 +9,15 @@ mod state_dir;
 use crate::audit::checkpoints::{self, CheckpointTask};
 use crate::platform::config::{DaemonConfig, DaemonFlags};
 use crate::platform::control::reload::reload;
-use crate::platform::listen::refusal::REFUSALS_MAX;
 use crate::platform::listen::{BoundSocket, DaemonSockets};
 use crate::platform::problem::hide_state_dir;
 use crate::platform::service::DaemonService;
+use crate::platform::state_size::StateSizeTask;
 use crate::platform::store_check::StoreCheckTask;
 use crate::platform::telemetry::LogLevelHandle;
 use crate::platform::upstreams::UpstreamClients;
 use crate::verdict::retention::RetentionTask;
 use anyhow::{Context, bail};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::{Mode, umask};
 use oracled_actors::audit::fallback::FallbackLog;
 use oracled_actors::audit::logger::CommitError;
@@ -30,7 +30,7 @@ use oracled_actors::verification::VerificationConfig;
 use oracled_actors::{ActorSystem, Clock};
 use oracled_domain::{AuditEvent, EventKind};
 use sd_notify::NotifyState;
-use servers::{SocketServers, limit_connections, wait_for_people};
+use servers::{SocketServers, wait_for_people};
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,8 +38,6 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-/// File descriptors reserved for the store, the log and others.
-const OTHER_FILES: u64 = 256;
 /// The part of a request's time limit that a verification may take; the rest is for the answer.
 const LONGEST_PART: f64 = 0.9;
 /// Minimum time limit for closing the log, independent of the configuration: a hanging disk must not block the stop.
@@ -58,6 +56,7 @@ pub struct RunningDaemon {
     checking: StoreCheckTask,
     checkpoints: CheckpointTask,
     retention: RetentionTask,
+    state_size: StateSizeTask,
     signals: ProcessSignals,
 }
 
@@ -128,7 +127,7 @@ impl RunningDaemon {
         let signals = ProcessSignals::listen()?;
         let calls: usize = config.model_entries().iter().map(|model| model.section.calls_at_once).sum();
         let files =
-            raise_file_limit(config.limits.connections + 2 * config.limits.control_connections + calls);
+            file_limit::raise(config.limits.connections + 2 * config.limits.control_connections + calls);
         state_dir::check_mode(&config.state_dir)?;
         hide_state_dir(&config.state_dir);
         let clock = Clock::system();
@@ -166,7 +165,7 @@ impl RunningDaemon {
             ingestion: IngestionConfig {
                 runs_at_once: config.ingestion.runs_at_once,
                 limits: slices::SliceLimits::default(),
-                puller: Arc::new(upstreams.puller),
+                puller: upstreams.puller,
                 refresh_wait: Duration::from_secs(config.ingestion.refresh_s),
             },
             verification: VerificationConfig {
@@ -177,18 +176,21 @@ impl RunningDaemon {
                 live: Arc::new(upstreams.live),
             },
         });
-        let service = DaemonService::new(system, config, log_level, log_signer, upstreams.witnesses);
+        let (witnesses, clients) = (upstreams.witnesses, upstreams.clients);
+        let service = DaemonService::new(system, config, log_level, log_signer, witnesses, clients);
         log_start(&service).await?;
         let flags = Arc::new(flags);
         let bound = sockets.bound_sockets();
-        let connections = limit_connections(files.saturating_sub(calls as u64), &service.config.limits);
+        let connections =
+            file_limit::limit_connections(files.saturating_sub(calls as u64), &service.config.limits);
         let servers = SocketServers::start(&service, &flags, sockets, connections);
         let checking = StoreCheckTask::start(&service);
         let checkpoints = CheckpointTask::start(&service);
         let retention = RetentionTask::start(&service);
+        let state_size = StateSizeTask::start(&service.config.state_dir, &service.state_size);
         missing_parts::warn_of_missing_parts(&service);
         log_serving(&service, files);
-        Ok(Self { service, flags, servers, bound, checking, checkpoints, retention, signals })
+        Ok(Self { service, flags, servers, bound, checking, checkpoints, retention, state_size, signals })
     }
 
     /// Serves until SIGTERM or SIGINT, reloads on SIGHUP, and stops in order.
@@ -230,10 +232,12 @@ impl RunningDaemon {
             checking,
             checkpoints,
             retention,
+            state_size,
             ..
         } = self;
         let bound_s = Duration::from_secs(service.config.limits.shutdown_s);
         retention.stop();
+        state_size.stop();
         service.system.erasure.stop();
         checking.stop().await;
         for socket in bound {
@@ -320,16 +324,4 @@ fn notify_systemd(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
         tracing::warn!(%error, "could not notify systemd");
     }
-}
-
-/// Raises the limit of open files to the needs of the connections, as far as the system allows. Returns the
-/// resulting limit.
-fn raise_file_limit(connections: usize) -> u64 {
-    let needed = connections as u64 + OTHER_FILES + 2 * REFUSALS_MAX as u64;
-    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 0 };
-    let raised = needed.min(hard);
-    if soft < raised && setrlimit(Resource::RLIMIT_NOFILE, raised, hard).is_ok() {
-        return raised;
-    }
-    soft
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::indexing_slicing, reason = "a missing element fails the test")]
 
+mod access_log;
 mod applications;
 mod architecture;
 mod audit;
@@ -18,6 +19,7 @@ mod crosscheck;
 mod ctl;
 mod damage;
 mod disconnect;
+mod doctor;
 mod erasure;
 mod facts_from;
 mod file_swaps;
@@ -62,6 +64,7 @@ mod regen_consistency;
 mod regen_failures;
 mod regen_limit;
 mod regen_mail;
+mod reload;
 mod replay;
 mod retention;
 mod review_socket;
@@ -71,6 +74,7 @@ mod rules_cases;
 mod rules_gate;
 mod sessions;
 mod sockets;
+mod traces;
 mod upstream;
 mod verdict_gate;
 mod verdicts;

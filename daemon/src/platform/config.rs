@@ -19,6 +19,7 @@ mod model;
 mod models;
 mod orders;
 mod policy;
+mod positions;
 mod retention;
 mod rules;
 mod sockets;
@@ -50,7 +51,7 @@ pub use rules::{RuleIds, RulesSection};
 pub use sockets::SocketFile;
 pub use webhooks::WebhooksSection;
 
-use crate::platform::telemetry::{self, LogFormat};
+use crate::platform::telemetry::{self, AccessLogLevel, LogFormat};
 use oracled_actors::SupervisionLimits;
 use oracled_domain::PromptTemplate;
 use oracled_domain::ground::id::SourceId;
@@ -137,6 +138,9 @@ pub struct DaemonConfig {
     /// Level of the service log: `error`, `warn`, `info`, `debug`, `trace`, or tracing's filter directives. A reload
     /// applies it.
     pub log_level: String,
+    /// Which requests are in the service log: `off`; `errors`, those with a status of 500 or more, and those without a whole
+    /// response; or `all`. The entries have the level `info`. With `errors`, each socket has at most 100 entries in a second.
+    pub access_log: AccessLogLevel,
     /// Contact for customers with a question about a rejected verdict. If it is not set, answers have no
     /// contact.
     pub contact: Option<String>,
@@ -329,6 +333,7 @@ impl Default for DaemonConfig {
             review_socket_group: None,
             log_format: LogFormat::Text,
             log_level: "info".into(),
+            access_log: AccessLogLevel::Errors,
             contact: None,
             applications: ApplicationSections::new(),
             prompt_template: PromptTemplate::built_in_name(),

@@ -1,9 +1,12 @@
 //! The state that the sockets share: the running system, its limits, and its readiness.
 
+use crate::platform::access_log::RequestMetrics;
 use crate::platform::config::DaemonConfig;
 use crate::platform::problem::{Problem, without_state_dir};
 use crate::platform::signal_rate::SignalRate;
+use crate::platform::state_size::StateSizeMetrics;
 use crate::platform::telemetry::LogLevelHandle;
+use crate::platform::upstreams::ReloadableClients;
 use jiff::Timestamp;
 use oracled_actors::ActorSystem;
 use oracled_actors::audit::logger::JournalReport;
@@ -84,10 +87,16 @@ pub struct DaemonService {
     pub log_signer: LogSigner,
     /// The witnesses of the log.
     pub witnesses: Witnesses,
+    /// The clients of upstream systems, for reloads.
+    pub clients: ReloadableClients,
     /// When the daemon started to serve.
     pub started_at: Timestamp,
     /// The metrics registry.
     pub registry: Registry,
+    /// The metrics of requests on both sockets.
+    pub request_metrics: RequestMetrics,
+    /// The metric of the size of the state directory.
+    pub state_size: StateSizeMetrics,
     /// Number of connections to the routes' socket.
     pub connections: Arc<AtomicUsize>,
     /// Number of connections to the control socket.
@@ -117,10 +126,15 @@ impl DaemonService {
         log_level: LogLevelHandle,
         log_signer: LogSigner,
         witnesses: Witnesses,
+        clients: ReloadableClients,
     ) -> Arc<Self> {
         let mut registry = Registry::with_prefix("oracled");
         system.metrics.register(&mut registry);
         witnesses.register_metrics(&mut registry);
+        let request_metrics = RequestMetrics::default();
+        request_metrics.register(&mut registry);
+        let state_size = StateSizeMetrics::default();
+        state_size.register(&mut registry);
         let slots = Arc::new(Semaphore::new(config.limits.in_flight));
         let own = config.applications.iter();
         let own = own
@@ -135,7 +149,10 @@ impl DaemonService {
             log_level,
             log_signer,
             witnesses,
+            clients,
             registry,
+            request_metrics,
+            state_size,
             connections: Arc::default(),
             control_connections: Arc::default(),
             slots,

@@ -1,9 +1,8 @@
 //! The tasks that serve the sockets.
 
-use super::OTHER_FILES;
+use crate::platform::access_log::{AccessLog, SocketKind};
 use crate::platform::api::front::SocketFrontend;
 use crate::platform::config::{DaemonFlags, LimitsSection};
-use crate::platform::listen::refusal::REFUSALS_MAX;
 use crate::platform::listen::{self, DaemonSockets, SocketLimits};
 use crate::platform::service::DaemonService;
 use crate::{api, control, review};
@@ -32,7 +31,10 @@ impl SocketServers {
         let limits = &service.config.limits;
         let idle = Duration::from_secs(limits.idle_s);
         let DaemonSockets { routes, control, review, .. } = sockets;
-        let front = SocketFrontend::new(api::router(Arc::clone(service)), limits)
+        let access_log =
+            |socket| AccessLog::new(socket, service.config.access_log, service.request_metrics.clone());
+        let log = access_log(SocketKind::Routes);
+        let front = SocketFrontend::new(api::router(Arc::clone(service)), limits, Arc::clone(&log))
             .for_applications(service.config.applications.clone());
         let routes = tokio::spawn(listen::serve(
             routes,
@@ -44,17 +46,21 @@ impl SocketServers {
                 let service = Arc::clone(service);
                 Arc::new(move || service.is_short_of_memory())
             },
+            log,
             move |request, peer, still_waiting| front.clone().answer(request, peer, still_waiting),
         ));
         let router = control::router(Arc::clone(service)).layer(Extension(Arc::clone(flags)));
-        let front = SocketFrontend::new(router, limits).without_time_limit_for(control::has_no_time_limit);
+        let log = access_log(SocketKind::Control);
+        let front = SocketFrontend::new(router, limits, Arc::clone(&log))
+            .without_time_limit_for(control::has_no_time_limit);
         // an administrator may follow the log without a time limit
         let counter = Arc::clone(&service.control_connections);
-        let control = serve_people(service, control, front, Duration::MAX, counter);
+        let control = serve_people(service, control, (front, log), Duration::MAX, counter);
         let review = review.map(|socket| {
             let router = review::router(Arc::clone(service));
-            let front = SocketFrontend::new(router, limits).for_reviewers();
-            serve_people(service, socket, front, idle, Arc::default())
+            let log = access_log(SocketKind::Review);
+            let front = SocketFrontend::new(router, limits, Arc::clone(&log)).for_reviewers();
+            serve_people(service, socket, (front, log), idle, Arc::default())
         });
         Self { routes, control, review }
     }
@@ -64,7 +70,7 @@ impl SocketServers {
 fn serve_people(
     service: &Arc<DaemonService>,
     socket: UnixListener,
-    front: SocketFrontend,
+    (front, log): (SocketFrontend, Arc<AccessLog>),
     unread: Duration,
     open: Arc<AtomicUsize>,
 ) -> JoinHandle<()> {
@@ -75,6 +81,7 @@ fn serve_people(
         open,
         service.subscribe_stop(),
         Arc::new(|| false),
+        log,
         move |request, peer, still_waiting| front.clone().answer(request, peer, still_waiting),
     ))
 }
@@ -101,20 +108,4 @@ const fn socket_limits(
         headers: limits.headers,
         header_bytes: limits.header_bytes,
     }
-}
-
-/// Maximum number of connections to the routes' socket for this limit of open files. More connections would
-/// leave no file descriptors for the store.
-pub(super) fn limit_connections(files: u64, limits: &LimitsSection) -> usize {
-    let left = files.saturating_sub(OTHER_FILES).saturating_sub(2 * limits.control_connections as u64);
-    let left = left.saturating_sub(2 * REFUSALS_MAX as u64);
-    let connections = limits.connections.min(usize::try_from(left).unwrap_or(usize::MAX)).max(1);
-    if connections < limits.connections {
-        tracing::warn!(
-            connections,
-            file_limit = files,
-            "fewer connections than configured: raise the limit on open files"
-        );
-    }
-    connections
 }

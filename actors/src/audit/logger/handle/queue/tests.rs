@@ -22,6 +22,8 @@ fn caller(request_id: &str) -> RequestCaller {
         socket: None,
         application: None,
         request_id: request_id.into(),
+        trace_id: None,
+        is_trace_sampled: false,
     }
 }
 
