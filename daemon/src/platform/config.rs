@@ -19,6 +19,7 @@ mod model;
 mod models;
 mod orders;
 mod policy;
+mod positions;
 mod retention;
 mod rules;
 mod variables;

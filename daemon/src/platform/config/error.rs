@@ -14,9 +14,10 @@ pub enum ConfigError {
         /// The keys that are spelled similarly, as variables.
         allowed: String,
     },
-    /// The file has an unknown key.
-    #[error("configuration: `{key}` in {file} is not a key; {remedy}")]
-    UnknownKey { key: String, file: String, remedy: String },
+    /// The file has an unknown key, or a variable one in a table whose name the operator chooses. `position` is the file
+    /// with the line, or the variable.
+    #[error("configuration: `{key}` in {position} is not a key; {remedy}")]
+    UnknownKey { key: String, position: String, remedy: String },
     /// A secret would cross a network without encryption.
     #[error(
         "configuration: `{key}` is `{given}`: {what} would cross the network in clear text; {remedy}, or start with \

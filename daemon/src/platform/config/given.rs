@@ -1,7 +1,8 @@
 //! The values that the file and the variables give: which are keys, and whether the schema of the configuration allows
 //! them.
 
-use super::keys::KnownKeys;
+use super::keys::{KnownKeys, nearest_keys};
+use super::positions::line_of;
 use super::{ConfigError, not_allowed_error};
 use crate::platform::schema_check::{check_value, read_text, type_of, words};
 use serde_json::{Map, Value};
@@ -12,11 +13,12 @@ pub(super) struct GivenCheck<'a> {
     pub(super) known: &'a KnownKeys,
     /// The schema of the configuration.
     pub(super) root: &'a Value,
-    /// The configuration file, for errors.
+    /// The configuration file and its text, for errors.
     pub(super) file: &'a Path,
-    /// Whether a variable sets a key. Its value is a text, which is converted to the type of the key; the types in the
+    pub(super) text: &'a str,
+    /// The variable that sets a key. Its value is a text, which is converted to the type of the key; the types in the
     /// file are strict.
-    pub(super) is_variable: &'a dyn Fn(&str) -> bool,
+    pub(super) variable_for: &'a dyn Fn(&str) -> Option<&'a String>,
     pub(super) faults: Vec<ConfigError>,
 }
 
@@ -45,10 +47,11 @@ impl<'a> GivenCheck<'a> {
                     false
                 }
                 (value, Some(schema)) if is_known => self.check_key(key, value, schema),
-                // the type of a credential reports its unknown keys
-                (_, None) if is_known => true,
                 _ => {
-                    let fault = self.unknown_key_error(key);
+                    let own = table.and_then(|table| table.get("properties")?.as_object());
+                    let own = own.filter(|_| is_known).into_iter().flat_map(Map::keys);
+                    let own = own.map(|name| format!("{prefix}{name}")).collect();
+                    let fault = self.unknown_key_error(&key, own);
                     self.faults.push(fault);
                     false
                 }
@@ -58,7 +61,7 @@ impl<'a> GivenCheck<'a> {
 
     /// Whether `value` is allowed for `key`.
     fn check_key(&mut self, key: String, value: &mut Value, schema: &Value) -> bool {
-        let text = value.as_str().filter(|_| (self.is_variable)(&key));
+        let text = value.as_str().filter(|_| (self.variable_for)(&key).is_some());
         if let Some(read) = text.map(|text| read_text(text, schema)) {
             *value = read;
         }
@@ -83,12 +86,21 @@ impl<'a> GivenCheck<'a> {
         }
     }
 
-    /// The error for an unknown key of the file, with the keys that it may mean.
-    fn unknown_key_error(&self, key: String) -> ConfigError {
-        let meant = self.known.meant_in_file(&key).into_iter().map(|key| format!("`{key}`"));
-        let meant = meant.collect::<Vec<_>>().join(", ");
+    /// The error for an unknown key of the file, with the keys that it may mean. `own` are the keys of its table, if the
+    /// operator chooses the name of the table.
+    fn unknown_key_error(&self, key: &str, own: Vec<String>) -> ConfigError {
+        let mut meant = nearest_keys(key, own.clone());
+        if meant.is_empty() {
+            meant = if own.is_empty() { self.known.meant_in_file(key) } else { own };
+        }
+        let meant = meant.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
         let remedy = if meant.is_empty() { "remove it".into() } else { format!("remove it, or use {meant}") };
-        ConfigError::UnknownKey { key, file: self.file.display().to_string(), remedy }
+        let position = match ((self.variable_for)(key), line_of(self.text, key)) {
+            (Some(variable), _) => format!("the variable `{variable}`"),
+            (None, Some(line)) => format!("{}, line {line},", self.file.display()),
+            (None, None) => self.file.display().to_string(),
+        };
+        ConfigError::UnknownKey { key: key.to_owned(), position, remedy }
     }
 }
 

@@ -52,27 +52,29 @@ impl KnownKeys {
 
     /// The keys that `key` in the file may mean. `key` may be in the wrong table, so keys with the same name in other
     /// tables are included if no key is spelled similarly.
-    pub(super) fn meant_in_file(&self, key: &str) -> Vec<&str> {
+    pub(super) fn meant_in_file(&self, key: &str) -> Vec<String> {
         let name = |key: &str| key.rsplit('.').next().map(str::to_owned);
         let mut meant = self.near(key);
         if meant.is_empty() {
             meant = self.all().filter(|known| name(known) == name(key)).collect();
         }
-        if meant.is_empty() { self.of_table(key) } else { meant }
+        if meant.is_empty() {
+            meant = self.of_table(key);
+        }
+        meant.into_iter().map(str::to_owned).collect()
     }
 
     fn all(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
 
-    /// The keys that are spelled similarly, whatever separates their levels. A key in a table whose name is similar to
-    /// a free table's may mean that table.
+    /// The keys that are spelled similarly, the nearest first. A key in a table whose name is similar to a free table's may
+    /// mean that table.
     fn near(&self, key: &str) -> Vec<&str> {
-        let flat = |key: &str| key.replace('.', "_");
-        let is_near = |one: &str, other: &str| osa_distance(&flat(one), &flat(other)) <= MISSPELLED_LETTERS;
         let table = key.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
-        let free = FREE_TABLES.into_iter().filter(|free| is_near(&table, free));
-        self.all().filter(|known| is_near(key, known)).chain(free).collect()
+        let mut near = nearest_keys(key, self.all());
+        near.extend(nearest_keys(&table, FREE_TABLES));
+        near
     }
 
     /// The keys with the same first level.
@@ -80,4 +82,14 @@ impl KnownKeys {
         let first = |key: &str| key.split('.').next().map(str::to_owned);
         self.all().filter(|known| first(known) == first(key)).collect()
     }
+}
+
+/// The `keys` that are spelled like `key`, whatever separates their levels; the nearest first.
+pub(super) fn nearest_keys<K: AsRef<str>>(key: &str, keys: impl IntoIterator<Item = K>) -> Vec<K> {
+    let flat = |key: &str| key.replace('.', "_");
+    let with_distance = |known: K| (osa_distance(&flat(key), &flat(known.as_ref())), known);
+    let mut near: Vec<_> = keys.into_iter().map(with_distance).collect();
+    near.retain(|(distance, _)| *distance <= MISSPELLED_LETTERS);
+    near.sort_by_key(|(distance, _)| *distance);
+    near.into_iter().map(|(_, known)| known).collect()
 }

@@ -40,16 +40,18 @@ impl DaemonConfig {
         let known = KnownKeys::new();
         let ConfigVariables { keys: variables, mut faults, .. } =
             ConfigVariables::from_environment(environment, &known);
-        let mut given = read_given(file.as_deref(), &variables)?;
+        let text = file.as_deref().map(read_file).transpose()?.unwrap_or_default();
+        let path = file.as_deref().unwrap_or(Path::new(""));
+        let mut given = read_given(path, &text, &variables)?;
         let variable_for =
             |key: &str| variables.keys().find(|name| name.eq_ignore_ascii_case(&variable_of(key)));
         let root = json_schema::<Self>();
         let mut check = GivenCheck {
             known: &known,
             root: &root,
-            // the variables have only known keys
-            file: file.as_deref().unwrap_or(Path::new("")),
-            is_variable: &|key| variable_for(key).is_some(),
+            file: path,
+            text: &text,
+            variable_for: &variable_for,
             faults: Vec::new(),
         };
         check.check_table("", &mut given, Some(&root));
@@ -87,21 +89,21 @@ fn not_understood(fault: String) -> ConfigError {
     ConfigError::NotUnderstood(fault)
 }
 
-/// The values of the file with those of the variables over them, without their types being checked.
+/// The values of the file with those of the variables over them, without their types being checked. `text` is that of the
+/// file, or empty without one.
 fn read_given(
-    file: Option<&Path>,
+    file: &Path,
+    text: &str,
     variables: &HashMap<String, String>,
 ) -> Result<Map<String, Value>, ConfigError> {
-    let mut sources = ::config::Config::builder();
-    if let Some(file) = file {
-        sources = sources.add_source(File::from_str(&read_file(file)?, FileFormat::Toml));
-    }
     let environment = Environment::with_prefix(PREFIX).prefix_separator("_").separator("__");
-    let merged = sources.add_source(environment.source(Some(variables.clone()))).build();
-    merged.and_then(::config::Config::try_deserialize).map_err(|error| {
-        let file = file.unwrap_or(Path::new("")).display();
-        not_understood(format!("{file}: {}", describe_parse_error(&error)))
-    })
+    let merged = ::config::Config::builder()
+        .add_source(File::from_str(text, FileFormat::Toml))
+        .add_source(environment.source(Some(variables.clone())))
+        .build();
+    merged
+        .and_then(::config::Config::try_deserialize)
+        .map_err(|error| not_understood(format!("{}: {}", file.display(), describe_parse_error(&error))))
 }
 
 /// The text of the file.

@@ -121,8 +121,12 @@ fn every_key_can_be_set_by_variable() {
 }
 
 #[test]
-fn unknown_key_is_rejected_with_its_file_and_the_keys_it_may_mean() {
+fn unknown_key_is_rejected_with_its_position_and_the_keys_it_may_mean() {
     for (file, key, meant) in [
+        ("contact = 'a@b'\nsokcet = '/x'", "`sokcet` in ", "oracled.toml, line 2, is not a key; remove it, or use `socket`"),
+        ("[models.b]\nname = 'x'\nnmae = 'x'", "`models.b.nmae`", "line 3, is not a key; remove it, or use `models.b.name`"),
+        ("[applications.a]\nuids = [1]\n[applications.a.gate.quick]\nhodl = []", "`applications.a.gate.quick.hodl`", "line 4,"),
+        ("[ingestion.credentials.wb]\norigin = 'https://a'\ntokn_env = 'T'", "`ingestion.credentials.wb.tokn_env`", "`ingestion.credentials.wb.token_env`"),
         ("sokcet = '/x'", "`sokcet`", "or use `socket`"),
         ("[limits]\nbody = 1", "`limits.body`", "`limits.body_bytes`"),
         ("[limit]\nidle_s = 1", "`limit.idle_s`", "or use `limits.idle_s`"),
@@ -140,6 +144,13 @@ fn unknown_key_is_rejected_with_its_file_and_the_keys_it_may_mean() {
         let error = load_error(file, &[]);
         assert!(error.contains(key) && error.contains(meant) && error.contains("oracled.toml"), "{error}");
     }
+}
+
+#[test]
+fn unknown_key_in_a_free_table_names_its_variable() {
+    let error = load_error("[models.b]\nname = 'x'", &[("ORACLED_MODELS__B__NMAE", "x")]);
+    let named = "`models.b.nmae` in the variable `ORACLED_MODELS__B__NMAE` is not a key; remove it, or use `models.b.name`";
+    assert!(error.contains(named), "{error}");
 }
 
 #[test]
@@ -497,7 +508,7 @@ fn keys_of_a_credential_decide_its_kind() {
         assert!(error.contains(message) && !error.contains("s3cret"), "{keys}: {error}");
     }
     let error = of("password = 's3cret'").expect_err("an unknown key");
-    assert!(error.contains("`password`") && !error.contains("s3cret"), "{error}");
+    assert!(error.contains("`ingestion.credentials.wb-1.password`") && !error.contains("s3cret"), "{error}");
     let error = load_error("[ingestion.credentials.WB]\norigin = 'https://a'\ntoken_env = 'T'", &[]);
     assert!(error.contains("`WB` is not an id"), "{error}");
 }
