@@ -14,6 +14,7 @@ pub mod mail;
 pub mod openai;
 pub mod oracle;
 pub mod oracle_health;
+mod trace;
 pub mod web;
 mod wire;
 pub mod witnesses;

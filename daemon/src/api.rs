@@ -3,6 +3,7 @@
 pub mod openapi;
 
 use crate::ground::api::{changes, query, records, signals, sources};
+use crate::platform::api::access_log::record_route;
 use crate::platform::api::request::{IgnoredBody, PATHS, reject_params, require_application};
 use crate::platform::api::{health, metrics, oracles};
 use crate::platform::problem::Problem;
@@ -14,6 +15,7 @@ use axum::Router;
 use axum::middleware::from_fn;
 use axum::routing::{get, post, put};
 use std::sync::Arc;
+use tower::util::MapRequestLayer;
 
 /// Every path of the routes' socket.
 pub fn router(service: Arc<DaemonService>) -> Router {
@@ -47,5 +49,6 @@ pub fn router(service: Arc<DaemonService>) -> Router {
         .route("/metrics", get(metrics::get))
         .fallback(signals::handle_other_path)
         .method_not_allowed_fallback(async |_: IgnoredBody| Problem::method_not_allowed(PATHS))
+        .layer(MapRequestLayer::new(record_route))
         .with_state(service)
 }

@@ -9,6 +9,7 @@ pub mod openapi;
 use crate::audit::control::{backup, log, proofs};
 use crate::ground::api::records;
 use crate::ground::control::{freshness, ingest, rejects, run, source, upkeep};
+use crate::platform::api::access_log::record_route;
 use crate::platform::api::oracles;
 use crate::platform::api::request::{IgnoredBody, reject_params};
 use crate::platform::control::control_request::PATHS;
@@ -26,6 +27,7 @@ use axum::middleware::from_fn;
 use axum::routing::{delete, get, post};
 use hyper::Request;
 use std::sync::Arc;
+use tower::util::MapRequestLayer;
 
 /// Every path of the control socket.
 pub fn router(service: Arc<DaemonService>) -> Router {
@@ -96,6 +98,7 @@ pub fn router(service: Arc<DaemonService>) -> Router {
     router
         .fallback(async |_: IgnoredBody| Problem::not_found(PATHS))
         .method_not_allowed_fallback(async |_: IgnoredBody| Problem::method_not_allowed(PATHS))
+        .layer(MapRequestLayer::new(record_route))
         .with_state(service)
 }
 

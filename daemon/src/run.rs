@@ -7,6 +7,7 @@ mod state_dir;
 use crate::api;
 use crate::audit::checkpoints::{self, CheckpointTask};
 use crate::control;
+use crate::platform::api::access_log::{AccessLog, SocketKind};
 use crate::platform::api::front::SocketFrontend;
 use crate::platform::config::{DaemonConfig, DaemonFlags, LimitsSection};
 use crate::platform::control::reload::reload;
@@ -326,10 +327,17 @@ fn start_servers(
         headers: limits.headers,
         header_bytes: limits.header_bytes,
     };
-    let routes = SocketFrontend::new(api::router(Arc::clone(service)), limits)
+    let access_log = |socket| AccessLog {
+        socket,
+        level: service.config.access_log,
+        metrics: service.request_metrics.clone(),
+    };
+    let (routes_log, control_log) = (access_log(SocketKind::Routes), access_log(SocketKind::Control));
+    let routes = SocketFrontend::new(api::router(Arc::clone(service)), limits, routes_log.clone())
         .for_applications(service.config.applications.clone());
     let control = control::router(Arc::clone(service)).layer(Extension(Arc::clone(flags)));
-    let control = SocketFrontend::new(control, limits).without_time_limit_for(control::has_no_time_limit);
+    let control = SocketFrontend::new(control, limits, control_log.clone())
+        .without_time_limit_for(control::has_no_time_limit);
     let DaemonSockets { routes: routes_socket, control: control_socket, .. } = sockets;
     [
         tokio::spawn(listen::serve(
@@ -342,6 +350,7 @@ fn start_servers(
                 let service = Arc::clone(service);
                 Arc::new(move || service.is_short_of_memory())
             },
+            routes_log,
             move |request, peer, still_waiting| routes.clone().answer(request, peer, still_waiting),
         )),
         tokio::spawn(listen::serve(
@@ -351,6 +360,7 @@ fn start_servers(
             Arc::clone(&service.control_connections),
             service.subscribe_stop(),
             Arc::new(|| false),
+            control_log,
             move |request, peer, still_waiting| control.clone().answer(request, peer, still_waiting),
         )),
     ]

@@ -13,6 +13,7 @@ pub mod payload;
 pub mod raw;
 pub mod schema;
 pub(crate) mod text_id;
+pub mod trace;
 pub mod unit;
 pub mod varint;
 pub mod wording;

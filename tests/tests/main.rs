@@ -2,6 +2,7 @@
 
 #![allow(clippy::indexing_slicing, reason = "a missing element fails the test")]
 
+mod access_log;
 mod applications;
 mod architecture;
 mod audit;
@@ -70,6 +71,7 @@ mod rules_cases;
 mod rules_gate;
 mod sessions;
 mod sockets;
+mod traces;
 mod upstream;
 mod verdict_gate;
 mod verdicts;

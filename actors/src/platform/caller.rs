@@ -4,15 +4,20 @@
 //! The front of a socket sets it by [`run_as_caller`]. An [`ActorHandle`](crate::platform::actor_handle::ActorHandle)
 //! passes it to the actor with each message. [`run_as_current_caller`] passes it to a task that is spawned for a request.
 //! A task that is spawned without it acts for the daemon itself, and its entries have no caller.
+//!
+//! The trace of the request is part of its caller. A message of the outbox keeps the trace of the request that queued it.
 
 use actix::{Message, MessageResult, ResponseFuture};
+use oracled_domain::base::trace::TraceContext;
 use oracled_domain::{ApplicationName, RequestCaller};
-use oracled_store::{JournalRecord, RecordCallers};
+use oracled_store::{JournalRecord, RecordCallers, TableWrite};
 use std::future::Future;
 use std::sync::Arc;
 
 tokio::task_local! {
     static CALLER: Option<Arc<RequestCaller>>;
+    /// The trace of a message of the outbox while it is sent. It replaces that of the caller.
+    static MESSAGE_TRACE: Option<TraceContext>;
 }
 
 /// Runs `work` on behalf of `caller`.
@@ -36,14 +41,38 @@ pub fn current_application() -> Option<ApplicationName> {
     current_caller()?.application.clone()
 }
 
-/// `record` with the current caller, unless it names callers of its own.
-pub(crate) fn add_current_caller(record: JournalRecord) -> JournalRecord {
-    match (&record.callers, current_caller()) {
-        (RecordCallers::Nobody, Some(caller)) => {
-            JournalRecord { callers: RecordCallers::One(caller), ..record }
+/// The trace of which the current work is a part.
+pub(crate) fn current_trace() -> Option<TraceContext> {
+    MESSAGE_TRACE.try_with(Clone::clone).unwrap_or_else(|_| current_caller()?.trace())
+}
+
+/// Runs `work`, which sends a message of the outbox, as a part of the trace of the message.
+pub(crate) fn run_in_trace<F: Future>(
+    trace: Option<TraceContext>,
+    work: F,
+) -> impl Future<Output = F::Output> {
+    MESSAGE_TRACE.scope(trace, work)
+}
+
+/// `record` with the current caller, unless it names callers of its own. Messages that it queues get the caller's trace.
+pub(crate) fn add_current_caller(mut record: JournalRecord) -> JournalRecord {
+    if let (RecordCallers::Nobody, Some(caller)) = (&record.callers, current_caller()) {
+        if let Some(trace) = caller.trace() {
+            record.writes.iter_mut().for_each(|write| add_trace(write, &trace));
         }
-        _ => record,
+        record.callers = RecordCallers::One(caller);
     }
+    record
+}
+
+/// Sets the trace of a message of the outbox that has none.
+fn add_trace(write: &mut TableWrite, trace: &TraceContext) {
+    let message_trace = match write {
+        TableWrite::PutMail(mail) => &mut Arc::make_mut(mail).trace,
+        TableWrite::PutWebhook(webhook) => &mut Arc::make_mut(webhook).trace,
+        _ => return,
+    };
+    message_trace.get_or_insert_with(|| trace.clone());
 }
 
 /// Calls `handle` on behalf of `caller`.

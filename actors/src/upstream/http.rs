@@ -2,6 +2,7 @@
 //! redirects, uses no proxies and does not retry.
 
 use super::failure::{RequestFailure, RequestFailureKind, retry_after, retry_info};
+use super::trace::add_traceparent;
 use crate::platform::clock::{Clock, monotonic};
 use bytes::{Bytes, BytesMut};
 use nix::errno::Errno;
@@ -188,7 +189,7 @@ impl UpstreamEndpoint {
         let late = |_| {
             RequestFailure::new(RequestFailureKind::Timeout, format!("waited for {} ms", limit.as_millis()))
         };
-        let response = timeout(limit, request.send()).await.map_err(late)?;
+        let response = timeout(limit, add_traceparent(request).send()).await.map_err(late)?;
         let response = response.map_err(|error| failure(&error))?;
         let status = response.status();
         let retry_after = requested_wait(&response, &self.clock);

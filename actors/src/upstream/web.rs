@@ -18,6 +18,7 @@ pub use error::{CredentialHolder, WebAddressError, WebError};
 pub use origin::{BoundCredential, UrlOrigin, UrlOriginError};
 
 use super::http::{client, failure, reason_phrase, requested_wait, root_cause};
+use super::trace::add_traceparent;
 use super::{RequestFailure, RequestFailureKind};
 use crate::platform::clock::Clock;
 pub(crate) use address::format_url;
@@ -247,7 +248,7 @@ impl WebClient {
     async fn send(&self, url: &str, request: RequestBuilder) -> Result<Response, WebError> {
         let limit = self.connect.saturating_add(self.idle);
         let failed = |failure| WebError::Failed { url: url.to_owned(), failure };
-        let Ok(sent) = timeout(limit, request.send()).await else {
+        let Ok(sent) = timeout(limit, add_traceparent(request).send()).await else {
             let waited = format!("waited for {} ms", limit.as_millis());
             return Err(failed(RequestFailure::new(RequestFailureKind::Timeout, waited)));
         };

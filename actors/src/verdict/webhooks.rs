@@ -2,6 +2,7 @@
 
 use crate::audit::logger::{JournalReport, LoggerHandle};
 use crate::platform::actor_handle::ActorHandle;
+use crate::platform::caller::run_in_trace;
 use crate::platform::clock::Clock;
 use crate::platform::metrics::{ActorMetrics, OutboxOutcome};
 use crate::upstream::web::webhook::WebhookClient;
@@ -177,7 +178,7 @@ impl OutboxChannel for WebhookChannel {
     }
 
     async fn send(&self, webhook: &OutboxWebhook) -> SendOutcome<WebhookState> {
-        match self.client.send(webhook).await {
+        match run_in_trace(webhook.trace.clone(), self.client.send(webhook)).await {
             Ok(_) => SendOutcome::Sent,
             Err(failure) => {
                 let at = self.clock.now();

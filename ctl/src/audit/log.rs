@@ -155,7 +155,8 @@ fn format_caller(entry: &Value) -> String {
         return format!("[caller {HIDDEN}]");
     }
     let text = |name: &str| field_text(caller, name);
-    format!("[uid {} pid {} request {}]", text("uid"), text("pid"), text("request_id"))
+    let trace = caller.get("trace_id").map(|_| format!(" trace {}", text("trace_id"))).unwrap_or_default();
+    format!("[uid {} pid {} request {}{trace}]", text("uid"), text("pid"), text("request_id"))
 }
 
 fn field_text(entry: &Value, name: &str) -> String {

@@ -1,5 +1,6 @@
 //! Routes of the whole daemon.
 
+pub mod access_log;
 pub mod front;
 pub mod health;
 pub mod metrics;

@@ -49,6 +49,7 @@ pub use retention::RetentionSection;
 pub use rules::{RuleIds, RulesSection};
 pub use webhooks::WebhooksSection;
 
+use crate::platform::api::access_log::AccessLogLevel;
 use crate::platform::telemetry::{self, LogFormat};
 use nix::unistd::{Gid, Group};
 use oracled_actors::SupervisionLimits;
@@ -129,6 +130,9 @@ pub struct DaemonConfig {
     /// Level of the service log: `error`, `warn`, `info`, `debug`, `trace`, or tracing's filter directives. A reload
     /// applies it.
     pub log_level: String,
+    /// Which requests are in the service log: `off`; `errors`, those with a status of 500 or more, and those without a whole
+    /// response; or `all`. The entries have the level `info`.
+    pub access_log: AccessLogLevel,
     /// Contact for customers with a question about a rejected verdict. If it is not set, answers have no
     /// contact.
     pub contact: Option<String>,
@@ -318,6 +322,7 @@ impl Default for DaemonConfig {
             control_socket_group: None,
             log_format: LogFormat::Text,
             log_level: "info".into(),
+            access_log: AccessLogLevel::Errors,
             contact: None,
             applications: ApplicationSections::new(),
             prompt_template: PromptTemplate::built_in_name(),

@@ -5,13 +5,15 @@ mod pace;
 pub(crate) mod refusal;
 mod shared;
 
+use crate::platform::api::access_log::AccessLog;
+use crate::platform::api::front::new_request_id;
 use crate::platform::config::{ConfigError, DaemonConfig};
 use bounded_writes::BoundedWrites;
 pub use bounded_writes::ShortageCheck;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response};
+use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use listenfd::ListenFd;
@@ -264,6 +266,7 @@ pub async fn serve<H, F, B>(
     open: Arc<AtomicUsize>,
     mut stop: watch::Receiver<bool>,
     is_short: ShortageCheck,
+    access_log: AccessLog,
     handle: H,
 ) where
     H: Fn(Request<Incoming>, PeerCredentials, CallerWaitCheck) -> F + Clone + Send + 'static,
@@ -279,7 +282,7 @@ pub async fn serve<H, F, B>(
         .max_headers(2 * bounds.headers)
         .max_buf_size((2 * bounds.header_bytes).max(64 * 1024));
     let graceful = GracefulShutdown::new();
-    let refusals = ConnectionRefusals::new(bounds.connections);
+    let refusals = ConnectionRefusals::new(bounds.connections, access_log.clone());
     let mut near_timer = interval(NEAR_TIMER);
     let mut pace = AcceptPace::new();
     loop {
@@ -299,7 +302,7 @@ pub async fn serve<H, F, B>(
         pace.wait_after_accept().await;
         let Ok(peer) = read_peer(&stream) else { continue };
         let Some(counted) = ConnectionSlot::acquire(&open, bounds.connections) else {
-            refusals.refuse(stream);
+            refusals.refuse(stream, peer);
             continue;
         };
         let handle = handle.clone();
@@ -311,15 +314,28 @@ pub async fn serve<H, F, B>(
             TokioIo::new(BoundedWrites::new(stream, bounds.unread, Arc::clone(&is_short))),
             service,
         ));
+        let access_log = access_log.clone();
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a connection ended");
+                if let Some(status) = parse_error_status(&error) {
+                    access_log.record_rejected_connection(peer, status, &new_request_id());
+                }
             }
             drop(counted);
         });
     }
     drop(listener);
     graceful.shutdown().await;
+}
+
+/// The status with which hyper has answered a request that it could not parse.
+fn parse_error_status(error: &hyper::Error) -> Option<StatusCode> {
+    match () {
+        () if error.is_parse_too_large() => Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE),
+        () if error.is_parse() => Some(StatusCode::BAD_REQUEST),
+        () => None,
+    }
 }
 
 fn read_peer(stream: &UnixStream) -> io::Result<PeerCredentials> {

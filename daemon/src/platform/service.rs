@@ -1,5 +1,6 @@
 //! The state that both sockets share: the running system, its limits, and its readiness.
 
+use crate::platform::api::access_log::RequestMetrics;
 use crate::platform::config::DaemonConfig;
 use crate::platform::problem::{Problem, without_state_dir};
 use crate::platform::signal_rate::SignalRate;
@@ -88,6 +89,8 @@ pub struct DaemonService {
     pub started_at: Timestamp,
     /// The metrics registry.
     pub registry: Registry,
+    /// The metrics of requests on both sockets.
+    pub request_metrics: RequestMetrics,
     /// Number of connections to the routes' socket.
     pub connections: Arc<AtomicUsize>,
     /// Number of connections to the control socket.
@@ -121,6 +124,8 @@ impl DaemonService {
         let mut registry = Registry::with_prefix("oracled");
         system.metrics.register(&mut registry);
         witnesses.register_metrics(&mut registry);
+        let request_metrics = RequestMetrics::default();
+        request_metrics.register(&mut registry);
         let slots = Arc::new(Semaphore::new(config.limits.in_flight));
         let own = config.applications.iter();
         let own = own
@@ -136,6 +141,7 @@ impl DaemonService {
             log_signer,
             witnesses,
             registry,
+            request_metrics,
             connections: Arc::default(),
             control_connections: Arc::default(),
             slots,

@@ -2,6 +2,7 @@
 //! mode of its mail).
 
 use crate::base::text_id::text_conversions;
+use crate::base::trace::TraceContext;
 use crate::verdict::delivery::VerdictDelivery;
 use crate::verdict::outbox_retry::{due_at, retry_pause, stored_cause};
 use crate::verdict::session::{CustomerEmail, SessionId};
@@ -125,6 +126,9 @@ pub struct OutboxMail {
     pub standing: MailState,
     /// The delivered verdict; in a notice, the regenerated verdict.
     pub delivery: Arc<VerdictDelivery>,
+    /// The trace of the request that queued it; absent if it had none, or if no request queued it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub trace: Option<TraceContext>,
 }
 
 impl OutboxMail {
@@ -148,7 +152,7 @@ impl OutboxMail {
             next_attempt_at: Some(now),
             last_error: None,
         };
-        Self { standing, delivery }
+        Self { standing, delivery, trace: None }
     }
 }
 

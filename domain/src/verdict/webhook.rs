@@ -2,6 +2,7 @@
 
 use crate::base::digest::Sha256Hex;
 use crate::base::text_id::text_conversions;
+use crate::base::trace::TraceContext;
 use crate::verdict::application::ApplicationName;
 use crate::verdict::outbox_retry::{due_at, retry_pause, stored_cause};
 use crate::verdict::session::SessionId;
@@ -145,6 +146,9 @@ pub struct OutboxWebhook {
     pub standing: WebhookState,
     /// The body of the request, as it is signed.
     pub body: String,
+    /// The trace of the request that caused the event; absent if it had none, or if no request caused it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub trace: Option<TraceContext>,
 }
 
 /// Why an attempt to send a webhook failed.
@@ -180,7 +184,7 @@ impl OutboxWebhook {
             next_attempt_at: Some(at),
             last_error: None,
         };
-        Self { standing, body }
+        Self { standing, body, trace: None }
     }
 }
 

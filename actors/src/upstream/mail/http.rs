@@ -57,7 +57,7 @@ struct MailApiRequest<'m> {
 }
 
 impl<'m> MailApiRequest<'m> {
-    fn of(OutboxMail { standing, delivery }: &'m OutboxMail, content: Option<&'m MailContent>) -> Self {
+    fn of(OutboxMail { standing, delivery, .. }: &'m OutboxMail, content: Option<&'m MailContent>) -> Self {
         Self {
             to: &standing.to,
             session_id: standing.session_id.local(),

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// Formats a mail as plain text.
 pub(super) fn format_mail(mail: &OutboxMail) -> String {
-    let OutboxMail { standing, delivery } = mail;
+    let OutboxMail { standing, delivery, .. } = mail;
     let verdict: Value = serde_json::from_str(delivery.approved.verdict().get()).unwrap_or_default();
     let mut text = MailText(String::new());
     match delivery.disclaimer() {

@@ -1,6 +1,7 @@
 //! One attempt to send a mail, if the circuit permits it.
 
 use super::MailSender;
+use crate::platform::caller::run_in_trace;
 use crate::platform::clock::monotonic;
 use crate::upstream::oracle_health::{CallLease, RequestCallPermit};
 use crate::verdict::outbox::SendOutcome;
@@ -24,7 +25,7 @@ impl MailSender {
         }
         let began = monotonic();
         let sent = match self.render(mail).await {
-            Ok(content) => self.service.send(mail, content.as_ref()).await,
+            Ok(content) => run_in_trace(mail.trace.clone(), self.service.send(mail, content.as_ref())).await,
             Err(failure) => Err(failure),
         };
         // a mail service may quote the recipient's address, and its error texts are logged and shown

@@ -1,6 +1,7 @@
-//! The part of each request before and after its handler: a request id, limits on headers and time, and a
-//! response even if the handler panics.
+//! The part of each request before and after its handler: a request id, its trace, limits on headers and time, a response
+//! even if the handler panics, and its record in the access log.
 
+use crate::platform::api::access_log::{AccessLog, RecordedBody};
 use crate::platform::config::{ApplicationSections, LimitsSection, application_of};
 use crate::platform::problem::Problem;
 use crate::platform::service::count_request_panic;
@@ -14,6 +15,7 @@ use oracled_actors::ground::queries::CallerWaitCheck;
 use oracled_actors::platform::caller::run_as_caller;
 use oracled_api::base::problem::ProblemCode;
 use oracled_domain::audit::event::REQUEST_ID_MAX_CHARS;
+use oracled_domain::base::trace::TraceParent;
 use oracled_domain::{PeerCredentials, RequestCaller};
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -29,6 +31,9 @@ use tower::Service as _;
 
 /// The header with a request's id, in requests and responses.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The header with the trace of a request (W3C Trace Context).
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// A new request id, unique within this process.
 pub(crate) fn new_request_id() -> String {
@@ -46,6 +51,7 @@ pub struct SocketFrontend {
     /// `None` on the control socket.
     applications: Option<Arc<ApplicationSections>>,
     is_unhurried: fn(&Request<Incoming>) -> bool,
+    access_log: AccessLog,
 }
 
 #[derive(Debug)]
@@ -58,10 +64,10 @@ struct RequestLimits {
 impl SocketFrontend {
     /// The front before `router`.
     #[must_use]
-    pub fn new(router: Router, limits: &LimitsSection) -> Self {
+    pub fn new(router: Router, limits: &LimitsSection, access_log: AccessLog) -> Self {
         let LimitsSection { headers, header_bytes, request_s, .. } = *limits;
         let shared = Arc::new(RequestLimits { headers, header_bytes, request_s });
-        Self { router, shared, applications: None, is_unhurried: |_| false }
+        Self { router, shared, applications: None, is_unhurried: |_| false, access_log }
     }
 
     /// The same, without a time limit for requests for which `is_unhurried` returns true.
@@ -82,8 +88,10 @@ impl SocketFrontend {
         mut request: Request<Incoming>,
         peer: PeerCredentials,
         still_waiting: CallerWaitCheck,
-    ) -> Result<Response, Infallible> {
+    ) -> Result<Response<RecordedBody>, Infallible> {
         let id = RequestLimits::request_id_for(request.headers());
+        let trace = read_traceparent(request.headers());
+        let mut record = self.access_log.begin(&mut request, peer, id.clone(), trace.clone());
         let mut response = match self.shared.check_headers(request.headers()) {
             Err(problem) => problem.into_response(),
             Ok(()) => {
@@ -95,16 +103,31 @@ impl SocketFrontend {
                 if let Some(application) = application.clone() {
                     request.extensions_mut().insert(application);
                 }
+                record.set_application(application.clone());
                 // an id is visible ASCII
                 let request_id = id.to_str().unwrap_or_default().to_owned();
-                let caller = RequestCaller { peer, application, request_id };
+                let trace = trace.map(|traceparent| traceparent.trace);
+                let caller = RequestCaller {
+                    peer,
+                    application,
+                    request_id,
+                    is_trace_sampled: trace.as_ref().is_some_and(|trace| trace.is_sampled),
+                    trace_id: trace.map(|trace| trace.trace_id),
+                };
                 let handled = run_as_caller(caller, self.router.call(request.map(Body::new)));
                 run_within_limit(max_s, handled).await
             }
         };
         response.headers_mut().insert(REQUEST_ID, id);
-        Ok(response)
+        Ok(record.wrap_response(response))
     }
+}
+
+/// The trace of a request; `None` without exactly one valid `traceparent`.
+fn read_traceparent(headers: &HeaderMap) -> Option<TraceParent> {
+    let mut values = headers.get_all(TRACEPARENT).into_iter();
+    let value = values.next().filter(|_| values.next().is_none())?;
+    TraceParent::parse(value.to_str().ok()?)
 }
 
 impl RequestLimits {

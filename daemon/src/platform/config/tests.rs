@@ -123,10 +123,26 @@ fn every_key_can_be_set_by_variable() {
 #[test]
 fn unknown_key_is_rejected_with_its_position_and_the_keys_it_may_mean() {
     for (file, key, meant) in [
-        ("contact = 'a@b'\nsokcet = '/x'", "`sokcet` in ", "oracled.toml, line 2, is not a key; remove it, or use `socket`"),
-        ("[models.b]\nname = 'x'\nnmae = 'x'", "`models.b.nmae`", "line 3, is not a key; remove it, or use `models.b.name`"),
-        ("[applications.a]\nuids = [1]\n[applications.a.gate.quick]\nhodl = []", "`applications.a.gate.quick.hodl`", "line 4,"),
-        ("[ingestion.credentials.wb]\norigin = 'https://a'\ntokn_env = 'T'", "`ingestion.credentials.wb.tokn_env`", "`ingestion.credentials.wb.token_env`"),
+        (
+            "contact = 'a@b'\nsokcet = '/x'",
+            "`sokcet` in ",
+            "oracled.toml, line 2, is not a key; remove it, or use `socket`",
+        ),
+        (
+            "[models.b]\nname = 'x'\nnmae = 'x'",
+            "`models.b.nmae`",
+            "line 3, is not a key; remove it, or use `models.b.name`",
+        ),
+        (
+            "[applications.a]\nuids = [1]\n[applications.a.gate.quick]\nhodl = []",
+            "`applications.a.gate.quick.hodl`",
+            "line 4,",
+        ),
+        (
+            "[ingestion.credentials.wb]\norigin = 'https://a'\ntokn_env = 'T'",
+            "`ingestion.credentials.wb.tokn_env`",
+            "`ingestion.credentials.wb.token_env`",
+        ),
         ("sokcet = '/x'", "`sokcet`", "or use `socket`"),
         ("[limits]\nbody = 1", "`limits.body`", "`limits.body_bytes`"),
         ("[limit]\nidle_s = 1", "`limit.idle_s`", "or use `limits.idle_s`"),

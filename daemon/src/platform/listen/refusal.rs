@@ -1,8 +1,11 @@
 //! Refuses connections over the limit.
 
+use crate::platform::api::access_log::AccessLog;
 use crate::platform::api::front::{REQUEST_ID, new_request_id};
 use crate::platform::problem::Problem;
+use hyper::StatusCode;
 use oracled_api::base::problem::PROBLEM_MEDIA_TYPE;
+use oracled_domain::PeerCredentials;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,21 +25,24 @@ const FAREWELL: Duration = Duration::from_secs(1);
 pub(super) struct ConnectionRefusals {
     connections: usize,
     writing: Arc<Semaphore>,
+    access_log: AccessLog,
 }
 
 impl ConnectionRefusals {
     /// `connections` is the limit of the socket.
-    pub(super) fn new(connections: usize) -> Self {
-        Self { connections, writing: Arc::new(Semaphore::new(REFUSALS_MAX)) }
+    pub(super) fn new(connections: usize, access_log: AccessLog) -> Self {
+        Self { connections, writing: Arc::new(Semaphore::new(REFUSALS_MAX)), access_log }
     }
 
     /// Answers 503 without reading the request. Closes the connection at once if [`REFUSALS_MAX`] refusals
     /// are being written.
-    pub(super) fn refuse(&self, stream: UnixStream) {
+    pub(super) fn refuse(&self, stream: UnixStream, peer: PeerCredentials) {
+        let request_id = new_request_id();
+        self.access_log.record_rejected_connection(peer, StatusCode::SERVICE_UNAVAILABLE, &request_id);
         let Ok(permit) = Arc::clone(&self.writing).try_acquire_owned() else { return };
         let connections = self.connections;
         tokio::spawn(async move {
-            if let Ok(Err(error)) = timeout(FAREWELL, write_refusal(stream, connections)).await {
+            if let Ok(Err(error)) = timeout(FAREWELL, write_refusal(stream, connections, &request_id)).await {
                 tracing::debug!(%error, "could not write the refusal of a connection");
             }
             drop(permit);
@@ -44,14 +50,13 @@ impl ConnectionRefusals {
     }
 }
 
-async fn write_refusal(mut stream: UnixStream, connections: usize) -> io::Result<()> {
+async fn write_refusal(mut stream: UnixStream, connections: usize, request_id: &str) -> io::Result<()> {
     let problem = Problem::overloaded(format!("there are {connections} connections already"));
     let body = problem.to_json();
     let head = format!(
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: {PROBLEM_MEDIA_TYPE}\r\ncontent-length: {}\r\nretry-after: 1\r\n\
-         {REQUEST_ID}: {}\r\nconnection: close\r\n\r\n",
-        body.len(),
-        new_request_id()
+         {REQUEST_ID}: {request_id}\r\nconnection: close\r\n\r\n",
+        body.len()
     );
     stream.write_all(head.as_bytes()).await?;
     stream.write_all(&body).await?;

@@ -1,5 +1,6 @@
 //! The caller that caused an entry.
 
+use crate::base::trace::{TraceContext, TraceId};
 use crate::verdict::application::ApplicationName;
 use serde::{Deserialize, Serialize};
 
@@ -31,4 +32,20 @@ pub struct RequestCaller {
     /// The request's `X-Request-Id`: the caller's own, or one that the daemon generated. 1 to 128 visible ASCII
     /// characters.
     pub request_id: String,
+    /// The trace of the request, from its `traceparent` (W3C Trace Context); absent without a valid one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(nullable = false)]
+    pub trace_id: Option<TraceId>,
+    /// Whether the `traceparent` has the flag that the trace is recorded. It is passed on to calls, and not logged.
+    #[serde(skip)]
+    pub is_trace_sampled: bool,
+}
+
+impl RequestCaller {
+    /// The trace of the request, if it has one.
+    #[must_use]
+    pub fn trace(&self) -> Option<TraceContext> {
+        let trace_id = self.trace_id.clone()?;
+        Some(TraceContext { trace_id, is_sampled: self.is_trace_sampled })
+    }
 }

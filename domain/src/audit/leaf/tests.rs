@@ -88,7 +88,13 @@ fn damaged_line_with_salts_is_an_error() {
 #[test]
 fn entry_text_has_the_leaf_of_its_line() {
     let peer = PeerCredentials { uid: 1, gid: 2, pid: None };
-    let caller = RequestCaller { peer, application: None, request_id: "r1".into() };
+    let caller = RequestCaller {
+        peer,
+        application: None,
+        request_id: "r1".into(),
+        trace_id: None,
+        is_trace_sampled: false,
+    };
     let at = "2026-11-20T10:00:00Z".parse().expect("a valid time");
     let salted = |secret, covers_session_ids| EntrySalts { secret: [secret; 16], covers_session_ids };
     for kind in [

@@ -67,7 +67,7 @@ impl MailTemplate {
         mail: &OutboxMail,
         contact: Option<&str>,
     ) -> Result<Option<MailContent>, MailRenderError> {
-        let OutboxMail { standing, delivery } = mail;
+        let OutboxMail { standing, delivery, .. } = mail;
         let Some(parts) = self.mails.get(standing.kind) else { return Ok(None) };
         let variables = Value::from_serialize(MailVariables {
             session_id: standing.session_id.local(),

@@ -65,6 +65,8 @@ fn caller(number: usize) -> RequestCaller {
         application: None,
         peer: PeerCredentials { uid: 1000, gid: 1000, pid: Some(4242) },
         request_id: format!("1092-{number:x}"),
+        trace_id: None,
+        is_trace_sampled: false,
     }
 }
 

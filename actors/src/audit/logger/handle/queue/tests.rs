@@ -21,6 +21,8 @@ fn caller(request_id: &str) -> RequestCaller {
         peer: PeerCredentials { uid: 1, gid: 2, pid: Some(3) },
         application: None,
         request_id: request_id.into(),
+        trace_id: None,
+        is_trace_sampled: false,
     }
 }
 

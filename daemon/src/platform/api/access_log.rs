@@ -1,0 +1,193 @@
+//! The access log: one entry of the service log for each request, and the metrics of requests.
+//!
+//! An entry has the template of the route instead of the path, which has ids of sessions, and no query.
+
+mod body;
+mod metrics;
+
+pub use body::RecordedBody;
+pub use metrics::RequestMetrics;
+
+use axum::extract::MatchedPath;
+use hyper::header::HeaderValue;
+use hyper::{Method, Request, StatusCode};
+use metrics::{InFlightRequest, RouteLabels};
+use oracled_actors::platform::clock::monotonic;
+use oracled_domain::base::trace::TraceParent;
+use oracled_domain::{ApplicationName, PeerCredentials};
+use serde::{Deserialize, Serialize};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+use utoipa::ToSchema;
+
+/// The requests that the access log has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AccessLogLevel {
+    /// None.
+    Off,
+    /// Requests with a status of 500 or more, and requests without a whole response, because the client disconnected.
+    Errors,
+    /// All requests.
+    All,
+}
+
+/// A socket, as the access log and the metrics name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SocketKind {
+    Routes,
+    Control,
+}
+
+impl SocketKind {
+    const fn into_str(self) -> &'static str {
+        match self {
+            Self::Routes => "routes",
+            Self::Control => "control",
+        }
+    }
+}
+
+/// The access log of one socket.
+#[derive(Debug, Clone)]
+pub struct AccessLog {
+    pub socket: SocketKind,
+    pub level: AccessLogLevel,
+    pub metrics: RequestMetrics,
+}
+
+/// The part of a record that the router sets: the route, once it is known.
+#[derive(Debug, Clone)]
+struct RouteSlot {
+    socket: SocketKind,
+    metrics: RequestMetrics,
+    route: Arc<OnceLock<(MatchedPath, InFlightRequest)>>,
+}
+
+/// Sets the route of a request in its record. The router calls it before the handler.
+pub(crate) fn record_route<B>(request: Request<B>) -> Request<B> {
+    let extensions = request.extensions();
+    if let Some((slot, route)) = extensions.get::<RouteSlot>().zip(extensions.get::<MatchedPath>()) {
+        slot.route.get_or_init(|| {
+            let labels = RouteLabels::new(slot.socket, Some(route.clone()));
+            (route.clone(), slot.metrics.count_in_flight(&labels))
+        });
+    }
+    request
+}
+
+/// A request that is being answered. Its end is recorded when this is dropped, also if the client disconnects before.
+#[derive(Debug)]
+pub struct RequestRecord {
+    log: AccessLog,
+    method: Method,
+    slot: RouteSlot,
+    peer: PeerCredentials,
+    application: Option<ApplicationName>,
+    request_id: HeaderValue,
+    trace: Option<TraceParent>,
+    began: Instant,
+    /// `None` until there is a response.
+    status: Option<u16>,
+    response_bytes: u64,
+    /// Whether the whole body of the response was passed to the connection.
+    is_complete: bool,
+}
+
+impl AccessLog {
+    /// Begins the record of `request`, and passes it to the router with the request.
+    pub(super) fn begin<B>(
+        &self,
+        request: &mut Request<B>,
+        peer: PeerCredentials,
+        request_id: HeaderValue,
+        trace: Option<TraceParent>,
+    ) -> RequestRecord {
+        let record = self.record(request.method().clone(), peer, request_id, trace);
+        request.extensions_mut().insert(record.slot.clone());
+        record
+    }
+
+    /// Records a connection that was answered with `status` before its request could be read.
+    pub(crate) fn record_rejected_connection(
+        &self,
+        peer: PeerCredentials,
+        status: StatusCode,
+        request_id: &str,
+    ) {
+        let request_id = HeaderValue::from_str(request_id).unwrap_or(HeaderValue::from_static(""));
+        // the method is not known
+        let mut record = self.record(Method::default(), peer, request_id, None);
+        record.method = metrics::unknown_method();
+        record.status = Some(status.as_u16());
+        record.is_complete = true;
+    }
+
+    fn record(
+        &self,
+        method: Method,
+        peer: PeerCredentials,
+        request_id: HeaderValue,
+        trace: Option<TraceParent>,
+    ) -> RequestRecord {
+        let slot = RouteSlot { socket: self.socket, metrics: self.metrics.clone(), route: Arc::default() };
+        RequestRecord {
+            log: self.clone(),
+            method,
+            slot,
+            peer,
+            application: None,
+            request_id,
+            trace,
+            began: monotonic(),
+            status: None,
+            response_bytes: 0,
+            is_complete: false,
+        }
+    }
+}
+
+impl RequestRecord {
+    pub(super) fn set_application(&mut self, application: Option<ApplicationName>) {
+        self.application = application;
+    }
+
+    fn is_logged(&self) -> bool {
+        match self.log.level {
+            AccessLogLevel::Off => false,
+            AccessLogLevel::Errors => !self.is_complete || self.status.is_none_or(|status| status >= 500),
+            AccessLogLevel::All => true,
+        }
+    }
+}
+
+impl Drop for RequestRecord {
+    fn drop(&mut self) {
+        let route = self.slot.route.get().map(|(route, _)| route.clone());
+        let took = monotonic().duration_since(self.began);
+        let labels = RouteLabels::new(self.log.socket, route);
+        self.log.metrics.count_ended(&labels, &self.method, self.status, took);
+        if !self.is_logged() {
+            return;
+        }
+        // a field that is `None` is left out
+        tracing::info!(
+            target: "oracled::access",
+            socket = self.log.socket.into_str(),
+            method = metrics::method_name(&self.method),
+            route = labels.route_name(),
+            status = self.status,
+            is_complete = self.is_complete,
+            duration_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+            response_bytes = self.response_bytes,
+            uid = self.peer.uid,
+            gid = self.peer.gid,
+            pid = self.peer.pid,
+            application = self.application.as_ref().map(ApplicationName::as_str),
+            request_id = self.request_id.to_str().ok(),
+            trace_id = self.trace.as_ref().map(|trace| tracing::field::display(&trace.trace.trace_id)),
+            parent_id = self.trace.as_ref().map(|trace| trace.parent_id.as_str()),
+            "request ended"
+        );
+    }
+}
