@@ -3,7 +3,7 @@
 pub mod openapi;
 
 use crate::ground::api::{changes, query, records, signals, sources};
-use crate::platform::api::access_log::record_route;
+use crate::platform::access_log::record_route;
 use crate::platform::api::request::{IgnoredBody, PATHS, reject_params, require_application};
 use crate::platform::api::{health, metrics, oracles};
 use crate::platform::problem::Problem;

@@ -9,7 +9,7 @@ pub mod openapi;
 use crate::audit::control::{backup, log, proofs};
 use crate::ground::api::records;
 use crate::ground::control::{freshness, ingest, rejects, run, source, upkeep};
-use crate::platform::api::access_log::record_route;
+use crate::platform::access_log::record_route;
 use crate::platform::api::oracles;
 use crate::platform::api::request::{IgnoredBody, reject_params};
 use crate::platform::control::control_request::PATHS;

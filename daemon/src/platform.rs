@@ -1,5 +1,6 @@
 //! Shared by all routes: the listeners, the configuration, problems, and the service that handlers call.
 
+pub mod access_log;
 pub mod api;
 pub mod config;
 pub mod control;
@@ -10,6 +11,7 @@ pub(crate) mod schema_check;
 pub mod secret;
 pub mod service;
 pub mod signal_rate;
+pub(crate) mod state_size;
 pub(crate) mod store_check;
 pub mod telemetry;
 pub mod upstreams;

@@ -1,5 +1,6 @@
 //! The start and the stop of the daemon: from the store to the sockets, and back in the opposite order.
 
+mod file_limit;
 pub(crate) mod keys;
 mod missing_parts;
 mod state_dir;
@@ -7,22 +8,21 @@ mod state_dir;
 use crate::api;
 use crate::audit::checkpoints::{self, CheckpointTask};
 use crate::control;
-use crate::platform::api::access_log::{AccessLog, SocketKind};
+use crate::platform::access_log::{AccessLog, SocketKind};
 use crate::platform::api::front::SocketFrontend;
-use crate::platform::config::{DaemonConfig, DaemonFlags, LimitsSection};
+use crate::platform::config::{DaemonConfig, DaemonFlags};
 use crate::platform::control::reload::reload;
 use crate::platform::listen;
-use crate::platform::listen::refusal::REFUSALS_MAX;
 use crate::platform::listen::{BoundSocket, DaemonSockets, SocketLimits};
 use crate::platform::problem::hide_state_dir;
 use crate::platform::service::DaemonService;
+use crate::platform::state_size::StateSizeTask;
 use crate::platform::store_check::StoreCheckTask;
 use crate::platform::telemetry::LogLevelHandle;
 use crate::platform::upstreams::UpstreamClients;
 use crate::verdict::retention::RetentionTask;
 use anyhow::{Context, bail};
 use axum::Extension;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::{Mode, umask};
 use oracled_actors::audit::fallback::FallbackLog;
 use oracled_actors::audit::logger::CommitError;
@@ -43,8 +43,6 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-/// File descriptors reserved for the store, the log and others.
-const OTHER_FILES: u64 = 256;
 /// The part of a request's time limit that a verification may take; the rest is for the answer.
 const LONGEST_PART: f64 = 0.9;
 /// Minimum time limit for closing the log, independent of the configuration: a hanging disk must not block the stop.
@@ -64,6 +62,7 @@ pub struct RunningDaemon {
     checking: StoreCheckTask,
     checkpoints: CheckpointTask,
     retention: RetentionTask,
+    state_size: StateSizeTask,
     signals: ProcessSignals,
 }
 
@@ -133,7 +132,7 @@ impl RunningDaemon {
         // before the sockets exist: a signal without a handler ends the process at once
         let signals = ProcessSignals::listen()?;
         let calls: usize = config.model_entries().iter().map(|model| model.section.calls_at_once).sum();
-        let files = raise_file_limit(config.limits.connections + config.limits.control_connections + calls);
+        let files = file_limit::raise(config.limits.connections + config.limits.control_connections + calls);
         state_dir::check_mode(&config.state_dir)?;
         hide_state_dir(&config.state_dir);
         let clock = Clock::system();
@@ -186,14 +185,16 @@ impl RunningDaemon {
         log_start(&service).await?;
         let flags = Arc::new(flags);
         let bound = sockets.bound_sockets();
-        let connections = limit_connections(files.saturating_sub(calls as u64), &service.config.limits);
+        let connections =
+            file_limit::limit_connections(files.saturating_sub(calls as u64), &service.config.limits);
         let servers = start_servers(&service, &flags, sockets, connections);
         let checking = StoreCheckTask::start(&service);
         let checkpoints = CheckpointTask::start(&service);
         let retention = RetentionTask::start(&service);
+        let state_size = StateSizeTask::start(&service.config.state_dir, &service.state_size);
         missing_parts::warn_of_missing_parts(&service);
         log_serving(&service, files);
-        Ok(Self { service, flags, servers, bound, checking, checkpoints, retention, signals })
+        Ok(Self { service, flags, servers, bound, checking, checkpoints, retention, state_size, signals })
     }
 
     /// Serves until SIGTERM or SIGINT, reloads on SIGHUP, and stops in order.
@@ -228,9 +229,19 @@ impl RunningDaemon {
     pub async fn stop(self) {
         notify_systemd(&[NotifyState::Stopping]);
         tracing::info!("oracled is stopping");
-        let Self { service, servers: [routes, control], bound, checking, checkpoints, retention, .. } = self;
+        let Self {
+            service,
+            servers: [routes, control],
+            bound,
+            checking,
+            checkpoints,
+            retention,
+            state_size,
+            ..
+        } = self;
         let bound_s = Duration::from_secs(service.config.limits.shutdown_s);
         retention.stop();
+        state_size.stop();
         service.system.erasure.stop();
         checking.stop().await;
         for socket in bound {
@@ -370,32 +381,4 @@ fn notify_systemd(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
         tracing::warn!(%error, "could not notify systemd");
     }
-}
-
-/// Maximum number of connections to the routes' socket for this limit of open files. More connections would
-/// leave no file descriptors for the store.
-fn limit_connections(files: u64, limits: &LimitsSection) -> usize {
-    let left = files.saturating_sub(OTHER_FILES).saturating_sub(limits.control_connections as u64);
-    let left = left.saturating_sub(2 * REFUSALS_MAX as u64);
-    let connections = limits.connections.min(usize::try_from(left).unwrap_or(usize::MAX)).max(1);
-    if connections < limits.connections {
-        tracing::warn!(
-            connections,
-            file_limit = files,
-            "fewer connections than configured: raise the limit on open files"
-        );
-    }
-    connections
-}
-
-/// Raises the limit of open files to the needs of the connections, as far as the system allows. Returns the
-/// resulting limit.
-fn raise_file_limit(connections: usize) -> u64 {
-    let needed = connections as u64 + OTHER_FILES + 2 * REFUSALS_MAX as u64;
-    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 0 };
-    let raised = needed.min(hard);
-    if soft < raised && setrlimit(Resource::RLIMIT_NOFILE, raised, hard).is_ok() {
-        return raised;
-    }
-    soft
 }

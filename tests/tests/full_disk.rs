@@ -347,7 +347,11 @@ async fn low_disk_space_refuses_new_work_and_serves_reads() {
     for sample in ["oracled_storage_low 1", "oracled_journal_failed 0"] {
         assert!(metrics.lines().any(|line| line == sample), "{metrics}");
     }
-    for name in ["oracled_storage_bytes", "oracled_storage_free_bytes", "oracled_storage_min_free_bytes"] {
+    for name in [
+        "oracled_storage_bytes{part=\"segments\"}",
+        "oracled_storage_free_bytes",
+        "oracled_storage_min_free_bytes",
+    ] {
         let sample = metrics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
         assert!(sample.is_some_and(|bytes| bytes > 0), "{name}: {metrics}");
     }

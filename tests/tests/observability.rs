@@ -13,6 +13,10 @@ use std::path::Path;
 /// Names of all samples, each with the names of its labels.
 type ServedSamples = BTreeMap<String, BTreeSet<String>>;
 
+/// Prefixes of the names of metrics.
+const PREFIXES: [&str; 2] = ["oracled_", "process_"];
+/// Labels that Prometheus adds to each sample.
+const TARGET_LABELS: [&str; 2] = ["instance", "job"];
 /// Suffixes of a sample's name after the name of its family.
 const SUFFIXES: [&str; 5] = ["", "_total", "_bucket", "_sum", "_count"];
 
@@ -53,10 +57,12 @@ fn labels(list: &str) -> impl Iterator<Item = &str> {
 
 /// Metrics in an expression, each with the text in the braces after it.
 fn metrics_in(expression: &str) -> impl Iterator<Item = (String, &str)> {
-    expression.split("oracled_").skip(1).map(|rest| {
-        let name = words(rest).next().expect("a name follows the prefix");
-        let selector = rest.strip_prefix(name).and_then(|rest| rest.strip_prefix('{'));
-        (format!("oracled_{name}"), selector.and_then(|rest| rest.split('}').next()).unwrap_or_default())
+    PREFIXES.into_iter().flat_map(move |prefix| {
+        expression.split(prefix).skip(1).map(move |rest| {
+            let name = words(rest).next().expect("a name follows the prefix");
+            let selector = rest.strip_prefix(name).and_then(|rest| rest.strip_prefix('{'));
+            (format!("{prefix}{name}"), selector.and_then(|rest| rest.split('}').next()).unwrap_or_default())
+        })
     })
 }
 
@@ -67,14 +73,16 @@ fn check(expression: &str, served: &ServedSamples) {
         assert!(served.contains_key(&metric), "{metric} is not served: {expression}");
         let has = served.get(&metric).expect("the socket is served");
         for label in labels(selector) {
-            assert!(has.contains(label), "{metric} has no label {label}: {expression}");
+            let is_known = has.contains(label) || TARGET_LABELS.contains(&label);
+            assert!(is_known, "{metric} has no label {label}: {expression}");
         }
         known.extend(has);
     }
     assert!(metrics_in(expression).next().is_some(), "the expression has no metric: {expression}");
     for group in expression.split("by (").skip(1).filter_map(|rest| rest.split(')').next()) {
         for label in labels(group) {
-            assert!(known.iter().any(|has| *has == label), "no label {label}: {expression}");
+            let is_known = known.iter().any(|has| *has == label) || TARGET_LABELS.contains(&label);
+            assert!(is_known, "no label {label}: {expression}");
         }
     }
 }
@@ -195,6 +203,12 @@ async fn alerts_panels_and_operations_page_match_served_metrics() {
     let shown = panel_expressions();
     for expression in &shown {
         check(expression, &served);
+        for (metric, selector) in metrics_in(expression) {
+            assert!(
+                selector.starts_with("instance=~\"$instance\""),
+                "{metric} of all instances: {expression}"
+            );
+        }
     }
     let shown: BTreeSet<_> = shown.iter().flat_map(|expression| metrics_in(expression)).collect();
     let operations = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operations.md"));
@@ -236,12 +250,17 @@ async fn counters_with_known_labels_exist_at_0_from_the_start() {
 
     assert!(busy.len() > 50, "{busy:#?}");
     let is_of_a_document = |sample: &String| sample.contains("oracle=") || sample.contains("workflow=");
+    // any status can occur on any route
+    let is_of_a_route = |sample: &String| sample.contains("route=");
+    let busy: BTreeMap<_, _> = busy.into_iter().filter(|(sample, _)| !is_of_a_route(sample)).collect();
     let late: Vec<_> =
         busy.keys().filter(|sample| !is_of_a_document(sample) && !fresh.contains_key(*sample)).collect();
     assert!(late.is_empty(), "missing at the first start: {late:#?}");
     let late: Vec<_> = busy.keys().filter(|sample| !restarted.contains_key(*sample)).collect();
     assert!(late.is_empty(), "missing after a restart: {late:#?}");
-    let labeled = fresh.iter().filter(|(sample, _)| sample.contains('{') && !sample.contains("actor="));
+    let labeled = fresh
+        .iter()
+        .filter(|(sample, _)| sample.contains('{') && !sample.contains("actor=") && !is_of_a_route(sample));
     let counted: Vec<_> = labeled.filter(|(_, value)| **value != 0.0).collect();
     assert!(counted.is_empty(), "{counted:#?}");
 }
@@ -288,6 +307,7 @@ fn every_alert_has_a_case_that_fires_and_one_that_does_not() {
 fn dashboard_uses_the_chosen_data_source_and_panels_do_not_overlap() {
     let dashboard = dashboard();
     assert_eq!(dashboard["templating"]["list"][0]["name"], "datasource");
+    assert_eq!(dashboard["templating"]["list"][1]["name"], "instance");
     let mut taken = BTreeSet::new();
     let mut ids = BTreeSet::new();
     for panel in list(&dashboard, "panels") {

@@ -1,6 +1,5 @@
 //! Routes of the whole daemon.
 
-pub mod access_log;
 pub mod front;
 pub mod health;
 pub mod metrics;

@@ -49,8 +49,7 @@ pub use retention::RetentionSection;
 pub use rules::{RuleIds, RulesSection};
 pub use webhooks::WebhooksSection;
 
-use crate::platform::api::access_log::AccessLogLevel;
-use crate::platform::telemetry::{self, LogFormat};
+use crate::platform::telemetry::{self, AccessLogLevel, LogFormat};
 use nix::unistd::{Gid, Group};
 use oracled_actors::SupervisionLimits;
 use oracled_domain::PromptTemplate;

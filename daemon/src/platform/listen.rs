@@ -5,7 +5,7 @@ mod pace;
 pub(crate) mod refusal;
 mod shared;
 
-use crate::platform::api::access_log::AccessLog;
+use crate::platform::access_log::AccessLog;
 use crate::platform::api::front::new_request_id;
 use crate::platform::config::{ConfigError, DaemonConfig};
 use bounded_writes::BoundedWrites;

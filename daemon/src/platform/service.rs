@@ -1,9 +1,10 @@
 //! The state that both sockets share: the running system, its limits, and its readiness.
 
-use crate::platform::api::access_log::RequestMetrics;
+use crate::platform::access_log::RequestMetrics;
 use crate::platform::config::DaemonConfig;
 use crate::platform::problem::{Problem, without_state_dir};
 use crate::platform::signal_rate::SignalRate;
+use crate::platform::state_size::StateSizeMetrics;
 use crate::platform::telemetry::LogLevelHandle;
 use jiff::Timestamp;
 use oracled_actors::ActorSystem;
@@ -91,6 +92,8 @@ pub struct DaemonService {
     pub registry: Registry,
     /// The metrics of requests on both sockets.
     pub request_metrics: RequestMetrics,
+    /// The metric of the size of the state directory.
+    pub state_size: StateSizeMetrics,
     /// Number of connections to the routes' socket.
     pub connections: Arc<AtomicUsize>,
     /// Number of connections to the control socket.
@@ -126,6 +129,8 @@ impl DaemonService {
         witnesses.register_metrics(&mut registry);
         let request_metrics = RequestMetrics::default();
         request_metrics.register(&mut registry);
+        let state_size = StateSizeMetrics::default();
+        state_size.register(&mut registry);
         let slots = Arc::new(Semaphore::new(config.limits.in_flight));
         let own = config.applications.iter();
         let own = own
@@ -142,6 +147,7 @@ impl DaemonService {
             witnesses,
             registry,
             request_metrics,
+            state_size,
             connections: Arc::default(),
             control_connections: Arc::default(),
             slots,

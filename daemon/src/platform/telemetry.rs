@@ -21,6 +21,18 @@ pub enum LogFormat {
     Json,
 }
 
+/// The requests that the access log has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AccessLogLevel {
+    /// None.
+    Off,
+    /// Requests with a status of 500 or more, and requests without a whole response, because the client disconnected.
+    Errors,
+    /// All requests.
+    All,
+}
+
 /// Changes the level of the service log while the daemon runs.
 #[derive(Debug, Clone)]
 pub struct LogLevelHandle(reload::Handle<EnvFilter, Registry>);

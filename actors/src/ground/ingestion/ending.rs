@@ -54,13 +54,16 @@ impl IngestContext {
         match ended {
             Ok(run) => {
                 let IngestionRun { run_id, oracle_id, state, counts, cause, .. } = &run;
-                let message = if *state == RunState::Running {
-                    "ingestion run suspended"
-                } else {
-                    "ingestion run ended"
-                };
-                tracing::info!(%run_id, %oracle_id, state = state.into_str(), records = counts.records,
-                    rejected = counts.rejected, cause, "{message}");
+                let (records, rejected) = (counts.records, counts.rejected);
+                match state {
+                    RunState::Running => tracing::info!(%run_id, %oracle_id, "ingestion run suspended"),
+                    RunState::Failed => {
+                        tracing::warn!(%run_id, %oracle_id, records, rejected, cause, "ingestion run failed");
+                    }
+                    _ => {
+                        tracing::info!(%run_id, %oracle_id, state = state.into_str(), records, rejected, cause, "ingestion run ended");
+                    }
+                }
                 self.metrics.ingestion.count_ended_run(&run);
             }
             // in the store the run is still running, so the next start reads its payload again

@@ -1,7 +1,7 @@
 //! The part of each request before and after its handler: a request id, its trace, limits on headers and time, a response
 //! even if the handler panics, and its record in the access log.
 
-use crate::platform::api::access_log::{AccessLog, RecordedBody};
+use crate::platform::access_log::{AccessLog, RecordedBody};
 use crate::platform::config::{ApplicationSections, LimitsSection, application_of};
 use crate::platform::problem::Problem;
 use crate::platform::service::count_request_panic;

@@ -1,5 +1,7 @@
 //! `/metrics`: the metrics for Prometheus.
 
+mod process;
+
 use crate::platform::openapi::CommonProblems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, request_panics};
@@ -22,8 +24,6 @@ use oracled_store::Store;
 use oracled_store::ground::state::SourceState;
 use prometheus_client::encoding::text;
 use std::fmt::{self, Display, Write};
-use std::fs::{self, DirEntry};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -76,6 +76,7 @@ pub async fn get(State(service): State<Arc<DaemonService>>) -> Result<Response, 
             let (help, escalated) = ("whether regenerated verdicts differ too often", variance.escalated);
             write_gauge(&mut body, "infrastructure_variance", help, u64::from(escalated))?;
         }
+        process::write_process_metrics(&mut body)?;
         write_oracle_gauges(&mut body, &oracles)?;
         write_source_gauges(&mut body, &sources)?;
         for (name, help, value) in space {
@@ -114,7 +115,7 @@ async fn read_source_files(store: &Store) -> Result<Vec<SourceFiles>, Problem> {
     files.await.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?
 }
 
-/// The size of the state directory, and the free space on its disk.
+/// The free space on the disk of the state directory, and its limit.
 async fn read_disk_space(
     service: &Arc<DaemonService>,
 ) -> Result<Vec<(&'static str, &'static str, u64)>, Problem> {
@@ -122,7 +123,6 @@ async fn read_disk_space(
     let space = tokio::task::spawn_blocking(move || {
         let free = service.system.store.free_space().bytes()?;
         Ok(vec![
-            ("storage_bytes", "size of the state directory", directory_size(&service.config.state_dir)),
             ("storage_free_bytes", "free space on the disk of the state directory", free),
             (
                 "storage_min_free_bytes",
@@ -132,17 +132,6 @@ async fn read_disk_space(
         ])
     });
     space.await.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?
-}
-
-/// The bytes of all files below `dir`. A file that disappears meanwhile counts as 0.
-fn directory_size(dir: &Path) -> u64 {
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    let size = |entry: DirEntry| match entry.metadata() {
-        Ok(metadata) if metadata.is_dir() => directory_size(&entry.path()),
-        Ok(metadata) => metadata.len(),
-        Err(_) => 0,
-    };
-    entries.map(size).sum()
 }
 
 /// When the oldest open review was opened.

@@ -1,6 +1,6 @@
 //! Refuses connections over the limit.
 
-use crate::platform::api::access_log::AccessLog;
+use crate::platform::access_log::AccessLog;
 use crate::platform::api::front::{REQUEST_ID, new_request_id};
 use crate::platform::problem::Problem;
 use hyper::StatusCode;

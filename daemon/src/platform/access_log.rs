@@ -8,6 +8,7 @@ mod metrics;
 pub use body::RecordedBody;
 pub use metrics::RequestMetrics;
 
+use crate::platform::telemetry::AccessLogLevel;
 use axum::extract::MatchedPath;
 use hyper::header::HeaderValue;
 use hyper::{Method, Request, StatusCode};
@@ -15,22 +16,8 @@ use metrics::{InFlightRequest, RouteLabels};
 use oracled_actors::platform::clock::monotonic;
 use oracled_domain::base::trace::TraceParent;
 use oracled_domain::{ApplicationName, PeerCredentials};
-use serde::{Deserialize, Serialize};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
-use utoipa::ToSchema;
-
-/// The requests that the access log has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum AccessLogLevel {
-    /// None.
-    Off,
-    /// Requests with a status of 500 or more, and requests without a whole response, because the client disconnected.
-    Errors,
-    /// All requests.
-    All,
-}
 
 /// A socket, as the access log and the metrics name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -96,7 +83,7 @@ pub struct RequestRecord {
 
 impl AccessLog {
     /// Begins the record of `request`, and passes it to the router with the request.
-    pub(super) fn begin<B>(
+    pub(crate) fn begin<B>(
         &self,
         request: &mut Request<B>,
         peer: PeerCredentials,
@@ -148,7 +135,7 @@ impl AccessLog {
 }
 
 impl RequestRecord {
-    pub(super) fn set_application(&mut self, application: Option<ApplicationName>) {
+    pub(crate) fn set_application(&mut self, application: Option<ApplicationName>) {
         self.application = application;
     }
 

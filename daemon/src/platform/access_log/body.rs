@@ -18,7 +18,7 @@ pub struct RecordedBody {
 
 impl RequestRecord {
     /// `response` with this record, which ends with its body.
-    pub(in crate::platform::api) fn wrap_response(mut self, response: Response) -> Response<RecordedBody> {
+    pub(crate) fn wrap_response(mut self, response: Response) -> Response<RecordedBody> {
         self.status = Some(response.status().as_u16());
         // hyper does not read the body of a response to HEAD
         self.is_complete = self.method == Method::HEAD;
