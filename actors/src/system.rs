@@ -17,6 +17,7 @@ use crate::rules::fact_sources::FactCollector;
 use crate::rules::{RuleService, RulesConfig};
 use crate::upstream::lookup::LookupClient;
 use crate::upstream::oracle_health::{MonitoredOracle, OracleHealth};
+use crate::upstream::reloadable::Reloadable;
 use crate::verdict::cache::{DeliveryListeners, PolicyConfig, VerdictCache};
 use crate::verdict::crosscheck::CrosscheckActor;
 use crate::verdict::erasure::{ErasureHandles, ErasureService};
@@ -64,7 +65,7 @@ pub struct SystemParts {
     pub calls: CallLimits,
     pub budgets: CostBudgets,
     /// The payment service at which unknown sessions are looked up, if one is configured; it is one of the oracles.
-    pub lookup: Option<LookupClient>,
+    pub lookup: Option<Reloadable<LookupClient>>,
     pub orders: OrdersConfig,
     /// The most messages that may wait for each actor except the logger.
     pub queue: usize,
@@ -187,7 +188,8 @@ impl ActorSystem {
         // no limit: each message that reaches the logger already has a slot at a limited handle, and no entry may be
         // rejected
         let handle = hire.start("logger", &own_thread, Semaphore::MAX_PERMITS, move || logger);
-        let (webhook_queue, committed_webhooks) = WebhookQueue::new(webhooks.client.receivers().collect());
+        let (webhook_queue, committed_webhooks) =
+            WebhookQueue::new(webhooks.client.get().receivers().collect());
         let (log, waiting) =
             LoggerHandle::new(handle, reports, fallback, fallback_entries, metrics.clone(), webhook_queue);
         actix_rt::spawn(log.clone().commit_queued_entries(waiting));
@@ -207,7 +209,7 @@ impl ActorSystem {
 
         let registry = {
             let (store, log, clock) = (store.clone(), log.clone(), clock.clone());
-            let (puller, live) = (Arc::clone(&ingestion.puller), Arc::clone(&verification.live));
+            let (puller, live) = (ingestion.puller.clone(), Arc::clone(&verification.live));
             let metrics = metrics.clone();
             DocumentRegistry::new(CommitContext { store, log, clock }, puller, live, metrics)
         };

@@ -15,6 +15,7 @@ use crate::upstream::lookup::LookupClient;
 use crate::upstream::mail::MailService;
 use crate::upstream::oracle::{LiveAnswer, LiveOracle, LiveQuery};
 use crate::upstream::oracle_health::{MonitoredOracle, OracleProbe};
+use crate::upstream::reloadable::Reloadable;
 use crate::upstream::web::WebError;
 use crate::upstream::web::webhook::WebhookClient;
 use crate::verdict::cache::PolicyConfig;
@@ -159,7 +160,7 @@ pub(crate) fn start(
         },
         applications: vec![ApplicationName::default()],
         oracles: outside.oracles,
-        lookup: outside.lookup,
+        lookup: outside.lookup.map(|client| Reloadable::new(Arc::new(client))),
         models: outside.models,
         prompt_templates: PerApplication::new(
             outside.prompt_template.unwrap_or_else(PromptTemplate::built_in_name),
@@ -188,7 +189,12 @@ pub(crate) fn start(
         pages_bytes: 1 << 26,
         mailing: outside.mailing.unwrap_or_else(panicking_mail_service),
         webhooks: WebhookConfig {
-            client: WebhookClient::new(BTreeMap::new(), &[], Duration::from_secs(1), time.clock()),
+            client: Reloadable::new(Arc::new(WebhookClient::new(
+                BTreeMap::new(),
+                &[],
+                Duration::from_secs(1),
+                time.clock(),
+            ))),
             max_age: SignedDuration::from_hours(72),
         },
         policy: PolicyConfig { policies: outside.policies, key: HeldVerdictKey::in_state_dir(dir) },
@@ -209,7 +215,7 @@ pub(crate) fn ingestion(time: &TestClock) -> IngestionConfig {
     IngestionConfig {
         runs_at_once: 2,
         limits: SliceLimits::default(),
-        puller: local_puller(time),
+        puller: Reloadable::new(local_puller(time)),
         refresh_wait: Duration::from_secs(5),
     }
 }

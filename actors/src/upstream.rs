@@ -14,6 +14,7 @@ pub mod mail;
 pub mod openai;
 pub mod oracle;
 pub mod oracle_health;
+pub mod reloadable;
 mod trace;
 pub mod web;
 mod wire;

@@ -170,7 +170,7 @@ impl RunningDaemon {
             ingestion: IngestionConfig {
                 runs_at_once: config.ingestion.runs_at_once,
                 limits: slices::SliceLimits::default(),
-                puller: Arc::new(upstreams.puller),
+                puller: upstreams.puller,
                 refresh_wait: Duration::from_secs(config.ingestion.refresh_s),
             },
             verification: VerificationConfig {
@@ -181,7 +181,14 @@ impl RunningDaemon {
                 live: Arc::new(upstreams.live),
             },
         });
-        let service = DaemonService::new(system, config, log_level, log_signer, upstreams.witnesses);
+        let service = DaemonService::new(
+            system,
+            config,
+            log_level,
+            log_signer,
+            upstreams.witnesses,
+            upstreams.reloadable,
+        );
         log_start(&service).await?;
         let flags = Arc::new(flags);
         let bound = sockets.bound_sockets();

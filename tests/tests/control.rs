@@ -271,7 +271,7 @@ async fn reload_reports_the_log_level_and_keys_that_need_a_restart() {
     let changed = "contact = \"c@d\"\nlog_level = \"warn\"\n[limits]\nidle_s = 9";
     fs::write(world.config_file(), changed).unwrap();
     let reloaded = send(control, Method::POST, "/v1/reload", None).await;
-    let expected = json!({"log_level": "warn", "needs_restart": ["contact", "limits.idle_s"]});
+    let expected = json!({"log_level": "warn", "needs_restart": ["contact", "limits.idle_s"], "changed_credentials": []});
     assert_eq!((reloaded.status.as_u16(), document(&reloaded)), (200, expected));
     let actions = log(control, "event=control_action").await;
     assert_eq!((&actions[0]["action"], &actions[0]["peer"]), (&json!("reload"), &peer()));

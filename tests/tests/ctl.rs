@@ -236,7 +236,7 @@ async fn purge_drain_reload_and_log_level_act_and_are_logged_with_the_operator()
         (
             &["reload", "--json"],
             "",
-            Some(json!({"log_level": "info", "needs_restart": []})),
+            Some(json!({"log_level": "info", "needs_restart": [], "changed_credentials": []})),
             "control_action",
         ),
     ] {

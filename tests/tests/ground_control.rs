@@ -489,9 +489,11 @@ async fn payload_without_log_raw_input_is_removed_after_its_run() {
     assert_eq!(archived(&world), 0);
     let run_id = started_run(&ingest(control, "2024", HEADER.to_owned()).await);
     assert_eq!(wait_for_run(control, &run_id).await["state"], "failed");
-    let log = world.service_log();
-    let warning = log.lines().find(|line| line.contains("ingestion run failed")).expect("it is logged");
-    assert!(warning.contains("WARN") && warning.contains(&run_id), "{warning}");
+    let is_warning = |line: &str| line.contains("WARN") && line.contains("ingestion run failed");
+    eventually("a warning is logged", async || {
+        world.service_log().lines().any(|line| is_warning(line) && line.contains(&run_id))
+    })
+    .await;
     eventually("the payload is removed", async || archived(&world) == 0).await;
 
     // another run of the same bytes requires them

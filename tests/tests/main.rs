@@ -63,6 +63,7 @@ mod regen_consistency;
 mod regen_failures;
 mod regen_limit;
 mod regen_mail;
+mod reload;
 mod replay;
 mod retention;
 mod rules;

@@ -31,6 +31,7 @@ use crate::ground::pull::PayloadPuller;
 use crate::ground::registry::CommitContext;
 use crate::platform::clock::Clock;
 use crate::platform::metrics::ActorMetrics;
+use crate::upstream::reloadable::Reloadable;
 use actix::{Actor, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
 use jiff::Timestamp;
 use oracled_domain::PeerCredentials;
@@ -59,7 +60,7 @@ pub struct IngestionConfig {
     /// The memory limits for reading a payload.
     pub limits: slices::SliceLimits,
     /// The client that pulls payloads.
-    pub puller: Arc<PayloadPuller>,
+    pub puller: Reloadable<PayloadPuller>,
     /// The longest time that a query with a stale answer waits for a refresh.
     pub refresh_wait: Duration,
 }
@@ -231,7 +232,7 @@ struct IngestContext {
     limits: slices::SliceLimits,
     claims: Arc<SourceClaims>,
     run_slots: Semaphore,
-    puller: Arc<PayloadPuller>,
+    puller: Reloadable<PayloadPuller>,
     pulls: PullTracker,
     /// Whether the daemon is draining. If so, no scheduled pull begins.
     draining: AtomicBool,

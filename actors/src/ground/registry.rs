@@ -21,6 +21,7 @@ use crate::ground::pull::PayloadPuller;
 use crate::platform::clock::Clock;
 use crate::platform::metrics::ActorMetrics;
 use crate::upstream::oracle::LiveOracle;
+use crate::upstream::reloadable::Reloadable;
 use oracled_domain::audit::event::ground::DocumentEntry;
 use oracled_domain::documents::{DocumentKind, RegisteredDocument, RegistryDocument};
 use oracled_domain::ground::freshness::{AxisFreshnessLimits, FreshnessPolicy, FreshnessPolicyError};
@@ -141,7 +142,7 @@ pub enum RegistryError {
 pub struct DocumentRegistry {
     context: CommitContext,
     /// Checks that a pipeline can be pulled.
-    puller: Arc<PayloadPuller>,
+    puller: Reloadable<PayloadPuller>,
     /// Checks that an adapter can be called.
     live: Arc<dyn LiveOracle>,
     metrics: ActorMetrics,
@@ -174,7 +175,7 @@ pub trait RegistrableDocument: Sync {
 impl DocumentRegistry {
     pub(crate) const fn new(
         context: CommitContext,
-        puller: Arc<PayloadPuller>,
+        puller: Reloadable<PayloadPuller>,
         live: Arc<dyn LiveOracle>,
         metrics: ActorMetrics,
     ) -> Self {

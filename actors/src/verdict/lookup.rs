@@ -11,6 +11,7 @@ use crate::upstream::lookup::{LookupAnswer, LookupCallError, LookupClient};
 use crate::upstream::oracle_health::{
     ApplyQuotaWait, CallLease, OracleHealth, PermitError, RequestCallPermit,
 };
+use crate::upstream::reloadable::Reloadable;
 use crate::verdict::cache::{RegisterSession, VerdictCache, VerdictCacheError};
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::verdict::health::CircuitCallOutcome;
@@ -57,7 +58,7 @@ pub struct LookupService(Arc<LookupContext>);
 
 #[derive(Debug)]
 struct LookupContext {
-    client: LookupClient,
+    client: Reloadable<LookupClient>,
     oracle_health: ActorHandle<OracleHealth>,
     cache: ActorHandle<VerdictCache>,
     log: LoggerHandle,
@@ -104,7 +105,7 @@ impl Lookup {
 
 impl LookupService {
     pub(crate) fn new(
-        client: LookupClient,
+        client: Reloadable<LookupClient>,
         oracle_health: ActorHandle<OracleHealth>,
         cache: ActorHandle<VerdictCache>,
         log: LoggerHandle,
@@ -164,11 +165,12 @@ impl LookupContext {
     }
 
     async fn look_up(&self, session_id: &SessionId) -> Result<(), LookupError> {
-        let url = self.client.url(session_id)?;
+        let client = self.client.get();
+        let url = client.url(session_id)?;
         let Ok(_slot) = self.slots.try_acquire() else { return Err(LookupError::Busy) };
         let lease = self.request_lease().await?;
         let (began, request_timestamp) = (monotonic(), self.clock.now());
-        let LookupAnswer { result, response_hash } = self.client.call(&url).await;
+        let LookupAnswer { result, response_hash } = client.call(&url).await;
         let latency_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let error = result.as_ref().err();
         lease.report(error.map_or(CircuitCallOutcome::Success { latency_ms: Some(latency_ms) }, |error| {

@@ -5,6 +5,7 @@ use crate::platform::actor_handle::ActorHandle;
 use crate::platform::caller::run_in_trace;
 use crate::platform::clock::Clock;
 use crate::platform::metrics::{ActorMetrics, OutboxOutcome};
+use crate::upstream::reloadable::Reloadable;
 use crate::upstream::web::webhook::WebhookClient;
 use crate::verdict::outbox::{
     ChangeMessage, ListMessages, OutboxChannel, OutboxDepth, OutboxSender, OutboxState, OutboxStep,
@@ -28,7 +29,7 @@ pub type ChangeWebhook = ChangeMessage<WebhookChannel>;
 /// The settings of the sender.
 #[derive(Debug)]
 pub struct WebhookConfig {
-    pub client: WebhookClient,
+    pub client: Reloadable<WebhookClient>,
     /// Maximum age of a webhook that is still retried.
     pub max_age: SignedDuration,
 }
@@ -36,7 +37,7 @@ pub struct WebhookConfig {
 /// Webhooks, and the client of their endpoints.
 #[derive(Debug)]
 pub struct WebhookChannel {
-    client: WebhookClient,
+    client: Reloadable<WebhookClient>,
     max_age: SignedDuration,
     clock: Clock,
 }
@@ -178,7 +179,8 @@ impl OutboxChannel for WebhookChannel {
     }
 
     async fn send(&self, webhook: &OutboxWebhook) -> SendOutcome<WebhookState> {
-        match run_in_trace(webhook.trace.clone(), self.client.send(webhook)).await {
+        let client = self.client.get();
+        match run_in_trace(webhook.trace.clone(), client.send(webhook)).await {
             Ok(_) => SendOutcome::Sent,
             Err(failure) => {
                 let at = self.clock.now();
@@ -195,7 +197,7 @@ impl Handler<TestWebhook> for WebhookSender {
         let (channel, now) = (self.channel(), self.now());
         Box::pin(async move {
             let webhook = OutboxWebhook::queued(WebhookType::Test, application, None, &json!({}), now);
-            let sent = channel.client.send(&webhook).await;
+            let sent = channel.client.get().send(&webhook).await;
             let outcome = sent.map(|reply| (reply.status, reply.latency)).map_err(|failure| failure.cause);
             WebhookTest { webhook_id: webhook.standing.webhook_id, outcome }
         })

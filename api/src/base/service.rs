@@ -182,6 +182,8 @@ pub struct ReloadResponse {
     pub log_level: String,
     /// Changed configuration keys that need a restart.
     pub needs_restart: Vec<String>,
+    /// Configuration keys whose credentials changed, and are in use from now on.
+    pub changed_credentials: Vec<String>,
 }
 
 impl From<CircuitCallOutcome> for ProbeReport {

@@ -14,6 +14,9 @@ pub(crate) async fn run(options: &GlobalOptions, out: &mut dyn Write) -> Result<
         return print_json(out, &reloaded);
     }
     writeln!(out, "oracle_log.jsonl is reopened; the log level is {}", reloaded.log_level)?;
+    if !reloaded.changed_credentials.is_empty() {
+        writeln!(out, "changed credentials, in use now: {}", reloaded.changed_credentials.join(", "))?;
+    }
     if !reloaded.needs_restart.is_empty() {
         writeln!(out, "changed, in force after a restart: {}", reloaded.needs_restart.join(", "))?;
     }

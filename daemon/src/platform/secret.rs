@@ -2,7 +2,9 @@
 //! never part of the printed configuration, a log or an error.
 
 use crate::platform::config::ConfigError;
-use secrecy::SecretString;
+use oracled_domain::Sha256Hex;
+use secrecy::{ExposeSecret, SecretString};
+use std::collections::{BTreeMap, BTreeSet};
 use std::env::{self, VarError};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
@@ -13,6 +15,23 @@ const CREDENTIALS_VARIABLE: &str = "CREDENTIALS_DIRECTORY";
 
 /// The maximum length of a file with a secret, in bytes.
 const SECRET_MAX_BYTES: u64 = 64 * 1024;
+
+/// The digests of secrets by their keys, so that a reload finds the secrets that changed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SecretDigests(BTreeMap<String, Sha256Hex>);
+
+impl SecretDigests {
+    /// Records the secret of `key`.
+    pub(crate) fn record(&mut self, key: impl Into<String>, secret: &SecretString) {
+        self.0.insert(key.into(), Sha256Hex::of(secret.expose_secret().as_bytes()));
+    }
+
+    /// The keys whose secrets differ from those in `before`.
+    pub(crate) fn changed_since(&self, before: &Self) -> Vec<String> {
+        let keys: BTreeSet<_> = self.0.keys().chain(before.0.keys()).collect();
+        keys.into_iter().filter(|key| self.0.get(*key) != before.0.get(*key)).cloned().collect()
+    }
+}
 
 /// Reads a secret: systemd's credential `credential`, else `file` (the configuration's `key`), else the
 /// environment variable `variable`.
@@ -114,7 +133,21 @@ pub fn read_secret_file(name: &str, file: &Path) -> Result<SecretString, ConfigE
 #[cfg(test)]
 mod tests {
     use super::*;
-    use secrecy::ExposeSecret;
+
+    #[test]
+    fn changed_added_and_missing_secrets_are_listed_by_key() {
+        let digests = |secrets: &[(&str, &str)]| {
+            let mut digests = SecretDigests::default();
+            for (key, secret) in secrets {
+                digests.record(*key, &(*secret).into());
+            }
+            digests
+        };
+        let before = digests(&[("a", "1"), ("b", "2"), ("c", "3")]);
+        let after = digests(&[("a", "1"), ("b", "4"), ("d", "5")]);
+        assert_eq!(after.changed_since(&before), ["b", "c", "d"]);
+        assert!(before.changed_since(&before).is_empty());
+    }
 
     #[test]
     fn secret_is_read_only_from_a_regular_file_of_limited_length() {

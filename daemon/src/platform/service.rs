@@ -6,6 +6,7 @@ use crate::platform::problem::{Problem, without_state_dir};
 use crate::platform::signal_rate::SignalRate;
 use crate::platform::state_size::StateSizeMetrics;
 use crate::platform::telemetry::LogLevelHandle;
+use crate::platform::upstreams::ReloadableClients;
 use jiff::Timestamp;
 use oracled_actors::ActorSystem;
 use oracled_actors::audit::logger::JournalReport;
@@ -86,6 +87,8 @@ pub struct DaemonService {
     pub log_signer: LogSigner,
     /// The witnesses of the log.
     pub witnesses: Witnesses,
+    /// The clients of upstream systems, for reloads.
+    pub clients: ReloadableClients,
     /// When the daemon started to serve.
     pub started_at: Timestamp,
     /// The metrics registry.
@@ -123,6 +126,7 @@ impl DaemonService {
         log_level: LogLevelHandle,
         log_signer: LogSigner,
         witnesses: Witnesses,
+        clients: ReloadableClients,
     ) -> Arc<Self> {
         let mut registry = Registry::with_prefix("oracled");
         system.metrics.register(&mut registry);
@@ -145,6 +149,7 @@ impl DaemonService {
             log_level,
             log_signer,
             witnesses,
+            clients,
             registry,
             request_metrics,
             state_size,

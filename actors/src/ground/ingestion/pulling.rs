@@ -153,7 +153,7 @@ async fn try_pull(
     let request = PullRequest::of(&ready.definition.pipeline, known);
     let request = request.ok_or_else(|| IngestionError::NotPulled(requested_pull.pipeline_id.clone()))?;
     let archiving = PayloadArchiver::begin(context.store.files().clone());
-    let answer = context.puller.pull(&request, async |piece| archiving.push(piece).await).await;
+    let answer = context.puller.get().pull(&request, async |piece| archiving.push(piece).await).await;
     let pulled = match answer {
         Ok(PayloadFetchOutcome::Payload(pulled)) => pulled,
         Ok(PayloadFetchOutcome::Unchanged { retrieved_at }) => {

@@ -44,7 +44,7 @@ impl RegistrableDocument for PipelineDefinition {
             return Err(RegistryError::Live(oracle_id.clone()));
         }
         context.prepare_pipeline(self.clone(), &source.entry)?;
-        check_retrieval(self, &registry.puller)?;
+        check_retrieval(self, &registry.puller.get())?;
         let known = context.store.pipeline(pipeline_id)?;
         let revision = known.as_ref().map(|(_, revision)| *revision);
         let known = known.map(|(known, _)| known);

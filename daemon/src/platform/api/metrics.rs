@@ -76,7 +76,7 @@ pub async fn get(State(service): State<Arc<DaemonService>>) -> Result<Response, 
             let (help, escalated) = ("whether regenerated verdicts differ too often", variance.escalated);
             write_gauge(&mut body, "infrastructure_variance", help, u64::from(escalated))?;
         }
-        process::write_process_metrics(&mut body)?;
+        process::write_process_metrics(&mut body, service.system.clock.now())?;
         write_oracle_gauges(&mut body, &oracles)?;
         write_source_gauges(&mut body, &sources)?;
         for (name, help, value) in space {

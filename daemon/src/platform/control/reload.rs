@@ -1,11 +1,12 @@
-//! `POST /v1/reload`, and SIGHUP: reopens `oracle_log.jsonl` and applies the configured log level.
+//! `POST /v1/reload`, and SIGHUP: reopens `oracle_log.jsonl`, applies the configured log level, and reads credentials again.
 
 use super::control_request::log_control_action;
 use crate::platform::api::request::IgnoredBody;
-use crate::platform::config::{DaemonConfig, DaemonFlags};
+use crate::platform::config::{ConfigError, DaemonConfig, DaemonFlags};
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
+use crate::platform::upstreams::CredentialChange;
 use axum::extract::State;
 use axum::{Extension, Json};
 use oracled_api::base::problem::ProblemCode;
@@ -15,9 +16,11 @@ use std::sync::Arc;
 
 problems!(ReloadProblems: STORE; InvalidRequest);
 
-/// Reload the log level from the configuration, and reopen `oracle_log.jsonl`.
+/// Reload the log level and the credentials, and reopen `oracle_log.jsonl`.
 ///
-/// `oracle_log.jsonl` is reopened even if the configuration is invalid.
+/// `oracle_log.jsonl` is reopened even if the configuration is invalid. If a credential cannot be used, all credentials stay as
+/// they are.
+
 #[utoipa::path(
     post,
     path = "/v1/reload",
@@ -25,7 +28,7 @@ problems!(ReloadProblems: STORE; InvalidRequest);
     tag = "platform",
     responses(
         ReloadProblems,
-        (status = 200, description = "The log level in force, and the changed keys that need a restart", body = ReloadResponse),
+        (status = 200, description = "The log level in force, the changed keys that need a restart, and the changed credentials", body = ReloadResponse),
     ),
 )]
 pub async fn post(
@@ -40,9 +43,10 @@ pub async fn post(
 /// Reloads by request of `peer`, or by a signal.
 ///
 /// # Errors
-/// `InvalidRequest` if the configuration is invalid. `oracle_log.jsonl` is reopened even then.
+/// `InvalidRequest` if the configuration is invalid, or a credential cannot be used. `oracle_log.jsonl` is reopened even then, and
+/// an unusable credential does not prevent the change of the log level.
 pub async fn reload(
-    service: &DaemonService,
+    service: &Arc<DaemonService>,
     flags: &DaemonFlags,
     peer: Option<PeerCredentials>,
 ) -> Result<ReloadResponse, Problem> {
@@ -50,16 +54,43 @@ pub async fn reload(
     // first, and even if the rest fails: after a log rotation the old file must be closed, so that its disk
     // space is freed
     let reopened = service.system.log.reopen_mirror().await;
-    let config = DaemonConfig::load(flags)
-        .map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.to_string().replace('\n', "; ")))?;
-    let needs_restart = changed_keys(&service.config, &config);
-    log_control_action(service, "reload", format!("needs a restart: {needs_restart:?}"), peer).await?;
+    let config = DaemonConfig::load(flags).map_err(|error| config_problem(&error))?;
+    let mut needs_restart = changed_keys(&service.config, &config);
+    let credentials = read_credentials(service, flags).await?;
+    let change_names = match &credentials {
+        Ok(change) => {
+            needs_restart.extend(change.needs_restart.iter().cloned());
+            format!("{:?}", change.changed)
+        }
+        Err(_) => "not read".to_owned(),
+    };
+    let detail = format!("needs a restart: {needs_restart:?}, changed credentials: {change_names}");
+    log_control_action(service, "reload", detail, peer).await?;
     service
         .log_level
         .set(&config.log_level)
         .map_err(|error| Problem::new(ProblemCode::InternalError, error))?;
     reopened.map_err(|error| Problem::new(ProblemCode::StorageUnavailable, error))?;
-    Ok(ReloadResponse { log_level: service.log_level.get(), needs_restart })
+    let change = credentials.map_err(|error| config_problem(&error))?;
+    service.clients.apply(&change);
+    let changed_credentials = change.changed;
+    Ok(ReloadResponse { log_level: service.log_level.get(), needs_restart, changed_credentials })
+}
+
+fn config_problem(error: &ConfigError) -> Problem {
+    Problem::new(ProblemCode::InvalidRequest, error.to_string().replace('\n', "; "))
+}
+
+/// Reads the credentials again, with the configuration of the start.
+async fn read_credentials(
+    service: &Arc<DaemonService>,
+    flags: &DaemonFlags,
+) -> Result<Result<CredentialChange, ConfigError>, Problem> {
+    let (service, allow_cleartext) = (Arc::clone(service), flags.allow_cleartext);
+    let read = tokio::task::spawn_blocking(move || {
+        service.clients.read_again(&service.config, &service.system.clock, allow_cleartext)
+    });
+    read.await.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))
 }
 
 /// The keys with a changed value, except the one that a reload applies.

@@ -4,7 +4,7 @@ use crate::platform::config::{
     ConfigError, ConfiguredCredential as Configured, ConfiguredSecrets, DaemonConfig, SecretOrigin,
     is_cleartext, redact_url,
 };
-use crate::platform::secret::{read_secret_file, read_variable};
+use crate::platform::secret::{SecretDigests, read_secret_file, read_variable};
 use oracled_actors::ground::pull::{BoundCredential, UpstreamCredential};
 use secrecy::{ExposeSecret, SecretString};
 use std::collections::BTreeMap;
@@ -17,27 +17,41 @@ use std::fmt::Display;
 pub(super) fn read_credentials<K: Ord + Clone + Display>(
     table: &str,
     configured: &BTreeMap<K, Configured>,
+    digests: &mut SecretDigests,
 ) -> Result<BTreeMap<K, BoundCredential>, ConfigError> {
     let read = |(id, configured): (&K, &Configured)| {
         let (origin, key) = (configured.origin.clone(), format!("{table}.{id}"));
-        Ok((id.clone(), BoundCredential { origin, credential: read_credential(&key, &configured.proof)? }))
+        Ok((
+            id.clone(),
+            BoundCredential { origin, credential: read_credential(&key, &configured.proof, digests)? },
+        ))
     };
     configured.iter().map(read).collect()
 }
 
 /// The credential at the key `of` of the configuration.
-fn read_credential(of: &str, proof: &ConfiguredSecrets) -> Result<UpstreamCredential, ConfigError> {
+fn read_credential(
+    of: &str,
+    proof: &ConfiguredSecrets,
+    digests: &mut SecretDigests,
+) -> Result<UpstreamCredential, ConfigError> {
     let key = match proof {
         ConfiguredSecrets::ApiKey { header, key } => {
-            UpstreamCredential::api_key(header, read_secret(of, "key", key)?)
+            UpstreamCredential::api_key(header, read_secret(of, "key", key, digests)?)
         }
-        ConfiguredSecrets::Token(token) => UpstreamCredential::token(read_secret(of, "token", token)?),
+        ConfiguredSecrets::Token(token) => {
+            UpstreamCredential::token(read_secret(of, "token", token, digests)?)
+        }
         ConfiguredSecrets::Client { token_url, client_id, client_secret, scope } => {
-            let client_secret = read_secret(of, "client_secret", client_secret)?;
+            let client_secret = read_secret(of, "client_secret", client_secret, digests)?;
             Ok(UpstreamCredential::client(token_url.clone(), client_id.clone(), client_secret, scope.clone()))
         }
         ConfiguredSecrets::Certificate { certificate_file, key_file } => {
-            let read = |name, file| read_secret_file(&format!("`{of}.{name}`"), file);
+            let mut read = |name, file| {
+                let secret = read_secret_file(&format!("`{of}.{name}`"), file)?;
+                digests.record(format!("{of}.{name}"), &secret);
+                Ok(secret)
+            };
             let certificate = read("certificate_file", certificate_file)?;
             UpstreamCredential::certificate(certificate.expose_secret(), &read("key_file", key_file)?)
         }
@@ -46,19 +60,28 @@ fn read_credential(of: &str, proof: &ConfiguredSecrets) -> Result<UpstreamCreden
 }
 
 /// Reads the secret. `name` is the stem of its keys, `{name}_file` and `{name}_env`.
-fn read_secret(of: &str, name: &str, from: &SecretOrigin) -> Result<SecretString, ConfigError> {
-    match from {
-        SecretOrigin::File(file) => read_secret_file(&format!("`{of}.{name}_file`"), file),
-        SecretOrigin::Variable(variable) => {
-            let found = read_variable(&format!("`{of}.{name}_env`"), variable)?;
-            found.ok_or_else(|| {
-                unusable_error(
-                    &format!("{of}.{name}_env"),
-                    "the environment variable that this key names is not set or is empty",
-                )
-            })
+fn read_secret(
+    of: &str,
+    name: &str,
+    from: &SecretOrigin,
+    digests: &mut SecretDigests,
+) -> Result<SecretString, ConfigError> {
+    let (key, secret) = match from {
+        SecretOrigin::File(file) => {
+            let key = format!("{of}.{name}_file");
+            let secret = read_secret_file(&format!("`{key}`"), file)?;
+            (key, secret)
         }
-    }
+        SecretOrigin::Variable(variable) => {
+            let key = format!("{of}.{name}_env");
+            let secret = read_variable(&format!("`{key}`"), variable)?.ok_or_else(|| {
+                unusable_error(&key, "the environment variable that this key names is not set or is empty")
+            })?;
+            (key, secret)
+        }
+    };
+    digests.record(key, &secret);
+    Ok(secret)
 }
 
 /// One error for each credential that would cross a network in clear text.
@@ -93,7 +116,11 @@ mod tests {
 
     fn read_one(proof: ConfiguredSecrets) -> Result<BTreeMap<String, BoundCredential>, ConfigError> {
         let origin = "https://example.org".parse().expect("a valid origin");
-        read_credentials("ingestion.credentials", &[("wb".to_owned(), Configured { origin, proof })].into())
+        read_credentials(
+            "ingestion.credentials",
+            &[("wb".to_owned(), Configured { origin, proof })].into(),
+            &mut SecretDigests::default(),
+        )
     }
 
     fn read_error(proof: ConfiguredSecrets) -> String {

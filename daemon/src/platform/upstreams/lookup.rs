@@ -1,7 +1,7 @@
 //! The client of the configured payment service.
 
 use crate::platform::config::{ConfigError, DaemonConfig, is_cleartext, redact_url};
-use crate::platform::secret::read_secret;
+use crate::platform::secret::{SecretDigests, read_secret};
 use oracled_actors::Clock;
 use oracled_actors::ground::pull::UpstreamCredential;
 use oracled_actors::upstream::lookup::LookupClient;
@@ -17,6 +17,7 @@ pub(super) fn create_lookup_client(
     config: &DaemonConfig,
     clock: &Clock,
     allow_cleartext: bool,
+    digests: &mut SecretDigests,
 ) -> Result<Option<LookupClient>, ConfigError> {
     let section = &config.lookup;
     if !section.is_on() {
@@ -26,6 +27,9 @@ pub(super) fn create_lookup_client(
     let definition = definition.map_err(|error| unusable_error("lookup", error))?;
     let file = section.token_file.as_deref();
     let token = read_secret("lookup-token", "lookup.token_file", file, "LOOKUP_TOKEN")?;
+    if let Some(token) = &token {
+        digests.record("lookup.token_file", token);
+    }
     let token = token.map(UpstreamCredential::token).transpose();
     let token = token.map_err(|error| unusable_error("lookup.token_file", error))?;
     if token.is_none() && section.preset.is_some() {

@@ -3,7 +3,7 @@
 use crate::platform::config::{
     ApplicationSections, ConfigError, MailSection, MailTransport, is_cleartext, is_local, redact_url,
 };
-use crate::platform::secret::read_secret;
+use crate::platform::secret::{SecretDigests, read_secret};
 use oracled_actors::Clock;
 use oracled_actors::upstream::UpstreamEndpointError;
 use oracled_actors::upstream::mail::{
@@ -20,6 +20,7 @@ pub(super) fn create_mail_service(
     config: &MailSection,
     applications: &ApplicationSections,
     clock: &Clock,
+    digests: &mut SecretDigests,
 ) -> Result<Option<Arc<dyn MailService>>, ConfigError> {
     let hard_timeout = Duration::from_millis(config.hard_timeout_ms);
     match config.transport {
@@ -35,7 +36,7 @@ pub(super) fn create_mail_service(
                 tls: config.tls_for(&host),
                 host,
                 port: config.smtp_port,
-                login: read_login(config)?,
+                login: read_login(config, digests)?,
                 headings: applications
                     .iter()
                     .map(|(name, section)| (name.clone(), section.mail_heading(&heading)))
@@ -72,7 +73,10 @@ pub(super) fn cleartext_fault(config: &MailSection) -> Option<ConfigError> {
 }
 
 /// User and password, if the server requires them.
-fn read_login(config: &MailSection) -> Result<Option<(String, secrecy::SecretString)>, ConfigError> {
+fn read_login(
+    config: &MailSection,
+    digests: &mut SecretDigests,
+) -> Result<Option<(String, secrecy::SecretString)>, ConfigError> {
     let Some(user) = config.smtp_user.clone() else { return Ok(None) };
     match read_secret(
         "smtp-password",
@@ -80,7 +84,10 @@ fn read_login(config: &MailSection) -> Result<Option<(String, secrecy::SecretStr
         config.password_file.as_deref(),
         "SMTP_PASSWORD",
     )? {
-        Some(password) => Ok(Some((user, password))),
+        Some(password) => {
+            digests.record("mail.password_file", &password);
+            Ok(Some((user, password)))
+        }
         None => Err(ConfigError::NotUnderstood(
             "`mail.smtp_user` is set without a password; set systemd's credential oracled_smtp-password, \
              `mail.password_file` or the variable SMTP_PASSWORD"

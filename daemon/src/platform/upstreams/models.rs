@@ -1,12 +1,14 @@
 //! Clients of the configured models.
 
+use super::reload::ReloadableModel;
 use crate::platform::config::{
     ApplicationSection, ConfigError, DaemonConfig, ModelEntry, ModelProvider, ModelSection as ModelConfig,
     is_cleartext, redact_url,
 };
-use crate::platform::secret::{read_configured_secret, read_secret};
+use crate::platform::secret::{SecretDigests, read_configured_secret, read_secret};
 use oracled_actors::Clock;
 use oracled_actors::upstream::oracle_health::{MonitoredOracle, OracleProbe};
+use oracled_actors::upstream::reloadable::Reloadable;
 use oracled_actors::upstream::{
     AnthropicClient, BoxFuture, GeminiClient, ModelCallPolicy, ModelCaller, ModelClient, OpenAiClient,
     UpstreamEndpointError,
@@ -38,11 +40,18 @@ pub(super) struct ModelClients {
     pub(super) oracles: Vec<MonitoredOracle>,
     /// Keys that would cross a network in clear text.
     pub(super) cleartext: Vec<ConfigError>,
+    /// The clients that a reload replaces.
+    pub(super) reloadable: Vec<ReloadableModel>,
 }
 
 impl ModelClients {
     /// The clients for `config`: none if the first model has no key. Adds the faults of all models to `faults`.
-    pub(super) fn new(config: &DaemonConfig, clock: &Clock, faults: &mut Vec<ConfigError>) -> Self {
+    pub(super) fn new(
+        config: &DaemonConfig,
+        clock: &Clock,
+        digests: &mut SecretDigests,
+        faults: &mut Vec<ConfigError>,
+    ) -> Self {
         let mut clients = Self::default();
         let own = config.applications.iter();
         let own = own
@@ -50,6 +59,9 @@ impl ModelClients {
         clients.calls.applications = own.collect();
         for entry in config.model_entries() {
             let Some(key) = ConfigError::collect(read_model_key(&entry), faults) else { continue };
+            if let Some(key) = &key {
+                digests.record(format!("{}.api_key_file", entry.table), key);
+            }
             clients.cleartext.extend(cleartext_key_fault(&entry, key.as_ref()));
             match create_client(&entry, key, clock) {
                 Ok(Some(client)) => clients.add(config, &entry, client, clock),
@@ -80,12 +92,15 @@ impl ModelClients {
         clock: &Clock,
     ) {
         let ModelEntry { oracle_id: id, section, is_in_order, .. } = entry;
-        let probe = ModelProbe { model: Arc::clone(&client), name: section.name.clone() };
+        let client = Reloadable::new(client);
+        let key = format!("{}.api_key_file", entry.table);
+        self.reloadable.push(ReloadableModel { key, client: client.clone() });
+        let probe = ModelProbe { model: client.clone(), name: section.name.clone() };
         let probe: Option<Arc<dyn OracleProbe>> = Some(Arc::new(probe));
         self.oracles.push(MonitoredOracle { id: id.clone(), config: config.health, probe });
         let per_minute = NonZeroU32::new(section.calls_per_minute).unwrap_or(NonZeroU32::MIN);
         self.calls.models.insert(id.clone(), ModelCallLimits { per_minute, at_once: section.calls_at_once });
-        let caller = ModelCaller::new(id.clone(), client, call_policy(section), clock.clone());
+        let caller = ModelCaller::new(id.clone(), Arc::new(client), call_policy(section), clock.clone());
         let caller = caller.with_prices(section.prices(&config.costs.currency));
         let model = Arc::new(ConfiguredModel::new(caller, section.original_settings()));
         if *is_in_order { self.models.order.push(model) } else { self.models.others.push(model) }
@@ -181,7 +196,7 @@ fn unusable_error(table: &str, error: &UpstreamEndpointError) -> ConfigError {
 /// Probes whether the model answers.
 #[derive(Debug)]
 struct ModelProbe {
-    model: Arc<dyn ModelClient>,
+    model: Reloadable<dyn ModelClient>,
     name: String,
 }
 

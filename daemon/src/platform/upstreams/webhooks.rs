@@ -1,15 +1,17 @@
 //! The client of the configured webhook endpoints.
 
 use crate::platform::config::{ConfigError, DaemonConfig};
-use crate::platform::secret::read_secret_file;
+use crate::platform::secret::{SecretDigests, read_secret_file};
 use jiff::SignedDuration;
 use oracled_actors::Clock;
+use oracled_actors::upstream::reloadable::Reloadable;
 use oracled_actors::upstream::web::webhook::{
     WebhookClient, WebhookEndpoint, WebhookEndpoints, WebhookSecret,
 };
 use oracled_actors::verdict::webhooks::WebhookConfig;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The configured endpoints. No connection is opened yet.
@@ -20,11 +22,12 @@ pub(super) fn create_webhooks(
     config: &DaemonConfig,
     clock: &Clock,
     allow_cleartext: bool,
+    digests: &mut SecretDigests,
 ) -> Result<WebhookConfig, ConfigError> {
     let section = &config.webhooks;
     let mut faults = Vec::new();
     let mut read = |url_key: &str, url: Option<&str>, secret_key: &str, secret_file: Option<&Path>| {
-        let endpoint = read_endpoint(url_key, url, secret_key, secret_file);
+        let endpoint = read_endpoint(url_key, url, secret_key, secret_file, digests);
         ConfigError::collect(endpoint, &mut faults).flatten()
     };
     let (url, secret_file) = (section.url.as_deref(), section.secret_file.as_deref());
@@ -61,6 +64,7 @@ pub(super) fn create_webhooks(
     if !faults.is_empty() {
         return Err(ConfigError::Several(faults));
     }
+    let client = Reloadable::new(Arc::new(client));
     Ok(WebhookConfig { client, max_age: SignedDuration::from_secs(section.max_age_s.into()) })
 }
 
@@ -70,6 +74,7 @@ fn read_endpoint(
     url: Option<&str>,
     secret_key: &str,
     secret_file: Option<&Path>,
+    digests: &mut SecretDigests,
 ) -> Result<Option<WebhookEndpoint>, ConfigError> {
     let not_set = |key: &str, other: &str| {
         ConfigError::NotUnderstood(format!("`{key}` is not set, but `{other}` is; set both or neither"))
@@ -80,6 +85,7 @@ fn read_endpoint(
         (None, Some(_)) => Err(not_set(url_key, secret_key)),
         (Some(url), Some(file)) => {
             let secret = read_secret_file(&format!("`{secret_key}`"), file)?;
+            digests.record(secret_key, &secret);
             let secret = WebhookSecret::parse(&secret)
                 .map_err(|error| ConfigError::NotUnderstood(format!("`{secret_key}`: {error}")))?;
             Ok(Some(WebhookEndpoint { url: url.to_owned(), secret }))
