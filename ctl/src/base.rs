@@ -10,3 +10,4 @@ pub(crate) mod man;
 pub(crate) mod options;
 pub(crate) mod output;
 pub(crate) mod output_style;
+pub(crate) mod secret_key;

@@ -29,7 +29,7 @@ Exit codes:
      configured, the session is unknown, the request is invalid, the probe failed, the result of
      rules check is not PASS, a case has an unexpected result, a run failed, a logged decision
      cannot be reproduced; verify-log: an entry, a proof, a checkpoint or a verdict was changed, is
-     repeated, or is not signed with the key
+     repeated, or is not signed with the key; doctor: a check found a fault
   2  the command line is invalid
   3  the daemon does not answer
   4  the daemon cannot do this now; try again later
@@ -52,6 +52,7 @@ struct CtlArgs {
 enum CtlCommand {
     /// Show the state of the daemon
     Status,
+    Doctor(platform::doctor::DoctorArgs),
     /// Show the state of each actor
     Actors,
     /// Check a verdict without delivering it; the check is logged
@@ -86,7 +87,7 @@ enum CtlCommand {
     ///
     /// Stored verdicts are still served. Requests for other work, and payloads, are rejected.
     Drain(platform::drain::DrainArgs),
-    /// Reopen oracle_log.jsonl and apply the configured log level
+    /// Reopen oracle_log.jsonl, apply the configured log level, and read the credentials again
     Reload,
     /// Show or set the level of the service log
     LogLevel(platform::log_level::LogLevelArgs),
@@ -144,6 +145,7 @@ pub fn main() -> ExitCode {
 fn run(verb: CtlCommand, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
     match verb {
         CtlCommand::Status => block_on(platform::status::run(options, out)),
+        CtlCommand::Doctor(verb) => block_on(verb.run(options, out)),
         CtlCommand::Actors => block_on(platform::actors::run(options, out)),
         CtlCommand::Crosscheck(verb) => block_on(verb.run(options, out)),
         CtlCommand::Submit(verb) => block_on(verb.run(options, out)),

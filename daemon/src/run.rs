@@ -181,14 +181,8 @@ impl RunningDaemon {
                 live: Arc::new(upstreams.live),
             },
         });
-        let service = DaemonService::new(
-            system,
-            config,
-            log_level,
-            log_signer,
-            upstreams.witnesses,
-            upstreams.reloadable,
-        );
+        let (witnesses, clients) = (upstreams.witnesses, upstreams.clients);
+        let service = DaemonService::new(system, config, log_level, log_signer, witnesses, clients);
         log_start(&service).await?;
         let flags = Arc::new(flags);
         let bound = sockets.bound_sockets();
@@ -345,16 +339,13 @@ fn start_servers(
         headers: limits.headers,
         header_bytes: limits.header_bytes,
     };
-    let access_log = |socket| AccessLog {
-        socket,
-        level: service.config.access_log,
-        metrics: service.request_metrics.clone(),
-    };
+    let access_log =
+        |socket| AccessLog::new(socket, service.config.access_log, service.request_metrics.clone());
     let (routes_log, control_log) = (access_log(SocketKind::Routes), access_log(SocketKind::Control));
-    let routes = SocketFrontend::new(api::router(Arc::clone(service)), limits, routes_log.clone())
+    let routes = SocketFrontend::new(api::router(Arc::clone(service)), limits, Arc::clone(&routes_log))
         .for_applications(service.config.applications.clone());
     let control = control::router(Arc::clone(service)).layer(Extension(Arc::clone(flags)));
-    let control = SocketFrontend::new(control, limits, control_log.clone())
+    let control = SocketFrontend::new(control, limits, Arc::clone(&control_log))
         .without_time_limit_for(control::has_no_time_limit);
     let DaemonSockets { routes: routes_socket, control: control_socket, .. } = sockets;
     [

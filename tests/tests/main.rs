@@ -19,6 +19,7 @@ mod crosscheck;
 mod ctl;
 mod damage;
 mod disconnect;
+mod doctor;
 mod erasure;
 mod facts_from;
 mod file_swaps;

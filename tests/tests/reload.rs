@@ -35,10 +35,8 @@ async fn reload_uses_changed_credentials_and_logs_their_keys_only() {
     let token = world.path("token");
     fs::write(&token, "old-s3cret").expect("the file is written");
     for table in ["ingestion.credentials.prices", "verification.credentials.census"] {
-        world.config += &format!(
-            "[{table}]\norigin = \"https://api.example\"\ntoken_file = \"{}\"\n",
-            token.display()
-        );
+        world.config +=
+            &format!("[{table}]\norigin = \"https://api.example\"\ntoken_file = \"{}\"\n", token.display());
     }
     world.configure_webhooks(None, &endpoint.url());
     world.config = format!("ingestion.allow_local = [\"127.0.0.1/32\"]\n{}", world.config);
@@ -88,7 +86,8 @@ async fn unusable_credential_keeps_all_credentials_and_is_reported() {
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     fs::write(world.path("model-key"), "new-s3cret").expect("the file is written");
     fs::write(&token, "").expect("the file is written");
-    fs::write(world.path("oracled.toml"), format!("log_level = \"debug\"\n{}", world.config)).expect("written");
+    fs::write(world.path("oracled.toml"), format!("log_level = \"debug\"\n{}", world.config))
+        .expect("written");
     let refused = problem(&post(control, "/v1/reload", &json!({})).await, 400, "invalid_request");
     let detail = refused["detail"].as_str().expect("a text");
     assert!(detail.contains("`ingestion.credentials.prices.token_file`"), "{detail}");
@@ -103,7 +102,7 @@ async fn unusable_credential_keeps_all_credentials_and_is_reported() {
     daemon.signal("HUP");
     eventually("it is reloaded", async || log(control, "event=control_action").await.len() == 2).await;
     eventually("the new key is used", async || {
-        let session = format!("cs_{}", model.request_count());
+        let session = format!("later_{}", model.request_count());
         drop(request_verdict(routes, &session).await);
         model_keys(&model).last().is_some_and(|key| key == "new-s3cret")
     })

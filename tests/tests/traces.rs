@@ -33,8 +33,7 @@ async fn trace_of_a_request_is_in_its_entries_and_in_all_calls_that_it_causes() 
     let (endpoint, operators) = (ModelServer::start().await, ModelServer::start().await);
     model.set_default(ScriptedReply::with_text(&coherent_answer(ProductTier::Quick, VerdictLabel::Green)));
     // a mail that is sent again belongs to the same trace
-    mailbox.next([ScriptedReply::bytes(503, "")]);
-    mailbox.set_default(ScriptedReply::bytes(200, ""));
+    mailbox.set_default(ScriptedReply::bytes(503, ""));
     endpoint.set_default(ScriptedReply::bytes(204, ""));
     let mut world = model.create_world(&format!(
         "[mail]\ntransport = \"http\"\nbase_url = \"{}\"\n[health]\nhealth_check_interval_seconds = 3600",

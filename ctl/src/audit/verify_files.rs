@@ -4,8 +4,7 @@ use super::log_keys::refused;
 use super::log_mirror::{FileNote, MirrorLines};
 use crate::base::error::CtlError;
 use crate::base::output::format_count;
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
+use crate::base::secret_key::decode_secret_key;
 use oracled_api::audit::backup::{CHECKPOINT_FILE, MANIFEST_FILE};
 use oracled_domain::audit::checkpoint::{LogKey, LogSigner};
 use oracled_store::{LoggedState, VerifiedStateFiles};
@@ -139,8 +138,7 @@ fn note_of(dir: &Path, name: &str, state: &LoggedState) -> Result<Option<FileNot
 fn key_note(dir: &Path, file: &str, logged: Option<&str>) -> Result<Option<FileNote>, CtlError> {
     let path = dir.join(file);
     let text = fs::read(&path).map_err(|cause| CtlError::Read { file: path.display().to_string(), cause })?;
-    let decoded = BASE64_STANDARD.decode(text.trim_ascii_end()).ok();
-    let Some(secret) = decoded.and_then(|secret| <[u8; 32]>::try_from(secret).ok()) else {
+    let Some(secret) = decode_secret_key(&text) else {
         let message =
             format!("{}: the file is not 32 bytes in Base64; restore it from a backup", path.display());
         return Err(refused(message));

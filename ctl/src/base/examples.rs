@@ -3,7 +3,7 @@
 use clap::Command;
 
 /// The examples of a verb, by its path.
-const EXAMPLES: [(&str, &[&str]); 50] = [
+const EXAMPLES: [(&str, &[&str]); 51] = [
     ("crosscheck", &["oraclectl crosscheck verdict.json --tier full"]),
     (
         "submit",
@@ -43,6 +43,7 @@ const EXAMPLES: [(&str, &[&str]); 50] = [
     ("export", &["oraclectl export --session cs_1"]),
     ("drain", &["oraclectl drain", "oraclectl drain --off"]),
     ("log-level", &["oraclectl log-level debug", "oraclectl log-level oracled=debug,info"]),
+    ("doctor", &["sudo oraclectl doctor", "oraclectl doctor --config oracled.toml --json"]),
     ("health", &["oraclectl health", "oraclectl health open gemini"]),
     ("orders", &["oraclectl orders --state held"]),
     ("order show", &["oraclectl order show cs_1", "oraclectl order show cs_1 --text"]),

@@ -4,6 +4,7 @@
 
 mod body;
 mod metrics;
+mod rate;
 
 pub use body::RecordedBody;
 pub use metrics::RequestMetrics;
@@ -16,6 +17,7 @@ use metrics::{InFlightRequest, RouteLabels};
 use oracled_actors::platform::clock::monotonic;
 use oracled_domain::base::trace::TraceParent;
 use oracled_domain::{ApplicationName, PeerCredentials};
+use rate::EntryRate;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -36,28 +38,28 @@ impl SocketKind {
 }
 
 /// The access log of one socket.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct AccessLog {
-    pub socket: SocketKind,
-    pub level: AccessLogLevel,
-    pub metrics: RequestMetrics,
+    socket: SocketKind,
+    level: AccessLogLevel,
+    metrics: RequestMetrics,
+    rate: EntryRate,
 }
 
 /// The part of a record that the router sets: the route, once it is known.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct RouteSlot {
-    socket: SocketKind,
-    metrics: RequestMetrics,
-    route: Arc<OnceLock<(MatchedPath, InFlightRequest)>>,
+    log: Arc<AccessLog>,
+    route: OnceLock<(MatchedPath, InFlightRequest)>,
 }
 
 /// Sets the route of a request in its record. The router calls it before the handler.
 pub(crate) fn record_route<B>(request: Request<B>) -> Request<B> {
     let extensions = request.extensions();
-    if let Some((slot, route)) = extensions.get::<RouteSlot>().zip(extensions.get::<MatchedPath>()) {
+    if let Some((slot, route)) = extensions.get::<Arc<RouteSlot>>().zip(extensions.get::<MatchedPath>()) {
         slot.route.get_or_init(|| {
-            let labels = RouteLabels::new(slot.socket, Some(route.clone()));
-            (route.clone(), slot.metrics.count_in_flight(&labels))
+            let labels = RouteLabels::new(slot.log.socket, Some(route.clone()));
+            (route.clone(), slot.log.metrics.count_in_flight(&labels))
         });
     }
     request
@@ -66,9 +68,8 @@ pub(crate) fn record_route<B>(request: Request<B>) -> Request<B> {
 /// A request that is being answered. Its end is recorded when this is dropped, also if the client disconnects before.
 #[derive(Debug)]
 pub struct RequestRecord {
-    log: AccessLog,
+    slot: Arc<RouteSlot>,
     method: Method,
-    slot: RouteSlot,
     peer: PeerCredentials,
     application: Option<ApplicationName>,
     request_id: HeaderValue,
@@ -82,44 +83,46 @@ pub struct RequestRecord {
 }
 
 impl AccessLog {
+    #[must_use]
+    pub fn new(socket: SocketKind, level: AccessLogLevel, metrics: RequestMetrics) -> Arc<Self> {
+        Arc::new(Self { socket, level, metrics, rate: EntryRate::default() })
+    }
+
     /// Begins the record of `request`, and passes it to the router with the request.
     pub(crate) fn begin<B>(
-        &self,
+        self: &Arc<Self>,
         request: &mut Request<B>,
         peer: PeerCredentials,
         request_id: HeaderValue,
         trace: Option<TraceParent>,
     ) -> RequestRecord {
         let record = self.record(request.method().clone(), peer, request_id, trace);
-        request.extensions_mut().insert(record.slot.clone());
+        request.extensions_mut().insert(Arc::clone(&record.slot));
         record
     }
 
-    /// Records a connection that was answered with `status` before its request could be read.
+    /// Records a connection that was answered with `status`, or closed, before its request could be read.
     pub(crate) fn record_rejected_connection(
-        &self,
+        self: &Arc<Self>,
         peer: PeerCredentials,
-        status: StatusCode,
+        status: Option<StatusCode>,
         request_id: &str,
     ) {
         let request_id = HeaderValue::from_str(request_id).unwrap_or(HeaderValue::from_static(""));
-        // the method is not known
-        let mut record = self.record(Method::default(), peer, request_id, None);
-        record.method = metrics::unknown_method();
-        record.status = Some(status.as_u16());
-        record.is_complete = true;
+        let mut record = self.record(metrics::unknown_method(), peer, request_id, None);
+        record.status = status.map(|status| status.as_u16());
+        record.is_complete = status.is_some();
     }
 
     fn record(
-        &self,
+        self: &Arc<Self>,
         method: Method,
         peer: PeerCredentials,
         request_id: HeaderValue,
         trace: Option<TraceParent>,
     ) -> RequestRecord {
-        let slot = RouteSlot { socket: self.socket, metrics: self.metrics.clone(), route: Arc::default() };
+        let slot = Arc::new(RouteSlot { log: Arc::clone(self), route: OnceLock::new() });
         RequestRecord {
-            log: self.clone(),
             method,
             slot,
             peer,
@@ -139,11 +142,14 @@ impl RequestRecord {
         self.application = application;
     }
 
-    fn is_logged(&self) -> bool {
-        match self.log.level {
-            AccessLogLevel::Off => false,
-            AccessLogLevel::Errors => !self.is_complete || self.status.is_none_or(|status| status >= 500),
-            AccessLogLevel::All => true,
+    /// The number of entries that were omitted before that of this request, or `None` if it has none.
+    fn count_entry(&self) -> Option<u64> {
+        let AccessLog { level, rate, .. } = &*self.slot.log;
+        let is_error = !self.is_complete || self.status.is_none_or(|status| status >= 500);
+        match level {
+            AccessLogLevel::All => Some(0),
+            AccessLogLevel::Errors if is_error => rate.count_entry(monotonic()),
+            AccessLogLevel::Errors | AccessLogLevel::Off => None,
         }
     }
 }
@@ -152,15 +158,13 @@ impl Drop for RequestRecord {
     fn drop(&mut self) {
         let route = self.slot.route.get().map(|(route, _)| route.clone());
         let took = monotonic().duration_since(self.began);
-        let labels = RouteLabels::new(self.log.socket, route);
-        self.log.metrics.count_ended(&labels, &self.method, self.status, took);
-        if !self.is_logged() {
-            return;
-        }
+        let labels = RouteLabels::new(self.slot.log.socket, route);
+        self.slot.log.metrics.count_ended(&labels, &self.method, self.status, took);
+        let Some(omitted) = self.count_entry() else { return };
         // a field that is `None` is left out
         tracing::info!(
             target: "oracled::access",
-            socket = self.log.socket.into_str(),
+            socket = self.slot.log.socket.into_str(),
             method = metrics::method_name(&self.method),
             route = labels.route_name(),
             status = self.status,
@@ -173,6 +177,7 @@ impl Drop for RequestRecord {
             application = self.application.as_ref().map(ApplicationName::as_str),
             request_id = self.request_id.to_str().ok(),
             trace_id = self.trace.as_ref().map(|trace| tracing::field::display(&trace.trace.trace_id)),
+            omitted = Some(omitted).filter(|omitted| *omitted > 0),
             parent_id = self.trace.as_ref().map(|trace| trace.parent_id.as_str()),
             "request ended"
         );

@@ -130,7 +130,7 @@ pub struct DaemonConfig {
     /// applies it.
     pub log_level: String,
     /// Which requests are in the service log: `off`; `errors`, those with a status of 500 or more, and those without a whole
-    /// response; or `all`. The entries have the level `info`.
+    /// response; or `all`. The entries have the level `info`. With `errors`, each socket has at most 100 entries in a second.
     pub access_log: AccessLogLevel,
     /// Contact for customers with a question about a rejected verdict. If it is not set, answers have no
     /// contact.

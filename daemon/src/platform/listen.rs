@@ -266,7 +266,7 @@ pub async fn serve<H, F, B>(
     open: Arc<AtomicUsize>,
     mut stop: watch::Receiver<bool>,
     is_short: ShortageCheck,
-    access_log: AccessLog,
+    access_log: Arc<AccessLog>,
     handle: H,
 ) where
     H: Fn(Request<Incoming>, PeerCredentials, CallerWaitCheck) -> F + Clone + Send + 'static,
@@ -282,7 +282,7 @@ pub async fn serve<H, F, B>(
         .max_headers(2 * bounds.headers)
         .max_buf_size((2 * bounds.header_bytes).max(64 * 1024));
     let graceful = GracefulShutdown::new();
-    let refusals = ConnectionRefusals::new(bounds.connections, access_log.clone());
+    let refusals = ConnectionRefusals::new(bounds.connections, Arc::clone(&access_log));
     let mut near_timer = interval(NEAR_TIMER);
     let mut pace = AcceptPace::new();
     loop {
@@ -314,11 +314,12 @@ pub async fn serve<H, F, B>(
             TokioIo::new(BoundedWrites::new(stream, bounds.unread, Arc::clone(&is_short))),
             service,
         ));
-        let access_log = access_log.clone();
+        let access_log = Arc::clone(&access_log);
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a connection ended");
-                if let Some(status) = parse_error_status(&error) {
+                let status = parse_error_status(&error);
+                if status.is_some() {
                     access_log.record_rejected_connection(peer, status, &new_request_id());
                 }
             }

@@ -51,7 +51,7 @@ pub struct SocketFrontend {
     /// `None` on the control socket.
     applications: Option<Arc<ApplicationSections>>,
     is_unhurried: fn(&Request<Incoming>) -> bool,
-    access_log: AccessLog,
+    access_log: Arc<AccessLog>,
 }
 
 #[derive(Debug)]
@@ -64,7 +64,7 @@ struct RequestLimits {
 impl SocketFrontend {
     /// The front before `router`.
     #[must_use]
-    pub fn new(router: Router, limits: &LimitsSection, access_log: AccessLog) -> Self {
+    pub fn new(router: Router, limits: &LimitsSection, access_log: Arc<AccessLog>) -> Self {
         let LimitsSection { headers, header_bytes, request_s, .. } = *limits;
         let shared = Arc::new(RequestLimits { headers, header_bytes, request_s });
         Self { router, shared, applications: None, is_unhurried: |_| false, access_log }

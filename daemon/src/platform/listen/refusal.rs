@@ -25,12 +25,12 @@ const FAREWELL: Duration = Duration::from_secs(1);
 pub(super) struct ConnectionRefusals {
     connections: usize,
     writing: Arc<Semaphore>,
-    access_log: AccessLog,
+    access_log: Arc<AccessLog>,
 }
 
 impl ConnectionRefusals {
     /// `connections` is the limit of the socket.
-    pub(super) fn new(connections: usize, access_log: AccessLog) -> Self {
+    pub(super) fn new(connections: usize, access_log: Arc<AccessLog>) -> Self {
         Self { connections, writing: Arc::new(Semaphore::new(REFUSALS_MAX)), access_log }
     }
 
@@ -38,8 +38,10 @@ impl ConnectionRefusals {
     /// are being written.
     pub(super) fn refuse(&self, stream: UnixStream, peer: PeerCredentials) {
         let request_id = new_request_id();
-        self.access_log.record_rejected_connection(peer, StatusCode::SERVICE_UNAVAILABLE, &request_id);
-        let Ok(permit) = Arc::clone(&self.writing).try_acquire_owned() else { return };
+        let permit = Arc::clone(&self.writing).try_acquire_owned().ok();
+        let status = permit.is_some().then_some(StatusCode::SERVICE_UNAVAILABLE);
+        self.access_log.record_rejected_connection(peer, status, &request_id);
+        let Some(permit) = permit else { return };
         let connections = self.connections;
         tokio::spawn(async move {
             if let Ok(Err(error)) = timeout(FAREWELL, write_refusal(stream, connections, &request_id)).await {

@@ -1,7 +1,7 @@
 //! The metrics of the process, under the names that Prometheus' own clients use.
 
-use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
 use jiff::Timestamp;
+use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 use std::fmt::{self, Display, Write};
