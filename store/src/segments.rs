@@ -374,6 +374,7 @@ mod tests {
         fs::write(&plain, damaged).expect("the write succeeds");
         files.compress(1, None).expect_err("a group is damaged");
         assert!(plain.exists() && !plain.with_extension("zst").exists());
+        assert!(!plain.with_extension("new").exists(), "the incomplete file takes no space");
         fs::write(&plain, whole).expect("the write succeeds");
         files.compress(1, None).expect("it is whole");
         assert!(!plain.exists());
