@@ -149,7 +149,10 @@ impl Segments {
     }
 
     /// Begins the next segment if the last one has no room for `len` bytes.
-    fn make_room(&mut self, len: u64) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    /// The segment cannot be created. All groups stay where they are.
+    pub(crate) fn make_room(&mut self, len: u64) -> Result<(), StoreError> {
         let LastSegment { len: used, limit, .. } = self.last;
         if used + len <= limit || used <= SegmentHead::BYTES { Ok(()) } else { self.begin_next(len) }
     }
@@ -374,6 +377,7 @@ mod tests {
         fs::write(&plain, damaged).expect("the write succeeds");
         files.compress(1, None).expect_err("a group is damaged");
         assert!(plain.exists() && !plain.with_extension("zst").exists());
+        assert!(!plain.with_extension("new").exists(), "the incomplete file takes no space");
         fs::write(&plain, whole).expect("the write succeeds");
         files.compress(1, None).expect("it is whole");
         assert!(!plain.exists());

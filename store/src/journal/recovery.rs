@@ -25,7 +25,8 @@ pub(super) struct JournalFailure {
 /// The condition for accepting writes again.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum RecoveryCondition {
-    /// The disk has space for an ordinary group, and the segment has no remains of the failed one. sled did not try to write it.
+    /// The database and the segment have space for an ordinary group, and the segment has no remains of the failed one. sled did not
+    /// try to write it.
     OrdinaryGroupSpace,
     /// The database was reopened: sled failed, or may have applied only a part of a group.
     Reopening,
@@ -35,7 +36,10 @@ impl Journal {
     /// Rebuilds the database if a read has found damage.
     pub(super) fn repair_damage(&mut self) {
         self.repair_pause = self.repair_pause.saturating_sub(1);
-        let Some(damage) = self.engine.take_damage().filter(|_| self.failure.is_none()) else { return };
+        if self.failure.is_some() {
+            return;
+        }
+        let Some(damage) = self.engine.take_damage() else { return };
         if self.repair_pause > 0 {
             tracing::error!(damage, "a read has found damage soon after a rebuild of the database");
             return;
@@ -51,7 +55,10 @@ impl Journal {
     pub fn recover(&mut self) -> Result<(), StoreError> {
         let Some(mend) = self.failure.as_ref().map(|failure| failure.condition) else { return Ok(()) };
         let mended = self.segments.discard_failed().and_then(|()| match mend {
-            RecoveryCondition::OrdinaryGroupSpace => self.engine.reserve_write_space(ORDINARY_BYTES),
+            RecoveryCondition::OrdinaryGroupSpace => self
+                .engine
+                .reserve_write_space(ORDINARY_BYTES)
+                .and_then(|()| self.segments.make_room(ORDINARY_BYTES)),
             RecoveryCondition::Reopening => self.reopen(),
         });
         if let Err(error) = mended {
@@ -67,14 +74,21 @@ impl Journal {
     fn reopen(&mut self) -> Result<(), StoreError> {
         self.probe_space()?;
         self.engine.close_database();
+        // a reopened database would have the damage that a read has found
+        if let Some(damage) = self.engine.take_damage() {
+            tracing::error!(damage, "a read has found damage; the database is rebuilt");
+            self.note_damage();
+        }
         let opened = open_database(&self.engine, &self.segments, &mut self.mark, true)?;
         let counts = opened.counts;
         self.snapshot_at = counts.entries;
         self.tip =
             LogTip::new(self.store.read(|db, _| log::latest_time_us(db, &self.store, counts.entries))?);
         self.store.forget_all();
-        // reads have found it in the previous database
-        self.engine.take_damage();
+        if opened.rebuilt.is_some() {
+            // reads have found it in the previous database
+            self.engine.take_damage();
+        }
         Ok(())
     }
 

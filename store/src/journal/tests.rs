@@ -1403,6 +1403,48 @@ fn damage_that_a_read_finds_is_repaired_once() {
 }
 
 #[test]
+fn damage_that_a_read_finds_during_a_failure_is_repaired() {
+    for condition in [RecoveryCondition::Reopening, RecoveryCondition::OrdinaryGroupSpace] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (mut journal, store) = open(dir.path());
+        journal.commit(&[delivered(0, 20_000)]).expect("the commit succeeds").remove(0).expect("not stale");
+        let mut batch = RowBatch::default();
+        batch.remove([&b"zcs_0\0"[..], &2u16.to_be_bytes()].concat());
+        journal.engine.apply(batch).expect("the write succeeds");
+        journal.fail(StoreError::Unavailable { cause: "a full disk".into() }, condition);
+        let read = store.read_row::<serde_json::Value>(TableId::Sessions, "cs_0");
+        assert!(matches!(read, Err(StoreError::Corrupt { .. })));
+        // the logger does this each second
+        for _ in 0..2 {
+            journal.sync_pending_work();
+            journal.recover().expect("the failure is over");
+        }
+        assert!(store.verdict(&id(0)).expect("the verdict is readable").is_some(), "{condition:?}");
+    }
+}
+
+#[test]
+fn journal_stays_failed_until_its_segments_have_room() {
+    let [dir, copy] = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
+    let (mut journal, store) = open(dir.path());
+    fill(&mut journal, 0..3);
+    // a folder with the name of the next segment
+    let (last, _) = journal.segments.link_to(copy.path()).expect("the segments are linked");
+    let last: u64 = last.file_name().and_then(|name| name.to_str()?.parse().ok()).expect("a number");
+    let blocked = dir.path().join(format!("segments/{:010}", last + 1));
+    fs::create_dir(&blocked).expect("the directory is created");
+    let cause = "a full disk".to_owned();
+    journal.fail(StoreError::Unavailable { cause }, RecoveryCondition::OrdinaryGroupSpace);
+    journal.recover().expect_err("an ordinary group needs the next segment");
+    assert!(journal.failure().is_some());
+    assert!(store.verdict(&id(2)).expect("the verdict is readable").is_some(), "reads continue");
+    fs::remove_dir(&blocked).expect("the removal succeeds");
+    journal.recover().expect("there is room");
+    fill(&mut journal, 3..5);
+    assert_eq!((journal.failure(), whole_log(&store).len()), (None, 10));
+}
+
+#[test]
 fn damage_that_a_commit_finds_leads_to_a_rebuild() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());

@@ -415,8 +415,11 @@ impl SegmentFiles {
             zstd::stream::copy_encode(content, &mut file, COMPRESSION_LEVEL)?;
             file.sync_all()
         };
-        write().map_err(|source| StoreError::write_error(&incomplete, source))?;
-        self.check_compressed(number, &incomplete)?;
+        let written = write().map_err(|source| StoreError::write_error(&incomplete, source));
+        // the incomplete file would take space on a full disk
+        written
+            .and_then(|()| self.check_compressed(number, &incomplete))
+            .inspect_err(|_| self.remove_unused(&incomplete))?;
         fs::rename(&incomplete, &compressed)
             .map_err(|source| StoreError::write_error(&compressed, source))?;
         compressed.parent().map_or(Ok(()), sync_dir)

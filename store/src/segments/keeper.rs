@@ -66,10 +66,18 @@ fn run(files: &SegmentFiles, task: KeeperTask, slot: &Mutex<Option<File>>) {
             Err(error) => tracing::warn!(%error, "could not prepare the next segment; commits are slower"),
         },
         KeeperTask::Compress(number, len) => {
-            if let Err(error) = files.compress(number, len) {
-                tracing::warn!(%error, segment = number, "could not compress a segment");
+            compress(files, number, len);
+            // segments that could not be compressed before, for example because the disk was full
+            for earlier in files.uncompressed().unwrap_or_default().range(..number) {
+                compress(files, *earlier, None);
             }
         }
+    }
+}
+
+fn compress(files: &SegmentFiles, number: u64, len: Option<u64>) {
+    if let Err(error) = files.compress(number, len) {
+        tracing::warn!(%error, segment = number, "could not compress a segment");
     }
 }
 
@@ -79,5 +87,35 @@ impl Drop for SegmentKeeper {
         if let Some(Err(_)) = self.thread.take().map(JoinHandle::join) {
             tracing::warn!("the thread of the segments panicked");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::row_batch::RowBatch;
+    use crate::segments::Segments;
+    use std::fs;
+
+    #[test]
+    fn segment_whose_compression_failed_is_compressed_with_a_later_one() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut segments = Segments::create(dir.path(), 7, &RowBatch::default()).expect("they are created");
+        // a folder with the name of the incomplete file
+        let blocked = dir.path().join("segments/0000000001.new");
+        fs::create_dir(&blocked).expect("the directory is created");
+        for entry in 1..=6 {
+            let mut rows = RowBatch::default();
+            rows.insert(b"key".to_vec(), vec![1; 3000].as_slice());
+            segments.append(entry, &rows).expect("the append succeeds");
+        }
+        // ends the thread that compresses sealed segments
+        drop(segments);
+        let files = SegmentFiles::new(dir.path());
+        let plain = || files.uncompressed().expect("the folder is readable");
+        assert!(plain().contains(&1) && !plain().contains(&2), "{:?}", plain());
+        fs::remove_dir(&blocked).expect("the removal succeeds");
+        run(&files, KeeperTask::Compress(2, None), &Mutex::default());
+        assert!(!plain().contains(&1), "{:?}", plain());
     }
 }
