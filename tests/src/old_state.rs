@@ -6,7 +6,7 @@ use oracled_domain::{AuditEvent, CustomerQuery, EventKind, ProductTier, SessionI
 use oracled_store::{Journal, JournalRecord, StoreOptions, TableWrite};
 use std::path::Path;
 
-/// Registers sessions with the address `NAME-7421@example.org` in the store in `state_dir`, each so many days ago. No daemon may
+/// Registers sessions with the address `NAME-7421@example.org` in the store in `state_dir`, each with its age in days. No daemon may
 /// serve from it. The oldest one must be the first.
 pub fn register_days_ago<'n>(state_dir: &Path, sessions: impl IntoIterator<Item = (&'n str, i64)>) {
     let options = StoreOptions {

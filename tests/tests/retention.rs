@@ -1,4 +1,4 @@
-//! Dropping old entries of the log: the rest stays proved, and the log says what it no longer has.
+//! Dropping old entries of the log: the rest stays proved, and requests for dropped entries are refused.
 
 use hyper::Method;
 use oracled_tests::old_state::register_days_ago;
@@ -46,7 +46,7 @@ fn old_world() -> DaemonWorld {
 }
 
 #[tokio::test]
-async fn log_without_its_old_entries_is_verified_and_says_what_it_lacks() {
+async fn log_without_its_old_entries_is_verified_by_all_commands() {
     let world = old_world();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);

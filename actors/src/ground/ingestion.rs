@@ -170,7 +170,7 @@ pub struct PruneSource {
     pub peer: PeerCredentials,
 }
 
-/// Prunes all sources: content that ceased to be valid so many days ago, or longer if a pipeline keeps it longer.
+/// Prunes all sources: content that ceased to be valid at least `days` days ago. A pipeline can keep its content longer.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<Vec<SourcePruning>, IngestionError>")]
 pub struct PruneOldContent {

@@ -145,7 +145,7 @@ mod tests {
 
     /// The words of a command line, as a shell splits them.
     fn split_words(line: &str) -> Vec<String> {
-        let line = line.replace("\\\n", " ");
+        let line = line.strip_prefix("sudo ").unwrap_or(line).replace("\\\n", " ");
         let parts = line.split('\'').enumerate();
         let marked =
             parts.map(|(number, part)| if number % 2 == 0 { part.replace(' ', "\n") } else { part.into() });

@@ -68,7 +68,7 @@ pub struct PruneOutcome {
     pub freed_bytes: u64,
 }
 
-/// What a retention removes from a source.
+/// The content and payloads that a retention removes from a source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct SourcePruning {
     /// The source.

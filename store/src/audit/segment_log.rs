@@ -41,7 +41,7 @@ pub struct SegmentRemains {
 pub struct SegmentEntry<'l> {
     /// The number of the entry.
     pub seq: u64,
-    /// What the segments have of the entry.
+    /// Its line, or its hash if it was dropped.
     pub content: EntryContent<'l>,
     /// The number of the segment that has the entry, or of the file of the snapshot.
     pub segment: u64,
@@ -49,7 +49,7 @@ pub struct SegmentEntry<'l> {
     pub tree: &'l LogTree,
 }
 
-/// What the segments have of an entry.
+/// The part of an entry that the segments have.
 #[derive(Debug)]
 pub enum EntryContent<'l> {
     Line {
