@@ -221,7 +221,7 @@ impl Erasure {
             let mut rows = RowBatch::default();
             meta::put_first_seq(&mut rows, first);
             database.apply(rows)?;
-            self.snapshot = Some(write_snapshot(&database, &self.segments)?);
+            self.snapshot = Some(write_snapshot(&database, &self.segments, proceed)?);
         }
         self.applied = Some(self.segments.entries());
         database.sync()?;
@@ -278,7 +278,11 @@ impl Drop for Erasure {
 }
 
 /// Writes all rows of `database`, which has all groups of `segments`, as the snapshot in their place.
-fn write_snapshot(database: &StoreEngine, segments: &SegmentsUpTo) -> Result<WrittenSnapshot, StoreError> {
+fn write_snapshot(
+    database: &StoreEngine,
+    segments: &SegmentsUpTo,
+    proceed: &dyn Fn() -> bool,
+) -> Result<WrittenSnapshot, StoreError> {
     let tables = [rows::all(TableId::Meta), rows::all(TableId::Tiles)];
     database.with(|db| {
         let damaged = |error| StoreError::damaged(database.dir(), &error);
@@ -293,10 +297,11 @@ fn write_snapshot(database: &StoreEngine, segments: &SegmentsUpTo) -> Result<Wri
             entry.as_ref().map_or(true, |(key, _)| tables.iter().all(|keys| !keys.contains(&key.to_vec())))
         });
         let all = begin.chain(others).filter(|entry| !is_counts(entry));
-        segments.write_snapshot(
-            all.map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())).map_err(damaged)),
-            &last,
-        )
+        let rows = all.map(|entry| {
+            check_stop(proceed)?;
+            entry.map(|(key, value)| (key.to_vec(), value.to_vec())).map_err(damaged)
+        });
+        segments.write_snapshot(rows, &last)
     })
 }
 
