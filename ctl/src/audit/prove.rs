@@ -81,7 +81,7 @@ impl ProveArgs {
         let earlier = self.since.as_deref().map(read_earlier).transpose()?;
         let lines = self.entries.read(daemon).await?;
         if lines.is_empty() {
-            let first = read_lines(daemon, "limit=1").await?;
+            let first = read_lines(daemon, "after=0&limit=1").await?;
             let first = first.first().and_then(|line| serde_json::from_str(line).ok());
             let message = match first {
                 Some(EntryNumber { seq: first @ 2.. }) => format!(
