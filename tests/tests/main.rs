@@ -30,6 +30,7 @@ mod gate_rules;
 mod generate;
 mod ground_control;
 mod ground_data;
+mod ground_formats;
 mod ground_gates;
 mod ground_hostile;
 mod ground_kill;

@@ -21,10 +21,9 @@ const ROUTERS: [&str; 3] = [
 ];
 const EXAMPLES: &str = include_str!("../../daemon/src/platform/openapi/examples.json");
 /// The objects that have no members, by their JSON pointers within the schemas.
-const MEMBERLESS: [&str; 4] = [
+const MEMBERLESS: [&str; 3] = [
     "InvalidationTrigger/oneOf/1/properties/config",
     "InvalidationTrigger/oneOf/3/properties/config",
-    "PayloadFormat/oneOf/3/properties/tsv",
     "SourceReviewRequest/oneOf/0/properties/approve",
 ];
 

@@ -7,6 +7,7 @@
 mod archiving;
 mod coverage;
 mod deciding;
+mod decoding;
 mod ending;
 mod error;
 mod progress;
@@ -18,7 +19,8 @@ pub mod slices;
 mod source_claims;
 mod upkeep;
 
-pub use archiving::{ARCHIVING, ArchiveError, PayloadArchiver};
+pub use archiving::{ARCHIVING, PayloadArchiver};
+pub use decoding::{ArchiveError, PayloadEncoding};
 pub use error::IngestionError;
 use oracled_domain::ground::check::RebuildOutcome;
 use oracled_domain::ground::check::SourceCheckReport;

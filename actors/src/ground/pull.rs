@@ -118,6 +118,12 @@ impl PayloadPuller {
         Self { settings, web, credentials }
     }
 
+    /// The longest payload, in bytes.
+    #[must_use]
+    pub const fn max_payload_bytes(&self) -> u64 {
+        self.settings.max_payload_bytes
+    }
+
     /// Checks `request` without sending it: its address, and whether the credential exists.
     ///
     /// # Errors

@@ -63,6 +63,8 @@ problem_codes! {
     QueryTooLong = 400: "Shorten the query.",
     /// The body did not arrive completely.
     BodyBroken = 400: "Send the request again.",
+    /// The payload is not compressed or encoded as the pipeline names it.
+    PayloadUndecodable = 400: "Correct `retrieval.compression` or `retrieval.encoding` of the pipeline, or send the payload that it names.",
     /// The question cannot be verified.
     InvalidVerification = 400: "Correct the workflow, the identity or the axes that `detail` names.",
     /// The resolution, revocation or dismissal of a review is invalid.

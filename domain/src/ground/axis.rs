@@ -2,6 +2,7 @@
 
 use crate::base::blank::is_blank;
 use crate::base::decimal::{self, Decimal, DecimalNumber, PLACES_MAX, PLACES_MIN};
+use crate::base::period::PeriodLength;
 use crate::base::unit::UcumUnit;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -73,6 +74,12 @@ pub enum AxisType {
     Boolean,
     /// Days or times in RFC 3339 form.
     Date,
+    /// Months, such as `2024-03`.
+    Month,
+    /// Quarters, such as `2024-Q1`.
+    Quarter,
+    /// Years, such as `2024`.
+    Year,
     /// One of the axis's `values`.
     Enum,
 }
@@ -82,6 +89,23 @@ impl AxisType {
     #[must_use]
     pub const fn is_numeric(self) -> bool {
         matches!(self, Self::Number | Self::Integer)
+    }
+
+    /// Whether its values have an order: numbers, dates and periods.
+    #[must_use]
+    pub const fn is_ordered(self) -> bool {
+        self.is_numeric() || matches!(self, Self::Date) || self.period().is_some()
+    }
+
+    /// The length of its periods; `None` if its values are not periods.
+    #[must_use]
+    pub const fn period(self) -> Option<PeriodLength> {
+        match self {
+            Self::Month => Some(PeriodLength::Month),
+            Self::Quarter => Some(PeriodLength::Quarter),
+            Self::Year => Some(PeriodLength::Year),
+            _ => None,
+        }
     }
 }
 

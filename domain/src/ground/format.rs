@@ -1,6 +1,9 @@
 //! The format of a payload, by which it is split into raw records (seed: `rfc-0002-ground-truth`, "Data Ingestion
 //! Pipeline").
 
+use crate::base::blank::is_blank;
+use crate::base::pattern::compile_pattern;
+use regex::Regex;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use utoipa::openapi::schema::{ObjectBuilder, Type};
@@ -32,9 +35,98 @@ pub enum PayloadFormat {
         /// Whether a field in double quotes may contain delimiters and line breaks; true by default.
         #[serde(default = "quoted")]
         quote: bool,
+        /// The number of lines before the header line; 0 by default.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        skip_lines: u16,
+        /// Columns that become records of their own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        unpivot: Option<ColumnUnpivot>,
     },
     /// Tab-separated values with a header line and without quotes; empty lines are skipped.
-    Tsv {},
+    Tsv {
+        /// The number of lines before the header line; 0 by default.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        skip_lines: u16,
+        /// Columns that become records of their own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        unpivot: Option<ColumnUnpivot>,
+    },
+}
+
+/// Turns a wide table into a long one: each cell of the selected columns that is not blank becomes a record. It has the other
+/// columns of its row, the name of its column, and its value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ColumnUnpivot {
+    /// The pattern that matches the whole names of the selected columns, such as `[0-9]{4}`.
+    pub columns: String,
+    /// The field for the name of the column.
+    pub name: String,
+    /// The field for the value of the cell.
+    pub value: String,
+}
+
+impl PayloadFormat {
+    /// The columns that become records of their own, if there are any.
+    #[must_use]
+    pub const fn unpivot(&self) -> Option<&ColumnUnpivot> {
+        match self {
+            Self::Csv { unpivot, .. } | Self::Tsv { unpivot, .. } => unpivot.as_ref(),
+            Self::Json { .. } | Self::Ndjson => None,
+        }
+    }
+}
+
+impl ColumnUnpivot {
+    /// The pattern of the selected columns.
+    ///
+    /// # Errors
+    /// The fault of the pattern, or of a name.
+    pub fn compile(&self) -> Result<Regex, String> {
+        let Self { columns, name, value } = self;
+        if is_blank(name) || is_blank(value) || name == value {
+            return Err(format!("`name` (`{name}`) and `value` (`{value}`) must be two different names"));
+        }
+        compile_pattern(columns).map_err(|fault| format!("`columns`: {fault}"))
+    }
+}
+
+// serde passes a reference
+#[expect(clippy::trivially_copy_pass_by_ref)]
+const fn is_zero(lines: &u16) -> bool {
+    *lines == 0
+}
+
+/// The compression of a payload as its source publishes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PayloadCompression {
+    /// gzip (RFC 1952), with one or more members.
+    Gzip,
+    /// Zstandard (RFC 8878), with one or more frames.
+    Zstd,
+}
+
+/// The encoding of a payload's text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub enum TextEncoding {
+    #[default]
+    #[serde(rename = "utf-8")]
+    Utf8,
+    /// Latin-1, read as Windows-1252, which has printable characters in the place of control characters.
+    #[serde(rename = "latin-1")]
+    Latin1,
+    #[serde(rename = "utf-16le")]
+    Utf16Le,
+    #[serde(rename = "utf-16be")]
+    Utf16Be,
+}
+
+impl TextEncoding {
+    #[must_use]
+    pub fn is_utf_8(&self) -> bool {
+        *self == Self::Utf8
+    }
 }
 
 const fn quoted() -> bool {

@@ -6,7 +6,7 @@
 
 pub mod tables;
 
-use super::format::PayloadFormat;
+use super::format::{PayloadCompression, PayloadFormat, TextEncoding};
 use super::gates::ReleaseGates;
 use super::id::{OntologyId, PipelineId, SourceId};
 use crate::base::digest::Sha256Hex;
@@ -131,6 +131,12 @@ pub struct PipelineRetrieval {
     /// The schedule of pulls: a cron expression of five fields, optionally followed by the name of a time zone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<String>,
+    /// The compression of the payload; none by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compression: Option<PayloadCompression>,
+    /// The encoding of its text; UTF-8 by default.
+    #[serde(default, skip_serializing_if = "TextEncoding::is_utf_8")]
+    pub encoding: TextEncoding,
     /// The format of the payload.
     pub format: PayloadFormat,
 }
@@ -321,6 +327,10 @@ pub struct AxisMapping {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Value, required = false)]
     pub default_value: Option<Json>,
+    /// The words for a missing value, as in the source: `n/a`. A field with one of them counts as absent. White space at both ends
+    /// of the field is ignored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing_values: Vec<String>,
     /// The keys of a group, for `one_to_many`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<GroupKey>,
@@ -397,6 +407,8 @@ pub enum NormalizerType {
     EnumMapping,
     /// Parse a date.
     DateParsing,
+    /// Parse a number in the source's notation.
+    NumberParsing,
     /// Round.
     NumericPrecision,
     /// Divide 1 by the value and round.

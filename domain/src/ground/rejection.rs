@@ -71,6 +71,8 @@ pub enum RecordRule {
     UnitConversion,
     /// The reciprocal exists and does not round to zero.
     Reciprocal,
+    /// The number is written with the marks of the normalizer.
+    NumberParsing,
     /// The table of words has an entry.
     EnumMapping,
     /// The date has one of the accepted formats.

@@ -162,7 +162,9 @@ fn value_of(bytes: &[u8], kind: AxisType) -> Option<AxisValue> {
             }
             AxisValue::Text(text)
         }
-        AxisType::String | AxisType::Enum => AxisValue::Text(str::from_utf8(bytes).ok()?.to_owned()),
+        AxisType::String | AxisType::Enum | AxisType::Month | AxisType::Quarter | AxisType::Year => {
+            AxisValue::Text(str::from_utf8(bytes).ok()?.to_owned())
+        }
     })
 }
 

@@ -2,6 +2,7 @@
 
 use crate::base::date::Date;
 use crate::base::decimal::Decimal;
+use crate::base::period::PeriodLength;
 use crate::base::wording::excerpt;
 use crate::ground::axis::{Axis, AxisType};
 use serde::de::Visitor;
@@ -31,7 +32,7 @@ pub enum TypedValue {
     Number(Decimal),
     /// A day or a time.
     Date(Date),
-    /// A text, or a value of an enum.
+    /// A text, a value of an enum, or a period.
     Text(String),
 }
 
@@ -128,6 +129,10 @@ impl TypedValue {
             AxisType::Date => Date::read(text)
                 .map(Self::Date)
                 .ok_or_else(|| not("a date of RFC 3339, in the years 0000 to 9999 of UTC")),
+            AxisType::Month | AxisType::Quarter | AxisType::Year => match axis.kind.period() {
+                Some(length) if length.is_canonical(text) => Ok(Self::Text(text.to_owned())),
+                length => Err(not(length.map_or("a period", PeriodLength::example))),
+            },
             AxisType::Enum if axis.values.iter().any(|value| value == text) => {
                 Ok(Self::Text(text.to_owned()))
             }

@@ -280,21 +280,31 @@ struct PayloadDigester {
     whole: Sha256Stream,
     at: u64,
     piece: Vec<u8>,
+    /// The place of the last record, and its digest.
+    last: Option<((u64, u32), Sha256Hex)>,
 }
 
 impl PayloadDigester {
     fn new(reader: ArchiveReader) -> Self {
-        Self { reader, whole: Sha256Stream::default(), at: 0, piece: vec![0; PIECE_BYTES] }
+        Self { reader, whole: Sha256Stream::default(), at: 0, piece: vec![0; PIECE_BYTES], last: None }
     }
 
-    /// The digest of `len` bytes from `offset`, which must not be before the current position.
+    /// The digest of `len` bytes from `offset`, which must not be before the current position. The records of an unpivoted row
+    /// have the same bytes.
     fn digest(&mut self, offset: u64, len: u32, meter: &mut CheckMeter<'_>) -> io::Result<Sha256Hex> {
+        if let Some((place, digest)) = &self.last
+            && *place == (offset, len)
+        {
+            return Ok(digest.clone());
+        }
         let skipped = offset.checked_sub(self.at);
         let skipped = skipped.ok_or_else(|| io::Error::other("the record overlaps the one before it"))?;
         self.read(skipped, meter, |_| {})?;
         let mut digest = Sha256Stream::default();
         self.read(len.into(), meter, |bytes| digest.push(bytes))?;
-        Ok(digest.finish())
+        let digest = digest.finish();
+        self.last = Some(((offset, len), digest.clone()));
+        Ok(digest)
     }
 
     fn read(

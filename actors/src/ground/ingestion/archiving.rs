@@ -1,7 +1,7 @@
 //! Archives a payload: its pieces are compressed and written on a separate thread.
 
+use super::decoding::{ArchiveError, ArchiverMessage, PayloadEncoding};
 use bytes::Bytes;
-use oracled_store::StoreError;
 use oracled_store::ground::archive::PayloadRef;
 use oracled_store::ground::files::GroundFiles;
 use std::io;
@@ -19,41 +19,20 @@ pub static ARCHIVING: Mutex<()> = Mutex::const_new(());
 #[derive(Debug)]
 pub struct PayloadArchiver {
     pieces: mpsc::Sender<ArchiverMessage>,
-    written: JoinHandle<Result<Option<PayloadRef>, StoreError>>,
-}
-
-#[derive(Debug)]
-enum ArchiverMessage {
-    More(Bytes),
-    End,
-}
-
-/// Why a payload is not in the archive.
-#[derive(Debug, thiserror::Error)]
-pub enum ArchiveError {
-    /// The store could not write the payload.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// An internal error.
-    #[error("the payload could not be archived: {0}")]
-    Inside(String),
+    written: JoinHandle<Result<Option<PayloadRef>, ArchiveError>>,
 }
 
 impl PayloadArchiver {
-    /// Begins to archive a payload.
+    /// Begins to archive a payload. The archive gets its plain text in UTF-8.
     #[must_use]
-    pub fn begin(files: GroundFiles) -> Self {
-        let (pieces, mut coming) = mpsc::channel(PIECES_WAITING);
+    pub fn begin(files: GroundFiles, encoding: PayloadEncoding) -> Self {
+        let (pieces, arriving) = mpsc::channel(PIECES_WAITING);
         let written = spawn_blocking(move || {
             let mut writer = files.archive_writer()?;
-            while let Some(piece) = coming.blocking_recv() {
-                match piece {
-                    ArchiverMessage::More(bytes) => writer.push(&bytes)?,
-                    ArchiverMessage::End => return writer.finish().map(Some),
-                }
+            if !encoding.decode(arriving, &mut writer)? {
+                return Ok(None);
             }
-            // the sender was dropped
-            Ok(None)
+            Ok(writer.finish().map(Some)?)
         });
         Self { pieces, written }
     }

@@ -79,6 +79,12 @@ pub enum IngestionError {
     /// The payload could not be archived.
     #[error("{0}")]
     Archiving(String),
+    /// The payload is not compressed or encoded as its pipeline names it.
+    #[error("{0}")]
+    Undecodable(String),
+    /// The decoded payload is too long.
+    #[error("{0}")]
+    PayloadTooLarge(String),
     /// The run does not exist.
     #[error("no run has the id {0}")]
     RunUnknown(Sha256Hex),
@@ -159,7 +165,7 @@ pub enum IngestionError {
         records: u64,
     },
     /// The source's registration changed while the run was being prepared.
-    #[error("source {0} was just changed; try again")]
+    #[error("source {0} or its pipeline was just changed; try again")]
     Amended(SourceId),
     /// Records of two runs would have the same ids.
     #[error("the id of run {0} begins with the same digits as the id of another run")]

@@ -8,7 +8,8 @@ use due::PipelineSchedule;
 pub(super) use due::begin_due;
 pub(super) use refresh::refresh;
 
-use super::archiving::{ARCHIVING, ArchiveError, PayloadArchiver};
+use super::archiving::{ARCHIVING, PayloadArchiver};
+use super::decoding::{ArchiveError, PayloadEncoding};
 use super::run_task::begin;
 use super::{IngestContext, IngestionError, StartRun, StartRunOutcome};
 use crate::audit::commit_loop::CommitDecision;
@@ -79,6 +80,8 @@ impl From<ArchiveError> for IngestionError {
         match error {
             ArchiveError::Store(error) => Self::Store(error),
             ArchiveError::Inside(cause) => Self::Archiving(cause),
+            ArchiveError::Undecodable(cause) => Self::Undecodable(cause),
+            error @ ArchiveError::TooLarge { .. } => Self::PayloadTooLarge(error.to_string()),
         }
     }
 }
@@ -152,8 +155,10 @@ async fn try_pull(
     let known = source_state.read_by(&ready).map(|run| context.pulls.validators(run)).unwrap_or_default();
     let request = PullRequest::of(&ready.definition.pipeline, known);
     let request = request.ok_or_else(|| IngestionError::NotPulled(requested_pull.pipeline_id.clone()))?;
-    let archiving = PayloadArchiver::begin(context.store.files().clone());
-    let answer = context.puller.get().pull(&request, async |piece| archiving.push(piece).await).await;
+    let puller = context.puller.get();
+    let encoding = PayloadEncoding::of(&ready.definition.pipeline.retrieval, puller.max_payload_bytes());
+    let archiving = PayloadArchiver::begin(context.store.files().clone(), encoding);
+    let answer = puller.pull(&request, async |piece| archiving.push(piece).await).await;
     let pulled = match answer {
         Ok(PayloadFetchOutcome::Payload(pulled)) => pulled,
         Ok(PayloadFetchOutcome::Unchanged { retrieved_at }) => {

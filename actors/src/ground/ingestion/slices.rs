@@ -8,7 +8,6 @@
 //! run fails.
 
 use delimited::DelimitedReader;
-pub(super) use delimited::is_blank;
 use input::PayloadInput;
 use json::JsonListReader;
 use lines::JsonLinesReader;
@@ -20,6 +19,7 @@ mod delimited;
 mod input;
 mod json;
 mod lines;
+mod unpivot;
 
 /// The most columns that a header may name.
 pub const MAX_COLUMNS: usize = 4_096;
@@ -77,6 +77,18 @@ pub enum HeaderLineError {
         first: usize,
         /// Number of the second column.
         second: usize,
+    },
+    /// A pipeline unpivots columns, and the header has none of them.
+    #[error("no column matches `unpivot.columns`, {pattern}")]
+    NoUnpivotedColumn {
+        /// The pattern of the definition, or its fault.
+        pattern: String,
+    },
+    /// A field of `unpivot` has the name of a column.
+    #[error("it has a column `{name}`; choose another name in `unpivot`")]
+    UnpivotName {
+        /// The name in the definition.
+        name: String,
     },
     /// The line is broken as a record can be.
     #[error("{0}")]
@@ -181,18 +193,21 @@ pub fn slice_payload<R: Read>(
     let cut = match format {
         PayloadFormat::Json { records } => FormatReader::Json(JsonListReader::open(input, records)?),
         PayloadFormat::Ndjson => FormatReader::Lines(JsonLinesReader::open(input)),
-        PayloadFormat::Csv { delimiter, quote } => {
-            FormatReader::Delimited(DelimitedReader::open(input, *delimiter, *quote)?)
-        }
-        PayloadFormat::Tsv {} => {
-            FormatReader::Delimited(DelimitedReader::open(input, CsvDelimiter::TAB, false)?)
-        }
+        PayloadFormat::Csv { delimiter, quote, skip_lines, unpivot } => FormatReader::Delimited(
+            DelimitedReader::open(input, (*delimiter, *quote), *skip_lines, unpivot.as_ref())?,
+        ),
+        PayloadFormat::Tsv { skip_lines, unpivot } => FormatReader::Delimited(DelimitedReader::open(
+            input,
+            (CsvDelimiter::TAB, false),
+            *skip_lines,
+            unpivot.as_ref(),
+        )?),
     };
     Ok(PayloadSlices { reader: Some(cut), position: 0 })
 }
 
 impl<R> PayloadSlices<R> {
-    /// The names of the header's columns in their order, if the payload has a header. A column without a name is blank
+    /// The names of the columns in their order, if the payload has a header; for unpivoted columns, those of the records. A column without a name is blank
     /// here and in no record.
     pub fn columns(&self) -> Option<&[String]> {
         match &self.reader {
@@ -227,6 +242,11 @@ impl<R: Read> Iterator for PayloadSlices<R> {
             }
         }
     }
+}
+
+/// Whether a column has no name, or a cell no value.
+pub(super) fn is_blank(text: &str) -> bool {
+    text.trim().is_empty()
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use hyper::header::EXPECT;
 use hyper::{HeaderMap, Method, Request, StatusCode};
 use oracled_actors::audit::logger::CommitError;
 use oracled_actors::ground::ingestion::{
-    ARCHIVING, IngestionError, ListRunProgress, PayloadArchiver, StartRun, StartRunOutcome,
+    ARCHIVING, IngestionError, ListRunProgress, PayloadArchiver, PayloadEncoding, StartRun, StartRunOutcome,
 };
 use oracled_actors::ground::registry::RegistryError;
 use oracled_api::ground::{UploadParams, UploadResponse};
@@ -24,6 +24,7 @@ use oracled_domain::PeerCredentials;
 use oracled_domain::base::moment::Moment;
 use oracled_domain::ground::id::PipelineId;
 use oracled_domain::ground::ontology::is_version;
+use oracled_domain::ground::pipeline::RegisteredPipeline;
 use oracled_domain::ground::run::{IngestionRun, RunState};
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +36,7 @@ pub fn is_upload<B>(request: &Request<B>) -> bool {
     request.method() == Method::POST && path.starts_with("/v1/pipelines/") && path.ends_with("/runs")
 }
 
-problems!(UploadProblems: STORE; BodyBroken PipelineUnknown RunBusy VersionKnown RunsHeld RunNotInForce BodyTooLarge);
+problems!(UploadProblems: STORE; BodyBroken PayloadUndecodable PipelineUnknown RunBusy VersionKnown RunsHeld RunNotInForce BodyTooLarge);
 
 /// Upload a payload and start a run that reads it.
 ///
@@ -63,24 +64,30 @@ pub async fn post(
     headers: HeaderMap,
     mut body: Body,
 ) -> Result<(StatusCode, Json<UploadResponse>), Problem> {
-    let (pipeline_id, params) =
-        match check_upload(&service, pipeline_id, params, body.size_hint().lower()).await {
-            Ok(checked) => checked,
-            Err(problem) => {
-                // a client with `Expect` has sent no body yet; reading would make the server ask for the body
-                if !headers.contains_key(EXPECT) {
-                    discard_body(&mut body).await;
-                }
-                return Err(problem);
+    let upload = match check_upload(&service, pipeline_id, params, body.size_hint().lower()).await {
+        Ok(upload) => upload,
+        Err(problem) => {
+            // a client with `Expect` has sent no body yet; reading would make the server ask for the body
+            if !headers.contains_key(EXPECT) {
+                discard_body(&mut body).await;
             }
-        };
-    match receive(&service, &mut body).await {
-        Ok(payload) => run_to_end(start_run(service, pipeline_id, params, payload, peer)).await,
+            return Err(problem);
+        }
+    };
+    match receive(&service, &mut body, upload.encoding).await {
+        Ok(payload) => run_to_end(start_run(service, upload, payload, peer)).await,
         Err(problem) => {
             discard_body(&mut body).await;
             Err(problem)
         }
     }
+}
+
+/// An upload that is accepted.
+struct AcceptedUpload {
+    pipeline: RegisteredPipeline,
+    params: UploadParams,
+    encoding: PayloadEncoding,
 }
 
 /// Rejects what can be rejected before the payload arrives.
@@ -89,7 +96,7 @@ async fn check_upload(
     pipeline_id: Result<Path<String>, PathRejection>,
     params: Result<QueryParams<UploadParams>, Problem>,
     announced_bytes: u64,
-) -> Result<(PipelineId, UploadParams), Problem> {
+) -> Result<AcceptedUpload, Problem> {
     service.check_new_work()?;
     let pipeline_id = parse_name(pipeline_id)?;
     let QueryParams(params) = params?;
@@ -101,11 +108,13 @@ async fn check_upload(
         return Err(Problem::body_too_large(max_bytes));
     }
     let unknown = || RegistryError::PipelineUnknown(PipelineId::clone(&pipeline_id));
-    let (registered, _) = service.system.store.pipeline(&pipeline_id)?.ok_or_else(unknown)?;
-    let oracle_id = registered.oracle_id;
+    let (pipeline, _) = service.system.store.pipeline(&pipeline_id)?.ok_or_else(unknown)?;
+    let definition = service.system.store.definition(&pipeline.pipeline_sha256)?.ok_or_else(unknown)?;
+    let encoding = PayloadEncoding::of(&definition.pipeline.retrieval, max_bytes as u64);
+    let oracle_id = &pipeline.oracle_id;
     let running = service.system.ingestion.ask(ListRunProgress).await?;
-    let Some(run) = running.into_iter().find(|run| run.oracle_id == oracle_id) else {
-        return Ok((pipeline_id, params));
+    let Some(run) = running.into_iter().find(|run| run.oracle_id == *oracle_id) else {
+        return Ok(AcceptedUpload { pipeline, params, encoding });
     };
     let Moment(released_at) = params.released_at;
     let is_other = |found: &IngestionRun| {
@@ -116,9 +125,9 @@ async fn check_upload(
                 != (&pipeline_id, &params.version, released_at)
     };
     if service.system.store.run(&run.run_id)?.is_some_and(|(found, _)| is_other(&found)) {
-        return Err(IngestionError::Busy { oracle_id, run_id: run.run_id }.into());
+        return Err(IngestionError::Busy { oracle_id: pipeline.oracle_id, run_id: run.run_id }.into());
     }
-    Ok((pipeline_id, params))
+    Ok(AcceptedUpload { pipeline, params, encoding })
 }
 
 /// Maximum size of a payload, in bytes.
@@ -127,9 +136,13 @@ fn max_payload_bytes(service: &DaemonService) -> usize {
 }
 
 /// Receives a payload piece by piece. If the result is dropped before it is finished, nothing is stored.
-async fn receive(service: &DaemonService, body: &mut Body) -> Result<PayloadArchiver, Problem> {
+async fn receive(
+    service: &DaemonService,
+    body: &mut Body,
+    encoding: PayloadEncoding,
+) -> Result<PayloadArchiver, Problem> {
     let (max_bytes, idle_s) = (max_payload_bytes(service), service.config.limits.idle_s);
-    let archiving = PayloadArchiver::begin(service.system.store.files().clone());
+    let archiving = PayloadArchiver::begin(service.system.store.files().clone(), encoding);
     let mut left_bytes = max_bytes;
     loop {
         let frame = timeout(Duration::from_secs(idle_s), body.frame()).await;
@@ -149,13 +162,20 @@ async fn receive(service: &DaemonService, body: &mut Body) -> Result<PayloadArch
 /// Stores a payload under its digest, and starts a run over it.
 async fn start_run(
     service: Arc<DaemonService>,
-    pipeline_id: PipelineId,
-    params: UploadParams,
+    upload: AcceptedUpload,
     payload: PayloadArchiver,
     peer: PeerCredentials,
 ) -> Result<(StatusCode, Json<UploadResponse>), Problem> {
     let _turn = ARCHIVING.lock().await;
     let payload = payload.finish().await.map_err(IngestionError::from)?;
+    let AcceptedUpload { pipeline, params, .. } = upload;
+    let (pipeline_id, store) = (pipeline.pipeline_id, &service.system.store);
+    let current = store.pipeline(&pipeline_id)?.map(|(current, _)| current.pipeline_sha256);
+    if current.as_ref() != Some(&pipeline.pipeline_sha256) {
+        // the payload was decoded as the earlier definition names it
+        store.remove_new_payload(&payload.sha256)?;
+        return Err(IngestionError::Amended(pipeline.oracle_id).into());
+    }
     let UploadParams { version, released_at: Moment(released_at), replace } = params;
     let begin = StartRun {
         pipeline_id,

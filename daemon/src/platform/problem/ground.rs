@@ -74,6 +74,8 @@ impl From<IngestionError> for Problem {
             IngestionError::Upkeep(_) => ProblemCode::RunBusy,
             IngestionError::NotRebuilt { .. } => ProblemCode::NotRebuilt,
             IngestionError::Retained { .. } => ProblemCode::InvalidRequest,
+            IngestionError::Undecodable(_) => ProblemCode::PayloadUndecodable,
+            IngestionError::PayloadTooLarge(_) => ProblemCode::BodyTooLarge,
             IngestionError::Archiving(_) | IngestionError::Inside(_) => ProblemCode::InternalError,
             IngestionError::Collision(_) => ProblemCode::InternalError,
             IngestionError::Registry(error) => return error.into(),

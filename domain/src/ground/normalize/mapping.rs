@@ -23,6 +23,8 @@ pub(super) struct CompiledMapping {
     pub(super) axis: usize,
     pub(super) required: bool,
     pub(super) default: Option<TypedValue>,
+    /// The words for a missing value, without white space at both ends.
+    pub(super) missing_values: Vec<String>,
     /// The path of the key in each element; by default the name of the member is the key.
     pub(super) key: Option<RawFieldPath>,
     pub(super) key_words: Option<WordTable>,
@@ -167,7 +169,7 @@ impl RecordNormalizer {
             let Some(key) = mapping.translate_key(&key, warnings)? else { continue };
             let path = axis.at_key(key);
             let Some(raw_value) = mapping.source.find_within(element.raw) else { continue };
-            let Some(draft) = DraftValue::of(raw_value, &path)? else { continue };
+            let Some(draft) = mapping.draft(raw_value, &path)? else { continue };
             let unit = mapping.unit.as_ref().and_then(|unit| unit.find_within(element.raw)).and_then(text_of);
             found.push(MappedValue { mapping, path: path.into(), found: FoundAxisValue::Draft(draft), unit });
         }
@@ -227,11 +229,21 @@ impl CompiledMapping {
         axis: &'n Axis,
     ) -> Result<Option<MappedValue<'n, 'r>>, RecordRejection> {
         let Some(found) = self.source.find(raw) else { return Ok(None) };
-        let Some(draft) = DraftValue::of(found, &axis.axis)? else { return Ok(None) };
+        let Some(draft) = self.draft(found, &axis.axis)? else { return Ok(None) };
         let unit = self.unit.as_ref().and_then(|unit| unit.find(raw)).and_then(text_of);
         let path = axis.axis.as_str().into();
         let found = FoundAxisValue::Draft(draft.apply_transform(self.transform));
         Ok(Some(MappedValue { mapping: self, path, found, unit }))
+    }
+
+    /// The value of `raw`; `None` if it is missing.
+    fn draft<'r>(&self, raw: &'r SourceValue, path: &str) -> Result<Option<DraftValue<'r>>, RecordRejection> {
+        let draft = DraftValue::of(raw, path)?;
+        let is_missing = |written: &str| self.missing_values.iter().any(|word| word == written.trim());
+        Ok(draft.filter(|_| match raw {
+            SourceValue::Text(text) | SourceValue::Number(text) => !is_missing(text),
+            _ => true,
+        }))
     }
 
     /// The ontology's key for the element that the source calls `key`; `None` if the element is ignored.

@@ -1,10 +1,12 @@
-//! The steps that transform a value: the RFC's six normalizers and `reciprocal`, in the order of the definition.
+//! The steps that transform a value: the RFC's six normalizers, `reciprocal` and `number_parsing`, in the order of the definition.
 
 use super::RecordNormalizer;
 use super::mapping::{CompiledMapping, DraftValue, number};
 use super::units::UnitConverter;
 use crate::base::date::Date;
 use crate::base::decimal::{Decimal, Rounding};
+use crate::base::number_notation::NumberNotation;
+use crate::base::period::PeriodLength;
 use crate::ground::axis::AxisType;
 use crate::ground::pipeline::tables::{UnknownWordHandling, WordTable};
 use crate::ground::rejection::{RecordRejection, RecordRule};
@@ -27,6 +29,8 @@ pub(super) enum NormalizationStepKind {
     Units(UnitConverter),
     Words(WordTable),
     Dates(DateFormats),
+    Periods(PeriodLength, Vec<String>),
+    Numbers(NumberNotation),
     Precision(DecimalPrecision),
     Reciprocal(DecimalPrecision),
     Text(TextNormalization),
@@ -93,6 +97,10 @@ impl RecordNormalizer {
                     None => return Ok(None),
                 },
                 NormalizationStepKind::Dates(dates) => dates.read(&draft, path)?,
+                NormalizationStepKind::Periods(length, formats) => {
+                    read_period(*length, formats, &draft, path)?
+                }
+                NormalizationStepKind::Numbers(notation) => read_number(notation, draft, path)?,
                 NormalizationStepKind::Precision(precision) => {
                     let rounded = number(draft, path)?.round(precision.digits, precision.mode);
                     DraftValue::Typed(TypedValue::Number(
@@ -113,10 +121,46 @@ impl RecordNormalizer {
             DraftValue::Typed(typed) => TypedValue::from_text(&typed.text(), axis),
         };
         typed.map(Some).map_err(|error| match axis.kind {
-            AxisType::Date => no_value(format!("{error}; the normalizer `date_parsing` reads other forms")),
+            kind if kind == AxisType::Date || kind.period().is_some() => {
+                no_value(format!("{error}; the normalizer `date_parsing` reads other forms"))
+            }
             _ => no_value(error.to_string()),
         })
     }
+}
+
+/// Parses a text as a number. A number of a JSON payload has no notation of its own.
+fn read_number<'r>(
+    notation: &NumberNotation,
+    draft: DraftValue<'r>,
+    path: &str,
+) -> Result<DraftValue<'r>, RecordRejection> {
+    let DraftValue::Text(text) = &draft else { return Ok(draft) };
+    let number = notation.parse(text).map(|number| DraftValue::Typed(TypedValue::Number(number)));
+    number.ok_or_else(|| {
+        let reason = AxisValueError::new(text, "a number in the notation of `number_parsing`").to_string();
+        RecordRejection::new(RecordRule::NumberParsing, Some(path), reason)
+    })
+}
+
+/// Parses a month, a quarter or a year in one of the formats, or in canonical form.
+fn read_period(
+    length: PeriodLength,
+    formats: &[String],
+    draft: &DraftValue<'_>,
+    path: &str,
+) -> Result<DraftValue<'static>, RecordRejection> {
+    let text = draft.text();
+    if length.is_canonical(&text) {
+        return Ok(DraftValue::Text(text.into_owned().into()));
+    }
+    let parsed = formats.iter().find_map(|format| length.parse(format, &text));
+    parsed.map(|period| DraftValue::Text(period.into())).ok_or_else(|| {
+        let expected =
+            format!("{} or in a form of `date_parsing`: {}", length.example(), formats.join(" or "));
+        let reason = AxisValueError::new(&text, expected).to_string();
+        RecordRejection::new(RecordRule::DateParsing, Some(path), reason)
+    })
 }
 
 /// One divided by the number in `draft`. A reciprocal is never zero, so a result that rounds to zero is rejected.

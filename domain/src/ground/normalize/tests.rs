@@ -29,6 +29,9 @@ fn ontology() -> Ontology {
         axis("day", "date"),
         axis("name", "string"),
         with(axis("parts.*.amount", "number"), "unit", json!("g")),
+        axis("month", "month"),
+        axis("quarter", "quarter"),
+        axis("year", "year"),
     ]);
     let ontology = json!({ "ontology_id": "things", "version": "1", "axes": axes });
     let ontology: Ontology = serde_json::from_value(ontology).unwrap();
@@ -49,6 +52,7 @@ fn definition() -> Json {
         "source_field": "$.parts.*.value", "target_axis": "parts.*.amount", "cardinality": "one_to_many",
         "required": false,
     }));
+    mappings.extend(["month", "quarter", "year"].map(mapping));
     json!({
         "pipeline": {
             "pipeline_id": "things", "oracle_id": "things",

@@ -113,10 +113,11 @@ impl ValidatedFilter {
             operator,
             FilterOperator::Gt | FilterOperator::Gte | FilterOperator::Lt | FilterOperator::Lte
         );
-        let is_ordered = kind.is_numeric() || kind == AxisType::Date;
-        if (text_only && !matches!(kind, AxisType::String | AxisType::Enum)) || (ordered_only && !is_ordered)
+        if (text_only && !matches!(kind, AxisType::String | AxisType::Enum))
+            || (ordered_only && !kind.is_ordered())
         {
-            let allowed = if text_only { "string or enum" } else { "number, integer or date" };
+            let allowed =
+                if text_only { "string or enum" } else { "number, integer, date, month, quarter or year" };
             let (operator, kind) = (operator.into_str(), kind.into_str());
             return Err(bad(format!(
                 "`{operator}` requires an axis of type {allowed}, but this axis is of type {kind}"

@@ -7,7 +7,7 @@ use super::template::{EndpointTemplate, NONCE, POINT_IN_TIME};
 use super::{Adapter, ISSUE_AGE_MAX_S, KEEP_MAX_S};
 use crate::base::digest::Sha256Hex;
 use crate::ground::digest_of_json;
-use crate::ground::format::PayloadFormat;
+use crate::ground::format::{PayloadFormat, TextEncoding};
 use crate::ground::gates::ReleaseGates;
 use crate::ground::id::PipelineId;
 use crate::ground::normalize::{PipelineDefinitionError, RecordNormalizer};
@@ -110,6 +110,8 @@ impl Adapter {
                     endpoint: None,
                     authentication: None,
                     schedule: None,
+                    compression: None,
+                    encoding: TextEncoding::default(),
                     format,
                 },
                 gates: ReleaseGates::default(),

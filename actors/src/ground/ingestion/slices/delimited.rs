@@ -4,10 +4,11 @@
 //! closing quote, or a carriage return that only some readers treat as a line end.
 
 use super::input::PayloadInput;
-use super::{HeaderLineError, MAX_COLUMNS, PayloadSliceError, UnnumberedSlice};
+use super::unpivot::UnpivotReader;
+use super::{HeaderLineError, MAX_COLUMNS, PayloadSliceError, UnnumberedSlice, is_blank};
 use memchr::memchr;
 use oracled_domain::base::raw::{RawRecordError, SourceValue};
-use oracled_domain::ground::format::CsvDelimiter;
+use oracled_domain::ground::format::{ColumnUnpivot, CsvDelimiter};
 use std::collections::HashMap;
 use std::io::Read;
 use std::str::Utf8Error;
@@ -21,23 +22,28 @@ pub(super) struct DelimitedReader<R> {
     row: DelimitedLine,
     /// The names of the columns; blank for a column without a name, as in a file whose lines each end in a delimiter.
     names: Vec<String>,
+    unpivot: Option<UnpivotReader>,
 }
 
 impl<R> DelimitedReader<R> {
     pub(super) fn columns(&self) -> &[String] {
-        &self.names
+        self.unpivot.as_ref().map_or(&*self.names, UnpivotReader::columns)
     }
 }
 
 impl<R: Read> DelimitedReader<R> {
-    /// Reads the header.
+    /// Skips `skip_lines` lines, and reads the header.
     pub(super) fn open(
         input: PayloadInput<R>,
-        delimiter: CsvDelimiter,
-        quote: bool,
+        (delimiter, quote): (CsvDelimiter, bool),
+        skip_lines: u16,
+        unpivot: Option<&ColumnUnpivot>,
     ) -> Result<Self, PayloadSliceError> {
         let row = DelimitedLine { delimiter: delimiter.byte(), quote, ..DelimitedLine::default() };
-        let mut lines = Self { input, row, names: Vec::new() };
+        let mut lines = Self { input, row, names: Vec::new(), unpivot: None };
+        for _ in 0..skip_lines {
+            lines.input.line(&mut Vec::new(), lines.input.offset())?;
+        }
         let header = lines.row()?;
         let offset = header.as_ref().map_or(lines.input.offset(), |(offset, _)| *offset);
         lines.names = match header {
@@ -45,13 +51,24 @@ impl<R: Read> DelimitedReader<R> {
             None => Err(HeaderLineError::Missing),
         }
         .map_err(|cause| PayloadSliceError::Header { offset, cause })?;
+        let unpivot = unpivot.map(|unpivot| UnpivotReader::new(unpivot, &lines.names)).transpose();
+        lines.unpivot = unpivot.map_err(|cause| PayloadSliceError::Header { offset, cause })?;
         Ok(lines)
     }
 
     /// The next record.
     pub(super) fn next(&mut self) -> Result<Option<UnnumberedSlice>, PayloadSliceError> {
-        let Some((offset, bytes)) = self.row()? else { return Ok(None) };
-        Ok(Some(UnnumberedSlice { offset, record: self.row.record(&self.names, &bytes), bytes }))
+        loop {
+            if let Some(cell) = self.unpivot.as_mut().and_then(UnpivotReader::next_cell) {
+                return Ok(Some(cell));
+            }
+            let Some((offset, bytes)) = self.row()? else { return Ok(None) };
+            let slice = UnnumberedSlice { offset, record: self.row.record(&self.names, &bytes), bytes };
+            match &mut self.unpivot {
+                Some(unpivot) if slice.record.is_ok() => unpivot.begin_row(slice),
+                _ => return Ok(Some(slice)),
+            }
+        }
     }
 
     /// Reads the next line that is not empty, including further lines of a quoted field. Returns its offset and its
@@ -208,9 +225,4 @@ impl DelimitedLine {
         }
         Ok(names)
     }
-}
-
-/// Whether a column has no name.
-pub(in crate::ground::ingestion) fn is_blank(name: &str) -> bool {
-    name.trim().is_empty()
 }

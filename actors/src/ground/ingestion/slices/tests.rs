@@ -1,5 +1,5 @@
 use super::*;
-use oracled_domain::ground::format::RecordsPath;
+use oracled_domain::ground::format::{ColumnUnpivot, RecordsPath};
 use proptest::prelude::*;
 use std::io::{ErrorKind, Read};
 
@@ -8,12 +8,16 @@ fn json(path: &str) -> PayloadFormat {
 }
 
 fn csv() -> PayloadFormat {
-    PayloadFormat::Csv { delimiter: CsvDelimiter::default(), quote: true }
+    PayloadFormat::Csv { delimiter: CsvDelimiter::default(), quote: true, skip_lines: 0, unpivot: None }
+}
+
+fn tsv() -> PayloadFormat {
+    PayloadFormat::Tsv { skip_lines: 0, unpivot: None }
 }
 
 /// Every format, with a path for JSON.
 fn formats() -> [PayloadFormat; 4] {
-    [json("/data"), PayloadFormat::Ndjson, csv(), PayloadFormat::Tsv {}]
+    [json("/data"), PayloadFormat::Ndjson, csv(), tsv()]
 }
 
 /// A reader that returns pieces of these sizes in turn, and is interrupted at every third call.
@@ -138,7 +142,7 @@ fn byte_order_mark_is_skipped_but_counts_in_offsets() {
         (PayloadFormat::Ndjson, "\u{feff}{}", 3),
         (json(""), "\u{feff}[{}]", 4),
         (csv(), "\u{feff}a\n1", 5),
-        (PayloadFormat::Tsv {}, "\u{feff}a\n1", 5),
+        (tsv(), "\u{feff}a\n1", 5),
     ] {
         let found = cut(&format, payload.as_bytes());
         assert_eq!(places(&found), [offset], "{format:?}");
@@ -165,12 +169,17 @@ fn csv_line_is_an_object_of_texts_by_column_name() {
 
 #[test]
 fn csv_delimiter_and_quoting_are_configurable() {
-    let semicolon = |quote| PayloadFormat::Csv { delimiter: CsvDelimiter::try_from(';').unwrap(), quote };
+    let semicolon = |quote| PayloadFormat::Csv {
+        delimiter: CsvDelimiter::try_from(';').unwrap(),
+        quote,
+        skip_lines: 0,
+        unpivot: None,
+    };
     let payload = b"a;b\n\"1;2\";3\n";
     assert_eq!(cut(&semicolon(true), payload)[0].record, parsed_record(&[("a", "1;2"), ("b", "3")]));
     let wrong = &cut(&semicolon(false), payload)[0].record;
     assert_eq!(*wrong, Err(RawRecordError::Fields { found: 3, expected: 2 }));
-    let tsv = cut(&PayloadFormat::Tsv {}, b"a\tb\n\"1\t2\"\n\t\n");
+    let tsv = cut(&tsv(), b"a\tb\n\"1\t2\"\n\t\n");
     assert_eq!(tsv[0].record, parsed_record(&[("a", "\"1"), ("b", "2\"")]));
     assert_eq!(tsv[1].record, parsed_record(&[("a", ""), ("b", "")]), "a line of a tab alone has two fields");
 }
@@ -367,7 +376,7 @@ fn endless_record_fails_at_the_limit() {
         (csv(), "a\n1\n\"", b'\n', 4),
         (csv(), "a\n1\n\"", b'"', 4),
         (csv(), "", b'a', 0),
-        (PayloadFormat::Tsv {}, "a\n1\n", b'\t', 4),
+        (tsv(), "a\n1\n", b'\t', 4),
     ] {
         let mut reader = EndlessReader { start: start.as_bytes(), then, read_bytes: 0 };
         let error = match slice_payload(&format, &mut reader, limits) {
@@ -463,7 +472,7 @@ fn rendered(format: &PayloadFormat, rows: &FieldRows, end: &str) -> (Vec<u8>, Ve
             .iter()
             .map(|row| row.iter().map(|field| quoted(field)).collect::<Vec<_>>().join(","))
             .collect(),
-        PayloadFormat::Tsv {} => rows.iter().map(|row| row.join("\t")).collect(),
+        PayloadFormat::Tsv { .. } => rows.iter().map(|row| row.join("\t")).collect(),
     };
     let payload = match format {
         PayloadFormat::Json { .. } => {
@@ -471,7 +480,7 @@ fn rendered(format: &PayloadFormat, rows: &FieldRows, end: &str) -> (Vec<u8>, Ve
         }
         PayloadFormat::Ndjson => records.join(end),
         PayloadFormat::Csv { .. } => format!("c0,\"c1\",c2{end}{}", records.join(end)),
-        PayloadFormat::Tsv {} => format!("c0\tc1\tc2{end}{}", records.join(end)),
+        PayloadFormat::Tsv { .. } => format!("c0\tc1\tc2{end}{}", records.join(end)),
     };
     (payload.into_bytes(), records)
 }
@@ -488,7 +497,7 @@ proptest! {
             // TSV cannot contain a line end within a field
             let plain = |field: &String| field.replace(['\r', '\n'], " ");
             let rows = match format {
-                PayloadFormat::Tsv {} => rows.iter().map(|row| row.iter().map(plain).collect()).collect(),
+                PayloadFormat::Tsv { .. } => rows.iter().map(|row| row.iter().map(plain).collect()).collect(),
                 _ => rows.clone(),
             };
             let (payload, records) = rendered(&format, &rows, end);
@@ -529,4 +538,61 @@ proptest! {
             Err(_) => prop_assert!(error.is_some() || found.iter().any(|slice| slice.record.is_err())),
         }
     }
+}
+
+fn wide(skip_lines: u16, columns: &str) -> PayloadFormat {
+    let unpivot = ColumnUnpivot { columns: columns.into(), name: "Year".into(), value: "Value".into() };
+    PayloadFormat::Csv { delimiter: CsvDelimiter::default(), quote: true, skip_lines, unpivot: Some(unpivot) }
+}
+
+/// The fields of the records, each as `name=value`.
+fn fields(slices: &[PayloadSlice]) -> Vec<String> {
+    let field = |(name, value): &(String, SourceValue)| match value {
+        SourceValue::Text(text) => format!("{name}={text}"),
+        other => panic!("{other:?}"),
+    };
+    let record = |slice: &PayloadSlice| match &slice.record {
+        Ok(SourceValue::Object(members)) => members.iter().map(field).collect::<Vec<_>>().join(" "),
+        other => format!("{other:?}"),
+    };
+    slices.iter().map(record).collect()
+}
+
+#[test]
+fn unpivot_makes_a_record_of_each_cell_after_a_preamble() {
+    let payload = b"\"Data Source\",\"World \"\"Bank\"\nLast Updated\n\n\"Code\",\"1960\",\"1961\",\"Note\",\n\"AFG\",\"1.5\",\"\",\"a\",\nALB,2,3,,\n";
+    let format = wide(3, "[0-9]{4}");
+    let slices = cut(&format, payload);
+    assert_eq!(
+        fields(&slices),
+        [
+            "Code=AFG Note=a Year=1960 Value=1.5",
+            "Code=ALB Note= Year=1960 Value=2",
+            "Code=ALB Note= Year=1961 Value=3"
+        ]
+    );
+    assert_eq!(slices.iter().map(|slice| slice.position).collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!(slices[1].offset, slices[2].offset);
+    assert_eq!(slices[2].bytes, b"ALB,2,3,,");
+    let reader = slice_payload(&format, &payload[..], SliceLimits::default()).expect("a valid header");
+    assert_eq!(reader.columns().expect("a header"), ["Code", "Note", "", "Year", "Value"]);
+}
+
+#[test]
+fn row_that_cannot_be_unpivoted_is_one_record() {
+    let slices = cut(&wide(0, "[0-9]{4}"), b"Code,1960,1961\nAFG,1\nALB,1,2\nDZA,,\n");
+    assert_eq!(slices.len(), 3);
+    assert_eq!(slices[0].record, Err(RawRecordError::Fields { found: 2, expected: 3 }));
+}
+
+#[test]
+fn header_without_unpivoted_columns_is_refused() {
+    let cause = |format: &PayloadFormat, payload: &str| match cut_in(format, payload.as_bytes(), &[64]) {
+        (_, Some(PayloadSliceError::Header { cause, .. })) => cause,
+        other => panic!("{other:?}"),
+    };
+    assert!(matches!(cause(&wide(0, "[0-9]{4}"), "Code,A1960\n"), HeaderLineError::NoUnpivotedColumn { .. }));
+    assert!(matches!(cause(&wide(0, "("), "Code,1960\n"), HeaderLineError::NoUnpivotedColumn { .. }));
+    assert!(matches!(cause(&wide(0, "[0-9]{4}"), "Year,1960\n"), HeaderLineError::UnpivotName { .. }));
+    assert!(matches!(cause(&wide(2, "[0-9]{4}"), "Code,1960\n"), HeaderLineError::Missing));
 }

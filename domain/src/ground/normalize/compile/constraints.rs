@@ -3,19 +3,17 @@
 use super::PipelineDefinitionError;
 use super::parts::DefinitionCompiler;
 use super::values::typed;
-use crate::base::wording::{reword_pattern_error, reword_serde_error};
+use crate::base::pattern::compile_pattern;
+use crate::base::wording::reword_serde_error;
 use crate::ground::axis::Axis;
 use crate::ground::normalize::checks::{CompiledConstraint, CompiledValueCheck};
 use crate::ground::normalize::expression::CelExpression;
 use crate::ground::pipeline::{CheckFailureHandling, ValueCheck, ValueCheckType};
-use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-/// The maximum length of an expression or a pattern, in bytes.
+/// The maximum length of an expression, in bytes.
 const EXPRESSION_MAX_BYTES: usize = 1024;
-/// The maximum memory of a compiled pattern, in bytes.
-const PATTERN_MAX_BYTES: usize = 256 * 1024;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -49,7 +47,10 @@ impl DefinitionCompiler<'_> {
                 )
             }
             ValueCheckType::Regex => {
-                CompiledConstraint::Regex(whole_text(expression(&check.constraint, location)?, location)?)
+                let pattern = compile_pattern(expression(&check.constraint, location)?);
+                CompiledConstraint::Regex(
+                    pattern.map_err(|fault| PipelineDefinitionError::new(location, fault))?,
+                )
             }
             ValueCheckType::Custom => {
                 let source = expression(&check.constraint, location)?;
@@ -89,14 +90,4 @@ fn expression<'c>(constraint: &'c Json, location: &str) -> Result<&'c str, Pipel
             format!("a text of 1 to {EXPRESSION_MAX_BYTES} bytes is required"),
         )
     })
-}
-
-/// Compiles a pattern that must match the whole text.
-fn whole_text(pattern: &str, location: &str) -> Result<Regex, PipelineDefinitionError> {
-    let built = |pattern: &str| {
-        RegexBuilder::new(pattern).size_limit(PATTERN_MAX_BYTES).dfa_size_limit(PATTERN_MAX_BYTES).build()
-    };
-    // the pattern alone first: it must not close the added parentheses
-    let whole = built(pattern).and_then(|_| built(&format!("^(?:{pattern})$")));
-    whole.map_err(|error| PipelineDefinitionError::new(location, reword_pattern_error(&error)))
 }

@@ -3,6 +3,7 @@
 use super::values::{check_translations, dates, typed};
 use super::{PipelineDefinitionError, ValidTimePaths};
 use crate::ground::axis::{Axis, is_group_key};
+use crate::ground::format::ColumnUnpivot;
 use crate::ground::normalize::mapping::{CompiledMapping, CompiledMeasurementDefinition as DefinedBy};
 use crate::ground::normalize::schema::CompiledSchema;
 use crate::ground::ontology::Ontology;
@@ -58,6 +59,9 @@ impl<'a> DefinitionCompiler<'a> {
                 "it must be true, because every record has provenance".to_owned(),
             ),
         ];
+        if let Some(Err(fault)) = pipeline.retrieval.format.unpivot().map(ColumnUnpivot::compile) {
+            return Err(PipelineDefinitionError::new("pipeline.retrieval.format.unpivot", fault));
+        }
         if let Some((_, location, fault)) = checks.into_iter().find(|(holds, ..)| !holds) {
             return Err(PipelineDefinitionError::new(location, fault));
         }
@@ -165,6 +169,7 @@ impl<'a> DefinitionCompiler<'a> {
             axis,
             required: false,
             default: None,
+            missing_values: Vec::new(),
             key: None,
             key_words: None,
             unit: None,
@@ -231,8 +236,19 @@ impl<'a> DefinitionCompiler<'a> {
         let definition = definition
             .map(|measured| self.compile_measurement(measured, &format!("{location}.definition")))
             .transpose()?;
-        let (axis, unit, transform) = (index, None, None);
-        Ok(CompiledMapping { source, axis, required, default, key, key_words, unit, transform, definition })
+        let missing_values = missing_values(&mapping.missing_values, &format!("{location}.missing_values"))?;
+        Ok(CompiledMapping {
+            source,
+            axis: index,
+            required,
+            default,
+            missing_values,
+            key,
+            key_words,
+            unit: None,
+            transform: None,
+            definition,
+        })
     }
 
     /// Checks that each axis has one mapping, or only `many_to_one` mappings, and that each identity axis has one.
@@ -343,6 +359,23 @@ impl<'a> DefinitionCompiler<'a> {
                 DefinedBy::ByAxis { axis: of.axis.clone(), words: self.find_word_table(table, location)? }
             }
         })
+    }
+}
+
+/// Checks the words for a missing value. A blank field is missing without one.
+fn missing_values(words: &[String], location: &str) -> Result<Vec<String>, PipelineDefinitionError> {
+    if words.len() > PARTS_MAX {
+        let fault = format!("it has too many entries (at most {PARTS_MAX} allowed)");
+        return Err(PipelineDefinitionError::new(location, fault));
+    }
+    match words.iter().find(|word| word.trim() != *word || word.is_empty()) {
+        Some(word) => {
+            let fault = format!(
+                "`{word}` is blank or has white space at an end, which is ignored in fields; remove it"
+            );
+            Err(PipelineDefinitionError::new(location, fault))
+        }
+        None => Ok(words.to_vec()),
     }
 }
 

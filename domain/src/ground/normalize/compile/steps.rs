@@ -2,7 +2,8 @@
 
 use super::PipelineDefinitionError;
 use super::parts::{DefinitionCompiler, format_group_mismatch};
-use super::values::{check_translations, dates};
+use super::values::{check_period_formats, check_translations, dates};
+use crate::base::number_notation::NumberNotation;
 use crate::base::unit::{SubstanceEquivalence, UcumUnit, UnitError};
 use crate::base::wording::reword_serde_error;
 use crate::ground::axis::{Axis, AxisType};
@@ -45,6 +46,18 @@ struct EnumMappingConfig {
 #[serde(deny_unknown_fields)]
 struct DateParsingConfig {
     formats: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NumberParsingConfig {
+    #[serde(default = "decimal_point")]
+    decimal_mark: char,
+    thousands_separator: Option<char>,
+}
+
+const fn decimal_point() -> char {
+    '.'
 }
 
 #[derive(Deserialize)]
@@ -92,9 +105,20 @@ impl DefinitionCompiler<'_> {
                 }
                 NormalizationStepKind::Words(words)
             }
-            NormalizerType::DateParsing if axis.kind == AxisType::Date => {
+            NormalizerType::DateParsing if axis.kind == AxisType::Date || axis.kind.period().is_some() => {
                 let DateParsingConfig { formats } = read(config, location)?;
-                NormalizationStepKind::Dates(dates(formats, location)?)
+                match axis.kind.period() {
+                    Some(length) => {
+                        check_period_formats(length, &formats, location)?;
+                        NormalizationStepKind::Periods(length, formats)
+                    }
+                    None => NormalizationStepKind::Dates(dates(formats, location)?),
+                }
+            }
+            NormalizerType::NumberParsing if numeric => {
+                let NumberParsingConfig { decimal_mark, thousands_separator } = read(config, location)?;
+                let notation = NumberNotation::new(decimal_mark, thousands_separator);
+                NormalizationStepKind::Numbers(notation.map_err(|fault| bad(&fault))?)
             }
             NormalizerType::StringNormalization if !numeric => {
                 NormalizationStepKind::Text(read::<TextNormalization>(config, location)?)

@@ -2,6 +2,7 @@
 
 use super::PipelineDefinitionError;
 use crate::base::blank::is_blank;
+use crate::base::period::PeriodLength;
 use crate::ground::axis::Axis;
 use crate::ground::normalize::steps::DateFormats;
 use crate::ground::pipeline::tables::WordTable;
@@ -51,6 +52,25 @@ pub(super) fn dates(formats: Vec<String>, location: &str) -> Result<DateFormats,
         }
     }
     Ok(DateFormats { formats })
+}
+
+/// Validates formats of months, quarters or years in `strftime` syntax; each must name a whole period.
+pub(super) fn check_period_formats(
+    length: PeriodLength,
+    formats: &[String],
+    location: &str,
+) -> Result<(), PipelineDefinitionError> {
+    // the fourth month is in the second quarter
+    let probe = jiff::civil::date(2024, 4, 1);
+    for format in formats {
+        let bad = |fault: &dyn std::fmt::Display| {
+            PipelineDefinitionError::new(location, format!("`{format}`: {fault}"))
+        };
+        let written = jiff::fmt::strtime::format(format, probe).map_err(|error| bad(&error))?;
+        let expected = format!("it does not name {}", length.example());
+        length.parse(format, &written).ok_or_else(|| bad(&expected))?;
+    }
+    Ok(())
 }
 
 /// Checks that no translation is a blank text, which would be a value without content.

@@ -27,6 +27,18 @@ fn definition_rejects_inconsistent_parts() {
         ),
         ("/normalization/target_ontology_id", json!("others"), "normalization.target_ontology_id", "things"),
         ("/pipeline/storage/destination", json!("disk"), "pipeline.storage.destination", "store"),
+        (
+            "/pipeline/retrieval/format",
+            json!({ "csv": { "unpivot": { "columns": "(", "name": "n", "value": "v" } } }),
+            "pipeline.retrieval.format.unpivot",
+            "`columns`",
+        ),
+        (
+            "/pipeline/retrieval/format",
+            json!({ "tsv": { "unpivot": { "columns": "a", "name": "n", "value": "n" } } }),
+            "pipeline.retrieval.format.unpivot",
+            "two different names",
+        ),
         ("/pipeline/audit/provenance_chain", json!(false), "pipeline.audit.provenance_chain", "must be true"),
     ] {
         faulty(with([(pointer, value)]), location, words);
@@ -203,6 +215,11 @@ fn normalizer_rejects_invalid_configuration() {
         ("name", "enum_mapping", json!({ "map": { "a": " " } }), "blank"),
         ("name", "date_parsing", json!({ "formats": [] }), "cannot be applied to an axis"),
         ("day", "date_parsing", json!({ "formats": ["%Q!"] }), "%Q!"),
+        ("month", "date_parsing", json!({ "formats": ["%Y"] }), "does not name a month such as 2024-03"),
+        ("quarter", "date_parsing", json!({ "formats": ["Q%q"] }), "does not name a quarter"),
+        ("name", "number_parsing", json!({}), "cannot be applied to an axis"),
+        ("amount", "number_parsing", json!({ "decimal_mark": ";" }), "`.` or `,` allowed"),
+        ("amount", "number_parsing", json!({ "decimal_mark": ",", "thousands_separator": "," }), "both `,`"),
         ("day", "date_parsing", json!({ "formats": ["%H:%M"] }), "neither a day nor a time"),
         (
             "day",

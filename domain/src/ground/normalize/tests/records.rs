@@ -6,11 +6,12 @@ use super::*;
 fn axis_type_normalizes_values_to_one_form() {
     let record = json!({
         "id": "a", "count": "007", "amount": "1.50e1", "kind": "two", "flag": "true", "day": "2020-01-31T12:00:00+02:00",
-        "name": 7.0, "parts": { "x": { "value": 1 }, "y": { "value": "0.10" } },
+        "name": 7.0, "parts": { "x": { "value": 1 }, "y": { "value": "0.10" } }, "month": "2024-03", "quarter": "2024-Q1",
+        "year": 2024,
     });
     let expected = json!({
         "count": "7", "amount": "15", "kind": "two", "flag": true, "day": "2020-01-31T10:00:00Z", "name": "7",
-        "parts.x.amount": "1", "parts.y.amount": "0.1",
+        "parts.x.amount": "1", "parts.y.amount": "0.1", "month": "2024-03", "quarter": "2024-Q1", "year": "2024",
     });
     assert_eq!(axes(definition(), record), expected);
 }
@@ -29,6 +30,9 @@ fn record_with_invalid_axis_value_is_rejected() {
         ("day", json!("31.1.2020"), "`date_parsing`"),
         ("day", json!(false), "`false` is not a date"),
         ("name", json!("x".repeat(64 * 1024 + 1)), "at most 65536 bytes"),
+        ("year", json!("2024-03"), "a year such as 2024; the normalizer `date_parsing`"),
+        ("quarter", json!("Q1 2024"), "`date_parsing`"),
+        ("month", json!("2024-13"), "`date_parsing`"),
     ] {
         assert_rejected(definition(), json!({ "id": "a", field: value }), RecordRule::AxisType, field, words);
     }
@@ -561,4 +565,74 @@ fn record_above_size_limit_is_rejected() {
 fn assert_mapping_rejected(definition: Json, record: Json, words: &str) {
     let rejection = normalized(definition, record).unwrap_err();
     assert!(rejection.rule == RecordRule::Mapping && rejection.reason.contains(words), "{rejection:?}");
+}
+
+#[test]
+fn missing_value_word_counts_as_an_absent_field() {
+    let mapping = |required: bool| json!({ "source_field": "amount", "target_axis": "amount", "required": required, "missing_values": ["n/a", "-999"] });
+    let with_words = with([("/normalization/axis_mappings/2", mapping(false))]);
+    for missing in [json!("n/a"), json!(" n/a\t"), json!("-999"), json!(-999)] {
+        assert_eq!(axes(with_words.clone(), json!({ "id": "a", "amount": missing })), json!({}));
+    }
+    assert_eq!(axes(with_words.clone(), json!({ "id": "a", "amount": "-99" })), json!({ "amount": "-99" }));
+    assert_rejected(
+        with_words,
+        json!({ "id": "a", "amount": "N/A" }),
+        RecordRule::AxisType,
+        "amount",
+        "is not a number",
+    );
+    assert_rejected(
+        with([("/normalization/axis_mappings/2", mapping(true))]),
+        json!({ "id": "a", "amount": "n/a" }),
+        RecordRule::Mapping,
+        "amount",
+        "missing",
+    );
+    let group = json!({
+        "source_field": "$.parts.*.value", "target_axis": "parts.*.amount", "cardinality": "one_to_many",
+        "missing_values": [".."],
+    });
+    let record = json!({ "id": "a", "parts": { "x": { "value": ".." }, "y": { "value": "2" } } });
+    let group = with([("/normalization/axis_mappings/7", group)]);
+    assert_eq!(axes(group, record), json!({ "parts.y.amount": "2" }));
+}
+
+#[test]
+fn number_parsing_reads_the_notation_of_the_source() {
+    let german =
+        stepped("amount", "number_parsing", json!({ "decimal_mark": ",", "thousands_separator": "." }));
+    for (written, expected) in [(json!("1.234,50"), "1234.5"), (json!("0,5"), "0.5"), (json!(1.5), "1.5")] {
+        assert_eq!(
+            axes(german.clone(), json!({ "id": "a", "amount": written })),
+            json!({ "amount": expected })
+        );
+    }
+    assert_rejected(
+        german,
+        json!({ "id": "a", "amount": "1.5" }),
+        RecordRule::NumberParsing,
+        "amount",
+        "`1.5` is not a number in the notation",
+    );
+}
+
+#[test]
+fn date_parsing_reads_periods() {
+    for (axis, format, written, expected) in [
+        ("month", "%YM%m", "2024M03", "2024-03"),
+        ("quarter", "Q%q %Y", "Q2 2024", "2024-Q2"),
+        ("year", "%d.%m.%Y", "31.12.2023", "2023"),
+        ("year", "%d.%m.%Y", "2023", "2023"),
+    ] {
+        let definition = stepped(axis, "date_parsing", json!({ "formats": [format] }));
+        assert_eq!(axes(definition.clone(), json!({ "id": "a", axis: written })), json!({ axis: expected }));
+        assert_rejected(
+            definition,
+            json!({ "id": "a", axis: "soon" }),
+            RecordRule::DateParsing,
+            axis,
+            format,
+        );
+    }
 }

@@ -1,0 +1,170 @@
+//! Numbers in the notation of a source, such as `1.234,50`.
+
+use super::decimal::Decimal;
+
+/// The marks that may separate thousands.
+const SEPARATORS: [char; 5] = ['.', ',', ' ', '\'', '_'];
+/// Further spaces that print as one: no-break, narrow no-break, thin.
+const SPACES: [char; 3] = ['\u{a0}', '\u{202f}', '\u{2009}'];
+const APOSTROPHE: char = '’';
+const MINUS: char = '−';
+
+/// How a source writes numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NumberNotation {
+    /// The mark before the fraction, `.` or `,`.
+    decimal_mark: char,
+    /// The mark between groups of three digits before the decimal mark. If it is a space, all kinds of spaces count.
+    thousands_separator: Option<char>,
+}
+
+impl NumberNotation {
+    /// The notation with these marks.
+    ///
+    /// # Errors
+    /// The fault of a mark that is not allowed, or used twice.
+    pub fn new(decimal_mark: char, thousands_separator: Option<char>) -> Result<Self, String> {
+        if !['.', ','].contains(&decimal_mark) {
+            return Err(format!("`decimal_mark` is {decimal_mark:?} (`.` or `,` allowed)"));
+        }
+        if let Some(separator) = thousands_separator.filter(|separator| !SEPARATORS.contains(separator)) {
+            let fault = "(`.`, `,`, a space, `'` or `_` allowed)";
+            return Err(format!("`thousands_separator` is {separator:?} {fault}"));
+        }
+        if thousands_separator == Some(decimal_mark) {
+            return Err(format!("`decimal_mark` and `thousands_separator` are both `{decimal_mark}`"));
+        }
+        Ok(Self { decimal_mark, thousands_separator })
+    }
+
+    /// Parses `text`, of which white space at both ends is ignored. `None` if it is not a number in this notation: a text whose
+    /// groups do not have three digits is probably in another one.
+    #[must_use]
+    pub fn parse(&self, text: &str) -> Option<Decimal> {
+        let text = text.trim();
+        let (is_negative, unsigned) = match text.strip_prefix(['-', MINUS]) {
+            Some(unsigned) => (true, unsigned),
+            None => (false, text.strip_prefix('+').unwrap_or(text)),
+        };
+        let (mantissa, exponent) = match unsigned.find(['e', 'E']) {
+            Some(at) => unsigned.split_at_checked(at)?,
+            None => (unsigned, ""),
+        };
+        let (whole, fraction) = match mantissa.split_once(self.decimal_mark) {
+            Some((whole, fraction)) => (whole, Some(fraction)),
+            None => (mantissa, None),
+        };
+        let mut plain = String::from(if is_negative { "-" } else { "" });
+        plain.push_str(&self.join_groups(whole)?);
+        if let Some(fraction) = fraction {
+            // not a sign, a separator or a second mark
+            fraction.bytes().all(|byte| byte.is_ascii_digit()).then_some(())?;
+            plain.push('.');
+            plain.push_str(fraction);
+        }
+        plain.push_str(exponent);
+        plain.parse().ok()
+    }
+
+    /// The digits of the groups. `None` if there is another character, or a group of the wrong length.
+    fn join_groups(&self, whole: &str) -> Option<String> {
+        let mut groups = whole.split(|character| self.is_separator(character));
+        let first = groups.next()?;
+        let mut digits = first.to_owned();
+        for group in groups {
+            if !(1..=3).contains(&first.len()) || group.len() != 3 {
+                return None;
+            }
+            digits.push_str(group);
+        }
+        digits.bytes().all(|byte| byte.is_ascii_digit()).then_some(digits)
+    }
+
+    fn is_separator(&self, character: char) -> bool {
+        match self.thousands_separator {
+            Some(' ') => character == ' ' || SPACES.contains(&character),
+            Some('\'') => ['\'', APOSTROPHE].contains(&character),
+            separator => separator == Some(character),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parsed(decimal_mark: char, separator: Option<char>, text: &str) -> Option<String> {
+        let notation = NumberNotation::new(decimal_mark, separator).expect("a valid notation");
+        notation.parse(text).map(|number| number.to_string())
+    }
+
+    #[test]
+    fn number_is_parsed_with_its_marks() {
+        for (mark, separator, text, expected) in [
+            (',', Some('.'), "1.234.567,50", "1234567.5"),
+            (',', Some('.'), "-0,5", "-0.5"),
+            (',', Some(' '), "1 234 567", "1234567"),
+            (',', Some(' '), "1\u{202f}234\u{a0}567,25", "1234567.25"),
+            ('.', Some('\''), "1’234'567.5", "1234567.5"),
+            ('.', Some(','), "12,345", "12345"),
+            (',', None, "1234,5", "1234.5"),
+            (',', None, ",5", "0.5"),
+            (',', None, " +7\u{a0}", "7"),
+            (',', None, "−1,5e3", "-1500"),
+        ] {
+            assert_eq!(parsed(mark, separator, text).as_deref(), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn number_in_another_notation_is_refused() {
+        for (mark, separator, text) in [
+            (',', Some('.'), "1.5"),
+            (',', Some('.'), "1234.567"),
+            (',', Some('.'), ".234"),
+            (',', Some('.'), "1.234.56"),
+            (',', Some('.'), "1,234.5"),
+            (',', Some('.'), "1,2,3"),
+            (',', Some('.'), "1..234"),
+            (',', None, "1.5"),
+            (',', None, "1.234,5"),
+            ('.', Some(','), "1,23,456"),
+            ('.', Some(' '), "1 2"),
+            (',', None, "- 5"),
+            (',', None, "--5"),
+            (',', None, "1,-5"),
+            (',', None, ""),
+            (',', None, ","),
+            (',', None, "n/a"),
+            (',', None, "5 %"),
+        ] {
+            assert_eq!(parsed(mark, separator, text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn notation_with_invalid_marks_is_refused() {
+        for (mark, separator) in [(';', None), (',', Some(',')), ('.', Some(';')), ('.', Some('5'))] {
+            assert!(NumberNotation::new(mark, separator).is_err(), "{mark} {separator:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn formatted_number_is_parsed_to_itself(whole in any::<i64>(), fraction in 0..1000_u32) {
+            let digits = whole.unsigned_abs().to_string();
+            let mut grouped = String::new();
+            for (index, digit) in digits.chars().enumerate() {
+                if index > 0 && (digits.len() - index) % 3 == 0 {
+                    grouped.push('.');
+                }
+                grouped.push(digit);
+            }
+            let sign = if whole < 0 { "-" } else { "" };
+            let expected: Decimal = format!("{sign}{digits}.{fraction:03}").parse().expect("a number");
+            let notation = NumberNotation::new(',', Some('.')).expect("a valid notation");
+            prop_assert_eq!(notation.parse(&format!("{sign}{grouped},{fraction:03}")), Some(expected));
+        }
+    }
+}
