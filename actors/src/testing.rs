@@ -5,7 +5,6 @@ pub(crate) mod model;
 
 use crate::audit::fallback::FallbackLog;
 use crate::ground::ingestion::IngestionConfig;
-use crate::ground::ingestion::slices::SliceLimits;
 use crate::ground::pull::{PayloadPuller, PullSettings};
 use crate::platform::per_application::PerApplication;
 use crate::rules::RulesConfig;
@@ -44,6 +43,7 @@ use oracled_domain::{
     ApplicationName, CustomerQuery, GatePath, OracleId, OutboxMail, ProductTier, PromptTemplate, SessionId,
     UnexpectedFieldHandling, VerdictDelivery, VerdictLabel, VerdictPayload,
 };
+use oracled_store::ground::slices::SliceLimits;
 use oracled_store::{Journal, LogQuery, Store, StoreOptions};
 use std::collections::BTreeMap;
 use std::fs;

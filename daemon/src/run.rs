@@ -21,7 +21,7 @@ use anyhow::{Context, bail};
 use nix::sys::stat::{Mode, umask};
 use oracled_actors::audit::fallback::FallbackLog;
 use oracled_actors::audit::logger::CommitError;
-use oracled_actors::ground::ingestion::{self, IngestionConfig, slices};
+use oracled_actors::ground::ingestion::{self, IngestionConfig};
 use oracled_actors::system::SystemParts;
 use oracled_actors::verdict::cache::PolicyConfig;
 use oracled_actors::verdict::outbox::StopSending;
@@ -29,6 +29,7 @@ use oracled_actors::verdict::{orders, regen};
 use oracled_actors::verification::VerificationConfig;
 use oracled_actors::{ActorSystem, Clock};
 use oracled_domain::{AuditEvent, EventKind};
+use oracled_store::ground::slices::SliceLimits;
 use sd_notify::NotifyState;
 use servers::{SocketServers, wait_for_people};
 use std::future::pending;
@@ -164,7 +165,7 @@ impl RunningDaemon {
             rules: config.rules.to_config(),
             ingestion: IngestionConfig {
                 runs_at_once: config.ingestion.runs_at_once,
-                limits: slices::SliceLimits::default(),
+                limits: SliceLimits::default(),
                 puller: upstreams.puller,
                 refresh_wait: Duration::from_secs(config.ingestion.refresh_s),
             },

@@ -6,6 +6,7 @@
 
 pub mod archive;
 pub mod checked;
+pub mod decoding;
 pub mod export;
 pub mod files;
 mod index;
@@ -17,6 +18,7 @@ pub mod prune;
 pub mod query;
 pub mod rebuild;
 mod sealed;
+pub mod slices;
 pub mod sorted;
 pub mod sorter;
 pub mod staging;

@@ -5,9 +5,7 @@
 //! wrote are discarded.
 
 mod archiving;
-mod coverage;
 mod deciding;
-mod decoding;
 mod ending;
 mod error;
 mod progress;
@@ -15,12 +13,10 @@ mod pulling;
 mod reading;
 mod rebuild;
 mod run_task;
-pub mod slices;
 mod source_claims;
 mod upkeep;
 
-pub use archiving::{ARCHIVING, PayloadArchiver};
-pub use decoding::{ArchiveError, PayloadEncoding};
+pub use archiving::{ARCHIVING, ArchiveError, PayloadArchiver};
 pub use error::IngestionError;
 use oracled_domain::ground::check::RebuildOutcome;
 use oracled_domain::ground::check::SourceCheckReport;
@@ -43,6 +39,7 @@ use oracled_domain::ground::id::{PipelineId, SourceId};
 use oracled_domain::ground::run::IngestionRun;
 use oracled_store::Store;
 use oracled_store::ground::archive::PayloadRef;
+use oracled_store::ground::slices::SliceLimits;
 use pulling::{PullTracker, RequestedPull};
 use source_claims::SourceClaims;
 use std::fmt;
@@ -60,7 +57,7 @@ pub struct IngestionConfig {
     /// The most runs in progress; others wait.
     pub runs_at_once: usize,
     /// The memory limits for reading a payload.
-    pub limits: slices::SliceLimits,
+    pub limits: SliceLimits,
     /// The client that pulls payloads.
     pub puller: Reloadable<PayloadPuller>,
     /// The longest time that a query with a stale answer waits for a refresh.
@@ -242,7 +239,7 @@ struct IngestContext {
     log: LoggerHandle,
     clock: Clock,
     metrics: ActorMetrics,
-    limits: slices::SliceLimits,
+    limits: SliceLimits,
     claims: Arc<SourceClaims>,
     run_slots: Semaphore,
     puller: Reloadable<PayloadPuller>,

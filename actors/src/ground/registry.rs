@@ -26,7 +26,7 @@ use oracled_domain::audit::event::ground::DocumentEntry;
 use oracled_domain::documents::{DocumentKind, RegisteredDocument, RegistryDocument};
 use oracled_domain::ground::freshness::{AxisFreshnessLimits, FreshnessPolicy, FreshnessPolicyError};
 use oracled_domain::ground::id::{PipelineId, SourceId, WorkflowId};
-use oracled_domain::ground::normalize::{PipelineDefinitionError, RecordNormalizer};
+use oracled_domain::ground::normalize::{PipelineDefinitionErrors, RecordNormalizer};
 use oracled_domain::ground::ontology::{Ontology, OntologyError, OntologyRef};
 use oracled_domain::ground::pipeline::PipelineDefinition;
 use oracled_domain::ground::source::{SourceRegistration, SourceRegistrationError, SourceRegistryEntry};
@@ -78,7 +78,7 @@ pub enum RegistryError {
     Source(#[from] SourceRegistrationError),
     /// The pipeline is invalid.
     #[error(transparent)]
-    Pipeline(#[from] PipelineDefinitionError),
+    Pipeline(#[from] PipelineDefinitionErrors),
     /// The pipeline's retrieval settings are invalid.
     #[error("pipeline.retrieval: {0}")]
     Retrieval(String),

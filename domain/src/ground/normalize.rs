@@ -6,6 +6,7 @@
 
 mod checks;
 mod compile;
+mod coverage;
 mod expression;
 mod mapping;
 mod paths;
@@ -14,7 +15,8 @@ mod size;
 mod steps;
 mod units;
 
-pub use compile::PipelineDefinitionError;
+pub use compile::{PipelineDefinitionError, PipelineDefinitionErrors};
+pub use coverage::DefinitionCoverage;
 pub use paths::{DefinitionPath, MissingColumnError};
 
 use super::ontology::Ontology;

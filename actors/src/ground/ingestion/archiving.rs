@@ -1,15 +1,18 @@
-//! Archives a payload: its pieces are compressed and written on a separate thread.
+//! Archives a payload: its pieces are decoded, compressed and written on a separate thread.
 
-use super::decoding::{ArchiveError, ArchiverMessage, PayloadEncoding};
-use bytes::Bytes;
-use oracled_store::ground::archive::PayloadRef;
+use bytes::{Buf, Bytes};
+use oracled_store::StoreError;
+use oracled_store::ground::archive::{ArchiveWriter, PayloadRef};
+use oracled_store::ground::decoding::{DecodingError, PayloadEncoding};
 use oracled_store::ground::files::GroundFiles;
-use std::io;
+use std::io::{self, ErrorKind, Read};
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 /// The most pieces that wait to be written.
 const PIECES_WAITING: usize = 4;
+/// The number of bytes that are decoded at once.
+const CHUNK_BYTES: usize = 64 * 1024;
 
 /// Held while a payload is finished or removed. Between the end of archiving and the commit of its run, a payload looks
 /// unneeded, and must not be removed.
@@ -19,20 +22,48 @@ pub static ARCHIVING: Mutex<()> = Mutex::const_new(());
 #[derive(Debug)]
 pub struct PayloadArchiver {
     pieces: mpsc::Sender<ArchiverMessage>,
-    written: JoinHandle<Result<Option<PayloadRef>, ArchiveError>>,
+    written: JoinHandle<Result<PayloadRef, ArchiveError>>,
+}
+
+#[derive(Debug)]
+enum ArchiverMessage {
+    More(Bytes),
+    End,
+}
+
+/// Why a payload is not in the archive.
+#[derive(Debug, thiserror::Error)]
+pub enum ArchiveError {
+    /// The store could not write the payload.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The payload has another compression or encoding than its pipeline names.
+    #[error("{0}")]
+    Undecodable(String),
+    /// The decoded payload is too long.
+    #[error(
+        "the payload has more than {max_bytes} bytes after its decompression (`ingestion.max_payload_bytes`)"
+    )]
+    TooLarge {
+        /// The limit, in bytes.
+        max_bytes: u64,
+    },
+    /// An internal error.
+    #[error("the payload could not be archived: {0}")]
+    Inside(String),
 }
 
 impl PayloadArchiver {
-    /// Begins to archive a payload. The archive gets its plain text in UTF-8.
+    /// Begins to archive a payload with this encoding. The archive gets its plain text in UTF-8, at most `max_bytes`.
     #[must_use]
-    pub fn begin(files: GroundFiles, encoding: PayloadEncoding) -> Self {
+    pub fn begin(files: GroundFiles, encoding: PayloadEncoding, max_bytes: u64) -> Self {
         let (pieces, arriving) = mpsc::channel(PIECES_WAITING);
         let written = spawn_blocking(move || {
             let mut writer = files.archive_writer()?;
-            if !encoding.decode(arriving, &mut writer)? {
-                return Ok(None);
-            }
-            Ok(writer.finish().map(Some)?)
+            let pieces = PieceReader { pieces: arriving, piece: Bytes::new(), is_at_end: false };
+            let payload = encoding.decode(pieces).map_err(|error| ArchiveError::Inside(error.to_string()))?;
+            copy(payload, &mut writer, max_bytes)?;
+            Ok(writer.finish()?)
         });
         Self { pieces, written }
     }
@@ -49,13 +80,58 @@ impl PayloadArchiver {
     /// Returns the payload once it is durable.
     ///
     /// # Errors
-    /// The payload could not be written.
+    /// The payload could not be decoded or written.
     pub async fn finish(self) -> Result<PayloadRef, ArchiveError> {
         let Self { pieces, written } = self;
         // if the writer has stopped, its result has the cause
         drop(pieces.send(ArchiverMessage::End).await);
         drop(pieces);
-        let written = written.await.map_err(|error| ArchiveError::Inside(error.to_string()))?;
-        written?.ok_or_else(|| ArchiveError::Inside("the writer got no end of the payload".into()))
+        written.await.map_err(|error| ArchiveError::Inside(error.to_string()))?
+    }
+}
+
+/// Copies a decoded payload to the archive.
+fn copy(mut payload: impl Read, archive: &mut ArchiveWriter, max_bytes: u64) -> Result<(), ArchiveError> {
+    let (mut chunk, mut total_bytes) = (vec![0; CHUNK_BYTES], 0);
+    loop {
+        let read = payload.read(&mut chunk).map_err(|error| {
+            let is_encoding = error.get_ref().is_some_and(|source| source.is::<DecodingError>());
+            if is_encoding {
+                ArchiveError::Undecodable(error.to_string())
+            } else {
+                ArchiveError::Inside(error.to_string())
+            }
+        })?;
+        total_bytes += read as u64;
+        if total_bytes > max_bytes {
+            return Err(ArchiveError::TooLarge { max_bytes });
+        }
+        if read == 0 {
+            return Ok(());
+        }
+        archive.push(chunk.get(..read).unwrap_or_default())?;
+    }
+}
+
+/// Reads the pieces of a payload as they arrive.
+struct PieceReader {
+    pieces: mpsc::Receiver<ArchiverMessage>,
+    piece: Bytes,
+    is_at_end: bool,
+}
+
+impl Read for PieceReader {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        while !self.piece.has_remaining() && !self.is_at_end {
+            match self.pieces.blocking_recv() {
+                Some(ArchiverMessage::More(piece)) => self.piece = piece,
+                Some(ArchiverMessage::End) => self.is_at_end = true,
+                // the sender was dropped: the payload is not complete
+                None => return Err(ErrorKind::ConnectionAborted.into()),
+            }
+        }
+        let count = self.piece.remaining().min(into.len());
+        self.piece.copy_to_slice(into.get_mut(..count).unwrap_or_default());
+        Ok(count)
     }
 }

@@ -8,8 +8,7 @@ use due::PipelineSchedule;
 pub(super) use due::begin_due;
 pub(super) use refresh::refresh;
 
-use super::archiving::{ARCHIVING, PayloadArchiver};
-use super::decoding::{ArchiveError, PayloadEncoding};
+use super::archiving::{ARCHIVING, ArchiveError, PayloadArchiver};
 use super::run_task::begin;
 use super::{IngestContext, IngestionError, StartRun, StartRunOutcome};
 use crate::audit::commit_loop::CommitDecision;
@@ -26,6 +25,7 @@ use oracled_domain::ground::pipeline::{LastPullTimes, RegisteredPipeline};
 use oracled_domain::ground::run::{IngestionRun, RunState};
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, Sha256Hex};
 use oracled_store::ground::archive::PayloadRef;
+use oracled_store::ground::decoding::PayloadEncoding;
 use oracled_store::{JournalRecord, RowKey, TableWrite};
 use refresh::SourceRefreshState;
 use release::PayloadVersion;
@@ -156,8 +156,9 @@ async fn try_pull(
     let request = PullRequest::of(&ready.definition.pipeline, known);
     let request = request.ok_or_else(|| IngestionError::NotPulled(requested_pull.pipeline_id.clone()))?;
     let puller = context.puller.get();
-    let encoding = PayloadEncoding::of(&ready.definition.pipeline.retrieval, puller.max_payload_bytes());
-    let archiving = PayloadArchiver::begin(context.store.files().clone(), encoding);
+    let encoding = PayloadEncoding::of(&ready.definition.pipeline.retrieval);
+    let archiving =
+        PayloadArchiver::begin(context.store.files().clone(), encoding, puller.max_payload_bytes());
     let answer = puller.pull(&request, async |piece| archiving.push(piece).await).await;
     let pulled = match answer {
         Ok(PayloadFetchOutcome::Payload(pulled)) => pulled,

@@ -1,10 +1,8 @@
 //! Reads a payload, record by record, on its own thread.
 
-use super::coverage::DefinitionCoverage;
 use super::progress::RunTracker;
-use super::slices::{PayloadSlice, PayloadSliceError, SliceLimits, slice_payload};
 use crate::ground::registry::PreparedPipeline;
-use oracled_domain::ground::normalize::{MissingColumnError, NormalizerOutput};
+use oracled_domain::ground::normalize::{DefinitionCoverage, MissingColumnError, NormalizerOutput};
 use oracled_domain::ground::rejection::{RecordRejection, RecordRule, RejectedRecord};
 use oracled_domain::ground::run::RunPhase;
 use oracled_domain::ground::run::{RunCounts, SortedFileRef};
@@ -12,6 +10,7 @@ use oracled_domain::ground::timeline::{RecordStatement, TimelineRun};
 use oracled_domain::{Sha256Hex, Sha256Stream};
 use oracled_store::StoreError;
 use oracled_store::ground::files::GroundFiles;
+use oracled_store::ground::slices::{PayloadSlice, PayloadSliceError, SliceLimits, slice_payload};
 use oracled_store::ground::staging::{AcceptedRecord, RunStaging, StagedRun};
 use oracled_store::ground::statement::StoredStatement;
 use oracled_store::ground::view::SourceView;

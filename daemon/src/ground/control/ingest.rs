@@ -16,7 +16,7 @@ use hyper::header::EXPECT;
 use hyper::{HeaderMap, Method, Request, StatusCode};
 use oracled_actors::audit::logger::CommitError;
 use oracled_actors::ground::ingestion::{
-    ARCHIVING, IngestionError, ListRunProgress, PayloadArchiver, PayloadEncoding, StartRun, StartRunOutcome,
+    ARCHIVING, IngestionError, ListRunProgress, PayloadArchiver, StartRun, StartRunOutcome,
 };
 use oracled_actors::ground::registry::RegistryError;
 use oracled_api::ground::{UploadParams, UploadResponse};
@@ -26,6 +26,7 @@ use oracled_domain::ground::id::PipelineId;
 use oracled_domain::ground::ontology::is_version;
 use oracled_domain::ground::pipeline::RegisteredPipeline;
 use oracled_domain::ground::run::{IngestionRun, RunState};
+use oracled_store::ground::decoding::PayloadEncoding;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -110,7 +111,7 @@ async fn check_upload(
     let unknown = || RegistryError::PipelineUnknown(PipelineId::clone(&pipeline_id));
     let (pipeline, _) = service.system.store.pipeline(&pipeline_id)?.ok_or_else(unknown)?;
     let definition = service.system.store.definition(&pipeline.pipeline_sha256)?.ok_or_else(unknown)?;
-    let encoding = PayloadEncoding::of(&definition.pipeline.retrieval, max_bytes as u64);
+    let encoding = PayloadEncoding::of(&definition.pipeline.retrieval);
     let oracle_id = &pipeline.oracle_id;
     let running = service.system.ingestion.ask(ListRunProgress).await?;
     let Some(run) = running.into_iter().find(|run| run.oracle_id == *oracle_id) else {
@@ -142,7 +143,7 @@ async fn receive(
     encoding: PayloadEncoding,
 ) -> Result<PayloadArchiver, Problem> {
     let (max_bytes, idle_s) = (max_payload_bytes(service), service.config.limits.idle_s);
-    let archiving = PayloadArchiver::begin(service.system.store.files().clone(), encoding);
+    let archiving = PayloadArchiver::begin(service.system.store.files().clone(), encoding, max_bytes as u64);
     let mut left_bytes = max_bytes;
     loop {
         let frame = timeout(Duration::from_secs(idle_s), body.frame()).await;

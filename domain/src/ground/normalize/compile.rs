@@ -5,6 +5,8 @@ mod parts;
 mod steps;
 mod values;
 
+use super::mapping::CompiledMapping;
+use super::steps::NormalizationStep;
 use super::{RecordNormalizer, ValidTimePaths};
 use crate::ground::ontology::Ontology;
 use crate::ground::pipeline::{NormalizerType, PipelineDefinition};
@@ -25,53 +27,40 @@ impl PipelineDefinitionError {
     }
 }
 
+/// The faults of a definition.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+pub struct PipelineDefinitionErrors(pub Vec<PipelineDefinitionError>);
+
 impl RecordNormalizer {
     /// Compiles `definition` for `ontology`. The source provides the axes `axes_provided`.
     ///
     /// # Errors
-    /// The first fault, with its location in the definition.
+    /// The faults, with their locations in the definition.
     pub fn new(
         definition: &PipelineDefinition,
         ontology: Arc<Ontology>,
         axes_provided: &[String],
-    ) -> Result<Self, PipelineDefinitionError> {
+    ) -> Result<Self, PipelineDefinitionErrors> {
         let parts = DefinitionCompiler { definition, ontology: &ontology, axes_provided };
-        parts.check_header()?;
-        let pipeline = &definition.pipeline;
-        if let Some((name, ratio)) = pipeline.gates.invalid_ratio() {
-            let fault = format!("{ratio} is not a share of records (0 to 1 allowed)");
-            return Err(PipelineDefinitionError::new(format!("pipeline.gates.{name}"), fault));
-        }
-        let mut mappings = Vec::new();
-        for (index, mapping) in pipeline.transformation.field_mappings.iter().enumerate() {
-            mappings.push(parts.field(mapping, &format!("pipeline.transformation.field_mappings[{index}]"))?);
-        }
-        for (index, mapping) in definition.normalization.axis_mappings.iter().enumerate() {
-            mappings.push(parts.mapping(mapping, &format!("normalization.axis_mappings[{index}]"))?);
-        }
-        parts.check_mappings(&mappings)?;
-        let normalizer_id = pipeline.transformation.normalizer_id.clone();
-        let (mut steps, mut applied) = (Vec::new(), Vec::from_iter(normalizer_id));
-        for (index, mapping) in pipeline.transformation.field_mappings.iter().enumerate() {
-            let Some(conversion) = &mapping.unit_conversion else { continue };
-            let location = format!("pipeline.transformation.field_mappings[{index}].unit_conversion");
-            steps.push(parts.fixed_conversion(conversion, &mapping.target_axis, &location)?);
-            applied.push(transformation(&mapping.target_axis, NormalizerType::UnitConversion));
-        }
-        for (index, normalizer) in definition.normalization.value_normalizers.iter().enumerate() {
-            let location = format!("normalization.value_normalizers[{index}]");
-            steps.push(parts.step(normalizer, &mut mappings, &location)?);
-            applied.push(transformation(&normalizer.axis, normalizer.normalizer_type));
-        }
+        let mut faults = DefinitionFaults::default();
+        let mut mappings = parts.compile_mappings(&mut faults);
+        let (steps, transformations) = parts.compile_steps(&mut mappings, &mut faults);
         let mut checks = Vec::new();
         for (index, check) in definition.normalization.post_normalization_checks.iter().enumerate() {
-            checks.push(parts.check(check, &format!("normalization.post_normalization_checks[{index}]"))?);
+            let location = format!("normalization.post_normalization_checks[{index}]");
+            checks.extend(faults.note(parts.check(check, &location)));
         }
-        let record_key = parts.record_key(&mappings)?;
-        let schema = parts.schema()?;
-        let required_fields = parts.paths(&pipeline.validation.required_fields, "required_fields")?;
-        let valid_time = parts.valid_time()?;
+        let pipeline = &definition.pipeline;
+        let record_key = faults.note(parts.record_key(&mappings)).unwrap_or_default();
+        let schema = faults.note(parts.schema()).flatten();
+        let required_fields = parts.paths(&pipeline.validation.required_fields, "required_fields");
+        let required_fields = faults.note(required_fields).unwrap_or_default();
+        let valid_time = faults.note(parts.valid_time()).flatten();
         let reject_on_schema_fail = pipeline.validation.reject_on_schema_fail;
+        if !faults.0.is_empty() {
+            return Err(PipelineDefinitionErrors(faults.0));
+        }
         Ok(Self {
             ontology,
             schema,
@@ -82,7 +71,7 @@ impl RecordNormalizer {
             checks,
             record_key,
             valid_time,
-            transformations: applied,
+            transformations,
         })
     }
 
@@ -90,6 +79,65 @@ impl RecordNormalizer {
     #[must_use]
     pub fn ontology(&self) -> &Arc<Ontology> {
         &self.ontology
+    }
+}
+
+/// The faults that were found so far.
+#[derive(Default)]
+struct DefinitionFaults(Vec<PipelineDefinitionError>);
+
+impl DefinitionFaults {
+    /// The part, if it has no fault.
+    fn note<T>(&mut self, part: Result<T, PipelineDefinitionError>) -> Option<T> {
+        part.map_err(|fault| self.0.push(fault)).ok()
+    }
+}
+
+impl DefinitionCompiler<'_> {
+    fn compile_mappings(&self, faults: &mut DefinitionFaults) -> Vec<CompiledMapping> {
+        let pipeline = &self.definition.pipeline;
+        faults.note(self.check_header());
+        if let Some((name, ratio)) = pipeline.gates.invalid_ratio() {
+            let fault = format!("{ratio} is not a share of records (0 to 1 allowed)");
+            faults.0.push(PipelineDefinitionError::new(format!("pipeline.gates.{name}"), fault));
+        }
+        let (mut mappings, faults_before) = (Vec::new(), faults.0.len());
+        for (index, mapping) in pipeline.transformation.field_mappings.iter().enumerate() {
+            let location = format!("pipeline.transformation.field_mappings[{index}]");
+            mappings.extend(faults.note(self.field(mapping, &location)));
+        }
+        for (index, mapping) in self.definition.normalization.axis_mappings.iter().enumerate() {
+            let location = format!("normalization.axis_mappings[{index}]");
+            mappings.extend(faults.note(self.mapping(mapping, &location)));
+        }
+        // a mapping with a fault would count as missing
+        if faults.0.len() == faults_before {
+            faults.note(self.check_mappings(&mappings));
+        }
+        mappings
+    }
+
+    /// The steps, and their names in provenance.
+    fn compile_steps(
+        &self,
+        mappings: &mut [CompiledMapping],
+        faults: &mut DefinitionFaults,
+    ) -> (Vec<NormalizationStep>, Vec<String>) {
+        let pipeline = &self.definition.pipeline;
+        let (mut steps, mut applied) =
+            (Vec::new(), Vec::from_iter(pipeline.transformation.normalizer_id.clone()));
+        for (index, mapping) in pipeline.transformation.field_mappings.iter().enumerate() {
+            let Some(conversion) = &mapping.unit_conversion else { continue };
+            let location = format!("pipeline.transformation.field_mappings[{index}].unit_conversion");
+            steps.extend(faults.note(self.fixed_conversion(conversion, &mapping.target_axis, &location)));
+            applied.push(transformation(&mapping.target_axis, NormalizerType::UnitConversion));
+        }
+        for (index, normalizer) in self.definition.normalization.value_normalizers.iter().enumerate() {
+            let location = format!("normalization.value_normalizers[{index}]");
+            steps.extend(faults.note(self.step(normalizer, mappings, &location)));
+            applied.push(transformation(&normalizer.axis, normalizer.normalizer_type));
+        }
+        (steps, applied)
     }
 }
 

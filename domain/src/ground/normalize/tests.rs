@@ -86,7 +86,7 @@ fn with<const N: usize>(changes: [(&str, Json); N]) -> Json {
 }
 
 /// Compiles `definition`.
-fn compile_normalizer(definition: Json) -> Result<RecordNormalizer, PipelineDefinitionError> {
+fn compile_normalizer(definition: Json) -> Result<RecordNormalizer, PipelineDefinitionErrors> {
     let definition: PipelineDefinition = serde_json::from_value(definition).unwrap();
     let ontology = ontology();
     let provided: Vec<_> = ontology.axes.iter().map(|axis| axis.axis.clone()).collect();

@@ -10,7 +10,7 @@ use crate::ground::digest_of_json;
 use crate::ground::format::{PayloadFormat, TextEncoding};
 use crate::ground::gates::ReleaseGates;
 use crate::ground::id::PipelineId;
-use crate::ground::normalize::{PipelineDefinitionError, RecordNormalizer};
+use crate::ground::normalize::{PipelineDefinitionErrors, RecordNormalizer};
 use crate::ground::ontology::Ontology;
 use crate::ground::pipeline::{
     DESTINATION, IngestionPipeline, PipelineAudit, PipelineDefinition, PipelineRetrieval, PipelineStorage,
@@ -228,9 +228,12 @@ impl Adapter {
     }
 }
 
-/// The fault of a definition, with its field in an adapter.
-fn convert_definition_error(bad: &PipelineDefinitionError) -> AdapterError {
-    let message = bad.to_string();
-    let prefix = "pipeline.validation.";
-    AdapterError::Definition(message.strip_prefix(prefix).map_or_else(|| message.clone(), str::to_owned))
+/// The faults of a definition, with their fields in an adapter.
+fn convert_definition_error(PipelineDefinitionErrors(faults): &PipelineDefinitionErrors) -> AdapterError {
+    let in_adapter = |message: String| match message.strip_prefix("pipeline.validation.") {
+        Some(field) => field.to_owned(),
+        None => message,
+    };
+    let faults: Vec<_> = faults.iter().map(|fault| in_adapter(fault.to_string())).collect();
+    AdapterError::Definition(faults.join("; "))
 }

@@ -351,3 +351,23 @@ fn normalizer_can_be_shared_between_threads() {
     fn is_shared<T: Send + Sync>() {}
     is_shared::<RecordNormalizer>();
 }
+
+#[test]
+fn definition_error_names_all_faults() {
+    let mut definition = stepped("amount", "numeric_precision", json!({ "digits": 99 }));
+    definition["normalization"]["axis_mappings"][1]["target_axis"] = json!("number");
+    definition["normalization"]["axis_mappings"][2]["target_axis"] = json!("weight");
+    definition["pipeline"]["gates"] = json!({ "max_rejected_ratio": "2" });
+    let PipelineDefinitionErrors(faults) = compile_normalizer(definition).expect_err("four faults");
+    let locations: Vec<_> =
+        faults.iter().map(|fault| fault.to_string().split(": ").next().unwrap().to_owned()).collect();
+    assert_eq!(
+        locations,
+        [
+            "pipeline.gates.max_rejected_ratio",
+            "normalization.axis_mappings[1].target_axis",
+            "normalization.axis_mappings[2].target_axis",
+            "normalization.value_normalizers[0].config",
+        ]
+    );
+}

@@ -1,15 +1,16 @@
 //! How much of a payload a definition uses: the columns and paths that are found, and the axes that records fill.
 
-use super::slices::is_blank;
-use oracled_domain::base::raw::SourceValue;
-use oracled_domain::ground::axis::Axis;
-use oracled_domain::ground::normalize::{DefinitionPath, MissingColumnError, RecordNormalizer};
-use oracled_domain::ground::record::RecordContent;
-use oracled_domain::ground::run::{AxisCoverage, RunWarning};
+use super::{DefinitionPath, MissingColumnError, RecordNormalizer};
+use crate::base::blank::is_blank;
+use crate::base::raw::SourceValue;
+use crate::ground::axis::Axis;
+use crate::ground::record::RecordContent;
+use crate::ground::run::{AxisCoverage, RunWarning};
 use std::collections::BTreeMap;
 
 /// The columns, paths and axes of the definition that a run has found.
-pub(super) struct DefinitionCoverage<'n> {
+#[derive(Debug)]
+pub struct DefinitionCoverage<'n> {
     /// The paths that have matched nothing so far.
     unmatched: Vec<DefinitionPath<'n>>,
     /// The target axes of the mappings, each with the number of records that have a value on it.
@@ -24,7 +25,7 @@ impl<'n> DefinitionCoverage<'n> {
     ///
     /// # Errors
     /// `MissingColumnError` if the definition reads a column that the header does not have.
-    pub(super) fn new(
+    pub fn new(
         normalizer: &'n RecordNormalizer,
         columns: Option<&[String]>,
     ) -> Result<Self, MissingColumnError> {
@@ -47,12 +48,12 @@ impl<'n> DefinitionCoverage<'n> {
     }
 
     /// Notes which paths match in `raw`.
-    pub(super) fn note_matched_paths(&mut self, raw: &SourceValue) {
+    pub fn note_matched_paths(&mut self, raw: &SourceValue) {
         self.unmatched.retain(|path| !path.matches(raw));
     }
 
     /// Notes which axes a record fills.
-    pub(super) fn note_filled_axes(&mut self, content: &RecordContent) {
+    pub fn note_filled_axes(&mut self, content: &RecordContent) {
         self.accepted += 1;
         for (axis, records) in &mut self.filled {
             let has_value = if axis.is_group() {
@@ -65,7 +66,8 @@ impl<'n> DefinitionCoverage<'n> {
     }
 
     /// The number of records that filled each axis, and the warnings of the run.
-    pub(super) fn into_parts(self) -> (BTreeMap<String, AxisCoverage>, Vec<RunWarning>) {
+    #[must_use]
+    pub fn into_parts(self) -> (BTreeMap<String, AxisCoverage>, Vec<RunWarning>) {
         let Self { unmatched, filled, accepted, mut warnings } = self;
         let unmatched = unmatched.iter().filter(|path_use| !path_use.may_be_unmatched());
         warnings.extend(unmatched.map(DefinitionPath::unmatched));

@@ -1,6 +1,7 @@
 //! Wide tables: the cells of a row become records of their own.
 
-use super::{HeaderLineError, UnnumberedSlice, is_blank};
+use super::{HeaderLineError, UnnumberedSlice};
+use oracled_domain::base::blank::is_blank;
 use oracled_domain::base::raw::SourceValue;
 use oracled_domain::ground::format::ColumnUnpivot;
 use std::collections::HashSet;

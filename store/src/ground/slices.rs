@@ -244,10 +244,5 @@ impl<R: Read> Iterator for PayloadSlices<R> {
     }
 }
 
-/// Whether a column has no name, or a cell no value.
-pub(super) fn is_blank(text: &str) -> bool {
-    text.trim().is_empty()
-}
-
 #[cfg(test)]
 mod tests;

@@ -5,8 +5,9 @@
 
 use super::input::PayloadInput;
 use super::unpivot::UnpivotReader;
-use super::{HeaderLineError, MAX_COLUMNS, PayloadSliceError, UnnumberedSlice, is_blank};
+use super::{HeaderLineError, MAX_COLUMNS, PayloadSliceError, UnnumberedSlice};
 use memchr::memchr;
+use oracled_domain::base::blank::is_blank;
 use oracled_domain::base::raw::{RawRecordError, SourceValue};
 use oracled_domain::ground::format::{ColumnUnpivot, CsvDelimiter};
 use std::collections::HashMap;
