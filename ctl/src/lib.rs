@@ -28,14 +28,14 @@ Exit codes:
   1  rejected: the verdict is not approved, the model refused to generate one, no model is
      configured, the session is unknown, the request is invalid, the probe failed, the result of
      rules check is not PASS, a case has an unexpected result, a run failed, a logged decision
-     cannot be reproduced; verify-log: an entry, a proof, a checkpoint or a verdict was changed, is
+     cannot be reproduced; try: the run would fail; verify-log: an entry, a proof, a checkpoint or a verdict was changed, is
      repeated, or is not signed with the key; doctor: a check found a fault
   2  the command line is invalid
   3  the daemon does not answer
   4  the daemon cannot do this now; try again later
   5  a file cannot be read or written, or some of its content is invalid
   6  verify: the answer has no verified values
-  7  ingest: the run is held until it is approved or discarded
+  7  ingest: the run is held until it is approved or discarded; try: a gate would hold the run
   130  interrupted; an ingestion run continues in the daemon";
 
 /// Control oracled and read its state
@@ -94,6 +94,8 @@ enum CtlCommand {
     Calibrate(CalibrateArgs),
     Rules(rules::RulesArgs),
     Apply(ground::apply::ApplyArgs),
+    New(ground::new_source::NewArgs),
+    Try(ground::try_payload::TryArgs),
     Get(ground::get::GetArgs),
     Describe(ground::describe::DescribeArgs),
     Schema(ground::schema::SchemaArgs),
@@ -174,6 +176,8 @@ fn run(verb: CtlCommand, options: &GlobalOptions, out: &mut dyn Write) -> Result
         CtlCommand::Calibrate(verb) => Ok(verb.run(out, options.json)?),
         CtlCommand::Rules(verb) => block_on(verb.run(options, out)),
         CtlCommand::Apply(verb) => block_on(verb.run(options, out)),
+        CtlCommand::New(verb) => verb.run(options.json, out),
+        CtlCommand::Try(verb) => verb.run(options.json, out),
         CtlCommand::Get(verb) => block_on(verb.run(options, out)),
         CtlCommand::Describe(verb) => block_on(verb.run(options, out)),
         CtlCommand::Schema(verb) => verb.run(out),

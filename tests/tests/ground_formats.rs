@@ -73,6 +73,8 @@ async fn wide_table_is_read_cell_by_cell_and_verified() {
     assert_eq!(run.get("state"), Some(&json!("completed")), "{run}");
     assert_eq!(run.pointer("/counts/read"), Some(&json!(5)), "{run}");
     assert_eq!(run.pointer("/counts/records"), Some(&json!(5)), "{run}");
+    let unnamed = json!([{"kind": "unnamed_columns", "columns": [8]}]);
+    assert_eq!(run.pointer("/counts/warnings"), Some(&unnamed), "{run}");
     let population = values_of(&mut daemon.routes().await, "wide", "population").await;
     assert_eq!(population, [json!("54922"), json!("55578"), json!("3557528"), Value::Null, json!("3808932")]);
 

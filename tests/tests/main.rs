@@ -51,6 +51,7 @@ mod metrics;
 mod mirror;
 mod model_config;
 mod model_problems;
+mod new_source;
 mod observability;
 mod openapi;
 mod openapi_answers;

@@ -3,7 +3,7 @@
 use clap::Command;
 
 /// The examples of a verb, by its path.
-const EXAMPLES: [(&str, &[&str]); 51] = [
+const EXAMPLES: [(&str, &[&str]); 53] = [
     ("crosscheck", &["oraclectl crosscheck verdict.json --tier full"]),
     (
         "submit",
@@ -66,6 +66,11 @@ const EXAMPLES: [(&str, &[&str]); 51] = [
         ],
     ),
     ("rules eval", &["oraclectl rules eval cases.ndjson"]),
+    (
+        "new source",
+        &["oraclectl new source heights.csv", "oraclectl new source API_SP.POP.TOTL.csv --id wdi-population"],
+    ),
+    ("try", &["oraclectl try heights.yaml heights.csv", "oraclectl try documents/ heights.csv -n 20 --json"]),
     ("apply", &["oraclectl apply -f sources/ -f workflow.yaml --dry-run", "oraclectl apply -f sources/"]),
     ("get", &["oraclectl get source", "oraclectl get ontology demography@1.0"]),
     ("describe", &["oraclectl describe source wb-population"]),

@@ -1,13 +1,11 @@
 //! `oraclectl apply`.
 
-mod files;
-
+use super::document_files::{FileDocument, FileFault, read_all};
 use super::documents::to_yaml;
 use crate::base::error::{CtlError, next_command};
 use crate::base::lines::display_name;
 use crate::base::options::GlobalOptions;
 use crate::base::output::{escape_line, format_count, print_json};
-use files::{FileDocument, FileFault, read_all};
 use hyper::Method;
 use oracled_api::documents::{
     AppliedDocument, ApplyRequest, ApplyResponse, DocumentChangeKind, DocumentFault, DocumentRequest,

@@ -4,6 +4,8 @@ mod follow;
 mod show;
 mod upload;
 
+pub(super) use show::format_coverage;
+
 use crate::base::arguments::{id_parser, limit_parser};
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};

@@ -18,6 +18,7 @@ mod units;
 pub use compile::{PipelineDefinitionError, PipelineDefinitionErrors};
 pub use coverage::DefinitionCoverage;
 pub use paths::{DefinitionPath, MissingColumnError};
+pub use steps::parse_date;
 
 use super::ontology::Ontology;
 use super::path::RawFieldPath;

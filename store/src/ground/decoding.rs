@@ -40,10 +40,15 @@ pub struct DecodedPayload<R: Read> {
 }
 
 impl PayloadEncoding {
+    #[must_use]
+    pub const fn new(compression: Option<PayloadCompression>, text: TextEncoding) -> Self {
+        Self { compression, text }
+    }
+
     /// The encoding of the payloads of a pipeline.
     #[must_use]
     pub const fn of(retrieval: &PipelineRetrieval) -> Self {
-        Self { compression: retrieval.compression, text: retrieval.encoding }
+        Self::new(retrieval.compression, retrieval.encoding)
     }
 
     /// Decodes the payload of `reader`. Reads fail with a [`DecodingError`] if it has another encoding.

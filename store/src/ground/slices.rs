@@ -207,8 +207,16 @@ pub fn slice_payload<R: Read>(
 }
 
 impl<R> PayloadSlices<R> {
-    /// The names of the columns in their order, if the payload has a header; for unpivoted columns, those of the records. A column without a name is blank
-    /// here and in no record.
+    /// The numbers of the columns without a name, from 1. No record has them.
+    pub fn unnamed_columns(&self) -> Vec<usize> {
+        match &self.reader {
+            Some(FormatReader::Delimited(delimited)) => delimited.unnamed_columns(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The names of the columns in their order, if the payload has a header; of an unpivoted table, the fields of its records. The
+    /// name of a column without one is blank.
     pub fn columns(&self) -> Option<&[String]> {
         match &self.reader {
             Some(FormatReader::Delimited(delimited)) => Some(delimited.columns()),

@@ -99,7 +99,8 @@ impl PayloadReader {
         let archive = self.files.archive(&run.oracle_id, &run.input.raw_sha256)?;
         let payload = CountingReader { inner: archive.reader(), progress: &self.progress };
         let slices = slice_payload(&self.ready.definition.pipeline.retrieval.format, payload, self.limits)?;
-        let mut coverage = DefinitionCoverage::new(&self.ready.normalizer, slices.columns())?;
+        let mut coverage =
+            DefinitionCoverage::new(&self.ready.normalizer, slices.columns(), slices.unnamed_columns())?;
         for slice in slices {
             let slice = slice?;
             if slice.position % 256 == 0 && self.progress.stop_reason().is_some() {

@@ -104,7 +104,7 @@ pub(crate) fn show(
         let parts = format_rule_counts(&counts.warnings_by_rule).into_iter().chain(of_run).collect();
         shown.push(("warnings", format_total(warnings, parts)));
         shown.extend(counts.warnings.iter().map(|warning| ("warning", escape_line(&warning.to_string()))));
-        shown.extend(counts.axes.iter().map(|(axis, fill)| ("axis", format_axis_fill(axis, fill))));
+        shown.extend(counts.axes.iter().map(|(axis, fill)| ("axis", format_coverage(axis, fill))));
         let changes: u64 = counts.changes.values().sum();
         let parts = counts.changes.iter().map(|(change, count)| format!("{change} {count}")).collect();
         shown.push(("changes", format_total(changes, parts)));
@@ -138,7 +138,10 @@ pub(crate) fn show(
 }
 
 /// The number and the share of records with a value for an axis.
-fn format_axis_fill(axis: &str, AxisCoverage { records, share }: &AxisCoverage) -> String {
+pub(in crate::ground) fn format_coverage(
+    axis: &str,
+    AxisCoverage { records, share }: &AxisCoverage,
+) -> String {
     let percent = share.checked_mul(&Decimal::from(100)).unwrap_or_else(|_| share.clone());
     format!("{axis} {percent} %, {records} records")
 }

@@ -21,25 +21,23 @@ pub struct DefinitionCoverage<'n> {
 }
 
 impl<'n> DefinitionCoverage<'n> {
-    /// Begins with the columns of the payload's header, if it has one.
+    /// Begins with the columns of the payload's header, if it has one, and the numbers of those without a name.
     ///
     /// # Errors
     /// `MissingColumnError` if the definition reads a column that the header does not have.
     pub fn new(
         normalizer: &'n RecordNormalizer,
         columns: Option<&[String]>,
+        unnamed: Vec<usize>,
     ) -> Result<Self, MissingColumnError> {
         let filled = normalizer.mapped_axes().map(|axis| (axis, 0)).collect();
         let (mut unmatched, mut warnings) = (Vec::new(), Vec::new());
         match columns {
             Some(columns) => {
-                let (unnamed, named): (Vec<_>, Vec<_>) =
-                    (1..).zip(columns).partition(|(_, name)| is_blank(name));
-                let named: Vec<_> = named.into_iter().map(|(_, name)| name.as_str()).collect();
-                normalizer.check_columns(&named)?;
+                let named = columns.iter().map(String::as_str).filter(|name| !is_blank(name));
+                normalizer.check_columns(&named.collect::<Vec<_>>())?;
                 if !unnamed.is_empty() {
-                    let columns = unnamed.into_iter().map(|(column, _)| column).collect();
-                    warnings.push(RunWarning::UnnamedColumns { columns });
+                    warnings.push(RunWarning::UnnamedColumns { columns: unnamed });
                 }
             }
             None => unmatched = normalizer.paths(),

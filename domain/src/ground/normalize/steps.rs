@@ -223,7 +223,7 @@ impl DateFormats {
 
     /// Parses `text` as a day or a time in any of the formats; a time without an offset is in UTC.
     pub(super) fn date(&self, text: &str) -> Option<Date> {
-        Date::read(text).or_else(|| self.formats.iter().find_map(|format| parse_in_format(format, text)))
+        Date::read(text).or_else(|| self.formats.iter().find_map(|format| parse_date(format, text)))
     }
 
     /// Parses `text` as a time; a day begins at midnight UTC.
@@ -232,8 +232,9 @@ impl DateFormats {
     }
 }
 
-/// Parses `text` in `format`; the result is a day if no hour is named.
-fn parse_in_format(format: &str, text: &str) -> Option<Date> {
+/// Parses `text` in `format`, in `strftime` syntax; the result is a day if no hour is named.
+#[must_use]
+pub fn parse_date(format: &str, text: &str) -> Option<Date> {
     let parts = strtime::parse(format, text).ok()?;
     if let Ok(moment) = parts.to_timestamp() {
         return Date::from_moment(moment);

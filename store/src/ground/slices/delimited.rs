@@ -27,6 +27,11 @@ pub(super) struct DelimitedReader<R> {
 }
 
 impl<R> DelimitedReader<R> {
+    /// The numbers of the columns without a name, from 1.
+    pub(super) fn unnamed_columns(&self) -> Vec<usize> {
+        (1..).zip(&self.names).filter(|(_, name)| is_blank(name)).map(|(number, _)| number).collect()
+    }
+
     pub(super) fn columns(&self) -> &[String] {
         self.unpivot.as_ref().map_or(&*self.names, UnpivotReader::columns)
     }

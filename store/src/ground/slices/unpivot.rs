@@ -39,8 +39,8 @@ impl UnpivotReader {
         if selected.is_empty() {
             return Err(HeaderLineError::NoUnpivotedColumn { pattern: format!("`{}`", unpivot.columns) });
         }
-        let mut columns: Vec<_> =
-            names.iter().filter(|column| !selected.contains(*column)).cloned().collect();
+        let is_common = |column: &&String| !selected.contains(*column) && !is_blank(column);
+        let mut columns: Vec<_> = names.iter().filter(is_common).cloned().collect();
         if let Some(name) = [name, value].into_iter().find(|name| columns.contains(name)) {
             return Err(HeaderLineError::UnpivotName { name: name.clone() });
         }

@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn word_in_place_of_an_object_is_reported_in_plain_words() {
-        let pipeline = include_str!("../../../../examples/ground-truth/pipelines/iso-3166.json");
+        let pipeline = include_str!("../../../examples/ground-truth/pipelines/iso-3166.json");
         let mut pipeline: serde_json::Value = serde_json::from_str(pipeline).expect("valid JSON");
         *pipeline.pointer_mut("/pipeline/retrieval/format").expect("a pipeline has a format") = "csv".into();
         let members = pipeline.as_object().expect("an object").iter();

@@ -1,0 +1,217 @@
+//! `oraclectl new source`.
+
+mod columns;
+mod notation;
+mod sample;
+mod table;
+mod yaml;
+
+use super::document_files::read_all;
+use super::trial::{TrialLimits, prepare};
+use crate::base::error::CtlError;
+use crate::base::output::{format_pairs, print_json};
+use columns::{SampleColumn, find_columns};
+use oracled_domain::ground::id::SourceId;
+use sample::Sample;
+use serde::Serialize;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use yaml::NewDocuments;
+
+/// Records that are read to try the documents.
+const TRIED_RECORDS: u64 = 100_000;
+
+/// Write new documents from a sample
+#[derive(Debug, clap::Args)]
+pub(crate) struct NewArgs {
+    #[command(subcommand)]
+    verb: NewVerb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum NewVerb {
+    Source(NewSourceArgs),
+}
+
+/// Write the documents of a source from a file with its data: CSV, TSV, JSON or NDJSON, also gzip or zstd
+///
+/// It reads the beginning of the file, and recognizes the delimiter, lines before the header, columns that are years, months or
+/// quarters, the encoding, types, notations of numbers and dates, words for missing values, units in the names of columns, and the
+/// fields that identify a record. The documents have comments where it cannot know an answer. Then it reads the file by the
+/// documents, as `oraclectl try` does.
+#[derive(Debug, clap::Args)]
+struct NewSourceArgs {
+    /// The file, as the source publishes it
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The id of the source, its ontology and its pipeline [default: from the name of the file]
+    #[arg(long)]
+    id: Option<SourceId>,
+    /// The file to write [default: ID.yaml]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Overwrite an existing file
+    #[arg(long)]
+    force: bool,
+}
+
+/// The result for programs.
+#[derive(Debug, Serialize)]
+struct NewSourceReport {
+    oracle_id: SourceId,
+    output: PathBuf,
+    axes: Vec<String>,
+    identity: Vec<String>,
+    /// Whether the values of the identity occur once in the sample.
+    has_identity: bool,
+    records: u64,
+    rejected: u64,
+    /// Why a run over the file would fail.
+    failure: Option<String>,
+    /// The gates that would hold it.
+    breaches: Vec<String>,
+}
+
+impl NewArgs {
+    pub(crate) fn run(&self, is_json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
+        match &self.verb {
+            NewVerb::Source(verb) => verb.run(is_json, out),
+        }
+    }
+}
+
+impl NewSourceArgs {
+    fn run(&self, is_json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
+        let error = |message: String| CtlError::Verb { message, exit_code: 5, was_printed: false };
+        let id = match &self.id {
+            Some(id) => id.clone(),
+            None => id_of(&self.file).ok_or_else(|| {
+                CtlError::Usage(
+                    "the name of the file has no letters for an id; name one with `--id`".to_owned(),
+                )
+            })?,
+        };
+        let sample =
+            Sample::read(&self.file).map_err(|fault| error(format!("{}: {fault}", self.file.display())))?;
+        let period = sample.format.unpivot().map(|unpivot| (unpivot.name.as_str(), sample.period));
+        let (columns, has_identity) = find_columns(&sample.records, period);
+        let file = self.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let documents = NewDocuments { id: &id, file, sample: &sample, columns: &columns, has_identity };
+        let output = self.output.clone().unwrap_or_else(|| PathBuf::from(format!("{id}.yaml")));
+        self.write(&output, &documents.to_yaml().map_err(|fault| error(fault.to_string()))?)?;
+        let report = self.try_documents(id, output, &columns, has_identity)?;
+        if is_json {
+            return print_json(out, &report);
+        }
+        print(&report, &self.file, &sample, out)
+    }
+
+    fn write(&self, output: &Path, text: &str) -> Result<(), CtlError> {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).create_new(!self.force);
+        let written = options.open(output).and_then(|mut file| file.write_all(text.as_bytes()));
+        written.map_err(|error| {
+            let remedy = match error.kind() {
+                std::io::ErrorKind::AlreadyExists => {
+                    "; `--force` overwrites it, `--output` names another file"
+                }
+                _ => "",
+            };
+            let message = format!("cannot write {}: {error}{remedy}", output.display());
+            CtlError::Verb { message, exit_code: 5, was_printed: false }
+        })
+    }
+
+    /// Reads the file by the documents that were written.
+    fn try_documents(
+        &self,
+        oracle_id: SourceId,
+        output: PathBuf,
+        columns: &[SampleColumn],
+        has_identity: bool,
+    ) -> Result<NewSourceReport, CtlError> {
+        let error = |message: String| CtlError::Verb { message, exit_code: 5, was_printed: false };
+        let (documents, mut faults) = read_all(std::slice::from_ref(&output))?;
+        let trial = prepare(&documents, &mut faults).pop();
+        let fault = faults.first().map_or("they have no pipeline".to_owned(), ToString::to_string);
+        let trial = trial.filter(|_| faults.is_empty()).ok_or_else(|| {
+            error(format!("the documents in {} need corrections: {fault}", output.display()))
+        })?;
+        let read = |cause| CtlError::Read { file: self.file.display().to_string(), cause };
+        let payload = File::open(&self.file).map_err(read)?;
+        let report = trial.read(payload, TrialLimits { records: TRIED_RECORDS, shown: 0 });
+        let of_identity = columns.iter().filter(|column| column.is_identity);
+        Ok(NewSourceReport {
+            oracle_id,
+            output,
+            axes: columns.iter().map(|column| column.axis.clone()).collect(),
+            identity: of_identity.map(|column| column.axis.clone()).collect(),
+            has_identity,
+            records: report.counts.records,
+            rejected: report.counts.rejected,
+            failure: report.failure,
+            breaches: report.breaches,
+        })
+    }
+}
+
+/// An id from the name of a file: `GDP per capita.csv` becomes `gdp-per-capita`.
+fn id_of(file: &Path) -> Option<SourceId> {
+    let name = file.file_name()?.to_string_lossy().to_lowercase();
+    let stem = name.split('.').next()?;
+    let plain = |character: char| if character.is_ascii_alphanumeric() { character } else { '-' };
+    let parts = stem.chars().map(plain).collect::<String>();
+    let id = parts.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-");
+    SourceId::try_from(id.chars().take(60).collect::<String>()).ok()
+}
+
+/// A path as a word of a command line.
+fn shell_word(path: &Path) -> String {
+    let path = path.display().to_string();
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || "/._-+=:,".contains(character);
+    if path.chars().all(is_plain) { path } else { format!("'{}'", path.replace('\'', "'\\''")) }
+}
+
+fn print(
+    report: &NewSourceReport,
+    file: &Path,
+    sample: &Sample,
+    out: &mut dyn Write,
+) -> Result<(), CtlError> {
+    let NewSourceReport {
+        oracle_id,
+        output,
+        axes,
+        identity,
+        has_identity,
+        records,
+        rejected,
+        failure,
+        breaches,
+    } = report;
+    let format = serde_json::to_string(&sample.format).map_err(std::io::Error::from)?;
+    let identity = match has_identity {
+        true => identity.join(", "),
+        false => format!("not found: choose among {}", identity.join(", ")),
+    };
+    let mut pairs = vec![
+        ("written", output.display().to_string()),
+        ("format", format),
+        ("axes", axes.join(", ")),
+        ("identity", identity),
+        ("records", records.to_string()),
+        ("rejected", rejected.to_string()),
+    ];
+    pairs.extend(failure.clone().map(|failure| ("failure", failure)));
+    pairs.extend(breaches.iter().map(|breach| ("gate", breach.clone())));
+    let (output, file) = (shell_word(output), shell_word(file));
+    pairs.extend([
+        ("next", format!("check the comments in {output}")),
+        ("next", format!("oraclectl try {output} {file}")),
+        ("next", format!("oraclectl apply -f {output}")),
+        ("next", format!("oraclectl source approve {oracle_id}")),
+        ("next", format!("oraclectl ingest run {oracle_id} {file} --version 1 --released-at DATE")),
+    ]);
+    Ok(out.write_all(format_pairs(&pairs).as_bytes())?)
+}

@@ -1,0 +1,294 @@
+//! Reading a payload by the documents of a folder, as a run would, without a daemon and without storing anything.
+
+use super::document_files::{FileDocument, FileFault};
+use oracled_domain::Sha256Stream;
+use oracled_domain::base::raw::SourceValue;
+use oracled_domain::documents::AnyDocument;
+use oracled_domain::ground::normalize::{
+    DefinitionCoverage, MissingColumnError, NormalizerOutput, PipelineDefinitionErrors, RecordNormalizer,
+};
+use oracled_domain::ground::ontology::{Ontology, OntologyRef};
+use oracled_domain::ground::pipeline::PipelineDefinition;
+use oracled_domain::ground::record::RecordContent;
+use oracled_domain::ground::rejection::{RecordRejection, RecordRule};
+use oracled_domain::ground::run::{RunCounts, RunWarning};
+use oracled_domain::ground::source::SourceRegistration;
+use oracled_store::ground::decoding::PayloadEncoding;
+use oracled_store::ground::slices::{PayloadSlice, PayloadSliceError, SliceLimits, slice_payload};
+use serde::Serialize;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::io::{self, Read};
+use std::sync::Arc;
+
+/// A pipeline with its source and its ontology, without faults.
+#[derive(Debug)]
+pub(super) struct PreparedTrial {
+    pub(super) definition: PipelineDefinition,
+    pub(super) source: SourceRegistration,
+    normalizer: RecordNormalizer,
+}
+
+/// The result of reading a payload.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct TrialReport {
+    pub(super) counts: RunCounts,
+    /// The first records.
+    pub(super) records: Vec<TrialRecord>,
+    /// The first rejected records.
+    pub(super) rejects: Vec<TrialReject>,
+    /// Why the run would fail; `None` if it would not.
+    pub(super) failure: Option<String>,
+    /// The gates that would hold the run.
+    pub(super) breaches: Vec<String>,
+    /// Whether the payload has more records than were read.
+    pub(super) more: bool,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct TrialRecord {
+    /// The number of the raw record in the payload, from 0.
+    position: u64,
+    #[serde(flatten)]
+    pub(super) content: RecordContent,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct TrialReject {
+    /// The number of the raw record in the payload, from 0.
+    pub(super) position: u64,
+    #[serde(flatten)]
+    pub(super) rejection: RecordRejection,
+    /// Its text.
+    pub(super) raw: String,
+}
+
+/// The limits of a trial.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TrialLimits {
+    /// The number of raw records to read. The memory is about 100 bytes for each.
+    pub(super) records: u64,
+    /// The number of records and of rejects to show.
+    pub(super) shown: usize,
+}
+
+/// Why the rest of a payload cannot be read.
+#[derive(Debug, thiserror::Error)]
+enum TrialError {
+    #[error("{0}")]
+    Encoding(#[from] io::Error),
+    #[error("{0}")]
+    Slice(#[from] PayloadSliceError),
+    #[error("{0}")]
+    Column(#[from] MissingColumnError),
+}
+
+/// The pipelines among the documents. All faults are appended to `faults`.
+pub(super) fn prepare(documents: &[FileDocument], faults: &mut Vec<FileFault>) -> Vec<PreparedTrial> {
+    let ontologies: Vec<_> = documents
+        .iter()
+        .filter_map(|read| match &read.document {
+            AnyDocument::Ontology(ontology) => Some(&**ontology),
+            _ => None,
+        })
+        .collect();
+    let find_ontology = |reference: &OntologyRef| {
+        ontologies.iter().copied().find(|ontology| ontology.reference() == *reference)
+    };
+    let mut prepared = Vec::new();
+    for read in documents {
+        let mut fault = |detail: String| faults.push(FileFault::from_document(read, &detail));
+        match &read.document {
+            AnyDocument::Ontology(ontology) => {
+                let _ = ontology.validate().map_err(|error| fault(error.to_string()));
+            }
+            AnyDocument::Source(source) => match find_ontology(&source.ontology) {
+                Some(ontology) => {
+                    let _ = source.validate(ontology).map_err(|error| fault(error.to_string()));
+                }
+                None => fault(missing("ontology", &source.ontology)),
+            },
+            AnyDocument::Pipeline(definition) => {
+                let source = documents.iter().find_map(|other| match &other.document {
+                    AnyDocument::Source(source) if source.oracle_id == definition.pipeline.oracle_id => {
+                        Some(source)
+                    }
+                    _ => None,
+                });
+                let Some(source) = source else {
+                    fault(missing("source", &definition.pipeline.oracle_id));
+                    continue;
+                };
+                // the source's own fault names a missing ontology
+                let Some(ontology) = find_ontology(&source.ontology) else { continue };
+                match PreparedTrial::new(definition, source, ontology) {
+                    Ok(trial) => prepared.push(trial),
+                    Err(PipelineDefinitionErrors(errors)) => {
+                        errors.iter().for_each(|error| fault(error.to_string()));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    prepared
+}
+
+fn missing(kind: &str, id: &impl ToString) -> String {
+    let id = id.to_string();
+    format!("{kind} {id} is not among the documents; add its file, or `oraclectl get {kind} {id}`")
+}
+
+impl PreparedTrial {
+    fn new(
+        definition: &PipelineDefinition,
+        source: &SourceRegistration,
+        ontology: &Ontology,
+    ) -> Result<Self, PipelineDefinitionErrors> {
+        let normalizer =
+            RecordNormalizer::new(definition, Arc::new(ontology.clone()), &source.axes_provided)?;
+        Ok(Self { definition: definition.clone(), source: source.clone(), normalizer })
+    }
+
+    /// Reads `payload` as a run would. Duplicates are found among the records that are read.
+    pub(super) fn read(&self, payload: impl Read, limits: TrialLimits) -> TrialReport {
+        let mut trial = PayloadTrial {
+            normalizer: &self.normalizer,
+            limits,
+            keys: HashMap::new(),
+            report: TrialReport::default(),
+        };
+        let retrieval = &self.definition.pipeline.retrieval;
+        let failure =
+            PayloadEncoding::of(retrieval).decode(payload).map_err(TrialError::from).and_then(|plain| {
+                let slices = slice_payload(&retrieval.format, plain, SliceLimits::default())?;
+                let mut coverage =
+                    DefinitionCoverage::new(&self.normalizer, slices.columns(), slices.unnamed_columns())?;
+                trial.read_all(slices, &mut coverage)?;
+                let (axes, warnings): (_, Vec<RunWarning>) = coverage.into_parts();
+                (trial.report.counts.axes, trial.report.counts.warnings) = (axes, warnings);
+                Ok(())
+            });
+        let mut report = trial.report;
+        let counts = &mut report.counts;
+        counts.rejected = counts.rejected_by_rule.values().sum();
+        counts.records = trial.keys.values().filter(|record| !record.is_conflicting).count() as u64;
+        report.failure = match failure {
+            Err(error) => Some(error.to_string()),
+            Ok(()) if counts.read == 0 => Some("the payload holds no records".to_owned()),
+            Ok(()) if counts.records == 0 => Some("no record was accepted".to_owned()),
+            Ok(()) => None,
+        };
+        if report.failure.is_none() {
+            let breaches = self.definition.pipeline.gates.breaches(counts, None);
+            report.breaches = breaches.iter().map(ToString::to_string).collect();
+        }
+        report
+    }
+}
+
+/// One reading of a payload.
+struct PayloadTrial<'n> {
+    normalizer: &'n RecordNormalizer,
+    limits: TrialLimits,
+    /// The records by the digests of their keys.
+    keys: HashMap<[u8; 32], KeyedRecord>,
+    report: TrialReport,
+}
+
+struct KeyedRecord {
+    position: u64,
+    content: [u8; 32],
+    is_conflicting: bool,
+}
+
+impl PayloadTrial<'_> {
+    fn read_all(
+        &mut self,
+        slices: impl Iterator<Item = Result<PayloadSlice, PayloadSliceError>>,
+        coverage: &mut DefinitionCoverage<'_>,
+    ) -> Result<(), PayloadSliceError> {
+        for slice in slices {
+            let slice = slice?;
+            if self.report.counts.read == self.limits.records {
+                self.report.more = true;
+                return Ok(());
+            }
+            self.report.counts.read += 1;
+            self.read_record(slice, coverage);
+        }
+        Ok(())
+    }
+
+    fn read_record(&mut self, slice: PayloadSlice, coverage: &mut DefinitionCoverage<'_>) {
+        let normalized = match &slice.record {
+            Ok(raw) => self.normalize(raw, coverage),
+            Err(bad) => Err(RecordRejection::new(RecordRule::Readable, None, bad.to_string())),
+        };
+        let normalized = normalized
+            .and_then(|record| self.check_key(&record, slice.position).map(|is_new| (record, is_new)));
+        match normalized {
+            Ok((record, is_new)) => {
+                if !is_new {
+                    self.report.counts.collapsed += 1;
+                } else if self.report.records.len() < self.limits.shown {
+                    let (position, content) = (slice.position, record.content);
+                    self.report.records.push(TrialRecord { position, content });
+                }
+            }
+            Err(rejection) => {
+                *self.report.counts.rejected_by_rule.entry(rejection.rule).or_default() += 1;
+                if self.report.rejects.len() < self.limits.shown {
+                    let raw = String::from_utf8_lossy(&slice.bytes).into_owned();
+                    self.report.rejects.push(TrialReject { position: slice.position, rejection, raw });
+                }
+            }
+        }
+    }
+
+    fn normalize(
+        &mut self,
+        raw: &SourceValue,
+        coverage: &mut DefinitionCoverage<'_>,
+    ) -> Result<NormalizerOutput, RecordRejection> {
+        coverage.note_matched_paths(raw);
+        let record = self.normalizer.normalize(raw)?;
+        coverage.note_filled_axes(&record.content);
+        for warning in &record.warnings {
+            *self.report.counts.warnings_by_rule.entry(warning.rule).or_default() += 1;
+        }
+        Ok(record)
+    }
+
+    /// Returns whether the key is new. Records with one key and different content are rejected, the first of them too.
+    fn check_key(&mut self, record: &NormalizerOutput, position: u64) -> Result<bool, RecordRejection> {
+        let key = sha256(&record.identity.record_key(&record.source_record_id));
+        let content = sha256(&record.json);
+        let first = match self.keys.entry(key) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(KeyedRecord { position, content, is_conflicting: false });
+                return Ok(true);
+            }
+            Entry::Occupied(first) => first.into_mut(),
+        };
+        if first.content == content && !first.is_conflicting {
+            return Ok(false);
+        }
+        if !first.is_conflicting {
+            first.is_conflicting = true;
+            *self.report.counts.rejected_by_rule.entry(RecordRule::DuplicateKey).or_default() += 1;
+        }
+        let reason = format!(
+            "record {} has the same key, `{}`, and other content",
+            first.position + 1,
+            record.source_record_id
+        );
+        Err(RecordRejection::new(RecordRule::DuplicateKey, None, reason))
+    }
+}
+
+fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let mut stream = Sha256Stream::default();
+    stream.push(bytes);
+    stream.finish_bytes()
+}
