@@ -1,6 +1,7 @@
 //! Ontologies, sources, pipelines, runs and queries.
 
 use crate::base::page::PageLimit;
+use crate::base::problem::ProblemDocument;
 use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
 use oracled_domain::base::moment::Moment;
@@ -8,11 +9,28 @@ use oracled_domain::ground::check::{SourceCheck, SourceCheckProgress};
 use oracled_domain::ground::freshness::{AnswerFreshness, FreshnessPolicy};
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::provenance::ProvenanceRecord;
+use oracled_domain::ground::query::QueryAnswer;
 use oracled_domain::ground::record::RecordContent;
 use oracled_domain::ground::run::{IngestionRun, RunProgress};
 use oracled_domain::ground::source::SourceRegistryEntry;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use utoipa::openapi::{RefOr, Schema};
+
+/// One line of the answer of `POST /v1/query:batch`: an answer or a problem.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct QueryBatchAnswer<'a> {
+    /// The number of the line in the request, from 1.
+    pub line: u64,
+    /// The answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, value_type = Option<QueryAnswer>)]
+    pub answer: Option<&'a QueryAnswer>,
+    /// The problem, if the query was not answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, value_type = Option<ProblemDocument>)]
+    pub problem: Option<Box<RawValue>>,
+}
 
 /// The query of `GET /v1/changes`.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]

@@ -1,6 +1,7 @@
 //! Workflows, decisions and reviews.
 
 use crate::base::page::PageLimit;
+use crate::base::problem::ProblemDocument;
 use jiff::Timestamp;
 use oracled_domain::audit::logged_verification::ErasedVerification;
 use oracled_domain::ground::id::{SourceId, WorkflowId};
@@ -11,7 +12,23 @@ use oracled_domain::verification::request::ValidatedClaim;
 use oracled_domain::verification::review::ReviewState;
 use oracled_domain::verification::{AxisReason, DecisionInputs, Envelope};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// One line of the answer of `POST /v1/verify:batch`: an envelope or a problem.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct VerifyBatchAnswer {
+    /// The number of the line in the request, from 1.
+    pub line: u64,
+    /// The envelope, of any `kind`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, value_type = Option<Envelope>)]
+    pub envelope: Option<Box<RawValue>>,
+    /// The problem, if the request was not decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, value_type = Option<ProblemDocument>)]
+    pub problem: Option<Box<RawValue>>,
+}
 
 /// The decisions of one execution.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]

@@ -8,6 +8,7 @@ mod architecture;
 mod audit;
 mod backup;
 mod bad_input;
+mod batches;
 mod bounds;
 mod cache;
 mod changed_files;

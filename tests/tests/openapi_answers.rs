@@ -252,13 +252,18 @@ async fn texts(routes: &mut Described) {
     routes.post("/v1/rules/evaluate", check.clone()).await;
     let plain = json!({"candidate_output": "It is not so. It is so.", "facts": []});
     assert_eq!(routes.post("/v1/rules/evaluate", plain.clone()).await.status, 200);
-    let path = "/v1/rules/evaluate:batch";
+    check_batch(routes, "/v1/rules/evaluate:batch", &[plain, json!({}), check]).await;
+}
+
+/// Posts one request per line, and checks that each line of the answer is described.
+async fn check_batch(routes: &mut Described, path: &str, requests: &[Value]) {
     let (mut sender, body) = StreamedBody::new(1);
-    sender.send(format!("{plain}\n{{}}\n{check}\n").into()).await.expect("the read succeeds");
+    let text: String = requests.iter().map(|request| format!("{request}\n")).collect();
+    sender.send(text.into()).await.expect("the read succeeds");
     sender.finish();
     let response = routes.client.post_lines(path, body).await.expect("the server answers");
     let answer = DaemonResponse::read_whole(response).await.expect("the answer is complete");
-    assert_eq!(lines(&answer.body).len(), 3);
+    assert_eq!(lines(&answer.body).len(), requests.len());
     routes.check(&Method::POST, path, &answer);
 }
 
@@ -270,6 +275,8 @@ async fn facts(routes: &mut Described) -> String {
     let record_id = at(&found, "/response/records/0/record_id");
     let record_id = record_id.as_str().expect("a record is found").to_owned();
     routes.post("/v1/query", json!({"oracle_id": "missing", "request": request})).await;
+    let query = json!({"oracle_id": "office-a", "request": request});
+    check_batch(routes, "/v1/query:batch", &[query, json!({})]).await;
     assert_eq!(routes.get(&format!("/v1/records/{record_id}")).await.status, 200);
     assert_eq!(routes.get(&format!("/v1/records/{record_id}/provenance")).await.status, 200);
     routes.get("/v1/records/0123456789abcdef-7").await;
@@ -288,6 +295,7 @@ async fn verification(routes: &mut Described, reviewer: &mut Described) -> Strin
     let envelope = routes.post("/v1/verify", question.clone()).await;
     assert_eq!(at(&envelope, "/kind"), "human_review", "{}", document(&envelope));
     let execution_id = at(&envelope, "/execution_id").as_str().expect("an id").to_owned();
+    check_batch(routes, "/v1/verify:batch", &[question.clone(), json!({})]).await;
     assert_eq!(routes.get(&format!("/v1/verify/{execution_id}")).await.status, 200);
     routes.get("/v1/verify/none").await;
     let path = format!("/v1/reviews/{execution_id}");

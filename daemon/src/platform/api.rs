@@ -1,5 +1,6 @@
 //! Routes of the whole daemon.
 
+pub(crate) mod batch;
 pub mod front;
 pub mod health;
 pub mod metrics;

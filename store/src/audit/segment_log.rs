@@ -16,6 +16,11 @@ use oracled_domain::audit::log_tree::{LogTree, TreeHash};
 use oracled_domain::audit::replay::StoredVerdict;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, SyncSender};
+use std::thread;
+
+/// The most groups that are read ahead. A group has at most a few MiB.
+const GROUPS_AHEAD: usize = 8;
 
 /// The log in the segments of a state directory. A daemon may append to them: the groups that are complete now are read.
 #[derive(Debug)]
@@ -154,25 +159,22 @@ impl SegmentLog {
             dropped: 0,
             is_in_snapshot: false,
         };
-        let mut remains = Vec::new();
         let in_snapshot = self.files.snapshot().map_or(0, |snapshot| snapshot.parts);
-        let end = read_segments(
-            &self.files,
-            self.files.numbers_up_to(self.last),
-            |number, group| {
-                rows.is_in_snapshot = number <= in_snapshot;
-                let malformed = || self.files.damaged(number, "the rows of a group are malformed");
-                let batch = group.rows().ok_or_else(malformed)?;
-                on_rows(&batch);
-                rows.read_group(number, &batch, group.end.entries, &mut visit)
-            },
-            |segment, end, rest| {
-                let at = rest.iter().position(|byte| *byte != 0);
-                remains.extend(at.map(|at| SegmentRemains { segment, at: end.len + at as u64 }));
-            },
-        )?;
+        let (is_at_end, remains) = thread::scope(|scope| {
+            let (sender, groups) = mpsc::sync_channel(GROUPS_AHEAD);
+            let reader = scope.spawn(move || self.send_groups(&sender));
+            for group in groups {
+                rows.is_in_snapshot = group.segment <= in_snapshot;
+                on_rows(&group.batch);
+                // the reader stops when its channel is closed
+                if !rows.read_group(&group, &mut visit)? {
+                    break;
+                }
+            }
+            reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })?;
         let (entries, marked) = (rows.tree.size(), self.mark.map_or(0, |mark| mark.counts.entries));
-        if end.is_some() && entries < marked {
+        if is_at_end && entries < marked {
             let detail = format!(
                 "segment {}: its log ends at entry {entries}, its high-water mark is at {marked}",
                 self.last
@@ -181,6 +183,38 @@ impl SegmentLog {
         }
         Ok((rows.tree, remains))
     }
+
+    /// Reads and decompresses all groups, and sends them until the receiver is gone. Returns whether all were sent, and the remains
+    /// after them.
+    fn send_groups(&self, sender: &SyncSender<LogGroup>) -> Result<(bool, Vec<SegmentRemains>), StoreError> {
+        let mut remains = Vec::new();
+        let end = read_segments(
+            &self.files,
+            self.files.numbers_up_to(self.last),
+            |segment, group| {
+                let damaged = |fault: &str| self.files.damaged(segment, fault);
+                let batch = group.rows().ok_or_else(|| damaged("the rows of a group are malformed"))?;
+                let rows = assemble_rows(&batch).map_err(|fault| damaged(&fault))?;
+                Ok(sender.send(LogGroup { segment, batch, rows, entries: group.end.entries }).is_ok())
+            },
+            |segment, end, rest| {
+                let at = rest.iter().position(|byte| *byte != 0);
+                remains.extend(at.map(|at| SegmentRemains { segment, at: end.len + at as u64 }));
+            },
+        )?;
+        Ok((end.is_some(), remains))
+    }
+}
+
+/// One group of the segments.
+struct LogGroup {
+    /// The number of its segment.
+    segment: u64,
+    batch: RowBatch,
+    /// Its rows of the log: the number of the first entry, and the text.
+    rows: Vec<(u64, String)>,
+    /// The number of its last entry, by its head.
+    entries: u64,
 }
 
 /// The rows of the log that were read.
@@ -199,18 +233,17 @@ impl LogRows<'_> {
     /// Reads the entries of one group. Returns whether `visit` continues.
     fn read_group(
         &mut self,
-        number: u64,
-        batch: &RowBatch,
-        expected: u64,
+        group: &LogGroup,
         visit: &mut impl FnMut(SegmentEntry<'_>) -> bool,
     ) -> Result<bool, StoreError> {
+        let LogGroup { segment: number, batch, rows, entries: expected } = group;
+        let (number, expected) = (*number, *expected);
         let first = self.tree.size() + 1;
         if self.is_in_snapshot && !self.read_dropped(number, batch, visit)? {
             return Ok(false);
         }
-        let damaged = |fault: &str| self.log.files.damaged(number, fault);
-        for (first_seq, text) in assemble_rows(batch).map_err(|fault| damaged(&fault))? {
-            if !self.read_row((number, batch), first_seq, text, visit)? {
+        for (first_seq, text) in rows {
+            if !self.read_row((number, batch), *first_seq, text, visit)? {
                 return Ok(false);
             }
         }
@@ -267,7 +300,7 @@ impl LogRows<'_> {
         &mut self,
         (segment, batch): (u64, &RowBatch),
         first_seq: u64,
-        text: String,
+        text: &str,
         visit: &mut impl FnMut(SegmentEntry<'_>) -> bool,
     ) -> Result<bool, StoreError> {
         let damaged = |fault: &str| self.log.files.damaged(segment, fault);
@@ -277,7 +310,7 @@ impl LogRows<'_> {
             _ if first_seq == next => "",
             _ => return Err(damaged(&format!("entry {next} is missing: entry {first_seq} is in its place"))),
         };
-        let Some(new) = rest_after(known, &text) else {
+        let Some(new) = rest_after(known, text) else {
             let last = next - 1;
             return Err(damaged(&format!(
                 "one of the entries {first_seq} to {last} is stored with two texts"
@@ -296,7 +329,7 @@ impl LogRows<'_> {
                 return Ok(false);
             }
         }
-        self.last_row = Some((first_seq, text));
+        self.last_row = Some((first_seq, text.to_owned()));
         Ok(true)
     }
 }

@@ -860,7 +860,7 @@ PolicyCause: TypeAlias = str
 """Why a policy held or refused a verdict: a flag of the verdict, or `coherence_min` with the minimum after a colon."""
 
 
-ProblemCode: TypeAlias = Literal["invalid_json", "invalid_request", "unknown_tier", "invalid_session_id", "query_too_long", "body_broken", "invalid_verification", "invalid_resolution", "invalid_document", "invalid_query", "time_in_future", "application_unknown", "signal_forbidden", "not_found", "verdict_not_cached", "oracle_unknown", "mail_unknown", "session_unknown", "order_unknown", "ontology_unknown", "source_unknown", "pipeline_unknown", "document_unknown", "workflow_unknown", "execution_unknown", "review_unknown", "run_unknown", "record_unknown", "signal_unknown", "method_not_allowed", "request_timeout", "mail_in_flight", "session_mismatch", "delivered_already", "order_state_refused", "review_resolved", "review_dismissed", "too_many_comments", "review_not_in_force", "document_fixed", "review_refused", "not_invalidated", "backup_in_progress", "run_busy", "version_known", "run_not_running", "run_not_held", "runs_held", "run_not_in_force", "content_pruned", "pull_busy", "source_live", "source_silent", "facts_unavailable", "not_rebuilt", "decision_erased", "entry_dropped", "body_too_large", "unsupported_media_type", "crosscheck_rejected", "rules_rejected", "policy_rejected", "order_failed", "query_too_costly", "regen_rate_limited", "signal_rate_limited", "headers_too_large", "internal_error", "decision_altered", "held_verdict_unreadable", "source_damaged", "model_refused", "model_refused_request", "pull_failed", "lookup_unavailable", "model_busy", "model_unavailable", "prompt_unavailable", "overloaded", "draining", "storage_unavailable", "query_stopped", "source_stale", "lookup_timeout", "model_timeout"]
+ProblemCode: TypeAlias = Literal["invalid_json", "invalid_request", "unknown_tier", "invalid_session_id", "query_too_long", "body_broken", "payload_undecodable", "invalid_verification", "invalid_resolution", "invalid_document", "invalid_query", "time_in_future", "application_unknown", "signal_forbidden", "not_found", "verdict_not_cached", "oracle_unknown", "mail_unknown", "session_unknown", "order_unknown", "ontology_unknown", "source_unknown", "pipeline_unknown", "document_unknown", "workflow_unknown", "execution_unknown", "review_unknown", "run_unknown", "record_unknown", "signal_unknown", "method_not_allowed", "request_timeout", "mail_in_flight", "session_mismatch", "delivered_already", "order_state_refused", "review_resolved", "review_dismissed", "too_many_comments", "review_not_in_force", "document_fixed", "review_refused", "not_invalidated", "backup_in_progress", "run_busy", "version_known", "run_not_running", "run_not_held", "runs_held", "run_not_in_force", "content_pruned", "pull_busy", "source_live", "source_silent", "facts_unavailable", "not_rebuilt", "decision_erased", "entry_dropped", "body_too_large", "unsupported_media_type", "crosscheck_rejected", "rules_rejected", "policy_rejected", "order_failed", "query_too_costly", "regen_rate_limited", "signal_rate_limited", "headers_too_large", "internal_error", "decision_altered", "held_verdict_unreadable", "source_damaged", "model_refused", "model_refused_request", "pull_failed", "lookup_unavailable", "model_busy", "model_unavailable", "prompt_unavailable", "overloaded", "draining", "storage_unavailable", "query_stopped", "source_stale", "lookup_timeout", "model_timeout"]
 """The code of an error."""
 
 
@@ -965,6 +965,17 @@ class QueryAnswer(TypedDict):
     """The id of the query."""
     response: QueryResponse
     """The response."""
+
+
+class QueryBatchAnswer(TypedDict):
+    """One line of the answer of `POST /v1/query:batch`: an answer or a problem."""
+
+    answer: NotRequired[QueryAnswer]
+    """The answer."""
+    line: int
+    """The number of the line in the request, from 1."""
+    problem: NotRequired[ProblemDocument]
+    """The problem, if the query was not answered."""
 
 
 class QueryExplanation(TypedDict):
@@ -1602,6 +1613,17 @@ class VerificationOrigin(TypedDict):
 
 VerificationTier: TypeAlias = Literal["unverified", "cross_domain", "secondary", "primary", "human_lock"]
 """The trust in one answer, in ascending order."""
+
+
+class VerifyBatchAnswer(TypedDict):
+    """One line of the answer of `POST /v1/verify:batch`: an envelope or a problem."""
+
+    envelope: NotRequired[Envelope]
+    """The envelope, of any `kind`."""
+    line: int
+    """The number of the line in the request, from 1."""
+    problem: NotRequired[ProblemDocument]
+    """The problem, if the request was not decided."""
 
 
 class VerifyRequest(TypedDict):

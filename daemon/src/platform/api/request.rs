@@ -174,8 +174,16 @@ impl JsonBody {
     /// # Errors
     /// `InvalidJson` if the body is not JSON, `InvalidRequest` with the position if it is not such a `T`.
     pub fn parse_strictly<T: DeserializeOwned>(&self) -> Result<T, Problem> {
-        strict::read(&self.text, "a request", ProblemCode::InvalidRequest)
+        parse_strictly(&self.text)
     }
+}
+
+/// Reads `text` as a `T`, like [`JsonBody::parse_strictly`].
+///
+/// # Errors
+/// As of [`JsonBody::parse_strictly`].
+pub(crate) fn parse_strictly<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
+    strict::read(text, "a request", ProblemCode::InvalidRequest)
 }
 
 /// Reads `text` as a `T`.

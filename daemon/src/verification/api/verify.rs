@@ -1,16 +1,19 @@
 //! `/v1/verify`: verifies values of a subject with registered sources (RFC-0002, Part II).
 
-use crate::platform::api::request::JsonBody;
-use crate::platform::api::reserved_body::json_response;
+use crate::platform::api::batch;
+use crate::platform::api::request::lines::BatchLine;
+use crate::platform::api::request::{JsonBody, parse_strictly};
+use crate::platform::api::reserved_body::{ReservedBody, json_response};
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
 use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use hyper::StatusCode;
 use hyper::header::{HeaderValue, LOCATION, RETRY_AFTER};
 use oracled_api::base::problem::ProblemCode;
+use oracled_api::verification::VerifyBatchAnswer;
 use oracled_domain::audit::logged_verification::LoggedVerification;
 use oracled_domain::base::wording::excerpt;
 use oracled_domain::verification::{Envelope, EnvelopeKind, VerifyRequest};
@@ -41,6 +44,56 @@ pub async fn post(State(service): State<Arc<DaemonService>>, body: JsonBody) -> 
     let verification = service.system.verification.clone();
     let envelope = service.run_work(async move { Ok(verification.verify(&request).await?) });
     Ok(envelope_response(&*envelope.await?))
+}
+
+problems!(BatchProblems: STORE; UnsupportedMediaType);
+
+/// Verifications of a batch that run at the same time: a live source can take seconds.
+const VERIFIED_AT_ONCE: usize = 16;
+
+/// Verify many values, one request per line.
+///
+/// Each line is a request as of `POST /v1/verify`. The answer has one line for each, in the same order. An invalid line gets a
+/// problem as its answer, and the other lines are still verified.
+#[utoipa::path(
+    post,
+    path = "/v1/verify:batch",
+    operation_id = "verify_values_in_batch",
+    tag = "verification",
+    request_body(content = VerifyRequest, content_type = "application/x-ndjson", description = "One request per line"),
+    responses(
+        BatchProblems,
+        (status = 200, description = "One answer per line", body = VerifyBatchAnswer, content_type = "application/x-ndjson"),
+    ),
+)]
+pub async fn batch(State(service): State<Arc<DaemonService>>, request: Request) -> Result<Response, Problem> {
+    batch::respond(&service, request, |lines, sender| {
+        let verifying = Arc::clone(&service);
+        batch::answer_each(Arc::clone(&service), lines, sender, VERIFIED_AT_ONCE, move |line| {
+            verify_line(Arc::clone(&verifying), line)
+        })
+    })
+}
+
+async fn verify_line(
+    service: Arc<DaemonService>,
+    BatchLine { number: line, text }: BatchLine,
+) -> ReservedBody {
+    let request = text.and_then(|text| parse_strictly::<VerifyRequest>(&text));
+    let verified = match request {
+        Ok(request) => {
+            let verification = service.system.verification.clone();
+            service.run_work_queued(async move { Ok(verification.verify(&request).await?) }).await
+        }
+        Err(problem) => Err(problem),
+    };
+    // byte for byte as it is logged
+    let to_raw = |envelope: &Envelope| serde_json::from_slice(&envelope.to_json()).expect("valid JSON");
+    let answer = match &verified {
+        Ok(envelope) => VerifyBatchAnswer { line, envelope: Some(to_raw(envelope)), problem: None },
+        Err(problem) => VerifyBatchAnswer { line, envelope: None, problem: Some(problem.to_raw()) },
+    };
+    ReservedBody::new(batch::to_line(&answer), None)
 }
 
 problems!(ReadProblems: STORE; ExecutionUnknown DecisionErased DecisionAltered);

@@ -1,26 +1,20 @@
 //! `POST /v1/rules/evaluate:batch`: evaluates one text per line, and answers while further lines arrive.
 
+use crate::platform::api::batch::{self, BatchSender, to_line};
 use crate::platform::api::request;
 use crate::platform::api::request::lines::{BatchLine, BatchLineReader};
 use crate::platform::api::request::{RequestedCase, SourcedCheck};
-use crate::platform::api::reserved_body::{self, ReservedBody, ReservedBodyStream};
+use crate::platform::api::reserved_body::{self, ReservedBody};
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
-use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::response::{IntoResponse, Response};
-use hyper::header::CONTENT_TYPE;
-use oracled_actors::platform::caller::run_as_current_caller;
+use axum::response::Response;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::rules::{BatchAnswer, EvaluateTextRequest};
 use oracled_domain::rules::RuleSettings;
 use serde::Deserialize;
 use std::sync::Arc;
-use tokio::sync::mpsc;
-
-/// The media type of request and response.
-const MEDIA_TYPE: &str = "application/x-ndjson";
 
 problems!(BatchProblems: STORE; UnsupportedMediaType);
 
@@ -43,27 +37,15 @@ pub async fn evaluate_batch(
     State(service): State<Arc<DaemonService>>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let lines = BatchLineReader::from_request(request, &service)?;
     service.check_new_work()?;
-    let (sender, answers) = ReservedBodyStream::channel();
-    tokio::spawn(run_as_current_caller(answer_all(service, lines, sender)));
-    Ok(([(CONTENT_TYPE, MEDIA_TYPE)], Body::from(answers)).into_response())
+    batch::respond(&service, request, |lines, sender| answer_all(Arc::clone(&service), lines, sender))
 }
 
 /// Answers the lines until the end, or until the client disconnects.
-async fn answer_all(
-    service: Arc<DaemonService>,
-    mut lines: BatchLineReader,
-    sender: mpsc::Sender<ReservedBody>,
-) {
-    let mut stopping = service.subscribe_stop();
+async fn answer_all(service: Arc<DaemonService>, mut lines: BatchLineReader, mut sender: BatchSender) {
     while let Some(some) = lines.next_batch(&service).await {
-        let answers = answer_batch(&service, some).await;
-        tokio::select! {
-            biased;
-            sent = sender.send(answers) => if sent.is_err() { return },
-            // a client that does not read must not block the stop of the daemon
-            _ = stopping.wait_for(|stopping| *stopping) => return,
+        if !sender.send(answer_batch(&service, some).await).await {
+            return;
         }
     }
 }
@@ -121,8 +103,7 @@ async fn answer_batch(service: &DaemonService, lines: Vec<BatchLine>) -> Reserve
             (None, Some(_), _) => None,
         };
         let answer = BatchAnswer { line, id, evaluation, problem };
-        serde_json::to_writer(&mut text, &answer).expect("an answer is plain data with string keys");
-        text.push(b'\n');
+        text.extend(to_line(&answer));
     }
     ReservedBody::new(text, room)
 }

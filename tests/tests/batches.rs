@@ -1,0 +1,99 @@
+//! `POST /v1/query:batch` and `POST /v1/verify:batch`: one answer per line, in the order of the lines.
+
+use oracled_api::base::client::{DaemonClient, DaemonResponse, ResponseLines};
+use oracled_api::base::streamed_body::StreamedBody;
+use oracled_tests::verification::{register, register_offices, workflow};
+use oracled_tests::{DaemonWorld, at, document, lines, post};
+use serde_json::{Value, json};
+
+/// Posts the lines, and returns the lines of the answer.
+async fn post_batch(routes: &mut DaemonClient, path: &str, requests: &[String]) -> Vec<Value> {
+    let (mut sender, body) = StreamedBody::new(1);
+    sender.send(requests.join("\n").into()).await.expect("the read succeeds");
+    sender.finish();
+    let response = routes.post_lines(path, body).await.expect("the server answers");
+    let answer = DaemonResponse::read_whole(response).await.expect("the answer is complete");
+    assert_eq!(answer.status, 200, "{}", document(&answer));
+    lines(&answer.body)
+}
+
+fn query(at: &str) -> Value {
+    json!({"oracle_id": "office-a", "request": {"axes_requested": ["population"], "point_in_time": at,
+        "filters": [{"axis": "area", "operator": "eq", "value": "ABW"}]}})
+}
+
+#[track_caller]
+fn assert_problem(line: &Value, number: u64, code: &str) {
+    let found = (line.get("line"), line.pointer("/problem/code"), line.as_object().map(serde_json::Map::len));
+    assert_eq!(found, (Some(&json!(number)), Some(&json!(code)), Some(2)), "{line}");
+}
+
+#[tokio::test]
+async fn query_batch_answers_each_line_as_the_single_query() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    register_offices(&daemon, &[("office-a", "primary", "54208")]).await;
+    let routes = &mut daemon.routes().await;
+    let [now, before] = [query("2026-03-07"), query("1990-01-01")];
+    let requests = [
+        now.to_string(),
+        String::new(),
+        "{".to_owned(),
+        before.to_string(),
+        json!({"oracle_id": "none", "request": {"axes_requested": []}}).to_string(),
+    ];
+    let answers = post_batch(routes, "/v1/query:batch", &requests).await;
+    let numbers: Vec<_> = answers.iter().map(|answer| answer.get("line").cloned()).collect();
+    assert_eq!(numbers, [1, 3, 4, 5].map(|number| Some(json!(number))));
+    for (answer, request) in [(&answers[0], now), (&answers[2], before)] {
+        let single = document(&post(routes, "/v1/query", &request).await);
+        assert_eq!(answer.pointer("/answer/response/records"), single.pointer("/response/records"));
+    }
+    assert_eq!(answers[0].pointer("/answer/response/records/0/axes/population"), Some(&json!("54208")));
+    assert_eq!(answers[2].pointer("/answer/response/records"), Some(&json!([])), "not valid in 1990");
+    assert_problem(&answers[1], 3, "invalid_json");
+    assert_problem(&answers[3], 5, "source_unknown");
+}
+
+#[tokio::test]
+async fn verify_batch_decides_and_logs_each_line_in_order() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    register_offices(&daemon, &[("office-a", "primary", "54208")]).await;
+    register(&mut daemon.control().await, &workflow("census", &["office-a"], json!({}))).await;
+    let routes = &mut daemon.routes().await;
+    let question = |year: u32| json!({"workflow": "census", "where": {"area": "ABW", "year": year}, "axes": ["population"]});
+    let mut requests: Vec<_> = (0..40).map(|number| question(1960 + number % 2).to_string()).collect();
+    requests.insert(7, json!({"workflow": "none", "where": {}, "axes": []}).to_string());
+    let answers = post_batch(routes, "/v1/verify:batch", &requests).await;
+    assert_eq!(answers.len(), 41);
+    assert_problem(&answers[7], 8, "workflow_unknown");
+    for (number, answer) in (1..).zip(&answers).filter(|(number, _)| *number != 8) {
+        assert_eq!(answer.get("line"), Some(&json!(number)));
+        let place = if number < 8 { number - 1 } else { number - 2 };
+        let year = json!((1960 + place % 2).to_string());
+        assert_eq!(answer.pointer("/envelope/where/year"), Some(&year), "{answer}");
+        let value = answer.pointer("/envelope/axes/population/value");
+        assert_eq!(value.is_some(), place % 2 == 0, "only 1960 has a value: {answer}");
+    }
+    let execution = answers[0].pointer("/envelope/execution_id").and_then(Value::as_str).expect("an id");
+    let logged = oracled_tests::get(routes, &format!("/v1/verify/{execution}")).await;
+    assert_eq!(Some(&document(&logged)), answers[0].get("envelope"));
+    assert_eq!(at(&logged, "/execution_id"), execution);
+}
+
+#[tokio::test]
+async fn batch_answers_lines_before_the_request_ends() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    register_offices(&daemon, &[("office-a", "primary", "54208")]).await;
+    let routes = &mut daemon.routes().await;
+    let (mut sender, body) = StreamedBody::new(1);
+    sender.send(format!("{}\n", query("2026-03-07")).into()).await.expect("the read succeeds");
+    let response = routes.post_lines("/v1/query:batch", body).await.expect("the server answers");
+    let mut answers = ResponseLines::new(response.into_body());
+    let first = answers.next_line().await.expect("the connection holds").expect("a line");
+    assert!(first.starts_with(b"{\"line\":1,\"answer\":"), "{first:?}");
+    sender.finish();
+    assert_eq!(answers.next_line().await.expect("the connection holds"), None);
+}
