@@ -37,6 +37,9 @@ pub struct FreshnessPolicy {
     pub default_max_age_seconds: u64,
     /// How a stale value on any other axis is handled.
     pub default_stale_behavior: StaleBehavior,
+    /// Whether Saturdays and Sundays (UTC) do not count toward ages; false by default.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub business_days: bool,
     /// The events that mark all values of the source as stale; none by default.
     #[serde(default)]
     pub invalidation_triggers: Vec<InvalidationTrigger>,
@@ -186,8 +189,17 @@ impl FreshnessPolicy {
             axis_freshness: axes.iter().filter_map(requirement).collect(),
             default_max_age_seconds: max_age_s,
             default_stale_behavior: StaleBehavior::ServeStaleWithWarning,
+            business_days: false,
             invalidation_triggers: vec![InvalidationTrigger::VersionChange {}],
         }
+    }
+
+    /// The age of a value that was true at `as_of`, as the policy counts it, in whole seconds; 0 if `as_of` is in the future.
+    fn age_s(&self, as_of: Timestamp, now: Timestamp) -> u64 {
+        if !self.business_days {
+            return age_s(as_of, now);
+        }
+        u64::try_from(weekday_seconds(now) - weekday_seconds(as_of)).unwrap_or(0)
     }
 
     /// The requirement of an axis, by its own path or by the path of its group (`nutrients.*.amount`). If several
@@ -226,6 +238,15 @@ fn is_group_match(group: &str, axis: &str) -> bool {
 #[must_use]
 pub fn age_s(as_of: Timestamp, now: Timestamp) -> u64 {
     u64::try_from(now.duration_since(as_of).as_secs()).unwrap_or(0)
+}
+
+/// The seconds of Mondays to Fridays from a fixed Monday to `at`.
+fn weekday_seconds(at: Timestamp) -> i64 {
+    const DAY: i64 = DAY_S as i64;
+    // 1970-01-05 was a Monday
+    let since_monday = at.as_second() - 4 * DAY;
+    let (weeks, in_week) = (since_monday.div_euclid(7 * DAY), since_monday.rem_euclid(7 * DAY));
+    weeks * 5 * DAY + in_week.min(5 * DAY)
 }
 
 #[cfg(test)]

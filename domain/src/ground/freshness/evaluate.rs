@@ -1,6 +1,6 @@
 //! Evaluates whether an answer is stale and how it is handled.
 
-use super::{FreshnessPolicy, StaleBehavior, age_s};
+use super::{FreshnessPolicy, StaleBehavior};
 use crate::base::moment::format_age_and_limit;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -87,7 +87,7 @@ impl FreshnessPolicy {
         invalidated_at: Option<Timestamp>,
         now: Timestamp,
     ) -> AnswerFreshness {
-        let age_seconds = as_of.map(|as_of| age_s(as_of, now));
+        let age_seconds = as_of.map(|as_of| self.age_s(as_of, now));
         let mut freshness = AnswerFreshness {
             axes: Vec::with_capacity(axes.len()),
             answer: AnswerHandling::Serve,
@@ -112,7 +112,7 @@ impl FreshnessPolicy {
                 let fault = match (as_of, invalidated_at) {
                     (Some(as_of), Some(at)) => format!("as of {as_of}, and invalidated at {at}"),
                     (Some(as_of), None) => {
-                        let (age, allowed) = format_age_and_limit(age_s(as_of, now), max_age_seconds);
+                        let (age, allowed) = format_age_and_limit(self.age_s(as_of, now), max_age_seconds);
                         format!("{age} old, and {allowed} are allowed")
                     }
                     (None, _) => {

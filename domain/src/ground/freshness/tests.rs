@@ -322,9 +322,45 @@ fn any_policy() -> impl Strategy<Value = FreshnessPolicy> {
             axis_freshness: axes.into_iter().map(requirement).collect(),
             default_max_age_seconds: default_s,
             default_stale_behavior: default,
+            business_days: false,
             invalidation_triggers: ttls.collect(),
         }
     })
+}
+
+#[test]
+fn weekends_do_not_count_toward_ages_in_business_days() {
+    let policy = FreshnessPolicy { business_days: true, ..policy() };
+    let age_of = |as_of: &str, now: &str| {
+        let [as_of, now] = [as_of, now].map(|at| at.parse().expect("a time"));
+        policy.evaluate(&["dose"], Some(as_of), None, now).axes[0].age_seconds
+    };
+    let day_s = 86_400;
+    for (as_of, now, expected) in [
+        // 2026-11-20 is a Friday
+        ("2026-11-20T16:00:00Z", "2026-11-20T17:00:00Z", 3600),
+        ("2026-11-20T16:00:00Z", "2026-11-22T12:00:00Z", 8 * 3600),
+        ("2026-11-20T16:00:00Z", "2026-11-23T16:00:00Z", day_s),
+        ("2026-11-21T10:00:00Z", "2026-11-22T10:00:00Z", 0),
+        ("2026-11-21T10:00:00Z", "2026-11-23T01:00:00Z", 3600),
+        ("2026-11-02T00:00:00Z", "2026-11-30T00:00:00Z", 20 * day_s),
+        ("1969-12-26T00:00:00Z", "1970-01-02T00:00:00Z", 5 * day_s),
+        ("2026-11-23T00:00:00Z", "2026-11-20T00:00:00Z", 0),
+    ] {
+        assert_eq!(age_of(as_of, now), Some(expected), "{as_of} to {now}");
+    }
+}
+
+#[test]
+fn business_days_are_refused_with_an_axis_whose_age_the_ontology_limits() {
+    let plain =
+        FreshnessPolicy { axis_freshness: BTreeMap::new(), invalidation_triggers: Vec::new(), ..policy() };
+    let policy = FreshnessPolicy { business_days: true, default_max_age_seconds: 10, ..plain };
+    assert_eq!(policy.validate(&[bound("dose")]), Ok(()));
+    for axis in [limited("dose", 100), sensitive("dose", None)] {
+        let refused = policy.validate(&[axis]);
+        assert_eq!(refused, Err(FreshnessPolicyError::BusinessDays { axis: "dose".into() }));
+    }
 }
 
 proptest! {

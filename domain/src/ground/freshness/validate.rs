@@ -51,6 +51,15 @@ pub enum FreshnessPolicyError {
         /// The maximum age that the ontology allows, in seconds.
         limit_s: u64,
     },
+    /// The policy does not count weekends, and the ontology limits the age of an axis.
+    #[error(
+        "`business_days` is true, but the ontology limits the age of `{axis}` on all days (`max_ttl_seconds`, \
+         `state_sensitive`); remove `business_days`"
+    )]
+    BusinessDays {
+        /// The path of the axis.
+        axis: String,
+    },
     /// The path of a webhook is invalid or reserved by the service.
     #[error(
         "`invalidation_triggers.{index}.config.webhook` is not a webhook path: begin it with `{FOR_WEBHOOKS}`, or use two \
@@ -80,7 +89,7 @@ impl FreshnessPolicy {
     ///
     /// # Errors
     /// The first fault found: an axis that the source does not provide, an age of 0 or beyond [`MAX_AGE_S`], an axis
-    /// that may become older than its ontology allows, or a webhook path that is invalid or reserved by the service.
+    /// that may become older than its ontology allows, also on weekends, or a webhook path that is invalid or reserved by the service.
     pub fn validate(&self, axes: &[AxisFreshnessLimits<'_>]) -> Result<(), FreshnessPolicyError> {
         check_age("default_max_age_seconds", self.default_max_age_seconds)?;
         for (key, requirement) in &self.axis_freshness {
@@ -96,6 +105,9 @@ impl FreshnessPolicy {
             check_age(&format!("axis_freshness.{key}.max_age_seconds"), requirement.max_age_seconds)?;
         }
         self.validate_triggers()?;
+        if let Some(bound) = axes.iter().find(|bound| self.business_days && bound.limit_s().is_some()) {
+            return Err(FreshnessPolicyError::BusinessDays { axis: bound.axis.to_owned() });
+        }
         for bound in axes {
             let max_age_s = self.max_age_s(self.requirement(bound.axis));
             if let Some(limit_s) = bound.limit_s().filter(|limit_s| max_age_s > *limit_s) {
