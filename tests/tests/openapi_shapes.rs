@@ -334,7 +334,7 @@ async fn evaluate_request_schema_accepts_exactly_the_readable_requests() {
     let query = json!({"oracle_id": "office", "query_id": "q", "request": {
         "axes_requested": ["population"], "filters": [{"axis": "area", "operator": "eq", "value": "ABW"}],
         "point_in_time": "2026-11-20T10:00:00Z", "known_at": "2026-11-20", "include_provenance": true,
-        "max_results": 1, "cursor": "c", "explain": false,
+        "max_results": 1, "cursor": "c", "explain": false, "latest": true,
     }});
     let check = json!({
         "id": "case-1", "candidate_output": "54208 people", "facts": ["nobody counted"], "context": "a guide",

@@ -1056,6 +1056,18 @@ export interface components {
             /** @description The response. */
             response: components["schemas"]["QueryResponse"];
         };
+        /** @description One line of the answer of `POST /v1/query:batch`: an answer or a problem. */
+        QueryBatchAnswer: {
+            /** @description The answer. */
+            answer?: components["schemas"]["QueryAnswer"];
+            /**
+             * Format: int64
+             * @description The number of the line in the request, from 1.
+             */
+            line: number;
+            /** @description The problem, if the query was not answered. */
+            problem?: components["schemas"]["ProblemDocument"];
+        };
         /** @description How a query was answered. */
         QueryExplanation: {
             /** @description The access path: `identity`, `identity_prefix`, `index:<axis>` or `scan`. */
@@ -1698,6 +1710,18 @@ export interface components {
          * @enum {string}
          */
         VerificationTier: "unverified" | "cross_domain" | "secondary" | "primary" | "human_lock";
+        /** @description One line of the answer of `POST /v1/verify:batch`: an envelope or a problem. */
+        VerifyBatchAnswer: {
+            /** @description The envelope, of any `kind`. */
+            envelope?: components["schemas"]["Envelope"];
+            /**
+             * Format: int64
+             * @description The number of the line in the request, from 1.
+             */
+            line: number;
+            /** @description The problem, if the request was not decided. */
+            problem?: components["schemas"]["ProblemDocument"];
+        };
         /** @description A verification request: the axes of one subject to verify, and the workflow. */
         VerifyRequest: {
             /** @description The paths of the axes to verify; in a keyed group, the path of one value (`nutrients.protein.amount`). */
@@ -1835,6 +1859,7 @@ export type ProvedContinuation = components['schemas']['ProvedContinuation'];
 export type ProvedEntry = components['schemas']['ProvedEntry'];
 export type ProvenanceRecord = components['schemas']['ProvenanceRecord'];
 export type QueryAnswer = components['schemas']['QueryAnswer'];
+export type QueryBatchAnswer = components['schemas']['QueryBatchAnswer'];
 export type QueryExplanation = components['schemas']['QueryExplanation'];
 export type QueryFilter = components['schemas']['QueryFilter'];
 export type QueryFreshness = components['schemas']['QueryFreshness'];
@@ -1888,6 +1913,7 @@ export type VerdictLabel = components['schemas']['VerdictLabel'];
 export type VerdictResponse = components['schemas']['VerdictResponse'];
 export type VerificationOrigin = components['schemas']['VerificationOrigin'];
 export type VerificationTier = components['schemas']['VerificationTier'];
+export type VerifyBatchAnswer = components['schemas']['VerifyBatchAnswer'];
 export type VerifyRequest = components['schemas']['VerifyRequest'];
 export type VersionChangeKind = components['schemas']['VersionChangeKind'];
 export type VersionRecord = components['schemas']['VersionRecord'];

@@ -40,6 +40,9 @@ pub(crate) struct QueryArgs {
     /// Only data that the daemon had at this day or time
     #[arg(long, value_name = "WHEN")]
     known_at: Option<Moment>,
+    /// Only the latest record of each subject: of the records that differ only on the last identity axis, for example a date
+    #[arg(long)]
+    latest: bool,
     /// Maximum number of records [default: 100, and all with --csv or --json]
     #[arg(short = 'n', long, value_name = "N", value_parser = limit_parser(usize::MAX))]
     limit: Option<usize>,
@@ -107,6 +110,7 @@ impl QueryArgs {
             point_in_time: self.at.map(|Moment(at)| at),
             known_at: self.known_at.map(|Moment(at)| at),
             max_results: Some(limit.min(PAGE_MAX)),
+            latest: self.latest,
             explain: self.explain,
             ..QueryRequest::default()
         };

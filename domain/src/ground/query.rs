@@ -75,6 +75,10 @@ pub struct QueryRequest {
     /// The cursor of an earlier answer to the same query, to continue after its last record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
+    /// Whether to return only the latest record of each subject: of the records that match and differ only on the last identity
+    /// axis of the ontology, the one with the greatest value there. The axis must be a date, a period or an integer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub latest: bool,
     /// Whether to explain how the query was answered.
     #[serde(default)]
     pub explain: bool,
@@ -234,6 +238,16 @@ pub enum InvalidQueryError {
     /// `max_results` is out of range.
     #[error("`max_results` is {0} (1 to {MAX_RESULTS_MAX} allowed)")]
     MaxResults(usize),
+    /// The last identity axis has no order.
+    #[error(
+        "`latest` requires a date, a month, a quarter, a year or an integer as the last identity axis of the ontology, and \
+         `{axis}` is of type {kind}"
+    )]
+    Latest {
+        /// The last identity axis.
+        axis: String,
+        kind: &'static str,
+    },
     /// The cursor is invalid or belongs to another query.
     #[error("`cursor` does not come from an answer to this query")]
     Cursor,
@@ -251,6 +265,8 @@ pub struct ValidatedQuery {
     pub identity_is_whole: bool,
     /// The maximum number of records to return.
     pub max_results: usize,
+    /// Whether only the latest record of each subject is returned.
+    pub latest: bool,
 }
 
 impl ValidatedQuery {
@@ -295,7 +311,12 @@ impl ValidatedQuery {
         };
         let identity: Vec<_> = ontology.identity().map_while(fixed).collect();
         let identity_is_whole = identity.len() == ontology.identity().count();
-        Ok(Self { axes, filters, identity: RecordIdentity::new(identity), identity_is_whole, max_results })
+        let last = ontology.identity().last().filter(|axis| request.latest && !axis.kind.is_ordered());
+        if let Some(axis) = last {
+            return Err(InvalidQueryError::Latest { axis: axis.axis.clone(), kind: axis.kind.into_str() });
+        }
+        let (identity, latest) = (RecordIdentity::new(identity), request.latest);
+        Ok(Self { axes, filters, identity, identity_is_whole, max_results, latest })
     }
 
     /// The size of record contents at which a page ends, in bytes.

@@ -7,8 +7,9 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use oracled_domain::ground::axis::Axis;
 use oracled_domain::ground::query::ValidatedQuery;
-use oracled_domain::ground::record::RecordContent;
+use oracled_domain::ground::record::{RecordContent, RecordIdentity};
 use oracled_domain::ground::timeline::{ReleaseScope, VisibleReleases};
+use oracled_domain::ground::value::AxisValue;
 use std::fmt;
 use std::ops::Bound;
 
@@ -132,6 +133,7 @@ impl SourceView {
         let known = self.knowledge(ReleaseScope { known_at, released_by: Some(point_in_time) });
         let QueryPlan { access, prefix, index } = self.choose_access_path(query);
         let mut page = QueryPageBuilder::new(self, query, &known, point_in_time, budget, access);
+        page.last = after.unwrap_or_default().to_vec();
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         match index {
             Some(value) => {
@@ -139,7 +141,7 @@ impl SourceView {
                 let mut entries = self.indexed(&value, &prefix, from);
                 while let Some(entry) = entries.advance()? {
                     if page.is_full() {
-                        return Ok(page.finish_with_more());
+                        return page.finish_with_more(after);
                     }
                     let key = entry.get(value.0.len()..).unwrap_or_default();
                     page.count_record(key)?;
@@ -151,12 +153,15 @@ impl SourceView {
                 let mut records = self.records(&prefix, from)?;
                 while records.advance()? {
                     if page.is_full() {
-                        return Ok(page.finish_with_more());
+                        return page.finish_with_more(after);
                     }
                     page.count_record(records.key())?;
                     page.check_record(&mut records)?;
                 }
             }
+        }
+        if page.has_all_subjects {
+            return page.finish_with_more(after);
         }
         Ok(page.answered)
     }
@@ -209,7 +214,26 @@ struct QueryPageBuilder<'q> {
     work: u64,
     checked: u64,
     last: Vec<u8>,
+    /// The key of the record before `last`.
+    previous: Vec<u8>,
+    /// For [`ValidatedQuery::latest`]: the subject whose records are being read.
+    subject: Option<LatestSubject>,
+    /// For [`ValidatedQuery::latest`]: whether the page has enough subjects.
+    has_all_subjects: bool,
     answered: QueryResultPage,
+}
+
+/// The records that differ only on the last identity axis. They follow each other in the order of this axis.
+struct LatestSubject {
+    /// The beginning of their keys: the other identity axes.
+    prefix: Vec<u8>,
+    /// The value of the last identity axis.
+    last: Option<AxisValue>,
+    /// The key of the record before its first one.
+    before: Vec<u8>,
+    /// The number of its hits, which are the last of the page, and their size.
+    hits: usize,
+    bytes: usize,
 }
 
 impl<'q> QueryPageBuilder<'q> {
@@ -223,19 +247,39 @@ impl<'q> QueryPageBuilder<'q> {
     ) -> Self {
         let answered =
             QueryResultPage { found: Vec::new(), bytes: 0, scanned: 0, pruned: 0, more: None, access };
-        Self { view, query, known, time, budget, work: 0, checked: 0, last: Vec::new(), answered }
+        let (last, previous) = (Vec::new(), Vec::new());
+        let (subject, has_all_subjects) = (None, false);
+        let (work, checked) = (0, 0);
+        Self {
+            view,
+            query,
+            known,
+            time,
+            budget,
+            work,
+            checked,
+            last,
+            previous,
+            subject,
+            has_all_subjects,
+            answered,
+        }
     }
 
     fn is_full(&self) -> bool {
-        let QueryResultPage { found, bytes, scanned, .. } = &self.answered;
-        found.len() >= self.query.max_results
-            || *scanned >= self.budget.records.max(1)
-            || *bytes >= self.query.page_bytes()
+        let is_read = self.answered.scanned >= self.budget.records.max(1);
+        is_read || if self.query.latest { self.has_all_subjects } else { self.has_enough_hits() }
+    }
+
+    fn has_enough_hits(&self) -> bool {
+        let QueryResultPage { found, bytes, .. } = &self.answered;
+        found.len() >= self.query.max_results || *bytes >= self.query.page_bytes()
     }
 
     /// Counts the record with this key as read.
     fn count_record(&mut self, key: &[u8]) -> Result<(), ScanError> {
         self.answered.scanned += 1;
+        std::mem::swap(&mut self.previous, &mut self.last);
         key.clone_into(&mut self.last);
         self.add_work(1)
     }
@@ -292,6 +336,9 @@ impl<'q> QueryPageBuilder<'q> {
             return Ok(());
         }
         let Some(content) = self.view.content(&found.statement)? else { return Ok(()) };
+        if self.query.latest && !self.select_latest(&content, bytes) {
+            return Ok(());
+        }
         self.answered.bytes += bytes;
         // the content is returned separately, and the row would keep whole blocks in memory
         found.statement.row = Some(Bytes::new());
@@ -299,10 +346,56 @@ impl<'q> QueryPageBuilder<'q> {
         Ok(())
     }
 
-    /// Ends the page: more records may follow.
-    fn finish_with_more(mut self) -> QueryResultPage {
+    /// Removes earlier hits of the subject of this one. Returns false if it is of a further subject, which the next page has.
+    fn select_latest(&mut self, content: &RecordContent, bytes: usize) -> bool {
+        let axes: Vec<_> = self.view.ontology.identity().collect();
+        let Some((last_axis, others)) = axes.split_last() else { return true };
+        let last = content.axes.get(&last_axis.axis).cloned();
+        let has_enough_hits = self.has_enough_hits();
+        match &mut self.subject {
+            Some(subject) if self.last.starts_with(&subject.prefix) => {
+                if subject.last != last {
+                    self.answered.found.truncate(self.answered.found.len() - subject.hits);
+                    self.answered.bytes -= subject.bytes;
+                    (subject.last, subject.hits, subject.bytes) = (last, 0, 0);
+                }
+                subject.hits += 1;
+                subject.bytes += bytes;
+                true
+            }
+            _ if has_enough_hits => {
+                self.has_all_subjects = true;
+                self.last.clone_from(&self.previous);
+                false
+            }
+            _ => {
+                let values = others.iter().map(|axis| content.axes.get(&axis.axis)?.typed(axis).ok());
+                let prefix = RecordIdentity::new(values.flatten().collect()).key();
+                let before = self.previous.clone();
+                self.subject = Some(LatestSubject { prefix, last, before, hits: 1, bytes });
+                true
+            }
+        }
+    }
+
+    /// Ends the page, which began after the key `after`: more records may follow.
+    ///
+    /// # Errors
+    /// `TooCostly` if the records of one subject are more than a page may read.
+    fn finish_with_more(mut self, after: Option<&[u8]>) -> Result<QueryResultPage, ScanError> {
+        // later records of the subject were not read
+        if !self.has_all_subjects
+            && let Some(subject) = self.subject.filter(|subject| self.last.starts_with(&subject.prefix))
+        {
+            self.answered.found.truncate(self.answered.found.len() - subject.hits);
+            self.answered.bytes -= subject.bytes;
+            if subject.before == after.unwrap_or_default() {
+                return Err(ScanError::TooCostly);
+            }
+            self.last = subject.before;
+        }
         self.answered.more = Some(self.last);
-        self.answered
+        Ok(self.answered)
     }
 }
 

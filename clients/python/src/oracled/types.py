@@ -1057,6 +1057,10 @@ class QueryRequest(TypedDict):
     """Whether to return the provenance of each record."""
     known_at: NotRequired[Moment | None]
     """The time as of which data must have been known; all data if absent."""
+    latest: NotRequired[bool]
+    """Whether to return only the latest record of each subject: of the records that match and differ only on the last
+    identity axis of the ontology, the one with the greatest value there. The axis must be a date, a period or an
+    integer."""
     max_results: NotRequired[int | None]
     """The maximum number of records to return."""
     point_in_time: NotRequired[Moment | None]

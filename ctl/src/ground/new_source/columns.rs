@@ -86,6 +86,8 @@ pub(super) fn find_columns(
     for (index, column) in columns.iter_mut().enumerate() {
         column.is_identity = chosen.contains(&index);
     }
+    // the last identity axis is the one by which a query finds the latest record
+    columns.sort_by_key(|column| (!column.is_identity, column.is_identity && column.form.is_time()));
     (columns, is_found)
 }
 

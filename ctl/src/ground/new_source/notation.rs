@@ -67,6 +67,10 @@ impl ValueForm {
         matches!(self, Self::Number { .. })
     }
 
+    pub(super) const fn is_time(&self) -> bool {
+        matches!(self, Self::Date { .. } | Self::Period { .. })
+    }
+
     /// Whether an axis of this form can identify a record.
     pub(super) const fn can_identify(&self) -> bool {
         !matches!(self, Self::Number { is_integer: false, .. })

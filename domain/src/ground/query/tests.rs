@@ -119,8 +119,13 @@ fn times_compare_and_sort_chronologically() {
 fn filter_rejects_incomparable_value() {
     for (axis, operator, value, words) in [
         ("amount", "gt", json!("much"), "`much` is not a number"),
-        ("name", "gt", json!("A"), "requires an axis of type number, integer or date"),
-        ("kind", "lt", json!("one"), "requires an axis of type number, integer or date"),
+        ("name", "gt", json!("A"), "requires an axis of type number, integer, date, month, quarter or year"),
+        (
+            "kind",
+            "lt",
+            json!("one"),
+            "requires an axis of type number, integer, date, month, quarter or year",
+        ),
         ("amount", "contains", json!("1"), "requires an axis of type string or enum"),
         ("amount", "regex", json!("1"), "requires an axis of type string or enum"),
         ("year", "eq", json!("2000.5"), "whole number"),

@@ -221,3 +221,82 @@ fn query_stops_after_its_callback_returns_false() {
     assert!(matches!(stopped, Err(ScanError::Stopped)));
     assert_eq!(steps.get(), 3);
 }
+
+/// The latest record of each country, page by page.
+fn latest(
+    world: &TestStore,
+    filters: &[(&str, &str, Json)],
+    max_results: usize,
+    records: u64,
+) -> Vec<(String, u32, u64)> {
+    let ontology = ontology();
+    let query = ValidatedQuery { latest: true, max_results, ..query(&ontology, filters) };
+    let (mut found, mut after) = (Vec::new(), None::<Vec<u8>>);
+    loop {
+        let budget = ScanBudget { records, ..ScanBudget::UNLIMITED };
+        let page = world.view().query(&query, at(250), None, after.as_deref(), budget).unwrap();
+        assert!(page.found.len() <= max_results);
+        found.extend(page.found.iter().map(|hit| summarize_content(&hit.content)));
+        let Some(more) = page.more else { return found };
+        assert!(after.is_none_or(|after| after < more), "the position advances");
+        after = Some(more);
+    }
+}
+
+#[test]
+fn latest_query_returns_the_last_record_of_each_subject() {
+    let world = world();
+    for (filters, expected) in [
+        (vec![], vec![("ABW", 20), ("AFG", 20), ("FRA", 20), ("ZMB", 20), ("ZWE", 20)]),
+        (
+            vec![("year", "lte", json!(7)), ("country", "in", json!(["FRA", "ZWE"]))],
+            vec![("FRA", 7), ("ZWE", 7)],
+        ),
+        (vec![("country", "eq", json!("ABW")), ("year", "lt", json!(4))], vec![("ABW", 3)]),
+        (
+            vec![("region", "eq", json!("south")), ("year", "lt", json!(3))],
+            vec![("ABW", 2), ("ZMB", 2), ("ZWE", 2)],
+        ),
+        (vec![("year", "gt", json!(20))], vec![]),
+    ] {
+        let expected: Vec<_> =
+            expected.into_iter().map(|(country, year)| (country.to_owned(), year)).collect();
+        for (max_results, records) in [(10_000, u64::MAX), (1, u64::MAX), (2, 30), (10_000, 21)] {
+            let found = latest(&world, &filters, max_results, records);
+            let found: Vec<_> = found.into_iter().map(|(country, year, _)| (country, year)).collect();
+            assert_eq!(found, expected, "{filters:?}, {max_results} a page, {records} read");
+        }
+    }
+}
+
+#[test]
+fn latest_query_fails_if_a_page_cannot_read_one_subject() {
+    let (world, ontology) = (world(), ontology());
+    let query = ValidatedQuery { latest: true, ..query(&ontology, &[]) };
+    let budget = ScanBudget { records: 10, ..ScanBudget::UNLIMITED };
+    assert!(matches!(world.view().query(&query, at(250), None, None, budget), Err(ScanError::TooCostly)));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn latest_query_equals_a_plain_selection(
+        records in proptest::collection::vec(("[ab]{0,2}", 0_u32..30, 0_u64..9), 0..60),
+        filters in proptest::collection::vec(filter(), 0..3), max_results in 1..5_usize,
+    ) {
+        let mut world = TestStore::new();
+        let mut all: Vec<_> = records.into_iter().map(|(text, year, people)| test_statement(&text, year, people)).collect();
+        all.sort_by_key(TestStatement::key);
+        all.dedup_by_key(|stated| stated.key());
+        world.ingest(&test_run("1", 100, true, all));
+        let mut expected = Vec::new();
+        for (country, year, people) in summarize_page(&ask(&world, 250, &filters)) {
+            if expected.last().is_some_and(|(last, ..): &(String, u32, u64)| *last == country) {
+                expected.pop();
+            }
+            expected.push((country, year, people));
+        }
+        prop_assert_eq!(latest(&world, &filters, max_results, u64::MAX), expected);
+    }
+}
