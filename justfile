@@ -81,78 +81,21 @@ install:
     #!/usr/bin/env bash
     set -euo pipefail
     cargo build --release --locked -p oracled -p oracled-ctl
-    bin="${CARGO_TARGET_DIR:-target}/release"
-    dest="${DESTDIR:-}"
-    as_root=()
-    if [[ -z $dest && $EUID -ne 0 ]]; then as_root=(sudo); fi
-
-    made=$(mktemp -d)
-    trap 'rm -rf "$made"' EXIT
-    mkdir "$made/man1"
-    "$bin/oraclectl" man "$made/man1"
-    for shell in bash zsh fish; do "$bin/oraclectl" completions "$shell" >"$made/$shell"; done
-
-    put() { "${as_root[@]}" install -D -m "$1" "$2" "$dest$3"; }
-    put 0755 "$bin/oracled" /usr/local/bin/oracled
-    put 0755 "$bin/oraclectl" /usr/local/bin/oraclectl
-    for unit in oracled.service oracled.socket oracled-control.socket oracled-review.socket; do
-        put 0644 "systemd/$unit" "/etc/systemd/system/$unit"
-    done
-    put 0644 systemd/oracled.service.d/upstreams.conf /etc/systemd/system/oracled.service.d/upstreams.conf
-    put 0644 systemd/oracled.sysusers.conf /etc/sysusers.d/oracled.conf
-    put 0644 systemd/oracled.tmpfiles.conf /etc/tmpfiles.d/oracled.conf
-    for page in "$made"/man1/*; do put 0644 "$page" "/usr/local/share/man/man1/${page##*/}"; done
-    put 0644 docs/man/oracled.toml.5 /usr/local/share/man/man5/oracled.toml.5
-    put 0644 docs/man/oracled.8 /usr/local/share/man/man8/oracled.8
-    put 0644 "$made/bash" /usr/local/share/bash-completion/completions/oraclectl
-    put 0644 "$made/zsh" /usr/local/share/zsh/site-functions/_oraclectl
-    put 0644 "$made/fish" /usr/local/share/fish/vendor_completions.d/oraclectl.fish
-    # as root, because other users cannot read /etc/oracled after the first installation
-    if "${as_root[@]}" test -e "$dest/etc/oracled/oracled.toml"; then
-        echo "kept $dest/etc/oracled/oracled.toml"
-    else
-        put 0644 systemd/oracled.toml /etc/oracled/oracled.toml
-    fi
-
-    if [[ -z $dest && -d /run/systemd/system ]]; then
-        "${as_root[@]}" systemd-sysusers oracled.conf
-        "${as_root[@]}" systemd-tmpfiles --create oracled.conf
-        "${as_root[@]}" systemctl daemon-reload
-        echo "installed; start it with: systemctl enable --now oracled.socket oracled-control.socket oracled.service"
-    else
-        echo "installed below ${dest:-/}"
-    fi
+    packaging/install.sh "${CARGO_TARGET_DIR:-target}/release"
 
 # remove the installed files; keep the state and the configuration
 uninstall:
-    #!/usr/bin/env bash
-    set -euo pipefail
-    dest="${DESTDIR:-}"
-    as_root=()
-    if [[ -z $dest && $EUID -ne 0 ]]; then as_root=(sudo); fi
-    units=(oracled.service oracled.socket oracled-control.socket oracled-review.socket)
+    packaging/uninstall.sh
 
-    live=false
-    if [[ -z $dest && -d /run/systemd/system ]]; then live=true; fi
-    if $live && [[ -e /etc/systemd/system/oracled.service ]]; then
-        "${as_root[@]}" systemctl disable --now "${units[@]}"
-    fi
-    for path in \
-        /usr/local/bin/{oracled,oraclectl} \
-        "${units[@]/#//etc/systemd/system/}" \
-        /etc/systemd/system/oracled.service.d/upstreams.conf \
-        /etc/{sysusers,tmpfiles}.d/oracled.conf \
-        /usr/local/share/man/man5/oracled.toml.5 \
-        /usr/local/share/man/man8/oracled.8 \
-        /usr/local/share/bash-completion/completions/oraclectl \
-        /usr/local/share/zsh/site-functions/_oraclectl \
-        /usr/local/share/fish/vendor_completions.d/oraclectl.fish
-    do
-        "${as_root[@]}" rm -f "$dest$path"
-    done
-    "${as_root[@]}" rm -f "$dest"/usr/local/share/man/man1/oraclectl{,-*}.1
-    if [[ -d "$dest/etc/systemd/system/oracled.service.d" ]]; then
-        "${as_root[@]}" rmdir --ignore-fail-on-non-empty "$dest/etc/systemd/system/oracled.service.d"
-    fi
-    if $live; then "${as_root[@]}" systemctl daemon-reload; fi
-    echo "kept $dest/etc/oracled, $dest/var/lib/oracled and the accounts oracled, oracled-admin and oracled-review"
+# build the .deb, the .rpm, the tarball, the container image's files and the SBOM in target/package (docs/packages.md)
+package:
+    packaging/build.sh
+
+# install cargo-cyclonedx, which writes the SBOM of `just package`
+install-cyclonedx:
+    cargo install --locked cargo-cyclonedx
+
+# install, upgrade, remove and purge a Debian package of the debug programs in a temporary root
+test-package:
+    cargo build --workspace --locked
+    tests/package.sh "${CARGO_TARGET_DIR:-target}/debug"

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Installs the programs of a folder for systemd, below /usr/local and /etc. Uses sudo if root is required.
+# Usage: packaging/install.sh PROGRAMS. DESTDIR=DIR installs below DIR.
+set -euo pipefail
+programs=$(realpath "$1")
+cd "$(dirname "$0")/.."
+dest="${DESTDIR:-}"
+as_root=()
+if [[ -z $dest && $EUID -ne 0 ]]; then as_root=(sudo); fi
+
+staged=$(mktemp -d)
+trap 'rm -rf "$staged"' EXIT
+packaging/stage.sh "$programs" "$staged" local
+# shellcheck source=packaging/files.sh
+source packaging/files.sh
+set_layout local
+
+keep_config() {
+    # as root, because other users cannot read /etc/oracled after the first installation
+    if [[ $1 == config ]] && "${as_root[@]}" test -e "$dest$3"; then
+        echo "kept $dest$3"
+        rm "$staged$3"
+    fi
+}
+for_each_file keep_config
+while read -r mode file; do
+    "${as_root[@]}" install -D -m "$mode" "$staged/$file" "$dest/$file"
+done < <(find "$staged" -type f -printf '%m %P\n')
+
+if [[ -z $dest && -d /run/systemd/system ]]; then
+    "${as_root[@]}" systemd-sysusers oracled.conf
+    "${as_root[@]}" systemd-tmpfiles --create oracled.conf
+    "${as_root[@]}" systemctl daemon-reload
+    echo "installed; start it with: systemctl enable --now oracled.socket oracled-control.socket oracled.service"
+else
+    echo "installed below ${dest:-/}"
+fi

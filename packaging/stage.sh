@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Copies the installed files below a directory, as packaging/files lists them.
+# Usage: packaging/stage.sh PROGRAMS DEST LAYOUT. PROGRAMS has oracled and oraclectl; LAYOUT is `local` or `package`.
+set -euo pipefail
+programs=$(realpath "$1")
+dest=$(realpath -m "$2")
+cd "$(dirname "$0")/.."
+# shellcheck source=packaging/files.sh
+source packaging/files.sh
+set_layout "$3"
+
+generated=$(mktemp -d)
+trap 'rm -rf "$generated"' EXIT
+mkdir "$generated"/{man1,bash,zsh,fish}
+"$programs/oraclectl" man "$generated/man1"
+"$programs/oraclectl" completions bash >"$generated/bash/oraclectl"
+"$programs/oraclectl" completions zsh >"$generated/zsh/_oraclectl"
+"$programs/oraclectl" completions fish >"$generated/fish/oraclectl.fish"
+# the units in the repository name the programs of `just install`
+sed "s|/usr/local/bin/|$prefix/bin/|" systemd/oracled.service >"$generated/oracled.service"
+
+put() {
+    local kind=$1 pattern=$2 destination=$3 mode=0644 file name
+    if [[ $kind == program ]]; then mode=0755; fi
+    if [[ $pattern == systemd/oracled.service ]]; then pattern="$generated/oracled.service"; fi
+    for file in $pattern; do
+        name=$destination
+        if [[ $name == *'*'* ]]; then name="${destination%/*}/${file##*/}"; fi
+        install -D -m "$mode" "$file" "$dest$name"
+    done
+}
+umask 022
+for_each_file put
