@@ -87,13 +87,9 @@ install:
 uninstall:
     packaging/uninstall.sh
 
-# build the .deb, the .rpm, the tarball, the container image's files and the SBOM in target/package (docs/packages.md)
+# build the .deb, the .rpm, the tarball and the files of the container image in target/package (docs/packages.md)
 package:
     packaging/build.sh
-
-# install cargo-cyclonedx, which writes the SBOM of `just package`
-install-cyclonedx:
-    cargo install --locked cargo-cyclonedx
 
 # install, upgrade, remove and purge a Debian package of the debug programs in a temporary root
 test-package:

@@ -112,7 +112,7 @@ mod tests {
         let sha256 = Sha256Hex::of(b"x");
         BackupManifest {
             format: BACKUP_FORMAT,
-            version: "0.1.0".into(),
+            version: "0.2.0".into(),
             created_at: "2026-11-22T10:00:00Z".parse().unwrap(),
             entries: 7,
             files: vec![BackedUpFile { name: "segments/0000000001".into(), bytes: 1, sha256 }],

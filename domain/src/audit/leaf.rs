@@ -243,10 +243,12 @@ fn read_salted(
     let (_, value) = members.remove(at);
     let salts = read_salts(value)?;
     // the leaf does not include the text of the salts, so it would not reveal a changed text
-    let mut own_text = join_members(&members, |_, value| value.to_owned());
+    let mut own_text = join_members(&members, |_, value, text| text.push_str(value));
     own_text.pop();
-    let own_text = salts_member(&salts).map(|salts| format!("{own_text},{salts}}}"));
-    if own_text.as_deref() != Some(line) {
+    own_text.push(',');
+    own_text.push_str(&salts_member(&salts).unwrap_or_default());
+    own_text.push('}');
+    if own_text != line {
         return Err(LogLineError("its text is not the one that the log writes".to_owned()));
     }
     match salts.iter().find(|(name, _)| !members.iter().any(|(member, _)| member == name)) {
@@ -268,30 +270,58 @@ fn read_salts(value: &RawValue) -> Result<Vec<(String, String)>, LogLineError> {
 
 /// The text of an object with these members, with a hash in place of each value that has a salt.
 fn hide(members: &[(Cow<'_, str>, &RawValue)], salts: &[(String, String)]) -> String {
-    join_members(members, |name, value| match salts.iter().find(|(salted, _)| salted == name) {
+    join_members(members, |name, value, text| match salts.iter().find(|(salted, _)| salted == name) {
         Some((_, salt)) => {
             let hash = Sha256::new_with_prefix(salt).chain_update(value).finalize();
-            format!("{HASH_START}{}{HASH_END}", Sha256Hex::from_bytes(&hash.into()))
+            text.push_str(HASH_START);
+            text.push_str(Sha256Hex::from_bytes(&hash.into()).as_str());
+            text.push_str(HASH_END);
         }
-        None => value.to_owned(),
+        None => text.push_str(value),
     })
 }
 
-fn join_members(members: &[(Cow<'_, str>, &RawValue)], value_of: impl Fn(&str, &str) -> String) -> String {
-    let joined: Vec<_> = members
-        .iter()
-        .map(|(name, value)| format!("{}:{}", serde_json::Value::from(&**name), value_of(name, value.get())))
-        .collect();
-    format!("{{{}}}", joined.join(","))
+/// The text of an object with these members. `push_value` appends the value of each.
+fn join_members(
+    members: &[(Cow<'_, str>, &RawValue)],
+    push_value: impl Fn(&str, &str, &mut String),
+) -> String {
+    let bytes = members.iter().map(|(name, value)| name.len() + value.get().len() + 4).sum::<usize>();
+    let mut text = String::with_capacity(bytes + 2);
+    for (name, value) in members {
+        text.push(if text.is_empty() { '{' } else { ',' });
+        push_name(name, &mut text);
+        text.push(':');
+        push_value(name, value.get(), &mut text);
+    }
+    text.push_str(if text.is_empty() { "{}" } else { "}" });
+    text
+}
+
+/// Appends a name as a text of JSON.
+fn push_name(name: &str, text: &mut String) {
+    // the names of members have nothing to escape
+    if name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+        text.push('"');
+        text.push_str(name);
+        text.push('"');
+    } else {
+        text.push_str(&serde_json::Value::from(name).to_string());
+    }
 }
 
 /// The member with these salts; `None` if there are none.
 fn salts_member(salts: &[(String, String)]) -> Option<String> {
-    let salts: Vec<_> = salts
-        .iter()
-        .map(|(name, salt)| format!("{}:\"{salt}\"", serde_json::Value::from(name.as_str())))
-        .collect();
-    (!salts.is_empty()).then(|| format!("\"{SALTS}\":{{{}}}", salts.join(",")))
+    let mut text = format!("\"{SALTS}\":");
+    for (index, (name, salt)) in salts.iter().enumerate() {
+        text.push(if index == 0 { '{' } else { ',' });
+        push_name(name, &mut text);
+        text.push_str(":\"");
+        text.push_str(salt);
+        text.push('"');
+    }
+    text.push('}');
+    (!salts.is_empty()).then_some(text)
 }
 
 fn derive_salt(secret: &SaltSecret, seq: u64, name: &str) -> String {

@@ -19,8 +19,9 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, SyncSender};
 use std::thread;
 
-/// The most groups that are read ahead. A group has at most a few MiB.
-const GROUPS_AHEAD: usize = 8;
+/// The bytes of entries that are sent together, and the number of such messages that are read ahead.
+const SENT_BYTES: usize = 256 * 1024;
+const SENT_AHEAD: usize = 8;
 
 /// The log in the segments of a state directory. A daemon may append to them: the groups that are complete now are read.
 #[derive(Debug)]
@@ -161,12 +162,13 @@ impl SegmentLog {
         };
         let in_snapshot = self.files.snapshot().map_or(0, |snapshot| snapshot.parts);
         let (is_at_end, remains) = thread::scope(|scope| {
-            let (sender, groups) = mpsc::sync_channel(GROUPS_AHEAD);
+            let (sender, groups) = mpsc::sync_channel(SENT_AHEAD);
             let reader = scope.spawn(move || self.send_groups(&sender));
-            for group in groups {
+            // the reader stops when its channel is closed
+            for group in groups.into_iter().flatten() {
+                let group: LogGroup = group;
                 rows.is_in_snapshot = group.segment <= in_snapshot;
                 on_rows(&group.batch);
-                // the reader stops when its channel is closed
                 if !rows.read_group(&group, &mut visit)? {
                     break;
                 }
@@ -186,23 +188,36 @@ impl SegmentLog {
 
     /// Reads and decompresses all groups, and sends them until the receiver is gone. Returns whether all were sent, and the remains
     /// after them.
-    fn send_groups(&self, sender: &SyncSender<LogGroup>) -> Result<(bool, Vec<SegmentRemains>), StoreError> {
-        let mut remains = Vec::new();
-        let end = read_segments(
+    fn send_groups(
+        &self,
+        sender: &SyncSender<Vec<LogGroup>>,
+    ) -> Result<(bool, Vec<SegmentRemains>), StoreError> {
+        let (mut remains, mut groups, mut bytes) = (Vec::new(), Vec::new(), 0);
+        let read = read_segments(
             &self.files,
             self.files.numbers_up_to(self.last),
             |segment, group| {
                 let damaged = |fault: &str| self.files.damaged(segment, fault);
                 let batch = group.rows().ok_or_else(|| damaged("the rows of a group are malformed"))?;
                 let rows = assemble_rows(&batch).map_err(|fault| damaged(&fault))?;
-                Ok(sender.send(LogGroup { segment, batch, rows, entries: group.end.entries }).is_ok())
+                bytes += rows.iter().map(|(_, text)| text.len()).sum::<usize>();
+                groups.push(LogGroup { segment, batch, rows, entries: group.end.entries });
+                // each message wakes the other thread, and most groups are small
+                if bytes < SENT_BYTES {
+                    return Ok(true);
+                }
+                bytes = 0;
+                Ok(sender.send(std::mem::take(&mut groups)).is_ok())
             },
             |segment, end, rest| {
                 let at = rest.iter().position(|byte| *byte != 0);
                 remains.extend(at.map(|at| SegmentRemains { segment, at: end.len + at as u64 }));
             },
-        )?;
-        Ok((end.is_some(), remains))
+        );
+        // the groups before a fault, too
+        let is_sent = sender.send(groups).is_ok();
+        let end = read?;
+        Ok((end.is_some() && is_sent, remains))
     }
 }
 

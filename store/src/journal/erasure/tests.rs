@@ -340,7 +340,7 @@ fn retention_of_verifications_erases_names_and_comments_of_reviewers() {
         journal.commit(&[record]).expect("the commit succeeds").remove(0).expect("the record is not stale");
     }
     let before = whole_log(&store);
-    assert!(!files_with(dir.path(), "4711").is_empty());
+    assert!(!files_with(dir.path(), "-4711").is_empty());
     let plan = RemovalPlan { verifications_up_to: Some(journal.counts().entries), ..RemovalPlan::default() };
     let [verifications, _] = store.removable_entries(&plan, &|| true).expect("the log is read");
     assert_eq!(verifications.count, 2);
@@ -348,7 +348,7 @@ fn retention_of_verifications_erases_names_and_comments_of_reviewers() {
     let mut erasure = journal.begin_erasure(plan).expect("the journal accepts writes");
     erasure.rewrite_segments(&|| true).expect("the segments are whole");
     finish(&mut journal, erasure);
-    assert_eq!(files_with(dir.path(), "4711"), Vec::<PathBuf>::new());
+    assert_eq!(files_with(dir.path(), "-4711"), Vec::<PathBuf>::new());
     let after = whole_log(&store);
     assert_eq!(leaves(&after)[..before.len()], leaves(&before));
     assert!(after[before.len() - 1].json.contains("\"uid\":7"), "the user id stays");
