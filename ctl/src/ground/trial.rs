@@ -100,11 +100,15 @@ pub(super) fn prepare(documents: &[FileDocument], faults: &mut Vec<FileFault>) -
         let mut fault = |detail: String| faults.push(FileFault::from_document(read, &detail));
         match &read.document {
             AnyDocument::Ontology(ontology) => {
-                let _ = ontology.validate().map_err(|error| fault(error.to_string()));
+                if let Err(error) = ontology.validate() {
+                    fault(error.to_string());
+                }
             }
             AnyDocument::Source(source) => match find_ontology(&source.ontology) {
                 Some(ontology) => {
-                    let _ = source.validate(ontology).map_err(|error| fault(error.to_string()));
+                    if let Err(error) = source.validate(ontology) {
+                        fault(error.to_string());
+                    }
                 }
                 None => fault(missing("ontology", &source.ontology)),
             },

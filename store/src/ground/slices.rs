@@ -12,7 +12,7 @@ use input::PayloadInput;
 use json::JsonListReader;
 use lines::JsonLinesReader;
 use oracled_domain::base::raw::{RawRecordError, SourceValue};
-use oracled_domain::ground::format::{CsvDelimiter, PayloadFormat};
+use oracled_domain::ground::format::{ColumnUnpivot, CsvDelimiter, PayloadFormat};
 use std::io::{self, Read};
 
 mod delimited;
@@ -169,7 +169,7 @@ pub struct PayloadSlices<R> {
 enum FormatReader<R> {
     Json(JsonListReader<R>),
     Lines(JsonLinesReader<R>),
-    Delimited(DelimitedReader<R>),
+    Delimited(Box<DelimitedReader<R>>),
 }
 
 /// A record with its offset, before it gets its number.
@@ -190,18 +190,19 @@ pub fn slice_payload<R: Read>(
     limits: SliceLimits,
 ) -> Result<PayloadSlices<R>, PayloadSliceError> {
     let input = PayloadInput::open(reader, limits.max_record_bytes)?;
+    let open_table = |input, form, skip_lines, unpivot: &Option<ColumnUnpivot>| {
+        let reader = DelimitedReader::open(input, form, skip_lines, unpivot.as_ref())?;
+        Ok(FormatReader::Delimited(Box::new(reader)))
+    };
     let cut = match format {
         PayloadFormat::Json { records } => FormatReader::Json(JsonListReader::open(input, records)?),
         PayloadFormat::Ndjson => FormatReader::Lines(JsonLinesReader::open(input)),
-        PayloadFormat::Csv { delimiter, quote, skip_lines, unpivot } => FormatReader::Delimited(
-            DelimitedReader::open(input, (*delimiter, *quote), *skip_lines, unpivot.as_ref())?,
-        ),
-        PayloadFormat::Tsv { skip_lines, unpivot } => FormatReader::Delimited(DelimitedReader::open(
-            input,
-            (CsvDelimiter::TAB, false),
-            *skip_lines,
-            unpivot.as_ref(),
-        )?),
+        PayloadFormat::Csv { delimiter, quote, skip_lines, unpivot } => {
+            open_table(input, (*delimiter, *quote), *skip_lines, unpivot)?
+        }
+        PayloadFormat::Tsv { skip_lines, unpivot } => {
+            open_table(input, (CsvDelimiter::TAB, false), *skip_lines, unpivot)?
+        }
     };
     Ok(PayloadSlices { reader: Some(cut), position: 0 })
 }

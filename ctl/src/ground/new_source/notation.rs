@@ -122,7 +122,7 @@ fn form_of(label: &str, texts: &[&str]) -> ValueForm {
     let is_code = |text: &&str| {
         text.len() > 1 && text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit())
     };
-    if !texts.iter().any(|text| is_code(text))
+    if !texts.iter().any(is_code)
         && let Some(form) = number_form(texts)
     {
         return form;

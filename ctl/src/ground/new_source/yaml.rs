@@ -123,12 +123,12 @@ invalidation_triggers: [{{trigger_type: version_change, config: {{}}}}]
 
     /// How often a new file is probably published: as often as its periods.
     fn update_frequency(&self) -> UpdateFrequency {
-        let lengths =
+        let mut lengths =
             self.columns.iter().filter(|column| column.is_identity).filter_map(|column| match &column.form {
                 ValueForm::Period { length, .. } => Some(*length),
                 _ => None,
             });
-        match lengths.last() {
+        match lengths.next_back() {
             Some(PeriodLength::Year) => UpdateFrequency::Annual,
             Some(PeriodLength::Quarter) => UpdateFrequency::Quarterly,
             Some(PeriodLength::Month) => UpdateFrequency::Monthly,
@@ -242,7 +242,7 @@ fn normalizers(column: &SampleColumn) -> Vec<(&str, &'static str, String, Option
             steps.push((axis, "date_parsing", dates(format), remark));
         }
         ValueForm::Period { format: Some(format), .. } => {
-            steps.push((axis, "date_parsing", dates(format), None))
+            steps.push((axis, "date_parsing", dates(format), None));
         }
         _ => {}
     }

@@ -83,7 +83,8 @@ async fn verify_line(
     let verified = match request {
         Ok(request) => {
             let verification = service.system.verification.clone();
-            service.run_work_queued(async move { Ok(verification.verify(&request).await?) }).await
+            let verify = async move { Ok(verification.verify(&request).await?) };
+            Box::pin(service.run_work_queued(verify)).await
         }
         Err(problem) => Err(problem),
     };

@@ -215,11 +215,6 @@ fn normalizer_rejects_invalid_configuration() {
         ("name", "enum_mapping", json!({ "map": { "a": " " } }), "blank"),
         ("name", "date_parsing", json!({ "formats": [] }), "cannot be applied to an axis"),
         ("day", "date_parsing", json!({ "formats": ["%Q!"] }), "%Q!"),
-        ("month", "date_parsing", json!({ "formats": ["%Y"] }), "does not name a month such as 2024-03"),
-        ("quarter", "date_parsing", json!({ "formats": ["Q%q"] }), "does not name a quarter"),
-        ("name", "number_parsing", json!({}), "cannot be applied to an axis"),
-        ("amount", "number_parsing", json!({ "decimal_mark": ";" }), "`.` or `,` allowed"),
-        ("amount", "number_parsing", json!({ "decimal_mark": ",", "thousands_separator": "," }), "both `,`"),
         ("day", "date_parsing", json!({ "formats": ["%H:%M"] }), "neither a day nor a time"),
         (
             "day",
@@ -370,4 +365,17 @@ fn definition_error_names_all_faults() {
             "normalization.value_normalizers[0].config",
         ]
     );
+}
+
+#[test]
+fn normalizer_of_periods_and_numbers_rejects_invalid_configuration() {
+    for (axis, kind, config, words) in [
+        ("month", "date_parsing", json!({ "formats": ["%Y"] }), "does not name a month such as 2024-03"),
+        ("quarter", "date_parsing", json!({ "formats": ["Q%q"] }), "does not name a quarter"),
+        ("name", "number_parsing", json!({}), "cannot be applied to an axis"),
+        ("amount", "number_parsing", json!({ "decimal_mark": ";" }), "`.` or `,` allowed"),
+        ("amount", "number_parsing", json!({ "decimal_mark": ",", "thousands_separator": "," }), "both `,`"),
+    ] {
+        faulty(stepped(axis, kind, config), "normalization.value_normalizers[0].config", words);
+    }
 }
