@@ -95,7 +95,9 @@ impl NewSourceArgs {
         let sample =
             Sample::read(&self.file).map_err(|fault| error(format!("{}: {fault}", self.file.display())))?;
         let period = sample.format.unpivot().map(|unpivot| (unpivot.name.as_str(), sample.period));
-        let (columns, has_identity) = find_columns(&sample.records, period);
+        let found = find_columns(&sample.records, period);
+        let (columns, has_identity) =
+            found.map_err(|fault| error(format!("{}: {fault}", self.file.display())))?;
         let file = self.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let documents = NewDocuments { id: &id, file, sample: &sample, columns: &columns, has_identity };
         let output = self.output.clone().unwrap_or_else(|| PathBuf::from(format!("{id}.yaml")));

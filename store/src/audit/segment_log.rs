@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, SyncSender};
 use std::thread;
 
-/// The bytes of entries that are sent together, and the number of such messages that are read ahead.
+/// The bytes of groups that are sent together, and the number of such messages that are read ahead.
 const SENT_BYTES: usize = 256 * 1024;
 const SENT_AHEAD: usize = 8;
 
@@ -200,7 +200,7 @@ impl SegmentLog {
                 let damaged = |fault: &str| self.files.damaged(segment, fault);
                 let batch = group.rows().ok_or_else(|| damaged("the rows of a group are malformed"))?;
                 let rows = assemble_rows(&batch).map_err(|fault| damaged(&fault))?;
-                bytes += rows.iter().map(|(_, text)| text.len()).sum::<usize>();
+                bytes += group.bytes.len();
                 groups.push(LogGroup { segment, batch, rows, entries: group.end.entries });
                 // each message wakes the other thread, and most groups are small
                 if bytes < SENT_BYTES {

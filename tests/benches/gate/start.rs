@@ -60,7 +60,7 @@ pub(crate) fn measure(effort: BenchEffort, table: &mut BenchTable) -> io::Result
 }
 
 fn measure_case(effort: BenchEffort, case: &StartCase, table: &mut BenchTable) -> io::Result<()> {
-    let (mut full, mut empty) = (DaemonWorld::default(), DaemonWorld::default());
+    let (mut full, empty) = (DaemonWorld::default(), DaemonWorld::default());
     fill_store(&full.state(), case.stored)?;
     let (from_filled, daemon) = start(&full)?;
     let mut stops = vec![stop(daemon)?];
@@ -75,7 +75,7 @@ fn measure_case(effort: BenchEffort, case: &StartCase, table: &mut BenchTable) -
         stops.push(stop(daemon)?);
         starts.push([from_full, from_empty, from_killed]);
     }
-    let [of_full, of_empty] = [idle_memory_mib(&mut full)?, idle_memory_mib(&mut empty)?];
+    let [of_full, of_empty] = [idle_memory_mib(&full)?, idle_memory_mib(&empty)?];
     let (_, daemon) = start(&full)?;
     fill_from(&full.socket(), case.stored, case.new)?;
     daemon.kill();
@@ -256,14 +256,12 @@ fn show_times(
     }
 }
 
-/// The resident memory of an idle daemon in MiB, with the allocator setting of the systemd unit.
-fn idle_memory_mib(world: &mut DaemonWorld) -> io::Result<f64> {
-    world.variables = vec![("MALLOC_MMAP_THRESHOLD_".to_owned(), "131072".to_owned())];
+/// The resident memory of an idle daemon in MiB.
+fn idle_memory_mib(world: &DaemonWorld) -> io::Result<f64> {
     let (_, daemon) = start(world)?;
     sleep(IDLE);
     let bytes = daemon.resident_bytes()?;
     drop(daemon);
-    world.variables.clear();
     Ok(bytes as f64 / f64::from(1 << 20))
 }
 

@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, HashSet};
 
 /// The deepest member of a record that becomes an axis.
 const DEPTH_MAX: usize = 3;
+/// The most fields of the records.
+const FIELDS_MAX: usize = 512;
 /// The most fields that are tried together as the identity of a record.
 const IDENTITY_FIELDS_MAX: usize = 3;
 /// The most fields that can identify a record; further ones are not tried.
@@ -36,22 +38,35 @@ pub(super) struct SampleColumn {
 }
 
 /// The fields of the records, and whether some of them identify a record.
+///
+/// # Errors
+/// The records have too many fields.
 pub(super) fn find_columns(
     records: &[SourceValue],
     period: Option<(&str, Option<&'static str>)>,
-) -> (Vec<SampleColumn>, bool) {
+) -> Result<(Vec<SampleColumn>, bool), String> {
     let mut fields: Vec<(Vec<String>, Vec<Option<String>>)> = Vec::new();
     let mut known = BTreeMap::new();
     for (index, record) in records.iter().enumerate() {
         visit(record, &mut Vec::new(), &mut |path, value| {
+            let next = fields.len();
             let at = *known.entry(path.to_vec()).or_insert_with(|| {
-                fields.push((path.to_vec(), vec![None; records.len()]));
-                fields.len() - 1
+                // further fields are only counted
+                if next <= FIELDS_MAX {
+                    fields.push((path.to_vec(), vec![None; records.len()]));
+                }
+                next
             });
             if let Some(slot) = fields.get_mut(at).and_then(|(_, values)| values.get_mut(index)) {
                 *slot = value;
             }
         });
+    }
+    if known.len() > FIELDS_MAX {
+        return Err(format!(
+            "the records have {} fields (at most {FIELDS_MAX} allowed); if their names are values, the list of records is another",
+            known.len()
+        ));
     }
     let mut names = HashSet::new();
     let mut columns = Vec::new();
@@ -88,7 +103,7 @@ pub(super) fn find_columns(
     }
     // the last identity axis is the one by which a query finds the latest record
     columns.sort_by_key(|column| (!column.is_identity, column.is_identity && column.form.is_time()));
-    (columns, is_found)
+    Ok((columns, is_found))
 }
 
 /// Passes each scalar member to `take`, with its text; `None` if it is null or blank.
@@ -266,11 +281,12 @@ mod tests {
             )
         };
         let records = [record("A", "1", "1999"), record("A", "1", "2000"), record("B", "2", "1999")];
-        let (columns, is_found) = find_columns(&records, None);
+        let (columns, is_found) = find_columns(&records, None).expect("few fields");
         let identity: Vec<_> =
             columns.iter().filter(|column| column.is_identity).map(|column| column.axis.as_str()).collect();
         assert_eq!((identity, is_found), (vec!["area_code", "year"], true));
-        let (_, is_found) = find_columns(&[record("A", "1", "1999"), record("A", "1", "1999")], None);
+        let repeated = [record("A", "1", "1999"), record("A", "1", "1999")];
+        let (_, is_found) = find_columns(&repeated, None).expect("few fields");
         assert!(!is_found);
     }
 }

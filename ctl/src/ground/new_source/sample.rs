@@ -14,7 +14,7 @@ const SAMPLE_BYTES: u64 = 4 * 1024 * 1024;
 /// The most bytes of a JSON document, which is read completely.
 const DOCUMENT_BYTES: u64 = 64 * 1024 * 1024;
 /// The most records of a sample.
-const RECORDS_MAX: usize = 20_000;
+const RECORDS_MAX: usize = 10_000;
 /// The deepest list of records in a JSON document.
 const DEPTH_MAX: usize = 4;
 

@@ -242,10 +242,10 @@ fn damage_in_a_snapshot_is_never_silent() {
                 // zstd can encode the same content in several ways
                 Ok(read) => assert_eq!(read, (first - 1, root), "{}", file.display()),
                 Err(error) => {
-                    assert!(
-                        matches!(error, StoreError::Corrupt { .. } | StoreError::Short { .. }),
-                        "{error}"
-                    );
+                    // a changed version in a head looks like a store of another version
+                    let is_other = matches!(error, StoreError::Newer { .. } | StoreError::Older { .. });
+                    let is_damage = matches!(error, StoreError::Corrupt { .. } | StoreError::Short { .. });
+                    assert!(is_damage || is_other, "{error}");
                 }
             }
         }
