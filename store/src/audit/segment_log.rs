@@ -161,7 +161,7 @@ impl SegmentLog {
             is_in_snapshot: false,
         };
         let in_snapshot = self.files.snapshot().map_or(0, |snapshot| snapshot.parts);
-        let (is_at_end, remains) = thread::scope(|scope| {
+        let (has_read_all, remains) = thread::scope(|scope| {
             let (sender, groups) = mpsc::sync_channel(SENT_AHEAD);
             let reader = scope.spawn(move || self.send_groups(&sender));
             // the reader stops when its channel is closed
@@ -170,13 +170,14 @@ impl SegmentLog {
                 rows.is_in_snapshot = group.segment <= in_snapshot;
                 on_rows(&group.batch);
                 if !rows.read_group(&group, &mut visit)? {
-                    break;
+                    // later groups, and faults in them, do not count
+                    return Ok((false, Vec::new()));
                 }
             }
             reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })?;
         let (entries, marked) = (rows.tree.size(), self.mark.map_or(0, |mark| mark.counts.entries));
-        if is_at_end && entries < marked {
+        if has_read_all && entries < marked {
             let detail = format!(
                 "segment {}: its log ends at entry {entries}, its high-water mark is at {marked}",
                 self.last
