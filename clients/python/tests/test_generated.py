@@ -24,6 +24,9 @@ OMITTED = {
     "read_readiness",
     "send_signal",
     "write_cached_verdict",
+    # the clients have no methods for these batches yet
+    "query_sources",
+    "verify_values_in_batch",
 }
 
 
