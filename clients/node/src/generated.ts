@@ -1161,6 +1161,11 @@ export interface components {
             /** @description Whether to return the provenance of each record. */
             include_provenance?: boolean;
             known_at?: components["schemas"]["Moment"] | null;
+            /**
+             * @description Whether to return only the latest record of each subject: of the records that match and differ only on the last identity
+             *     axis of the ontology, the one with the greatest value there. The axis must be a date, a period or an integer.
+             */
+            latest?: boolean;
             /** @description The maximum number of records to return. */
             max_results?: number | null;
             point_in_time?: components["schemas"]["Moment"] | null;
