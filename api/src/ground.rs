@@ -11,6 +11,7 @@ use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::provenance::ProvenanceRecord;
 use oracled_domain::ground::query::QueryAnswer;
 use oracled_domain::ground::record::RecordContent;
+use oracled_domain::ground::rejection::RejectedRecord;
 use oracled_domain::ground::run::{IngestionRun, RunProgress};
 use oracled_domain::ground::source::SourceRegistryEntry;
 use serde::{Deserialize, Serialize};
@@ -80,10 +81,25 @@ pub struct SourceSummary {
 pub struct RejectsParams {
     /// Only rejects after this position in the payload.
     pub after: Option<u64>,
+    /// Whether each reject has the text of its raw record.
+    #[serde(default)]
+    pub raw: bool,
     /// The most rejects in the answer.
     #[param(inline)]
     #[serde(default)]
     pub limit: PageLimit,
+}
+
+/// A rejected record, with its text if it is requested.
+#[derive(Debug, Clone, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RejectReport {
+    /// The reject.
+    #[serde(flatten)]
+    pub reject: RejectedRecord,
+    /// The text of the raw record, cut to 4,096 bytes; absent if it is not requested, or if the archive does not have the payload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub raw_text: Option<String>,
 }
 
 /// A source with its checks.

@@ -122,6 +122,16 @@ pub struct ReviewSummary {
     pub dismissed_at: Option<Timestamp>,
 }
 
+/// The evidence of a review that is not a part of it.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ReviewEvidence {
+    /// The UCUM codes of the units of the axes to decide, by the paths of the axes.
+    pub units: BTreeMap<String, String>,
+    /// The texts of the raw records from which the candidates were read, by source, each cut to 4,096 bytes. Missing for a live
+    /// source, and if the archive does not have the payload.
+    pub raw_texts: BTreeMap<SourceId, String>,
+}
+
 impl From<ReviewState> for ReviewSummary {
     fn from(ReviewState { review, resolved, revoked, dismissed, comments: _ }: ReviewState) -> Self {
         let axes = review.axes;

@@ -22,6 +22,7 @@ pub fn router(service: Arc<DaemonService>) -> Router {
     Router::new()
         .route("/openapi.json", get(openapi::get))
         .route("/v1/reviews/{review_id}", get(review::get))
+        .route("/v1/reviews/{review_id}/evidence", get(review::evidence))
         .route("/v1/reviews/{review_id}/resolve", post(review::resolve))
         .route("/v1/reviews/{review_id}/revoke", post(review::revoke))
         .route("/v1/reviews/{review_id}/dismiss", post(review::dismiss))

@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 /// All paths of the socket, each with its methods.
-const PATHS: [(&str, &[&str]); 60] = [
+const PATHS: [(&str, &[&str]); 61] = [
     ("/openapi.json", &["GET"]),
     ("/v1/status", &["GET"]),
     ("/v1/actors", &["GET"]),
@@ -63,6 +63,7 @@ const PATHS: [(&str, &[&str]); 60] = [
     ("/v1/pipelines/pi-1/pull", &["POST"]),
     ("/v1/reviews", &["GET"]),
     ("/v1/reviews/v-1", &["GET"]),
+    ("/v1/reviews/v-1/evidence", &["GET"]),
     ("/v1/reviews/v-1/resolve", &["POST"]),
     ("/v1/reviews/v-1/revoke", &["POST"]),
     ("/v1/reviews/v-1/dismiss", &["POST"]),

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use hyper::Method;
 use oracled_api::base::client::{DaemonClient, DaemonResponse};
+use oracled_domain::Sha256Hex;
 use oracled_tests::ground::{self, example, open_pipeline, put_document, started_run, wait_for_run};
 use oracled_tests::wire::{WireConnection, head};
 use oracled_tests::{DaemonWorld, at, document, eventually, get, log, post, problem};
@@ -770,6 +771,11 @@ async fn oraclectl_ingest_submits_a_payload_and_shows_its_run_and_rejects() {
     assert!(rejects.contains("check") && rejects.contains("population"), "{rejects}");
     // the table counts records from 1, `position` from 0
     assert!(rejects.contains(" 21 ") && rejects.contains(" 22 ") && !rejects.contains(" 20 "), "{rejects}");
+    let with_text = printed(&world, &["rejects", digits, "--json"], 0);
+    let with_text: Value = serde_json::from_str(&with_text).expect("JSON");
+    let reject = &with_text["rejects"][0];
+    let raw_text = reject["raw_text"].as_str().expect("a raw record");
+    assert_eq!(reject["raw_hash"], Sha256Hex::of(raw_text.as_bytes()).as_str(), "{reject}");
     let csv = printed(&world, &["rejects", digits, "--rule", "check", "--csv"], 0);
     assert_eq!(csv.lines().count(), 2, "{csv}");
     let cut = world.ctl(&["rejects", digits, "-n", "1", "--csv"]);

@@ -301,6 +301,7 @@ async fn verification(routes: &mut Described, reviewer: &mut Described) -> Strin
     let path = format!("/v1/reviews/{execution_id}");
     assert_eq!(reviewer.get("/v1/reviews").await.status, 200);
     assert_eq!(reviewer.get(&path).await.status, 200);
+    assert_eq!(reviewer.get(&format!("{path}/evidence")).await.status, 200);
     let comment = json!({"text": "which edition is it?"});
     assert_eq!(reviewer.post(&format!("{path}/comments"), comment).await.status, 200);
     let resolution =

@@ -78,6 +78,11 @@ async fn reviewer_decides_reviews_and_the_entries_name_the_socket() {
     let listed = document(&get(review, "/v1/reviews").await);
     assert_eq!(listed["items"][0]["review_id"], id.as_str());
     assert_eq!(document(&get(review, &path).await), document(&get(control, &path).await));
+    let evidence = document(&get(review, &format!("{path}/evidence")).await);
+    assert_eq!(evidence["units"]["population"], "{person}");
+    let raw_text = evidence["raw_texts"]["office-a"].as_str().expect("a raw record");
+    assert!(raw_text.contains("ABW") && raw_text.contains("54208"), "{evidence}");
+    problem(&get(review, "/v1/reviews/none/evidence").await, 404, "review_unknown");
     let resolution = json!({"values": {"population": "54208"}, "reason": "seen", "valid_for_seconds": 600});
     let reason = json!({"reason": "misread"});
     assert_eq!(post(review, &format!("{path}/resolve"), &resolution).await.status, 200);

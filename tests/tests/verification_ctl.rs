@@ -113,6 +113,7 @@ async fn review_is_shown_with_next_step_and_its_resolution_is_returned() {
             "population 54608",
             "a visitor\\u001b[2J claims 1",
             "oraclectl provenance ",
+            "raw record of office-a: ",
             &format!("next: oraclectl review resolve {id} population=VALUE"),
         ],
     );

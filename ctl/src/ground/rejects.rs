@@ -4,18 +4,23 @@ use super::ingest;
 use crate::base::arguments::{id_parser, limit_parser};
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
-use crate::base::output::{format_table, print_csv, print_json, row_limit, warn_of_omitted_rows};
+use crate::base::output::{
+    format_table, print_csv, print_json, row_limit, shorten_line, warn_of_omitted_rows,
+};
 use hyper::Method;
 use oracled_api::base::page::{ListPage, PageLimit};
-use oracled_domain::ground::rejection::{RecordRule, RejectedRecord};
+use oracled_api::ground::RejectReport;
+use oracled_domain::ground::rejection::RecordRule;
 use serde::Serialize;
 use serde::de::value::{Error, StrDeserializer};
 use serde::de::{Deserialize, IntoDeserializer};
 use std::collections::BTreeMap;
 use std::io::Write;
 
+/// Maximum length of a raw record in the table, in characters.
+const RAW_MAX_CHARS: usize = 80;
 /// Columns for programs.
-const COLUMNS: [&str; 7] = ["position", "offset", "len", "raw_hash", "rule", "place", "reason"];
+const COLUMNS: [&str; 8] = ["position", "offset", "len", "raw_hash", "rule", "place", "reason", "raw_text"];
 
 /// Show the records that a run rejected, with the reasons
 ///
@@ -42,7 +47,7 @@ pub(crate) struct RejectsArgs {
 #[derive(Debug, Serialize)]
 struct RejectsReport {
     rejected_by_rule: BTreeMap<RecordRule, u64>,
-    rejects: Vec<RejectedRecord>,
+    rejects: Vec<RejectReport>,
     /// Whether there are more rejects than requested.
     more: bool,
 }
@@ -72,25 +77,27 @@ impl RejectsArgs {
         let by_rule = shown.rejected_by_rule.iter();
         let by_rule = by_rule.map(|(rule, count)| [rule.into_str().to_owned(), count.to_string()]).collect();
         writeln!(out, "{}\n", format_table(["rule", "rejected"], by_rule))?;
-        let rows = shown.rejects.iter().map(|reject| {
-            let [_, _, _, _, rule, place, reason] = row(reject);
-            [(reject.position + 1).to_string(), rule, place, reason]
+        let rows = shown.rejects.iter().map(|report| {
+            let [_, _, _, _, rule, place, reason, raw] = row(report);
+            let number = (report.reject.position + 1).to_string();
+            [number, rule, place, reason, shorten_line(&raw, RAW_MAX_CHARS)]
         });
-        Ok(writeln!(out, "{}", format_table(["record", "rule", "place", "reason"], rows.collect()))?)
+        let heading = ["record", "rule", "place", "reason", "raw record"];
+        Ok(writeln!(out, "{}", format_table(heading, rows.collect()))?)
     }
 
     /// The requested rejects, and whether there are more.
-    async fn read_rejects(&self, options: &GlobalOptions) -> Result<(Vec<RejectedRecord>, bool), CtlError> {
+    async fn read_rejects(&self, options: &GlobalOptions) -> Result<(Vec<RejectReport>, bool), CtlError> {
         let limit = row_limit(self.limit, options.json || self.csv);
         let (mut rejects, mut after) = (Vec::new(), None);
         loop {
             let after_param = after.map(|after| format!("&after={after}")).unwrap_or_default();
             let page_limit = <PageLimit>::MAX;
-            let path = format!("{}/rejects?limit={page_limit}{after_param}", ingest::run_path(&self.run_id));
-            let page: ListPage<RejectedRecord> =
+            let path = format!("{}/rejects?raw=true&limit={page_limit}{after_param}", ingest::run_path(&self.run_id));
+            let page: ListPage<RejectReport> =
                 options.call_control(Method::GET, &path, None).await?.json()?;
             let is_selected =
-                |reject: &RejectedRecord| self.rule.is_none_or(|rule| reject.rejection.rule == rule);
+                |report: &RejectReport| self.rule.is_none_or(|rule| report.reject.rejection.rule == rule);
             rejects.extend(page.items.into_iter().filter(is_selected));
             after = page.next;
             if rejects.len() > limit || after.is_none() {
@@ -102,7 +109,7 @@ impl RejectsArgs {
     }
 }
 
-fn row(reject: &RejectedRecord) -> [String; 7] {
+fn row(RejectReport { reject, raw_text }: &RejectReport) -> [String; 8] {
     [
         reject.position.to_string(),
         reject.offset.to_string(),
@@ -111,5 +118,6 @@ fn row(reject: &RejectedRecord) -> [String; 7] {
         reject.rejection.rule.into_str().to_owned(),
         reject.rejection.place.clone().unwrap_or_default(),
         reject.rejection.reason.clone(),
+        raw_text.clone().unwrap_or_default(),
     ]
 }

@@ -142,7 +142,12 @@ impl ReviewArgs {
             ReviewAction::Show { review_id } => {
                 let state: ReviewState =
                     options.call_for_reviewer(Method::GET, &review_path(review_id), None).await?.json()?;
-                if options.json { print_json(out, &state) } else { show::show_review(out, &state) }
+                if options.json {
+                    return print_json(out, &state);
+                }
+                let path = format!("{}/evidence", review_path(review_id));
+                let evidence = options.call_for_reviewer(Method::GET, &path, None).await?.json()?;
+                show::show_review(out, &state, &evidence)
             }
             ReviewAction::Resolve { review_id, values, definitions, own_value, reason, valid_for } => {
                 let values = collect_by_axis(values)?;

@@ -79,6 +79,7 @@ use utoipa::OpenApi;
         rejects::get,
         review::list,
         review::get,
+        review::evidence,
         review::resolve,
         review::revoke,
         review::dismiss,

@@ -30,6 +30,7 @@ use utoipa::OpenApi;
     paths(
         review::list,
         review::get,
+        review::evidence,
         review::resolve,
         review::revoke,
         review::dismiss,

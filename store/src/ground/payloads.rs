@@ -11,6 +11,9 @@ use oracled_domain::ground::run::{IngestionRun, RunState};
 use oracled_domain::{AuditEvent, EventKind, Sha256Hex};
 use std::collections::{HashMap, HashSet};
 
+/// The longest part of a raw record that is read as text, in bytes.
+const RAW_TEXT_MAX_BYTES: u64 = 4096;
+
 /// A run whose payload cannot be read again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnreadablePayload {
@@ -28,6 +31,28 @@ impl UnreadablePayload {
 }
 
 impl Store {
+    /// The texts of raw records of one payload, each given by its offset and its length in bytes, and cut to 4,096 bytes. Empty if
+    /// the archive does not have the payload.
+    ///
+    /// # Errors
+    /// The payload is damaged or cannot be read.
+    pub fn raw_texts(
+        &self,
+        oracle_id: &SourceId,
+        raw_sha256: &Sha256Hex,
+        places: impl IntoIterator<Item = (u64, u32)>,
+    ) -> Result<Vec<String>, StoreError> {
+        if !self.files().has_archived(raw_sha256) {
+            return Ok(Vec::new());
+        }
+        let payload = self.files().archive(oracle_id, raw_sha256)?;
+        let text = |(offset, len): (u64, u32)| {
+            let bytes = payload.slice(offset, u64::from(len).min(RAW_TEXT_MAX_BYTES))?;
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        };
+        places.into_iter().map(text).collect()
+    }
+
     /// Reads all archived payloads of the source `state` completely. Returns the runs whose payload is
     /// missing or damaged.
     ///

@@ -6,7 +6,7 @@ use crate::base::error::CtlError;
 use crate::base::output::{escape_line, format_pairs, format_table, format_user, shorten_line};
 use jiff::Timestamp;
 use oracled_api::verdict::orders::OrderReport;
-use oracled_api::verification::ReviewSummary;
+use oracled_api::verification::{ReviewEvidence, ReviewSummary};
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::verification::review::{
     DismissalRecord, ResolutionRecord, ReviewComment, ReviewState, RevocationRecord,
@@ -17,6 +17,8 @@ use std::io::Write;
 
 /// Maximum length of a review's values in a list, in characters.
 const VALUES_MAX_CHARS: usize = 60;
+/// Maximum length of a raw record, in characters.
+const RAW_MAX_CHARS: usize = 500;
 
 /// The queue as a table.
 pub(super) fn format_queue(queue: &[QueueEntry]) -> String {
@@ -115,7 +117,11 @@ fn format_axes(review: &ReviewSummary) -> String {
 }
 
 /// Prints a review with all that a reviewer needs for a decision.
-pub(crate) fn show_review(out: &mut dyn Write, state: &ReviewState) -> Result<(), CtlError> {
+pub(crate) fn show_review(
+    out: &mut dyn Write,
+    state: &ReviewState,
+    evidence: &ReviewEvidence,
+) -> Result<(), CtlError> {
     let review = &state.review;
     let head = [
         ("review", review.review_id.clone()),
@@ -152,6 +158,9 @@ pub(crate) fn show_review(out: &mut dyn Write, state: &ReviewState) -> Result<()
         writeln!(out, "\norigin of the answers")?;
         for candidate in review.candidates.iter().map(format_provenance) {
             writeln!(out, "  {}", escape_line(&candidate))?;
+        }
+        for (oracle_id, text) in &evidence.raw_texts {
+            writeln!(out, "  raw record of {oracle_id}: {}", shorten_line(text, RAW_MAX_CHARS))?;
         }
     }
     let silent = review.sources.iter().filter(|(oracle_id, _)| !review.candidates.contains_key(*oracle_id));
