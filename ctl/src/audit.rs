@@ -7,7 +7,7 @@ mod export_log;
 pub(crate) mod log;
 mod log_keys;
 mod log_mirror;
-mod prove;
+pub(crate) mod prove;
 mod replay_report;
 mod requests;
 pub(crate) mod restore;

@@ -2,6 +2,7 @@
 
 mod audit;
 mod base;
+mod console;
 mod ground;
 mod platform;
 mod rules;
@@ -107,6 +108,7 @@ enum CtlCommand {
     Verify(verification::verify::VerifyArgs),
     Explain(verification::explain::ExplainArgs),
     Review(verification::review::ReviewArgs),
+    Console(console::ConsoleArgs),
     /// Print completions for a shell
     Completions {
         /// The shell
@@ -189,6 +191,7 @@ fn run(verb: CtlCommand, options: &GlobalOptions, out: &mut dyn Write) -> Result
         CtlCommand::Verify(verb) => block_on(verb.run(options, out)),
         CtlCommand::Explain(verb) => block_on(verb.run(options, out)),
         CtlCommand::Review(verb) => block_on(verb.run(options, out)),
+        CtlCommand::Console(verb) => block_on(verb.run(options, out)),
         CtlCommand::Completions { shell } => {
             // clap_complete panics if it cannot write
             let mut script = Vec::new();

@@ -42,7 +42,17 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
         "api",
         &[&["base"], &["documents"], &["audit"], &["ground"], &["verification"], &["rules"], &["verdict"]],
     ),
-    ("ctl", &[&["base"], &["platform"], &["audit"], &["ground", "rules", "verification"], &["verdict"]]),
+    (
+        "ctl",
+        &[
+            &["base"],
+            &["platform"],
+            &["audit"],
+            &["ground", "rules", "verification"],
+            &["verdict"],
+            &["console"],
+        ],
+    ),
 ];
 
 /// The path of a module or of an item in it, from the crate's root.

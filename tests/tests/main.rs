@@ -13,6 +13,7 @@ mod bounds;
 mod cache;
 mod changed_files;
 mod circuit;
+mod console;
 mod control;
 mod corpus;
 mod costs;

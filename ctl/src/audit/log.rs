@@ -149,7 +149,7 @@ fn format_peer(entry: &Value) -> String {
 }
 
 /// The process and the request that caused the entry.
-fn format_caller(entry: &Value) -> String {
+pub(crate) fn format_caller(entry: &Value) -> String {
     let Some(caller) = entry.get("caller") else { return String::new() };
     if is_hidden(caller) {
         return format!("[caller {HIDDEN}]");
@@ -159,7 +159,7 @@ fn format_caller(entry: &Value) -> String {
     format!("[uid {} pid {} request {}{trace}]", text("uid"), text("pid"), text("request_id"))
 }
 
-fn field_text(entry: &Value, name: &str) -> String {
+pub(crate) fn field_text(entry: &Value, name: &str) -> String {
     match entry.get(name) {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => text.clone(),
@@ -186,10 +186,10 @@ fn format_timestamp(timestamp: String) -> String {
     timestamp.parse::<Timestamp>().map_or(timestamp, |at| format!("{at:.3}"))
 }
 
-/// One line: number, time, event, session, a summary of the entry, and the caller.
-pub(crate) fn format_entry(entry: &Value) -> String {
+/// What an entry says, beside its number, its time, its event, its session and its caller.
+pub(crate) fn summarize_entry(entry: &Value) -> String {
     let text = |name: &str| field_text(entry, name);
-    let what = match text("event").as_str() {
+    match text("event").as_str() {
         "tmm_crosscheck" => {
             let flags = entry.get("flags").and_then(Value::as_array).into_iter().flatten();
             let flags: Vec<_> = flags.filter_map(Value::as_str).collect();
@@ -246,7 +246,13 @@ pub(crate) fn format_entry(entry: &Value) -> String {
             .or_else(|| ground::format_entry(name, entry))
             .or_else(|| verification::format_entry(name, entry))
             .unwrap_or_else(|| text("version")),
-    };
+    }
+}
+
+/// One line: number, time, event, session, a summary of the entry, and the caller.
+pub(crate) fn format_entry(entry: &Value) -> String {
+    let text = |name: &str| field_text(entry, name);
+    let what = summarize_entry(entry);
     let (seq, at) = (text("seq"), format_timestamp(text("timestamp")));
     let line = format!("{seq} {at} {} {} {what} {}", text("event"), text("session_id"), format_caller(entry));
     escape_line(&line.split_whitespace().collect::<Vec<_>>().join(" "))

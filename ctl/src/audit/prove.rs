@@ -75,6 +75,12 @@ impl LogVerb {
     }
 }
 
+/// The entry with the number `seq` and its proof, which was verified.
+pub(crate) async fn prove_entry(daemon: &mut DaemonClient, seq: u64) -> Result<LogBundle, CtlError> {
+    let entries = ProvedEntries { session: None, execution: None, seq: Some(seq) };
+    ProveArgs { entries, since: None }.prove(daemon).await
+}
+
 impl ProveArgs {
     async fn prove(&self, daemon: &mut DaemonClient) -> Result<LogBundle, CtlError> {
         let keys = LogKeys::one(read_key(daemon).await?);

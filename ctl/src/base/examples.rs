@@ -3,7 +3,7 @@
 use clap::Command;
 
 /// The examples of a verb, by its path.
-const EXAMPLES: [(&str, &[&str]); 53] = [
+const EXAMPLES: [(&str, &[&str]); 54] = [
     ("crosscheck", &["oraclectl crosscheck verdict.json --tier full"]),
     (
         "submit",
@@ -125,6 +125,7 @@ const EXAMPLES: [(&str, &[&str]); 53] = [
         "review dismiss",
         &["oraclectl review dismiss v-0660d63c8093cc-02f36bb2b4 --reason 'the sources agree again'"],
     ),
+    ("console", &["oraclectl console", "oraclectl console --port 8080"]),
     ("man", &["oraclectl man /usr/local/share/man/man1"]),
 ];
 

@@ -75,7 +75,7 @@ const OPERATORS: [(&str, FilterOperator); 9] = [
 ];
 
 /// Parses a filter: an axis, the first operator in the text, and a value, which is the rest.
-fn parse_filter(text: &str) -> Result<QueryFilter, String> {
+pub(crate) fn parse_filter(text: &str) -> Result<QueryFilter, String> {
     let at = |(sign, operator): (&'static str, FilterOperator)| Some((text.find(sign)?, sign, operator));
     let found =
         OPERATORS.into_iter().filter_map(at).min_by_key(|(at, sign, _)| (*at, usize::MAX - sign.len()));
@@ -158,7 +158,7 @@ impl QueryArgs {
     }
 }
 
-async fn send_query(
+pub(crate) async fn send_query(
     options: &GlobalOptions,
     oracle_id: &SourceId,
     request: &QueryRequest,
@@ -169,12 +169,15 @@ async fn send_query(
 }
 
 /// The axes that a source provides, and its identity axes, in their order.
-struct SourceAxes {
-    identity: Vec<String>,
-    axes: Vec<String>,
+pub(crate) struct SourceAxes {
+    pub(crate) identity: Vec<String>,
+    pub(crate) axes: Vec<String>,
 }
 
-async fn read_source_axes(options: &GlobalOptions, oracle_id: &SourceId) -> Result<SourceAxes, CtlError> {
+pub(crate) async fn read_source_axes(
+    options: &GlobalOptions,
+    oracle_id: &SourceId,
+) -> Result<SourceAxes, CtlError> {
     let listed: Vec<SourceSummary> = options.call_routes(Method::GET, "/v1/sources", None).await?.json()?;
     let source = listed.into_iter().find(|source| source.entry.oracle_id() == oracle_id);
     // the daemon rejects an unknown source with its own error
@@ -185,7 +188,7 @@ async fn read_source_axes(options: &GlobalOptions, oracle_id: &SourceId) -> Resu
 }
 
 /// The paths of all records, with or without a value, in the order of `axes`. The paths of a group are sorted by key.
-fn value_paths(records: &[NormalizedRecord], axes: &[String]) -> Vec<String> {
+pub(crate) fn value_paths(records: &[NormalizedRecord], axes: &[String]) -> Vec<String> {
     let all: BTreeSet<_> = records.iter().flat_map(|record| record.axes.keys()).collect();
     // a group without a value in any record is one path
     let has_members = |path: &String| all.iter().any(|other| *other != path && is_axis_of(path, other));
@@ -202,7 +205,7 @@ fn is_axis_of(axis: &str, path: &str) -> bool {
         && axis.zip(path).all(|(axis, path)| axis == "*" || axis == path)
 }
 
-fn format_value(record: &NormalizedRecord, path: &str) -> String {
+pub(crate) fn format_value(record: &NormalizedRecord, path: &str) -> String {
     record.axes.get(path).and_then(Option::as_ref).map(ToString::to_string).unwrap_or_default()
 }
 
@@ -301,7 +304,7 @@ fn format_record(record: &NormalizedRecord, paths: &[String]) -> String {
 }
 
 /// The start and the end of a record's validity. Midnight is shown as a day, which is also a valid argument.
-fn format_validity(record: &NormalizedRecord) -> [String; 2] {
+pub(crate) fn format_validity(record: &NormalizedRecord) -> [String; 2] {
     let moment = |at: Timestamp| {
         let written = at.to_string();
         written.strip_suffix("T00:00:00Z").map(str::to_owned).unwrap_or(written)

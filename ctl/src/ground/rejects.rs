@@ -93,7 +93,10 @@ impl RejectsArgs {
         loop {
             let after_param = after.map(|after| format!("&after={after}")).unwrap_or_default();
             let page_limit = <PageLimit>::MAX;
-            let path = format!("{}/rejects?raw=true&limit={page_limit}{after_param}", ingest::run_path(&self.run_id));
+            let path = format!(
+                "{}/rejects?raw=true&limit={page_limit}{after_param}",
+                ingest::run_path(&self.run_id)
+            );
             let page: ListPage<RejectReport> =
                 options.call_control(Method::GET, &path, None).await?.json()?;
             let is_selected =

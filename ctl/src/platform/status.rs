@@ -62,7 +62,7 @@ pub(crate) async fn run(options: &GlobalOptions, out: &mut dyn Write) -> Result<
     Ok(out.write_all(format_pairs(&shown).as_bytes())?)
 }
 
-fn format_witnesses(witnesses: &[WitnessReport]) -> String {
+pub(crate) fn format_witnesses(witnesses: &[WitnessReport]) -> String {
     let witness = |witness: &WitnessReport| {
         let WitnessReport { name, cosigned_entries, cosigned_at, failure } = witness;
         let cosigned = match cosigned_entries.zip(*cosigned_at) {
@@ -75,7 +75,7 @@ fn format_witnesses(witnesses: &[WitnessReport]) -> String {
     if witnesses.is_empty() { "none".into() } else { witnesses.join("; ") }
 }
 
-fn format_budgets(budgets: &[DailyBudget]) -> String {
+pub(crate) fn format_budgets(budgets: &[DailyBudget]) -> String {
     let budget = |budget: &DailyBudget| {
         let DailyBudget { application, daily, currency, costs_of_today, resets_at } = budget;
         let of = application.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();

@@ -47,33 +47,37 @@ impl EraseArgs {
             None => answer,
         };
         let erased: ErasureResponse = answer?.json()?;
-        if options.json { print_json(out, &erased) } else { print_erased(out, &erased) }
+        if options.json {
+            return print_json(out, &erased);
+        }
+        for text in describe_erased(&erased) {
+            writeln!(out, "{}", escape_text(&text))?;
+        }
+        Ok(())
     }
 }
 
-fn print_erased(out: &mut dyn Write, erased: &ErasureResponse) -> Result<(), CtlError> {
-    for ErasedSession { session_id, data } in &erased.sessions {
+/// What was erased and what was not, one text for each session and file.
+pub(crate) fn describe_erased(erased: &ErasureResponse) -> Vec<String> {
+    let sessions = erased.sessions.iter().map(|ErasedSession { session_id, data }| {
         let data: Vec<_> = data.iter().map(|data| data_text(*data)).collect();
         let data = if data.is_empty() { "no data were left".to_owned() } else { data.join(", ") };
-        writeln!(out, "session {session_id} is erased: {data}")?;
-    }
-    if !erased.former_sessions.is_empty() {
-        let former: Vec<_> = erased.former_sessions.iter().map(SessionId::as_str).collect();
+        format!("session {session_id} is erased: {data}")
+    });
+    let former: Vec<_> = erased.former_sessions.iter().map(SessionId::as_str).collect();
+    let former = (!former.is_empty()).then(|| {
         let former = former.join(", ");
-        writeln!(
-            out,
+        format!(
             "not erased, they had this address only before a correction; use --session for them: {former}"
-        )?;
-    }
-    for file in &erased.unread_files {
-        let file = escape_text(file);
-        writeln!(
-            out,
+        )
+    });
+    let files = erased.unread_files.iter().map(|file| {
+        format!(
             "{file} may still have the data: it is compressed, cannot be read, or has lines that are not entries of the log; \
              delete it, or correct that and repeat the command"
-        )?;
-    }
-    Ok(())
+        )
+    });
+    sessions.chain(former).chain(files).collect()
 }
 
 const fn data_text(data: ErasedData) -> &'static str {

@@ -1,6 +1,6 @@
 //! `oraclectl review`.
 
-mod show;
+pub(crate) mod show;
 
 use crate::audit::log::parse_duration;
 use crate::base::arguments::{id_parser, limit_parser};

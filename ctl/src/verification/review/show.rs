@@ -61,7 +61,7 @@ fn order_row(report: &OrderReport) -> [String; 8] {
 }
 
 /// The state of a review, in words.
-fn format_state(review: &ReviewSummary) -> String {
+pub(crate) fn format_state(review: &ReviewSummary) -> String {
     let event = |what: &str, by: &Option<String>, name: &Option<String>, at: Option<Timestamp>| {
         let by = by.as_ref().map(|by| format_user(by, name.as_deref()));
         by.zip(at).map(|(by, at)| format!("{what} at {at} by {by}"))
@@ -84,7 +84,7 @@ pub(crate) fn format_line(review: &ReviewSummary) -> String {
     )
 }
 
-fn format_subject(review: &ReviewSummary) -> String {
+pub(crate) fn format_subject(review: &ReviewSummary) -> String {
     let is_past = review.point_in_time.is_some() || review.known_at.is_some();
     let at = if is_past {
         format!(", as of {}", descriptions::format_times(review.point_in_time, review.known_at))
@@ -95,7 +95,7 @@ fn format_subject(review: &ReviewSummary) -> String {
 }
 
 /// The answered and claimed values of the axes to decide, each value once.
-fn format_values(review: &ReviewSummary) -> String {
+pub(crate) fn format_values(review: &ReviewSummary) -> String {
     let of_axis = |path: &String| {
         let stated = review.values.values().filter_map(|values| values.get(path));
         let mut values: Vec<_> = stated.map(|stated| stated.value.to_string()).collect();
@@ -108,7 +108,7 @@ fn format_values(review: &ReviewSummary) -> String {
     if axes.is_empty() { "-".into() } else { axes.join("; ") }
 }
 
-fn format_axes(review: &ReviewSummary) -> String {
+pub(crate) fn format_axes(review: &ReviewSummary) -> String {
     let axis = |(path, reasons): (&String, &BTreeSet<oracled_domain::verification::AxisReason>)| {
         let reasons: Vec<_> = reasons.iter().map(|reason| reason.into_str()).collect();
         format!("{path} ({})", reasons.join(", "))
@@ -239,14 +239,14 @@ pub(crate) fn show_commented(out: &mut dyn Write, state: &ReviewState) -> Result
     Ok(out.write_all(format_pairs(&last).as_bytes())?)
 }
 
-fn format_comment(
+pub(crate) fn format_comment(
     ReviewComment { text, author_id, author_name, commented_at }: &ReviewComment,
 ) -> (&'static str, String) {
     let by = format_user(author_id, author_name.as_deref());
     ("comment", format!("by {by} at {commented_at}: {text}"))
 }
 
-fn format_dismissal(
+pub(crate) fn format_dismissal(
     DismissalRecord { reason, verifier_id, verifier_name, dismissed_at }: &DismissalRecord,
 ) -> [(&'static str, String); 2] {
     [
@@ -255,14 +255,14 @@ fn format_dismissal(
     ]
 }
 
-fn format_revocation(
+pub(crate) fn format_revocation(
     RevocationRecord { reason, verifier_id, verifier_name, revoked_at }: &RevocationRecord,
 ) -> [(&'static str, String); 2] {
     let by = format_user(verifier_id, verifier_name.as_deref());
     [("revoked", format!("by {by} at {revoked_at}")), ("reason", reason.clone())]
 }
 
-fn format_resolution(
+pub(crate) fn format_resolution(
     ResolutionRecord { resolution, verifier_id, verifier_name, resolved_at, .. }: &ResolutionRecord,
 ) -> [(&'static str, String); 4] {
     let validity = std::time::Duration::from_secs(resolution.valid_for_seconds);

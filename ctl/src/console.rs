@@ -1,0 +1,142 @@
+//! `oraclectl console`: a web console for one user, on the loopback address.
+
+mod access;
+mod assets;
+mod chart;
+mod events;
+mod form;
+mod frame;
+mod history;
+mod layout;
+mod local_listener;
+mod log;
+mod login;
+mod metrics;
+mod order_forms;
+mod orders;
+mod overview;
+mod page_error;
+mod query;
+mod query_code;
+mod review;
+mod review_form;
+mod reviews;
+mod rules;
+mod run;
+mod session;
+mod source;
+mod sources;
+mod state;
+mod text;
+mod value_history;
+
+use crate::base::error::CtlError;
+use crate::base::options::GlobalOptions;
+use crate::base::output::print_json;
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+use local_listener::LocalListener;
+use serde_json::json;
+use state::{Console, ConsoleState};
+use std::future::IntoFuture;
+use std::io::{self, Write};
+use std::thread;
+use tokio::sync::mpsc;
+
+/// Serve a console for browsers on this machine
+///
+/// It prints a login link that can be used once. Enter prints a new one, and ends the current login. The console has your rights: it
+/// uses the daemon's sockets. It accepts connections from your own processes on this machine only. For another machine, forward the
+/// port: `ssh -L 7627:127.0.0.1:7627 HOST`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ConsoleArgs {
+    /// The TCP port on 127.0.0.1; 0 selects a free one
+    #[arg(long, default_value_t = 7627)]
+    port: u16,
+}
+
+impl ConsoleArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+        let listener = LocalListener::bind(self.port).await.map_err(|error| CtlError::Verb {
+            message: format!(
+                "cannot listen on 127.0.0.1:{}: {error}; choose another port with --port",
+                self.port
+            ),
+            exit_code: 5,
+            was_printed: false,
+        })?;
+        let console = Console::new(options.clone(), listener.port())?;
+        tokio::spawn(history::sample(options.clone(), console.history.clone()));
+        let (sender, mut lines) = mpsc::channel(1);
+        thread::spawn(move || {
+            for _ in io::stdin().lines().map_while(Result::ok) {
+                // the console has ended
+                if sender.blocking_send(()).is_err() {
+                    return;
+                }
+            }
+        });
+        print_link(&console, out)?;
+        let server = axum::serve(listener, router(console.clone())).into_future();
+        tokio::pin!(server);
+        loop {
+            tokio::select! {
+                ended = &mut server => return Ok(ended?),
+                Some(()) = lines.recv() => print_link(&console, out)?,
+            }
+        }
+    }
+}
+
+fn print_link(console: &Console, out: &mut dyn Write) -> Result<(), CtlError> {
+    let link = console.access.new_link();
+    if console.options.json {
+        print_json(out, &json!({"link": link}))?;
+    } else {
+        writeln!(out, "{link}")?;
+    }
+    Ok(out.flush()?)
+}
+
+fn router(console: ConsoleState) -> Router {
+    let mut pages = Router::new()
+        .route("/", get(overview::page))
+        .route("/events/reviews", get(reviews::events))
+        .route("/orders", get(orders::page))
+        .route("/sessions", get(session::find))
+        .route("/sessions/{session_id}", get(session::page))
+        .route("/sessions/{session_id}/order", post(session::change_order))
+        .route("/sessions/{session_id}/held", get(session::held_verdict))
+        .route("/reviews", get(reviews::page))
+        .route("/reviews/{review_id}", get(review::page))
+        .route("/reviews/{review_id}/resolve", post(review::resolve))
+        .route("/reviews/{review_id}/revoke", post(review::revoke))
+        .route("/reviews/{review_id}/dismiss", post(review::dismiss))
+        .route("/reviews/{review_id}/comments", post(review::comment))
+        .route("/logout", post(login::log_out));
+    if !console.has_only_reviews {
+        pages = pages
+            .route("/events/overview", get(overview::events))
+            .route("/events/log", get(log::events))
+            .route("/sessions/{session_id}/erase", post(session::erase))
+            .route("/sources", get(sources::page))
+            .route("/sources/{oracle_id}", get(source::page))
+            .route("/sources/{oracle_id}/query", get(query::page))
+            .route("/sources/{oracle_id}/history", get(value_history::page))
+            .route("/runs/{run_id}", get(run::page))
+            .route("/runs/{run_id}/{action}", post(run::act))
+            .route("/rules", get(rules::page).post(rules::check))
+            .route("/log", get(log::page))
+            .route("/log/{seq}", get(log::entry))
+            .route("/log/{seq}/bundle.json", get(log::bundle));
+    }
+    pages
+        .route_layer(from_fn_with_state(console.clone(), login::require_login))
+        .route("/login", get(login::log_in))
+        .route(assets::STYLE_PATH, get(assets::style))
+        .route(assets::SCRIPT_PATH, get(assets::script))
+        .fallback(page_error::not_found)
+        .layer(from_fn_with_state(console.clone(), login::guard))
+        .with_state(console)
+}

@@ -1,0 +1,167 @@
+//! Who may use the console: one browser at a time, which has used the login link, and only from the console's own pages.
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use hyper::header::{COOKIE, HOST, HeaderName, ORIGIN};
+use hyper::{HeaderMap, Method};
+use oracled_domain::Sha256Hex;
+use std::sync::{Mutex, PoisonError};
+
+/// Bytes of a secret.
+const SECRET_BYTES: usize = 32;
+
+/// The current secret, as its digest: comparing digests does not tell how much of a guess was right.
+#[derive(Debug)]
+enum Login {
+    /// The link can be used.
+    Link(Sha256Hex),
+    /// The link was used; the browser has this cookie.
+    Cookie(Sha256Hex),
+}
+
+#[derive(Debug)]
+pub(crate) struct Access {
+    port: u16,
+    login: Mutex<Login>,
+}
+
+impl Access {
+    pub(crate) fn new(port: u16) -> Self {
+        Self { port, login: Mutex::new(Login::Link(Sha256Hex::of(new_secret().as_bytes()))) }
+    }
+
+    /// A new login link. The earlier link and the current login end.
+    pub(crate) fn new_link(&self) -> String {
+        let secret = new_secret();
+        self.set(Login::Link(Sha256Hex::of(secret.as_bytes())));
+        format!("http://127.0.0.1:{}/login?secret={secret}", self.port)
+    }
+
+    /// Ends the current login.
+    pub(super) fn log_out(&self) {
+        // nobody knows this secret
+        self.set(Login::Link(Sha256Hex::of(new_secret().as_bytes())));
+    }
+
+    fn set(&self, login: Login) {
+        *self.login.lock().unwrap_or_else(PoisonError::into_inner) = login;
+    }
+
+    /// The cookie's value, if `secret` is that of the link, which has not been used.
+    pub(super) fn use_link(&self, secret: &str) -> Option<String> {
+        let mut login = self.login.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = matches!(&*login, Login::Link(expected) if *expected == Sha256Hex::of(secret.as_bytes()));
+        is_it.then(|| {
+            let cookie = new_secret();
+            *login = Login::Cookie(Sha256Hex::of(cookie.as_bytes()));
+            cookie
+        })
+    }
+
+    pub(super) fn is_logged_in(&self, headers: &HeaderMap) -> bool {
+        let login = self.login.lock().unwrap_or_else(PoisonError::into_inner);
+        let Login::Cookie(expected) = &*login else { return false };
+        let name = self.cookie_name();
+        let cookies = headers.get_all(COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
+        let mut cookies =
+            cookies.flat_map(|cookies| cookies.split(';')).filter_map(|cookie| cookie.split_once('='));
+        cookies
+            .any(|(given, value)| given.trim() == name && *expected == Sha256Hex::of(value.trim().as_bytes()))
+    }
+
+    /// The name has the port, since a browser sends cookies to all ports.
+    pub(super) fn cookie_name(&self) -> String {
+        format!("oracled_console_{}", self.port)
+    }
+
+    /// Why a request is not from a page of this console; `None` if it may be.
+    pub(super) fn find_fault(
+        &self,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+    ) -> Option<&'static str> {
+        let header = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+        let hosts = [format!("127.0.0.1:{}", self.port), format!("localhost:{}", self.port)];
+        // a foreign name that resolves to this address
+        let Some(host) = header(&HOST).filter(|host| hosts.iter().any(|own| own == host)) else {
+            return Some(
+                "the host name in the address is not 127.0.0.1 or localhost with the console's port",
+            );
+        };
+        let is_own_origin = header(&ORIGIN).map(|origin| origin == format!("http://{host}"));
+        if is_own_origin == Some(false) || (method != Method::GET && is_own_origin.is_none()) {
+            return Some("the request was made by another page");
+        }
+        // a page on another port is another origin, but the browser sends it the cookie; the link may be opened from anywhere
+        let site = header(&HeaderName::from_static("sec-fetch-site"));
+        let is_foreign = site.is_some_and(|site| site != "same-origin" && site != "none");
+        (is_foreign && path != "/login").then_some("the request was made by another page")
+    }
+}
+
+fn new_secret() -> String {
+    let mut secret = [0; SECRET_BYTES];
+    // without randomness there is no access
+    getrandom::fill(&mut secret).expect("the system has random numbers");
+    BASE64_URL_SAFE_NO_PAD.encode(secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::header::HeaderValue;
+
+    fn headers(given: &[(&'static str, &str)]) -> HeaderMap {
+        let pair = |(name, value): &(&'static str, &str)| {
+            (HeaderName::from_static(name), HeaderValue::from_str(value).expect("a valid value"))
+        };
+        given.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn requests_of_other_pages_are_refused() {
+        let access = Access::new(7627);
+        let own = ("host", "127.0.0.1:7627");
+        let is_refused = |method: Method, path: &str, given: &[(&'static str, &str)]| {
+            access.find_fault(&method, path, &headers(given)).is_some()
+        };
+        for (method, path, given, refused) in [
+            (Method::GET, "/", vec![own], false),
+            (Method::GET, "/", vec![own, ("sec-fetch-site", "none")], false),
+            (Method::GET, "/", vec![own, ("sec-fetch-site", "same-origin")], false),
+            (Method::POST, "/logout", vec![own, ("origin", "http://127.0.0.1:7627")], false),
+            (Method::GET, "/login", vec![own, ("sec-fetch-site", "cross-site")], false),
+            (Method::GET, "/", vec![], true),
+            (Method::GET, "/", vec![("host", "evil.example:7627")], true),
+            (Method::GET, "/", vec![("host", "127.0.0.1")], true),
+            (Method::GET, "/login", vec![("host", "evil.example:7627")], true),
+            (Method::GET, "/", vec![own, ("sec-fetch-site", "cross-site")], true),
+            (Method::GET, "/", vec![own, ("sec-fetch-site", "same-site")], true),
+            (Method::GET, "/", vec![own, ("origin", "http://127.0.0.1:3000")], true),
+            (Method::POST, "/logout", vec![own], true),
+            (Method::POST, "/logout", vec![own, ("origin", "null")], true),
+            (Method::POST, "/logout", vec![own, ("origin", "http://localhost:7627")], true),
+        ] {
+            assert_eq!(is_refused(method.clone(), path, &given), refused, "{method} {path} {given:?}");
+        }
+    }
+
+    #[test]
+    fn link_is_used_once_and_a_new_one_ends_the_login() {
+        let access = Access::new(7627);
+        let secret = |link: &str| link.rsplit_once('=').expect("a secret").1.to_owned();
+        let first = secret(&access.new_link());
+        assert_eq!(access.use_link(""), None);
+        let cookie = access.use_link(&first).expect("the link is valid");
+        assert_eq!(access.use_link(&first), None);
+        let with = |name: &str| headers(&[("cookie", &format!("a=b; {name}={cookie}"))]);
+        let is_logged_in = |name: &str| access.is_logged_in(&with(name));
+        assert!(is_logged_in("oracled_console_7627") && !is_logged_in("oracled_console_1"));
+        assert!(!access.is_logged_in(&headers(&[("cookie", "oracled_console_7627=guess")])));
+        let second = secret(&access.new_link());
+        assert!(!is_logged_in("oracled_console_7627"));
+        assert_eq!(access.use_link(&first), None);
+        assert!(access.use_link(&second).is_some());
+    }
+}

@@ -1,0 +1,122 @@
+//! Charts as SVG. They have no inline style: the stylesheet colors their classes.
+
+use maud::{Markup, html};
+
+const WIDTH: f64 = 240.0;
+const HEIGHT: f64 = 40.0;
+
+/// A line of values, with gaps where a value is missing. `summary` describes it to a screen reader.
+pub(crate) fn sparkline(values: &[Option<f64>], summary: &str) -> Markup {
+    let top = values.iter().flatten().copied().fold(1.0, f64::max);
+    let step = WIDTH / values.len().saturating_sub(1).max(1) as f64;
+    let mut path = String::new();
+    let mut is_drawing = false;
+    for (index, value) in values.iter().enumerate() {
+        if let Some(value) = value {
+            let (x, y) = (index as f64 * step, HEIGHT - 2.0 - value / top * (HEIGHT - 4.0));
+            path.push_str(&format!("{}{x:.1} {y:.1}", if is_drawing { 'L' } else { 'M' }));
+            if !is_drawing {
+                // a single value is a dot
+                path.push_str("h0.1");
+            }
+        }
+        is_drawing = value.is_some();
+    }
+    html! {
+        svg.sparkline viewBox="0 0 240 40" role="img" aria-label=(summary) preserveAspectRatio="none" {
+            path d=(path) {}
+        }
+    }
+}
+
+/// Names with their numbers, as a table whose last column is drawn.
+pub(crate) fn bars(caption: &str, label: &str, unit: &str, rows: &[(String, f64)]) -> Markup {
+    let top = rows.iter().map(|(_, count)| *count).fold(1.0, f64::max);
+    html! {
+        div.scroll role="region" aria-label=(caption) tabindex="0" { table {
+            caption { (caption) }
+            thead { tr { th scope="col" { (label) } th scope="col" { (unit) } td {} } }
+            tbody {
+                @for (name, count) in rows {
+                    tr {
+                        th scope="row" { (name) }
+                        td.number { (count) }
+                        td aria-hidden="true" {
+                            svg.bar viewBox="0 0 100 10" preserveAspectRatio="none" {
+                                rect width=(format!("{:.1}", count / top * 100.0)) height="10" {}
+                            }
+                        }
+                    }
+                }
+                @if rows.is_empty() { tr { td colspan="3" { "none" } } }
+            }
+        } }
+    }
+}
+
+/// A line of a chart over time: its name, and its values at times in seconds. Each value holds until the next one.
+#[derive(Debug)]
+pub(crate) struct StepLine {
+    pub(crate) name: String,
+    pub(crate) points: Vec<(i64, f64)>,
+}
+
+/// Lines over time, each value held until the next one. The last line is the most prominent. `labels` are those of the first and the
+/// last time.
+pub(crate) fn step_chart(lines: &[StepLine], labels: [&str; 2], summary: &str) -> Markup {
+    const SIZE: (f64, f64) = (640.0, 240.0);
+    const MARGIN: f64 = 8.0;
+    let all = || lines.iter().flat_map(|line| &line.points);
+    let times = || all().map(|(at, _)| *at as f64);
+    let (start, end) = (times().fold(f64::MAX, f64::min), times().fold(f64::MIN, f64::max));
+    let values = || all().map(|(_, value)| *value);
+    let (low, high) = (values().fold(f64::MAX, f64::min), values().fold(f64::MIN, f64::max));
+    let scale = |value: f64, low: f64, high: f64, length: f64| {
+        let share = if high > low { (value - low) / (high - low) } else { 0.5 };
+        MARGIN + share * (length - 2.0 * MARGIN)
+    };
+    let path = |line: &StepLine| {
+        let mut path = String::new();
+        for (at, value) in &line.points {
+            let x = scale(*at as f64, start, end, SIZE.0);
+            let y = SIZE.1 - scale(*value, low, high, SIZE.1);
+            path.push_str(&if path.is_empty() {
+                format!("M{x:.1} {y:.1}")
+            } else {
+                format!("H{x:.1}V{y:.1}")
+            });
+        }
+        path.push_str(&format!("H{:.1}", SIZE.0 - MARGIN));
+        path
+    };
+    html! {
+        figure.chart {
+            svg viewBox="0 0 640 240" role="img" aria-label=(summary) {
+                @for (number, line) in lines.iter().enumerate().filter(|(_, line)| !line.points.is_empty()) {
+                    path.last[number + 1 == lines.len()] d=(path(line)) { title { (line.name) } }
+                }
+                @if all().next().is_some() {
+                    text x="8" y="20" { (high) }
+                    @if low < high { text x="8" y="236" { (low) } }
+                }
+            }
+            figcaption { span { (labels[0]) } span { (labels[1]) } }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chart_of_no_or_equal_values_has_only_finite_numbers() {
+        let line = |points: &[(i64, f64)]| StepLine { name: "<a>".to_owned(), points: points.to_vec() };
+        for lines in [vec![], vec![line(&[])], vec![line(&[(5, 1.0)])], vec![line(&[(5, 1.0), (6, 1.0)])]] {
+            let chart = step_chart(&lines, ["", ""], "").into_string();
+            assert!(!chart.contains("NaN") && !chart.contains("inf") && !chart.contains("<a>"), "{chart}");
+        }
+        let sparkline = sparkline(&[None, Some(0.0), None], "").into_string();
+        assert!(sparkline.contains("M120.0 38.0h0.1"), "{sparkline}");
+    }
+}

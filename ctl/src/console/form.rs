@@ -1,0 +1,78 @@
+//! Fields of forms.
+
+use super::page_error::PageError;
+use axum::extract::rejection::FormRejection;
+use axum::extract::{Form, FromRequest, Request};
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::{Markup, html};
+use std::collections::BTreeMap;
+
+/// The fields of a form, posted or in the query. Of a repeated field, the last one counts.
+#[derive(Debug, Default)]
+pub(crate) struct Fields(BTreeMap<String, String>);
+
+impl Fields {
+    /// The text of a field without surrounding white space; empty if it is missing.
+    pub(crate) fn text(&self, name: &str) -> &str {
+        self.0.get(name).map(|value| value.trim()).unwrap_or_default()
+    }
+
+    /// The text of a field; `None` if it is missing or empty.
+    pub(crate) fn filled(&self, name: &str) -> Option<&str> {
+        Some(self.text(name)).filter(|text| !text.is_empty())
+    }
+
+    /// The text of a field that must not be empty. `label` is its label on the page.
+    ///
+    /// # Errors
+    /// The field is missing or empty.
+    pub(crate) fn required(&self, name: &str, label: &str) -> Result<String, PageError> {
+        let text = self.filled(name).map(str::to_owned);
+        text.ok_or_else(|| PageError::input(format!("`{label}` is empty; enter a text")))
+    }
+
+    /// All fields whose names begin with `prefix`, by the rest of their names.
+    pub(crate) fn with_prefix<'f>(&'f self, prefix: &'f str) -> impl Iterator<Item = (&'f str, &'f str)> {
+        self.0.iter().filter_map(move |(name, value)| Some((name.strip_prefix(prefix)?, value.trim())))
+    }
+
+    /// The value of a field, parsed; `None` if it is missing or empty.
+    ///
+    /// # Errors
+    /// The text cannot be parsed.
+    pub(crate) fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(
+        &self,
+        name: &str,
+        label: &str,
+    ) -> Result<Option<T>, PageError> {
+        let parse =
+            |text: &str| text.parse().map_err(|error| PageError::input(format!("`{label}`: {error}")));
+        self.filled(name).map(parse).transpose()
+    }
+}
+
+impl<S: Send + Sync> FromRequest<S> for Fields {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
+        let fields: Result<Form<Vec<(String, String)>>, FormRejection> =
+            Form::from_request(request, state).await;
+        match fields {
+            Ok(Form(fields)) => Ok(Self(fields.into_iter().collect())),
+            Err(rejection) => Err((rejection.status(), rejection.body_text()).into_response()),
+        }
+    }
+}
+
+/// Sends the browser to the page at `path` after an action, where [`done_note`] tells that it is done.
+pub(crate) fn after_action(path: &str, done: &str) -> Response {
+    Redirect::to(&format!("{path}?done={done}")).into_response()
+}
+
+/// The note that an action is done.
+pub(crate) fn done_note(fields: &Fields) -> Markup {
+    let done = fields
+        .filled("done")
+        .filter(|word| word.len() < 20 && word.bytes().all(|byte| byte.is_ascii_lowercase()));
+    html! { @if let Some(done) = done { p.done role="status" { "Done: " (done) "." } } }
+}

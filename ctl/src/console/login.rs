@@ -1,0 +1,82 @@
+//! The login, and the checks before each page.
+
+use super::frame::{entry_page, text_page};
+use super::state::ConsoleState;
+use axum::extract::{Query, Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use hyper::StatusCode;
+use hyper::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY, SET_COOKIE,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use serde::Deserialize;
+
+/// The headers of each answer. No page may load anything from elsewhere, be shown in a frame, or be read by another origin.
+const HEADERS: [(HeaderName, &str); 7] = [
+    (
+        CONTENT_SECURITY_POLICY,
+        "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; \
+         frame-ancestors 'none'",
+    ),
+    (X_FRAME_OPTIONS, "DENY"),
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    // a stricter policy would also remove `Origin` from the console's own forms
+    (REFERRER_POLICY, "same-origin"),
+    (CACHE_CONTROL, "no-store"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
+
+#[derive(Debug, Deserialize)]
+pub(super) struct LoginParams {
+    #[serde(default)]
+    secret: String,
+}
+
+/// Refuses requests of other pages, and adds the headers to each answer.
+pub(super) async fn guard(State(console): State<ConsoleState>, request: Request, next: Next) -> Response {
+    let fault = console.access.find_fault(request.method(), request.uri().path(), request.headers());
+    let mut response = match fault {
+        Some(fault) => {
+            text_page("Refused", &format!("The request was refused: {fault}."), StatusCode::FORBIDDEN)
+        }
+        None => next.run(request).await,
+    };
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+pub(super) async fn require_login(
+    State(console): State<ConsoleState>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if console.access.is_logged_in(request.headers()) {
+        return next.run(request).await;
+    }
+    let text = "This browser is not logged in. Open the link that oraclectl console printed. A link can be used once: press Enter in \
+                the terminal for a new one.";
+    text_page("Not logged in", text, StatusCode::UNAUTHORIZED)
+}
+
+pub(super) async fn log_in(
+    State(console): State<ConsoleState>,
+    Query(LoginParams { secret }): Query<LoginParams>,
+) -> Response {
+    let Some(cookie) = console.access.use_link(&secret) else {
+        let text = "This login link was used already, or a newer one exists. Press Enter in the terminal of oraclectl console for a new \
+                    one.";
+        return text_page("Not logged in", text, StatusCode::UNAUTHORIZED);
+    };
+    let cookie = format!("{}={cookie}; HttpOnly; SameSite=Strict; Path=/", console.access.cookie_name());
+    ([(SET_COOKIE, cookie)], entry_page()).into_response()
+}
+
+pub(super) async fn log_out(State(console): State<ConsoleState>) -> Response {
+    console.access.log_out();
+    let text = "You are logged out. Press Enter in the terminal of oraclectl console for a new login link.";
+    text_page("Logged out", text, StatusCode::OK)
+}

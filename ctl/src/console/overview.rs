@@ -1,0 +1,229 @@
+//! The first page: what an operator wants to know at a glance.
+
+use super::chart::{bars, sparkline};
+use super::events;
+use super::history::{SERIES, Series, read_metrics};
+use super::layout::{Section, live, page as render_page, pairs, table};
+use super::metrics::Metrics;
+use super::page_error::{PageError, PageResult};
+use super::state::{Console, ConsoleState};
+use super::text::{moment, moment_or_none};
+use crate::platform::status::{format_budgets, format_variance, format_witnesses};
+use axum::extract::State;
+use axum::response::{IntoResponse, Redirect};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use hyper::Method;
+use jiff::{SignedDuration, Timestamp};
+use maud::{Markup, html};
+use oracled_api::base::service::{StatusReport, WaitingOrders};
+use oracled_domain::CrosscheckReason;
+use oracled_domain::audit::checkpoint::Checkpoint;
+use oracled_domain::base::actor_report::ActorReport;
+use oracled_domain::base::moment::format_span;
+use oracled_domain::verdict::health::OracleHealthStatus;
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
+
+/// The periods of the charts over time, with their names.
+const PERIODS: [(SignedDuration, &str); 2] =
+    [(SignedDuration::from_hours(1), "last hour"), (SignedDuration::from_hours(24), "last day")];
+/// Number of values in a chart over time.
+const POINTS: usize = 60;
+
+pub(super) async fn page(State(console): State<ConsoleState>) -> PageResult {
+    if console.has_only_reviews {
+        return Ok(Redirect::to("/reviews").into_response());
+    }
+    let parts = render(&console).await?;
+    Ok(render_page(&console, Section::Overview, "Overview", &live("/events/overview", &parts)))
+}
+
+pub(super) async fn events(State(console): State<ConsoleState>) -> PageResult {
+    let shared = console.clone();
+    events::stream(&console, move || {
+        let console = shared.clone();
+        async move { render(&console).await }
+    })
+}
+
+async fn render(console: &Console) -> Result<Markup, PageError> {
+    let options = &console.options;
+    let get = async |path: &str| options.call_control(Method::GET, path, None).await;
+    let status: StatusReport = get("/v1/status").await?.json()?;
+    let actors: Vec<ActorReport> = get("/v1/actors").await?.json()?;
+    let oracles: Vec<OracleHealthStatus> = get("/v1/health/oracles").await?.json()?;
+    let note = get("/v1/log/checkpoint").await?.body;
+    let checkpoint = Checkpoint::read_unverified(&String::from_utf8_lossy(&note)).ok();
+    let metrics = read_metrics(options).await?;
+    Ok(html! {
+        section aria-labelledby="state" {
+            h2 #state { "State" }
+            (render_readiness(&status))
+            (render_state(&status, &metrics, checkpoint.as_ref()))
+        }
+        section aria-labelledby="time" { h2 #time { "Over time" } (render_series(console)) }
+        section aria-labelledby="verdicts" {
+            h2 #verdicts { "Verdicts" }
+            div.columns {
+                (bars("Coherence of judged verdicts", "up to", "verdicts", &metrics.buckets("oracled_coherence")))
+                (render_judgements(&metrics))
+                (render_divergence(&metrics))
+            }
+        }
+        section aria-labelledby="parts" {
+            h2 #parts { "Parts" }
+            (render_oracles(&oracles))
+            (render_actors(&actors))
+        }
+    })
+}
+
+fn render_readiness(status: &StatusReport) -> Markup {
+    html! {
+        @if status.ready {
+            p.good { strong { "Ready." } " It accepts verdicts." }
+        } @else {
+            p.alert { strong { "Not ready: " } (status.reasons.join("; ")) }
+        }
+        @if let Some(failure) = &status.journal_failure { p.alert { "The journal rejects entries: " (failure) } }
+        @if let Some(lag) = &status.mirror_lag { p.alert { "oracle_log.jsonl lags behind the log: " (lag) } }
+        @if status.variance.escalated { p.alert { "Regenerated verdicts differ too often from the delivered ones." } }
+    }
+}
+
+fn render_state(status: &StatusReport, metrics: &Metrics, checkpoint: Option<&Checkpoint>) -> Markup {
+    let orders = status.orders.as_ref().map(|WaitingOrders { queued, generating, held }| {
+        html! {
+            a href="/orders?state=queued" { (queued) " queued" } ", " (generating) " generating, "
+            a href="/orders?state=held" { (held) " held" }
+        }
+    });
+    let age = |metric: &str| metrics.sum(metric).filter(|age| *age >= 1.0);
+    let age = |metric: &str| age(metric).map_or_else(|| "none".into(), |age| format_span(age as u64));
+    let oldest_review = metrics.sum("oracled_review_oldest_open_timestamp_seconds").filter(|at| *at > 0.0);
+    let oldest_review = oldest_review.and_then(|at| Timestamp::from_second(at as i64).ok());
+    let held_runs: Vec<_> = metrics.labels_in_use("oracled_source_runs_held", "oracle").into_iter().collect();
+    let budgets =
+        status.budgets.as_deref().map_or_else(|| "unknown: they cannot be read".into(), format_budgets);
+    pairs([
+        ("version", html! { (status.version) ", serves since " (moment(status.started_at)) }),
+        ("store", html! { (status.verdicts) " verdicts, " (status.sessions) " sessions" }),
+        ("model", html! { (status.model) }),
+        ("budgets", html! { (budgets) }),
+        ("orders", orders.unwrap_or_else(|| html! { "unknown: they cannot be read" })),
+        ("oldest order", html! { (age("oracled_orders_oldest_age_seconds")) }),
+        (
+            "mail",
+            html! { (status.mails) " in the outbox, oldest: " (age("oracled_outbox_oldest_age_seconds")) },
+        ),
+        ("webhooks", html! { (status.webhooks) " in the outbox" }),
+        (
+            "reviews",
+            html! { a href="/reviews" { (status.open_reviews) " open" } ", oldest: " (moment_or_none(oldest_review)) },
+        ),
+        (
+            "held runs",
+            html! {
+                @if held_runs.is_empty() { "none" }
+                @for oracle_id in held_runs { a href=(format!("/sources/{oracle_id}")) { (oracle_id) } " " }
+            },
+        ),
+        ("divergence", html! { (format_variance(&status.variance)) }),
+        (
+            "log",
+            html! {
+                a href="/log" { (status.entries) " entries" }
+                @if let Some(checkpoint) = checkpoint {
+                    ", checkpoint of " (checkpoint.size) " entries with root "
+                    code { (BASE64_STANDARD.encode(checkpoint.root)) }
+                }
+            },
+        ),
+        ("witnesses", html! { (format_witnesses(&status.witnesses)) }),
+    ])
+}
+
+fn render_series(console: &Console) -> Markup {
+    let history = console.history.lock().unwrap_or_else(PoisonError::into_inner);
+    let end = Timestamp::now();
+    let since = history.since().unwrap_or(end);
+    let row = |series: &Series| {
+        let mut cells = vec![html! { (series.title) }];
+        for (span, name) in PERIODS {
+            let values = history.values(*series, (span, end), POINTS);
+            let known = || values.iter().flatten().copied();
+            let (last, most) = (known().last(), known().fold(0.0, f64::max));
+            let summary = match last {
+                Some(last) => format!("{}, {name}: now {last}, at most {most}", series.title),
+                None => format!("{}, {name}: no samples", series.title),
+            };
+            let now = last.map_or_else(|| "–".to_owned(), |last| last.to_string());
+            cells.push(html! { (sparkline(&values, &summary)) span.number { (now) } });
+        }
+        cells
+    };
+    let rows: Vec<_> = SERIES.iter().map(row).collect();
+    html! {
+        (table("Samples of the console", &["metric", "last hour, by minute", "last day, by 24 minutes"], &rows))
+        p.note { "The console takes a sample every 10 s while it runs: since " (since.strftime("%Y-%m-%d %H:%M:%S UTC")) "." }
+    }
+}
+
+fn render_judgements(metrics: &Metrics) -> Markup {
+    let counts = metrics.sums_by("oracled_crosscheck_judgements_total", ["tier", "reason"]);
+    let mut tiers: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+    for ([tier, reason], count) in &counts {
+        let (approved, all) = tiers.entry(tier).or_default();
+        *all += count;
+        *approved += if reason == CrosscheckReason::Pass.into_str() { *count } else { 0.0 };
+    }
+    let rows = tiers.into_iter().filter(|(_, (_, all))| *all > 0.0).map(|(tier, (approved, all))| {
+        vec![html! { (tier) }, html! { (all) }, html! { (format!("{:.1} %", approved / all * 100.0)) }]
+    });
+    let rows: Vec<_> = rows.collect();
+    table("Approval by tier, since the start", &["tier", "judged", "approved"], &rows)
+}
+
+fn render_divergence(metrics: &Metrics) -> Markup {
+    let counts = metrics.sums_by("oracled_regens_compared_total", ["original", "regenerated", "level"]);
+    let rows: Vec<_> = counts
+        .into_iter()
+        .filter(|(_, count)| *count > 0.0)
+        .map(|([original, regenerated, level], count)| {
+            vec![html! { (original) " → " (regenerated) }, html! { (level) }, html! { (count) }]
+        })
+        .collect();
+    table("Regenerated verdicts, since the start", &["labels", "divergence", "verdicts"], &rows)
+}
+
+fn render_oracles(oracles: &[OracleHealthStatus]) -> Markup {
+    let row = |oracle: &OracleHealthStatus| {
+        vec![
+            html! { (oracle.oracle_id) },
+            html! { span.status data-status=(oracle.status.into_str()) { (oracle.status.into_str()) } },
+            html! { (oracle.consecutive_failures) },
+            html! { (oracle.latency_p50_ms) " ms, " (oracle.latency_p99_ms) " ms" },
+            moment_or_none(oracle.last_success_at),
+            html! { (oracle.last_error.as_deref().unwrap_or("none")) },
+        ]
+    };
+    let heading = ["oracle", "status", "failures", "p50, p99", "last success", "last error"];
+    table("Health of models, mail and sources", &heading, &oracles.iter().map(row).collect::<Vec<_>>())
+}
+
+fn render_actors(actors: &[ActorReport]) -> Markup {
+    let row = |actor: &ActorReport| {
+        let panic = actor.last_panic.as_ref();
+        vec![
+            html! { (actor.name) },
+            html! { (actor.handled) },
+            html! { (actor.queue_depth) },
+            html! { (actor.latency_p50_us) " µs, " (actor.latency_p99_us) " µs" },
+            html! { (actor.restarts) },
+            html! { @if let Some(panic) = panic { (moment(panic.at)) ": " (panic.message) } @else { "none" } },
+        ]
+    };
+    let heading = ["actor", "handled", "waiting", "p50, p99", "restarts", "last panic"];
+    table("Actors", &heading, &actors.iter().map(row).collect::<Vec<_>>())
+}

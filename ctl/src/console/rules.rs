@@ -1,0 +1,203 @@
+//! A text checked against facts: its claims are colored by the result.
+
+use super::form::Fields;
+use super::layout::{Section, page as render_page, table};
+use super::page_error::{PageError, PageResult};
+use super::query::read_filters;
+use super::sources::read_sources;
+use super::state::{Console, ConsoleState};
+use axum::extract::State;
+use hyper::Method;
+use maud::{Markup, html};
+use oracled_api::ground::SourceSummary;
+use oracled_domain::rules::{EvidenceFinding, RuleEvidence, RuleResult, RuleVerdict, RulesEvaluation};
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
+    let sources = read_sources(&console).await?;
+    Ok(render_page(&console, Section::Rules, "Rules", &render_form(&sources, &fields)))
+}
+
+pub(super) async fn check(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
+    let sources = read_sources(&console).await?;
+    let evaluated = evaluate(&console, &sources, &fields).await;
+    let body = html! {
+        @match evaluated {
+            Ok(evaluation) => (render_evaluation(fields.text("text"), &evaluation)),
+            Err(error) => (error.render()),
+        }
+        (render_form(&sources, &fields))
+    };
+    Ok(render_page(&console, Section::Rules, "Rules", &body))
+}
+
+fn render_form(sources: &[SourceSummary], fields: &Fields) -> Markup {
+    html! {
+        form.action method="post" action="/rules" {
+            label { "Text" textarea name="text" rows="6" required { (fields.text("text")) } }
+            label { "Facts, one on a line" textarea name="facts" rows="6" { (fields.text("facts")) } }
+            label {
+                "Facts from a source"
+                select name="source" {
+                    option value="" { "none" }
+                    @for source in sources {
+                        @let id = source.entry.oracle_id().as_str();
+                        option value=(id) selected[fields.text("source") == id] { (id) }
+                    }
+                }
+            }
+            label {
+                "Filters on its records, one on a line, such as area=ABW"
+                textarea name="filters" rows="2" { (fields.text("filters")) }
+            }
+            button type="submit" { "Check the text" }
+        }
+    }
+}
+
+async fn evaluate(
+    console: &Console,
+    sources: &[SourceSummary],
+    fields: &Fields,
+) -> Result<RulesEvaluation, PageError> {
+    let facts: Vec<_> = fields.text("facts").lines().filter(|line| !line.trim().is_empty()).collect();
+    let mut request = BTreeMap::from([("candidate_output", json!(fields.required("text", "Text")?))]);
+    if let Some(oracle_id) = fields.filled("source") {
+        let source = sources.iter().find(|source| source.entry.oracle_id().as_str() == oracle_id);
+        let axes = source.map(|source| source.entry.registration.axes_provided.clone()).unwrap_or_default();
+        let filters = read_filters(fields)?;
+        let query = json!({"oracle_id": oracle_id, "request": {"axes_requested": axes, "filters": filters}});
+        request.insert("facts_from", json!([{"query": query}]));
+    }
+    if !facts.is_empty() || !request.contains_key("facts_from") {
+        request.insert("facts", json!(facts));
+    }
+    let body = Some(serde_json::to_vec(&request).map_err(std::io::Error::from)?.into());
+    Ok(console.options.call_routes(Method::POST, "/v1/rules/evaluate", body).await?.json()?)
+}
+
+/// What the rules found about a range of the text.
+#[derive(Debug, Default)]
+struct RangeFinding {
+    /// Facts that support it.
+    support: BTreeSet<String>,
+    /// Violations and missing support.
+    faults: BTreeSet<String>,
+}
+
+fn render_evaluation(text: &str, evaluation: &RulesEvaluation) -> Markup {
+    let ranges = find_ranges(text, evaluation);
+    let causes = evaluation.rules.iter().filter_map(|rule| Some((rule.rule, rule.cause.as_ref()?)));
+    let rows: Vec<_> =
+        ranges.iter().map(|((start, end), finding)| range_row(text.get(*start..*end), finding)).collect();
+    let metrics = &evaluation.metrics;
+    html! {
+        section aria-labelledby="result" {
+            h2 #result { "Result: " span.status data-status=(evaluation.verdict.into_str()) { (evaluation.verdict.into_str()) } }
+            p {
+                (metrics.rules) " rules, " (metrics.facts) " facts, " (metrics.claims) " claims, "
+                (metrics.unsupported_claims) " unsupported"
+            }
+            p.text { (mark_ranges(text, &ranges)) }
+            p.note { mark.supported { "supported" } " " mark.fault { "unsupported or contradicted" } " no mark: no rule examined it" }
+            @for (rule, cause) in causes { p.alert { (rule.into_str()) ": " (cause) } }
+            (table("Claims with their evidence", &["text", "result", "evidence"], &rows))
+            (render_rules(&evaluation.rules))
+        }
+    }
+}
+
+/// The examined ranges of the text, with what was found about each.
+fn find_ranges(text: &str, evaluation: &RulesEvaluation) -> BTreeMap<(usize, usize), RangeFinding> {
+    let mut ranges: BTreeMap<_, RangeFinding> = BTreeMap::new();
+    for rule in &evaluation.rules {
+        for step in &rule.evidence {
+            let Some(span) = &step.output.span else { continue };
+            if text.get(span.start..span.end).is_none() {
+                continue;
+            }
+            match step.output.finding {
+                EvidenceFinding::Supported => {
+                    let fact = support_text(step, evaluation);
+                    ranges.entry((span.start, span.end)).or_default().support.insert(fact);
+                }
+                EvidenceFinding::Unsupported => {
+                    let fault = format!("{}: no fact supports it", rule.rule.into_str());
+                    ranges.entry((span.start, span.end)).or_default().faults.insert(fault);
+                }
+                _ => {}
+            }
+        }
+        for violation in &rule.violations {
+            for span in violation.span.iter().chain(&violation.related) {
+                if text.get(span.start..span.end).is_some() {
+                    let fault = format!("{}: {}", rule.rule.into_str(), violation.message);
+                    ranges.entry((span.start, span.end)).or_default().faults.insert(fault);
+                }
+            }
+        }
+    }
+    ranges
+}
+
+/// The fact that supports a claim, with the source that it comes from.
+fn support_text(step: &RuleEvidence, evaluation: &RulesEvaluation) -> String {
+    let origins = evaluation
+        .facts_from
+        .iter()
+        .flat_map(|source| source.origins.iter().map(move |origin| (source, origin)));
+    let of_source = origins.into_iter().find_map(|(source, origin)| {
+        let fact = origin.facts.iter().find(|fact| Some(fact.fact) == step.output.fact)?;
+        Some(format!("{} ({})", fact.text, source_name(source)))
+    });
+    of_source.unwrap_or_else(|| step.input.with.clone())
+}
+
+fn source_name(source: &oracled_domain::rules::sourced::FactSource) -> String {
+    use oracled_domain::rules::sourced::FactQueryTarget;
+    match &source.asked {
+        FactQueryTarget::Query(oracle_id) => format!("source {oracle_id}"),
+        FactQueryTarget::Verify(workflow_id) => format!("workflow {workflow_id}"),
+    }
+}
+
+/// The text with its examined ranges marked. Where ranges overlap, a fault counts more than support.
+fn mark_ranges(text: &str, ranges: &BTreeMap<(usize, usize), RangeFinding>) -> Markup {
+    let mut cuts: BTreeSet<usize> = ranges.keys().flat_map(|(start, end)| [*start, *end]).collect();
+    cuts.extend([0, text.len()]);
+    let cuts: Vec<_> = cuts.into_iter().collect();
+    html! {
+        @for pair in cuts.windows(2) {
+            @if let [start, end] = *pair {
+                @let inside = || ranges.iter().filter(|((from, to), _)| *from <= start && end <= *to);
+                @let part = text.get(start..end).unwrap_or_default();
+                @if inside().any(|(_, finding)| !finding.faults.is_empty()) { mark.fault { (part) } }
+                @else if inside().next().is_some() { mark.supported { (part) } }
+                @else { (part) }
+            }
+        }
+    }
+}
+
+fn range_row(text: Option<&str>, finding: &RangeFinding) -> Vec<Markup> {
+    let word = if finding.faults.is_empty() { "supported" } else { "not supported, or contradicted" };
+    let evidence = finding.faults.iter().chain(&finding.support);
+    vec![
+        html! { (text.unwrap_or_default()) },
+        html! { (word) },
+        html! { ul { @for text in evidence { li { (text) } } } },
+    ]
+}
+
+fn render_rules(rules: &[RuleResult]) -> Markup {
+    let failed = rules.iter().filter(|rule| rule.verdict != RuleVerdict::Pass);
+    let row = |rule: &RuleResult| {
+        vec![
+            html! { (rule.rule.into_str()) },
+            html! { (rule.verdict.into_str()) },
+            html! { ul { @for violation in &rule.violations { li { (violation.message) @if !violation.text.is_empty() { ": " q { (violation.text) } } } } } },
+        ]
+    };
+    table("Rules that do not pass", &["rule", "result", "violations"], &failed.map(row).collect::<Vec<_>>())
+}

@@ -1,0 +1,182 @@
+//! One run: its counts, the gates that it broke, its rejects with their raw records, and the decision about it.
+
+use super::chart::bars;
+use super::form::{Fields, after_action, done_note};
+use super::layout::{Section, next_link, page as render_page, pairs, reason_form, table};
+use super::page_error::{PageError, PageResult};
+use super::state::ConsoleState;
+use super::text::{encode, moment, moment_or_none};
+use crate::base::output::{format_requester, short_run_id};
+use axum::extract::{Path, State};
+use hyper::Method;
+use maud::{Markup, html};
+use oracled_api::base::page::ListPage;
+use oracled_api::ground::{ReasonRequest, RejectReport, RunReport};
+use oracled_domain::base::decimal::Decimal;
+use oracled_domain::ground::run::{IngestionRun, ReleaseEffect, RunState};
+
+/// Number of rejects on a page.
+const REJECTS: usize = 50;
+
+pub(super) const RUN_HEADING: [&str; 7] =
+    ["run", "source", "version", "state", "started", "records", "rejected"];
+
+/// The row of a run in a table.
+pub(super) fn run_row(RunReport { run, progress, undone_by }: &RunReport) -> Vec<Markup> {
+    let state = match (progress, undone_by) {
+        (Some(progress), _) => progress.phase.into(),
+        (None, Some(_)) => "undone",
+        (None, None) => run.state.into_str(),
+    };
+    vec![
+        html! { a href=(format!("/runs/{}", run.run_id)) { (short_run_id(&run.run_id)) } },
+        html! { a href=(format!("/sources/{}", run.oracle_id)) { (run.oracle_id) } },
+        html! { (run.input.version) },
+        html! { span.status data-status=(state) { (state) } },
+        moment(run.started_at),
+        html! { (run.counts.records) },
+        html! { (run.counts.rejected) },
+    ]
+}
+
+/// The share of records with a value, by axis, in percent.
+pub(super) fn coverage_rows(run: &IngestionRun) -> Vec<(String, f64)> {
+    let percent = |share: &Decimal| share.to_string().parse::<f64>().unwrap_or_default() * 100.0;
+    let rounded = |percent: f64| (percent * 100.0).round() / 100.0;
+    run.counts.axes.iter().map(|(axis, fill)| (axis.clone(), rounded(percent(&fill.share)))).collect()
+}
+
+pub(super) async fn page(
+    State(console): State<ConsoleState>,
+    Path(run_id): Path<String>,
+    fields: Fields,
+) -> PageResult {
+    let path = format!("/v1/runs/{}", encode(&run_id));
+    let report: RunReport = console.options.call_control(Method::GET, &path, None).await?.json()?;
+    let after = fields.filled("after").map(|after| format!("&after={}", encode(after))).unwrap_or_default();
+    let path = format!("{path}/rejects?raw=true&limit={REJECTS}{after}");
+    let rejects: ListPage<RejectReport> =
+        console.options.call_control(Method::GET, &path, None).await?.json()?;
+    let body = html! {
+        (done_note(&fields))
+        (render_run(&report))
+        (render_decision(&report))
+        (bars("Filled axes", "axis", "percent of records", &coverage_rows(&report.run)))
+        section aria-labelledby="rejects" {
+            h2 #rejects { "Rejects" }
+            (table("Rejected records", &["record", "rule", "place", "reason", "raw record"], &rejects.items.iter().map(reject_row).collect::<Vec<_>>()))
+            (next_link(&format!("/runs/{run_id}"), rejects.next.as_deref()))
+        }
+    };
+    Ok(render_page(&console, Section::Sources, &format!("Run {}", short_run_id(&report.run.run_id)), &body))
+}
+
+fn render_run(RunReport { run, progress, undone_by }: &RunReport) -> Markup {
+    let counts = &run.counts;
+    let mut rows = vec![
+        ("run", html! { code { (run.run_id) } }),
+        ("source", html! { a href=(format!("/sources/{}", run.oracle_id)) { (run.oracle_id) } }),
+        ("version", html! { (run.input.version) ", released " (moment(run.input.released_at)) }),
+        ("state", html! { span.status data-status=(run.state.into_str()) { (run.state.into_str()) } }),
+        ("pipeline", html! { (run.pipeline_id) }),
+        ("payload", html! { (run.raw_bytes) " bytes, " code { (run.input.raw_sha256) } }),
+        ("requested by", html! { (format_requester(&run.requested_by)) }),
+        ("started", moment(run.started_at)),
+        ("ended", moment_or_none(run.ended_at)),
+        (
+            "records",
+            html! { (counts.read) " read, " (counts.records) " accepted, " (counts.collapsed) " repeated, " (counts.rejected) " rejected" },
+        ),
+    ];
+    if let Some(progress) = progress {
+        let doing: &str = progress.phase.into();
+        rows.push((
+            "progress",
+            html! { (doing) ": " (progress.bytes_read) " of " (progress.bytes) " bytes" },
+        ));
+    }
+    let changes = counts.changes.iter().map(|(change, count)| format!("{change} {count}"));
+    rows.push(("changes", html! { (changes.collect::<Vec<_>>().join(", ")) }));
+    if let Some(ReleaseEffect { in_force, withdrawn, changed }) = counts.effect {
+        let effect = html! { "of " (in_force) " records in force, " (withdrawn) " are withdrawn and " (changed) " change" };
+        rows.push(("effect", effect));
+    }
+    rows.extend(counts.warnings.iter().map(|warning| ("warning", html! { (warning) })));
+    rows.extend(run.breaches.iter().map(|breach| ("gate", html! { strong { (breach) } })));
+    rows.extend(
+        run.cause.iter().filter(|_| run.breaches.is_empty()).map(|cause| ("cause", html! { (cause) })),
+    );
+    rows.extend(
+        run.undoes.iter().map(|undone| {
+            ("undoes", html! { a href=(format!("/runs/{}", undone.run_id)) { (undone.run_id) } })
+        }),
+    );
+    rows.extend(undone_by.iter().map(|by| ("undone by", html! { a href=(format!("/runs/{by}")) { (by) } })));
+    if let Some(decision) = &run.decision {
+        let by = format_requester(&decision.decided_by);
+        rows.push((
+            "decision",
+            html! { "by " (by) ", " (moment(decision.decided_at)) ": " (decision.reason) },
+        ));
+    }
+    pairs(rows)
+}
+
+fn render_decision(RunReport { run, undone_by, .. }: &RunReport) -> Markup {
+    let form =
+        |action: &str, name: &str| reason_form(&format!("/runs/{}/{action}", run.run_id), name, &html! {});
+    html! {
+        @match run.state {
+            RunState::Held => {
+                p { "Nothing of this run is visible until it is approved." }
+                (form("approve", "Approve the run"))
+                (form("discard", "Discard the run"))
+            },
+            RunState::Running => {
+                form.action method="post" action=(format!("/runs/{}/cancel", run.run_id)) {
+                    button type="submit" { "Cancel the run" }
+                }
+            },
+            RunState::Completed if undone_by.is_none() && run.undoes.is_none() => (form("undo", "Undo the run")),
+            _ => {},
+        }
+    }
+}
+
+fn reject_row(RejectReport { reject, raw_text }: &RejectReport) -> Vec<Markup> {
+    vec![
+        html! { (reject.position + 1) },
+        html! { (reject.rejection.rule.into_str()) },
+        html! { (reject.rejection.place.as_deref().unwrap_or("none")) },
+        html! { (reject.rejection.reason) },
+        html! {
+            @match raw_text {
+                Some(text) => code { (text) },
+                None => "none: the payload was pruned",
+            }
+        },
+    ]
+}
+
+pub(super) async fn act(
+    State(console): State<ConsoleState>,
+    Path((run_id, action)): Path<(String, String)>,
+    fields: Fields,
+) -> PageResult {
+    let done = match action.as_str() {
+        "approve" => "approved",
+        "discard" => "discarded",
+        "undo" => "undone",
+        "cancel" => "cancelled",
+        _ => return Err(PageError::input(format!("`{action}` is not an action of a run"))),
+    };
+    let body = if action == "cancel" {
+        None
+    } else {
+        let request = ReasonRequest { reason: fields.required("reason", "Reason")? };
+        Some(serde_json::to_vec(&request).map_err(std::io::Error::from)?.into())
+    };
+    let path = format!("/v1/runs/{}/{action}", encode(&run_id));
+    console.options.call_control(Method::POST, &path, body).await?;
+    Ok(after_action(&format!("/runs/{}", encode(&run_id)), done))
+}

@@ -1,0 +1,184 @@
+//! One session, with everything that happened to it in the order of time.
+
+use super::form::{Fields, after_action, done_note};
+use super::layout::{Section, page as render_page, pairs, reason_form, table};
+use super::log::{ENTRY_HEADING, entry_rows};
+use super::order_forms::render_order;
+use super::page_error::{PageError, PageResult};
+use super::state::ConsoleState;
+use super::text::{encode, moment, moment_or_none};
+use crate::base::error::CtlError;
+use crate::verdict::erase::describe_erased;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Redirect};
+use hyper::Method;
+use maud::{Markup, html};
+use oracled_api::verdict::SessionPage;
+use oracled_api::verdict::erasures::{ErasureRequest, ErasureResponse};
+use oracled_api::verdict::orders::{HeldVerdictReport, OrderActionRequest, OrderReport};
+use oracled_domain::verdict::mail::MailState;
+use oracled_domain::verdict::order::OrderAction;
+use oracled_domain::verdict::policy::join_causes;
+
+/// Opens the session of a search.
+pub(super) async fn find(fields: Fields) -> PageResult {
+    let session_id = fields.required("id", "Session")?;
+    Ok(Redirect::to(&page_path(&session_id)).into_response())
+}
+
+fn page_path(session_id: &str) -> String {
+    format!("/sessions/{}", encode(session_id))
+}
+
+fn order_path(session_id: &str) -> String {
+    format!("/v1/orders/{}", encode(session_id))
+}
+
+pub(super) async fn page(
+    State(console): State<ConsoleState>,
+    Path(session_id): Path<String>,
+    fields: Fields,
+) -> PageResult {
+    let with_hint = |error: CtlError| PageError(error.with_application_hint(&session_id));
+    let body = if console.has_only_reviews {
+        let answer = console.options.call_for_reviewer(Method::GET, &order_path(&session_id), None).await;
+        let OrderReport { tier, order, waiting_for, .. } = answer.map_err(with_hint)?.json()?;
+        html! { p { "Tier: " (tier) } (render_order(&session_id, &order, waiting_for.as_ref())) }
+    } else {
+        let path = format!("/v1/sessions/{}", encode(&session_id));
+        let answer = console.options.call_control(Method::GET, &path, None).await;
+        render_session(&session_id, &answer.map_err(with_hint)?.json()?)
+    };
+    let body = html! { (done_note(&fields)) (body) };
+    Ok(render_page(&console, Section::Orders, &format!("Session {session_id}"), &body))
+}
+
+fn render_session(session_id: &str, page: &SessionPage) -> Markup {
+    let SessionPage { session, order, waiting_for, mails, costs, history, has_older_entries } = page;
+    let digest = |sha256: &Option<oracled_domain::Sha256Hex>| {
+        html! {
+            @if let Some(sha256) = sha256 { code { (sha256) } } @else { "none" }
+        }
+    };
+    let costs: Vec<_> = costs.iter().map(ToString::to_string).collect();
+    let rows = [
+        ("tier", html! { (session.tier) }),
+        ("query", html! { (session.query) }),
+        ("mail to", html! { (session.customer_email.clone().map_or_else(|| "none".into(), String::from)) }),
+        ("first verdict", html! { (session.original_verdict.as_str()) }),
+        ("delivered SHA-256", digest(&session.delivered_sha256)),
+        ("cached SHA-256", digest(&session.cached_sha256)),
+        ("costs", html! { (if costs.is_empty() { "none".to_owned() } else { costs.join(" + ") }) }),
+    ];
+    html! {
+        (pairs(rows))
+        @if let Some(order) = order {
+            section aria-labelledby="order" {
+                h2 #order { "Order" }
+                (render_order(session_id, order, waiting_for.as_ref()))
+            }
+        }
+        @if !mails.is_empty() { (render_mails(mails)) }
+        section aria-labelledby="history" {
+            h2 #history { "History" }
+            @if *has_older_entries {
+                p { a href=(format!("/log?session={}&after=0", encode(session_id))) { "Older entries" } }
+            }
+            (table("Log entries, the oldest first", &ENTRY_HEADING, &entry_rows(history)))
+        }
+        section aria-labelledby="erasure" {
+            h2 #erasure { "Erasure" }
+            p {
+                "It removes the session with its order, verdict, facts and mails, and the values of its log entries, from all files. It \
+                 cannot be undone. Export the data first: " code { "oraclectl export --session " (session_id) }
+            }
+            (reason_form(&format!("{}/erase", page_path(session_id)), "Erase the session", &html! {
+                label { "Repeat the id of the session" input name="repeated" required autocomplete="off"; }
+            }))
+        }
+    }
+}
+
+fn render_mails(mails: &[MailState]) -> Markup {
+    let row = |mail: &MailState| {
+        vec![
+            html! { (mail.mail_id) },
+            html! { (mail.attempts) },
+            moment_or_none(mail.next_attempt_at),
+            html! { (mail.last_error.as_deref().unwrap_or("none")) },
+        ]
+    };
+    table(
+        "Mails that are not sent yet",
+        &["mail", "attempts", "next attempt", "last error"],
+        &mails.iter().map(row).collect::<Vec<_>>(),
+    )
+}
+
+pub(super) async fn change_order(
+    State(console): State<ConsoleState>,
+    Path(session_id): Path<String>,
+    fields: Fields,
+) -> PageResult {
+    let (action, done) = match fields.text("action") {
+        "release" => (OrderAction::Release, "released"),
+        "retry" => (OrderAction::Retry, "retried"),
+        "fail" => (OrderAction::Fail, "failed"),
+        other => {
+            return Err(PageError::input(format!(
+                "`{other}` is not an action; allowed: release, retry, fail"
+            )));
+        }
+    };
+    let request = OrderActionRequest { action, reason: fields.required("reason", "Reason")? };
+    let body = serde_json::to_vec(&request).map_err(std::io::Error::from)?;
+    console.options.call_for_reviewer(Method::POST, &order_path(&session_id), Some(body.into())).await?;
+    Ok(after_action(&page_path(&session_id), done))
+}
+
+pub(super) async fn held_verdict(
+    State(console): State<ConsoleState>,
+    Path(session_id): Path<String>,
+) -> PageResult {
+    let path = format!("{}/verdict", order_path(&session_id));
+    let answer = console.options.call_for_reviewer(Method::GET, &path, None).await?;
+    let held: HeldVerdictReport = answer.json()?;
+    let verdict: serde_json::Value = serde_json::from_str(held.verdict.get()).unwrap_or_default();
+    let rows = [
+        ("query", html! { (held.query.as_str()) }),
+        ("held", moment(held.held_at)),
+        ("path", html! { (held.path.into_str()) }),
+        ("causes", html! { (join_causes(&held.causes)) }),
+        ("coherence", html! { (held.decision.coherence_score) }),
+    ];
+    let body = html! {
+        (pairs(rows))
+        pre tabindex="0" { (serde_json::to_string_pretty(&verdict).unwrap_or_default()) }
+        p { a href=(page_path(&session_id)) { "Back to the session" } }
+    };
+    Ok(render_page(&console, Section::Orders, &format!("Held verdict of session {session_id}"), &body))
+}
+
+pub(super) async fn erase(
+    State(console): State<ConsoleState>,
+    Path(session_id): Path<String>,
+    fields: Fields,
+) -> PageResult {
+    if fields.text("repeated") != session_id {
+        let repeated = fields.text("repeated");
+        return Err(PageError::input(format!(
+            "the repeated id is `{repeated}`; to erase the session, enter {session_id}"
+        )));
+    }
+    let request = ErasureRequest {
+        session_id: Some(session_id.clone()),
+        customer_email: None,
+        reason: fields.required("reason", "Reason")?,
+    };
+    let erased: ErasureResponse = console.options.run_on_control("/v1/erasures", &request).await?.json()?;
+    let body = html! {
+        ul { @for text in describe_erased(&erased) { li { (text) } } }
+        p { a href=(format!("/log?session={}", encode(&session_id))) { "Log entries of the session" } }
+    };
+    Ok(render_page(&console, Section::Orders, &format!("Session {session_id}"), &body))
+}

@@ -1,0 +1,191 @@
+//! The history of one value over both time axes: when it is valid, and when it was known.
+
+use super::chart::{StepLine, step_chart};
+use super::form::Fields;
+use super::layout::{Section, page as render_page, table};
+use super::page_error::{PageError, PageResult};
+use super::sources::read_source;
+use super::state::{Console, ConsoleState};
+use super::text::encode;
+use crate::base::options::response_lines;
+use axum::extract::{Path, State};
+use hyper::Method;
+use jiff::Timestamp;
+use maud::{Markup, html};
+use oracled_api::base::client::{ClientError, DaemonClient};
+use oracled_api::base::page::{ListPage, PageLimit};
+use oracled_api::base::streamed_body::StreamedBody;
+use oracled_api::ground::{RunReport, SourceSummary};
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::query::{FilterOperator, OracleQuery, QueryAnswer, QueryFilter, QueryRequest};
+use oracled_domain::ground::run::RunState;
+use serde::Deserialize;
+use serde_json::Value as Json;
+use std::collections::BTreeSet;
+
+/// Maximum number of times at which data was known: the latest.
+const KNOWN_MAX: usize = 12;
+/// Maximum number of times at which a value is valid: the latest.
+const VALID_MAX: usize = 60;
+
+/// A line of the answer to a batch.
+#[derive(Deserialize)]
+struct BatchLine {
+    answer: Option<QueryAnswer>,
+    problem: Option<Json>,
+}
+
+/// A value with the time at which it is valid, and the time at which it was known.
+struct KnownValue {
+    known_at: Timestamp,
+    valid_at: Timestamp,
+    /// `None` if there was no record.
+    value: Option<String>,
+}
+
+pub(super) fn history_form(source: &SourceSummary, fields: &Fields) -> Markup {
+    let axes = source.entry.registration.axes_provided.iter().filter(|axis| !source.identity.contains(axis));
+    html! {
+        form.action method="get" action=(format!("/sources/{}/history", encode(source.entry.oracle_id().as_str()))) {
+            @for axis in &source.identity {
+                @let name = format!("where:{axis}");
+                label { (axis) input name=(name) value=(fields.text(&name)) required autocomplete="off"; }
+            }
+            label { "Axis" input name="axis" value=(fields.text("axis")) list="axes" required autocomplete="off"; }
+            datalist #axes { @for axis in axes { option value=(axis) {} } }
+            button type="submit" { "Show the history" }
+        }
+    }
+}
+
+pub(super) async fn page(
+    State(console): State<ConsoleState>,
+    Path(oracle_id): Path<String>,
+    fields: Fields,
+) -> PageResult {
+    let source = read_source(&console, &oracle_id).await?;
+    let rendered = render(&console, &source, &fields).await;
+    let body = html! {
+        (history_form(&source, &fields))
+        @match rendered {
+            Ok(parts) => (parts),
+            Err(error) => (error.render()),
+        }
+        p { a href=(format!("/sources/{}", encode(&oracle_id))) { "Back to the source" } }
+    };
+    Ok(render_page(&console, Section::Sources, &format!("History of a value of {oracle_id}"), &body))
+}
+
+async fn render(console: &Console, source: &SourceSummary, fields: &Fields) -> Result<Markup, PageError> {
+    let axis = fields.required("axis", "Axis")?;
+    if axis.contains('*') {
+        return Err(PageError::input(format!(
+            "`{axis}` is a group of axes; write the key of one in place of the `*`"
+        )));
+    }
+    let filters = fields.with_prefix("where:").map(|(axis, value)| QueryFilter {
+        axis: axis.to_owned(),
+        operator: FilterOperator::Eq,
+        value: Json::String(value.to_owned()),
+    });
+    let request = QueryRequest {
+        axes_requested: vec![axis.clone()],
+        filters: filters.collect(),
+        ..QueryRequest::default()
+    };
+    let values = read_values(console, source.entry.oracle_id(), &axis, &request).await?;
+    let mut rows = Vec::new();
+    for (number, known) in values.iter().enumerate() {
+        let previous = number.checked_sub(1).and_then(|number| values.get(number));
+        let is_change = previous
+            .is_none_or(|previous| previous.known_at != known.known_at || previous.value != known.value);
+        if is_change {
+            rows.push(vec![
+                html! { (known.known_at) },
+                html! { (known.valid_at) },
+                html! { (known.value.as_deref().unwrap_or("no record")) },
+            ]);
+        }
+    }
+    Ok(html! {
+        (render_chart(&axis, &values))
+        (table("Each change, by the time at which it was known", &["known at", "valid from", &axis], &rows))
+        p.note {
+            "The times are those of the source's releases: at most the latest " (VALID_MAX) " at which the value can change, as known at \
+             the latest " (KNOWN_MAX) " ingestions."
+        }
+    })
+}
+
+/// The value for each pair of times, by the time at which it was known.
+async fn read_values(
+    console: &Console,
+    oracle_id: &SourceId,
+    axis: &str,
+    request: &QueryRequest,
+) -> Result<Vec<KnownValue>, PageError> {
+    let path = format!("/v1/runs?limit={}&oracle_id={oracle_id}", <PageLimit>::MAX);
+    let runs: ListPage<RunReport> = console.options.call_control(Method::GET, &path, None).await?.json()?;
+    let runs = runs.items.iter().map(|report| &report.run).filter(|run| run.state == RunState::Completed);
+    let known_at: BTreeSet<_> = runs.clone().filter_map(|run| run.ended_at).collect();
+    let known_at: BTreeSet<_> = known_at.into_iter().rev().take(KNOWN_MAX).collect();
+    let valid_at: BTreeSet<_> = runs.map(|run| run.input.released_at).collect();
+    let valid_at: BTreeSet<_> = valid_at.into_iter().rev().take(VALID_MAX).collect();
+    let pairs: Vec<_> =
+        known_at.iter().flat_map(|known_at| valid_at.iter().map(|valid_at| (*known_at, *valid_at))).collect();
+    let mut lines = Vec::new();
+    for (known_at, valid_at) in &pairs {
+        let request =
+            QueryRequest { point_in_time: Some(*valid_at), known_at: Some(*known_at), ..request.clone() };
+        let query = OracleQuery { query_id: None, oracle_id: oracle_id.clone(), request };
+        serde_json::to_writer(&mut lines, &query).map_err(std::io::Error::from)?;
+        lines.push(b'\n');
+    }
+    let (mut sender, body) = StreamedBody::new(1);
+    tokio::spawn(async move {
+        // the daemon's answer names the error
+        if sender.send(lines.into()).await.is_ok() {
+            sender.finish();
+        }
+    });
+    let mut daemon = DaemonClient::connect(&console.options.routes_path()?).await?;
+    let mut answers = response_lines(daemon.post_lines("/v1/query:batch", body).await?).await?;
+    let mut values = Vec::new();
+    for (known_at, valid_at) in pairs {
+        let line = answers.next_line().await?.unwrap_or_default();
+        let unreadable = |error: serde_json::Error| ClientError::Unreadable(error.to_string());
+        let BatchLine { answer, problem } = serde_json::from_slice(&line).map_err(unreadable)?;
+        if let Some(problem) = problem {
+            let detail = problem.get("detail").and_then(Json::as_str).unwrap_or_default();
+            return Err(PageError::input(detail));
+        }
+        let record = answer.and_then(|answer| answer.response.records.into_iter().next());
+        let value = record.and_then(|record| record.values().remove(axis));
+        values.push(KnownValue { known_at, valid_at, value: value.map(|value| value.to_string()) });
+    }
+    Ok(values)
+}
+
+/// One line for each time at which data was known. Values that are not numbers have no chart.
+fn render_chart(axis: &str, values: &[KnownValue]) -> Markup {
+    let mut lines: Vec<StepLine> = Vec::new();
+    for known in values {
+        let name = format!("known at {}", known.known_at);
+        if lines.last().is_none_or(|line| line.name != name) {
+            lines.push(StepLine { name, points: Vec::new() });
+        }
+        let number = known.value.as_ref().and_then(|value| value.parse::<f64>().ok());
+        if let (Some(line), Some(number)) = (lines.last_mut(), number) {
+            line.points.push((known.valid_at.as_second(), number));
+        }
+    }
+    let times = || values.iter().map(|known| known.valid_at);
+    let day = |at: Option<Timestamp>| at.map(|at| at.strftime("%Y-%m-%d").to_string()).unwrap_or_default();
+    let (first, last) = (day(times().min()), day(times().max()));
+    let summary = format!("{axis} from {first} to {last}, one line for each time at which it was known");
+    html! {
+        @if lines.iter().any(|line| !line.points.is_empty()) {
+            (step_chart(&lines, [&first, &last], &summary))
+        } @else { p { "No chart: there are no numbers." } }
+    }
+}

@@ -1,0 +1,213 @@
+//! A running `oraclectl console`, and a client of it.
+
+use crate::DaemonWorld;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper::header::{CONTENT_TYPE, COOKIE, HOST, LOCATION, ORIGIN, SET_COOKIE};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use std::io::{BufRead, BufReader, Write};
+use std::net::Ipv4Addr;
+use std::process::{Child, ChildStdin, Stdio};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+/// A running console with the cookie of a browser. Dropping it kills the process.
+#[derive(Debug)]
+pub struct ConsoleProcess {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<std::process::ChildStdout>,
+    /// The login link that it printed last.
+    pub link: String,
+    port: u16,
+    cookie: Option<String>,
+}
+
+/// An answer of the console.
+#[derive(Debug)]
+pub struct ConsoleAnswer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub text: String,
+}
+
+impl ConsoleAnswer {
+    /// The path to which the answer sends the browser.
+    ///
+    /// # Panics
+    /// Panics if it is no redirection.
+    #[must_use]
+    pub fn location(&self) -> &str {
+        assert_eq!(self.status, StatusCode::SEE_OTHER, "{}", self.text);
+        self.headers.get(LOCATION).and_then(|path| path.to_str().ok()).expect("a path")
+    }
+}
+
+impl ConsoleProcess {
+    /// Starts the console on a free port.
+    ///
+    /// # Panics
+    /// Panics if it prints no link.
+    #[must_use]
+    pub fn start(world: &DaemonWorld) -> Self {
+        let mut command = world.ctl_command(&["console", "--port", "0"]);
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("oraclectl starts");
+        let stdin = child.stdin.take().expect("a pipe");
+        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut console = Self { child, stdin, stdout, link: String::new(), port: 0, cookie: None };
+        console.read_link();
+        let (port, _) = console.link.rsplit_once("/login").expect("a link");
+        console.port = port.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).expect("a port");
+        console
+    }
+
+    fn read_link(&mut self) {
+        self.link.clear();
+        self.stdout.read_line(&mut self.link).expect("a link");
+        self.link.truncate(self.link.trim_end().len());
+    }
+
+    /// Presses Enter and reads the new link.
+    ///
+    /// # Panics
+    /// Panics if the console prints no link.
+    pub fn renew_link(&mut self) {
+        self.stdin.write_all(b"\n").expect("the console reads its input");
+        self.read_link();
+    }
+
+    /// The address without a path.
+    #[must_use]
+    pub fn origin(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The path of the login link.
+    ///
+    /// # Panics
+    /// Panics if the link is not one of this console.
+    #[must_use]
+    pub fn login_path(&self) -> String {
+        self.link.strip_prefix(&self.origin()).expect("the console's own address").to_owned()
+    }
+
+    /// Uses the login link.
+    ///
+    /// # Panics
+    /// Panics if the console does not accept it.
+    pub async fn log_in(&mut self) {
+        let answer = self.get(&self.login_path()).await;
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+        let cookie =
+            answer.headers.get(SET_COOKIE).and_then(|cookie| cookie.to_str().ok()).expect("a cookie");
+        assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
+        self.cookie = cookie.split(';').next().map(str::to_owned);
+    }
+
+    /// Reads a page as the browser that has logged in.
+    pub async fn get(&self, path: &str) -> ConsoleAnswer {
+        self.send(Method::GET, path, &[], String::new()).await
+    }
+
+    /// Sends a form of a page.
+    pub async fn post(&self, path: &str, fields: &[(&str, &str)]) -> ConsoleAnswer {
+        let encode = |text: &str| text.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
+        let body = fields.iter().map(|(name, value)| format!("{}={}", encode(name), encode(value)));
+        let body = body.collect::<Vec<_>>().join("&");
+        self.send(Method::POST, path, &[(ORIGIN.as_str(), &self.origin())], body).await
+    }
+
+    /// Sends a request with further headers, which replace those of a browser.
+    pub async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: String,
+    ) -> ConsoleAnswer {
+        let (response, connection) = self.open(method, path, headers, body).await;
+        let (head, body) = response.into_parts();
+        let body = body.collect().await.expect("the answer is complete").to_bytes();
+        connection.abort();
+        let text = String::from_utf8(body.to_vec()).expect("valid UTF-8");
+        ConsoleAnswer { status: head.status, headers: head.headers, text }
+    }
+
+    /// Opens a stream of events.
+    pub async fn events(&self, path: &str) -> ConsoleEvents {
+        let (response, connection) = self.open(Method::GET, path, &[], String::new()).await;
+        let status = response.status();
+        ConsoleEvents { status, body: response.into_body(), connection }
+    }
+
+    async fn open(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: String,
+    ) -> (Response<Incoming>, JoinHandle<hyper::Result<()>>) {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await.expect("the console listens");
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.expect("the console answers");
+        let connection = tokio::spawn(connection);
+        let mut request = Request::builder().method(method).uri(path);
+        let own = [(HOST.as_str(), format!("127.0.0.1:{}", self.port))];
+        let cookie = self.cookie.iter().map(|cookie| (COOKIE.as_str(), cookie.clone()));
+        let form = [(CONTENT_TYPE.as_str(), "application/x-www-form-urlencoded".to_owned())];
+        for (name, value) in own.into_iter().chain(cookie).chain(form) {
+            if !headers.iter().any(|(given, _)| *given == name) {
+                request = request.header(name, value);
+            }
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Full::new(Bytes::from(body))).expect("a valid request");
+        (sender.send_request(request).await.expect("the console answers"), connection)
+    }
+}
+
+/// A stream of events. Dropping it closes the connection.
+#[derive(Debug)]
+pub struct ConsoleEvents {
+    pub status: StatusCode,
+    body: Incoming,
+    connection: JoinHandle<hyper::Result<()>>,
+}
+
+impl ConsoleEvents {
+    /// The next event.
+    ///
+    /// # Panics
+    /// Panics if the stream ends or does not bring one within 20 s.
+    pub async fn next(&mut self) -> String {
+        let frame = timeout(Duration::from_secs(20), self.body.frame()).await.expect("an event in time");
+        let data = frame.expect("the stream is open").expect("the stream is open").into_data().expect("data");
+        String::from_utf8(data.to_vec()).expect("valid UTF-8")
+    }
+}
+
+impl Drop for ConsoleEvents {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+impl Drop for ConsoleProcess {
+    fn drop(&mut self) {
+        self.child.kill().expect("the child process exists");
+        self.child.wait().expect("the child process exists");
+    }
+}

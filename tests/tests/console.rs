@@ -1,0 +1,435 @@
+//! `oraclectl console`: its pages, each action on them, and requests that are not from its own pages.
+
+use hyper::Method;
+use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use oracled_tests::console::{ConsoleAnswer, ConsoleProcess};
+use oracled_tests::generation::wait_for_order;
+use oracled_tests::ground::{approve, ingest, register_gated, started_run, wait_for_run};
+use oracled_tests::model::{ModelServer, ScriptedReply};
+use oracled_tests::verification::{register, register_offices, several_years, workflow};
+use oracled_tests::{DaemonProcess, DaemonWorld, GOOD, at, document, eventually, get, log, post, submission};
+use serde_json::json;
+use std::fs;
+use std::process::Command;
+
+/// An approved verdict with the flag `short_summary`, which the policy holds.
+const FLAGGED: &str = r#"{"verdict":"GREEN","summary":"<i>7</i>"}"#;
+const HOLD: &str = "[gate]\nhold = [\"short_summary\"]\n";
+const GATED: &str = "world-bank-population";
+const HOSTILE: &str = "<i>7</i>";
+
+/// A daemon's model and world with all kinds of work for an operator.
+async fn prepare() -> (ModelServer, DaemonWorld) {
+    let model = ModelServer::start().await;
+    model.set_default(ScriptedReply::with_text(GOOD));
+    let world = model.create_world(HOLD);
+    (model, world)
+}
+
+/// Holds a verdict of each of these sessions.
+async fn hold(daemon: &DaemonProcess<'_>, sessions: &[&str]) {
+    for session in sessions {
+        let answer =
+            post(&mut daemon.routes().await, &format!("/v1/verdicts/{session}"), &submission(FLAGGED)).await;
+        assert_eq!(answer.status, 202, "{}", document(&answer));
+    }
+}
+
+/// Opens a review for each of these years, and returns their ids.
+async fn open_reviews<const N: usize>(daemon: &DaemonProcess<'_>, years: [u16; N]) -> [String; N] {
+    register_offices(daemon, &[("office-a", "primary", "54208"), ("office-b", "primary", "54608")]).await;
+    several_years(daemon, &[("office-a", "54208"), ("office-b", "54611")], 1961..1970).await;
+    let census = workflow("census", &["office-a", "office-b"], json!({}));
+    register(&mut daemon.control().await, &census).await;
+    let mut ids = Vec::new();
+    for year in years {
+        let question =
+            json!({"workflow": "census", "where": {"area": "ABW", "year": year}, "axes": ["population"]});
+        let answer = post(&mut daemon.routes().await, "/v1/verify", &question).await;
+        ids.push(at(&answer, "/review_id").as_str().expect("a review is open").to_owned());
+    }
+    ids.try_into().expect("one review for each year")
+}
+
+/// Completes a run of a source with gates and holds a second one, which has a reject. Returns the ids of both.
+async fn hold_run(daemon: &DaemonProcess<'_>) -> [String; 2] {
+    let control = &mut daemon.control().await;
+    register_gated(control, GATED).await;
+    approve(control, GATED).await;
+    let payload = |years: std::ops::Range<u32>, further: &str| {
+        let rows: String = years.map(|year| format!("Aruba,ABW,{year},{year}00\n")).collect();
+        format!("Country Name,Country Code,Year,Value\n{rows}{further}")
+    };
+    let first = ingest(control, GATED, "2020-01-01", "2020-01-01", payload(1900..2000, "")).await;
+    let first = started_run(&first);
+    assert_eq!(wait_for_run(control, &first).await["state"], "completed");
+    let bad = payload(1900..1950, "<b>Nowhere</b>,ABW,1951,none\n");
+    let second = started_run(&ingest(control, GATED, "2021-01-01", "2021-01-01", bad).await);
+    assert_eq!(wait_for_run(control, &second).await["state"], "held");
+    [first, second]
+}
+
+async fn start(world: &DaemonWorld) -> ConsoleProcess {
+    let mut console = ConsoleProcess::start(world);
+    console.log_in().await;
+    console
+}
+
+fn assert_shows(answer: &ConsoleAnswer, texts: &[&str]) {
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    assert!(!answer.text.contains("role=\"alert\""), "{}", answer.text);
+    assert!(!answer.text.contains(HOSTILE), "foreign text is not escaped: {}", answer.text);
+    for text in texts {
+        assert!(answer.text.contains(text), "{text} is not in {}", answer.text);
+    }
+}
+
+#[tokio::test]
+async fn console_answers_only_the_browser_that_used_the_link() {
+    let world = DaemonWorld::default();
+    let _daemon = world.serve().await;
+    let mut console = ConsoleProcess::start(&world);
+    for path in ["/", "/log", "/events/log", "/sessions/cs_1", "/orders?state=held"] {
+        assert_eq!(console.get(path).await.status, 401, "{path}");
+    }
+    assert_eq!(console.post("/sessions/cs_1/erase", &[("reason", "x")]).await.status, 401);
+    assert_eq!(console.get("/login?secret=guess").await.status, 401);
+    assert_eq!(console.get("/login").await.status, 401, "without a secret");
+    let link = console.login_path();
+    console.log_in().await;
+    let first = console.get("/").await;
+    assert_shows(&first, &["Overview"]);
+    let policy = first.headers[CONTENT_SECURITY_POLICY].to_str().expect("text");
+    assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+    assert_eq!(console.get(&link).await.status, 401, "the link was used");
+    console.renew_link();
+    assert_eq!(console.get("/").await.status, 401, "a new link ends the login");
+    console.log_in().await;
+    assert_eq!(console.get("/").await.status, 200);
+    assert_eq!(console.post("/logout", &[]).await.status, 200);
+    assert_eq!(console.get("/").await.status, 401, "the browser has logged out");
+}
+
+#[tokio::test]
+async fn console_refuses_requests_of_other_pages() {
+    let world = DaemonWorld::with_config(HOLD);
+    let daemon = world.serve().await;
+    hold(&daemon, &["cs_1"]).await;
+    let console = start(&world).await;
+    let own = console.origin();
+    let by_name = format!("http://localhost:{}", console.port());
+    let action = "action=release&reason=x".to_owned();
+    let path = "/sessions/cs_1/order";
+    // other origins, also on this machine; a foreign name that resolves to this address; and a request without an origin
+    for headers in [
+        vec![("origin", "https://evil.example")],
+        vec![("origin", "http://127.0.0.1:3000")],
+        vec![("origin", "null")],
+        vec![("origin", by_name.as_str())],
+        vec![],
+        vec![("origin", own.as_str()), ("host", "evil.example:7627")],
+        vec![("origin", own.as_str()), ("sec-fetch-site", "same-site")],
+        vec![("origin", own.as_str()), ("sec-fetch-site", "cross-site")],
+    ] {
+        let answer = console.send(Method::POST, path, &headers, action.clone()).await;
+        assert_eq!(answer.status, 403, "{headers:?}");
+    }
+    for headers in [
+        vec![("host", "evil.example")],
+        vec![("host", "127.0.0.1")],
+        vec![("sec-fetch-site", "cross-site")],
+        vec![("origin", "http://127.0.0.1:3000")],
+    ] {
+        let answer = console.send(Method::GET, "/sessions/cs_1", &headers, String::new()).await;
+        assert_eq!(answer.status, 403, "{headers:?}");
+        assert!(!answer.text.contains("short_summary"), "{}", answer.text);
+    }
+    assert!(log(&mut daemon.control().await, "event=order_released").await.is_empty());
+    let answer = console.send(Method::POST, path, &[("origin", &own)], action).await;
+    assert_eq!(answer.location(), "/sessions/cs_1?done=released");
+}
+
+/// The address of the machine other than the loopback, and the processes of other users, are no clients.
+#[tokio::test]
+async fn console_accepts_no_connection_of_another_user() {
+    let world = DaemonWorld::default();
+    let _daemon = world.serve().await;
+    let console = start(&world).await;
+    let ask = format!(
+        "exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'GET /login HTTP/1.1\\r\\nHost: 127.0.0.1:{port}\\r\\nConnection: close\\r\\n\\r\\n' >&3; cat <&3",
+        port = console.port()
+    );
+    let asked = |command: &mut Command| command.args(["-c", &ask]).output().expect("bash starts");
+    let own = asked(&mut Command::new("bash"));
+    assert!(String::from_utf8_lossy(&own.stdout).starts_with("HTTP/1.1 4"), "{own:?}");
+    if nix::unistd::geteuid().is_root() {
+        let mut other = Command::new("setpriv");
+        other.args(["--reuid", "65534", "--clear-groups", "bash"]);
+        let other = asked(&mut other);
+        assert!(other.stdout.is_empty(), "{other:?}");
+    }
+}
+
+#[tokio::test]
+async fn operator_decides_held_orders() {
+    let (_model, world) = prepare().await;
+    let daemon = world.serve().await;
+    hold(&daemon, &["cs_1", "cs_2", "cs_3"]).await;
+    let console = start(&world).await;
+    let listed = console.get("/orders?state=held").await;
+    assert_shows(&listed, &["/sessions/cs_1", "/sessions/cs_3", "held"]);
+    let found = console.get("/sessions?id=cs_1").await;
+    assert_eq!(found.location(), "/sessions/cs_1");
+    let of_application = console.get("/sessions?id=shop%2Fcs_1").await;
+    assert_eq!(of_application.location(), "/sessions/shop%2Fcs_1");
+    let unknown = console.get(of_application.location()).await;
+    assert!(unknown.status == 404 && unknown.text.contains("shop/cs_1"), "{}", unknown.text);
+    let page = console.get("/sessions/cs_1").await;
+    assert_shows(
+        &page,
+        &["short_summary", "Release the held verdict", "policy_applied", "Erase the session"],
+    );
+    let held = console.get("/sessions/cs_1/held").await;
+    assert_shows(&held, &["&lt;i&gt;7&lt;/i&gt;"]);
+    assert_eq!(log(&mut daemon.control().await, "event=held_verdict_read").await.len(), 1);
+    for (session, action, done) in
+        [("cs_1", "release", "released"), ("cs_2", "retry", "retried"), ("cs_3", "fail", "failed")]
+    {
+        let path = format!("/sessions/{session}/order");
+        let without_reason = console.post(&path, &[("action", action)]).await;
+        assert_eq!(without_reason.status, 400, "{}", without_reason.text);
+        let answer = console.post(&path, &[("action", action), ("reason", "read and judged")]).await;
+        let shown = console.get(answer.location()).await;
+        assert_shows(&shown, &[&format!("Done: {done}."), "read and judged"]);
+    }
+    let routes = &mut daemon.routes().await;
+    for (session, state) in [("cs_1", "delivered"), ("cs_2", "delivered"), ("cs_3", "failed")] {
+        wait_for_order(routes, session, state).await;
+    }
+    let again = console.post("/sessions/cs_1/order", &[("action", "release"), ("reason", "x")]).await;
+    assert_eq!(again.status, 409, "{}", again.text);
+    assert_eq!(console.post("/sessions/cs_1/order", &[("action", "eat"), ("reason", "x")]).await.status, 400);
+    assert_eq!(console.get("/sessions/none").await.status, 404);
+}
+
+#[tokio::test]
+async fn operator_erases_a_session_only_after_repeating_its_id() {
+    let world = DaemonWorld::with_config(HOLD);
+    let daemon = world.serve().await;
+    hold(&daemon, &["cs_1"]).await;
+    let console = start(&world).await;
+    let refused =
+        console.post("/sessions/cs_1/erase", &[("repeated", "cs_2"), ("reason", "a request")]).await;
+    assert_eq!(refused.status, 400);
+    assert_eq!(console.get("/sessions/cs_1").await.status, 200);
+    let erased = console.post("/sessions/cs_1/erase", &[("repeated", "cs_1"), ("reason", "a request")]).await;
+    assert_shows(&erased, &["session cs_1 is erased", "held verdict"]);
+    assert_eq!(console.get("/sessions/cs_1").await.status, 404);
+    assert_eq!(log(&mut daemon.control().await, "event=session_erased").await.len(), 1);
+}
+
+#[tokio::test]
+async fn reviewer_resolves_dismisses_revokes_and_comments() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let [by_source, by_mean, by_own, dismissed] = open_reviews(&daemon, [1961, 1962, 1963, 1964]).await;
+    let console = start(&world).await;
+    let queue = console.get("/reviews").await;
+    assert_shows(&queue, &[&by_source, &dismissed, "census", "area ABW, year 1961", "54208, 54611"]);
+    assert!(!console.get("/reviews?workflow=another").await.text.contains(&by_source));
+    let page = console.get(&format!("/reviews/{by_source}")).await;
+    // the raw lines of both sources, units, releases, and the mean of 54208 and 54611
+    assert_shows(
+        &page,
+        &["Aruba,ABW,1961,54208", "Aruba,ABW,1961,54611", "{person}", "2026-03-07", "54410", "days old"],
+    );
+    let choice = |text: &str| ("choice:population", text.to_owned());
+    for (id, fields, value) in [
+        (&by_source, vec![choice(r#"{"take":"offered","value":"54611","definition":null}"#)], "54611"),
+        (&by_mean, vec![choice(r#"{"take":"mean"}"#)], "54410"),
+        (&by_own, vec![choice(r#"{"take":"own"}"#), ("own:population", "54300".into())], "54300"),
+    ] {
+        let path = format!("/reviews/{id}/resolve");
+        let fields: Vec<_> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let further = [("valid_for", "30d"), ("reason", "the census report")];
+        for (missing, _) in further {
+            let rest = further.into_iter().filter(|(name, _)| *name != missing);
+            let rest: Vec<_> = fields.iter().copied().chain(rest).collect();
+            assert_eq!(console.post(&path, &rest).await.status, 400, "without {missing}");
+        }
+        assert_eq!(console.post(&path, &further).await.status, 400, "without a value");
+        let all: Vec<_> = fields.iter().copied().chain(further).collect();
+        let answer = console.post(&path, &all).await;
+        let decided = format!("population {value}");
+        assert_shows(&console.get(answer.location()).await, &[&decided, "the census report", "Revoke"]);
+        let state = document(&get(&mut daemon.control().await, &format!("/v1/reviews/{id}")).await);
+        let resolution = &state["resolved"]["resolution"];
+        assert_eq!(
+            (&resolution["values"]["population"], &resolution["valid_for_seconds"]),
+            (&json!(value), &json!(2_592_000))
+        );
+    }
+    let reason = [("reason", "misread")];
+    let answer = console.post(&format!("/reviews/{by_mean}/revoke"), &reason).await;
+    assert_shows(&console.get(answer.location()).await, &["revoked", "misread"]);
+    let answer = console.post(&format!("/reviews/{dismissed}/dismiss"), &reason).await;
+    assert_shows(&console.get(answer.location()).await, &["dismissed", "misread"]);
+    let answer = console.post(&format!("/reviews/{dismissed}/comments"), &[("text", HOSTILE)]).await;
+    assert_shows(&console.get(answer.location()).await, &["&lt;i&gt;7&lt;/i&gt;"]);
+    assert!(!console.get("/reviews").await.text.contains(&dismissed));
+    assert_shows(&console.get("/reviews?all=true").await, &[&dismissed, "dismissed at"]);
+    assert_eq!(console.get("/reviews/none").await.status, 404);
+}
+
+#[tokio::test]
+async fn operator_decides_a_held_run_after_seeing_its_rejects() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let [first, held] = hold_run(&daemon).await;
+    let console = start(&world).await;
+    eventually("the overview names the source of the held run", async || {
+        console.get("/").await.text.contains("/sources/world-bank-population")
+    })
+    .await;
+    assert_shows(&console.get("/sources").await, &["Held runs", &held, "ODC-PDDL-1.0", GATED]);
+    let page = console.get(&format!("/runs/{held}")).await;
+    assert_shows(
+        &page,
+        &["Approve the run", "&lt;b&gt;Nowhere&lt;/b&gt;,ABW,1951,none", "of 100 records in force", "number"],
+    );
+    let path = format!("/runs/{held}/approve");
+    assert_eq!(console.post(&path, &[]).await.status, 400, "without a reason");
+    let answer = console.post(&path, &[("reason", "a smaller census")]).await;
+    assert_eq!(answer.location(), format!("/runs/{held}?done=approved"));
+    let control = &mut daemon.control().await;
+    assert_eq!(wait_for_run(control, &held).await["state"], "completed");
+    let answer = console.post(&format!("/runs/{held}/undo"), &[("reason", "it was wrong")]).await;
+    assert_shows(&console.get(answer.location()).await, &["Done: undone.", "undone by"]);
+    assert_shows(&console.get(&format!("/runs/{first}")).await, &["completed", "Undo the run"]);
+    assert_eq!(console.post(&format!("/runs/{held}/eat"), &[]).await.status, 400);
+    assert_eq!(console.get("/runs/0123456789").await.status, 404);
+}
+
+#[tokio::test]
+async fn source_page_answers_queries_and_shows_the_history_of_a_value() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    open_reviews(&daemon, []).await;
+    let console = start(&world).await;
+    assert_shows(
+        &console.get("/sources/office-a").await,
+        &["World Bank", "Freshness", "2026-03-07", "percent"],
+    );
+    let answer =
+        console.get("/sources/office-a/query?filters=area%3DABW%0Ayear%3C%3D1962&axes=population").await;
+    assert_shows(&answer, &["54208", "({person})", "1961", "--unix-socket", "querySource", "query_source"]);
+    assert!(!answer.text.contains("1963"), "the filter applies: {}", answer.text);
+    let wrong = console.get("/sources/office-a/query?filters=area").await;
+    assert!(wrong.text.contains("role=\"alert\"") && wrong.text.contains("operator"), "{}", wrong.text);
+    let control = &mut daemon.control().await;
+    let later = "Country Name,Country Code,Year,Value\nAruba,ABW,1961,54999\n";
+    let run = ingest(control, "office-a", "2026-04-01", "2026-04-01", later).await;
+    assert_eq!(wait_for_run(control, &started_run(&run)).await["state"], "completed");
+    let path = "/sources/office-a/history?where:area=ABW&where:year=1961&axis=population";
+    let history = console.get(path).await;
+    // known after the second release: 54208; known after the third: 54208, then 54999
+    assert_shows(&history, &["54208", "54999", "<svg", "2026-04-01T00:00:00Z"]);
+    let rows = history.text.matches("<td>54208</td>").count();
+    assert_eq!((rows, history.text.matches("<td>54999</td>").count()), (2, 1), "{}", history.text);
+    assert!(!history.text.contains("<td>ABW</td>"), "{}", history.text);
+    assert_eq!(console.get("/sources/none").await.status, 400);
+}
+
+#[tokio::test]
+async fn rules_page_marks_supported_and_contradicted_claims() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    open_reviews(&daemon, []).await;
+    let console = start(&world).await;
+    assert_shows(&console.get("/rules").await, &["Facts from a source", "office-a"]);
+    let text = "The tower has 3 floors. The tower is green. <i>7</i>";
+    let checked = console.post("/rules", &[("text", text), ("facts", "The tower has 3 floors.\n")]).await;
+    assert_shows(
+        &checked,
+        &[
+            "FAIL",
+            "<mark class=\"supported\">The tower has 3 floors",
+            "<mark class=\"fault\">",
+            "no fact supports it",
+        ],
+    );
+    let from_source = [
+        ("text", "The population of Aruba in 1961 was 54,208."),
+        ("source", "office-a"),
+        ("filters", "area=ABW\nyear=1961"),
+    ];
+    let checked = console.post("/rules", &from_source).await;
+    assert_shows(&checked, &["PASS", "(source office-a)"]);
+    let empty = console.post("/rules", &[("facts", "x")]).await;
+    assert!(empty.text.contains("role=\"alert\""), "{}", empty.text);
+}
+
+#[tokio::test]
+async fn log_page_filters_and_proves_entries() {
+    let world = DaemonWorld::with_config(HOLD);
+    let daemon = world.serve().await;
+    hold(&daemon, &["cs_1", "cs_2"]).await;
+    let console = start(&world).await;
+    let of_session = console.get("/log?session=cs_1&event=policy_applied").await;
+    assert_shows(&of_session, &["policy_applied", "/sessions/cs_1"]);
+    assert!(!of_session.text.contains("/sessions/cs_2"), "{}", of_session.text);
+    let seq = log(&mut daemon.control().await, "session=cs_1&event=policy_applied").await[0]["seq"].clone();
+    assert_shows(&console.get(&format!("/log/{seq}")).await, &["verified now", "Download", "cs_1"]);
+    let bundle = console.get(&format!("/log/{seq}/bundle.json")).await;
+    assert_eq!(bundle.headers[CONTENT_TYPE], "application/json");
+    let file = world.path("bundle.json");
+    fs::write(&file, &bundle.text).expect("the file is written");
+    let key = String::from_utf8(world.ctl(&["log", "key"]).stdout).expect("valid UTF-8");
+    let verified = world.ctl(&["verify-log", &file.display().to_string(), "--key", key.trim()]);
+    assert!(verified.status.success(), "{verified:?}");
+    assert_shows(&console.get("/log?after=0").await, &["<td>service_started</td>"]);
+    assert_eq!(console.get("/log?since=soon").await.status, 400);
+    assert_eq!(console.get("/log?after=many").await.status, 400);
+    assert_eq!(console.get("/log/99999").await.status, 404);
+}
+
+#[tokio::test]
+async fn console_shows_an_error_while_the_daemon_is_down() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let console = start(&world).await;
+    assert_shows(&console.get("/").await, &["Ready"]);
+    assert!(daemon.stop().success());
+    for path in ["/", "/orders", "/reviews", "/sources", "/log", "/rules"] {
+        let answer = console.get(path).await;
+        assert_eq!(answer.status, 502, "{path}: {}", answer.text);
+    }
+    let _daemon = world.serve().await;
+    assert_shows(&console.get("/").await, &["Ready"]);
+    assert_eq!(console.get("/nothing").await.status, 404);
+}
+
+#[tokio::test]
+async fn live_parts_follow_the_daemon_and_are_limited() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let [review] = open_reviews(&daemon, [1961]).await;
+    let console = start(&world).await;
+    let mut events = console.events("/events/reviews?open=true").await;
+    assert!(events.next().await.contains(&review));
+    let answer = console.post(&format!("/reviews/{review}/dismiss"), &[("reason", "late")]).await;
+    assert_eq!(answer.status, 303);
+    while events.next().await.contains(&review) {}
+    let mut open = Vec::new();
+    for _ in 1..16 {
+        let mut events = console.events("/events/log").await;
+        assert!(events.next().await.contains("review_dismissed"));
+        open.push(events);
+    }
+    assert_eq!(console.get("/events/overview").await.status, 503);
+    drop(open);
+    eventually("a closed page frees its place", async || {
+        console.events("/events/overview").await.status == 200
+    })
+    .await;
+}
