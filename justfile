@@ -49,6 +49,10 @@ real-data folder:
     ORACLED_GROUND_DATA={{quote(folder)}} \
         cargo test --release -p oracled-tests --test integration -- ground_data verification_data --ignored --nocapture --test-threads 1
 
+# drive the console in a real browser (needs chromium and npm's registry); `SHOTS=docs/console just console` renews the screenshots
+console:
+    tests/console.sh
+
 # write the reference and man pages that are generated from the types, and build the site where mdBook is installed
 docs:
     cargo run -p oracled-tests --bin docs

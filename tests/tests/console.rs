@@ -51,8 +51,8 @@ async fn open_reviews<const N: usize>(daemon: &DaemonProcess<'_>, years: [u16; N
     ids.try_into().expect("one review for each year")
 }
 
-/// Completes a run of a source with gates and holds a second one, which has a reject. Returns the ids of both.
-async fn hold_run(daemon: &DaemonProcess<'_>) -> [String; 2] {
+/// Completes a run of a source with gates, and holds two more, which have a reject. Returns their ids.
+async fn hold_runs(daemon: &DaemonProcess<'_>) -> [String; 3] {
     let control = &mut daemon.control().await;
     register_gated(control, GATED).await;
     approve(control, GATED).await;
@@ -64,9 +64,13 @@ async fn hold_run(daemon: &DaemonProcess<'_>) -> [String; 2] {
     let first = started_run(&first);
     assert_eq!(wait_for_run(control, &first).await["state"], "completed");
     let bad = payload(1900..1950, "<b>Nowhere</b>,ABW,1951,none\n");
-    let second = started_run(&ingest(control, GATED, "2021-01-01", "2021-01-01", bad).await);
-    assert_eq!(wait_for_run(control, &second).await["state"], "held");
-    [first, second]
+    let mut runs = vec![first];
+    for version in ["2021-01-01", "2022-01-01"] {
+        let run = started_run(&ingest(control, GATED, version, version, format!("{bad}\n")).await);
+        assert_eq!(wait_for_run(control, &run).await["state"], "held");
+        runs.push(run);
+    }
+    runs.try_into().expect("three runs")
 }
 
 async fn start(world: &DaemonWorld) -> ConsoleProcess {
@@ -285,7 +289,7 @@ async fn reviewer_resolves_dismisses_revokes_and_comments() {
 async fn operator_decides_a_held_run_after_seeing_its_rejects() {
     let world = DaemonWorld::default();
     let daemon = world.serve().await;
-    let [first, held] = hold_run(&daemon).await;
+    let [first, held, other] = hold_runs(&daemon).await;
     let console = start(&world).await;
     eventually("the overview names the source of the held run", async || {
         console.get("/").await.text.contains("/sources/world-bank-population")
@@ -306,6 +310,8 @@ async fn operator_decides_a_held_run_after_seeing_its_rejects() {
     let answer = console.post(&format!("/runs/{held}/undo"), &[("reason", "it was wrong")]).await;
     assert_shows(&console.get(answer.location()).await, &["Done: undone.", "undone by"]);
     assert_shows(&console.get(&format!("/runs/{first}")).await, &["completed", "Undo the run"]);
+    let answer = console.post(&format!("/runs/{other}/discard"), &[("reason", "the same census")]).await;
+    assert_shows(&console.get(answer.location()).await, &["Done: discarded.", "the same census"]);
     assert_eq!(console.post(&format!("/runs/{held}/eat"), &[]).await.status, 400);
     assert_eq!(console.get("/runs/0123456789").await.status, 404);
 }
@@ -432,4 +438,36 @@ async fn live_parts_follow_the_daemon_and_are_limited() {
         console.events("/events/overview").await.status == 200
     })
     .await;
+}
+
+/// Drives the console through every action in a real browser while the daemon judges verdicts; `tests/console.sh` calls it.
+#[tokio::test]
+#[ignore = "needs chromium and npm: `just console`"]
+async fn browser_walks_through_every_action() {
+    let folder = std::env::var("ORACLED_CONSOLE_WALK").expect("`tests/console.sh` sets ORACLED_CONSOLE_WALK");
+    let (_model, world) = prepare().await;
+    let daemon = world.serve().await;
+    hold(&daemon, &["cs_1", "cs_2", "cs_3", "cs_4"]).await;
+    let reviews = open_reviews(&daemon, [1961, 1962, 1963, 1964]).await;
+    let later = "Country Name,Country Code,Year,Value\nAruba,ABW,1961,54999\n";
+    let control = &mut daemon.control().await;
+    let run = ingest(control, "office-a", "2026-04-01", "2026-04-01", later).await;
+    assert_eq!(wait_for_run(control, &started_run(&run)).await["state"], "completed");
+    let [_, held @ ..] = hold_runs(&daemon).await;
+    let mut routes = daemon.routes().await;
+    let load = tokio::spawn(async move {
+        // bounded: the walk takes a minute
+        for number in 0..20_000 {
+            let path = format!("/v1/verdicts/load-{number}");
+            assert_eq!(post(&mut routes, &path, &submission(GOOD)).await.status, 201);
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    });
+    let console = ConsoleProcess::start(&world);
+    let mut walk = Command::new("node");
+    walk.arg("walk.mjs").current_dir(&folder).env("CONSOLE_LINK", &console.link);
+    walk.env("CONSOLE_STATE", json!({"reviews": reviews, "heldRuns": held}).to_string());
+    let status = tokio::task::spawn_blocking(move || walk.status()).await.expect("it does not panic");
+    load.abort();
+    assert!(status.expect("node starts").success());
 }
