@@ -140,3 +140,51 @@ fn router(console: ConsoleState) -> Router {
         .layer(from_fn_with_state(console.clone(), login::guard))
         .with_state(console)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use access::Access;
+    use axum::body::Body;
+    use axum::response::Response;
+    use hyper::header::{COOKIE, HOST, SET_COOKIE};
+    use hyper::{Request, StatusCode};
+    use std::path::PathBuf;
+    use std::sync::Arc;
+    use tokio::sync::Semaphore;
+    use tower::ServiceExt;
+
+    fn console(has_only_reviews: bool) -> ConsoleState {
+        let socket = Some(PathBuf::from("/nonexistent"));
+        let options = GlobalOptions { socket: socket.clone(), control_socket: socket, json: false };
+        let (streams, history) = (Arc::new(Semaphore::new(1)), Arc::default());
+        Arc::new(Console { options, has_only_reviews, access: Access::new(7627), streams, history })
+    }
+
+    async fn get(console: &ConsoleState, path: &str, cookie: &str) -> Response {
+        let request = Request::get(path).header(HOST, "127.0.0.1:7627").header(COOKIE, cookie);
+        let request = request.body(Body::empty()).expect("a valid request");
+        router(console.clone()).oneshot(request).await.expect("the router answers")
+    }
+
+    #[tokio::test]
+    async fn reviewers_have_only_reviews_and_held_orders() {
+        for has_only_reviews in [true, false] {
+            let console = console(has_only_reviews);
+            let link = console.access.new_link();
+            let path = link.strip_prefix("http://127.0.0.1:7627").expect("the console's own address");
+            let answer = get(&console, path, "").await;
+            let cookie = answer.headers()[SET_COOKIE].to_str().expect("text").to_owned();
+            // pages that exist fail, because there is no daemon
+            for path in ["/orders", "/sessions/cs_1", "/reviews", "/reviews/v-1"] {
+                assert_eq!(get(&console, path, &cookie).await.status(), StatusCode::BAD_GATEWAY, "{path}");
+            }
+            let other = if has_only_reviews { StatusCode::NOT_FOUND } else { StatusCode::BAD_GATEWAY };
+            for path in ["/sources", "/sources/a", "/runs/a", "/log", "/log/1", "/rules"] {
+                assert_eq!(get(&console, path, &cookie).await.status(), other, "{path}");
+            }
+            let first = if has_only_reviews { StatusCode::SEE_OTHER } else { StatusCode::BAD_GATEWAY };
+            assert_eq!(get(&console, "/", &cookie).await.status(), first);
+        }
+    }
+}

@@ -177,7 +177,7 @@ await open("/rules");
 await page.getByLabel("Text", { exact: true }).fill("The tower has 3 floors. The tower is green.");
 await page.getByLabel("Facts, one on a line").fill("The tower has 3 floors.");
 await page.getByRole("button", { name: "Check the text" }).click();
-await expectText("no fact supports it");
+await expectText("no fact supports this claim");
 assert.match(await page.locator("mark.supported").first().innerText(), /3 floors/);
 await inspect("rules");
 await shoot("rules");

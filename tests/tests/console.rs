@@ -361,7 +361,7 @@ async fn rules_page_marks_supported_and_contradicted_claims() {
             "FAIL",
             "<mark class=\"supported\">The tower has 3 floors",
             "<mark class=\"fault\">",
-            "no fact supports it",
+            "no fact supports this claim",
         ],
     );
     let from_source = [

@@ -186,7 +186,7 @@ fn format_timestamp(timestamp: String) -> String {
     timestamp.parse::<Timestamp>().map_or(timestamp, |at| format!("{at:.3}"))
 }
 
-/// What an entry says, beside its number, its time, its event, its session and its caller.
+/// The content of an entry in words, without its number, time, event, session and caller.
 pub(crate) fn summarize_entry(entry: &Value) -> String {
     let text = |name: &str| field_text(entry, name);
     match text("event").as_str() {

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 /// Bytes of a secret.
 const SECRET_BYTES: usize = 32;
 
-/// The current secret, as its digest: comparing digests does not tell how much of a guess was right.
+/// The digest of the current secret. The time of a comparison of digests does not show how much of a guess was right.
 #[derive(Debug)]
 enum Login {
     /// The link can be used.
@@ -39,7 +39,7 @@ impl Access {
 
     /// Ends the current login.
     pub(super) fn log_out(&self) {
-        // nobody knows this secret
+        // this secret is not printed
         self.set(Login::Link(Sha256Hex::of(new_secret().as_bytes())));
     }
 

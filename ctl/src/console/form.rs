@@ -64,7 +64,7 @@ impl<S: Send + Sync> FromRequest<S> for Fields {
     }
 }
 
-/// Sends the browser to the page at `path` after an action, where [`done_note`] tells that it is done.
+/// Sends the browser to the page at `path` after an action. [`done_note`] is its note there.
 pub(crate) fn after_action(path: &str, done: &str) -> Response {
     Redirect::to(&format!("{path}?done={done}")).into_response()
 }

@@ -1,6 +1,6 @@
 //! The orders, and the search for a session.
 
-use super::form::Fields;
+use super::form::{Fields, done_note};
 use super::layout::{Section, next_link, page as render_page, table};
 use super::order_forms::render_order_state;
 use super::page_error::PageResult;
@@ -31,6 +31,7 @@ pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) ->
     let rows: Vec<_> = items.iter().map(row).collect();
     let heading = ["session", "state", "tier", "placed", "attempts", "next attempt", "reason"];
     let body = html! {
+        (done_note(&fields))
         @if !console.has_only_reviews { (search_form()) (filter_form(&fields)) }
         (table("Orders, the latest first", &heading, &rows))
         (next_link(&format!("/orders?{}", filter.trim_start_matches('&')), next.as_deref()))

@@ -1,4 +1,4 @@
-//! The first page: what an operator wants to know at a glance.
+//! The first page: the state of the daemon.
 
 use super::chart::{bars, sparkline};
 use super::events;

@@ -1,10 +1,10 @@
 //! A query of a source, with its answer and its code.
 
 use super::form::Fields;
-use super::layout::{Section, page as render_page, pairs, table};
+use super::layout::{pairs, table};
 use super::page_error::{PageError, PageResult};
 use super::query_code::render_code;
-use super::sources::read_source;
+use super::sources::{read_source, result_page};
 use super::state::{Console, ConsoleState};
 use super::text::encode;
 use crate::ground::query::{format_validity, format_value, parse_filter, send_query, value_paths};
@@ -24,15 +24,7 @@ pub(super) async fn page(
 ) -> PageResult {
     let source = read_source(&console, &oracle_id).await?;
     let answered = answer(&console, &source, &fields).await;
-    let body = html! {
-        (query_form(&source, &fields))
-        @match answered {
-            Ok(parts) => (parts),
-            Err(error) => (error.render()),
-        }
-        p { a href=(format!("/sources/{}", encode(&oracle_id))) { "Back to the source" } }
-    };
-    Ok(render_page(&console, Section::Sources, &format!("Query of {oracle_id}"), &body))
+    Ok(result_page(&console, ("Query", &oracle_id), &query_form(&source, &fields), answered))
 }
 
 async fn answer(console: &Console, source: &SourceSummary, fields: &Fields) -> Result<Markup, PageError> {

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The field with the choice for an axis begins with this.
 const CHOICE: &str = "choice:";
 
-/// What a reviewer chooses for an axis. The value of a radio button is its JSON.
+/// The choice of a reviewer for an axis. The value of a radio button is its JSON.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "take", rename_all = "snake_case")]
 enum AxisChoice {

@@ -77,7 +77,7 @@ async fn evaluate(
     Ok(console.options.call_routes(Method::POST, "/v1/rules/evaluate", body).await?.json()?)
 }
 
-/// What the rules found about a range of the text.
+/// The findings of the rules about a range of the text.
 #[derive(Debug, Default)]
 struct RangeFinding {
     /// Facts that support it.
@@ -123,7 +123,7 @@ fn find_ranges(text: &str, evaluation: &RulesEvaluation) -> BTreeMap<(usize, usi
                     ranges.entry((span.start, span.end)).or_default().support.insert(fact);
                 }
                 EvidenceFinding::Unsupported => {
-                    let fault = format!("{}: no fact supports it", rule.rule.into_str());
+                    let fault = format!("{}: no fact supports this claim", rule.rule.into_str());
                     ranges.entry((span.start, span.end)).or_default().faults.insert(fault);
                 }
                 _ => {}

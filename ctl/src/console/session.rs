@@ -133,7 +133,9 @@ pub(super) async fn change_order(
     let request = OrderActionRequest { action, reason: fields.required("reason", "Reason")? };
     let body = serde_json::to_vec(&request).map_err(std::io::Error::from)?;
     console.options.call_for_reviewer(Method::POST, &order_path(&session_id), Some(body.into())).await?;
-    Ok(after_action(&page_path(&session_id), done))
+    // for reviewers, only held orders exist
+    let page = if console.has_only_reviews { "/orders".to_owned() } else { page_path(&session_id) };
+    Ok(after_action(&page, done))
 }
 
 pub(super) async fn held_verdict(

@@ -6,6 +6,7 @@ use super::run::{RUN_HEADING, run_row};
 use super::state::{Console, ConsoleState};
 use super::text::{encode, moment_or_none};
 use axum::extract::State;
+use axum::response::Response;
 use hyper::Method;
 use maud::{Markup, html};
 use oracled_api::base::page::{ListPage, PageLimit};
@@ -37,6 +38,24 @@ pub(super) async fn read_source(console: &Console, oracle_id: &str) -> Result<So
     let sources = read_sources(console).await?;
     let found = sources.into_iter().find(|source| source.entry.oracle_id().as_str() == oracle_id);
     found.ok_or_else(|| PageError::input(format!("no source has the id {oracle_id}")))
+}
+
+/// A page about a source: a form, and the result of the form or its error.
+pub(super) fn result_page(
+    console: &Console,
+    (title, oracle_id): (&str, &str),
+    form: &Markup,
+    result: Result<Markup, PageError>,
+) -> Response {
+    let body = html! {
+        (form)
+        @match result {
+            Ok(parts) => (parts),
+            Err(error) => (error.render()),
+        }
+        p { a href=(format!("/sources/{}", encode(oracle_id))) { "Back to the source" } }
+    };
+    render_page(console, Section::Sources, &format!("{title} of {oracle_id}"), &body)
 }
 
 fn row(source: &SourceSummary) -> Vec<Markup> {

@@ -1,4 +1,4 @@
-//! What the pages share.
+//! The state that the pages share.
 
 use super::access::Access;
 use super::history::MetricHistory;

@@ -2,9 +2,9 @@
 
 use super::chart::{StepLine, step_chart};
 use super::form::Fields;
-use super::layout::{Section, page as render_page, table};
+use super::layout::table;
 use super::page_error::{PageError, PageResult};
-use super::sources::read_source;
+use super::sources::{read_source, result_page};
 use super::state::{Console, ConsoleState};
 use super::text::encode;
 use crate::base::options::response_lines;
@@ -65,15 +65,8 @@ pub(super) async fn page(
 ) -> PageResult {
     let source = read_source(&console, &oracle_id).await?;
     let rendered = render(&console, &source, &fields).await;
-    let body = html! {
-        (history_form(&source, &fields))
-        @match rendered {
-            Ok(parts) => (parts),
-            Err(error) => (error.render()),
-        }
-        p { a href=(format!("/sources/{}", encode(&oracle_id))) { "Back to the source" } }
-    };
-    Ok(render_page(&console, Section::Sources, &format!("History of a value of {oracle_id}"), &body))
+    let form = history_form(&source, &fields);
+    Ok(result_page(&console, ("History of a value", &oracle_id), &form, rendered))
 }
 
 async fn render(console: &Console, source: &SourceSummary, fields: &Fields) -> Result<Markup, PageError> {
@@ -111,8 +104,8 @@ async fn render(console: &Console, source: &SourceSummary, fields: &Fields) -> R
         (render_chart(&axis, &values))
         (table("Each change, by the time at which it was known", &["known at", "valid from", &axis], &rows))
         p.note {
-            "The times are those of the source's releases: at most the latest " (VALID_MAX) " at which the value can change, as known at \
-             the latest " (KNOWN_MAX) " ingestions."
+            "The times are now and those of the latest releases, at most " (VALID_MAX) ", as known at the latest " (KNOWN_MAX)
+            " ingestions."
         }
     })
 }
@@ -129,7 +122,7 @@ async fn read_values(
     let runs = runs.items.iter().map(|report| &report.run).filter(|run| run.state == RunState::Completed);
     let known_at: BTreeSet<_> = runs.clone().filter_map(|run| run.ended_at).collect();
     let known_at: BTreeSet<_> = known_at.into_iter().rev().take(KNOWN_MAX).collect();
-    let valid_at: BTreeSet<_> = runs.map(|run| run.input.released_at).collect();
+    let valid_at: BTreeSet<_> = runs.map(|run| run.input.released_at).chain([Timestamp::now()]).collect();
     let valid_at: BTreeSet<_> = valid_at.into_iter().rev().take(VALID_MAX).collect();
     let pairs: Vec<_> =
         known_at.iter().flat_map(|known_at| valid_at.iter().map(|valid_at| (*known_at, *valid_at))).collect();

@@ -57,7 +57,7 @@ impl EraseArgs {
     }
 }
 
-/// What was erased and what was not, one text for each session and file.
+/// The erased data and the remaining data, one text for each session and file.
 pub(crate) fn describe_erased(erased: &ErasureResponse) -> Vec<String> {
     let sessions = erased.sessions.iter().map(|ErasedSession { session_id, data }| {
         let data: Vec<_> = data.iter().map(|data| data_text(*data)).collect();
