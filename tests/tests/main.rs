@@ -38,6 +38,7 @@ mod ground_hostile;
 mod ground_kill;
 mod ground_pulls;
 mod ground_routes;
+mod ground_words;
 mod health;
 mod hostile_routes;
 mod in_flight;

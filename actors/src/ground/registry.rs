@@ -29,14 +29,19 @@ use oracled_domain::ground::id::{PipelineId, SourceId, WorkflowId};
 use oracled_domain::ground::normalize::{PipelineDefinitionErrors, RecordNormalizer};
 use oracled_domain::ground::ontology::{Ontology, OntologyError, OntologyRef};
 use oracled_domain::ground::pipeline::PipelineDefinition;
-use oracled_domain::ground::source::{SourceRegistration, SourceRegistrationError, SourceRegistryEntry};
+use oracled_domain::ground::pipeline::tables::{WordSource, WordTable};
+use oracled_domain::ground::source::{
+    SourceAvailability, SourceRegistration, SourceRegistrationError, SourceRegistryEntry,
+};
 use oracled_domain::verdict::mail_template::MailTemplateError;
 use oracled_domain::verdict::prompt::PromptTemplateError;
 use oracled_domain::verification::adapter::AdapterError;
 use oracled_domain::verification::workflow::WorkflowError;
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, Sha256Hex};
 use oracled_store::ground::state::SourceState;
+use oracled_store::ground::view::SourceView;
 use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, StoreError, TableWrite};
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// Why nothing was registered or changed.
@@ -79,6 +84,9 @@ pub enum RegistryError {
     /// The pipeline is invalid.
     #[error(transparent)]
     Pipeline(#[from] PipelineDefinitionErrors),
+    /// The source of a table of words cannot be used.
+    #[error("tables.{table}: {fault}")]
+    Words { table: String, fault: String },
     /// The pipeline's retrieval settings are invalid.
     #[error("pipeline.retrieval: {0}")]
     Retrieval(String),
@@ -230,13 +238,40 @@ impl CommitContext {
         self.store.source(oracle_id)?.ok_or_else(|| RegistryError::SourceUnknown(oracle_id.clone()))
     }
 
-    /// The current definition of a pipeline with its digest, prepared for its source.
+    /// The current definition of a pipeline with its digest, prepared for its source. It has the words that the sources of its tables
+    /// have now, so that the definition of a run does not change later.
     pub(crate) fn pipeline(&self, pipeline_id: &PipelineId) -> Result<PreparedPipeline, RegistryError> {
         let unknown = || RegistryError::PipelineUnknown(pipeline_id.clone());
         let (registered, _) = self.store.pipeline(pipeline_id)?.ok_or_else(unknown)?;
         let definition = self.store.definition(&registered.pipeline_sha256)?.ok_or_else(unknown)?;
         let (state, _) = self.source(&registered.oracle_id)?;
+        let definition = definition.with_words(|table, source| {
+            let refused = |fault: String| RegistryError::Words { table: table.to_owned(), fault };
+            self.read_words(source)?.map_err(refused)
+        })?;
         self.prepare_pipeline(definition, &state.entry)
+    }
+
+    /// The words that the records of a source have now, or why they cannot be used.
+    fn read_words(&self, source: &WordSource) -> Result<Result<WordTable, String>, RegistryError> {
+        let oracle_id = &source.oracle_id;
+        let Some(view) = self.store.view(oracle_id)? else {
+            return Ok(Err(format!("source {oracle_id} has no release; ingest one first")));
+        };
+        let now = view.state.present(self.clock.now());
+        if let SourceAvailability::Silent(why) = view.state.entry.availability(now) {
+            return Ok(Err(why));
+        }
+        if let Err(error) = source.check(&view.state.entry.registration.axes_provided) {
+            return Ok(Err(error.to_string()));
+        }
+        let mut records = Vec::new();
+        for record in view.records(&[], Bound::Unbounded)? {
+            if let Some(found) = SourceView::valid_at(&record?, &view.known, now) {
+                records.extend(view.content(&found.statement)?);
+            }
+        }
+        Ok(source.table(records).map_err(|error| error.to_string()))
     }
 
     /// Prepares a definition for its source.

@@ -9,6 +9,7 @@ use oracled_domain::ground::normalize::{
 };
 use oracled_domain::ground::ontology::{Ontology, OntologyRef};
 use oracled_domain::ground::pipeline::PipelineDefinition;
+use oracled_domain::ground::pipeline::tables::WordSource;
 use oracled_domain::ground::record::RecordContent;
 use oracled_domain::ground::rejection::{RecordRejection, RecordRule};
 use oracled_domain::ground::run::{RunCounts, RunWarning};
@@ -125,6 +126,16 @@ pub(super) fn prepare(documents: &[FileDocument], faults: &mut Vec<FileFault>) -
                 };
                 // the source's own fault names a missing ontology
                 let Some(ontology) = find_ontology(&source.ontology) else { continue };
+                let foreign: Vec<_> = definition.word_sources().collect();
+                for (table, WordSource { oracle_id, .. }) in &foreign {
+                    fault(format!(
+                        "tables.{table}: its words are the records of source {oracle_id}, which only the daemon has; write some of \
+                         them as `words` for a trial"
+                    ));
+                }
+                if !foreign.is_empty() {
+                    continue;
+                }
                 match PreparedTrial::new(definition, source, ontology) {
                     Ok(trial) => prepared.push(trial),
                     Err(PipelineDefinitionErrors(errors)) => {

@@ -16,7 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
 use strum::IntoStaticStr;
-use tables::LookupTable;
+use tables::{LookupTable, WordSource, WordTable};
 use utoipa::ToSchema;
 
 /// The only storage destination.
@@ -57,6 +57,38 @@ impl<'de> Deserialize<'de> for PipelineDefinition {
 impl Serialize for PipelineDefinition {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         Self::serialize(self, serializer)
+    }
+}
+
+impl PipelineDefinition {
+    /// The sources of its tables of words, by the ids of the tables.
+    pub fn word_sources(&self) -> impl Iterator<Item = (&str, &WordSource)> {
+        self.tables.iter().filter_map(|(id, table)| match table {
+            LookupTable::WordsFrom(source) => Some((id.as_str(), source)),
+            LookupTable::Words(_) | LookupTable::Conversions(_) => None,
+        })
+    }
+
+    /// The definition with the words that `read` returns for each source of words.
+    ///
+    /// # Errors
+    /// That of `read`.
+    pub fn with_words<E>(
+        mut self,
+        mut read: impl FnMut(&str, &WordSource) -> Result<WordTable, E>,
+    ) -> Result<Self, E> {
+        for (id, table) in &mut self.tables {
+            if let LookupTable::WordsFrom(source) = table {
+                *table = LookupTable::Words(read(id, source)?);
+            }
+        }
+        Ok(self)
+    }
+
+    /// Whether it has words that were read from the records of a source. It then differs from the registered document.
+    #[must_use]
+    pub fn has_words_of_sources(&self) -> bool {
+        self.tables.values().any(LookupTable::has_words_of_source)
     }
 }
 

@@ -83,7 +83,7 @@ pub(super) async fn begin(
     let commit_context = context.commit_context();
     let begun = context.log.decide_and_commit(|| {
         let entry = RunEntry { run: Box::new(run.clone()), peer };
-        decide_run_change(&commit_context, &run.oracle_id, |source| {
+        let mut decision = decide_run_change(&commit_context, &run.oracle_id, |source| {
             let registration = &source.entry.registration;
             if (&registration.ontology, registration.snapshot) != (&run.input.ontology, run.snapshot) {
                 return Err(IngestionError::Amended(run.oracle_id.clone()));
@@ -93,7 +93,13 @@ pub(super) async fn begin(
                 run: run.clone(),
                 events: vec![AuditEvent::new(run.started_at, None, EventKind::IngestionStarted(entry))],
             })
-        })
+        })?;
+        if let (CommitDecision::Change((), record), true) =
+            (&mut decision, ready.definition.has_words_of_sources())
+        {
+            record.writes.push(TableWrite::PutDefinition(Arc::clone(&ready.definition)));
+        }
+        Ok(decision)
     });
     if let Err(error) = begun.await {
         if matches!(error, IngestionError::Commit(CommitError::Unavailable(_))) {

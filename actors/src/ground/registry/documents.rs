@@ -1,12 +1,14 @@
 //! Registration of ontologies, and of pipelines with all documents that they name.
 
-use super::{DocumentRegistry, RegistrableDocument, RegistryError, expect_unchanged_row};
+use super::{CommitContext, DocumentRegistry, RegistrableDocument, RegistryError, expect_unchanged_row};
 use crate::ground::pull::{HttpValidators, PayloadPuller, PullError, PullRequest};
 use crate::ground::schedule::PullSchedule;
 use crate::upstream::web::WebError;
 use oracled_domain::PeerCredentials;
 use oracled_domain::documents::RegistryDocument;
+use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::ontology::Ontology;
+use oracled_domain::ground::pipeline::tables::WordSource;
 use oracled_domain::ground::pipeline::{PipelineDefinition, RegisteredPipeline};
 use oracled_domain::ground::source::SourceAdapterKind;
 use oracled_store::{JournalRecord, RowKey, TableWrite};
@@ -44,6 +46,15 @@ impl RegistrableDocument for PipelineDefinition {
             return Err(RegistryError::Live(oracle_id.clone()));
         }
         context.prepare_pipeline(self.clone(), &source.entry)?;
+        if let Some(table) =
+            self.tables.iter().find_map(|(id, table)| table.has_words_of_source().then_some(id))
+        {
+            let fault = "`words.from` is added by the daemon; write `words_from`".to_owned();
+            return Err(RegistryError::Words { table: table.clone(), fault });
+        }
+        for (table, source) in self.word_sources() {
+            check_word_source(context, (table, source), oracle_id)?;
+        }
         check_retrieval(self, &registry.puller.get())?;
         let known = context.store.pipeline(pipeline_id)?;
         let revision = known.as_ref().map(|(_, revision)| *revision);
@@ -78,6 +89,24 @@ impl RegistrableDocument for PipelineDefinition {
             ..JournalRecord::default()
         }))
     }
+}
+
+/// Checks that a table of words is of another source with these axes. Its words are read when a run begins.
+fn check_word_source(
+    context: &CommitContext,
+    (table, source): (&str, &WordSource),
+    oracle_id: &SourceId,
+) -> Result<(), RegistryError> {
+    let refused = |fault: String| RegistryError::Words { table: table.to_owned(), fault };
+    let (words, _) = context.source(&source.oracle_id)?;
+    let registration = &words.entry.registration;
+    if source.oracle_id == *oracle_id || registration.adapter_id == SourceAdapterKind::Http {
+        return Err(refused(format!(
+            "{} is this source, or is live; name another ingested source",
+            source.oracle_id
+        )));
+    }
+    source.check(&registration.axes_provided).map_err(|error| refused(error.to_string()))
 }
 
 /// Checks that `puller` can pull a pipeline and that its schedule is valid, as far as possible without a request. A

@@ -37,7 +37,7 @@ pub fn is_upload<B>(request: &Request<B>) -> bool {
     request.method() == Method::POST && path.starts_with("/v1/pipelines/") && path.ends_with("/runs")
 }
 
-problems!(UploadProblems: STORE; BodyBroken PayloadUndecodable PipelineUnknown RunBusy VersionKnown RunsHeld RunNotInForce BodyTooLarge);
+problems!(UploadProblems: STORE; InvalidDocument BodyBroken PayloadUndecodable PipelineUnknown RunBusy VersionKnown RunsHeld RunNotInForce BodyTooLarge);
 
 /// Upload a payload and start a run that reads it.
 ///

@@ -40,7 +40,7 @@ pub fn has_no_time_limit<B>(request: &Request<B>) -> bool {
         || (method == Method::GET && ends(&["/export"]))
 }
 
-problems!(PullProblems: STORE; PipelineUnknown PullBusy PullFailed PayloadUndecodable BodyTooLarge RunBusy VersionKnown RunsHeld RunNotInForce);
+problems!(PullProblems: STORE; InvalidDocument PipelineUnknown PullBusy PullFailed PayloadUndecodable BodyTooLarge RunBusy VersionKnown RunsHeld RunNotInForce);
 
 /// Pull the payload of a pipeline and start its run.
 ///

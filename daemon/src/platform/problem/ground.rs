@@ -35,6 +35,7 @@ impl From<RegistryError> for Problem {
             | RegistryError::Source(_)
             | RegistryError::Pipeline(_)
             | RegistryError::Retrieval(_)
+            | RegistryError::Words { .. }
             | RegistryError::Adapter(_)
             | RegistryError::Endpoint(_)
             | RegistryError::AdapterKept(_)

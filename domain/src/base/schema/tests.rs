@@ -89,7 +89,8 @@ fn pipeline() -> Json {
         },
         "schemas": {"thing": {"type": "object"}, "any": true},
         "tables": {
-            "words": {"words": {"entries": {"a": "b", "c": null}, "otherwise": "keep"}},
+            "words": {"words": {"entries": {"a": "b", "c": null}, "otherwise": "keep", "from": {"oracle_id": "iso", "key": "a", "value": "b"}}},
+            "codes": {"words_from": {"oracle_id": "iso", "key": "alpha2", "value": "alpha3", "otherwise": "warn"}},
             "units": {"conversions": {"*": {"[IU]": {"factor": "0.025", "unit": "ug"}}}},
         },
     })

@@ -1,6 +1,8 @@
 //! The lookup tables for a pipeline's mappings and normalizers.
 
 use crate::base::decimal::{Decimal, DecimalText};
+use crate::ground::id::SourceId;
+use crate::ground::record::RecordContent;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -11,16 +13,26 @@ use utoipa::ToSchema;
 pub enum LookupTable {
     /// Translates words.
     Words(WordTable),
+    /// Translates words by the records of another source. A run uses the records that are valid when it begins; its definition has
+    /// them as `words`.
+    WordsFrom(WordSource),
     /// Conversion factors by substance, then by source unit; the substance `*` matches every substance.
     Conversions(BTreeMap<String, BTreeMap<String, UnitEquivalent>>),
 }
 
 impl LookupTable {
+    /// Whether its words were read from the records of a source.
+    #[must_use]
+    pub fn has_words_of_source(&self) -> bool {
+        matches!(self, Self::Words(words) if words.from.is_some())
+    }
+
     /// The number of entries.
     #[must_use]
     pub fn entries(&self) -> usize {
         match self {
             Self::Words(words) => words.entries.len(),
+            Self::WordsFrom(_) => 0,
             Self::Conversions(substances) => substances.values().map(BTreeMap::len).sum(),
         }
     }
@@ -35,6 +47,76 @@ pub struct WordTable {
     /// How words without an entry are handled; `reject` by default.
     #[serde(default)]
     pub otherwise: UnknownWordHandling,
+    /// The records from which the entries were read; absent if the document has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub from: Option<WordSource>,
+}
+
+/// The records of a registered source that translate words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WordSource {
+    /// The source.
+    pub oracle_id: SourceId,
+    /// The axis with the words of the payload.
+    pub key: String,
+    /// The axis with the words of the ontology.
+    pub value: String,
+    /// How words without a record are handled; `reject` by default.
+    #[serde(default)]
+    pub otherwise: UnknownWordHandling,
+}
+
+/// Why records do not translate words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WordSourceError {
+    /// The source does not have the axis.
+    #[error("source {oracle_id} has no axis `{axis}`; its axes are: {known}")]
+    Axis { oracle_id: SourceId, axis: String, known: String },
+    /// Two records translate a word differently.
+    #[error(
+        "source {oracle_id} translates `{word}` to `{first}` and to `{second}`; name a `key` whose values are unique"
+    )]
+    Ambiguous { oracle_id: SourceId, word: String, first: String, second: String },
+}
+
+impl WordSource {
+    /// Checks that a source with the axes `provided` has the axes of the words.
+    ///
+    /// # Errors
+    /// It does not have one of them.
+    pub fn check(&self, provided: &[String]) -> Result<(), WordSourceError> {
+        let missing = [&self.key, &self.value].into_iter().find(|axis| !provided.contains(axis));
+        missing.map_or(Ok(()), |axis| {
+            let (oracle_id, axis, known) = (self.oracle_id.clone(), axis.clone(), provided.join(", "));
+            Err(WordSourceError::Axis { oracle_id, axis, known })
+        })
+    }
+
+    /// The table of the words in `records`. Records without a value on one of the axes are ignored.
+    ///
+    /// # Errors
+    /// Two records translate a word differently.
+    pub fn table(
+        &self,
+        records: impl IntoIterator<Item = RecordContent>,
+    ) -> Result<WordTable, WordSourceError> {
+        let mut entries: BTreeMap<String, Option<String>> = BTreeMap::new();
+        for mut record in records {
+            let (Some(word), Some(term)) = (record.axes.remove(&self.key), record.axes.remove(&self.value))
+            else {
+                continue;
+            };
+            let (word, term) = (word.to_string(), term.to_string());
+            let earlier = entries.insert(word.clone(), Some(term.clone())).flatten();
+            if let Some(first) = earlier.filter(|first| *first != term) {
+                let (oracle_id, second) = (self.oracle_id.clone(), term);
+                return Err(WordSourceError::Ambiguous { oracle_id, word, first, second });
+            }
+        }
+        Ok(WordTable { entries, otherwise: self.otherwise, from: Some(self.clone()) })
+    }
 }
 
 /// How a word without an entry is handled: `reject` rejects the record, `warn` drops the value with a warning, `keep` keeps

@@ -83,8 +83,12 @@ impl Adapter {
         }
         let identity: Vec<_> = ontology.identity().map(|axis| axis.axis.as_str()).collect();
         let template = EndpointTemplate::parse(&self.endpoint, &identity)?;
-        let normalizer =
-            RecordNormalizer::new(&self.definition(&ontology), Arc::clone(&ontology), &source.axes_provided);
+        let definition = self.definition(&ontology);
+        if let Some((table, _)) = definition.word_sources().next() {
+            let fault = format!("tables.{table}: `words_from` is only allowed in pipelines; write `words`");
+            return Err(AdapterError::Definition(fault));
+        }
+        let normalizer = RecordNormalizer::new(&definition, Arc::clone(&ontology), &source.axes_provided);
         let normalizer = normalizer.map_err(|bad| convert_definition_error(&bad))?;
         let fixed = self.fixed(&template, &ontology)?;
         let locations = MetadataLocations::new(self)?;

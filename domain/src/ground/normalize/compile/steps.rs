@@ -199,7 +199,7 @@ impl DefinitionCompiler<'_> {
                 self.find_word_table(&id, location)
             }
             EnumMappingConfig { table: None, map: Some(entries), otherwise } => {
-                let words = WordTable { entries, otherwise: otherwise.unwrap_or_default() };
+                let words = WordTable { entries, otherwise: otherwise.unwrap_or_default(), from: None };
                 check_translations(&words, location)?;
                 Ok(words)
             }
