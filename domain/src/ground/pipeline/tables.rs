@@ -1,6 +1,7 @@
 //! The lookup tables for a pipeline's mappings and normalizers.
 
 use crate::base::decimal::{Decimal, DecimalText};
+use crate::base::given::given;
 use crate::ground::id::SourceId;
 use crate::ground::record::RecordContent;
 use serde::{Deserialize, Serialize};
@@ -48,7 +49,7 @@ pub struct WordTable {
     #[serde(default)]
     pub otherwise: UnknownWordHandling,
     /// The records from which the entries were read; absent if the document has them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub from: Option<WordSource>,
 }
@@ -92,6 +93,12 @@ impl WordSource {
             let (oracle_id, axis, known) = (self.oracle_id.clone(), axis.clone(), provided.join(", "));
             Err(WordSourceError::Axis { oracle_id, axis, known })
         })
+    }
+
+    /// The table without words, for checks before a run: its words are known when the run begins.
+    #[must_use]
+    pub fn empty_table(&self) -> WordTable {
+        WordTable { entries: BTreeMap::new(), otherwise: self.otherwise, from: None }
     }
 
     /// The table of the words in `records`. Records without a value on one of the axes are ignored.

@@ -8,11 +8,10 @@ use crate::ground::normalize::mapping::{CompiledMapping, CompiledMeasurementDefi
 use crate::ground::normalize::schema::CompiledSchema;
 use crate::ground::ontology::Ontology;
 use crate::ground::path::RawFieldPath;
-use crate::ground::pipeline::tables::{LookupTable, WordSource, WordTable};
+use crate::ground::pipeline::tables::{LookupTable, WordTable};
 use crate::ground::pipeline::{
     AxisMapping, DESTINATION, FieldMapping, MappingCardinality, MeasurementDefinition, PipelineDefinition,
 };
-use std::collections::BTreeMap;
 
 /// The maximum number of mappings, normalizers or checks in a definition.
 const PARTS_MAX: usize = 1024;
@@ -146,9 +145,7 @@ impl<'a> DefinitionCompiler<'a> {
         match self.table(id, location)? {
             LookupTable::Words(words) => Ok(words.clone()),
             // its words are known when a run begins, and are checked then
-            LookupTable::WordsFrom(WordSource { otherwise, .. }) => {
-                Ok(WordTable { entries: BTreeMap::new(), otherwise: *otherwise, from: None })
-            }
+            LookupTable::WordsFrom(source) => Ok(source.empty_table()),
             LookupTable::Conversions(_) => {
                 Err(PipelineDefinitionError::new(location, format!("table `{id}` has no `words`")))
             }
