@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# runs the programs in README.md and in those of the clients against `oracled dev`
+# Usage: tests/readme.sh [path of oracled]. Skips a language whose tools are missing, and a client whose registry cannot be reached.
+set -euo pipefail
+oracled="$(realpath "${1:-${CARGO_TARGET_DIR:-target}/debug/oracled}")"
+cd "$(dirname "$0")/.."
+repository=$PWD
+
+work=$(mktemp -d)
+daemon=
+cleanup() {
+    if [[ -n $daemon ]]; then
+        kill "$daemon" || true
+        wait "$daemon" || true
+    fi
+    rm -rf "$work"
+}
+trap cleanup EXIT
+
+"$oracled" dev >"$work/dev.log" 2>&1 &
+daemon=$!
+for _ in $(seq 600); do
+    ORACLED_SOCKET=$(sed -n 's/^  export ORACLED_SOCKET=//p' "$work/dev.log")
+    if [[ -n $ORACLED_SOCKET ]]; then break; fi
+    sleep 0.1
+done
+if [[ -z $ORACLED_SOCKET ]]; then
+    cat "$work/dev.log" >&2
+    exit 1
+fi
+export ORACLED_SOCKET
+
+# the first block of a language in a page, as a file. Arguments: page, language, file
+extract() {
+    awk -v fence="\`\`\`$2" '$0 == fence { inside = 1; next } /^```$/ { if (inside) exit } inside' "$1" >"$3"
+    if [[ ! -s $3 ]]; then
+        echo "$1 has no example in $2" >&2
+        exit 1
+    fi
+}
+# runs an example, which must deliver a verdict. Arguments: name, command
+check() {
+    local name=$1 printed
+    shift
+    printed=$("$@") || { echo "$name failed: $printed" >&2; exit 1; }
+    if [[ ! $printed =~ ^deliver\ .*(GREEN|AMBER|RED|NULL) ]]; then
+        echo "$name printed: $printed" >&2
+        exit 1
+    fi
+    echo "$name delivers a verdict"
+}
+
+has_node() { command -v npm >/dev/null && node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)'; }
+if has_node; then
+    extract README.md js "$work/readme.mjs"
+    check "README.md in JavaScript" node "$work/readme.mjs"
+else
+    echo "skipped: README.md in JavaScript (Node 20 or later is missing)"
+fi
+if command -v python3 >/dev/null; then
+    extract README.md python "$work/readme.py"
+    check "README.md in Python" python3 "$work/readme.py"
+else
+    echo "skipped: README.md in Python (python3 is missing)"
+fi
+
+if has_node && npm view typescript name >/dev/null 2>&1; then
+    extract clients/node/README.md ts "$work/client.mts"
+    cp -r clients/node "$work/client"
+    (cd "$work/client" && npm ci --silent --no-audit --no-fund && npm pack --silent --pack-destination "$work" >/dev/null)
+    (cd "$work" && npm init -y >/dev/null && npm install --silent --no-audit --no-fund "$work"/oracled-client-*.tgz)
+    # as a user compiles it
+    cp -r "$work"/client/node_modules/{typescript,@types,undici-types} "$work/node_modules/"
+    (cd "$work" && node node_modules/typescript/bin/tsc --strict --module nodenext --target es2022 --types node client.mts)
+    check "clients/node/README.md" node "$work/client.mjs"
+else
+    echo "skipped: clients/node/README.md (Node 20 or npm's registry is missing)"
+fi
+if python3 -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    extract clients/python/README.md python "$work/client.py"
+    python3 -m venv "$work/venv"
+    "$work/venv/bin/pip" install --quiet --disable-pip-version-check "$repository/clients/python"
+    check "clients/python/README.md" "$work/venv/bin/python" "$work/client.py"
+else
+    echo "skipped: clients/python/README.md (Python 3.11 with venv is missing)"
+fi
