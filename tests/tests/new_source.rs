@@ -1,6 +1,8 @@
 //! `oraclectl new source` and `oraclectl try`: from a file of one's own to answers.
 
 use oracled_tests::DaemonWorld;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::{Field, Row};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::fs;
@@ -174,4 +176,74 @@ fn file_that_is_no_table_is_refused_with_the_reason() {
         ctl(&world, &["new", "source", &payload, "-o", &documents], 5);
         assert!(!world.path("new.yaml").exists(), "{name}");
     }
+}
+
+/// The rows of a Parquet file as JSON.
+fn parquet_rows(file: &str) -> Vec<Value> {
+    let file = fs::File::open(file).expect("the file exists");
+    let reader = SerializedFileReader::new(file).expect("valid Parquet");
+    let rows = reader.get_row_iter(None).expect("valid Parquet");
+    let row = |row: Row| {
+        let columns = row.get_column_iter().map(|(name, field)| {
+            let value = match field {
+                Field::Null => Value::Null,
+                Field::Str(text) => json!(text),
+                Field::Long(number) | Field::TimestampMicros(number) => json!(number),
+                Field::Date(day) => json!(day),
+                other => json!(other.to_string()),
+            };
+            (name.clone(), value)
+        });
+        Value::Object(columns.collect())
+    };
+    rows.map(|read| row(read.expect("valid Parquet"))).collect()
+}
+
+#[tokio::test]
+async fn parquet_export_has_all_versions_with_exact_values_and_both_times() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let first = file(
+        &world,
+        "heights.csv",
+        "city,day,height m,note\nBern,2024-01-01,10.25,\nBasel,2024-01-02,-3,a\n",
+    );
+    let second =
+        file(&world, "later.csv", "city,day,height m,note\nBern,2024-01-01,10.5,\nBasel,2024-01-02,-3,a\n");
+    let documents = world.path("heights.yaml").display().to_string();
+    ctl(&world, &["new", "source", &first, "-o", &documents], 0);
+    ctl(&world, &["apply", "-f", &documents], 0);
+    for (path, version) in [(&first, "2024-02-01"), (&second, "2024-03-01")] {
+        ctl(&world, &["ingest", "run", "heights", path, "--version", version, "--released-at", version], 0);
+    }
+    let exported = ctl(&world, &["source", "export", "heights"], 0);
+    let lines: Vec<Value> = exported.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let parquet = world.path("heights.parquet").display().to_string();
+    let output = world.ctl(&["source", "export", "heights", "--format", "parquet"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    fs::write(&parquet, output.stdout).expect("the file is written");
+    let rows = parquet_rows(&parquet);
+    assert_eq!((rows.len(), lines.len()), (3, 3), "{exported}");
+    for (row, line) in rows.iter().zip(&lines) {
+        let provenance = &line["provenance"];
+        let axes = &line["record"]["axes"];
+        assert_eq!((&row["city"], &row["note"]), (&axes["city"], &axes["note"]), "{row}");
+        // the exact decimal, with the digits of the longest fraction
+        let height: f64 = row["height"].as_str().expect("a decimal").parse().expect("a number");
+        assert_eq!(height, axes["height"].as_str().expect("text").parse::<f64>().expect("a number"), "{row}");
+        for name in ["record_id", "source_version", "raw_hash", "superseded_by", "ingestion_run_id"] {
+            assert_eq!(row[name], provenance[name], "{name}: {row}");
+        }
+        assert_eq!(row["raw_offset"], provenance["raw"]["offset"]);
+        let micros = |at: &Value| {
+            at.as_str().map(|at| at.parse::<jiff::Timestamp>().expect("a time").as_microsecond())
+        };
+        assert_eq!(row["valid_from"].as_i64(), micros(&provenance["valid_from"]), "{row}");
+        assert_eq!(row["valid_until"].as_i64(), micros(&provenance["valid_until"]), "{row}");
+        let run =
+            ctl_json(&world, &["--json", "ingest", "show", row["ingestion_run_id"].as_str().expect("text")]);
+        assert_eq!(row["known_from"].as_i64(), micros(&run["run"]["ended_at"]), "{row}");
+    }
+    ctl(&world, &["source", "export", "nowhere", "--format", "parquet"], 1);
+    drop(daemon);
 }

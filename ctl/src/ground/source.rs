@@ -1,5 +1,7 @@
 //! `oraclectl source`.
 
+mod export;
+mod parquet_columns;
 mod upkeep;
 
 use crate::base::error::CtlError;
@@ -18,6 +20,15 @@ use std::io::Write;
 pub(crate) struct SourceArgs {
     #[command(subcommand)]
     action: SourceAction,
+}
+
+/// The format of an export.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum ExportFormat {
+    /// One JSON object per line
+    Ndjson,
+    /// Apache Parquet, with one row for each version of a record
+    Parquet,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -76,10 +87,13 @@ enum SourceAction {
         /// The source
         oracle_id: SourceId,
     },
-    /// Print every version of every record with its provenance, as one JSON object per line
+    /// Print every version of every record with its provenance, as one JSON object per line or as a Parquet file
     Export {
         /// The source
         oracle_id: SourceId,
+        /// The format. Parquet is binary: redirect the output to a file
+        #[arg(long, value_enum, default_value_t = ExportFormat::Ndjson)]
+        format: ExportFormat,
     },
 }
 
@@ -117,7 +131,12 @@ impl SourceArgs {
                 upkeep::prune(options, out, oracle_id, *before).await
             }
             SourceAction::Rebuild { oracle_id } => upkeep::rebuild(options, out, oracle_id).await,
-            SourceAction::Export { oracle_id } => upkeep::export(options, out, oracle_id).await,
+            SourceAction::Export { oracle_id, format: ExportFormat::Ndjson } => {
+                export::print_lines(options, out, oracle_id).await
+            }
+            SourceAction::Export { oracle_id, format: ExportFormat::Parquet } => {
+                export::print_parquet(options, oracle_id).await
+            }
         }
     }
 }

@@ -3,10 +3,10 @@
 use super::source_path;
 use crate::base::error::CtlError;
 use crate::base::lines;
-use crate::base::options::{GlobalOptions, response_lines};
+use crate::base::options::GlobalOptions;
 use crate::base::output::{escape_line, format_count, print_json, short_run_id};
 use hyper::Method;
-use oracled_api::base::client::{DaemonClient, DaemonResponse};
+use oracled_api::base::client::DaemonResponse;
 use oracled_api::ground::SourceReport;
 use oracled_api::ground::{PruneRequest, VerifyFilesRequest};
 use oracled_domain::base::moment::Moment;
@@ -141,18 +141,4 @@ pub(crate) async fn rebuild(
         _ => "; pruned content stays pruned",
     };
     Ok(writeln!(out, "{files} of {oracle_id} rebuilt from the payloads of {runs}{pruned}")?)
-}
-
-pub(crate) async fn export(
-    options: &GlobalOptions,
-    out: &mut dyn Write,
-    oracle_id: &SourceId,
-) -> Result<(), CtlError> {
-    let mut client = DaemonClient::connect(&options.control_path()?).await?;
-    let mut lines =
-        response_lines(client.open(Method::GET, &source_path(oracle_id, "/export"), None).await?).await?;
-    while let Some(line) = lines.next_line().await? {
-        out.write_all(&line)?;
-    }
-    Ok(())
 }

@@ -1,0 +1,257 @@
+//! `oraclectl source export`: every version of every record, as lines or as Parquet.
+
+use super::parquet_columns::{ColumnBuffer, ColumnProfile, ColumnType};
+use super::source_path;
+use crate::base::error::CtlError;
+use crate::base::options::{GlobalOptions, encode_segment, response_lines};
+use hyper::Method;
+use jiff::Timestamp;
+use oracled_api::base::client::{ClientError, DaemonClient, ResponseLines};
+use oracled_api::base::page::{ListPage, PageLimit};
+use oracled_api::documents::DocumentReport;
+use oracled_api::ground::{RunReport, SourceReport};
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::ontology::Ontology;
+use oracled_domain::ground::record::RecordContent;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::Type;
+use serde::Deserialize;
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+/// Number of rows that are held in memory and written together.
+const GROUP_ROWS: usize = 64 * 1024;
+
+/// The columns after those of the axes: the two time axes, and the provenance. Each is a member of the provenance, or the last
+/// name of a member of `raw`; `known_from` is when the version became visible in this daemon.
+const FIXED: [(&str, ColumnType); 18] = [
+    ("record_id", ColumnType::Text),
+    ("source_record_id", ColumnType::Text),
+    ("source_version", ColumnType::Text),
+    ("valid_from", ColumnType::Timestamp),
+    ("valid_until", ColumnType::Timestamp),
+    ("known_from", ColumnType::Timestamp),
+    ("superseded_by", ColumnType::Text),
+    ("unconfirmed_by", ColumnType::Text),
+    ("ingestion_pipeline_id", ColumnType::Text),
+    ("ingestion_run_id", ColumnType::Text),
+    ("source_url", ColumnType::Text),
+    ("verification_status", ColumnType::Text),
+    ("normalized_hash", ColumnType::Text),
+    ("raw_hash", ColumnType::Text),
+    ("raw_sha256", ColumnType::Text),
+    ("position", ColumnType::Integer),
+    ("offset", ColumnType::Integer),
+    ("len", ColumnType::Integer),
+];
+
+/// A line of the export.
+#[derive(Deserialize)]
+struct ExportLine {
+    provenance: BTreeMap<String, Json>,
+    record: Option<RecordContent>,
+}
+
+/// A column: an axis, the definition of an axis, or a fixed one.
+struct ExportColumn {
+    name: String,
+    source: ColumnSource,
+    buffer: ColumnBuffer,
+}
+
+enum ColumnSource {
+    Axis(String),
+    Definition(String),
+    Fixed(&'static str),
+}
+
+pub(super) async fn print_lines(
+    options: &GlobalOptions,
+    out: &mut dyn Write,
+    oracle_id: &SourceId,
+) -> Result<(), CtlError> {
+    let mut lines = open(options, oracle_id).await?;
+    while let Some(line) = lines.next_line().await? {
+        out.write_all(&line)?;
+    }
+    Ok(())
+}
+
+async fn open(options: &GlobalOptions, oracle_id: &SourceId) -> Result<ResponseLines, CtlError> {
+    let mut client = DaemonClient::connect(&options.control_path()?).await?;
+    response_lines(client.open(Method::GET, &source_path(oracle_id, "/export"), None).await?).await
+}
+
+/// Reads the export twice: first to find the types of the columns, then to write them.
+pub(super) async fn print_parquet(options: &GlobalOptions, oracle_id: &SourceId) -> Result<(), CtlError> {
+    if io::stdout().is_terminal() {
+        let message = "Parquet is binary; redirect the output to a file, for example > source.parquet";
+        return Err(CtlError::Usage(message.to_owned()));
+    }
+    let ontology = read_ontology(options, oracle_id).await?;
+    let known_from = read_known_from(options, oracle_id).await?;
+    let mut columns = find_columns(options, oracle_id, &ontology).await?;
+    let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let fields = columns.iter().map(|column| column.buffer.field(&column.name)).collect::<Result<_, _>>();
+    let schema = Type::group_type_builder("records").with_fields(fields.map_err(failed)?).build();
+    let mut writer =
+        SerializedFileWriter::new(file, Arc::new(schema.map_err(failed)?), properties(oracle_id, &ontology))
+            .map_err(failed)?;
+    let (mut lines, mut rows) = (open(options, oracle_id).await?, 0);
+    while let Some(line) = lines.next_line().await? {
+        let mut line = read_line(&line)?;
+        let run_id = line.provenance.get("ingestion_run_id").and_then(Json::as_str).unwrap_or_default();
+        if let Some(at) = known_from.get(run_id) {
+            line.provenance.insert("known_from".into(), at.to_string().into());
+        }
+        for column in &mut columns {
+            let value = column.source.value(&line);
+            if !column.buffer.push(value.as_deref()) {
+                return Err(changed(&column.name));
+            }
+        }
+        rows += 1;
+        if rows == GROUP_ROWS {
+            write_group(&mut writer, &mut columns).map_err(failed)?;
+            rows = 0;
+        }
+    }
+    write_group(&mut writer, &mut columns).map_err(failed)?;
+    writer.close().map_err(failed)?;
+    Ok(())
+}
+
+impl ColumnSource {
+    /// The value of a line as text; `None` if it has none.
+    fn value(&self, line: &ExportLine) -> Option<String> {
+        let record = line.record.as_ref();
+        match self {
+            Self::Axis(path) => record?.axes.get(path).map(ToString::to_string),
+            Self::Definition(path) => record?.definitions.get(path).cloned(),
+            Self::Fixed(name) => {
+                let member = line.provenance.get(*name).or_else(|| line.provenance.get("raw")?.get(*name));
+                member.filter(|value| !value.is_null()).map(|value| match value {
+                    Json::String(text) => text.clone(),
+                    other => other.to_string(),
+                })
+            }
+        }
+    }
+}
+
+fn failed(error: ParquetError) -> CtlError {
+    CtlError::Verb { message: format!("cannot write Parquet: {error}"), exit_code: 5, was_printed: false }
+}
+
+/// The source got other values between the two readings.
+fn changed(column: &str) -> CtlError {
+    let message = format!("the source changed during the export (column {column}); repeat the command");
+    CtlError::Verb { message, exit_code: 4, was_printed: false }
+}
+
+fn read_line(line: &[u8]) -> Result<ExportLine, CtlError> {
+    let unreadable = |error: serde_json::Error| ClientError::Unreadable(error.to_string());
+    Ok(serde_json::from_slice(line).map_err(unreadable)?)
+}
+
+async fn read_ontology(options: &GlobalOptions, oracle_id: &SourceId) -> Result<Ontology, CtlError> {
+    let path = source_path(oracle_id, "");
+    let source: SourceReport = options.call_control(Method::GET, &path, None).await?.json()?;
+    let reference = source.entry.registration.ontology.to_string();
+    let path = format!("/v1/documents/ontology/{}", encode_segment(&reference));
+    let report: DocumentReport = options.call_control(Method::GET, &path, None).await?.json()?;
+    let unreadable = |error: serde_json::Error| ClientError::Unreadable(error.to_string());
+    Ok(serde_json::from_value(report.document).map_err(unreadable)?)
+}
+
+/// When the records of each run became visible.
+async fn read_known_from(
+    options: &GlobalOptions,
+    oracle_id: &SourceId,
+) -> Result<BTreeMap<String, Timestamp>, CtlError> {
+    let (mut known_from, mut after) = (BTreeMap::new(), String::new());
+    loop {
+        let path = format!("/v1/runs?oracle_id={oracle_id}&limit={}{after}", <PageLimit>::MAX);
+        let page: ListPage<RunReport> = options.call_control(Method::GET, &path, None).await?.json()?;
+        let runs = page.items.into_iter().map(|report| report.run);
+        known_from.extend(runs.filter_map(|run| Some((run.run_id.to_string(), run.ended_at?))));
+        let Some(next) = page.next else { return Ok(known_from) };
+        after = format!("&after={}", encode_segment(&next));
+    }
+}
+
+/// The columns: the axes in the order of the ontology, then those that are the same for each source.
+async fn find_columns(
+    options: &GlobalOptions,
+    oracle_id: &SourceId,
+    ontology: &Ontology,
+) -> Result<Vec<ExportColumn>, CtlError> {
+    let mut axes: BTreeMap<(usize, String), (ColumnProfile, bool)> = BTreeMap::new();
+    let mut lines = open(options, oracle_id).await?;
+    while let Some(line) = lines.next_line().await? {
+        let Some(RecordContent { axes: values, definitions }) = read_line(&line)?.record else { continue };
+        for (path, value) in values {
+            let Some((place, axis)) = ontology.place(&path) else { continue };
+            let is_defined = definitions.contains_key(&path);
+            let (profile, has_definition) =
+                axes.entry((place, path)).or_insert_with(|| (ColumnProfile::new(axis.kind), false));
+            profile.note(&value.to_string());
+            *has_definition |= is_defined;
+        }
+    }
+    let mut columns = Vec::new();
+    for ((_, path), (profile, has_definition)) in axes {
+        let buffer = ColumnBuffer::new(profile.column_type());
+        if has_definition {
+            let (name, source) = (format!("{path}.definition"), ColumnSource::Definition(path.clone()));
+            columns.push(ExportColumn { name, source, buffer: ColumnBuffer::new(ColumnType::Text) });
+        }
+        columns.push(ExportColumn { name: path.clone(), source: ColumnSource::Axis(path), buffer });
+    }
+    columns.extend(FIXED.map(|(name, kind)| {
+        let is_taken = ontology.axis(name).is_some();
+        let shown = match name {
+            "position" | "offset" | "len" => format!("raw_{name}"),
+            _ if is_taken => format!("provenance.{name}"),
+            _ => name.to_owned(),
+        };
+        ExportColumn { name: shown, source: ColumnSource::Fixed(name), buffer: ColumnBuffer::new(kind) }
+    }));
+    Ok(columns)
+}
+
+/// The properties of the file: its compression, and the source with the units of its axes as metadata.
+fn properties(oracle_id: &SourceId, ontology: &Ontology) -> Arc<WriterProperties> {
+    let units = ontology.axes.iter().filter_map(|axis| {
+        let unit = axis.unit.clone()?;
+        Some(KeyValue::new(format!("unit:{}", axis.axis), unit))
+    });
+    let own = [("oracle_id", oracle_id.to_string()), ("ontology", ontology.reference().to_string())];
+    let metadata = own.map(|(name, value)| KeyValue::new(name.to_owned(), value)).into_iter().chain(units);
+    let properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default()));
+    Arc::new(properties.set_key_value_metadata(Some(metadata.collect())).build())
+}
+
+fn write_group(
+    writer: &mut SerializedFileWriter<File>,
+    columns: &mut [ExportColumn],
+) -> Result<(), ParquetError> {
+    let mut group = writer.next_row_group()?;
+    for column in columns {
+        let mut target = group
+            .next_column()?
+            .ok_or_else(|| ParquetError::General("the schema has fewer columns".into()))?;
+        column.buffer.write(&mut target)?;
+        target.close()?;
+    }
+    group.close()?;
+    Ok(())
+}
