@@ -1,12 +1,19 @@
 //! `oraclectl new source` and `oraclectl try`: from a file of one's own to answers.
 
 use oracled_tests::DaemonWorld;
+use parquet::basic::Compression;
+use parquet::data_type::{ByteArrayType, DoubleType, FixedLenByteArray, FixedLenByteArrayType, Int32Type};
+use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::writer::SerializedFileWriter;
 use parquet::record::{Field, Row};
+use parquet::schema::parser::parse_message_type;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::fs;
+use std::path::Path;
 use std::process::Output;
+use std::sync::Arc;
 
 /// The workflow that verifies the values of the new source.
 const WORKFLOW: &str = "workflow_id: air
@@ -246,4 +253,71 @@ async fn parquet_export_has_all_versions_with_exact_values_and_both_times() {
     }
     ctl(&world, &["source", "export", "nowhere", "--format", "parquet"], 1);
     drop(daemon);
+}
+
+#[tokio::test]
+async fn parquet_payload_is_read_with_exact_values() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let schema = "message records { required binary city (UTF8); required int32 day (DATE); \
+                  optional fixed_len_byte_array(16) height (DECIMAL(20,2)); optional double share; }";
+    let payload = world.path("heights.parquet");
+    write_parquet(&payload, schema);
+    let payload = payload.display().to_string();
+    let documents = world.path("heights.yaml").display().to_string();
+    let report = ctl_json(&world, &["--json", "new", "source", &payload, "-o", &documents]);
+    assert_eq!(report.get("axes"), Some(&json!(["city", "day", "height", "share"])), "{report}");
+    let tried = ctl_json(&world, &["--json", "try", &documents, &payload]);
+    assert_eq!(tried.pointer("/counts/records"), Some(&json!(2)), "{tried}");
+    ctl(&world, &["apply", "-f", &documents], 0);
+    ctl(&world, &["source", "approve", "heights"], 0);
+    ctl(&world, &["ingest", "run", "heights", &payload, "--version", "1", "--released-at", "2024-02-01"], 0);
+    let answer = ctl_json(&world, &["--json", "query", "heights", "city=Bern"]);
+    let record = answer.pointer("/response/records/0").expect("a record");
+    let axes = json!({"city": "Bern", "day": "2024-01-01", "height": "-0.05", "share": "0.1"});
+    assert_eq!(record["axes"], axes, "{answer}");
+    let basel = ctl_json(&world, &["--json", "query", "heights", "city=Basel"]);
+    let basel = &basel["response"]["records"][0]["axes"];
+    assert_eq!(
+        (&basel["height"], &basel["share"]),
+        (&json!("123456789012345678.25"), &Value::Null),
+        "{basel}"
+    );
+    // the provenance leads to the row, and the files are verified against the archive
+    ctl(&world, &["source", "verify", "heights"], 0);
+    let broken = file(&world, "broken.parquet", b"PAR1 is not all of it");
+    let refused =
+        world.ctl(&["ingest", "run", "heights", &broken, "--version", "2", "--released-at", "2024-03-01"]);
+    let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && stderr.contains("payload_undecodable"), "{stderr}");
+    assert!(!world.ctl(&["new", "source", &broken, "--id", "broken"]).status.success());
+    drop(daemon);
+}
+
+/// Writes two rows: Bern with -0.05, and Basel with a decimal of twenty digits and without a share.
+fn write_parquet(path: &Path, schema: &str) {
+    let schema = Arc::new(parse_message_type(schema).expect("a valid schema"));
+    let target = fs::File::create(path).expect("the file is created");
+    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+    let mut writer =
+        SerializedFileWriter::new(target, schema, Arc::new(properties)).expect("the file is written");
+    let mut group = writer.next_row_group().expect("the file is written");
+    let mut number = 0;
+    while let Some(mut column) = group.next_column().expect("the file is written") {
+        let decimal = |unscaled: i128| FixedLenByteArray::from(unscaled.to_be_bytes().to_vec());
+        let written = match number {
+            0 => column.typed::<ByteArrayType>().write_batch(&["Bern".into(), "Basel".into()], None, None),
+            1 => column.typed::<Int32Type>().write_batch(&[19_723, 19_724], None, None),
+            2 => {
+                let values = [decimal(-5), decimal(12_345_678_901_234_567_825)];
+                column.typed::<FixedLenByteArrayType>().write_batch(&values, Some(&[1, 1]), None)
+            }
+            _ => column.typed::<DoubleType>().write_batch(&[0.1], Some(&[1, 0]), None),
+        };
+        written.expect("the file is written");
+        column.close().expect("the file is written");
+        number += 1;
+    }
+    group.close().expect("the file is written");
+    writer.close().expect("the file is written");
 }
