@@ -3,25 +3,35 @@ import type http from "node:http";
 import { Readable, Transform } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { problemError, ResponseError, TimeoutError } from "./errors.js";
-import type { BatchAnswer, EvaluateTextRequest, ProblemDocument, RulesEvaluation } from "./generated.js";
+import type { BatchAnswer, Envelope, ProblemDocument, QueryAnswer, RulesEvaluation } from "./generated.js";
 import { type CallOptions, checkTimeLimit, encodeJson, parseAnswer, readText, type Transport } from "./transport.js";
 
 /** The result of one text of a batch: an evaluation, or the problem that prevented it. */
 export type BatchResult = Pick<BatchAnswer, "line" | "id"> &
   ({ evaluation: RulesEvaluation; problem?: never } | { problem: ProblemDocument; evaluation?: never });
 
+/** The result of one query of a batch: an answer, or the problem that prevented it. */
+export type QueryResult = { line: number } & ({ answer: QueryAnswer; problem?: never } | { problem: ProblemDocument; answer?: never });
+
+/** The result of one question of a batch: an envelope, or the problem that prevented it. */
+export type VerifyResult = { line: number } & ({ envelope: Envelope; problem?: never } | { problem: ProblemDocument; envelope?: never });
+
 /** Lines with more characters are sent at once. The daemon evaluates at most 16 KiB together. */
 const JOINED_CHARS = 16_384;
 
-/** Sends requests as lines while it reads the results. A slow consumer slows down the source, and the other way round. */
-export async function* evaluateBatch(
+/**
+ * Sends requests as lines while it reads the results, whose member `member` is absent if they have a problem. A slow consumer slows
+ * down the source, and the other way round.
+ */
+export async function* runBatch<T, R extends { line: number; problem?: ProblemDocument }>(
   transport: Transport,
-  requests: Iterable<EvaluateTextRequest> | AsyncIterable<EvaluateTextRequest>,
+  [path, member]: [path: string, member: keyof R],
+  requests: Iterable<T> | AsyncIterable<T>,
   options: CallOptions,
-): AsyncGenerator<BatchResult, void, undefined> {
+): AsyncGenerator<R, void, undefined> {
   const limitMs = checkTimeLimit("timeoutMs", options.timeoutMs ?? transport.timeoutMs);
   const headers = { "content-type": "application/x-ndjson" };
-  const request = transport.open({ method: "POST", path: "/v1/rules/evaluate:batch", headers }, options);
+  const request = transport.open({ method: "POST", path, headers }, options);
   let [sent, received, waiting] = [0, 0, false];
   let fault: unknown;
   const timer = setTimeout(() => {
@@ -59,11 +69,11 @@ export async function* evaluateBatch(
     }
     for await (const line of readLines(response)) {
       waiting = false;
-      const result = JSON.parse(line) as BatchResult;
+      const result = JSON.parse(line) as R;
       // the daemon ends a batch that it cannot continue with a problem, which is about no line if all have a result
       if (result.problem && received === sent) throw problemError(result.problem, requestIdOf(response), undefined);
       received += 1;
-      if (result.line !== received || (!result.evaluation && !result.problem)) {
+      if (result.line !== received || (!result[member] && !result.problem)) {
         throw new ResponseError(`line ${received} of the response is not the result of line ${received}`, 200, requestIdOf(response));
       }
       yield result;

@@ -1,4 +1,4 @@
-import { type BatchResult, evaluateBatch } from "./batch.js";
+import { type BatchResult, type QueryResult, runBatch, type VerifyResult } from "./batch.js";
 import { ConnectionError, TemporaryError, TimeoutError } from "./errors.js";
 import type {
   CrosscheckDecision,
@@ -68,7 +68,7 @@ const POLL_AFTER_S = 5;
 /**
  * A client of the routes' socket. It reuses its connections, so create one for the whole process.
  *
- * Every method throws an `OracledError` if it has no result. Every method except `evaluateTexts` repeats its request after a broken
+ * Every method throws an `OracledError` if it has no result. Every method except the batches (`evaluateTexts`, `querySources`, `verifyValuesInBatch`) repeats its request after a broken
  * connection. This is safe: a repeated request adds at most entries to the audit log.
  */
 export class OracledClient {
@@ -198,12 +198,20 @@ export class OracledClient {
     requests: Iterable<EvaluateTextRequest> | AsyncIterable<EvaluateTextRequest>,
     options: CallOptions = {},
   ): AsyncGenerator<BatchResult, void, undefined> {
-    return evaluateBatch(this.#transport, requests, options);
+    return runBatch(this.#transport, ["/v1/rules/evaluate:batch", "evaluation"], requests, options);
   }
 
   /** Queries a source. Numbers and dates in the answer are strings with all their digits. */
   querySource(request: OracleQuery, options?: CallOptions): Promise<Answer<QueryAnswer>> {
     return this.#transport.call({ method: "POST", path: "/v1/query", body: request }, options);
+  }
+
+  /** Sends many queries, and returns one result for each, in the same order, like `evaluateTexts`. */
+  querySources(
+    requests: Iterable<OracleQuery> | AsyncIterable<OracleQuery>,
+    options: CallOptions = {},
+  ): AsyncGenerator<QueryResult, void, undefined> {
+    return runBatch(this.#transport, ["/v1/query:batch", "answer"], requests, options);
   }
 
   /** Lists the sources. */
@@ -227,6 +235,14 @@ export class OracledClient {
    */
   verifyValues(request: VerifyRequest, options?: CallOptions): Promise<Answer<Envelope>> {
     return this.#transport.call({ method: "POST", path: "/v1/verify", body: request }, options);
+  }
+
+  /** Decides many questions, and returns one result for each, in the same order, like `evaluateTexts`. */
+  verifyValuesInBatch(
+    requests: Iterable<VerifyRequest> | AsyncIterable<VerifyRequest>,
+    options: CallOptions = {},
+  ): AsyncGenerator<VerifyResult, void, undefined> {
+    return runBatch(this.#transport, ["/v1/verify:batch", "envelope"], requests, options);
   }
 
   /** Reads the envelope of an earlier verification. */

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { OracledClient } from "oracled-client";
+import { OracledClient, type OracleQuery } from "oracled-client";
 import { TestDaemon } from "./daemon.js";
 
 // `oracled dev` registers two sources and a workflow
@@ -50,4 +50,38 @@ test("verification_has_a_value_only_if_it_is_authoritative", async () => {
   assert.equal(body.axes.population?.value, "7095383");
   const again = await oracled.readVerification(body.execution_id);
   assert.equal(again.text, text);
+});
+
+test("batches_of_queries_and_questions_return_results_in_order", async () => {
+  const areaOf = (number: number): string => (number % 2 === 0 ? "MDA" : "SRB");
+  async function* queries(): AsyncGenerator<OracleQuery> {
+    for (let number = 0; number < 300; number += 1) {
+      const filters: NonNullable<OracleQuery["request"]["filters"]> = [
+        { axis: "area", operator: "eq", value: areaOf(number) },
+        { axis: "year", operator: "eq", value: 2015 },
+      ];
+      yield { oracle_id: "dev-1-world-bank", request: { axes_requested: ["population"], filters } };
+    }
+    yield { oracle_id: "none", request: { axes_requested: ["population"] } };
+  }
+  let line = 0;
+  for await (const result of oracled.querySources(queries())) {
+    line += 1;
+    assert.equal(result.line, line);
+    if (line <= 300) {
+      assert.deepEqual(result.answer?.response.records.map(({ axes }) => axes.area), [areaOf(line - 1)]);
+    } else {
+      assert.equal(result.problem?.code, "source_unknown");
+    }
+  }
+  assert.equal(line, 301);
+  const question = { workflow: "dev-1-census", where: { area: "SRB", year: 2015 }, axes: ["population"] };
+  const results = [];
+  for await (const { line, envelope, problem } of oracled.verifyValuesInBatch([question, { ...question, workflow: "none" }])) {
+    results.push([line, envelope?.axes.population?.value, problem?.code]);
+  }
+  assert.deepEqual(results, [
+    [1, "7095383", undefined],
+    [2, undefined, "workflow_unknown"],
+  ]);
 });

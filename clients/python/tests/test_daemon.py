@@ -25,7 +25,7 @@ from oracled import (
     RejectedError,
     TemporaryError,
 )
-from oracled.types import EvaluateTextRequest
+from oracled.types import EvaluateTextRequest, OracleQuery, QueryFilter, VerifyRequest
 
 QUERY = "Sell honey?"
 
@@ -240,6 +240,31 @@ def test_batch_raises_errors_of_its_requests_unchanged(client: Client) -> None:
 
     with pytest.raises(LookupError):
         list(client.evaluate_texts(failing()))
+
+
+def test_batches_of_queries_and_questions_answer_in_order(client: Client) -> None:
+    source = next(found["oracle_id"] for found in client.list_sources().body if "world-bank" in found["oracle_id"])
+
+    def queries() -> Iterator[OracleQuery]:
+        for number in range(300):
+            year: QueryFilter = {"axis": "year", "operator": "eq", "value": "2015"}
+            area: QueryFilter = {"axis": "area", "operator": "eq", "value": ("MDA", "SRB")[number % 2]}
+            yield {"oracle_id": source, "request": {"axes_requested": ["population"], "filters": [area, year]}}
+
+    for number, answer in enumerate(client.query_sources(queries())):
+        assert answer["line"] == number + 1
+        records = answer["answer"]["response"]["records"]
+        assert [record["axes"]["area"] for record in records] == [("MDA", "SRB")[number % 2]]
+    assert number == 299
+    unknown: OracleQuery = {"oracle_id": "nowhere", "request": {"axes_requested": ["population"]}}
+    (refused,) = client.query_sources([unknown])
+    assert refused["problem"]["code"] == "source_unknown" and "answer" not in refused
+    workflow = source.replace("world-bank", "census")
+    question: VerifyRequest = {"workflow": workflow, "where": {"area": "SRB", "year": "2015"}, "axes": ["population"]}
+    invalid: VerifyRequest = {"workflow": "none", "where": {}, "axes": ["population"]}
+    first, second = client.verify_values_in_batch([question, invalid])
+    assert (first["line"], first["envelope"]["workflow"]) == (1, workflow)
+    assert (second["line"], second["problem"]["code"]) == (2, "workflow_unknown")
 
 
 def test_query_keeps_digits_and_leads_to_provenance(client: Client) -> None:

@@ -24,9 +24,6 @@ OMITTED = {
     "read_readiness",
     "send_signal",
     "write_cached_verdict",
-    # the clients have no methods for these batches yet
-    "query_sources",
-    "verify_values_in_batch",
 }
 
 

@@ -13,7 +13,7 @@ import httpx
 from oracled._wire import (
     BASE_URL,
     POLL_AFTER_S,
-    AsyncEvaluateTextRequests,
+    AsyncRequests,
     Call,
     CallOptions,
     Window,
@@ -43,6 +43,7 @@ from oracled.types import (
     OrderState,
     ProvenanceRecord,
     QueryAnswer,
+    QueryBatchAnswer,
     RecordAnswer,
     RegisterSessionRequest,
     RegisterSessionResponse,
@@ -50,6 +51,7 @@ from oracled.types import (
     RulesResponse,
     SourceSummary,
     SubmitVerdictRequest,
+    VerifyBatchAnswer,
     VerifyRequest,
 )
 
@@ -198,7 +200,7 @@ class AsyncClient:
         return await self._post(path_of("rules", "evaluate"), request, options)
 
     async def evaluate_texts(
-        self, requests: AsyncEvaluateTextRequests, **options: Unpack[CallOptions]
+        self, requests: AsyncRequests[EvaluateTextRequest], **options: Unpack[CallOptions]
     ) -> AsyncIterator[BatchAnswer]:
         """Check many texts, and return one answer for each, in the same order.
 
@@ -206,22 +208,19 @@ class AsyncClient:
         read and sent in windows of at most 256 requests and 64 KiB (a larger request is sent alone). The next window is
         read after the answers of the previous one were taken. `timeout` is the time limit of a window.
         """
-        options["request_id"] = checked_request_id(options.get("request_id"))
-        window = Window()
-        async for request in each(requests):
-            line = encode(request) + b"\n"
-            if not window.has_room_for(line):
-                for answer in await self._evaluate(window, options):
-                    yield answer
-                window = window.following()
-            window.add(line)
-        if window.lines:
-            for answer in await self._evaluate(window, options):
-                yield answer
+        async for answer in self._batch(path_of("rules", "evaluate:batch"), requests, options):
+            yield answer
 
     async def query_source(self, request: OracleQuery, **options: Unpack[CallOptions]) -> Answer[QueryAnswer]:
         """Query a source. Numbers and dates in the answer are strings with all their digits."""
         return await self._post(path_of("query"), request, options)
+
+    async def query_sources(
+        self, requests: AsyncRequests[OracleQuery], **options: Unpack[CallOptions]
+    ) -> AsyncIterator[QueryBatchAnswer]:
+        """Send many queries, and return one `answer` or `problem` for each, in the same order, as `evaluate_texts`."""
+        async for answer in self._batch(path_of("query:batch"), requests, options):
+            yield answer
 
     async def list_sources(self, **options: Unpack[CallOptions]) -> Answer[list[SourceSummary]]:
         """List the sources."""
@@ -254,6 +253,13 @@ class AsyncClient:
         """
         return await self._post(path_of("verify"), request, options)
 
+    async def verify_values_in_batch(
+        self, requests: AsyncRequests[VerifyRequest], **options: Unpack[CallOptions]
+    ) -> AsyncIterator[VerifyBatchAnswer]:
+        """Decide many questions, and return one `envelope` or `problem` for each, in the same order, as `evaluate_texts`."""
+        async for answer in self._batch(path_of("verify:batch"), requests, options):
+            yield answer
+
     async def read_verification(self, execution_id: str, **options: Unpack[CallOptions]) -> Answer[Envelope]:
         """Read the envelope of an earlier verification."""
         return await self._get(path_of("verify", execution_id), options)
@@ -284,9 +290,25 @@ class AsyncClient:
                 pause = call.pause_after(error)
             await asyncio.sleep(pause)
 
-    async def _evaluate(self, window: Window, options: CallOptions) -> list[BatchAnswer]:
+    async def _batch(
+        self, path: str, requests: AsyncRequests[object], options: CallOptions
+    ) -> AsyncIterator[Any]:
+        options["request_id"] = checked_request_id(options.get("request_id"))
+        window = Window()
+        async for request in each(requests):
+            line = encode(request) + b"\n"
+            if not window.has_room_for(line):
+                for answer in await self._send_window(path, window, options):
+                    yield answer
+                window = window.following()
+            window.add(line)
+        if window.lines:
+            for answer in await self._send_window(path, window, options):
+                yield answer
+
+    async def _send_window(self, path: str, window: Window, options: CallOptions) -> list[Any]:
         content = b"".join(window.lines)
-        call = self._prepare("POST", path_of("rules", "evaluate:batch"), options, content, "application/x-ndjson")
+        call = self._prepare("POST", path, options, content, "application/x-ndjson")
         while True:
             try:
                 return call.batch_answers(await self._exchange(call), window)

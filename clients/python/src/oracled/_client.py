@@ -13,7 +13,7 @@ import httpx
 from oracled._wire import (
     BASE_URL,
     POLL_AFTER_S,
-    EvaluateTextRequests,
+    Requests,
     Call,
     CallOptions,
     Window,
@@ -42,6 +42,7 @@ from oracled.types import (
     OrderState,
     ProvenanceRecord,
     QueryAnswer,
+    QueryBatchAnswer,
     RecordAnswer,
     RegisterSessionRequest,
     RegisterSessionResponse,
@@ -49,6 +50,7 @@ from oracled.types import (
     RulesResponse,
     SourceSummary,
     SubmitVerdictRequest,
+    VerifyBatchAnswer,
     VerifyRequest,
 )
 
@@ -197,7 +199,7 @@ class Client:
         return self._post(path_of("rules", "evaluate"), request, options)
 
     def evaluate_texts(
-        self, requests: EvaluateTextRequests, **options: Unpack[CallOptions]
+        self, requests: Requests[EvaluateTextRequest], **options: Unpack[CallOptions]
     ) -> Iterator[BatchAnswer]:
         """Check many texts, and return one answer for each, in the same order.
 
@@ -205,22 +207,19 @@ class Client:
         read and sent in windows of at most 256 requests and 64 KiB (a larger request is sent alone). The next window is
         read after the answers of the previous one were taken. `timeout` is the time limit of a window.
         """
-        options["request_id"] = checked_request_id(options.get("request_id"))
-        window = Window()
-        for request in requests:
-            line = encode(request) + b"\n"
-            if not window.has_room_for(line):
-                for answer in self._evaluate(window, options):
-                    yield answer
-                window = window.following()
-            window.add(line)
-        if window.lines:
-            for answer in self._evaluate(window, options):
-                yield answer
+        for answer in self._batch(path_of("rules", "evaluate:batch"), requests, options):
+            yield answer
 
     def query_source(self, request: OracleQuery, **options: Unpack[CallOptions]) -> Answer[QueryAnswer]:
         """Query a source. Numbers and dates in the answer are strings with all their digits."""
         return self._post(path_of("query"), request, options)
+
+    def query_sources(
+        self, requests: Requests[OracleQuery], **options: Unpack[CallOptions]
+    ) -> Iterator[QueryBatchAnswer]:
+        """Send many queries, and return one `answer` or `problem` for each, in the same order, as `evaluate_texts`."""
+        for answer in self._batch(path_of("query:batch"), requests, options):
+            yield answer
 
     def list_sources(self, **options: Unpack[CallOptions]) -> Answer[list[SourceSummary]]:
         """List the sources."""
@@ -253,6 +252,13 @@ class Client:
         """
         return self._post(path_of("verify"), request, options)
 
+    def verify_values_in_batch(
+        self, requests: Requests[VerifyRequest], **options: Unpack[CallOptions]
+    ) -> Iterator[VerifyBatchAnswer]:
+        """Decide many questions, and return one `envelope` or `problem` for each, in the same order, as `evaluate_texts`."""
+        for answer in self._batch(path_of("verify:batch"), requests, options):
+            yield answer
+
     def read_verification(self, execution_id: str, **options: Unpack[CallOptions]) -> Answer[Envelope]:
         """Read the envelope of an earlier verification."""
         return self._get(path_of("verify", execution_id), options)
@@ -283,9 +289,25 @@ class Client:
                 pause = call.pause_after(error)
             time.sleep(pause)
 
-    def _evaluate(self, window: Window, options: CallOptions) -> list[BatchAnswer]:
+    def _batch(
+        self, path: str, requests: Requests[object], options: CallOptions
+    ) -> Iterator[Any]:
+        options["request_id"] = checked_request_id(options.get("request_id"))
+        window = Window()
+        for request in requests:
+            line = encode(request) + b"\n"
+            if not window.has_room_for(line):
+                for answer in self._send_window(path, window, options):
+                    yield answer
+                window = window.following()
+            window.add(line)
+        if window.lines:
+            for answer in self._send_window(path, window, options):
+                yield answer
+
+    def _send_window(self, path: str, window: Window, options: CallOptions) -> list[Any]:
         content = b"".join(window.lines)
-        call = self._prepare("POST", path_of("rules", "evaluate:batch"), options, content, "application/x-ndjson")
+        call = self._prepare("POST", path, options, content, "application/x-ndjson")
         while True:
             try:
                 return call.batch_answers(self._exchange(call), window)

@@ -23,7 +23,7 @@ from oracled.errors import (
     ResponseError,
     TemporaryError,
 )
-from oracled.types import BatchAnswer, EvaluateTextRequest, OrderReport
+from oracled.types import OrderReport
 
 DEFAULT_SOCKET = "/run/oracled/oracled.sock"
 BASE_URL = "http://oracled"
@@ -45,10 +45,9 @@ ID_MAX = 2048
 
 REJECTIONS = ("crosscheck_rejected", "rules_rejected", "policy_rejected", "order_failed")
 
-EvaluateTextRequests: TypeAlias = Iterable[EvaluateTextRequest]
-AsyncEvaluateTextRequests: TypeAlias = Iterable[EvaluateTextRequest] | AsyncIterable[EvaluateTextRequest]
-
 Item = TypeVar("Item")
+Requests: TypeAlias = Iterable[Item]
+AsyncRequests: TypeAlias = Iterable[Item] | AsyncIterable[Item]
 
 
 class CallOptions(TypedDict, total=False):
@@ -131,7 +130,7 @@ class Call:
                 raise problem_error(document, request_id, retry_after)
         raise self.unreadable(f"content type {self.response_headers.get('content-type', 'missing')!r}")
 
-    def batch_answers(self, body: bytes, window: Window) -> list[BatchAnswer]:
+    def batch_answers(self, body: bytes, window: Window) -> list[Any]:
         """The answers to the requests of a window."""
         if self.status != 200 or self.media_type() != "application/x-ndjson":
             self.answer(body)
@@ -142,7 +141,7 @@ class Call:
             # a daemon that stops ends its response early
             raise self.broken(f"{len(lines)} of {len(window.lines)} answers arrived")
         try:
-            answers: list[BatchAnswer] = [json.loads(line) for line in lines]
+            answers = [json.loads(line) for line in lines]
             numbers = [answer["line"] for answer in answers]
         except (ValueError, TypeError, KeyError) as error:
             raise self.unreadable(f"invalid line: {error}") from error
@@ -256,7 +255,7 @@ def wait_expired(session_id: str, wait: float, request_id: str, order: OrderRepo
     return DaemonTimeoutError(f"session {session_id} has no verdict within {wait:g} s; {state}", request_id, order)
 
 
-async def each(items: Iterable[Item] | AsyncIterable[Item]) -> AsyncIterator[Item]:
+async def each(items: AsyncRequests[Item]) -> AsyncIterator[Item]:
     """The items of a sync or an async iterable."""
     if isinstance(items, AsyncIterable):
         async for item in items:
