@@ -158,7 +158,14 @@ impl Journal {
         appended.map_err(|error| self.fail(error, RecoveryCondition::OrdinaryGroupSpace))?;
         // the group is committed, even if the database fails now: its reopening applies the group
         engine.note_replaced(&replaced);
-        if let Err(error) = engine.apply(batch) {
+        let store = self.store.clone();
+        let writes = committed.flat_map(|record| &record.borrow().writes);
+        // a reader opens views under the same lock: before the rows change, or after it
+        let changed: Vec<_> = writes.clone().filter_map(TableWrite::changed_source).collect();
+        let views = store.lock_views(&changed);
+        let applied = engine.apply(batch);
+        drop(views);
+        if let Err(error) = applied {
             tracing::error!(%error, "the database failed; it is reopened and brought up to date");
             if error.is_out_of_space() {
                 self.fail(error, RecoveryCondition::Reopening);
@@ -166,30 +173,22 @@ impl Journal {
                 // it may hold half the group
                 self.rebuild(error.to_string());
             }
+            store.forget(&changed);
         }
         self.tip = tip;
         engine.set_log_hashes(hashes);
         self.mark.now.counts = counts;
         engine.set_durable_seq(counts.entries);
-        self.forget_changed_views(committed.flat_map(|record| &record.borrow().writes));
+        for write in writes {
+            if let TableWrite::PutRun(run) = write {
+                self.store.files().unmark(&run.input.raw_sha256);
+            }
+        }
         if let Err(error) = self.mark.write() {
             tracing::error!(%error, "cannot write the high-water mark");
         }
         self.mirror.append(&self.store, &lines, first_seq, counts.entries);
         Ok(outcomes)
-    }
-
-    /// Removes the cached views of sources that durable `writes` changed, and the marks of payloads that they name.
-    fn forget_changed_views<'w>(&self, writes: impl Iterator<Item = &'w TableWrite>) {
-        let mut changed = Vec::new();
-        for write in writes {
-            match write {
-                TableWrite::PutSource(state) => changed.push(state.entry.oracle_id()),
-                TableWrite::PutRun(run) => self.store.files().unmark(&run.input.raw_sha256),
-                _ => {}
-            }
-        }
-        self.store.forget(&changed);
     }
 
     /// Lets new entries commit to session ids, and erasures remove the ids.

@@ -17,7 +17,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::ops::Deref;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
 /// A read handle for all stored data: the tables, and the files of the ground-truth layer. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -49,6 +49,12 @@ struct SourceViews {
     removals: u64,
 }
 
+/// The lock of the cached views.
+#[derive(Debug)]
+pub(crate) struct ViewsLock<'v>(
+    #[expect(dead_code, reason = "the lock is held until it is dropped")] RwLockWriteGuard<'v, SourceViews>,
+);
+
 impl Store {
     pub(crate) fn new(tables: TableReader, files: GroundFiles) -> Self {
         Self { tables, ground: Arc::new(OpenGroundFiles { files, views: RwLock::default() }) }
@@ -61,14 +67,21 @@ impl Store {
 
     /// Removes the cached views of the sources that were `changed`.
     pub(crate) fn forget(&self, changed: &[&SourceId]) {
+        drop(self.lock_views(changed));
+    }
+
+    /// Removes the cached views of sources. No view is opened while the lock exists: a reader that already sees the changed rows
+    /// must not get a view of the earlier ones. `None` if no source is changed.
+    pub(crate) fn lock_views(&self, changed: &[&SourceId]) -> Option<ViewsLock<'_>> {
         if changed.is_empty() {
-            return;
+            return None;
         }
         let mut views = self.ground.views.write().unwrap_or_else(PoisonError::into_inner);
         views.removals += 1;
         for oracle_id in changed {
             views.open.remove(*oracle_id);
         }
+        Some(ViewsLock(views))
     }
 
     /// Removes the cached views of all sources.

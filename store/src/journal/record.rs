@@ -137,6 +137,14 @@ pub enum TableWrite {
 }
 
 impl TableWrite {
+    /// The source whose state it replaces.
+    pub(super) fn changed_source(&self) -> Option<&SourceId> {
+        match self {
+            Self::PutSource(state) => Some(state.entry.oracle_id()),
+            _ => None,
+        }
+    }
+
     /// Stores a registered document.
     #[must_use]
     pub fn registered<D: RegistryDocument>(registered: &RegisteredDocument<D>) -> Self {
