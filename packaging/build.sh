@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds static programs, and from them all packages, in target/package.
 # Usage: packaging/build.sh [PROGRAMS]. PROGRAMS is a folder with oracled and oraclectl that are already built.
-# Skips the packages whose tools are missing: dpkg-deb, rpmbuild, buildah.
+# Skips what lacks its tool: dpkg-deb, rpmbuild, cargo-cyclonedx, buildah.
 set -euo pipefail
 programs="${1:+$(realpath "$1")}"
 cd "$(dirname "$0")/.."
@@ -39,6 +39,11 @@ if command -v rpmbuild >/dev/null; then
     packaging/rpm.sh "$programs" "$version" 1 "$out"
 else
     echo "skipped: the RPM package (rpmbuild is missing)"
+fi
+if cargo cyclonedx --version >/dev/null 2>&1; then
+    packaging/sbom.sh "$version" "$out"
+else
+    echo "skipped: the bills of materials (cargo-cyclonedx is missing)"
 fi
 packaging/tarball.sh "$programs" "$version" "$out"
 packaging/image.sh "$programs" "$version" "$out"
