@@ -2,6 +2,7 @@
 # Builds an RPM package.
 # Usage: packaging/rpm.sh PROGRAMS VERSION RELEASE OUT. PROGRAMS has oracled and oraclectl; OUT is the folder of the .rpm.
 # The same input and SOURCE_DATE_EPOCH (by default the time of the last commit) give the same bytes.
+# COMPRESSION=w1.gzdio is for tests: xz needs a minute and more.
 set -euo pipefail
 programs=$(realpath "$1")
 version=$2
@@ -31,4 +32,4 @@ rpmbuild -bb --quiet packaging/rpm/oracled.spec \
     --define "staged $staged" --define "file_list $work/files" \
     --define '__os_install_post %{nil}' --define '_build_id_links none' --define 'debug_package %{nil}' \
     --define '_buildhost oracled' --define 'use_source_date_epoch_as_buildtime 1' \
-    --define 'clamp_mtime_to_source_date_epoch 1' --define '_binary_payload w9.xzdio'
+    --define 'clamp_mtime_to_source_date_epoch 1' --define "_binary_payload ${COMPRESSION:-w9.xzdio}"
