@@ -35,7 +35,7 @@ pub(super) enum ColumnType {
     Text,
 }
 
-/// What the values of an axis need.
+/// The properties of the values of an axis.
 #[derive(Debug)]
 pub(super) struct ColumnProfile {
     axis: AxisType,
