@@ -8,7 +8,7 @@ mod eval;
 mod feed;
 mod outcome;
 mod show;
-mod support;
+pub(crate) mod support;
 mod tally;
 
 pub(crate) use check::show_verdict_evaluation;

@@ -7,6 +7,8 @@ use hyper::header::RETRY_AFTER;
 use hyper::{Method, Response};
 use oracled_api::base::client::{ClientError, DaemonClient, DaemonResponse, ResponseLines};
 use oracled_api::base::directories::DefaultDirectories;
+use oracled_api::base::page::{ListPage, PageLimit};
+use serde::de::DeserializeOwned;
 use std::io::{self, ErrorKind};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -120,6 +122,18 @@ pub(crate) async fn call(
 ) -> Result<DaemonResponse, CtlError> {
     let answer = DaemonClient::connect(socket).await?.call(method, path, body).await?;
     if answer.status.is_success() { Ok(answer) } else { Err(problem_error(&answer)) }
+}
+
+/// All items of a list, page by page. `path` has a query.
+pub(crate) async fn read_pages<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<Vec<T>, CtlError> {
+    let (mut items, mut after) = (Vec::new(), String::new());
+    loop {
+        let path = format!("{path}&limit={}{after}", <PageLimit>::MAX);
+        let page: ListPage<T> = call(socket, Method::GET, &path, None).await?.json()?;
+        items.extend(page.items);
+        let Some(next) = page.next else { return Ok(items) };
+        after = format!("&after={}", encode_segment(&next));
+    }
 }
 
 /// The lines of a successful response, or its problem as an error.

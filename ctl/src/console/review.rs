@@ -6,15 +6,13 @@ use super::page_error::PageResult;
 use super::review_form::{read_resolution, render_form};
 use super::state::{Console, ConsoleState};
 use super::text::{encode, moment};
-use crate::base::error::CtlError;
 use crate::verification::review::show::{
     format_comment, format_dismissal, format_resolution, format_revocation, format_subject,
 };
+use crate::verification::review::{post, read_evidence, read_review};
 use crate::verification::verify::descriptions::describe_reasons;
 use axum::extract::{Path, State};
-use hyper::Method;
 use maud::{Markup, html};
-use oracled_api::base::client::DaemonResponse;
 use oracled_api::verification::{ReviewEvidence, ReviewSummary};
 use oracled_domain::base::moment::format_span;
 use oracled_domain::ground::id::SourceId;
@@ -23,10 +21,6 @@ use oracled_domain::verification::review::{
     CommentRequest, DismissalRequest, ReviewCase, ReviewState, RevocationRequest,
 };
 use serde::Serialize;
-
-fn api_path(review_id: &str) -> String {
-    format!("/v1/reviews/{}", encode(review_id))
-}
 
 fn page_path(review_id: &str) -> String {
     format!("/reviews/{}", encode(review_id))
@@ -37,7 +31,8 @@ pub(super) async fn page(
     Path(review_id): Path<String>,
     fields: Fields,
 ) -> PageResult {
-    let (state, evidence) = read_review(&console, &review_id).await?;
+    let state = read_review(&console.options, &review_id).await?;
+    let evidence = read_evidence(&console.options, &review_id).await?;
     let body = html! {
         (done_note(&fields))
         (render_question(&state))
@@ -56,13 +51,6 @@ pub(super) async fn page(
         }
     };
     Ok(render_page(&console, Section::Reviews, &format!("Review {review_id}"), &body))
-}
-
-async fn read_review(console: &Console, review_id: &str) -> Result<(ReviewState, ReviewEvidence), CtlError> {
-    let path = api_path(review_id);
-    let state = console.options.call_for_reviewer(Method::GET, &path, None).await?.json()?;
-    let path = format!("{path}/evidence");
-    Ok((state, console.options.call_for_reviewer(Method::GET, &path, None).await?.json()?))
 }
 
 fn render_question(state: &ReviewState) -> Markup {
@@ -215,9 +203,7 @@ async fn send(
     (verb, done): (&str, &str),
     request: &impl Serialize,
 ) -> PageResult {
-    let body = serde_json::to_vec(request).map_err(std::io::Error::from)?;
-    let path = format!("{}/{verb}", api_path(review_id));
-    let _: DaemonResponse = console.options.call_for_reviewer(Method::POST, &path, Some(body.into())).await?;
+    post(&console.options, review_id, verb, request).await?;
     Ok(after_action(&page_path(review_id), done))
 }
 
@@ -226,7 +212,7 @@ pub(super) async fn resolve(
     Path(review_id): Path<String>,
     fields: Fields,
 ) -> PageResult {
-    let (state, _) = read_review(&console, &review_id).await?;
+    let state = read_review(&console.options, &review_id).await?;
     let resolution = read_resolution(&state.review, &fields)?;
     send(&console, &review_id, ("resolve", "resolved"), &resolution).await
 }

@@ -6,6 +6,7 @@ use super::page_error::{PageError, PageResult};
 use super::query::read_filters;
 use super::sources::read_sources;
 use super::state::{Console, ConsoleState};
+use crate::rules::support::format_target;
 use axum::extract::State;
 use hyper::Method;
 use maud::{Markup, html};
@@ -149,17 +150,9 @@ fn support_text(step: &RuleEvidence, evaluation: &RulesEvaluation) -> String {
         .flat_map(|source| source.origins.iter().map(move |origin| (source, origin)));
     let of_source = origins.into_iter().find_map(|(source, origin)| {
         let fact = origin.facts.iter().find(|fact| Some(fact.fact) == step.output.fact)?;
-        Some(format!("{} ({})", fact.text, source_name(source)))
+        Some(format!("{} ({})", fact.text, format_target(&source.asked)))
     });
     of_source.unwrap_or_else(|| step.input.with.clone())
-}
-
-fn source_name(source: &oracled_domain::rules::sourced::FactSource) -> String {
-    use oracled_domain::rules::sourced::FactQueryTarget;
-    match &source.asked {
-        FactQueryTarget::Query(oracle_id) => format!("source {oracle_id}"),
-        FactQueryTarget::Verify(workflow_id) => format!("workflow {workflow_id}"),
-    }
 }
 
 /// The text with its examined ranges marked. Where ranges overlap, a fault counts more than support.

@@ -7,6 +7,7 @@ use super::page_error::{PageError, PageResult};
 use super::state::ConsoleState;
 use super::text::{encode, moment, moment_or_none};
 use crate::base::output::{format_requester, short_run_id};
+use crate::ground::ingest::show::state_word;
 use axum::extract::{Path, State};
 use hyper::Method;
 use maud::{Markup, html};
@@ -22,12 +23,8 @@ pub(super) const RUN_HEADING: [&str; 7] =
     ["run", "source", "version", "state", "started", "records", "rejected"];
 
 /// The row of a run in a table.
-pub(super) fn run_row(RunReport { run, progress, undone_by }: &RunReport) -> Vec<Markup> {
-    let state = match (progress, undone_by) {
-        (Some(progress), _) => progress.phase.into(),
-        (None, Some(_)) => "undone",
-        (None, None) => run.state.into_str(),
-    };
+pub(super) fn run_row(report: &RunReport) -> Vec<Markup> {
+    let (run, state) = (&report.run, state_word(report));
     vec![
         html! { a href=(format!("/runs/{}", run.run_id)) { (short_run_id(&run.run_id)) } },
         html! { a href=(format!("/sources/{}", run.oracle_id)) { (run.oracle_id) } },

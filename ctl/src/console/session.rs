@@ -9,13 +9,14 @@ use super::state::ConsoleState;
 use super::text::{encode, moment, moment_or_none};
 use crate::base::error::CtlError;
 use crate::verdict::erase::describe_erased;
+use crate::verdict::orders::{change, order_path};
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect};
 use hyper::Method;
 use maud::{Markup, html};
 use oracled_api::verdict::SessionPage;
 use oracled_api::verdict::erasures::{ErasureRequest, ErasureResponse};
-use oracled_api::verdict::orders::{HeldVerdictReport, OrderActionRequest, OrderReport};
+use oracled_api::verdict::orders::{HeldVerdictReport, OrderReport};
 use oracled_domain::verdict::mail::MailState;
 use oracled_domain::verdict::order::OrderAction;
 use oracled_domain::verdict::policy::join_causes;
@@ -28,10 +29,6 @@ pub(super) async fn find(fields: Fields) -> PageResult {
 
 fn page_path(session_id: &str) -> String {
     format!("/sessions/{}", encode(session_id))
-}
-
-fn order_path(session_id: &str) -> String {
-    format!("/v1/orders/{}", encode(session_id))
 }
 
 pub(super) async fn page(
@@ -130,9 +127,7 @@ pub(super) async fn change_order(
             )));
         }
     };
-    let request = OrderActionRequest { action, reason: fields.required("reason", "Reason")? };
-    let body = serde_json::to_vec(&request).map_err(std::io::Error::from)?;
-    console.options.call_for_reviewer(Method::POST, &order_path(&session_id), Some(body.into())).await?;
+    change(&console.options, &session_id, action, &fields.required("reason", "Reason")?).await?;
     // for reviewers, only held orders exist
     let page = if console.has_only_reviews { "/orders".to_owned() } else { page_path(&session_id) };
     Ok(after_action(&page, done))

@@ -1,7 +1,7 @@
 //! `oraclectl ingest`.
 
 mod follow;
-mod show;
+pub(crate) mod show;
 mod upload;
 
 pub(super) use show::format_coverage;

@@ -46,10 +46,7 @@ impl SourcedEvaluation {
         }
         for (index, FactSource { facts, asked: target, warnings, .. }) in self.facts_from.iter().enumerate() {
             let before = if index == 0 { "\n" } else { "" };
-            let target = match target {
-                FactQueryTarget::Query(oracle_id) => format!("source {oracle_id}"),
-                FactQueryTarget::Verify(workflow_id) => format!("workflow {workflow_id}"),
-            };
+            let target = format_target(target);
             writeln!(
                 out,
                 "{before}facts_from[{index}]: {} from {target}",
@@ -82,6 +79,14 @@ impl SourcedEvaluation {
             let fact = origin.facts.iter().find(|fact| fact.fact == number)?;
             Some((fact, &origin.origin))
         })
+    }
+}
+
+/// The source or the workflow of facts.
+pub(crate) fn format_target(target: &FactQueryTarget) -> String {
+    match target {
+        FactQueryTarget::Query(oracle_id) => format!("source {oracle_id}"),
+        FactQueryTarget::Verify(workflow_id) => format!("workflow {workflow_id}"),
     }
 }
 

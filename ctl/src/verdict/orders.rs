@@ -162,7 +162,7 @@ async fn show_held(options: &GlobalOptions, session_id: &str, out: &mut dyn Writ
     Ok(writeln!(out, "{}", escape_text(held.verdict.get()))?)
 }
 
-async fn change(
+pub(crate) async fn change(
     options: &GlobalOptions,
     session_id: &str,
     action: OrderAction,
@@ -174,7 +174,7 @@ async fn change(
     Ok(answer.map_err(|error| error.with_application_hint(session_id))?.json()?)
 }
 
-fn order_path(session_id: &str) -> String {
+pub(crate) fn order_path(session_id: &str) -> String {
     format!("/v1/orders/{}", encode_segment(session_id))
 }
 

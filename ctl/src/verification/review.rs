@@ -6,23 +6,21 @@ use crate::audit::log::parse_duration;
 use crate::base::arguments::{id_parser, limit_parser};
 use crate::base::axis_values::{AxisValueArg, collect_by_axis, parse_axis_value};
 use crate::base::error::CtlError;
-use crate::base::options::{GlobalOptions, encode_segment, response_lines};
+use crate::base::options::{GlobalOptions, encode_segment, read_pages, response_lines};
 use crate::base::output::print_error;
 use crate::base::output::{escape_line, escape_text, print_json};
 use hyper::Method;
 use jiff::SignedDuration;
 use oracled_api::base::client::{ClientError, DaemonClient};
-use oracled_api::base::page::{ListPage, PageLimit};
 use oracled_api::base::service::StatusReport;
 use oracled_api::verdict::orders::OrderReport;
-use oracled_api::verification::ReviewSummary;
+use oracled_api::verification::{ReviewEvidence, ReviewSummary};
 use oracled_domain::audit::event::verification::ReviewEntry;
 use oracled_domain::ground::id::WorkflowId;
 use oracled_domain::verification::review::{
     CommentRequest, DismissalRequest, ReviewResolution, ReviewState, RevocationRequest,
 };
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -140,14 +138,11 @@ impl ReviewArgs {
                 }
             }
             ReviewAction::Show { review_id } => {
-                let state: ReviewState =
-                    options.call_for_reviewer(Method::GET, &review_path(review_id), None).await?.json()?;
+                let state = read_review(options, review_id).await?;
                 if options.json {
                     return print_json(out, &state);
                 }
-                let path = format!("{}/evidence", review_path(review_id));
-                let evidence = options.call_for_reviewer(Method::GET, &path, None).await?.json()?;
-                show::show_review(out, &state, &evidence)
+                show::show_review(out, &state, &read_evidence(options, review_id).await?)
             }
             ReviewAction::Resolve { review_id, values, definitions, own_value, reason, valid_for } => {
                 let values = collect_by_axis(values)?;
@@ -202,8 +197,20 @@ async fn dismiss(
     first.map_or(Ok(()), |error| Err(CtlError::Printed(Box::new(error))))
 }
 
+pub(crate) async fn read_review(options: &GlobalOptions, review_id: &str) -> Result<ReviewState, CtlError> {
+    Ok(options.call_for_reviewer(Method::GET, &review_path(review_id), None).await?.json()?)
+}
+
+pub(crate) async fn read_evidence(
+    options: &GlobalOptions,
+    review_id: &str,
+) -> Result<ReviewEvidence, CtlError> {
+    let path = format!("{}/evidence", review_path(review_id));
+    Ok(options.call_for_reviewer(Method::GET, &path, None).await?.json()?)
+}
+
 /// Sends an operator's decision about a review. Returns the new state of the review.
-async fn post(
+pub(crate) async fn post(
     options: &GlobalOptions,
     review_id: &str,
     verb: &str,
@@ -224,8 +231,7 @@ async fn complete_definitions(
     let text = |value: &Json| value.as_str().unwrap_or_default().to_owned();
     let mut definitions: BTreeMap<_, _> =
         given.iter().map(|(axis, definition)| (axis.clone(), text(definition))).collect();
-    let state: ReviewState =
-        options.call_for_reviewer(Method::GET, &review_path(review_id), None).await?.json()?;
+    let state = read_review(options, review_id).await?;
     for (axis, value) in values.iter().filter(|(axis, _)| state.review.is_definition_required(axis)) {
         if definitions.contains_key(axis) {
             continue;
@@ -249,29 +255,18 @@ async fn read_queue(
     workflow: Option<&WorkflowId>,
 ) -> Result<Vec<QueueEntry>, CtlError> {
     let mut queue = Vec::new();
+    let socket = options.reviewer_socket_path()?;
     if kind != Some(QueueKind::Order) {
         let workflow =
             workflow.map(|id| format!("&workflow={}", encode_segment(id.as_str()))).unwrap_or_default();
-        let reviews = read_pages(options, &format!("/v1/reviews?open={}{workflow}", !all)).await?;
+        let reviews = read_pages(&socket, &format!("/v1/reviews?open={}{workflow}", !all)).await?;
         queue.extend(reviews.into_iter().map(QueueEntry::Verification));
     }
     if kind != Some(QueueKind::Verification) && workflow.is_none() {
-        let orders = read_pages(options, "/v1/orders?state=held").await?;
+        let orders = read_pages(&socket, "/v1/orders?state=held").await?;
         queue.extend(orders.into_iter().map(QueueEntry::Order));
     }
     Ok(queue)
-}
-
-/// All items of a list.
-async fn read_pages<T: DeserializeOwned>(options: &GlobalOptions, path: &str) -> Result<Vec<T>, CtlError> {
-    let (mut items, mut after) = (Vec::new(), String::new());
-    loop {
-        let path = format!("{path}&limit={}{after}", <PageLimit>::MAX);
-        let page: ListPage<T> = options.call_for_reviewer(Method::GET, &path, None).await?.json()?;
-        items.extend(page.items);
-        let Some(next) = page.next else { return Ok(items) };
-        after = format!("&after={}", encode_segment(&next));
-    }
 }
 
 /// Follows the log from its current end.

@@ -31,13 +31,19 @@ pub(crate) const COLUMNS: [&str; 12] = [
     "undone_by",
 ];
 
-/// The row of a run for people.
-pub(crate) fn short_row(RunReport { run, progress, undone_by }: &RunReport) -> [String; 7] {
-    let state = match (progress, undone_by) {
+/// The state of a run: its phase while it is in progress, and whether another run undid it.
+pub(crate) fn state_word(RunReport { run, progress, undone_by }: &RunReport) -> &'static str {
+    match (progress, undone_by) {
         (Some(progress), _) => progress.phase.into(),
         (None, Some(_)) => "undone",
         (None, None) => run.state.into_str(),
-    };
+    }
+}
+
+/// The row of a run for people.
+pub(crate) fn short_row(report: &RunReport) -> [String; 7] {
+    let RunReport { run, progress, .. } = report;
+    let state = state_word(report);
     let rejected = progress.as_ref().map_or(run.counts.rejected, |progress| progress.rejected);
     [
         short_run_id(&run.run_id),

@@ -3,11 +3,10 @@
 use super::parquet_columns::{ColumnBuffer, ColumnProfile, ColumnType};
 use super::source_path;
 use crate::base::error::CtlError;
-use crate::base::options::{GlobalOptions, encode_segment, response_lines};
+use crate::base::options::{GlobalOptions, encode_segment, read_pages, response_lines};
 use hyper::Method;
 use jiff::Timestamp;
 use oracled_api::base::client::{ClientError, DaemonClient, ResponseLines};
-use oracled_api::base::page::{ListPage, PageLimit};
 use oracled_api::documents::DocumentReport;
 use oracled_api::ground::{RunReport, SourceReport};
 use oracled_domain::ground::id::SourceId;
@@ -177,15 +176,10 @@ async fn read_known_from(
     options: &GlobalOptions,
     oracle_id: &SourceId,
 ) -> Result<BTreeMap<String, Timestamp>, CtlError> {
-    let (mut known_from, mut after) = (BTreeMap::new(), String::new());
-    loop {
-        let path = format!("/v1/runs?oracle_id={oracle_id}&limit={}{after}", <PageLimit>::MAX);
-        let page: ListPage<RunReport> = options.call_control(Method::GET, &path, None).await?.json()?;
-        let runs = page.items.into_iter().map(|report| report.run);
-        known_from.extend(runs.filter_map(|run| Some((run.run_id.to_string(), run.ended_at?))));
-        let Some(next) = page.next else { return Ok(known_from) };
-        after = format!("&after={}", encode_segment(&next));
-    }
+    let path = format!("/v1/runs?oracle_id={oracle_id}");
+    let runs: Vec<RunReport> = read_pages(&options.control_path()?, &path).await?;
+    let runs = runs.into_iter().map(|report| report.run);
+    Ok(runs.filter_map(|run| Some((run.run_id.to_string(), run.ended_at?))).collect())
 }
 
 /// The columns: the axes in the order of the ontology, then those that are the same for each source.
