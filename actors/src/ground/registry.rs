@@ -245,33 +245,30 @@ impl CommitContext {
         let (registered, _) = self.store.pipeline(pipeline_id)?.ok_or_else(unknown)?;
         let definition = self.store.definition(&registered.pipeline_sha256)?.ok_or_else(unknown)?;
         let (state, _) = self.source(&registered.oracle_id)?;
-        let definition = definition.with_words(|table, source| {
-            let refused = |fault: String| RegistryError::Words { table: table.to_owned(), fault };
-            self.read_words(source)?.map_err(refused)
-        })?;
+        let definition = definition.with_words(|table, source| self.read_words(table, source))?;
         self.prepare_pipeline(definition, &state.entry)
     }
 
-    /// The words that the records of a source have now, or why they cannot be used.
-    fn read_words(&self, source: &WordSource) -> Result<Result<WordTable, String>, RegistryError> {
+    /// The words that the records of a source have now.
+    fn read_words(&self, table: &str, source: &WordSource) -> Result<WordTable, RegistryError> {
+        let refused = |fault: String| RegistryError::Words { table: table.to_owned(), fault };
         let oracle_id = &source.oracle_id;
         let Some(view) = self.store.view(oracle_id)? else {
-            return Ok(Err(format!("source {oracle_id} has no release; ingest one first")));
+            return Err(refused(format!("source {oracle_id} has no release; ingest one first")));
         };
         let now = view.state.present(self.clock.now());
         if let SourceAvailability::Silent(why) = view.state.entry.availability(now) {
-            return Ok(Err(why));
+            return Err(refused(why));
         }
-        if let Err(error) = source.check(&view.state.entry.registration.axes_provided) {
-            return Ok(Err(error.to_string()));
-        }
+        let provided = &view.state.entry.registration.axes_provided;
+        source.check(provided).map_err(|error| refused(error.to_string()))?;
         let mut records = Vec::new();
         for record in view.records(&[], Bound::Unbounded)? {
             if let Some(found) = SourceView::valid_at(&record?, &view.known, now) {
                 records.extend(view.content(&found.statement)?);
             }
         }
-        Ok(source.table(records).map_err(|error| error.to_string()))
+        source.table(records).map_err(|error| refused(error.to_string()))
     }
 
     /// Prepares a definition for its source.

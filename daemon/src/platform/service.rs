@@ -24,6 +24,7 @@ use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::spawn_blocking;
 
 /// The progress of the source checks that callers wait for.
 #[derive(Debug, Default)]
@@ -62,6 +63,17 @@ pub(crate) fn run_to_end<T: Send + 'static>(
             Err(Problem::new(ProblemCode::InternalError, error.to_string()))
         })
     }
+}
+
+/// Runs `work`, which reads the disk for long, on a thread where it delays no other request.
+///
+/// # Errors
+/// The error of `work`; `Internal` if it panicked.
+pub(crate) async fn run_blocking<T: Send + 'static, E: Into<Problem> + Send + 'static>(
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> Result<T, Problem> {
+    let done = spawn_blocking(work).await;
+    done.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?.map_err(Into::into)
 }
 
 /// Counts a request that failed by a panic. The panic hook has logged it.

@@ -17,7 +17,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::ops::Deref;
-use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// A read handle for all stored data: the tables, and the files of the ground-truth layer. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -49,12 +49,6 @@ struct SourceViews {
     removals: u64,
 }
 
-/// The lock of the cached views.
-#[derive(Debug)]
-pub(crate) struct ViewsLock<'v>(
-    #[expect(dead_code, reason = "the lock is held until it is dropped")] RwLockWriteGuard<'v, SourceViews>,
-);
-
 impl Store {
     pub(crate) fn new(tables: TableReader, files: GroundFiles) -> Self {
         Self { tables, ground: Arc::new(OpenGroundFiles { files, views: RwLock::default() }) }
@@ -72,7 +66,7 @@ impl Store {
 
     /// Removes the cached views of sources. No view is opened while the lock exists: a reader that already sees the changed rows
     /// must not get a view of the earlier ones. `None` if no source is changed.
-    pub(crate) fn lock_views(&self, changed: &[&SourceId]) -> Option<ViewsLock<'_>> {
+    pub(crate) fn lock_views(&self, changed: &[&SourceId]) -> Option<impl Sized> {
         if changed.is_empty() {
             return None;
         }
@@ -81,7 +75,7 @@ impl Store {
         for oracle_id in changed {
             views.open.remove(*oracle_id);
         }
-        Some(ViewsLock(views))
+        Some(views)
     }
 
     /// Removes the cached views of all sources.

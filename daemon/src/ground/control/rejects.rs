@@ -4,18 +4,16 @@ use super::run;
 use crate::platform::api::request::QueryParams;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
-use crate::platform::service::DaemonService;
+use crate::platform::service::{DaemonService, run_blocking};
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use oracled_api::base::page::ListPage;
-use oracled_api::base::problem::ProblemCode;
 use oracled_api::ground::{RejectReport, RejectsParams};
 use oracled_domain::ground::run::IngestionRun;
 use oracled_store::{Store, StoreError};
 use std::iter;
 use std::sync::Arc;
-use tokio::task::spawn_blocking;
 
 problems!(RejectsProblems: RUN STORE; SourceDamaged);
 
@@ -38,8 +36,7 @@ pub async fn get(
 ) -> Result<Json<ListPage<RejectReport>>, Problem> {
     let store = service.system.store.clone();
     let run = run::find_run(&store, run_id)?;
-    let page = spawn_blocking(move || read_page(&store, &run, params)).await;
-    Ok(Json(page.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))??))
+    Ok(Json(run_blocking(move || read_page(&store, &run, params)).await?))
 }
 
 fn read_page(

@@ -3,10 +3,9 @@
 use crate::platform::api::request::QueryParams;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
-use crate::platform::service::DaemonService;
+use crate::platform::service::{DaemonService, run_blocking};
 use axum::Json;
 use axum::extract::State;
-use oracled_api::base::problem::ProblemCode;
 use oracled_api::verdict::costs::{CostsParams, CostsResponse};
 use oracled_domain::verdict::cost::day_of;
 use std::sync::Arc;
@@ -31,8 +30,7 @@ pub async fn get(
 ) -> Result<Json<CostsResponse>, Problem> {
     let (since, until) = (params.since.map(day_of), params.until.map(day_of));
     let store = service.system.store.clone();
-    let costs = tokio::task::spawn_blocking(move || store.costs(since, until)).await;
-    let costs = costs.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))??;
+    let costs = run_blocking(move || store.costs(since, until)).await?;
     let costs = costs.into_iter().flat_map(|day| day.sums).collect();
     Ok(Json(CostsResponse { costs, budgets: service.system.daily_budgets()? }))
 }

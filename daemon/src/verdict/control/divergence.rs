@@ -3,12 +3,11 @@
 use crate::platform::api::request::QueryParams;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
-use crate::platform::service::DaemonService;
+use crate::platform::service::{DaemonService, run_blocking};
 use axum::Json;
 use axum::extract::State;
 use jiff::Timestamp;
 use oracled_actors::verdict::regen::ReadVariance;
-use oracled_api::base::problem::ProblemCode;
 use oracled_api::verdict::{DivergenceParams, DivergenceResponse};
 use oracled_domain::verdict::divergence::DivergenceTable;
 use oracled_domain::{AuditEvent, EventKind};
@@ -38,8 +37,7 @@ pub async fn get(
 ) -> Result<Json<DivergenceResponse>, Problem> {
     let DivergenceParams { since } = params;
     let store = service.system.store.clone();
-    let table = tokio::task::spawn_blocking(move || count_divergences(&store, since)).await;
-    let table = table.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))??;
+    let table = run_blocking(move || count_divergences(&store, since)).await?;
     let variance = service.system.regen.ask(ReadVariance).await?;
     Ok(Json(DivergenceResponse { table, variance }))
 }

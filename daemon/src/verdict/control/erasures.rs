@@ -4,7 +4,7 @@ use crate::platform::api::request::{self, JsonBody};
 use crate::platform::control::control_request::check_reason;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
-use crate::platform::service::{DaemonService, run_to_end};
+use crate::platform::service::{DaemonService, run_blocking, run_to_end};
 use axum::extract::State;
 use axum::{Extension, Json};
 use hyper::{Method, Request};
@@ -16,7 +16,6 @@ use oracled_domain::{PeerCredentials, SessionId};
 use oracled_store::{LogQuery, SessionsWithAddress, Store};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use tokio::task::spawn_blocking;
 
 /// The path, for the time limit.
 const PATH: &str = "/v1/erasures";
@@ -71,9 +70,7 @@ pub async fn post(
     run_to_end(async move {
         let turn = service.system.erasure.wait_for_turn().await;
         let store = service.system.store.clone();
-        let found = spawn_blocking(move || find_sessions(&store, subject)).await;
-        let (sessions, former_sessions) =
-            found.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))??;
+        let (sessions, former_sessions) = run_blocking(move || find_sessions(&store, subject)).await?;
         let erased = service.system.erasure.erase(turn, sessions, reason, peer).await?;
         let ErasureReport { sessions, unread_files, .. } = erased;
         let sessions = sessions.into_iter().map(|(session_id, data)| ErasedSession { session_id, data });

@@ -5,7 +5,7 @@ use super::session::session_unknown;
 use crate::platform::api::request::PathSessionId;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
-use crate::platform::service::{DaemonService, run_to_end};
+use crate::platform::service::{DaemonService, run_blocking, run_to_end};
 use axum::extract::State;
 use axum::{Extension, Json};
 use oracled_actors::verdict::notifier::queued_mails;
@@ -16,7 +16,6 @@ use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId};
 use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
-use tokio::task::spawn_blocking;
 
 problems!(ExportProblems: SESSION STORE; SessionUnknown HeldVerdictUnreadable);
 
@@ -42,9 +41,7 @@ pub async fn get(
 ) -> Result<Json<SessionExport>, Problem> {
     let system = Arc::clone(&service);
     let id = session_id.clone();
-    let read = spawn_blocking(move || read_stored(&system, &id)).await;
-    let (mut export, is_held) =
-        read.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))??;
+    let (mut export, is_held) = run_blocking(move || read_stored(&system, &id)).await?;
     let (log, orders) = (service.system.log.clone(), service.system.orders.clone());
     let exported =
         AuditEvent::new(service.system.clock.now(), session_id.clone(), EventKind::SessionExported { peer });

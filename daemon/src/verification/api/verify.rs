@@ -6,7 +6,7 @@ use crate::platform::api::request::{JsonBody, parse_strictly};
 use crate::platform::api::reserved_body::{ReservedBody, json_response};
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
-use crate::platform::service::DaemonService;
+use crate::platform::service::{DaemonService, run_blocking};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
@@ -19,7 +19,6 @@ use oracled_domain::base::wording::excerpt;
 use oracled_domain::verification::{Envelope, EnvelopeKind, VerifyRequest};
 use oracled_store::Store;
 use std::sync::Arc;
-use tokio::task::spawn_blocking;
 
 problems!(VerifyProblems: JSON_BODY VERIFY);
 
@@ -139,9 +138,7 @@ pub(crate) async fn read_decisions(
 ) -> Result<Vec<LoggedVerification>, Problem> {
     let shown_id = excerpt(&execution_id);
     let store = store.clone();
-    let decisions = spawn_blocking(move || store.decisions(&execution_id)).await;
-    let decisions =
-        decisions.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))??;
+    let decisions = run_blocking(move || store.decisions(&execution_id)).await?;
     if decisions.is_empty() { Err(Problem::execution_unknown(shown_id)) } else { Ok(decisions) }
 }
 

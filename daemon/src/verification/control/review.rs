@@ -6,7 +6,7 @@ use crate::platform::control::control_request::parse_name;
 use crate::platform::control::identified_user::IdentifiedUser;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
-use crate::platform::service::{DaemonService, run_to_end};
+use crate::platform::service::{DaemonService, run_blocking, run_to_end};
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
@@ -22,7 +22,6 @@ use oracled_store::{ReviewQuery, Store, StoreError};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tokio::task::spawn_blocking;
 
 /// Number of reviews read at a time; each contains all answers.
 const AT_ONCE: usize = 64;
@@ -50,8 +49,7 @@ pub async fn list(
     QueryParams(params): QueryParams<ReviewsParams>,
 ) -> Result<Json<ListPage<ReviewSummary>>, Problem> {
     let store = service.system.store.clone();
-    let page = spawn_blocking(move || read_page(&store, params)).await;
-    Ok(Json(page.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))??))
+    Ok(Json(run_blocking(move || read_page(&store, params)).await?))
 }
 
 fn read_page(store: &Store, params: ReviewsParams) -> Result<ListPage<ReviewSummary>, StoreError> {
@@ -131,7 +129,7 @@ pub async fn evidence(
     review_id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<ReviewEvidence>, Problem> {
     let (review_id, store) = (parse_name::<String>(review_id)?, service.system.store.clone());
-    let read = spawn_blocking(move || -> Result<_, Problem> {
+    let read = run_blocking(move || -> Result<_, Problem> {
         let ReviewCase { ontology, axes, candidates, .. } = find_review(&store, &review_id)?.review;
         let ontology = store.ontology(&ontology)?;
         let unit = |path: &String| Some((path.clone(), ontology.as_ref()?.axis(path)?.unit.clone()?));
@@ -144,7 +142,7 @@ pub async fn evidence(
         }
         Ok(ReviewEvidence { units: axes.keys().filter_map(unit).collect(), raw_texts })
     });
-    Ok(Json(read.await.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))??))
+    Ok(Json(read.await?))
 }
 
 problems!(ResolveProblems: JSON_BODY REVIEW STORE; OntologyUnknown);
