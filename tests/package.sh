@@ -27,14 +27,8 @@ cleanup() {
 }
 trap cleanup EXIT
 
-fail() {
-    echo "package test failed: $*" >&2
-    exit 1
-}
-# Compares a value. Arguments: subject, expected value, actual value
-expect() {
-    if [[ $2 != "$3" ]]; then fail "$1 is \`$3\`, expected \`$2\`"; fi
-}
+# shellcheck source=tests/package_checks.sh
+source tests/package_checks.sh
 
 # --- the packages: the second one has other defaults in a configuration file, as a later release may have
 for version in 0.0.1-1 0.0.2-1; do

@@ -20,14 +20,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 root="$work/root"
 
-fail() {
-    echo "package test failed: $*" >&2
-    exit 1
-}
-# Compares a value. Arguments: subject, expected value, actual value
-expect() {
-    if [[ $2 != "$3" ]]; then fail "$1 is \`$3\`, expected \`$2\`"; fi
-}
+# shellcheck source=tests/package_checks.sh
+source tests/package_checks.sh
 run_rpm() {
     rpm --root "$root" --dbpath /var/lib/rpm "$@" >"$work/rpm.log" 2>&1 || { cat "$work/rpm.log" >&2; fail "rpm $* failed"; }
 }
