@@ -21,6 +21,13 @@ sed "s|/usr/local/bin/|$prefix/bin/|" systemd/oracled.service >"$generated/oracl
 
 put() {
     local kind=$1 pattern=$2 destination=$3 mode=0644 file name
+    if [[ $kind == tree ]]; then
+        while IFS= read -r file; do
+            if [[ -x $pattern/$file ]]; then mode=0755; else mode=0644; fi
+            install -D -m "$mode" "$pattern/$file" "$dest$destination/$file"
+        done < <(find "$pattern" -type f -printf '%P\n')
+        return
+    fi
     if [[ $kind == program ]]; then mode=0755; fi
     if [[ $pattern == systemd/oracled.service ]]; then pattern="$generated/oracled.service"; fi
     for file in $pattern; do

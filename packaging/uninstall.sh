@@ -18,6 +18,10 @@ remove() {
     if [[ $1 == config ]]; then return; fi
     local directory="$dest${3%/*}"
     if [[ ! -d $directory ]]; then return; fi
+    if [[ $1 == tree ]]; then
+        "${as_root[@]}" rm -rf "$dest$3"
+        return
+    fi
     # the name may be a pattern
     "${as_root[@]}" find "$directory" -maxdepth 1 -name "${3##*/}" -delete
 }

@@ -45,12 +45,12 @@ source packaging/files.sh
 set_layout package
 dpkg-deb -c "$work"/oracled_0.0.1-1_*.deb | awk '{ print $6 }' >"$work/contents"
 find_in_package() {
-    # Debian's packages have the license in `copyright` and the changelog in `changelog.gz`
-    if [[ $3 == */share/doc/* ]]; then return; fi
-    grep -q "^\.${3//\*/[^/]*}\(\.gz\)\?$" "$work/contents" || fail "the package has no $3"
+    # Debian's packages have the licenses in `copyright` and the changelog in `changelog.gz`
+    if [[ $3 == */LICENSE-* || $3 == */CHANGELOG.md ]]; then return; fi
+    grep -q "^\.${3//\*/[^/]*}\(\.gz\|/\)\?$" "$work/contents" || fail "the package has no $3"
 }
 for_each_file find_in_package
-for file in copyright changelog.gz; do
+for file in copyright changelog.gz docs/reference/api.md examples/ground-truth/run.sh; do
     grep -q "/doc/oracled/$file$" "$work/contents" || fail "the package has no $file"
 done
 

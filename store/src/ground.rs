@@ -13,7 +13,6 @@ mod index;
 mod linked;
 pub mod offline;
 mod pages;
-mod parquet_lines;
 pub mod payloads;
 pub mod prune;
 pub mod query;

@@ -34,7 +34,7 @@ enum NewVerb {
     Source(NewSourceArgs),
 }
 
-/// Write the documents of a source from a file with its data: CSV, TSV, JSON, NDJSON or Parquet, also gzip or zstd
+/// Write the documents of a source from a file with its data: CSV, TSV, JSON, NDJSON or Parquet; also gzip or zstd
 ///
 /// It reads the beginning of the file, and recognizes the delimiter, lines before the header, columns that are years, months or
 /// quarters, the encoding, types, notations of numbers and dates, words for missing values, units in the names of columns, and the

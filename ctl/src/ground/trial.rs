@@ -19,7 +19,6 @@ use oracled_store::ground::slices::{PayloadSlice, PayloadSliceError, SliceLimits
 use serde::Serialize;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::env;
 use std::io::{self, Read};
 use std::sync::Arc;
 
@@ -175,10 +174,8 @@ impl PreparedTrial {
             report: TrialReport::default(),
         };
         let retrieval = &self.definition.pipeline.retrieval;
-        let failure = PayloadEncoding::of(retrieval)
-            .decode(payload, &env::temp_dir())
-            .map_err(TrialError::from)
-            .and_then(|plain| {
+        let failure =
+            PayloadEncoding::of(retrieval).decode(payload).map_err(TrialError::from).and_then(|plain| {
                 let slices = slice_payload(&retrieval.format, plain, SliceLimits::default())?;
                 let mut coverage =
                     DefinitionCoverage::new(&self.normalizer, slices.columns(), slices.unnamed_columns())?;

@@ -2,10 +2,11 @@
 
 use super::document_files::read_all;
 use super::ingest::format_coverage;
+use super::parquet_rows::open_payload;
 use super::trial::{PreparedTrial, TrialLimits, TrialReport, prepare};
 use crate::base::arguments::limit_parser;
 use crate::base::error::CtlError;
-use crate::base::lines::{display_name, open};
+use crate::base::lines::display_name;
 use crate::base::output::{escape_line, format_count, format_pairs, format_table, print_json, shorten_line};
 use oracled_domain::ground::id::{PipelineId, SourceId};
 use oracled_domain::ground::ontology::OntologyRef;
@@ -30,7 +31,7 @@ pub(crate) struct TryArgs {
     /// File with the ontology, the source and the pipeline, or folder with .yaml, .yml and .json files
     #[arg(value_name = "DOCUMENTS")]
     documents: PathBuf,
-    /// The payload, as the source publishes it; `-` reads standard input
+    /// The payload, as the source publishes it; `-` reads standard input. A Parquet file is read as lines of JSON
     #[arg(value_name = "FILE")]
     payload: PathBuf,
     /// The pipeline, if the documents have several
@@ -58,7 +59,7 @@ impl TryArgs {
     pub(crate) fn run(&self, is_json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
         let trial = self.read_pipeline()?;
         let read = |cause| CtlError::Read { file: display_name(&self.payload), cause };
-        let (payload, bar) = open(&self.payload, "tried").map_err(read)?;
+        let (payload, bar) = open_payload(&self.payload, "tried").map_err(read)?;
         let limits = TrialLimits { records: self.max_records, shown: self.limit };
         let report = trial.read(payload, limits);
         bar.finish_and_clear();

@@ -27,8 +27,6 @@ pub enum PayloadFormat {
     },
     /// One JSON object per line; blank lines are skipped.
     Ndjson,
-    /// Apache Parquet. The archive has its rows as NDJSON, with decimals, dates and times as texts.
-    Parquet,
     /// Comma-separated values (RFC 4180) with a header line; empty lines are skipped.
     Csv {
         /// The character between two fields; `,` by default.
@@ -74,7 +72,7 @@ impl PayloadFormat {
     pub const fn unpivot(&self) -> Option<&ColumnUnpivot> {
         match self {
             Self::Csv { unpivot, .. } | Self::Tsv { unpivot, .. } => unpivot.as_ref(),
-            Self::Json { .. } | Self::Ndjson | Self::Parquet => None,
+            Self::Json { .. } | Self::Ndjson => None,
         }
     }
 }

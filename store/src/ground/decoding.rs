@@ -1,13 +1,11 @@
 //! Decodes a payload from the source's compression and text encoding to plain UTF-8.
 
-use super::parquet_lines::ParquetLines;
 use encoding_rs::{Decoder, DecoderResult, UTF_16BE, UTF_16LE, WINDOWS_1252};
 use flate2::read::MultiGzDecoder;
-use oracled_domain::ground::format::{PayloadCompression, PayloadFormat, TextEncoding};
+use oracled_domain::ground::format::{PayloadCompression, TextEncoding};
 use oracled_domain::ground::pipeline::PipelineRetrieval;
 use std::fmt;
 use std::io::{self, ErrorKind, Read};
-use std::path::Path;
 
 /// The number of bytes that are converted at once.
 const CHUNK_BYTES: usize = 64 * 1024;
@@ -19,7 +17,6 @@ const DECODED_MAX_BYTES: usize = 3 * CHUNK_BYTES + 16;
 pub struct PayloadEncoding {
     compression: Option<PayloadCompression>,
     text: TextEncoding,
-    is_parquet: bool,
 }
 
 /// The error of a payload that has another encoding than its pipeline names, as the source of an [`io::Error`].
@@ -36,44 +33,29 @@ pub struct DecodingError {
 pub struct DecodedPayload<R: Read> {
     plain: PlainReader<R>,
     encoding: PayloadEncoding,
-    conversion: Conversion,
+    /// `None` for UTF-8.
+    text: Option<TextDecoder>,
     /// The number of decoded bytes.
     at: u64,
-}
-
-/// How the bytes of a payload become text.
-enum Conversion {
-    /// They are UTF-8.
-    None,
-    Text(TextDecoder),
-    Parquet(Box<ParquetLines>),
 }
 
 impl PayloadEncoding {
     #[must_use]
     pub const fn new(compression: Option<PayloadCompression>, text: TextEncoding) -> Self {
-        Self { compression, text, is_parquet: false }
-    }
-
-    /// The encoding of a Parquet file.
-    #[must_use]
-    pub const fn parquet() -> Self {
-        Self { compression: None, text: TextEncoding::Utf8, is_parquet: true }
+        Self { compression, text }
     }
 
     /// The encoding of the payloads of a pipeline.
     #[must_use]
     pub const fn of(retrieval: &PipelineRetrieval) -> Self {
-        let is_parquet = matches!(retrieval.format, PayloadFormat::Parquet);
-        Self { is_parquet, ..Self::new(retrieval.compression, retrieval.encoding) }
+        Self::new(retrieval.compression, retrieval.encoding)
     }
 
-    /// Decodes the payload of `reader`. Reads fail with a [`DecodingError`] if it has another encoding. A Parquet file is stored in
-    /// `work_dir` meanwhile.
+    /// Decodes the payload of `reader`. Reads fail with a [`DecodingError`] if it has another encoding.
     ///
     /// # Errors
-    /// The memory for the decompression cannot be allocated, or a file cannot be created in `work_dir`.
-    pub fn decode<R: Read>(self, reader: R, work_dir: &Path) -> io::Result<DecodedPayload<R>> {
+    /// The memory for the decompression cannot be allocated.
+    pub fn decode<R: Read>(self, reader: R) -> io::Result<DecodedPayload<R>> {
         let plain = match self.compression {
             None => PlainReader::Uncompressed(reader),
             Some(PayloadCompression::Gzip) => PlainReader::Gzip(Box::new(MultiGzDecoder::new(reader))),
@@ -88,12 +70,7 @@ impl PayloadEncoding {
             TextEncoding::Utf16Be => Some(UTF_16BE),
         };
         let text = decoder.map(|encoding| TextDecoder::new(encoding.new_decoder_with_bom_removal()));
-        let conversion = match text {
-            Some(text) => Conversion::Text(text),
-            None if self.is_parquet => Conversion::Parquet(Box::new(ParquetLines::new(work_dir)?)),
-            None => Conversion::None,
-        };
-        Ok(DecodedPayload { plain, encoding: self, conversion, at: 0 })
+        Ok(DecodedPayload { plain, encoding: self, text, at: 0 })
     }
 }
 
@@ -105,7 +82,6 @@ impl fmt::Display for PayloadEncoding {
             Some(PayloadCompression::Zstd) => "zstd of ",
         };
         let text = match self.text {
-            TextEncoding::Utf8 if self.is_parquet => "parquet",
             TextEncoding::Utf8 => "utf-8",
             TextEncoding::Latin1 => "latin-1",
             TextEncoding::Utf16Le => "utf-16le",
@@ -117,11 +93,10 @@ impl fmt::Display for PayloadEncoding {
 
 impl<R: Read> Read for DecodedPayload<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let Self { plain, encoding, conversion, at } = self;
-        let read = match conversion {
-            Conversion::None => plain.read(into),
-            Conversion::Text(text) => text.read(plain, into),
-            Conversion::Parquet(lines) => lines.read(plain, into),
+        let Self { plain, encoding, text, at } = self;
+        let read = match text {
+            None => plain.read(into),
+            Some(text) => text.read(plain, into),
         };
         // other kinds are errors of the reader below
         let is_encoding = |error: &io::Error| {
@@ -227,9 +202,7 @@ mod tests {
     ) -> Result<String, String> {
         let decoded = [1, 3, usize::MAX].map(|size| {
             let mut decoded = String::new();
-            let reader = PayloadEncoding::new(compression, text)
-                .decode(Pieces(payload, size), Path::new("."))
-                .expect("memory");
+            let reader = PayloadEncoding { compression, text }.decode(Pieces(payload, size)).expect("memory");
             let read = { reader }.read_to_string(&mut decoded);
             read.map(|_| decoded).map_err(|error| {
                 assert!(error.get_ref().is_some_and(|source| source.is::<DecodingError>()), "{error}");

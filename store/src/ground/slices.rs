@@ -196,7 +196,7 @@ pub fn slice_payload<R: Read>(
     };
     let cut = match format {
         PayloadFormat::Json { records } => FormatReader::Json(JsonListReader::open(input, records)?),
-        PayloadFormat::Ndjson | PayloadFormat::Parquet => FormatReader::Lines(JsonLinesReader::open(input)),
+        PayloadFormat::Ndjson => FormatReader::Lines(JsonLinesReader::open(input)),
         PayloadFormat::Csv { delimiter, quote, skip_lines, unpivot } => {
             open_table(input, (*delimiter, *quote), *skip_lines, unpivot)?
         }

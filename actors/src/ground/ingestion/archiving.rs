@@ -61,9 +61,7 @@ impl PayloadArchiver {
         let written = spawn_blocking(move || {
             let mut writer = files.archive_writer()?;
             let pieces = PieceReader { pieces: arriving, piece: Bytes::new(), is_at_end: false };
-            let payload = encoding
-                .decode(pieces, &files.work_dir())
-                .map_err(|error| ArchiveError::Inside(error.to_string()))?;
+            let payload = encoding.decode(pieces).map_err(|error| ArchiveError::Inside(error.to_string()))?;
             copy(payload, &mut writer, max_bytes)?;
             Ok(writer.finish()?)
         });

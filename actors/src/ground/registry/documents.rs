@@ -6,7 +6,6 @@ use crate::ground::schedule::PullSchedule;
 use crate::upstream::web::WebError;
 use oracled_domain::PeerCredentials;
 use oracled_domain::documents::RegistryDocument;
-use oracled_domain::ground::format::{PayloadFormat, TextEncoding};
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::pipeline::tables::WordSource;
@@ -121,9 +120,6 @@ fn check_retrieval(definition: &PipelineDefinition, puller: &PayloadPuller) -> R
         }
         (false, Some(_)) => return Err(refuse("`endpoint` is only allowed for api_pull and file_download")),
         _ => {}
-    }
-    if retrieval.format == PayloadFormat::Parquet && retrieval.encoding != TextEncoding::Utf8 {
-        return Err(refuse("`encoding` has no meaning for Parquet; leave it out"));
     }
     if let Some(text) = &retrieval.schedule {
         if !retrieval.method.is_pull() {

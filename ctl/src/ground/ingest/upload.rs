@@ -5,6 +5,7 @@ use crate::base::error::CtlError;
 use crate::base::lines;
 use crate::base::options::{GlobalOptions, encode_segment, problem_error};
 use crate::base::output::print_json;
+use crate::ground::parquet_rows::open_payload;
 use oracled_api::base::client::{ClientError, DaemonClient, DaemonResponse, PATIENCE};
 use oracled_api::base::streamed_body::{StreamedBody, StreamedBodySender};
 use oracled_api::ground::UploadResponse;
@@ -29,7 +30,7 @@ pub(crate) struct IngestRunArgs {
     /// The pipeline
     #[arg(value_name = "PIPELINE")]
     pipeline_id: PipelineId,
-    /// The payload; `-` reads standard input
+    /// The payload; `-` reads standard input. A Parquet file is sent as lines of JSON
     file: PathBuf,
     /// The source's name for this version
     #[arg(long, value_name = "VERSION")]
@@ -65,7 +66,7 @@ impl IngestRunArgs {
     /// Sends the payload, and waits for the daemon's answer.
     async fn upload(&self, options: &GlobalOptions) -> Result<UploadResponse, CtlError> {
         let unreadable = |cause| CtlError::Read { file: lines::display_name(&self.file), cause };
-        let (payload, bar) = lines::open(&self.file, "sent").map_err(unreadable)?;
+        let (payload, bar) = open_payload(&self.file, "sent").map_err(unreadable)?;
         let Self { pipeline_id, version, released_at: Moment(released_at), replace, .. } = self;
         let (version, released_at) = (encode_segment(version), encode_segment(&released_at.to_string()));
         let path = format!(

@@ -1,12 +1,11 @@
 //! The beginning of a payload: its compression, its encoding, its format, and its first records.
 
 use super::table::find_table;
+use crate::ground::parquet_rows::open_payload;
 use oracled_domain::base::raw::SourceValue;
 use oracled_domain::ground::format::{PayloadCompression, PayloadFormat, RecordsPath, TextEncoding};
 use oracled_store::ground::decoding::PayloadEncoding;
 use oracled_store::ground::slices::{SliceLimits, slice_payload};
-use std::env;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -43,7 +42,6 @@ impl Sample {
         let compression = match head.as_slice() {
             [0x1f, 0x8b, ..] => Some(PayloadCompression::Gzip),
             [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(PayloadCompression::Zstd),
-            [b'P', b'A', b'R', b'1', ..] => return Self::read_parquet(file),
             [b'P', b'K', ..] => {
                 return Err(
                     "ZIP archives and spreadsheets are not read; extract the file, or save it as CSV"
@@ -71,34 +69,23 @@ impl Sample {
             true => (PayloadFormat::Json { records: find_list(&text)? }, None),
             false => find_table(&text)?,
         };
-        let records = read_records(&format, text.as_bytes())?;
+        let slices = slice_payload(&format, text.as_bytes(), SliceLimits::default());
+        let slices = slices.map_err(|error| error.to_string())?;
+        let records: Vec<_> =
+            slices.map_while(Result::ok).filter_map(|slice| slice.record.ok()).take(RECORDS_MAX).collect();
+        if records.is_empty() {
+            return Err("the file has no records".to_owned());
+        }
         is_whole &= records.len() < RECORDS_MAX;
         Ok(Self { compression, encoding, format, period, records, is_whole })
     }
-
-    /// Reads the first rows of a Parquet file.
-    fn read_parquet(file: &Path) -> Result<Self, String> {
-        let payload = File::open(file).map_err(|error| error.to_string())?;
-        let lines = PayloadEncoding::parquet().decode(payload, &env::temp_dir());
-        let (lines, mut text) = (lines.map_err(|error| error.to_string())?, Vec::new());
-        lines.take(DOCUMENT_BYTES).read_to_end(&mut text).map_err(|error| error.to_string())?;
-        let format = PayloadFormat::Parquet;
-        let records = read_records(&format, &text)?;
-        let is_whole = records.len() < RECORDS_MAX && (text.len() as u64) < DOCUMENT_BYTES;
-        Ok(Self { compression: None, encoding: TextEncoding::Utf8, format, period: None, records, is_whole })
-    }
-}
-
-fn read_records(format: &PayloadFormat, text: &[u8]) -> Result<Vec<SourceValue>, String> {
-    let slices = slice_payload(format, text, SliceLimits::default()).map_err(|error| error.to_string())?;
-    let records: Vec<_> =
-        slices.map_while(Result::ok).filter_map(|slice| slice.record.ok()).take(RECORDS_MAX).collect();
-    if records.is_empty() { Err("the file has no records".to_owned()) } else { Ok(records) }
 }
 
 fn read_start(file: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let (payload, bar) = open_payload(file, "read")?;
     let mut start = Vec::new();
-    File::open(file)?.take(bytes_max).read_to_end(&mut start)?;
+    payload.take(bytes_max).read_to_end(&mut start)?;
+    bar.finish_and_clear();
     Ok(start)
 }
 
@@ -110,9 +97,8 @@ fn decode(
     bytes_max: u64,
 ) -> Result<(Vec<u8>, bool), String> {
     let mut plain = Vec::new();
-    let decoded = PayloadEncoding::new(compression, encoding)
-        .decode(head, &env::temp_dir())
-        .map_err(|error| error.to_string())?;
+    let decoded =
+        PayloadEncoding::new(compression, encoding).decode(head).map_err(|error| error.to_string())?;
     let read = decoded.take(bytes_max).read_to_end(&mut plain);
     match read {
         Err(error) if plain.is_empty() => Err(error.to_string()),

@@ -467,9 +467,7 @@ fn rendered(format: &PayloadFormat, rows: &FieldRows, end: &str) -> (Vec<u8>, Ve
         format!("{{{}}}", members.join(", "))
     };
     let records: Vec<String> = match format {
-        PayloadFormat::Json { .. } | PayloadFormat::Ndjson | PayloadFormat::Parquet => {
-            rows.iter().map(object).collect()
-        }
+        PayloadFormat::Json { .. } | PayloadFormat::Ndjson => rows.iter().map(object).collect(),
         PayloadFormat::Csv { .. } => rows
             .iter()
             .map(|row| row.iter().map(|field| quoted(field)).collect::<Vec<_>>().join(","))
@@ -480,7 +478,7 @@ fn rendered(format: &PayloadFormat, rows: &FieldRows, end: &str) -> (Vec<u8>, Ve
         PayloadFormat::Json { .. } => {
             format!("{{\"a\":[{end}],\"data\":[{end}{}]}}{end}", records.join(&format!("{end},")))
         }
-        PayloadFormat::Ndjson | PayloadFormat::Parquet => records.join(end),
+        PayloadFormat::Ndjson => records.join(end),
         PayloadFormat::Csv { .. } => format!("c0,\"c1\",c2{end}{}", records.join(end)),
         PayloadFormat::Tsv { .. } => format!("c0\tc1\tc2{end}{}", records.join(end)),
     };
