@@ -70,6 +70,8 @@ pub struct IngestionConfig {
 pub struct StartRun {
     /// The pipeline that reads the payload.
     pub pipeline_id: PipelineId,
+    /// The digest of the registered definition by which the payload was decoded.
+    pub pipeline_sha256: Sha256Hex,
     /// The source's name for this version.
     pub version: String,
     /// When the source released it.

@@ -239,14 +239,15 @@ impl CommitContext {
     }
 
     /// The current definition of a pipeline with its digest, prepared for its source. It has the words that the sources of its tables
-    /// have now, so that the definition of a run does not change later.
+    /// have now, so that the definition of a run does not change later. Reads all records of these sources.
     pub(crate) fn pipeline(&self, pipeline_id: &PipelineId) -> Result<PreparedPipeline, RegistryError> {
         let unknown = || RegistryError::PipelineUnknown(pipeline_id.clone());
         let (registered, _) = self.store.pipeline(pipeline_id)?.ok_or_else(unknown)?;
         let definition = self.store.definition(&registered.pipeline_sha256)?.ok_or_else(unknown)?;
         let (state, _) = self.source(&registered.oracle_id)?;
         let definition = definition.with_words(|table, source| self.read_words(table, source))?;
-        self.prepare_pipeline(definition, &state.entry)
+        let prepared = self.prepare_pipeline(definition, &state.entry)?;
+        Ok(PreparedPipeline { registered_sha256: registered.pipeline_sha256, ..prepared })
     }
 
     /// The words that the records of a source have now.
@@ -262,13 +263,23 @@ impl CommitContext {
         }
         let provided = &view.state.entry.registration.axes_provided;
         source.check(provided).map_err(|error| refused(error.to_string()))?;
-        let mut records = Vec::new();
+        let versions = view.state.entry.version_history.iter();
+        let released_at = versions.map(|version| version.released_at).rfind(|at| *at <= now);
+        let policy = policy_of(&view.state, &view.ontology);
+        let freshness =
+            policy.evaluate(&[&source.key, &source.value], released_at, view.state.stale_since(), now);
+        if !freshness.answer.is_served() {
+            return Err(refused(format!("source {oracle_id} is stale: {}", freshness.warnings.join("; "))));
+        }
+        let mut words = source.collector();
         for record in view.records(&[], Bound::Unbounded)? {
-            if let Some(found) = SourceView::valid_at(&record?, &view.known, now) {
-                records.extend(view.content(&found.statement)?);
+            if let Some(found) = SourceView::valid_at(&record?, &view.known, now)
+                && let Some(content) = view.content(&found.statement)?
+            {
+                words.add(content).map_err(|error| refused(error.to_string()))?;
             }
         }
-        source.table(records).map_err(|error| refused(error.to_string()))
+        words.into_table().map_err(|error| refused(error.to_string()))
     }
 
     /// Prepares a definition for its source.
@@ -301,7 +312,12 @@ impl CommitContext {
     ) -> Result<PreparedPipeline, RegistryError> {
         let normalizer = RecordNormalizer::new(&definition, Arc::new(ontology), axes_provided)?;
         let sha256 = definition.digest();
-        Ok(PreparedPipeline { definition: Arc::new(definition), sha256, normalizer: Arc::new(normalizer) })
+        Ok(PreparedPipeline {
+            definition: Arc::new(definition),
+            registered_sha256: sha256.clone(),
+            sha256,
+            normalizer: Arc::new(normalizer),
+        })
     }
 }
 
@@ -310,6 +326,8 @@ impl CommitContext {
 pub(crate) struct PreparedPipeline {
     pub(crate) definition: Arc<PipelineDefinition>,
     pub(crate) sha256: Sha256Hex,
+    /// The digest of the registered definition, whose tables may name sources of words.
+    pub(crate) registered_sha256: Sha256Hex,
     pub(crate) normalizer: Arc<RecordNormalizer>,
 }
 

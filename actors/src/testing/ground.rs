@@ -74,9 +74,20 @@ pub(crate) fn archived(system: &ActorSystem, payload: &[u8]) -> PayloadRef {
     writer.finish().expect("the write succeeds")
 }
 
-pub(crate) fn start_run_message(pipeline_id: &PipelineId, payload: PayloadRef, version: &str) -> StartRun {
+pub(crate) fn start_run_message(
+    system: &ActorSystem,
+    pipeline_id: &PipelineId,
+    payload: PayloadRef,
+    version: &str,
+) -> StartRun {
+    let (pipeline, _) = system
+        .store
+        .pipeline(pipeline_id)
+        .expect("the store is readable")
+        .expect("the pipeline is registered");
     StartRun {
         pipeline_id: pipeline_id.clone(),
+        pipeline_sha256: pipeline.pipeline_sha256,
         version: version.into(),
         released_at: format!("{version}T00:00:00Z").parse().expect("a valid time"),
         replace: false,
@@ -109,7 +120,11 @@ pub(crate) async fn ingest_version(
     payload: &str,
     version: &str,
 ) -> IngestionRun {
-    run_ingestion(system, start_run_message(pipeline_id, archived(system, payload.as_bytes()), version)).await
+    run_ingestion(
+        system,
+        start_run_message(system, pipeline_id, archived(system, payload.as_bytes()), version),
+    )
+    .await
 }
 
 /// Ingests `payload` as `version`, in place of the payload that was read as this version before.
@@ -119,7 +134,7 @@ pub(crate) async fn ingest_replacement(
     payload: &str,
     version: &str,
 ) -> IngestionRun {
-    let begin = start_run_message(pipeline_id, archived(system, payload.as_bytes()), version);
+    let begin = start_run_message(system, pipeline_id, archived(system, payload.as_bytes()), version);
     run_ingestion(system, StartRun { replace: true, ..begin }).await
 }
 

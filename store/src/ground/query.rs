@@ -160,7 +160,7 @@ impl SourceView {
                 }
             }
         }
-        if page.has_all_subjects {
+        if page.has_all_subjects || page.subject.as_ref().is_some_and(|subject| subject.is_too_large) {
             return page.finish_with_more(after);
         }
         Ok(page.answered)
@@ -234,6 +234,8 @@ struct LatestSubject {
     /// The number of its hits, which are the last of the page, and their size.
     hits: usize,
     bytes: usize,
+    /// Whether it has more hits than a page holds. The further ones are not in memory.
+    is_too_large: bool,
 }
 
 impl<'q> QueryPageBuilder<'q> {
@@ -346,24 +348,28 @@ impl<'q> QueryPageBuilder<'q> {
         Ok(())
     }
 
-    /// Removes earlier hits of the subject of this one. Returns false if it is of a further subject, which the next page has.
+    /// Removes earlier hits of the subject of this one. Returns false if the page has no place for this one.
     fn select_latest(&mut self, content: &RecordContent, bytes: usize) -> bool {
         let axes: Vec<_> = self.view.ontology.identity().collect();
         let Some((last_axis, others)) = axes.split_last() else { return true };
         let last = content.axes.get(&last_axis.axis).cloned();
-        let has_enough_hits = self.has_enough_hits();
+        let (has_enough_hits, page_bytes) = (self.has_enough_hits(), self.query.page_bytes());
         match &mut self.subject {
             Some(subject) if self.last.starts_with(&subject.prefix) => {
                 if subject.last != last {
                     self.answered.found.truncate(self.answered.found.len() - subject.hits);
                     self.answered.bytes -= subject.bytes;
                     (subject.last, subject.hits, subject.bytes) = (last, 0, 0);
+                    subject.is_too_large = false;
                 }
-                subject.hits += 1;
-                subject.bytes += bytes;
-                true
+                subject.is_too_large |= subject.hits > 0 && subject.bytes + bytes > page_bytes;
+                if !subject.is_too_large {
+                    subject.hits += 1;
+                    subject.bytes += bytes;
+                }
+                !subject.is_too_large
             }
-            _ if has_enough_hits => {
+            subject if has_enough_hits || subject.as_ref().is_some_and(|subject| subject.is_too_large) => {
                 self.has_all_subjects = true;
                 self.last.clone_from(&self.previous);
                 false
@@ -372,7 +378,8 @@ impl<'q> QueryPageBuilder<'q> {
                 let values = others.iter().map(|axis| content.axes.get(&axis.axis)?.typed(axis).ok());
                 let prefix = RecordIdentity::new(values.flatten().collect()).key();
                 let before = self.previous.clone();
-                self.subject = Some(LatestSubject { prefix, last, before, hits: 1, bytes });
+                self.subject =
+                    Some(LatestSubject { prefix, last, before, hits: 1, bytes, is_too_large: false });
                 true
             }
         }
@@ -381,12 +388,13 @@ impl<'q> QueryPageBuilder<'q> {
     /// Ends the page, which began after the key `after`: more records may follow.
     ///
     /// # Errors
-    /// `TooCostly` if the records of one subject are more than a page may read.
+    /// `TooCostly` if the records of one subject are more than a page may read or hold.
     fn finish_with_more(mut self, after: Option<&[u8]>) -> Result<QueryResultPage, ScanError> {
-        // later records of the subject were not read
-        if !self.has_all_subjects
-            && let Some(subject) = self.subject.filter(|subject| self.last.starts_with(&subject.prefix))
-        {
+        // later records of the subject were not read, or its hits are not all here
+        let is_incomplete = |subject: &LatestSubject| {
+            subject.is_too_large || !self.has_all_subjects && self.last.starts_with(&subject.prefix)
+        };
+        if let Some(subject) = self.subject.take_if(|subject| is_incomplete(subject)) {
             self.answered.found.truncate(self.answered.found.len() - subject.hits);
             self.answered.bytes -= subject.bytes;
             if subject.before == after.unwrap_or_default() {

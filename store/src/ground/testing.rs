@@ -34,6 +34,8 @@ pub(super) struct TestStatement {
     pub(super) region: String,
     pub(super) people: u64,
     pub(super) from: Option<i64>,
+    /// The source's id of the record; by default country and year.
+    pub(super) id: Option<String>,
 }
 
 /// The input of a run.
@@ -47,7 +49,7 @@ pub(super) struct TestRun {
 
 pub(super) fn test_statement(country: &str, year: u32, people: u64) -> TestStatement {
     let region = if country < "M" { "north" } else { "south" };
-    TestStatement { country: country.into(), year, region: region.into(), people, from: None }
+    TestStatement { country: country.into(), year, region: region.into(), people, from: None, id: None }
 }
 
 pub(super) fn test_run(
@@ -97,7 +99,8 @@ impl TestStatement {
 
     pub(super) fn key(&self) -> Vec<u8> {
         let identity = self.content().identity(&ONTOLOGY).expect("the identity is complete");
-        identity.record_key(&format!("{}/{}", self.country, self.year))
+        let id = self.id.clone().unwrap_or_else(|| format!("{}/{}", self.country, self.year));
+        identity.record_key(&id)
     }
 
     pub(super) fn raw(&self) -> Vec<u8> {

@@ -148,7 +148,7 @@ async fn try_pull(
     context: Arc<IngestContext>,
     requested_pull: &RequestedPull,
 ) -> Result<PullOutcome, IngestionError> {
-    let ready = context.commit_context().pipeline(&requested_pull.pipeline_id)?;
+    let ready = context.prepare_pipeline(&requested_pull.pipeline_id).await?;
     let source_state = context.read_pull_source_state(&ready, context.clock.now())?;
     // read before the request: the payload does not end a later invalidation
     let invalidation_count = source_state.invalidation_count();
@@ -268,6 +268,7 @@ impl IngestContext {
             source_state.version_of_payload(&raw_sha256, modified, retrieved_at);
         let message = StartRun {
             pipeline_id: requested_pull.pipeline_id.clone(),
+            pipeline_sha256: ready.registered_sha256.clone(),
             version,
             released_at,
             replace: false,

@@ -74,7 +74,7 @@ fn repeated_run_changes_nothing() {
         let pipeline_id = population(&system).await;
         let first = ingest_version(&system, &pipeline_id, OLD, "2020-04-14").await;
         let entries = system.store.last_seq();
-        let begin = start_run_message(&pipeline_id, archived(&system, OLD.as_bytes()), "2020-04-14");
+        let begin = start_run_message(&system, &pipeline_id, archived(&system, OLD.as_bytes()), "2020-04-14");
         let begun = system.ingestion.ask(begin).await.expect("the actor answers").expect("the run starts");
         assert!(matches!(begun, StartRunOutcome::Unchanged(run) if *run == first));
         assert_eq!(system.store.last_seq(), entries);
@@ -122,7 +122,7 @@ fn known_version_is_not_read_from_another_payload_without_replace() {
         let pipeline_id = population(&system).await;
         let first = ingest_version(&system, &pipeline_id, OLD, "2020-04-14").await;
         let begin = |payload: &str| {
-            start_run_message(&pipeline_id, archived(&system, payload.as_bytes()), "2020-04-14")
+            start_run_message(&system, &pipeline_id, archived(&system, payload.as_bytes()), "2020-04-14")
         };
         let refused = system.ingestion.ask(begin(NEW)).await.expect("the actor answers");
         assert!(
@@ -208,7 +208,8 @@ fn version_error_names_the_value() {
     with_system(|TestSystem { system, .. }| async move {
         let pipeline_id = population(&system).await;
         for (version, named) in [("a b", "a b"), ("", ""), (&*"1".repeat(100), &*"1".repeat(80))] {
-            let begin = start_run_message(&pipeline_id, archived(&system, OLD.as_bytes()), "2020-04-14");
+            let begin =
+                start_run_message(&system, &pipeline_id, archived(&system, OLD.as_bytes()), "2020-04-14");
             let begun = system.ingestion.ask(StartRun { version: version.into(), ..begin }).await;
             let Err(IngestionError::Version(given)) = begun.expect("the call succeeds") else {
                 panic!("{version}")
@@ -225,7 +226,8 @@ fn release_date_more_than_24_hours_ahead_is_rejected() {
         let now = system.clock.now();
         for (hours, is_refused) in [(23, false), (25, true)] {
             let released_at = now + SignedDuration::from_hours(hours);
-            let begin = start_run_message(&pipeline_id, archived(&system, OLD.as_bytes()), "2020-04-14");
+            let begin =
+                start_run_message(&system, &pipeline_id, archived(&system, OLD.as_bytes()), "2020-04-14");
             let begun =
                 system.ingestion.ask(StartRun { released_at, ..begin }).await.expect("the actor answers");
             assert_eq!(matches!(begun, Err(IngestionError::Ahead { .. })), is_refused, "{begun:?}");
@@ -290,7 +292,7 @@ async fn start_long_run(system: &ActorSystem, pipeline_id: &PipelineId) -> Start
     let many: String =
         (0..30_000).map(|n| format!("Aruba,{},{},{n}\n", code(n / 150), 1950 + n % 150)).collect();
     let payload = format!("Country Name,Country Code,Year,Value\n{many}");
-    let begin = start_run_message(pipeline_id, archived(system, payload.as_bytes()), "2020-04-14");
+    let begin = start_run_message(system, pipeline_id, archived(system, payload.as_bytes()), "2020-04-14");
     system.ingestion.ask(begin).await.expect("the actor answers").expect("the run starts")
 }
 

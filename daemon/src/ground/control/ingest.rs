@@ -75,13 +75,15 @@ pub async fn post(
             return Err(problem);
         }
     };
-    match receive(&service, &mut body, upload.encoding).await {
+    let started = match receive(&service, &mut body, upload.encoding).await {
         Ok(payload) => run_to_end(start_run(service, upload, payload, peer)).await,
-        Err(problem) => {
-            discard_body(&mut body).await;
-            Err(problem)
-        }
+        Err(problem) => Err(problem),
+    };
+    if started.is_err() {
+        // a payload that cannot be decoded is refused while it arrives
+        discard_body(&mut body).await;
     }
+    started
 }
 
 /// An upload that is accepted.
@@ -170,16 +172,11 @@ async fn start_run(
     let _turn = ARCHIVING.lock().await;
     let payload = payload.finish().await.map_err(IngestionError::from)?;
     let AcceptedUpload { pipeline, params, .. } = upload;
-    let (pipeline_id, store) = (pipeline.pipeline_id, &service.system.store);
-    let current = store.pipeline(&pipeline_id)?.map(|(current, _)| current.pipeline_sha256);
-    if current.as_ref() != Some(&pipeline.pipeline_sha256) {
-        // the payload was decoded as the earlier definition names it
-        store.remove_new_payload(&payload.sha256)?;
-        return Err(IngestionError::Amended(pipeline.oracle_id).into());
-    }
+    let RegisteredPipeline { pipeline_id, pipeline_sha256, .. } = pipeline;
     let UploadParams { version, released_at: Moment(released_at), replace } = params;
     let begin = StartRun {
         pipeline_id,
+        pipeline_sha256,
         version,
         released_at,
         replace,

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
+/// The most entries of a table.
+pub const ENTRIES_MAX: usize = 100_000;
+
 /// A lookup table of a pipeline or an adapter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -80,6 +83,19 @@ pub enum WordSourceError {
         "source {oracle_id} translates `{word}` to `{first}` and to `{second}`; name a `key` whose values are unique"
     )]
     Ambiguous { oracle_id: SourceId, word: String, first: String, second: String },
+    /// The source has too many words.
+    #[error("source {oracle_id} has more than {ENTRIES_MAX} words, the maximum of a table")]
+    TooMany { oracle_id: SourceId },
+    /// No record has both axes.
+    #[error("no record of source {oracle_id} has both `{key}` and `{value}` now")]
+    Empty { oracle_id: SourceId, key: String, value: String },
+}
+
+/// The words that are collected from the records of a source.
+#[derive(Debug)]
+pub struct WordCollector<'s> {
+    source: &'s WordSource,
+    entries: BTreeMap<String, Option<String>>,
 }
 
 impl WordSource {
@@ -101,28 +117,45 @@ impl WordSource {
         WordTable { entries: BTreeMap::new(), otherwise: self.otherwise, from: None }
     }
 
-    /// The table of the words in `records`. Records without a value on one of the axes are ignored.
+    /// Begins to collect words.
+    #[must_use]
+    pub const fn collector(&self) -> WordCollector<'_> {
+        WordCollector { source: self, entries: BTreeMap::new() }
+    }
+}
+
+impl WordCollector<'_> {
+    /// Adds the word of a record. A record without a value on one of the axes is ignored.
     ///
     /// # Errors
-    /// Two records translate a word differently.
-    pub fn table(
-        &self,
-        records: impl IntoIterator<Item = RecordContent>,
-    ) -> Result<WordTable, WordSourceError> {
-        let mut entries: BTreeMap<String, Option<String>> = BTreeMap::new();
-        for mut record in records {
-            let (Some(word), Some(term)) = (record.axes.remove(&self.key), record.axes.remove(&self.value))
-            else {
-                continue;
-            };
-            let (word, term) = (word.to_string(), term.to_string());
-            let earlier = entries.insert(word.clone(), Some(term.clone())).flatten();
-            if let Some(first) = earlier.filter(|first| *first != term) {
-                let (oracle_id, second) = (self.oracle_id.clone(), term);
-                return Err(WordSourceError::Ambiguous { oracle_id, word, first, second });
-            }
+    /// Another record translates the word differently, or there are too many words.
+    pub fn add(&mut self, mut record: RecordContent) -> Result<(), WordSourceError> {
+        let WordSource { oracle_id, key, value, .. } = self.source;
+        let (Some(word), Some(term)) = (record.axes.remove(key), record.axes.remove(value)) else {
+            return Ok(());
+        };
+        let (oracle_id, word, term) = (oracle_id.clone(), word.to_string(), term.to_string());
+        let earlier = self.entries.insert(word.clone(), Some(term.clone())).flatten();
+        if let Some(first) = earlier.filter(|first| *first != term) {
+            return Err(WordSourceError::Ambiguous { oracle_id, word, first, second: term });
         }
-        Ok(WordTable { entries, otherwise: self.otherwise, from: Some(self.clone()) })
+        if self.entries.len() > ENTRIES_MAX {
+            return Err(WordSourceError::TooMany { oracle_id });
+        }
+        Ok(())
+    }
+
+    /// The table of all words.
+    ///
+    /// # Errors
+    /// There are none: each value would be rejected, dropped, or kept without a translation.
+    pub fn into_table(self) -> Result<WordTable, WordSourceError> {
+        let source = self.source;
+        if self.entries.is_empty() {
+            let WordSource { oracle_id, key, value, .. } = source.clone();
+            return Err(WordSourceError::Empty { oracle_id, key, value });
+        }
+        Ok(WordTable { entries: self.entries, otherwise: source.otherwise, from: Some(source.clone()) })
     }
 }
 

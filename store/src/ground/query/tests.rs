@@ -277,6 +277,28 @@ fn latest_query_fails_if_a_page_cannot_read_one_subject() {
     assert!(matches!(world.view().query(&query, at(250), None, None, budget), Err(ScanError::TooCostly)));
 }
 
+/// One hit of a subject in 2001, and many in 2000.
+#[test]
+fn latest_query_holds_no_more_hits_of_a_subject_than_a_page() {
+    let mut world = TestStore::new();
+    let many = (0..600).map(|n| TestStatement { id: Some(n.to_string()), ..test_statement("BBB", 2000, n) });
+    let single = |country, year| test_statement(country, year, 1);
+    let mut all: Vec<_> = many.chain([single("AAA", 1999), single("CCC", 1998)]).collect();
+    all.sort_by_key(TestStatement::key);
+    world.ingest(&test_run("1", 100, true, all));
+    let query = ValidatedQuery { latest: true, max_results: 2, ..query(&ontology(), &[]) };
+    let page = |after: Option<&[u8]>| world.view().query(&query, at(250), None, after, ScanBudget::UNLIMITED);
+    // the page ends before the subject, which no page can hold
+    let first = page(None).unwrap();
+    assert_eq!(first.found.len(), 1);
+    assert!(matches!(page(first.more.as_deref()), Err(ScanError::TooCostly)));
+    // the many are not the latest any more
+    let later = TestStatement { id: Some("later".into()), ..single("BBB", 2001) };
+    world.ingest(&test_run("2", 200, false, vec![later]));
+    let found = latest(&world, &[], 2, u64::MAX);
+    assert_eq!(found, [("AAA".into(), 1999, 1), ("BBB".into(), 2001, 1), ("CCC".into(), 1998, 1)]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 

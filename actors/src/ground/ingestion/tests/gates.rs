@@ -215,8 +215,12 @@ fn undo_hides_a_run_only_from_later_questions() {
         assert_eq!(then.records, with_it.records, "an earlier `known_at` still sees it");
         let twice = undo(&system, &bad).await;
         assert!(matches!(twice, Err(IngestionError::Undone { .. })), "{twice:?}");
-        let begin =
-            start_run_message(&pipeline_id, archived(&system, rows(0..98, "2").as_bytes()), "2023-05-04");
+        let begin = start_run_message(
+            &system,
+            &pipeline_id,
+            archived(&system, rows(0..98, "2").as_bytes()),
+            "2023-05-04",
+        );
         let same = system.ingestion.ask(begin).await.expect("the actor answers");
         assert!(matches!(same, Err(IngestionError::Undone { .. })), "{same:?}");
         let feed = system.queries.changes(None, None, 1000).await.expect("the changes are readable");
@@ -238,8 +242,12 @@ fn undone_payload_is_held_when_it_comes_again() {
         let pipeline_id = pipeline_with_hundred_records(&system).await;
         let bad = ingest_version(&system, &pipeline_id, &rows(0..98, "2"), "2023-05-04").await;
         undo(&system, &bad).await.expect("the undo succeeds");
-        let begin =
-            start_run_message(&pipeline_id, archived(&system, rows(0..98, "2").as_bytes()), "2023-06-01");
+        let begin = start_run_message(
+            &system,
+            &pipeline_id,
+            archived(&system, rows(0..98, "2").as_bytes()),
+            "2023-06-01",
+        );
         let pulled = StartRun { source_url: Some("https://example.org/x.csv".into()), peer: None, ..begin };
         let begun = system.ingestion.ask(pulled).await.expect("the actor answers").expect("the run starts");
         let run = wait_for_run(&system, begun).await;
@@ -311,7 +319,12 @@ fn changed_release_date_is_gated_at_the_former_date_too() {
         let pipeline_id = pipeline_with_hundred_records(&system).await;
         let begin = StartRun {
             replace: true,
-            ..start_run_message(&pipeline_id, archived(&system, rows(0..10, "1").as_bytes()), "2020-04-14")
+            ..start_run_message(
+                &system,
+                &pipeline_id,
+                archived(&system, rows(0..10, "1").as_bytes()),
+                "2020-04-14",
+            )
         };
         let begin = StartRun { released_at: "2019-01-01T00:00:00Z".parse().expect("a valid time"), ..begin };
         let begun = system.ingestion.ask(begin).await.expect("the actor answers").expect("the run starts");
@@ -412,7 +425,7 @@ fn upload_beyond_16_held_runs_of_a_source_is_refused() {
         let again = ingest_version(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;
         assert_eq!(again.run_id, runs[0].run_id, "a held payload is still unchanged");
         let payload = archived(&system, rows(0..50, "18").as_bytes());
-        let begin = start_run_message(&pipeline_id, payload, "2023-05-04");
+        let begin = start_run_message(&system, &pipeline_id, payload, "2023-05-04");
         let refused = system.ingestion.ask(begin).await.expect("the actor answers");
         let Err(IngestionError::TooManyHeld { held, .. }) = refused else { panic!("{refused:?}") };
         assert_eq!(held, runs.iter().map(|run| run.run_id.clone()).collect::<Vec<_>>());

@@ -137,7 +137,7 @@ fn rebuild_repeats_a_pruning_and_names_the_run_of_a_missing_payload() {
         assert!(lost.faults[0].contains("is missing; ingest the release again"), "{lost:?}");
 
         // submitting the same bytes again restores the payload
-        let begin = start_run_message(&pipeline_id, archived(system, OLD.as_bytes()), "2003-04-14");
+        let begin = start_run_message(system, &pipeline_id, archived(system, OLD.as_bytes()), "2003-04-14");
         let begun = system.ingestion.ask(begin).await.expect("the actor answers").expect("the run starts");
         assert!(matches!(begun, StartRunOutcome::Unchanged(_)));
         assert_eq!(rebuilt(system).await.expect("the rebuild succeeds").files.len(), 1);
@@ -189,7 +189,7 @@ fn rebuild_excludes_runs_and_ends_when_it_is_cancelled() {
         while system.ingestion.ask(ListRunProgress).await.expect("the actor answers").is_empty() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        let begin = start_run_message(&pipeline_id, archived(system, NEW.as_bytes()), "2023-05-04");
+        let begin = start_run_message(system, &pipeline_id, archived(system, NEW.as_bytes()), "2023-05-04");
         let begun = system.ingestion.ask(begin).await.expect("the actor answers");
         assert!(matches!(begun, Err(IngestionError::Busy { .. })), "{begun:?}");
         let again = rebuilt(system).await;

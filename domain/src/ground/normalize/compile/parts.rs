@@ -8,15 +8,13 @@ use crate::ground::normalize::mapping::{CompiledMapping, CompiledMeasurementDefi
 use crate::ground::normalize::schema::CompiledSchema;
 use crate::ground::ontology::Ontology;
 use crate::ground::path::RawFieldPath;
-use crate::ground::pipeline::tables::{LookupTable, WordTable};
+use crate::ground::pipeline::tables::{ENTRIES_MAX, LookupTable, WordTable};
 use crate::ground::pipeline::{
     AxisMapping, DESTINATION, FieldMapping, MappingCardinality, MeasurementDefinition, PipelineDefinition,
 };
 
 /// The maximum number of mappings, normalizers or checks in a definition.
 const PARTS_MAX: usize = 1024;
-/// The maximum number of entries in a table.
-const ENTRIES_MAX: usize = 100_000;
 
 /// A definition with the ontology and axes that it must match.
 pub(super) struct DefinitionCompiler<'a> {
