@@ -30,4 +30,4 @@ for directory in "$dest$units/oracled.service.d" "$dest$prefix/share/doc/oracled
     if [[ -d $directory ]]; then "${as_root[@]}" rmdir --ignore-fail-on-non-empty "$directory"; fi
 done
 if $live; then "${as_root[@]}" systemctl daemon-reload; fi
-echo "kept $dest/etc/oracled, $dest/var/lib/oracled and the accounts oracled, oracled-admin and oracled-review"
+echo "kept $dest/etc/oracled, $dest$units/oracled.service.d, $dest/var/lib/oracled and the accounts oracled, oracled-admin and oracled-review"
