@@ -16,16 +16,22 @@ source packaging/files.sh
 set_layout local
 
 keep_config() {
+    if [[ $1 != config ]]; then return; fi
     # as root, because other users cannot read /etc/oracled after the first installation
-    if [[ $1 == config ]] && "${as_root[@]}" test -e "$dest$3"; then
+    if "${as_root[@]}" test -e "$dest$3"; then
         echo "kept $dest$3"
+        rm "$staged$3"
+    # an earlier installation has installed the drop-in with its unit, so an operator has removed the drop-in
+    elif [[ $3 == *.service.d/* && -e $dest${3%.d/*} ]]; then
+        echo "not restored: $dest$3, which was removed"
         rm "$staged$3"
     fi
 }
 for_each_file keep_config
+# in reverse order, a drop-in is installed before its unit: an interrupted installation can be repeated
 while read -r mode file; do
     "${as_root[@]}" install -D -m "$mode" "$staged/$file" "$dest/$file"
-done < <(find "$staged" -type f -printf '%m %P\n')
+done < <(find "$staged" -type f -printf '%m %P\n' | LC_ALL=C sort -rk 2)
 
 if [[ -z $dest && -d /run/systemd/system ]]; then
     "${as_root[@]}" systemd-sysusers oracled.conf

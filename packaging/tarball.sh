@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes a tarball of the installed files, to unpack in /.
+# Writes a tarball of the installed files. All are in the folder oracled-VERSION; docs/packages.md has the command to unpack them in /.
 # Usage: packaging/tarball.sh PROGRAMS VERSION OUT. PROGRAMS has oracled and oraclectl; OUT is the folder of the tarball.
 # The same input and SOURCE_DATE_EPOCH (by default the time of the last commit) give the same bytes.
 set -euo pipefail

@@ -26,8 +26,9 @@ remove() {
     "${as_root[@]}" find "$directory" -maxdepth 1 -name "${3##*/}" -delete
 }
 for_each_file remove
-for directory in "$dest$units/oracled.service.d" "$dest$prefix/share/doc/oracled"; do
+doc="$dest$prefix/share/doc/oracled"
+for directory in "$dest$units/oracled.service.d" "$doc/clients/node" "$doc/clients/python" "$doc/clients" "$doc/systemd" "$doc"; do
     if [[ -d $directory ]]; then "${as_root[@]}" rmdir --ignore-fail-on-non-empty "$directory"; fi
 done
 if $live; then "${as_root[@]}" systemctl daemon-reload; fi
-echo "kept $dest/etc/oracled, $dest/var/lib/oracled and the accounts oracled, oracled-admin and oracled-review"
+echo "kept $dest/etc/oracled, $dest$units/oracled.service.d, $dest/var/lib/oracled and the accounts oracled, oracled-admin and oracled-review"
