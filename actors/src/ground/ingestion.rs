@@ -20,7 +20,7 @@ pub use archiving::{ARCHIVING, ArchiveError, PayloadArchiver};
 pub use error::IngestionError;
 use oracled_domain::ground::check::RebuildOutcome;
 use oracled_domain::ground::check::SourceCheckReport;
-use oracled_domain::ground::check::{PruneOutcome, SourcePruning};
+use oracled_domain::ground::check::{PruneOutcome, PruneReport};
 use oracled_domain::ground::run::RunProgress;
 pub use pulling::PullOutcome;
 
@@ -173,7 +173,7 @@ pub struct PruneSource {
 
 /// Prunes all sources: content that ceased to be valid at least `days` days ago. A pipeline can keep its content longer.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<Vec<SourcePruning>, IngestionError>")]
+#[rtype(result = "Result<PruneReport, IngestionError>")]
 pub struct PruneOldContent {
     pub days: u32,
     /// The operator; `None` for the daily run.
@@ -331,7 +331,7 @@ impl Handler<PruneSource> for IngestionActor {
 }
 
 impl Handler<PruneOldContent> for IngestionActor {
-    type Result = ResponseFuture<Result<Vec<SourcePruning>, IngestionError>>;
+    type Result = ResponseFuture<Result<PruneReport, IngestionError>>;
 
     fn handle(&mut self, message: PruneOldContent, _: &mut Context<Self>) -> Self::Result {
         Box::pin(upkeep::prune_old_content(Arc::clone(&self.context), message))

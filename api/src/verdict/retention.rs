@@ -1,7 +1,7 @@
 //! The retention of old data.
 
 use oracled_domain::audit::event::DueData;
-use oracled_domain::ground::check::SourcePruning;
+use oracled_domain::ground::check::PruneReport;
 use serde::{Deserialize, Serialize};
 
 /// `GET` and `POST /v1/retention`: the data that are due, or that were removed.
@@ -21,6 +21,7 @@ pub struct RetentionResponse {
 pub struct PayloadRetention {
     /// The configured number of days.
     pub days: u32,
-    /// The sources with such content.
-    pub sources: Vec<SourcePruning>,
+    /// The sources by result.
+    #[serde(flatten)]
+    pub report: PruneReport,
 }

@@ -48,7 +48,7 @@ struct RowColumn {
     meaning: ColumnMeaning,
 }
 
-/// What the values of a column mean, beside their physical type.
+/// The meaning of a column's values, beside their physical type.
 #[derive(Debug, Clone, Copy)]
 enum ColumnMeaning {
     Physical,

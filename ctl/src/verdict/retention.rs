@@ -7,7 +7,7 @@ use hyper::Method;
 use oracled_api::base::client::DaemonClient;
 use oracled_api::verdict::retention::{PayloadRetention, RetentionResponse};
 use oracled_domain::audit::event::DueKind;
-use oracled_domain::ground::check::{PruneOutcome, SourcePruning};
+use oracled_domain::ground::check::{PruneOutcome, PruneReport, SourcePruning, UnprunedSource};
 use std::io::Write;
 
 /// Remove the data that are older than configured
@@ -57,7 +57,7 @@ impl RetentionArgs {
         let name = "versions and payloads of sources";
         match &retention.payloads {
             None => writeln!(out, "{name}: kept forever (retention.payloads_days is not set)")?,
-            Some(PayloadRetention { days, sources }) => {
+            Some(PayloadRetention { days, report: PruneReport { sources, unpruned } }) => {
                 let outcomes = || sources.iter().map(|source| &source.outcome);
                 let versions: u64 = outcomes().map(|outcome| outcome.versions).sum();
                 let payloads: usize = outcomes().map(|outcome| outcome.payloads.len()).sum();
@@ -73,6 +73,10 @@ impl RetentionArgs {
                         out,
                         "  {oracle_id}: {versions} versions and {payloads} payloads, {freed_bytes} bytes (before {before})"
                     )?;
+                }
+                for UnprunedSource { oracle_id, cause } in unpruned {
+                    let cause = escape_text(cause);
+                    writeln!(out, "  {oracle_id}: not pruned; the next retention tries it again: {cause}")?;
                 }
             }
         }

@@ -45,8 +45,8 @@ pub(crate) async fn prune_old_content(
     is_dry_run: bool,
 ) -> Result<Option<PayloadRetention>, Problem> {
     let Some(days) = service.config.retention.payloads_days else { return Ok(None) };
-    let sources = service.system.ingestion.ask(PruneOldContent { days, peer, is_dry_run }).await??;
-    Ok(Some(PayloadRetention { days, sources }))
+    let report = service.system.ingestion.ask(PruneOldContent { days, peer, is_dry_run }).await??;
+    Ok(Some(PayloadRetention { days, report }))
 }
 
 async fn run_daily(service: Arc<DaemonService>, days: RetentionDays) {

@@ -77,6 +77,25 @@ pub struct SourcePruning {
     pub outcome: PruneOutcome,
 }
 
+/// The content and payloads that a retention removes from all sources.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct PruneReport {
+    /// The sources with such content.
+    pub sources: Vec<SourcePruning>,
+    /// The sources that could not be pruned. The next retention tries it again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unpruned: Vec<UnprunedSource>,
+}
+
+/// A source that could not be pruned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct UnprunedSource {
+    /// The source.
+    pub oracle_id: SourceId,
+    /// The reason.
+    pub cause: String,
+}
+
 /// The result of rebuilding the files of a source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct RebuildOutcome {

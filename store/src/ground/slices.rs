@@ -7,6 +7,7 @@
 //! continues. If a fault makes the start of the next record uncertain, it is a [`PayloadSliceError`], and the
 //! run fails.
 
+use bytes::Bytes;
 use delimited::DelimitedReader;
 use input::PayloadInput;
 use json::JsonListReader;
@@ -45,7 +46,7 @@ pub struct PayloadSlice {
     /// Offset of the first byte in the payload. A byte-order mark counts.
     pub offset: u64,
     /// The payload's own bytes from `offset` on, without line end, comma or white space around the record.
-    pub bytes: Vec<u8>,
+    pub bytes: Bytes,
     /// The parsed record, always an object; or why it is rejected.
     pub record: Result<SourceValue, RawRecordError>,
 }
@@ -175,7 +176,7 @@ enum FormatReader<R> {
 /// A record with its offset, before it gets its number.
 struct UnnumberedSlice {
     offset: u64,
-    bytes: Vec<u8>,
+    bytes: Bytes,
     record: Result<SourceValue, RawRecordError>,
 }
 

@@ -2,6 +2,7 @@
 
 use super::progress::RunTracker;
 use crate::ground::registry::PreparedPipeline;
+use bytes::Bytes;
 use oracled_domain::ground::normalize::{DefinitionCoverage, MissingColumnError, NormalizerOutput};
 use oracled_domain::ground::rejection::{RecordRejection, RecordRule, RejectedRecord};
 use oracled_domain::ground::run::RunPhase;
@@ -101,12 +102,13 @@ impl PayloadReader {
         let slices = slice_payload(&self.ready.definition.pipeline.retrieval.format, payload, self.limits)?;
         let mut coverage =
             DefinitionCoverage::new(&self.ready.normalizer, slices.columns(), slices.unnamed_columns())?;
+        let mut digest = RawRecordDigest::default();
         for slice in slices {
             let slice = slice?;
             if slice.position % 256 == 0 && self.progress.stop_reason().is_some() {
                 return Ok(false);
             }
-            self.stage_slice(slice, staging, &mut coverage)?;
+            self.stage_slice(slice, staging, &mut coverage, &mut digest)?;
             self.progress.read.store(staging.counts().read, Ordering::Relaxed);
             self.progress.rejected.store(staging.counts().rejected, Ordering::Relaxed);
         }
@@ -120,10 +122,11 @@ impl PayloadReader {
         slice: PayloadSlice,
         staging: &mut RunStaging,
         coverage: &mut DefinitionCoverage<'_>,
+        digest: &mut RawRecordDigest,
     ) -> Result<(), StoreError> {
         let len = slice.len_bytes();
         let PayloadSlice { position, offset, bytes, record } = slice;
-        let raw_hash = sha256(&bytes);
+        let raw_hash = digest.of(&bytes);
         if let Ok(raw) = &record {
             coverage.note_matched_paths(raw);
         }
@@ -161,6 +164,24 @@ impl PayloadReader {
                 staging.reject(&RejectedRecord { position, offset, len, raw_hash, rejection }, key.as_deref())
             }
         }
+    }
+}
+
+/// The digest of the last raw record. All records of an unpivoted row have the same raw record.
+#[derive(Default)]
+struct RawRecordDigest {
+    bytes: Bytes,
+    sha256: [u8; 32],
+}
+
+impl RawRecordDigest {
+    fn of(&mut self, bytes: &Bytes) -> [u8; 32] {
+        // bytes at the same place are the same, since the last ones are kept
+        let is_same = (self.bytes.as_ptr(), self.bytes.len()) == (bytes.as_ptr(), bytes.len());
+        if !is_same || bytes.is_empty() {
+            (self.bytes, self.sha256) = (bytes.clone(), sha256(bytes));
+        }
+        self.sha256
     }
 }
 

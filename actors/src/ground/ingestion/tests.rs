@@ -189,15 +189,15 @@ fn retention_prunes_content_that_is_older_than_its_days() {
             export
         };
         let before = export();
-        assert_eq!(prune(30 * 366, false).await, [], "nothing is that old");
-        let due = prune(365, true).await;
+        assert_eq!(prune(30 * 366, false).await, PruneReport::default(), "nothing is that old");
+        let due = prune(365, true).await.sources;
         assert!(due.len() == 1 && due[0].outcome.versions > 0 && due[0].outcome.freed_bytes > 0, "{due:?}");
         assert_eq!(export(), before, "a dry run changes nothing");
-        let pruned = prune(365, false).await;
+        let pruned = prune(365, false).await.sources;
         assert_eq!(pruned[0].outcome.versions, due[0].outcome.versions);
         assert_eq!(pruned[0].outcome.payloads, due[0].outcome.payloads);
         assert!(export() != before);
-        assert_eq!(prune(365, false).await, []);
+        assert_eq!(prune(365, false).await, PruneReport::default());
         let pruned = logged_events(&system.store).iter().filter(|event| *event == "source_pruned").count();
         assert_eq!(pruned, 1);
     });

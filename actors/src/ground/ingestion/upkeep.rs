@@ -14,7 +14,7 @@ use oracled_domain::ground::check::RunCheckReport;
 use oracled_domain::ground::check::SourceCheck;
 use oracled_domain::ground::check::SourceCheckProgress;
 use oracled_domain::ground::check::SourceCheckReport;
-use oracled_domain::ground::check::SourcePruning;
+use oracled_domain::ground::check::{PruneReport, SourcePruning, UnprunedSource};
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, Sha256Hex};
 use oracled_store::ground::state::{CompletedRun, SourceState};
@@ -38,28 +38,28 @@ pub(super) async fn prune_on_request(
     prune(&context, oracle_id, before, Some(peer), false).await
 }
 
-/// Prunes all sources. A source that is busy is left for the next time.
+/// Prunes all sources. A source that is busy or damaged is left for the next time.
 pub(super) async fn prune_old_content(
     context: Arc<IngestContext>,
     PruneOldContent { days, peer, is_dry_run }: PruneOldContent,
-) -> Result<Vec<SourcePruning>, IngestionError> {
+) -> Result<PruneReport, IngestionError> {
     let age = SignedDuration::from_hours(24 * i64::from(days));
     let before = context.clock.now().saturating_sub(age).unwrap_or(Timestamp::MIN);
-    let mut pruned = Vec::new();
+    let mut report = PruneReport::default();
     for source in context.store.sources()?.iter().filter(|source| !source.completed.is_empty()) {
         let oracle_id = source.entry.oracle_id().clone();
         // a pipeline can keep its content for longer
         let before = before.min(context.latest_prune_time(&oracle_id)?);
         match prune(&context, oracle_id.clone(), before, peer, is_dry_run).await {
             Ok(outcome) if outcome.versions == 0 && outcome.payloads.is_empty() => {}
-            Ok(outcome) => pruned.push(SourcePruning { oracle_id, outcome }),
-            Err(error @ IngestionError::Busy { .. }) => {
+            Ok(outcome) => report.sources.push(SourcePruning { oracle_id, outcome }),
+            Err(error) => {
                 tracing::warn!(%error, %oracle_id, "a source was not pruned; the next retention prunes it");
+                report.unpruned.push(UnprunedSource { oracle_id, cause: error.to_string() });
             }
-            Err(error) => return Err(error),
         }
     }
-    Ok(pruned)
+    Ok(report)
 }
 
 async fn prune(

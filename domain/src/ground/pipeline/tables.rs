@@ -125,7 +125,7 @@ impl WordSource {
 }
 
 impl WordCollector<'_> {
-    /// Adds the word of a record. A record without a value on one of the axes is ignored.
+    /// Adds the translation in a record. A record without a value on one of the axes is ignored.
     ///
     /// # Errors
     /// Another record translates the word differently, or there are too many words.

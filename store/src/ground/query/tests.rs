@@ -292,7 +292,7 @@ fn latest_query_holds_no_more_hits_of_a_subject_than_a_page() {
     let first = page(None).unwrap();
     assert_eq!(first.found.len(), 1);
     assert!(matches!(page(first.more.as_deref()), Err(ScanError::TooCostly)));
-    // the many are not the latest any more
+    // the many are no longer the latest
     let later = TestStatement { id: Some("later".into()), ..single("BBB", 2001) };
     world.ingest(&test_run("2", 200, false, vec![later]));
     let found = latest(&world, &[], 2, u64::MAX);

@@ -69,7 +69,8 @@ impl<R: Read> DelimitedReader<R> {
                 return Ok(Some(cell));
             }
             let Some((offset, bytes)) = self.row()? else { return Ok(None) };
-            let slice = UnnumberedSlice { offset, record: self.row.record(&self.names, &bytes), bytes };
+            let slice =
+                UnnumberedSlice { offset, record: self.row.record(&self.names, &bytes), bytes: bytes.into() };
             match &mut self.unpivot {
                 Some(unpivot) if slice.record.is_ok() => unpivot.begin_row(slice),
                 _ => return Ok(Some(slice)),

@@ -69,7 +69,7 @@ impl<R: Read> JsonListReader<R> {
         }
         self.first = false;
         let (offset, bytes) = self.extent()?;
-        Ok(Some(UnnumberedSlice { offset, record: SourceValue::parse_object(&bytes), bytes }))
+        Ok(Some(UnnumberedSlice { offset, record: SourceValue::parse_object(&bytes), bytes: bytes.into() }))
     }
 
     /// Reads up to the value that `step` names in the next value.

@@ -27,6 +27,6 @@ impl<R: Read> JsonLinesReader<R> {
         self.input.line(&mut bytes, offset)?;
         let trailing = bytes.iter().rev().take_while(|byte| is_white_space(**byte)).count();
         bytes.truncate(bytes.len() - trailing);
-        Ok(Some(UnnumberedSlice { offset, record: SourceValue::parse_object(&bytes), bytes }))
+        Ok(Some(UnnumberedSlice { offset, record: SourceValue::parse_object(&bytes), bytes: bytes.into() }))
     }
 }

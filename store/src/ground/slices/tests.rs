@@ -163,7 +163,7 @@ fn csv_line_is_an_object_of_texts_by_column_name() {
         records,
         [row("Korea, \"South\"", "51"), row("two\r\nlines", ""), row("", ""), row("Åland", "5\" high")]
     );
-    assert_eq!(found[1].bytes, b"\"two\r\nlines\",");
+    assert_eq!(found[1].bytes, &b"\"two\r\nlines\","[..]);
     assert_eq!(found[3].offset + u64::from(found[3].len_bytes()), payload.len() as u64);
 }
 
@@ -573,7 +573,7 @@ fn unpivot_makes_a_record_of_each_cell_after_a_preamble() {
     );
     assert_eq!(slices.iter().map(|slice| slice.position).collect::<Vec<_>>(), [0, 1, 2]);
     assert_eq!(slices[1].offset, slices[2].offset);
-    assert_eq!(slices[2].bytes, b"ALB,2,3,,");
+    assert_eq!(slices[2].bytes, &b"ALB,2,3,,"[..]);
     let reader = slice_payload(&format, &payload[..], SliceLimits::default()).expect("a valid header");
     assert_eq!(reader.unnamed_columns(), [5]);
     assert_eq!(reader.columns().expect("a header"), ["Code", "Note", "Year", "Value"]);

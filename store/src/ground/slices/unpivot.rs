@@ -1,6 +1,7 @@
 //! Wide tables: the cells of a row become records of their own.
 
 use super::{HeaderLineError, UnnumberedSlice};
+use bytes::Bytes;
 use oracled_domain::base::blank::is_blank;
 use oracled_domain::base::raw::SourceValue;
 use oracled_domain::ground::format::ColumnUnpivot;
@@ -22,7 +23,7 @@ pub(super) struct UnpivotReader {
 #[derive(Debug)]
 struct UnpivotedRow {
     offset: u64,
-    bytes: Vec<u8>,
+    bytes: Bytes,
     /// The other columns.
     common: Vec<(String, SourceValue)>,
     /// The cells that are left, with the names of their columns.

@@ -206,3 +206,21 @@ fn rebuild_excludes_runs_and_ends_when_it_is_cancelled() {
         assert_eq!(rebuilt(system).await.expect("the rebuild is not stopped").files.len(), 1);
     });
 }
+
+#[test]
+fn retention_reports_a_damaged_source_and_goes_on() {
+    with_services(TestClock::new(), TestServices::default(), |world| async move {
+        let system = &world.system;
+        let pipeline_id = population(system).await;
+        ingest_version(system, &pipeline_id, OLD, "2020-04-14").await;
+        ingest_version(system, &pipeline_id, NEW, "2023-05-04").await;
+        for path in damaged(&world) {
+            fs::write(path, "damaged").expect("the write succeeds");
+        }
+        world.time.advance(20 * 366 * 86_400);
+        let message = PruneOldContent { days: 365, peer: None, is_dry_run: false };
+        let report = system.ingestion.ask(message).await.expect("the actor answers").expect("a report");
+        assert_eq!((report.sources.len(), report.unpruned.len()), (0, 1), "{report:?}");
+        assert_eq!(report.unpruned[0].oracle_id, oracle_id());
+    });
+}
