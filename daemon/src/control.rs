@@ -21,7 +21,7 @@ use crate::platform::service::DaemonService;
 use crate::verdict::control::{
     costs, divergence, erasures, orders, outbox, prompts, purge, retention, session, session_export, webhooks,
 };
-use crate::verification::control::{execution, review};
+use crate::verification::control::{execution, review, review_evidence};
 use axum::Router;
 use axum::middleware::from_fn;
 use axum::routing::{delete, get, post};
@@ -62,7 +62,7 @@ pub fn router(service: Arc<DaemonService>) -> Router {
         .route("/v1/sources/{oracle_id}/confirm", post(source::confirm))
         .route("/v1/pipelines/{pipeline_id}/pull", post(upkeep::pull))
         .route("/v1/reviews/{review_id}", get(review::get))
-        .route("/v1/reviews/{review_id}/evidence", get(review::evidence))
+        .route("/v1/reviews/{review_id}/evidence", get(review_evidence::get))
         .route("/v1/reviews/{review_id}/resolve", post(review::resolve))
         .route("/v1/reviews/{review_id}/revoke", post(review::revoke))
         .route("/v1/reviews/{review_id}/dismiss", post(review::dismiss))

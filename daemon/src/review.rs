@@ -7,7 +7,7 @@ use crate::platform::api::request::{IgnoredBody, reject_params};
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
 use crate::verdict::control::held_orders;
-use crate::verification::control::review;
+use crate::verification::control::{review, review_evidence};
 use axum::Router;
 use axum::middleware::from_fn;
 use axum::routing::{get, post};
@@ -22,7 +22,7 @@ pub fn router(service: Arc<DaemonService>) -> Router {
     Router::new()
         .route("/openapi.json", get(openapi::get))
         .route("/v1/reviews/{review_id}", get(review::get))
-        .route("/v1/reviews/{review_id}/evidence", get(review::evidence))
+        .route("/v1/reviews/{review_id}/evidence", get(review_evidence::get))
         .route("/v1/reviews/{review_id}/resolve", post(review::resolve))
         .route("/v1/reviews/{review_id}/revoke", post(review::revoke))
         .route("/v1/reviews/{review_id}/dismiss", post(review::dismiss))

@@ -75,7 +75,7 @@ async fn gallery_script_ingests_and_a_second_run_changes_nothing() {
         "(primary) 104339 against world-bank-population (primary) 107906, 3567 apart: left to a reviewer",
         "next: oraclectl review resolve v-",
         "is resolved\n",
-        "population: 107906 {person}\n  a reviewer decided this value, knowing the answers of the sources",
+        "population: 107906 {person}\n  a reviewer decided this value",
     ] {
         let at = rest.find(message).unwrap_or_else(|| panic!("{message} is not in\n{rest}"));
         rest = &rest[at + message.len()..];

@@ -6,7 +6,7 @@ use oracled_api::base::client::DaemonClient;
 use oracled_domain::verification::{DecisionInputs, Envelope, decide};
 use oracled_domain::{AuditEvent, EventKind, Sha256Hex};
 use oracled_store::JournalRecord;
-use oracled_tests::ground::open_store;
+use oracled_tests::ground::{example, open_pipeline, open_store, register_all};
 use oracled_tests::verification::{register, register_offices, several_years, workflow};
 use oracled_tests::{DaemonWorld, at, document, get, log, post, problem, read_whole_log};
 use serde_json::{Value, json};
@@ -109,6 +109,45 @@ async fn review_is_listed_with_all_answers_and_its_resolution_applies() {
         let by = own_name().as_str().map_or_else(|| format!("uid {by}"), |name| format!("{name} (uid {by})"));
         assert!(text.contains(&by), "{text}");
     }
+}
+
+#[tokio::test]
+async fn review_shows_changed_answers_and_is_not_resolved_for_another_ontology() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    two_that_disagree(&daemon).await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let disputed = verify_population(routes, "census").await;
+    let id = disputed["review_id"].as_str().expect("a review is open");
+    let evidence = format!("/v1/reviews/{id}/evidence");
+    assert_eq!(document(&get(control, &evidence).await).get("changed"), None);
+    // the same content again is no change
+    several_years(&daemon, &[("office-a", "54208"), ("office-b", "54300")], 1960..1961).await;
+    let changed = json!({"office-b": {"version": "2026-03-07", "values": {"population": "54300"}}});
+    assert_eq!(document(&get(control, &evidence).await)["changed"], changed);
+    let shown = String::from_utf8(world.ctl(&["review", "show", id]).stdout).expect("text");
+    assert!(shown.contains("office-b has population 54300 now"), "{shown}");
+
+    let mut ontology = example("ontologies/population.json");
+    ontology["version"] = json!("2");
+    for office in ["office-a", "office-b"] {
+        let mut source = example("sources/world-bank-population.json");
+        (source["oracle_id"], source["ontology"]["version"]) = (json!(office), json!("2"));
+        let mut pipeline = open_pipeline("world-bank-population");
+        pipeline["pipeline"]["pipeline_id"] = json!(office);
+        pipeline["pipeline"]["oracle_id"] = json!(office);
+        pipeline["pipeline"]["transformation"]["output_schema_id"] = json!("population@2");
+        register_all(control, &ontology, &source, &pipeline).await;
+    }
+    let mut census = workflow("census", &["office-a", "office-b"], json!({}));
+    census["ontology"]["version"] = json!("2");
+    register(control, &census).await;
+    let resolve = format!("/v1/reviews/{id}/resolve");
+    let refused = problem(&post(control, &resolve, &resolution("54300")).await, 409, "review_refused");
+    assert!(refused["detail"].as_str().is_some_and(|detail| detail.contains("population@2")), "{refused}");
+    assert_eq!(at(&get(control, "/v1/status").await, "/open_reviews"), 1);
+    let reason = json!({"reason": "another ontology"});
+    assert_eq!(post(control, &format!("/v1/reviews/{id}/dismiss"), &reason).await.status, 200);
 }
 
 #[tokio::test]

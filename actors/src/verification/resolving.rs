@@ -6,11 +6,13 @@ use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::CommitError;
 use jiff::Timestamp;
 use oracled_domain::audit::event::verification::ResolutionEntry;
+use oracled_domain::ground::id::WorkflowId;
 use oracled_domain::ground::ontology::{Ontology, OntologyRef};
 use oracled_domain::verification::deviation::restore_baselines;
 use oracled_domain::verification::review::{
     PriorBaselines, ResolutionRecord, ReviewResolution, ReviewResolutionError, ReviewState, Verifier,
 };
+use oracled_domain::verification::workflow::Workflow;
 use oracled_domain::verification::{AxisBaseline, HumanLock, ReviewCase, SubjectState};
 use oracled_domain::{AuditEvent, DecidingUser, EventKind};
 use oracled_store::{JournalRecord, RowExpectation, RowKey, StoreError, TableWrite};
@@ -38,6 +40,17 @@ pub enum ResolveError {
     /// The ontology of the review is not registered.
     #[error("no ontology {0} is registered")]
     OntologyUnknown(OntologyRef),
+    /// The workflow has another ontology than the review, so no question would find the decision.
+    #[error(
+        "workflow {workflow_id} {now}, and review {review_id} is about {ontology}: a decision would apply to no question; dismiss the review"
+    )]
+    Outdated {
+        review_id: String,
+        workflow_id: WorkflowId,
+        ontology: OntologyRef,
+        /// The present state of the workflow.
+        now: String,
+    },
     /// The resolution is invalid.
     #[error(transparent)]
     Bad(#[from] ReviewResolutionError),
@@ -81,6 +94,7 @@ impl VerificationContext {
         let case = self.load_review(review_id, ResolveError::Unknown)?;
         case.check_open()?;
         let review = &case.state.review;
+        self.check_ontology(review)?;
         let ontology = self.store.ontology(&review.ontology)?;
         let ontology = ontology.ok_or_else(|| ResolveError::OntologyUnknown(review.ontology.clone()))?;
         let (verifier_id, now) = (user.peer.uid.to_string(), self.clock.now());
@@ -88,6 +102,21 @@ impl VerificationContext {
         let locks = review.resolve(&ontology, resolution, verifier, now)?;
         let decision = ReviewerDecision { resolution, user, verifier_id, now };
         Ok(self.resolution_record(case, &locks, &ontology, &decision)?)
+    }
+
+    /// Checks that the workflow still has the ontology of the review.
+    fn check_ontology(&self, review: &ReviewCase) -> Result<(), ResolveError> {
+        let registered = self.store.registered::<Workflow>(review.workflow_id.as_str())?;
+        let now = registered.map(|(workflow, _)| workflow.document.ontology);
+        if now.as_ref() == Some(&review.ontology) {
+            return Ok(());
+        }
+        Err(ResolveError::Outdated {
+            review_id: review.review_id.clone(),
+            workflow_id: review.workflow_id.clone(),
+            ontology: review.ontology.clone(),
+            now: now.map_or_else(|| "does not exist".into(), |now| format!("uses ontology {now} now")),
+        })
     }
 
     /// Returns the resolved review, and the record that stores it. The record also resolves the open reviews

@@ -11,7 +11,7 @@ use crate::platform::openapi::{CommonProblems, Complete, json};
 use crate::verdict::control::{
     costs, divergence, erasures, orders, outbox, prompts, purge, retention, session, session_export, webhooks,
 };
-use crate::verification::control::{execution, review};
+use crate::verification::control::{execution, review, review_evidence};
 use axum::response::Response;
 use hyper::StatusCode;
 use oracled_api::audit::HiddenValue;
@@ -79,7 +79,7 @@ use utoipa::OpenApi;
         rejects::get,
         review::list,
         review::get,
-        review::evidence,
+        review_evidence::get,
         review::resolve,
         review::revoke,
         review::dismiss,

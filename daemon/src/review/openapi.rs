@@ -3,7 +3,7 @@
 use crate::platform::api::reserved_body;
 use crate::platform::openapi::{CommonProblems, Complete, json};
 use crate::verdict::control::held_orders;
-use crate::verification::control::review;
+use crate::verification::control::{review, review_evidence};
 use axum::response::Response;
 use hyper::StatusCode;
 use oracled_api::base::problem::ProblemDocument;
@@ -30,7 +30,7 @@ use utoipa::OpenApi;
     paths(
         review::list,
         review::get,
-        review::evidence,
+        review_evidence::get,
         review::resolve,
         review::revoke,
         review::dismiss,

@@ -2,3 +2,4 @@
 
 pub mod execution;
 pub mod review;
+pub mod review_evidence;

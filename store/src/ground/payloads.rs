@@ -42,10 +42,12 @@ impl Store {
         raw_sha256: &Sha256Hex,
         places: impl IntoIterator<Item = (u64, u32)>,
     ) -> Result<Vec<String>, StoreError> {
-        if !self.files().has_archived(raw_sha256) {
-            return Ok(Vec::new());
-        }
-        let payload = self.files().archive(oracle_id, raw_sha256)?;
+        let payload = match self.files().archive(oracle_id, raw_sha256) {
+            Ok(payload) => payload,
+            // checked after the attempt: a retention may remove it meanwhile
+            Err(_) if !self.files().has_archived(raw_sha256) => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
         let text = |(offset, len): (u64, u32)| {
             let bytes = payload.slice(offset, u64::from(len).min(RAW_TEXT_MAX_BYTES))?;
             Ok(String::from_utf8_lossy(&bytes).into_owned())

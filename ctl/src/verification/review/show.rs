@@ -6,7 +6,7 @@ use crate::base::error::CtlError;
 use crate::base::output::{escape_line, format_pairs, format_table, format_user, shorten_line};
 use jiff::Timestamp;
 use oracled_api::verdict::orders::OrderReport;
-use oracled_api::verification::{ReviewEvidence, ReviewSummary};
+use oracled_api::verification::{ReviewEvidence, ReviewSummary, ReviewedSourceAnswer};
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::verification::review::{
     DismissalRecord, ResolutionRecord, ReviewComment, ReviewState, RevocationRecord,
@@ -162,6 +162,9 @@ pub(crate) fn show_review(
         for (oracle_id, text) in &evidence.raw_texts {
             writeln!(out, "  raw record of {oracle_id}: {}", shorten_line(text, RAW_MAX_CHARS))?;
         }
+        for line in changed_lines(evidence) {
+            writeln!(out, "{}", escape_line(&line))?;
+        }
     }
     let silent = review.sources.iter().filter(|(oracle_id, _)| !review.candidates.contains_key(*oracle_id));
     for (oracle_id, outcome) in silent {
@@ -177,6 +180,20 @@ pub(crate) fn show_review(
     let comments = state.comments.iter().map(format_comment);
     let decisions: Vec<_> = resolved.chain(revoked).chain(dismissed).chain(comments).collect();
     Ok(out.write_all(format_pairs(&decisions).as_bytes())?)
+}
+
+/// The sources whose answers have changed since the review was opened.
+pub(crate) fn changed_lines(evidence: &ReviewEvidence) -> Vec<String> {
+    let line = |(oracle_id, answer): (&SourceId, &ReviewedSourceAnswer)| {
+        let Some(version) = &answer.version else {
+            return format!("changed since: {oracle_id} has withdrawn the record");
+        };
+        let values = answer.values.iter().map(|(path, value)| format!("{path} {value}"));
+        let values = values.collect::<Vec<_>>().join(", ");
+        let values = if values.is_empty() { "no value".to_owned() } else { values };
+        format!("changed since: {oracle_id} has {values} now (version {version})")
+    };
+    evidence.changed.iter().map(line).collect()
 }
 
 /// The row of a source's answer.

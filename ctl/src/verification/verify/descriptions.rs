@@ -30,7 +30,7 @@ pub(crate) const fn describe_basis(basis: ValueBasis) -> &'static str {
         ValueBasis::OnlySource => "one source has this value, and no other trusted source has a value",
         ValueBasis::Agreement => "all trusted sources with a value agree",
         ValueBasis::Resolution => "the sources disagreed, and the conflicts were settled as shown below",
-        ValueBasis::HumanLock => "a reviewer decided this value, knowing the answers of the sources",
+        ValueBasis::HumanLock => "a reviewer decided this value",
         ValueBasis::HumanConfirmation => "the claimant has confirmed this value",
     }
 }

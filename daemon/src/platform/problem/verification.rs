@@ -48,6 +48,7 @@ impl From<ResolveError> for Problem {
             ResolveError::Unknown(_) => ProblemCode::ReviewUnknown,
             ResolveError::Closed(closed) => return closed.into(),
             ResolveError::OntologyUnknown(_) => ProblemCode::OntologyUnknown,
+            ResolveError::Outdated { .. } => ProblemCode::ReviewRefused,
             ResolveError::Bad(_) => ProblemCode::InvalidResolution,
             ResolveError::Store(error) => return error.into(),
             ResolveError::Commit(error) => return error.into(),

@@ -13,14 +13,13 @@ use axum::extract::{Path, State};
 use oracled_actors::verification::{CommentOnReview, DismissReview, ResolveReview, RevokeResolution};
 use oracled_api::base::page::ListPage;
 use oracled_api::base::problem::ProblemCode;
-use oracled_api::verification::{ReviewEvidence, ReviewSummary, ReviewsParams};
+use oracled_api::verification::{ReviewSummary, ReviewsParams};
 use oracled_domain::base::wording::excerpt;
 use oracled_domain::verification::review::{
-    CommentRequest, DismissalRequest, ReviewCase, ReviewResolution, ReviewState, RevocationRequest,
+    CommentRequest, DismissalRequest, ReviewResolution, ReviewState, RevocationRequest,
 };
 use oracled_store::{ReviewQuery, Store, StoreError};
 use serde::de::DeserializeOwned;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Number of reviews read at a time; each contains all answers.
@@ -103,49 +102,14 @@ pub async fn get(
     Ok(Json(find_review(&service.system.store, &parse_name::<String>(review_id)?)?))
 }
 
-fn find_review(store: &Store, review_id: &str) -> Result<ReviewState, Problem> {
+pub(super) fn find_review(store: &Store, review_id: &str) -> Result<ReviewState, Problem> {
     store.review(review_id)?.map(|(state, _)| state).ok_or_else(|| {
         let shown_id = excerpt(review_id);
         Problem::new(ProblemCode::ReviewUnknown, format!("no review has the id {shown_id}"))
     })
 }
 
-problems!(EvidenceProblems: STORE; ReviewUnknown SourceDamaged);
-
-/// Read the units and the raw records of a review.
-#[utoipa::path(
-    get,
-    path = "/v1/reviews/{review_id}/evidence",
-    operation_id = "read_review_evidence",
-    tag = "verification",
-    params(("review_id" = String, Path, description = "The id of the review: the execution id of the decision that opened it")),
-    responses(
-        EvidenceProblems,
-        (status = 200, description = "The units of the axes to decide, and the texts of the raw records", body = ReviewEvidence),
-    ),
-)]
-pub async fn evidence(
-    State(service): State<Arc<DaemonService>>,
-    review_id: Result<Path<String>, PathRejection>,
-) -> Result<Json<ReviewEvidence>, Problem> {
-    let (review_id, store) = (parse_name::<String>(review_id)?, service.system.store.clone());
-    let read = run_blocking(move || -> Result<_, Problem> {
-        let ReviewCase { ontology, axes, candidates, .. } = find_review(&store, &review_id)?.review;
-        let ontology = store.ontology(&ontology)?;
-        let unit = |path: &String| Some((path.clone(), ontology.as_ref()?.axis(path)?.unit.clone()?));
-        let mut raw_texts = BTreeMap::new();
-        for (oracle_id, candidate) in candidates {
-            let Some(provenance) = candidate.provenance else { continue };
-            let raw = provenance.raw;
-            let texts = store.raw_texts(&oracle_id, &raw.raw_sha256, [(raw.offset, raw.len)])?;
-            raw_texts.extend(texts.into_iter().map(|text| (oracle_id.clone(), text)));
-        }
-        Ok(ReviewEvidence { units: axes.keys().filter_map(unit).collect(), raw_texts })
-    });
-    Ok(Json(read.await?))
-}
-
-problems!(ResolveProblems: JSON_BODY REVIEW STORE; OntologyUnknown);
+problems!(ResolveProblems: JSON_BODY REVIEW STORE; OntologyUnknown ReviewRefused);
 
 /// Resolve a review.
 ///
