@@ -123,6 +123,10 @@ pub struct OrderActionRequest {
     /// The reason, for the log: 1 to 1,024 bytes.
     #[schema(min_length = 1, max_length = 1024)]
     pub reason: String,
+    /// The order's `changed_at` on which the decision is based. An order that has changed since is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub changed_at: Option<Timestamp>,
 }
 
 /// A verdict that the policy holds.

@@ -120,13 +120,13 @@ impl OrderArgs {
                 answer.map_err(|error| error.with_application_hint(session_id))?.json()?
             }
             OrderVerb::Release { session_id, reason } => {
-                change(options, session_id, OrderAction::Release, reason).await?
+                change(options, session_id, OrderAction::Release, reason, None).await?
             }
             OrderVerb::Retry { session_id, reason } => {
-                change(options, session_id, OrderAction::Retry, reason).await?
+                change(options, session_id, OrderAction::Retry, reason, None).await?
             }
             OrderVerb::Fail { session_id, reason } => {
-                change(options, session_id, OrderAction::Fail, reason).await?
+                change(options, session_id, OrderAction::Fail, reason, None).await?
             }
         };
         if options.json {
@@ -167,8 +167,9 @@ pub(crate) async fn change(
     session_id: &str,
     action: OrderAction,
     reason: &str,
+    changed_at: Option<Timestamp>,
 ) -> Result<OrderReport, CtlError> {
-    let request = OrderActionRequest { action, reason: reason.to_owned() };
+    let request = OrderActionRequest { action, reason: reason.to_owned(), changed_at };
     let body = serde_json::to_vec(&request).map_err(std::io::Error::from)?;
     let answer = options.call_for_reviewer(Method::POST, &order_path(session_id), Some(body.into())).await;
     Ok(answer.map_err(|error| error.with_application_hint(session_id))?.json()?)

@@ -4,6 +4,7 @@ use super::{DequeueOrder, EnqueueOrder, OrdersActor};
 use crate::verdict::generation::GenerationError;
 use crate::verdict::held_key::HeldKeyError;
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
+use jiff::Timestamp;
 use oracled_domain::verdict::order::{OperatorAction, Order, OrderAction, OrderState, OrderStopCause};
 use oracled_domain::verdict::policy::{PolicyCause, join_causes};
 use oracled_domain::{AuditEvent, DecidingUser, EventKind, SessionId, SessionRecord};
@@ -18,6 +19,8 @@ pub struct ChangeOrder {
     pub reason: String,
     /// Whether the order must be held.
     pub held_only: bool,
+    /// The time of the order's last change, if the decision is based on it.
+    pub changed_at: Option<Timestamp>,
     /// The operator.
     pub user: DecidingUser,
 }
@@ -34,6 +37,9 @@ pub enum OrderChangeError {
          held one can be failed", .state.into_str()
     )]
     State { session_id: SessionId, state: OrderState },
+    /// The order is not the one on which the decision is based.
+    #[error("the order of session {session_id} has changed at {changed_at}; look at it again before you decide")]
+    Changed { session_id: SessionId, changed_at: Timestamp },
     /// The policy holds no verdict of the session.
     #[error(
         "the policy holds no verdict of session {session_id}, whose order is {}; only such a verdict can be read or \
@@ -77,8 +83,9 @@ impl Handler<ChangeOrder> for OrdersActor {
                 }
                 OrderAction::Fail => |state| matches!(state, OrderState::Queued | OrderState::Held),
             };
-            let ChangeOrder { session_id, action, reason, held_only, user: DecidingUser { peer, name } } =
-                message;
+            let known_change = message.changed_at;
+            let ChangeOrder { session_id, action, reason, held_only, user, .. } = message;
+            let DecidingUser { peer, name } = user;
             // a retry destroys the held verdict, so another one must be possible
             if action == OrderAction::Retry
                 && desk.store().held_verdict_revision(&session_id).map_err(GenerationError::from)?.is_some()
@@ -86,7 +93,8 @@ impl Handler<ChangeOrder> for OrdersActor {
                 desk.runner.require_model()?;
             }
             let changed = desk.change_order(&session_id, |session, order, now| {
-                let is_open_to_user = !held_only || order.state == OrderState::Held;
+                let is_open_to_user = (!held_only || order.state == OrderState::Held)
+                    && known_change.is_none_or(|at| at == order.changed_at);
                 (is_open_to_user && is_possible(order.state)).then(|| {
                     let reason = reason.clone();
                     let user_name = name.clone();
@@ -113,6 +121,12 @@ impl Handler<ChangeOrder> for OrdersActor {
                 let session = desk.store().session(&session_id).map_err(GenerationError::from)?;
                 let order = session.and_then(|(session, _)| session.order);
                 return Err(match order {
+                    Some(Order { changed_at, state, .. })
+                        if known_change.is_some_and(|at| at != changed_at)
+                            && (!held_only || state == OrderState::Held) =>
+                    {
+                        OrderChangeError::Changed { session_id, changed_at }
+                    }
                     Some(order) => OrderChangeError::State { session_id, state: order.state },
                     None => OrderChangeError::Unknown(session_id),
                 });

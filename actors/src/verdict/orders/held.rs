@@ -51,10 +51,15 @@ impl OrderDesk {
 
     /// Releases the verdict that the policy holds: it is delivered like any other. Returns its session afterwards.
     pub(super) async fn release(&self, message: ChangeOrder) -> Result<SessionRecord, OrderChangeError> {
-        let ChangeOrder { session_id, reason, user, .. } = message;
+        let ChangeOrder { session_id, reason, user, changed_at: known_change, .. } = message;
         let (HeldVerdictText { held, delivery }, held_revision) = self.open_held(&session_id).await?;
         let session = self.store().session(&session_id).map_err(GenerationError::from)?;
         let Some((session, _)) = session else { return Err(OrderChangeError::Unknown(session_id)) };
+        // read after the held verdict: each change of it changes the order
+        let changed_at = session.order.as_ref().map(|order| order.changed_at);
+        if let Some(changed_at) = changed_at.filter(|at| known_change.is_some_and(|known| known != *at)) {
+            return Err(OrderChangeError::Changed { session_id, changed_at });
+        }
         let trace = |generation| GenerationTrace { generation, interactions: Vec::new() };
         let submission = Submission {
             path: held.path,

@@ -159,6 +159,7 @@ impl From<OrderChangeError> for Problem {
                 Self::new(ProblemCode::HeldVerdictUnreadable, error.to_string())
             }
             OrderChangeError::State { .. }
+            | OrderChangeError::Changed { .. }
             | OrderChangeError::NoHeldVerdict { .. }
             | OrderChangeError::CheckInForce(_) => {
                 Self::new(ProblemCode::OrderStateRefused, error.to_string())
