@@ -1,5 +1,6 @@
 //! Charts as SVG. They have no inline style: the stylesheet colors their classes.
 
+use super::layout::scrolled;
 use maud::{Markup, html};
 
 const WIDTH: f64 = 240.0;
@@ -32,26 +33,24 @@ pub(crate) fn sparkline(values: &[Option<f64>], summary: &str) -> Markup {
 /// Names with their numbers, as a table whose last column is drawn.
 pub(crate) fn bars(caption: &str, label: &str, unit: &str, rows: &[(String, f64)]) -> Markup {
     let top = rows.iter().map(|(_, count)| *count).fold(1.0, f64::max);
-    html! {
-        div.scroll role="region" aria-label=(caption) tabindex="0" { table {
-            caption { (caption) }
-            thead { tr { th scope="col" { (label) } th scope="col" { (unit) } td {} } }
-            tbody {
-                @for (name, count) in rows {
-                    tr {
-                        th scope="row" { (name) }
-                        td.number { (count) }
-                        td aria-hidden="true" {
-                            svg.bar viewBox="0 0 100 10" preserveAspectRatio="none" {
-                                rect width=(format!("{:.1}", count / top * 100.0)) height="10" {}
-                            }
+    let parts = html! {
+        thead { tr { th scope="col" { (label) } th scope="col" { (unit) } td {} } }
+        tbody {
+            @for (name, count) in rows {
+                tr {
+                    th scope="row" { (name) }
+                    td.number { (count) }
+                    td aria-hidden="true" {
+                        svg.bar viewBox="0 0 100 10" preserveAspectRatio="none" {
+                            rect width=(format!("{:.1}", count / top * 100.0)) height="10" {}
                         }
                     }
                 }
-                @if rows.is_empty() { tr { td colspan="3" { "none" } } }
             }
-        } }
-    }
+            @if rows.is_empty() { tr { td colspan="3" { "none" } } }
+        }
+    };
+    scrolled(caption, &parts)
 }
 
 /// A line of a chart over time: its name, and its values at times in seconds. Each value holds until the next one.

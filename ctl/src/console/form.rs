@@ -31,6 +31,11 @@ impl Fields {
         text.ok_or_else(|| PageError::input(format!("`{label}` is empty; enter a text")))
     }
 
+    /// An input with the field's text. `hint` is shown while it is empty.
+    pub(crate) fn input(&self, name: &str, label: &str, hint: &str) -> Markup {
+        html! { label { (label) input name=(name) value=(self.text(name)) placeholder=(hint) autocomplete="off"; } }
+    }
+
     /// All fields whose names begin with `prefix`, by the rest of their names.
     pub(crate) fn with_prefix<'f>(&'f self, prefix: &'f str) -> impl Iterator<Item = (&'f str, &'f str)> {
         self.0.iter().filter_map(move |(name, value)| Some((name.strip_prefix(prefix)?, value.trim())))

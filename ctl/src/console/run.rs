@@ -5,7 +5,8 @@ use super::form::{Fields, after_action, done_note};
 use super::layout::{Section, next_link, page as render_page, pairs, reason_form, table};
 use super::page_error::{PageError, PageResult};
 use super::state::ConsoleState;
-use super::text::{encode, moment, moment_or_none};
+use super::text::{moment, moment_or_none};
+use crate::base::options::encode_segment;
 use crate::base::output::{format_requester, short_run_id};
 use crate::ground::ingest::show::state_word;
 use axum::extract::{Path, State};
@@ -48,9 +49,10 @@ pub(super) async fn page(
     Path(run_id): Path<String>,
     fields: Fields,
 ) -> PageResult {
-    let path = format!("/v1/runs/{}", encode(&run_id));
+    let path = format!("/v1/runs/{}", encode_segment(&run_id));
     let report: RunReport = console.options.call_control(Method::GET, &path, None).await?.json()?;
-    let after = fields.filled("after").map(|after| format!("&after={}", encode(after))).unwrap_or_default();
+    let after =
+        fields.filled("after").map(|after| format!("&after={}", encode_segment(after))).unwrap_or_default();
     let path = format!("{path}/rejects?raw=true&limit={REJECTS}{after}");
     let rejects: ListPage<RejectReport> =
         console.options.call_control(Method::GET, &path, None).await?.json()?;
@@ -173,7 +175,7 @@ pub(super) async fn act(
         let request = ReasonRequest { reason: fields.required("reason", "Reason")? };
         Some(serde_json::to_vec(&request).map_err(std::io::Error::from)?.into())
     };
-    let path = format!("/v1/runs/{}/{action}", encode(&run_id));
+    let path = format!("/v1/runs/{}/{action}", encode_segment(&run_id));
     console.options.call_control(Method::POST, &path, body).await?;
-    Ok(after_action(&format!("/runs/{}", encode(&run_id)), done))
+    Ok(after_action(&format!("/runs/{}", encode_segment(&run_id)), done))
 }

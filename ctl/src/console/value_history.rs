@@ -6,7 +6,7 @@ use super::layout::table;
 use super::page_error::{PageError, PageResult};
 use super::sources::{read_source, result_page};
 use super::state::{Console, ConsoleState};
-use super::text::encode;
+use crate::base::options::encode_segment;
 use crate::base::options::response_lines;
 use axum::extract::{Path, State};
 use hyper::Method;
@@ -46,7 +46,7 @@ struct KnownValue {
 pub(super) fn history_form(source: &SourceSummary, fields: &Fields) -> Markup {
     let axes = source.entry.registration.axes_provided.iter().filter(|axis| !source.identity.contains(axis));
     html! {
-        form.action method="get" action=(format!("/sources/{}/history", encode(source.entry.oracle_id().as_str()))) {
+        form.action method="get" action=(format!("/sources/{}/history", encode_segment(source.entry.oracle_id().as_str()))) {
             @for axis in &source.identity {
                 @let name = format!("where:{axis}");
                 label { (axis) input name=(name) value=(fields.text(&name)) required autocomplete="off"; }
