@@ -29,9 +29,7 @@ pub(super) async fn page(
 ) -> PageResult {
     let source = read_source(&console, &oracle_id).await?;
     let path = format!("/v1/sources/{}/freshness", encode_segment(&oracle_id));
-    // a live source has no freshness policy
-    let freshness = console.options.call_control(Method::GET, &path, None).await;
-    let freshness: Option<FreshnessReport> = freshness.ok().map(|answer| answer.json()).transpose()?;
+    let freshness: FreshnessReport = console.options.call_control(Method::GET, &path, None).await?.json()?;
     let path = format!("/v1/runs?limit={RUNS}&oracle_id={}", encode_segment(&oracle_id));
     let runs: ListPage<RunReport> = console.options.call_control(Method::GET, &path, None).await?.json()?;
     let completed: Vec<_> =
@@ -43,7 +41,7 @@ pub(super) async fn page(
     let changes: Vec<_> = changes.collect();
     let body = html! {
         (render_registration(&source))
-        @if let Some(freshness) = &freshness { (render_freshness(freshness)) }
+        (render_freshness(&freshness))
         section aria-labelledby="query" { h2 #query { "Query" } (query_form(&source, &fields)) }
         section aria-labelledby="value" { h2 #value { "History of a value" } (history_form(&source, &fields)) }
         section aria-labelledby="runs" {
