@@ -63,7 +63,10 @@ impl<S: Send + Sync> FromRequest<S> for Fields {
         let fields: Result<Form<Vec<(String, String)>>, FormRejection> =
             Form::from_request(request, state).await;
         match fields {
-            Ok(Form(fields)) => Ok(Self(fields.into_iter().collect())),
+            // browsers send line breaks of a textarea as CRLF
+            Ok(Form(fields)) => {
+                Ok(Self(fields.into_iter().map(|(name, text)| (name, text.replace("\r\n", "\n"))).collect()))
+            }
             Err(rejection) => Err((rejection.status(), rejection.body_text()).into_response()),
         }
     }
@@ -80,4 +83,19 @@ pub(crate) fn done_note(fields: &Fields) -> Markup {
         .filled("done")
         .filter(|word| word.len() < 20 && word.bytes().all(|byte| byte.is_ascii_lowercase()));
     html! { @if let Some(done) = done { p.done role="status" { "Done: " (done) "." } } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::Body;
+    use hyper::header::CONTENT_TYPE;
+
+    #[tokio::test]
+    async fn line_breaks_of_a_textarea_are_read_as_lf() {
+        let request = Request::post("/").header(CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let request = request.body(Body::from("text=a%0D%0Ab%0Ac")).expect("a valid request");
+        let fields = Fields::from_request(request, &()).await.expect("a valid form");
+        assert_eq!(fields.text("text"), "a\nb\nc");
+    }
 }
