@@ -440,6 +440,36 @@ async fn live_parts_follow_the_daemon_and_are_limited() {
     .await;
 }
 
+#[tokio::test]
+async fn live_parts_end_with_the_login() {
+    let world = DaemonWorld::default();
+    let _daemon = world.serve().await;
+    let mut console = start(&world).await;
+    let paths = ["/events/overview", "/events/reviews", "/events/log"];
+    let open = async |console: &ConsoleProcess| {
+        let mut streams = Vec::new();
+        for path in paths {
+            let mut events = console.events(path).await;
+            events.next().await;
+            streams.push(events);
+        }
+        streams
+    };
+    let streams = open(&console).await;
+    assert_eq!(console.post("/logout", &[]).await.status, 200);
+    for mut events in streams {
+        events.wait_for_end().await;
+    }
+    console.renew_link();
+    console.log_in().await;
+    let streams = open(&console).await;
+    console.renew_link();
+    for mut events in streams {
+        events.wait_for_end().await;
+    }
+    assert_eq!(console.events("/events/log").await.status, 401);
+}
+
 /// Drives the console through every action in a real browser while the daemon judges verdicts; `tests/console.sh` calls it.
 #[tokio::test]
 #[ignore = "needs chromium and npm: `just console`"]

@@ -1,5 +1,6 @@
 //! The audit log: the newest entries, and one entry with its proof.
 
+use super::access::LoginEnd;
 use super::events;
 use super::form::Fields;
 use super::layout::{Section, live, page as render_page, pairs, table};
@@ -9,6 +10,7 @@ use super::text::session_link;
 use crate::audit::log::{SinceTime, field_text, format_caller, summarize_entry};
 use crate::audit::prove::prove_entry;
 use crate::base::options::encode_segment;
+use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::IntoResponse;
 use hyper::Method;
@@ -53,9 +55,13 @@ pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) ->
     Ok(render_page(&console, Section::Log, "Log", &body))
 }
 
-pub(super) async fn events(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
+pub(super) async fn events(
+    State(console): State<ConsoleState>,
+    Extension(login): Extension<LoginEnd>,
+    fields: Fields,
+) -> PageResult {
     let (shared, query) = (console.clone(), filter_query(&fields)?);
-    events::stream(&console, move || {
+    events::stream(&console, login, move || {
         let (console, query) = (shared.clone(), query.clone());
         async move { render_entries(&console, &query).await }
     })

@@ -1,5 +1,6 @@
 //! The first page: the state of the daemon.
 
+use super::access::LoginEnd;
 use super::chart::{bars, sparkline};
 use super::events;
 use super::history::{SERIES, Series, read_metrics};
@@ -9,6 +10,7 @@ use super::page_error::{PageError, PageResult};
 use super::state::{Console, ConsoleState};
 use super::text::{moment, moment_or_none};
 use crate::platform::status::{format_budgets, format_variance, format_witnesses};
+use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect};
 use base64::Engine;
@@ -39,9 +41,12 @@ pub(super) async fn page(State(console): State<ConsoleState>) -> PageResult {
     Ok(render_page(&console, Section::Overview, "Overview", &live("/events/overview", &parts)))
 }
 
-pub(super) async fn events(State(console): State<ConsoleState>) -> PageResult {
+pub(super) async fn events(
+    State(console): State<ConsoleState>,
+    Extension(login): Extension<LoginEnd>,
+) -> PageResult {
     let shared = console.clone();
-    events::stream(&console, move || {
+    events::stream(&console, login, move || {
         let console = shared.clone();
         async move { render(&console).await }
     })

@@ -1,5 +1,6 @@
 //! The queue of reviews.
 
+use super::access::LoginEnd;
 use super::events;
 use super::form::Fields;
 use super::layout::{Section, live, next_link, page as render_page, table};
@@ -8,6 +9,7 @@ use super::state::{Console, ConsoleState};
 use super::text::moment;
 use crate::base::options::encode_segment;
 use crate::verification::review::show::{format_axes, format_state, format_subject, format_values};
+use axum::Extension;
 use axum::extract::State;
 use hyper::Method;
 use maud::{Markup, html};
@@ -27,9 +29,13 @@ pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) ->
     Ok(render_page(&console, Section::Reviews, "Reviews", &body))
 }
 
-pub(super) async fn events(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
+pub(super) async fn events(
+    State(console): State<ConsoleState>,
+    Extension(login): Extension<LoginEnd>,
+    fields: Fields,
+) -> PageResult {
     let (shared, query) = (console.clone(), filter_query(&fields));
-    events::stream(&console, move || {
+    events::stream(&console, login, move || {
         let (console, query) = (shared.clone(), query.clone());
         async move { render_queue(&console, &query).await }
     })
