@@ -308,7 +308,8 @@ async fn operator_decides_a_held_run_after_seeing_its_rejects() {
     let control = &mut daemon.control().await;
     assert_eq!(wait_for_run(control, &held).await["state"], "completed");
     let answer = console.post(&format!("/runs/{held}/undo"), &[("reason", "it was wrong")]).await;
-    assert_shows(&console.get(answer.location()).await, &["Done: undone.", "undone by"]);
+    assert_shows(&console.get(answer.location()).await, &["Done: undone.", "undoes", &held]);
+    assert_shows(&console.get(&format!("/runs/{held}")).await, &["undone by"]);
     assert_shows(&console.get(&format!("/runs/{first}")).await, &["completed", "Undo the run"]);
     let answer = console.post(&format!("/runs/{other}/discard"), &[("reason", "the same census")]).await;
     assert_shows(&console.get(answer.location()).await, &["Done: discarded.", "the same census"]);
@@ -342,7 +343,10 @@ async fn source_page_answers_queries_and_shows_the_history_of_a_value() {
     assert_shows(&history, &["54208", "54999", "<svg", "2026-04-01T00:00:00Z"]);
     let rows = history.text.matches("<td>54208</td>").count();
     assert_eq!((rows, history.text.matches("<td>54999</td>").count()), (2, 1), "{}", history.text);
+    assert_shows(&history, &["population ({person})", "valid at", "class=\"legend\""]);
     assert!(!history.text.contains("<td>ABW</td>"), "{}", history.text);
+    let unknown = console.get(&path.replace("1961", "1871")).await;
+    assert_shows(&unknown, &["No record matches"]);
     assert_eq!(console.get("/sources/none").await.status, 400);
 }
 

@@ -1,6 +1,7 @@
 //! Fields of forms.
 
 use super::page_error::PageError;
+use crate::base::options::encode_segment;
 use axum::extract::rejection::FormRejection;
 use axum::extract::{Form, FromRequest, Request};
 use axum::response::{IntoResponse, Redirect, Response};
@@ -74,14 +75,14 @@ impl<S: Send + Sync> FromRequest<S> for Fields {
 
 /// Sends the browser to the page at `path` after an action. [`done_note`] is its note there.
 pub(crate) fn after_action(path: &str, done: &str) -> Response {
-    Redirect::to(&format!("{path}?done={done}")).into_response()
+    Redirect::to(&format!("{path}?done={}", encode_segment(done))).into_response()
 }
 
 /// The note that an action is done.
 pub(crate) fn done_note(fields: &Fields) -> Markup {
-    let done = fields
-        .filled("done")
-        .filter(|word| word.len() < 20 && word.bytes().all(|byte| byte.is_ascii_lowercase()));
+    let done = fields.filled("done").filter(|words| {
+        words.len() < 30 && words.bytes().all(|byte| byte == b' ' || byte.is_ascii_lowercase())
+    });
     html! { @if let Some(done) = done { p.done role="status" { "Done: " (done) "." } } }
 }
 
