@@ -62,7 +62,7 @@ impl Access {
     fn set(&self, login: Login) {
         let mut current = self.login.lock().unwrap_or_else(PoisonError::into_inner);
         *current = login;
-        // with the lock, so that no login is found that has ended unnoticed
+        // within the lock, so that no request finds a login and misses its end
         self.ended.send_replace(());
     }
 
