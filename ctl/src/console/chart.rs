@@ -75,7 +75,7 @@ pub(crate) fn step_chart(lines: &[StepLine], unit: &str, labels: [&str; 2], summ
     let span = (times().fold(f64::MAX, f64::min), times().fold(f64::MIN, f64::max));
     let values = || all().filter_map(|(_, value)| *value);
     let (low, high) = (values().fold(f64::MAX, f64::min), values().fold(f64::MIN, f64::max));
-    // a line keeps its look for as long as no newer one is added
+    // counted from the newest line, which always has the first look
     let look = |number: usize| {
         let age = lines.len().saturating_sub(number + 1);
         format!("color-{} dash-{}", age % COLORS, age / COLORS)

@@ -189,6 +189,8 @@ fn render_chart(title: &str, unit: &str, values: &[KnownValue]) -> Markup {
             lines.push(StepLine { name, points: Vec::new() });
         }
         let number = known.value.as_ref().and_then(|value| value.parse::<f64>().ok());
+        // a text may be `inf`
+        let number = number.filter(|number| number.is_finite());
         if let Some(line) = lines.last_mut() {
             line.points.push((known.valid_at.as_second(), number));
         }
@@ -227,8 +229,10 @@ mod tests {
         for text in ["H320.0M632.0", "height (m)", "no record", "known at 1970-01-01T00:01:30Z</li>"] {
             assert!(page.contains(text), "{text} is not in {page}");
         }
-        let text = render_values("name", &[known(50, 0, Some("north"))]).into_string();
-        assert!(text.contains("No chart") && text.contains("north"), "{text}");
+        for name in ["north", "inf"] {
+            let text = render_values("name", &[known(50, 0, Some(name))]).into_string();
+            assert!(text.contains("No chart") && text.contains(name), "{text}");
+        }
         for values in [vec![], vec![known(50, 0, None)]] {
             let page = render_values("height", &values).into_string();
             assert!(page.contains("No record matches") && !page.contains("<table"), "{page}");
