@@ -147,6 +147,7 @@ mod tests {
     use access::Access;
     use axum::body::Body;
     use axum::response::Response;
+    use http_body_util::BodyExt;
     use hyper::header::{COOKIE, HOST, SET_COOKIE};
     use hyper::{Request, StatusCode};
     use std::path::PathBuf;
@@ -167,14 +168,31 @@ mod tests {
         router(console.clone()).oneshot(request).await.expect("the router answers")
     }
 
+    /// The cookie after a login.
+    async fn log_in(console: &ConsoleState) -> String {
+        let link = console.access.new_link();
+        let path = link.strip_prefix("http://127.0.0.1:7627").expect("the console's own address");
+        get(console, path, "").await.headers()[SET_COOKIE].to_str().expect("text").to_owned()
+    }
+
+    #[tokio::test]
+    async fn event_streams_end_with_the_login() {
+        let console = console(false);
+        let cookie = log_in(&console).await;
+        let mut stream = get(&console, "/events/overview", &cookie).await.into_body();
+        // there is no daemon
+        let event = stream.frame().await.expect("an event").expect("an event").into_data().expect("data");
+        assert!(String::from_utf8_lossy(&event).contains("Error"), "{event:?}");
+        console.access.log_out();
+        assert!(stream.collect().await.expect("the stream does not break").to_bytes().is_empty());
+        assert_eq!(get(&console, "/events/overview", &cookie).await.status(), StatusCode::UNAUTHORIZED);
+    }
+
     #[tokio::test]
     async fn reviewers_have_only_reviews_and_held_orders() {
         for has_only_reviews in [true, false] {
             let console = console(has_only_reviews);
-            let link = console.access.new_link();
-            let path = link.strip_prefix("http://127.0.0.1:7627").expect("the console's own address");
-            let answer = get(&console, path, "").await;
-            let cookie = answer.headers()[SET_COOKIE].to_str().expect("text").to_owned();
+            let cookie = log_in(&console).await;
             // pages that exist fail, because there is no daemon
             for path in ["/orders", "/sessions/cs_1", "/reviews", "/reviews/v-1"] {
                 assert_eq!(get(&console, path, &cookie).await.status(), StatusCode::BAD_GATEWAY, "{path}");

@@ -90,6 +90,26 @@ await page.waitForTimeout(3_000);
 assert.equal(await entries(), paused, "a paused page does not change");
 await page.getByRole("button", { name: "Continue updates" }).click();
 
+/** Waits until the number of entries changes. */
+async function expectUpdate() {
+  const shown = await entries();
+  await page.waitForFunction(
+    (count) => [...document.querySelectorAll("#live a")].some((anchor) => Number.parseInt(anchor.textContent, 10) > count),
+    shown,
+    { timeout: 15_000 },
+  );
+}
+
+// a click into a table focuses its region and does not stop the updates; a focused link does, with a note
+await page.getByRole("region", { name: "Actors" }).locator("caption").click();
+await expectUpdate();
+assert.equal(await page.evaluate(() => document.activeElement.getAttribute("aria-label")), "Actors");
+await page.getByRole("link", { name: /^\d+ entries$/ }).focus();
+await expectText("Updates wait while you use this part of the page.");
+await page.getByRole("link", { name: /^\d+ entries$/ }).blur();
+await expectUpdate();
+assert.equal(await page.locator("#live-state").innerText(), "");
+
 // the keyboard reaches the content first
 await open("/");
 await page.keyboard.press("Tab");
@@ -156,7 +176,9 @@ await expectText("--unix-socket");
 await inspect("query");
 await shoot("query");
 await visit("/sources/office-a/history?where:area=ABW&where:year=1961&axis=population", "history");
-assert.equal(await page.locator("figure.chart svg path").count() > 1, true, "one line for each time of knowledge");
+const lines = await page.locator("figure.chart > svg path").count();
+assert.ok(lines > 1, "one line for each time of knowledge");
+assert.equal(await page.locator(".legend li").count(), lines, "the legend names each line");
 await visit(`/runs/${state.heldRuns[0]}`, "run");
 await expectText("<b>Nowhere</b>");
 await act("Approve the run");
@@ -265,8 +287,11 @@ hostile.closeAllConnections();
 // the order was not released by any of them
 await open("/sessions/cs_4");
 await expectText("Release the held verdict");
+const following = await context.newPage();
+await following.goto(`${origin}/log`);
 await page.getByRole("button", { name: "Log out" }).click();
 await expectText("You are logged out.");
+await following.getByText("Updates have ended.").waitFor({ timeout: 15_000 });
 await open("/");
 await expectText("This browser is not logged in.");
 await browser.close();

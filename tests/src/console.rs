@@ -197,6 +197,15 @@ impl ConsoleEvents {
         let data = frame.expect("the stream is open").expect("the stream is open").into_data().expect("data");
         String::from_utf8(data.to_vec()).expect("valid UTF-8")
     }
+
+    /// Waits until the console ends the stream.
+    ///
+    /// # Panics
+    /// Panics if it breaks, or does not end within 20 s.
+    pub async fn wait_for_end(&mut self) {
+        let read = timeout(Duration::from_secs(20), (&mut self.body).collect());
+        read.await.expect("an end in time").expect("the stream does not break");
+    }
 }
 
 impl Drop for ConsoleEvents {

@@ -308,7 +308,8 @@ async fn operator_decides_a_held_run_after_seeing_its_rejects() {
     let control = &mut daemon.control().await;
     assert_eq!(wait_for_run(control, &held).await["state"], "completed");
     let answer = console.post(&format!("/runs/{held}/undo"), &[("reason", "it was wrong")]).await;
-    assert_shows(&console.get(answer.location()).await, &["Done: undone.", "undone by"]);
+    assert_shows(&console.get(answer.location()).await, &["Done: undone.", "undoes", &held]);
+    assert_shows(&console.get(&format!("/runs/{held}")).await, &["undone by"]);
     assert_shows(&console.get(&format!("/runs/{first}")).await, &["completed", "Undo the run"]);
     let answer = console.post(&format!("/runs/{other}/discard"), &[("reason", "the same census")]).await;
     assert_shows(&console.get(answer.location()).await, &["Done: discarded.", "the same census"]);
@@ -342,7 +343,10 @@ async fn source_page_answers_queries_and_shows_the_history_of_a_value() {
     assert_shows(&history, &["54208", "54999", "<svg", "2026-04-01T00:00:00Z"]);
     let rows = history.text.matches("<td>54208</td>").count();
     assert_eq!((rows, history.text.matches("<td>54999</td>").count()), (2, 1), "{}", history.text);
+    assert_shows(&history, &["population ({person})", "valid at", "class=\"legend\""]);
     assert!(!history.text.contains("<td>ABW</td>"), "{}", history.text);
+    let unknown = console.get(&path.replace("1961", "1871")).await;
+    assert_shows(&unknown, &["No record matches"]);
     assert_eq!(console.get("/sources/none").await.status, 400);
 }
 
@@ -438,6 +442,36 @@ async fn live_parts_follow_the_daemon_and_are_limited() {
         console.events("/events/overview").await.status == 200
     })
     .await;
+}
+
+#[tokio::test]
+async fn live_parts_end_with_the_login() {
+    let world = DaemonWorld::default();
+    let _daemon = world.serve().await;
+    let mut console = start(&world).await;
+    let paths = ["/events/overview", "/events/reviews", "/events/log"];
+    let open = async |console: &ConsoleProcess| {
+        let mut streams = Vec::new();
+        for path in paths {
+            let mut events = console.events(path).await;
+            events.next().await;
+            streams.push(events);
+        }
+        streams
+    };
+    let streams = open(&console).await;
+    assert_eq!(console.post("/logout", &[]).await.status, 200);
+    for mut events in streams {
+        events.wait_for_end().await;
+    }
+    console.renew_link();
+    console.log_in().await;
+    let streams = open(&console).await;
+    console.renew_link();
+    for mut events in streams {
+        events.wait_for_end().await;
+    }
+    assert_eq!(console.events("/events/log").await.status, 401);
 }
 
 /// Drives the console through every action in a real browser while the daemon judges verdicts; `tests/console.sh` calls it.

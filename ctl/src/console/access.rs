@@ -6,6 +6,7 @@ use hyper::header::{COOKIE, HOST, HeaderName, ORIGIN};
 use hyper::{HeaderMap, Method};
 use oracled_domain::Sha256Hex;
 use std::sync::{Mutex, PoisonError};
+use tokio::sync::watch;
 
 /// Bytes of a secret.
 const SECRET_BYTES: usize = 32;
@@ -23,11 +24,26 @@ enum Login {
 pub(crate) struct Access {
     port: u16,
     login: Mutex<Login>,
+    /// Changes whenever a login ends.
+    ended: watch::Sender<()>,
+}
+
+/// The end of a login.
+#[derive(Debug, Clone)]
+pub(crate) struct LoginEnd(watch::Receiver<()>);
+
+impl LoginEnd {
+    /// Waits until the login ends.
+    pub(super) async fn wait(&mut self) {
+        // without a sender, the console ends
+        drop(self.0.changed().await);
+    }
 }
 
 impl Access {
     pub(crate) fn new(port: u16) -> Self {
-        Self { port, login: Mutex::new(Login::Link(Sha256Hex::of(new_secret().as_bytes()))) }
+        let login = Mutex::new(Login::Link(Sha256Hex::of(new_secret().as_bytes())));
+        Self { port, login, ended: watch::Sender::new(()) }
     }
 
     /// A new login link. The earlier link and the current login end.
@@ -44,7 +60,10 @@ impl Access {
     }
 
     fn set(&self, login: Login) {
-        *self.login.lock().unwrap_or_else(PoisonError::into_inner) = login;
+        let mut current = self.login.lock().unwrap_or_else(PoisonError::into_inner);
+        *current = login;
+        // within the lock, so that no request finds a login and misses its end
+        self.ended.send_replace(());
     }
 
     /// The cookie's value, if `secret` is that of the link, which has not been used.
@@ -58,15 +77,18 @@ impl Access {
         })
     }
 
-    pub(super) fn is_logged_in(&self, headers: &HeaderMap) -> bool {
+    /// The end of the login that the request has; `None` without a login.
+    pub(super) fn find_login(&self, headers: &HeaderMap) -> Option<LoginEnd> {
         let login = self.login.lock().unwrap_or_else(PoisonError::into_inner);
-        let Login::Cookie(expected) = &*login else { return false };
+        let Login::Cookie(expected) = &*login else { return None };
         let name = self.cookie_name();
         let cookies = headers.get_all(COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
         let mut cookies =
             cookies.flat_map(|cookies| cookies.split(';')).filter_map(|cookie| cookie.split_once('='));
-        cookies
-            .any(|(given, value)| given.trim() == name && *expected == Sha256Hex::of(value.trim().as_bytes()))
+        let is_logged_in = cookies.any(|(given, value)| {
+            given.trim() == name && *expected == Sha256Hex::of(value.trim().as_bytes())
+        });
+        is_logged_in.then(|| LoginEnd(self.ended.subscribe()))
     }
 
     /// The name has the port, since a browser sends cookies to all ports.
@@ -156,12 +178,30 @@ mod tests {
         let cookie = access.use_link(&first).expect("the link is valid");
         assert_eq!(access.use_link(&first), None);
         let with = |name: &str| headers(&[("cookie", &format!("a=b; {name}={cookie}"))]);
-        let is_logged_in = |name: &str| access.is_logged_in(&with(name));
+        let is_logged_in = |name: &str| access.find_login(&with(name)).is_some();
         assert!(is_logged_in("oracled_console_7627") && !is_logged_in("oracled_console_1"));
-        assert!(!access.is_logged_in(&headers(&[("cookie", "oracled_console_7627=guess")])));
+        assert!(access.find_login(&headers(&[("cookie", "oracled_console_7627=guess")])).is_none());
         let second = secret(&access.new_link());
         assert!(!is_logged_in("oracled_console_7627"));
         assert_eq!(access.use_link(&first), None);
         assert!(access.use_link(&second).is_some());
+    }
+
+    #[tokio::test]
+    async fn login_ends_for_all_of_its_requests() {
+        let ends: [fn(&Access); 2] = [Access::log_out, |access| drop(access.new_link())];
+        for end in ends {
+            let access = Access::new(7627);
+            let link = access.new_link();
+            let cookie =
+                access.use_link(link.rsplit_once('=').expect("a secret").1).expect("the link is valid");
+            let request = headers(&[("cookie", &format!("oracled_console_7627={cookie}"))]);
+            let mut logins = [(); 2].map(|()| access.find_login(&request).expect("a login"));
+            assert!(logins.iter().all(|login| !login.0.has_changed().expect("the console runs")));
+            end(&access);
+            for login in &mut logins {
+                login.wait().await;
+            }
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Fields of forms.
 
 use super::page_error::PageError;
+use crate::base::options::encode_segment;
 use axum::extract::rejection::FormRejection;
 use axum::extract::{Form, FromRequest, Request};
 use axum::response::{IntoResponse, Redirect, Response};
@@ -31,6 +32,11 @@ impl Fields {
         text.ok_or_else(|| PageError::input(format!("`{label}` is empty; enter a text")))
     }
 
+    /// An input with the field's text. `hint` is shown while it is empty.
+    pub(crate) fn input(&self, name: &str, label: &str, hint: &str) -> Markup {
+        html! { label { (label) input name=(name) value=(self.text(name)) placeholder=(hint) autocomplete="off"; } }
+    }
+
     /// All fields whose names begin with `prefix`, by the rest of their names.
     pub(crate) fn with_prefix<'f>(&'f self, prefix: &'f str) -> impl Iterator<Item = (&'f str, &'f str)> {
         self.0.iter().filter_map(move |(name, value)| Some((name.strip_prefix(prefix)?, value.trim())))
@@ -58,7 +64,10 @@ impl<S: Send + Sync> FromRequest<S> for Fields {
         let fields: Result<Form<Vec<(String, String)>>, FormRejection> =
             Form::from_request(request, state).await;
         match fields {
-            Ok(Form(fields)) => Ok(Self(fields.into_iter().collect())),
+            // browsers send line breaks of a textarea as CRLF
+            Ok(Form(fields)) => {
+                Ok(Self(fields.into_iter().map(|(name, text)| (name, text.replace("\r\n", "\n"))).collect()))
+            }
             Err(rejection) => Err((rejection.status(), rejection.body_text()).into_response()),
         }
     }
@@ -66,13 +75,28 @@ impl<S: Send + Sync> FromRequest<S> for Fields {
 
 /// Sends the browser to the page at `path` after an action. [`done_note`] is its note there.
 pub(crate) fn after_action(path: &str, done: &str) -> Response {
-    Redirect::to(&format!("{path}?done={done}")).into_response()
+    Redirect::to(&format!("{path}?done={}", encode_segment(done))).into_response()
 }
 
 /// The note that an action is done.
 pub(crate) fn done_note(fields: &Fields) -> Markup {
-    let done = fields
-        .filled("done")
-        .filter(|word| word.len() < 20 && word.bytes().all(|byte| byte.is_ascii_lowercase()));
+    let done = fields.filled("done").filter(|words| {
+        words.len() < 30 && words.bytes().all(|byte| byte == b' ' || byte.is_ascii_lowercase())
+    });
     html! { @if let Some(done) = done { p.done role="status" { "Done: " (done) "." } } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::Body;
+    use hyper::header::CONTENT_TYPE;
+
+    #[tokio::test]
+    async fn line_breaks_of_a_textarea_are_read_as_lf() {
+        let request = Request::post("/").header(CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let request = request.body(Body::from("text=a%0D%0Ab%0Ac")).expect("a valid request");
+        let fields = Fields::from_request(request, &()).await.expect("a valid form");
+        assert_eq!(fields.text("text"), "a\nb\nc");
+    }
 }

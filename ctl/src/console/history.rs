@@ -21,7 +21,7 @@ pub(crate) struct Series {
     pub(crate) title: &'static str,
     metric: &'static str,
     /// Whether the value only rises, so that its increase is shown.
-    is_counter: bool,
+    pub(crate) is_counter: bool,
 }
 
 pub(crate) const SERIES: [Series; 6] = [
@@ -56,6 +56,24 @@ impl MetricHistory {
         self.samples.front().map(|(at, _)| *at)
     }
 
+    /// The newest value of a gauge, or the newest increase of a counter; `None` if the newest sample is not from now, or has none.
+    pub(crate) fn latest(&self, series: Series, now: Timestamp) -> Option<f64> {
+        let place = SERIES.iter().position(|other| *other == series)?;
+        // the daemon may have been down between two samples
+        let is_recent = |at: Timestamp, end: Timestamp| {
+            end.duration_since(at).unsigned_abs() < SAMPLE_INTERVAL.saturating_mul(2)
+        };
+        let mut newest = self.samples.iter().rev();
+        let (at, sample) = newest.next().filter(|(at, _)| is_recent(*at, now))?;
+        let value = sample.get(place).copied().flatten()?;
+        if !series.is_counter {
+            return Some(value);
+        }
+        let (_, previous) = newest.next().filter(|(previous, _)| is_recent(*previous, *at))?;
+        let previous = previous.get(place).copied().flatten()?;
+        Some(find_increase(previous, value))
+    }
+
     /// `points` values of a series over `span` until `end`, the oldest first: the highest value of each step, or the increase of
     /// a counter. `None` without a sample.
     pub(crate) fn values(
@@ -72,9 +90,7 @@ impl MetricHistory {
             let Some(value) = sample.get(place).copied().flatten() else { continue };
             let shown = match previous {
                 _ if !series.is_counter => value,
-                Some(previous) if value >= previous => value - previous,
-                // a counter starts again at 0 with the daemon
-                Some(_) => value,
+                Some(previous) => find_increase(previous, value),
                 None => 0.0,
             };
             previous = Some(value);
@@ -88,6 +104,12 @@ impl MetricHistory {
         }
         values
     }
+}
+
+/// The increase of a counter between two samples.
+fn find_increase(previous: f64, value: f64) -> f64 {
+    // a counter starts again at 0 with the daemon
+    if value >= previous { value - previous } else { value }
 }
 
 /// The daemon's metrics now.
@@ -127,6 +149,28 @@ mod tests {
         assert_eq!(values(5), [Some(5.0), Some(4.0), None]);
         assert_eq!(values(0), [None, None, None]);
         assert_eq!(history.since(), Some(at(1)));
+    }
+
+    #[test]
+    fn latest_value_is_that_of_a_recent_sample() {
+        let mut history = MetricHistory::default();
+        let latest = |history: &MetricHistory, second| {
+            [3, 5, 0].map(|place| history.latest(SERIES[place], at(second)))
+        };
+        assert_eq!(latest(&history, 5), [None, None, None]);
+        for (second, reviews, entries, now) in [
+            (1, 2, 10, [Some(2.0), None, None]),
+            (11, 5, 15, [Some(5.0), Some(5.0), None]),
+            (21, 1, 15, [Some(1.0), Some(0.0), None]),
+            (31, 0, 4, [Some(0.0), Some(4.0), None]),
+            // the daemon was down
+            (91, 0, 9, [Some(0.0), None, None]),
+        ] {
+            let text = format!("oracled_reviews_open {reviews}\noracled_log_entries {entries}\n");
+            history.push(at(second), &Metrics::parse(&text));
+            assert_eq!(latest(&history, second + 19), now, "{second}");
+            assert_eq!(latest(&history, second + 20), [None, None, None], "{second}");
+        }
     }
 
     #[test]

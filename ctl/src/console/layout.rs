@@ -2,7 +2,7 @@
 
 use super::frame::document;
 use super::state::Console;
-use super::text::encode;
+use crate::base::options::encode_segment;
 use axum::response::Response;
 use hyper::StatusCode;
 use maud::{Markup, html};
@@ -44,20 +44,23 @@ pub(crate) fn page(console: &Console, section: Section, title: &str, body: &Mark
     document(title, &html! {}, &navigation, body, StatusCode::OK)
 }
 
-/// A table. A narrow screen scrolls it.
-pub(crate) fn table(caption: &str, heading: &[&str], rows: &[Vec<Markup>]) -> Markup {
+/// A table with the head and the body in `parts`. A narrow screen scrolls it.
+pub(crate) fn scrolled(caption: &str, parts: &Markup) -> Markup {
     html! {
-        div.scroll role="region" aria-label=(caption) tabindex="0" {
-            table {
-                caption { (caption) }
-                thead { tr { @for name in heading { th scope="col" { (name) } } } }
-                tbody {
-                    @for row in rows { tr { @for cell in row { td { (cell) } } } }
-                    @if rows.is_empty() { tr { td colspan=(heading.len()) { "none" } } }
-                }
-            }
-        }
+        div.scroll role="region" aria-label=(caption) tabindex="0" { table { caption { (caption) } (parts) } }
     }
+}
+
+/// A table of cells.
+pub(crate) fn table(caption: &str, heading: &[&str], rows: &[Vec<Markup>]) -> Markup {
+    let parts = html! {
+        thead { tr { @for name in heading { th scope="col" { (name) } } } }
+        tbody {
+            @for row in rows { tr { @for cell in row { td { (cell) } } } }
+            @if rows.is_empty() { tr { td colspan=(heading.len()) { "none" } } }
+        }
+    };
+    scrolled(caption, &parts)
 }
 
 /// Names with their values.
@@ -70,7 +73,7 @@ pub(crate) fn next_link(path: &str, next: Option<&str>) -> Markup {
     let separator = if path.contains('?') { '&' } else { '?' };
     html! {
         @if let Some(next) = next {
-            p { a href=(format!("{path}{separator}after={}", encode(next))) { "Next page" } }
+            p { a href=(format!("{path}{separator}after={}", encode_segment(next))) { "Next page" } }
         }
     }
 }

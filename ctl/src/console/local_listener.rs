@@ -15,6 +15,8 @@ use tokio::time::sleep;
 
 /// The kernel's list of TCP connections over IPv4.
 const CONNECTIONS: &str = "/proc/net/tcp";
+/// The state of an established connection in the kernel's list.
+const ESTABLISHED: &str = "01";
 /// Time before the next attempt after a failed one, for example without free file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -81,8 +83,9 @@ fn find_uid(connections: &str, peer: SocketAddrV4, own: SocketAddrV4) -> Option<
     let (peer, own) = (hex(peer), hex(own));
     connections.lines().find_map(|line| {
         let mut fields = line.split_whitespace().skip(1);
-        let is_it = fields.next()? == peer && fields.next()? == own;
-        is_it.then(|| fields.nth(4)?.parse().ok())?
+        // the kernel lists closed sockets with the user id 0
+        let is_it = fields.next()? == peer && fields.next()? == own && fields.next()? == ESTABLISHED;
+        is_it.then(|| fields.nth(3)?.parse().ok())?
     })
 }
 
@@ -91,15 +94,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn uid_is_that_of_the_connecting_side() {
+    fn uid_is_that_of_the_connecting_side_while_it_is_connected() {
         let listed = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   \
             0: 0100007F:1DCB 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 1 1 0\n   \
             1: 0100007F:1DCB 0100007F:C001 01 00000000:00000000 00:00000000 00000000  1000        0 2 1 0\n   \
-            2: 0100007F:C001 0100007F:1DCB 01 00000000:00000000 00:00000000 00000000    33        0 3 1 0\n";
+            2: 0100007F:C001 0100007F:1DCB 01 00000000:00000000 00:00000000 00000000    33        0 3 1 0\n   \
+            3: 0100007F:C002 0100007F:1DCB 05 00000000:00000000 00:00000000 00000000     0        0 0 1 0\n   \
+            4: 0100007F:C003 0100007F:1DCB 06 00000000:00000000 03:00001770 00000000     0        0 0 3 0\n   \
+            5: 0100007F:C004 0100007F:1DCB 06 00000000:00000000 03:00001770 00000000     0        0 0 3 0\n   \
+            6: 0100007F:C004 0100007F:1DCB 01 00000000:00000000 00:00000000 00000000    34        0 4 1 0\n";
         let at = |port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
         if cfg!(target_endian = "little") {
             assert_eq!(find_uid(listed, at(0xC001), at(0x1DCB)), Some(33));
-            assert_eq!(find_uid(listed, at(0xC002), at(0x1DCB)), None);
+            assert_eq!(find_uid(listed, at(0xC004), at(0x1DCB)), Some(34));
+            for closed in [0xC002, 0xC003] {
+                assert_eq!(find_uid(listed, at(closed), at(0x1DCB)), None);
+            }
+            assert_eq!(find_uid(listed, at(0xC005), at(0x1DCB)), None);
         }
     }
 }

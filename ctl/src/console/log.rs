@@ -1,13 +1,16 @@
 //! The audit log: the newest entries, and one entry with its proof.
 
+use super::access::LoginEnd;
 use super::events;
 use super::form::Fields;
 use super::layout::{Section, live, page as render_page, pairs, table};
 use super::page_error::{PageError, PageResult};
 use super::state::{Console, ConsoleState};
-use super::text::{encode, session_link};
+use super::text::session_link;
 use crate::audit::log::{SinceTime, field_text, format_caller, summarize_entry};
 use crate::audit::prove::prove_entry;
+use crate::base::options::encode_segment;
+use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::IntoResponse;
 use hyper::Method;
@@ -52,9 +55,13 @@ pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) ->
     Ok(render_page(&console, Section::Log, "Log", &body))
 }
 
-pub(super) async fn events(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
+pub(super) async fn events(
+    State(console): State<ConsoleState>,
+    Extension(login): Extension<LoginEnd>,
+    fields: Fields,
+) -> PageResult {
     let (shared, query) = (console.clone(), filter_query(&fields)?);
-    events::stream(&console, move || {
+    events::stream(&console, login, move || {
         let (console, query) = (shared.clone(), query.clone());
         async move { render_entries(&console, &query).await }
     })
@@ -72,17 +79,15 @@ fn filter_query(fields: &Fields) -> Result<String, PageError> {
         ("since", since.map(|since| since.to_timestamp().to_string())),
         ("after", fields.parsed::<u64>("after", "After")?.map(|after| after.to_string())),
     ];
-    let params = params.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", encode(&value?))));
+    let params =
+        params.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", encode_segment(&value?))));
     Ok(params.collect::<Vec<_>>().join("&"))
 }
 
 fn filter_form(fields: &Fields) -> Markup {
-    let input = |name: &str, label: &str, hint: &str| {
-        html! { label { (label) input name=(name) value=(fields.text(name)) placeholder=(hint) autocomplete="off"; } }
-    };
     html! {
         form.filter method="get" action="/log" {
-            (input("session", "Session", ""))
+            (fields.input("session", "Session", ""))
             label {
                 "Event"
                 select name="event" {
@@ -90,10 +95,10 @@ fn filter_form(fields: &Fields) -> Markup {
                     @for name in EventKind::NAMES.iter().copied() { option value=(name) selected[fields.text("event") == name] { (name) } }
                 }
             }
-            (input("execution", "Verification", ""))
-            (input("request_id", "Request", ""))
-            (input("since", "Since", "2h, or 2026-11-20"))
-            (input("after", "After number", ""))
+            (fields.input("execution", "Verification", ""))
+            (fields.input("request_id", "Request", ""))
+            (fields.input("since", "Since", "2h, or 2026-11-20"))
+            (fields.input("after", "After number", ""))
             button type="submit" { "Filter the entries" }
         }
     }

@@ -49,12 +49,14 @@ pub(super) async fn guard(State(console): State<ConsoleState>, request: Request,
     response
 }
 
+/// Refuses requests without a login. A handler may extract its [`LoginEnd`](super::access::LoginEnd).
 pub(super) async fn require_login(
     State(console): State<ConsoleState>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
-    if console.access.is_logged_in(request.headers()) {
+    if let Some(login) = console.access.find_login(request.headers()) {
+        request.extensions_mut().insert(login);
         return next.run(request).await;
     }
     let text = "This browser is not logged in. Open the link that oraclectl console printed. A link can be used once: press Enter in \

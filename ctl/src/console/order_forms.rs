@@ -1,7 +1,8 @@
 //! An order as a part of a page, with the forms that change it.
 
 use super::layout::{pairs, reason_form, table};
-use super::text::{encode, moment, moment_or_none};
+use super::text::{moment, moment_or_none};
+use crate::base::options::encode_segment;
 use crate::base::output::format_user;
 use maud::{Markup, html};
 use oracled_domain::verdict::order::{OperatorAction, Order, OrderAttempt, OrderState};
@@ -55,7 +56,7 @@ fn attempt_row(attempt: &OrderAttempt) -> Vec<Markup> {
 }
 
 fn render_actions(session_id: &str, order: &Order) -> Markup {
-    let path = format!("/sessions/{}/order", encode(session_id));
+    let path = format!("/sessions/{}/order", encode_segment(session_id));
     let form = |action: &str, name: &str| {
         reason_form(&path, name, &html! { input type="hidden" name="action" value=(action); })
     };
@@ -63,7 +64,7 @@ fn render_actions(session_id: &str, order: &Order) -> Markup {
     let may_fail = matches!(order.state, OrderState::Held | OrderState::Queued);
     html! {
         @if order.is_held_by_policy() {
-            p { a href=(format!("/sessions/{}/held", encode(session_id))) { "Read the held verdict" } "; the log names you as its reader." }
+            p { a href=(format!("/sessions/{}/held", encode_segment(session_id))) { "Read the held verdict" } "; the log names you as its reader." }
             (form("release", "Release the held verdict"))
         }
         @if may_retry { (form("retry", "Retry the order")) }

@@ -5,7 +5,8 @@ use super::layout::{Section, next_link, page as render_page, table};
 use super::order_forms::render_order_state;
 use super::page_error::PageResult;
 use super::state::ConsoleState;
-use super::text::{encode, moment, moment_or_none, session_link};
+use super::text::{moment, moment_or_none, session_link};
+use crate::base::options::encode_segment;
 use axum::extract::State;
 use hyper::Method;
 use maud::{Markup, html};
@@ -21,10 +22,11 @@ pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) ->
     let mut filter = String::new();
     for name in ["state", "application"] {
         if let Some(value) = fields.filled(name) {
-            filter.push_str(&format!("&{name}={}", encode(value)));
+            filter.push_str(&format!("&{name}={}", encode_segment(value)));
         }
     }
-    let after = fields.filled("after").map(|after| format!("&after={}", encode(after))).unwrap_or_default();
+    let after =
+        fields.filled("after").map(|after| format!("&after={}", encode_segment(after))).unwrap_or_default();
     let path = format!("/v1/orders?limit={LIMIT}{filter}{after}");
     let answer = console.options.call_for_reviewer(Method::GET, &path, None).await?;
     let ListPage::<OrderReport> { items, next } = answer.json()?;

@@ -1,5 +1,6 @@
 //! The first page: the state of the daemon.
 
+use super::access::LoginEnd;
 use super::chart::{bars, sparkline};
 use super::events;
 use super::history::{SERIES, Series, read_metrics};
@@ -9,6 +10,7 @@ use super::page_error::{PageError, PageResult};
 use super::state::{Console, ConsoleState};
 use super::text::{moment, moment_or_none};
 use crate::platform::status::{format_budgets, format_variance, format_witnesses};
+use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect};
 use base64::Engine;
@@ -39,9 +41,12 @@ pub(super) async fn page(State(console): State<ConsoleState>) -> PageResult {
     Ok(render_page(&console, Section::Overview, "Overview", &live("/events/overview", &parts)))
 }
 
-pub(super) async fn events(State(console): State<ConsoleState>) -> PageResult {
+pub(super) async fn events(
+    State(console): State<ConsoleState>,
+    Extension(login): Extension<LoginEnd>,
+) -> PageResult {
     let shared = console.clone();
-    events::stream(&console, move || {
+    events::stream(&console, login, move || {
         let console = shared.clone();
         async move { render(&console).await }
     })
@@ -66,7 +71,7 @@ async fn render(console: &Console) -> Result<Markup, PageError> {
         section aria-labelledby="verdicts" {
             h2 #verdicts { "Verdicts" }
             div.columns {
-                (bars("Coherence of judged verdicts", "up to", "verdicts", &metrics.buckets("oracled_coherence")))
+                (bars("Coherence of judged verdicts", "up to", "verdicts", &coherence_rows(&metrics)))
                 (render_judgements(&metrics))
                 (render_divergence(&metrics))
             }
@@ -149,25 +154,42 @@ fn render_series(console: &Console) -> Markup {
     let end = Timestamp::now();
     let since = history.since().unwrap_or(end);
     let row = |series: &Series| {
-        let mut cells = vec![html! { (series.title) }];
+        let now = match history.latest(*series, end) {
+            Some(value) if series.is_counter => format!("{} in 10 s", format_number(value)),
+            Some(value) => format_number(value),
+            None => "–".to_owned(),
+        };
+        let mut cells = vec![html! { (series.title) }, html! { (now) }];
         for (span, name) in PERIODS {
             let values = history.values(*series, (span, end), POINTS);
-            let known = || values.iter().flatten().copied();
-            let (last, most) = (known().last(), known().fold(0.0, f64::max));
-            let summary = match last {
-                Some(last) => format!("{}, {name}: now {last}, at most {most}", series.title),
-                None => format!("{}, {name}: no samples", series.title),
-            };
-            let now = last.map_or_else(|| "–".to_owned(), |last| last.to_string());
-            cells.push(html! { (sparkline(&values, &summary)) span.number { (now) } });
+            let most = values.iter().flatten().copied().reduce(f64::max);
+            let most = most
+                .map_or_else(|| "no samples".to_owned(), |most| format!("at most {}", format_number(most)));
+            let summary = format!("{}, {name}: {most}", series.title);
+            cells.push(html! { (sparkline(&values, &summary)) span.number { (most) } });
         }
         cells
     };
     let rows: Vec<_> = SERIES.iter().map(row).collect();
     html! {
-        (table("Samples of the console", &["metric", "last hour, by minute", "last day, by 24 minutes"], &rows))
+        (table("Samples of the console", &["metric", "now", "last hour, by minute", "last day, by 24 minutes"], &rows))
         p.note { "The console takes a sample every 10 s while it runs: since " (since.strftime("%Y-%m-%d %H:%M:%S UTC")) "." }
     }
+}
+
+/// Judged verdicts by the upper limits of their coherence.
+fn coherence_rows(metrics: &Metrics) -> Vec<(String, f64)> {
+    let buckets = metrics.buckets("oracled_coherence").into_iter();
+    let format_limit = |limit: String| match limit.parse::<f64>() {
+        Ok(number) if number.is_finite() => format_number(number),
+        _ => limit,
+    };
+    buckets.map(|(limit, count)| (format_limit(limit), count)).collect()
+}
+
+/// A number, rounded to 4 digits after the point.
+fn format_number(number: f64) -> String {
+    ((number * 10_000.0).round() / 10_000.0).to_string()
 }
 
 fn render_judgements(metrics: &Metrics) -> Markup {
@@ -226,4 +248,18 @@ fn render_actors(actors: &[ActorReport]) -> Markup {
     };
     let heading = ["actor", "handled", "waiting", "p50, p99", "restarts", "last panic"];
     table("Actors", &heading, &actors.iter().map(row).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_of_coherence_are_rounded() {
+        let text = "oracled_coherence_bucket{le=\"0.5\"} 1\noracled_coherence_bucket{le=\"0.9740425724725061\"} 3\n\
+                    oracled_coherence_bucket{le=\"+Inf\"} 3\n";
+        let rows = coherence_rows(&Metrics::parse(text));
+        let limits: Vec<_> = rows.iter().map(|(limit, count)| (limit.as_str(), *count)).collect();
+        assert_eq!(limits, [("0.5", 1.0), ("0.974", 2.0), ("+Inf", 0.0)]);
+    }
 }

@@ -6,7 +6,7 @@ use super::page_error::{PageError, PageResult};
 use super::query_code::render_code;
 use super::sources::{read_source, result_page};
 use super::state::{Console, ConsoleState};
-use super::text::encode;
+use crate::base::options::encode_segment;
 use crate::ground::query::{format_validity, format_value, parse_filter, send_query, value_paths};
 use axum::extract::{Path, State};
 use maud::{Markup, html};
@@ -36,19 +36,16 @@ async fn answer(console: &Console, source: &SourceSummary, fields: &Fields) -> R
 }
 
 pub(super) fn query_form(source: &SourceSummary, fields: &Fields) -> Markup {
-    let input = |name: &str, label: &str, hint: &str| {
-        html! { label { (label) input name=(name) value=(fields.text(name)) placeholder=(hint) autocomplete="off"; } }
-    };
     let example = source.identity.first().map(|axis| format!("{axis}=…")).unwrap_or_default();
     html! {
-        form.action method="get" action=(format!("/sources/{}/query", encode(source.entry.oracle_id().as_str()))) {
+        form.action method="get" action=(format!("/sources/{}/query", encode_segment(source.entry.oracle_id().as_str()))) {
             label {
                 "Filters, one on a line: axis, one of = != > >= < <= ~ =~ in, and a value"
                 textarea name="filters" rows="3" placeholder=(example) { (fields.text("filters")) }
             }
-            (input("axes", "Axes, separated by commas; all if empty", ""))
-            (input("at", "Valid at", "now"))
-            (input("known_at", "Known at", "now"))
+            (fields.input("axes", "Axes, separated by commas; all if empty", ""))
+            (fields.input("at", "Valid at", "now"))
+            (fields.input("known_at", "Known at", "now"))
             label.check {
                 input type="checkbox" name="latest" value="true" checked[fields.filled("latest").is_some()];
                 "Only the latest record of each subject"

@@ -1,11 +1,12 @@
 //! One review: the candidates side by side with their origin, and the decisions.
 
 use super::form::{Fields, after_action, done_note};
-use super::layout::{Section, page as render_page, pairs, reason_form};
+use super::layout::{Section, page as render_page, pairs, reason_form, scrolled};
 use super::page_error::PageResult;
 use super::review_form::{read_resolution, render_form};
 use super::state::{Console, ConsoleState};
-use super::text::{encode, moment};
+use super::text::moment;
+use crate::base::options::encode_segment;
 use crate::verification::review::show::{
     format_comment, format_dismissal, format_resolution, format_revocation, format_subject,
 };
@@ -23,7 +24,7 @@ use oracled_domain::verification::review::{
 use serde::Serialize;
 
 fn page_path(review_id: &str) -> String {
-    format!("/reviews/{}", encode(review_id))
+    format!("/reviews/{}", encode_segment(review_id))
 }
 
 pub(super) async fn page(
@@ -106,22 +107,18 @@ fn render_candidates(review: &ReviewCase, evidence: &ReviewEvidence) -> Markup {
         ("raw record", candidates.iter().map(|(oracle_id, _)| render_raw(oracle_id, evidence)).collect()),
         of_each("provenance", render_provenance),
     ];
-    html! {
-        @if candidates.is_empty() { p { "No source has an answer." } }
-        @else {
-            div.scroll role="region" aria-label="Answers of the sources" tabindex="0" {
-                table {
-                    caption { "Answers of the sources" }
-                    thead { tr { td {} @for (oracle_id, _) in &candidates { th scope="col" { (oracle_id) } } } }
-                    tbody {
-                        @for (name, cells) in rows.chain(further) {
-                            tr { th scope="row" { (name) } @for cell in cells { td { (cell) } } }
-                        }
-                    }
-                }
+    if candidates.is_empty() {
+        return html! { p { "No source has an answer." } };
+    }
+    let parts = html! {
+        thead { tr { td {} @for (oracle_id, _) in &candidates { th scope="col" { (oracle_id) } } } }
+        tbody {
+            @for (name, cells) in rows.chain(further) {
+                tr { th scope="row" { (name) } @for cell in cells { td { (cell) } } }
             }
         }
-    }
+    };
+    scrolled("Answers of the sources", &parts)
 }
 
 fn render_value(candidate: &CandidateAnswer, path: &str, evidence: &ReviewEvidence) -> Markup {

@@ -28,24 +28,23 @@ enum AxisChoice {
 
 /// The candidates' values on an axis and the claimed one, each with the sources that have it.
 fn offered(review: &ReviewCase, path: &str) -> BTreeMap<AxisChoice, Vec<String>> {
+    let claim = review.claimed.get(path);
+    // without a definition, the daemon takes that of the candidates, but a claim has the axis's own
+    let is_claim_other = claim.is_some() && review.definitions_of(path).iter().any(|name| !name.is_empty());
+    let is_named = review.is_definition_required(path) || is_claim_other;
+    let choice = |value: String, definition: Option<&String>| AxisChoice::Offered {
+        value,
+        definition: is_named.then(|| definition.cloned().unwrap_or_default()),
+    };
     let mut offered: BTreeMap<_, Vec<String>> = BTreeMap::new();
     for (oracle_id, candidate) in &review.candidates {
         let Some(stated) = candidate.values.get(path) else { continue };
-        let definition =
-            review.is_definition_required(path).then(|| stated.definition.clone().unwrap_or_default());
-        let choice = AxisChoice::Offered { value: stated.value.to_string(), definition };
+        let choice = choice(stated.value.to_string(), stated.definition.as_ref());
         offered.entry(choice).or_default().push(oracle_id.to_string());
     }
-    if let Some(claim) = review.claimed.get(path) {
-        let is_value = |choice: &AxisChoice| matches!(choice, AxisChoice::Offered { value, .. } if *value == claim.value.to_string());
-        let by = format!("claimed by {}", claim.claimed_by);
-        match offered.iter_mut().find(|(choice, _)| is_value(choice)) {
-            Some((_, sources)) => sources.push(by),
-            None => {
-                let choice = AxisChoice::Offered { value: claim.value.to_string(), definition: None };
-                offered.insert(choice, vec![by]);
-            }
-        }
+    if let Some(claim) = claim {
+        let sources = offered.entry(choice(claim.value.to_string(), None)).or_default();
+        sources.push(format!("claimed by {}", claim.claimed_by));
     }
     offered
 }
@@ -164,5 +163,71 @@ pub(super) fn read_resolution(review: &ReviewCase, fields: &Fields) -> Result<Re
     match review.axes.keys().find(|path| !given.contains(path.as_str())) {
         Some(path) => Err(PageError::input(format!("choose a value of {path}"))),
         None => Ok(resolution),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// A review with the values and definitions of candidates on the axis `height`, and the claimed value.
+    fn review(stated: &[(&str, Option<&str>)], claimed: &str) -> ReviewCase {
+        let at = "2026-11-20T10:00:00Z";
+        let candidates: serde_json::Map<_, _> = stated
+            .iter()
+            .enumerate()
+            .map(|(number, (value, definition))| {
+                let mut height = json!({"value": value});
+                if let Some(definition) = definition {
+                    height["definition"] = json!(definition);
+                }
+                let oracle_id = format!("office-{number}");
+                let record = json!({
+                    "oracle_id": oracle_id, "oracle_tier": "primary", "source_locator": "urn:a", "retrieved_at": at,
+                    "verified_at": at, "verification_method": "checksum", "verifier_id": "oracled",
+                });
+                let candidate = json!({
+                    "where": {"tower": "a"}, "values": {"height": height}, "record": record, "observed_at": at, "freshness": [],
+                });
+                (oracle_id, candidate)
+            })
+            .collect();
+        let sha256 = "0".repeat(64);
+        serde_json::from_value(json!({
+            "review_id": "v-1", "workflow_id": "towers", "ontology": {"ontology_id": "towers", "version": "1"},
+            "where": {"tower": "a"}, "axes": {"height": ["require_human"]}, "sources": {}, "candidates": candidates,
+            "claimed": {"height": {"value": claimed, "claimed_by": "ann", "confirmed": false}},
+            "evidence_hash": sha256, "envelope_sha256": sha256, "opened_at": at,
+        }))
+        .expect("a valid review")
+    }
+
+    #[test]
+    fn claim_is_offered_under_the_own_definition_of_the_axis() {
+        let roof = Some("to the roof");
+        for (stated, claimed, expected) in [
+            // one definition, which is the axis's own
+            (vec![("7", None), ("8", None)], "7", vec![("7", None, 2), ("8", None, 1)]),
+            (vec![("7", None)], "9", vec![("7", None, 1), ("9", None, 1)]),
+            // one definition, which is another
+            (vec![("7", roof)], "7", vec![("7", Some(""), 1), ("7", roof, 1)]),
+            // several definitions
+            (vec![("7", None), ("8", roof)], "7", vec![("7", Some(""), 2), ("8", roof, 1)]),
+            (
+                vec![("7", None), ("8", roof)],
+                "8",
+                vec![("7", Some(""), 1), ("8", Some(""), 1), ("8", roof, 1)],
+            ),
+        ] {
+            let offered = offered(&review(&stated, claimed), "height");
+            let expected = expected.into_iter().map(|(value, definition, count)| {
+                let definition = definition.map(str::to_owned);
+                (AxisChoice::Offered { value: value.to_owned(), definition }, count)
+            });
+            let counts: Vec<_> =
+                offered.into_iter().map(|(choice, sources)| (choice, sources.len())).collect();
+            assert_eq!(counts, expected.collect::<Vec<_>>(), "{stated:?}, {claimed}");
+        }
     }
 }

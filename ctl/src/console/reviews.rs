@@ -1,12 +1,15 @@
 //! The queue of reviews.
 
+use super::access::LoginEnd;
 use super::events;
 use super::form::Fields;
 use super::layout::{Section, live, next_link, page as render_page, table};
 use super::page_error::{PageError, PageResult};
 use super::state::{Console, ConsoleState};
-use super::text::{encode, moment};
+use super::text::moment;
+use crate::base::options::encode_segment;
 use crate::verification::review::show::{format_axes, format_state, format_subject, format_values};
+use axum::Extension;
 use axum::extract::State;
 use hyper::Method;
 use maud::{Markup, html};
@@ -26,9 +29,13 @@ pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) ->
     Ok(render_page(&console, Section::Reviews, "Reviews", &body))
 }
 
-pub(super) async fn events(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
+pub(super) async fn events(
+    State(console): State<ConsoleState>,
+    Extension(login): Extension<LoginEnd>,
+    fields: Fields,
+) -> PageResult {
     let (shared, query) = (console.clone(), filter_query(&fields));
-    events::stream(&console, move || {
+    events::stream(&console, login, move || {
         let (console, query) = (shared.clone(), query.clone());
         async move { render_queue(&console, &query).await }
     })
@@ -39,7 +46,7 @@ fn filter_query(fields: &Fields) -> String {
     let mut query = format!("open={}", fields.text("all").is_empty());
     for name in ["workflow", "after"] {
         if let Some(value) = fields.filled(name) {
-            query.push_str(&format!("&{name}={}", encode(value)));
+            query.push_str(&format!("&{name}={}", encode_segment(value)));
         }
     }
     if fields.filled("all").is_some() {
@@ -74,7 +81,7 @@ async fn render_queue(console: &Console, query: &str) -> Result<Markup, PageErro
 fn row(review: &ReviewSummary) -> Vec<Markup> {
     let id = &review.review_id;
     vec![
-        html! { a href=(format!("/reviews/{}", encode(id))) { (id) } },
+        html! { a href=(format!("/reviews/{}", encode_segment(id))) { (id) } },
         moment(review.opened_at),
         html! { (review.workflow_id) },
         html! { (format_subject(review)) },

@@ -5,14 +5,16 @@ use super::form::{Fields, after_action, done_note};
 use super::layout::{Section, next_link, page as render_page, pairs, reason_form, table};
 use super::page_error::{PageError, PageResult};
 use super::state::ConsoleState;
-use super::text::{encode, moment, moment_or_none};
+use super::text::{moment, moment_or_none};
+use crate::base::options::encode_segment;
 use crate::base::output::{format_requester, short_run_id};
 use crate::ground::ingest::show::state_word;
+use crate::ground::ingest::{cancel, decide, read_run, run_path};
 use axum::extract::{Path, State};
 use hyper::Method;
 use maud::{Markup, html};
 use oracled_api::base::page::ListPage;
-use oracled_api::ground::{ReasonRequest, RejectReport, RunReport};
+use oracled_api::ground::{RejectReport, RunReport};
 use oracled_domain::base::decimal::Decimal;
 use oracled_domain::ground::run::{IngestionRun, ReleaseEffect, RunState};
 
@@ -48,10 +50,10 @@ pub(super) async fn page(
     Path(run_id): Path<String>,
     fields: Fields,
 ) -> PageResult {
-    let path = format!("/v1/runs/{}", encode(&run_id));
-    let report: RunReport = console.options.call_control(Method::GET, &path, None).await?.json()?;
-    let after = fields.filled("after").map(|after| format!("&after={}", encode(after))).unwrap_or_default();
-    let path = format!("{path}/rejects?raw=true&limit={REJECTS}{after}");
+    let report = read_run(&console.options, &run_id).await?;
+    let after =
+        fields.filled("after").map(|after| format!("&after={}", encode_segment(after))).unwrap_or_default();
+    let path = format!("{}/rejects?raw=true&limit={REJECTS}{after}", run_path(&run_id));
     let rejects: ListPage<RejectReport> =
         console.options.call_control(Method::GET, &path, None).await?.json()?;
     let body = html! {
@@ -160,20 +162,19 @@ pub(super) async fn act(
     Path((run_id, action)): Path<(String, String)>,
     fields: Fields,
 ) -> PageResult {
-    let done = match action.as_str() {
-        "approve" => "approved",
-        "discard" => "discarded",
-        "undo" => "undone",
-        "cancel" => "cancelled",
-        _ => return Err(PageError::input(format!("`{action}` is not an action of a run"))),
-    };
-    let body = if action == "cancel" {
-        None
+    let options = &console.options;
+    let (report, done) = if action == "cancel" {
+        // the run ends a moment later
+        (cancel(options, &run_id).await?, "cancellation requested")
     } else {
-        let request = ReasonRequest { reason: fields.required("reason", "Reason")? };
-        Some(serde_json::to_vec(&request).map_err(std::io::Error::from)?.into())
+        let done = match action.as_str() {
+            "approve" => "approved",
+            "discard" => "discarded",
+            "undo" => "undone",
+            _ => return Err(PageError::input(format!("`{action}` is not an action of a run"))),
+        };
+        (decide(options, &run_id, &action, &fields.required("reason", "Reason")?).await?, done)
     };
-    let path = format!("/v1/runs/{}/{action}", encode(&run_id));
-    console.options.call_control(Method::POST, &path, body).await?;
-    Ok(after_action(&format!("/runs/{}", encode(&run_id)), done))
+    // after an undo, it is the new run
+    Ok(after_action(&format!("/runs/{}", report.run.run_id), done))
 }

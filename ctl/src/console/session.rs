@@ -6,8 +6,9 @@ use super::log::{ENTRY_HEADING, entry_rows};
 use super::order_forms::render_order;
 use super::page_error::{PageError, PageResult};
 use super::state::ConsoleState;
-use super::text::{encode, moment, moment_or_none};
+use super::text::{moment, moment_or_none};
 use crate::base::error::CtlError;
+use crate::base::options::encode_segment;
 use crate::verdict::erase::describe_erased;
 use crate::verdict::orders::{change, order_path};
 use axum::extract::{Path, State};
@@ -28,7 +29,7 @@ pub(super) async fn find(fields: Fields) -> PageResult {
 }
 
 fn page_path(session_id: &str) -> String {
-    format!("/sessions/{}", encode(session_id))
+    format!("/sessions/{}", encode_segment(session_id))
 }
 
 pub(super) async fn page(
@@ -42,7 +43,7 @@ pub(super) async fn page(
         let OrderReport { tier, order, waiting_for, .. } = answer.map_err(with_hint)?.json()?;
         html! { p { "Tier: " (tier) } (render_order(&session_id, &order, waiting_for.as_ref())) }
     } else {
-        let path = format!("/v1/sessions/{}", encode(&session_id));
+        let path = format!("/v1/sessions/{}", encode_segment(&session_id));
         let answer = console.options.call_control(Method::GET, &path, None).await;
         render_session(&session_id, &answer.map_err(with_hint)?.json()?)
     };
@@ -79,7 +80,7 @@ fn render_session(session_id: &str, page: &SessionPage) -> Markup {
         section aria-labelledby="history" {
             h2 #history { "History" }
             @if *has_older_entries {
-                p { a href=(format!("/log?session={}&after=0", encode(session_id))) { "Older entries" } }
+                p { a href=(format!("/log?session={}&after=0", encode_segment(session_id))) { "Older entries" } }
             }
             (table("Log entries, the oldest first", &ENTRY_HEADING, &entry_rows(history)))
         }
@@ -175,7 +176,7 @@ pub(super) async fn erase(
     let erased: ErasureResponse = console.options.run_on_control("/v1/erasures", &request).await?.json()?;
     let body = html! {
         ul { @for text in describe_erased(&erased) { li { (text) } } }
-        p { a href=(format!("/log?session={}", encode(&session_id))) { "Log entries of the session" } }
+        p { a href=(format!("/log?session={}", encode_segment(&session_id))) { "Log entries of the session" } }
     };
     Ok(render_page(&console, Section::Orders, &format!("Session {session_id}"), &body))
 }

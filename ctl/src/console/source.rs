@@ -8,8 +8,9 @@ use super::query::query_form;
 use super::run::{RUN_HEADING, coverage_rows, run_row};
 use super::sources::read_source;
 use super::state::ConsoleState;
-use super::text::{encode, moment, moment_or_none};
+use super::text::{moment, moment_or_none};
 use super::value_history::history_form;
+use crate::base::options::encode_segment;
 use axum::extract::{Path, State};
 use hyper::Method;
 use maud::{Markup, html};
@@ -27,11 +28,9 @@ pub(super) async fn page(
     fields: Fields,
 ) -> PageResult {
     let source = read_source(&console, &oracle_id).await?;
-    let path = format!("/v1/sources/{}/freshness", encode(&oracle_id));
-    // a live source has no freshness policy
-    let freshness = console.options.call_control(Method::GET, &path, None).await;
-    let freshness: Option<FreshnessReport> = freshness.ok().map(|answer| answer.json()).transpose()?;
-    let path = format!("/v1/runs?limit={RUNS}&oracle_id={}", encode(&oracle_id));
+    let path = format!("/v1/sources/{}/freshness", encode_segment(&oracle_id));
+    let freshness: FreshnessReport = console.options.call_control(Method::GET, &path, None).await?.json()?;
+    let path = format!("/v1/runs?limit={RUNS}&oracle_id={}", encode_segment(&oracle_id));
     let runs: ListPage<RunReport> = console.options.call_control(Method::GET, &path, None).await?.json()?;
     let completed: Vec<_> =
         runs.items.iter().filter(|report| report.run.state == RunState::Completed).collect();
@@ -42,7 +41,7 @@ pub(super) async fn page(
     let changes: Vec<_> = changes.collect();
     let body = html! {
         (render_registration(&source))
-        @if let Some(freshness) = &freshness { (render_freshness(freshness)) }
+        (render_freshness(&freshness))
         section aria-labelledby="query" { h2 #query { "Query" } (query_form(&source, &fields)) }
         section aria-labelledby="value" { h2 #value { "History of a value" } (history_form(&source, &fields)) }
         section aria-labelledby="runs" {

@@ -4,7 +4,8 @@ use super::layout::{Section, page as render_page, table};
 use super::page_error::{PageError, PageResult};
 use super::run::{RUN_HEADING, run_row};
 use super::state::{Console, ConsoleState};
-use super::text::{encode, moment_or_none};
+use super::text::moment_or_none;
+use crate::base::options::encode_segment;
 use axum::extract::State;
 use axum::response::Response;
 use hyper::Method;
@@ -53,7 +54,7 @@ pub(super) fn result_page(
             Ok(parts) => (parts),
             Err(error) => (error.render()),
         }
-        p { a href=(format!("/sources/{}", encode(oracle_id))) { "Back to the source" } }
+        p { a href=(format!("/sources/{}", encode_segment(oracle_id))) { "Back to the source" } }
     };
     render_page(console, Section::Sources, &format!("{title} of {oracle_id}"), &body)
 }
@@ -64,7 +65,7 @@ fn row(source: &SourceSummary) -> Vec<Markup> {
     let current = entry.version_history.iter().find(|version| version.version == entry.current_version);
     let id = registration.oracle_id.as_str();
     vec![
-        html! { a href=(format!("/sources/{}", encode(id))) { (id) } },
+        html! { a href=(format!("/sources/{}", encode_segment(id))) { (id) } },
         html! { (registration.oracle_name) },
         html! { (registration.oracle_tier.into_str()) },
         html! { (registration.data_license) },

@@ -7,7 +7,8 @@ use crate::base::options::GlobalOptions;
 use std::sync::{Arc, Mutex};
 use tokio::sync::Semaphore;
 
-/// Maximum number of pages that receive events at a time. Each of them sends requests to the daemon again and again.
+/// Maximum number of pages that receive events at a time. Each of them sends requests to the daemon again and again. One browser
+/// needs fewer: it opens at most six connections to the console, and its script opens none for a page that is hidden.
 const STREAMS_MAX: usize = 16;
 
 /// The state of the console.

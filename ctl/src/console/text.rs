@@ -1,6 +1,6 @@
 //! Texts of pages: times, and parts of addresses.
 
-pub(crate) use crate::base::options::encode_segment as encode;
+use crate::base::options::encode_segment;
 use jiff::Timestamp;
 use maud::{Markup, html};
 use oracled_domain::base::moment::format_span;
@@ -24,5 +24,5 @@ fn age_text(at: Timestamp, now: Timestamp) -> String {
 
 /// A link to the page of a session.
 pub(crate) fn session_link(session_id: &str) -> Markup {
-    html! { a href=(format!("/sessions/{}", encode(session_id))) { (session_id) } }
+    html! { a href=(format!("/sessions/{}", encode_segment(session_id))) { (session_id) } }
 }

@@ -6,7 +6,7 @@ use super::layout::table;
 use super::page_error::{PageError, PageResult};
 use super::sources::{read_source, result_page};
 use super::state::{Console, ConsoleState};
-use super::text::encode;
+use crate::base::options::encode_segment;
 use crate::base::options::response_lines;
 use axum::extract::{Path, State};
 use hyper::Method;
@@ -39,14 +39,16 @@ struct BatchLine {
 struct KnownValue {
     known_at: Timestamp,
     valid_at: Timestamp,
-    /// `None` if there was no record.
+    has_record: bool,
+    /// `None` without a record, or if it has no value.
     value: Option<String>,
+    unit: Option<String>,
 }
 
 pub(super) fn history_form(source: &SourceSummary, fields: &Fields) -> Markup {
     let axes = source.entry.registration.axes_provided.iter().filter(|axis| !source.identity.contains(axis));
     html! {
-        form.action method="get" action=(format!("/sources/{}/history", encode(source.entry.oracle_id().as_str()))) {
+        form.action method="get" action=(format!("/sources/{}/history", encode_segment(source.entry.oracle_id().as_str()))) {
             @for axis in &source.identity {
                 @let name = format!("where:{axis}");
                 label { (axis) input name=(name) value=(fields.text(&name)) required autocomplete="off"; }
@@ -87,27 +89,36 @@ async fn render(console: &Console, source: &SourceSummary, fields: &Fields) -> R
         ..QueryRequest::default()
     };
     let values = read_values(console, source.entry.oracle_id(), &axis, &request).await?;
+    Ok(render_values(&axis, &values))
+}
+
+fn render_values(axis: &str, values: &[KnownValue]) -> Markup {
+    if !values.iter().any(|known| known.has_record) {
+        return html! { p { "No record matches." } };
+    }
+    let unit = values.iter().find_map(|known| known.unit.as_deref());
+    let title = unit.map_or_else(|| axis.to_owned(), |unit| format!("{axis} ({unit})"));
     let mut rows = Vec::new();
     for (number, known) in values.iter().enumerate() {
+        let state = |known: &KnownValue| (known.known_at, known.has_record, known.value.clone());
         let previous = number.checked_sub(1).and_then(|number| values.get(number));
-        let is_change = previous
-            .is_none_or(|previous| previous.known_at != known.known_at || previous.value != known.value);
-        if is_change {
+        if previous.is_none_or(|previous| state(previous) != state(known)) {
+            let missing = if known.has_record { "no value" } else { "no record" };
             rows.push(vec![
                 html! { (known.known_at) },
                 html! { (known.valid_at) },
-                html! { (known.value.as_deref().unwrap_or("no record")) },
+                html! { (known.value.as_deref().unwrap_or(missing)) },
             ]);
         }
     }
-    Ok(html! {
-        (render_chart(&axis, &values))
-        (table("Each change, by the time at which it was known", &["known at", "valid from", &axis], &rows))
+    html! {
+        (render_chart(&title, unit.unwrap_or_default(), values))
+        (table("Each change, by the time at which it was known", &["known at", "valid at", &title], &rows))
         p.note {
-            "The times are now and those of the latest releases, at most " (VALID_MAX) ", as known at the latest " (KNOWN_MAX)
-            " ingestions."
+            "`valid at` is now or the time of a release, at most the latest " (VALID_MAX) "; `known at` is the end of an ingestion, at most "
+            "the latest " (KNOWN_MAX) "."
         }
-    })
+    }
 }
 
 /// The value for each pair of times, by the time at which it was known.
@@ -126,6 +137,10 @@ async fn read_values(
     let valid_at: BTreeSet<_> = valid_at.into_iter().rev().take(VALID_MAX).collect();
     let pairs: Vec<_> =
         known_at.iter().flat_map(|known_at| valid_at.iter().map(|valid_at| (*known_at, *valid_at))).collect();
+    // without a completed run, nothing was ever known
+    if pairs.is_empty() {
+        return Ok(Vec::new());
+    }
     let mut lines = Vec::new();
     for (known_at, valid_at) in &pairs {
         let request =
@@ -153,14 +168,20 @@ async fn read_values(
             return Err(PageError::input(detail));
         }
         let record = answer.and_then(|answer| answer.response.records.into_iter().next());
-        let value = record.and_then(|record| record.values().remove(axis));
-        values.push(KnownValue { known_at, valid_at, value: value.map(|value| value.to_string()) });
+        let value = record.as_ref().and_then(|record| record.values().remove(axis));
+        values.push(KnownValue {
+            known_at,
+            valid_at,
+            has_record: record.is_some(),
+            value: value.map(|value| value.to_string()),
+            unit: record.and_then(|mut record| record.units.remove(axis)),
+        });
     }
     Ok(values)
 }
 
 /// One line for each time at which data was known. Values that are not numbers have no chart.
-fn render_chart(axis: &str, values: &[KnownValue]) -> Markup {
+fn render_chart(title: &str, unit: &str, values: &[KnownValue]) -> Markup {
     let mut lines: Vec<StepLine> = Vec::new();
     for known in values {
         let name = format!("known at {}", known.known_at);
@@ -168,17 +189,53 @@ fn render_chart(axis: &str, values: &[KnownValue]) -> Markup {
             lines.push(StepLine { name, points: Vec::new() });
         }
         let number = known.value.as_ref().and_then(|value| value.parse::<f64>().ok());
-        if let (Some(line), Some(number)) = (lines.last_mut(), number) {
+        // a text may be `inf`
+        let number = number.filter(|number| number.is_finite());
+        if let Some(line) = lines.last_mut() {
             line.points.push((known.valid_at.as_second(), number));
         }
     }
     let times = || values.iter().map(|known| known.valid_at);
     let day = |at: Option<Timestamp>| at.map(|at| at.strftime("%Y-%m-%d").to_string()).unwrap_or_default();
     let (first, last) = (day(times().min()), day(times().max()));
-    let summary = format!("{axis} from {first} to {last}, one line for each time at which it was known");
+    let summary = format!("{title} from {first} to {last}, one line for each time at which it was known");
     html! {
-        @if lines.iter().any(|line| !line.points.is_empty()) {
-            (step_chart(&lines, [&first, &last], &summary))
-        } @else { p { "No chart: there are no numbers." } }
+        @if lines.iter().flat_map(|line| &line.points).any(|(_, number)| number.is_some()) {
+            (step_chart(&lines, unit, [&first, &last], &summary))
+        } @else { p { "No chart: the values are not numbers." } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(known_at: i64, valid_at: i64, value: Option<&str>) -> KnownValue {
+        let at = |second| Timestamp::from_second(second).expect("a time");
+        KnownValue {
+            known_at: at(known_at),
+            valid_at: at(valid_at),
+            has_record: value.is_some(),
+            value: value.map(str::to_owned),
+            unit: value.map(|_| "m".to_owned()),
+        }
+    }
+
+    #[test]
+    fn history_has_a_gap_without_a_record_and_names_the_unit() {
+        let values =
+            [known(50, 0, Some("7")), known(50, 10, None), known(50, 20, Some("8")), known(90, 0, Some("7"))];
+        let page = render_values("height", &values).into_string();
+        for text in ["H320.0M632.0", "height (m)", "no record", "known at 1970-01-01T00:01:30Z</li>"] {
+            assert!(page.contains(text), "{text} is not in {page}");
+        }
+        for name in ["north", "inf"] {
+            let text = render_values("name", &[known(50, 0, Some(name))]).into_string();
+            assert!(text.contains("No chart") && text.contains(name), "{text}");
+        }
+        for values in [vec![], vec![known(50, 0, None)]] {
+            let page = render_values("height", &values).into_string();
+            assert!(page.contains("No record matches") && !page.contains("<table"), "{page}");
+        }
     }
 }

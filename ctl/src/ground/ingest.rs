@@ -130,8 +130,7 @@ impl IngestArgs {
                 if options.json { print_json(out, &seen) } else { show::show(out, &seen) }
             }
             IngestAction::Cancel { run_id } => {
-                let path = run_path(run_id) + "/cancel";
-                let seen: RunReport = options.call_control(Method::POST, &path, None).await?.json()?;
+                let seen = cancel(options, run_id).await?;
                 if options.json {
                     return print_json(out, &seen);
                 }
@@ -192,8 +191,14 @@ async fn pull(
     show_ended(options, out, &follow::wait_for_end(options, &run.run_id).await?)
 }
 
-/// Sends an operator's decision about a run to the daemon.
-async fn decide(
+/// Requests the cancellation of a run, which ends later.
+pub(crate) async fn cancel(options: &GlobalOptions, run_id: &str) -> Result<RunReport, CtlError> {
+    let path = run_path(run_id) + "/cancel";
+    Ok(options.call_control(Method::POST, &path, None).await?.json()?)
+}
+
+/// Sends an operator's decision about a run to the daemon. Returns the run; for `undo`, the new run that undoes it.
+pub(crate) async fn decide(
     options: &GlobalOptions,
     run_id: &str,
     verb: &str,
