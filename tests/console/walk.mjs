@@ -217,6 +217,9 @@ assert.match(download.suggestedFilename(), /^entry-\d+\.json$/);
 assert.deepEqual(faults, []);
 
 // a page of another origin on this machine, which has the browser with its cookie
+// the attacker knows even the order's last change, which the forms must repeat
+await open("/sessions/cs_4");
+const changedAt = await page.locator('input[name="changed_at"]').first().inputValue();
 const attack = `<!doctype html><title>attack</title><script>
   const read = [];
   const target = ${JSON.stringify(origin)};
@@ -226,7 +229,7 @@ const attack = `<!doctype html><title>attack</title><script>
     fetch(target + "/sessions/cs_4", { credentials: "include", mode: "no-cors" }).then((answer) => answer.text()).then(
       (text) => text && read.push(["opaque fetch", text]), () => {}),
     fetch(target + "/sessions/cs_4/order", { method: "POST", credentials: "include", mode: "no-cors",
-      headers: { "Content-Type": "application/x-www-form-urlencoded" }, body: "action=release&reason=attack" }).catch(() => {}),
+      headers: { "Content-Type": "application/x-www-form-urlencoded" }, body: "action=release&reason=attack&changed_at=${encodeURIComponent(changedAt)}" }).catch(() => {}),
     new Promise((resolve) => {
       const events = new EventSource(target + "/events/log", { withCredentials: true });
       events.onmessage = (event) => { read.push(["events", event.data]); resolve(); };
@@ -251,7 +254,7 @@ const attack = `<!doctype html><title>attack</title><script>
   ]).then(() => { window.result = read; });
 </script>
 <form method="post" action="${origin}/sessions/cs_4/order"><input name="action" value="release"><input name="reason" value="attack">
-<button>go</button></form>`;
+<input name="changed_at" value="${changedAt}"><button>go</button></form>`;
 const hostile = createServer((request, response) => {
   hostileCookies.push(request.headers.cookie ?? "");
   response.setHeader("content-type", "text/html");

@@ -114,6 +114,13 @@ async fn console_answers_only_the_browser_that_used_the_link() {
     assert_eq!(console.get("/").await.status, 401, "the browser has logged out");
 }
 
+/// The time of the last change of an order, as the forms on its page have it.
+async fn changed_at(console: &ConsoleProcess, session: &str) -> String {
+    let page = console.get(&format!("/sessions/{session}")).await.text;
+    let (_, value) = page.split_once(r#"name="changed_at" value=""#).expect("a form of the order");
+    value.split('"').next().expect("a value").to_owned()
+}
+
 #[tokio::test]
 async fn console_refuses_requests_of_other_pages() {
     let world = DaemonWorld::with_config(HOLD);
@@ -122,7 +129,8 @@ async fn console_refuses_requests_of_other_pages() {
     let console = start(&world).await;
     let own = console.origin();
     let by_name = format!("http://localhost:{}", console.port());
-    let action = "action=release&reason=x".to_owned();
+    let changed_at = changed_at(&console, "cs_1").await.replace(':', "%3A");
+    let action = format!("action=release&reason=x&changed_at={changed_at}");
     let path = "/sessions/cs_1/order";
     // other origins, also on this machine; a foreign name that resolves to this address; and a request without an origin
     for headers in [
@@ -200,9 +208,15 @@ async fn operator_decides_held_orders() {
         [("cs_1", "release", "released"), ("cs_2", "retry", "retried"), ("cs_3", "fail", "failed")]
     {
         let path = format!("/sessions/{session}/order");
-        let without_reason = console.post(&path, &[("action", action)]).await;
+        let changed_at = changed_at(&console, session).await;
+        let seen = ("changed_at", changed_at.as_str());
+        let without_reason = console.post(&path, &[("action", action), seen]).await;
         assert_eq!(without_reason.status, 400, "{}", without_reason.text);
-        let answer = console.post(&path, &[("action", action), ("reason", "read and judged")]).await;
+        // the order has changed since the page was read
+        let earlier = ("changed_at", "2026-01-01T00:00:00Z");
+        let outdated = console.post(&path, &[("action", action), ("reason", "x"), earlier]).await;
+        assert_eq!(outdated.status, 409, "{}", outdated.text);
+        let answer = console.post(&path, &[("action", action), ("reason", "read and judged"), seen]).await;
         let shown = console.get(answer.location()).await;
         assert_shows(&shown, &[&format!("Done: {done}."), "read and judged"]);
     }
@@ -210,7 +224,8 @@ async fn operator_decides_held_orders() {
     for (session, state) in [("cs_1", "delivered"), ("cs_2", "delivered"), ("cs_3", "failed")] {
         wait_for_order(routes, session, state).await;
     }
-    let again = console.post("/sessions/cs_1/order", &[("action", "release"), ("reason", "x")]).await;
+    let seen = ("changed_at", "2026-01-01T00:00:00Z");
+    let again = console.post("/sessions/cs_1/order", &[("action", "release"), ("reason", "x"), seen]).await;
     assert_eq!(again.status, 409, "{}", again.text);
     assert_eq!(console.post("/sessions/cs_1/order", &[("action", "eat"), ("reason", "x")]).await.status, 400);
     assert_eq!(console.get("/sessions/none").await.status, 404);

@@ -57,8 +57,13 @@ fn attempt_row(attempt: &OrderAttempt) -> Vec<Markup> {
 
 fn render_actions(session_id: &str, order: &Order) -> Markup {
     let path = format!("/sessions/{}/order", encode_segment(session_id));
+    // the daemon refuses the action if the order has changed since this page
     let form = |action: &str, name: &str| {
-        reason_form(&path, name, &html! { input type="hidden" name="action" value=(action); })
+        let fields = html! {
+            input type="hidden" name="action" value=(action);
+            input type="hidden" name="changed_at" value=(order.changed_at);
+        };
+        reason_form(&path, name, &fields)
     };
     let may_retry = matches!(order.state, OrderState::Held | OrderState::Failed | OrderState::Queued);
     let may_fail = matches!(order.state, OrderState::Held | OrderState::Queued);

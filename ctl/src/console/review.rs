@@ -8,7 +8,7 @@ use super::state::{Console, ConsoleState};
 use super::text::moment;
 use crate::base::options::encode_segment;
 use crate::verification::review::show::{
-    format_comment, format_dismissal, format_resolution, format_revocation, format_subject,
+    changed_lines, format_comment, format_dismissal, format_resolution, format_revocation, format_subject,
 };
 use crate::verification::review::{post, read_evidence, read_review};
 use crate::verification::verify::descriptions::describe_reasons;
@@ -40,6 +40,9 @@ pub(super) async fn page(
         section aria-labelledby="answers" {
             h2 #answers { "Answers" }
             (render_candidates(&state.review, &evidence))
+            @if !evidence.changed.is_empty() {
+                ul.alert role="status" { @for line in changed_lines(&evidence) { li { (line) } } }
+            }
         }
         section aria-labelledby="decision" { h2 #decision { "Decision" } (render_decision(&state, &evidence)) }
         section aria-labelledby="comments" {

@@ -38,7 +38,9 @@ pub enum OrderChangeError {
     )]
     State { session_id: SessionId, state: OrderState },
     /// The order is not the one on which the decision is based.
-    #[error("the order of session {session_id} has changed at {changed_at}; look at it again before you decide")]
+    #[error(
+        "the order of session {session_id} has changed at {changed_at}; look at it again before you decide"
+    )]
     Changed { session_id: SessionId, changed_at: Timestamp },
     /// The policy holds no verdict of the session.
     #[error(

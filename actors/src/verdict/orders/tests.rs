@@ -70,8 +70,14 @@ async fn change(
     action: OrderAction,
 ) -> Result<SessionRecord, OrderChangeError> {
     let reason = "a reason".to_owned();
-    let message =
-        ChangeOrder { session_id: id(session_id), action, reason, held_only: false, changed_at: None, user: PEER.into() };
+    let message = ChangeOrder {
+        session_id: id(session_id),
+        action,
+        reason,
+        held_only: false,
+        changed_at: None,
+        user: PEER.into(),
+    };
     world.system.orders.ask(message).await.expect("the actor answers")
 }
 

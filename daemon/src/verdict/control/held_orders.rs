@@ -89,7 +89,8 @@ pub async fn post(
     let OrderActionRequest { action, reason, changed_at } = body.parse()?;
     check_reason(&reason)?;
     let orders = service.system.orders.clone();
-    let message = ChangeOrder { session_id: session_id.clone(), action, reason, held_only: true, changed_at, user };
+    let message =
+        ChangeOrder { session_id: session_id.clone(), action, reason, held_only: true, changed_at, user };
     let changed = async move { Ok(orders.ask(message).await?.map_err(hide_other_orders)?) };
     let session = run_to_end(changed).await?;
     report_of(&service, session).map(Json).ok_or_else(|| Problem::order_unknown(session_id))

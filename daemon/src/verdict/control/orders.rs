@@ -93,7 +93,8 @@ pub async fn post(
     let OrderActionRequest { action, reason, changed_at } = body.parse()?;
     check_reason(&reason)?;
     let orders = service.system.orders.clone();
-    let message = ChangeOrder { session_id: session_id.clone(), action, reason, held_only: false, changed_at, user };
+    let message =
+        ChangeOrder { session_id: session_id.clone(), action, reason, held_only: false, changed_at, user };
     let session = run_to_end(async move { Ok(orders.ask(message).await??) }).await?;
     report_of(&service, session).map(Json).ok_or_else(|| Problem::order_unknown(session_id))
 }
