@@ -1,6 +1,6 @@
 //! A running `oraclectl console`, and a client of it.
 
-use crate::DaemonWorld;
+use crate::{DaemonWorld, clear_variables, program};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -8,9 +8,13 @@ use hyper::client::conn::http1;
 use hyper::header::{CONTENT_TYPE, COOKIE, HOST, LOCATION, ORIGIN, SET_COOKIE};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use std::io::{BufRead, BufReader, Write};
+use nix::unistd::{Uid, setfsuid};
+use std::fs::{self, Permissions};
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
-use std::process::{Child, ChildStdin, Stdio};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
@@ -26,6 +30,8 @@ pub struct ConsoleProcess {
     pub link: String,
     port: u16,
     cookie: Option<String>,
+    /// The user of the browser, if it is not the user of the test.
+    uid: Option<u32>,
 }
 
 /// An answer of the console.
@@ -55,12 +61,38 @@ impl ConsoleProcess {
     /// Panics if it prints no link.
     #[must_use]
     pub fn start(world: &DaemonWorld) -> Self {
-        let mut command = world.ctl_command(&["console", "--port", "0"]);
+        Self::spawn(world.ctl_command(&["console", "--port", "0"]), None)
+    }
+
+    /// Starts the console as another user, who may connect to the socket for reviewers only. Requires root.
+    ///
+    /// # Panics
+    /// Panics if it prints no link.
+    #[must_use]
+    pub fn start_for_reviewer(world: &DaemonWorld, uid: u32) -> Self {
+        let runtime = world.path("runtime");
+        fs::create_dir_all(runtime.join("oracled")).expect("the directory is created");
+        // a given control socket is always used, so the sockets are at their default places
+        let sockets = [("control", world.control_socket()), ("review", world.review_socket())];
+        for (name, socket) in sockets {
+            symlink(socket, runtime.join(format!("oracled/{name}.sock"))).expect("the link is created");
+        }
+        for open in [&world.path(""), &runtime] {
+            fs::set_permissions(open, Permissions::from_mode(0o711)).expect("own directories");
+        }
+        chown(world.review_socket(), Some(uid), None).expect("the test runs as root");
+        let mut command = Command::new(program("oraclectl"));
+        clear_variables(&mut command);
+        command.args(["console", "--port", "0"]).env("XDG_RUNTIME_DIR", runtime).uid(uid).gid(uid);
+        Self::spawn(command, Some(uid))
+    }
+
+    fn spawn(mut command: Command, uid: Option<u32>) -> Self {
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("oraclectl starts");
         let stdin = child.stdin.take().expect("a pipe");
         let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
-        let mut console = Self { child, stdin, stdout, link: String::new(), port: 0, cookie: None };
+        let mut console = Self { child, stdin, stdout, link: String::new(), port: 0, cookie: None, uid };
         console.read_link();
         let (port, _) = console.link.rsplit_once("/login").expect("a link");
         console.port = port.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).expect("a port");
@@ -158,7 +190,9 @@ impl ConsoleProcess {
         headers: &[(&str, &str)],
         body: String,
     ) -> (Response<Incoming>, JoinHandle<hyper::Result<()>>) {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await.expect("the console listens");
+        let stream = connect(self.port, self.uid).expect("the console listens");
+        stream.set_nonblocking(true).expect("a socket");
+        let stream = TcpStream::from_std(stream).expect("a socket");
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.expect("the console answers");
         let connection = tokio::spawn(connection);
@@ -177,6 +211,14 @@ impl ConsoleProcess {
         let request = request.body(Full::new(Bytes::from(body))).expect("a valid request");
         (sender.send_request(request).await.expect("the console answers"), connection)
     }
+}
+
+/// Connects as a user: the kernel notes the user for files of the thread that creates the socket.
+fn connect(port: u16, uid: Option<u32>) -> io::Result<std::net::TcpStream> {
+    let own = uid.map(|uid| setfsuid(Uid::from_raw(uid)));
+    let connected = std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port));
+    own.map(setfsuid);
+    connected
 }
 
 /// A stream of events. Dropping it closes the connection.

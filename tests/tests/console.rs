@@ -183,6 +183,50 @@ async fn console_accepts_no_connection_of_another_user() {
 }
 
 #[tokio::test]
+async fn reviewer_gets_reviews_and_held_orders_and_nothing_else() {
+    const REVIEWER: u32 = 65_534;
+    let is_executable = || {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--clear-groups"]).arg(oracled_tests::program("oraclectl"));
+        command.arg("--version").output().is_ok_and(|output| output.status.success())
+    };
+    if !nix::unistd::geteuid().is_root() || !is_executable() {
+        println!("skipped: it needs root, and programs that another user may run");
+        return;
+    }
+    let world = DaemonWorld::for_reviewers(HOLD);
+    let daemon = world.serve().await;
+    hold(&daemon, &["cs_1"]).await;
+    let [id] = open_reviews(&daemon, [1962]).await;
+    let mut console = ConsoleProcess::start_for_reviewer(&world, REVIEWER);
+    console.log_in().await;
+    assert_shows(&console.get("/reviews").await, &[&id]);
+    assert_shows(&console.get("/orders").await, &["cs_1"]);
+    let page = console.get(&format!("/reviews/{id}")).await;
+    assert_shows(&page, &["54208", "54611", "ABW"]);
+    for path in ["/sources", "/log", "/rules", "/sessions/cs_1/erase"] {
+        assert_eq!(console.get(path).await.status, 404, "{path}");
+    }
+    let fields = [
+        ("choice:population", r#"{"take":"offered","value":"54611","definition":null}"#),
+        ("valid_for", "30d"),
+        ("reason", "the census"),
+    ];
+    let resolved = console.post(&format!("/reviews/{id}/resolve"), &fields).await;
+    assert_shows(&console.get(resolved.location()).await, &["population 54611", "the census"]);
+    let seen = changed_at(&console, "cs_1").await;
+    let fields = [("action", "release"), ("reason", "read"), ("changed_at", seen.as_str())];
+    let released = console.post("/sessions/cs_1/order", &fields).await;
+    assert_shows(&console.get(released.location()).await, &["Done: released."]);
+    let entry = &log(&mut daemon.control().await, "event=review_resolved").await[0];
+    assert_eq!(
+        (&entry["caller"]["socket"], &entry["caller"]["uid"]),
+        (&json!("review"), &json!(REVIEWER)),
+        "{entry}"
+    );
+}
+
+#[tokio::test]
 async fn operator_decides_held_orders() {
     let (_model, world) = prepare().await;
     let daemon = world.serve().await;

@@ -8,6 +8,7 @@ mod archiving;
 mod deciding;
 mod ending;
 mod error;
+mod preparing;
 mod progress;
 mod pulling;
 mod reading;

@@ -11,7 +11,7 @@ use crate::ground::registry::{CommitContext, PreparedPipeline, RegistryError, ex
 use crate::platform::caller::run_as_current_caller;
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::audit::event::ground::RunEntry;
-use oracled_domain::ground::id::{PipelineId, SourceId};
+use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::ontology::is_version;
 use oracled_domain::ground::run::{IngestionRun, RunCounts, RunInput, RunState, split_record_id};
 use oracled_domain::ground::timeline::TimelineRun;
@@ -317,40 +317,6 @@ impl IngestContext {
             breaches: Vec::new(),
             decision: None,
         }
-    }
-
-    /// The current definition of a pipeline. The words of its tables are read on a thread of their own.
-    pub(super) async fn prepare_pipeline(
-        &self,
-        pipeline_id: &PipelineId,
-    ) -> Result<PreparedPipeline, IngestionError> {
-        let (commit_context, pipeline_id) = (self.commit_context(), pipeline_id.clone());
-        let prepared = spawn_blocking(move || commit_context.pipeline(&pipeline_id)).await;
-        Ok(prepared.map_err(|error| IngestionError::Inside(error.to_string()))??)
-    }
-
-    /// The current definition of a pipeline, if the payload was decoded by it.
-    async fn prepare_pipeline_of_payload(
-        &self,
-        message: &StartRun,
-    ) -> Result<PreparedPipeline, IngestionError> {
-        let ready = self.prepare_pipeline(&message.pipeline_id).await?;
-        if ready.registered_sha256 == message.pipeline_sha256 {
-            return Ok(ready);
-        }
-        Err(IngestionError::Amended(ready.definition.pipeline.oracle_id.clone()))
-    }
-
-    /// The pipeline as of the run's beginning.
-    pub(super) fn prepare_pipeline_of_run(
-        &self,
-        run: &IngestionRun,
-    ) -> Result<PreparedPipeline, IngestionError> {
-        let definition = self.store.definition(&run.input.pipeline_sha256)?;
-        let unknown = || RegistryError::PipelineUnknown(run.pipeline_id.clone());
-        Ok(self
-            .commit_context()
-            .prepare_accepted_pipeline(definition.ok_or_else(unknown)?, &run.input.ontology)?)
     }
 
     /// Claims the source of a run. Waits a short time for a run that has ended but not yet released the
