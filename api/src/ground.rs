@@ -14,6 +14,7 @@ use oracled_domain::ground::record::RecordContent;
 use oracled_domain::ground::rejection::RejectedRecord;
 use oracled_domain::ground::run::{IngestionRun, RunProgress};
 use oracled_domain::ground::source::SourceRegistryEntry;
+use oracled_domain::ground::timeline::VersionChangeKind;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::openapi::{RefOr, Schema};
@@ -72,6 +73,41 @@ pub struct SourceSummary {
     pub statements: u64,
     /// Their size on disk, in bytes.
     pub size_bytes: u64,
+}
+
+/// The query of `GET /v1/runs/{run_id}/changes`.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct RunChangesParams {
+    /// Only changes after this number.
+    pub after: Option<u64>,
+    /// The most changes in the answer.
+    #[param(inline)]
+    #[serde(default)]
+    pub limit: PageLimit,
+}
+
+/// A change of a run.
+#[derive(Debug, Clone, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RunChangeReport {
+    /// The number of the change in its run.
+    pub number: u64,
+    /// The kind of the change.
+    pub kind: VersionChangeKind,
+    /// The source's own id of the record.
+    pub source_record_id: String,
+    /// The id of the record that the run changes; null for a record of the run itself.
+    pub record_id: Option<String>,
+    /// The start of the interval in which the record is valid after the change. If nothing continues it, the start of its former
+    /// interval.
+    pub valid_from: Timestamp,
+    /// The end of that interval; null if it is open.
+    pub valid_until: Option<Timestamp>,
+    /// The raw record that the run changes, cut to 4,096 bytes; null for a new record, or if its payload was removed.
+    pub before: Option<String>,
+    /// The raw record that is in force instead, cut to 4,096 bytes; null if there is none, or if its payload was removed.
+    pub after: Option<String>,
 }
 
 /// The query of `GET /v1/runs/{run_id}/rejects`.

@@ -8,7 +8,7 @@ pub mod openapi;
 
 use crate::audit::control::{backup, log, proofs};
 use crate::ground::api::records;
-use crate::ground::control::{freshness, ingest, rejects, run, source, upkeep};
+use crate::ground::control::{freshness, ingest, rejects, run, run_changes, source, upkeep};
 use crate::platform::access_log::record_route;
 use crate::platform::api::oracles;
 use crate::platform::api::request::{IgnoredBody, reject_params};
@@ -28,6 +28,27 @@ use axum::routing::{delete, get, post};
 use hyper::Request;
 use std::sync::Arc;
 use tower::util::MapRequestLayer;
+
+/// Adds the routes that have query parameters.
+fn add_routes_with_params(router: Router<Arc<DaemonService>>) -> Router<Arc<DaemonService>> {
+    router
+        .route("/v1/log", get(log::get))
+        .route("/v1/log/follow", get(log::follow))
+        .route("/v1/log/checkpoint", get(proofs::checkpoint))
+        .route("/v1/log/proof", get(proofs::prove_entry))
+        .route("/v1/log/continuation", get(proofs::prove_continuation))
+        .route("/v1/costs", get(costs::get))
+        .route("/v1/divergence", get(divergence::get))
+        .route("/v1/outbox", get(outbox::get))
+        .route("/v1/webhooks", get(webhooks::get))
+        .route("/v1/orders", get(orders::list))
+        .route("/v1/documents/{kind}", get(documents::list))
+        .route("/v1/pipelines/{pipeline_id}/runs", post(ingest::post))
+        .route("/v1/reviews", get(review::list))
+        .route("/v1/runs", get(run::list))
+        .route("/v1/runs/{run_id}/changes", get(run_changes::get))
+        .route("/v1/runs/{run_id}/rejects", get(rejects::get))
+}
 
 /// Every path of the control socket.
 pub fn router(service: Arc<DaemonService>) -> Router {
@@ -78,23 +99,8 @@ pub fn router(service: Arc<DaemonService>) -> Router {
         .route("/v1/runs/{run_id}/approve", post(run::approve))
         .route("/v1/runs/{run_id}/discard", post(run::discard))
         .route("/v1/runs/{run_id}/undo", post(run::undo))
-        // this layer applies only to the routes above; the routes below have query parameters
-        .route_layer(from_fn(reject_params))
-        .route("/v1/log", get(log::get))
-        .route("/v1/log/follow", get(log::follow))
-        .route("/v1/log/checkpoint", get(proofs::checkpoint))
-        .route("/v1/log/proof", get(proofs::prove_entry))
-        .route("/v1/log/continuation", get(proofs::prove_continuation))
-        .route("/v1/costs", get(costs::get))
-        .route("/v1/divergence", get(divergence::get))
-        .route("/v1/outbox", get(outbox::get))
-        .route("/v1/webhooks", get(webhooks::get))
-        .route("/v1/orders", get(orders::list))
-        .route("/v1/documents/{kind}", get(documents::list))
-        .route("/v1/pipelines/{pipeline_id}/runs", post(ingest::post))
-        .route("/v1/reviews", get(review::list))
-        .route("/v1/runs", get(run::list))
-        .route("/v1/runs/{run_id}/rejects", get(rejects::get));
+        .route_layer(from_fn(reject_params));
+    let router = add_routes_with_params(router);
     #[cfg(debug_assertions)]
     let router = router.route("/v1/inject-panic/{actor}", post(inject_panic::post));
     router

@@ -17,6 +17,7 @@ pub mod payloads;
 pub mod prune;
 pub mod query;
 pub mod rebuild;
+pub mod run_changes;
 mod sealed;
 pub mod slices;
 pub mod sorted;

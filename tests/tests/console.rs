@@ -358,7 +358,14 @@ async fn operator_decides_a_held_run_after_seeing_its_rejects() {
     let page = console.get(&format!("/runs/{held}")).await;
     assert_shows(
         &page,
-        &["Approve the run", "&lt;b&gt;Nowhere&lt;/b&gt;,ABW,1951,none", "of 100 records in force", "number"],
+        &[
+            "Approve the run",
+            "&lt;b&gt;Nowhere&lt;/b&gt;,ABW,1951,none",
+            "of 100 records in force",
+            "number",
+            "What the run would change",
+            "Aruba,ABW,1999,199900",
+        ],
     );
     let path = format!("/runs/{held}/approve");
     assert_eq!(console.post(&path, &[]).await.status, 400, "without a reason");

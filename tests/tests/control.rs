@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 /// All paths of the socket, each with its methods.
-const PATHS: [(&str, &[&str]); 61] = [
+const PATHS: [(&str, &[&str]); 62] = [
     ("/openapi.json", &["GET"]),
     ("/v1/status", &["GET"]),
     ("/v1/actors", &["GET"]),
@@ -80,6 +80,7 @@ const PATHS: [(&str, &[&str]); 61] = [
     ("/v1/runs/0123456789abcdef/approve", &["POST"]),
     ("/v1/runs/0123456789abcdef/discard", &["POST"]),
     ("/v1/runs/0123456789abcdef/undo", &["POST"]),
+    ("/v1/runs/0123456789abcdef/changes", &["GET"]),
     ("/v1/runs/0123456789abcdef/rejects", &["GET"]),
 ];
 const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];

@@ -172,3 +172,48 @@ async fn discarded_run_changes_nothing_and_needs_a_reason() {
     assert_eq!((values(&world).await, held_gauge(&world).await.as_str()), (before, "0"));
     assert!(daemon.stop().success());
 }
+
+/// The kinds and raw records of the changes of a run.
+async fn changes_of(control: &mut DaemonClient, run_id: &str) -> Vec<(String, Value, Value)> {
+    let (mut changes, mut after) = (Vec::new(), String::new());
+    loop {
+        let page = document(&get(control, &format!("/v1/runs/{run_id}/changes?limit=20{after}")).await);
+        for change in page["items"].as_array().expect("an array") {
+            let kind = change["kind"].as_str().expect("a kind").to_owned();
+            changes.push((kind, change["before"].clone(), change["after"].clone()));
+        }
+        let Some(next) = page["next"].as_str() else { return changes };
+        after = format!("&after={next}");
+    }
+}
+
+#[tokio::test]
+async fn held_run_shows_what_it_would_change_and_then_has_changed() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    prepare_gated_source(&world).await;
+    let control = &mut daemon.control().await;
+    // 40 of 100 records are withdrawn, one changes, one is new
+    let release = payload(1940..2001, 1).replace("1940,1\n", "1940,7\n");
+    let held = json_of(&submit(&world, "2021-01-01", &release));
+    assert_eq!(held["run"]["state"], "held", "{held}");
+    let run_id = held["run"]["run_id"].as_str().expect("an id");
+    let changes = changes_of(control, run_id).await;
+    let of_kind = |kind: &str| changes.iter().filter(|(found, ..)| found == kind).collect::<Vec<_>>();
+    let row = |year: u32, value: u32| json!(format!("Aruba,ABW,{year},{value}"));
+    assert_eq!(of_kind("withdrawn").len(), 40);
+    assert_eq!(*of_kind("withdrawn")[0], ("withdrawn".into(), row(1900, 1), Value::Null));
+    assert_eq!(of_kind("superseded"), [&("superseded".into(), row(1940, 1), row(1940, 7))]);
+    let new = [row(1940, 7), row(2000, 1)].map(|row| ("became_valid".to_owned(), Value::Null, row));
+    assert_eq!(of_kind("became_valid"), new.iter().collect::<Vec<_>>());
+    let first = document(&get(control, &format!("/v1/runs/{run_id}/changes?limit=1")).await);
+    let record_id = first["items"][0]["record_id"].as_str().expect("a record in force");
+    assert_eq!(get(control, &format!("/v1/records/{record_id}/provenance")).await.status, 200);
+    let shown = world.ctl(&["ingest", "changes", run_id, "-n", "5"]);
+    let shown = String::from_utf8(shown.stdout).expect("text");
+    assert!(shown.contains("withdrawn") && shown.contains("Aruba,ABW,1900,1"), "{shown}");
+
+    let approved = world.ctl(&["ingest", "approve", run_id, "--reason", "a smaller census"]);
+    assert!(approved.status.success(), "{approved:?}");
+    assert_eq!(changes_of(control, run_id).await, changes);
+}

@@ -344,6 +344,7 @@ async fn runs(control: &mut Described) {
     let path = format!("/v1/runs/{}", run_id.as_str().expect("a run"));
     assert_eq!(control.get(&path).await.status, 200);
     assert_eq!(control.get(&format!("{path}/rejects")).await.status, 200);
+    assert_eq!(control.get(&format!("{path}/changes")).await.status, 200);
     control.call(Method::POST, &format!("{path}/cancel"), None).await;
     for operation in ["approve", "discard", "undo"] {
         control.post(&format!("{path}/{operation}"), json!({"reason": "a test"})).await;

@@ -3,7 +3,7 @@
 use clap::Command;
 
 /// The examples of a verb, by its path.
-const EXAMPLES: [(&str, &[&str]); 54] = [
+const EXAMPLES: [(&str, &[&str]); 55] = [
     ("crosscheck", &["oraclectl crosscheck verdict.json --tier full"]),
     (
         "submit",
@@ -88,6 +88,7 @@ const EXAMPLES: [(&str, &[&str]); 54] = [
     ("source prune", &["oraclectl source prune wb-population --before 2020-01-01"]),
     ("ingest run", &["oraclectl ingest run wb-population data.csv --version 2026 --released-at 2026-07-01"]),
     ("ingest list", &["oraclectl ingest list wb-population -n 10"]),
+    ("ingest changes", &["oraclectl ingest changes 3f2a9c01"]),
     ("ingest show", &["oraclectl ingest show 3f2a9c01"]),
     ("ingest approve", &["oraclectl ingest approve 3f2a9c01 --reason 'the census has changed the counts'"]),
     ("rejects", &["oraclectl rejects 3f2a9c01 --rule check -n 20", "oraclectl rejects 3f2a9c01 --csv"]),

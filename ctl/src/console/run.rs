@@ -8,16 +8,19 @@ use super::state::ConsoleState;
 use super::text::{moment, moment_or_none};
 use crate::base::options::encode_segment;
 use crate::base::output::{format_requester, short_run_id};
+use crate::ground::ingest::changes::read_changes;
 use crate::ground::ingest::show::state_word;
 use crate::ground::ingest::{cancel, decide, read_run, run_path};
 use axum::extract::{Path, State};
 use hyper::Method;
 use maud::{Markup, html};
 use oracled_api::base::page::ListPage;
-use oracled_api::ground::{RejectReport, RunReport};
+use oracled_api::ground::{RejectReport, RunChangeReport, RunReport};
 use oracled_domain::base::decimal::Decimal;
 use oracled_domain::ground::run::{IngestionRun, ReleaseEffect, RunState};
 
+/// Number of changes that are shown.
+const CHANGES: usize = 50;
 /// Number of rejects on a page.
 const REJECTS: usize = 50;
 
@@ -56,9 +59,11 @@ pub(super) async fn page(
     let path = format!("{}/rejects?raw=true&limit={REJECTS}{after}", run_path(&run_id));
     let rejects: ListPage<RejectReport> =
         console.options.call_control(Method::GET, &path, None).await?.json()?;
+    let changes = read_changes(&console.options, &run_id, None, Some(CHANGES)).await?;
     let body = html! {
         (done_note(&fields))
         (render_run(&report))
+        (render_changes(&report.run, &changes))
         (render_decision(&report))
         (bars("Filled axes", "axis", "percent of records", &coverage_rows(&report.run)))
         section aria-labelledby="rejects" {
@@ -119,6 +124,27 @@ fn render_run(RunReport { run, progress, undone_by }: &RunReport) -> Markup {
         ));
     }
     pairs(rows)
+}
+
+fn render_changes(run: &IngestionRun, changes: &ListPage<RunChangeReport>) -> Markup {
+    let raw =
+        |text: &Option<String>| html! { @if let Some(text) = text { code { (text) } } @else { "none" } };
+    let row = |change: &RunChangeReport| {
+        let record = html! { (change.source_record_id) };
+        vec![html! { (change.kind.into_str()) }, record, raw(&change.before), raw(&change.after)]
+    };
+    let rows: Vec<_> = changes.items.iter().map(row).collect();
+    let title =
+        if run.state == RunState::Held { "What the run would change" } else { "What the run changed" };
+    html! {
+        @if !rows.is_empty() {
+            section aria-labelledby="changes" {
+                h2 #changes { (title) }
+                (table("Changed records", &["change", "record", "raw record before", "raw record after"], &rows))
+                @if changes.next.is_some() { p { "More: " code { "oraclectl ingest changes " (run.run_id) } } }
+            }
+        }
+    }
 }
 
 fn render_decision(RunReport { run, undone_by, .. }: &RunReport) -> Markup {

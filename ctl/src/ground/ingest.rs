@@ -1,5 +1,6 @@
 //! `oraclectl ingest`.
 
+pub(crate) mod changes;
 mod follow;
 pub(crate) mod show;
 mod upload;
@@ -58,6 +59,7 @@ enum IngestAction {
         #[arg(value_parser = id_parser())]
         run_id: String,
     },
+    Changes(changes::IngestChangesArgs),
     /// Cancel a run; none of its records become visible
     Cancel {
         /// The run's id, or 8 or more of its first digits
@@ -114,6 +116,7 @@ impl IngestArgs {
                 let seen = read_run(options, run_id).await?;
                 if options.json { print_json(out, &seen) } else { show::show(out, &seen) }
             }
+            IngestAction::Changes(verb) => verb.run(options, out).await,
             IngestAction::Approve { run_id, reason, detach } => {
                 let seen: RunReport = decide(options, run_id, "approve", reason).await?;
                 if *detach {

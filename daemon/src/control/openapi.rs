@@ -3,7 +3,7 @@
 use super::documents;
 use crate::audit::control::{backup, log, proofs};
 use crate::ground::api::records;
-use crate::ground::control::{freshness, ingest, rejects, run, source, upkeep};
+use crate::ground::control::{freshness, ingest, rejects, run, run_changes, source, upkeep};
 use crate::platform::api::oracles;
 use crate::platform::api::reserved_body;
 use crate::platform::control::{actors, drain, health, log_level, reload, status};
@@ -76,6 +76,7 @@ use utoipa::OpenApi;
         run::approve,
         run::discard,
         run::undo,
+        run_changes::get,
         rejects::get,
         review::list,
         review::get,

@@ -4,5 +4,6 @@ pub mod freshness;
 pub mod ingest;
 pub mod rejects;
 pub mod run;
+pub mod run_changes;
 pub mod source;
 pub mod upkeep;

@@ -69,7 +69,7 @@ impl SourceView {
 }
 
 /// The first `limit` rows of one kind after the number `after`, each with its number.
-fn page<T>(
+pub(super) fn page<T>(
     files: &GroundFiles,
     (rows, owner): (&SortedFileRef, &FileOwner),
     kind: u8,

@@ -137,6 +137,7 @@ pub(crate) fn show(
         shown.push(("next", format!("oraclectl rejects {run_id}")));
     }
     if run.state == RunState::Held {
+        shown.push(("next", format!("oraclectl ingest changes {run_id}")));
         let command = |verb: &str| ("next", format!("oraclectl ingest {verb} {run_id} --reason …"));
         shown.extend(["approve", "discard"].map(command));
     }

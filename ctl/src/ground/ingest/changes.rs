@@ -1,0 +1,71 @@
+//! `oraclectl ingest changes`.
+
+use super::run_path;
+use crate::base::arguments::{id_parser, limit_parser};
+use crate::base::error::CtlError;
+use crate::base::options::GlobalOptions;
+use crate::base::output::{format_table, print_json, shorten_line, warn_of_omitted_rows};
+use hyper::Method;
+use oracled_api::base::page::{ListPage, PageLimit};
+use oracled_api::ground::RunChangeReport;
+use std::io::Write;
+
+/// Maximum length of a raw record, in characters.
+const RAW_MAX_CHARS: usize = 60;
+
+/// Show what a run changes, or a held run would change, with the raw records before and after
+///
+/// A changed record has two lines: `superseded` for the record that was in force, and `became_valid` for the new one.
+#[derive(Debug, clap::Args)]
+pub(crate) struct IngestChangesArgs {
+    /// The run's id, or 8 or more of its first digits
+    #[arg(value_name = "RUN", value_parser = id_parser())]
+    run_id: String,
+    /// Only changes after this number
+    #[arg(long, value_name = "N")]
+    after: Option<u64>,
+    /// Maximum number of changes, 1 to 1000 [default: 100]
+    #[arg(short = 'n', long, value_name = "N", value_parser = limit_parser(<PageLimit>::MAX))]
+    limit: Option<usize>,
+}
+
+impl IngestChangesArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+        let page = read_changes(options, &self.run_id, self.after, self.limit).await?;
+        if options.json {
+            return print_json(out, &page);
+        }
+        if let Some(next) = &page.next {
+            warn_of_omitted_rows(Some(next));
+        }
+        if page.items.is_empty() {
+            return Ok(writeln!(out, "no changes")?);
+        }
+        let raw = |text: &Option<String>| {
+            text.as_deref().map_or("-".into(), |text| shorten_line(text, RAW_MAX_CHARS))
+        };
+        let rows = page.items.iter().map(|change| {
+            let kind = change.kind.into_str().to_owned();
+            [
+                kind,
+                shorten_line(&change.source_record_id, RAW_MAX_CHARS),
+                raw(&change.before),
+                raw(&change.after),
+            ]
+        });
+        Ok(writeln!(out, "{}", format_table(["change", "record", "before", "after"], rows.collect()))?)
+    }
+}
+
+/// A page of the changes of a run.
+pub(crate) async fn read_changes(
+    options: &GlobalOptions,
+    run_id: &str,
+    after: Option<u64>,
+    limit: Option<usize>,
+) -> Result<ListPage<RunChangeReport>, CtlError> {
+    let after = after.map(|after| format!("after={after}"));
+    let params = after.into_iter().chain(limit.map(|limit| format!("limit={limit}")));
+    let path = format!("{}/changes?{}", run_path(run_id), params.collect::<Vec<_>>().join("&"));
+    Ok(options.call_control(Method::GET, &path, None).await?.json()?)
+}
