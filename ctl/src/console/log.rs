@@ -8,6 +8,7 @@ use super::state::{Console, ConsoleState};
 use super::text::{encode, session_link};
 use crate::audit::log::{SinceTime, field_text, format_caller, summarize_entry};
 use crate::audit::prove::prove_entry;
+use crate::base::output::format_count;
 use axum::extract::{Path, State};
 use axum::response::IntoResponse;
 use hyper::Method;
@@ -131,7 +132,7 @@ pub(super) async fn entry(State(console): State<ConsoleState>, Path(seq): Path<u
             "proof",
             html! {
                 "verified now: the tree of "
-                @if let Some(checkpoint) = &checkpoint { (checkpoint.size) " entries" }
+                @if let Some(checkpoint) = &checkpoint { (format_count(checkpoint.size, "entry", "entries")) }
                 " has this entry; " (proved.proof.hashes.len()) " hashes"
             },
         ),
