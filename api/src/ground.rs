@@ -108,7 +108,8 @@ pub struct ProvenanceReport {
     /// The provenance.
     #[serde(flatten)]
     pub provenance: ProvenanceRecord,
-    /// The text of the raw record, cut to 4,096 bytes; absent if the archive does not have the payload, or cannot read it.
+    /// The text of the raw record, cut to 4,096 bytes; absent if the record was pruned, or if the archive does not have the payload
+    /// or cannot read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub raw_text: Option<String>,

@@ -147,7 +147,7 @@ impl QueryArgs {
         }
         if answer.response.records.is_empty() && self.filters.iter().any(is_text_filter) {
             eprintln!(
-                "oraclectl: texts are compared exactly, also upper and lower case; `AXIS=~(?i)TEXT` ignores case"
+                "oraclectl: texts are compared exactly, also upper and lower case; `'AXIS=~(?i)TEXT'` ignores case"
             );
         }
         let paths = value_paths(&answer.response.records, &order);

@@ -93,6 +93,9 @@ pub async fn recorded_provenance(
 
 /// The text of the raw record. A damaged payload is logged, since the provenance does not depend on it.
 fn read_raw_text(store: &Store, provenance: &ProvenanceRecord) -> Option<String> {
+    if provenance.pruned {
+        return None;
+    }
     let raw = &provenance.raw;
     match store.raw_texts(&provenance.oracle_id, &raw.raw_sha256, [(raw.offset, raw.len)]) {
         Ok(texts) => texts.into_iter().next(),
