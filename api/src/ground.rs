@@ -138,6 +138,19 @@ pub struct RejectReport {
     pub raw_text: Option<String>,
 }
 
+/// The provenance of a record, with the text of its raw record.
+#[derive(Debug, Clone, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ProvenanceReport {
+    /// The provenance.
+    #[serde(flatten)]
+    pub provenance: ProvenanceRecord,
+    /// The text of the raw record, cut to 4,096 bytes; absent if the record was pruned, or if the archive does not have the payload
+    /// or cannot read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub raw_text: Option<String>,
+}
+
 /// A source with its checks.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct SourceReport {

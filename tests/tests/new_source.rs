@@ -15,16 +15,6 @@ use std::path::Path;
 use std::process::Output;
 use std::sync::Arc;
 
-/// The workflow that verifies the values of the new source.
-const WORKFLOW: &str = "workflow_id: air
-domain: The quality of the air in a city
-ontology: {ontology_id: air-quality, version: \"1\"}
-axes: [pm10]
-oracles: [air-quality]
-oracle_latency: {on_timeout: FAIL_CLOSED_BLOCK}
-authority_latency: {authority_latency_budget_ms: 3000, enforcement_mode: INLINE, on_timeout_behavior: ESCALATE}
-";
-
 /// Thirty rows of five cities in Latin-1, with decimal commas, a unit in the header, and one value that is missing.
 fn air_quality() -> Vec<u8> {
     let mut text = "City;Date;PM10 (ug/m3);Station\r\n".to_owned();
@@ -72,6 +62,14 @@ fn ctl_json(world: &DaemonWorld, arguments: &[&str]) -> Value {
     serde_json::from_str(&ctl(world, arguments, 0)).expect("JSON")
 }
 
+/// Sets the trust in the publisher, the only edit that new documents need.
+fn trust_source(documents: &str) {
+    let text = fs::read_to_string(documents).expect("the documents exist");
+    assert_eq!(text.matches("oracle_tier: unverified").count(), 1, "{text}");
+    fs::write(documents, text.replace("oracle_tier: unverified", "oracle_tier: secondary"))
+        .expect("the file is written");
+}
+
 /// Writes a file into the world's folder, and returns its path.
 fn file(world: &DaemonWorld, name: &str, content: impl AsRef<[u8]>) -> String {
     let path = world.path(name);
@@ -99,12 +97,14 @@ async fn own_table_answers_queries_and_verifications_by_new_documents() {
         }))
     );
 
-    // the only edit: the trust in the publisher
-    let text = fs::read_to_string(&documents).expect("the documents exist");
-    let text = text.replace("oracle_tier: unverified", "oracle_tier: secondary");
-    file(&world, "air-quality.yaml", text);
-    let workflow = file(&world, "workflow.yaml", WORKFLOW);
-    ctl(&world, &["apply", "-f", &documents, "-f", &workflow], 0);
+    // the workflow needs a trusted source
+    let output = world.ctl(&["apply", "-f", &documents]);
+    let fault = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(5), "{fault}");
+    let remedy = "set `oracle_tier` of air-quality to `primary`, `secondary` or `cross_domain`";
+    assert!(fault.contains(remedy) && fault.contains("nothing was registered"), "{fault}");
+    trust_source(&documents);
+    ctl(&world, &["apply", "-f", &documents], 0);
     ctl(&world, &["source", "approve", "air-quality"], 0);
     ctl(
         &world,
@@ -113,15 +113,40 @@ async fn own_table_answers_queries_and_verifications_by_new_documents() {
     );
     let answer = ctl_json(&world, &["--json", "query", "air-quality", "city=Genève", "date=2024-01-06"]);
     assert_eq!(answer.pointer("/response/records/0/axes/pm10"), Some(&json!("13.6")), "{answer}");
-    let verified =
-        ctl_json(&world, &["--json", "verify", "air", "city=Zürich", "date=2024-01-02", "--axes=pm10"]);
+    let verified = ctl_json(
+        &world,
+        &["--json", "verify", "air-quality", "city=Zürich", "date=2024-01-02", "--axes=pm10"],
+    );
     let verified = ["kind", "value"].map(|name| verified.pointer(&format!("/axes/pm10/{name}")).cloned());
     assert_eq!(verified, [Some(json!("authoritative")), Some(json!("10.2"))]);
+    // a record without the value, and no record
+    for (city, day, headline) in [
+        (
+            "Bern",
+            "2024-01-03",
+            "blocked: a source has a record of the subject, but no trusted source has a value\n",
+        ),
+        ("bern", "2024-01-03", "blocked: no source has a record of the subject\n"),
+    ] {
+        let [city, day] = [format!("city={city}"), format!("date={day}")];
+        let shown = ctl(&world, &["verify", "air-quality", &city, &day, "--axes=pm10"], 6);
+        assert!(shown.starts_with(headline), "{shown}");
+    }
+    let found_nothing = world.ctl(&["query", "air-quality", "city=bern"]);
+    assert!(
+        String::from_utf8_lossy(&found_nothing.stderr).contains("upper and lower case"),
+        "{found_nothing:?}"
+    );
+    assert!(world.ctl(&["query", "air-quality", "date=2023-01-01"]).stderr.is_empty());
+    let record_id = answer.pointer("/response/records/0/record_id").and_then(Value::as_str).expect("an id");
+    // the payload is stored as UTF-8
+    let provenance = ctl(&world, &["provenance", record_id], 0);
+    assert!(provenance.contains("raw record       Genève;06.01.2024;13,6;006\n"), "{provenance}");
     drop(daemon);
 }
 
 #[tokio::test]
-async fn indicator_of_the_world_bank_is_read_without_an_edit() {
+async fn indicator_of_the_world_bank_is_read_after_one_edit() {
     let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let payload = file(&world, "API_EN.POP.DNST_DS2_en_csv_v2.csv", indicator());
@@ -129,6 +154,7 @@ async fn indicator_of_the_world_bank_is_read_without_an_edit() {
     let report =
         ctl_json(&world, &["--json", "new", "source", &payload, "--id", "density", "-o", &documents]);
     assert_eq!(report.get("identity"), Some(&json!(["country_code", "year"])));
+    trust_source(&documents);
     ctl(&world, &["apply", "-f", &documents], 0);
     ctl(&world, &["source", "approve", "density"], 0);
     ctl(&world, &["ingest", "run", "density", &payload, "--version", "1", "--released-at", "2026-07-01"], 0);
@@ -183,6 +209,21 @@ fn file_that_is_no_table_is_refused_with_the_reason() {
         ctl(&world, &["new", "source", &payload, "-o", &documents], 5);
         assert!(!world.path("new.yaml").exists(), "{name}");
     }
+    for arguments in [["new", "source", "nope.csv"], ["try", "nope.yaml", "nope.csv"]] {
+        let missing = world.ctl(&arguments);
+        let error = String::from_utf8_lossy(&missing.stderr).into_owned();
+        assert_eq!((missing.status.code(), error.matches("nope.").count()), (Some(5), 1), "{error}");
+    }
+}
+
+#[test]
+fn identity_without_other_axes_gets_no_workflow() {
+    let world = DaemonWorld::default();
+    let sample = file(&world, "codes.csv", "code\nA\nB\n");
+    let documents = world.path("codes.yaml").display().to_string();
+    ctl(&world, &["new", "source", &sample, "-o", &documents], 0);
+    let text = fs::read_to_string(&documents).expect("the documents exist");
+    assert!(!text.contains("workflow_id"), "{text}");
 }
 
 /// The rows of a Parquet file as JSON.
@@ -219,6 +260,7 @@ async fn parquet_export_has_all_versions_with_exact_values_and_both_times() {
         file(&world, "later.csv", "city,day,height m,note\nBern,2024-01-01,10.5,\nBasel,2024-01-02,-3,a\n");
     let documents = world.path("heights.yaml").display().to_string();
     ctl(&world, &["new", "source", &first, "-o", &documents], 0);
+    trust_source(&documents);
     ctl(&world, &["apply", "-f", &documents], 0);
     for (path, version) in [(&first, "2024-02-01"), (&second, "2024-03-01")] {
         ctl(&world, &["ingest", "run", "heights", path, "--version", version, "--released-at", version], 0);
@@ -269,6 +311,7 @@ async fn parquet_payload_is_read_with_exact_values() {
     assert_eq!(report.get("axes"), Some(&json!(["city", "day", "height", "share"])), "{report}");
     let tried = ctl_json(&world, &["--json", "try", &documents, &payload]);
     assert_eq!(tried.pointer("/counts/records"), Some(&json!(2)), "{tried}");
+    trust_source(&documents);
     ctl(&world, &["apply", "-f", &documents], 0);
     ctl(&world, &["source", "approve", "heights"], 0);
     ctl(&world, &["ingest", "run", "heights", &payload, "--version", "1", "--released-at", "2024-02-01"], 0);

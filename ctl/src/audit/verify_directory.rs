@@ -125,7 +125,7 @@ fn format_verified(verified: &VerifiedLog) -> String {
         }
     };
     let mut pairs = vec![
-        ("log", format!("{size} entries, root {root}")),
+        ("log", format!("{}, root {root}", format_count(*size, "entry", "entries"))),
         ("segments", format!("{segments}, without gaps")),
         ("compared", compared),
     ];

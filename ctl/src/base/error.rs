@@ -110,7 +110,9 @@ pub(crate) fn next_command(code: &str) -> &'static str {
         "source_unknown" => "; `oraclectl get source` lists the sources",
         "ontology_unknown" => "; `oraclectl get ontology` lists the ontologies",
         "pipeline_unknown" => "; `oraclectl get pipeline` lists the pipelines of all sources",
-        "workflow_unknown" => "; `oraclectl get workflow` lists the workflows",
+        "workflow_unknown" => {
+            "; `oraclectl get workflow` lists the workflows, `oraclectl new source` writes one, and docs/verification.md describes it"
+        }
         "run_unknown" => "; `oraclectl ingest list` lists the runs",
         "review_unknown" => "; `oraclectl review list --all` lists the reviews",
         "mail_unknown" => "; `oraclectl outbox` lists the mails, `oraclectl webhook list` the webhooks",

@@ -10,6 +10,7 @@ use super::text::session_link;
 use crate::audit::log::{SinceTime, field_text, format_caller, summarize_entry};
 use crate::audit::prove::prove_entry;
 use crate::base::options::encode_segment;
+use crate::base::output::format_count;
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::IntoResponse;
@@ -136,7 +137,7 @@ pub(super) async fn entry(State(console): State<ConsoleState>, Path(seq): Path<u
             "proof",
             html! {
                 "verified now: the tree of "
-                @if let Some(checkpoint) = &checkpoint { (checkpoint.size) " entries" }
+                @if let Some(checkpoint) = &checkpoint { (format_count(checkpoint.size, "entry", "entries")) }
                 " has this entry; " (proved.proof.hashes.len()) " hashes"
             },
         ),

@@ -9,6 +9,7 @@ use super::metrics::Metrics;
 use super::page_error::{PageError, PageResult};
 use super::state::{Console, ConsoleState};
 use super::text::{moment, moment_or_none};
+use crate::base::output::format_count;
 use crate::platform::status::{format_budgets, format_variance, format_witnesses};
 use axum::Extension;
 use axum::extract::State;
@@ -138,9 +139,9 @@ fn render_state(status: &StatusReport, metrics: &Metrics, checkpoint: Option<&Ch
         (
             "log",
             html! {
-                a href="/log" { (status.entries) " entries" }
+                a href="/log" { (format_count(status.entries, "entry", "entries")) }
                 @if let Some(checkpoint) = checkpoint {
-                    ", checkpoint of " (checkpoint.size) " entries with root "
+                    ", checkpoint of " (format_count(checkpoint.size, "entry", "entries")) " with root "
                     code { (BASE64_STANDARD.encode(checkpoint.root)) }
                 }
             },

@@ -38,14 +38,14 @@ enum NewVerb {
 ///
 /// It reads the beginning of the file, and recognizes the delimiter, lines before the header, columns that are years, months or
 /// quarters, the encoding, types, notations of numbers and dates, words for missing values, units in the names of columns, and the
-/// fields that identify a record. The documents have comments where it cannot know an answer. Then it reads the file by the
-/// documents, as `oraclectl try` does.
+/// fields that identify a record. The documents have comments where it cannot know an answer: above all, set `oracle_tier`. They
+/// include a workflow for `oraclectl verify`. Then it reads the file by the documents, as `oraclectl try` does.
 #[derive(Debug, clap::Args)]
 struct NewSourceArgs {
     /// The file, as the source publishes it
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The id of the source, its ontology and its pipeline [default: from the name of the file]
+    /// The id of the source, its ontology, its pipeline and its workflow [default: from the name of the file]
     #[arg(long)]
     id: Option<SourceId>,
     /// The file to write [default: ID.yaml]
@@ -193,7 +193,7 @@ fn print(
         breaches,
     } = report;
     let format = serde_json::to_string(&sample.format).map_err(std::io::Error::from)?;
-    let identity = match has_identity {
+    let found = match has_identity {
         true => identity.join(", "),
         false => format!("not found: choose among {}", identity.join(", ")),
     };
@@ -201,7 +201,7 @@ fn print(
         ("written", output.display().to_string()),
         ("format", format),
         ("axes", axes.join(", ")),
-        ("identity", identity),
+        ("identity", found),
         ("records", records.to_string()),
         ("rejected", rejected.to_string()),
     ];
@@ -209,11 +209,15 @@ fn print(
     pairs.extend(breaches.iter().map(|breach| ("gate", breach.clone())));
     let (output, file) = (shell_word(output), shell_word(file));
     pairs.extend([
-        ("next", format!("check the comments in {output}")),
+        ("next", format!("set `oracle_tier` in {output}, and check the lines with a comment")),
         ("next", format!("oraclectl try {output} {file}")),
         ("next", format!("oraclectl apply -f {output}")),
         ("next", format!("oraclectl source approve {oracle_id}")),
         ("next", format!("oraclectl ingest run {oracle_id} {file} --version 1 --released-at DATE")),
     ]);
+    if let Some(axis) = axes.iter().find(|axis| !identity.contains(axis)) {
+        let subject = identity.iter().map(|axis| format!("{axis}=VALUE")).collect::<Vec<_>>().join(" ");
+        pairs.push(("next", format!("oraclectl verify {oracle_id} {subject} --axes {axis}")));
+    }
     Ok(out.write_all(format_pairs(&pairs).as_bytes())?)
 }

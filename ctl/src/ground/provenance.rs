@@ -3,11 +3,15 @@
 use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
-use crate::base::output::{NO_END, format_pairs, print_json};
+use crate::base::output::{NO_END, format_pairs, print_json, shorten_line};
 use hyper::Method;
-use oracled_domain::ground::provenance::{ProvenanceRecord, RecordVerificationStatus};
+use oracled_api::ground::ProvenanceReport;
+use oracled_domain::ground::provenance::RecordVerificationStatus;
 use oracled_domain::ground::query::answer::RecordAnswer;
 use std::io::Write;
+
+/// Maximum length of a raw record, in characters.
+const RAW_MAX_CHARS: usize = 1000;
 
 /// Show the origin of a record, down to the bytes of its source
 #[derive(Debug, clap::Args)]
@@ -20,19 +24,23 @@ pub(crate) struct ProvenanceArgs {
 impl ProvenanceArgs {
     pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         let path = format!("/v1/records/{}", encode_segment(&self.record_id));
-        let chain: ProvenanceRecord =
+        let report: ProvenanceReport =
             options.call_control(Method::GET, &format!("{path}/provenance"), None).await?.json()?;
         if options.json {
-            return print_json(out, &chain);
+            return print_json(out, &report);
         }
         // a source that cannot be queried returns no record, but its provenance is still available
         let record: Option<RecordAnswer> =
             options.call_routes(Method::GET, &path, None).await.ok().and_then(|answer| answer.json().ok());
-        Ok(out.write_all(format_pairs(&format_provenance(&chain, record.as_ref())).as_bytes())?)
+        Ok(out.write_all(format_pairs(&format_provenance(&report, record.as_ref())).as_bytes())?)
     }
 }
 
-fn format_provenance(chain: &ProvenanceRecord, record: Option<&RecordAnswer>) -> Vec<(&'static str, String)> {
+fn format_provenance(
+    report: &ProvenanceReport,
+    record: Option<&RecordAnswer>,
+) -> Vec<(&'static str, String)> {
+    let ProvenanceReport { provenance: chain, raw_text } = report;
     let mut shown = vec![
         ("record", format!("{}, which the source calls {}", chain.record_id, chain.source_record_id)),
         ("source", format!("{}, version {}", chain.oracle_id, chain.source_version)),
@@ -71,8 +79,9 @@ fn format_provenance(chain: &ProvenanceRecord, record: Option<&RecordAnswer>) ->
         ("verified", status.to_owned()),
         ("transformations", chain.transformations_applied.join(", ")),
         ("raw hash", chain.raw_hash.to_string()),
-        ("raw record", format!("{} bytes from byte {} of {}", raw.len, raw.offset, raw.raw_sha256)),
+        ("raw location", format!("{} bytes from byte {} of {}", raw.len, raw.offset, raw.raw_sha256)),
     ]);
+    shown.extend(raw_text.as_ref().map(|text| ("raw record", shorten_line(text, RAW_MAX_CHARS))));
     shown.extend(chain.normalized_hash.as_ref().map(|hash| ("normalized hash", hash.to_string())));
     shown
 }

@@ -98,6 +98,17 @@ fn parse_list(text: &str) -> Result<Json, String> {
     Ok(list.into())
 }
 
+/// Whether a filter compares a text with letters, of which the case matters.
+fn is_text_filter(filter: &QueryFilter) -> bool {
+    let has_letters = |value: &Json| {
+        value.as_str().is_some_and(|text| text.contains(|letter: char| letter.is_alphabetic()))
+    };
+    match &filter.value {
+        Json::Array(values) => values.iter().any(has_letters),
+        value => has_letters(value),
+    }
+}
+
 impl QueryArgs {
     pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         let SourceAxes { identity, axes } = read_source_axes(options, &self.oracle_id).await?;
@@ -133,6 +144,11 @@ impl QueryArgs {
         }
         if options.json {
             return print_json(out, &answer);
+        }
+        if answer.response.records.is_empty() && self.filters.iter().any(is_text_filter) {
+            eprintln!(
+                "oraclectl: texts are compared exactly, also upper and lower case; `'AXIS=~(?i)TEXT'` ignores case"
+            );
         }
         let paths = value_paths(&answer.response.records, &order);
         if self.csv {
@@ -335,6 +351,20 @@ mod tests {
         assert_eq!(read(r#"name in ["Korea, Rep.", 7]"#), Ok(("name".into(), FilterOperator::In, several)));
         for bad in ["area", "name in [\"Korea"] {
             assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn filter_with_letters_compares_text() {
+        for (text, expected) in [
+            ("mountain=k2", true),
+            ("city in 1,Zürich", true),
+            ("year>=2000", false),
+            ("day=2024-01-31", false),
+            ("year in 1999,2000", false),
+        ] {
+            let filter = parse_filter(text).expect("a valid filter");
+            assert_eq!(is_text_filter(&filter), expected, "{text}");
         }
     }
 

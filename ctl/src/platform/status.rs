@@ -2,7 +2,7 @@
 
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
-use crate::base::output::{format_pairs, print_json};
+use crate::base::output::{format_count, format_pairs, print_json};
 use hyper::Method;
 use oracled_api::base::service::{StatusReport, WaitingOrders, WitnessReport};
 use oracled_domain::verdict::cost_budget::DailyBudget;
@@ -21,7 +21,7 @@ pub(crate) async fn run(options: &GlobalOptions, out: &mut dyn Write) -> Result<
         ("serves since", format!("{} ({} s)", status.started_at, status.uptime_s)),
         ("ready", if status.ready { "yes".into() } else { format!("no: {}", status.reasons.join("; ")) }),
         ("state", status.state_dir),
-        ("log", format!("{} entries", status.entries)),
+        ("log", format_count(status.entries, "entry", "entries")),
         ("witnesses", format_witnesses(&status.witnesses)),
         ("store", format!("{} verdicts, {} sessions", status.verdicts, status.sessions)),
         ("model", status.model),
@@ -66,7 +66,9 @@ pub(crate) fn format_witnesses(witnesses: &[WitnessReport]) -> String {
     let witness = |witness: &WitnessReport| {
         let WitnessReport { name, cosigned_entries, cosigned_at, failure } = witness;
         let cosigned = match cosigned_entries.zip(*cosigned_at) {
-            Some((entries, at)) => format!("{name}: cosigned {entries} entries at {at}"),
+            Some((entries, at)) => {
+                format!("{name}: cosigned {} at {at}", format_count(entries, "entry", "entries"))
+            }
             None => format!("{name}: cosigned nothing since the start"),
         };
         failure.iter().fold(cosigned, |cosigned, failure| format!("{cosigned} ({failure})"))

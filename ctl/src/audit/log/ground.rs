@@ -23,7 +23,10 @@ pub(crate) fn format_entry(name: &str, entry: &Value) -> Option<String> {
             let (records, rejected) = (count("/counts/records"), count("/counts/rejected"));
             let (oracle_id, version, state) = (text("oracle_id"), text("version"), text("state"));
             let cause = text("cause");
-            format!("{oracle_id} {version} {state}: {records} records, {rejected} rejected {cause}")
+            format!(
+                "{oracle_id} {version} {state}: {}, {rejected} rejected {cause}",
+                format_records(&records)
+            )
         }
         "pull_started" => format!("{} for {}", text("pipeline_id"), text("requested_by")),
         "pull_ended" => {
@@ -49,10 +52,18 @@ pub(crate) fn format_entry(name: &str, entry: &Value) -> Option<String> {
         "source_queried" => {
             let (read, oracle_id, version) = (text("read"), text("oracle_id"), text("data_version"));
             let (outcome, records) = (text("outcome"), text("records_returned"));
-            format!("{read} {oracle_id} {version} {outcome}: {records} records {}", text("freshness"))
+            format!(
+                "{read} {oracle_id} {version} {outcome}: {} {}",
+                format_records(&records),
+                text("freshness")
+            )
         }
         _ => return None,
     })
+}
+
+fn format_records(number: &str) -> String {
+    format!("{number} {}", if number == "1" { "record" } else { "records" })
 }
 
 #[cfg(test)]

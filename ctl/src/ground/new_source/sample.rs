@@ -37,7 +37,8 @@ impl Sample {
     /// # Errors
     /// The file cannot be read, or has no format that can be recognized.
     pub(super) fn read(file: &Path) -> Result<Self, String> {
-        let unreadable = |error: io::Error| format!("cannot read {}: {error}", file.display());
+        // the caller names the file
+        let unreadable = |error: io::Error| format!("the file cannot be read: {error}");
         let head = read_start(file, SAMPLE_BYTES).map_err(unreadable)?;
         let compression = match head.as_slice() {
             [0x1f, 0x8b, ..] => Some(PayloadCompression::Gzip),

@@ -8,6 +8,7 @@ use oracled_domain::base::period::PeriodLength;
 use oracled_domain::ground::frequency::UpdateFrequency;
 use oracled_domain::ground::freshness::FreshnessPolicy;
 use oracled_domain::ground::id::SourceId;
+use oracled_domain::verification::workflow::AXES_MAX;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -28,7 +29,7 @@ fn quoted(value: &(impl Serialize + ?Sized)) -> String {
 }
 
 impl NewDocuments<'_> {
-    /// The ontology, the source, its freshness policy and its pipeline.
+    /// The ontology, the source, its freshness policy, its pipeline and its workflow.
     pub(super) fn to_yaml(&self) -> Result<String, std::fmt::Error> {
         let mut text = format!(
             "# Documents for {}. Check the lines with a comment, and correct them.\n",
@@ -37,7 +38,13 @@ impl NewDocuments<'_> {
         self.write_ontology(&mut text)?;
         self.write_source(&mut text)?;
         self.write_pipeline(&mut text)?;
+        self.write_workflow(&mut text)?;
         Ok(text)
+    }
+
+    /// The axes that a verification can have.
+    pub(super) fn verified_axes(&self) -> impl Iterator<Item = &str> {
+        self.columns.iter().filter(|column| !column.is_identity).map(|column| column.axis.as_str())
     }
 
     fn write_ontology(&self, text: &mut String) -> std::fmt::Result {
@@ -51,6 +58,13 @@ impl NewDocuments<'_> {
                 text,
                 "  # no few fields identify a record in the sample: several records have the same values on all axes with `identity`"
             )?,
+        }
+        // the digits of a sample do not show which difference is allowed: a `precision` from them could accept a wrong claim
+        if self.columns.iter().any(|column| !column.is_identity && column.form.is_number()) {
+            writeln!(
+                text,
+                "  # a verification compares numbers exactly; `precision` (digits after the point) or `relative_tolerance` of an axis allows a difference"
+            )?;
         }
         for column in self.columns {
             let mut parts = vec![format!("axis: {}", column.axis), format!("type: {}", axis_type(column))];
@@ -98,7 +112,7 @@ impl NewDocuments<'_> {
             "---
 oracle_id: {id}
 oracle_name: {id}  # the name of the data, for readers
-oracle_tier: unverified  # your trust in the publisher: primary, secondary, cross_domain or unverified
+oracle_tier: unverified  # your trust in the publisher: primary, secondary or cross_domain. An unverified source cannot decide a verification
 upstream_authority: unknown  # the publisher
 upstream_url: https://example.org/  # the address where the data is published
 data_license: unknown  # the license of the data
@@ -188,6 +202,35 @@ invalidation_triggers: [{{trigger_type: version_change, config: {{}}}}]
             writeln!(text, "    - {{{}}}{comment}", parts.join(", "))?;
         }
         self.write_normalizers(text)
+    }
+
+    /// The smallest workflow over the source. An identity alone has nothing to verify.
+    fn write_workflow(&self, text: &mut String) -> std::fmt::Result {
+        let axes: Vec<_> = self.verified_axes().take(AXES_MAX).collect();
+        if axes.is_empty() {
+            return Ok(());
+        }
+        let omitted = self.verified_axes().count() - axes.len();
+        let comment = match omitted {
+            0 => String::new(),
+            _ => format!("  # at most {AXES_MAX}; {omitted} further axes need another workflow"),
+        };
+        let id = quoted(self.id);
+        write!(
+            text,
+            "---
+# `oraclectl verify {}` uses this workflow. `apply` rejects it while `oracle_tier` is unverified; remove it to use the source only for queries
+workflow_id: {id}
+domain: {id}  # the subject area of the verification, for readers
+ontology: {{ontology_id: {id}, version: \"1\"}}
+axes: [{}]{comment}
+oracles: [{id}]
+oracle_latency: {{on_timeout: FAIL_CLOSED_BLOCK}}
+authority_latency: {{authority_latency_budget_ms: 3000, enforcement_mode: INLINE, on_timeout_behavior: ESCALATE}}
+",
+            self.id,
+            axes.join(", "),
+        )
     }
 
     fn write_normalizers(&self, text: &mut String) -> std::fmt::Result {

@@ -84,6 +84,18 @@ pub(crate) const fn describe_reason(reason: AxisReason) -> &'static str {
     }
 }
 
+/// Why no source has a value, by the outcomes of their calls: they have no record of the subject, or a record without the value.
+pub(crate) fn describe_no_value(candidates: &[CandidateOutcome]) -> &'static str {
+    let is_of = |outcome| move |candidate: &CandidateOutcome| candidate.outcome == outcome;
+    if !candidates.is_empty() && candidates.iter().all(is_of(CallOutcome::NoRecord)) {
+        "no source has a record of the subject"
+    } else if candidates.iter().any(is_of(CallOutcome::Answered)) {
+        "a source has a record of the subject, but no trusted source has a value"
+    } else {
+        describe_reason(AxisReason::NoValue)
+    }
+}
+
 /// Reasons, each with its wire name.
 pub(crate) fn describe_reasons(reasons: &BTreeSet<AxisReason>) -> Vec<String> {
     reasons.iter().map(|why| format!("{} ({})", describe_reason(*why), why.into_str())).collect()

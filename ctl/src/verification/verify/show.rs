@@ -18,7 +18,12 @@ pub(crate) fn show_envelope(
     look: OutputStyle,
 ) -> Result<(), CtlError> {
     let is_verified = envelope.kind == EnvelopeKind::Authoritative;
-    let kind = format!("{}: {}", envelope.kind.into_str(), descriptions::describe_kind(envelope.kind));
+    let meaning = if is_without_value(envelope) {
+        descriptions::describe_no_value(&envelope.candidates)
+    } else {
+        descriptions::describe_kind(envelope.kind)
+    };
+    let kind = format!("{}: {meaning}", envelope.kind.into_str());
     writeln!(out, "{}", look.paint(&kind, is_verified))?;
     let head = [
         ("workflow", envelope.workflow.to_string()),
@@ -29,7 +34,7 @@ pub(crate) fn show_envelope(
     ];
     writeln!(out, "{}", format_pairs(&head))?;
     for (path, outcome) in &envelope.axes {
-        show_axis(out, path, outcome)?;
+        show_axis(out, path, outcome, &envelope.candidates)?;
         if let Some(claim) = claims.get(path) {
             writeln!(out, "  claimed: {}", escape_line(claim))?;
         }
@@ -57,12 +62,27 @@ pub(crate) fn show_envelope(
     show_next_step(out, envelope)
 }
 
+/// Whether all sources answered, and only their data has no value.
+fn is_without_value(envelope: &Envelope) -> bool {
+    envelope.kind == EnvelopeKind::Blocked && envelope.reasons.iter().eq([&AxisReason::NoValue])
+}
+
 /// Prints one axis: its value with the evidence, or the reasons why it has none.
-fn show_axis(out: &mut dyn Write, path: &str, outcome: &AxisOutcome) -> Result<(), CtlError> {
+fn show_axis(
+    out: &mut dyn Write,
+    path: &str,
+    outcome: &AxisOutcome,
+    candidates: &[CandidateOutcome],
+) -> Result<(), CtlError> {
     let Some(value) = &outcome.value else {
         let difference = outcome.delta.as_ref().map(|delta| format!(", at most {delta} apart"));
         let kind = outcome.kind.into_str();
         writeln!(out, "{}: no value ({kind}){}", escape_line(path), difference.unwrap_or_default())?;
+        if outcome.reasons.iter().eq([&AxisReason::NoValue]) {
+            let why = descriptions::describe_no_value(candidates);
+            writeln!(out, "  {why} ({})", AxisReason::NoValue.into_str())?;
+            return Ok(());
+        }
         for why in descriptions::describe_reasons(&outcome.reasons) {
             writeln!(out, "  {why}")?;
         }
@@ -180,6 +200,33 @@ mod tests {
         let expected = "population: no value (human_review)\n  a value deviates too far from its source's baseline (deviation)\n  \
                       claimed: 5 by ann\n  office: it was 54208 in v1 and is 9000; the difference exceeds 100\n";
         assert!(text.contains(expected), "{text}");
+    }
+
+    #[test]
+    fn missing_record_and_missing_value_have_different_texts() {
+        let candidate = |outcome: &str| {
+            json!({"oracle_id": "office", "outcome": outcome, "stale": false, "contested": false, "late": false,
+                   "latency_ms": 0})
+        };
+        let axis = json!({"kind": "blocked", "standing": "unsettled", "reasons": ["no_value"]});
+        let cases = [
+            (vec![candidate("no_record"), candidate("no_record")], "no source has a record of the subject"),
+            (
+                vec![candidate("no_record"), candidate("answered")],
+                "a source has a record of the subject, but no trusted source has a value",
+            ),
+            (
+                vec![candidate("not_awaited")],
+                "no trusted source has a usable value, and all expected sources answered",
+            ),
+        ];
+        for (candidates, why) in cases {
+            let changes = json!({"kind": "blocked", "reasons": ["no_value"], "candidates": candidates,
+                                 "axes": {"population": axis}});
+            let text = shown(changes);
+            let on_axis = format!("population: no value (blocked)\n  {why} (no_value)\n");
+            assert!(text.starts_with(&format!("blocked: {why}\n")) && text.contains(&on_axis), "{text}");
+        }
     }
 
     #[test]

@@ -2,14 +2,16 @@
 
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
-use crate::platform::service::DaemonService;
+use crate::platform::service::{DaemonService, run_blocking};
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use oracled_actors::ground::queries::RecordReadError;
 use oracled_api::base::problem::ProblemCode;
+use oracled_api::ground::ProvenanceReport;
 use oracled_domain::ground::provenance::ProvenanceRecord;
 use oracled_domain::ground::query::answer::RecordAnswer;
+use oracled_store::Store;
 use std::sync::Arc;
 
 problems!(RecordProblems: RECORD STORE; SourceSilent SourceStale);
@@ -62,7 +64,7 @@ pub async fn provenance(
 
 problems!(RecordedProblems: RECORD STORE);
 
-/// Read the provenance of a record, even if its source does not answer.
+/// Read the provenance of a record and the text of its raw record, even if its source does not answer.
 #[utoipa::path(
     get,
     path = "/v1/records/{record_id}/provenance",
@@ -71,15 +73,37 @@ problems!(RecordedProblems: RECORD STORE);
     params(("record_id" = String, Path, pattern = "^[0-9a-f]{16}-[0-9]+$", description = "The id of the record, as a query returns it")),
     responses(
         RecordedProblems,
-        (status = 200, description = "The RFC's provenance record, and the location of the raw record", body = ProvenanceRecord),
+        (status = 200, description = "The RFC's provenance record, and the location and the text of the raw record", body = ProvenanceReport),
     ),
 )]
 pub async fn recorded_provenance(
     State(service): State<Arc<DaemonService>>,
     record_id: Result<Path<String>, PathRejection>,
-) -> Result<Json<ProvenanceRecord>, Problem> {
+) -> Result<Json<ProvenanceReport>, Problem> {
     let (record_id, queries) = (parse_record_id(record_id)?, service.system.queries.clone());
-    Ok(Json(service.run_work(async move { Ok(queries.recorded_provenance(&record_id).await?) }).await?))
+    let provenance =
+        service.run_work(async move { Ok(queries.recorded_provenance(&record_id).await?) }).await?;
+    let store = service.system.store.clone();
+    let read = move || -> Result<_, Problem> {
+        let raw_text = read_raw_text(&store, &provenance);
+        Ok(ProvenanceReport { provenance, raw_text })
+    };
+    Ok(Json(run_blocking(read).await?))
+}
+
+/// The text of the raw record. A damaged payload is logged, since the provenance does not depend on it.
+fn read_raw_text(store: &Store, provenance: &ProvenanceRecord) -> Option<String> {
+    if provenance.pruned {
+        return None;
+    }
+    let raw = &provenance.raw;
+    match store.raw_texts(&provenance.oracle_id, &raw.raw_sha256, [(raw.offset, raw.len)]) {
+        Ok(texts) => texts.into_iter().next(),
+        Err(error) => {
+            tracing::warn!(%error, record_id = provenance.record_id, "cannot read a raw record");
+            None
+        }
+    }
 }
 
 fn parse_record_id(record_id: Result<Path<String>, PathRejection>) -> Result<String, Problem> {

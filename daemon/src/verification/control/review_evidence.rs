@@ -68,7 +68,7 @@ fn read_changed_answer(
 ) -> Result<Option<ReviewedSourceAnswer>, StoreError> {
     let provenance = review.candidates.get(oracle_id).and_then(|candidate| candidate.provenance.as_deref());
     let (Some(provenance), Some(view)) = (provenance, store.view(oracle_id)?) else { return Ok(None) };
-    // what was known at a time does not change
+    // knowledge of a past time does not change
     if review.known_at.is_some() {
         return Ok(None);
     }

@@ -128,7 +128,8 @@ fn subject_cases() -> Vec<InvalidWorkflowCase> {
             vec!["values.*.amount"],
             vec!["scraper"],
             json!({}),
-            "no oracle of the workflow above `unverified` provides `values.*.amount`",
+            "no oracle of the workflow above `unverified` provides `values.*.amount`; set `oracle_tier` of scraper to \
+             `primary`, `secondary` or `cross_domain`",
         ),
     ]
 }

@@ -214,10 +214,24 @@ impl WorkflowValidator<'_> {
         match self.axes.iter().find(is_mute).filter(|_| verifies) {
             Some(axis) => Err(build_field_error(
                 "axes",
-                format!("no oracle of the workflow above `unverified` provides `{}`", axis.axis),
+                format!(
+                    "no oracle of the workflow above `unverified` provides `{}`; {}",
+                    axis.axis,
+                    self.provider_remedy(axis)
+                ),
             )),
             None => Ok(()),
         }
+    }
+
+    /// The remedy if no trusted oracle provides `axis`.
+    fn provider_remedy(&self, axis: &Axis) -> String {
+        let unverified = self.oracles.iter().filter(|source| source.axes_provided.contains(&axis.axis));
+        let unverified = joined(unverified.map(|source| source.oracle_id.as_str()));
+        if unverified.is_empty() {
+            return "add a source that provides it to `oracles`".to_owned();
+        }
+        format!("set `oracle_tier` of {unverified} to `primary`, `secondary` or `cross_domain`")
     }
 }
 
