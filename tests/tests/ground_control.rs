@@ -160,7 +160,6 @@ async fn unknown_documents_and_fixed_fields_are_refused_with_their_codes() {
         (PIPELINE, "document_unknown"),
         ("/v1/runs/0123456789", "run_unknown"),
         ("/v1/runs/0123456789/rejects", "run_unknown"),
-        ("/v1/runs/0123456789/changes", "run_unknown"),
     ] {
         problem(&get(control, path).await, 404, code);
     }

@@ -62,14 +62,6 @@ fn ctl_json(world: &DaemonWorld, arguments: &[&str]) -> Value {
     serde_json::from_str(&ctl(world, arguments, 0)).expect("JSON")
 }
 
-/// Sets the trust in the publisher, the only edit that new documents need.
-fn trust_source(documents: &str) {
-    let text = fs::read_to_string(documents).expect("the documents exist");
-    assert_eq!(text.matches("oracle_tier: unverified").count(), 1, "{text}");
-    fs::write(documents, text.replace("oracle_tier: unverified", "oracle_tier: secondary"))
-        .expect("the file is written");
-}
-
 /// Writes a file into the world's folder, and returns its path.
 fn file(world: &DaemonWorld, name: &str, content: impl AsRef<[u8]>) -> String {
     let path = world.path(name);
@@ -83,7 +75,8 @@ async fn own_table_answers_queries_and_verifications_by_new_documents() {
     let daemon = world.serve().await;
     let payload = file(&world, "Air Quality.csv", air_quality());
     let documents = world.path("air-quality.yaml").display().to_string();
-    let report = ctl_json(&world, &["--json", "new", "source", &payload, "-o", &documents]);
+    let report =
+        ctl_json(&world, &["--json", "new", "source", &payload, "-o", &documents, "--tier", "secondary"]);
     assert_eq!(report.get("identity"), Some(&json!(["city", "date"])));
     assert_eq!(report.get("axes"), Some(&json!(["city", "date", "pm10", "station"])));
     ctl(&world, &["new", "source", &payload, "-o", &documents], 5);
@@ -97,13 +90,16 @@ async fn own_table_answers_queries_and_verifications_by_new_documents() {
         }))
     );
 
-    // the workflow needs a trusted source
-    let output = world.ctl(&["apply", "-f", &documents]);
+    // a workflow needs a trusted source
+    let text = fs::read_to_string(&documents).expect("the documents exist");
+    let untrusted = text.replace("oracle_tier: secondary", "oracle_tier: unverified");
+    let untrusted = file(&world, "untrusted.yaml", untrusted);
+    let output = world.ctl(&["apply", "-f", &untrusted]);
     let fault = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(5), "{fault}");
     let remedy = "set `oracle_tier` of air-quality to `primary`, `secondary` or `cross_domain`";
     assert!(fault.contains(remedy) && fault.contains("nothing was registered"), "{fault}");
-    trust_source(&documents);
+    // no document is edited
     ctl(&world, &["apply", "-f", &documents], 0);
     ctl(&world, &["source", "approve", "air-quality"], 0);
     ctl(
@@ -146,7 +142,7 @@ async fn own_table_answers_queries_and_verifications_by_new_documents() {
 }
 
 #[tokio::test]
-async fn indicator_of_the_world_bank_is_read_after_one_edit() {
+async fn indicator_of_the_world_bank_is_read_without_an_edit() {
     let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let payload = file(&world, "API_EN.POP.DNST_DS2_en_csv_v2.csv", indicator());
@@ -154,7 +150,6 @@ async fn indicator_of_the_world_bank_is_read_after_one_edit() {
     let report =
         ctl_json(&world, &["--json", "new", "source", &payload, "--id", "density", "-o", &documents]);
     assert_eq!(report.get("identity"), Some(&json!(["country_code", "year"])));
-    trust_source(&documents);
     ctl(&world, &["apply", "-f", &documents], 0);
     ctl(&world, &["source", "approve", "density"], 0);
     ctl(&world, &["ingest", "run", "density", &payload, "--version", "1", "--released-at", "2026-07-01"], 0);
@@ -221,7 +216,7 @@ fn identity_without_other_axes_gets_no_workflow() {
     let world = DaemonWorld::default();
     let sample = file(&world, "codes.csv", "code\nA\nB\n");
     let documents = world.path("codes.yaml").display().to_string();
-    ctl(&world, &["new", "source", &sample, "-o", &documents], 0);
+    ctl(&world, &["new", "source", &sample, "-o", &documents, "--tier", "primary"], 0);
     let text = fs::read_to_string(&documents).expect("the documents exist");
     assert!(!text.contains("workflow_id"), "{text}");
 }
@@ -260,7 +255,6 @@ async fn parquet_export_has_all_versions_with_exact_values_and_both_times() {
         file(&world, "later.csv", "city,day,height m,note\nBern,2024-01-01,10.5,\nBasel,2024-01-02,-3,a\n");
     let documents = world.path("heights.yaml").display().to_string();
     ctl(&world, &["new", "source", &first, "-o", &documents], 0);
-    trust_source(&documents);
     ctl(&world, &["apply", "-f", &documents], 0);
     for (path, version) in [(&first, "2024-02-01"), (&second, "2024-03-01")] {
         ctl(&world, &["ingest", "run", "heights", path, "--version", version, "--released-at", version], 0);
@@ -311,7 +305,6 @@ async fn parquet_payload_is_read_with_exact_values() {
     assert_eq!(report.get("axes"), Some(&json!(["city", "day", "height", "share"])), "{report}");
     let tried = ctl_json(&world, &["--json", "try", &documents, &payload]);
     assert_eq!(tried.pointer("/counts/records"), Some(&json!(2)), "{tried}");
-    trust_source(&documents);
     ctl(&world, &["apply", "-f", &documents], 0);
     ctl(&world, &["source", "approve", "heights"], 0);
     ctl(&world, &["ingest", "run", "heights", &payload, "--version", "1", "--released-at", "2024-02-01"], 0);

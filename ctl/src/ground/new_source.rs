@@ -38,8 +38,8 @@ enum NewVerb {
 ///
 /// It reads the beginning of the file, and recognizes the delimiter, lines before the header, columns that are years, months or
 /// quarters, the encoding, types, notations of numbers and dates, words for missing values, units in the names of columns, and the
-/// fields that identify a record. The documents have comments where it cannot know an answer: above all, set `oracle_tier`. They
-/// include a workflow for `oraclectl verify`. Then it reads the file by the documents, as `oraclectl try` does.
+/// fields that identify a record. The documents have comments where it cannot know an answer. With `--tier`, they include a workflow
+/// for `oraclectl verify`. Then it reads the file by the documents, as `oraclectl try` does.
 #[derive(Debug, clap::Args)]
 struct NewSourceArgs {
     /// The file, as the source publishes it
@@ -48,6 +48,9 @@ struct NewSourceArgs {
     /// The id of the source, its ontology, its pipeline and its workflow [default: from the name of the file]
     #[arg(long)]
     id: Option<SourceId>,
+    /// Your trust in the publisher. Without it, the source is `unverified`: it answers queries, and cannot decide a verification
+    #[arg(long, value_parser = ["primary", "secondary", "cross_domain"])]
+    tier: Option<String>,
     /// The file to write [default: ID.yaml]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -99,14 +102,16 @@ impl NewSourceArgs {
         let (columns, has_identity) =
             found.map_err(|fault| error(format!("{}: {fault}", self.file.display())))?;
         let file = self.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let documents = NewDocuments { id: &id, file, sample: &sample, columns: &columns, has_identity };
+        let tier = self.tier.as_deref();
+        let documents =
+            NewDocuments { id: &id, file, sample: &sample, columns: &columns, has_identity, tier };
         let output = self.output.clone().unwrap_or_else(|| PathBuf::from(format!("{id}.yaml")));
         self.write(&output, &documents.to_yaml().map_err(|fault| error(fault.to_string()))?)?;
         let report = self.try_documents(id, output, &columns, has_identity)?;
         if is_json {
             return print_json(out, &report);
         }
-        print(&report, &self.file, &sample, out)
+        self.print(&report, &sample, out)
     }
 
     fn write(&self, output: &Path, text: &str) -> Result<(), CtlError> {
@@ -156,6 +161,53 @@ impl NewSourceArgs {
             breaches: report.breaches,
         })
     }
+
+    fn print(&self, report: &NewSourceReport, sample: &Sample, out: &mut dyn Write) -> Result<(), CtlError> {
+        let NewSourceReport {
+            oracle_id,
+            output,
+            axes,
+            identity,
+            has_identity,
+            records,
+            rejected,
+            failure,
+            breaches,
+        } = report;
+        let format = serde_json::to_string(&sample.format).map_err(std::io::Error::from)?;
+        let found = match has_identity {
+            true => identity.join(", "),
+            false => format!("not found: choose among {}", identity.join(", ")),
+        };
+        let mut pairs = vec![
+            ("written", output.display().to_string()),
+            ("format", format),
+            ("axes", axes.join(", ")),
+            ("identity", found),
+            ("records", records.to_string()),
+            ("rejected", rejected.to_string()),
+        ];
+        pairs.extend(failure.clone().map(|failure| ("failure", failure)));
+        pairs.extend(breaches.iter().map(|breach| ("gate", breach.clone())));
+        let (output, file) = (shell_word(output), shell_word(&self.file));
+        pairs.extend([
+            ("next", format!("check the lines with a comment in {output}")),
+            ("next", format!("oraclectl try {output} {file}")),
+            ("next", format!("oraclectl apply -f {output}")),
+            ("next", format!("oraclectl source approve {oracle_id}")),
+            ("next", format!("oraclectl ingest run {oracle_id} {file} --version 1 --released-at DATE")),
+        ]);
+        let verified = axes.iter().find(|axis| !identity.contains(axis));
+        if self.tier.is_none() {
+            let again =
+                format!("to verify values: oraclectl new source {file} -o {output} --force --tier primary");
+            pairs.push(("next", again));
+        } else if let Some(axis) = verified {
+            let subject = identity.iter().map(|axis| format!("{axis}=VALUE")).collect::<Vec<_>>().join(" ");
+            pairs.push(("next", format!("oraclectl verify {oracle_id} {subject} --axes {axis}")));
+        }
+        Ok(out.write_all(format_pairs(&pairs).as_bytes())?)
+    }
 }
 
 /// An id from the name of a file: `GDP per capita.csv` becomes `gdp-per-capita`.
@@ -173,51 +225,4 @@ fn shell_word(path: &Path) -> String {
     let path = path.display().to_string();
     let is_plain = |character: char| character.is_ascii_alphanumeric() || "/._-+=:,".contains(character);
     if path.chars().all(is_plain) { path } else { format!("'{}'", path.replace('\'', "'\\''")) }
-}
-
-fn print(
-    report: &NewSourceReport,
-    file: &Path,
-    sample: &Sample,
-    out: &mut dyn Write,
-) -> Result<(), CtlError> {
-    let NewSourceReport {
-        oracle_id,
-        output,
-        axes,
-        identity,
-        has_identity,
-        records,
-        rejected,
-        failure,
-        breaches,
-    } = report;
-    let format = serde_json::to_string(&sample.format).map_err(std::io::Error::from)?;
-    let found = match has_identity {
-        true => identity.join(", "),
-        false => format!("not found: choose among {}", identity.join(", ")),
-    };
-    let mut pairs = vec![
-        ("written", output.display().to_string()),
-        ("format", format),
-        ("axes", axes.join(", ")),
-        ("identity", found),
-        ("records", records.to_string()),
-        ("rejected", rejected.to_string()),
-    ];
-    pairs.extend(failure.clone().map(|failure| ("failure", failure)));
-    pairs.extend(breaches.iter().map(|breach| ("gate", breach.clone())));
-    let (output, file) = (shell_word(output), shell_word(file));
-    pairs.extend([
-        ("next", format!("set `oracle_tier` in {output}, and check the lines with a comment")),
-        ("next", format!("oraclectl try {output} {file}")),
-        ("next", format!("oraclectl apply -f {output}")),
-        ("next", format!("oraclectl source approve {oracle_id}")),
-        ("next", format!("oraclectl ingest run {oracle_id} {file} --version 1 --released-at DATE")),
-    ]);
-    if let Some(axis) = axes.iter().find(|axis| !identity.contains(axis)) {
-        let subject = identity.iter().map(|axis| format!("{axis}=VALUE")).collect::<Vec<_>>().join(" ");
-        pairs.push(("next", format!("oraclectl verify {oracle_id} {subject} --axes {axis}")));
-    }
-    Ok(out.write_all(format_pairs(&pairs).as_bytes())?)
 }

@@ -21,6 +21,8 @@ pub(super) struct NewDocuments<'s> {
     pub(super) columns: &'s [SampleColumn],
     /// Whether the identity was found.
     pub(super) has_identity: bool,
+    /// The trust in the publisher, if it was given.
+    pub(super) tier: Option<&'s str>,
 }
 
 /// A text or a value in YAML. JSON is a part of YAML.
@@ -29,7 +31,7 @@ fn quoted(value: &(impl Serialize + ?Sized)) -> String {
 }
 
 impl NewDocuments<'_> {
-    /// The ontology, the source, its freshness policy, its pipeline and its workflow.
+    /// The ontology, the source, its freshness policy and its pipeline; a trusted source also gets a workflow.
     pub(super) fn to_yaml(&self) -> Result<String, std::fmt::Error> {
         let mut text = format!(
             "# Documents for {}. Check the lines with a comment, and correct them.\n",
@@ -38,7 +40,9 @@ impl NewDocuments<'_> {
         self.write_ontology(&mut text)?;
         self.write_source(&mut text)?;
         self.write_pipeline(&mut text)?;
-        self.write_workflow(&mut text)?;
+        if self.tier.is_some() {
+            self.write_workflow(&mut text)?;
+        }
         Ok(text)
     }
 
@@ -107,12 +111,15 @@ impl NewDocuments<'_> {
         let frequency = self.update_frequency();
         let policy = FreshnessPolicy::default_for(self.id.clone(), frequency, &[]);
         let days = policy.default_max_age_seconds / 86_400;
+        let tier = self.tier.unwrap_or(
+            "unverified  # your trust in the publisher; `oraclectl new source --tier` sets it. Such a source cannot decide a verification",
+        );
         write!(
             text,
             "---
 oracle_id: {id}
 oracle_name: {id}  # the name of the data, for readers
-oracle_tier: unverified  # your trust in the publisher: primary, secondary or cross_domain. An unverified source cannot decide a verification
+oracle_tier: {tier}
 upstream_authority: unknown  # the publisher
 upstream_url: https://example.org/  # the address where the data is published
 data_license: unknown  # the license of the data
@@ -219,7 +226,7 @@ invalidation_triggers: [{{trigger_type: version_change, config: {{}}}}]
         write!(
             text,
             "---
-# `oraclectl verify {}` uses this workflow. `apply` rejects it while `oracle_tier` is unverified; remove it to use the source only for queries
+# `oraclectl verify {}` uses this workflow
 workflow_id: {id}
 domain: {id}  # the subject area of the verification, for readers
 ontology: {{ontology_id: {id}, version: \"1\"}}
