@@ -50,6 +50,9 @@ pub enum DocumentContent {
     MailTemplate(Box<MailTemplate>),
 }
 
+/// The status of a workflow that can use all of its sources.
+pub const CAN_DECIDE: &str = "can decide";
+
 /// A registered document without its content.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct DocumentSummary {

@@ -139,7 +139,7 @@ pub struct ReviewEvidence {
 /// The present answer of a source in a review.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ReviewedSourceAnswer {
-    /// The version of the source; null if the source has withdrawn the record.
+    /// The version of the source; null if it has no record of the subject in force.
     pub version: Option<String>,
     /// The values of the axes to decide, by their paths. An axis without a value is missing.
     pub values: BTreeMap<String, AxisValue>,

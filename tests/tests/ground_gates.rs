@@ -216,4 +216,16 @@ async fn held_run_shows_what_it_would_change_and_then_has_changed() {
     let approved = world.ctl(&["ingest", "approve", run_id, "--reason", "a smaller census"]);
     assert!(approved.status.success(), "{approved:?}");
     assert_eq!(changes_of(control, run_id).await, changes);
+    let undone = world.ctl(&["--json", "ingest", "undo", run_id, "--reason", "it was the wrong file"]);
+    assert!(undone.status.success(), "{undone:?}");
+    let undo = json_of(&undone)["run"]["run_id"].as_str().expect("an id").to_owned();
+    let restored = changes_of(control, &undo).await;
+    assert!(restored.len() >= 41, "{restored:?}");
+    for (kind, before, after) in restored {
+        match kind.as_str() {
+            "undone" => assert!(before.is_string(), "{kind}: {before} {after}"),
+            // a restored record is not shown as removed
+            _ => assert!(after.is_string(), "{kind}: {before} {after}"),
+        }
+    }
 }

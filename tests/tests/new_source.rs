@@ -100,7 +100,10 @@ async fn own_table_answers_queries_and_verifications_by_new_documents() {
     let remedy = "set `oracle_tier` of air-quality to `primary`, `secondary` or `cross_domain`";
     assert!(fault.contains(remedy) && fault.contains("nothing was registered"), "{fault}");
     // no document is edited
-    ctl(&world, &["apply", "-f", &documents], 0);
+    let applied = world.ctl(&["apply", "-f", &documents]);
+    let notes = String::from_utf8_lossy(&applied.stderr).into_owned();
+    assert!(applied.status.success(), "{notes}");
+    assert!(notes.contains("workflow air-quality: ") && notes.contains("is not approved"), "{notes}");
     ctl(&world, &["source", "approve", "air-quality"], 0);
     ctl(
         &world,
@@ -303,6 +306,7 @@ async fn parquet_payload_is_read_with_exact_values() {
     let documents = world.path("heights.yaml").display().to_string();
     let report = ctl_json(&world, &["--json", "new", "source", &payload, "-o", &documents]);
     assert_eq!(report.get("axes"), Some(&json!(["city", "day", "height", "share"])), "{report}");
+    assert_eq!((&report["records"], &report["failure"]), (&json!(2), &Value::Null), "{report}");
     let tried = ctl_json(&world, &["--json", "try", &documents, &payload]);
     assert_eq!(tried.pointer("/counts/records"), Some(&json!(2)), "{tried}");
     ctl(&world, &["apply", "-f", &documents], 0);

@@ -87,6 +87,12 @@ pub enum QueryError {
          `regex`); fix identity axes or an indexed axis by `eq`, or use fewer filters"
     )]
     TooCostly,
+    /// The latest records of one subject are too large for a page.
+    #[error(
+        "the latest records of one subject have more bytes than a page; add filters that select fewer of them, or request a \
+         larger `max_results`"
+    )]
+    SubjectTooLarge,
     /// The scan reached its deadline, or the caller closed the connection.
     #[error("the scan was stopped after {} s; try again, or narrow the query", scan::DEADLINE.as_secs())]
     Stopped,
@@ -127,6 +133,7 @@ impl From<ScanError> for QueryError {
         match error {
             ScanError::Store(error) => error.into(),
             ScanError::TooCostly => Self::TooCostly,
+            ScanError::SubjectTooLarge => Self::SubjectTooLarge,
             ScanError::Stopped => Self::Stopped,
         }
     }
@@ -146,7 +153,7 @@ const fn outcome(error: Option<&QueryError>) -> QueryOutcome {
         ) => QueryOutcome::Refused,
         Some(QueryError::Silent(_)) => QueryOutcome::Silent,
         Some(QueryError::Stale { .. }) => QueryOutcome::Stale,
-        Some(QueryError::TooCostly) => QueryOutcome::TooCostly,
+        Some(QueryError::TooCostly | QueryError::SubjectTooLarge) => QueryOutcome::TooCostly,
         Some(QueryError::Stopped) => QueryOutcome::Stopped,
         Some(QueryError::Busy) => QueryOutcome::Busy,
         Some(QueryError::Store(_) | QueryError::Reading(_) | QueryError::Unlogged(_)) => QueryOutcome::Failed,

@@ -246,8 +246,7 @@ impl CommitContext {
         let definition = self.store.definition(&registered.pipeline_sha256)?.ok_or_else(unknown)?;
         let (state, _) = self.source(&registered.oracle_id)?;
         let definition = definition.with_words(|table, source| self.read_words(table, source))?;
-        let prepared = self.prepare_pipeline(definition, &state.entry)?;
-        Ok(PreparedPipeline { registered_sha256: registered.pipeline_sha256, ..prepared })
+        self.prepare_pipeline(definition, &state.entry)
     }
 
     /// The words that the records of a source have now.
@@ -312,12 +311,7 @@ impl CommitContext {
     ) -> Result<PreparedPipeline, RegistryError> {
         let normalizer = RecordNormalizer::new(&definition, Arc::new(ontology), axes_provided)?;
         let sha256 = definition.digest();
-        Ok(PreparedPipeline {
-            definition: Arc::new(definition),
-            registered_sha256: sha256.clone(),
-            sha256,
-            normalizer: Arc::new(normalizer),
-        })
+        Ok(PreparedPipeline { definition: Arc::new(definition), sha256, normalizer: Arc::new(normalizer) })
     }
 }
 
@@ -326,8 +320,6 @@ impl CommitContext {
 pub(crate) struct PreparedPipeline {
     pub(crate) definition: Arc<PipelineDefinition>,
     pub(crate) sha256: Sha256Hex,
-    /// The digest of the registered definition, whose tables may name sources of words.
-    pub(crate) registered_sha256: Sha256Hex,
     pub(crate) normalizer: Arc<RecordNormalizer>,
 }
 

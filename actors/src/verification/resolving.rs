@@ -6,6 +6,7 @@ use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::CommitError;
 use jiff::Timestamp;
 use oracled_domain::audit::event::verification::ResolutionEntry;
+use oracled_domain::documents::DocumentKind;
 use oracled_domain::ground::id::WorkflowId;
 use oracled_domain::ground::ontology::{Ontology, OntologyRef};
 use oracled_domain::verification::deviation::restore_baselines;
@@ -94,23 +95,28 @@ impl VerificationContext {
         let case = self.load_review(review_id, ResolveError::Unknown)?;
         case.check_open()?;
         let review = &case.state.review;
-        self.check_ontology(review)?;
+        let workflow_revision = self.check_ontology(review)?;
         let ontology = self.store.ontology(&review.ontology)?;
         let ontology = ontology.ok_or_else(|| ResolveError::OntologyUnknown(review.ontology.clone()))?;
         let (verifier_id, now) = (user.peer.uid.to_string(), self.clock.now());
         let verifier = Verifier { id: &verifier_id, name: user.name.as_deref() };
         let locks = review.resolve(&ontology, resolution, verifier, now)?;
         let decision = ReviewerDecision { resolution, user, verifier_id, now };
-        Ok(self.resolution_record(case, &locks, &ontology, &decision)?)
+        let workflow = RowKey::Document(DocumentKind::Workflow, review.workflow_id.to_string());
+        let (state, mut record) = self.resolution_record(case, &locks, &ontology, &decision)?;
+        record.expect.push(RowExpectation { row: workflow, revision: Some(workflow_revision) });
+        Ok((state, record))
     }
 
-    /// Checks that the workflow still has the ontology of the review.
-    fn check_ontology(&self, review: &ReviewCase) -> Result<(), ResolveError> {
+    /// Checks that the workflow still has the ontology of the review. Returns its revision.
+    fn check_ontology(&self, review: &ReviewCase) -> Result<u64, ResolveError> {
         let registered = self.store.registered::<Workflow>(review.workflow_id.as_str())?;
-        let now = registered.map(|(workflow, _)| workflow.document.ontology);
-        if now.as_ref() == Some(&review.ontology) {
-            return Ok(());
-        }
+        let now = match registered {
+            Some((workflow, revision)) if workflow.document.ontology == review.ontology => {
+                return Ok(revision);
+            }
+            registered => registered.map(|(workflow, _)| workflow.document.ontology),
+        };
         Err(ResolveError::Outdated {
             review_id: review.review_id.clone(),
             workflow_id: review.workflow_id.clone(),

@@ -6,9 +6,10 @@ use super::layout::{Section, next_link, page as render_page, pairs, reason_form,
 use super::page_error::{PageError, PageResult};
 use super::state::ConsoleState;
 use super::text::{moment, moment_or_none};
+use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
 use crate::base::output::{format_requester, short_run_id};
-use crate::ground::ingest::changes::read_changes;
+use crate::ground::ingest::changes::{UNKNOWN_CHANGES, read_changes};
 use crate::ground::ingest::show::state_word;
 use crate::ground::ingest::{cancel, decide, read_run, run_path};
 use axum::extract::{Path, State};
@@ -59,11 +60,11 @@ pub(super) async fn page(
     let path = format!("{}/rejects?raw=true&limit={REJECTS}{after}", run_path(&run_id));
     let rejects: ListPage<RejectReport> =
         console.options.call_control(Method::GET, &path, None).await?.json()?;
-    let changes = read_changes(&console.options, &run_id, None, Some(CHANGES)).await?;
+    let changes = read_changes(&console.options, &run_id, None, Some(CHANGES)).await;
     let body = html! {
         (done_note(&fields))
         (render_run(&report))
-        (render_changes(&report.run, &changes))
+        (render_changes(&report.run, changes))
         (render_decision(&report))
         (bars("Filled axes", "axis", "percent of records", &coverage_rows(&report.run)))
         section aria-labelledby="rejects" {
@@ -126,25 +127,28 @@ fn render_run(RunReport { run, progress, undone_by }: &RunReport) -> Markup {
     pairs(rows)
 }
 
-fn render_changes(run: &IngestionRun, changes: &ListPage<RunChangeReport>) -> Markup {
+fn render_changes(run: &IngestionRun, changes: Result<ListPage<RunChangeReport>, CtlError>) -> Markup {
     let raw =
         |text: &Option<String>| html! { @if let Some(text) = text { code { (text) } } @else { "none" } };
     let row = |change: &RunChangeReport| {
         let record = html! { (change.source_record_id) };
         vec![html! { (change.kind.into_str()) }, record, raw(&change.before), raw(&change.after)]
     };
-    let rows: Vec<_> = changes.items.iter().map(row).collect();
-    let title =
-        if run.state == RunState::Held { "What the run would change" } else { "What the run changed" };
-    html! {
-        @if !rows.is_empty() {
-            section aria-labelledby="changes" {
-                h2 #changes { (title) }
+    let is_done = run.state == RunState::Completed;
+    let title = if is_done { "What the run changed" } else { "What the run would change" };
+    let content = match changes {
+        Err(error) => PageError::from(error).render(),
+        Ok(_) if run.rows.is_none() && run.state == RunState::Held => html! { p { (UNKNOWN_CHANGES) } },
+        Ok(changes) if changes.items.is_empty() => return html! {},
+        Ok(changes) => {
+            let rows: Vec<_> = changes.items.iter().map(row).collect();
+            html! {
                 (table("Changed records", &["change", "record", "raw record before", "raw record after"], &rows))
                 @if changes.next.is_some() { p { "More: " code { "oraclectl ingest changes " (run.run_id) } } }
             }
         }
-    }
+    };
+    html! { section aria-labelledby="changes" { h2 #changes { (title) } (content) } }
 }
 
 fn render_decision(RunReport { run, undone_by, .. }: &RunReport) -> Markup {

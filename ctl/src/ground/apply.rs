@@ -4,11 +4,12 @@ use super::document_files::{FileDocument, FileFault, read_all};
 use super::documents::to_yaml;
 use crate::base::error::{CtlError, next_command};
 use crate::base::lines::display_name;
-use crate::base::options::GlobalOptions;
+use crate::base::options::{GlobalOptions, read_pages};
 use crate::base::output::{escape_line, format_count, print_json};
 use hyper::Method;
 use oracled_api::documents::{
-    AppliedDocument, ApplyRequest, ApplyResponse, DocumentChangeKind, DocumentFault, DocumentRequest,
+    AppliedDocument, ApplyRequest, ApplyResponse, CAN_DECIDE, DocumentChangeKind, DocumentFault,
+    DocumentRequest, DocumentSummary,
 };
 use oracled_domain::base::key_names::is_key_name;
 use oracled_domain::documents::{AnyDocument, DocumentKind};
@@ -89,6 +90,18 @@ fn warn_of_secrets(documents: &[FileDocument]) {
     }
 }
 
+/// Prints on standard error which workflows cannot decide: a document may have changed what they need.
+async fn warn_of_workflows(options: &GlobalOptions) -> Result<(), CtlError> {
+    let workflows: Vec<DocumentSummary> =
+        read_pages(&options.control_path()?, "/v1/documents/workflow?").await?;
+    for DocumentSummary { document_id, status, .. } in workflows {
+        if let Some(status) = status.filter(|status| status != CAN_DECIDE) {
+            eprintln!("{}", escape_line(&format!("workflow {document_id}: {status}")));
+        }
+    }
+    Ok(())
+}
+
 /// The only document of a file.
 pub(crate) fn read_document(file: &Path) -> Result<AnyDocument, CtlError> {
     let (documents, faults) = read_all(&[file.to_owned()])?;
@@ -141,6 +154,9 @@ impl ApplyArgs {
             }
         }
         if faults.is_empty() {
+            if response.registered > 0 && !options.json {
+                warn_of_workflows(options).await?;
+            }
             return Ok(());
         }
         for fault in &faults {

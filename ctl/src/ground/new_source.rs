@@ -7,6 +7,7 @@ mod table;
 mod yaml;
 
 use super::document_files::read_all;
+use super::parquet_rows::open_payload;
 use super::trial::{TrialLimits, prepare};
 use crate::base::error::CtlError;
 use crate::base::output::{format_pairs, print_json};
@@ -14,7 +15,7 @@ use columns::{SampleColumn, find_columns};
 use oracled_domain::ground::id::SourceId;
 use sample::Sample;
 use serde::Serialize;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use yaml::NewDocuments;
@@ -146,8 +147,9 @@ impl NewSourceArgs {
             error(format!("the documents in {} need corrections: {fault}", output.display()))
         })?;
         let read = |cause| CtlError::Read { file: self.file.display().to_string(), cause };
-        let payload = File::open(&self.file).map_err(read)?;
+        let (payload, bar) = open_payload(&self.file, "tried").map_err(read)?;
         let report = trial.read(payload, TrialLimits { records: TRIED_RECORDS, shown: 0 });
+        bar.finish_and_clear();
         let of_identity = columns.iter().filter(|column| column.is_identity);
         Ok(NewSourceReport {
             oracle_id,
@@ -199,9 +201,10 @@ impl NewSourceArgs {
         ]);
         let verified = axes.iter().find(|axis| !identity.contains(axis));
         if self.tier.is_none() {
-            let again =
-                format!("to verify values: oraclectl new source {file} -o {output} --force --tier primary");
-            pairs.push(("next", again));
+            let next = format!(
+                "to verify values: `oraclectl new source {file}` with `--tier` also writes a workflow"
+            );
+            pairs.push(("next", next));
         } else if let Some(axis) = verified {
             let subject = identity.iter().map(|axis| format!("{axis}=VALUE")).collect::<Vec<_>>().join(" ");
             pairs.push(("next", format!("oraclectl verify {oracle_id} {subject} --axes {axis}")));

@@ -14,10 +14,12 @@ use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::schema::types::ColumnDescriptor;
 use serde_json::{Map, Number, Value as Json};
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, ErrorKind, Read, Seek};
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
+use std::sync::Once;
 
 /// The first bytes of a Parquet file.
 const MAGIC: &[u8] = b"PAR1";
@@ -26,6 +28,13 @@ const BATCH_ROWS: usize = 1024;
 /// 1970-01-01 as a Julian day, in which Int96 counts days.
 const EPOCH_JULIAN_DAY: i128 = 2_440_588;
 const DAY_NANOSECONDS: i128 = 86_400_000_000_000;
+
+/// Makes panics of the library silent, since they become errors.
+static QUIET_HOOK: Once = Once::new();
+thread_local! {
+    /// Whether this thread is in the library.
+    static IS_READING: Cell<bool> = const { Cell::new(false) };
+}
 
 /// The rows of a Parquet file as lines of JSON. Lists, maps and values without a meaning as text are left out.
 struct ParquetRows {
@@ -372,10 +381,17 @@ fn invalid(fault: String) -> io::Error {
 
 /// Calls the library, which panics for some damaged files.
 fn guard<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> io::Result<T> {
-    let hook = panic::take_hook();
-    panic::set_hook(Box::new(|_| {}));
+    QUIET_HOOK.call_once(|| {
+        let hook = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            if !IS_READING.get() {
+                hook(panic);
+            }
+        }));
+    });
+    IS_READING.set(true);
     let result = panic::catch_unwind(AssertUnwindSafe(read));
-    panic::set_hook(hook);
+    IS_READING.set(false);
     match result {
         Ok(Ok(read)) => Ok(read),
         Ok(Err(ParquetError::General(fault))) => Err(invalid(fault)),

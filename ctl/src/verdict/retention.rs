@@ -2,7 +2,7 @@
 
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, problem_error};
-use crate::base::output::{escape_text, print_json};
+use crate::base::output::{escape_text, format_count, print_json};
 use hyper::Method;
 use oracled_api::base::client::DaemonClient;
 use oracled_api::verdict::retention::{PayloadRetention, RetentionResponse};
@@ -30,7 +30,18 @@ impl RetentionArgs {
             return Err(problem_error(&answer));
         }
         let retention: RetentionResponse = answer.json()?;
-        if options.json { print_json(out, &retention) } else { self.print(out, &retention) }
+        if options.json {
+            print_json(out, &retention)?;
+        } else {
+            self.print(out, &retention)?;
+        }
+        let unpruned = retention.payloads.map_or(0, |payloads| payloads.report.unpruned.len());
+        if unpruned > 0 && !self.dry_run {
+            let message =
+                format!("{} not pruned", format_count(unpruned as u64, "source was", "sources were"));
+            return Err(CtlError::Verb { message, exit_code: 1, was_printed: false });
+        }
+        Ok(())
     }
 
     fn print(&self, out: &mut dyn Write, retention: &RetentionResponse) -> Result<(), CtlError> {

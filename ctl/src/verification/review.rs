@@ -155,11 +155,13 @@ impl ReviewArgs {
                     // the daemon rejects a validity out of range, with the allowed range
                     valid_for_seconds: u64::try_from(valid_for.as_secs()).unwrap_or(0),
                 };
-                let evidence = read_evidence(options, review_id).await?;
-                let state = post(options, review_id, "resolve", &resolution).await?;
-                for line in show::changed_lines(&evidence) {
-                    eprintln!("{}", escape_line(&line));
+                // an error of this note must not prevent the decision
+                if let Ok(evidence) = read_evidence(options, review_id).await {
+                    for line in show::changed_lines(&evidence) {
+                        eprintln!("{}", escape_line(&line));
+                    }
                 }
+                let state = post(options, review_id, "resolve", &resolution).await?;
                 if options.json { print_json(out, &state) } else { show::show_resolved(out, &state) }
             }
             ReviewAction::Revoke { review_id, reason } => {

@@ -31,6 +31,8 @@ pub const MAX_RESULTS_MAX: usize = 10_000;
 pub const PAGE_BYTES_MAX: usize = 16 << 20;
 /// The bytes of a page for each of its maximum number of records, so that a page with few records is small.
 const PAGE_BYTES_A_RECORD: usize = 16 << 10;
+/// The least size of a page with the latest records of each subject, since a page has all of them of a subject.
+const SUBJECT_BYTES: usize = 1 << 20;
 /// The maximum number of filters in a query.
 const FILTERS_MAX: usize = 64;
 /// The maximum number of requested axes.
@@ -94,7 +96,7 @@ impl QueryRequest {
     /// The maximum size of a page of the query, in bytes ([`ValidatedQuery::page_bytes`]).
     #[must_use]
     pub fn page_bytes(&self) -> usize {
-        page_bytes(self.max_results.unwrap_or(MAX_RESULTS_DEFAULT))
+        page_bytes(self.max_results.unwrap_or(MAX_RESULTS_DEFAULT), self.latest)
     }
 }
 
@@ -322,7 +324,7 @@ impl ValidatedQuery {
     /// The size of record contents at which a page ends, in bytes.
     #[must_use]
     pub fn page_bytes(&self) -> usize {
-        page_bytes(self.max_results)
+        page_bytes(self.max_results, self.latest)
     }
 
     /// Whether the values of `row` match all filters.
@@ -364,8 +366,9 @@ impl ValidatedQuery {
     }
 }
 
-fn page_bytes(max_results: usize) -> usize {
-    max_results.saturating_mul(PAGE_BYTES_A_RECORD).min(PAGE_BYTES_MAX)
+fn page_bytes(max_results: usize, is_latest: bool) -> usize {
+    let least = if is_latest { SUBJECT_BYTES } else { 0 };
+    max_results.saturating_mul(PAGE_BYTES_A_RECORD).clamp(least, PAGE_BYTES_MAX)
 }
 
 #[cfg(test)]

@@ -23,13 +23,25 @@ impl Store {
         after: Option<u64>,
         limit: usize,
     ) -> Result<Vec<RejectedRecord>, StoreError> {
-        let Some(rows) = &run.rows else { return Ok(Vec::new()) };
-        let kind =
-            if run.state == RunState::Completed { SourceFileKind::Facts } else { SourceFileKind::Rejects };
-        let own = (rows, &FileOwner::new(&run.oracle_id, kind));
         let read = |json: &[u8]| serde_json::from_slice(json).ok();
-        let rejects = page(self.files(), own, REJECT, after, limit, read)?;
+        let rejects = self.page_of_run(run, REJECT, after, limit, read)?;
         Ok(rejects.into_iter().map(|(_, reject)| reject).collect())
+    }
+
+    /// The first `limit` rows of one kind in the run's own file after the number `after`, each with its number.
+    pub(super) fn page_of_run<T>(
+        &self,
+        run: &IngestionRun,
+        kind: u8,
+        after: Option<u64>,
+        limit: usize,
+        read: impl Fn(&[u8]) -> Option<T>,
+    ) -> Result<Vec<(u64, T)>, StoreError> {
+        let Some(rows) = &run.rows else { return Ok(Vec::new()) };
+        let file_kind =
+            if run.state == RunState::Completed { SourceFileKind::Facts } else { SourceFileKind::Rejects };
+        let own = (rows, &FileOwner::new(&run.oracle_id, file_kind));
+        page(self.files(), own, kind, after, limit, read)
     }
 }
 
@@ -69,7 +81,7 @@ impl SourceView {
 }
 
 /// The first `limit` rows of one kind after the number `after`, each with its number.
-pub(super) fn page<T>(
+fn page<T>(
     files: &GroundFiles,
     (rows, owner): (&SortedFileRef, &FileOwner),
     kind: u8,

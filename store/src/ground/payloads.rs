@@ -1,5 +1,6 @@
 //! The payloads that can be read again, and the reasons why others cannot.
 
+use super::archive::ArchivedPayload;
 use super::state::{CompletedRun, SourceState};
 use crate::audit::log::LogQuery;
 use crate::base::error::StoreError;
@@ -42,17 +43,26 @@ impl Store {
         raw_sha256: &Sha256Hex,
         places: impl IntoIterator<Item = (u64, u32)>,
     ) -> Result<Vec<String>, StoreError> {
-        let payload = match self.files().archive(oracle_id, raw_sha256) {
-            Ok(payload) => payload,
-            // checked after the attempt: a retention may remove it meanwhile
-            Err(_) if !self.files().has_archived(raw_sha256) => return Ok(Vec::new()),
-            Err(error) => return Err(error),
-        };
+        let Some(payload) = self.archived_payload(oracle_id, raw_sha256)? else { return Ok(Vec::new()) };
         let text = |(offset, len): (u64, u32)| {
             let bytes = payload.slice(offset, u64::from(len).min(RAW_TEXT_MAX_BYTES))?;
             Ok(String::from_utf8_lossy(&bytes).into_owned())
         };
         places.into_iter().map(text).collect()
+    }
+
+    /// A payload of the archive; `None` if the archive does not have it.
+    pub(super) fn archived_payload(
+        &self,
+        oracle_id: &SourceId,
+        raw_sha256: &Sha256Hex,
+    ) -> Result<Option<ArchivedPayload>, StoreError> {
+        match self.files().archive(oracle_id, raw_sha256) {
+            Ok(payload) => Ok(Some(payload)),
+            // checked after the attempt: a retention may remove it meanwhile
+            Err(_) if !self.files().has_archived(raw_sha256) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Reads all archived payloads of the source `state` completely. Returns the runs whose payload is

@@ -48,6 +48,9 @@ pub enum ScanError {
     /// The work exceeds the budget.
     #[error("the query takes too much work")]
     TooCostly,
+    /// The latest records of one subject have more bytes than a page.
+    #[error("the latest records of one subject have more bytes than a page")]
+    SubjectTooLarge,
     /// [`ScanBudget::proceed`] returned false.
     #[error("the query was stopped")]
     Stopped,
@@ -388,7 +391,7 @@ impl<'q> QueryPageBuilder<'q> {
     /// Ends the page, which began after the key `after`: more records may follow.
     ///
     /// # Errors
-    /// `TooCostly` if the records of one subject are more than a page may read or hold.
+    /// `TooCostly` if the records of one subject are more than a page may read, `SubjectTooLarge` if they are more than it holds.
     fn finish_with_more(mut self, after: Option<&[u8]>) -> Result<QueryResultPage, ScanError> {
         // later records of the subject were not read, or its hits are not all here
         let is_incomplete = |subject: &LatestSubject| {
@@ -398,7 +401,8 @@ impl<'q> QueryPageBuilder<'q> {
             self.answered.found.truncate(self.answered.found.len() - subject.hits);
             self.answered.bytes -= subject.bytes;
             if subject.before == after.unwrap_or_default() {
-                return Err(ScanError::TooCostly);
+                let is_too_large = subject.is_too_large;
+                return Err(if is_too_large { ScanError::SubjectTooLarge } else { ScanError::TooCostly });
             }
             self.last = subject.before;
         }

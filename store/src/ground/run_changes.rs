@@ -1,13 +1,14 @@
 //! The changes of one run with the raw records before and after them, also those that a held run would make.
 
-use super::pages::page;
 use super::sealed::FileOwner;
-use super::slices::{SliceLimits, slice_payload};
+use super::slices::{PayloadSliceError, SliceLimits, slice_payload};
 use super::staging::{CHANGE, RunChangeEntry};
+use super::statement::StoredStatement;
 use super::tables::Store;
 use super::view::SourceView;
 use crate::base::error::{SourceFileKind, StoreError};
 use oracled_domain::ground::run::{IngestionRun, RunState};
+use oracled_domain::ground::timeline::VersionChangeKind;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A change of a run.
@@ -26,7 +27,7 @@ pub struct RunChange {
 
 impl Store {
     /// The first `limit` changes of a run after the number `after`. A held run has the changes that it would make to the records at the
-    /// end of its reading. Empty for a run that has none of its own yet, or failed.
+    /// end of its reading. Empty for a run without a file of its own (`rows`).
     ///
     /// # Errors
     /// A file cannot be read.
@@ -36,26 +37,24 @@ impl Store {
         after: Option<u64>,
         limit: usize,
     ) -> Result<Vec<RunChange>, StoreError> {
-        let Some(rows) = &run.rows else { return Ok(Vec::new()) };
-        let kind =
-            if run.state == RunState::Completed { SourceFileKind::Facts } else { SourceFileKind::Rejects };
-        let own = (rows, &FileOwner::new(&run.oracle_id, kind));
-        let entries = page(self.files(), own, CHANGE, after, limit, RunChangeEntry::read)?;
+        let entries = self.page_of_run(run, CHANGE, after, limit, RunChangeEntry::read)?;
         let Some(view) = self.view(&run.oracle_id)? else { return Ok(Vec::new()) };
-        let is_own = |(number, _): &(u32, u64)| *number == run.number;
+        // a run that is not completed has no statements, so its records are found in its payload
+        let is_unstated =
+            |(number, _): &(u32, u64)| run.state != RunState::Completed && *number == run.number;
         let places = entries.iter().flat_map(|(_, entry)| {
             [Some((entry.run, entry.position)), entry.superseded_by].into_iter().flatten()
         });
-        let own_positions = places.filter(is_own).map(|(_, position)| position).collect();
-        let own_texts = self.raw_texts_at(run, own_positions)?;
-        let text = |place: (u32, u64)| match own_texts.get(&place.1) {
-            own if is_own(&place) => Ok(own.cloned()),
-            _ => self.raw_text_of(&view, place),
+        let unstated = places.filter(is_unstated).map(|(_, position)| position).collect();
+        let unstated = self.raw_texts_at(run, unstated)?;
+        let text = |place: (u32, u64)| {
+            if is_unstated(&place) {
+                return Ok(unstated.get(&place.1).cloned());
+            }
+            self.raw_text_of(&view, place)
         };
         let change = |(ordinal, entry): (u64, RunChangeEntry)| {
-            let subject = (entry.run, entry.position);
-            let (before, after) =
-                if is_own(&subject) { (None, Some(subject)) } else { (Some(subject), entry.superseded_by) };
+            let [before, after] = sides(&entry);
             let [before_text, after] = [before, after].map(|place| place.map(text).transpose());
             let record_id = before.and_then(|(run, position)| view.record_id(run, position));
             Ok(RunChange {
@@ -78,40 +77,53 @@ impl Store {
         let (Some(completed), Some(record)) = (view.state.run(run), view.record(run, position)?) else {
             return Ok(None);
         };
-        let is_it = |time: (u32, u64)| time == (run, position);
-        let statement =
-            record.statements.iter().find(|statement| is_it((statement.time.run, statement.position)));
-        let Some(statement) = statement else { return Ok(None) };
+        let is_it =
+            |statement: &&StoredStatement| (statement.time.run, statement.position) == (run, position);
+        let Some(statement) = record.statements.iter().find(is_it) else { return Ok(None) };
         let place = [(statement.offset, statement.len)];
         Ok(self.raw_texts(view.state.entry.oracle_id(), &completed.raw_sha256, place)?.pop())
     }
 
-    /// The raw records of a run at these positions, which are read from the beginning of its payload: a held run has no statements.
-    /// Empty if the archive does not have the payload.
+    /// The raw records of a run at these positions, which are read from the beginning of its payload. Empty if the archive does not have
+    /// the payload.
     fn raw_texts_at(
         &self,
         run: &IngestionRun,
         mut positions: BTreeSet<u64>,
     ) -> Result<BTreeMap<u64, String>, StoreError> {
         let (oracle_id, raw_sha256) = (&run.oracle_id, &run.input.raw_sha256);
-        let definition = self.definition(&run.input.pipeline_sha256)?;
-        let Some(definition) = definition.filter(|_| self.files().has_archived(raw_sha256)) else {
+        let payload = self.archived_payload(oracle_id, raw_sha256)?;
+        let Some((payload, definition)) = payload.zip(self.definition(&run.input.pipeline_sha256)?) else {
             return Ok(BTreeMap::new());
         };
-        let payload = self.files().archive(oracle_id, raw_sha256)?;
         let format = &definition.pipeline.retrieval.format;
-        let slices = slice_payload(format, payload.reader(), SliceLimits { max_record_bytes: u32::MAX });
+        let owner = FileOwner::new(oracle_id, SourceFileKind::Payload);
+        let unreadable = |error: PayloadSliceError| self.files().unreadable(&owner, &error.to_string());
+        let limits = SliceLimits { max_record_bytes: u32::MAX };
+        let mut slices = slice_payload(format, payload.reader(), limits).map_err(unreadable)?;
         let mut places = BTreeMap::new();
-        // the run has read the payload with these faults
-        for slice in slices.into_iter().flatten().flatten() {
+        while !positions.is_empty() {
+            let Some(slice) = slices.next().transpose().map_err(unreadable)? else { break };
             if positions.remove(&slice.position) {
                 places.insert(slice.position, (slice.offset, slice.len_bytes()));
-            }
-            if positions.is_empty() {
-                break;
             }
         }
         let texts = self.raw_texts(oracle_id, raw_sha256, places.values().copied())?;
         Ok(places.into_keys().zip(texts).collect())
+    }
+}
+
+/// The run and the position of the record before a change, and of the record after it.
+fn sides(entry: &RunChangeEntry) -> [Option<(u32, u64)>; 2] {
+    let subject = Some((entry.run, entry.position));
+    match entry.kind {
+        VersionChangeKind::BecameValid => [None, subject],
+        // the same record in another interval, unless another record with the same content continues it
+        VersionChangeKind::Moved => [subject, entry.superseded_by.or(subject)],
+        VersionChangeKind::Superseded
+        | VersionChangeKind::Withdrawn
+        | VersionChangeKind::Expired
+        | VersionChangeKind::Replaced
+        | VersionChangeKind::Undone => [subject, entry.superseded_by],
     }
 }

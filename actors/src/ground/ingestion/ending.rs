@@ -83,6 +83,8 @@ impl IngestContext {
     ) -> Result<IngestionRun, IngestionError> {
         if run.decision.is_none() {
             let (source, _) = self.commit_context().source(&run.oracle_id)?;
+            // the number of its rows: another run may have been completed after this one was planned
+            run.number = source.next_number();
             let gates = &ready.definition.pipeline.gates;
             let same_payload = same_payload(&run, &source, gates.accept_same_payload);
             run.breaches = gates.breaches(&staged.counts, same_payload);

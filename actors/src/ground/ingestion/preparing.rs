@@ -3,6 +3,7 @@
 use super::{IngestContext, IngestionError, StartRun};
 use crate::ground::registry::{PreparedPipeline, RegistryError};
 use oracled_domain::ground::id::PipelineId;
+use oracled_domain::ground::pipeline::RegisteredPipeline;
 use oracled_domain::ground::run::IngestionRun;
 use tokio::task::spawn_blocking;
 
@@ -22,11 +23,23 @@ impl IngestContext {
         &self,
         message: &StartRun,
     ) -> Result<PreparedPipeline, IngestionError> {
+        let check = || match self.registered_pipeline(&message.pipeline_id)? {
+            known if known.pipeline_sha256 == message.pipeline_sha256 => Ok(()),
+            known => Err(IngestionError::Amended(known.oracle_id)),
+        };
+        check()?;
         let ready = self.prepare_pipeline(&message.pipeline_id).await?;
-        if ready.registered_sha256 == message.pipeline_sha256 {
-            return Ok(ready);
-        }
-        Err(IngestionError::Amended(ready.definition.pipeline.oracle_id.clone()))
+        // it may have been registered again meanwhile
+        check()?;
+        Ok(ready)
+    }
+
+    pub(super) fn registered_pipeline(
+        &self,
+        pipeline_id: &PipelineId,
+    ) -> Result<RegisteredPipeline, RegistryError> {
+        let unknown = || RegistryError::PipelineUnknown(pipeline_id.clone());
+        Ok(self.store.pipeline(pipeline_id)?.ok_or_else(unknown)?.0)
     }
 
     /// The pipeline as of the run's beginning.

@@ -144,10 +144,17 @@ pub(super) async fn pull(
     pulled
 }
 
+/// A payload that was pulled, and the registered definition by which it was decoded.
+struct DecodedPull {
+    pipeline_sha256: Sha256Hex,
+    payload: PayloadRef,
+}
+
 async fn try_pull(
     context: Arc<IngestContext>,
     requested_pull: &RequestedPull,
 ) -> Result<PullOutcome, IngestionError> {
+    let pipeline_sha256 = context.registered_pipeline(&requested_pull.pipeline_id)?.pipeline_sha256;
     let ready = context.prepare_pipeline(&requested_pull.pipeline_id).await?;
     let source_state = context.read_pull_source_state(&ready, context.clock.now())?;
     // read before the request: the payload does not end a later invalidation
@@ -181,7 +188,8 @@ async fn try_pull(
     };
     let _turn = ARCHIVING.lock().await;
     let payload = archiving.finish().await?;
-    context.start_pulled_run(requested_pull, &ready, invalidation_count, pulled, payload).await
+    let decoded = DecodedPull { pipeline_sha256, payload };
+    context.start_pulled_run(requested_pull, &ready, invalidation_count, pulled, decoded).await
 }
 
 impl IngestContext {
@@ -250,7 +258,7 @@ impl IngestContext {
         ready: &PreparedPipeline,
         invalidation_count: u64,
         pulled: FetchedPayload,
-        payload: PayloadRef,
+        DecodedPull { pipeline_sha256, payload }: DecodedPull,
     ) -> Result<PullOutcome, IngestionError> {
         let raw_sha256 = payload.sha256.clone();
         let FetchedPayload { url, validators, retrieved_at, .. } = pulled;
@@ -268,7 +276,7 @@ impl IngestContext {
             source_state.version_of_payload(&raw_sha256, modified, retrieved_at);
         let message = StartRun {
             pipeline_id: requested_pull.pipeline_id.clone(),
-            pipeline_sha256: ready.registered_sha256.clone(),
+            pipeline_sha256,
             version,
             released_at,
             replace: false,

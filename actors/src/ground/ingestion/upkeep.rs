@@ -53,10 +53,16 @@ pub(super) async fn prune_old_content(
         match prune(&context, oracle_id.clone(), before, peer, is_dry_run).await {
             Ok(outcome) if outcome.versions == 0 && outcome.payloads.is_empty() => {}
             Ok(outcome) => report.sources.push(SourcePruning { oracle_id, outcome }),
-            Err(error) => {
-                tracing::warn!(%error, %oracle_id, "a source was not pruned; the next retention prunes it");
+            Err(
+                error @ (IngestionError::Busy { .. }
+                | IngestionError::Upkeep(_)
+                | IngestionError::Store(StoreError::SourceFile { .. })),
+            ) => {
+                tracing::warn!(%error, %oracle_id, "a source was not pruned; the next retention tries it again");
                 report.unpruned.push(UnprunedSource { oracle_id, cause: error.to_string() });
             }
+            // a full disk, for example, concerns the further sources too
+            Err(error) => return Err(error),
         }
     }
     Ok(report)

@@ -1,6 +1,6 @@
 //! `oraclectl ingest changes`.
 
-use super::run_path;
+use super::{read_run, run_path};
 use crate::base::arguments::{id_parser, limit_parser};
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
@@ -10,6 +10,9 @@ use oracled_api::base::page::{ListPage, PageLimit};
 use oracled_api::ground::RunChangeReport;
 use std::io::Write;
 
+/// The text about a run without a file of its changes.
+pub(crate) const UNKNOWN_CHANGES: &str =
+    "not known: the run has not been read to its end, failed, or an approval of it was interrupted";
 /// Maximum length of a raw record, in characters.
 const RAW_MAX_CHARS: usize = 60;
 
@@ -39,7 +42,9 @@ impl IngestChangesArgs {
             warn_of_omitted_rows(Some(next));
         }
         if page.items.is_empty() {
-            return Ok(writeln!(out, "no changes")?);
+            let run = read_run(options, &self.run_id).await?.run;
+            let text = if run.rows.is_some() { "no changes" } else { UNKNOWN_CHANGES };
+            return Ok(writeln!(out, "{text}")?);
         }
         let raw = |text: &Option<String>| {
             text.as_deref().map_or("-".into(), |text| shorten_line(text, RAW_MAX_CHARS))

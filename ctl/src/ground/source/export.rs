@@ -22,7 +22,7 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal, Seek, Write};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
@@ -89,24 +89,29 @@ async fn open(options: &GlobalOptions, oracle_id: &SourceId) -> Result<ResponseL
     response_lines(client.open(Method::GET, &source_path(oracle_id, "/export"), None).await?).await
 }
 
-/// Reads the export twice: first to find the types of the columns, then to write them.
+/// Stores the export in a temporary file, since the types of the columns are known only at its end.
 pub(super) async fn print_parquet(options: &GlobalOptions, oracle_id: &SourceId) -> Result<(), CtlError> {
     if io::stdout().is_terminal() {
         let message = "Parquet is binary; redirect the output to a file, for example > source.parquet";
         return Err(CtlError::Usage(message.to_owned()));
     }
     let ontology = read_ontology(options, oracle_id).await?;
+    let (mut columns, stored) = find_columns(options, oracle_id, &ontology).await?;
+    // afterwards, all runs of the export have ended
     let known_from = read_known_from(options, oracle_id).await?;
-    let mut columns = find_columns(options, oracle_id, &ontology).await?;
+    if read_ontology(options, oracle_id).await?.reference() != ontology.reference() {
+        let message = "the source got another ontology during the export; repeat the command".to_owned();
+        return Err(CtlError::Verb { message, exit_code: 4, was_printed: false });
+    }
     let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     let fields = columns.iter().map(|column| column.buffer.field(&column.name)).collect::<Result<_, _>>();
     let schema = Type::group_type_builder("records").with_fields(fields.map_err(failed)?).build();
     let mut writer =
         SerializedFileWriter::new(file, Arc::new(schema.map_err(failed)?), properties(oracle_id, &ontology))
             .map_err(failed)?;
-    let (mut lines, mut rows) = (open(options, oracle_id).await?, 0);
-    while let Some(line) = lines.next_line().await? {
-        let mut line = read_line(&line)?;
+    let mut rows = 0;
+    for line in stored.lines() {
+        let mut line = read_line(line?.as_bytes())?;
         let run_id = line.provenance.get("ingestion_run_id").and_then(Json::as_str).unwrap_or_default();
         if let Some(at) = known_from.get(run_id) {
             line.provenance.insert("known_from".into(), at.to_string().into());
@@ -114,7 +119,8 @@ pub(super) async fn print_parquet(options: &GlobalOptions, oracle_id: &SourceId)
         for column in &mut columns {
             let value = column.source.value(&line);
             if !column.buffer.push(value.as_deref()) {
-                return Err(changed(&column.name));
+                let fault = format!("column `{}` has a value of another type", column.name);
+                return Err(failed(ParquetError::General(fault)));
             }
         }
         rows += 1;
@@ -150,12 +156,6 @@ fn failed(error: ParquetError) -> CtlError {
     CtlError::Verb { message: format!("cannot write Parquet: {error}"), exit_code: 5, was_printed: false }
 }
 
-/// The source got other values between the two readings.
-fn changed(column: &str) -> CtlError {
-    let message = format!("the source changed during the export (column {column}); repeat the command");
-    CtlError::Verb { message, exit_code: 4, was_printed: false }
-}
-
 fn read_line(line: &[u8]) -> Result<ExportLine, CtlError> {
     let unreadable = |error: serde_json::Error| ClientError::Unreadable(error.to_string());
     Ok(serde_json::from_slice(line).map_err(unreadable)?)
@@ -182,15 +182,17 @@ async fn read_known_from(
     Ok(runs.filter_map(|run| Some((run.run_id.to_string(), run.ended_at?))).collect())
 }
 
-/// The columns: the axes in the order of the ontology, then those that are the same for each source.
+/// The columns, and the lines of the export: the axes in the order of the ontology, then those that are the same for each source.
 async fn find_columns(
     options: &GlobalOptions,
     oracle_id: &SourceId,
     ontology: &Ontology,
-) -> Result<Vec<ExportColumn>, CtlError> {
+) -> Result<(Vec<ExportColumn>, BufReader<File>), CtlError> {
+    let mut stored = BufWriter::new(tempfile::tempfile()?);
     let mut axes: BTreeMap<(usize, String), (ColumnProfile, bool)> = BTreeMap::new();
     let mut lines = open(options, oracle_id).await?;
     while let Some(line) = lines.next_line().await? {
+        stored.write_all(&line)?;
         let Some(RecordContent { axes: values, definitions }) = read_line(&line)?.record else { continue };
         for (path, value) in values {
             let Some((place, axis)) = ontology.place(&path) else { continue };
@@ -219,7 +221,9 @@ async fn find_columns(
         };
         ExportColumn { name: shown, source: ColumnSource::Fixed(name), buffer: ColumnBuffer::new(kind) }
     }));
-    Ok(columns)
+    let mut stored = stored.into_inner().map_err(io::IntoInnerError::into_error)?;
+    stored.rewind()?;
+    Ok((columns, BufReader::new(stored)))
 }
 
 /// The properties of the file: its compression, and the source with the units of its axes as metadata.

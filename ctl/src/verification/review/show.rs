@@ -186,7 +186,7 @@ pub(crate) fn show_review(
 pub(crate) fn changed_lines(evidence: &ReviewEvidence) -> Vec<String> {
     let line = |(oracle_id, answer): (&SourceId, &ReviewedSourceAnswer)| {
         let Some(version) = &answer.version else {
-            return format!("changed since: {oracle_id} has withdrawn the record");
+            return format!("changed since: {oracle_id} has no record of the subject now");
         };
         let values = answer.values.iter().map(|(path, value)| format!("{path} {value}"));
         let values = values.collect::<Vec<_>>().join(", ");

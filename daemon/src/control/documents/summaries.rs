@@ -4,7 +4,7 @@ use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
 use oracled_actors::ground::registry::{RegistryError, check_workflow};
 use oracled_actors::verdict::generation::{PromptError, find_prompt_template};
-use oracled_api::documents::DocumentSummary;
+use oracled_api::documents::{CAN_DECIDE, DocumentSummary};
 use oracled_domain::documents::{DocumentKind, RegisteredDocument, RegistryDocument};
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::source::{OracleTier, SourceAdapterKind, SourceReviewStatus};
@@ -139,7 +139,7 @@ fn workflow_status(store: &Store, workflow: &Workflow) -> Result<String, Problem
         missing.push(format!("{oracle_id} {cause}"));
     }
     Ok(match missing.as_slice() {
-        [] => "can decide".to_owned(),
+        [] => CAN_DECIDE.to_owned(),
         missing => format!("cannot use all of its sources: {}", missing.join("; ")),
     })
 }

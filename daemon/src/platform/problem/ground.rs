@@ -104,7 +104,7 @@ impl Problem {
             QueryError::Bad(_) | QueryError::QueryId => ProblemCode::InvalidQuery,
             QueryError::Ahead(_) => ProblemCode::TimeInFuture,
             QueryError::Position(_) => ProblemCode::InvalidRequest,
-            QueryError::TooCostly => ProblemCode::QueryTooCostly,
+            QueryError::TooCostly | QueryError::SubjectTooLarge => ProblemCode::QueryTooCostly,
             QueryError::Stopped => ProblemCode::QueryStopped,
             QueryError::Busy => return Self::overloaded(detail),
             QueryError::Stale { .. } => ProblemCode::SourceStale,

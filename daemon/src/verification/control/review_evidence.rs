@@ -18,6 +18,7 @@ use oracled_store::ground::statement::StoredStatement;
 use oracled_store::ground::view::SourceView;
 use oracled_store::{Store, StoreError};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 problems!(EvidenceProblems: STORE; ReviewUnknown SourceDamaged);
@@ -77,20 +78,27 @@ fn read_changed_answer(
     let Some(record) = view.record(run, provenance.raw.position)? else { return Ok(None) };
     let at = review.point_in_time.unwrap_or_else(|| view.state.present(now));
     let known = view.knowledge(ReleaseScope { released_by: Some(at), ..ReleaseScope::default() });
-    let Some(found) = SourceView::valid_at(&record, &known, at) else {
-        return Ok(Some(ReviewedSourceAnswer { version: None, values: BTreeMap::new() }));
-    };
-    let time = found.statement.time;
     let is_reviewed = |statement: &&StoredStatement| {
         (statement.time.run, statement.position) == (run, provenance.raw.position)
     };
-    let reviewed = record.statements.iter().find(is_reviewed);
-    // a later release may state the same content again
-    if reviewed.is_some_and(|reviewed| reviewed.time.content == time.content) {
-        return Ok(None);
+    let Some(reviewed) = record.statements.iter().find(is_reviewed) else { return Ok(None) };
+    // the source may state the subject under another id of its own by now
+    let identity = view.content(reviewed)?.and_then(|content| content.identity(&view.ontology));
+    let subject = identity.map_or_else(|| record.key.clone(), |identity| identity.key());
+    let mut present = None;
+    for record in view.records(&subject, Bound::Unbounded)? {
+        let Some(found) = SourceView::valid_at(&record?, &known, at) else { continue };
+        // a later release may state the same content again
+        if found.statement.time.content == reviewed.time.content {
+            return Ok(None);
+        }
+        present.get_or_insert(found);
     }
+    let Some(found) = present else {
+        return Ok(Some(ReviewedSourceAnswer { version: None, values: BTreeMap::new() }));
+    };
     let mut values = view.content(&found.statement)?.unwrap_or_default().axes;
     values.retain(|path, _| review.axes.contains_key(path));
-    let version = view.state.run(time.run).map(|run| run.release.version.clone());
+    let version = view.state.run(found.statement.time.run).map(|run| run.release.version.clone());
     Ok(Some(ReviewedSourceAnswer { version, values }))
 }

@@ -281,7 +281,8 @@ fn latest_query_fails_if_a_page_cannot_read_one_subject() {
 #[test]
 fn latest_query_holds_no_more_hits_of_a_subject_than_a_page() {
     let mut world = TestStore::new();
-    let many = (0..600).map(|n| TestStatement { id: Some(n.to_string()), ..test_statement("BBB", 2000, n) });
+    let many =
+        (0..14_000).map(|n| TestStatement { id: Some(n.to_string()), ..test_statement("BBB", 2000, n) });
     let single = |country, year| test_statement(country, year, 1);
     let mut all: Vec<_> = many.chain([single("AAA", 1999), single("CCC", 1998)]).collect();
     all.sort_by_key(TestStatement::key);
@@ -291,7 +292,7 @@ fn latest_query_holds_no_more_hits_of_a_subject_than_a_page() {
     // the page ends before the subject, which no page can hold
     let first = page(None).unwrap();
     assert_eq!(first.found.len(), 1);
-    assert!(matches!(page(first.more.as_deref()), Err(ScanError::TooCostly)));
+    assert!(matches!(page(first.more.as_deref()), Err(ScanError::SubjectTooLarge)));
     // the many are no longer the latest
     let later = TestStatement { id: Some("later".into()), ..single("BBB", 2001) };
     world.ingest(&test_run("2", 200, false, vec![later]));
