@@ -41,7 +41,7 @@ pub(super) async fn page(
             h2 #answers { "Answers" }
             (render_candidates(&state.review, &evidence))
             @if !evidence.changed.is_empty() {
-                ul.alert role="status" { @for line in changed_lines(&evidence) { li { (line) } } }
+                div.alert role="status" { ul { @for line in changed_lines(&evidence) { li { (line) } } } }
             }
         }
         section aria-labelledby="decision" { h2 #decision { "Decision" } (render_decision(&state, &evidence)) }
