@@ -323,6 +323,15 @@ async fn parquet_payload_is_read_with_exact_values() {
         (&json!("123456789012345678.25"), &Value::Null),
         "{basel}"
     );
+    // the lines are UTF-8, so a pipeline with another encoding must not read them
+    let text = fs::read_to_string(&documents).expect("the documents exist");
+    let latin = text.replace("    format: \"ndjson\"", "    encoding: \"latin-1\"\n    format: \"ndjson\"");
+    assert_ne!(latin, text);
+    let latin = file(&world, "latin.yaml", latin);
+    ctl(&world, &["try", &latin, &payload], 5);
+    ctl(&world, &["apply", "-f", &latin], 0);
+    ctl(&world, &["ingest", "run", "heights", &payload, "--version", "2", "--released-at", "2024-03-01"], 5);
+    ctl(&world, &["apply", "-f", &documents], 0);
     // the provenance leads to the row, and the files are verified against the archive
     ctl(&world, &["source", "verify", "heights"], 0);
     let broken = file(&world, "broken.parquet", b"PAR1 is not all of it");

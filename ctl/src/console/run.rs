@@ -9,8 +9,8 @@ use super::text::{moment, moment_or_none};
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
 use crate::base::output::{format_requester, short_run_id};
-use crate::ground::ingest::changes::{UNKNOWN_CHANGES, read_changes};
-use crate::ground::ingest::show::state_word;
+use crate::ground::ingest::changes::{UNKNOWN_CHANGES, raw_texts, read_changes};
+use crate::ground::ingest::show::{cause_beside_gates, state_word};
 use crate::ground::ingest::{cancel, decide, read_run, run_path};
 use axum::extract::{Path, State};
 use hyper::Method;
@@ -108,9 +108,7 @@ fn render_run(RunReport { run, progress, undone_by }: &RunReport) -> Markup {
     }
     rows.extend(counts.warnings.iter().map(|warning| ("warning", html! { (warning) })));
     rows.extend(run.breaches.iter().map(|breach| ("gate", html! { strong { (breach) } })));
-    rows.extend(
-        run.cause.iter().filter(|_| run.breaches.is_empty()).map(|cause| ("cause", html! { (cause) })),
-    );
+    rows.extend(cause_beside_gates(run).map(|cause| ("cause", html! { (cause) })));
     rows.extend(
         run.undoes.iter().map(|undone| {
             ("undoes", html! { a href=(format!("/runs/{}", undone.run_id)) { (undone.run_id) } })
@@ -128,11 +126,9 @@ fn render_run(RunReport { run, progress, undone_by }: &RunReport) -> Markup {
 }
 
 fn render_changes(run: &IngestionRun, changes: Result<ListPage<RunChangeReport>, CtlError>) -> Markup {
-    let raw =
-        |text: &Option<String>| html! { @if let Some(text) = text { code { (text) } } @else { "none" } };
     let row = |change: &RunChangeReport| {
-        let record = html! { (change.source_record_id) };
-        vec![html! { (change.kind.into_str()) }, record, raw(&change.before), raw(&change.after)]
+        let [before, after] = raw_texts(change).map(|text| html! { code { (text) } });
+        vec![html! { (change.kind.into_str()) }, html! { (change.source_record_id) }, before, after]
     };
     let is_done = run.state == RunState::Completed;
     let title = if is_done { "What the run changed" } else { "What the run would change" };

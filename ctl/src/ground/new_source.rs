@@ -147,7 +147,7 @@ impl NewSourceArgs {
             error(format!("the documents in {} need corrections: {fault}", output.display()))
         })?;
         let read = |cause| CtlError::Read { file: self.file.display().to_string(), cause };
-        let (payload, bar) = open_payload(&self.file, "tried").map_err(read)?;
+        let (payload, bar) = open_payload(&self.file, "tried", None).map_err(read)?;
         let report = trial.read(payload, TrialLimits { records: TRIED_RECORDS, shown: 0 });
         bar.finish_and_clear();
         let of_identity = columns.iter().filter(|column| column.is_identity);

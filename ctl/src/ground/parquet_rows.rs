@@ -4,9 +4,10 @@
 //! for some damaged files.
 
 use crate::base::lines::{self, OpenedFile};
-use jiff::civil::{Date, Time};
-use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
+use jiff::civil::{Date, DateTime, Time};
+use oracled_domain::ground::format::PayloadFormat;
+use oracled_domain::ground::pipeline::PipelineRetrieval;
 use parquet::basic::{ConvertedType, LogicalType, TimeUnit, Type as PhysicalType};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{DataType, Int96};
@@ -24,7 +25,9 @@ use std::sync::Once;
 /// The first bytes of a Parquet file.
 const MAGIC: &[u8] = b"PAR1";
 /// The most rows that are in memory.
-const BATCH_ROWS: usize = 1024;
+const BATCH_ROWS: usize = 64;
+/// The longest text. A run reads records up to this length by default.
+const VALUE_MAX_BYTES: usize = 1 << 20;
 /// 1970-01-01 as a Julian day, in which Int96 counts days.
 const EPOCH_JULIAN_DAY: i128 = 2_440_588;
 const DAY_NANOSECONDS: i128 = 86_400_000_000_000;
@@ -34,6 +37,11 @@ static QUIET_HOOK: Once = Once::new();
 thread_local! {
     /// Whether this thread is in the library.
     static IS_READING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a file begins as a Parquet file. A pipe does not, since it can be read only once.
+pub(in crate::ground) fn is_parquet(file: &Path) -> io::Result<bool> {
+    Ok(ParquetRows::open_file(file)?.is_some())
 }
 
 /// The rows of a Parquet file as lines of JSON. Lists, maps and values without a meaning as text are left out.
@@ -73,9 +81,23 @@ enum ColumnMeaning {
     Uuid,
 }
 
-/// Opens a payload as [`lines::open`] does. A Parquet file is read as lines of JSON.
-pub(in crate::ground) fn open_payload(file: &Path, done: &str) -> io::Result<OpenedFile> {
+/// Opens a payload as [`lines::open`] does. A Parquet file is read as lines of JSON, which must be what `retrieval` names.
+pub(in crate::ground) fn open_payload(
+    file: &Path,
+    done: &str,
+    retrieval: Option<&PipelineRetrieval>,
+) -> io::Result<OpenedFile> {
     let Some(rows) = ParquetRows::open(file)? else { return lines::open(file, done) };
+    let is_plain = |retrieval: &PipelineRetrieval| {
+        retrieval.format == PayloadFormat::Ndjson
+            && retrieval.encoding.is_utf_8()
+            && retrieval.compression.is_none()
+    };
+    if !retrieval.is_none_or(is_plain) {
+        let fault = "a Parquet file is read as NDJSON, and the pipeline names another format; set `format: ndjson`, without \
+                     `encoding` and `compression`";
+        return Err(invalid(fault.to_owned()));
+    }
     if !rows.omitted.is_empty() {
         eprintln!(
             "left out, since only texts, numbers, dates and times are read: {}",
@@ -92,17 +114,7 @@ impl ParquetRows {
     /// # Errors
     /// The file cannot be read, or is damaged.
     fn open(file: &Path) -> io::Result<Option<Self>> {
-        // a pipe can be read only once
-        if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-            return Ok(None);
-        }
-        let mut file = File::open(file)?;
-        let mut start = Vec::new();
-        file.by_ref().take(MAGIC.len() as u64).read_to_end(&mut start)?;
-        if start != MAGIC {
-            return Ok(None);
-        }
-        file.rewind()?;
+        let Some(file) = Self::open_file(file)? else { return Ok(None) };
         let file = guard(|| SerializedFileReader::new(file))?;
         let (mut columns, mut omitted) = (Vec::<RowColumn>::new(), Vec::new());
         for (index, column) in file.metadata().file_metadata().schema_descr().columns().iter().enumerate() {
@@ -119,6 +131,18 @@ impl ParquetRows {
         }
         let (readers, lines) = (Vec::new(), Cursor::default());
         Ok(Some(Self { file, columns, next_group: 0, readers, rows_left: 0, lines, omitted }))
+    }
+
+    /// The file; `None` if it does not begin as a Parquet file, or is a pipe, which can be read only once.
+    fn open_file(file: &Path) -> io::Result<Option<File>> {
+        if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+            return Ok(None);
+        }
+        let mut file = File::open(file)?;
+        let mut start = Vec::new();
+        file.by_ref().take(MAGIC.len() as u64).read_to_end(&mut start)?;
+        file.rewind()?;
+        Ok(Some(file).filter(|_| start == MAGIC))
     }
 
     /// Reads the next rows. Returns false at the end.
@@ -265,6 +289,9 @@ impl RowColumn {
                 let groups = groups.into_iter().map(|range| hex.get(range).unwrap_or_default());
                 Ok(groups.collect::<Vec<_>>().join("-").into())
             }
+            _ if bytes.len() > VALUE_MAX_BYTES => {
+                Err(general(format!("it has a value of {} bytes ({VALUE_MAX_BYTES} allowed)", bytes.len())))
+            }
             _ => match str::from_utf8(bytes) {
                 Ok(text) => Ok(text.into()),
                 Err(_) => Err(general("it is binary; write it as text, or remove it")),
@@ -341,8 +368,11 @@ fn int96_nanoseconds(value: &Int96) -> i128 {
 
 /// A time as text; without an offset if it is a local time of an unknown place.
 fn timestamp(nanoseconds: i128, is_utc: bool) -> Result<Json, ParquetError> {
-    let at = Timestamp::from_nanosecond(nanoseconds).map_err(general)?;
-    Ok(if is_utc { at.to_string() } else { TimeZone::UTC.to_datetime(at).to_string() }.into())
+    // a `Timestamp` ends before 9999-12-31, which stands for no end in many files
+    let after = SignedDuration::try_from_nanos_i128(nanoseconds);
+    let at = after.and_then(|after| DateTime::constant(1970, 1, 1, 0, 0, 0, 0).checked_add(after).ok());
+    let at = at.ok_or_else(|| general(format!("{nanoseconds} nanoseconds since 1970 are out of range")))?;
+    Ok(if is_utc { format!("{at}Z") } else { at.to_string() }.into())
 }
 
 /// The number in these bytes, the most significant first.

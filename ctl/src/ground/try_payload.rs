@@ -59,7 +59,8 @@ impl TryArgs {
     pub(crate) fn run(&self, is_json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
         let trial = self.read_pipeline()?;
         let read = |cause| CtlError::Read { file: display_name(&self.payload), cause };
-        let (payload, bar) = open_payload(&self.payload, "tried").map_err(read)?;
+        let (payload, bar) =
+            open_payload(&self.payload, "tried", Some(&trial.definition.pipeline.retrieval)).map_err(read)?;
         let limits = TrialLimits { records: self.max_records, shown: self.limit };
         let report = trial.read(payload, limits);
         bar.finish_and_clear();

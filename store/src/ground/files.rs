@@ -181,6 +181,14 @@ impl GroundFiles {
         }
     }
 
+    /// Checks that enough space is free to go on with work that needs space.
+    ///
+    /// # Errors
+    /// `Unavailable` if too little is free, `Io` if the system does not report it.
+    pub fn check_free_space(&self) -> Result<(), StoreError> {
+        self.free.check()
+    }
+
     /// Removes a payload from the archive. Returns the number of freed bytes.
     ///
     /// # Errors

@@ -91,8 +91,15 @@ impl Store {
         run: &IngestionRun,
         mut positions: BTreeSet<u64>,
     ) -> Result<BTreeMap<u64, String>, StoreError> {
+        if positions.is_empty() {
+            return Ok(BTreeMap::new());
+        }
         let (oracle_id, raw_sha256) = (&run.oracle_id, &run.input.raw_sha256);
-        let payload = self.archived_payload(oracle_id, raw_sha256)?;
+        let payload = match run.state {
+            // its payload is kept, so a missing one is a fault
+            RunState::Held => Some(self.files().archive(oracle_id, raw_sha256)?),
+            _ => self.archived_payload(oracle_id, raw_sha256)?,
+        };
         let Some((payload, definition)) = payload.zip(self.definition(&run.input.pipeline_sha256)?) else {
             return Ok(BTreeMap::new());
         };

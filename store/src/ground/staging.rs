@@ -208,8 +208,11 @@ impl RunStaging {
             (RecordStatements::default(), 0_u64, 0_u64, 0_u64);
         while let Some(key) = [old.next_key()?, fresh.key()].into_iter().flatten().min() {
             checked_records += 1;
-            if checked_records.is_multiple_of(PROCEED_INTERVAL_RECORDS) && !proceed(checked_records) {
-                return Ok(None);
+            if checked_records.is_multiple_of(PROCEED_INTERVAL_RECORDS) {
+                self.files.check_free_space()?;
+                if !proceed(checked_records) {
+                    return Ok(None);
+                }
             }
             record.clear();
             key.clone_into(&mut record.key);

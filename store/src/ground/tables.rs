@@ -204,6 +204,11 @@ impl Store {
         Ok(())
     }
 
+    /// Removes the own file of a run, unless it is `kept`.
+    pub fn remove_run_rows(&self, rows: Option<&SortedFileRef>, kept: Option<&SortedFileRef>) {
+        self.files().remove(rows.filter(|rows| kept != Some(*rows)));
+    }
+
     /// The sorted files in use that are missing or have another length or footer. Only their footers are read.
     ///
     /// # Errors

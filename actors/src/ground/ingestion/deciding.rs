@@ -33,16 +33,16 @@ pub(super) async fn approve(
     if let Some(approved) = context.find_approved_run(&request)? {
         return Ok(approved);
     }
+    context.store.files().check_free_space()?;
     let decision = context.run_decision(&request);
     let held = context.read_held_run(&request.run_id)?;
     let ready = context.prepare_pipeline_of_run(&held)?;
     let mut run = IngestionRun {
         state: RunState::Running,
         ended_at: None,
-        counts: RunCounts::default(),
-        rows: None,
         cause: None,
         decision: Some(decision),
+        // the counts, the rejects and the changes stay until the approval is complete
         ..held
     };
     let (claim, _) = context.claim(&run).await?;
@@ -55,7 +55,7 @@ pub(super) async fn approve(
     let begun = context.log.decide_and_commit(|| {
         decide_run_change(&commit_context, &run.oracle_id.clone(), |source| {
             context.read_held_run(&run.run_id)?;
-            (run.number, run.invalidation_count) = (source.next_number(), source.invalidation_count);
+            run.invalidation_count = source.invalidation_count;
             let timestamp = context.clock.now();
             let entry = RunEntry { run: Box::new(run.clone()), peer: Some(request.peer) };
             let source = source.with_attempt(&run.run_id);
@@ -67,7 +67,7 @@ pub(super) async fn approve(
         })
     });
     begun.await?;
-    // the run's number is final only after the commit
+    // the run is final only after the commit
     let progress = Arc::new(RunTracker::new(run.clone()));
     claim.assign_to_run(&progress);
     context.metrics.ingestion.count_started_run();

@@ -135,6 +135,7 @@ impl IngestContext {
     ) -> Result<IngestionRun, IngestionError> {
         let transformations = ready.normalizer.transformations(ready.definition.pipeline.audit);
         let StagedRun { counts, rows, statements, .. } = &staged;
+        let held_rows = run.rows.take();
         (run.state, run.counts, run.rows) = (RunState::Completed, counts.clone(), Some(rows.clone()));
         let (now, mut before) = (self.clock.now(), None);
         let run_id = run.run_id.clone();
@@ -171,6 +172,7 @@ impl IngestContext {
             return self.read_stored_run(run);
         }
         staged.keep_files();
+        self.store.remove_run_rows(held_rows.as_ref(), run.rows.as_ref());
         if let Some(before) = before
             && let Err(error) = self.store.remove_replaced(&before)
         {
@@ -211,7 +213,11 @@ impl IngestContext {
 
     /// Closes a run without a change of the source's records, unless it was ended meanwhile.
     async fn close(&self, mut run: IngestionRun) -> Result<IngestionRun, IngestionError> {
-        mark_held_again(&mut run);
+        if mark_held_again(&mut run) {
+            let held = self.read_stored_run(run.clone())?;
+            self.store.remove_run_rows(run.rows.as_ref(), held.rows.as_ref());
+            (run.counts, run.rows) = (held.counts, held.rows);
+        }
         let is_ours = self
             .commit_end(&run.run_id, |commit_context| self.decide_closing(commit_context, &run, None))
             .await?;

@@ -19,6 +19,9 @@ use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// The most bytes of raw records between two checks of the free space.
+const UNCHECKED_BYTES_MAX: u64 = 1 << 20;
+
 /// The input of a reading.
 #[derive(Debug)]
 pub(super) struct PayloadReader {
@@ -102,11 +105,16 @@ impl PayloadReader {
         let slices = slice_payload(&self.ready.definition.pipeline.retrieval.format, payload, self.limits)?;
         let mut coverage =
             DefinitionCoverage::new(&self.ready.normalizer, slices.columns(), slices.unnamed_columns())?;
-        let mut digest = RawRecordDigest::default();
+        let (mut digest, mut unchecked_bytes) = (RawRecordDigest::default(), 0);
         for slice in slices {
             let slice = slice?;
-            if slice.position % 256 == 0 && self.progress.stop_reason().is_some() {
-                return Ok(false);
+            unchecked_bytes += u64::from(slice.len_bytes());
+            if slice.position % 256 == 0 || unchecked_bytes > UNCHECKED_BYTES_MAX {
+                if self.progress.stop_reason().is_some() {
+                    return Ok(false);
+                }
+                self.files.check_free_space()?;
+                unchecked_bytes = 0;
             }
             self.stage_slice(slice, staging, &mut coverage, &mut digest)?;
             self.progress.read.store(staging.counts().read, Ordering::Relaxed);

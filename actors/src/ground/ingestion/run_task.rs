@@ -385,9 +385,13 @@ impl IngestContext {
     }
 }
 
-/// Marks an approved run that did not become visible as held again, so that it can be approved once more.
-pub(super) fn mark_held_again(run: &mut IngestionRun) {
-    if matches!(run.state, RunState::Failed | RunState::Cancelled) && run.decision.take().is_some() {
+/// Marks an approved run that did not become visible as held again, so that it can be approved once more. Returns whether it was
+/// approved.
+pub(super) fn mark_held_again(run: &mut IngestionRun) -> bool {
+    let was_approved =
+        matches!(run.state, RunState::Failed | RunState::Cancelled) && run.decision.take().is_some();
+    if was_approved {
         run.state = RunState::Held;
     }
+    was_approved
 }

@@ -8,6 +8,7 @@ use crate::base::output::{format_table, print_json, shorten_line, warn_of_omitte
 use hyper::Method;
 use oracled_api::base::page::{ListPage, PageLimit};
 use oracled_api::ground::RunChangeReport;
+use oracled_domain::ground::timeline::VersionChangeKind;
 use std::io::Write;
 
 /// The text about a run without a file of its changes.
@@ -46,20 +47,24 @@ impl IngestChangesArgs {
             let text = if run.rows.is_some() { "no changes" } else { UNKNOWN_CHANGES };
             return Ok(writeln!(out, "{text}")?);
         }
-        let raw = |text: &Option<String>| {
-            text.as_deref().map_or("-".into(), |text| shorten_line(text, RAW_MAX_CHARS))
-        };
         let rows = page.items.iter().map(|change| {
-            let kind = change.kind.into_str().to_owned();
-            [
-                kind,
-                shorten_line(&change.source_record_id, RAW_MAX_CHARS),
-                raw(&change.before),
-                raw(&change.after),
-            ]
+            let [before, after] = raw_texts(change).map(|text| shorten_line(text, RAW_MAX_CHARS));
+            let id = shorten_line(&change.source_record_id, RAW_MAX_CHARS);
+            [change.kind.into_str().to_owned(), id, before, after]
         });
         Ok(writeln!(out, "{}", format_table(["change", "record", "before", "after"], rows.collect()))?)
     }
+}
+
+/// The raw records before and after a change: `-` if there is none, `pruned` if its payload was removed.
+pub(crate) fn raw_texts(change: &RunChangeReport) -> [&str; 2] {
+    let ends = matches!(
+        change.kind,
+        VersionChangeKind::Withdrawn | VersionChangeKind::Expired | VersionChangeKind::Undone
+    );
+    let missing = |is_there: bool| if is_there { "pruned" } else { "-" };
+    let before = change.before.as_deref().unwrap_or(missing(change.record_id.is_some()));
+    [before, change.after.as_deref().unwrap_or(missing(!ends))]
 }
 
 /// A page of the changes of a run.

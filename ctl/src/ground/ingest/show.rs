@@ -74,6 +74,12 @@ pub(crate) fn row(RunReport { run, undone_by, .. }: &RunReport) -> [String; 12] 
     ]
 }
 
+/// Why a run failed or is held, if its gates do not say it: an approval may have failed since.
+pub(crate) fn cause_beside_gates(run: &IngestionRun) -> Option<String> {
+    let of_gates: Vec<_> = run.breaches.iter().map(ToString::to_string).collect();
+    run.cause.clone().filter(|cause| *cause != of_gates.join("; "))
+}
+
 /// The progress of a run, in words.
 fn format_progress(progress: &RunProgress) -> String {
     let RunProgress { bytes_read, bytes, read, rejected, merged, .. } = progress;
@@ -132,7 +138,7 @@ pub(crate) fn show(
     if let Some(RunDecision { decided_by, decided_at, reason }) = &run.decision {
         shown.push(("decision", format!("by {} at {decided_at}: {reason}", format_requester(decided_by))));
     }
-    shown.extend(run.cause.clone().filter(|_| run.breaches.is_empty()).map(|cause| ("cause", cause)));
+    shown.extend(cause_beside_gates(run).map(|cause| ("cause", cause)));
     if matches!(run.state, RunState::Failed | RunState::Held) && counts.rejected > 0 {
         shown.push(("next", format!("oraclectl rejects {run_id}")));
     }

@@ -5,12 +5,15 @@ use crate::base::error::CtlError;
 use crate::base::lines;
 use crate::base::options::{GlobalOptions, encode_segment, problem_error};
 use crate::base::output::print_json;
-use crate::ground::parquet_rows::open_payload;
+use crate::ground::parquet_rows::{is_parquet, open_payload};
+use hyper::Method;
 use oracled_api::base::client::{ClientError, DaemonClient, DaemonResponse, PATIENCE};
 use oracled_api::base::streamed_body::{StreamedBody, StreamedBodySender};
+use oracled_api::documents::DocumentReport;
 use oracled_api::ground::UploadResponse;
 use oracled_domain::base::moment::Moment;
 use oracled_domain::ground::id::PipelineId;
+use oracled_domain::ground::pipeline::PipelineDefinition;
 use std::io::{self, Read, Write};
 use std::mem;
 use std::path::PathBuf;
@@ -63,10 +66,21 @@ impl IngestRunArgs {
         super::show_ended(options, out, &follow::wait_for_end(options, &ingested.run.run_id).await?)
     }
 
+    /// The definition of the pipeline.
+    async fn read_definition(&self, options: &GlobalOptions) -> Result<PipelineDefinition, CtlError> {
+        let path = format!("/v1/documents/pipeline/{}", self.pipeline_id);
+        let report: DocumentReport = options.call_control(Method::GET, &path, None).await?.json()?;
+        let unreadable = |error: serde_json::Error| ClientError::Unreadable(error.to_string());
+        Ok(serde_json::from_value(report.document).map_err(unreadable)?)
+    }
+
     /// Sends the payload, and waits for the daemon's answer.
     async fn upload(&self, options: &GlobalOptions) -> Result<UploadResponse, CtlError> {
         let unreadable = |cause| CtlError::Read { file: lines::display_name(&self.file), cause };
-        let (payload, bar) = open_payload(&self.file, "sent").map_err(unreadable)?;
+        let is_parquet = is_parquet(&self.file).map_err(unreadable)?;
+        let definition = if is_parquet { Some(self.read_definition(options).await?) } else { None };
+        let retrieval = definition.as_ref().map(|definition| &definition.pipeline.retrieval);
+        let (payload, bar) = open_payload(&self.file, "sent", retrieval).map_err(unreadable)?;
         let Self { pipeline_id, version, released_at: Moment(released_at), replace, .. } = self;
         let (version, released_at) = (encode_segment(version), encode_segment(&released_at.to_string()));
         let path = format!(

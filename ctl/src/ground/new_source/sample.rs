@@ -83,7 +83,7 @@ impl Sample {
 }
 
 fn read_start(file: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
-    let (payload, bar) = open_payload(file, "read")?;
+    let (payload, bar) = open_payload(file, "read", None)?;
     let mut start = Vec::new();
     payload.take(bytes_max).read_to_end(&mut start)?;
     bar.finish_and_clear();

@@ -372,7 +372,12 @@ fn approval_that_is_cut_short_leaves_the_run_held() {
         let run = approve(&system, &held).await.expect("the run is held");
         assert_eq!((run.state, run.decision.is_none()), (RunState::Held, true), "{run:?}");
         assert_eq!(run.breaches, held.breaches);
+        // the rejects and the changes of the held run stay
+        assert_eq!((&run.counts, &run.rows, run.number), (&held.counts, &held.rows, held.number));
+        let changes = system.store.run_changes(&run, None, 1);
+        assert!(changes.is_err(), "the payload is missing: {changes:?}");
         std::fs::rename(&away, &payload).expect("the rename succeeds");
+        assert!(!system.store.run_changes(&run, None, 1).expect("the payload is back").is_empty());
         let run = approve(&system, &held).await.expect("the run is held");
         assert_eq!(run.state, RunState::Completed, "{run:?}");
     });
