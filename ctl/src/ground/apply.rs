@@ -154,7 +154,9 @@ impl ApplyArgs {
             }
         }
         if faults.is_empty() {
-            if response.registered > 0 && !options.json {
+            let is_changed =
+                |applied: &AppliedDocument| applied.change != Some(DocumentChangeKind::Unchanged);
+            if !self.dry_run && !options.json && response.items.iter().any(is_changed) {
                 warn_of_workflows(options).await?;
             }
             return Ok(());
