@@ -181,7 +181,7 @@ impl GroundFiles {
         }
     }
 
-    /// Checks that enough space is free to go on with work that needs space.
+    /// Checks that enough space is free for further work.
     ///
     /// # Errors
     /// `Unavailable` if too little is free, `Io` if the system does not report it.

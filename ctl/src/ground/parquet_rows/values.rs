@@ -207,7 +207,7 @@ fn int96_nanoseconds(value: &Int96) -> i128 {
 
 /// A time as text; without an offset if it is a local time of an unknown place.
 fn timestamp(nanoseconds: i128, is_utc: bool) -> Result<Json, ParquetError> {
-    // a `Timestamp` ends before 9999-12-31, which stands for no end in many files
+    // a `Timestamp` ends before 9999-12-31, which means no end in many files
     let after = SignedDuration::try_from_nanos_i128(nanoseconds);
     let at = after.and_then(|after| DateTime::constant(1970, 1, 1, 0, 0, 0, 0).checked_add(after).ok());
     let at = at.ok_or_else(|| general(format!("{nanoseconds} nanoseconds since 1970 are out of range")))?;
