@@ -28,8 +28,8 @@ use oracled_domain::ground::freshness::{AxisFreshnessLimits, FreshnessPolicy, Fr
 use oracled_domain::ground::id::{PipelineId, SourceId, WorkflowId};
 use oracled_domain::ground::normalize::{PipelineDefinitionErrors, RecordNormalizer};
 use oracled_domain::ground::ontology::{Ontology, OntologyError, OntologyRef};
-use oracled_domain::ground::pipeline::PipelineDefinition;
 use oracled_domain::ground::pipeline::tables::{WordSource, WordTable};
+use oracled_domain::ground::pipeline::{PipelineDefinition, RegisteredPipeline};
 use oracled_domain::ground::source::{
     SourceAvailability, SourceRegistration, SourceRegistrationError, SourceRegistryEntry,
 };
@@ -238,11 +238,20 @@ impl CommitContext {
         self.store.source(oracle_id)?.ok_or_else(|| RegistryError::SourceUnknown(oracle_id.clone()))
     }
 
+    /// The registration of a pipeline, with its revision.
+    pub(crate) fn registered_pipeline(
+        &self,
+        pipeline_id: &PipelineId,
+    ) -> Result<(RegisteredPipeline, u64), RegistryError> {
+        let found = self.store.pipeline(pipeline_id)?;
+        found.ok_or_else(|| RegistryError::PipelineUnknown(pipeline_id.clone()))
+    }
+
     /// The current definition of a pipeline with its digest, prepared for its source. It has the words that the sources of its tables
     /// have now, so that the definition of a run does not change later. Reads all records of these sources.
     pub(crate) fn pipeline(&self, pipeline_id: &PipelineId) -> Result<PreparedPipeline, RegistryError> {
+        let (registered, _) = self.registered_pipeline(pipeline_id)?;
         let unknown = || RegistryError::PipelineUnknown(pipeline_id.clone());
-        let (registered, _) = self.store.pipeline(pipeline_id)?.ok_or_else(unknown)?;
         let definition = self.store.definition(&registered.pipeline_sha256)?.ok_or_else(unknown)?;
         let (state, _) = self.source(&registered.oracle_id)?;
         let definition = definition.with_words(|table, source| self.read_words(table, source))?;
@@ -262,8 +271,7 @@ impl CommitContext {
         }
         let provided = &view.state.entry.registration.axes_provided;
         source.check(provided).map_err(|error| refused(error.to_string()))?;
-        let versions = view.state.entry.version_history.iter();
-        let released_at = versions.map(|version| version.released_at).rfind(|at| *at <= now);
+        let released_at = view.state.entry.version_in_force(now).map(|version| version.released_at);
         let policy = policy_of(&view.state, &view.ontology);
         let freshness =
             policy.evaluate(&[&source.key, &source.value], released_at, view.state.stale_since(), now);

@@ -297,6 +297,13 @@ impl SourceRegistryEntry {
         }
     }
 
+    /// The latest version that was released by `at`: some may be in the future.
+    #[must_use]
+    pub fn version_in_force(&self, at: Timestamp) -> Option<&VersionRecord> {
+        // releases are in order
+        self.version_history.iter().rfind(|version| version.released_at <= at)
+    }
+
     /// The entry without its versions, in the form that is logged.
     #[must_use]
     pub fn without_history(&self) -> Self {

@@ -3,7 +3,6 @@
 use super::{IngestContext, IngestionError, StartRun};
 use crate::ground::registry::{PreparedPipeline, RegistryError};
 use oracled_domain::ground::id::PipelineId;
-use oracled_domain::ground::pipeline::RegisteredPipeline;
 use oracled_domain::ground::run::IngestionRun;
 use tokio::task::spawn_blocking;
 
@@ -23,23 +22,16 @@ impl IngestContext {
         &self,
         message: &StartRun,
     ) -> Result<PreparedPipeline, IngestionError> {
-        let check = || match self.registered_pipeline(&message.pipeline_id)? {
-            known if known.pipeline_sha256 == message.pipeline_sha256 => Ok(()),
-            known => Err(IngestionError::Amended(known.oracle_id)),
+        let commit_context = self.commit_context();
+        let check = || match commit_context.registered_pipeline(&message.pipeline_id)? {
+            (known, _) if known.pipeline_sha256 == message.pipeline_sha256 => Ok(()),
+            (known, _) => Err(IngestionError::Amended(known.oracle_id)),
         };
         check()?;
         let ready = self.prepare_pipeline(&message.pipeline_id).await?;
         // it may have been registered again meanwhile
         check()?;
         Ok(ready)
-    }
-
-    pub(super) fn registered_pipeline(
-        &self,
-        pipeline_id: &PipelineId,
-    ) -> Result<RegisteredPipeline, RegistryError> {
-        let unknown = || RegistryError::PipelineUnknown(pipeline_id.clone());
-        Ok(self.store.pipeline(pipeline_id)?.ok_or_else(unknown)?.0)
     }
 
     /// The pipeline as of the run's beginning.

@@ -154,7 +154,8 @@ async fn try_pull(
     context: Arc<IngestContext>,
     requested_pull: &RequestedPull,
 ) -> Result<PullOutcome, IngestionError> {
-    let pipeline_sha256 = context.registered_pipeline(&requested_pull.pipeline_id)?.pipeline_sha256;
+    let (registered, _) = context.commit_context().registered_pipeline(&requested_pull.pipeline_id)?;
+    let pipeline_sha256 = registered.pipeline_sha256;
     let ready = context.prepare_pipeline(&requested_pull.pipeline_id).await?;
     let source_state = context.read_pull_source_state(&ready, context.clock.now())?;
     // read before the request: the payload does not end a later invalidation
@@ -200,10 +201,9 @@ impl IngestContext {
         last: LastPullTimes,
         event: AuditEvent,
     ) -> Result<(), IngestionError> {
-        let pipeline_id = &requested_pull.pipeline_id;
+        let (pipeline_id, commit_context) = (&requested_pull.pipeline_id, self.commit_context());
         let changed = self.log.decide_and_commit(|| {
-            let unknown = || RegistryError::PipelineUnknown(pipeline_id.clone());
-            let (registered, revision) = self.store.pipeline(pipeline_id)?.ok_or_else(unknown)?;
+            let (registered, revision) = commit_context.registered_pipeline(pipeline_id)?;
             let record = JournalRecord {
                 expect: expect_unchanged_row(
                     RowKey::Document(DocumentKind::Pipeline, pipeline_id.to_string()),

@@ -39,9 +39,7 @@ pub async fn get(
     let policy = policy_of(&state, &ontology.ok_or_else(unknown)?);
     let axes: Vec<_> = registration.axes_provided.iter().map(String::as_str).collect();
     let (invalidated_at, now) = (state.stale_since(), service.system.clock.now());
-    // releases are in order, and some may be in the future
-    let present = state.present(now);
-    let in_force = state.entry.version_history.iter().rfind(|version| version.released_at <= present);
+    let in_force = state.entry.version_in_force(state.present(now));
     let released_at = in_force.map(|version| version.released_at);
     Ok(Json(FreshnessReport {
         now: policy.evaluate(&axes, released_at, invalidated_at, now),
