@@ -158,13 +158,13 @@ fn unwrap_is_never_used_without_a_reason() {
     }
 }
 
-/// A short file has one reason to change and can be read at once.
+/// A file is one subject. A longer one has more than one.
 #[test]
-fn source_files_have_at_most_350_lines() {
+fn source_files_have_at_most_800_lines() {
     for folder in CRATES {
         for (name, source) in sources(folder) {
             let lines = code(&source).lines().filter(|line| !line.trim().is_empty()).count();
-            assert!(is_test(&name) || lines <= 350, "{name} has {lines} lines of code");
+            assert!(is_test(&name) || lines <= 800, "{name} has {lines} lines of code");
         }
     }
 }
