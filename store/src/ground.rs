@@ -14,10 +14,12 @@ mod linked;
 pub mod offline;
 mod pages;
 pub mod payloads;
+mod places;
 pub mod prune;
 pub mod query;
 pub mod rebuild;
 pub mod run_changes;
+mod run_keys;
 mod sealed;
 pub mod slices;
 pub mod sorted;
@@ -25,6 +27,8 @@ pub mod sorter;
 pub mod staging;
 pub mod state;
 pub mod statement;
+#[cfg(test)]
+mod storage_costs;
 mod tables;
 #[cfg(test)]
 mod testing;

@@ -57,6 +57,12 @@ impl UncommittedFiles {
         self.refs.retain(|new_file| new_file != file);
     }
 
+    /// Removes one of the files.
+    pub(super) fn remove_file(&mut self, file: &SortedFileRef) {
+        self.keep_file(file);
+        self.files.remove([file]);
+    }
+
     /// Keeps all files, for the commit that names them.
     pub(super) fn keep_all_files(&mut self) {
         self.refs.clear();

@@ -1,8 +1,10 @@
 //! Pages of the rows in a run's own file: its rejects, its changes, and the positions of its records.
 
 use super::files::GroundFiles;
+use super::places::base_position;
+use super::run_keys::{CHANGE, POSITION_KEY, REJECT, row_key};
 use super::sealed::FileOwner;
-use super::staging::{CHANGE, POSITION_KEY, REJECT, RunChangeEntry, row_key};
+use super::staging::RunChangeEntry;
 use super::statement::StoredStatement;
 use super::view::{RecordStatements, SourceView};
 use crate::base::error::{SourceFileKind, StoreError};
@@ -68,15 +70,29 @@ impl SourceView {
     /// # Errors
     /// A file cannot be read.
     pub fn record(&self, run: u32, position: u64) -> Result<Option<RecordStatements>, StoreError> {
-        let Some(completed) = self.state.run(run) else { return Ok(None) };
-        let rows = self.files.open_sorted(&completed.rows, &self.state.owner(SourceFileKind::Facts))?;
-        let Some(key) = rows.get(&row_key(POSITION_KEY, position))? else { return Ok(None) };
+        let Some(key) = self.record_key(run, position)? else { return Ok(None) };
         // the run has no such statement if the record was merged with an equal one, or rejected
         let is_of_run = |statement: &StoredStatement| {
             (statement.time.run, statement.position) == (run, position) && statement.time.content.is_some()
         };
         let record = self.records(&key, Bound::Unbounded)?.next().transpose()?;
         Ok(record.filter(|record| record.statements.iter().any(is_of_run)))
+    }
+
+    /// The key of the record that run number `run` read at `position`. The run that has its row is found through the
+    /// bases of the runs that confirmed it.
+    fn record_key(&self, mut run: u32, mut position: u64) -> Result<Option<Vec<u8>>, StoreError> {
+        let owner = self.state.owner(SourceFileKind::Facts);
+        loop {
+            let Some(completed) = self.state.run(run) else { return Ok(None) };
+            let rows = self.files.open_sorted(&completed.rows, &owner)?;
+            let key = rows.get(&row_key(POSITION_KEY, position))?;
+            let Some(base) = completed.stated.base.filter(|base| key.is_none() && *base < run) else {
+                return Ok(key);
+            };
+            let Some(at) = base_position(&rows, position)? else { return Ok(None) };
+            (run, position) = (base, at);
+        }
     }
 }
 

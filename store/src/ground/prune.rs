@@ -58,22 +58,24 @@ impl SourceView {
         let last = self.state.completed.last().map_or("", |last| last.run_id.as_str());
         let mut facts = FactsWriter::create(&self.files, format!("{last}.pruned"))?;
         let (mut needed_runs, mut statements, mut checked_records) = (BTreeSet::new(), 0, 0_u64);
-        for record in self.records(&[], Bound::Unbounded)? {
-            let record = record?;
+        let mut records = self.records(&[], Bound::Unbounded)?;
+        while records.advance()? {
+            let runs_with_rows: Vec<u32> = records.rows().iter().map(|row| row.run).collect();
+            let mut record = records.decode()?.clone();
             checked_records += 1;
             if checked_records.is_multiple_of(PROCEED_INTERVAL_RECORDS) && !proceed(checked_records) {
                 return Ok(None);
             }
             let keeps_content = self.statements_keeping_content(&record, before);
-            for (mut statement, is_kept) in record.statements.into_iter().zip(keeps_content) {
+            for (statement, is_kept) in record.statements.iter_mut().zip(keeps_content) {
                 if !is_kept && statement.row.take().is_some() {
                     statements += 1;
                 }
                 if statement.row.is_some() {
                     needed_runs.insert(statement.time.run);
                 }
-                facts.push(&record.key, &statement)?;
             }
+            self.write_rows(&record, &runs_with_rows, &mut facts)?;
         }
         let mut new_files = UncommittedFiles::new(&self.files);
         let old = &self.state.files;
@@ -95,6 +97,30 @@ impl SourceView {
         unneeded.sort_by(|one, other| one.as_str().cmp(other.as_str()));
         unneeded.dedup();
         Ok(Some(PrunedFiles { files, statements, freed_bytes, unneeded, new_files }))
+    }
+
+    /// Writes the rows of a pruned record: for the runs that had one, and for those that no longer state what their base
+    /// does.
+    fn write_rows(
+        &self,
+        record: &RecordStatements,
+        runs_with_rows: &[u32],
+        facts: &mut FactsWriter,
+    ) -> Result<(), StoreError> {
+        let states = record.statements.iter().map(|statement| statement.time.run);
+        let runs: BTreeSet<u32> = states.chain(runs_with_rows.iter().copied()).collect();
+        for run in runs {
+            let Some(statement) = record.of_run(run) else {
+                facts.push_absent(&record.key, run)?;
+                continue;
+            };
+            let base = self.state.run(run).and_then(|run| record.of_run(run.stated.base?));
+            let is_confirmed = base.is_some_and(|base| statement.confirms(base));
+            if runs_with_rows.contains(&run) || !is_confirmed {
+                facts.push(&record.key, statement, base)?;
+            }
+        }
+        Ok(())
     }
 
     /// For each statement of a record, whether it keeps its content.

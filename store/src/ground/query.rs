@@ -1,6 +1,6 @@
 //! Queries over a source: which records are read, and which of them match (RFC-0002, "Query Contract").
 
-use super::view::records::{RecordStatementsReader, StatementRow};
+use super::view::records::{RecordRow, RecordStatementsReader};
 use super::view::{FoundVersion, IndexKey, SourceView};
 use crate::base::error::StoreError;
 use bytes::Bytes;
@@ -305,7 +305,7 @@ impl<'q> QueryPageBuilder<'q> {
     }
 
     /// Whether one of the statements passes all filters, or was pruned.
-    fn is_possible_match(&mut self, rows: &[StatementRow]) -> Result<bool, ScanError> {
+    fn is_possible_match(&mut self, rows: &[RecordRow]) -> Result<bool, ScanError> {
         for row in rows {
             self.add_work(1)?;
             let statement = row.encoded().ok_or_else(|| self.view.corrupt("a statement cannot be read"))?;
@@ -330,6 +330,7 @@ impl<'q> QueryPageBuilder<'q> {
             return Ok(());
         }
         let record = records.decode()?;
+        self.add_work(record.statements.len() as u64)?;
         let Some(mut found) = SourceView::valid_at(record, self.known, self.time) else { return Ok(()) };
         let Some(row) = self.view.row(&found.statement)? else {
             self.answered.pruned += 1;

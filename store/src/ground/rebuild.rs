@@ -133,9 +133,9 @@ impl SourceRebuild {
     /// `Differs` if the run's file is not the committed one.
     pub fn add(&mut self, completed: &CompletedRun, staged: StagedRun) -> Result<(), RebuildError> {
         let before = std::mem::take(&mut self.state.files);
-        let (rows, files) = (staged.rows.clone(), staged.statements.clone());
+        let (rows, stated, files) = (staged.rows.clone(), staged.stated, staged.statements.clone());
         staged.keep_files();
-        if rows != completed.rows {
+        if (&rows, stated) != (&completed.rows, completed.stated) {
             return Err(RebuildError::Differs { what: format!("run {}", completed.run_id) });
         }
         self.state.completed.push(completed.clone());

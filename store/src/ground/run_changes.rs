@@ -1,8 +1,9 @@
 //! The changes of one run with the raw records before and after them, also those that a held run would make.
 
+use super::run_keys::CHANGE;
 use super::sealed::FileOwner;
 use super::slices::{PayloadSliceError, SliceLimits, slice_payload};
-use super::staging::{CHANGE, RunChangeEntry};
+use super::staging::RunChangeEntry;
 use super::statement::StoredStatement;
 use super::tables::Store;
 use super::view::SourceView;

@@ -27,7 +27,7 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-const FORMAT: SealedFormat = SealedFormat { magic: *b"oracledS", version: 2 };
+const FORMAT: SealedFormat = SealedFormat { magic: *b"oracledS", version: 3 };
 
 /// A key and its value.
 pub type SortedRow = (Vec<u8>, Vec<u8>);

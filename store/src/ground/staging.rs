@@ -3,12 +3,15 @@
 //! The run is not visible before a commit names its files. Incomplete files are removed at the next start.
 
 use super::files::{GroundFiles, UncommittedFiles};
-use super::sorted::{MergedKeys, RowSource, SortedFile, SortedWriter};
+use super::run_keys::{CHANGE, REJECT, row_key};
+use super::sorted::{RowSource, SortedFile, SortedWriter};
 use super::sorter::RowSorter;
+use super::state::StatedRecords;
 use super::statement::StoredStatement;
 use super::view::{INDEX, RecordStatements, SourceView};
 use crate::base::error::StoreError;
 use oracled_domain::Sha256Hex;
+use oracled_domain::base::varint::put_part;
 use oracled_domain::ground::rejection::{RecordRejection, RejectedRecord};
 use oracled_domain::ground::run::{AxisCoverage, RunCounts, RunWarning, SortedFileRef};
 use oracled_domain::ground::timeline::{
@@ -17,23 +20,19 @@ use oracled_domain::ground::timeline::{
 use std::collections::BTreeMap;
 
 mod changed;
+mod delta;
 mod effect;
 mod facts;
 mod run_statements;
+mod sample;
 mod tiers;
 
 pub use changed::RunChangeEntry;
+use delta::{DeltaWriter, put_index_value};
 use effect::ReleaseEffectGauge;
 pub(super) use facts::FactsWriter;
-use run_statements::{RecordGroup, RunStatements};
-
-/// The first byte of the key of a record's position in a run's own file. The rows are written in the order of
-/// these three kinds: positions while records are read, changes while they are merged, rejects at the end.
-pub(super) const POSITION_KEY: u8 = b'a';
-/// The first byte of the key of a change.
-pub(super) const CHANGE: u8 = b'c';
-/// The first byte of the key of a reject.
-pub(super) const REJECT: u8 = b'r';
+use run_statements::{RecordGroup, RunStatement, RunStatements};
+use sample::RecordSample;
 
 /// The memory of a run in bytes: for its statements, and for each of its other sorts.
 const SORT_BYTES: usize = 64 << 20;
@@ -48,13 +47,14 @@ pub struct RunStaging {
     name: String,
     run: u32,
     statements: RowSorter,
-    index: RowSorter,
+    sample: RecordSample,
     rejects: RowSorter,
     /// The run's own file.
     rows: SortedWriter,
     counts: RunCounts,
-    /// A buffer for the bytes of a statement.
+    /// Buffers for the bytes of a statement, and for them with the values of its indexed axes.
     bytes: Vec<u8>,
+    row: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -66,13 +66,6 @@ pub struct AcceptedRecord<'a> {
     pub index: &'a [(u16, Vec<u8>)],
 }
 
-/// The key of a row in a run's own file.
-pub(super) fn row_key(kind: u8, number: u64) -> [u8; 9] {
-    let mut key = [kind; 9];
-    key[1..].copy_from_slice(&number.to_be_bytes());
-    key
-}
-
 /// The files of a run that no commit names yet. If this is dropped before
 /// [`StagedRun::keep_files`], it removes them.
 #[derive(Debug)]
@@ -80,6 +73,8 @@ pub struct StagedRun {
     pub counts: RunCounts,
     /// The file with its rejects, its changes, and the positions of its records.
     pub rows: SortedFileRef,
+    /// How its statements are stored.
+    pub stated: StatedRecords,
     /// The files with the source's statements, the oldest first.
     pub statements: Vec<SortedFileRef>,
     /// For an undo: the number of records that it would restore and whose content was pruned.
@@ -100,10 +95,11 @@ impl RunStaging {
             name,
             run,
             statements: RowSorter::new(&dir, SORT_BYTES),
-            index: RowSorter::new(&dir, SMALL_SORT_BYTES),
+            sample: RecordSample::default(),
             rejects: RowSorter::new(&dir, SMALL_SORT_BYTES),
             counts: RunCounts::default(),
             bytes: Vec::new(),
+            row: Vec::new(),
         })
     }
 
@@ -114,18 +110,21 @@ impl RunStaging {
     pub fn accept(&mut self, accepted: &AcceptedRecord<'_>) -> Result<(), StoreError> {
         let AcceptedRecord { key, statement, index } = accepted;
         self.counts.read += 1;
-        self.push_statement(key, statement)?;
-        self.rows.push(&row_key(POSITION_KEY, statement.position), key)?;
-        for (axis, value) in *index {
-            let entry = [&[INDEX], &axis.to_be_bytes()[..], value, key].concat();
-            self.index.push(&entry, &[])?;
-        }
-        Ok(())
+        self.sample.add(key, statement);
+        self.push_statement(key, statement, index)
     }
 
-    fn push_statement(&mut self, key: &[u8], statement: &StoredStatement) -> Result<(), StoreError> {
-        statement.write_to(&mut self.bytes);
-        self.statements.push(key, &self.bytes)
+    fn push_statement(
+        &mut self,
+        key: &[u8],
+        statement: &StoredStatement,
+        index: &[(u16, Vec<u8>)],
+    ) -> Result<(), StoreError> {
+        statement.write_to(None, &mut self.bytes);
+        self.row.clear();
+        put_part(&mut self.row, &self.bytes);
+        index.iter().for_each(|(axis, value)| put_index_value(&mut self.row, *axis, value));
+        self.statements.push(key, &self.row)
     }
 
     /// Stores a rejected record, under its `key` if that could be read. The source's former statement about it stays in
@@ -136,7 +135,7 @@ impl RunStaging {
     pub fn reject(&mut self, reject: &RejectedRecord, key: Option<&[u8]>) -> Result<(), StoreError> {
         self.counts.read += 1;
         match key {
-            Some(key) => self.push_statement(key, &self.rejected(reject.position))?,
+            Some(key) => self.push_statement(key, &self.rejected(reject.position), &[])?,
             None => self.counts.unidentified += 1,
         }
         self.write_reject(reject)
@@ -190,23 +189,48 @@ impl RunStaging {
         mut proceed: impl FnMut(u64) -> bool,
     ) -> Result<Option<StagedRun>, StoreError> {
         let release = TimelineRun { has_unidentified: self.counts.unidentified > 0, ..release.clone() };
-        let release = &release;
+        let base = std::mem::take(&mut self.sample).choose_base(view)?;
+        let mut delta = DeltaWriter::create(&self.files, &self.name, self.run, base)?;
+        let Some(pruned) = self.merge_records(view, &release, &mut delta, &mut proceed)? else {
+            return Ok(None);
+        };
+        let mut new_files = UncommittedFiles::new(&self.files);
+        let checked_records = self.counts.records;
+        let mut proceed = || proceed(checked_records);
+        let target = (&self.files, view, self.name.as_str());
+        let finished = delta.finish(target, &mut self.rows, &mut new_files, &mut proceed)?;
+        let Some((stated, statements)) = finished else { return Ok(None) };
+        let (counts, rows) = self.finish_rows(&mut new_files)?;
+        Ok(Some(StagedRun { counts, rows, stated, statements, pruned, new_files }))
+    }
+
+    /// Compares the records of the run with the source's earlier statements. The earlier statements about other records
+    /// are read only if the run can change them, or has a base. Returns the number of records that an undo would restore
+    /// and whose content was pruned; `None` if `proceed` returned false.
+    fn merge_records(
+        &mut self,
+        view: &SourceView,
+        release: &TimelineRun,
+        delta: &mut DeltaWriter,
+        proceed: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Option<u64>, StoreError> {
         let releases: Vec<_> = view.state.releases().into_iter().chain([release.clone()]).collect();
         let after = VisibleReleases::new(&releases, ReleaseScope::default());
         let mut gauge = ReleaseEffectGauge::new(view, &releases, release);
-        let unchanged_files = tiers::count_unchanged_files(&view.state.files, self.counts.read);
         let others_change = changes_others(view, release);
-        // in files that stay, only the run's own records are looked up, unless the run can change other records
-        let looked_up = if others_change { 0 } else { unchanged_files };
-        let mut older = view.records_once(0..looked_up);
-        let mut old = view.records_once(looked_up..view.open.len()).begin()?;
+        let reads_all = others_change || delta.has_base();
+        let mut old = view.records_once();
+        if reads_all {
+            old = old.begin()?;
+        }
         let work_dir = self.files.work_dir();
         let statements = std::mem::replace(&mut self.statements, RowSorter::new(&work_dir, 0));
         let mut fresh = RunStatements::new(statements, self.run, &work_dir)?;
-        let mut facts = FactsWriter::create(&self.files, format!("{}.facts", self.name))?;
         let (mut record, mut checked_records, mut ordinal, mut pruned) =
             (RecordStatements::default(), 0_u64, 0_u64, 0_u64);
-        while let Some(key) = [old.next_key()?, fresh.key()].into_iter().flatten().min() {
+        loop {
+            let old_key = if reads_all { old.next_key()? } else { None };
+            let Some(key) = [old_key, fresh.key()].into_iter().flatten().min() else { break };
             checked_records += 1;
             if checked_records.is_multiple_of(PROCEED_INTERVAL_RECORDS) {
                 self.files.check_free_space()?;
@@ -216,25 +240,19 @@ impl RunStaging {
             }
             record.clear();
             key.clone_into(&mut record.key);
-            let run_statement = match fresh.group(&record.key, view)? {
-                Some(group) => {
-                    older.seek(&record.key)?;
-                    older.gather(&mut record)?;
-                    Some(self.merge_record_group(group, view)?)
-                }
+            if !reads_all {
+                old.seek(&record.key)?;
+            }
+            old.gather(&mut record)?;
+            let stated = match fresh.group(&record.key, view)? {
+                Some(group) => Some(self.merge_record_group(group, view)?),
                 None => None,
             };
-            old.gather(&mut record)?;
-            let is_stated = run_statement.is_some();
-            if let Some(statement) = run_statement {
+            delta.push(&record, stated.as_ref())?;
+            let is_stated = stated.is_some();
+            if let Some(RunStatement { statement, .. }) = stated {
                 self.counts.records += u64::from(statement.time.content.is_some());
                 record.statements.push(statement);
-                record.file_numbers.push(usize::MAX);
-            }
-            for (statement, _) in
-                record.statements.iter().zip(&record.file_numbers).filter(|(_, at)| **at >= unchanged_files)
-            {
-                facts.push(&record.key, statement)?;
             }
             if others_change {
                 gauge.count(&record);
@@ -246,21 +264,8 @@ impl RunStaging {
                 self.write_record_changes(view, &record, &after, &mut ordinal)?;
             }
         }
-        drop((old, older));
         self.counts.effect = others_change.then_some(gauge.effect);
-        let mut new_files = UncommittedFiles::new(&self.files);
-        let statements = if release.undoes.is_some() {
-            // an undo has no statements of its own, and the stored ones stay
-            view.state.files.clone()
-        } else {
-            let index = std::mem::replace(&mut self.index, RowSorter::new(&work_dir, 0)).finish()?;
-            let replaced = view.open.iter().skip(unchanged_files);
-            let index = replaced.map(index_of).chain([Box::new(index) as Box<dyn RowSource>]);
-            let facts = facts.finish(&self.files, MergedKeys::new(index.collect()), &mut new_files)?;
-            view.state.files.iter().take(unchanged_files).cloned().chain([facts]).collect()
-        };
-        let (counts, rows) = self.finish_rows(&mut new_files)?;
-        Ok(Some(StagedRun { counts, rows, statements, pruned, new_files }))
+        Ok(Some(pruned))
     }
 
     /// The single statement for all records of one key: any of them if they are equal; otherwise all are rejected.
@@ -268,14 +273,14 @@ impl RunStaging {
         &mut self,
         group: RecordGroup,
         view: &SourceView,
-    ) -> Result<StoredStatement, StoreError> {
+    ) -> Result<RunStatement, StoreError> {
         if group.same {
             self.counts.collapsed += group.members.saturating_sub(1);
             return Ok(group.first);
         }
-        let rejected = self.rejected(group.first.position);
+        let statement = self.rejected(group.first.statement.position);
         group.reject(view, |reject| self.write_reject(&reject))?;
-        Ok(rejected)
+        Ok(RunStatement { statement, index: Vec::new() })
     }
 
     /// Stores and counts the changes of the run to a record.

@@ -71,8 +71,21 @@ pub struct CompletedRun {
     pub invalidation_count: u64,
     /// Number of accepted records.
     pub records: u64,
-    /// The file with its rejects, its changes, and the position of each of its records.
+    /// The file with its rejects, its changes, and the positions of its records.
     pub rows: SortedFileRef,
+    /// How its statements are stored.
+    pub stated: StatedRecords,
+}
+
+/// The statements of a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatedRecords {
+    /// The number of records that it states: accepted ones, and rejected ones with an identity.
+    pub records: u64,
+    /// The earlier run to which its rows are relative; `None` if it has a row for each record.
+    pub base: Option<u32>,
+    /// The number of series in which the places of the records without a row are stored.
+    pub segments: u64,
 }
 
 impl SourceState {

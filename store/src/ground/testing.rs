@@ -3,7 +3,7 @@
 use super::files::GroundFiles;
 use super::query::ScanBudget;
 use super::staging::{AcceptedRecord, RunStaging, StagedRun};
-use super::state::{CompletedRun, SourceState};
+use super::state::{CompletedRun, SourceState, StatedRecords};
 use super::statement::StoredStatement;
 use super::view::SourceView;
 use crate::{Journal, JournalRecord, Store, StoreError, StoreOptions, TableWrite};
@@ -36,6 +36,8 @@ pub(super) struct TestStatement {
     pub(super) from: Option<i64>,
     /// The source's id of the record; by default country and year.
     pub(super) id: Option<String>,
+    /// The end of its raw record, which no axis takes.
+    pub(super) comment: String,
 }
 
 /// The input of a run.
@@ -49,7 +51,15 @@ pub(super) struct TestRun {
 
 pub(super) fn test_statement(country: &str, year: u32, people: u64) -> TestStatement {
     let region = if country < "M" { "north" } else { "south" };
-    TestStatement { country: country.into(), year, region: region.into(), people, from: None, id: None }
+    TestStatement {
+        country: country.into(),
+        year,
+        region: region.into(),
+        people,
+        from: None,
+        id: None,
+        comment: String::new(),
+    }
 }
 
 pub(super) fn test_run(
@@ -104,7 +114,8 @@ impl TestStatement {
     }
 
     pub(super) fn raw(&self) -> Vec<u8> {
-        format!("{},{},{},{}\n", self.country, self.year, self.region, self.people).into_bytes()
+        let Self { country, year, region, people, comment, .. } = self;
+        format!("{country},{year},{region},{people}{comment}\n").into_bytes()
     }
 
     pub(super) fn statement(&self, run: u32) -> RecordStatement {
@@ -113,13 +124,34 @@ impl TestStatement {
     }
 }
 
-fn digest(bytes: &[u8]) -> [u8; 32] {
+pub(super) fn digest(bytes: &[u8]) -> [u8; 32] {
     let mut stream = Sha256Stream::default();
     stream.push(bytes);
     stream.finish_bytes()
 }
 
 impl TestRun {
+    /// Its statements as they are stored, as run `number`.
+    pub(super) fn stored(&self, number: u32) -> Vec<StoredStatement> {
+        let mut offset = 0;
+        let stored = (0..).zip(&self.statements).map(|(position, stated)| {
+            let raw = stated.raw();
+            let row = stated.content().to_row(stated.content().to_json().len(), &ONTOLOGY).map(Into::into);
+            let statement = StoredStatement {
+                time: stated.statement(number),
+                position,
+                offset,
+                len: raw.len() as u32,
+                raw_hash: digest(&raw),
+                verified: true,
+                row,
+            };
+            offset += raw.len() as u64;
+            statement
+        });
+        stored.collect()
+    }
+
     pub(super) fn input(&self) -> RunInput {
         let raw: Vec<u8> = self.statements.iter().flat_map(TestStatement::raw).collect();
         RunInput {
@@ -228,22 +260,7 @@ impl TestStore {
         reading: &TestRun,
     ) -> RunStaging {
         let mut staging = RunStaging::new(files, run_id, number).expect("the write succeeds");
-        let mut offset = 0;
-        for (position, test_statement) in (0..).zip(&reading.statements) {
-            let raw = test_statement.raw();
-            let statement = StoredStatement {
-                time: test_statement.statement(number),
-                position,
-                offset,
-                len: raw.len() as u32,
-                raw_hash: digest(&raw),
-                verified: true,
-                row: test_statement
-                    .content()
-                    .to_row(test_statement.content().to_json().len(), &ONTOLOGY)
-                    .map(Into::into),
-            };
-            offset += raw.len() as u64;
+        for (test_statement, statement) in reading.statements.iter().zip(reading.stored(number)) {
             let mut region = Vec::new();
             oracled_domain::ground::value::append_text_key(&test_statement.region, &mut region);
             let index = [(2, region)];
@@ -264,9 +281,25 @@ impl TestStore {
     pub(super) fn ingest(&mut self, reading: &TestRun) -> RunCounts {
         let release = self.release(reading);
         let staged = self.staged(reading).expect("the staging succeeds");
+        self.complete_staged(reading, release, staged)
+    }
+
+    /// Makes a run visible, and removes the files that it replaces.
+    pub(super) fn complete_staged(
+        &mut self,
+        reading: &TestRun,
+        release: TimelineRun,
+        staged: StagedRun,
+    ) -> RunCounts {
         let before = self.view();
         let counts = staged.counts.clone();
-        self.complete(reading, release, &counts, staged.rows.clone(), staged.statements.clone());
+        self.complete(
+            reading,
+            release,
+            &counts,
+            (staged.rows.clone(), staged.stated),
+            staged.statements.clone(),
+        );
         staged.keep_files();
         self.store().remove_replaced(&before.state).expect("the source is read");
         counts
@@ -320,7 +353,7 @@ impl TestStore {
         reading: &TestRun,
         release: TimelineRun,
         counts: &RunCounts,
-        rows: SortedFileRef,
+        (rows, stated): (SortedFileRef, StatedRecords),
         files: Vec<SortedFileRef>,
     ) {
         let run = self.run_of(reading, &release, counts, &rows);
@@ -334,6 +367,7 @@ impl TestStore {
             invalidation_count: run.invalidation_count,
             records: counts.records,
             rows,
+            stated,
         };
         let state = self.view().state.clone().with_completed(completed, vec!["people-v1".into()], files);
         self.commit(vec![TableWrite::PutSource(Arc::new(state)), TableWrite::PutRun(Arc::new(run))]);

@@ -6,9 +6,9 @@ pub use meter::CheckMeter;
 use oracled_domain::ground::check::SourceCheckProgress;
 
 use super::archive::ArchiveReader;
+use super::run_keys::REJECT;
 use super::sorted::RowSource;
 use super::sorter::{RowSorter, SorterOutput};
-use super::staging::REJECT;
 use super::state::CompletedRun;
 use super::statement::StoredStatement;
 use super::view::SourceView;
@@ -225,9 +225,10 @@ impl SourceView {
         };
         let bytes_each =
             self.statement_bytes() / self.state.files.iter().map(|file| file.statements).sum::<u64>().max(1);
-        for record in self.records(&[], Bound::Unbounded)? {
-            let record = record?;
-            meter.step(bytes_each * record.statements.len() as u64)?;
+        let mut records = self.records(&[], Bound::Unbounded)?;
+        while records.advance()? {
+            meter.step(bytes_each * records.rows().len() as u64)?;
+            let record = records.decode()?;
             // the payload offset of a rejected record is among the rejects
             let is_included = |statement: &&StoredStatement| {
                 runs.contains(&statement.time.run) && statement.time.content.is_some()

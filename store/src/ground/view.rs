@@ -1,5 +1,6 @@
 //! A source with its files open, as its readers use it.
 
+mod based;
 pub mod records;
 
 use super::files::GroundFiles;
@@ -8,6 +9,7 @@ use super::state::{CompletedRun, SourceState};
 use super::statement::StoredStatement;
 use crate::base::error::{SourceFileKind, StoreError};
 use crate::ground::view::records::RecordStatementsReader;
+use based::BasedRun;
 use bytes::Bytes;
 use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
@@ -20,7 +22,7 @@ use oracled_domain::ground::timeline::{
     RecordStatement, RecordVersion, ReleaseScope, VersionEnd, VisibleReleases,
 };
 use std::borrow::Cow;
-use std::ops::{Bound, Range};
+use std::ops::Bound;
 
 /// The first byte of the key of a statement.
 pub(super) const STATEMENT: u8 = b's';
@@ -41,6 +43,8 @@ pub struct SourceView {
     /// All known releases.
     pub known: VisibleReleases,
     pub(super) open: Vec<SortedFile>,
+    /// The runs that have a base, in the order of their numbers.
+    based: Vec<BasedRun>,
     pub(super) files: GroundFiles,
 }
 
@@ -51,8 +55,6 @@ pub struct RecordStatements {
     pub key: Vec<u8>,
     /// The statements of the runs.
     pub statements: Vec<StoredStatement>,
-    /// For each statement, the number of the file that holds it.
-    pub(super) file_numbers: Vec<usize>,
 }
 
 impl RecordStatements {
@@ -60,7 +62,17 @@ impl RecordStatements {
     pub(super) fn clear(&mut self) {
         self.key.clear();
         self.statements.clear();
-        self.file_numbers.clear();
+    }
+
+    /// The statement of a run.
+    #[must_use]
+    pub fn of_run(&self, run: u32) -> Option<&StoredStatement> {
+        // most often the last one
+        let last = self.statements.last().filter(|last| last.time.run == run);
+        last.or_else(|| {
+            let found = self.statements.binary_search_by_key(&run, |statement| statement.time.run);
+            found.ok().and_then(|found| self.statements.get(found))
+        })
     }
 
     /// For each statement, the parts on which validity depends.
@@ -110,7 +122,8 @@ impl SourceView {
             Ok(opened.cached(&files.blocks, &file.sha256))
         });
         let open = open.collect::<Result<_, StoreError>>()?;
-        Ok(Self { state, revision, ontology, known, open, files: files.clone() })
+        let based = BasedRun::of(&state);
+        Ok(Self { state, revision, ontology, known, open, based, files: files.clone() })
     }
 
     /// The releases that `scope` sees. The result for all releases is precomputed.
@@ -150,21 +163,13 @@ impl SourceView {
             Bound::Excluded(key) => Bound::Excluded(key_of(key, u32::MAX)),
         };
         let start = start.as_ref().map(Vec::as_slice);
-        let files = self.open.iter().enumerate();
-        RecordStatementsReader::new(
-            self,
-            files.map(|(number, file)| (number, file.with_prefix_from(&whole, start))),
-        )
+        RecordStatementsReader::new(self, self.open.iter().map(|file| file.with_prefix_from(&whole, start)))
     }
 
-    /// The records in some of the files, without having read any row. A run reads each once, so the blocks bypass the
-    /// cache.
-    pub(super) fn records_once(&self, files: Range<usize>) -> RecordStatementsReader<'_> {
-        let files = self.open.iter().enumerate().take(files.end).skip(files.start);
-        RecordStatementsReader::new(
-            self,
-            files.map(|(number, file)| (number, file.uncached().with_prefix(&[STATEMENT]))),
-        )
+    /// All records, without having read any row. A run reads each once, so the blocks bypass the cache.
+    pub(super) fn records_once(&self) -> RecordStatementsReader<'_> {
+        let files = self.open.iter().map(|file| file.uncached().with_prefix(&[STATEMENT]));
+        RecordStatementsReader::new(self, files)
     }
 
     /// The versions that are in force at `time`, by the releases in `known`, of the records of the subject with the key

@@ -143,7 +143,7 @@ pub(super) async fn undo(
     let committed = context.log.decide_and_commit(|| {
         decide_run_change(&commit_context, &run.oracle_id, |source| {
             let files = source.files.clone();
-            let completed = completed_run_entry(&run, release.clone(), staged.rows.clone());
+            let completed = completed_run_entry(&run, release.clone(), (staged.rows.clone(), staged.stated));
             let source = source.with_completed(completed, Vec::new(), files);
             let entry = RunEntry { run: Box::new(run.clone()), peer: Some(request.peer) };
             Ok(SourceRunChange {

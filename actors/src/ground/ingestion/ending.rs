@@ -16,7 +16,7 @@ use oracled_domain::ground::run::{IngestionRun, RunCounts, RunState, SortedFileR
 use oracled_domain::ground::timeline::TimelineRun;
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, Sha256Hex};
 use oracled_store::ground::staging::StagedRun;
-use oracled_store::ground::state::{CompletedRun, SourceState};
+use oracled_store::ground::state::{CompletedRun, SourceState, StatedRecords};
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -134,7 +134,7 @@ impl IngestContext {
         ready: &PreparedPipeline,
     ) -> Result<IngestionRun, IngestionError> {
         let transformations = ready.normalizer.transformations(ready.definition.pipeline.audit);
-        let StagedRun { counts, rows, statements, .. } = &staged;
+        let StagedRun { counts, rows, stated, statements, .. } = &staged;
         let held_rows = run.rows.take();
         (run.state, run.counts, run.rows) = (RunState::Completed, counts.clone(), Some(rows.clone()));
         let (now, mut before) = (self.clock.now(), None);
@@ -146,7 +146,7 @@ impl IngestContext {
                 before = Some(source.clone());
                 let source = match run.release() {
                     Some(release) => {
-                        let completed = completed_run_entry(&run, release, rows.clone());
+                        let completed = completed_run_entry(&run, release, (rows.clone(), *stated));
                         let transformations = transformations.to_vec();
                         source.with_completed(completed, transformations, statements.clone())
                     }
@@ -324,7 +324,7 @@ fn same_payload(run: &IngestionRun, source: &SourceState, is_accepted: bool) -> 
 pub(super) fn completed_run_entry(
     run: &IngestionRun,
     release: TimelineRun,
-    rows: SortedFileRef,
+    (rows, stated): (SortedFileRef, StatedRecords),
 ) -> CompletedRun {
     CompletedRun {
         run_id: run.run_id.clone(),
@@ -336,5 +336,6 @@ pub(super) fn completed_run_entry(
         invalidation_count: run.invalidation_count,
         records: run.counts.records,
         rows,
+        stated,
     }
 }

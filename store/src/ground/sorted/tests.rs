@@ -332,10 +332,10 @@ fn writer_never_overwrites_and_removes_an_unfinished_file() {
 #[test]
 fn open_rejects_a_file_of_another_version() {
     let (_dir, path, _) = written(&TestRowMap::new());
-    fs::write(&path, SealedFormat { version: 3, ..FORMAT }.footer(0, &[0; 32], b""))
+    fs::write(&path, SealedFormat { version: FORMAT.version + 1, ..FORMAT }.footer(0, &[0; 32], b""))
         .expect("the write succeeds");
     let refused = open(&path).expect_err("the file is newer");
-    assert!(matches!(refused, StoreError::Newer { found: 3, known: 2, .. }), "{refused}");
+    assert!(matches!(refused, StoreError::Newer { found, known, .. } if found > known), "{refused}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::base::error::StoreError;
 use crate::ground::files::{GroundFiles, UncommittedFiles};
 use crate::ground::sorted::{MergedKeys, RowSource, SortedWriter};
-use crate::ground::statement::StoredStatement;
+use crate::ground::statement::{ABSENT_ROW, StoredStatement};
 use crate::ground::view::STATEMENT;
 use oracled_domain::ground::run::SortedFileRef;
 
@@ -23,19 +23,41 @@ impl FactsWriter {
         Ok(Self { out: files.writer(&name)?, name, statements: 0, key: Vec::new(), bytes: Vec::new() })
     }
 
-    /// Appends a statement about the record with the key `record_key`.
+    /// Whether it has no rows yet.
+    pub(in crate::ground) const fn is_empty(&self) -> bool {
+        self.statements == 0
+    }
+
+    /// Appends a statement about the record with the key `record_key`. `base` is the statement of the base of its run.
     pub(in crate::ground) fn push(
         &mut self,
         record_key: &[u8],
         statement: &StoredStatement,
+        base: Option<&StoredStatement>,
     ) -> Result<(), StoreError> {
-        statement.write_to(&mut self.bytes);
+        statement.write_to(base, &mut self.bytes);
+        self.set_key(record_key, statement.time.run);
         self.statements += 1;
+        self.out.push(&self.key, &self.bytes)
+    }
+
+    /// Appends that `run` does not have a record of its base.
+    pub(in crate::ground) fn push_absent(&mut self, record_key: &[u8], run: u32) -> Result<(), StoreError> {
+        self.set_key(record_key, run);
+        self.push_row(&self.key.clone(), ABSENT_ROW)
+    }
+
+    /// Appends a row of another file.
+    pub(in crate::ground) fn push_row(&mut self, key: &[u8], row: &[u8]) -> Result<(), StoreError> {
+        self.statements += 1;
+        self.out.push(key, row)
+    }
+
+    fn set_key(&mut self, record_key: &[u8], run: u32) {
         self.key.clear();
         self.key.push(STATEMENT);
         self.key.extend_from_slice(record_key);
-        self.key.extend_from_slice(&statement.time.run.to_be_bytes());
-        self.out.push(&self.key, &self.bytes)
+        self.key.extend_from_slice(&run.to_be_bytes());
     }
 
     /// Completes the file with the entries of its index.

@@ -3,10 +3,11 @@
 use crate::base::error::StoreError;
 use crate::ground::sorted::RowSource;
 use crate::ground::sorter::{RowSorter, SorterOutput};
-use crate::ground::statement::StoredStatement;
+use crate::ground::statement::{StatementRow, StoredStatement};
 use crate::ground::view::SourceView;
 use bytes::Bytes;
 use oracled_domain::Sha256Hex;
+use oracled_domain::base::varint::take_part;
 use oracled_domain::ground::rejection::{RecordRejection, RecordRule, RejectedRecord};
 use std::path::Path;
 
@@ -25,9 +26,16 @@ pub(super) struct RunStatements<'d> {
     work_dir: &'d Path,
 }
 
+/// A statement of the run, with the values of its indexed axes.
+pub(super) struct RunStatement {
+    pub(super) statement: StoredStatement,
+    /// For each indexed axis with a value, the axis and the key bytes of the value (`put_index_value`).
+    pub(super) index: Vec<u8>,
+}
+
 /// The records of one key in one run.
 pub(super) struct RecordGroup {
-    pub(super) first: StoredStatement,
+    pub(super) first: RunStatement,
     /// Number of records.
     pub(super) members: u64,
     /// Whether all records are equal.
@@ -53,7 +61,7 @@ impl<'d> RunStatements<'d> {
     pub(super) fn group(&mut self, key: &[u8], view: &SourceView) -> Result<Option<RecordGroup>, StoreError> {
         let mut group: Option<RecordGroup> = None;
         while let Some((_, bytes)) = self.rows.current().filter(|(next, _)| *next == key) {
-            let statement = read(self.run, bytes, view)?;
+            let statement = read_with_index(self.run, bytes, view)?;
             match &mut group {
                 Some(group) => group.add(statement, self.work_dir)?,
                 None => group = Some(RecordGroup::new(statement)),
@@ -65,21 +73,22 @@ impl<'d> RunStatements<'d> {
 }
 
 impl RecordGroup {
-    const fn new(first: StoredStatement) -> Self {
+    const fn new(first: RunStatement) -> Self {
         Self { first, members: 1, same: true, held: Vec::new(), rest: None }
     }
 
     /// Adds another record of the key. A record that was already rejected is ignored if there are others.
-    fn add(&mut self, mut statement: StoredStatement, work_dir: &Path) -> Result<(), StoreError> {
-        if statement.time.content.is_none() {
+    fn add(&mut self, stated: RunStatement, work_dir: &Path) -> Result<(), StoreError> {
+        if stated.statement.time.content.is_none() {
             return Ok(());
         }
-        if self.first.time.content.is_none() {
-            *self = Self::new(statement);
+        if self.first.statement.time.content.is_none() {
+            *self = Self::new(stated);
             return Ok(());
         }
+        let mut statement = stated.statement;
         self.members += 1;
-        self.same &= self.first.time == statement.time;
+        self.same &= self.first.statement.time == statement.time;
         statement.row = None;
         if self.held.len() < HELD_MAX {
             self.held.push(statement);
@@ -87,7 +96,7 @@ impl RecordGroup {
         }
         let rest = self.rest.get_or_insert_with(|| RowSorter::new(work_dir, SORT_BYTES));
         let mut bytes = Vec::new();
-        statement.write_to(&mut bytes);
+        statement.write_to(None, &mut bytes);
         rest.push(&statement.position.to_be_bytes(), &bytes)
     }
 
@@ -97,8 +106,9 @@ impl RecordGroup {
         view: &SourceView,
         mut reject: impl FnMut(RejectedRecord) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let run = self.first.time.run;
-        let known = || std::iter::once(&self.first).chain(&self.held);
+        let first = &self.first.statement;
+        let run = first.time.run;
+        let known = || std::iter::once(first).chain(&self.held);
         let named: Vec<_> = known().take(NAMED_MAX).map(|member| member.position.to_string()).collect();
         let reason =
             format!("{} records have the same key and different values: {}", self.members, named.join(", "));
@@ -116,8 +126,16 @@ impl RecordGroup {
 }
 
 fn read(run: u32, bytes: &[u8], view: &SourceView) -> Result<StoredStatement, StoreError> {
-    let statement = StoredStatement::read(run, &Bytes::copy_from_slice(bytes));
-    statement.ok_or_else(|| view.corrupt("a statement cannot be read"))
+    match StoredStatement::read(run, &Bytes::copy_from_slice(bytes), None) {
+        Some(StatementRow::Stated(statement)) => Ok(statement),
+        Some(StatementRow::Absent) | None => Err(view.corrupt("a statement cannot be read")),
+    }
+}
+
+/// Reads a statement with the values of its indexed axes after it.
+fn read_with_index(run: u32, mut bytes: &[u8], view: &SourceView) -> Result<RunStatement, StoreError> {
+    let statement = take_part(&mut bytes).ok_or_else(|| view.corrupt("a statement cannot be read"))?;
+    Ok(RunStatement { statement: read(run, statement, view)?, index: bytes.to_vec() })
 }
 
 fn rejected(statement: &StoredStatement, rejection: &RecordRejection) -> RejectedRecord {

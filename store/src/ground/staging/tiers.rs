@@ -1,13 +1,58 @@
-//! Selects the files with which a run's statements are merged, so that a lookup never has to search many files.
+//! Merges the rows of a run with those of the last files, so that a lookup never has to search many files.
 
+use super::facts::FactsWriter;
+use super::{PROCEED_INTERVAL_RECORDS, index_of};
+use crate::base::error::{SourceFileKind, StoreError};
+use crate::ground::files::{GroundFiles, UncommittedFiles};
+use crate::ground::sorted::{MergedKeys, RowMerge, RowSource, SortedFile};
+use crate::ground::view::{STATEMENT, SourceView};
 use oracled_domain::ground::run::SortedFileRef;
 
-/// A file is merged with newer statements unless it has more than this many times as many statements.
+/// A file is merged with newer rows unless it has more than this many times as many.
 const FACTOR: u64 = 4;
 
-/// The number of the oldest of `files` that stay unchanged when `fresh` statements are added. Each of the
-/// resulting files has fewer statements than a quarter of the file before it.
-pub(super) fn count_unchanged_files(files: &[SortedFileRef], fresh: u64) -> usize {
+/// Adds the new file `fresh` to the files of the source, and merges it with the last of them if they are not much
+/// larger. Only these files are read and written again. Returns `None` if `proceed` returned false.
+pub(super) fn add_file(
+    (files, view, name): (&GroundFiles, &SourceView, &str),
+    fresh: SortedFileRef,
+    new_files: &mut UncommittedFiles,
+    proceed: &mut dyn FnMut() -> bool,
+) -> Result<Option<Vec<SortedFileRef>>, StoreError> {
+    let mut result = view.state.files.clone();
+    let unchanged = count_unchanged_files(&result, fresh.statements);
+    result.truncate(unchanged);
+    if unchanged == view.state.files.len() {
+        result.push(fresh);
+        return Ok(Some(result));
+    }
+    let opened = files.open_sorted(&fresh, &view.state.owner(SourceFileKind::Facts))?;
+    let merged = view.open.iter().skip(unchanged).map(SortedFile::uncached);
+    let merged: Vec<_> = merged.chain([opened]).collect();
+    let mut rows = RowMerge::new(merged.iter().map(|file| file.with_prefix(&[STATEMENT])).collect());
+    let mut facts = FactsWriter::create(files, format!("{name}.merged"))?;
+    let mut written = 0_u64;
+    rows.advance()?;
+    while let Some((key, row)) = rows.current() {
+        facts.push_row(key, row)?;
+        rows.advance()?;
+        written += 1;
+        if written.is_multiple_of(PROCEED_INTERVAL_RECORDS) {
+            files.check_free_space()?;
+            if !proceed() {
+                return Ok(None);
+            }
+        }
+    }
+    let index = MergedKeys::new(merged.iter().map(index_of).collect());
+    result.push(facts.finish(files, index, new_files)?);
+    new_files.remove_file(&fresh);
+    Ok(Some(result))
+}
+
+/// The number of the oldest of `files` that stay unchanged when `fresh` rows are added. Each of the resulting
+/// files has fewer rows than a quarter of the file before it.
+fn count_unchanged_files(files: &[SortedFileRef], fresh: u64) -> usize {
     let mut merged = fresh;
     let mut unchanged = files.len();
     for file in files.iter().rev() {

@@ -2,7 +2,7 @@
 
 use crate::base::error::StoreError;
 use crate::ground::sorted::{RowSource, SortedRowRange};
-use crate::ground::statement::{EncodedStatement, StoredStatement};
+use crate::ground::statement::EncodedStatement;
 use crate::ground::view::{RecordStatements, SourceView, key_of, split_key};
 use bytes::Bytes;
 
@@ -13,23 +13,22 @@ use bytes::Bytes;
 #[derive(Debug)]
 pub struct RecordStatementsReader<'v> {
     view: &'v SourceView,
-    /// The files with their numbers, the oldest first, each at its next statement.
-    files: Vec<(usize, SortedRowRange)>,
+    /// The files, the oldest first, each at its next row.
+    files: Vec<SortedRowRange>,
     /// The rows of the current record, in the order of the runs.
-    rows: Vec<StatementRow>,
+    rows: Vec<RecordRow>,
     /// The current record: its key, and its statements after [`RecordStatementsReader::decode`].
     record: RecordStatements,
 }
 
-/// The row of a statement that is not decoded yet.
+/// The row of a run about a record that is not decoded yet.
 #[derive(Debug)]
-pub(in crate::ground) struct StatementRow {
-    run: u32,
-    file_number: usize,
-    bytes: Bytes,
+pub(in crate::ground) struct RecordRow {
+    pub(in crate::ground) run: u32,
+    pub(super) bytes: Bytes,
 }
 
-impl StatementRow {
+impl RecordRow {
     /// The parts of the statement; `None` if the row is too short.
     pub(in crate::ground) fn encoded(&self) -> Option<EncodedStatement<'_>> {
         EncodedStatement::read(&self.bytes)
@@ -38,20 +37,20 @@ impl StatementRow {
 
 impl<'v> RecordStatementsReader<'v> {
     /// The records in the rows of `files`, of which none has been advanced yet.
-    pub(super) fn new(view: &'v SourceView, files: impl Iterator<Item = (usize, SortedRowRange)>) -> Self {
+    pub(super) fn new(view: &'v SourceView, files: impl Iterator<Item = SortedRowRange>) -> Self {
         Self { view, files: files.collect(), rows: Vec::new(), record: RecordStatements::default() }
     }
 
     /// Reads the first row of each file.
     pub(in crate::ground) fn begin(mut self) -> Result<Self, StoreError> {
-        self.files.iter_mut().try_for_each(|(_, rows)| rows.advance())?;
+        self.files.iter_mut().try_for_each(SortedRowRange::advance)?;
         Ok(self)
     }
 
     /// The key of the next record; `None` after the last one.
     pub(in crate::ground) fn next_key(&self) -> Result<Option<&[u8]>, StoreError> {
         // no record key is a prefix of another one, so the first row belongs to the first record
-        let first = self.files.iter().filter_map(|(_, rows)| rows.current()).map(|(key, _)| key).min();
+        let first = self.files.iter().filter_map(SortedRowRange::current).map(|(key, _)| key).min();
         first
             .map(|key| split_key(key).map(|(key, _)| key).ok_or_else(|| invalid_row_error(self.view)))
             .transpose()
@@ -82,26 +81,26 @@ impl<'v> RecordStatementsReader<'v> {
     }
 
     /// The rows of the current record, in the order of the runs.
-    pub(in crate::ground) fn rows(&self) -> &[StatementRow] {
+    pub(in crate::ground) fn rows(&self) -> &[RecordRow] {
         &self.rows
     }
 
     /// The current record with its statements.
     pub(in crate::ground) fn decode(&mut self) -> Result<&RecordStatements, StoreError> {
-        decode_rows(self.view, &mut self.rows, &mut self.record)?;
+        self.view.state_record(&mut self.rows, &mut self.record)?;
         Ok(&self.record)
     }
 
     /// Moves forward to the record with this key, or to the next one if it does not exist.
     pub(in crate::ground) fn seek(&mut self, key: &[u8]) -> Result<(), StoreError> {
         let begin = key_of(key, 0);
-        self.files.iter_mut().try_for_each(|(_, rows)| rows.seek(&begin))
+        self.files.iter_mut().try_for_each(|rows| rows.seek(&begin))
     }
 
-    /// Adds all statements about `record` from the files that are positioned at it.
+    /// Adds all statements about `record`, for a reader that is positioned at it.
     pub(in crate::ground) fn gather(&mut self, record: &mut RecordStatements) -> Result<(), StoreError> {
         find_rows(self.view, &mut self.files, &record.key, &mut self.rows)?;
-        decode_rows(self.view, &mut self.rows, record)
+        self.view.state_record(&mut self.rows, record)
     }
 
     fn find_rows(&mut self) -> Result<(), StoreError> {
@@ -113,34 +112,20 @@ impl<'v> RecordStatementsReader<'v> {
 /// Appends the rows of the record with the key `record_key` from the files that are positioned at it.
 fn find_rows(
     view: &SourceView,
-    files: &mut [(usize, SortedRowRange)],
+    files: &mut [SortedRowRange],
     record_key: &[u8],
-    found: &mut Vec<StatementRow>,
+    found: &mut Vec<RecordRow>,
 ) -> Result<(), StoreError> {
     // the runs of a file are all later than those of the files before it
-    for (number, rows) in files {
+    for rows in files {
         while let Some((key, _)) = rows.current() {
             let (key, run) = split_key(key).ok_or_else(|| invalid_row_error(view))?;
             if key != record_key {
                 break;
             }
-            found.push(StatementRow { run, file_number: *number, bytes: rows.shared_value() });
+            found.push(RecordRow { run, bytes: rows.shared_value() });
             rows.advance()?;
         }
-    }
-    Ok(())
-}
-
-/// Decodes `rows` and moves them to the statements of `record`.
-fn decode_rows(
-    view: &SourceView,
-    rows: &mut Vec<StatementRow>,
-    record: &mut RecordStatements,
-) -> Result<(), StoreError> {
-    for StatementRow { run, file_number, bytes } in rows.drain(..) {
-        let statement = StoredStatement::read(run, &bytes);
-        record.statements.push(statement.ok_or_else(|| invalid_row_error(view))?);
-        record.file_numbers.push(file_number);
     }
     Ok(())
 }

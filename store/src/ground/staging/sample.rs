@@ -1,0 +1,135 @@
+//! Selects the base of a run: the earlier run whose statements it repeats most.
+
+use crate::base::error::StoreError;
+use crate::ground::statement::StoredStatement;
+use crate::ground::view::{RecordStatements, SourceView};
+use oracled_domain::ground::timeline::RecordStatement;
+use std::collections::BTreeMap;
+
+/// The number of records that are compared with the earlier runs, at most.
+const SAMPLE_MAX: usize = 1024;
+
+/// Some of a run's accepted records, evenly spread over its payload.
+#[derive(Debug)]
+pub(super) struct RecordSample {
+    records: Vec<SampledRecord>,
+    /// One of this many records is in the sample.
+    spacing: u64,
+    /// The number of accepted records.
+    accepted: u64,
+}
+
+#[derive(Debug)]
+struct SampledRecord {
+    ordinal: u64,
+    key: Vec<u8>,
+    time: RecordStatement,
+}
+
+/// The sampled records that an earlier run states.
+#[derive(Debug, Default)]
+struct SharedRecords {
+    stated: u64,
+    same: u64,
+}
+
+impl Default for RecordSample {
+    fn default() -> Self {
+        Self { records: Vec::new(), spacing: 1, accepted: 0 }
+    }
+}
+
+impl RecordSample {
+    /// Adds the next accepted record.
+    pub(super) fn add(&mut self, key: &[u8], statement: &StoredStatement) {
+        let ordinal = self.accepted;
+        self.accepted += 1;
+        if self.records.len() == SAMPLE_MAX && ordinal.is_multiple_of(self.spacing) {
+            self.spacing *= 2;
+            self.records.retain(|record| record.ordinal.is_multiple_of(self.spacing));
+        }
+        if ordinal.is_multiple_of(self.spacing) {
+            self.records.push(SampledRecord { ordinal, key: key.to_vec(), time: statement.time });
+        }
+    }
+
+    /// The earlier run that shares most with this one; the latest of several. `None` if the records that only the
+    /// earlier run has would outnumber those that both state equally.
+    pub(super) fn choose_base(mut self, view: &SourceView) -> Result<Option<u32>, StoreError> {
+        self.records.sort_by(|one, other| one.key.cmp(&other.key));
+        self.records.dedup_by(|one, other| one.key == other.key);
+        let mut shared: BTreeMap<u32, SharedRecords> = BTreeMap::new();
+        let (mut old, mut record) = (view.records_once(), RecordStatements::default());
+        for SampledRecord { key, time, .. } in &self.records {
+            record.clear();
+            key.clone_into(&mut record.key);
+            old.seek(key)?;
+            old.gather(&mut record)?;
+            for statement in &record.statements {
+                let shared = shared.entry(statement.time.run).or_default();
+                let is_same = statement.time == RecordStatement { run: statement.time.run, ..*time };
+                shared.stated += 1;
+                shared.same += u64::from(is_same && !statement.is_pruned());
+            }
+        }
+        let of_all = |sampled: u64| {
+            i128::from(sampled) * i128::from(self.accepted) / (self.records.len().max(1) as i128)
+        };
+        let candidates = view.state.completed.iter().filter_map(|completed| {
+            let shared = shared.get(&completed.release.run)?;
+            let others = (i128::from(completed.stated.records) - of_all(shared.stated)).max(0);
+            Some((of_all(shared.same) - others, completed.release.run))
+        });
+        Ok(candidates.max().filter(|(gain, _)| *gain > 0).map(|(_, run)| run))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ground::testing::*;
+
+    #[test]
+    fn sample_is_spread_evenly_over_any_number_of_records() {
+        let statement = StoredStatement {
+            time: test_statement("ABW", 1, 1).statement(1),
+            position: 0,
+            offset: 0,
+            len: 0,
+            raw_hash: [0; 32],
+            verified: true,
+            row: None,
+        };
+        for count in [0, 1, 1000, 1024, 1025, 50_000] {
+            let mut sample = RecordSample::default();
+            (0..count).for_each(|_| sample.add(b"key", &statement));
+            let ordinals: Vec<_> = sample.records.iter().map(|record| record.ordinal).collect();
+            let expected: Vec<_> = (0..count).step_by(sample.spacing as usize).collect();
+            assert_eq!(ordinals, expected);
+            assert!(ordinals.len() as u64 >= count.min(SAMPLE_MAX as u64 / 2), "{count}");
+        }
+    }
+
+    #[test]
+    fn base_is_the_run_that_shares_most() {
+        let mut world = TestStore::new();
+        let years = |people: u64, count: u32| (0..count).map(move |year| test_statement("ABW", year, people));
+        let base = |world: &TestStore| {
+            let state = world.view().state.clone();
+            state.completed.last().expect("a run").stated.base
+        };
+        let mut ingest = |version: &str, second, statements: Vec<TestStatement>| {
+            world.ingest(&test_run(version, second, false, statements));
+            base(&world)
+        };
+        assert_eq!(ingest("1", 100, years(1, 100).collect()), None);
+        // a patch shares too little with the file
+        assert_eq!(ingest("2", 200, years(1, 10).collect()), None);
+        // the next file shares more with the first one
+        assert_eq!(ingest("3", 300, years(1, 99).collect()), Some(1));
+        assert_eq!(ingest("4", 400, years(1, 99).collect()), Some(3));
+        assert_eq!(ingest("5", 500, years(2, 99).collect()), None);
+        // two thirds are other records
+        assert_eq!(ingest("6", 600, years(2, 33).collect()), None);
+    }
+}
