@@ -34,6 +34,7 @@ mod ground_control;
 mod ground_data;
 mod ground_formats;
 mod ground_gates;
+mod ground_histories;
 mod ground_hostile;
 mod ground_kill;
 mod ground_pulls;

@@ -242,7 +242,7 @@ pub struct RunCounts {
     pub rejected_by_rule: BTreeMap<RecordRule, u64>,
     /// Warnings about accepted records, by rule.
     pub warnings_by_rule: BTreeMap<RecordRule, u64>,
-    /// Rejected records whose identity could not be read. A snapshot with such a record withdraws nothing.
+    /// Rejected records whose identity could not be read. A run with such a record withdraws nothing.
     pub unidentified: u64,
     /// The axes that the definition maps to, each with the number of normalized records that have a value on it.
     pub axes: BTreeMap<String, AxisCoverage>,

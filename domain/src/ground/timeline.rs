@@ -4,8 +4,13 @@
 //! A newer release rewrites nothing. The [`RecordStatement`] of a run about a record never changes. Its
 //! validity is computed from all statements of that record and from the releases of its source:
 //!
-//! - Releases are ordered by release time, then by the text of their version; never by arrival. If several runs read
-//!   one version, only the latest run counts.
+//! - Releases are ordered by release time, then by the text of their version; never by arrival.
+//! - A version can be read several times. For each record, the latest reading counts that is certain about it: one that
+//!   states the record, or one that lacks it and has no reject without an identity. A reading that rejected the record,
+//!   or may have done so, says nothing about it: what was in force before this reading stays in force, and what was not
+//!   stays out of force. It is then unconfirmed by that version.
+//! - So a release that rejected the record does not withdraw it either, and a release with a reject that cannot be
+//!   identified withdraws nothing. Both hold for new versions and for versions that are read again.
 //! - A statement is valid from its `valid_from` on, or from the time of its release if the record names none. The next
 //!   statement by `valid_from` ends it.
 //! - If several statements have the same `valid_from`, the one of the latest release counts. The others were corrected:
@@ -16,20 +21,18 @@
 //!   begins a new version, even with the same content. Other releases end nothing by leaving records out.
 //! - A withdrawal does not affect later statements. A statement after the withdrawal with the same or an earlier
 //!   `valid_from` replaces the withdrawn one.
-//! - A release that rejected the record does not withdraw it. The former statement stays in force, unconfirmed by that
-//!   release. A snapshot with a rejected record that cannot be identified withdraws nothing, because any record that
-//!   seems to be missing may be that one.
 //! - An undo removes a run from the time of its commit on. An undo can itself be undone.
 //! - A query about a time sees only the releases up to that time ([`ReleaseScope`]).
 //! - An interval that would end before it begins is dropped. If the record itself names a `valid_until` up to its
 //!   `valid_from`, the record had expired by then, and so had its former content.
 
 use jiff::Timestamp;
+use placement::RecordPlacement;
 use reverse_versions::ReverseVersionIterator;
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 mod changes;
+mod placement;
 mod release;
 mod reverse_versions;
 mod statement_state;
@@ -77,7 +80,7 @@ pub struct RecordVersion {
     pub valid_until: Option<Timestamp>,
     /// How it ends.
     pub ended_by: VersionEnd,
-    /// The run of the latest visible release with this content. The version's age is counted from it.
+    /// The run of the latest visible release that states this content. The version's age is counted from it.
     pub last_seen: u32,
     /// The run of the latest visible release that could not confirm it, because this record, or one that cannot be
     /// identified, was rejected.
@@ -105,25 +108,38 @@ pub fn at(versions: &[RecordVersion], time: Timestamp) -> Option<&RecordVersion>
 /// It is created once for many records. Each query of it takes time logarithmic in the number of releases.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VisibleReleases {
-    /// The releases in release order. The index of a release is its rank.
-    releases: Vec<ReleasedRun>,
-    /// The runs that count, in ascending order, with the ranks of their releases.
+    /// The readings of the releases in release order. The index of a reading is its rank.
+    readings: Vec<VersionReading>,
+    /// The runs of the readings, in ascending order, with their ranks.
     ranks: Vec<(u32, usize)>,
-    /// The ranks of the snapshots that withdraw missing records, in ascending order.
-    snapshots: Vec<usize>,
-    /// The ranks of the snapshots that withdraw nothing, because they have rejects without an identity, in ascending
-    /// order.
-    unidentified: Vec<usize>,
+    /// The ranks of the readings that withdraw each record that no reading of their version has, in ascending order.
+    withdrawing: Vec<usize>,
+    /// The snapshots whose latest reading cannot confirm a record that it lacks, in ascending order of their place.
+    unidentified: Vec<UnconfirmingVersion>,
     /// The runs that were undone.
     undone: BTreeSet<u32>,
-    /// The runs whose version was read again, with the ranks of its release, in ascending order.
-    read_again: Vec<(u32, usize)>,
 }
 
+/// A run that read a version and was not undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct ReleasedRun {
+struct VersionReading {
     run: u32,
     released_at: Timestamp,
+    snapshot: bool,
+    has_unidentified: bool,
+    /// The rank of the latest reading of the same version. It identifies the version.
+    latest: usize,
+    /// The rank of the previous reading of the same version.
+    previous: Option<usize>,
+}
+
+/// A version whose latest reading cannot confirm a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct UnconfirmingVersion {
+    /// The rank of that reading, or of the reading that counts for the record if it is greater.
+    place: usize,
+    /// The rank of that reading.
+    latest: usize,
 }
 
 /// All statements of one record with the same `valid_from`, combined.
@@ -135,9 +151,9 @@ struct TimelineEntry {
     valid_from: Timestamp,
     /// The end of validity according to the latest of the statements.
     valid_until: Option<Timestamp>,
-    /// The rank of the latest release with this content.
+    /// The rank of the latest reading with this content.
     last_seen: usize,
-    /// The rank of the first snapshot after `last_seen` that lacks the record.
+    /// The rank of the first reading of a snapshot after `last_seen` that lacks the record.
     withdrawn: Option<usize>,
     /// Whether a statement after the withdrawal replaces this entry.
     overruled: bool,
@@ -157,46 +173,45 @@ impl VisibleReleases {
         let counts = |release: &&TimelineRun| {
             release.undoes.is_none() && !undone.contains(&release.run) && scope.is_visible(release)
         };
-        let mut latest = HashMap::<&str, &TimelineRun>::new();
-        for release in releases.iter().filter(counts) {
-            let counts = latest.entry(release.version.as_str()).or_insert(release);
-            if counts.run < release.run {
-                *counts = release;
+        let mut ordered: Vec<_> = releases.iter().filter(counts).collect();
+        ordered.sort_unstable_by_key(|release| (release.released_at, release.version.as_str(), release.run));
+        let mut by_version: Vec<_> = ordered.iter().enumerate().collect();
+        by_version.sort_unstable_by_key(|(_, release)| (release.version.as_str(), release.run));
+        let (mut readings, mut withdrawing, mut unidentified) = (Vec::new(), Vec::new(), Vec::new());
+        for version in by_version.chunk_by(|(_, one), (_, other)| one.version == other.version) {
+            let Some((latest, last)) = version.last() else { continue };
+            let certain = version.iter().rev().find(|(_, release)| !release.has_unidentified);
+            withdrawing.extend(certain.filter(|(_, release)| release.snapshot).map(|(rank, _)| *rank));
+            if last.snapshot && last.has_unidentified {
+                let place = certain.map_or(*latest, |(rank, _)| *rank.max(latest));
+                unidentified.push(UnconfirmingVersion { place, latest: *latest });
+            }
+            let mut previous = None;
+            for (rank, release) in version {
+                let reading = VersionReading {
+                    run: release.run,
+                    released_at: release.released_at,
+                    snapshot: release.snapshot,
+                    has_unidentified: release.has_unidentified,
+                    latest: *latest,
+                    previous: previous.replace(*rank),
+                };
+                readings.push((*rank, reading));
             }
         }
-        let mut ordered: Vec<_> = latest.into_values().collect();
-        ordered.sort_unstable_by_key(|release| (release.released_at, release.version.as_str()));
-        let mut ranks: Vec<_> =
-            ordered.iter().enumerate().map(|(rank, release)| (release.run, rank)).collect();
+        readings.sort_unstable_by_key(|(rank, _)| *rank);
+        withdrawing.sort_unstable();
+        unidentified.sort_unstable_by_key(|version| version.place);
+        let mut ranks: Vec<_> = readings.iter().map(|(rank, reading)| (reading.run, *rank)).collect();
         ranks.sort_unstable();
-        let read_again = releases.iter().filter(counts).filter_map(|release| {
-            let rank = ordered.iter().position(|other| other.version == release.version)?;
-            ordered.get(rank).filter(|latest| latest.run != release.run).map(|_| (release.run, rank))
-        });
-        let read_again = read_again.collect();
-        let snapshots = |unidentified: bool| {
-            let of_kind =
-                move |release: &TimelineRun| release.snapshot && release.has_unidentified == unidentified;
-            let ranked = ordered.iter().enumerate().filter(move |(_, release)| of_kind(release));
-            ranked.map(|(rank, _)| rank).collect()
-        };
-        Self {
-            snapshots: snapshots(false),
-            unidentified: snapshots(true),
-            undone,
-            ranks,
-            read_again,
-            releases: ordered
-                .iter()
-                .map(|release| ReleasedRun { run: release.run, released_at: release.released_at })
-                .collect(),
-        }
+        let readings = readings.into_iter().map(|(_, reading)| reading).collect();
+        Self { readings, ranks, withdrawing, unidentified, undone }
     }
 
     /// Whether the run with this number counts: it is known, and no later run has read its version again.
     #[must_use]
     pub fn is_counted(&self, run: u32) -> bool {
-        self.rank(run).is_some()
+        self.rank(run).is_some_and(|rank| self.is_latest(rank))
     }
 
     /// Whether the run with this number was undone.
@@ -208,17 +223,15 @@ impl VisibleReleases {
     /// The run of the latest release that counts.
     #[must_use]
     pub fn latest(&self) -> Option<u32> {
-        self.releases.last().map(|known| known.run)
+        let latest = (0..self.readings.len()).rev().find(|rank| self.is_latest(*rank))?;
+        self.reading(latest).map(|reading| reading.run)
     }
 
     /// The run of the latest release that has the record, if it rejected the record and no later snapshot lacks it.
     #[must_use]
     pub fn rejected_by<'s>(&self, statements: impl IntoIterator<Item = &'s RecordStatement>) -> Option<u32> {
-        let ranked =
-            statements.into_iter().filter_map(|statement| Some((self.rank(statement.run)?, statement)));
-        let (rank, latest) = ranked.max_by_key(|(rank, _)| *rank)?;
-        let is_withdrawn = self.snapshots.last().is_some_and(|snapshot| *snapshot > rank);
-        (latest.content.is_none() && !is_withdrawn).then_some(latest.run)
+        let latest = RecordPlacement::new(self, statements).rejected_by()?;
+        self.reading(latest).map(|reading| reading.run)
     }
 
     /// All versions of the record with these statements, in the order of `valid_from`.
@@ -251,113 +264,24 @@ impl VisibleReleases {
         self.ranks.get(found).map(|(_, rank)| *rank)
     }
 
-    /// The rank of the release that this run read first and a later run read again.
-    fn read_again(&self, run: u32) -> Option<usize> {
-        let found = self.read_again.binary_search_by_key(&run, |(run, _)| *run).ok()?;
-        self.read_again.get(found).map(|(_, rank)| *rank)
+    fn reading(&self, rank: usize) -> Option<VersionReading> {
+        self.readings.get(rank).copied()
     }
 
-    fn release(&self, rank: usize) -> Option<ReleasedRun> {
-        self.releases.get(rank).copied()
-    }
-
-    /// The statements that count, each as its own entry, in the order of `valid_from` with the latest release first;
-    /// and the rank of the latest release that could not confirm the record.
-    ///
-    /// If the latest reading of a version rejected the record, the statement of an earlier reading stays.
-    fn place_statements<'s>(
-        &self,
-        statements: impl IntoIterator<Item = &'s RecordStatement>,
-    ) -> (Vec<TimelineEntry>, Option<usize>) {
-        let mut placed = Vec::new();
-        let mut rejected = Vec::new();
-        let mut earlier = Vec::new();
-        for (index, statement) in statements.into_iter().enumerate() {
-            match self.rank(statement.run) {
-                Some(rank) if statement.content.is_none() => rejected.push(rank),
-                Some(rank) => placed.extend(self.place(index, statement, rank)),
-                None => earlier.extend(self.read_again(statement.run).map(|rank| (rank, index, statement))),
-            }
-        }
-        earlier.sort_unstable_by_key(|(_, _, statement)| statement.run);
-        for rank in &rejected {
-            let candidates = earlier.iter().rev().filter(|(of, _, _)| of == rank);
-            placed.extend(
-                candidates.filter_map(|(_, index, statement)| self.place(*index, statement, *rank)).next(),
-            );
-        }
-        placed.sort_unstable_by_key(|entry| entry.last_seen);
-        rejected.sort_unstable();
-        let newest = placed.last().map(|entry| entry.last_seen);
-        let unidentified = self.unidentified.last().copied().filter(|rank| Some(*rank) > newest);
-        let unconfirmed = rejected.last().copied().filter(|rank| Some(*rank) >= newest).max(unidentified);
-        // the next release that has the record, and the first snapshot after it without the record
-        let mut next: Option<(usize, Option<usize>)> = None;
-        for entry in placed.iter_mut().rev() {
-            // a release that rejected the record still has it
-            while let Some(rank) = rejected.pop_if(|rank| *rank > entry.last_seen) {
-                next = Some((rank, self.withdrawn_after(rank, next)));
-            }
-            entry.withdrawn = self.withdrawn_after(entry.last_seen, next);
-            next = Some((entry.last_seen, entry.withdrawn));
-        }
-        placed.sort_unstable_by_key(|entry| (entry.valid_from, Reverse(entry.last_seen)));
-        (placed, unconfirmed)
-    }
-
-    /// The first snapshot after the release of `rank` that lacks a record. `next` is the rank of the next release that
-    /// has the record, with the first snapshot after it without the record.
-    fn withdrawn_after(&self, rank: usize, next: Option<(usize, Option<usize>)>) -> Option<usize> {
-        let after = self.snapshots.partition_point(|snapshot| *snapshot <= rank);
-        let snapshot = self.snapshots.get(after).copied();
-        match (snapshot, next) {
-            (Some(snapshot), Some((holds, withdrawn))) if holds <= snapshot => withdrawn,
-            _ => snapshot,
-        }
-    }
-
-    /// The entry of a statement whose release has the rank `last_seen`; `None` if the release rejected the record.
-    fn place(&self, index: usize, statement: &RecordStatement, last_seen: usize) -> Option<TimelineEntry> {
-        Some(TimelineEntry {
-            statement: index,
-            content: statement.content?,
-            valid_from: statement.valid_from.or(self.release(last_seen).map(|known| known.released_at))?,
-            valid_until: statement.valid_until,
-            last_seen,
-            withdrawn: None,
-            overruled: false,
-        })
-    }
-
-    /// The entries in the order of `valid_from`, one for each `valid_from`.
-    fn entries<'s>(
-        &self,
-        statements: impl IntoIterator<Item = &'s RecordStatement>,
-    ) -> (Vec<TimelineEntry>, Option<usize>) {
-        let (mut entries, unconfirmed) = self.place_statements(statements);
-        entries.dedup_by(|earlier_release, entry| {
-            let same_time = earlier_release.valid_from == entry.valid_from;
-            if same_time && earlier_release.content == entry.content {
-                entry.statement = earlier_release.statement;
-            }
-            same_time
-        });
-        let mut seen = None;
-        for entry in &mut entries {
-            entry.overruled = entry.withdrawn.is_some_and(|withdrawn| seen > Some(withdrawn));
-            seen = seen.max(Some(entry.last_seen));
-        }
-        (entries, unconfirmed)
+    /// Whether the reading with this rank is the latest one of its version.
+    fn is_latest(&self, rank: usize) -> bool {
+        self.reading(rank).is_some_and(|reading| reading.latest == rank)
     }
 
     /// The snapshot that withdraws this entry.
-    fn withdrawal(&self, entry: &TimelineEntry) -> Option<ReleasedRun> {
-        entry.withdrawn.and_then(|rank| self.release(rank))
+    fn withdrawal(&self, entry: &TimelineEntry) -> Option<VersionReading> {
+        entry.withdrawn.and_then(|rank| self.reading(rank))
     }
 
     /// Why an entry has no interval; `None` if it has one.
     fn empty_interval_cause(&self, entry: &TimelineEntry) -> Option<VersionEnd> {
-        let before_it_began = |known: &ReleasedRun| entry.overruled || known.released_at <= entry.valid_from;
+        let before_it_began =
+            |known: &VersionReading| entry.overruled || known.released_at <= entry.valid_from;
         let withdrawn = self.withdrawal(entry).filter(before_it_began);
         let expired = entry.valid_until.is_some_and(|until| until <= entry.valid_from);
         withdrawn.map(|known| VersionEnd::Withdrawn(known.run)).or(expired.then_some(VersionEnd::Expired))
@@ -368,7 +292,7 @@ impl VisibleReleases {
         &self,
         statements: impl IntoIterator<Item = &'s RecordStatement>,
     ) -> ReverseVersionIterator<'_> {
-        let (entries, unconfirmed) = self.entries(statements);
+        let RecordPlacement { entries, unconfirmed, .. } = RecordPlacement::new(self, statements).combined();
         ReverseVersionIterator { knowledge: self, entries, unconfirmed, following: None, pending: None }
     }
 }

@@ -1,5 +1,7 @@
 //! A store with a source and functions to ingest runs, for tests.
 
+pub(super) mod histories;
+
 use super::files::GroundFiles;
 use super::query::ScanBudget;
 use super::staging::{AcceptedRecord, RunStaging, StagedRun};

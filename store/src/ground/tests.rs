@@ -14,6 +14,8 @@ use std::ops::Bound;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+mod histories;
+
 fn three_releases() -> [TestRun; 3] {
     [
         test_run(

@@ -124,9 +124,9 @@ pub(crate) fn show(
             let effect = format!("{in_force} before it; {withdrawn} withdrawn, {changed} changed");
             shown.push(("in force", effect));
         }
-        if run.snapshot && counts.unidentified > 0 {
+        if (run.snapshot || run.replace) && counts.unidentified > 0 {
             let note = format!(
-                "rejected records without a readable identity: {}, so this release withdraws nothing",
+                "rejected records without a readable identity: {}, so this run withdraws nothing",
                 counts.unidentified
             );
             shown.push(("note", note));

@@ -1,5 +1,6 @@
 //! The changes that a run made to a record.
 
+use super::placement::RecordPlacement;
 use super::{RecordStatement, RecordVersion, VersionEnd, VisibleReleases, at};
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
@@ -115,14 +116,15 @@ fn find_removal_kind(
     if run.is_some_and(|run| after.is_undone(run)) {
         return VersionChangeKind::Undone;
     }
-    if !run.is_some_and(|run| after.is_counted(run)) {
+    let placement = RecordPlacement::new(after, statements);
+    if placement.entry_of(was.statement).is_none() {
         return VersionChangeKind::Replaced;
     }
     if said_on {
         return VersionChangeKind::Moved;
     }
-    let (entries, _) = after.entries(statements);
-    let stated = entries.iter().find(|entry| entry.valid_from == was.valid_from);
+    let combined = placement.combined();
+    let stated = combined.entries.iter().find(|entry| entry.valid_from == was.valid_from);
     match stated.and_then(|entry| after.empty_interval_cause(entry)) {
         Some(VersionEnd::Withdrawn(_)) => VersionChangeKind::Withdrawn,
         Some(VersionEnd::Expired) => VersionChangeKind::Expired,

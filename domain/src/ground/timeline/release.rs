@@ -16,8 +16,8 @@ pub struct TimelineRun {
     pub ingested_at: Timestamp,
     /// Whether the version contains all records of the source, so that a missing record is withdrawn.
     pub snapshot: bool,
-    /// Whether it has rejected records whose identity could not be read. A snapshot with such records withdraws
-    /// nothing.
+    /// Whether it has rejected records whose identity could not be read. Such a release withdraws nothing that was in
+    /// force.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_unidentified: bool,
     /// The number of the run that this one undoes. Such a run is not a release.

@@ -1,6 +1,6 @@
 //! The versions of a record in descending order.
 
-use super::{RecordVersion, TimelineEntry, VersionEnd, VisibleReleases};
+use super::{RecordVersion, TimelineEntry, UnconfirmingVersion, VersionEnd, VisibleReleases};
 use jiff::Timestamp;
 
 /// Iterator over the versions of a record, the latest first.
@@ -8,11 +8,11 @@ pub(super) struct ReverseVersionIterator<'a> {
     pub(super) knowledge: &'a VisibleReleases,
     /// The remaining entries, in the order of `valid_from`.
     pub(super) entries: Vec<TimelineEntry>,
-    /// The rank of the latest release that could not confirm the record.
-    pub(super) unconfirmed: Option<usize>,
+    /// The latest version that could not confirm the record.
+    pub(super) unconfirmed: Option<UnconfirmingVersion>,
     /// The time at which the next version ends, and how.
     pub(super) following: Option<(Timestamp, VersionEnd)>,
-    /// The version that may still begin earlier, and the rank of the release that saw it last.
+    /// The version that may still begin earlier, and the rank of the reading that saw it last.
     pub(super) pending: Option<(RecordVersion, usize)>,
 }
 
@@ -45,12 +45,13 @@ impl Iterator for ReverseVersionIterator<'_> {
 impl ReverseVersionIterator<'_> {
     /// The run that could not confirm a version with this end, if any.
     fn unconfirmed_by(&self, end: Option<(Timestamp, VersionEnd)>) -> Option<u32> {
-        let known = self.knowledge.release(self.unconfirmed?)?;
+        let UnconfirmingVersion { place, latest } = self.unconfirmed?;
+        let released_at = self.knowledge.reading(place)?.released_at;
         let ended_before = match end {
-            Some((time, VersionEnd::Superseded(_) | VersionEnd::Withdrawn(_))) => time <= known.released_at,
+            Some((time, VersionEnd::Superseded(_) | VersionEnd::Withdrawn(_))) => time <= released_at,
             Some((_, VersionEnd::Expired | VersionEnd::Open)) | None => false,
         };
-        (!ended_before).then_some(known.run)
+        if ended_before { None } else { self.knowledge.reading(latest).map(|reading| reading.run) }
     }
 
     /// Puts `entry` before the pending version. Returns the pending version as finished, or extends it if the content
@@ -69,7 +70,7 @@ impl ReverseVersionIterator<'_> {
             version.valid_from = entry.valid_from;
             if entry.last_seen > *last_seen {
                 *last_seen = entry.last_seen;
-                version.last_seen = self.knowledge.release(entry.last_seen)?.run;
+                version.last_seen = self.knowledge.reading(entry.last_seen)?.run;
             }
             return None;
         }
@@ -79,7 +80,7 @@ impl ReverseVersionIterator<'_> {
             valid_from: entry.valid_from,
             valid_until: end.map(|(time, _)| time),
             ended_by: end.map_or(VersionEnd::Open, |(_, why)| why),
-            last_seen: self.knowledge.release(entry.last_seen)?.run,
+            last_seen: self.knowledge.reading(entry.last_seen)?.run,
             unconfirmed_by: self.unconfirmed_by(end),
         };
         self.pending.replace((version, entry.last_seen)).map(|(finished, _)| finished)

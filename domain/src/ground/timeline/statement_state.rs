@@ -1,5 +1,6 @@
 //! The current state of the statement of a run.
 
+use super::placement::RecordPlacement;
 use super::{RecordStatement, RecordVersion, VersionEnd, VisibleReleases, at};
 
 /// The current state of a statement.
@@ -32,10 +33,10 @@ impl VisibleReleases {
         if let Some(version) = versions.iter().find(|version| version.statement == index) {
             return Some(StatementState::Version(*version));
         }
-        let own = self.rank(statement.run).and_then(|rank| self.place(index, statement, rank));
-        let Some(own) = own else { return Some(StatementState::Replaced) };
-        let (entries, _) = self.entries(statements);
-        let counts = entries.iter().find(|entry| entry.valid_from == own.valid_from)?;
+        let placement = RecordPlacement::new(self, statements);
+        let Some(own) = placement.entry_of(index) else { return Some(StatementState::Replaced) };
+        let combined = placement.combined();
+        let counts = combined.entries.iter().find(|entry| entry.valid_from == own.valid_from)?;
         let version = at(&versions, own.valid_from).filter(|version| version.content == counts.content);
         if counts.content != own.content {
             return Some(StatementState::Corrected(

@@ -394,15 +394,22 @@ struct TimelineHistory {
     statements: Vec<RecordStatement>,
 }
 
-/// Histories of up to 8 runs; versions repeat if `twice`.
+/// Histories of up to 8 runs. If `twice`, versions repeat, and some runs undo earlier ones.
 fn history(twice: bool) -> impl Strategy<Value = TimelineHistory> {
     let day = || prop::option::weighted(0.4, 0..DAYS);
     let content = prop::option::weighted(0.85, 0..3_u8);
     let spoken = prop::option::weighted(0.7, (day(), prop::option::weighted(0.2, 0..DAYS), content));
-    let snapshot = (prop::bool::weighted(0.7), prop::bool::weighted(0.15));
-    prop::collection::vec((0..DAYS, snapshot, 0..4_u8, spoken), 1..8).prop_map(move |runs| {
+    let kind = (prop::bool::weighted(0.7), prop::bool::weighted(0.2), prop::option::weighted(0.15, 1..8_u32));
+    prop::collection::vec((0..DAYS, kind, 0..4_u8, spoken), 1..8).prop_map(move |runs| {
         let mut history = TimelineHistory { releases: Vec::new(), statements: Vec::new() };
-        for (run, (released, (snapshot, has_unidentified), version, spoken)) in (1..).zip(runs) {
+        for (run, (released, (snapshot, has_unidentified, undoes), version, spoken)) in (1..).zip(runs) {
+            let undoes = undoes.filter(|undone| twice && *undone < run);
+            if let Some(undone) = undoes {
+                let mut release = history.releases[undone as usize - 1].clone();
+                (release.run, release.ingested_at, release.undoes) = (run, ingested(run), undoes);
+                history.releases.push(release);
+                continue;
+            }
             history.releases.push(TimelineRun {
                 run,
                 version: if twice { version.to_string() } else { run.to_string() },
@@ -440,36 +447,38 @@ fn arriving(history: &TimelineHistory, order: &[u32]) -> TimelineHistory {
     other
 }
 
-/// A slow model of the rules: the content on `day`, from the statement of each release about that day.
+/// Whether the run counts: no run that counts undoes it.
+fn is_active(history: &TimelineHistory, run: u32) -> bool {
+    !history.releases.iter().any(|undo| undo.undoes == Some(run) && is_active(history, undo.run))
+}
+
+/// A slow model of the rules: the content on `day`, from what each version says about that day.
 fn model(history: &TimelineHistory, day: i64) -> Option<u8> {
-    let counts = |release: &&TimelineRun| {
-        !history.releases.iter().any(|other| other.version == release.version && other.run > release.run)
-    };
-    let mut ordered: Vec<_> = history.releases.iter().filter(counts).collect();
-    ordered.sort_by_key(|release| (release.released_at, &release.version));
+    let readings = history.releases.iter().filter(|run| run.undoes.is_none() && is_active(history, run.run));
+    let readings: Vec<_> = readings.collect();
     let holds =
         |release: &TimelineRun| history.statements.iter().find(|statement| statement.run == release.run);
-    // if the latest reading of a version rejected the record, the statement of an earlier reading stays
-    let spoken = |release: &TimelineRun| {
-        let readings = history.releases.iter().filter(|other| other.version == release.version);
-        let readings: Vec<_> = readings.map(|other| other.run).collect();
-        let statement = |run: &u32| {
-            history
-                .statements
-                .iter()
-                .find(|statement| statement.run == *run)
-                .filter(|statement| statement.content.is_some())
-        };
-        holds(release)?;
-        statement(&release.run).or_else(|| readings.iter().rev().find_map(statement))
+    // for each version the latest reading that is certain about the record
+    let is_certain = |release: &TimelineRun| match holds(release) {
+        Some(statement) => statement.content.is_some(),
+        None => !release.has_unidentified,
     };
+    let versions: BTreeSet<_> = readings.iter().map(|release| &release.version).collect();
+    let mut ordered: Vec<_> = versions
+        .into_iter()
+        .filter_map(|version| {
+            let mut certain =
+                readings.iter().filter(|release| release.version == *version && is_certain(release));
+            certain.next_back().copied()
+        })
+        .collect();
+    ordered.sort_by_key(|release| (release.released_at, &release.version));
     let begins = |index: usize| {
         let release = ordered[index];
-        spoken(release).map(|statement| day_of(statement.valid_from.unwrap_or(release.released_at)))
+        holds(release).map(|statement| day_of(statement.valid_from.unwrap_or(release.released_at)))
     };
     let withdrawn = |index: usize| {
-        let withdraws =
-            |release: &TimelineRun| release.snapshot && !release.has_unidentified && holds(release).is_none();
+        let withdraws = |release: &TimelineRun| release.snapshot && holds(release).is_none();
         (index + 1..ordered.len()).find(|later| withdraws(ordered[*later]))
     };
     let positions = 0..ordered.len();
@@ -484,7 +493,7 @@ fn model(history: &TimelineHistory, day: i64) -> Option<u8> {
         begin <= day && !corrected && !overruled && !gone
     };
     let latest = positions.filter(stands).max_by_key(|index| begins(*index))?;
-    let statement = spoken(ordered[latest])?;
+    let statement = holds(ordered[latest])?;
     let expired = statement.valid_until.is_some_and(|until| day_of(until) <= day);
     let closed = withdrawn(latest).is_some_and(|closed| day_of(ordered[closed].released_at) <= day);
     (!expired && !closed).then_some(statement.content?[0])
@@ -531,6 +540,120 @@ fn record_rejected_by_new_reading_keeps_former_statement() {
     assert_eq!(all_releases(&releases[..1]).versions(&statements)[0].unconfirmed_by, None);
 }
 
+/// The versions of a record by the first `runs` of the releases: content, days, and the run that did not confirm it.
+fn contents(
+    releases: &[TimelineRun],
+    statements: &[RecordStatement],
+    runs: usize,
+) -> Vec<(u8, i64, Option<i64>, Option<u32>)> {
+    let versions = all_releases(&releases[..runs]).versions(statements);
+    let shown = versions.iter().map(|version| {
+        let (_, from, until, _) = short(version);
+        (version.content[0], from, until, version.unconfirmed_by)
+    });
+    shown.collect()
+}
+
+#[test]
+fn reject_keeps_record_out_of_force_that_a_reading_has_removed() {
+    for snapshot in [true, false] {
+        let mut runs =
+            releases(&[("1", 1, snapshot), ("1", 1, snapshot), ("1", 1, snapshot), ("1", 1, snapshot)]);
+        let statements = [run_statement(1, b'b'), rejected(3)];
+        assert_eq!(contents(&runs, &statements, 1), [(b'b', 1, None, None)]);
+        for count in 2..=3 {
+            assert_eq!(contents(&runs, &statements, count), [], "after run {count}");
+        }
+        assert_eq!(last_changes(&runs[..3], &statements), [], "the reject changes nothing");
+        assert_eq!(all_releases(&runs[..3]).rejected_by(&statements), Some(3));
+        assert_eq!(all_releases(&runs).rejected_by(&statements), None, "the last reading lacks it");
+        // without the reading that removed it, the reject keeps it in force
+        runs[3].undoes = Some(2);
+        assert_eq!(contents(&runs, &statements, 4), [(b'b', 1, None, Some(3))]);
+        assert_eq!(last_changes(&runs, &statements), [(VersionChangeKind::BecameValid, None, Some(0))]);
+    }
+}
+
+#[test]
+fn reject_keeps_record_of_earlier_version_withdrawn_by_an_earlier_reading() {
+    let mut runs = releases(&[("1", 1, true), ("2", 2, true), ("2", 2, true), ("2", 2, true)]);
+    let statements = [run_statement(1, b'b'), rejected(3)];
+    let withdrawn = [(b'b', 1, Some(2), None)];
+    assert_eq!(contents(&runs, &statements, 2), withdrawn);
+    assert_eq!(contents(&runs, &statements, 3), withdrawn, "a rejected record");
+    assert_eq!(last_changes(&runs[..3], &statements), []);
+    runs[3].has_unidentified = true;
+    assert_eq!(contents(&runs, &statements, 4), withdrawn, "a reject without an identity");
+    assert_eq!(last_changes(&runs, &statements), []);
+}
+
+#[test]
+fn several_rejecting_readings_keep_the_statement_of_the_last_certain_one() {
+    let runs = releases(&[("1", 1, true), ("1", 1, true), ("1", 1, true), ("1", 1, true), ("1", 1, true)]);
+    let statements =
+        [run_statement(1, b'a'), run_statement(2, b'b'), rejected(3), rejected(4), run_statement(5, b'c')];
+    assert_eq!(contents(&runs, &statements, 3), [(b'b', 1, None, Some(3))]);
+    assert_eq!(contents(&runs, &statements, 4), [(b'b', 1, None, Some(4))]);
+    assert_eq!(contents(&runs, &statements, 5), [(b'c', 1, None, None)]);
+    let kept = all_releases(&runs[..4]);
+    assert_eq!(kept.versions(&statements)[0].last_seen, 2, "its age counts from the reading that states it");
+    assert!(matches!(kept.statement_state(&statements, 1), Some(StatementState::Version(_))));
+    assert_eq!(kept.statement_state(&statements, 0), Some(StatementState::Replaced));
+    let was_replaced = [(VersionChangeKind::Replaced, Some(1), Some(4))];
+    assert_eq!(last_changes(&runs, &statements)[..1], was_replaced);
+}
+
+#[test]
+fn reading_with_unidentified_rejects_withdraws_nothing_that_was_in_force() {
+    for snapshot in [true, false] {
+        let mut runs = releases(&[("1", 1, snapshot), ("1", 1, snapshot), ("1", 1, snapshot)]);
+        runs[1].has_unidentified = true;
+        let statements = [run_statement(1, b'b')];
+        assert_eq!(contents(&runs, &statements, 2), [(b'b', 1, None, Some(2))]);
+        assert_eq!(last_changes(&runs[..2], &statements), []);
+        assert_eq!(contents(&runs, &statements, 3), [], "a reading without rejects removes it");
+    }
+}
+
+#[test]
+fn kept_statement_ends_by_the_release_after_it() {
+    let runs = releases(&[("1", 1, true), ("1", 1, true), ("2", 2, true), ("3", 3, true)]);
+    let statements = [run_statement(1, b'a'), rejected(2), run_statement(3, b'b')];
+    assert_eq!(
+        last_changes(&runs[..3], &statements),
+        [(VersionChangeKind::Superseded, Some(0), Some(0)), (VersionChangeKind::BecameValid, None, Some(2))]
+    );
+    let corrected = [from(1, 0, b'a'), rejected(2), from(3, 0, b'b')];
+    assert_eq!(last_changes(&runs[..3], &corrected)[0], (VersionChangeKind::Superseded, Some(0), Some(2)));
+    assert_eq!(contents(&runs, &corrected, 4), [(b'b', 0, Some(3), None)]);
+}
+
+#[test]
+fn reject_with_another_release_date_keeps_statement_at_its_own_date() {
+    // version 1 moves behind version 2, whose correction stays in force
+    let runs = releases(&[("1", 1, false), ("2", 3, false), ("1", 5, false)]);
+    let statements = [from(1, 0, b'a'), from(2, 0, b'b'), rejected(3)];
+    assert_eq!(contents(&runs, &statements, 3), [(b'b', 0, None, Some(3))]);
+    let statements = [run_statement(1, b'a'), run_statement(2, b'b'), rejected(3)];
+    assert_eq!(contents(&runs, &statements, 3), [(b'a', 1, Some(3), None), (b'b', 3, None, Some(3))]);
+    let earlier = releases(&[("1", 3, true), ("1", 1, true)]);
+    let statements = [run_statement(1, b'a'), rejected(2)];
+    assert_eq!(contents(&earlier, &statements, 2), [(b'a', 3, None, Some(2))]);
+}
+
+#[test]
+fn reject_of_a_late_version_keeps_what_was_in_force_at_its_date() {
+    // version 2 arrives last; version 1 is in force at its date, and version 3 withdraws or states the record
+    let runs = releases(&[("1", 1, true), ("3", 3, true), ("2", 2, true)]);
+    let stated = [run_statement(1, b'a'), run_statement(2, b'c'), rejected(3)];
+    assert_eq!(contents(&runs, &stated, 3), [(b'a', 1, Some(3), None), (b'c', 3, None, None)]);
+    let then =
+        VisibleReleases::new(&runs, released_by(2)).valid_at(&stated, at_day(2)).expect("it is in force");
+    assert_eq!((then.content[0], then.unconfirmed_by), (b'a', Some(3)));
+    let withdrawn = [run_statement(1, b'a'), rejected(3)];
+    assert_eq!(contents(&runs, &withdrawn, 3), [(b'a', 1, Some(3), Some(3))]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 3_000 } else { 300_000 }))]
 
@@ -555,7 +678,8 @@ proptest! {
             prop_assert_eq!(statement.content, Some(version.content));
             if let VersionEnd::Withdrawn(run) = version.ended_by {
                 let by = history.releases.iter().find(|release| release.run == run).expect("the value is known");
-                prop_assert!(by.snapshot && history.statements.iter().all(|statement| statement.run != run));
+                prop_assert!(by.snapshot && !by.has_unidentified);
+                prop_assert!(history.statements.iter().all(|statement| statement.run != run));
                 prop_assert_eq!(Some(by.released_at), version.valid_until);
             }
         }
@@ -599,8 +723,10 @@ proptest! {
                 Some(release.released_at)
             });
             let holds = at(&versions, begins.expect("its run is there"));
+            let is_undone = !is_active(&history, statement.run);
+            prop_assert_eq!(matches!(became, StatementState::Undone), is_undone);
             let counts = known.is_counted(statement.run) && statement.content.is_some();
-            prop_assert_eq!(matches!(became, StatementState::Replaced), !counts && stands.is_none());
+            prop_assert!(!counts || !matches!(became, StatementState::Replaced));
             match became {
                 StatementState::Version(version) => prop_assert_eq!(stands, Some(&version)),
                 StatementState::Same(version) => {
@@ -648,7 +774,8 @@ proptest! {
 
     #[test]
     fn later_release_does_not_change_answers_about_earlier_times(history in history(true), day in 0..DAYS) {
-        let seen = history.releases.iter().filter(|release| release.released_at <= at_day(day));
+        let is_seen = |release: &&TimelineRun| release.undoes.is_some() || release.released_at <= at_day(day);
+        let seen = history.releases.iter().filter(is_seen);
         let seen: Vec<_> = seen.cloned().collect();
         let then = VisibleReleases::new(&history.releases, released_by(day));
         prop_assert_eq!(&then, &all_releases(&seen));
@@ -681,7 +808,7 @@ proptest! {
                 if let Some(was) = was.filter(|was| Some(*was) != is) {
                     prop_assert!(standing.remove(&was), "it stood");
                 }
-                let continues = matches!(change.kind, VersionChangeKind::Moved | VersionChangeKind::Replaced);
+                let continues = change.before.zip(change.after).is_some_and(|(was, is)| was.content == is.content);
                 if change.kind == VersionChangeKind::BecameValid || continues {
                     standing.extend(is);
                 }

@@ -54,10 +54,8 @@ impl RunChangeEntry {
             change.after.filter(|after| subject.is_some_and(|subject| subject.statement == after.statement));
         let other = change.after.filter(|_| stands.is_none()).and_then(|after| at(after.statement));
         // the version that continues this one is not reported as new, so its interval is reported here
-        let continued = change.after.filter(|after| {
-            matches!(change.kind, VersionChangeKind::Moved | VersionChangeKind::Replaced)
-                && subject.is_some_and(|subject| subject.content == after.content)
-        });
+        let continued =
+            change.after.filter(|after| subject.is_some_and(|subject| subject.content == after.content));
         let shown = stands.or(continued).or(subject);
         Self {
             kind: change.kind,
