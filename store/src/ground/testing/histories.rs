@@ -87,12 +87,12 @@ impl SourceHistory {
             _ => random.i64(1..=DAYS),
         };
         let mut records: Vec<_> = (0..RECORDS - 1)
-            .filter(|_| random.u8(..10) < 7)
-            .map(|id| {
+            .filter_map(|id| {
+                let is_read = random.u8(..10) < 7;
                 let from = Some(random.i64(0..DAYS)).filter(|_| random.u8(..10) < 3);
                 let until = from.map(|from| from + random.i64(1..5)).filter(|_| random.u8(..10) < 3);
                 let value = Some(random.u8(..VALUES)).filter(|_| random.u8(..10) < 7);
-                ReadRecord { id, value, from, until }
+                is_read.then_some(ReadRecord { id, value, from, until })
             })
             .collect();
         let last = ReadRecord { id: RECORDS - 1, value: Some(random.u8(..VALUES)), from: None, until: None };
@@ -150,10 +150,12 @@ impl SourceHistory {
             let last_place = last.place(*last_step);
             let place = word.map(|(step, reading)| reading.place(step));
             certain.extend(word.map(|(step, reading)| (reading.place(step), reading.record(id))));
-            let rejects = of_version.iter().filter(|(step, _)| word.is_none_or(|(word, _)| *step > word));
-            let is_rejected = rejects.clone().any(|(_, reading)| reading.record(id).is_some());
+            let mut doubtful =
+                of_version.iter().filter(|(step, _)| word.is_none_or(|(word, _)| *step > word));
+            let is_in_doubt = doubtful.clone().next().is_some();
+            let is_rejected = doubtful.any(|(_, reading)| reading.record(id).is_some());
             let is_kept = word.is_some_and(|(_, reading)| reading.record(id).is_some());
-            if rejects.count() > 0 && (is_rejected || is_kept || self.snapshot) {
+            if is_in_doubt && (is_rejected || is_kept || self.snapshot) {
                 doubts.push((place.map_or(last_place, |place| place.max(last_place)), version));
             }
         }
