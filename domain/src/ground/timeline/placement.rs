@@ -9,7 +9,7 @@ pub(super) struct RecordPlacement<'k> {
     /// The statements that count, each as its own entry, in the order of `valid_from` with the latest release first.
     /// [`RecordPlacement::combined`] leaves one for each `valid_from`.
     pub(super) entries: Vec<TimelineEntry>,
-    /// The latest version that could not confirm the record, if no version states the record after it.
+    /// The latest version that could not confirm the record, unless a version after it states the record.
     pub(super) unconfirmed: Option<UnconfirmingVersion>,
     /// The latest version that rejected the record and cannot confirm it.
     rejected: Option<UnconfirmingVersion>,
@@ -66,35 +66,32 @@ impl<'k> RecordPlacement<'k> {
         placement
     }
 
-    /// Places the statement of the latest reading of a version that is certain about the record. `mentions` are all
-    /// statements of the version's readings, in the order of the runs.
+    /// Places what the latest reading of a version that is certain about the record says. `mentions` are all statements
+    /// of the version's readings, in the order of the runs.
     fn place_version(&mut self, mut mentions: &[RecordMention<'_>]) {
         let Some(latest) = mentions.first().map(|mention| mention.latest) else { return };
         self.mentioning.push(latest);
         let (mut certain, mut is_rejected, mut is_stated) = (Some(latest), false, false);
-        while let Some((rank, reading)) = certain.and_then(|rank| Some((rank, self.knowledge.reading(rank)?)))
+        while let Some(rank) = certain
+            && let Some(reading) = self.knowledge.reading(rank)
         {
-            match mentions.split_last().filter(|(mention, _)| mention.rank == rank) {
-                Some((mention, earlier)) => {
-                    mentions = earlier;
-                    is_stated = self.place_statement(mention);
-                    is_rejected |= !is_stated;
-                    if is_stated {
-                        break;
-                    }
-                }
-                None if reading.has_unidentified => {}
-                None => {
-                    self.withdrawing.extend(reading.snapshot.then_some(rank));
+            let mention = mentions.split_last().filter(|(mention, _)| mention.rank == rank);
+            if let Some((mention, earlier)) = mention {
+                mentions = earlier;
+                is_stated = self.place_statement(mention);
+                if is_stated {
                     break;
                 }
+                is_rejected = true;
+            } else if !reading.has_unidentified {
+                self.withdrawing.extend(reading.snapshot.then_some(rank));
+                break;
             }
             certain = reading.previous;
         }
-        // another release than a snapshot is not expected to have the record, unless it had it before
-        let is_expected =
-            is_rejected || is_stated || self.knowledge.reading(latest).is_some_and(|last| last.snapshot);
-        if certain == Some(latest) || !is_expected {
+        // a release that is not a snapshot is not expected to have the record, unless a reading of it had the record
+        let is_snapshot = self.knowledge.reading(latest).is_some_and(|reading| reading.snapshot);
+        if certain == Some(latest) || !(is_rejected || is_stated || is_snapshot) {
             return;
         }
         let version = UnconfirmingVersion { place: certain.unwrap_or(latest).max(latest), latest };
@@ -179,7 +176,7 @@ impl<'k> RecordPlacement<'k> {
         self.withdrawn_after(rejected.place, None).is_none().then_some(rejected.latest)
     }
 
-    /// Whether the statement with this index counts.
+    /// The entry of the statement with this index, if it counts.
     pub(super) fn entry_of(&self, statement: usize) -> Option<TimelineEntry> {
         self.entries.iter().find(|entry| entry.statement == statement).copied()
     }
