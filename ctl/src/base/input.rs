@@ -2,6 +2,7 @@
 
 use super::error::CtlError;
 use clap::builder::{PathBufValueParser, TypedValueParser};
+use oracled_domain::base::blank::is_blank;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -32,7 +33,7 @@ fn read_limited(source: impl Read, bytes_max: u64) -> io::Result<String> {
 /// The facts in a file, one per line. Blank lines are skipped.
 pub(crate) fn read_facts(file: &Path) -> Result<Vec<String>, CtlError> {
     let text = read_text(file)?;
-    Ok(text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect())
+    Ok(text.lines().filter(|line| !is_blank(line)).map(str::to_owned).collect())
 }
 
 /// The list of a request's `read_facts_from`, read from a file.

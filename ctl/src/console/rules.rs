@@ -11,6 +11,7 @@ use axum::extract::State;
 use hyper::Method;
 use maud::{Markup, html};
 use oracled_api::ground::SourceSummary;
+use oracled_domain::base::blank::is_blank;
 use oracled_domain::rules::{EvidenceFinding, RuleEvidence, RuleResult, RuleVerdict, RulesEvaluation};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,7 +63,7 @@ async fn evaluate(
     sources: &[SourceSummary],
     fields: &Fields,
 ) -> Result<RulesEvaluation, PageError> {
-    let facts: Vec<_> = fields.text("facts").lines().filter(|line| !line.trim().is_empty()).collect();
+    let facts: Vec<_> = fields.text("facts").lines().filter(|line| !is_blank(line)).collect();
     let mut request = BTreeMap::from([("candidate_output", json!(fields.required("text", "Text")?))]);
     if let Some(oracle_id) = fields.filled("source") {
         let source = sources.iter().find(|source| source.entry.oracle_id().as_str() == oracle_id);

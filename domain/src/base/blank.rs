@@ -1,14 +1,14 @@
 //! Blank text: text without a visible character.
 //!
 //! Besides white space, characters with Unicode's `Default_Ignorable_Code_Point` property (zero-width spaces and
-//! joiners, soft hyphen, byte order mark, fillers) and control characters are invisible.
+//! joiners, soft hyphen, byte order mark, fillers), the blank Braille pattern U+2800 and control characters are invisible.
 
 use regex::Regex;
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
 static INVISIBLE: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"[\p{Default_Ignorable_Code_Point}[\p{Cc}--\s]]").expect("the pattern is valid")
+    Regex::new(r"[\p{Default_Ignorable_Code_Point}\x{2800}[\p{Cc}--\s]]").expect("the pattern is valid")
 });
 
 /// `text` without invisible characters. White space stays, because it separates words.
@@ -40,11 +40,13 @@ mod tests {
             "\u{200b}\u{200d}\u{ad}\u{feff}",
             "\u{3164}\u{115f}",
             "\u{e0041}",
+            "\u{2800}\u{2800} \u{2800}",
+            "\u{fe0f}\u{34f}\u{2064}\u{206f}\u{180e}\u{1d173}\u{e0fff}",
             "\0\u{1} \u{7f}",
         ] {
             assert!(is_blank(blank), "{blank:?}");
         }
-        for visible in ["a", "\u{200b}.", "0", "👩\u{200d}🌾", "\u{301}"] {
+        for visible in ["a", "\u{200b}.", "0", "👩\u{200d}🌾", "\u{301}", "\u{2801}"] {
             assert!(!is_blank(visible), "{visible:?}");
         }
     }

@@ -232,7 +232,7 @@ fn members(text: &str) -> Result<(Vec<String>, &str), &'static str> {
         let dotted = rest.strip_prefix('.').ok_or(WRITTEN)?;
         let end = [dotted.find(['.', '[']), dotted.find("==")].into_iter().flatten().min();
         let (name, after) = dotted.split_at(end.ok_or(WRITTEN)?);
-        if name.trim().is_empty() {
+        if is_blank(name) {
             return Err(WRITTEN);
         }
         members.push(name.trim().to_owned());

@@ -3,6 +3,7 @@
 mod threshold;
 
 use super::registry::{RuleCheckType, RuleId};
+use crate::base::blank::is_blank;
 use crate::rules::sourced::FactSource;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -165,7 +166,7 @@ impl CandidateCheck {
         }
         for (pair, (one, other)) in contradiction_pairs.iter().enumerate() {
             for term in [one, other] {
-                if term.trim().is_empty() || term.len() > TERM_MAX_BYTES {
+                if is_blank(term) || term.len() > TERM_MAX_BYTES {
                     return Err(InvalidCheckError::Term { pair, bytes: term.len() });
                 }
             }

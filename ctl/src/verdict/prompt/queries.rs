@@ -2,6 +2,7 @@
 
 use crate::base::error::CtlError;
 use crate::base::lines::{InputLine, InputLineReader, display_name, json_error_text, open};
+use oracled_domain::base::blank::is_blank;
 use oracled_domain::base::wording::reword_serde_error;
 use oracled_domain::{ProductTier, PromptTemplate};
 use serde::Deserialize;
@@ -52,7 +53,7 @@ fn parse_query(text: &[u8], template: &PromptTemplate) -> Result<TrialQuery, Str
     let query: TrialQuery = serde_json::from_slice(text).map_err(|error| {
         format!("{}, column {}; {FORM}", reword_serde_error(&json_error_text(&error)), error.column())
     })?;
-    if query.query.trim().is_empty() {
+    if is_blank(&query.query) {
         return Err(format!("`query` is empty; {FORM}"));
     }
     if template.tiers.get(query.tier).is_none() {

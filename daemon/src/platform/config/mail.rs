@@ -3,6 +3,7 @@
 use super::cleartext::parse_address;
 use super::{ConfigError, check_url, is_local, not_allowed_error};
 use oracled_actors::upstream::mail::{MailHeading, SmtpSettingsError, SmtpTls};
+use oracled_domain::base::blank::is_blank;
 use oracled_domain::verdict::template_name::TemplateName;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -148,7 +149,7 @@ impl MailSection {
         if self.transport != MailTransport::Smtp {
             return Ok(());
         }
-        if self.smtp_host.as_deref().is_none_or(|host| host.trim().is_empty()) {
+        if self.smtp_host.as_deref().is_none_or(is_blank) {
             return Err(not_allowed_error("mail.smtp_host", "not set", "the name of a mail server"));
         }
         if self.from.is_none() {

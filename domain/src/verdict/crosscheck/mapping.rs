@@ -238,11 +238,12 @@ fn shortened(name: &str) -> String {
     name.chars().take(UNEXPECTED_NAME_CHARS).collect()
 }
 
-/// A test of a strategy is a text that is not blank, or an object with such a text.
+/// A test of a strategy is a text that is not blank, or an object or a list with such a text at any depth.
 fn is_strategy_test(node: &JsonNode<'_>) -> bool {
     match node {
         JsonNode::Text(text) => !is_blank(text),
         JsonNode::Object(members) => members.iter().any(|(_, member)| is_strategy_test(member)),
-        JsonNode::Scalar | JsonNode::List(_) => false,
+        JsonNode::List(items) => items.iter().any(is_strategy_test),
+        JsonNode::Scalar => false,
     }
 }

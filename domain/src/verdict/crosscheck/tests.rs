@@ -180,6 +180,58 @@ fn absent_and_empty_fields_have_different_flags() {
 }
 
 #[test]
+fn test_is_visible_text_or_object_or_list_with_visible_text_at_any_depth() {
+    let v_t = |test: Value| {
+        let mut verdict = verdict(ProductTier::Strategy);
+        verdict["strategy"]["tests"] = json!([test]);
+        inspected(ProductTier::Strategy, &verdict).v_t
+    };
+    for test in [
+        json!("Sell one."),
+        json!({"what": "Sell one."}),
+        json!(["Sell one."]),
+        json!({"n": 1, "steps": [[], {"more": [null, "Sell one."]}]}),
+        json!([[["Sell one."]], 7]),
+    ] {
+        assert_eq!(v_t(test.clone()), 9.5, "{test}");
+    }
+    for none in [
+        json!({"n": 1}),
+        json!({}),
+        json!([]),
+        json!(7),
+        json!(true),
+        json!(null),
+        json!(" "),
+        json!("\u{2800}\u{200b}"),
+        json!({"Sell one.": null}),
+        json!({"steps": [[" ", {"more": ["\u{2800}", 4]}]]}),
+    ] {
+        assert_eq!(v_t(none.clone()), 9.0, "{none}");
+    }
+}
+
+#[test]
+fn invisible_characters_count_neither_as_content_nor_as_length() {
+    for invisible in
+        ["\u{2800}", "\u{200b}", "\u{200d}", "\u{ad}", "\u{feff}", "\u{3164}", "\u{e0041}", "\u{fe0f}"]
+    {
+        let mut verdict = verdict(ProductTier::Strategy);
+        verdict["summary"] = json!(format!("Too short{}", invisible.repeat(20)));
+        verdict["breakdown"]["Stability"]["analysis"] = json!(invisible.repeat(3));
+        verdict["strategy"]["next_step"] = json!(format!(" {invisible} "));
+        verdict["strategy"]["alternative"] = json!(invisible);
+        let inspection = inspected(ProductTier::Strategy, &verdict);
+        let flags = words(&inspection.flags);
+        assert_eq!(flags, ["empty_analysis:Stability", "short_summary"], "{invisible:?}");
+        assert_eq!(inspection.v_t, 7.5, "{invisible:?}");
+        verdict["summary"] = json!(format!("{invisible}Long enough{invisible}"));
+        let flags = words(&inspected(ProductTier::Strategy, &verdict).flags);
+        assert_eq!(flags, ["empty_analysis:Stability"], "{invisible:?}");
+    }
+}
+
+#[test]
 fn missing_strategy_weighs_two_without_few_tests_flag() {
     let mut verdict = verdict(ProductTier::Strategy);
     verdict.as_object_mut().expect("an object").remove("strategy");
@@ -230,9 +282,16 @@ fn payload_that_is_not_an_object_has_no_verdict() {
 fn transcribed(tier: ProductTier, root: &Value) -> (f64, f64, f64) {
     let label =
         |v: &Value| v.as_str().filter(|s| ["GREEN", "AMBER", "RED", "NULL"].contains(s)).map(String::from);
-    // the texts here contain only one kind of invisible character
-    let visible = |v: &Value| v.as_str().unwrap_or("").replace('\u{200b}', "").trim().chars().count();
+    // the texts here contain only these invisible characters
+    let visible = |v: &Value| {
+        v.as_str().unwrap_or("").replace(['\u{200b}', '\u{2800}', '\u{ad}'], "").trim().chars().count()
+    };
     let filled = |v: &Value| visible(v) > 0;
+    // every string of a value, at any depth; the name of a member is none of them
+    fn strings(v: &Value) -> Vec<&Value> {
+        let below = v.as_array().into_iter().flatten().chain(v.as_object().into_iter().flat_map(Map::values));
+        Some(v).filter(|v| v.is_string()).into_iter().chain(below.flat_map(strings)).collect()
+    }
     let is_text = |v: &Value| v.is_string();
     let (mut v_t, mut v_r, mut missing) = (0.0, 0.0, false);
     let top = label(&root["verdict"]);
@@ -272,8 +331,7 @@ fn transcribed(tier: ProductTier, root: &Value) -> (f64, f64, f64) {
             v_t += f64::from(u8::from(filled(&strategy["alternative"])));
             let none = vec![];
             let tests = strategy["tests"].as_array().unwrap_or(&none);
-            let filled =
-                tests.iter().filter(|t| filled(t) || t.as_object().is_some_and(|o| !o.is_empty())).count();
+            let filled = tests.iter().filter(|test| strings(test).into_iter().any(filled)).count();
             v_t += 0.5 * f64::from(u32::try_from(filled.min(3)).expect("three at most"));
             v_r += if filled < 2 { 1.0 } else { 0.0 };
         } else {
@@ -294,7 +352,8 @@ fn transcribed(tier: ProductTier, root: &Value) -> (f64, f64, f64) {
 fn text() -> impl Strategy<Value = Value> {
     prop_oneof![
         6 => prop_oneof![Just("GREEN"), Just("AMBER"), Just("RED"), Just("NULL")].prop_map(Value::from),
-        4 => "[a-zA-Zé \u{200b}]{0,14}".prop_map(Value::from),
+        4 => "[a-zA-Zé \u{200b}\u{2800}\u{ad}]{0,14}".prop_map(Value::from),
+        2 => "[ \u{200b}\u{2800}\u{ad}]{0,14}".prop_map(Value::from),
         1 => Just(json!("A longer text that says something.")),
         1 => prop_oneof![Just(json!(null)), Just(json!(4)), Just(json!([])), Just(json!({}))],
     ]
@@ -315,7 +374,15 @@ fn any_verdict() -> BoxedStrategy<Value> {
     let dimension = || object(vec![("verdict", text().boxed()), ("analysis", text().boxed())]);
     let mut dimensions: Vec<_> = VerdictDimension::ALL.iter().map(|d| (d.into_str(), dimension())).collect();
     dimensions.push(("Mood", dimension()));
-    let test = prop_oneof![text(), Just(json!({"what": "Sell one."}))];
+    // a test may have any members, at any depth
+    let test = prop_oneof![text(), Just(json!({"what": "Sell one."})), Just(json!({"n": 1}))];
+    let test = test.prop_recursive(3, 8, 3, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+            prop::collection::btree_map("[a-c]", inner, 0..3)
+                .prop_map(|members| Value::from(members.into_iter().collect::<Map<_, _>>())),
+        ]
+    });
     let tests = prop_oneof![9 => prop::collection::vec(test, 0..5).prop_map(Value::from), 1 => text()];
     object(vec![
         ("verdict", text().boxed()),
@@ -350,8 +417,15 @@ fn reversed(value: &Value) -> String {
     }
 }
 
+/// 1,024 random cases, or the number in `PROPTEST_CASES`.
+fn many_cases() -> ProptestConfig {
+    let cases =
+        if std::env::var_os("PROPTEST_CASES").is_some() { ProptestConfig::default().cases } else { 1024 };
+    ProptestConfig { cases, ..ProptestConfig::default() }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1024))]
+    #![proptest_config(many_cases())]
 
     #[test]
     fn mapping_matches_documented_tables(tier in any_tier(), verdict in any_verdict()) {
