@@ -93,7 +93,9 @@ pub fn build_verdict_prompt(
     Ok(ModelPrompt { template: Some(reference), ..prompt })
 }
 
-/// `text` as a JSON string literal on one line; every character that any reader treats as a line end is escaped.
+/// `text` as a string literal on one line; every character that any reader treats as a line end is escaped. It is a JSON
+/// string literal, unless the text has invisible characters that could show or hide text that a person does not see: these
+/// become `\u{202e}`, in Rust's notation.
 fn literal(text: &str) -> String {
     let mut literal = String::with_capacity(text.len() + 2);
     literal.push('"');
@@ -102,17 +104,33 @@ fn literal(text: &str) -> String {
             '"' => literal.push_str("\\\""),
             '\\' => literal.push_str("\\\\"),
             '\n' => literal.push_str("\\n"),
+            '\t' | '\r' => escape(&mut literal, character),
             // JSON allows line and paragraph separators and upper control characters unescaped
             '\u{2028}' | '\u{2029}' => escape(&mut literal, character),
             // characters that a model server could read as tokens of its chat template, such as `<|im_start|>` and
             // `[INST]`
             '<' | '>' | '|' | '[' | ']' => escape(&mut literal, character),
-            control if control.is_control() => escape(&mut literal, control),
+            hidden if is_hiding(hidden) => literal.extend(hidden.escape_unicode()),
             other => literal.push(other),
         }
     }
     literal.push('"');
     literal
+}
+
+/// Whether `character` is invisible and can hide or reorder text: a control character, a bidirectional control, a
+/// zero-width space, a word joiner, a byte order mark, or a tag character. Joiners (U+200C and U+200D) and variation
+/// selectors are not among them, because the scripts of some languages and emoji need them.
+const fn is_hiding(character: char) -> bool {
+    matches!(
+        character,
+        '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}'
+            // Bidi_Control
+            | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+            | '\u{200b}' | '\u{2060}' | '\u{feff}'
+            // the block Tags
+            | '\u{e0000}'..='\u{e007f}'
+    )
 }
 
 /// Appends one character of the basic plane as `\uXXXX`.
@@ -196,9 +214,72 @@ mod tests {
         );
     }
 
+    /// The text in a literal.
+    fn read_literal(literal: &str) -> String {
+        let (mut json, mut rest) = (String::new(), literal);
+        while let Some(at) = rest.find('\\') {
+            let (before, escaped) = rest.split_at(at);
+            json.push_str(before);
+            if let Some(hidden) = escaped.strip_prefix("\\u{") {
+                let (digits, after) = hidden.split_once('}').expect("the escape has an end");
+                let character = u32::from_str_radix(digits, 16).ok().and_then(char::from_u32);
+                json.extend(
+                    character
+                        .expect("a character")
+                        .encode_utf16(&mut [0; 2])
+                        .iter()
+                        .map(|unit| format!("\\u{unit:04x}")),
+                );
+                rest = after;
+            } else {
+                let (escape, after) = escaped.split_at(2);
+                json.push_str(escape);
+                rest = after;
+            }
+        }
+        serde_json::from_str(&(json + rest)).expect("one literal")
+    }
+
+    #[test]
+    fn prompt_shows_hiding_characters_of_the_query_as_escapes() {
+        let in_prompt = |query: &str| {
+            let prompt = prompt(ProductTier::Quick, query);
+            let found = lines(prompt.text()).into_iter().find(|line| line.starts_with('"'));
+            found.expect("the prompt contains the query").to_owned()
+        };
+        for (query, literal) in [
+            ("GREEN\u{202e}DER\u{202c}", r#""GREEN\u{202e}DER\u{202c}""#),
+            (
+                "a\u{61c}b\u{200e}c\u{200f}d\u{2066}e\u{2069}",
+                r#""a\u{61c}b\u{200e}c\u{200f}d\u{2066}e\u{2069}""#,
+            ),
+            ("no\u{200b}t\u{2060} so\u{feff}", r#""no\u{200b}t\u{2060} so\u{feff}""#),
+            ("\u{e0001}\u{e0041}\u{e007f}", r#""\u{e0001}\u{e0041}\u{e007f}""#),
+            ("\0\u{7}\u{1b}[2J\u{7f}\u{85}\u{9b}", r#""\u{0}\u{7}\u{1b}\u005b2J\u{7f}\u{85}\u{9b}""#),
+            // white space as before
+            ("a\tb\r\nc\u{2028}d", r#""a\u0009b\u000d\nc\u2028d""#),
+            // text that looks like an escape
+            (r"\u{202e}", r#""\\u{202e}""#),
+            // joiners and variation selectors are text
+            (
+                "می\u{200c}خواهم 👩\u{200d}🌾 ❤\u{fe0f} 葛\u{e0100}",
+                "\"می\u{200c}خواهم 👩\u{200d}🌾 ❤\u{fe0f} 葛\u{e0100}\"",
+            ),
+        ] {
+            assert_eq!(in_prompt(query), literal);
+            assert_eq!(read_literal(literal), query);
+            assert_eq!(
+                *prompt(ProductTier::Quick, query).sha256(),
+                Sha256Hex::of(prompt(ProductTier::Quick, query).text().as_bytes())
+            );
+        }
+    }
+
     proptest! {
         #[test]
-        fn prompt_keeps_any_query_within_its_literal(query in "\\PC*|[\\s\"\\\\\u{2028}\u{2029}\u{85}\u{b}a]*|(?s).*") {
+        fn prompt_keeps_any_query_within_its_literal(
+            query in "\\PC*|[\\s\"\\\\\u{2028}\u{2029}\u{85}\u{b}a]*|[\\\\u{}09\u{202e}\u{200b}\u{e0041}]*|(?s).*"
+        ) {
             let plain = prompt(ProductTier::Quick, "");
             let hostile = prompt(ProductTier::Quick, &query);
             let (plain, hostile) = (lines(plain.text()), lines(hostile.text()));
@@ -206,7 +287,7 @@ mod tests {
             let changed: Vec<_> = (0..plain.len()).filter(|at| plain[*at] != hostile[*at]).collect();
             prop_assert_eq!(changed.len(), usize::from(!query.is_empty()));
             for at in changed {
-                prop_assert_eq!(&serde_json::from_str::<String>(hostile[at]).expect("one literal"), &query);
+                prop_assert_eq!(&read_literal(hostile[at]), &query);
             }
         }
     }
@@ -227,7 +308,7 @@ mod tests {
             assert_eq!(literals.len(), 1, "{}", prompt.text());
             let marks = literals[0].contains(['<', '>', '|', '[', ']']);
             assert!(!marks, "a model server reads its chat template's tokens: {}", literals[0]);
-            assert_eq!(serde_json::from_str::<String>(literals[0]).expect("a literal"), query);
+            assert_eq!(read_literal(literals[0]), query);
         }
     }
 }
