@@ -4,7 +4,7 @@ pub mod openapi;
 
 use crate::ground::api::{changes, query, records, signals, sources};
 use crate::platform::access_log::record_route;
-use crate::platform::api::request::{IgnoredBody, PATHS, reject_params, require_application};
+use crate::platform::api::request::{PATHS, reject_params, require_application};
 use crate::platform::api::{health, metrics, oracles};
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
@@ -50,7 +50,7 @@ pub fn router(service: Arc<DaemonService>) -> Router {
         .route("/readyz", get(health::ready))
         .route("/metrics", get(metrics::get))
         .fallback(signals::handle_other_path)
-        .method_not_allowed_fallback(async |_: IgnoredBody| Problem::method_not_allowed(PATHS))
+        .method_not_allowed_fallback(async || Problem::method_not_allowed(PATHS))
         .layer(MapRequestLayer::new(record_route))
         .with_state(service)
 }

@@ -11,7 +11,7 @@ use crate::ground::api::records;
 use crate::ground::control::{freshness, ingest, rejects, run, run_changes, source, upkeep};
 use crate::platform::access_log::record_route;
 use crate::platform::api::oracles;
-use crate::platform::api::request::{IgnoredBody, reject_params};
+use crate::platform::api::request::reject_params;
 use crate::platform::control::control_request::PATHS;
 #[cfg(debug_assertions)]
 use crate::platform::control::inject_panic;
@@ -104,8 +104,8 @@ pub fn router(service: Arc<DaemonService>) -> Router {
     #[cfg(debug_assertions)]
     let router = router.route("/v1/inject-panic/{actor}", post(inject_panic::post));
     router
-        .fallback(async |_: IgnoredBody| Problem::not_found(PATHS))
-        .method_not_allowed_fallback(async |_: IgnoredBody| Problem::method_not_allowed(PATHS))
+        .fallback(async || Problem::not_found(PATHS))
+        .method_not_allowed_fallback(async || Problem::method_not_allowed(PATHS))
         .layer(MapRequestLayer::new(record_route))
         .with_state(service)
 }

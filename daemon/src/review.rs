@@ -3,7 +3,7 @@
 pub mod openapi;
 
 use crate::platform::access_log::record_route;
-use crate::platform::api::request::{IgnoredBody, reject_params};
+use crate::platform::api::request::reject_params;
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
 use crate::verdict::control::held_orders;
@@ -33,8 +33,8 @@ pub fn router(service: Arc<DaemonService>) -> Router {
         .route_layer(from_fn(reject_params))
         .route("/v1/reviews", get(review::list))
         .route("/v1/orders", get(held_orders::list))
-        .fallback(async |_: IgnoredBody| Problem::not_found(PATHS))
-        .method_not_allowed_fallback(async |_: IgnoredBody| Problem::method_not_allowed(PATHS))
+        .fallback(async || Problem::not_found(PATHS))
+        .method_not_allowed_fallback(async || Problem::method_not_allowed(PATHS))
         .layer(MapRequestLayer::new(record_route))
         .with_state(service)
 }

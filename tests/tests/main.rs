@@ -22,6 +22,7 @@ mod ctl;
 mod damage;
 mod disconnect;
 mod doctor;
+mod early_answers;
 mod erasure;
 mod facts_from;
 mod file_swaps;

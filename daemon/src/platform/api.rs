@@ -3,6 +3,7 @@
 pub(crate) mod batch;
 pub mod front;
 pub mod health;
+mod lent_body;
 pub mod metrics;
 pub mod oracles;
 pub(crate) mod piece_writer;

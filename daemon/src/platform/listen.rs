@@ -22,7 +22,7 @@ use nix::unistd::chown;
 use oracled_actors::ground::queries::CallerWaitCheck;
 use oracled_domain::PeerCredentials;
 use pace::AcceptPace;
-use refusal::ConnectionRefusals;
+use refusal::{ConnectionRefusals, discard_rest_for_a_moment};
 use shared::SharedStream;
 use std::convert::Infallible;
 use std::env;
@@ -319,7 +319,7 @@ pub async fn serve<H, F, B>(
         };
         let handle = handle.clone();
         let stream = SharedStream::new(stream);
-        let watched = stream.clone();
+        let (watched, rest) = (stream.clone(), stream.clone());
         let still_waiting: CallerWaitCheck = Arc::new(move || watched.has_client());
         let service = service_fn(move |request| handle(request, peer, Arc::clone(&still_waiting)));
         let connection = graceful.watch(http.serve_connection(
@@ -333,6 +333,7 @@ pub async fn serve<H, F, B>(
                 let status = parse_error_status(&error);
                 if status.is_some() {
                     access_log.record_rejected_connection(peer, status, &new_request_id());
+                    discard_rest_for_a_moment(rest).await;
                 }
             }
             drop(counted);

@@ -1,7 +1,6 @@
 //! `POST /v1/backup`: a copy of the state directory while the daemon serves, as a tar archive.
 
 use crate::platform::api::piece_writer::PieceWriter;
-use crate::platform::api::request::IgnoredBody;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
@@ -46,7 +45,6 @@ problems!(BackupProblems: STORE; BackupInProgress);
 pub async fn post(
     State(service): State<Arc<DaemonService>>,
     Extension(peer): Extension<PeerCredentials>,
-    _: IgnoredBody,
 ) -> Result<Response, Problem> {
     let turn = service.system.erasure.hold().await?;
     let backup = service.system.log.begin_backup().await?;

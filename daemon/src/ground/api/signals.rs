@@ -1,8 +1,7 @@
 //! `POST /v1/signals/{…}`, or any other path in a freshness policy: a source signals that its earlier data is no longer
 //! reliable.
 
-use crate::platform::api::request::PATHS;
-use crate::platform::api::request::{JsonBody, discard_body};
+use crate::platform::api::request::{JsonBody, PATHS};
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::secret::read_secret_file;
@@ -64,7 +63,6 @@ pub async fn post(
     if let Some((path, targets)) = named {
         return accept_signal(&service, targets, path, request, peer).await;
     }
-    discard_body(&mut request.into_body()).await;
     let detail = format!("no source's freshness policy names {} as an `upstream_signal`", uri.path());
     Err(Problem::new(ProblemCode::SignalUnknown, detail))
 }
@@ -84,7 +82,6 @@ pub async fn handle_other_path(
     if method == Method::POST && !named.is_empty() {
         return accept_signal(&service, named, uri.path(), request, peer).await;
     }
-    discard_body(&mut request.into_body()).await;
     Err(if named.is_empty() { Problem::not_found(PATHS) } else { Problem::method_not_allowed(PATHS) })
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The size of a payload is only limited by the disk: at most a few pieces are in memory.
 
-use crate::platform::api::request::{QueryParams, discard_body};
+use crate::platform::api::request::QueryParams;
 use crate::platform::control::control_request::parse_name;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
@@ -12,8 +12,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
 use http_body_util::BodyExt;
-use hyper::header::EXPECT;
-use hyper::{HeaderMap, Method, Request, StatusCode};
+use hyper::{Method, Request, StatusCode};
 use oracled_actors::audit::logger::CommitError;
 use oracled_actors::ground::ingestion::{
     ARCHIVING, IngestionError, ListRunProgress, PayloadArchiver, StartRun, StartRunOutcome,
@@ -62,28 +61,11 @@ pub async fn post(
     Extension(peer): Extension<PeerCredentials>,
     pipeline_id: Result<Path<String>, PathRejection>,
     params: Result<QueryParams<UploadParams>, Problem>,
-    headers: HeaderMap,
     mut body: Body,
 ) -> Result<(StatusCode, Json<UploadResponse>), Problem> {
-    let upload = match check_upload(&service, pipeline_id, params, body.size_hint().lower()).await {
-        Ok(upload) => upload,
-        Err(problem) => {
-            // a client with `Expect` has sent no body yet; reading would make the server ask for the body
-            if !headers.contains_key(EXPECT) {
-                discard_body(&mut body).await;
-            }
-            return Err(problem);
-        }
-    };
-    let started = match receive(&service, &mut body, upload.encoding).await {
-        Ok(payload) => run_to_end(start_run(service, upload, payload, peer)).await,
-        Err(problem) => Err(problem),
-    };
-    if started.is_err() {
-        // a payload that cannot be decoded is refused while it arrives
-        discard_body(&mut body).await;
-    }
-    started
+    let upload = check_upload(&service, pipeline_id, params, body.size_hint().lower()).await?;
+    let payload = receive(&service, &mut body, upload.encoding).await?;
+    run_to_end(start_run(service, upload, payload, peer)).await
 }
 
 /// An upload that is accepted.

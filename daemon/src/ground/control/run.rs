@@ -1,7 +1,6 @@
 //! `/v1/runs`: ingestion runs, with their progress and results.
 
 use super::source;
-use crate::platform::api::request::IgnoredBody;
 use crate::platform::api::request::QueryParams;
 use crate::platform::control::body::ControlBody;
 use crate::platform::openapi::problems;
@@ -118,7 +117,6 @@ pub async fn cancel(
     State(service): State<Arc<DaemonService>>,
     Extension(peer): Extension<PeerCredentials>,
     run_id: Result<Path<String>, PathRejection>,
-    _: IgnoredBody,
 ) -> Result<(StatusCode, Json<RunReport>), Problem> {
     run_to_end(async move {
         let run = find_run(&service.system.store, run_id)?;

@@ -4,7 +4,6 @@
 //! others run to completion.
 
 use crate::platform::api::piece_writer::PieceWriter;
-use crate::platform::api::request::IgnoredBody;
 use crate::platform::control::body::ControlBody;
 use crate::platform::control::control_request::parse_name;
 use crate::platform::openapi::problems;
@@ -60,7 +59,6 @@ pub async fn pull(
     State(service): State<Arc<DaemonService>>,
     Extension(peer): Extension<PeerCredentials>,
     pipeline_id: Result<Path<String>, PathRejection>,
-    _: IgnoredBody,
 ) -> Result<Json<PullResponse>, Problem> {
     service.check_new_work()?;
     let pipeline_id = parse_name(pipeline_id)?;

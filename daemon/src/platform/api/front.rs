@@ -1,16 +1,16 @@
 //! The part of each request before and after its handler: a request id, its trace, limits on headers and time, a response
-//! even if the handler panics, and its record in the access log.
+//! even if the handler panics, the rest of the body, and its record in the access log.
 
+use super::lent_body::lend_body;
 use crate::platform::access_log::{AccessLog, RecordedBody};
 use crate::platform::config::{ApplicationSections, LimitsSection, application_of};
 use crate::platform::problem::Problem;
 use crate::platform::service::count_request_panic;
 use axum::Router;
-use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use hyper::Request;
 use hyper::body::Incoming;
-use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue};
 use oracled_actors::ground::queries::CallerWaitCheck;
 use oracled_actors::platform::caller::run_as_caller;
 use oracled_api::base::problem::ProblemCode;
@@ -100,12 +100,16 @@ impl SocketFrontend {
         let id = RequestLimits::request_id_for(request.headers());
         let trace = read_traceparent(request.headers());
         let mut record = self.access_log.begin(&mut request, peer, id.clone(), trace.clone());
+        let max_s = (!(self.is_unhurried)(&request)).then_some(self.shared.request_s);
+        let (mut request, returned_body) = lend_body(request);
         let mut response = match self.shared.check_headers(request.headers()) {
-            Err(problem) => problem.into_response(),
+            Err(problem) => {
+                drop(request);
+                problem.into_response()
+            }
             Ok(()) => {
                 request.extensions_mut().insert(peer);
                 request.extensions_mut().insert(still_waiting);
-                let max_s = (!(self.is_unhurried)(&request)).then_some(self.shared.request_s);
                 let applications = self.applications.as_deref();
                 let application = applications.and_then(|all| application_of(all, peer));
                 if let Some(application) = application.clone() {
@@ -123,10 +127,13 @@ impl SocketFrontend {
                     is_trace_sampled: trace.as_ref().is_some_and(|trace| trace.is_sampled),
                     trace_id: trace.map(|trace| trace.trace_id),
                 };
-                let handled = run_as_caller(caller, self.router.call(request.map(Body::new)));
+                let handled = run_as_caller(caller, self.router.call(request));
                 run_within_limit(max_s, handled).await
             }
         };
+        if !returned_body.discard().await {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         response.headers_mut().insert(REQUEST_ID, id);
         Ok(record.wrap_response(response))
     }

@@ -15,7 +15,6 @@ use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::HeaderMap;
 use hyper::header::CONTENT_TYPE;
@@ -31,22 +30,14 @@ use oracled_domain::{
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
-use std::convert::Infallible;
 use std::fmt::Display;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::timeout;
 
 use crate::platform::service::DaemonService;
 
 /// The list of the paths of the routes' socket, for errors.
 pub(crate) const PATHS: &str = "/openapi.json; this is the routes' socket";
-
-/// Maximum number of bytes of a rejected body that are read and discarded.
-const DISCARDED_MAX_BYTES: usize = 32 * 1024 * 1024;
-/// A client that sends nothing for this long is waiting for its answer.
-const DISCARD_PAUSE: Duration = Duration::from_millis(200);
 
 /// Maximum length of an error text about a body, in characters.
 const TOLD_MAX_CHARS: usize = 500;
@@ -76,7 +67,6 @@ pub(crate) async fn require_application(request: Request, next: Next) -> Respons
     let peer = request.extensions().get::<PeerCredentials>().copied();
     let ids = peer.map(|peer| format!("user id {} and group id {}", peer.uid, peer.gid));
     let ids = ids.unwrap_or_else(|| "the caller's user id".into());
-    discard_body(&mut request.into_body()).await;
     let detail = format!("{ids} belong to no application; add one of them to a table `applications.NAME`");
     Problem::new(ProblemCode::ApplicationUnknown, detail).into_response()
 }
@@ -106,19 +96,11 @@ impl JsonBody {
         service: &DaemonService,
         max_bytes: usize,
     ) -> Result<Self, Problem> {
-        let media_type = check_media_type(request.headers());
-        let mut body = request.into_body();
-        let read = match media_type {
-            Ok(()) => Self::read(&mut body, service, max_bytes).await,
-            Err(problem) => Err(problem),
-        };
-        if read.is_err() {
-            discard_body(&mut body).await;
-        }
-        read
+        check_media_type(request.headers())?;
+        Self::read(request.into_body(), service, max_bytes).await
     }
 
-    async fn read(body: &mut Body, service: &DaemonService, max_bytes: usize) -> Result<Self, Problem> {
+    async fn read(mut body: Body, service: &DaemonService, max_bytes: usize) -> Result<Self, Problem> {
         // a body whose declared length is too large is rejected before it is sent
         if body.size_hint().lower() > max_bytes as u64 {
             return Err(Problem::body_too_large(max_bytes));
@@ -143,12 +125,7 @@ impl JsonBody {
 
     /// A body of any media type, unchanged.
     pub(crate) async fn read_any_type(request: Request, service: &DaemonService) -> Result<Self, Problem> {
-        let mut body = request.into_body();
-        let read = Self::read(&mut body, service, service.config.limits.body_bytes).await;
-        if read.is_err() {
-            discard_body(&mut body).await;
-        }
-        read
+        Self::read(request.into_body(), service, service.config.limits.body_bytes).await
     }
 
     /// The bytes of the body, unchanged.
@@ -230,30 +207,6 @@ fn shorten_error_with_path(error: &serde_path_to_error::Error<serde_json::Error>
         return message;
     }
     format!("{}: {message}", shorten(&path.to_string(), PLACE_MAX_CHARS))
-}
-
-/// A body of a request that needs none: it is read and ignored.
-pub struct IgnoredBody;
-
-impl<S: Sync> FromRequest<S> for IgnoredBody {
-    type Rejection = Infallible;
-
-    async fn from_request(request: Request, _: &S) -> Result<Self, Infallible> {
-        discard_body(&mut request.into_body()).await;
-        Ok(Self)
-    }
-}
-
-/// Reads the rest of a rejected body for a moment. Many clients read no answer before they have sent all, and report a
-/// closed connection as an outage.
-pub(crate) async fn discard_body(body: &mut Body) {
-    let mut bytes = 0;
-    while let Ok(Some(Ok(frame))) = timeout(DISCARD_PAUSE, body.frame()).await {
-        bytes += frame.data_ref().map_or(0, Bytes::len);
-        if bytes > DISCARDED_MAX_BYTES {
-            return;
-        }
-    }
 }
 
 fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {

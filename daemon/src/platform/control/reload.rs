@@ -1,7 +1,6 @@
 //! `POST /v1/reload`, and SIGHUP: reopens `oracle_log.jsonl`, applies the configured log level, and reads credentials again.
 
 use super::control_request::log_control_action;
-use crate::platform::api::request::IgnoredBody;
 use crate::platform::config::{ConfigError, DaemonConfig, DaemonFlags};
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
@@ -35,7 +34,6 @@ pub async fn post(
     State(service): State<Arc<DaemonService>>,
     Extension(peer): Extension<PeerCredentials>,
     Extension(flags): Extension<Arc<DaemonFlags>>,
-    _: IgnoredBody,
 ) -> Result<Json<ReloadResponse>, Problem> {
     run_to_end(async move { reload(&service, &flags, Some(peer)).await.map(Json) }).await
 }

@@ -9,7 +9,7 @@ use oracled_domain::PeerCredentials;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -63,7 +63,18 @@ async fn write_refusal(mut stream: UnixStream, connections: usize, request_id: &
     stream.write_all(head.as_bytes()).await?;
     stream.write_all(&body).await?;
     stream.shutdown().await?;
-    // a close before the client has sent its request would reset the connection before the client reads the answer
+    discard_rest(stream).await
+}
+
+/// Discards what the client still sends to a connection that is answered, for at most [`FAREWELL`].
+pub(super) async fn discard_rest_for_a_moment(stream: impl AsyncRead + Unpin) {
+    if let Ok(Err(error)) = timeout(FAREWELL, discard_rest(stream)).await {
+        tracing::debug!(%error, "could not read the rest of a rejected request");
+    }
+}
+
+/// A close before the client has sent its request would break the connection before the client reads the answer.
+async fn discard_rest(mut stream: impl AsyncRead + Unpin) -> io::Result<()> {
     let mut rest = [0; 4096];
     while stream.read(&mut rest).await? > 0 {}
     Ok(())

@@ -1,6 +1,5 @@
 //! `/v1/retention`: the data that are older than configured.
 
-use crate::platform::api::request::IgnoredBody;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
@@ -58,7 +57,6 @@ pub async fn get(State(service): State<Arc<DaemonService>>) -> Result<Json<Reten
 pub async fn post(
     State(service): State<Arc<DaemonService>>,
     Extension(peer): Extension<PeerCredentials>,
-    _: IgnoredBody,
 ) -> Result<Json<RetentionResponse>, Problem> {
     run_to_end(async move {
         let erasure = &service.system.erasure;

@@ -1,6 +1,5 @@
 //! Query parameters. An unknown parameter is an error, since it may be misspelled.
 
-use super::discard_body;
 use crate::platform::problem::Problem;
 use crate::platform::schema_check::{check_value, read_text};
 use axum::extract::{FromRequestParts, Query, Request};
@@ -81,7 +80,6 @@ pub(crate) async fn reject_params(request: Request, next: Next) -> Response {
     };
     let name = excerpt(first.split('=').next().unwrap_or_default());
     let fault = format!("`{name}` is not a query parameter of this path, which has none; remove it");
-    discard_body(&mut request.into_body()).await;
     Problem::new(ProblemCode::InvalidRequest, fault).into_response()
 }
 
