@@ -31,7 +31,7 @@ use jiff::{SignedDuration, Timestamp};
 use oracled_domain::rules::RuleSettings;
 use oracled_domain::verdict::cost_budget::CostBudgets;
 use oracled_domain::verdict::delivery::RegenNotes;
-use oracled_domain::verdict::divergence::OriginalLabel;
+use oracled_domain::verdict::divergence::{NoteLanguage, OriginalLabel};
 use oracled_domain::verdict::health::{CircuitCallOutcome, OracleHealthConfig};
 use oracled_domain::verdict::mail::{MailKind, MailSendFailure};
 use oracled_domain::verdict::mail_template::MailContent;
@@ -296,7 +296,7 @@ pub(crate) fn mail_of(
 /// The regeneration data of a verdict with this original label.
 pub(crate) fn regenerated(original: VerdictLabel) -> Option<RegenNotes> {
     let original = OriginalLabel(Some(original));
-    Some(RegenNotes { original, prompt_changed: false, settings_changed: false })
+    Some(RegenNotes { original, prompt_changed: false, settings_changed: false, language: NoteLanguage::En })
 }
 
 /// The oracle id of the scripted model.

@@ -6,6 +6,7 @@ pub mod cost_budget;
 pub mod crosscheck;
 pub mod delivery;
 pub mod divergence;
+mod email;
 pub mod flag;
 pub mod gate_path;
 pub mod generation;

@@ -7,7 +7,7 @@ use oracled_actors::upstream::mail::{
 };
 use oracled_actors::upstream::oracle_health::OracleProbe;
 use oracled_domain::verdict::delivery::RegenNotes;
-use oracled_domain::verdict::divergence::{DISCLAIMER, OriginalLabel};
+use oracled_domain::verdict::divergence::{DISCLAIMER, NoteLanguage, OriginalLabel};
 use oracled_domain::verdict::health::CircuitCallOutcome;
 use oracled_domain::verdict::mail::{MailFailureCause, MailKind, MailSendFailure};
 use oracled_domain::{
@@ -15,7 +15,7 @@ use oracled_domain::{
 };
 use oracled_tests::model::{ModelServer, ScriptedReply};
 use oracled_tests::{
-    DaemonProcess, DaemonWorld, GOOD, document, eventually, get, log, post, problem, submission,
+    DaemonProcess, DaemonWorld, GOOD, at, call, document, eventually, get, log, post, problem, submission,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -42,6 +42,7 @@ fn mail_to(to: &str, kind: MailKind) -> OutboxMail {
             original,
             prompt_changed: false,
             settings_changed: false,
+            language: NoteLanguage::En,
         }),
         evaluation_sha256: None,
     };
@@ -251,6 +252,44 @@ async fn mail_of_a_delivery_survives_a_kill_and_is_sent_once() {
         .await;
     }
     assert!(daemon.stop().success());
+}
+
+#[tokio::test]
+async fn mail_double_dot_is_sent_quoted_and_impossible_addresses_are_refused_at_every_door() {
+    let server = ModelServer::start().await;
+    let world = DaemonWorld::with_config(&config(&server.url()));
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let mut body = submission(GOOD);
+    for (n, address) in
+        ["aaa..bbb@carrier.example", ".aaa@carrier.example", "aaa.@carrier.example"].iter().enumerate()
+    {
+        body["customer_email"] = json!(address);
+        assert_eq!(post(routes, &format!("/v1/verdicts/cs_{n}"), &body).await.status, 201, "{address}");
+    }
+    eventually("the mails are sent", async || server.request_count() == 3).await;
+    let mut sent: Vec<_> = server.requests().iter().map(|mail| mail.body["to"].clone()).collect();
+    sent.sort_unstable_by_key(ToString::to_string);
+    let quoted = ["\".aaa\"@carrier.example", "\"aaa.\"@carrier.example", "\"aaa..bbb\"@carrier.example"];
+    assert_eq!(sent, quoted.map(Value::from));
+    assert_eq!(at(&get(control, "/v1/sessions/cs_0").await, "/customer_email"), "aaa..bbb@carrier.example");
+
+    let long = format!("{}@carrier.example", "a".repeat(65));
+    for address in ["a@example..org", "a@.example.org", "a@example.org.", "a@-example.org", "\"a\"@b", &long]
+    {
+        let given = json!({"tier": "quick", "query": "Sell honey?", "customer_email": address});
+        let mut submitted = given.clone();
+        submitted["raw"] = json!(GOOD);
+        // an order, a submission, a registration
+        problem(&post(routes, "/v1/verdicts/cs_x", &given).await, 400, "invalid_request");
+        problem(&post(routes, "/v1/verdicts/cs_x", &submitted).await, 400, "invalid_request");
+        let registered = call(routes, Method::PUT, "/v1/sessions/cs_x", Some(given.to_string().into())).await;
+        problem(&registered, 400, "invalid_request");
+        let correction = json!({"customer_email": address}).to_string();
+        let corrected = call(control, Method::PATCH, "/v1/sessions/cs_0", Some(correction.into())).await;
+        problem(&corrected, 400, "invalid_request");
+    }
+    assert_eq!(outbox(&daemon, "").await["items"], json!([]));
 }
 
 /// Output of a run with this exit code.

@@ -1,8 +1,12 @@
 //! Mail templates: registration, the language of a mail, and mails whose template cannot be rendered.
 
+use hyper::Method;
+use oracled_domain::verdict::divergence::{CustomerNote, NoteLanguage};
 use oracled_tests::ground::put_document;
 use oracled_tests::model::{ModelServer, ReceivedRequest};
-use oracled_tests::{DaemonProcess, DaemonWorld, GOOD, at, document, eventually, get, log, post, problem};
+use oracled_tests::{
+    DaemonProcess, DaemonWorld, GOOD, at, call, document, eventually, get, log, post, problem,
+};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -96,6 +100,58 @@ async fn mail_has_the_template_of_the_language_of_its_prompt_after_a_kill() {
     let mail = mail_of(&requests, "cs_de");
     assert_eq!((&mail["language"], &mail["html"]), (&json!("de"), &Value::Null));
     assert_eq!(mail["text"], "Frage: Sell\n<script>honey</script>?");
+}
+
+#[tokio::test]
+async fn disclaimer_and_notice_have_the_language_of_the_mail_and_of_the_prompt() {
+    let server = ModelServer::start().await;
+    let world = DaemonWorld::with_config(&config(&server.url()));
+    let daemon = world.serve().await;
+    for language in ["en", "de"] {
+        register_prompt_template(&daemon, language).await;
+        register(&daemon, &template(language, 1, "{{ disclaimer }}")).await;
+    }
+    let routes = &mut daemon.routes().await;
+    let english = CustomerNote::Disclaimer.text(NoteLanguage::En);
+    let german = CustomerNote::Disclaimer.text(NoteLanguage::De);
+    for (session, prompt, disclaimer, note_language) in [
+        ("cs_en", json!({"template": "house-en@1"}), english, Value::Null),
+        ("cs_de", json!({"template": "house-de@1"}), german, json!("de")),
+        ("cs_unknown", Value::Null, english, Value::Null),
+    ] {
+        // the customer has a verdict that was delivered without oracled, and gets another one
+        let mut body = json!({
+            "tier": "quick", "query": "Sell honey?", "customer_email": "a@example.org", "original_verdict": "RED",
+        });
+        if !prompt.is_null() {
+            body["prompt"] = prompt;
+        }
+        let registered =
+            call(routes, Method::PUT, &format!("/v1/sessions/{session}"), Some(body.to_string().into()))
+                .await;
+        assert_eq!(registered.status, 201, "{}", document(&registered));
+        body.as_object_mut().expect("an object").remove("original_verdict");
+        body["raw"] = json!(GOOD);
+        let answer = post(routes, &format!("/v1/verdicts/{session}"), &body).await;
+        assert_eq!(answer.status, 201, "{}", document(&answer));
+        assert_eq!(at(&answer, "/disclaimer"), disclaimer);
+        assert_eq!(at(&answer, "/note_language"), note_language);
+        let cached = get(routes, &format!("/v1/verdicts/{session}")).await;
+        assert_eq!(
+            (at(&cached, "/disclaimer"), at(&cached, "/note_language")),
+            (json!(disclaimer), note_language)
+        );
+    }
+    eventually("all mails are sent", async || mails(&daemon).await.is_empty()).await;
+    let requests = server.requests();
+    for (session, disclaimer) in [("cs_en", english), ("cs_de", german), ("cs_unknown", english)] {
+        let mail = mail_of(&requests, session);
+        assert_eq!(
+            (&mail["text"], &mail["disclaimer"]),
+            (&json!(disclaimer), &json!(disclaimer)),
+            "{session}"
+        );
+    }
 }
 
 #[tokio::test]

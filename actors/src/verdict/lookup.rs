@@ -197,6 +197,9 @@ impl LookupContext {
         let event = AuditEvent::new(now, session_id.clone(), EventKind::SessionLookedUp(entry));
         match result {
             Ok(found) => {
+                if let Some(error) = found.email_error {
+                    tracing::warn!(%session_id, %error, "session looked up without its address, its verdict is not mailed");
+                }
                 let registered = self.cache.ask(RegisterSession {
                     session_id: session_id.clone(),
                     tier: found.tier,

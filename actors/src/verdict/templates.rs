@@ -1,6 +1,8 @@
 //! Registered templates by their names.
 
+use oracled_domain::PromptTemplate;
 use oracled_domain::documents::RegistryDocument;
+use oracled_domain::verdict::prompt::{LanguageTag, VerdictPrompt};
 use oracled_domain::verdict::template_name::{TemplateName, TemplateRef};
 use oracled_store::{Store, StoreError};
 
@@ -16,4 +18,17 @@ pub(crate) fn find_registered_template<D: RegistryDocument>(
     let newest =
         versions.filter(|reference| name.matches(reference)).max_by_key(|reference| reference.version);
     newest.map_or(Ok(None), |reference| find_registered_template(store, &reference.into()))
+}
+
+/// The language of `prompt`, if its template is known.
+pub(crate) fn find_prompt_language(
+    store: &Store,
+    prompt: &VerdictPrompt,
+) -> Result<Option<LanguageTag>, StoreError> {
+    let Some(name) = prompt.template.clone().map(TemplateName::from) else { return Ok(None) };
+    let template = match PromptTemplate::find_built_in(&name) {
+        Some(built_in) => Some(built_in.clone()),
+        None => find_registered_template::<PromptTemplate>(store, &name)?,
+    };
+    Ok(template.map(|template| template.language))
 }

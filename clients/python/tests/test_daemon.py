@@ -49,11 +49,11 @@ def test_submission_is_delivered_and_replayed(client: Client) -> None:
     assert '"verdict":{"verdict":"GREEN","summary":"A sound and simple plan."}' in read.text
 
 
-def test_session_id_of_dots_is_that_session(client: Client) -> None:
+def test_session_id_that_is_a_step_of_a_path_is_refused(client: Client) -> None:
     for session in ("..", "."):
-        delivered = client.submit_verdict(session, {"tier": "quick", "query": QUERY, "raw": GOOD})
-        assert isinstance(delivered, Delivered)
-        assert delivered.body["session_id"] == session
+        with pytest.raises(ProblemError) as raised:
+            client.submit_verdict(session, {"tier": "quick", "query": QUERY, "raw": GOOD})
+        assert (raised.value.code, raised.value.status) == ("invalid_session_id", 400)
 
 
 def test_rejection_has_code_decision_and_flags(client: Client) -> None:

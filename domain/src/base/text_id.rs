@@ -1,5 +1,11 @@
 //! Ids that are texts of a certain form.
 
+/// Whether a path cannot contain `id`: clients and proxies remove `.` and `..` from a path (RFC 3986, section 5.2.4), also
+/// in percent-encoding.
+pub(crate) fn is_path_step(id: &str) -> bool {
+    matches!(id, "." | "..")
+}
+
 /// Implements the conversions of an id to and from text. It is a struct of one `String`, whose `TryFrom<String>` checks the
 /// form.
 macro_rules! text_conversions {

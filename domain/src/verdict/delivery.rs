@@ -4,7 +4,7 @@ use crate::base::digest::Sha256Hex;
 use crate::base::payload::VerdictPayload;
 use crate::verdict::crosscheck::{ApprovedVerdict, CrosscheckDecision, judge_delivered};
 use crate::verdict::divergence::{
-    CHANGED_NOTICE, DISCLAIMER, DivergenceCheck, DivergenceLevel, OriginalLabel, UNKNOWN_NOTICE,
+    CustomerNote, DivergenceCheck, DivergenceLevel, NoteLanguage, OriginalLabel,
 };
 use crate::verdict::label::ProductTier;
 use crate::verdict::query::CustomerQuery;
@@ -43,28 +43,32 @@ pub struct RegenNotes {
     pub prompt_changed: bool,
     /// Whether the model or the settings of the original were different.
     pub settings_changed: bool,
+    /// The language of the texts for the customer.
+    pub language: NoteLanguage,
 }
 
 impl RegenNotes {
-    /// The notes for the comparison `check`.
+    /// The notes for the comparison `check`, in `language`.
     #[must_use]
-    pub fn of(check: &DivergenceCheck) -> Self {
+    pub fn of(check: &DivergenceCheck, language: NoteLanguage) -> Self {
         Self {
             original: check.original_verdict,
             prompt_changed: check.prompt_changed == Some(true),
             settings_changed: check.settings_changed == Some(true),
+            language,
         }
     }
 
     /// The notice to the customer.
     const fn notice(&self) -> Option<&'static str> {
-        if self.original.0.is_none() {
-            Some(UNKNOWN_NOTICE)
+        let note = if self.original.0.is_none() {
+            CustomerNote::UnknownOriginal
         } else if self.prompt_changed || self.settings_changed {
-            Some(CHANGED_NOTICE)
+            CustomerNote::Changed
         } else {
-            None
-        }
+            return None;
+        };
+        Some(note.text(self.language))
     }
 }
 
@@ -113,6 +117,9 @@ struct DeliveryDocument<'d, Q, V, D> {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(nullable = false, value_type = Option<String>)]
     notice: Option<Cow<'d, str>>,
+    /// The language of `disclaimer` and `notice`, which is that of the prompt if its texts are built in; absent for English.
+    #[serde(skip_serializing_if = "NoteLanguage::is_default", default)]
+    note_language: NoteLanguage,
     /// Whether the prompt of the original was different or is unknown.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     prompt_changed: bool,
@@ -152,10 +159,18 @@ impl VerdictDelivery {
         Some(DivergenceLevel::between(original, self.approved.label()))
     }
 
-    /// The seed's disclaimer, if a regenerated verdict differs from the verdict that was delivered first.
+    /// The disclaimer, if a regenerated verdict differs from the verdict that was delivered first, in the language of the
+    /// delivery.
     #[must_use]
     pub fn disclaimer(&self) -> Option<&'static str> {
-        self.divergence_level().filter(|level| *level != DivergenceLevel::None).map(|_| DISCLAIMER)
+        self.disclaimer_in(self.regen?.language)
+    }
+
+    /// The same in `language`.
+    #[must_use]
+    pub fn disclaimer_in(&self, language: NoteLanguage) -> Option<&'static str> {
+        let level = self.divergence_level().filter(|level| *level != DivergenceLevel::None);
+        level.map(|_| CustomerNote::Disclaimer.text(language))
     }
 }
 
@@ -175,6 +190,7 @@ impl Serialize for VerdictDelivery {
             settings_changed: self.regen.is_some_and(|regen| regen.settings_changed),
             disclaimer: self.disclaimer().map(Cow::Borrowed),
             notice: self.regen.and_then(|regen| regen.notice()).map(Cow::Borrowed),
+            note_language: self.regen.map(|regen| regen.language).unwrap_or_default(),
             evaluation_sha256: self.evaluation_sha256.clone(),
             decision: self.approved.decision(),
         }
@@ -193,12 +209,16 @@ impl<'de> Deserialize<'de> for VerdictDelivery {
         let DeliveryDocument {
             session_id, query, cached_at, regen, original_verdict, evaluation_sha256, ..
         } = document;
-        let DeliveryDocument { prompt_changed, settings_changed, .. } = document;
+        let DeliveryDocument { prompt_changed, settings_changed, note_language: language, .. } = document;
         if regen != original_verdict.is_some() {
             return Err(D::Error::custom("`regen` and `original_verdict` contradict each other"));
         }
-        let regen =
-            original_verdict.map(|original| RegenNotes { original, prompt_changed, settings_changed });
+        let regen = original_verdict.map(|original| RegenNotes {
+            original,
+            prompt_changed,
+            settings_changed,
+            language,
+        });
         Ok(Self { session_id, query, approved, cached_at, regen, evaluation_sha256 })
     }
 }
@@ -207,6 +227,7 @@ impl<'de> Deserialize<'de> for VerdictDelivery {
 mod tests {
     use super::*;
     use crate::verdict::crosscheck::{UnexpectedFieldHandling, judge, judge_with};
+    use crate::verdict::prompt::LanguageTag;
 
     fn delivery() -> VerdictDelivery {
         let verdict = r#"{ "summary": "A sound and simple plan.", "verdict": "GREEN", "x": 1.10 }"#;
@@ -236,8 +257,12 @@ mod tests {
             (None, "null", Some("notice")),
         ] {
             let original_ = OriginalLabel(original);
-            let regen =
-                Some(RegenNotes { original: original_, prompt_changed: false, settings_changed: false });
+            let regen = Some(RegenNotes {
+                original: original_,
+                prompt_changed: false,
+                settings_changed: false,
+                language: NoteLanguage::En,
+            });
             let text = serde_json::to_string(&VerdictDelivery { regen, ..delivery() })
                 .expect("the value serializes");
             let word = OriginalLabel(original).as_str();
@@ -261,14 +286,41 @@ mod tests {
     fn regenerated_document_is_marked_where_prompt_or_settings_changed() {
         for (prompt_changed, settings_changed) in [(true, false), (false, true), (true, true)] {
             let original = OriginalLabel(Some(crate::verdict::label::VerdictLabel::Green));
-            let regen = Some(RegenNotes { original, prompt_changed, settings_changed });
+            let regen =
+                Some(RegenNotes { original, prompt_changed, settings_changed, language: NoteLanguage::En });
             let text = serde_json::to_string(&VerdictDelivery { regen, ..delivery() })
                 .expect("the value serializes");
             assert_eq!(text.contains(r#""prompt_changed":true"#), prompt_changed, "{text}");
             assert_eq!(text.contains(r#""settings_changed":true"#), settings_changed, "{text}");
-            assert!(text.contains(CHANGED_NOTICE), "{text}");
+            assert!(text.contains(CustomerNote::Changed.text(NoteLanguage::En)), "{text}");
+            assert!(!text.contains("note_language"), "{text}");
             let back: VerdictDelivery = serde_json::from_str(&text).expect("valid JSON");
             assert_eq!(serde_json::to_string(&back).expect("the value serializes"), text);
+        }
+    }
+
+    #[test]
+    fn regenerated_document_has_its_notes_in_the_language_of_the_prompt() {
+        use crate::verdict::label::VerdictLabel;
+        let german: LanguageTag = "DE-at".to_owned().try_into().expect("a language");
+        let language = NoteLanguage::of(&german);
+        for (original, prompt_changed, note) in [
+            (Some(VerdictLabel::Red), false, CustomerNote::Disclaimer),
+            (Some(VerdictLabel::Green), true, CustomerNote::Changed),
+            (None, true, CustomerNote::UnknownOriginal),
+        ] {
+            let original = OriginalLabel(original);
+            let regen = Some(RegenNotes { original, prompt_changed, settings_changed: false, language });
+            let text = serde_json::to_string(&VerdictDelivery { regen, ..delivery() })
+                .expect("the value serializes");
+            assert!(text.contains(note.text(NoteLanguage::De)), "{text}");
+            assert!(text.contains(r#""note_language":"de""#) && !text.contains("NOTE: "), "{text}");
+            let back: VerdictDelivery = serde_json::from_str(&text).expect("valid JSON");
+            assert_eq!(serde_json::to_string(&back).expect("the value serializes"), text);
+        }
+        for other in ["en-GB", "fr", "den", "x-de"] {
+            let tag = other.to_owned().try_into().expect("a language");
+            assert_eq!(NoteLanguage::of(&tag), NoteLanguage::En, "{other}");
         }
     }
 

@@ -1,7 +1,9 @@
 //! The comparison of regenerated verdicts with the delivered ones (seed: `regen-consistency`, invariants 4 and 5).
 
+mod note;
 mod table;
 
+pub use note::{CHANGED_NOTICE, CustomerNote, DISCLAIMER, NoteLanguage, UNKNOWN_NOTICE};
 pub use table::{DivergenceCell, DivergenceTable};
 
 use crate::base::schema::one_of;
@@ -16,16 +18,6 @@ use strum::IntoStaticStr;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-/// The disclaimer for the customer if the two verdicts differ, in the seed's words.
-pub const DISCLAIMER: &str = "NOTE: Due to a technical condition, the verdict on your results page may differ \
-    slightly from the one you received by email. Both represent a valid coherence reading of your submission. If \
-    you have questions, reply to this email and we will provide clarification.";
-/// The notice with a regenerated verdict whose original is not known, or may not exist.
-pub const UNKNOWN_NOTICE: &str = "NOTE: This verdict was generated when it was read. No earlier verdict is on record here. \
-    If you received a verdict earlier, that earlier verdict applies, and this one may differ from it.";
-/// The notice with a regenerated verdict that was made with another prompt or other settings than the original.
-pub const CHANGED_NOTICE: &str = "NOTE: This verdict was generated again, and not in exactly the same way as the first one. \
-    The first verdict applies, and this one may differ from it.";
 /// The rate of divergent regenerations above which the cause is the model's infrastructure (seed: REGEN-GAP-06).
 pub const VARIANCE_THRESHOLD: f64 = 0.05;
 /// The number of latest regenerations that are compared.

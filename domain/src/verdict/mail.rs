@@ -188,7 +188,7 @@ impl MailSendFailure {
     /// The failure without `address`, which mail services quote and which must not be logged.
     #[must_use]
     pub fn hide_address(self, address: &CustomerEmail) -> Self {
-        Self { cause: hide::hide(address.as_str(), &self.cause), ..self }
+        Self { cause: hide::hide(&address.mailbox(), &self.cause), ..self }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The ids of oracles, which are the services that the daemon calls.
 
-use crate::base::text_id::text_conversions;
+use crate::base::text_id::{is_path_step, text_conversions};
 use serde::{Deserialize, Serialize};
 
 /// The maximum length of an oracle id, in characters: a source id with `source:` before it.
@@ -8,10 +8,12 @@ pub const ORACLE_ID_MAX_CHARS: usize = 80;
 
 /// Why a text is not an oracle id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the oracle id is invalid (1 to {ORACLE_ID_MAX_CHARS} characters of `A-Z a-z 0-9 _ . : -` allowed)")]
+#[error(
+    "the oracle id is invalid (1 to {ORACLE_ID_MAX_CHARS} characters of `A-Z a-z 0-9 _ . : -` allowed, but not `.` or `..`)"
+)]
 pub struct OracleIdError;
 
-/// The id of an oracle: 1 to 80 of `A-Z a-z 0-9 _ . : -`.
+/// The id of an oracle: 1 to 80 of `A-Z a-z 0-9 _ . : -`, but not `.` or `..`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schema(pattern = "^[A-Za-z0-9_.:-]{1,80}$")]
@@ -22,7 +24,9 @@ impl TryFrom<String> for OracleId {
 
     fn try_from(text: String) -> Result<Self, OracleIdError> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:-".contains(&byte);
-        let fits = (1..=ORACLE_ID_MAX_CHARS).contains(&text.len()) && text.bytes().all(allowed);
+        let fits = (1..=ORACLE_ID_MAX_CHARS).contains(&text.len())
+            && text.bytes().all(allowed)
+            && !is_path_step(&text);
         if fits { Ok(Self(text)) } else { Err(OracleIdError) }
     }
 }
@@ -39,7 +43,7 @@ mod tests {
         for id in ["gemini", "mail", "facts:fda-2.v_1", &longest] {
             assert_eq!(id.parse::<OracleId>().map(String::from).as_deref(), Ok(id));
         }
-        for text in ["", "a b", "a/b", "a\"b", "é", &format!("{longest}x")] {
+        for text in ["", ".", "..", "a b", "a/b", "a\"b", "é", &format!("{longest}x")] {
             assert_eq!(text.parse::<OracleId>(), Err(OracleIdError), "{text}");
         }
     }

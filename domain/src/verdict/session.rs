@@ -1,11 +1,11 @@
 //! Sessions: the tier and the query that a customer paid for (seed: `regen-consistency`, "Session Context").
 
-use crate::base::blank::without_invisible;
 use crate::base::digest::Sha256Hex;
-use crate::base::text_id::text_conversions;
+use crate::base::text_id::{is_path_step, text_conversions};
 use crate::rules::CandidateCheck;
 use crate::verdict::application::{ApplicationName, ApplicationNameError};
 use crate::verdict::crosscheck::ApprovedVerdict;
+pub use crate::verdict::email::{CustomerEmail, ParseEmailError};
 use crate::verdict::generation::GenerationSettings;
 use crate::verdict::label::{ProductTier, VerdictLabel};
 use crate::verdict::order::{Order, OrderState};
@@ -18,12 +18,6 @@ use std::sync::Arc;
 
 /// The maximum length of a session id, in characters.
 pub const SESSION_ID_MAX_CHARS: usize = 255;
-/// The maximum length of an e-mail address, in characters (RFC 5321: 64 for the local part, 255 for the domain, and the
-/// @).
-pub const EMAIL_MAX_CHARS: usize = 320;
-/// The characters allowed in an e-mail address besides letters and digits (RFC 5322's atoms; quoted local parts are
-/// rejected).
-const EMAIL_MARKS: &str = "!#$%&'*+-/=?^_`{|}~.";
 /// The character after the application in a session id.
 const APPLICATION_END: char = '/';
 
@@ -42,16 +36,25 @@ pub enum SessionIdError {
         /// The first character that is not allowed.
         character: char,
     },
+    /// The id is `.` or `..`, which every client removes from a path.
+    #[error("the session id is `{id}`, which is a step in a path (add another character)")]
+    PathStep {
+        /// The id.
+        id: String,
+    },
     /// The text before the slash is not the name of an application.
     #[error(transparent)]
     Application(#[from] ApplicationNameError),
 }
 
-/// The id of a session: 1 to 255 of `A-Z a-z 0-9 _ . : -`, with its application and a slash before it (`shop/cs_1`) unless
-/// the application is `default`. The routes' socket shows and takes it without the application.
+/// The id of a session: 1 to 255 of `A-Z a-z 0-9 _ . : -`, but not `.` or `..`, with its application and a slash before it
+/// (`shop/cs_1`) unless the application is `default`. The routes' socket shows and takes it without the application.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(try_from = "String", into = "String")]
-#[schema(pattern = "^([a-z0-9][a-z0-9-]{0,62}/)?[A-Za-z0-9_.:-]{1,255}$")]
+// without look-ahead, which not every reader of patterns has
+#[schema(
+    pattern = "^([a-z0-9][a-z0-9-]{0,62}/)?([A-Za-z0-9_:-][A-Za-z0-9_.:-]{0,254}|\\.[A-Za-z0-9_:-][A-Za-z0-9_.:-]{0,253}|\\.\\.[A-Za-z0-9_.:-]{1,253})$"
+)]
 pub struct SessionId(String);
 
 impl SessionId {
@@ -98,59 +101,17 @@ impl TryFrom<String> for SessionId {
             return Err(SessionIdError::Length { chars });
         }
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':' | '-');
-        match local.chars().find(|c| !allowed(*c)) {
-            Some(character) => Err(SessionIdError::Character { character }),
-            None => Ok(Self(local).in_application(&application)),
+        if let Some(character) = local.chars().find(|c| !allowed(*c)) {
+            return Err(SessionIdError::Character { character });
         }
+        if is_path_step(&local) {
+            return Err(SessionIdError::PathStep { id: local });
+        }
+        Ok(Self(local).in_application(&application))
     }
 }
 
 text_conversions! { SessionId }
-
-/// Why a text is not an e-mail address.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the e-mail address is invalid: one @ with text on both sides, only letters, digits and {EMAIL_MARKS}, and at most \
-     {EMAIL_MAX_CHARS} characters are allowed"
-)]
-pub struct ParseEmailError;
-
-/// A customer's e-mail address. Only its syntax is checked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(try_from = "String", into = "String")]
-#[schema(pattern = "^[^@]+@[^@]+$", example = "customer@example.org")]
-pub struct CustomerEmail(String);
-
-impl TryFrom<String> for CustomerEmail {
-    type Error = ParseEmailError;
-
-    fn try_from(text: String) -> Result<Self, ParseEmailError> {
-        let (local, domain) = text.rsplit_once('@').ok_or(ParseEmailError)?;
-        let shaped = !local.is_empty() && !domain.is_empty() && !local.contains('@');
-        let clean = |c: char| c.is_alphanumeric() || c == '@' || EMAIL_MARKS.contains(c);
-        // Unicode classifies some invisible fillers as letters
-        let visible = without_invisible(&text).len() == text.len();
-        if shaped && visible && text.chars().all(clean) && text.chars().count() <= EMAIL_MAX_CHARS {
-            Ok(Self(text))
-        } else {
-            Err(ParseEmailError)
-        }
-    }
-}
-
-impl CustomerEmail {
-    /// The address.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl From<CustomerEmail> for String {
-    fn from(email: CustomerEmail) -> Self {
-        email.0
-    }
-}
 
 /// The verdict that was delivered first. It stays authoritative, even if a later verdict differs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -311,6 +272,13 @@ mod tests {
         for good in ["a", "cs_test_a1B2", "2026-11-20T10:00:00.5", &"x".repeat(255)] {
             assert!(good.parse::<SessionId>().is_ok(), "{good}");
         }
+        for step in [".", "..", "shop/.", "shop/.."] {
+            let id = step.trim_start_matches("shop/").to_owned();
+            assert_eq!(step.parse::<SessionId>(), Err(SessionIdError::PathStep { id }));
+        }
+        for dotted in ["...", ".a", "a.", "..a", "a..", "shop/..."] {
+            assert!(dotted.parse::<SessionId>().is_ok(), "{dotted}");
+        }
         assert_eq!("".parse::<SessionId>(), Err(SessionIdError::Length { chars: 0 }));
         assert_eq!("x".repeat(256).parse::<SessionId>(), Err(SessionIdError::Length { chars: 256 }));
         for bad in [' ', '\0', 'é', '%', '\n', '\u{202e}'] {
@@ -338,29 +306,5 @@ mod tests {
     fn query_preview_has_80_scalar_values() {
         let query = CustomerQuery::new("é".repeat(100));
         assert_eq!(query.preview(), "é".repeat(80));
-    }
-
-    #[test]
-    fn email_accepts_only_valid_syntax() {
-        for good in ["a@b", "first.last+tag@example.org"] {
-            assert!(CustomerEmail::try_from(good.to_owned()).is_ok(), "{good}");
-        }
-        for bad in [
-            "",
-            "a",
-            "@b",
-            "a@",
-            "a b@c",
-            "a@b@c",
-            "a@b\r\nBcc: x@y",
-            "<a@b>",
-            "a;b@c",
-            "a@b,c",
-            "a\u{202e}@b",
-            "a\u{3164}@b",
-            &format!("{}@b", "a".repeat(320)),
-        ] {
-            assert_eq!(CustomerEmail::try_from(bad.to_owned()), Err(ParseEmailError), "{bad:?}");
-        }
     }
 }

@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 use oracled_domain::audit::event::CrosscheckEntry;
 use oracled_domain::verdict::delivery::RegenNotes;
-use oracled_domain::verdict::divergence::{OriginalLabel, RegeneratedVerdict};
+use oracled_domain::verdict::divergence::{NoteLanguage, OriginalLabel, RegeneratedVerdict};
 use oracled_domain::verdict::generation::{GenerationSettings, LOCKED_MODEL, ModelTokenUsage};
 use oracled_domain::verdict::interaction::InteractionStatus;
 use oracled_domain::verdict::order::Order;
@@ -91,7 +91,12 @@ pub(crate) fn regenerated(number: usize) -> [JournalRecord; 2] {
     let check = DivergenceCheck::of(Some(&original), &regenerated);
     events.push(AuditEvent::new(now, session_id.clone(), EventKind::RegenDivergenceCheck(check)));
     let original_label = OriginalLabel(Some(original.verdict_label));
-    let regen = Some(RegenNotes { original: original_label, prompt_changed: false, settings_changed: false });
+    let regen = Some(RegenNotes {
+        original: original_label,
+        prompt_changed: false,
+        settings_changed: false,
+        language: NoteLanguage::En,
+    });
     let delivered = delivered(session_id, approved, regen, now, events);
     [noted, delivered]
 }

@@ -8,15 +8,15 @@ use crate::upstream::{
     BoxFuture, RequestFailure, RequestFailureKind, UpstreamEndpoint, UpstreamEndpointError,
 };
 use jiff::SignedDuration;
-use oracled_domain::verdict::divergence::OriginalLabel;
+use oracled_domain::verdict::divergence::{NoteLanguage, OriginalLabel};
 use oracled_domain::verdict::health::CircuitCallOutcome;
 use oracled_domain::verdict::mail::{MailFailureCause, MailKind, MailSendFailure};
 use oracled_domain::verdict::mail_template::MailContent;
-use oracled_domain::verdict::session::CustomerEmail;
 use oracled_domain::{ApplicationName, CustomerQuery, MailId, OutboxMail, ProductTier};
 use reqwest::StatusCode;
 use serde::Serialize;
 use serde_json::value::RawValue;
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// The path of the request, relative to the base URL.
@@ -36,7 +36,7 @@ pub struct HttpMailService {
 /// The body of the request.
 #[derive(Serialize)]
 struct MailApiRequest<'m> {
-    to: &'m CustomerEmail,
+    to: Cow<'m, str>,
     session_id: &'m str,
     /// Absent for the application `default`.
     #[serde(skip_serializing_if = "ApplicationName::is_default")]
@@ -59,7 +59,7 @@ struct MailApiRequest<'m> {
 impl<'m> MailApiRequest<'m> {
     fn of(OutboxMail { standing, delivery, .. }: &'m OutboxMail, content: Option<&'m MailContent>) -> Self {
         Self {
-            to: &standing.to,
+            to: standing.to.mailbox(),
             session_id: standing.session_id.local(),
             application: standing.session_id.application(),
             tier: delivery.approved.tier(),
@@ -67,7 +67,10 @@ impl<'m> MailApiRequest<'m> {
             verdict: delivery.approved.verdict(),
             kind: standing.kind,
             mail_id: &standing.mail_id,
-            disclaimer: delivery.disclaimer(),
+            disclaimer: match content {
+                Some(content) => delivery.disclaimer_in(NoteLanguage::of(&content.language)),
+                None => delivery.disclaimer(),
+            },
             original_verdict: delivery.regen.map(|regen| regen.original),
             content,
         }

@@ -1,5 +1,6 @@
 //! The plain text of a mail. Plain text keeps a model's output from being interpreted as markup.
 
+use oracled_domain::verdict::divergence::NoteLanguage;
 use oracled_domain::{OutboxMail, ProductTier, VerdictDimension};
 use serde_json::Value;
 
@@ -8,7 +9,8 @@ pub(super) fn format_mail(mail: &OutboxMail) -> String {
     let OutboxMail { standing, delivery, .. } = mail;
     let verdict: Value = serde_json::from_str(delivery.approved.verdict().get()).unwrap_or_default();
     let mut text = MailText(String::new());
-    match delivery.disclaimer() {
+    // the rest of the text is English
+    match delivery.disclaimer_in(NoteLanguage::En) {
         Some(disclaimer) => {
             text.paragraph(disclaimer);
             let original = delivery.regen.map_or("UNKNOWN", |regen| regen.original.as_str());
@@ -57,17 +59,17 @@ fn text_member<'v>(value: &'v Value, name: &str) -> &'v str {
     value.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A test is a text, or an object with members of the model's choice.
+/// A test is a text, or an object or a list with content of the model's choice.
 fn format_test(test: &Value) -> String {
     let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    match test.as_object() {
-        Some(members) => {
-            let members: Vec<_> =
-                members.iter().map(|(name, value)| format!("{name}: {}", plain(value))).collect();
-            members.join("; ")
+    let parts: Vec<_> = match test {
+        Value::Object(members) => {
+            members.iter().map(|(name, value)| format!("{name}: {}", plain(value))).collect()
         }
-        None => plain(test),
-    }
+        Value::Array(items) => items.iter().map(plain).collect(),
+        other => vec![plain(other)],
+    };
+    parts.join("; ")
 }
 
 /// The text as it is built.
@@ -110,7 +112,7 @@ mod tests {
         "Stability":{"verdict":"GREEN","analysis":"It holds."},"Turbulence":{"verdict":"AMBER","analysis":"Some."},
         "Change Rate":{"verdict":"AMBER","analysis":"Slow."},"Completion":{"verdict":"GREEN","analysis":"Nearly."},
         "Curvature":{"verdict":"AMBER","analysis":"Bends."}},"strategy":{"next_step":"Ask ten people.",
-        "alternative":"Sell jam.","tests":["A stall.",{"what":"A price","days":3}]}}"#;
+        "alternative":"Sell jam.","tests":["A stall.",{"what":"A price","days":3},["A sign",7]]}}"#;
 
     #[test]
     fn letter_contains_the_verdict_as_plain_text() {
@@ -120,7 +122,7 @@ mod tests {
             "Verdict: AMBER\n\nSound, but <b>thin</b>.\nBcc: x@y [2J\n\nBreakdown\nStability: GREEN. It holds.\n\
              Turbulence: AMBER. Some.\nChange Rate: AMBER. Slow.\nCompletion: GREEN. Nearly.\n\
              Curvature: AMBER. Bends.\n\nStrategy\nNext step: Ask ten people.\nAlternative: Sell jam.\n\
-             Test: A stall.\nTest: days: 3; what: A price\n\nYour question:\n\nSell honey?\n\nSession: cs_1\n"
+             Test: A stall.\nTest: days: 3; what: A price\nTest: A sign; 7\n\nYour question:\n\nSell honey?\n\nSession: cs_1\n"
         );
     }
 

@@ -179,9 +179,8 @@ impl SmtpMailService {
         let unusable = |error: &dyn fmt::Display| {
             failure(format!("the message cannot be built: {error}"), MailFailureCause::MailForGood)
         };
-        let to: Address = String::from(to.clone())
-            .parse()
-            .map_err(|error| unusable(&error as &lettre::address::AddressError))?;
+        let to: Address =
+            to.mailbox().parse().map_err(|error| unusable(&error as &lettre::address::AddressError))?;
         let message = Message::builder()
             .from(from.clone())
             .to(Mailbox::new(None, to))

@@ -11,10 +11,11 @@ use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::{CommitError, LoggerHandle};
 use crate::platform::clock::Clock;
 use crate::verdict::submission::{GenerationTrace, Submission, SubmissionOutcome};
+use crate::verdict::templates::find_prompt_language;
 use actix::{Context, Handler, ResponseFuture};
 use jiff::Timestamp;
 use oracled_domain::verdict::delivery::RegenNotes;
-use oracled_domain::verdict::divergence::{DivergenceLevel, RegeneratedVerdict};
+use oracled_domain::verdict::divergence::{DivergenceLevel, NoteLanguage, RegeneratedVerdict};
 use oracled_domain::verdict::mail::MailKind;
 use oracled_domain::verdict::order::{OperatorAction, Order, OrderAction, OrderState};
 use oracled_domain::verdict::policy::PolicyAction;
@@ -196,12 +197,13 @@ fn build_delivery_record(
     let first = *path != GatePath::Regen && known.is_none_or(|session| session.delivered_sha256.is_none());
     let mut session = session_after(admit, known, first, now);
     let check = comparison(admit, original);
+    let language = note_language(admit, original, store)?;
     let delivery = Arc::new(VerdictDelivery {
         session_id: session_id.clone(),
         query: query.clone(),
         approved: approved.clone(),
         cached_at: now,
-        regen: check.as_ref().map(RegenNotes::of),
+        regen: check.as_ref().map(|check| RegenNotes::of(check, language)),
         evaluation_sha256: evaluation_sha256.clone(),
     });
     let mut events: Vec<_> = GenerationTrace::entries(generation_trace.as_ref()).collect();
@@ -263,6 +265,21 @@ fn comparison(admit: &AdmitVerdict, original: Option<&OriginalVerdict>) -> Optio
         let (tier, label, path) = (approved.tier(), approved.label(), *path);
         DivergenceCheck::of(original, &RegeneratedVerdict { tier, label, path, prompt, settings })
     })
+}
+
+/// The language of the texts for the customer: that of the prompt of the first verdict, or else of this one.
+fn note_language(
+    admit: &AdmitVerdict,
+    original: Option<&OriginalVerdict>,
+    store: &Store,
+) -> Result<NoteLanguage, StoreError> {
+    let prompts = [original.and_then(|original| original.prompt.clone()), prompt_of(&admit.submission)];
+    for prompt in prompts.into_iter().flatten() {
+        if let Some(language) = find_prompt_language(store, &prompt)? {
+            return Ok(NoteLanguage::of(&language));
+        }
+    }
+    Ok(NoteLanguage::default())
 }
 
 /// The prompt of a verdict, if it is known.

@@ -174,13 +174,3 @@ fn exhausted_quota_blocks_further_look_ups() {
         lookup.register_unknown(&id("cs_1")).await.expect("the session is registered");
     });
 }
-
-#[test]
-fn id_that_would_change_the_path_is_not_looked_up() {
-    with_payments(vec![complete_reply("", PAID)], |_, lookup, server| async move {
-        for dots in [".", ".."] {
-            assert!(failed(&lookup, dots).await.is_negative(), "{dots}");
-        }
-        assert_eq!(server.heads().len(), 0);
-    });
-}

@@ -1,12 +1,12 @@
 //! The content of a mail, from the mail templates of its application.
 
 use super::MailSender;
-use crate::verdict::templates::find_registered_template;
+use crate::verdict::templates::{find_prompt_language, find_registered_template};
 use oracled_domain::verdict::mail::{MailFailureCause, MailSendFailure};
 use oracled_domain::verdict::mail_template::{MailContent, MailRenderError, select_mail_template};
 use oracled_domain::verdict::prompt::LanguageTag;
 use oracled_domain::verdict::template_name::{TemplateName, TemplateRef};
-use oracled_domain::{MailTemplate, OutboxMail, PromptTemplate, SessionId};
+use oracled_domain::{MailTemplate, OutboxMail, SessionId};
 use oracled_store::{Store, StoreError};
 use tokio::task::spawn_blocking;
 
@@ -67,12 +67,7 @@ impl MailSender {
     /// The language of the prompt of the session's original verdict, if its template is known.
     fn prompt_language(&self, session_id: &SessionId) -> Result<Option<LanguageTag>, StoreError> {
         let original = self.store.session(session_id)?.and_then(|(session, _)| session.original);
-        let template = original.and_then(|original| original.prompt?.template);
-        let Some(name) = template.map(TemplateName::from) else { return Ok(None) };
-        let template = match PromptTemplate::find_built_in(&name) {
-            Some(built_in) => Some(built_in.clone()),
-            None => find_registered_template::<PromptTemplate>(&self.store, &name)?,
-        };
-        Ok(template.map(|template| template.language))
+        let prompt = original.and_then(|original| original.prompt);
+        prompt.map_or(Ok(None), |prompt| find_prompt_language(&self.store, &prompt))
     }
 }

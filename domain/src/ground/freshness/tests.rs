@@ -170,8 +170,22 @@ fn invalid_policy_error_names_the_field() {
     assert_eq!(other, FreshnessPolicyError::OtherAxis { key: "inr_value".into(), axis: "inr".into() });
     let long = format!("/v1/signals/{}", "x".repeat(WEBHOOK_MAX_BYTES));
     let served = ["/healthz", "/v1/query", "/v1/signals", "/cache/abc"];
-    for webhook in
-        ["", "x", "/", "/a b/c", "/é/a", "//a", "/a/", "/v1/signals/", "/a/b?c", &long].iter().chain(&served)
+    for webhook in [
+        "",
+        "x",
+        "/",
+        "/a b/c",
+        "/é/a",
+        "//a",
+        "/a/",
+        "/v1/signals/",
+        "/a/b?c",
+        "/a/../b",
+        "/v1/signals/.",
+        &long,
+    ]
+    .iter()
+    .chain(&served)
     {
         let trigger = InvalidationTrigger::UpstreamSignal { webhook: (*webhook).into(), secret_file: None };
         let refused = refused(&|policy| policy.invalidation_triggers.push(trigger.clone()), &axes);

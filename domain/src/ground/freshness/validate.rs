@@ -1,6 +1,7 @@
 //! Validation of freshness policies.
 
 use super::{AxisFreshnessLimits, FreshnessPolicy, InvalidationTrigger, MAX_AGE_S};
+use crate::base::text_id::is_path_step;
 
 /// The maximum number of triggers in a policy.
 pub const MAX_TRIGGERS: usize = 16;
@@ -161,5 +162,6 @@ fn is_for_webhooks(path: &str) -> bool {
     // the path begins with `/`, so its first part is empty
     is_path
         && !is_served
+        && !parts.iter().any(|part| is_path_step(part))
         && matches!(parts.as_slice(), ["", first, .., last] if !first.is_empty() && !last.is_empty())
 }

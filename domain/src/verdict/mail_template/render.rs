@@ -2,6 +2,7 @@
 
 use super::MailTemplate;
 use super::syntax::{add_filters_and_tests, check_syntax};
+use crate::verdict::divergence::NoteLanguage;
 use crate::verdict::label::{ProductTier, VerdictLabel};
 use crate::verdict::mail::{MailKind, OutboxMail};
 use crate::verdict::prompt::LanguageTag;
@@ -78,7 +79,7 @@ impl MailTemplate {
             verdict: serde_json::from_str(delivery.approved.verdict().get()).unwrap_or_default(),
             verdict_label: delivery.approved.label(),
             original_verdict: delivery.regen.map_or("", |regen| regen.original.as_str()),
-            disclaimer: delivery.disclaimer().unwrap_or_default(),
+            disclaimer: delivery.disclaimer_in(NoteLanguage::of(&self.language)).unwrap_or_default(),
             cached_at: delivery.cached_at,
             contact: contact.unwrap_or_default(),
         });

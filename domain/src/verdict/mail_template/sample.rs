@@ -3,7 +3,7 @@
 use crate::base::payload::VerdictPayload;
 use crate::verdict::crosscheck::judge;
 use crate::verdict::delivery::{RegenNotes, VerdictDelivery};
-use crate::verdict::divergence::OriginalLabel;
+use crate::verdict::divergence::{NoteLanguage, OriginalLabel};
 use crate::verdict::label::{ProductTier, VerdictLabel};
 use crate::verdict::mail::{MailKind, OutboxMail};
 use crate::verdict::query::CustomerQuery;
@@ -24,6 +24,7 @@ pub(super) fn mail(kind: MailKind, tier: ProductTier) -> OutboxMail {
             original,
             prompt_changed: false,
             settings_changed: false,
+            language: NoteLanguage::default(),
         }),
         evaluation_sha256: None,
     };

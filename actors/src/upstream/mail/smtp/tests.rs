@@ -2,6 +2,7 @@ use super::*;
 use crate::testing::{GOOD, mail_of};
 use oracled_domain::ProductTier;
 use oracled_domain::verdict::mail::{MailFailureCause, MailKind};
+use proptest::prelude::*;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 
@@ -96,15 +97,34 @@ fn verdict_and_settings_cannot_inject_headers_or_commands() {
     }
 }
 
-#[test]
-fn invalid_recipient_address_is_a_permanent_failure() {
+fn message_to(address: &str) -> Option<Result<Message, MailSendFailure>> {
     let mut mail = mail_of(MailKind::Verdict, ProductTier::Quick, GOOD, None);
-    mail.standing.to = "a..b@-".to_owned().try_into().expect("it has the shape");
-    let failed = SmtpMailService::new(settings())
-        .expect("the settings are valid")
-        .message(&mail, None)
-        .expect_err("no such address");
-    assert!(failed.is_permanent(), "{failed:?}");
+    mail.standing.to = address.to_owned().try_into().ok()?;
+    Some(SmtpMailService::new(settings()).expect("the settings are valid").message(&mail, None))
+}
+
+#[test]
+fn mail_double_dot_has_a_quoted_local_part_in_header_and_envelope() {
+    for local in ["aaa..bbb", ".aaa", "aaa."] {
+        let message = message_to(&format!("{local}@carrier.example")).expect("an address");
+        let message = message.expect("the message is built");
+        let quoted = format!("\"{local}\"@carrier.example");
+        let recipients: Vec<_> = message.envelope().to().iter().map(ToString::to_string).collect();
+        assert_eq!(recipients, [quoted.as_str()]);
+        let text = String::from_utf8(message.formatted()).expect("ASCII text");
+        assert!(text.lines().any(|line| line == format!("To: {quoted}")), "{text}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_accepted_address_makes_a_message(
+        address in "[a-c.é!#$%&'*+/=?^_`{|}~-]{1,4}(a{58,66})?[a.]?@[a-c.é0-9-]{1,5}(\\.?[b-]{60,64}){0,4}"
+    ) {
+        if let Some(message) = message_to(&address) {
+            prop_assert!(message.is_ok(), "{}: {:?}", address, message.err());
+        }
+    }
 }
 
 #[test]
