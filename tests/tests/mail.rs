@@ -270,7 +270,7 @@ async fn mail_double_dot_is_sent_quoted_and_impossible_addresses_are_refused_at_
     eventually("the mails are sent", async || server.request_count() == 3).await;
     let mut sent: Vec<_> = server.requests().iter().map(|mail| mail.body["to"].clone()).collect();
     sent.sort_unstable_by_key(ToString::to_string);
-    let quoted = ["\".aaa\"@carrier.example", "\"aaa.\"@carrier.example", "\"aaa..bbb\"@carrier.example"];
+    let quoted = ["\".aaa\"@carrier.example", "\"aaa..bbb\"@carrier.example", "\"aaa.\"@carrier.example"];
     assert_eq!(sent, quoted.map(Value::from));
     assert_eq!(at(&get(control, "/v1/sessions/cs_0").await, "/customer_email"), "aaa..bbb@carrier.example");
 

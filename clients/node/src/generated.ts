@@ -283,7 +283,7 @@ export interface components {
             verdict?: unknown;
         };
         /**
-         * @description A customer's e-mail address. Only its syntax is checked.
+         * @description A customer's e-mail address that a mail server can accept. Whether the mailbox exists is not known.
          * @example customer@example.org
          */
         CustomerEmail: string;
@@ -672,6 +672,11 @@ export interface components {
              */
             valid_until?: string | null;
         };
+        /**
+         * @description A language that has these texts.
+         * @enum {string}
+         */
+        NoteLanguage: "en" | "de";
         /** @description The id of an ontology, the same for all its versions. */
         OntologyId: string;
         /** @description A reference to one version of an ontology. */
@@ -766,7 +771,7 @@ export interface components {
             /** @description Its status. */
             status: components["schemas"]["OracleHealthLevel"];
         };
-        /** @description The id of an oracle: 1 to 80 of `A-Z a-z 0-9 _ . : -`. */
+        /** @description The id of an oracle: 1 to 80 of `A-Z a-z 0-9 _ . : -`, but not `.` or `..`. */
         OracleId: string;
         /** @description A query of a source. */
         OracleQuery: {
@@ -1460,8 +1465,8 @@ export interface components {
             unsupported_max: number;
         };
         /**
-         * @description The id of a session: 1 to 255 of `A-Z a-z 0-9 _ . : -`, with its application and a slash before it (`shop/cs_1`) unless
-         *     the application is `default`. The routes' socket shows and takes it without the application.
+         * @description The id of a session: 1 to 255 of `A-Z a-z 0-9 _ . : -`, but not `.` or `..`, with its application and a slash before it
+         *     (`shop/cs_1`) unless the application is `default`. The routes' socket shows and takes it without the application.
          */
         SessionId: string;
         /**
@@ -1673,6 +1678,8 @@ export interface components {
             divergence_level?: components["schemas"]["DivergenceLevel"] | null;
             /** @description The SHA-256 of the rules' evaluation, if the rules approved the verdict. */
             evaluation_sha256?: components["schemas"]["Sha256Hex"];
+            /** @description The language of `disclaimer` and `notice`, which is that of the prompt if its texts are built in; absent for English. */
+            note_language?: components["schemas"]["NoteLanguage"];
             /** @description A text that must accompany the verdict, because it may differ from an original that is not known. */
             notice?: string;
             /** @description The verdict that was delivered first; absent if this one was not regenerated. */
@@ -1837,6 +1844,7 @@ export type ModelCost = components['schemas']['ModelCost'];
 export type ModelTokenUsage = components['schemas']['ModelTokenUsage'];
 export type Moment = components['schemas']['Moment'];
 export type NormalizedRecord = components['schemas']['NormalizedRecord'];
+export type NoteLanguage = components['schemas']['NoteLanguage'];
 export type OntologyId = components['schemas']['OntologyId'];
 export type OntologyRef = components['schemas']['OntologyRef'];
 export type OpenApiDocument = components['schemas']['OpenApiDocument'];

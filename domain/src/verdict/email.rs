@@ -49,8 +49,7 @@ pub enum ParseEmailError {
     Length { bytes: usize },
 }
 
-/// A customer's e-mail address, as the caller wrote it. A mail server can accept it in the form of
-/// [`CustomerEmail::mailbox`]; whether the mailbox exists is not known.
+/// A customer's e-mail address that a mail server can accept. Whether the mailbox exists is not known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schema(pattern = "^[^@]+@[^@]+$", example = "customer@example.org")]

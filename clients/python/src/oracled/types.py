@@ -271,7 +271,7 @@ class CrosscheckRequest(TypedDict):
 
 
 CustomerEmail: TypeAlias = str
-"""A customer's e-mail address. Only its syntax is checked."""
+"""A customer's e-mail address that a mail server can accept. Whether the mailbox exists is not known."""
 
 
 CustomerQuery: TypeAlias = str
@@ -626,6 +626,10 @@ class NormalizedRecord(TypedDict):
     """The time until which it is valid; null if it has no end."""
 
 
+NoteLanguage: TypeAlias = Literal["en", "de"]
+"""A language that has these texts."""
+
+
 OntologyId: TypeAlias = str
 """The id of an ontology, the same for all its versions."""
 
@@ -700,7 +704,7 @@ class OracleHealthStatus(TypedDict):
 
 
 OracleId: TypeAlias = str
-"""The id of an oracle: 1 to 80 of `A-Z a-z 0-9 _ . : -`."""
+"""The id of an oracle: 1 to 80 of `A-Z a-z 0-9 _ . : -`, but not `.` or `..`."""
 
 
 class OracleQuery(TypedDict):
@@ -1348,8 +1352,8 @@ class RulesResponse(TypedDict):
 
 
 SessionId: TypeAlias = str
-"""The id of a session: 1 to 255 of `A-Z a-z 0-9 _ . : -`, with its application and a slash before it (`shop/cs_1`)
-unless the application is `default`. The routes' socket shows and takes it without the application."""
+"""The id of a session: 1 to 255 of `A-Z a-z 0-9 _ . : -`, but not `.` or `..`, with its application and a slash before
+it (`shop/cs_1`) unless the application is `default`. The routes' socket shows and takes it without the application."""
 
 
 SessionMismatch: TypeAlias = Literal["tier", "query", "original_verdict", "prompt", "facts"]
@@ -1574,6 +1578,9 @@ class VerdictResponse(TypedDict):
     """The difference from the original. Null in a regenerated document if the original is not known."""
     evaluation_sha256: NotRequired[Sha256Hex]
     """The SHA-256 of the rules' evaluation, if the rules approved the verdict."""
+    note_language: NotRequired[NoteLanguage]
+    """The language of `disclaimer` and `notice`, which is that of the prompt if its texts are built in; absent for
+    English."""
     notice: NotRequired[str]
     """A text that must accompany the verdict, because it may differ from an original that is not known."""
     original_verdict: NotRequired[OriginalLabel]
