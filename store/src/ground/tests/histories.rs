@@ -118,6 +118,7 @@ fn ingest_step(world: &mut TestStore, oracle_id: &SourceId, history: &SourceHist
         release,
         invalidation_count: 0,
         records: staged.counts.records,
+        stated: staged.stated,
         rows: staged.rows.clone(),
     };
     let state = before.state.clone().with_completed(completed, Vec::new(), staged.statements.clone());
