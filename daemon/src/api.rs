@@ -22,7 +22,7 @@ pub fn router(service: Arc<DaemonService>) -> Router {
     Router::new()
         .route("/v1/crosscheck", post(crosscheck::post))
         .route("/v1/verdicts/{session_id}", post(verdicts::post))
-        .route("/v1/orders/{session_id}", get(orders::get))
+        .route("/v1/orders/{session_id}", get(orders::get).delete(orders::delete))
         .route("/v1/sessions/{session_id}", put(sessions::put))
         .route("/cache/{session_id}", get(cache::get).post(cache::post))
         .route("/v1/rules", get(rules::list))

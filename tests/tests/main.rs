@@ -61,6 +61,7 @@ mod observability;
 mod openapi;
 mod openapi_answers;
 mod openapi_shapes;
+mod order_cancel;
 mod orders;
 mod panics;
 mod policy;

@@ -7,6 +7,7 @@
 
 mod admin;
 mod attempt;
+mod cancel;
 mod held;
 mod place;
 mod queue;
@@ -16,6 +17,7 @@ mod trial;
 mod waits;
 
 pub use admin::{ChangeOrder, OrderChangeError};
+pub use cancel::CancelOrder;
 pub use held::{HeldVerdictText, ReadHeldVerdict};
 pub use place::{PlaceOrder, PlacedOrder};
 pub use survey::OrderSurvey;
@@ -88,7 +90,7 @@ struct EnqueueOrder {
     is_retry: bool,
 }
 
-/// Removes an order that an operator ended from the queue.
+/// Removes an order that an operator or its application ended from the queue.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 struct DequeueOrder(SessionId);

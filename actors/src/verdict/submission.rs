@@ -121,6 +121,8 @@ pub enum SubmissionOutcome {
     },
     /// The policy holds this verdict, or held an earlier one of the session.
     Held,
+    /// The application cancelled the order of the session. No part of the verdict is stored.
+    Cancelled,
 }
 
 impl SubmissionOutcome {

@@ -159,6 +159,14 @@ export class OracledClient {
     return this.#transport.call({ method: "GET", path: place("orders", sessionId) }, options);
   }
 
+  /**
+   * Cancels the order of a session, which then gets no verdict. The answer of a call in progress is discarded, and its cost counts.
+   * It can be repeated.
+   */
+  cancelOrder(sessionId: string, options?: CallOptions): Promise<Answer<OrderReport>> {
+    return this.#transport.call({ method: "DELETE", path: place("orders", sessionId) }, options);
+  }
+
   /** Lists a page of orders. `next` in the answer is the `after` of the next page. */
   listOrders(
     { after, limit, state, ...options }: CallOptions & { after?: string; limit?: number; state?: OrderState } = {},

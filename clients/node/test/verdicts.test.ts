@@ -126,6 +126,21 @@ test("wait_ends_at_its_deadline_with_the_order_or_by_its_signal", async (context
   finish(GOOD);
 });
 
+test("cancelled_order_gets_no_verdict", async (context) => {
+  const answer = model.answer;
+  context.after(() => (model.answer = answer));
+  let finish = (_: string): void => {};
+  model.answer = () => new Promise((resolve) => (finish = resolve));
+  await oracled.submitVerdict("cancelled", order, { respondAsync: true });
+  for (let times = 0; times < 2; times++) {
+    assert.equal((await oracled.cancelOrder("cancelled")).body.state, "cancelled");
+  }
+  finish(GOOD);
+  const cancelled = { name: "ProblemError", code: "order_cancelled", status: 409 };
+  await assert.rejects(oracled.submitVerdict("cancelled", order), cancelled);
+  await assert.rejects(oracled.waitForVerdict("cancelled"), cancelled);
+});
+
 test("failed_order_is_a_rejection", async (context) => {
   const answer = model.answer;
   context.after(() => (model.answer = answer));

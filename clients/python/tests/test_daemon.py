@@ -119,6 +119,16 @@ def test_order_is_delivered_after_a_wait(ordering: Daemon, model: Model) -> None
         assert client.list_orders(state="generating").body["items"] == []
 
 
+def test_cancelled_order_gets_no_verdict(ordering: Daemon, model: Model) -> None:
+    with Client(ordering.socket) as client:
+        client.submit_verdict("cancelled", {"tier": "quick", "query": QUERY}, respond_async=True)
+        for _ in range(2):
+            assert client.cancel_order("cancelled").body["state"] == "cancelled"
+        with pytest.raises(ProblemError) as raised:
+            client.wait_for_verdict("cancelled")
+        assert raised.value.code == "order_cancelled" and raised.value.status == 409
+
+
 def test_order_fails_after_unusable_answers(ordering: Daemon, model: Model) -> None:
     model.answer = lambda: BAD
 

@@ -39,6 +39,7 @@ use utoipa::{Modify, OpenApi};
         verdicts::get,
         orders::list,
         orders::get,
+        orders::delete,
         sessions::put,
         cache::post,
         cache::get,

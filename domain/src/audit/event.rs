@@ -218,7 +218,7 @@ pub enum EventKind {
         outcome: GenerationOutcome,
         /// The error.
         cause: String,
-        /// The time of the next attempt; null if the order was stopped.
+        /// The time of the next attempt; null if the order was stopped or cancelled.
         next_attempt_at: Option<Timestamp>,
     },
     /// A limit, the policy or an operator stopped an order. It is held or failed.
@@ -271,6 +271,14 @@ pub enum EventKind {
     OrderDelivered {
         /// The path on which the verdict arrived.
         path: GatePath,
+        /// The number of attempts.
+        attempts: u32,
+    },
+    /// The application cancelled an order. If the model was asked, its answer is discarded, and `order_attempt_failed` follows
+    /// when the call ends. If the policy held its verdict, the text was destroyed.
+    OrderCancelled {
+        /// The state of the order before: `queued`, `generating` or `held`.
+        from: OrderState,
         /// The number of attempts.
         attempts: u32,
     },

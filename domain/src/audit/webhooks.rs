@@ -27,6 +27,10 @@ impl AuditEvent {
                 WebhookType::OrderDelivered,
                 json!({ "application": application, "session_id": local, "attempts": attempts }),
             ),
+            EventKind::OrderCancelled { attempts, .. } => (
+                WebhookType::OrderCancelled,
+                json!({ "application": application, "session_id": local, "attempts": attempts }),
+            ),
             EventKind::OrderStopped { state, cause, attempts, .. } => {
                 let kind = match state {
                     OrderState::Held => WebhookType::OrderHeld,
@@ -126,6 +130,9 @@ mod tests {
         assert_eq!(body, expected);
         assert_eq!(webhook.standing.application.as_ref().map(ToString::to_string).as_deref(), Some("shop"));
         assert_eq!(event(delivered).webhook(), Some(webhook), "the same event has the same id");
+        let cancelled = EventKind::OrderCancelled { from: OrderState::Generating, attempts: 1 };
+        let webhook = event(cancelled).webhook().expect("an order has a webhook");
+        assert_eq!(webhook.standing.kind, WebhookType::OrderCancelled);
         for (state, kind) in
             [(OrderState::Held, WebhookType::OrderHeld), (OrderState::Failed, WebhookType::OrderFailed)]
         {

@@ -64,6 +64,8 @@ pub enum GenerationOutcome {
     UnreadableAnswer,
     /// The store failed.
     StorageFailed,
+    /// The application cancelled the order.
+    Cancelled,
     /// The daemon stopped during the call.
     Interrupted,
     /// An internal error.

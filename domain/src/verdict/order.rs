@@ -49,6 +49,8 @@ pub enum OrderState {
     Delivered,
     /// It ended without a verdict. An operator can retry it.
     Failed,
+    /// The application cancelled it. It never gets a verdict.
+    Cancelled,
 }
 
 impl OrderState {
@@ -58,6 +60,12 @@ impl OrderState {
     #[must_use]
     pub const fn is_open(self) -> bool {
         matches!(self, Self::Queued | Self::Generating)
+    }
+
+    /// Whether the order waits neither for an attempt nor for an operator.
+    #[must_use]
+    pub const fn has_ended(self) -> bool {
+        matches!(self, Self::Delivered | Self::Failed | Self::Cancelled)
     }
 }
 
@@ -301,6 +309,33 @@ impl Order {
         Self { stop_cause, policy_causes: causes, ..self.enter(OrderState::Held, now) }
     }
 
+    /// The order after its application cancelled it; `None` if it has ended. The answer to a call in progress is discarded.
+    #[must_use]
+    pub fn cancelled(mut self, now: Timestamp) -> Option<Self> {
+        if self.state.has_ended() {
+            return None;
+        }
+        if self.state == OrderState::Generating {
+            self.end_attempt(GenerationOutcome::Cancelled, None, None, now);
+        }
+        Some(self.enter(OrderState::Cancelled, now))
+    }
+
+    /// The cancelled order after its call in progress ended, with what the call used; `None` if there was no such call.
+    #[must_use]
+    pub fn cancelled_call_ended(
+        mut self,
+        usage: Option<ModelTokenUsage>,
+        cost: Option<ModelCost>,
+    ) -> Option<Self> {
+        let attempt = self.last_attempts.last_mut().filter(|_| self.state == OrderState::Cancelled)?;
+        if attempt.outcome != Some(GenerationOutcome::Cancelled) {
+            return None;
+        }
+        (attempt.usage, attempt.cost) = (usage, cost);
+        Some(self)
+    }
+
     /// Whether the policy holds the verdict of the order.
     #[must_use]
     pub fn is_held_by_policy(&self) -> bool {
@@ -328,12 +363,12 @@ impl Order {
     }
 
     /// Why the order is not delivered: its stop cause with the words of the operator, the policy or the last attempt, or the
-    /// error of the last attempt. `None` if it was delivered, or has no error yet.
+    /// error of the last attempt. `None` if it was delivered or cancelled, or has no error yet.
     #[must_use]
     pub fn reason(&self) -> Option<String> {
         let last_error = self.last_attempts.last().and_then(|attempt| attempt.cause.clone());
         let detail = match self.stop_cause {
-            _ if self.state == OrderState::Delivered => return None,
+            _ if matches!(self.state, OrderState::Delivered | OrderState::Cancelled) => return None,
             None => return last_error,
             Some(OrderStopCause::Operator) => {
                 self.operator_action.as_ref().map(|action| action.reason.clone())

@@ -214,6 +214,12 @@ impl SessionRecord {
         self.order.as_ref().is_some_and(|order| order.state != OrderState::Delivered)
     }
 
+    /// Whether its application cancelled its order.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.order.as_ref().is_some_and(|order| order.state == OrderState::Cancelled)
+    }
+
     /// The mismatch between the session and a request for `tier` and `query`, if any.
     #[must_use]
     pub fn mismatch(&self, tier: ProductTier, query: &CustomerQuery) -> Option<SessionMismatch> {

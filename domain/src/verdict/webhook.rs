@@ -39,6 +39,10 @@ pub enum WebhookType {
     #[serde(rename = "order.failed")]
     #[strum(serialize = "order.failed")]
     OrderFailed,
+    /// The application cancelled an order.
+    #[serde(rename = "order.cancelled")]
+    #[strum(serialize = "order.cancelled")]
+    OrderCancelled,
     /// A regenerated verdict has another label than the first one.
     #[serde(rename = "verdict.diverged")]
     #[strum(serialize = "verdict.diverged")]

@@ -5,7 +5,6 @@ use crate::base::error::StoreError;
 use crate::base::rows::{self, TableId};
 use crate::base::session_row::SessionRowPart;
 use oracled_domain::SessionId;
-use oracled_domain::verdict::order::OrderState;
 use std::collections::BTreeSet;
 
 /// Number of rows whose names are read at a time.
@@ -81,8 +80,7 @@ impl TableReader {
             return Ok(None);
         }
         let order = self.session(session_id)?.and_then(|(session, _)| session.order);
-        let has_ended =
-            order.is_none_or(|order| matches!(order.state, OrderState::Delivered | OrderState::Failed));
+        let has_ended = order.is_none_or(|order| order.state.has_ended());
         Ok(has_ended.then_some(revisions))
     }
 

@@ -14,8 +14,9 @@ use strum::VariantArray;
 
 /// The states in which an order waits.
 pub(crate) const WAITING: [OrderState; 3] = [OrderState::Queued, OrderState::Generating, OrderState::Held];
-/// The states that an attempt or a limit ends in.
-const ENDS: [OrderState; 3] = [OrderState::Delivered, OrderState::Held, OrderState::Failed];
+/// The states that an attempt, a limit or a cancellation ends in.
+const ENDS: [OrderState; 4] =
+    [OrderState::Delivered, OrderState::Held, OrderState::Failed, OrderState::Cancelled];
 
 /// The labels of an order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -109,7 +110,7 @@ impl OrderMetrics {
         );
         registry.register(
             "orders_ended",
-            "orders delivered, held or failed, by application",
+            "orders delivered, held, failed or cancelled, by application",
             self.ended.clone(),
         );
         registry.register(

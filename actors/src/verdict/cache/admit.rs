@@ -86,6 +86,7 @@ impl AdmitVerdict {
             // the verdict was judged, so its log entry is due in any case
             FindSessionOutcome::Cached(cached) => Ok(Some(SubmissionOutcome::Replayed(cached))),
             FindSessionOutcome::Held => Ok(Some(SubmissionOutcome::Held)),
+            FindSessionOutcome::Cancelled => Ok(Some(SubmissionOutcome::Cancelled)),
             FindSessionOutcome::Mismatch(mismatch) => Ok(Some(SubmissionOutcome::Mismatch(mismatch))),
         }
     }

@@ -40,6 +40,8 @@ pub enum FindSessionOutcome {
     Cached(Arc<CachedVerdict>),
     /// The policy holds the verdict of the session.
     Held,
+    /// The application cancelled the order of the session, which gets no verdict.
+    Cancelled,
     /// The session has another tier or query, or its cached verdict was not checked against facts.
     Mismatch(SessionMismatch),
 }
@@ -58,6 +60,9 @@ pub(super) fn find_session(
     let known = match session.as_ref().map(|(session, _)| session.mismatch(tier, query)) {
         None => FindSessionOutcome::Nothing(find_check_in_force(store, session_id, None)?.0),
         Some(Some(mismatch)) => FindSessionOutcome::Mismatch(mismatch),
+        Some(None) if session.as_ref().is_some_and(|(session, _)| session.is_cancelled()) => {
+            FindSessionOutcome::Cancelled
+        }
         Some(None) if session.as_ref().is_some_and(|(session, _)| session.is_held_by_policy()) => {
             FindSessionOutcome::Held
         }
@@ -93,6 +98,9 @@ impl CachedVerdictDelivery {
             let Some((session, session_revision)) = self.store.session(&find.session_id)? else {
                 return already(FindSessionOutcome::Nothing(None));
             };
+            if session.is_cancelled() {
+                return already(FindSessionOutcome::Cancelled);
+            }
             let Some((delivery, verdict_revision)) = self.store.verdict(&find.session_id)? else {
                 return already(FindSessionOutcome::Nothing(find.check.clone().or(session.check)));
             };

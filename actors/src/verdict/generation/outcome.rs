@@ -20,6 +20,7 @@ impl SubmissionOutcome {
             Self::RejectedByRules { .. } => GenerationOutcome::RefusedByRules,
             Self::RejectedByPolicy { .. } => GenerationOutcome::RefusedByPolicy,
             Self::Held => GenerationOutcome::Held,
+            Self::Cancelled => GenerationOutcome::Cancelled,
             Self::Mismatch(_) => GenerationOutcome::SessionMismatch,
         }
     }

@@ -1,4 +1,4 @@
-//! Changes that operators make to an order.
+//! Changes that operators make to an order, and the errors of all changes.
 
 use super::{DequeueOrder, EnqueueOrder, OrdersActor};
 use crate::verdict::generation::GenerationError;
@@ -37,6 +37,11 @@ pub enum OrderChangeError {
          held one can be failed", .state.into_str()
     )]
     State { session_id: SessionId, state: OrderState },
+    /// The order has ended, and cannot be cancelled.
+    #[error(
+        "the order of session {session_id} is {}; only a queued, generating or held order can be cancelled", .state.into_str()
+    )]
+    Ended { session_id: SessionId, state: OrderState },
     /// The order is not the one on which the decision is based.
     #[error(
         "the order of session {session_id} has changed at {changed_at}; look at it again before you decide"

@@ -138,7 +138,7 @@ impl OrderDesk {
                 }
                 Ok(DispatchOutcome::Left)
             }
-            OrderState::Held | OrderState::Delivered | OrderState::Failed => {
+            OrderState::Held | OrderState::Delivered | OrderState::Failed | OrderState::Cancelled => {
                 self.progress.publish(session_id, &order);
                 Ok(DispatchOutcome::Left)
             }

@@ -66,7 +66,7 @@ impl OrderDesk {
             FindSessionOutcome::Mismatch(mismatch) => return Ok(PlacedOrder::Mismatch(mismatch)),
             FindSessionOutcome::Nothing(check) => submission.check = submission.check.or(check),
             // the order of the session is the answer
-            FindSessionOutcome::Held => {}
+            FindSessionOutcome::Held | FindSessionOutcome::Cancelled => {}
         }
         let known = self.store().session(&session_id)?.map(|(session, _)| session);
         let known = check_known(known.as_ref(), &submission)?;
@@ -141,7 +141,7 @@ impl OrderDesk {
         else {
             return Ok(CommitDecision::Already(row));
         };
-        if order.state == OrderState::Delivered {
+        if matches!(order.state, OrderState::Delivered | OrderState::Cancelled) {
             return Ok(CommitDecision::Already(row));
         }
         Ok(match new_address_record(self.store(), known, address, self.clock().now())? {

@@ -8,10 +8,14 @@ use crate::verdict::generation::{GenerationEnd, GenerationError};
 use crate::verdict::submission::{Submission, SubmissionOutcome};
 use jiff::Timestamp;
 use oracled_domain::verdict::flag::Flag;
+use oracled_domain::verdict::generation_outcome::GenerationOutcome;
 use oracled_domain::verdict::order::{Order, OrderAttemptFailure, OrderState, OrderStopCause};
 use oracled_domain::verdict::policy::join_causes;
 use oracled_domain::{AuditEvent, EventKind, SessionId, SessionRecord};
 use oracled_store::{JournalRecord, RowExpectation, RowKey, TableWrite};
+
+/// The cause of an attempt whose answer was discarded.
+const CANCELLED: &str = "the application cancelled the order during the call";
 
 impl OrderDesk {
     /// Ends the attempt of an order by its outcome. Returns the order; `None` if its session was removed.
@@ -37,6 +41,7 @@ impl OrderDesk {
                     FindSessionOutcome::Cached(_) | FindSessionOutcome::Held => {
                         return self.published(&session_id);
                     }
+                    FindSessionOutcome::Cancelled => (CANCELLED.to_owned(), None),
                     FindSessionOutcome::Mismatch(mismatch) => {
                         (format!("the session has another {mismatch}"), None)
                     }
@@ -67,6 +72,7 @@ impl OrderDesk {
             Ok(SubmissionOutcome::Mismatch(mismatch)) => {
                 (format!("the session has another {mismatch}"), None)
             }
+            Ok(SubmissionOutcome::Cancelled) => (CANCELLED.to_owned(), None),
             Ok(SubmissionOutcome::Checked(_)) => ("the verdict was only checked".to_owned(), None),
             Err(error) => (error.to_string(), Some(wait_of(error))),
         };
@@ -85,6 +91,17 @@ impl OrderDesk {
         };
         let policy = self.policy(session_id, &order, self.clock().now());
         let changed = self.change_order(session_id, |session, order, now| {
+            if order.state == OrderState::Cancelled {
+                let order = order.cancelled_call_ended(failure.usage, failure.cost.clone())?;
+                let attempt_failed = EventKind::OrderAttemptFailed {
+                    attempt: order.attempts,
+                    outcome: GenerationOutcome::Cancelled,
+                    cause: CANCELLED.to_owned(),
+                    next_attempt_at: None,
+                };
+                let event = AuditEvent::new(now, session_id.clone(), attempt_failed);
+                return Some((SessionRecord { order: Some(order), ..session }, vec![event]));
+            }
             (order.state == OrderState::Generating).then(|| {
                 let order = order.attempt_failed(failure.clone(), &policy, now);
                 // as the order has it: without the rest of a long text of the model's service
@@ -103,7 +120,7 @@ impl OrderDesk {
         });
         match changed.await? {
             Some(session) => Ok(session.order),
-            // a verdict that a route submitted has ended the order meanwhile
+            // a verdict that a route submitted, or a cancellation, has ended the order meanwhile
             None => self.published(session_id),
         }
     }

@@ -1,4 +1,5 @@
 mod budget;
+mod cancel;
 mod fallbacks;
 mod policy;
 

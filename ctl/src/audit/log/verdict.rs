@@ -37,6 +37,7 @@ pub(crate) fn format_entry(name: &str, entry: &Value) -> Option<String> {
         }
         "erasure_started" | "session_erased" | "retention_started" | "sessions_expired"
         | "retention_applied" => format_removal(name, entry),
+        "order_cancelled" => format!("{} after {} attempts", text("from"), text("attempts")),
         "order_delivered" => format!("{} after {} attempts", text("path"), text("attempts")),
         "session_registered" => format!("{} original {}", text("tier"), text("original_verdict")),
         "session_looked_up" => {

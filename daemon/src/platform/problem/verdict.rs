@@ -145,6 +145,16 @@ impl Problem {
     }
 }
 
+impl Problem {
+    /// The application cancelled the order of the session.
+    #[must_use]
+    pub fn order_cancelled(session_id: &SessionId) -> Self {
+        let detail =
+            format!("the order of session {} was cancelled; use a new session id", session_id.local());
+        Self::new(ProblemCode::OrderCancelled, detail)
+    }
+}
+
 impl From<OrderChangeError> for Problem {
     fn from(error: OrderChangeError) -> Self {
         match error {
@@ -159,6 +169,7 @@ impl From<OrderChangeError> for Problem {
                 Self::new(ProblemCode::HeldVerdictUnreadable, error.to_string())
             }
             OrderChangeError::State { .. }
+            | OrderChangeError::Ended { .. }
             | OrderChangeError::Changed { .. }
             | OrderChangeError::NoHeldVerdict { .. }
             | OrderChangeError::CheckInForce(_) => {

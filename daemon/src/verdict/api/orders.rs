@@ -1,4 +1,4 @@
-//! Orders on the routes' socket: placing one by `POST /v1/verdicts/{session_id}`, and `GET /v1/orders/{session_id}`.
+//! Orders on the routes' socket: placing one by `POST /v1/verdicts/{session_id}`, and reading, listing and cancelling them.
 
 use crate::platform::api::request::{PathSessionId, QueryParams};
 use crate::platform::api::reserved_body::json_response;
@@ -13,7 +13,7 @@ use hyper::StatusCode;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
 use jiff::Timestamp;
 use oracled_actors::platform::clock::stopwatch;
-use oracled_actors::verdict::orders::{PlaceOrder, PlacedOrder};
+use oracled_actors::verdict::orders::{CancelOrder, PlaceOrder, PlacedOrder};
 use oracled_actors::verdict::submission::{CachedVerdict, Submission};
 use oracled_api::base::page::ListPage;
 use oracled_api::base::problem::ProblemCode;
@@ -116,6 +116,7 @@ pub(super) fn answer(
             })
         }
         OrderState::Failed => Err(Problem::order_failed(&session_id, &report.order)),
+        OrderState::Cancelled => Err(Problem::order_cancelled(&session_id)),
         OrderState::Queued | OrderState::Generating | OrderState::Held => {
             Ok(accepted(report, service.system.clock.now()))
         }
@@ -235,4 +236,32 @@ pub async fn get(
     let report = read_order(&service, &session_id)?;
     let report = report.ok_or_else(|| Problem::order_unknown(session_id.local()))?;
     Ok(respond(report.into_local(), StatusCode::OK, service.system.clock.now()))
+}
+
+problems!(CancelProblems: SESSION STORE; OrderUnknown OrderStateRefused);
+
+/// Cancel an order.
+///
+/// A queued, generating or held order is cancelled for good; a repeated request gets the same answer. The answer of a model call
+/// in progress is discarded, and its cost counts. A later order or verdict for the session gets 409 `order_cancelled`.
+#[utoipa::path(
+    delete,
+    path = "/v1/orders/{session_id}",
+    operation_id = "cancel_order",
+    tag = "verdict",
+    params(("session_id" = SessionId, Path)),
+    responses(
+        CancelProblems,
+        (status = 200, description = "The cancelled order", body = OrderReport),
+    ),
+)]
+pub async fn delete(
+    State(service): State<Arc<DaemonService>>,
+    PathSessionId(session_id): PathSessionId,
+) -> Result<Json<OrderReport>, Problem> {
+    let orders = service.system.orders.clone();
+    let cancel = CancelOrder(session_id.clone());
+    let session = service.run_work(async move { Ok(orders.ask(cancel).await??) }).await?;
+    let report = report_of(&service, session);
+    report.map(|report| Json(report.into_local())).ok_or_else(|| Problem::order_unknown(session_id.local()))
 }

@@ -33,7 +33,7 @@ use std::time::Duration;
 /// The response header that shows whether the verdict was cached.
 const X_CACHE: HeaderName = HeaderName::from_static("x-cache");
 
-problems!(SubmitProblems: JSON_BODY SUBMISSION STORE MODEL QUERY VERIFY FACTS; SessionMismatch DeliveredAlready CrosscheckRejected RulesRejected PolicyRejected OrderFailed HeldVerdictUnreadable);
+problems!(SubmitProblems: JSON_BODY SUBMISSION STORE MODEL QUERY VERIFY FACTS; SessionMismatch DeliveredAlready OrderCancelled CrosscheckRejected RulesRejected PolicyRejected OrderFailed HeldVerdictUnreadable);
 
 /// Submit a verdict for delivery, or let the model generate one.
 ///
@@ -43,7 +43,7 @@ problems!(SubmitProblems: JSON_BODY SUBMISSION STORE MODEL QUERY VERIFY FACTS; S
 /// A request without a verdict is an order: it is stored, and the model generates the verdict. If the verdict is not there
 /// within the time limit of the request, or at once with the header `Prefer: respond-async`, the answer is 202 with the order,
 /// and the work continues. The request can be repeated; the facts of the first one apply. It gets 409 `delivered_already` if
-/// the first verdict of the session is lost.
+/// the first verdict of the session is lost, and 409 `order_cancelled` after its order was cancelled.
 #[utoipa::path(
     post,
     path = "/v1/verdicts/{session_id}",
@@ -139,16 +139,17 @@ async fn find_delivered(
         FindSessionOutcome::Cached(cached) => Ok(Some(replayed_response(&cached))),
         FindSessionOutcome::Mismatch(what) => Err(Problem::session_mismatch(&submission.session_id, what)),
         FindSessionOutcome::Held => held_response(service, &submission.session_id).map(Some),
+        FindSessionOutcome::Cancelled => Err(Problem::order_cancelled(&submission.session_id)),
         FindSessionOutcome::Nothing(_) => Ok(None),
     }
 }
 
-problems!(ReadProblems: SESSION STORE MODEL; EntryDropped InvalidRequest LookupUnavailable LookupTimeout SessionUnknown SessionMismatch VerdictNotCached CrosscheckRejected RulesRejected PolicyRejected OrderFailed RegenRateLimited);
+problems!(ReadProblems: SESSION STORE MODEL; EntryDropped InvalidRequest LookupUnavailable LookupTimeout SessionUnknown SessionMismatch OrderCancelled VerdictNotCached CrosscheckRejected RulesRejected PolicyRejected OrderFailed RegenRateLimited);
 
 /// Read the verdict of a session.
 ///
 /// A session that is unknown is looked up at the payment service, if one is configured, and registered.
-/// If the session has an order that is not delivered, the answer is 202 with the order, or 422 if it failed. If the verdict is
+/// If the session has an order that is not delivered, the answer is 202 with the order, 422 if it failed, or 409 if it was cancelled. If the verdict is
 /// lost and the session is known, it is regenerated. With `proof=1`, a verdict has the proof of its delivery. `X-Cache` is `HIT` for a stored verdict and `MISS`
 /// for a regenerated one. If the crosscheck or the rules reject the regenerated verdict, this read and further ones within
 /// 5 minutes get 422.
@@ -258,6 +259,7 @@ fn require_verdict(
         SubmissionOutcome::RejectedByPolicy { decision, causes, retry_after } => {
             Err(policy_problem(service, session_id, (decision, causes), retry_after))
         }
+        SubmissionOutcome::Cancelled => Err(Problem::order_cancelled(session_id)),
         SubmissionOutcome::Checked(_) | SubmissionOutcome::Held => {
             Err(Problem::new(ProblemCode::InternalError, "a delivery ended without a verdict"))
         }
@@ -303,6 +305,7 @@ pub(crate) async fn deliver(
             FindSessionOutcome::Cached(cached) => Ok(SubmissionOutcome::Replayed(cached)),
             FindSessionOutcome::Mismatch(what) => Ok(SubmissionOutcome::Mismatch(what)),
             FindSessionOutcome::Held => Ok(SubmissionOutcome::Held),
+            FindSessionOutcome::Cancelled => Ok(SubmissionOutcome::Cancelled),
             FindSessionOutcome::Nothing(check) => {
                 // a verdict that replaces a lost one must pass the same gate as the first one
                 let check = submission.check.or(check);

@@ -56,6 +56,7 @@ impl EventName {
             | Self::RetentionApplied
             | Self::HeldVerdictRead
             | Self::OrderDelivered
+            | Self::OrderCancelled
             | Self::RegenDivergenceCheck
             | Self::InfrastructureVariance
             | Self::DailyBudgetReached

@@ -406,6 +406,7 @@ fn order_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Timest
             path: GatePath::Submit,
         },
         EventKind::OrderDelivered { path: GatePath::Generate, attempts: 2 },
+        EventKind::OrderCancelled { from: OrderState::Generating, attempts: 2 },
     ];
     kinds.into_iter().map(|kind| AuditEvent::new(timestamp, session_id.clone(), kind)).collect()
 }

@@ -58,6 +58,7 @@ async fn submitted(system: &ActorSystem, session_id: &str) -> SubmissionOutcome 
         FindSessionOutcome::Cached(cached) => SubmissionOutcome::Replayed(cached),
         FindSessionOutcome::Mismatch(mismatch) => SubmissionOutcome::Mismatch(mismatch),
         FindSessionOutcome::Held => SubmissionOutcome::Held,
+        FindSessionOutcome::Cancelled => SubmissionOutcome::Cancelled,
     }
 }
 

@@ -82,3 +82,15 @@ fn held_verdict_is_not_released_after_rules_refused_another_one() {
         assert!(world.system.store.has_held_verdicts().expect("the store is readable"));
     });
 }
+
+#[test]
+fn cancellation_destroys_a_held_verdict() {
+    with_policy(&held_model([]), |world| async move {
+        assert!(matches!(submit(&world, FLAGGED).await, SubmissionOutcome::Held));
+        let cancelled = world.system.orders.ask(CancelOrder(id("cs_1"))).await.expect("the actor answers");
+        let order = cancelled.expect("it is cancelled").order.expect("it has an order");
+        assert_eq!((order.state, order.policy_causes), (OrderState::Cancelled, Vec::new()));
+        assert!(!world.system.store.has_held_verdicts().expect("the store is readable"));
+        assert!(release(&world).await.is_err());
+    });
+}

@@ -1,0 +1,50 @@
+//! Cancelling an order, by its application.
+
+use super::admin::OrderChangeError;
+use super::{DequeueOrder, OrderDesk, OrdersActor};
+use crate::verdict::generation::GenerationError;
+use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
+use oracled_domain::{AuditEvent, EventKind, SessionId, SessionRecord};
+
+/// Cancels an order for its application. A call in progress continues, since it costs the same, and its answer is discarded.
+/// Returns the session afterwards, also if the order was cancelled before. Errors have the session's id without its application.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "Result<SessionRecord, OrderChangeError>")]
+pub struct CancelOrder(pub SessionId);
+
+impl OrderDesk {
+    async fn cancel(&self, session_id: &SessionId) -> Result<SessionRecord, OrderChangeError> {
+        let changed = self.change_order(session_id, |session, order, now| {
+            let (from, attempts) = (order.state, order.attempts);
+            let order = order.cancelled(now)?;
+            let cancelled = EventKind::OrderCancelled { from, attempts };
+            let event = AuditEvent::new(now, session_id.clone(), cancelled);
+            Some((SessionRecord { order: Some(order), ..session }, vec![event]))
+        });
+        if let Some(session) = changed.await? {
+            return Ok(session);
+        }
+        let session = self.store().session(session_id).map_err(GenerationError::from)?;
+        let session = session.map(|(session, _)| session);
+        let state = session.as_ref().and_then(|session| session.order.as_ref()).map(|order| order.state);
+        let local = session_id.clone().into_local();
+        match (session, state) {
+            (Some(session), Some(_)) if session.is_cancelled() => Ok(session),
+            (_, Some(state)) => Err(OrderChangeError::Ended { session_id: local, state }),
+            (_, None) => Err(OrderChangeError::Unknown(local)),
+        }
+    }
+}
+
+impl Handler<CancelOrder> for OrdersActor {
+    type Result = ResponseFuture<Result<SessionRecord, OrderChangeError>>;
+
+    fn handle(&mut self, CancelOrder(session_id): CancelOrder, ctx: &mut Context<Self>) -> Self::Result {
+        let (desk, me) = (self.desk.clone(), ctx.address());
+        Box::pin(async move {
+            let session = desk.cancel(&session_id).await?;
+            me.do_send(DequeueOrder(session_id));
+            Ok(session)
+        })
+    }
+}
