@@ -37,6 +37,7 @@ use oracled_domain::verdict::mail::{MailKind, MailSendFailure};
 use oracled_domain::verdict::mail_template::MailContent;
 use oracled_domain::verdict::order::OrderPolicy;
 use oracled_domain::verdict::policy::DeliveryPolicies;
+use oracled_domain::verdict::session::SessionCaller;
 use oracled_domain::verdict::template_name::TemplateName;
 use oracled_domain::verification::adapter::ValidatedAdapter;
 use oracled_domain::{
@@ -311,6 +312,7 @@ pub(crate) fn id(text: &str) -> SessionId {
 pub(crate) fn test_submission(session_id: &str, raw: &str, path: GatePath) -> Submission {
     Submission {
         session_id: id(session_id),
+        caller: SessionCaller::Application,
         tier: ProductTier::Quick,
         query: CustomerQuery::new("Sell honey?".into()),
         payload: Some(VerdictPayload::raw(raw)),

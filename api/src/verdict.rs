@@ -322,6 +322,8 @@ pub struct SessionReport {
     pub tier: ProductTier,
     /// The customer's question.
     pub query: String,
+    /// The user id that owns the session; null if an application is its owner, or if it was only looked up.
+    pub owner_uid: Option<u32>,
     /// The customer's e-mail address.
     pub customer_email: Option<CustomerEmail>,
     /// The verdict that was delivered first; `UNKNOWN` if there is none, or none is known.
@@ -387,6 +389,9 @@ pub struct CorrectSessionRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<VerdictLabel>)]
     pub original_verdict: Option<String>,
+    /// The user id that owns the session from now on. It has no effect while applications are configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner_uid: Option<u32>,
 }
 
 impl From<SessionRecord> for RegisterSessionResponse {
@@ -409,6 +414,7 @@ impl From<SessionRecord> for SessionReport {
             session_id: session.session_id,
             tier: session.tier,
             query: session.query.as_str().to_owned(),
+            owner_uid: session.owner_uid,
             customer_email: session.customer_email,
             original_verdict: OriginalLabel(session.original.map(|original| original.verdict_label)),
             prompt_template: prompt.as_ref().and_then(|prompt| prompt.template.clone()),

@@ -63,6 +63,7 @@ mod openapi_answers;
 mod openapi_shapes;
 mod order_cancel;
 mod orders;
+mod ownership;
 mod panics;
 mod policy;
 mod prompts;

@@ -173,9 +173,8 @@ async fn rules_skip_verdicts_that_fail_the_crosscheck_or_are_replayed() {
 
     let delivered = submit_verdict(routes, "cs_2", &submission(GOOD)).await;
     assert_eq!(delivered.status, 201);
-    let none: [&str; 0] = [];
-    for (raw, facts) in [(GOOD, none.as_slice()), (UNFOUNDED, &FACTS)] {
-        let again = submit_verdict(routes, "cs_2", &with(submission(raw), json!({"facts": facts}))).await;
+    for raw in [GOOD, UNFOUNDED] {
+        let again = submit_verdict(routes, "cs_2", &submission(raw)).await;
         assert_eq!((again.status.as_u16(), at(&again, "/replayed")), (200, json!(true)));
         assert_eq!(at(&again, "/verdict"), at(&delivered, "/verdict"));
     }
@@ -481,4 +480,53 @@ async fn request_without_facts_shares_the_order_of_one_with_facts() {
     let verdicts: Vec<_> = entries.iter().map(|entry| &entry["verdict"]).collect();
     assert_eq!(verdicts, ["FAIL"; 3]);
     assert_eq!(model.request_count(), 3, "one order for both");
+}
+
+/// Asserts that an answer refuses a repeated request because of its facts.
+fn facts_refusal(answer: &DaemonResponse) {
+    let refusal = problem(answer, 409, "session_mismatch");
+    assert_eq!(field(&refusal, "mismatch"), "facts", "{refusal}");
+}
+
+#[tokio::test]
+async fn facts_of_a_repeated_submission_are_those_of_the_first_or_refused() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    assert_eq!(submit_verdict(routes, "with", &checked(GOOD)).await.status, 201);
+    assert_eq!(submit_verdict(routes, "without", &submission(GOOD)).await.status, 201);
+    for same in [checked(GOOD), with(checked(UNFOUNDED), json!({"context": "a retry"})), submission(GOOD)] {
+        let again = submit_verdict(routes, "with", &same).await;
+        assert_eq!((again.status.as_u16(), at(&again, "/replayed")), (200, json!(true)));
+    }
+    let none: [&str; 0] = [];
+    for other in [
+        with(submission(GOOD), json!({"facts": none})),
+        with(submission(GOOD), json!({"facts": [FACTS[0]]})),
+        with(checked(GOOD), json!({"rules": ["RULE-PREC-001"]})),
+    ] {
+        facts_refusal(&submit_verdict(routes, "with", &other).await);
+    }
+    facts_refusal(&submit_verdict(routes, "without", &checked(GOOD)).await);
+}
+
+#[tokio::test]
+async fn facts_of_a_repeated_order_are_those_of_the_first_or_refused() {
+    let model = ModelServer::start().await;
+    model.set_default(ScriptedReply::with_text(UNFOUNDED).after(Duration::from_millis(300)));
+    let world = model.create_world("");
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    let order = generation_request(ProductTier::Quick);
+    let ordered = with(order.clone(), json!({"facts": FACTS}));
+    let other = with(order.clone(), json!({"facts": [FACTS[0]]}));
+    let open = oracled_tests::generation::request_order(&world.socket(), "cs_1", &ordered).await;
+    assert_eq!(open.status, 202);
+    facts_refusal(&submit_verdict(routes, "cs_1", &other).await);
+    for same in [&ordered, &order] {
+        order_refusal(&submit_verdict(routes, "cs_1", same).await);
+    }
+    // the order has failed
+    facts_refusal(&submit_verdict(routes, "cs_1", &other).await);
+    assert_eq!(model.request_count(), 3);
 }

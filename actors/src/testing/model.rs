@@ -13,6 +13,7 @@ use crate::verdict::submission::Submission;
 use oracled_domain::verdict::generation::{GenerationSettings, LOCKED_MODEL, ModelTokenUsage};
 use oracled_domain::verdict::health::OracleHealthConfig;
 use oracled_domain::verdict::order::Order;
+use oracled_domain::verdict::session::SessionCaller;
 use oracled_domain::{
     CustomerQuery, GatePath, ModelPrompt, PeerCredentials, ProductTier, Sha256Hex, VerdictLabel,
 };
@@ -136,6 +137,7 @@ pub(crate) async fn register(world: &TestSystem, session_id: &str, original_verd
     let (session_id, tier) = (id(session_id), ProductTier::Quick);
     let message = RegisterSession {
         session_id,
+        caller: SessionCaller::Application,
         tier,
         query,
         customer_email: None,
@@ -155,6 +157,7 @@ pub(crate) fn submission_of_query(query: &str) -> Submission {
     let (session_id, query) = (id("cs_1"), CustomerQuery::new(query.into()));
     Submission {
         session_id,
+        caller: SessionCaller::Application,
         tier: ProductTier::Quick,
         query,
         payload: None,

@@ -17,6 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 use oracled_domain::verdict::health::CircuitCallOutcome;
 use oracled_domain::verdict::interaction::InteractionStatus;
 use oracled_domain::verdict::lookup::{LookupEntry, LookupOutcome};
+use oracled_domain::verdict::session::SessionCaller;
 use oracled_domain::{AuditEvent, EventKind, SessionId};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -202,6 +203,7 @@ impl LookupContext {
                 }
                 let registered = self.cache.ask(RegisterSession {
                     session_id: session_id.clone(),
+                    caller: SessionCaller::Daemon,
                     tier: found.tier,
                     query: found.query,
                     customer_email: found.customer_email,

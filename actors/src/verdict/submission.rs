@@ -6,7 +6,7 @@ use oracled_domain::verdict::cost::ModelCost;
 use oracled_domain::verdict::generation::ModelTokenUsage;
 use oracled_domain::verdict::policy::PolicyCause;
 use oracled_domain::verdict::prompt::VerdictPrompt;
-use oracled_domain::verdict::session::{CustomerEmail, SessionMismatch};
+use oracled_domain::verdict::session::{CustomerEmail, SessionCaller, SessionMismatch};
 use oracled_domain::{
     AuditEvent, CrosscheckDecision, CustomerQuery, DivergenceCheck, GatePath, ProductTier, SessionId,
     SessionRecord, VerdictDelivery, VerdictGeneration, VerdictPayload,
@@ -20,6 +20,8 @@ use std::time::Duration;
 pub struct Submission {
     /// The session of the verdict.
     pub session_id: SessionId,
+    /// The caller of the request.
+    pub caller: SessionCaller,
     /// The tier that was bought.
     pub tier: ProductTier,
     /// The question.
@@ -43,6 +45,7 @@ impl Submission {
     pub(crate) fn of_order(session: &SessionRecord) -> Self {
         Self {
             session_id: session.session_id.clone(),
+            caller: SessionCaller::Daemon,
             tier: session.tier,
             query: session.query.clone(),
             payload: None,
@@ -98,7 +101,7 @@ pub enum SubmissionOutcome {
     Regenerated(Arc<CachedVerdict>, DivergenceCheck),
     /// The session already has a verdict, which is returned.
     Replayed(Arc<CachedVerdict>),
-    /// The session has another tier or query.
+    /// The request contradicts the session.
     Mismatch(SessionMismatch),
     /// The crosscheck rejected the verdict. No part of it is stored.
     RejectedByCrosscheck {

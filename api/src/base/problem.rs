@@ -77,6 +77,8 @@ problem_codes! {
     TimeInFuture = 400: "Send an earlier time.",
     /// The process of the caller belongs to no application.
     ApplicationUnknown = 403: "Add the user id or the group id to a table `applications.NAME` of the configuration.",
+    /// The session belongs to another user id. Others may read it and repeat its requests, but not change it.
+    SessionNotOwned = 403: "Send the request as the user that registered or ordered the session, or let an operator correct the session.",
     /// The freshness policy has a `secret_file`, and `X-Hub-Signature-256` is not the body's HMAC under it.
     SignalForbidden = 403: "Sign the body with the shared secret.",
     /// The path does not exist.
@@ -117,8 +119,8 @@ problem_codes! {
     RequestTimeout = 408: "Send the request again.",
     /// Another request is sending or changing the mail.
     MailInFlight = 409: "Send the request again after a moment.",
-    /// The session has another tier, query or original verdict, or its verdict was generated for a read without these
-    /// `facts`. `mismatch` names the difference.
+    /// The session has another tier, query or original verdict, or its verdict or its order has other facts. `mismatch` names
+    /// the difference.
     SessionMismatch = 409: "Use a new session id, or the session's own data.",
     /// The session's first verdict was delivered already.
     DeliveredAlready = 409: "Read the verdict instead.",
@@ -304,7 +306,7 @@ pub struct ProblemDocument {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub contact: Option<String>,
-    /// With `session_mismatch`: `tier`, `query`, `original_verdict` or `facts`.
+    /// With `session_mismatch` and `session_not_owned`: what differs.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub mismatch: Option<SessionMismatch>,

@@ -53,6 +53,9 @@ struct SessionCorrections {
     /// Verdict that you delivered without oracled: GREEN, AMBER, RED or NULL
     #[arg(long, value_name = "VERDICT")]
     original_verdict: Option<String>,
+    /// User id that owns the session: only its processes can change it, unless applications are configured
+    #[arg(long, value_name = "UID")]
+    owner_uid: Option<u32>,
 }
 
 impl SessionArgs {
@@ -72,6 +75,7 @@ impl SessionArgs {
                 let request = CorrectSessionRequest {
                     customer_email: corrections.customer_email.clone(),
                     original_verdict: corrections.original_verdict.clone(),
+                    owner_uid: corrections.owner_uid,
                 };
                 let body = serde_json::to_vec(&request).map_err(std::io::Error::from)?;
                 (session_id, Method::PATCH, Some(body.into()))
@@ -97,6 +101,7 @@ fn format_session(session: &SessionReport) -> String {
         ("session", session.session_id.to_string()),
         ("tier", session.tier.to_string()),
         ("query", session.query.clone()),
+        ("owner", session.owner_uid.map_or_else(|| "none".into(), |uid| format!("uid {uid}"))),
         ("mail to", session.customer_email.clone().map_or_else(|| "none".into(), String::from)),
         ("first verdict", session.original_verdict.as_str().into()),
         ("delivered SHA-256", digest(&session.delivered_sha256)),

@@ -116,7 +116,11 @@ impl Problem {
     #[must_use]
     pub fn session_mismatch(session_id: &SessionId, mismatch: SessionMismatch) -> Self {
         let detail = format!("session {} is known with another {mismatch}", session_id.local());
-        let mut problem = Self::new(ProblemCode::SessionMismatch, detail);
+        let code = match mismatch {
+            SessionMismatch::Owner => ProblemCode::SessionNotOwned,
+            _ => ProblemCode::SessionMismatch,
+        };
+        let mut problem = Self::new(code, detail);
         problem.document.mismatch = Some(mismatch);
         problem
     }

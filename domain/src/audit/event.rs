@@ -153,12 +153,16 @@ pub enum EventKind {
         /// The HMAC-SHA-256 of the new address; null if there is none.
         after: Option<Sha256Hex>,
     },
-    /// An administrator corrected a session: its address or its original verdict.
+    /// An administrator corrected a session: its address, its original verdict or its owner.
     SessionCorrected {
         /// The original verdict before and after.
         original_verdict: ValueChange<OriginalLabel>,
         /// Whether the address changed; `session_address_changed` has the digests.
         address_changed: bool,
+        /// The user id that owns the session from now on; absent if that did not change.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
+        owner_uid: Option<u32>,
         /// The administrator's process.
         peer: PeerCredentials,
     },

@@ -4,7 +4,8 @@ mod threshold;
 
 use super::registry::{RuleCheckType, RuleId};
 use crate::base::blank::is_blank;
-use crate::rules::sourced::FactSource;
+use crate::base::digest::Sha256Hex;
+use crate::rules::sourced::{FactSource, FactsFrom};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use strum::VariantArray;
@@ -44,6 +45,9 @@ pub struct CandidateCheck {
     /// The rules to apply, each once; by default those of the configured profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rules: Option<Vec<RuleId>>,
+    /// The SHA-256 of the request, by which a repeated request is recognized. It is not part of the digest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_sha256: Option<Sha256Hex>,
 }
 
 /// The expectations of a candidate (seed: `expected`). Members are in RFC 8785 order.
@@ -176,6 +180,25 @@ impl CandidateCheck {
         }
         self.validate_rules()?;
         self.validate_applied(self.rules.as_deref().unwrap_or(&settings.profile))
+    }
+
+    /// The check with the digest of its request. It is computed before the facts of `facts_from` and configured values are
+    /// added, so a repeated request has the same one. `context` is not checked, and is no part of it.
+    #[must_use]
+    pub fn with_request_digest(self, facts_from: Option<&[FactsFrom]>) -> Self {
+        let Self { facts, constraints, expected, rules, .. } = &self;
+        let digest =
+            Sha256Hex::of_json(&(facts, facts_from.unwrap_or_default(), constraints, expected, rules));
+        Self { request_sha256: Some(digest), ..self }
+    }
+
+    /// Whether both checks have the same request.
+    #[must_use]
+    pub fn is_same_request(&self, other: &Self) -> bool {
+        match (&self.request_sha256, &other.request_sha256) {
+            (Some(own), Some(other)) => own == other,
+            _ => self == other,
+        }
     }
 
     /// Appends the facts from sources to the check's own facts.

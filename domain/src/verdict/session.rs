@@ -157,6 +157,17 @@ impl OriginalVerdict {
     }
 }
 
+/// The caller of a request for a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionCaller {
+    /// A process of this user id. No applications are configured, so sessions belong to user ids.
+    User(u32),
+    /// A process of a configured application, which owns all sessions that it can name.
+    Application,
+    /// The daemon itself: it works for the owner of the session, or changes no session.
+    Daemon,
+}
+
 /// A session. It outlives its cached verdict, so that a lost verdict can be regenerated and compared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionRecord {
@@ -165,6 +176,10 @@ pub struct SessionRecord {
     pub tier: ProductTier,
     /// The customer's query.
     pub query: CustomerQuery,
+    /// The user id of the process that registered or ordered it. `None` for a session of a configured application, and for one
+    /// that was only looked up.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub owner_uid: Option<u32>,
     /// The e-mail address for the verdict.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub customer_email: Option<CustomerEmail>,
@@ -193,6 +208,7 @@ impl SessionRecord {
             session_id,
             tier,
             query,
+            owner_uid: None,
             customer_email: None,
             original: None,
             delivered_sha256: None,
@@ -218,6 +234,57 @@ impl SessionRecord {
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.order.as_ref().is_some_and(|order| order.state == OrderState::Cancelled)
+    }
+
+    /// The session after `caller` registered or ordered it. It keeps its owner.
+    #[must_use]
+    pub fn owned_by(self, caller: SessionCaller) -> Self {
+        let owner_uid = self.owner_uid.or(match caller {
+            SessionCaller::User(uid) => Some(uid),
+            SessionCaller::Application | SessionCaller::Daemon => None,
+        });
+        Self { owner_uid, ..self }
+    }
+
+    /// The mismatch with a request of `caller` that would change the session, and set `address` if it is given. A session
+    /// without an owner belongs to the first caller that changes it, but keeps its address.
+    #[must_use]
+    pub fn change_mismatch(
+        &self,
+        caller: SessionCaller,
+        address: Option<&CustomerEmail>,
+    ) -> Option<SessionMismatch> {
+        let SessionCaller::User(uid) = caller else { return None };
+        let is_refused = match self.owner_uid {
+            Some(owner) => owner != uid,
+            None => {
+                self.customer_email.is_some()
+                    && address.is_some_and(|_| self.customer_email.as_ref() != address)
+            }
+        };
+        is_refused.then_some(SessionMismatch::Owner)
+    }
+
+    /// The mismatch with a request of `caller` that gets what the session has: a verdict, or an order.
+    #[must_use]
+    pub fn repeat_mismatch(
+        &self,
+        caller: SessionCaller,
+        address: Option<&CustomerEmail>,
+        check: Option<&Arc<CandidateCheck>>,
+    ) -> Option<SessionMismatch> {
+        if caller != SessionCaller::Daemon && check.is_some_and(|check| self.has_other_check(check)) {
+            return Some(SessionMismatch::Facts);
+        }
+        // a session without an address gets that of the request
+        let adds_address = self.customer_email.is_none() && address.is_some();
+        if adds_address { self.change_mismatch(caller, address) } else { None }
+    }
+
+    /// Whether the check of the session is not `requested`.
+    #[must_use]
+    pub fn has_other_check(&self, requested: &CandidateCheck) -> bool {
+        !self.check.as_ref().is_some_and(|own| own.is_same_request(requested))
     }
 
     /// The mismatch between the session and a request for `tier` and `query`, if any.
@@ -253,8 +320,10 @@ pub enum SessionMismatch {
     OriginalVerdict,
     /// The prompt of the original verdict is different.
     Prompt,
-    /// The request has facts, but the verdict was generated for a read without them.
+    /// The facts of the request, or what it expects, are different.
     Facts,
+    /// The session belongs to another user id.
+    Owner,
 }
 
 impl fmt::Display for SessionMismatch {
@@ -264,7 +333,10 @@ impl fmt::Display for SessionMismatch {
             Self::Query => "query",
             Self::OriginalVerdict => "original_verdict",
             Self::Prompt => "prompt",
-            Self::Facts => "verdict, which was generated without these facts; purge it (oraclectl purge), then submit again",
+            Self::Facts => {
+                "check; send the facts of the first request or none, or purge the verdict (oraclectl purge) and submit it again"
+            }
+            Self::Owner => "owner: another user id registered or ordered it; an operator can change it (oraclectl session correct)",
         })
     }
 }

@@ -103,12 +103,12 @@ struct Admission {
 
 impl Admission {
     async fn admit(self, admit: AdmitVerdict) -> Result<SubmissionOutcome, VerdictCacheError> {
-        let Submission { session_id, query, path, .. } = &admit.submission;
+        let Submission { session_id, path, .. } = &admit.submission;
         let sealed = admit.seal(&self.policy, &self.store, self.clock.now()).await?;
         let look = || {
             let stored =
                 || Ok(self.store.verdict(session_id)?.map(|(delivery, _)| Arc::new(delivery.into())));
-            find_session(&self.store, session_id, admit.approved.tier(), query, stored)
+            find_session(&self.store, &admit.submission, stored)
         };
         // The caller has already looked a submitted verdict up. If that has changed since, the record is stale. A generated
         // or a released verdict has a session.
@@ -336,7 +336,8 @@ fn session_after(
     let Submission { session_id, query, customer_email, check, generation_trace, .. } = &admit.submission;
     let new = || SessionRecord::new(session_id.clone(), admit.approved.tier(), query.clone());
     let sha256 = admit.approved.sha256();
-    let session = SessionRecord { cached_sha256: Some(sha256.clone()), ..known.cloned().unwrap_or_else(new) };
+    let base = known.cloned().unwrap_or_else(new).owned_by(admit.submission.caller);
+    let session = SessionRecord { cached_sha256: Some(sha256.clone()), ..base };
     if !first {
         return session;
     }

@@ -16,10 +16,7 @@ use oracled_domain::rules::CandidateCheck;
 use oracled_domain::verdict::mail::MailKind;
 use oracled_domain::verdict::order::Order;
 use oracled_domain::verdict::session::{CustomerEmail, OriginalVerdict, SessionMismatch};
-use oracled_domain::{
-    AuditEvent, CustomerQuery, EventKind, MailId, OutboxMail, ProductTier, SessionId, SessionRecord,
-    VerdictDelivery,
-};
+use oracled_domain::{AuditEvent, EventKind, GatePath, MailId, OutboxMail, SessionRecord, VerdictDelivery};
 use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, StoreError, TableWrite};
 use std::sync::Arc;
 
@@ -42,7 +39,7 @@ pub enum FindSessionOutcome {
     Held,
     /// The application cancelled the order of the session, which gets no verdict.
     Cancelled,
-    /// The session has another tier or query, or its cached verdict was not checked against facts.
+    /// The request contradicts the session, or its cached verdict was not checked against facts.
     Mismatch(SessionMismatch),
 }
 
@@ -51,27 +48,44 @@ pub enum FindSessionOutcome {
 /// session.
 pub(super) fn find_session(
     store: &Store,
-    session_id: &SessionId,
-    tier: ProductTier,
-    query: &CustomerQuery,
+    find: &Submission,
     look_up: impl FnOnce() -> Result<Option<Arc<CachedVerdict>>, StoreError>,
 ) -> Result<(FindSessionOutcome, Option<(SessionRecord, u64)>), StoreError> {
-    let session = store.session(session_id)?;
-    let known = match session.as_ref().map(|(session, _)| session.mismatch(tier, query)) {
-        None => FindSessionOutcome::Nothing(find_check_in_force(store, session_id, None)?.0),
-        Some(Some(mismatch)) => FindSessionOutcome::Mismatch(mismatch),
-        Some(None) if session.as_ref().is_some_and(|(session, _)| session.is_cancelled()) => {
-            FindSessionOutcome::Cancelled
-        }
-        Some(None) if session.as_ref().is_some_and(|(session, _)| session.is_held_by_policy()) => {
-            FindSessionOutcome::Held
-        }
-        Some(None) => look_up()?.map_or_else(
-            || FindSessionOutcome::Nothing(session.as_ref().and_then(|(session, _)| session.check.clone())),
-            FindSessionOutcome::Cached,
-        ),
+    let known = store.session(&find.session_id)?;
+    let Some((session, _)) = &known else {
+        let (check, _) = find_check_in_force(store, &find.session_id, None)?;
+        return Ok((FindSessionOutcome::Nothing(check), None));
     };
-    Ok((known, session))
+    let found = if let Some(mismatch) = session.mismatch(find.tier, &find.query) {
+        FindSessionOutcome::Mismatch(mismatch)
+    } else if session.is_cancelled() {
+        FindSessionOutcome::Cancelled
+    } else if session.is_held_by_policy() {
+        FindSessionOutcome::Held
+    } else {
+        let nothing = || FindSessionOutcome::Nothing(session.check.clone());
+        look_up()?.map_or_else(nothing, FindSessionOutcome::Cached)
+    };
+    let mismatch = found.refusal(find, session);
+    Ok((mismatch.map_or(found, FindSessionOutcome::Mismatch), known))
+}
+
+impl FindSessionOutcome {
+    /// Why the request may not get this outcome: it is of another user id, or has other facts.
+    fn refusal(&self, find: &Submission, session: &SessionRecord) -> Option<SessionMismatch> {
+        let Submission { caller, customer_email, check, path, .. } = find;
+        let address = customer_email.as_ref();
+        let repeats = || session.repeat_mismatch(*caller, address, check.as_ref());
+        match self {
+            Self::Cached(_) if session.delivered_sha256.is_none() => {
+                repeats().or_else(|| session.change_mismatch(*caller, address))
+            }
+            Self::Cached(_) | Self::Held => repeats(),
+            Self::Nothing(_) if *path == GatePath::Generate && session.has_unfinished_order() => repeats(),
+            Self::Nothing(_) => session.change_mismatch(*caller, address),
+            Self::Cancelled | Self::Mismatch(_) => None,
+        }
+    }
 }
 
 /// Whether a repeated delivery of a cached verdict would change the session.
@@ -95,15 +109,13 @@ impl CachedVerdictDelivery {
     async fn deliver(&self, find: &Submission) -> Result<FindSessionOutcome, VerdictCacheError> {
         let delivered = self.log.decide_and_commit(|| {
             let already = |known| Ok::<_, VerdictCacheError>(CommitDecision::Already((known, None, None)));
-            let Some((session, session_revision)) = self.store.session(&find.session_id)? else {
-                return already(FindSessionOutcome::Nothing(None));
+            let stored = self.store.verdict(&find.session_id)?;
+            let cached = stored.as_ref().map(|(delivery, _)| Arc::new(delivery.clone().into()));
+            let (known, session) = find_session(&self.store, find, || Ok(cached))?;
+            let (FindSessionOutcome::Cached(_), Some((session, session_revision))) = (&known, session) else {
+                return already(known);
             };
-            if session.is_cancelled() {
-                return already(FindSessionOutcome::Cancelled);
-            }
-            let Some((delivery, verdict_revision)) = self.store.verdict(&find.session_id)? else {
-                return already(FindSessionOutcome::Nothing(find.check.clone().or(session.check)));
-            };
+            let Some((delivery, verdict_revision)) = stored else { return already(known) };
             if session.delivered_sha256.is_none()
                 && find.check.is_some()
                 && delivery.evaluation_sha256.is_none()
@@ -138,8 +150,7 @@ impl CachedVerdictDelivery {
         let committed = self.log.decide_and_commit(|| {
             let stored =
                 || Ok(self.store.verdict(&find.session_id)?.map(|(stored, _)| Arc::new(stored.into())));
-            let (known, session) =
-                find_session(&self.store, &find.session_id, find.tier, &find.query, stored)?;
+            let (known, session) = find_session(&self.store, find, stored)?;
             let (FindSessionOutcome::Nothing(_), Some((session, revision))) = (&known, session) else {
                 return Ok::<_, VerdictCacheError>(CommitDecision::Already(known));
             };
@@ -198,7 +209,7 @@ impl CachedVerdictDelivery {
             original: Some(known.original.clone().unwrap_or_else(original)),
             delivered_sha256: Some(known.delivered_sha256.clone().unwrap_or_else(|| sha256.clone())),
             order: order.clone().or_else(|| known.order.clone()),
-            ..known.clone()
+            ..known.clone().owned_by(find.caller)
         };
         let mut events = vec![session_registered_event(&session, now)];
         events.extend(order_delivered);
@@ -231,8 +242,8 @@ impl Handler<FindSession> for VerdictCache {
 
     fn handle(&mut self, FindSession(find): FindSession, ctx: &mut Context<Self>) -> Self::Result {
         let store = self.store.clone();
-        let Submission { session_id, tier, query, customer_email, check, .. } = &find;
-        let lookup = find_session(&store, session_id, *tier, query, || Ok(self.look_up(session_id)?.0));
+        let Submission { session_id, customer_email, check, .. } = &find;
+        let lookup = find_session(&store, &find, || Ok(self.look_up(session_id)?.0));
         let (known, session) = match lookup {
             Ok(found) => found,
             Err(error) => return Box::pin(async { Err(error.into()) }),

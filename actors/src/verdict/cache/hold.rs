@@ -79,7 +79,7 @@ impl AdmitVerdict {
         let (known, revision) = known.map(|(session, revision)| (session, *revision)).unzip();
         let trace = generation_trace.as_ref();
         let new = || SessionRecord::new(session_id.clone(), self.approved.tier(), query.clone());
-        let base = known.cloned().unwrap_or_else(new);
+        let base = known.cloned().unwrap_or_else(new).owned_by(self.submission.caller);
         let order = base.order.clone().unwrap_or_else(|| Order::placed(now));
         let end = attempt_end(*path, GenerationOutcome::Held, trace);
         let order = order.held_by_policy(policy.causes.clone(), end, now);

@@ -8,7 +8,7 @@ use crate::audit::logger::LoggerHandle;
 use crate::platform::clock::Clock;
 use actix::{Context, Handler, Message, ResponseFuture};
 use oracled_domain::verdict::prompt::VerdictPrompt;
-use oracled_domain::verdict::session::{CustomerEmail, OriginalVerdict, SessionMismatch};
+use oracled_domain::verdict::session::{CustomerEmail, OriginalVerdict, SessionCaller, SessionMismatch};
 use oracled_domain::{AuditEvent, CustomerQuery, ProductTier, SessionId, SessionRecord, VerdictLabel};
 use oracled_store::Store;
 
@@ -17,6 +17,8 @@ use oracled_store::Store;
 #[rtype(result = "Result<RegisterSessionOutcome, VerdictCacheError>")]
 pub struct RegisterSession {
     pub session_id: SessionId,
+    /// The caller of the request.
+    pub caller: SessionCaller,
     /// The tier that was bought.
     pub tier: ProductTier,
     /// The customer's question.
@@ -87,7 +89,8 @@ fn apply_registration(
     message: &RegisterSession,
     known: Option<&SessionRecord>,
 ) -> Result<SessionRecord, SessionMismatch> {
-    let RegisterSession { session_id, tier, query, customer_email, original_verdict, prompt, .. } = message;
+    let RegisterSession { session_id, caller, tier, query, customer_email, original_verdict, prompt, .. } =
+        message;
     let mismatch = known.and_then(|session| session.mismatch(*tier, query));
     let first = known.and_then(|session| session.original.clone());
     let speaks_against =
@@ -102,15 +105,20 @@ fn apply_registration(
         None if first.as_ref().is_some_and(has_other_prompt) => Err(SessionMismatch::Prompt),
         None => {
             let new = || SessionRecord::new(session_id.clone(), *tier, query.clone());
-            let known = known.cloned().unwrap_or_else(new);
-            Ok(SessionRecord {
-                customer_email: customer_email.clone().or(known.customer_email),
+            let base = known.cloned().unwrap_or_else(new);
+            let session = SessionRecord {
+                customer_email: customer_email.clone().or(base.customer_email),
                 original: first.or_else(|| original_verdict.map(OriginalVerdict::reported)).map(|original| {
                     let prompt = original.prompt.or_else(|| prompt.clone());
                     OriginalVerdict { prompt, ..original }
                 }),
-                ..known
-            })
+                ..base
+            };
+            let changed = known.filter(|known| **known != session);
+            match changed.and_then(|known| known.change_mismatch(*caller, customer_email.as_ref())) {
+                Some(mismatch) => Err(mismatch),
+                None => Ok(session.owned_by(*caller)),
+            }
         }
     }
 }

@@ -25,6 +25,8 @@ pub struct CorrectSession {
     pub customer_email: Option<CustomerEmail>,
     /// The verdict that was delivered without oracled. A verdict that oracled delivered cannot be corrected.
     pub original_verdict: Option<VerdictLabel>,
+    /// The user id that owns it from now on.
+    pub owner_uid: Option<u32>,
     /// The administrator.
     pub peer: PeerCredentials,
 }
@@ -129,6 +131,7 @@ impl CorrectSession {
         };
         Ok(SessionRecord {
             customer_email: self.customer_email.clone().or_else(|| known.customer_email.clone()),
+            owner_uid: self.owner_uid.or(known.owner_uid),
             original,
             ..known.clone()
         })
@@ -144,6 +147,7 @@ impl CorrectSession {
             EventKind::SessionCorrected {
                 original_verdict: ValueChange { before: label(before), after: label(after) },
                 address_changed: before.customer_email != after.customer_email,
+                owner_uid: after.owner_uid.filter(|_| before.owner_uid != after.owner_uid),
                 peer: self.peer,
             },
         )

@@ -7,12 +7,13 @@ use oracled_domain::GatePath;
 use oracled_domain::verdict::divergence::DivergenceLevel;
 use oracled_domain::verdict::generation::{GenerationSettings, VerdictGeneration};
 use oracled_domain::verdict::mail::MailKind;
-use oracled_domain::verdict::session::{CustomerEmail, OriginalVerdict, SessionMismatch};
+use oracled_domain::verdict::session::{CustomerEmail, OriginalVerdict, SessionCaller, SessionMismatch};
 use oracled_domain::{
     CustomerQuery, MailId, ModelPrompt, ProductTier, Sha256Hex, VerdictDelivery, VerdictLabel,
 };
 
 mod damaged;
+mod ownership;
 mod sessions;
 
 const PEER: PeerCredentials = PeerCredentials { uid: 7, gid: 8, pid: Some(9) };
@@ -307,6 +308,7 @@ async fn register(
     let (session_id, tier, customer_email) = (id("cs_1"), ProductTier::Quick, email);
     let message = RegisterSession {
         session_id,
+        caller: SessionCaller::Application,
         tier,
         query,
         customer_email,
@@ -363,6 +365,7 @@ async fn find(system: &ActorSystem, email: Option<CustomerEmail>) -> FindSession
     let query = CustomerQuery::new("Sell honey?".into());
     let message = FindSession(Submission {
         session_id: id("cs_1"),
+        caller: SessionCaller::Application,
         tier: ProductTier::Quick,
         query,
         customer_email: email,

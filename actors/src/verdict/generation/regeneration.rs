@@ -5,6 +5,7 @@ use super::prompt::rebuild_prompt;
 use super::runner::{GenerationJob, GenerationRunner, ModelCallPermits, ModelRequest};
 use crate::verdict::rate_limiter::{CallLimitError, RequestRegen};
 use crate::verdict::submission::{Submission, SubmissionOutcome};
+use oracled_domain::verdict::session::SessionCaller;
 use oracled_domain::{GatePath, ModelPrompt, SessionId, SessionRecord};
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +48,7 @@ impl GenerationRunner {
             },
             submission: Submission {
                 session_id: session_id.clone(),
+                caller: SessionCaller::Daemon,
                 tier: session.tier,
                 query: session.query,
                 payload: None,

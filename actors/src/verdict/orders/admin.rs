@@ -42,6 +42,9 @@ pub enum OrderChangeError {
         "the order of session {session_id} is {}; only a queued, generating or held order can be cancelled", .state.into_str()
     )]
     Ended { session_id: SessionId, state: OrderState },
+    /// The session belongs to another user id.
+    #[error("the session {0} belongs to another user id")]
+    OtherOwner(SessionId),
     /// The order is not the one on which the decision is based.
     #[error(
         "the order of session {session_id} has changed at {changed_at}; look at it again before you decide"

@@ -4,19 +4,29 @@ use super::admin::OrderChangeError;
 use super::{DequeueOrder, OrderDesk, OrdersActor};
 use crate::verdict::generation::GenerationError;
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
+use oracled_domain::verdict::session::SessionCaller;
 use oracled_domain::{AuditEvent, EventKind, SessionId, SessionRecord};
 
 /// Cancels an order for its application. A call in progress continues, since it costs the same, and its answer is discarded.
 /// Returns the session afterwards, also if the order was cancelled before. Errors have the session's id without its application.
 #[derive(Debug, Clone, Message)]
 #[rtype(result = "Result<SessionRecord, OrderChangeError>")]
-pub struct CancelOrder(pub SessionId);
+pub struct CancelOrder {
+    pub session_id: SessionId,
+    /// The caller of the request.
+    pub caller: SessionCaller,
+}
 
 impl OrderDesk {
-    async fn cancel(&self, session_id: &SessionId) -> Result<SessionRecord, OrderChangeError> {
+    async fn cancel(
+        &self,
+        session_id: &SessionId,
+        caller: SessionCaller,
+    ) -> Result<SessionRecord, OrderChangeError> {
+        let is_refused = |session: &SessionRecord| session.change_mismatch(caller, None).is_some();
         let changed = self.change_order(session_id, |session, order, now| {
             let (from, attempts) = (order.state, order.attempts);
-            let order = order.cancelled(now)?;
+            let order = order.cancelled(now).filter(|_| !is_refused(&session))?;
             let cancelled = EventKind::OrderCancelled { from, attempts };
             let event = AuditEvent::new(now, session_id.clone(), cancelled);
             Some((SessionRecord { order: Some(order), ..session }, vec![event]))
@@ -29,6 +39,7 @@ impl OrderDesk {
         let state = session.as_ref().and_then(|session| session.order.as_ref()).map(|order| order.state);
         let local = session_id.clone().into_local();
         match (session, state) {
+            (Some(session), Some(_)) if is_refused(&session) => Err(OrderChangeError::OtherOwner(local)),
             (Some(session), Some(_)) if session.is_cancelled() => Ok(session),
             (_, Some(state)) => Err(OrderChangeError::Ended { session_id: local, state }),
             (_, None) => Err(OrderChangeError::Unknown(local)),
@@ -39,10 +50,14 @@ impl OrderDesk {
 impl Handler<CancelOrder> for OrdersActor {
     type Result = ResponseFuture<Result<SessionRecord, OrderChangeError>>;
 
-    fn handle(&mut self, CancelOrder(session_id): CancelOrder, ctx: &mut Context<Self>) -> Self::Result {
+    fn handle(
+        &mut self,
+        CancelOrder { session_id, caller }: CancelOrder,
+        ctx: &mut Context<Self>,
+    ) -> Self::Result {
         let (desk, me) = (self.desk.clone(), ctx.address());
         Box::pin(async move {
-            let session = desk.cancel(&session_id).await?;
+            let session = desk.cancel(&session_id, caller).await?;
             me.do_send(DequeueOrder(session_id));
             Ok(session)
         })

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 
 /// Orders a first verdict. The order is durable when this returns.
 ///
-/// A session has at most one order. A repeated request for it gets the same order; the facts of the first request apply.
+/// A session has at most one order. A repeated request for it gets the same order, and may not have other facts than the first.
 #[derive(Debug, Clone, Message)]
 #[rtype(result = "Result<PlacedOrder, GenerationError>")]
 pub struct PlaceOrder(pub Submission);
@@ -30,7 +30,7 @@ pub struct PlaceOrder(pub Submission);
 pub enum PlacedOrder {
     /// The session already has a verdict.
     Replayed(Arc<CachedVerdict>),
-    /// The session has another tier or query.
+    /// The request contradicts the session.
     Mismatch(SessionMismatch),
     /// The order of the session.
     Order {
@@ -57,10 +57,6 @@ impl OrderDesk {
         me: Addr<OrdersActor>,
     ) -> Result<PlacedOrder, GenerationError> {
         let session_id = submission.session_id.clone();
-        // the facts of a repeated request do not change those of the order
-        if self.has_order(&submission)? {
-            submission.check = None;
-        }
         match self.runner.handles.cache.ask(FindSession(submission.clone())).await?? {
             FindSessionOutcome::Cached(cached) => return Ok(PlacedOrder::Replayed(cached)),
             FindSessionOutcome::Mismatch(mismatch) => return Ok(PlacedOrder::Mismatch(mismatch)),
@@ -150,11 +146,6 @@ impl OrderDesk {
         })
     }
 
-    fn has_order(&self, submission: &Submission) -> Result<bool, GenerationError> {
-        let session = self.store().session(&submission.session_id)?;
-        Ok(session.is_some_and(|(session, _)| session.order.is_some()))
-    }
-
     /// The record of a new order. With `attempt` its first attempt is part of it.
     fn build_order(
         &self,
@@ -162,12 +153,12 @@ impl OrderDesk {
         known: Option<(SessionRecord, u64)>,
         attempt: Option<&VerdictGeneration>,
     ) -> Result<CommitDecision<PlacedRow>, GenerationError> {
-        let Submission { session_id, tier, query, customer_email, check, .. } = submission;
+        let Submission { session_id, caller, tier, query, customer_email, check, .. } = submission;
         let (known, revision) = known.unzip();
         let (in_force, refusal_revision) = find_check_in_force(self.store(), session_id, known.as_ref())?;
         let now = self.clock().now();
         let new = || SessionRecord::new(session_id.clone(), *tier, query.clone());
-        let base = known.clone().unwrap_or_else(new);
+        let base = known.clone().unwrap_or_else(new).owned_by(*caller);
         let session = SessionRecord {
             customer_email: customer_email.clone().or_else(|| base.customer_email.clone()),
             check: check.clone().or(in_force),
@@ -224,6 +215,16 @@ fn check_known(
 ) -> Result<Option<PlacedRow>, GenerationError> {
     let Some(session) = known else { return Ok(None) };
     if let Some(mismatch) = session.mismatch(submission.tier, &submission.query) {
+        return Ok(Some(PlacedRow::Mismatch(mismatch)));
+    }
+    let Submission { caller, customer_email, check, .. } = submission;
+    let address = customer_email.as_ref();
+    let mismatch = if session.has_unfinished_order() {
+        session.repeat_mismatch(*caller, address, check.as_ref())
+    } else {
+        session.change_mismatch(*caller, address)
+    };
+    if let Some(mismatch) = mismatch {
         return Ok(Some(PlacedRow::Mismatch(mismatch)));
     }
     match &session.order {

@@ -444,9 +444,12 @@ fn facts_of_a_later_submission_do_not_replace_those_of_an_order() {
         let submission = Submission { check: check(GOOD_FACT), ..submission_of_query("Sell honey?") };
         let (mut progress, _) = place_order(&world, submission.clone()).await;
         until_called(&model, 1).await;
-        let find = FindSession(Submission { check: check("Cows moo."), ..submission });
-        let found = world.system.cache.ask(find).await.expect("the actor answers").expect("it is found");
+        let other = Submission { check: check("Cows moo."), ..submission };
+        let submitted = FindSession(Submission { path: GatePath::Submit, ..other.clone() });
+        let found = world.system.cache.ask(submitted).await.expect("the actor answers").expect("it is found");
         assert!(matches!(found, FindSessionOutcome::Nothing(found) if found == check(GOOD_FACT)));
+        let ordered = place(&world, other).await;
+        assert!(matches!(ordered, Ok(PlacedOrder::Mismatch(SessionMismatch::Facts))), "{ordered:?}");
         answer_one(&model);
         let order = wait_for(&mut progress, OrderState::Delivered).await;
         assert_eq!((order.attempts, order.generations), (1, 0));

@@ -50,7 +50,10 @@ pub(crate) fn format_entry(name: &str, entry: &Value) -> Option<String> {
             let (before, after) = (label("before").unwrap_or("?"), label("after").unwrap_or("?"));
             let label = (before != after).then(|| format!("original {before} → {after}"));
             let is_new_address = entry.get("address_changed").and_then(Value::as_bool) == Some(true);
-            let changes: Vec<_> = label.into_iter().chain(is_new_address.then(|| "address".into())).collect();
+            let owner =
+                Some(text("owner_uid")).filter(|uid| !uid.is_empty()).map(|uid| format!("owner uid {uid}"));
+            let changes = label.into_iter().chain(is_new_address.then(|| "address".into())).chain(owner);
+            let changes: Vec<_> = changes.collect();
             format!("{} by {}", changes.join(", "), format_peer(entry))
         }
         "mail_queued" => text("kind"),

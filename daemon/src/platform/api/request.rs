@@ -23,7 +23,7 @@ use oracled_api::base::problem::ProblemCode;
 use oracled_domain::base::blank::is_blank;
 use oracled_domain::base::wording::{excerpt, reword_serde_error};
 use oracled_domain::verdict::query::CustomerQuery;
-use oracled_domain::verdict::session::CustomerEmail;
+use oracled_domain::verdict::session::{CustomerEmail, SessionCaller};
 use oracled_domain::{
     ApplicationName, PeerCredentials, ProductTier, SessionId, VerdictLabel, VerdictPayload,
 };
@@ -56,6 +56,22 @@ impl FromRequestParts<Arc<DaemonService>> for PathSessionId {
             // the path has escapes that are not UTF-8
             .map_err(|rejection| Problem::new(ProblemCode::InvalidSessionId, rejection.body_text()))?;
         parse_session_id(text, parts.extensions.get(), &service.config.limits).map(Self)
+    }
+}
+
+/// The caller of a request for a session, by which its session is found to be its own.
+pub struct RequestCallerOfSession(pub SessionCaller);
+
+impl FromRequestParts<Arc<DaemonService>> for RequestCallerOfSession {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, service: &Arc<DaemonService>) -> Result<Self, Problem> {
+        if !service.config.applications.is_empty() {
+            return Ok(Self(SessionCaller::Application));
+        }
+        let peer = parts.extensions.get::<PeerCredentials>();
+        let unknown = || Problem::new(ProblemCode::InternalError, "the user id of the caller is not known");
+        peer.map(|peer| Self(SessionCaller::User(peer.uid))).ok_or_else(unknown)
     }
 }
 

@@ -16,6 +16,7 @@ use oracled_actors::verdict::rate_limiter::CallLimitError;
 use oracled_domain::SessionId;
 use oracled_domain::verdict::lookup::LookupOutcome;
 use oracled_domain::verdict::order::{Order, OrderStopCause};
+use oracled_domain::verdict::session::SessionMismatch;
 use std::fmt::Display;
 use std::time::Duration;
 
@@ -163,6 +164,9 @@ impl From<OrderChangeError> for Problem {
                 let mut problem = Self::new(ProblemCode::PolicyRejected, error.to_string());
                 problem.document.causes = Some(causes.clone());
                 problem
+            }
+            OrderChangeError::OtherOwner(session_id) => {
+                Self::session_mismatch(&session_id, SessionMismatch::Owner)
             }
             OrderChangeError::HeldKey(error) => (&error).into(),
             OrderChangeError::HeldVerdictDamaged(_) => {

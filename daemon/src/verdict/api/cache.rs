@@ -2,7 +2,7 @@
 //! the gate like all other verdicts.
 
 use super::verdicts::deliver;
-use crate::platform::api::request::{self, JsonBody, PathSessionId};
+use crate::platform::api::request::{self, JsonBody, PathSessionId, RequestCallerOfSession};
 use crate::platform::api::reserved_body::json_response;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
@@ -17,7 +17,7 @@ use oracled_api::verdict::{CacheVerdictRequest, VerdictResponse};
 use oracled_domain::{GatePath, SessionId};
 use std::sync::Arc;
 
-problems!(WriteProblems: JSON_BODY SUBMISSION STORE; SessionMismatch OrderCancelled CrosscheckRejected RulesRejected PolicyRejected HeldVerdictUnreadable);
+problems!(WriteProblems: JSON_BODY SUBMISSION STORE; SessionMismatch SessionNotOwned OrderCancelled CrosscheckRejected RulesRejected PolicyRejected HeldVerdictUnreadable);
 
 /// Write a verdict to the cache if it passes the gate.
 ///
@@ -41,12 +41,14 @@ problems!(WriteProblems: JSON_BODY SUBMISSION STORE; SessionMismatch OrderCancel
 pub async fn post(
     State(service): State<Arc<DaemonService>>,
     PathSessionId(session_id): PathSessionId,
+    RequestCallerOfSession(caller): RequestCallerOfSession,
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let CacheVerdictRequest { tier, query, verdict, .. } = body.parse()?;
     let limits = &service.config.limits;
     let submission = Submission {
         session_id,
+        caller,
         tier: request::parse_tier(&tier)?,
         query: request::parse_query(query, limits)?,
         payload: Some(request::parse_payload(verdict.as_deref(), None)?),

@@ -10,6 +10,7 @@ use oracled_actors::verdict::crosscheck::JudgeVerdict;
 use oracled_actors::verdict::submission::{Submission, SubmissionOutcome};
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::verdict::CrosscheckRequest;
+use oracled_domain::verdict::session::SessionCaller;
 use oracled_domain::{ApplicationName, CrosscheckDecision, GatePath};
 use std::sync::Arc;
 
@@ -38,6 +39,8 @@ pub async fn post(
     let limits = &service.config.limits;
     let submission = Submission {
         session_id: request::parse_session_id(session_id, Some(&application), limits)?,
+        // a check changes no session
+        caller: SessionCaller::Daemon,
         tier: request::parse_tier(&tier)?,
         query: request::parse_query(query, limits)?,
         payload: Some(request::parse_payload(verdict.as_deref(), raw.as_deref())?),

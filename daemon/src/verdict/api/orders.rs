@@ -1,6 +1,6 @@
 //! Orders on the routes' socket: placing one by `POST /v1/verdicts/{session_id}`, and reading, listing and cancelling them.
 
-use crate::platform::api::request::{PathSessionId, QueryParams};
+use crate::platform::api::request::{PathSessionId, QueryParams, RequestCallerOfSession};
 use crate::platform::api::reserved_body::json_response;
 use crate::platform::openapi::problems;
 use crate::platform::problem::{Problem, without_state_dir};
@@ -238,7 +238,7 @@ pub async fn get(
     Ok(respond(report.into_local(), StatusCode::OK, service.system.clock.now()))
 }
 
-problems!(CancelProblems: SESSION STORE; OrderUnknown OrderStateRefused);
+problems!(CancelProblems: SESSION STORE; OrderUnknown OrderStateRefused SessionNotOwned);
 
 /// Cancel an order.
 ///
@@ -258,9 +258,10 @@ problems!(CancelProblems: SESSION STORE; OrderUnknown OrderStateRefused);
 pub async fn delete(
     State(service): State<Arc<DaemonService>>,
     PathSessionId(session_id): PathSessionId,
+    RequestCallerOfSession(caller): RequestCallerOfSession,
 ) -> Result<Json<OrderReport>, Problem> {
     let orders = service.system.orders.clone();
-    let cancel = CancelOrder(session_id.clone());
+    let cancel = CancelOrder { session_id: session_id.clone(), caller };
     let session = service.run_work(async move { Ok(orders.ask(cancel).await??) }).await?;
     let report = report_of(&service, session);
     report.map(|report| Json(report.into_local())).ok_or_else(|| Problem::order_unknown(session_id.local()))

@@ -1,6 +1,6 @@
 //! `/v1/sessions/{session_id}`: registers a session so that a lost verdict can be regenerated.
 
-use crate::platform::api::request::{self, JsonBody, PathSessionId};
+use crate::platform::api::request::{self, JsonBody, PathSessionId, RequestCallerOfSession};
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
@@ -15,11 +15,11 @@ use oracled_api::verdict::RegisterSessionResponse;
 use oracled_domain::SessionId;
 use std::sync::Arc;
 
-problems!(RegisterProblems: JSON_BODY SUBMISSION STORE; SessionMismatch);
+problems!(RegisterProblems: JSON_BODY SUBMISSION STORE; SessionMismatch SessionNotOwned);
 
 /// Register a session so that a lost verdict can be regenerated.
 ///
-/// If the session is registered, data that it lacks is added. The e-mail address is never returned on this socket.
+/// If the session is registered, data that it lacks is added, and its owner can change the address. The e-mail address is never returned on this socket.
 #[utoipa::path(
     put,
     path = "/v1/sessions/{session_id}",
@@ -36,6 +36,7 @@ problems!(RegisterProblems: JSON_BODY SUBMISSION STORE; SessionMismatch);
 pub async fn put(
     State(service): State<Arc<DaemonService>>,
     PathSessionId(session_id): PathSessionId,
+    RequestCallerOfSession(caller): RequestCallerOfSession,
     body: JsonBody,
 ) -> Result<(StatusCode, Json<RegisterSessionResponse>), Problem> {
     let RegisterSessionRequest { tier, query, customer_email, original_verdict, prompt } = body.parse()?;
@@ -48,6 +49,7 @@ pub async fn put(
     let query = request::parse_model_query(query, &service.config.limits)?;
     let register = RegisterSession {
         session_id: session_id.clone(),
+        caller,
         tier,
         prompt: parse_prompt(&service, prompt, tier, &query)?,
         query,

@@ -1,7 +1,7 @@
 //! `/v1/verdicts/{session_id}`: submits a verdict for delivery, and reads it back.
 
 use crate::platform::api::request::{
-    self, JsonBody, PathSessionId, QueryParams, RequestedCheck, SourcedCheck,
+    self, JsonBody, PathSessionId, QueryParams, RequestCallerOfSession, RequestedCheck, SourcedCheck,
 };
 use crate::platform::api::reserved_body::json_response;
 use crate::platform::openapi::problems;
@@ -26,6 +26,7 @@ use oracled_api::verdict::orders::OrderReport;
 use oracled_api::verdict::{CacheResult, SubmitVerdictRequest, VerdictParams, VerdictProof, VerdictResponse};
 use oracled_domain::rules::RulesEvaluation;
 use oracled_domain::verdict::policy::{PolicyCause, join_causes};
+use oracled_domain::verdict::session::SessionMismatch;
 use oracled_domain::{CrosscheckDecision, GatePath, SessionId, SessionRecord};
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +34,7 @@ use std::time::Duration;
 /// The response header that shows whether the verdict was cached.
 const X_CACHE: HeaderName = HeaderName::from_static("x-cache");
 
-problems!(SubmitProblems: JSON_BODY SUBMISSION STORE MODEL QUERY VERIFY FACTS; SessionMismatch DeliveredAlready OrderCancelled CrosscheckRejected RulesRejected PolicyRejected OrderFailed HeldVerdictUnreadable);
+problems!(SubmitProblems: JSON_BODY SUBMISSION STORE MODEL QUERY VERIFY FACTS; SessionMismatch SessionNotOwned DeliveredAlready OrderCancelled CrosscheckRejected RulesRejected PolicyRejected OrderFailed HeldVerdictUnreadable);
 
 /// Submit a verdict for delivery, or let the model generate one.
 ///
@@ -42,7 +43,7 @@ problems!(SubmitProblems: JSON_BODY SUBMISSION STORE MODEL QUERY VERIFY FACTS; S
 ///
 /// A request without a verdict is an order: it is stored, and the model generates the verdict. If the verdict is not there
 /// within the time limit of the request, or at once with the header `Prefer: respond-async`, the answer is 202 with the order,
-/// and the work continues. The request can be repeated; the facts of the first one apply. It gets 409 `delivered_already` if
+/// and the work continues. The request can be repeated, with the same facts or without facts. It gets 409 `delivered_already` if
 /// the first verdict of the session is lost, and 409 `order_cancelled` after its order was cancelled.
 #[utoipa::path(
     post,
@@ -61,6 +62,7 @@ problems!(SubmitProblems: JSON_BODY SUBMISSION STORE MODEL QUERY VERIFY FACTS; S
 pub async fn post(
     State(service): State<Arc<DaemonService>>,
     PathSessionId(session_id): PathSessionId,
+    RequestCallerOfSession(caller): RequestCallerOfSession,
     headers: HeaderMap,
     body: JsonBody,
 ) -> Result<Response, Problem> {
@@ -87,6 +89,7 @@ pub async fn post(
     let prompt = parse_prompt(&service, prompt, tier, &query)?;
     let mut submission = Submission {
         session_id,
+        caller,
         tier,
         query,
         payload,
@@ -96,19 +99,9 @@ pub async fn post(
         prompt,
         generation_trace: None,
     };
-    if check.as_ref().is_some_and(RequestedCheck::has_sources)
-        && let Some(answer) = find_delivered(&service, &submission).await?
-    {
-        return Ok(answer);
-    }
-    // the facts of a repeated order are those of its first request
-    let has_order = || {
-        let session = service.system.store.session(&submission.session_id)?;
-        Ok::<_, Problem>(session.is_some_and(|(session, _)| session.order.is_some()))
-    };
     let mut _held = None;
     if let Some(check) = check
-        && !(is_generated && has_order()?)
+        && !repeats_sources(&service, &submission, &check)?
     {
         let SourcedCheck { request: check, held } = check.gather_facts(&service).await?;
         (submission.check, _held) = (Some(check), Some(held));
@@ -120,28 +113,33 @@ pub async fn post(
     }
 }
 
-/// The answer to a submission for a session that already has a verdict, or a held one: that verdict or its order, whatever
-/// the current facts of its sources are, and even if they do not answer. `None` if no verdict was delivered, or it is lost.
-async fn find_delivered(
+/// Whether the request has facts of sources, and gets what its session has: a delivered or a held verdict, or an order. Their
+/// sources are then not asked again, so the answer does not depend on their current facts, and the check of the session stays
+/// in force.
+///
+/// # Errors
+/// `SessionMismatch` if the session has a check of another request.
+fn repeats_sources(
     service: &DaemonService,
     submission: &Submission,
-) -> Result<Option<Response>, Problem> {
-    let session = service.system.store.session(&submission.session_id)?;
+    check: &RequestedCheck,
+) -> Result<bool, Problem> {
+    let Submission { session_id, tier, query, payload, .. } = submission;
+    if !check.has_sources() {
+        return Ok(false);
+    }
+    let store = &service.system.store;
+    let Some((session, _)) = store.session(session_id)? else { return Ok(false) };
     // a verdict that was only read so far is not delivered without the requested facts
-    let is_answered =
-        |session: &SessionRecord| session.delivered_sha256.is_some() || session.is_held_by_policy();
-    if !session.is_some_and(|(session, _)| is_answered(&session)) {
-        return Ok(None);
+    let has_verdict =
+        || Ok::<_, Problem>(session.delivered_sha256.is_some() && store.verdict(session_id)?.is_some());
+    let has_order = payload.is_none() && session.order.is_some();
+    if !(has_order || session.is_held_by_policy() || session.is_cancelled() || has_verdict()?) {
+        return Ok(false);
     }
-    let cache = service.system.cache.clone();
-    let find = FindSession(Submission { payload: None, ..submission.clone() });
-    match service.run_work(async move { Ok(cache.ask(find).await??) }).await? {
-        FindSessionOutcome::Cached(cached) => Ok(Some(replayed_response(&cached))),
-        FindSessionOutcome::Mismatch(what) => Err(Problem::session_mismatch(&submission.session_id, what)),
-        FindSessionOutcome::Held => held_response(service, &submission.session_id).map(Some),
-        FindSessionOutcome::Cancelled => Err(Problem::order_cancelled(&submission.session_id)),
-        FindSessionOutcome::Nothing(_) => Ok(None),
-    }
+    let other_check = session.has_other_check(check.without_sources()).then_some(SessionMismatch::Facts);
+    let mismatch = session.mismatch(*tier, query).or(other_check.filter(|_| !session.is_cancelled()));
+    mismatch.map_or(Ok(true), |what| Err(Problem::session_mismatch(session_id, what)))
 }
 
 problems!(ReadProblems: SESSION STORE MODEL; EntryDropped InvalidRequest LookupUnavailable LookupTimeout SessionUnknown SessionMismatch OrderCancelled VerdictNotCached CrosscheckRejected RulesRejected PolicyRejected OrderFailed RegenRateLimited);

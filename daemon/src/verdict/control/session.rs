@@ -126,11 +126,12 @@ pub async fn patch(
     PathSessionId(session_id): PathSessionId,
     body: JsonBody,
 ) -> Result<Json<SessionReport>, Problem> {
-    let CorrectSessionRequest { customer_email, original_verdict } = body.parse()?;
+    let CorrectSessionRequest { customer_email, original_verdict, owner_uid } = body.parse()?;
     let correct = CorrectSession {
         session_id: session_id.clone(),
         customer_email: request::parse_email(customer_email)?,
         original_verdict: request::parse_label(original_verdict)?,
+        owner_uid,
         peer,
     };
     let cache = service.system.cache.clone();

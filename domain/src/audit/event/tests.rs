@@ -141,6 +141,7 @@ fn session_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Time
             EventKind::SessionCorrected {
                 original_verdict: ValueChange { before: OriginalLabel(None), after: OriginalLabel(None) },
                 address_changed: false,
+                owner_uid: Some(1001),
                 peer,
             },
         ),

@@ -78,6 +78,7 @@ fn rejection_for_an_unknown_session_applies_only_to_its_application() {
 
 async fn register_session(system: &ActorSystem, session_id: &str) {
     let register = RegisterSession {
+        caller: SessionCaller::Application,
         session_id: id(session_id),
         tier: ProductTier::Quick,
         query: CustomerQuery::new("Sell honey?".into()),
@@ -120,7 +121,13 @@ fn change_of_address_leaves_an_entry_with_keyed_digests_of_both() {
 }
 
 fn correction() -> CorrectSession {
-    CorrectSession { session_id: id("cs_1"), customer_email: None, original_verdict: None, peer: PEER }
+    CorrectSession {
+        session_id: id("cs_1"),
+        customer_email: None,
+        original_verdict: None,
+        owner_uid: None,
+        peer: PEER,
+    }
 }
 
 async fn corrected(system: &ActorSystem, correct: CorrectSession) -> CorrectSessionOutcome {

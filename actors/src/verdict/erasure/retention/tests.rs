@@ -2,6 +2,7 @@ use super::*;
 use crate::testing::{TestSystem, id, logged_events, with_system};
 use crate::verdict::cache::{RegisterSession, RegisterSessionOutcome};
 use oracled_domain::audit::checkpoint::LogSigner;
+use oracled_domain::verdict::session::SessionCaller;
 use oracled_domain::{CustomerQuery, ProductTier};
 
 const DAY_S: i64 = 86_400;
@@ -9,6 +10,7 @@ const DAY_S: i64 = 86_400;
 async fn register(world: &TestSystem, session: &str) {
     let message = RegisterSession {
         session_id: id(session),
+        caller: SessionCaller::Application,
         tier: ProductTier::Quick,
         query: CustomerQuery::new(format!("Question of {session}?")),
         customer_email: Some(format!("{session}@example.org").try_into().expect("an address")),

@@ -2,9 +2,14 @@
 
 use super::*;
 use oracled_domain::verdict::order::OrderStopCause;
+use oracled_domain::verdict::session::SessionCaller;
+
+fn cancellation() -> CancelOrder {
+    CancelOrder { session_id: id("cs_1"), caller: SessionCaller::Application }
+}
 
 async fn cancel(world: &TestSystem) -> Result<Order, OrderChangeError> {
-    let cancelled = world.system.orders.ask(CancelOrder(id("cs_1"))).await.expect("the actor answers");
+    let cancelled = world.system.orders.ask(cancellation()).await.expect("the actor answers");
     cancelled.map(|session| session.order.expect("it has an order"))
 }
 

@@ -4,6 +4,7 @@ use super::*;
 use crate::testing::test_submission;
 use oracled_domain::ProductTier;
 use oracled_domain::verdict::policy::{DeliveryPolicies, DeliveryPolicy};
+use oracled_domain::verdict::session::SessionCaller;
 
 /// An approved verdict with the flag `short_summary`.
 const FLAGGED: &str = r#"{"verdict":"GREEN","summary":"Sound."}"#;
@@ -87,7 +88,8 @@ fn held_verdict_is_not_released_after_rules_refused_another_one() {
 fn cancellation_destroys_a_held_verdict() {
     with_policy(&held_model([]), |world| async move {
         assert!(matches!(submit(&world, FLAGGED).await, SubmissionOutcome::Held));
-        let cancelled = world.system.orders.ask(CancelOrder(id("cs_1"))).await.expect("the actor answers");
+        let cancellation = CancelOrder { session_id: id("cs_1"), caller: SessionCaller::Application };
+        let cancelled = world.system.orders.ask(cancellation).await.expect("the actor answers");
         let order = cancelled.expect("it is cancelled").order.expect("it has an order");
         assert_eq!((order.state, order.policy_causes), (OrderState::Cancelled, Vec::new()));
         assert!(!world.system.store.has_held_verdicts().expect("the store is readable"));

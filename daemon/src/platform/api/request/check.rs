@@ -59,6 +59,12 @@ impl RequestedCheck {
         self.facts_from.is_some()
     }
 
+    /// The check without the facts of the sources.
+    #[must_use]
+    pub const fn without_sources(&self) -> &CandidateCheck {
+        &self.check
+    }
+
     /// The check, with the facts of the sources.
     ///
     /// # Errors
@@ -124,7 +130,8 @@ impl RequestedCase {
         }
         let (facts, constraints) = (facts.unwrap_or_default(), constraints.unwrap_or_default());
         let expected = expected.unwrap_or_default();
-        let check = CandidateCheck { facts, facts_from: Vec::new(), context, constraints, expected, rules };
+        let check =
+            CandidateCheck { facts, context, constraints, expected, rules, ..CandidateCheck::default() };
         Ok(Self {
             id,
             candidate_output,
@@ -164,7 +171,9 @@ impl RequestedCheck {
         }
         let (facts, constraints) = (facts.unwrap_or_default(), constraints.unwrap_or_default());
         let expected = expected.unwrap_or_default();
-        let check = CandidateCheck { facts, facts_from: Vec::new(), context, constraints, expected, rules };
+        let check =
+            CandidateCheck { facts, context, constraints, expected, rules, ..CandidateCheck::default() };
+        let check = check.with_request_digest(facts_from.as_deref());
         // the check is stored with the session, and the configuration may change
         let check = validated(check, settings)?.with_configured_values(settings);
         Ok(Some(Self { check, facts_from }))
