@@ -297,7 +297,13 @@ pub(crate) fn mail_of(
 /// The regeneration data of a verdict with this original label.
 pub(crate) fn regenerated(original: VerdictLabel) -> Option<RegenNotes> {
     let original = OriginalLabel(Some(original));
-    Some(RegenNotes { original, prompt_changed: false, settings_changed: false, language: NoteLanguage::En })
+    Some(RegenNotes {
+        original,
+        prompt_changed: false,
+        settings_changed: false,
+        reasked: false,
+        language: NoteLanguage::En,
+    })
 }
 
 /// The oracle id of the scripted model.

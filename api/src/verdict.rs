@@ -330,8 +330,11 @@ pub struct SessionReport {
     pub original_verdict: OriginalLabel,
     /// The template of the prompt of that verdict; null if it is not known.
     pub prompt_template: Option<TemplateRef>,
-    /// The SHA-256 of the prompt of that verdict; null if it is not known.
+    /// The SHA-256 of the prompt of that verdict, without the rejection of an earlier answer; null if it is not known.
     pub prompt_sha256: Option<Sha256Hex>,
+    /// Whether the prompt of that verdict had the rejection of an earlier answer.
+    #[serde(default)]
+    pub reasked: bool,
     /// The SHA-256 of the verdict that oracled delivered first.
     pub delivered_sha256: Option<Sha256Hex>,
     /// The SHA-256 of the verdict that was cached last.
@@ -410,7 +413,9 @@ impl From<SessionRecord> for RegisterSessionResponse {
 impl From<SessionRecord> for SessionReport {
     fn from(session: SessionRecord) -> Self {
         let prompt = session.original.as_ref().and_then(|original| original.prompt.clone());
+        let reasked = session.original.as_ref().is_some_and(|original| original.reasked);
         Self {
+            reasked,
             session_id: session.session_id,
             tier: session.tier,
             query: session.query.as_str().to_owned(),

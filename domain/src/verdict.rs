@@ -26,6 +26,7 @@ pub mod policy;
 pub mod prompt;
 pub mod query;
 pub mod regen;
+pub mod rejection;
 pub mod response_schema;
 pub mod rules_gate;
 pub mod session;

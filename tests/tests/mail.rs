@@ -42,6 +42,7 @@ fn mail_to(to: &str, kind: MailKind) -> OutboxMail {
             original,
             prompt_changed: false,
             settings_changed: false,
+            reasked: false,
             language: NoteLanguage::En,
         }),
         evaluation_sha256: None,

@@ -68,6 +68,7 @@ mod panics;
 mod policy;
 mod prompts;
 mod real_model;
+mod reask;
 mod reference;
 mod regen_consistency;
 mod regen_failures;

@@ -416,9 +416,12 @@ async fn orders(routes: &mut Described, control: &mut Described, model: &ModelSe
     assert_eq!(control.get("/v1/orders/none").await.status, 404);
     let flagged = r#"{"verdict":"GREEN","summary":"Sound."}"#;
     let held = json!({"tier": "quick", "query": "Sell honey?", "raw": flagged});
-    assert_eq!(routes.post("/v1/verdicts/cs_held", held).await.status, 202);
+    assert_eq!(routes.post("/v1/verdicts/cs_held", held.clone()).await.status, 202);
     assert_eq!(control.get("/v1/orders/cs_held/verdict").await.status, 200);
     assert_eq!(control.get("/v1/orders/cs_order/verdict").await.status, 409);
+    assert_eq!(routes.call(Method::DELETE, "/v1/orders/cs_order", None).await.status, 409);
+    assert_eq!(routes.post("/v1/verdicts/cs_dropped", held).await.status, 202);
+    assert_eq!(routes.call(Method::DELETE, "/v1/orders/cs_dropped", None).await.status, 200);
     let release = json!({"action": "release", "reason": "a test"});
     assert_eq!(control.post("/v1/orders/cs_held", release).await.status, 200);
 }

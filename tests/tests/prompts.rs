@@ -62,7 +62,11 @@ async fn prompt_template_is_listed_and_immutable_under_its_version() {
         .collect();
     assert_eq!(
         listed,
-        [(&json!("house@1"), &Value::Null), (&json!("oracled-default@1"), &json!("built in, current"))]
+        [
+            (&json!("house@1"), &Value::Null),
+            (&json!("oracled-default@1"), &json!("built in")),
+            (&json!("oracled-default@2"), &json!("built in, current")),
+        ]
     );
     let built_in = get(control, "/v1/documents/prompt_template/oracled-default@1").await;
     assert!(at(&built_in, "/document/tiers/full").as_str().is_some_and(|text| text.contains("{{query}}")));
@@ -123,7 +127,7 @@ async fn application_has_the_prompt_template_of_its_own() {
     let house = template(1, "Judge {{query}}.");
     assert_eq!(put_document(control, "/v1/documents/prompt_template/house@1", &house).await.status, 200);
     for (user, session, expected) in
-        [(SHOP, "shop/cs_1", "house@1"), (HELP, "help/cs_1", "oracled-default@1")]
+        [(SHOP, "shop/cs_1", "house@1"), (HELP, "help/cs_1", "oracled-default@2")]
     {
         let relay = UserRelay::start(&world, user).await;
         assert_eq!(request_verdict(&mut relay.connect().await, "cs_1").await.status, 201);
@@ -196,7 +200,7 @@ async fn trial_compares_two_templates_and_delivers_nothing() {
     let tried = world.ctl_in_thread(&["--json", "prompt", "try", file_path, queries_path]).await;
     assert!(tried.status.success(), "{tried:?}");
     let report: Value = serde_json::from_slice(&tried.stdout).expect("a report");
-    for (name, reference) in [("candidate", "house@1"), ("current", "oracled-default@1")] {
+    for (name, reference) in [("candidate", "house@1"), ("current", "oracled-default@2")] {
         let report = &report[name];
         assert_eq!(report["template"], reference);
         assert_eq!(report["approval"], json!({"quick": {"runs": 6, "approved": 6}}));

@@ -201,7 +201,7 @@ impl JudgmentDelivery {
                 // a verdict that was checked without facts does not count as checked against facts
                 Ok(Ok((approved, check.is_some().then_some(evaluation.sha256))))
             }
-            Ok(RulesGateOutcome { outcome: Err(_), evaluation }) => {
+            Ok(RulesGateOutcome { outcome: Err(rejection), evaluation }) => {
                 let record = GenerationTrace::record(generation_trace.as_ref(), judged.clone());
                 match check.clone() {
                     None => drop(self.log.commit(record).await?),
@@ -217,7 +217,7 @@ impl JudgmentDelivery {
                     }
                 }
                 let (evaluation, retry_after) = (Arc::new(evaluation), None);
-                Ok(Err(SubmissionOutcome::RejectedByRules { evaluation, retry_after }))
+                Ok(Err(SubmissionOutcome::RejectedByRules { evaluation, rejection, retry_after }))
             }
             Err(error) => {
                 judged.push(AuditEvent::new(

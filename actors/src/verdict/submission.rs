@@ -6,6 +6,7 @@ use oracled_domain::verdict::cost::ModelCost;
 use oracled_domain::verdict::generation::ModelTokenUsage;
 use oracled_domain::verdict::policy::PolicyCause;
 use oracled_domain::verdict::prompt::VerdictPrompt;
+use oracled_domain::verdict::rules_gate::RulesGateRejection;
 use oracled_domain::verdict::session::{CustomerEmail, SessionCaller, SessionMismatch};
 use oracled_domain::{
     AuditEvent, CrosscheckDecision, CustomerQuery, DivergenceCheck, GatePath, ProductTier, SessionId,
@@ -112,6 +113,8 @@ pub enum SubmissionOutcome {
     /// The crosscheck approved the verdict, but the rules rejected it. No part of it is stored.
     RejectedByRules {
         evaluation: Arc<RulesEvaluation>,
+        /// The rules with the claims that they found fault with.
+        rejection: RulesGateRejection,
         /// The time until the session's verdict may be regenerated again; `None` unless this was a regeneration.
         retry_after: Option<Duration>,
     },

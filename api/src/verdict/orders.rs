@@ -31,7 +31,8 @@ impl OrderReport {
     #[must_use]
     pub fn of(session: SessionRecord) -> Option<Self> {
         let SessionRecord { session_id, tier, order, .. } = session;
-        Some(Self { session_id, tier, order: order?, waiting_for: None })
+        let order = Order { open_rejection: None, ..order? };
+        Some(Self { session_id, tier, order, waiting_for: None })
     }
 
     /// The report for the application of the session, without the operator.

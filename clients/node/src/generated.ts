@@ -7,6 +7,13 @@ export interface components {
          * @enum {string}
          */
         AnswerHandling: "serve" | "serve_with_warnings" | "degrade_tier" | "block_until_fresh" | "fail_closed";
+        /** @description Why the gate rejected an answer of the model. It has no text of the answer. */
+        AnswerRejection: {
+            /** @description The flags of the crosscheck, without those of unexpected members; absent if it approved the verdict. */
+            flags?: components["schemas"]["Flag"][];
+            /** @description The rules that failed; absent if the crosscheck rejected the verdict. */
+            rules?: components["schemas"]["RejectingRule"][];
+        };
         /** @description A source of a value. */
         AxisEvidence: {
             /**
@@ -538,7 +545,7 @@ export interface components {
          * @description The outcome of a request for a verdict by the model.
          * @enum {string}
          */
-        GenerationOutcome: "delivered" | "regenerated" | "replayed" | "rejected" | "refused_by_rules" | "refused_by_policy" | "held" | "session_mismatch" | "session_unknown" | "delivered_already" | "no_model" | "prompt_unavailable" | "held_key_unusable" | "rate_limited" | "model_busy" | "budget_used_up" | "circuit_open" | "quota_wait" | "request_refused" | "model_unavailable" | "model_timeout" | "prompt_blocked" | "stopped_early" | "declined" | "empty_answer" | "unreadable_answer" | "storage_failed" | "interrupted" | "failed";
+        GenerationOutcome: "delivered" | "regenerated" | "replayed" | "rejected" | "refused_by_rules" | "refused_by_policy" | "held" | "session_mismatch" | "session_unknown" | "delivered_already" | "no_model" | "prompt_unavailable" | "held_key_unusable" | "rate_limited" | "model_busy" | "budget_used_up" | "circuit_open" | "quota_wait" | "request_refused" | "model_unavailable" | "model_timeout" | "prompt_blocked" | "stopped_early" | "declined" | "empty_answer" | "unreadable_answer" | "storage_failed" | "cancelled" | "interrupted" | "failed";
         /** @description Generation settings, under the seed's names. A setting that the model does not take is missing, and is not sent. */
         GenerationSettings: {
             /**
@@ -846,6 +853,8 @@ export interface components {
             /** @description The settings of the generation. */
             generation: components["schemas"]["GenerationSettings"];
             outcome?: components["schemas"]["GenerationOutcome"] | null;
+            /** @description The faults for which the crosscheck or the rules rejected the answer. */
+            rejection?: components["schemas"]["AnswerRejection"];
             /**
              * Format: date-time
              * @description When the model was asked.
@@ -908,7 +917,7 @@ export interface components {
          * @description The state of an order.
          * @enum {string}
          */
-        OrderState: "queued" | "generating" | "held" | "delivered" | "failed";
+        OrderState: "queued" | "generating" | "held" | "delivered" | "failed" | "cancelled";
         /**
          * @description Why an order was stopped without a verdict.
          * @enum {string}
@@ -947,7 +956,7 @@ export interface components {
          * @description The code of an error.
          * @enum {string}
          */
-        ProblemCode: "invalid_json" | "invalid_request" | "unknown_tier" | "invalid_session_id" | "query_too_long" | "body_broken" | "payload_undecodable" | "invalid_verification" | "invalid_resolution" | "invalid_document" | "invalid_query" | "time_in_future" | "application_unknown" | "signal_forbidden" | "not_found" | "verdict_not_cached" | "oracle_unknown" | "mail_unknown" | "session_unknown" | "order_unknown" | "ontology_unknown" | "source_unknown" | "pipeline_unknown" | "document_unknown" | "workflow_unknown" | "execution_unknown" | "review_unknown" | "run_unknown" | "record_unknown" | "signal_unknown" | "method_not_allowed" | "request_timeout" | "mail_in_flight" | "session_mismatch" | "delivered_already" | "order_state_refused" | "review_resolved" | "review_dismissed" | "too_many_comments" | "review_not_in_force" | "document_fixed" | "review_refused" | "not_invalidated" | "backup_in_progress" | "run_busy" | "version_known" | "run_not_running" | "run_not_held" | "runs_held" | "run_not_in_force" | "content_pruned" | "pull_busy" | "source_live" | "source_silent" | "facts_unavailable" | "not_rebuilt" | "decision_erased" | "entry_dropped" | "body_too_large" | "unsupported_media_type" | "crosscheck_rejected" | "rules_rejected" | "policy_rejected" | "order_failed" | "query_too_costly" | "regen_rate_limited" | "signal_rate_limited" | "headers_too_large" | "internal_error" | "decision_altered" | "held_verdict_unreadable" | "source_damaged" | "model_refused" | "model_refused_request" | "pull_failed" | "lookup_unavailable" | "model_busy" | "model_unavailable" | "prompt_unavailable" | "overloaded" | "draining" | "storage_unavailable" | "query_stopped" | "source_stale" | "lookup_timeout" | "model_timeout";
+        ProblemCode: "invalid_json" | "invalid_request" | "unknown_tier" | "invalid_session_id" | "query_too_long" | "body_broken" | "payload_undecodable" | "invalid_verification" | "invalid_resolution" | "invalid_document" | "invalid_query" | "time_in_future" | "application_unknown" | "session_not_owned" | "signal_forbidden" | "not_found" | "verdict_not_cached" | "oracle_unknown" | "mail_unknown" | "session_unknown" | "order_unknown" | "ontology_unknown" | "source_unknown" | "pipeline_unknown" | "document_unknown" | "workflow_unknown" | "execution_unknown" | "review_unknown" | "run_unknown" | "record_unknown" | "signal_unknown" | "method_not_allowed" | "request_timeout" | "mail_in_flight" | "session_mismatch" | "delivered_already" | "order_cancelled" | "order_state_refused" | "review_resolved" | "review_dismissed" | "too_many_comments" | "review_not_in_force" | "document_fixed" | "review_refused" | "not_invalidated" | "backup_in_progress" | "run_busy" | "version_known" | "run_not_running" | "run_not_held" | "runs_held" | "run_not_in_force" | "content_pruned" | "pull_busy" | "source_live" | "source_silent" | "facts_unavailable" | "not_rebuilt" | "decision_erased" | "entry_dropped" | "body_too_large" | "unsupported_media_type" | "crosscheck_rejected" | "rules_rejected" | "policy_rejected" | "order_failed" | "query_too_costly" | "regen_rate_limited" | "signal_rate_limited" | "headers_too_large" | "internal_error" | "decision_altered" | "held_verdict_unreadable" | "source_damaged" | "model_refused" | "model_refused_request" | "pull_failed" | "lookup_unavailable" | "model_busy" | "model_unavailable" | "prompt_unavailable" | "overloaded" | "draining" | "storage_unavailable" | "query_stopped" | "source_stale" | "lookup_timeout" | "model_timeout";
         /** @description An error. */
         ProblemDocument: {
             /** @description With `policy_rejected`: why the policy refused the verdict. */
@@ -962,7 +971,7 @@ export interface components {
             detail: string;
             /** @description With `rules_rejected`: the result of the rules, with its evidence. */
             evaluation?: components["schemas"]["RulesEvaluation"];
-            /** @description With `session_mismatch`: `tier`, `query`, `original_verdict` or `facts`. */
+            /** @description With `session_mismatch` and `session_not_owned`: what differs. */
             mismatch?: components["schemas"]["SessionMismatch"];
             /**
              * Format: int32
@@ -1340,6 +1349,16 @@ export interface components {
             /** @description The version of the definition; it never changes after publication. */
             version: string;
         };
+        /** @description A rule that failed for an answer of the model. */
+        RejectingRule: {
+            /**
+             * @description The numbers of the claims that it found fault with, at most 100. The claims of all texts of the verdict are numbered from
+             *     1; empty if the fault is not in a claim.
+             */
+            claims: number[];
+            /** @description The rule. */
+            rule: components["schemas"]["RuleId"];
+        };
         /** @description Whether and when to ask again. */
         RetryAdvice: {
             /** @description The required action, in words that name the oracles and the delay. */
@@ -1473,7 +1492,7 @@ export interface components {
          * @description The mismatch between a request and a known session.
          * @enum {string}
          */
-        SessionMismatch: "tier" | "query" | "original_verdict" | "prompt" | "facts";
+        SessionMismatch: "tier" | "query" | "original_verdict" | "prompt" | "facts" | "owner";
         /** @description A SHA-256 digest, as 64 lower-case hexadecimal digits. */
         Sha256Hex: string;
         /** @description The answer to a signal. */
@@ -1689,6 +1708,8 @@ export interface components {
             proof?: components["schemas"]["LogBundle"] | null;
             /** @description The customer's query. */
             query: components["schemas"]["CustomerQuery"];
+            /** @description Whether the prompt of the original had the rejection of an earlier answer. */
+            reasked?: boolean;
             /** @description Whether the verdict was regenerated. */
             regen: boolean;
             /** @description Why the verdict was regenerated; absent if it was not. */
@@ -1793,6 +1814,7 @@ export interface components {
     pathItems: never;
 }
 export type AnswerHandling = components['schemas']['AnswerHandling'];
+export type AnswerRejection = components['schemas']['AnswerRejection'];
 export type AxisEvidence = components['schemas']['AxisEvidence'];
 export type AxisFreshness = components['schemas']['AxisFreshness'];
 export type AxisOutcome = components['schemas']['AxisOutcome'];
@@ -1889,6 +1911,7 @@ export type RegenReason = components['schemas']['RegenReason'];
 export type RegisterSessionRequest = components['schemas']['RegisterSessionRequest'];
 export type RegisterSessionResponse = components['schemas']['RegisterSessionResponse'];
 export type RegisteredRule = components['schemas']['RegisteredRule'];
+export type RejectingRule = components['schemas']['RejectingRule'];
 export type RetryAdvice = components['schemas']['RetryAdvice'];
 export type Reverification = components['schemas']['Reverification'];
 export type RuleCheckType = components['schemas']['RuleCheckType'];

@@ -41,7 +41,7 @@ export interface Answer<Body> {
 
 /** A request without its connection. */
 export interface RequestParts {
-  method: "GET" | "POST" | "PUT";
+  method: "GET" | "POST" | "PUT" | "DELETE";
   path: string;
   body?: unknown;
   headers?: http.OutgoingHttpHeaders;

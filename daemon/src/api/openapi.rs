@@ -78,7 +78,10 @@ impl Modify for RequireApplication {
         for operation in of_applications.flat_map(|(_, item)| operations_of(item)) {
             let refused = problem_responses(&[ProblemCode::ApplicationUnknown]);
             let refused = refused.into_iter().filter(|(status, _)| status == "403");
-            operation.responses.responses.extend(refused);
+            for (status, response) in refused {
+                // an operation that declares the status names all of its codes
+                operation.responses.responses.entry(status).or_insert(response);
+            }
         }
     }
 }

@@ -41,6 +41,7 @@ use crate::verdict::mail::{MailId, MailKind};
 use crate::verdict::oracle::OracleId;
 use crate::verdict::order::{OrderState, OrderStopCause};
 use crate::verdict::policy::AppliedPolicy;
+use crate::verdict::rejection::AnswerRejection;
 use crate::verdict::session::SessionId;
 use crate::verdict::webhook::WebhookEntry;
 use ground::{
@@ -222,6 +223,10 @@ pub enum EventKind {
         outcome: GenerationOutcome,
         /// The error.
         cause: String,
+        /// The faults for which the crosscheck or the rules rejected the answer; absent if they did not.
+        #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "read_open")]
+        #[schema(nullable = false)]
+        rejection: Option<AnswerRejection>,
         /// The time of the next attempt; null if the order was stopped or cancelled.
         next_attempt_at: Option<Timestamp>,
     },

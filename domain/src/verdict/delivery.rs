@@ -43,6 +43,8 @@ pub struct RegenNotes {
     pub prompt_changed: bool,
     /// Whether the model or the settings of the original were different.
     pub settings_changed: bool,
+    /// Whether the prompt of the original had the rejection of an earlier answer.
+    pub reasked: bool,
     /// The language of the texts for the customer.
     pub language: NoteLanguage,
 }
@@ -55,6 +57,7 @@ impl RegenNotes {
             original: check.original_verdict,
             prompt_changed: check.prompt_changed == Some(true),
             settings_changed: check.settings_changed == Some(true),
+            reasked: check.reasked,
             language,
         }
     }
@@ -63,7 +66,7 @@ impl RegenNotes {
     const fn notice(&self) -> Option<&'static str> {
         let note = if self.original.0.is_none() {
             CustomerNote::UnknownOriginal
-        } else if self.prompt_changed || self.settings_changed {
+        } else if self.prompt_changed || self.settings_changed || self.reasked {
             CustomerNote::Changed
         } else {
             return None;
@@ -126,6 +129,9 @@ struct DeliveryDocument<'d, Q, V, D> {
     /// Whether the settings of the original were different.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     settings_changed: bool,
+    /// Whether the prompt of the original had the rejection of an earlier answer.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    reasked: bool,
     /// The SHA-256 of the rules' evaluation, if the rules approved the verdict.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(nullable = false)]
@@ -188,6 +194,7 @@ impl Serialize for VerdictDelivery {
             divergence_level: self.regen.map(|_| self.divergence_level()),
             prompt_changed: self.regen.is_some_and(|regen| regen.prompt_changed),
             settings_changed: self.regen.is_some_and(|regen| regen.settings_changed),
+            reasked: self.regen.is_some_and(|regen| regen.reasked),
             disclaimer: self.disclaimer().map(Cow::Borrowed),
             notice: self.regen.and_then(|regen| regen.notice()).map(Cow::Borrowed),
             note_language: self.regen.map(|regen| regen.language).unwrap_or_default(),
@@ -209,7 +216,8 @@ impl<'de> Deserialize<'de> for VerdictDelivery {
         let DeliveryDocument {
             session_id, query, cached_at, regen, original_verdict, evaluation_sha256, ..
         } = document;
-        let DeliveryDocument { prompt_changed, settings_changed, note_language: language, .. } = document;
+        let DeliveryDocument { prompt_changed, settings_changed, reasked, note_language: language, .. } =
+            document;
         if regen != original_verdict.is_some() {
             return Err(D::Error::custom("`regen` and `original_verdict` contradict each other"));
         }
@@ -217,6 +225,7 @@ impl<'de> Deserialize<'de> for VerdictDelivery {
             original,
             prompt_changed,
             settings_changed,
+            reasked,
             language,
         });
         Ok(Self { session_id, query, approved, cached_at, regen, evaluation_sha256 })
@@ -261,6 +270,7 @@ mod tests {
                 original: original_,
                 prompt_changed: false,
                 settings_changed: false,
+                reasked: false,
                 language: NoteLanguage::En,
             });
             let text = serde_json::to_string(&VerdictDelivery { regen, ..delivery() })
@@ -284,14 +294,17 @@ mod tests {
 
     #[test]
     fn regenerated_document_is_marked_where_prompt_or_settings_changed() {
-        for (prompt_changed, settings_changed) in [(true, false), (false, true), (true, true)] {
+        for (prompt_changed, settings_changed, reasked) in
+            [(true, false, false), (false, true, false), (true, true, false), (false, false, true)]
+        {
             let original = OriginalLabel(Some(crate::verdict::label::VerdictLabel::Green));
-            let regen =
-                Some(RegenNotes { original, prompt_changed, settings_changed, language: NoteLanguage::En });
+            let language = NoteLanguage::En;
+            let regen = Some(RegenNotes { original, prompt_changed, settings_changed, reasked, language });
             let text = serde_json::to_string(&VerdictDelivery { regen, ..delivery() })
                 .expect("the value serializes");
             assert_eq!(text.contains(r#""prompt_changed":true"#), prompt_changed, "{text}");
             assert_eq!(text.contains(r#""settings_changed":true"#), settings_changed, "{text}");
+            assert_eq!(text.contains(r#""reasked":true"#), reasked, "{text}");
             assert!(text.contains(CustomerNote::Changed.text(NoteLanguage::En)), "{text}");
             assert!(!text.contains("note_language"), "{text}");
             let back: VerdictDelivery = serde_json::from_str(&text).expect("valid JSON");
@@ -310,7 +323,13 @@ mod tests {
             (None, true, CustomerNote::UnknownOriginal),
         ] {
             let original = OriginalLabel(original);
-            let regen = Some(RegenNotes { original, prompt_changed, settings_changed: false, language });
+            let regen = Some(RegenNotes {
+                original,
+                prompt_changed,
+                settings_changed: false,
+                reasked: false,
+                language,
+            });
             let text = serde_json::to_string(&VerdictDelivery { regen, ..delivery() })
                 .expect("the value serializes");
             assert!(text.contains(note.text(NoteLanguage::De)), "{text}");

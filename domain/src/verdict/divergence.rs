@@ -135,6 +135,9 @@ pub struct DivergenceCheck {
     /// Whether the model takes no temperature, so that the same prompt may get different verdicts.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub sampled: bool,
+    /// Whether the prompt of the original had the rejection of an earlier answer, which that of the other verdict lacks.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub reasked: bool,
 }
 
 /// The members of a [`DivergenceCheck`] that follow from the two labels.
@@ -191,6 +194,7 @@ impl DivergenceCheck {
                 .or_else(|| (regenerated.path == GatePath::Regen).then_some(true)),
             settings_changed: settings.map(|(first, again)| first != again),
             sampled: regenerated.settings.is_some_and(|again| again.temperature.is_none()),
+            reasked: original.is_some_and(|original| original.reasked),
         }
     }
 }
@@ -225,11 +229,11 @@ pub struct RegenVarianceWindow {
 }
 
 impl RegenVarianceWindow {
-    /// Adds a comparison, if it is of a regeneration at temperature 0 with a known original that had the same prompt and the
-    /// same settings. Otherwise they may explain a difference. Returns the variance if it has just become one to escalate.
+    /// Adds a comparison, if it is of a regeneration at temperature 0 with a known original that had the same prompt, without a
+    /// rejection, and the same settings. Otherwise they may explain a difference. Returns the variance if it has just become one to escalate.
     pub fn note(&mut self, check: &DivergenceCheck) -> Option<RegenVariance> {
         let is_same = check.prompt_changed == Some(false) && check.settings_changed == Some(false);
-        let is_counted = check.path == GatePath::Regen && is_same && !check.sampled;
+        let is_counted = check.path == GatePath::Regen && is_same && !check.sampled && !check.reasked;
         let level = check.divergence_level.filter(|_| is_counted)?;
         let before = self.variance().escalated;
         if self.diverged.len() == VARIANCE_WINDOW {

@@ -87,8 +87,11 @@ pub struct VerdictGeneration {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(nullable = false)]
     pub prompt_template: Option<TemplateRef>,
-    /// The SHA-256 of the prompt.
+    /// The SHA-256 of the prompt, without the rejection of an earlier answer.
     pub prompt_sha256: Sha256Hex,
+    /// Whether the prompt that was sent has the rejection of an earlier answer; absent if it has none.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub reasked: bool,
     /// The settings.
     pub settings: GenerationSettings,
 }
@@ -96,8 +99,12 @@ pub struct VerdictGeneration {
 impl VerdictGeneration {
     #[must_use]
     pub fn new(prompt: &ModelPrompt, settings: GenerationSettings) -> Self {
-        let (prompt_template, prompt_sha256) = (prompt.template().cloned(), prompt.sha256().clone());
-        Self { prompt_template, prompt_sha256, settings }
+        Self {
+            prompt_template: prompt.template().cloned(),
+            prompt_sha256: prompt.first_sha256().clone(),
+            reasked: prompt.is_reasked(),
+            settings,
+        }
     }
 
     /// The prompt, as a session stores it.

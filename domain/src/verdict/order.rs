@@ -6,6 +6,7 @@ use crate::verdict::generation::{GenerationSettings, ModelTokenUsage};
 use crate::verdict::generation_outcome::GenerationOutcome;
 use crate::verdict::outbox_retry::stored_cause;
 use crate::verdict::policy::{PolicyCause, join_causes};
+use crate::verdict::rejection::AnswerRejection;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use strum::{EnumString, IntoStaticStr, VariantArray};
@@ -144,6 +145,10 @@ pub struct OrderAttempt {
     /// The cause of the failure.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cause: Option<String>,
+    /// The faults for which the crosscheck or the rules rejected the answer.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(nullable = false)]
+    pub rejection: Option<AnswerRejection>,
     /// The tokens used, with retries.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub usage: Option<ModelTokenUsage>,
@@ -152,12 +157,23 @@ pub struct OrderAttempt {
     pub cost: Option<ModelCost>,
 }
 
+/// The faults of the last rejected answer of an open order, for its next prompt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenRejection {
+    pub rejection: AnswerRejection,
+    /// The texts of the claims, encrypted; `None` if there are none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub sealed_claims: Option<String>,
+}
+
 /// How an attempt failed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OrderAttemptFailure {
     pub outcome: GenerationOutcome,
     /// The error, without the text of any answer.
     pub cause: String,
+    /// The faults of the answer, if the crosscheck or the rules rejected it.
+    pub rejection: Option<OpenRejection>,
     /// The tokens used.
     pub usage: Option<ModelTokenUsage>,
     pub cost: Option<ModelCost>,
@@ -195,6 +211,11 @@ pub struct Order {
     pub operator_action: Option<OperatorAction>,
     /// The last attempts, up to 10, the latest one last.
     pub last_attempts: Vec<OrderAttempt>,
+    /// What the next prompt says about the last rejected answer. It is removed when the order is not open any longer, and never
+    /// shown.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(ignore)]
+    pub open_rejection: Option<OpenRejection>,
 }
 
 impl Order {
@@ -214,6 +235,7 @@ impl Order {
             policy_causes: Vec::new(),
             operator_action: None,
             last_attempts: Vec::new(),
+            open_rejection: None,
         }
     }
 
@@ -231,6 +253,7 @@ impl Order {
             ended_at: None,
             outcome: None,
             cause: None,
+            rejection: None,
             usage: None,
             cost: None,
         });
@@ -248,11 +271,14 @@ impl Order {
         policy: &OrderPolicy,
         now: Timestamp,
     ) -> Self {
-        let OrderAttemptFailure { outcome, cause, usage, cost, retry_after } = failure;
+        let OrderAttemptFailure { outcome, cause, rejection, usage, cost, retry_after } = failure;
         self.end_attempt(outcome, usage, cost, now);
         if let Some(attempt) = self.last_attempts.last_mut() {
             attempt.cause = Some(stored_cause(&cause));
+            attempt.rejection = rejection.as_ref().map(|open| open.rejection.clone());
         }
+        // a further failure of another kind leaves the faults of the last answer to be avoided
+        self.open_rejection = rejection.or(self.open_rejection);
         let pause = if outcome.is_unusable_answer() {
             self.generations = self.generations.saturating_add(1);
             self.failures_in_a_row = 0;
@@ -355,6 +381,8 @@ impl Order {
                 generations: 0,
                 failures_in_a_row: 0,
                 next_attempt_at: Some(at),
+                // the first prompt is sent again
+                open_rejection: None,
                 ..self.enter(OrderState::Queued, at)
             },
             OrderAction::Release => self.enter(OrderState::Delivered, at),
@@ -411,7 +439,8 @@ impl Order {
 
     fn enter(self, state: OrderState, now: Timestamp) -> Self {
         let (next_attempt_at, stop_cause, policy_causes) = (None, None, Vec::new());
-        Self { state, changed_at: now, next_attempt_at, stop_cause, policy_causes, ..self }
+        let open_rejection = self.open_rejection.filter(|_| state.is_open());
+        Self { state, changed_at: now, next_attempt_at, stop_cause, policy_causes, open_rejection, ..self }
     }
 
     /// When the next attempt of a queued order is due. It is due at `now` if its time is further ahead than the maximum

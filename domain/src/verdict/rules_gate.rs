@@ -6,6 +6,7 @@ use crate::rules::{
 };
 use crate::verdict::crosscheck::ApprovedVerdict;
 use crate::verdict::label::{VerdictDimension, VerdictLabel};
+use crate::verdict::rejection::{AnswerRejection, RejectedClaim};
 
 /// The evaluation of an approved verdict by the rules, with the verdict if it passes.
 #[derive(Debug)]
@@ -15,9 +16,14 @@ pub struct RulesGateOutcome {
     pub outcome: Result<ApprovedVerdict, RulesGateRejection>,
 }
 
-/// Marks a verdict that the rules refused. The verdict itself is dropped.
+/// A verdict that the rules refused. The verdict itself is dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RulesGateRejection(());
+pub struct RulesGateRejection {
+    /// The rules that failed, with the numbers of the claims.
+    pub rejection: AnswerRejection,
+    /// The texts of those claims, for the next prompt only.
+    pub claims: Vec<RejectedClaim>,
+}
 
 /// The second gate: applies rules to every text of `approved`, and returns it only if the result is `PASS`.
 #[must_use]
@@ -32,7 +38,10 @@ pub fn examine(
     let evaluation = evaluate(&CandidateText::fields(fields), check, facts, settings);
     let outcome = match evaluation.verdict {
         RuleVerdict::Pass => Ok(approved),
-        RuleVerdict::Fail | RuleVerdict::Error => Err(RulesGateRejection(())),
+        RuleVerdict::Fail | RuleVerdict::Error => {
+            let (rejection, claims) = AnswerRejection::by_rules(&evaluation, &texts);
+            Err(RulesGateRejection { rejection, claims })
+        }
     };
     RulesGateOutcome { evaluation, outcome }
 }

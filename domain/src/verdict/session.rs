@@ -130,6 +130,9 @@ pub struct OriginalVerdict {
     /// The settings of its generation, if oracled requested it (seed: REGEN-GAP-01).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub settings: Option<GenerationSettings>,
+    /// Whether its prompt had the rejection of an earlier answer. `prompt` is without it, and so is a regeneration.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub reasked: bool,
 }
 
 impl OriginalVerdict {
@@ -147,13 +150,21 @@ impl OriginalVerdict {
             delivered_at: Some(delivered_at),
             prompt,
             settings,
+            reasked: false,
         }
     }
 
     /// A verdict that was delivered without oracled, as a client reports it.
     #[must_use]
     pub const fn reported(verdict_label: VerdictLabel) -> Self {
-        Self { verdict_label, verdict_sha256: None, delivered_at: None, prompt: None, settings: None }
+        Self {
+            verdict_label,
+            verdict_sha256: None,
+            delivered_at: None,
+            prompt: None,
+            settings: None,
+            reasked: false,
+        }
     }
 }
 

@@ -95,6 +95,7 @@ pub(crate) fn regenerated(number: usize) -> [JournalRecord; 2] {
         original: original_label,
         prompt_changed: false,
         settings_changed: false,
+        reasked: false,
         language: NoteLanguage::En,
     });
     let delivered = delivered(session_id, approved, regen, now, events);

@@ -342,8 +342,10 @@ fn session_after(
         return session;
     }
     let settings = generation_trace.as_ref().map(|trace| trace.generation.settings.clone());
-    let original =
-        || OriginalVerdict::delivered(&admit.approved, prompt_of(&admit.submission), settings, now);
+    let original = || OriginalVerdict {
+        reasked: generation_trace.as_ref().is_some_and(|trace| trace.generation.reasked),
+        ..OriginalVerdict::delivered(&admit.approved, prompt_of(&admit.submission), settings, now)
+    };
     SessionRecord {
         customer_email: customer_email.clone().or(session.customer_email),
         original: Some(session.original.unwrap_or_else(original)),

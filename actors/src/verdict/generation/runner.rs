@@ -1,7 +1,7 @@
 //! One generation: limits, model call, gate.
 
 use super::error::GenerationError;
-use super::prompt::find_prompt;
+use super::prompt::{PromptError, find_prompt, find_prompt_template};
 use super::{ConfiguredModel, ConfiguredModels};
 use crate::audit::logger::{CommitError, LoggerHandle};
 use crate::platform::actor_handle::ActorHandle;
@@ -21,6 +21,8 @@ use crate::verdict::submission::{GenerationTrace, Submission, SubmissionOutcome}
 use oracled_domain::verdict::cost::ModelCost;
 use oracled_domain::verdict::generation::{GenerationSettings, ModelTokenUsage};
 use oracled_domain::verdict::health;
+use oracled_domain::verdict::prompt::build_prompt_after_rejection;
+use oracled_domain::verdict::rejection::{AnswerRejection, RejectedClaim};
 use oracled_domain::verdict::template_name::TemplateName;
 use oracled_domain::{
     ApplicationName, AuditEvent, CustomerQuery, GatePath, ModelPrompt, OracleId, ProductTier, SessionId,
@@ -170,6 +172,25 @@ impl GenerationRunner {
         query: &CustomerQuery,
     ) -> Result<ModelPrompt, GenerationError> {
         Ok(find_prompt(&self.store, self.prompt_templates.of(application), tier, query)?)
+    }
+
+    /// The prompt for another verdict of an order after a rejected answer.
+    pub(crate) fn prompt_after(
+        &self,
+        application: &ApplicationName,
+        (tier, query): (ProductTier, &CustomerQuery),
+        rejection: &AnswerRejection,
+        claims: &[RejectedClaim],
+    ) -> Result<ModelPrompt, GenerationError> {
+        let template = find_prompt_template(&self.store, self.prompt_templates.of(application))?;
+        let prompt = build_prompt_after_rejection(&template, tier, query, rejection, claims);
+        Ok(prompt.map_err(PromptError::from)?)
+    }
+
+    /// Whether the template of the application has a place for the rejection of an answer.
+    pub(crate) fn has_rejection(&self, application: &ApplicationName, tier: ProductTier) -> bool {
+        let template = find_prompt_template(&self.store, self.prompt_templates.of(application));
+        template.is_ok_and(|template| template.has_rejection(tier))
     }
 
     pub(super) fn count_outcome(

@@ -12,10 +12,12 @@ use crate::verdict::submission::Submission;
 use actix::Addr;
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::verdict::generation_outcome::GenerationOutcome;
-use oracled_domain::verdict::order::{Order, OrderAttemptFailure, OrderState};
+use oracled_domain::verdict::order::{OpenRejection, Order, OrderAttemptFailure, OrderState};
 use oracled_domain::verdict::order_wait::OrderWait;
+use oracled_domain::verdict::rejection::RejectedClaim;
 use oracled_domain::{
-    AuditEvent, EventKind, ModelPrompt, ProductTier, SessionId, SessionRecord, VerdictGeneration,
+    AuditEvent, CustomerQuery, EventKind, ModelPrompt, ProductTier, SessionId, SessionRecord,
+    VerdictGeneration,
 };
 use oracled_store::StoreError;
 use std::time::Duration;
@@ -107,6 +109,7 @@ impl OrderDesk {
                 let failure = OrderAttemptFailure {
                     outcome: GenerationOutcome::Interrupted,
                     cause: "the attempt was cut off before its end was stored".to_owned(),
+                    rejection: None,
                     usage: None,
                     cost: None,
                     retry_after: None,
@@ -127,7 +130,7 @@ impl OrderDesk {
                 let Some(claim) = self.in_flight.claim(session_id.clone()) else { return Ok(claimed_later) };
                 self.runner.require_model()?;
                 self.check_held_key(session_id, tier).await?;
-                let prompt = self.runner.first_prompt(&session_id.application(), tier, &query)?;
+                let prompt = self.next_prompt(session_id, tier, &query, &order).await?;
                 let permits = match self.runner.request_first_call(session_id.application()).await {
                     Ok(permits) => permits,
                     Err(error) => return Ok(self.blocked_by(session_id, &error)),
@@ -143,6 +146,30 @@ impl OrderDesk {
                 Ok(DispatchOutcome::Left)
             }
         }
+    }
+
+    /// The prompt of the next attempt: after a rejected answer, with its faults.
+    async fn next_prompt(
+        &self,
+        session_id: &SessionId,
+        tier: ProductTier,
+        query: &CustomerQuery,
+        order: &Order,
+    ) -> Result<ModelPrompt, GenerationError> {
+        let application = session_id.application();
+        let Some(OpenRejection { rejection, sealed_claims }) = &order.open_rejection else {
+            return self.runner.first_prompt(&application, tier, query);
+        };
+        let mut claims: Vec<RejectedClaim> = Vec::new();
+        if let Some(sealed) = sealed_claims {
+            match self.gate.key.open(session_id, sealed).await {
+                Ok(text) => claims = serde_json::from_slice(&text).unwrap_or_default(),
+                Err(error) => {
+                    tracing::warn!(%session_id, %error, "asking again without the claims of a rejected answer");
+                }
+            }
+        }
+        self.runner.prompt_after(&application, (tier, query), rejection, &claims)
     }
 
     /// Checks the key of held verdicts if the policy may hold the verdict: without the key, an answer that the model was

@@ -44,7 +44,7 @@ pub enum PlacedOrder {
 /// The outcome of the commit that places an order.
 enum PlacedRow {
     Mismatch(SessionMismatch),
-    Existing(Order),
+    Existing(Box<Order>),
     New(Box<SessionRecord>),
 }
 
@@ -102,7 +102,7 @@ impl OrderDesk {
         match placed.await?.0 {
             PlacedRow::Mismatch(mismatch) => Ok(PlacedOrder::Mismatch(mismatch)),
             PlacedRow::Existing(order) => {
-                let progress = self.progress.subscribe(&session_id, order);
+                let progress = self.progress.subscribe(&session_id, *order);
                 // the order may have changed before the subscription
                 if let Some((SessionRecord { order: Some(order), .. }, _)) =
                     self.store().session(&session_id)?
@@ -228,9 +228,11 @@ fn check_known(
         return Ok(Some(PlacedRow::Mismatch(mismatch)));
     }
     match &session.order {
-        Some(order) if order.state != OrderState::Delivered => Ok(Some(PlacedRow::Existing(order.clone()))),
+        Some(order) if order.state != OrderState::Delivered => {
+            Ok(Some(PlacedRow::Existing(order.clone().into())))
+        }
         // the verdict is lost, and only a read regenerates it
         _ if session.original.is_some() => Err(GenerationError::DeliveredAlready),
-        order => Ok(order.clone().map(PlacedRow::Existing)),
+        order => Ok(order.clone().map(|order| PlacedRow::Existing(order.into()))),
     }
 }

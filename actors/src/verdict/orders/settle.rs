@@ -3,14 +3,14 @@
 use super::OrderDesk;
 use super::attempt::wait_of;
 use crate::audit::commit_loop::CommitDecision;
-use crate::verdict::cache::{FindSession, FindSessionOutcome, remove_held_verdict};
+use crate::verdict::cache::{FindSession, FindSessionOutcome, PolicyConfig, remove_held_verdict};
 use crate::verdict::generation::{GenerationEnd, GenerationError};
 use crate::verdict::submission::{Submission, SubmissionOutcome};
 use jiff::Timestamp;
-use oracled_domain::verdict::flag::Flag;
 use oracled_domain::verdict::generation_outcome::GenerationOutcome;
-use oracled_domain::verdict::order::{Order, OrderAttemptFailure, OrderState, OrderStopCause};
+use oracled_domain::verdict::order::{OpenRejection, Order, OrderAttemptFailure, OrderState, OrderStopCause};
 use oracled_domain::verdict::policy::join_causes;
+use oracled_domain::verdict::rejection::{AnswerRejection, RejectedClaim};
 use oracled_domain::{AuditEvent, EventKind, SessionId, SessionRecord};
 use oracled_store::{JournalRecord, RowExpectation, RowKey, TableWrite};
 
@@ -29,6 +29,7 @@ impl OrderDesk {
             .result
             .as_ref()
             .map_or_else(GenerationError::generation_outcome, SubmissionOutcome::generation_outcome);
+        let rejection = self.rejection_of(&submission, &end.result).await;
         let (cause, retry_after) = match &end.result {
             Ok(
                 SubmissionOutcome::Stored(_) | SubmissionOutcome::Regenerated(..) | SubmissionOutcome::Held,
@@ -53,9 +54,7 @@ impl OrderDesk {
             Ok(SubmissionOutcome::RejectedByCrosscheck { decision, .. }) => {
                 let (reason, coherence): (&str, _) =
                     (decision.crosscheck_reason.into(), decision.coherence_score);
-                // the names of unexpected members are the model's words, and no reason for a rejection
-                let flags = decision.flags.iter().filter(|flag| !matches!(flag, Flag::UnexpectedField(_)));
-                let flags = flags.map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                let flags = AnswerRejection::by_crosscheck(decision);
                 (
                     format!(
                         "the crosscheck rejected the verdict: {reason}, coherence {coherence:.4}: {flags}"
@@ -63,8 +62,14 @@ impl OrderDesk {
                     None,
                 )
             }
-            Ok(SubmissionOutcome::RejectedByRules { .. }) => {
-                ("the rules rejected the verdict".to_owned(), None)
+            Ok(SubmissionOutcome::RejectedByRules { rejection, .. }) => {
+                let rejection = &rejection.rejection;
+                let why = if rejection.is_empty() {
+                    ": a rule could not be applied".to_owned()
+                } else {
+                    format!(": {rejection}")
+                };
+                (format!("the rules rejected the verdict{why}"), None)
             }
             Ok(SubmissionOutcome::RejectedByPolicy { causes, .. }) => {
                 (format!("the policy refused the verdict: {}", join_causes(causes)), None)
@@ -76,8 +81,46 @@ impl OrderDesk {
             Ok(SubmissionOutcome::Checked(_)) => ("the verdict was only checked".to_owned(), None),
             Err(error) => (error.to_string(), Some(wait_of(error))),
         };
-        let failure = OrderAttemptFailure { outcome, cause, usage: end.usage, cost: end.cost, retry_after };
+        let GenerationEnd { usage, cost, .. } = end;
+        let failure = OrderAttemptFailure { outcome, cause, rejection, usage, cost, retry_after };
         self.fail_attempt(&session_id, &failure).await
+    }
+
+    /// The faults for which the crosscheck or the rules rejected an answer. The texts of claims are encrypted, and kept only if
+    /// the next prompt has a place for them.
+    async fn rejection_of(
+        &self,
+        submission: &Submission,
+        result: &Result<SubmissionOutcome, GenerationError>,
+    ) -> Option<OpenRejection> {
+        let (rejection, claims) = match result {
+            Ok(SubmissionOutcome::RejectedByCrosscheck { decision, .. }) => {
+                return Some(OpenRejection {
+                    rejection: AnswerRejection::by_crosscheck(decision),
+                    sealed_claims: None,
+                });
+            }
+            Ok(SubmissionOutcome::RejectedByRules { rejection, .. }) => {
+                (&rejection.rejection, &rejection.claims)
+            }
+            _ => return None,
+        };
+        let Submission { session_id, tier, .. } = submission;
+        let is_used = !claims.is_empty() && self.runner.has_rejection(&session_id.application(), *tier);
+        let sealed_claims = if is_used { self.seal_claims(session_id, claims).await } else { None };
+        Some(OpenRejection { rejection: rejection.clone(), sealed_claims })
+    }
+
+    /// The encrypted claims; `None` if they cannot be encrypted: the next prompt then names only the rules.
+    async fn seal_claims(&self, session_id: &SessionId, claims: &[RejectedClaim]) -> Option<String> {
+        let text = serde_json::to_vec(claims).expect("claims are plain data");
+        let sealed = async {
+            let may_create = PolicyConfig::may_create_key(self.store()).map_err(|error| error.to_string())?;
+            let sealed = self.gate.key.seal(session_id, text, may_create).await;
+            sealed.map_err(|error| error.to_string())
+        };
+        let unused = |error| tracing::warn!(%session_id, error, "could not encrypt the claims of a rejected answer; it is asked again without them");
+        sealed.await.map_err(unused).ok()
     }
 
     /// Commits that the attempt of an order failed. Returns the order; `None` if its session was removed.
@@ -97,6 +140,7 @@ impl OrderDesk {
                     attempt: order.attempts,
                     outcome: GenerationOutcome::Cancelled,
                     cause: CANCELLED.to_owned(),
+                    rejection: None,
                     next_attempt_at: None,
                 };
                 let event = AuditEvent::new(now, session_id.clone(), attempt_failed);
@@ -111,6 +155,7 @@ impl OrderDesk {
                     attempt: order.attempts,
                     outcome: failure.outcome,
                     cause,
+                    rejection: failure.rejection.as_ref().map(|open| open.rejection.clone()),
                     next_attempt_at: order.next_attempt_at,
                 };
                 let mut events = vec![AuditEvent::new(now, session_id.clone(), attempt_failed)];
@@ -160,6 +205,7 @@ impl OrderDesk {
                 return Ok::<_, GenerationError>(CommitDecision::Already(None));
             };
             let Some(order) = session.order.clone() else { return Ok(CommitDecision::Already(None)) };
+            let before = order.state;
             let Some((session, events)) = change(session, order, self.clock().now()) else {
                 return Ok(CommitDecision::Already(None));
             };
@@ -174,14 +220,17 @@ impl OrderDesk {
             };
             // an order that changes in this way has no held verdict any longer
             remove_held_verdict(&mut record, self.store(), session_id)?;
-            Ok(CommitDecision::Change(Some(session), record))
+            Ok(CommitDecision::Change(Some((session, before)), record))
         });
-        let session = changed.await?.0;
-        if let Some(SessionRecord { order: Some(order), .. }) = &session {
+        let changed = changed.await?.0;
+        if let Some((SessionRecord { order: Some(order), .. }, before)) = &changed {
             self.progress.publish(session_id, order);
-            self.runner.metrics.orders.count_end(session_id.application(), order.state);
+            // the end of a call changes nothing in the state of a cancelled order
+            if *before != order.state {
+                self.runner.metrics.orders.count_end(session_id.application(), order.state);
+            }
         }
-        Ok(session)
+        Ok(changed.map(|(session, _)| session))
     }
 }
 

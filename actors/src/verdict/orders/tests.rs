@@ -2,6 +2,7 @@ mod budget;
 mod cancel;
 mod fallbacks;
 mod policy;
+mod reask;
 
 use super::*;
 use crate::testing::model::{

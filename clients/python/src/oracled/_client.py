@@ -171,6 +171,13 @@ class Client:
         """Read the order of a session, with its last attempts."""
         return self._get(path_of("orders", session_id), options)
 
+    def cancel_order(self, session_id: str, **options: Unpack[CallOptions]) -> Answer[OrderReport]:
+        """Cancel the order of a session, which then gets no verdict.
+
+        The answer of a call in progress is discarded, and its cost counts. It can be repeated.
+        """
+        return self._call("DELETE", path_of("orders", session_id), options)
+
     def list_orders(
         self,
         *,

@@ -9,6 +9,15 @@ AnswerHandling: TypeAlias = Literal["serve", "serve_with_warnings", "degrade_tie
 """How an answer is handled, from the least to the most strict."""
 
 
+class AnswerRejection(TypedDict):
+    """Why the gate rejected an answer of the model. It has no text of the answer."""
+
+    flags: NotRequired[list[Flag]]
+    """The flags of the crosscheck, without those of unexpected members; absent if it approved the verdict."""
+    rules: NotRequired[list[RejectingRule]]
+    """The rules that failed; absent if the crosscheck rejected the verdict."""
+
+
 class AxisEvidence(TypedDict):
     """A source of a value."""
 
@@ -516,7 +525,7 @@ Flag: TypeAlias = str
 """A cause found in a verdict: its name and, after a colon, the dimension or the field."""
 
 
-GenerationOutcome: TypeAlias = Literal["delivered", "regenerated", "replayed", "rejected", "refused_by_rules", "refused_by_policy", "held", "session_mismatch", "session_unknown", "delivered_already", "no_model", "prompt_unavailable", "held_key_unusable", "rate_limited", "model_busy", "budget_used_up", "circuit_open", "quota_wait", "request_refused", "model_unavailable", "model_timeout", "prompt_blocked", "stopped_early", "declined", "empty_answer", "unreadable_answer", "storage_failed", "interrupted", "failed"]
+GenerationOutcome: TypeAlias = Literal["delivered", "regenerated", "replayed", "rejected", "refused_by_rules", "refused_by_policy", "held", "session_mismatch", "session_unknown", "delivered_already", "no_model", "prompt_unavailable", "held_key_unusable", "rate_limited", "model_busy", "budget_used_up", "circuit_open", "quota_wait", "request_refused", "model_unavailable", "model_timeout", "prompt_blocked", "stopped_early", "declined", "empty_answer", "unreadable_answer", "storage_failed", "cancelled", "interrupted", "failed"]
 """The outcome of a request for a verdict by the model."""
 
 
@@ -770,6 +779,8 @@ class OrderAttempt(TypedDict):
     """The settings of the generation."""
     outcome: NotRequired[GenerationOutcome | None]
     """Its outcome; null while it is in progress."""
+    rejection: NotRequired[AnswerRejection]
+    """The faults for which the crosscheck or the rules rejected the answer."""
     started_at: str
     """When the model was asked."""
     usage: NotRequired[ModelTokenUsage | None]
@@ -811,7 +822,7 @@ class OrderReport(TypedDict):
     """Why the order is not attempted although it is due; missing if it only waits for its turn."""
 
 
-OrderState: TypeAlias = Literal["queued", "generating", "held", "delivered", "failed"]
+OrderState: TypeAlias = Literal["queued", "generating", "held", "delivered", "failed", "cancelled"]
 """The state of an order."""
 
 
@@ -864,7 +875,7 @@ PolicyCause: TypeAlias = str
 """Why a policy held or refused a verdict: a flag of the verdict, or `coherence_min` with the minimum after a colon."""
 
 
-ProblemCode: TypeAlias = Literal["invalid_json", "invalid_request", "unknown_tier", "invalid_session_id", "query_too_long", "body_broken", "payload_undecodable", "invalid_verification", "invalid_resolution", "invalid_document", "invalid_query", "time_in_future", "application_unknown", "signal_forbidden", "not_found", "verdict_not_cached", "oracle_unknown", "mail_unknown", "session_unknown", "order_unknown", "ontology_unknown", "source_unknown", "pipeline_unknown", "document_unknown", "workflow_unknown", "execution_unknown", "review_unknown", "run_unknown", "record_unknown", "signal_unknown", "method_not_allowed", "request_timeout", "mail_in_flight", "session_mismatch", "delivered_already", "order_state_refused", "review_resolved", "review_dismissed", "too_many_comments", "review_not_in_force", "document_fixed", "review_refused", "not_invalidated", "backup_in_progress", "run_busy", "version_known", "run_not_running", "run_not_held", "runs_held", "run_not_in_force", "content_pruned", "pull_busy", "source_live", "source_silent", "facts_unavailable", "not_rebuilt", "decision_erased", "entry_dropped", "body_too_large", "unsupported_media_type", "crosscheck_rejected", "rules_rejected", "policy_rejected", "order_failed", "query_too_costly", "regen_rate_limited", "signal_rate_limited", "headers_too_large", "internal_error", "decision_altered", "held_verdict_unreadable", "source_damaged", "model_refused", "model_refused_request", "pull_failed", "lookup_unavailable", "model_busy", "model_unavailable", "prompt_unavailable", "overloaded", "draining", "storage_unavailable", "query_stopped", "source_stale", "lookup_timeout", "model_timeout"]
+ProblemCode: TypeAlias = Literal["invalid_json", "invalid_request", "unknown_tier", "invalid_session_id", "query_too_long", "body_broken", "payload_undecodable", "invalid_verification", "invalid_resolution", "invalid_document", "invalid_query", "time_in_future", "application_unknown", "session_not_owned", "signal_forbidden", "not_found", "verdict_not_cached", "oracle_unknown", "mail_unknown", "session_unknown", "order_unknown", "ontology_unknown", "source_unknown", "pipeline_unknown", "document_unknown", "workflow_unknown", "execution_unknown", "review_unknown", "run_unknown", "record_unknown", "signal_unknown", "method_not_allowed", "request_timeout", "mail_in_flight", "session_mismatch", "delivered_already", "order_cancelled", "order_state_refused", "review_resolved", "review_dismissed", "too_many_comments", "review_not_in_force", "document_fixed", "review_refused", "not_invalidated", "backup_in_progress", "run_busy", "version_known", "run_not_running", "run_not_held", "runs_held", "run_not_in_force", "content_pruned", "pull_busy", "source_live", "source_silent", "facts_unavailable", "not_rebuilt", "decision_erased", "entry_dropped", "body_too_large", "unsupported_media_type", "crosscheck_rejected", "rules_rejected", "policy_rejected", "order_failed", "query_too_costly", "regen_rate_limited", "signal_rate_limited", "headers_too_large", "internal_error", "decision_altered", "held_verdict_unreadable", "source_damaged", "model_refused", "model_refused_request", "pull_failed", "lookup_unavailable", "model_busy", "model_unavailable", "prompt_unavailable", "overloaded", "draining", "storage_unavailable", "query_stopped", "source_stale", "lookup_timeout", "model_timeout"]
 """The code of an error."""
 
 
@@ -885,7 +896,7 @@ class ProblemDocument(TypedDict):
     evaluation: NotRequired[RulesEvaluation]
     """With `rules_rejected`: the result of the rules, with its evidence."""
     mismatch: NotRequired[SessionMismatch]
-    """With `session_mismatch`: `tier`, `query`, `original_verdict` or `facts`."""
+    """With `session_mismatch` and `session_not_owned`: what differs."""
     status: int
     """The HTTP status."""
     title: str
@@ -1230,6 +1241,16 @@ class RegisteredRule(TypedDict):
     """The version of the definition; it never changes after publication."""
 
 
+class RejectingRule(TypedDict):
+    """A rule that failed for an answer of the model."""
+
+    claims: list[int]
+    """The numbers of the claims that it found fault with, at most 100. The claims of all texts of the verdict are
+    numbered from 1; empty if the fault is not in a claim."""
+    rule: RuleId
+    """The rule."""
+
+
 class RetryAdvice(TypedDict):
     """Whether and when to ask again."""
 
@@ -1356,7 +1377,7 @@ SessionId: TypeAlias = str
 it (`shop/cs_1`) unless the application is `default`. The routes' socket shows and takes it without the application."""
 
 
-SessionMismatch: TypeAlias = Literal["tier", "query", "original_verdict", "prompt", "facts"]
+SessionMismatch: TypeAlias = Literal["tier", "query", "original_verdict", "prompt", "facts", "owner"]
 """The mismatch between a request and a known session."""
 
 
@@ -1593,6 +1614,8 @@ class VerdictResponse(TypedDict):
     the other members."""
     query: CustomerQuery
     """The customer's query."""
+    reasked: NotRequired[bool]
+    """Whether the prompt of the original had the rejection of an earlier answer."""
     regen: bool
     """Whether the verdict was regenerated."""
     regen_reason: NotRequired[RegenReason]

@@ -80,16 +80,15 @@ fn list_prompt_templates(service: &DaemonService) -> Result<Vec<DocumentSummary>
         }
     }
     let is_current = |template: &PromptTemplate| current.contains(&template.reference());
-    let built_in = PromptTemplate::built_in();
-    let status = if is_current(built_in) { "built in, current" } else { "built in" };
-    let mut templates = vec![DocumentSummary {
+    let built_in = |template: &PromptTemplate| DocumentSummary {
         kind: DocumentKind::PromptTemplate,
-        document_id: built_in.document_id(),
-        sha256: built_in.digest(),
+        document_id: template.document_id(),
+        sha256: template.digest(),
         registered_at: None,
         registered_by: None,
-        status: Some(status.to_owned()),
-    }];
+        status: Some(if is_current(template) { "built in, current" } else { "built in" }.to_owned()),
+    };
+    let mut templates: Vec<_> = PromptTemplate::built_in_versions().iter().map(built_in).collect();
     let status = |template: &PromptTemplate| Ok(is_current(template).then(|| "current".to_owned()));
     templates.extend(list_registered(store, status)?);
     Ok(templates)

@@ -146,7 +146,11 @@ impl DaemonConfig {
             name.template_id == built_in.template_id && PromptTemplate::find_built_in(name).is_none()
         };
         let fault = |(key, name): (String, &TemplateName)| {
-            let allowed = format!("`{}` or `{built_in}` for the built-in template", built_in.template_id);
+            let versions = PromptTemplate::built_in_versions()
+                .iter()
+                .map(|version| format!("`{}`", version.reference()));
+            let versions = versions.collect::<Vec<_>>().join(" or ");
+            let allowed = format!("`{}`, {versions} for the built-in template", built_in.template_id);
             not_allowed_error(key, name, allowed)
         };
         all.filter(|(_, name)| is_missing(name)).map(fault).collect()

@@ -9,6 +9,8 @@ pub(crate) const DOCUMENT_BODY: &[ProblemCode] =
     &[InvalidJson, InvalidDocument, BodyBroken, BodyTooLarge, UnsupportedMediaType];
 /// A session id in the path.
 pub(crate) const SESSION: &[ProblemCode] = &[InvalidSessionId];
+/// A request that changes a session. Another caller may have the same status by `application_unknown`.
+pub(crate) const OWNER: &[ProblemCode] = &[ApplicationUnknown, SessionNotOwned];
 /// The data of a submitted verdict.
 pub(crate) const SUBMISSION: &[ProblemCode] = &[InvalidSessionId, UnknownTier, QueryTooLong];
 /// A query of a source.

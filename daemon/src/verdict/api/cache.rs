@@ -17,7 +17,7 @@ use oracled_api::verdict::{CacheVerdictRequest, VerdictResponse};
 use oracled_domain::{GatePath, SessionId};
 use std::sync::Arc;
 
-problems!(WriteProblems: JSON_BODY SUBMISSION STORE; SessionMismatch SessionNotOwned OrderCancelled CrosscheckRejected RulesRejected PolicyRejected HeldVerdictUnreadable);
+problems!(WriteProblems: JSON_BODY SUBMISSION STORE OWNER; SessionMismatch OrderCancelled CrosscheckRejected RulesRejected PolicyRejected HeldVerdictUnreadable);
 
 /// Write a verdict to the cache if it passes the gate.
 ///

@@ -238,7 +238,7 @@ pub async fn get(
     Ok(respond(report.into_local(), StatusCode::OK, service.system.clock.now()))
 }
 
-problems!(CancelProblems: SESSION STORE; OrderUnknown OrderStateRefused SessionNotOwned);
+problems!(CancelProblems: SESSION STORE OWNER; OrderUnknown OrderStateRefused);
 
 /// Cancel an order.
 ///

@@ -15,7 +15,7 @@ use oracled_api::verdict::RegisterSessionResponse;
 use oracled_domain::SessionId;
 use std::sync::Arc;
 
-problems!(RegisterProblems: JSON_BODY SUBMISSION STORE; SessionMismatch SessionNotOwned);
+problems!(RegisterProblems: JSON_BODY SUBMISSION STORE OWNER; SessionMismatch);
 
 /// Register a session so that a lost verdict can be regenerated.
 ///

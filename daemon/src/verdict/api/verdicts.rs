@@ -34,7 +34,7 @@ use std::time::Duration;
 /// The response header that shows whether the verdict was cached.
 const X_CACHE: HeaderName = HeaderName::from_static("x-cache");
 
-problems!(SubmitProblems: JSON_BODY SUBMISSION STORE MODEL QUERY VERIFY FACTS; SessionMismatch SessionNotOwned DeliveredAlready OrderCancelled CrosscheckRejected RulesRejected PolicyRejected OrderFailed HeldVerdictUnreadable);
+problems!(SubmitProblems: JSON_BODY SUBMISSION STORE MODEL QUERY VERIFY FACTS OWNER; SessionMismatch DeliveredAlready OrderCancelled CrosscheckRejected RulesRejected PolicyRejected OrderFailed HeldVerdictUnreadable);
 
 /// Submit a verdict for delivery, or let the model generate one.
 ///
@@ -251,7 +251,7 @@ fn require_verdict(
         SubmissionOutcome::RejectedByCrosscheck { decision, retry_after } => {
             Err(crosscheck_problem(service, session_id, decision, retry_after))
         }
-        SubmissionOutcome::RejectedByRules { evaluation, retry_after } => {
+        SubmissionOutcome::RejectedByRules { evaluation, retry_after, .. } => {
             Err(rules_problem(service, session_id, Arc::unwrap_or_clone(evaluation), retry_after))
         }
         SubmissionOutcome::RejectedByPolicy { decision, causes, retry_after } => {

@@ -39,7 +39,7 @@ pub async fn post(
     let PromptTryRequest { template, tier, query } = body.parse()?;
     let query = request::parse_model_query(query, &service.config.limits)?;
     let template = match template {
-        Some(template) if template == *PromptTemplate::built_in() => template,
+        Some(template) if PromptTemplate::built_in_versions().contains(&template) => template,
         Some(template) => {
             let invalid =
                 |error: &dyn ToString| Problem::new(ProblemCode::InvalidDocument, error.to_string());

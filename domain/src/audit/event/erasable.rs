@@ -30,9 +30,8 @@ impl EventName {
             // the settings of a generation have the digest of its prompt
             Self::RegenAttempted | Self::OrderAttempted => &["generation"],
             Self::OracleInteraction => &["prompt_sha256", "response_hash"],
-            Self::CrosscheckError | Self::OrderAttemptFailed | Self::MailFailed | Self::WebhookFailed => {
-                &["cause"]
-            }
+            Self::OrderAttemptFailed => &["cause", "rejection"],
+            Self::CrosscheckError | Self::MailFailed | Self::WebhookFailed => &["cause"],
             Self::OrderStopped | Self::OrderRetried | Self::OrderReleased => &["reason", "user_name"],
             Self::SourceAsked => &["response_hash"],
             Self::VerificationDecided => &["envelope_sha256", "envelope", "inputs"],

@@ -1,6 +1,6 @@
 use super::*;
 use crate::base::payload::VerdictPayload;
-use crate::rules::{self, CandidateCheck, CandidateText, FactSet, RulesEvaluation, evaluate};
+use crate::rules::{self, CandidateCheck, CandidateText, FactSet, RuleId, RulesEvaluation, evaluate};
 use crate::verdict::cost::{ModelCost, day_of};
 use crate::verdict::crosscheck::judge;
 use crate::verdict::divergence::RegeneratedVerdict;
@@ -10,6 +10,7 @@ use crate::verdict::interaction::InteractionStatus;
 use crate::verdict::lookup::LookupOutcome;
 use crate::verdict::policy::{PolicyAction, PolicyCause};
 use crate::verdict::query::CustomerQuery;
+use crate::verdict::rejection::RejectingRule;
 use crate::verdict::webhook::{OutboxWebhook, WebhookType};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -272,6 +273,7 @@ fn sample_generation() -> VerdictGeneration {
     VerdictGeneration {
         prompt_template: Some("oracled-default@1".parse().expect("a valid reference")),
         prompt_sha256: Sha256Hex::of(b"prompt"),
+        reasked: false,
         settings: GenerationSettings::locked("model".into()),
     }
 }
@@ -362,6 +364,10 @@ fn order_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Timest
             attempt: 1,
             outcome: GenerationOutcome::ModelUnavailable,
             cause: "a fault".into(),
+            rejection: Some(AnswerRejection {
+                flags: vec![Flag::ShortSummary],
+                rules: vec![RejectingRule { rule: RuleId::Prec004, claims: vec![1, 2] }],
+            }),
             next_attempt_at: Some(timestamp),
         },
         EventKind::OrderStopped {

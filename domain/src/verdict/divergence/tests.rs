@@ -127,6 +127,8 @@ fn changed_prompt_sampling_or_submitted_verdict_is_not_variance() {
     watch.note(&handed_in);
     let same = original(VerdictLabel::Green, Some(sample_generation("prompt", "model")));
     watch.note(&DivergenceCheck { sampled: true, ..check(Some(&same), VerdictLabel::Red) });
+    let reasked = OriginalVerdict { reasked: true, ..same.clone() };
+    watch.note(&check(Some(&reasked), VerdictLabel::Red));
     // the settings of a submitted verdict are not known, even if its prompt is
     let submitted = OriginalVerdict {
         settings: None,

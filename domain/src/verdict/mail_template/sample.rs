@@ -24,6 +24,7 @@ pub(super) fn mail(kind: MailKind, tier: ProductTier) -> OutboxMail {
             original,
             prompt_changed: false,
             settings_changed: false,
+            reasked: false,
             language: NoteLanguage::default(),
         }),
         evaluation_sha256: None,

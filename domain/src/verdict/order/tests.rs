@@ -13,7 +13,14 @@ fn settings() -> GenerationSettings {
 }
 
 fn failure(outcome: GenerationOutcome) -> OrderAttemptFailure {
-    OrderAttemptFailure { outcome, cause: "why".to_owned(), usage: None, cost: None, retry_after: None }
+    OrderAttemptFailure {
+        outcome,
+        cause: "why".to_owned(),
+        rejection: None,
+        usage: None,
+        cost: None,
+        retry_after: None,
+    }
 }
 
 fn change(action: OrderAction, second: i64) -> OperatorAction {
@@ -151,4 +158,37 @@ fn order_is_due_at_once_if_the_clock_was_set_back() {
     let order = fail(Order::placed(at(0)), GenerationOutcome::ModelTimeout, 100_000 - 20_000);
     assert_eq!(order.due_at(at(80_000)), Some(at(80_005)));
     assert_eq!(order.due_at(at(0)), Some(at(0)));
+}
+
+#[test]
+fn rejection_of_an_open_order_is_kept_until_it_is_replaced_or_the_order_ends() {
+    let rejection = |flag| OpenRejection {
+        rejection: AnswerRejection { flags: vec![flag], rules: Vec::new() },
+        sealed_claims: Some("sealed".to_owned()),
+    };
+    let rejected = |order: Order, flag, second| {
+        let rejection = Some(rejection(flag));
+        let failure = OrderAttemptFailure { rejection, ..failure(GenerationOutcome::Rejected) };
+        order.attempted(settings(), at(second)).attempt_failed(failure, &POLICY, at(second))
+    };
+    let order = rejected(Order::placed(at(0)), Flag::ShortSummary, 1);
+    assert_eq!(order.open_rejection, Some(rejection(Flag::ShortSummary)));
+    let order = fail(order, GenerationOutcome::ModelTimeout, 2);
+    assert_eq!(order.open_rejection, Some(rejection(Flag::ShortSummary)));
+    let order = rejected(order, Flag::VerdictConflict, 3);
+    assert_eq!(order.open_rejection, Some(rejection(Flag::VerdictConflict)));
+    let rejections: Vec<_> = order.last_attempts.iter().map(|attempt| attempt.rejection.is_some()).collect();
+    assert_eq!(rejections, [true, false, true]);
+    let attempted = order.clone().attempted(settings(), at(4));
+    let ended = [
+        rejected(order.clone(), Flag::ShortSummary, 4),
+        order.clone().changed_by_operator(change(OrderAction::Fail, 4)),
+        order.clone().changed_by_operator(change(OrderAction::Retry, 4)),
+        order.cancelled(at(4)).expect("it is open"),
+        attempted.clone().delivered((GenerationOutcome::Delivered, None, None), at(4)),
+        attempted.held_by_policy(Vec::new(), (GenerationOutcome::Held, None, None), at(4)),
+    ];
+    for order in ended {
+        assert_eq!(order.open_rejection, None, "{:?}", order.state);
+    }
 }

@@ -11,6 +11,8 @@ use utoipa::ToSchema;
 
 /// The placeholder for the customer's query.
 pub const QUERY_PLACEHOLDER: &str = "{{query}}";
+/// The placeholder for the reason why the previous answer was rejected.
+pub const REJECTION_PLACEHOLDER: &str = "{{rejection}}";
 /// The maximum length of the text for a tier, in bytes.
 pub const TEXT_MAX_BYTES: usize = 64 * 1024;
 /// The id of the built-in template. No document can have it.
@@ -35,7 +37,8 @@ pub struct PromptTemplate {
 }
 
 /// The texts of a template, one for each tier: at most 64 KiB each, with `{{query}}` once. The query is inserted there as
-/// one JSON string literal.
+/// one JSON string literal. `{{rejection}}`, at most once, becomes a paragraph if the previous answer was rejected, and nothing
+/// otherwise.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PromptTexts {
@@ -80,8 +83,13 @@ pub enum PromptTemplateError {
     /// A text does not have the placeholder exactly once.
     #[error("`tiers.{tier}` has `{QUERY_PLACEHOLDER}` {count} times; write it once, where the query belongs")]
     Placeholder { tier: ProductTier, count: usize },
+    /// A text has the placeholder of the rejection more than once.
+    #[error("`tiers.{tier}` has `{REJECTION_PLACEHOLDER}` {count} times; write it at most once")]
+    RejectionPlaceholder { tier: ProductTier, count: usize },
     /// A text has another placeholder, which would stay in the prompt.
-    #[error("`tiers.{tier}` has `{{{{{name}}}}}`; the only placeholder is `{QUERY_PLACEHOLDER}`")]
+    #[error(
+        "`tiers.{tier}` has `{{{{{name}}}}}`; the placeholders are `{QUERY_PLACEHOLDER}` and `{REJECTION_PLACEHOLDER}`"
+    )]
     UnknownPlaceholder { tier: ProductTier, name: String },
 }
 
@@ -94,28 +102,53 @@ pub struct PromptTierError {
 }
 
 impl PromptTemplate {
-    /// The template that is part of the program. A changed text is a new version. Earlier versions stay in the program,
-    /// because sessions name them.
+    /// The versions of the template that is part of the program, the newest first. A changed text is a new version. Earlier
+    /// versions stay in the program, because sessions name them.
     #[must_use]
-    pub fn built_in() -> &'static Self {
-        static BUILT_IN: LazyLock<PromptTemplate> = LazyLock::new(|| PromptTemplate {
-            template_id: BUILT_IN_ID.parse().expect("a valid id"),
-            version: 1,
-            language: LanguageTag::try_from("en".to_owned()).expect("a valid tag"),
-            description: Some("The built-in template".to_owned()),
-            tiers: PromptTexts {
-                quick: Some(include_str!("oracled-default-1/quick.txt").to_owned()),
-                full: Some(include_str!("oracled-default-1/full.txt").to_owned()),
-                strategy: Some(include_str!("oracled-default-1/strategy.txt").to_owned()),
-            },
+    pub fn built_in_versions() -> &'static [Self] {
+        static VERSIONS: LazyLock<[PromptTemplate; 2]> = LazyLock::new(|| {
+            let version = |version, [quick, full, strategy]: [&str; 3]| PromptTemplate {
+                template_id: BUILT_IN_ID.parse().expect("a valid id"),
+                version,
+                language: LanguageTag::try_from("en".to_owned()).expect("a valid tag"),
+                description: Some("The built-in template".to_owned()),
+                tiers: PromptTexts {
+                    quick: Some(quick.to_owned()),
+                    full: Some(full.to_owned()),
+                    strategy: Some(strategy.to_owned()),
+                },
+            };
+            let second = [
+                include_str!("oracled-default-2/quick.txt"),
+                include_str!("oracled-default-2/full.txt"),
+                include_str!("oracled-default-2/strategy.txt"),
+            ];
+            let first = [
+                include_str!("oracled-default-1/quick.txt"),
+                include_str!("oracled-default-1/full.txt"),
+                include_str!("oracled-default-1/strategy.txt"),
+            ];
+            [version(2, second), version(1, first)]
         });
-        &BUILT_IN
+        &*VERSIONS
     }
 
-    /// The built-in template that `name` names, if it names one.
+    /// The newest version of the template that is part of the program.
+    #[must_use]
+    pub fn built_in() -> &'static Self {
+        Self::built_in_versions().first().expect("there are versions")
+    }
+
+    /// The built-in template that `name` names, if it names one: the newest version if it names no version.
     #[must_use]
     pub fn find_built_in(name: &TemplateName) -> Option<&'static Self> {
-        Some(Self::built_in()).filter(|template| name.matches(&template.reference()))
+        Self::built_in_versions().iter().find(|template| name.matches(&template.reference()))
+    }
+
+    /// Whether the text for `tier` has a place for the rejection of an earlier answer.
+    #[must_use]
+    pub fn has_rejection(&self, tier: ProductTier) -> bool {
+        self.tiers.get(tier).is_some_and(|text| text.contains(REJECTION_PLACEHOLDER))
     }
 
     /// The name of the newest built-in template.
@@ -146,6 +179,10 @@ impl PromptTemplate {
             if count != 1 {
                 return Err(PromptTemplateError::Placeholder { tier, count });
             }
+            let count = text.matches(REJECTION_PLACEHOLDER).count();
+            if count > 1 {
+                return Err(PromptTemplateError::RejectionPlaceholder { tier, count });
+            }
             if let Some(name) = unknown_placeholder(text) {
                 let name = excerpt(name);
                 return Err(PromptTemplateError::UnknownPlaceholder { tier, name });
@@ -161,14 +198,14 @@ impl PromptTemplate {
     }
 }
 
-/// The content of the first placeholder that is not that of the query: one word in double braces, with or without spaces.
+/// The content of the first placeholder that is not that of the query or the rejection: one word in double braces, with or without spaces.
 fn unknown_placeholder(text: &str) -> Option<&str> {
     let is_word = |word: &str| {
         let word = word.trim();
         !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'))
     };
     let contents = text.split("{{").skip(1).filter_map(|rest| Some(rest.split_once("}}")?.0));
-    contents.into_iter().find(|content| is_word(content) && *content != "query")
+    contents.into_iter().find(|content| is_word(content) && !matches!(*content, "query" | "rejection"))
 }
 
 #[cfg(test)]
@@ -185,8 +222,11 @@ mod tests {
 
     #[test]
     fn template_requires_the_placeholder_once_in_each_text() {
-        for text in ["Judge {{query}}.", "Answer {\"a\":{\"b\":{}}} on {{query}}; {{two words}} and {{ stay."]
-        {
+        for text in [
+            "Judge {{query}}.",
+            "{{rejection}} Judge {{query}}.",
+            "Answer {\"a\":{\"b\":{}}} on {{query}}; {{two words}} and {{ stay.",
+        ] {
             assert_eq!(template(json!({"quick": text})).validate(), Ok(()), "{text}");
         }
         for (tiers, fault) in [
@@ -198,6 +238,10 @@ mod tests {
             (
                 json!({"quick": "{{query}}", "strategy": "{{query}} {{query}}"}),
                 PromptTemplateError::Placeholder { tier: ProductTier::Strategy, count: 2 },
+            ),
+            (
+                json!({"quick": "{{rejection}} {{query}} {{rejection}}"}),
+                PromptTemplateError::RejectionPlaceholder { tier: ProductTier::Quick, count: 2 },
             ),
             (
                 json!({"quick": "{{query}} by {{ customer_name }}, not {\"a\":{\"b\":{{c: 1}}}}"}),
