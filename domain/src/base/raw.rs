@@ -49,6 +49,12 @@ pub enum RawRecordError {
         /// The number of fields in the header.
         expected: usize,
     },
+    /// Invisible characters come before the opening quote of a field, which would be a part of its value.
+    #[error("field {field} has an invisible character before its opening quote")]
+    BeforeQuote {
+        /// The number of the field, from 1.
+        field: usize,
+    },
     /// Characters follow the closing quote of a field.
     #[error("field {field} has characters between its closing quote and the delimiter")]
     AfterQuote {

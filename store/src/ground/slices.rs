@@ -79,6 +79,15 @@ pub enum HeaderLineError {
         /// Number of the second column.
         second: usize,
     },
+    /// All names are in quotes that the format does not remove. They would be a part of each value, too.
+    #[error(
+        "its names are in {quote} quotes, which the format does not remove; `csv` with `quote` removes \" quotes, with a tab as \
+         its `delimiter` also those of a TSV file; convert a file with ' quotes"
+    )]
+    Quoted {
+        /// The quote.
+        quote: char,
+    },
     /// A pipeline unpivots columns, and the header has none of them.
     #[error("no column matches `unpivot.columns`, {pattern}")]
     NoUnpivotedColumn {

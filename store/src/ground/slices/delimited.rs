@@ -1,7 +1,8 @@
 //! CSV and TSV: fields between delimiters, one record a line. A quoted field may contain line ends.
 //!
 //! This is our own reader, since tolerant readers hide faults: an unclosed quote at the end, text after a
-//! closing quote, or a carriage return that only some readers treat as a line end.
+//! closing quote, or a carriage return that only some readers treat as a line end. Strict ones hide others: by RFC 4180, the
+//! quotes of a field with a space before it are a part of its value.
 
 use super::input::PayloadInput;
 use super::unpivot::UnpivotReader;
@@ -118,6 +119,8 @@ struct DelimitedLine {
     count: usize,
     /// Whether the last field continues in the next line.
     in_quotes: bool,
+    /// Whether the last field is empty, so that a line of several fields ends in a delimiter.
+    ends_in_delimiter: bool,
     /// The first fault in the line.
     fault: Option<RawRecordError>,
 }
@@ -134,7 +137,7 @@ impl DelimitedLine {
         let mut rest = line;
         loop {
             let mut quoted = self.in_quotes;
-            if let (false, true, [QUOTE, tail @ ..]) = (quoted, self.quote, rest) {
+            if let Some(tail) = self.opening_quote(rest).filter(|_| !quoted) {
                 (quoted, rest) = (true, tail);
             }
             if quoted {
@@ -147,6 +150,23 @@ impl DelimitedLine {
             let [_, tail @ ..] = tail else { return };
             rest = tail;
         }
+    }
+
+    /// The text after the quote that opens a field, if one does. Spaces and tabs before it are not a part of the field.
+    fn opening_quote<'r>(&self, field: &'r [u8]) -> Option<&'r [u8]> {
+        let spaces = field.iter().take_while(|byte| self.is_padding(**byte)).count();
+        field.get(spaces..)?.strip_prefix(&[QUOTE]).filter(|_| self.quote)
+    }
+
+    const fn is_padding(&self, byte: u8) -> bool {
+        matches!(byte, b' ' | b'\t') && byte != self.delimiter
+    }
+
+    /// Whether only characters that print as nothing, such as a second byte-order mark, are before the first quote.
+    fn has_hidden_quote(&self, bare: &[u8]) -> bool {
+        let is_suspect = self.quote && bare.first().is_some_and(|byte| !byte.is_ascii_graphic());
+        let before = memchr(QUOTE, bare).filter(|_| is_suspect).and_then(|quote_at| bare.get(..quote_at));
+        before.is_some_and(|before| str::from_utf8(before).is_ok_and(is_blank))
     }
 
     /// Reads the rest of a quoted field. Returns the text after the closing quote; `None` if the field is not closed.
@@ -176,12 +196,17 @@ impl DelimitedLine {
     fn close(&mut self, bare: &[u8], quoted: bool) {
         self.count += 1;
         let field = self.count;
-        if quoted && !bare.is_empty() {
+        if !quoted {
+            if memchr(b'\r', bare).is_some() {
+                self.fault.get_or_insert(RawRecordError::CarriageReturn { field });
+            } else if self.has_hidden_quote(bare) {
+                self.fault.get_or_insert(RawRecordError::BeforeQuote { field });
+            }
+            self.text.extend(bare);
+        } else if !bare.iter().all(|byte| self.is_padding(*byte)) {
             self.fault.get_or_insert(RawRecordError::AfterQuote { field });
-        } else if memchr(b'\r', bare).is_some() {
-            self.fault.get_or_insert(RawRecordError::CarriageReturn { field });
         }
-        self.text.extend(bare);
+        self.ends_in_delimiter = bare.is_empty() && !quoted;
         if self.ends.len() < MAX_COLUMNS {
             self.ends.push(self.text.len());
         }
@@ -207,8 +232,10 @@ impl DelimitedLine {
     /// Converts the line `bytes` to an object of texts.
     fn record(&mut self, names: &[String], bytes: &[u8]) -> Result<SourceValue, RawRecordError> {
         let (found, expected) = (self.count, names.len());
+        // some writers end each line in a delimiter, except the header
+        let ends_beyond = found == expected + 1 && self.ends_in_delimiter;
         let fields = self.fields(bytes)?;
-        if found != expected {
+        if found != expected && !ends_beyond {
             return Err(RawRecordError::Fields { found, expected });
         }
         let mut members = Vec::with_capacity(expected);
@@ -223,7 +250,16 @@ impl DelimitedLine {
         if columns > MAX_COLUMNS {
             return Err(HeaderLineError::Columns { columns });
         }
+        let quotes = if self.quote { "'" } else { "'\"" };
         let names: Vec<String> = self.fields(bytes)?.map(str::to_owned).collect();
+        let named = || names.iter().filter(|name| !is_blank(name));
+        let are_in = |quote: &char| {
+            let is_in = |name: &String| name.len() > 1 && name.starts_with(*quote) && name.ends_with(*quote);
+            named().all(is_in) && named().next().is_some()
+        };
+        if let Some(quote) = quotes.chars().find(are_in) {
+            return Err(HeaderLineError::Quoted { quote });
+        }
         let mut seen = HashMap::new();
         for (column, name) in (1..).zip(&names).filter(|(_, name)| !is_blank(name)) {
             if let Some(first) = seen.insert(name, column) {

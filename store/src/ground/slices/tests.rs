@@ -216,6 +216,94 @@ fn missing_or_invalid_header_fails() {
     assert_eq!(cut(&csv(), b"\na\n"), [], "empty lines before it are skipped, and no record is no error");
 }
 
+#[test]
+fn space_before_quote_is_not_a_part_of_the_field() {
+    let payload = "\"Name\", \"Sex\",\t\"Age\"\n\"Al\", \"M\", 41\n  \"a, b\" ,\"\"\t,\" \"\n";
+    let found: Vec<_> = cut(&csv(), payload.as_bytes()).into_iter().map(|slice| slice.record).collect();
+    let row = |name, sex, age| parsed_record(&[("Name", name), ("Sex", sex), ("Age", age)]);
+    assert_eq!(found, [row("Al", "M", " 41"), row("a, b", "", " ")]);
+    let tabs = PayloadFormat::Csv { delimiter: CsvDelimiter::TAB, quote: true, skip_lines: 0, unpivot: None };
+    let found = cut(&tabs, b"a\t\"b\"\n \"1\"\t\t\n\"1\" \t \"2\"\n");
+    assert_eq!(found[0].record, parsed_record(&[("a", "1"), ("b", "")]), "a tab is the delimiter");
+    assert_eq!(found[1].record, parsed_record(&[("a", "1"), ("b", "2")]));
+}
+
+#[test]
+fn quote_in_a_field_is_right_or_the_record_is_rejected() {
+    for (line, expected) in [
+        ("5\" high,x", parsed_record(&[("a", "5\" high"), ("b", "x")])),
+        ("Al \"Fox\" S,x", parsed_record(&[("a", "Al \"Fox\" S"), ("b", "x")])),
+        ("'Al','x'", parsed_record(&[("a", "'Al'"), ("b", "'x'")])),
+        ("'s-Hage,x", parsed_record(&[("a", "'s-Hage"), ("b", "x")])),
+        ("\"say \"\"hi\"\"\", \"\"\"\"", parsed_record(&[("a", "say \"hi\""), ("b", "\"")])),
+        ("\"Al\" Fox,x", Err(RawRecordError::AfterQuote { field: 1 })),
+        ("x, \"Al\".", Err(RawRecordError::AfterQuote { field: 2 })),
+        ("\u{feff}\"Al\",x", Err(RawRecordError::BeforeQuote { field: 1 })),
+        ("x,\u{a0}\"Al\"", Err(RawRecordError::BeforeQuote { field: 2 })),
+        ("x,\u{200b}\u{200b} \"Al\"", Err(RawRecordError::BeforeQuote { field: 2 })),
+        ("x,\u{a0}y \"Al\"", parsed_record(&[("a", "x"), ("b", "\u{a0}y \"Al\"")])),
+        ("'a, b',x", Err(RawRecordError::Fields { found: 3, expected: 2 })),
+        ("Al \"a, b\",x", Err(RawRecordError::Fields { found: 3, expected: 2 })),
+    ] {
+        let found = cut(&csv(), format!("\u{feff}\"a\",b\n{line}\n").as_bytes());
+        assert_eq!(found[0].record, expected, "{line}");
+    }
+    let found = cut(&csv(), b"a,b\n\"1,2\n\"3\",4\n5,6\n");
+    let records: Vec<_> = found.into_iter().map(|slice| slice.record).collect();
+    assert_eq!(
+        records,
+        [Err(RawRecordError::AfterQuote { field: 1 }), parsed_record(&[("a", "5"), ("b", "6")])],
+        "an unclosed quote ends at the next one"
+    );
+}
+
+#[test]
+fn header_in_quotes_that_the_format_keeps_fails() {
+    let bare =
+        PayloadFormat::Csv { delimiter: CsvDelimiter::default(), quote: false, skip_lines: 0, unpivot: None };
+    for (format, payload) in [
+        (csv(), "'a','b'\n'1','2'\n"),
+        (csv(), "'a',\n'1',\n"),
+        (bare.clone(), "\"a\",\"b\"\n\"1\",\"2\"\n"),
+        (tsv(), "\"a\"\t\"b\"\n\"1\"\t\"2\"\n"),
+        (tsv(), "'a'\n1\n"),
+    ] {
+        let error = slice_payload(&format, payload.as_bytes(), SliceLimits::default()).unwrap_err();
+        assert!(
+            matches!(error, PayloadSliceError::Header { cause: HeaderLineError::Quoted { .. }, .. }),
+            "{payload:?}: {error:?}"
+        );
+    }
+    for payload in ["'s,b\n1,2\n", "'a',b\n1,2\n", "\"'a'\",b\n1,2\n"] {
+        assert_eq!(cut(&csv(), payload.as_bytes()).len(), 1, "{payload:?}");
+    }
+}
+
+#[test]
+fn trailing_delimiter_beyond_the_header_is_no_field() {
+    let row = |id, value| parsed_record(&[("id", id), ("value", value)]);
+    let records = |payload: &str| -> Vec<_> {
+        cut(&csv(), payload.as_bytes()).into_iter().map(|slice| slice.record).collect()
+    };
+    let fields = |found| Err(RawRecordError::Fields { found, expected: 2 });
+    let found = records("id,value\n1,2,\n2,3,\n3,4,\n");
+    assert_eq!(found, [row("1", "2"), row("2", "3"), row("3", "4")]);
+    let found = records("id,value\n1,2,,\n1,2,3\n1,2,\"\"\n1,2, \n1,\n1,2\n");
+    assert_eq!(found, [fields(4), fields(3), fields(3), fields(3), row("1", ""), row("1", "2")]);
+}
+
+#[test]
+fn header_newline_in_quotes_is_a_part_of_the_name() {
+    for end in ["\n", "\r\n"] {
+        let payload = "\"Area or\nregion\",\"People\n(thousands)\",Year\nNorth,\"68,170\",2023\nSouth,\"48,085\",2023\n";
+        let payload = payload.replace('\n', end);
+        let (area, people) = (format!("Area or{end}region"), format!("People{end}(thousands)"));
+        let row = |name, count| parsed_record(&[(&area, name), (&people, count), ("Year", "2023")]);
+        let found: Vec<_> = cut(&csv(), payload.as_bytes()).into_iter().map(|slice| slice.record).collect();
+        assert_eq!(found, [row("North", "68,170"), row("South", "48,085")]);
+    }
+}
+
 /// The shape of the ECB's `eurofxref-hist.csv`: each line ends in a delimiter.
 const RATES: &str = "Date,USD,JPY,CYP,\n2026-01-02,1.17,183.4,N/A,\n2025-12-31,1.175,184.09,N/A,\n";
 
