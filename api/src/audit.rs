@@ -6,6 +6,7 @@ pub mod proofs;
 use crate::base::page::PageLimit;
 use jiff::Timestamp;
 use oracled_domain::audit::event::RequestCaller;
+use oracled_domain::base::moment::{self, Moment};
 use oracled_domain::{EventKind, SessionId, Sha256Hex};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -58,6 +59,8 @@ pub struct LogParams {
     /// Only events of this name.
     pub event: Option<String>,
     /// Only entries at or after this time.
+    #[serde(default, deserialize_with = "moment::optional")]
+    #[param(value_type = Option<Moment>)]
     pub since: Option<Timestamp>,
     /// Only entries with a higher `seq`; without it, the newest.
     pub after: Option<u64>,

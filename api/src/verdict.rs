@@ -13,6 +13,7 @@ use crate::rules::object;
 use crate::verdict::orders::HeldVerdictReport;
 use jiff::Timestamp;
 use oracled_domain::base::given::given;
+use oracled_domain::base::moment::{self, Moment};
 use oracled_domain::rules::sourced::FactsFrom;
 use oracled_domain::rules::{CandidateExpectations, RuleId};
 use oracled_domain::verdict::cost::ModelCost;
@@ -301,6 +302,8 @@ pub struct WebhookTestResponse {
 #[into_params(parameter_in = Query)]
 pub struct DivergenceParams {
     /// Only regenerations at or after this time.
+    #[serde(default, deserialize_with = "moment::optional")]
+    #[param(value_type = Option<Moment>)]
     pub since: Option<Timestamp>,
 }
 

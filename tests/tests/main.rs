@@ -39,6 +39,7 @@ mod ground_histories;
 mod ground_hostile;
 mod ground_kill;
 mod ground_pulls;
+mod ground_reading;
 mod ground_routes;
 mod ground_words;
 mod health;

@@ -1,6 +1,7 @@
 //! The costs of the models: `GET /v1/costs`.
 
 use jiff::Timestamp;
+use oracled_domain::base::moment::{self, Moment};
 use oracled_domain::verdict::cost::CostSum;
 use oracled_domain::verdict::cost_budget::DailyBudget;
 use serde::{Deserialize, Serialize};
@@ -11,8 +12,12 @@ use serde::{Deserialize, Serialize};
 #[into_params(parameter_in = Query)]
 pub struct CostsParams {
     /// Only costs of the UTC day of this time and of later days.
+    #[serde(default, deserialize_with = "moment::optional")]
+    #[param(value_type = Option<Moment>)]
     pub since: Option<Timestamp>,
     /// Only costs of the UTC day of this time and of earlier days.
+    #[serde(default, deserialize_with = "moment::optional")]
+    #[param(value_type = Option<Moment>)]
     pub until: Option<Timestamp>,
 }
 

@@ -2,6 +2,7 @@
 
 use crate::base::page::PageLimit;
 use jiff::Timestamp;
+use oracled_domain::base::moment::{self, Moment};
 use oracled_domain::verdict::order::{Order, OrderAction, OrderState};
 use oracled_domain::verdict::order_wait::OrderWait;
 use oracled_domain::verdict::policy::PolicyCause;
@@ -125,8 +126,8 @@ pub struct OrderActionRequest {
     #[schema(min_length = 1, max_length = 1024)]
     pub reason: String,
     /// The order's `changed_at` on which the decision is based. An order that has changed since is refused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
+    #[serde(default, deserialize_with = "moment::optional", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Moment, required = false)]
     pub changed_at: Option<Timestamp>,
 }
 

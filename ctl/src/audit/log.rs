@@ -15,6 +15,7 @@ use oracled_api::audit::LogLimit;
 use oracled_api::base::client::{ClientError, DaemonClient};
 use oracled_domain::EventKind;
 use oracled_domain::base::date::Date;
+use oracled_domain::base::moment::Moment;
 use serde_json::Value;
 use std::io::Write;
 use std::str::FromStr;
@@ -183,7 +184,7 @@ fn format_interaction(entry: &Value) -> String {
 
 /// A time with exactly three decimal places, so that the next column is aligned.
 fn format_timestamp(timestamp: String) -> String {
-    timestamp.parse::<Timestamp>().map_or(timestamp, |at| format!("{at:.3}"))
+    timestamp.parse().map_or(timestamp, |Moment(at)| format!("{at:.3}"))
 }
 
 /// The content of an entry in words, without its number, time, event, session and caller.

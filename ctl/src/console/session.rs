@@ -14,11 +14,11 @@ use crate::verdict::orders::{change, order_path};
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect};
 use hyper::Method;
-use jiff::Timestamp;
 use maud::{Markup, html};
 use oracled_api::verdict::SessionPage;
 use oracled_api::verdict::erasures::{ErasureRequest, ErasureResponse};
 use oracled_api::verdict::orders::{HeldVerdictReport, OrderReport};
+use oracled_domain::base::moment::Moment;
 use oracled_domain::verdict::mail::MailState;
 use oracled_domain::verdict::order::OrderAction;
 use oracled_domain::verdict::policy::join_causes;
@@ -130,9 +130,10 @@ pub(super) async fn change_order(
         }
     };
     let reason = fields.required("reason", "Reason")?;
-    let changed_at = fields.text("changed_at").parse::<Timestamp>();
-    let changed_at =
-        changed_at.map_err(|_| PageError::input("`changed_at` is not a time; reload the page"))?;
+    let Moment(changed_at) = fields
+        .text("changed_at")
+        .parse()
+        .map_err(|_| PageError::input("`changed_at` is not a time; reload the page"))?;
     change(&console.options, &session_id, action, &reason, Some(changed_at)).await?;
     // for reviewers, only held orders exist
     let page = if console.has_only_reviews { "/orders".to_owned() } else { page_path(&session_id) };

@@ -1,6 +1,6 @@
 //! Values against their JSON Schema: the keys of the configuration and query parameters.
 
-use jiff::Timestamp;
+use oracled_domain::base::date::read_moment;
 use serde_json::{Number, Value};
 
 /// The value that `text` means for the type of `schema`. A list is separated by commas. If the text does not have the
@@ -28,7 +28,7 @@ pub(crate) fn check_value(value: &Value, schema: &Value) -> Result<(), String> {
         ("integer", Value::Number(number)) if !number.is_f64() => return check_range(number, schema),
         ("string", Value::String(text)) => {
             let is_word = words(schema).is_none_or(|words| words.contains(&text.as_str()));
-            is_word && (!is_time(schema) || text.parse::<Timestamp>().is_ok())
+            is_word && (!is_time(schema) || read_moment(text).is_some())
         }
         ("array", Value::Array(items)) => {
             items.iter().all(|item| check_value(item, items_of(schema)).is_ok())

@@ -9,13 +9,22 @@ const SPACES: [char; 3] = ['\u{a0}', '\u{202f}', '\u{2009}'];
 const APOSTROPHE: char = '’';
 const MINUS: char = '−';
 
+/// The longest text before or after a number, in bytes.
+const AFFIX_MAX_BYTES: usize = 64;
+
 /// How a source writes numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NumberNotation {
     /// The mark before the fraction, `.` or `,`.
     decimal_mark: char,
     /// The mark between groups of three digits before the decimal mark. If it is a space, all kinds of spaces count.
     thousands_separator: Option<char>,
+    /// The text before each number, such as `$`; empty if there is none.
+    prefix: String,
+    /// The text after each number, such as `kg`; empty if there is none.
+    suffix: String,
+    /// Whether a number in parentheses is negative.
+    accounting: bool,
 }
 
 impl NumberNotation {
@@ -34,17 +43,51 @@ impl NumberNotation {
         if thousands_separator == Some(decimal_mark) {
             return Err(format!("`decimal_mark` and `thousands_separator` are both `{decimal_mark}`"));
         }
-        Ok(Self { decimal_mark, thousands_separator })
+        let (prefix, suffix) = (String::new(), String::new());
+        Ok(Self { decimal_mark, thousands_separator, prefix, suffix, accounting: false })
     }
 
-    /// Parses `text`, of which white space at both ends is ignored. `None` if it is not a number in this notation: a text whose
-    /// groups do not have three digits is probably in another one.
+    /// The notation with a text before and after each number, and with negative numbers in parentheses if `accounting`.
+    ///
+    /// # Errors
+    /// The fault of a text that could hide a part of the number.
+    pub fn with_affixes(self, prefix: &str, suffix: &str, accounting: bool) -> Result<Self, String> {
+        let is_mark =
+            |character: char| character.is_whitespace() || "+-()".contains(character) || character == MINUS;
+        let is_number = |character: char| {
+            character.is_ascii_digit() || SEPARATORS.contains(&character) || character == APOSTROPHE
+        };
+        for (name, affix, beside) in
+            [("prefix", prefix, prefix.chars().next_back()), ("suffix", suffix, suffix.chars().next())]
+        {
+            if affix.len() > AFFIX_MAX_BYTES {
+                return Err(format!(
+                    "`{name}` has {} bytes (at most {AFFIX_MAX_BYTES} allowed)",
+                    affix.len()
+                ));
+            }
+            if affix.starts_with(is_mark) || affix.ends_with(is_mark) || beside.is_some_and(is_number) {
+                return Err(format!(
+                    "`{name}` is `{affix}`; it must not begin or end with white space, a sign or a parenthesis, nor have a digit \
+                     or a mark of numbers next to the number"
+                ));
+            }
+        }
+        Ok(Self { prefix: prefix.to_owned(), suffix: suffix.to_owned(), accounting, ..self })
+    }
+
+    /// Parses `text`, of which white space at both ends is ignored, as is white space between the number and the texts beside it.
+    /// `None` if it is not a number in this notation: a text whose groups do not have three digits is probably in another one.
     #[must_use]
     pub fn parse(&self, text: &str) -> Option<Decimal> {
-        let text = text.trim();
-        let (is_negative, unsigned) = match text.strip_prefix(['-', MINUS]) {
-            Some(unsigned) => (true, unsigned),
-            None => (false, text.strip_prefix('+').unwrap_or(text)),
+        let (outer_sign, text) = self.split_sign(text.trim());
+        let text = text.strip_prefix(&*self.prefix)?.strip_suffix(&*self.suffix)?;
+        let text = if self.prefix.is_empty() { text } else { text.trim_start() };
+        let text = if self.suffix.is_empty() { text } else { text.trim_end() };
+        let (inner_sign, unsigned) = self.split_sign(text);
+        let is_negative = match (outer_sign, inner_sign) {
+            (Some(_), Some(_)) => return None,
+            (outer, inner) => outer.or(inner).unwrap_or(false),
         };
         let (mantissa, exponent) = match unsigned.find(['e', 'E']) {
             Some(at) => unsigned.split_at_checked(at)?,
@@ -64,6 +107,17 @@ impl NumberNotation {
         }
         plain.push_str(exponent);
         plain.parse().ok()
+    }
+
+    /// Whether the sign of `text` is negative, if it has a sign, and the text without it.
+    fn split_sign<'t>(&self, text: &'t str) -> (Option<bool>, &'t str) {
+        let enclosed = text.strip_prefix('(').and_then(|text| text.strip_suffix(')'));
+        if let Some(enclosed) = enclosed.filter(|_| self.accounting) {
+            return (Some(true), enclosed.trim());
+        }
+        let unsigned = text.strip_prefix('+').map(|unsigned| (Some(false), unsigned));
+        let negative = || text.strip_prefix(['-', MINUS]).map(|unsigned| (Some(true), unsigned));
+        unsigned.or_else(negative).unwrap_or((None, text))
     }
 
     /// The digits of the groups. `None` if there is another character, or a group of the wrong length.
@@ -147,6 +201,76 @@ mod tests {
     fn notation_with_invalid_marks_is_refused() {
         for (mark, separator) in [(';', None), (',', Some(',')), ('.', Some(';')), ('.', Some('5'))] {
             assert!(NumberNotation::new(mark, separator).is_err(), "{mark} {separator:?}");
+        }
+    }
+
+    #[test]
+    fn affixes_number_is_parsed_without_the_text_beside_it() {
+        let dot = || NumberNotation::new('.', Some(',')).expect("a valid notation");
+        let comma = || NumberNotation::new(',', Some('.')).expect("a valid notation");
+        for (marks, prefix, suffix, accounting, text, expected) in [
+            (comma(), "", "€", false, "12,00 €", Some("12")),
+            (comma(), "", "€", false, "-1.234,50\u{a0}€ ", Some("-1234.5")),
+            (dot(), "$", "", false, "$12.50", Some("12.5")),
+            (dot(), "$", "", false, "-$12.50", Some("-12.5")),
+            (dot(), "$", "", false, "$-12.50", Some("-12.5")),
+            (dot(), "$", "", false, "-$-12.50", None),
+            (dot(), "$", "", false, "12.50", None),
+            (dot(), "$", "", false, "€12.50", None),
+            (dot(), "$", "", false, "($12.50)", None),
+            (dot(), "$", "", true, "($1,212.50)", Some("-1212.5")),
+            (dot(), "$", "", true, "$(12.50)", Some("-12.5")),
+            (dot(), "$", "", true, "$ 12.50", Some("12.5")),
+            (dot(), "EUR", "", false, "EUR 12.50", Some("12.5")),
+            (dot(), "", "%", false, "12.5 %", Some("12.5")),
+            (dot(), "", "%", false, "12.5%", Some("12.5")),
+            (dot(), "", "%", false, "12.5", None),
+            (dot(), "", "kg", false, "12 kg", Some("12")),
+            (dot(), "", "kg", false, "12 g", None),
+            (dot(), "", "kg", false, "kg", None),
+            (dot(), "", "m2", false, "12 m2", Some("12")),
+            (dot(), "~", "kg", false, "-~1.5kg", Some("-1.5")),
+            (dot(), "", "", true, "(12.50)", Some("-12.5")),
+            (dot(), "", "", true, "( 12.50 )", Some("-12.5")),
+            (dot(), "", "", true, "12.50", Some("12.5")),
+            (dot(), "", "", true, "-12.50", Some("-12.5")),
+            (dot(), "", "", true, "(-12.50)", None),
+            (dot(), "", "", true, "-(12.50)", None),
+            (dot(), "", "", true, "((12.50))", None),
+            (dot(), "", "", true, "(12.50", None),
+            (dot(), "", "", true, "()", None),
+            (comma(), "", "€", true, "(12,50) €", Some("-12.5")),
+            (comma(), "", "€", true, "(12,50 €)", Some("-12.5")),
+            (dot(), "", "", false, "(12.50)", None),
+            (dot(), "", "", false, "<0.5", None),
+        ] {
+            let notation = marks.with_affixes(prefix, suffix, accounting).expect("valid affixes");
+            let number = notation.parse(text).map(|number| number.to_string());
+            assert_eq!(number.as_deref(), expected, "{text} in {notation:?}");
+        }
+    }
+
+    #[test]
+    fn affix_that_could_hide_a_part_of_the_number_is_refused() {
+        let long = "x".repeat(AFFIX_MAX_BYTES + 1);
+        for (prefix, suffix) in [
+            ("-", ""),
+            ("−", ""),
+            ("+", ""),
+            ("(", ")"),
+            ("1", ""),
+            ("$1", ""),
+            ("$.", ""),
+            (" $", ""),
+            ("$ ", ""),
+            ("", "0"),
+            ("", "0kg"),
+            ("", ",-"),
+            ("", "kg "),
+            (&long, ""),
+        ] {
+            let notation = NumberNotation::new('.', None).expect("a valid notation");
+            assert!(notation.with_affixes(prefix, suffix, false).is_err(), "{prefix} {suffix}");
         }
     }
 

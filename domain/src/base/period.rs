@@ -1,6 +1,8 @@
 //! Months, quarters and years in canonical form, ordered by time.
 
-use jiff::fmt::strtime::BrokenDownTime;
+use super::time_format::TimeFormat;
+use jiff::civil;
+use jiff::fmt::strtime;
 
 /// The length of a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,22 +37,60 @@ impl PeriodLength {
             Self::Year => "a year such as 2024",
         }
     }
+}
 
-    /// Parses `text` in `format`, in `strftime` syntax with `%q` for the number of a quarter. Returns the canonical form.
+/// A format of periods, in `strftime` syntax with `%q` for the number of a quarter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeriodFormat {
+    length: PeriodLength,
+    /// The format as written.
+    given: String,
+    format: TimeFormat,
+    /// Whether its month is the number of a quarter, since jiff formats `%q` and does not parse it.
+    is_quarter: bool,
+}
+
+impl PeriodFormat {
+    /// Compiles a format, which must name a whole period.
+    ///
+    /// # Errors
+    /// The fault of the format.
+    pub fn new(length: PeriodLength, given: &str) -> Result<Self, String> {
+        // the fourth month is in the second quarter
+        let probe = civil::date(2024, 4, 1);
+        let written = strtime::format(given, probe).map_err(|error| error.to_string())?;
+        let with_month = given.replace("%q", "%m");
+        let is_quarter = length == PeriodLength::Quarter && with_month != given;
+        let format = TimeFormat::new(if is_quarter { &with_month } else { given })?;
+        let format = Self { length, given: given.to_owned(), format, is_quarter };
+        if format.parse(&written).is_none() {
+            return Err(format!("it does not name {}", length.example()));
+        }
+        Ok(format)
+    }
+
+    /// The format as written.
     #[must_use]
-    pub fn parse(self, format: &str, text: &str) -> Option<String> {
-        // jiff formats `%q` and does not parse it
-        let with_month = format.replace("%q", "%m");
-        let is_quarter = self == Self::Quarter && with_month != format;
-        let parts = BrokenDownTime::parse(if is_quarter { &with_month } else { format }, text).ok()?;
+    pub fn as_str(&self) -> &str {
+        &self.given
+    }
+
+    /// Parses `text`. Returns the canonical form.
+    #[must_use]
+    pub fn parse(&self, text: &str) -> Option<String> {
+        let parts = self.format.parts(text)?;
         let year = parts.year().filter(|year| (0..=9999).contains(year))?;
-        let canonical = match self {
-            Self::Year => format!("{year:04}"),
-            Self::Month => format!("{year:04}-{:02}", parts.month()?),
-            Self::Quarter if is_quarter => {
+        // a day that does not exist names no period
+        if parts.day().is_some() {
+            parts.to_date().ok()?;
+        }
+        let canonical = match self.length {
+            PeriodLength::Year => format!("{year:04}"),
+            PeriodLength::Month => format!("{year:04}-{:02}", parts.month()?),
+            PeriodLength::Quarter if self.is_quarter => {
                 format!("{year:04}-Q{}", parts.month().filter(|quarter| *quarter <= 4)?)
             }
-            Self::Quarter => format!("{year:04}-Q{}", (parts.month()? + 2) / 3),
+            PeriodLength::Quarter => format!("{year:04}-Q{}", (parts.month()? + 2) / 3),
         };
         Some(canonical)
     }
@@ -58,6 +98,7 @@ impl PeriodLength {
 
 #[cfg(test)]
 mod tests {
+    use super::PeriodFormat;
     use super::PeriodLength::{Month, Quarter, Year};
 
     #[test]
@@ -101,7 +142,10 @@ mod tests {
             (Year, "%d.%m.%Y", "31.12.2024", Some("2024")),
             (Month, "%b %Y", "Mar 2024", Some("2024-03")),
             (Month, "%YM%m", "2024M11", Some("2024-11")),
-            (Month, "%Y", "2024", None),
+            (Month, "%b %y", "Mar 24", Some("2024-03")),
+            (Month, "%b %Y", "Mar 24", None),
+            (Year, "%Y", "24", None),
+            (Month, "%d.%m.%Y", "31.02.2024", None),
             (Quarter, "%YQ%q", "2024Q4", Some("2024-Q4")),
             (Quarter, "Q%q/%Y", "Q1/2024", Some("2024-Q1")),
             (Quarter, "%YQ%q", "2024Q5", None),
@@ -109,9 +153,14 @@ mod tests {
             (Quarter, "%Y-%m", "2024-03", Some("2024-Q1")),
             (Quarter, "%Y-%m", "2024-04", Some("2024-Q2")),
             (Quarter, "%Y-%m-%d", "2024-12-31", Some("2024-Q4")),
-            (Quarter, "%Y", "2024", None),
+            (Quarter, "%YQ%q", "24Q1", None),
         ] {
-            assert_eq!(length.parse(format, text).as_deref(), expected, "{text} in {format}");
+            let format = PeriodFormat::new(length, format).expect("a valid format");
+            assert_eq!(format.parse(text).as_deref(), expected, "{text} in {format:?}");
+        }
+        for (length, format) in [(Month, "%Y"), (Quarter, "%Y"), (Quarter, "Q%q"), (Year, "%m"), (Year, "%C")]
+        {
+            assert!(PeriodFormat::new(length, format).is_err(), "{format} as {length:?}");
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::base::blank::is_blank;
 use crate::base::decimal::{self, Decimal, DecimalNumber, PLACES_MAX, PLACES_MIN};
 use crate::base::period::PeriodLength;
+use crate::base::text_form::to_nfc;
 use crate::base::unit::UcumUnit;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -203,7 +204,7 @@ impl Axis {
         if (self.kind == AxisType::Enum) == self.values.is_empty() {
             return Err("`values` is required for an `enum` and not allowed for other types".into());
         }
-        let distinct: BTreeSet<_> = self.values.iter().collect();
+        let distinct: BTreeSet<_> = self.values.iter().map(|value| to_nfc(value)).collect();
         if distinct.len() != self.values.len()
             || distinct.len() > ENUM_VALUES_MAX
             || self.values.iter().any(|value| is_blank(value))

@@ -18,7 +18,6 @@ mod units;
 pub use compile::{PipelineDefinitionError, PipelineDefinitionErrors};
 pub use coverage::DefinitionCoverage;
 pub use paths::{DefinitionPath, MissingColumnError};
-pub use steps::parse_date;
 
 use super::ontology::Ontology;
 use super::path::RawFieldPath;
@@ -30,6 +29,8 @@ use super::value::TypedValue;
 use crate::base::blank::is_blank;
 use crate::base::decimal::Decimal;
 use crate::base::raw::SourceValue;
+use crate::base::text_form::to_nfc;
+use crate::base::wording::excerpt;
 use checks::CompiledValueCheck;
 use jiff::Timestamp;
 use mapping::{CompiledMapping, FoundAxisValue, definitions_of};
@@ -239,7 +240,7 @@ impl RecordNormalizer {
             path.find(raw).and_then(text_of).ok_or_else(missing)
         };
         let parts = self.record_key.iter().map(part).collect::<Result<Vec<_>, _>>()?;
-        Ok(source_record_id(parts.iter().map(AsRef::as_ref)))
+        Ok(to_nfc(&source_record_id(parts.iter().map(AsRef::as_ref))).into_owned())
     }
 
     /// The period of validity that the record itself names.
@@ -249,19 +250,18 @@ impl RecordNormalizer {
     ) -> Result<(Option<Timestamp>, Option<Timestamp>), RecordRejection> {
         let Some(valid_time) = &self.valid_time else { return Ok((None, None)) };
         let read = |path: &RawFieldPath| {
-            let fault = |what: &str| {
-                RecordRejection::new(
-                    RecordRule::ValidTime,
-                    Some(path.as_str()),
-                    format!("{what} is not a date of RFC 3339 or in a form of `valid_time.formats`"),
-                )
+            let fault = |found: &str, expected: &str| {
+                let reason = format!("{found} is not {expected}");
+                RecordRejection::new(RecordRule::ValidTime, Some(path.as_str()), reason)
             };
             match path.find(raw) {
-                Some(found @ (SourceValue::List(_) | SourceValue::Object(_))) => Err(fault(found.kind())),
+                Some(found @ (SourceValue::List(_) | SourceValue::Object(_))) => {
+                    Err(fault(found.kind(), "a date"))
+                }
                 found => match found.and_then(text_of) {
                     Some(text) => {
-                        let moment = valid_time.dates.moment(&text);
-                        moment.map(Some).ok_or_else(|| fault(&format!("`{text}`")))
+                        let moment = valid_time.dates.moment(&text).map(Some);
+                        moment.map_err(|expected| fault(&format!("`{}`", excerpt(&text)), &expected))
                     }
                     None => Ok(None),
                 },

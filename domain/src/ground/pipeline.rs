@@ -11,6 +11,7 @@ use super::gates::ReleaseGates;
 use super::id::{OntologyId, PipelineId, SourceId};
 use crate::base::digest::Sha256Hex;
 use crate::base::given::given;
+use crate::base::time_zone::AmbiguousTimeHandling;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value as Json};
@@ -506,4 +507,11 @@ pub struct ValidTime {
     /// The date formats in `strftime` syntax; RFC 3339 is always accepted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub formats: Vec<String>,
+    /// The time zone of days and of times without an offset, by its name in the IANA database; by default days are in UTC, and
+    /// no format may read such times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timezone: Option<String>,
+    /// Which of two times a time is that occurs twice in `timezone`; by default its record is rejected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ambiguous: Option<AmbiguousTimeHandling>,
 }

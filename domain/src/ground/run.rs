@@ -296,6 +296,16 @@ pub enum RunWarning {
         /// Their numbers, from 1.
         columns: Vec<usize>,
     },
+    /// Values of an identity axis have words that mix letters of several scripts, such as a Cyrillic `а` in a Latin word. They
+    /// look like other subjects, and are subjects of their own.
+    MixedScripts {
+        /// The axis.
+        axis: String,
+        /// The first such word.
+        word: String,
+        /// The number of records.
+        records: u64,
+    },
 }
 
 impl fmt::Display for RunWarning {
@@ -311,6 +321,11 @@ impl fmt::Display for RunWarning {
                 let columns: Vec<_> = columns.iter().map(ToString::to_string).collect();
                 write!(f, "the header has no name for column {}; ignored", columns.join(", "))
             }
+            Self::MixedScripts { axis, word, records } => write!(
+                f,
+                "{records} records have letters of several scripts in one word of `{axis}`, such as `{word}`: they look like other \
+                 subjects and are subjects of their own"
+            ),
         }
     }
 }

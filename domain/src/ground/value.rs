@@ -3,6 +3,7 @@
 use crate::base::date::Date;
 use crate::base::decimal::Decimal;
 use crate::base::period::PeriodLength;
+use crate::base::text_form::to_nfc;
 use crate::base::wording::excerpt;
 use crate::ground::axis::{Axis, AxisType};
 use serde::de::Visitor;
@@ -106,7 +107,8 @@ impl fmt::Display for AxisValue {
 }
 
 impl TypedValue {
-    /// Parses `text` as a value on `axis`.
+    /// Parses `text` as a value on `axis`. A text becomes Unicode NFC, so that texts which differ only in how accents are written
+    /// are equal.
     ///
     /// # Errors
     /// The text is not a value of the axis.
@@ -117,10 +119,12 @@ impl TypedValue {
                 let number: Decimal = text.parse().map_err(|error| not(&format!("a number: {error}")))?;
                 Self::from_number(number, axis)
             }
-            AxisType::String if text.len() > TEXT_MAX_BYTES => {
-                Err(not(&format!("a text of at most {TEXT_MAX_BYTES} bytes")))
-            }
-            AxisType::String => Ok(Self::Text(text.to_owned())),
+            AxisType::String => match to_nfc(text) {
+                long if long.len() > TEXT_MAX_BYTES => {
+                    Err(not(&format!("a text of at most {TEXT_MAX_BYTES} bytes")))
+                }
+                text => Ok(Self::Text(text.into_owned())),
+            },
             AxisType::Boolean => match text {
                 "true" => Ok(Self::Bool(true)),
                 "false" => Ok(Self::Bool(false)),
@@ -133,10 +137,16 @@ impl TypedValue {
                 Some(length) if length.is_canonical(text) => Ok(Self::Text(text.to_owned())),
                 length => Err(not(length.map_or("a period", PeriodLength::example))),
             },
-            AxisType::Enum if axis.values.iter().any(|value| value == text) => {
-                Ok(Self::Text(text.to_owned()))
+            AxisType::Enum => {
+                let text = to_nfc(text);
+                let is_ascii = text.is_ascii();
+                let is_same = |value: &String| *value == text || (!is_ascii && to_nfc(value) == text);
+                axis.values
+                    .iter()
+                    .any(is_same)
+                    .then(|| Self::Text(text.into_owned()))
+                    .ok_or_else(|| not(&format!("one of {}", axis.values.join(", "))))
             }
-            AxisType::Enum => Err(not(&format!("one of {}", axis.values.join(", ")))),
         }
     }
 

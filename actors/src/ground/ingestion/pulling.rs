@@ -15,10 +15,10 @@ use crate::audit::commit_loop::CommitDecision;
 use crate::ground::pull::{FetchedPayload, HttpValidators, PayloadFetchOutcome, PullError, PullRequest};
 use crate::ground::registry::{PreparedPipeline, RegistryError, SourceConfirmation, expect_unchanged_row};
 use jiff::Timestamp;
-use jiff::fmt::rfc2822;
 use oracled_domain::audit::event::ground::{
     ConfirmationCause, PullEndedEntry, PullFailedEntry, PullStartedEntry,
 };
+use oracled_domain::base::date::read_http_date;
 use oracled_domain::documents::DocumentKind;
 use oracled_domain::ground::id::{PipelineId, SourceId};
 use oracled_domain::ground::pipeline::{LastPullTimes, RegisteredPipeline};
@@ -270,8 +270,7 @@ impl IngestContext {
                 .end_unchanged_pull(requested_pull, Some(run), invalidation_count, retrieved_at)
                 .await;
         }
-        let modified = validators.last_modified.as_deref().and_then(|text| rfc2822::parse(text).ok());
-        let modified = modified.map(|modified| modified.timestamp());
+        let modified = validators.last_modified.as_deref().and_then(read_http_date);
         let PayloadVersion { version, released_at } =
             source_state.version_of_payload(&raw_sha256, modified, retrieved_at);
         let message = StartRun {

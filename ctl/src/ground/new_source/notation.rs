@@ -3,8 +3,8 @@
 use oracled_domain::base::date::Date;
 use oracled_domain::base::decimal::Decimal;
 use oracled_domain::base::number_notation::NumberNotation;
-use oracled_domain::base::period::PeriodLength;
-use oracled_domain::ground::normalize::parse_date;
+use oracled_domain::base::period::{PeriodFormat, PeriodLength};
+use oracled_domain::base::time_format::TimeFormat;
 use std::collections::BTreeSet;
 
 /// Words that mean that a value is missing, in lower case.
@@ -100,11 +100,10 @@ pub(super) fn find_form(
 }
 
 fn period_length(texts: &[&str], format: Option<&str>) -> Option<PeriodLength> {
-    [PeriodLength::Year, PeriodLength::Month, PeriodLength::Quarter].into_iter().find(|length| {
-        texts.iter().all(|text| match format {
-            Some(format) => length.parse(format, text).is_some(),
-            None => length.is_canonical(text),
-        })
+    [PeriodLength::Year, PeriodLength::Month, PeriodLength::Quarter].into_iter().find(|length| match format {
+        Some(format) => PeriodFormat::new(*length, format)
+            .is_ok_and(|format| texts.iter().all(|text| format.parse(text).is_some())),
+        None => texts.iter().all(|text| length.is_canonical(text)),
     })
 }
 
@@ -135,12 +134,17 @@ fn form_of(label: &str, texts: &[&str]) -> ValueForm {
     if all(&|text| Date::read(text).is_some()) {
         return ValueForm::Date { format: None, is_ambiguous: false };
     }
-    let mut dates = DATES.into_iter().filter(|format| all(&|text| parse_date(format, text).is_some()));
+    let mut dates = DATES.into_iter().filter(|format| {
+        TimeFormat::new(format).is_ok_and(|format| all(&|text| format.parse(text).is_some()))
+    });
     if let Some(format) = dates.next() {
         return ValueForm::Date { format: Some(format), is_ambiguous: dates.next().is_some() };
     }
     let mut periods = PERIODS.into_iter();
-    match periods.find(|(length, format)| all(&|text| length.parse(format, text).is_some())) {
+    let is_in = |(length, format): &(PeriodLength, &str)| {
+        PeriodFormat::new(*length, format).is_ok_and(|format| all(&|text| format.parse(text).is_some()))
+    };
+    match periods.find(is_in) {
         Some((length, format)) => ValueForm::Period { length, format: Some(format) },
         None => ValueForm::Text,
     }

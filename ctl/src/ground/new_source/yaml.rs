@@ -5,6 +5,7 @@ use super::notation::ValueForm;
 use super::sample::Sample;
 use crate::base::output::format_count;
 use oracled_domain::base::period::PeriodLength;
+use oracled_domain::base::time_format::TimeFormat;
 use oracled_domain::ground::frequency::UpdateFrequency;
 use oracled_domain::ground::freshness::FreshnessPolicy;
 use oracled_domain::ground::id::SourceId;
@@ -287,9 +288,18 @@ fn normalizers(column: &SampleColumn) -> Vec<(&str, &'static str, String, Option
             steps.push((axis, "number_parsing", config, remark));
         }
         ValueForm::Date { format: Some(format), is_ambiguous } => {
-            let remark = is_ambiguous
-                .then(|| "the sample can also be read as month and day: check the dates".to_owned());
-            steps.push((axis, "date_parsing", dates(format), remark));
+            let is_local = TimeFormat::new(format).is_ok_and(|format| format.is_local());
+            let (config, zone_remark) = if is_local {
+                let config = format!("{{formats: [{}], timezone: UTC}}", quoted(format));
+                (config, Some("its times name no zone: UTC is a guess, check it"))
+            } else {
+                (dates(format), None)
+            };
+            let order_remark =
+                is_ambiguous.then_some("the sample can also be read as month and day: check the dates");
+            let remarks: Vec<_> = [order_remark, zone_remark].into_iter().flatten().collect();
+            let remark = (!remarks.is_empty()).then(|| remarks.join("; "));
+            steps.push((axis, "date_parsing", config, remark));
         }
         ValueForm::Period { format: Some(format), .. } => {
             steps.push((axis, "date_parsing", dates(format), None));

@@ -3,9 +3,12 @@
 use super::{DefinitionPath, MissingColumnError, RecordNormalizer};
 use crate::base::blank::is_blank;
 use crate::base::raw::SourceValue;
+use crate::base::text_form::find_mixed_script_word;
+use crate::base::wording::excerpt;
 use crate::ground::axis::Axis;
 use crate::ground::record::RecordContent;
 use crate::ground::run::{AxisCoverage, RunWarning};
+use crate::ground::value::AxisValue;
 use std::collections::BTreeMap;
 
 /// The columns, paths and axes of the definition that a run has found.
@@ -15,6 +18,8 @@ pub struct DefinitionCoverage<'n> {
     unmatched: Vec<DefinitionPath<'n>>,
     /// The target axes of the mappings, each with the number of records that have a value on it.
     filled: Vec<(&'n Axis, u64)>,
+    /// The identity axes with words of several scripts, each with the first word and the number of records.
+    mixed_scripts: BTreeMap<&'n str, (String, u64)>,
     /// Records that passed normalization.
     accepted: u64,
     warnings: Vec<RunWarning>,
@@ -42,7 +47,7 @@ impl<'n> DefinitionCoverage<'n> {
             }
             None => unmatched = normalizer.paths(),
         }
-        Ok(Self { unmatched, filled, accepted: 0, warnings })
+        Ok(Self { unmatched, filled, mixed_scripts: BTreeMap::new(), accepted: 0, warnings })
     }
 
     /// Notes which paths match in `raw`.
@@ -60,15 +65,26 @@ impl<'n> DefinitionCoverage<'n> {
                 content.axes.contains_key(&axis.axis)
             };
             *records += u64::from(has_value);
+            if let (true, Some(AxisValue::Text(text))) = (axis.identity, content.axes.get(&axis.axis))
+                && let Some(word) = find_mixed_script_word(text)
+            {
+                self.mixed_scripts.entry(&axis.axis).or_insert_with(|| (excerpt(word), 0)).1 += 1;
+            }
         }
     }
 
     /// The number of records that filled each axis, and the warnings of the run.
     #[must_use]
     pub fn into_parts(self) -> (BTreeMap<String, AxisCoverage>, Vec<RunWarning>) {
-        let Self { unmatched, filled, accepted, mut warnings } = self;
+        let Self { unmatched, filled, mixed_scripts, accepted, mut warnings } = self;
         let unmatched = unmatched.iter().filter(|path_use| !path_use.may_be_unmatched());
         warnings.extend(unmatched.map(DefinitionPath::unmatched));
+        let mixed = mixed_scripts.into_iter();
+        warnings.extend(mixed.map(|(axis, (word, records))| RunWarning::MixedScripts {
+            axis: axis.to_owned(),
+            word,
+            records,
+        }));
         let fill = |(axis, records): (&Axis, u64)| (axis.axis.clone(), AxisCoverage::new(records, accepted));
         (filled.into_iter().map(fill).collect(), warnings)
     }

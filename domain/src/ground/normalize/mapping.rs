@@ -205,8 +205,8 @@ impl CompiledMeasurementDefinition {
             Self::ByAxis { axis, words } => (axis, words),
         };
         let fault = match values.get(axis.as_str()).map(|(_, value)| value.text()) {
-            Some(word) => match words.entries.get(&*word) {
-                Some(definition) => return Ok(definition.as_deref()),
+            Some(word) => match words.find(&word) {
+                Some(definition) => return Ok(definition),
                 None if words.otherwise == UnknownWordHandling::Keep => return Ok(None),
                 None => AxisValueError::new(&word, format!("a word of the table of definitions by `{axis}`"))
                     .to_string(),
@@ -255,8 +255,8 @@ impl CompiledMapping {
         let refuse =
             |reason: String| RecordRejection::new(RecordRule::Mapping, Some(self.source.as_str()), reason);
         let words = self.key_words.as_ref();
-        let called = match words.map(|words| (words.entries.get(key), words.otherwise)) {
-            Some((Some(called), _)) => called.as_deref(),
+        let called = match words.map(|words| (words.find(key), words.otherwise)) {
+            Some((Some(called), _)) => called,
             None | Some((None, UnknownWordHandling::Keep)) => Some(key),
             Some((None, UnknownWordHandling::Reject)) => {
                 return Err(refuse(format!("`{key}` is not in the table")));

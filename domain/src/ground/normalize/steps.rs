@@ -6,14 +6,14 @@ use super::units::UnitConverter;
 use crate::base::date::Date;
 use crate::base::decimal::{Decimal, Rounding};
 use crate::base::number_notation::NumberNotation;
-use crate::base::period::PeriodLength;
+use crate::base::period::{PeriodFormat, PeriodLength};
+use crate::base::time_format::{ParsedTime, TimeFormat};
+use crate::base::time_zone::LocalTimeZone;
 use crate::ground::axis::AxisType;
 use crate::ground::pipeline::tables::{UnknownWordHandling, WordTable};
 use crate::ground::rejection::{RecordRejection, RecordRule};
 use crate::ground::value::{AxisValueError, TypedValue};
 use jiff::Timestamp;
-use jiff::fmt::strtime;
-use jiff::tz::TimeZone;
 use serde::Deserialize;
 
 /// A step that is applied to the values of an axis.
@@ -29,7 +29,7 @@ pub(super) enum NormalizationStepKind {
     Units(UnitConverter),
     Words(WordTable),
     Dates(DateFormats),
-    Periods(PeriodLength, Vec<String>),
+    Periods(PeriodLength, Vec<PeriodFormat>),
     Numbers(NumberNotation),
     Precision(DecimalPrecision),
     Reciprocal(DecimalPrecision),
@@ -38,9 +38,11 @@ pub(super) enum NormalizationStepKind {
 }
 
 /// Dates in other formats than RFC 3339.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug)]
 pub(super) struct DateFormats {
-    pub(super) formats: Vec<String>,
+    pub(super) formats: Vec<TimeFormat>,
+    /// The zone of times without an offset.
+    pub(super) zone: Option<LocalTimeZone>,
 }
 
 /// Rounding to a number of decimal places.
@@ -146,7 +148,7 @@ fn read_number<'r>(
 /// Parses a month, a quarter or a year in one of the formats, or in canonical form.
 fn read_period(
     length: PeriodLength,
-    formats: &[String],
+    formats: &[PeriodFormat],
     draft: &DraftValue<'_>,
     path: &str,
 ) -> Result<DraftValue<'static>, RecordRejection> {
@@ -154,10 +156,10 @@ fn read_period(
     if length.is_canonical(&text) {
         return Ok(DraftValue::Text(text.into_owned().into()));
     }
-    let parsed = formats.iter().find_map(|format| length.parse(format, &text));
+    let parsed = formats.iter().find_map(|format| format.parse(&text));
     parsed.map(|period| DraftValue::Text(period.into())).ok_or_else(|| {
-        let expected =
-            format!("{} or in a form of `date_parsing`: {}", length.example(), formats.join(" or "));
+        let formats = formats.iter().map(PeriodFormat::as_str).collect::<Vec<_>>().join(" or ");
+        let expected = format!("{} or in a form of `date_parsing`: {formats}", length.example());
         let reason = AxisValueError::new(&text, expected).to_string();
         RecordRejection::new(RecordRule::DateParsing, Some(path), reason)
     })
@@ -188,8 +190,8 @@ fn translate_word<'r>(
     warnings: &mut Vec<RecordRejection>,
 ) -> Result<Option<DraftValue<'r>>, RecordRejection> {
     let word = draft.text();
-    match (words.entries.get(&*word), words.otherwise) {
-        (Some(called), _) => Ok(called.as_deref().map(|called| DraftValue::Text(called.into()))),
+    match (words.find(&word), words.otherwise) {
+        (Some(called), _) => Ok(called.map(|called| DraftValue::Text(called.into()))),
         (None, UnknownWordHandling::Keep) => {
             drop(word);
             Ok(Some(draft))
@@ -209,41 +211,43 @@ fn translate_word<'r>(
 impl DateFormats {
     fn read(&self, draft: &DraftValue<'_>, path: &str) -> Result<DraftValue<'static>, RecordRejection> {
         let text = draft.text();
-        let expected =
-            || format!("a date of RFC 3339 or in a form of `date_parsing`: {}", self.formats.join(" or "));
-        let read = self.date(&text).map(|date| DraftValue::Typed(TypedValue::Date(date)));
-        read.ok_or_else(|| {
-            RecordRejection::new(
-                RecordRule::DateParsing,
-                Some(path),
-                AxisValueError::new(&text, expected()).to_string(),
-            )
-        })
+        let date = self.date(&text).map_err(|expected| {
+            let reason = AxisValueError::new(&text, expected).to_string();
+            RecordRejection::new(RecordRule::DateParsing, Some(path), reason)
+        })?;
+        Ok(DraftValue::Typed(TypedValue::Date(date)))
     }
 
-    /// Parses `text` as a day or a time in any of the formats; a time without an offset is in UTC.
-    pub(super) fn date(&self, text: &str) -> Option<Date> {
-        Date::read(text).or_else(|| self.formats.iter().find_map(|format| parse_date(format, text)))
+    /// Parses `text` as a day or a time by the first format that it has. An error describes a valid text.
+    fn date(&self, text: &str) -> Result<Date, String> {
+        if let Some(date) = Date::read(text) {
+            return Ok(date);
+        }
+        let parsed = self.formats.iter().find_map(|format| format.parse(text)).ok_or_else(|| {
+            let formats: String =
+                self.formats.iter().map(|format| format!(" or {}", format.as_str())).collect();
+            format!("a date of RFC 3339{formats}")
+        })?;
+        let date = match (parsed, &self.zone) {
+            (ParsedTime::Day(day), _) => Date::from_day(day),
+            (ParsedTime::Moment(moment), _) => Date::from_moment(moment),
+            (ParsedTime::Local(local), Some(zone)) => {
+                Date::from_moment(zone.moment(local).map_err(|error| error.to_string())?)
+            }
+            (ParsedTime::Local(_), None) => None,
+        };
+        date.ok_or_else(|| "a time with an offset, in the years 0000 to 9999 of UTC".to_owned())
     }
 
-    /// Parses `text` as a time; a day begins at midnight UTC.
-    pub(super) fn moment(&self, text: &str) -> Option<Timestamp> {
-        self.date(text)?.moment()
+    /// Parses `text` as a time. A day begins at midnight of the zone, or of UTC without one.
+    pub(super) fn moment(&self, text: &str) -> Result<Timestamp, String> {
+        let date = self.date(text)?;
+        let moment = match (date.day(), &self.zone) {
+            (Some(day), Some(zone)) => zone.start_of(day),
+            _ => date.moment(),
+        };
+        moment.ok_or_else(|| "a time from the year 0000 to 9999-12-30".to_owned())
     }
-}
-
-/// Parses `text` in `format`, in `strftime` syntax; the result is a day if no hour is named.
-#[must_use]
-pub fn parse_date(format: &str, text: &str) -> Option<Date> {
-    let parts = strtime::parse(format, text).ok()?;
-    if let Ok(moment) = parts.to_timestamp() {
-        return Date::from_moment(moment);
-    }
-    if parts.hour().is_none() {
-        return Date::from_day(parts.to_date().ok()?);
-    }
-    let time = parts.to_datetime().ok()?;
-    Date::from_moment(time.to_zoned(TimeZone::UTC).ok()?.timestamp())
 }
 
 impl TextNormalization {

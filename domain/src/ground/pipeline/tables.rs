@@ -2,6 +2,7 @@
 
 use crate::base::decimal::{Decimal, DecimalText};
 use crate::base::given::given;
+use crate::base::text_form::to_nfc;
 use crate::ground::id::SourceId;
 use crate::ground::record::RecordContent;
 use serde::{Deserialize, Serialize};
@@ -55,6 +56,24 @@ pub struct WordTable {
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub from: Option<WordSource>,
+}
+
+impl WordTable {
+    /// The table with its words in Unicode NFC, as [`Self::find`] looks them up.
+    #[must_use]
+    pub fn in_nfc(mut self) -> Self {
+        if !self.entries.keys().all(|word| word.is_ascii()) {
+            let entries = self.entries.into_iter();
+            self.entries = entries.map(|(word, term)| (to_nfc(&word).into_owned(), term)).collect();
+        }
+        self
+    }
+
+    /// The translation of `word`, if the table has one: null for a word that is ignored.
+    #[must_use]
+    pub fn find(&self, word: &str) -> Option<Option<&str>> {
+        self.entries.get(&*to_nfc(word)).map(Option::as_deref)
+    }
 }
 
 /// The records of a registered source that translate words.

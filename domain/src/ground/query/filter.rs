@@ -2,6 +2,7 @@
 
 use super::InvalidQueryError;
 use super::written_value::{WrittenValue, as_written, typed};
+use crate::base::text_form::to_nfc;
 use crate::base::wording::reword_pattern_error;
 use crate::ground::axis::{Axis, AxisType};
 use crate::ground::row::ContentRow;
@@ -137,10 +138,12 @@ impl ValidatedFilter {
             FilterOperator::Contains | FilterOperator::Regex => {
                 let text = filter.value.as_str();
                 let text = text.ok_or_else(|| bad(format!("`{}` requires a text", operator.into_str())))?;
+                // the texts of records are in this form
+                let text = to_nfc(text);
                 if operator == FilterOperator::Contains {
-                    FilterOperand::Text(Box::new(Finder::new(text).into_owned()))
+                    FilterOperand::Text(Box::new(Finder::new(&*text).into_owned()))
                 } else {
-                    FilterOperand::Pattern(pattern(text, patterns).map_err(bad)?)
+                    FilterOperand::Pattern(pattern(&text, patterns).map_err(bad)?)
                 }
             }
             _ => {

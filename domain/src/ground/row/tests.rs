@@ -1,6 +1,7 @@
 use super::*;
 use crate::base::date::Date;
 use crate::base::decimal::Decimal;
+use crate::base::text_form::to_nfc;
 use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::json;
@@ -46,7 +47,7 @@ fn date() -> impl Strategy<Value = TypedValue> {
 }
 
 fn content() -> impl Strategy<Value = RecordContent> {
-    let text = || any::<String>().prop_map(TypedValue::Text);
+    let text = || any::<String>().prop_map(|text| TypedValue::Text(to_nfc(&text).into_owned()));
     let integer = any::<i64>().prop_map(|number| TypedValue::Number(Decimal::from(number)));
     let group = |path: &'static str| move |key: String| path.replace('*', &key);
     let value = prop_oneof![

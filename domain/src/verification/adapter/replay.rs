@@ -2,13 +2,12 @@
 //! replay detection).
 
 use super::Adapter;
-use crate::base::date::Date;
+use crate::base::date::{Date, read_http_date};
 use crate::base::decimal::{Decimal, Rounding};
 use crate::base::moment::CLOCK_SKEW_MAX;
 use crate::base::moment::format_span;
 use crate::base::raw::SourceValue;
 use crate::verification::call::AnswerFault;
-use jiff::fmt::rfc2822::DateTimeParser;
 use jiff::{SignedDuration, Timestamp};
 
 /// Checks that an answer with this time of issue and this returned nonce is current.
@@ -67,5 +66,5 @@ pub(super) fn moment(raw: &SourceValue) -> Option<Timestamp> {
 /// Parses a time that is a text, as in [`moment`].
 fn of_text(text: &str) -> Option<Timestamp> {
     let date = Date::read(text).and_then(|date| date.moment());
-    date.or_else(|| DateTimeParser::new().parse_timestamp(text).ok())
+    date.or_else(|| read_http_date(text))
 }

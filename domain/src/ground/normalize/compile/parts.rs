@@ -141,7 +141,7 @@ impl<'a> DefinitionCompiler<'a> {
         location: &str,
     ) -> Result<WordTable, PipelineDefinitionError> {
         match self.table(id, location)? {
-            LookupTable::Words(words) => Ok(words.clone()),
+            LookupTable::Words(words) => Ok(words.clone().in_nfc()),
             // its words are known when a run begins, and are checked then
             LookupTable::WordsFrom(source) => Ok(source.empty_table()),
             LookupTable::Conversions(_) => {
@@ -336,7 +336,12 @@ impl<'a> DefinitionCompiler<'a> {
         Ok(Some(ValidTimePaths {
             from: path(&valid_time.from_field)?,
             until,
-            dates: dates(valid_time.formats.clone(), location)?,
+            dates: dates(
+                &valid_time.formats,
+                (valid_time.timezone.as_deref(), valid_time.ambiguous),
+                true,
+                location,
+            )?,
         }))
     }
 

@@ -2,8 +2,10 @@
 
 use super::PipelineDefinitionError;
 use super::parts::{DefinitionCompiler, format_group_mismatch};
-use super::values::{check_period_formats, check_translations, dates};
+use super::values::{check_translations, dates, periods};
 use crate::base::number_notation::NumberNotation;
+use crate::base::period::PeriodLength;
+use crate::base::time_zone::AmbiguousTimeHandling;
 use crate::base::unit::{SubstanceEquivalence, UcumUnit, UnitError};
 use crate::base::wording::reword_serde_error;
 use crate::ground::axis::{Axis, AxisType};
@@ -46,6 +48,8 @@ struct EnumMappingConfig {
 #[serde(deny_unknown_fields)]
 struct DateParsingConfig {
     formats: Vec<String>,
+    timezone: Option<String>,
+    ambiguous: Option<AmbiguousTimeHandling>,
 }
 
 #[derive(Deserialize)]
@@ -54,6 +58,22 @@ struct NumberParsingConfig {
     #[serde(default = "decimal_point")]
     decimal_mark: char,
     thousands_separator: Option<char>,
+    #[serde(default)]
+    prefix: String,
+    #[serde(default)]
+    suffix: String,
+    #[serde(default)]
+    accounting: bool,
+}
+
+impl NumberParsingConfig {
+    fn notation(&self) -> Result<NumberNotation, String> {
+        NumberNotation::new(self.decimal_mark, self.thousands_separator)?.with_affixes(
+            &self.prefix,
+            &self.suffix,
+            self.accounting,
+        )
+    }
 }
 
 const fn decimal_point() -> char {
@@ -106,19 +126,11 @@ impl DefinitionCompiler<'_> {
                 NormalizationStepKind::Words(words)
             }
             NormalizerType::DateParsing if axis.kind == AxisType::Date || axis.kind.period().is_some() => {
-                let DateParsingConfig { formats } = read(config, location)?;
-                match axis.kind.period() {
-                    Some(length) => {
-                        check_period_formats(length, &formats, location)?;
-                        NormalizationStepKind::Periods(length, formats)
-                    }
-                    None => NormalizationStepKind::Dates(dates(formats, location)?),
-                }
+                date_step(read(config, location)?, axis.kind.period(), location)?
             }
             NormalizerType::NumberParsing if numeric => {
-                let NumberParsingConfig { decimal_mark, thousands_separator } = read(config, location)?;
-                let notation = NumberNotation::new(decimal_mark, thousands_separator);
-                NormalizationStepKind::Numbers(notation.map_err(|fault| bad(&fault))?)
+                let config: NumberParsingConfig = read(config, location)?;
+                NormalizationStepKind::Numbers(config.notation().map_err(|fault| bad(&fault))?)
             }
             NormalizerType::StringNormalization if !numeric => {
                 NormalizationStepKind::Text(read::<TextNormalization>(config, location)?)
@@ -201,7 +213,7 @@ impl DefinitionCompiler<'_> {
             EnumMappingConfig { table: None, map: Some(entries), otherwise } => {
                 let words = WordTable { entries, otherwise: otherwise.unwrap_or_default(), from: None };
                 check_translations(&words, location)?;
-                Ok(words)
+                Ok(words.in_nfc())
             }
             _ => {
                 let fault = "either `table`, which has its own `otherwise`, or `map` with an optional `otherwise` is required";
@@ -232,6 +244,26 @@ impl DefinitionCompiler<'_> {
             + steps
                 .filter(|step| step.axis == name && step.normalizer_type == NormalizerType::UnitConversion)
                 .count()
+    }
+}
+
+/// The parsing of dates, or of periods of this length.
+fn date_step(
+    config: DateParsingConfig,
+    period: Option<PeriodLength>,
+    location: &str,
+) -> Result<NormalizationStepKind, PipelineDefinitionError> {
+    let DateParsingConfig { formats, timezone, ambiguous } = config;
+    match period {
+        Some(_) if timezone.is_some() || ambiguous.is_some() => {
+            let fault = "a period has no time zone; remove `timezone` and `ambiguous`";
+            Err(PipelineDefinitionError::new(location, fault))
+        }
+        Some(length) => Ok(NormalizationStepKind::Periods(length, periods(length, &formats, location)?)),
+        None => {
+            let zone = (timezone.as_deref(), ambiguous);
+            Ok(NormalizationStepKind::Dates(dates(&formats, zone, false, location)?))
+        }
     }
 }
 

@@ -2,12 +2,19 @@
 
 use super::PipelineDefinitionError;
 use crate::base::blank::is_blank;
-use crate::base::period::PeriodLength;
+use crate::base::period::{PeriodFormat, PeriodLength};
+use crate::base::text_form::to_nfc;
+use crate::base::time_format::TimeFormat;
+use crate::base::time_zone::{AmbiguousTimeHandling, LocalTimeZone};
 use crate::ground::axis::Axis;
 use crate::ground::normalize::steps::DateFormats;
 use crate::ground::pipeline::tables::WordTable;
 use crate::ground::value::TypedValue;
+use jiff::Timestamp;
+use jiff::fmt::strtime;
+use jiff::tz::TimeZone;
 use serde_json::Value as Json;
+use std::collections::BTreeSet;
 
 /// Parses a value of `axis` in a definition.
 pub(super) fn typed(
@@ -33,48 +40,64 @@ pub(super) fn typed(
     typed.map_err(|error| bad(error.to_string()))
 }
 
-/// Validates date formats in `strftime` syntax; each must name a day or a time.
-pub(super) fn dates(formats: Vec<String>, location: &str) -> Result<DateFormats, PipelineDefinitionError> {
-    let probe = jiff::Timestamp::UNIX_EPOCH.to_zoned(jiff::tz::TimeZone::UTC);
-    for format in &formats {
-        let bad = |fault: &dyn std::fmt::Display| {
-            PipelineDefinitionError::new(location, format!("`{format}`: {fault}"))
-        };
-        let written = jiff::fmt::strtime::format(format, &probe).map_err(|error| bad(&error))?;
-        let one = DateFormats { formats: vec![format.clone()] };
-        one.date(&written).ok_or_else(|| bad(&"it names neither a day nor a time"))?;
-        // the offset of a named zone changes over the years, and the payload does not contain it
-        let parts = jiff::fmt::strtime::parse(format, &written);
-        if parts.is_ok_and(|parts| parts.iana_time_zone().is_some()) {
-            return Err(bad(
-                &"names of time zones (`%Q`, `%:Q`) are not supported; use an offset (`%z`, `%:z`)",
-            ));
+/// Compiles formats of dates, each of which must name a day or a time, and the zone of times without an offset.
+/// `of_days` is whether the zone has a meaning for days, too.
+pub(super) fn dates(
+    formats: &[String],
+    (timezone, ambiguous): (Option<&str>, Option<AmbiguousTimeHandling>),
+    of_days: bool,
+    location: &str,
+) -> Result<DateFormats, PipelineDefinitionError> {
+    let bad = |fault: String| PipelineDefinitionError::new(location, fault);
+    let probe = Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC);
+    let compile = |given: &String| {
+        let bad = |fault: String| bad(format!("`{given}`: {fault}"));
+        let format = TimeFormat::new(given).map_err(bad)?;
+        let written = strtime::format(given, &probe).map_err(|error| bad(error.to_string()))?;
+        format.parse(&written).ok_or_else(|| bad("it names neither a day nor a time".to_owned()))?;
+        Ok(format)
+    };
+    let formats = formats.iter().map(compile).collect::<Result<Vec<_>, _>>()?;
+    let zone = timezone.map(|name| LocalTimeZone::new(name, ambiguous)).transpose().map_err(bad)?;
+    match (formats.iter().find(|format| format.is_local()), &zone) {
+        (Some(local), None) => Err(bad(format!(
+            "`{}` reads times without an offset; `timezone` is required, such as `UTC` or `Europe/Vienna`",
+            local.as_str()
+        ))),
+        (None, Some(_)) if !of_days => {
+            Err(bad("`timezone` has no effect, since every format has an offset or reads days; remove it"
+                .to_owned()))
         }
+        (None, None) if ambiguous.is_some() => {
+            Err(bad("`ambiguous` has no effect without `timezone`; remove it".to_owned()))
+        }
+        _ => Ok(DateFormats { formats, zone }),
     }
-    Ok(DateFormats { formats })
 }
 
-/// Validates formats of months, quarters or years in `strftime` syntax; each must name a whole period.
-pub(super) fn check_period_formats(
+/// Compiles formats of months, quarters or years, each of which must name a whole period.
+pub(super) fn periods(
     length: PeriodLength,
     formats: &[String],
     location: &str,
-) -> Result<(), PipelineDefinitionError> {
-    // the fourth month is in the second quarter
-    let probe = jiff::civil::date(2024, 4, 1);
-    for format in formats {
-        let bad = |fault: &dyn std::fmt::Display| {
-            PipelineDefinitionError::new(location, format!("`{format}`: {fault}"))
-        };
-        let written = jiff::fmt::strtime::format(format, probe).map_err(|error| bad(&error))?;
-        let expected = format!("it does not name {}", length.example());
-        length.parse(format, &written).ok_or_else(|| bad(&expected))?;
-    }
-    Ok(())
+) -> Result<Vec<PeriodFormat>, PipelineDefinitionError> {
+    let compile = |given: &String| {
+        PeriodFormat::new(length, given)
+            .map_err(|fault| PipelineDefinitionError::new(location, format!("`{given}`: {fault}")))
+    };
+    formats.iter().map(compile).collect()
 }
 
-/// Checks that no translation is a blank text, which would be a value without content.
+/// Checks that no word is listed twice, in two Unicode forms, and that no translation is a blank text, which would be a value
+/// without content.
 pub(super) fn check_translations(words: &WordTable, location: &str) -> Result<(), PipelineDefinitionError> {
+    let mut seen = BTreeSet::new();
+    let words_in_form = words.entries.keys().filter(|word| !word.is_ascii());
+    if let Some(word) = words_in_form.into_iter().find(|word| !seen.insert(to_nfc(word))) {
+        let fault =
+            format!("`{word}` is listed twice, with accents that are written in two ways; remove one");
+        return Err(PipelineDefinitionError::new(location, fault));
+    }
     let is_empty = |called: &Option<String>| called.as_deref().is_some_and(is_blank);
     match words.entries.iter().find(|(_, called)| is_empty(called)) {
         Some((word, _)) => {

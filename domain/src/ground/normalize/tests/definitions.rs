@@ -216,12 +216,7 @@ fn normalizer_rejects_invalid_configuration() {
         ("name", "date_parsing", json!({ "formats": [] }), "cannot be applied to an axis"),
         ("day", "date_parsing", json!({ "formats": ["%Q!"] }), "%Q!"),
         ("day", "date_parsing", json!({ "formats": ["%H:%M"] }), "neither a day nor a time"),
-        (
-            "day",
-            "date_parsing",
-            json!({ "formats": ["%F %T %z", "%F %T %Q"] }),
-            "`%F %T %Q`: names of time zones",
-        ),
+        ("day", "date_parsing", json!({ "formats": ["%F %T %z", "%F %T %Q"] }), "`%F %T %Q`"),
         ("day", "date_parsing", json!({ "formats": ["%:Q %s"] }), "names of time zones"),
         ("day", "date_parsing", json!({ "formats": ["%F %T %_9:Q"] }), "`%F %T %_9:Q`"),
         ("day", "date_parsing", json!({ "formats": ["%F %T %Z"] }), "neither a day nor a time"),
@@ -368,13 +363,24 @@ fn definition_error_names_all_faults() {
 }
 
 #[test]
-fn normalizer_of_periods_and_numbers_rejects_invalid_configuration() {
+fn normalizer_of_times_and_numbers_rejects_invalid_configuration() {
     for (axis, kind, config, words) in [
         ("month", "date_parsing", json!({ "formats": ["%Y"] }), "does not name a month such as 2024-03"),
         ("quarter", "date_parsing", json!({ "formats": ["Q%q"] }), "does not name a quarter"),
+        ("day", "date_parsing", json!({ "formats": ["%F %T"] }), "`timezone` is required"),
+        ("day", "date_parsing", json!({ "formats": ["%F %T"], "timezone": "CEST" }), "CEST"),
+        ("day", "date_parsing", json!({ "formats": ["%F %T%z"], "timezone": "UTC" }), "no effect"),
+        ("day", "date_parsing", json!({ "formats": ["%F"], "timezone": "UTC" }), "no effect"),
+        ("day", "date_parsing", json!({ "formats": ["%F"], "ambiguous": "later" }), "no effect"),
+        ("day", "date_parsing", json!({ "formats": ["%C%y-%m-%d"] }), "%C"),
+        ("day", "date_parsing", json!({ "formats": ["%5Y-%m-%d"] }), "%5Y"),
+        ("month", "date_parsing", json!({ "formats": ["%Y %m"], "timezone": "UTC" }), "no time zone"),
         ("name", "number_parsing", json!({}), "cannot be applied to an axis"),
         ("amount", "number_parsing", json!({ "decimal_mark": ";" }), "`.` or `,` allowed"),
         ("amount", "number_parsing", json!({ "decimal_mark": ",", "thousands_separator": "," }), "both `,`"),
+        ("amount", "number_parsing", json!({ "prefix": "-" }), "`prefix` is `-`"),
+        ("name", "enum_mapping", json!({ "map": { "\u{f4}": "a", "o\u{302}": "b" } }), "listed twice"),
+        ("amount", "number_parsing", json!({ "suffix": "0" }), "`suffix` is `0`"),
     ] {
         faulty(stepped(axis, kind, config), "normalization.value_normalizers[0].config", words);
     }

@@ -1,0 +1,68 @@
+//! The Unicode form of texts: one form for equal texts, and words that mix letters of several scripts.
+
+use std::borrow::Cow;
+use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
+use unicode_security::MixedScript;
+
+/// `text` in Unicode NFC. Texts that look the same and differ only in how accents are written have the same NFC.
+#[must_use]
+pub fn to_nfc(text: &str) -> Cow<'_, str> {
+    if text.is_ascii() || is_nfc_quick(text.chars()) == IsNormalized::Yes {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.nfc().collect())
+}
+
+/// The first word of `text` with letters of scripts that are not written together, such as a Cyrillic `а` in a Latin word
+/// (Unicode Technical Standard 39, "Mixed-Script Detection").
+#[must_use]
+pub fn find_mixed_script_word(text: &str) -> Option<&str> {
+    if text.is_ascii() {
+        return None;
+    }
+    let is_part = |character: char| character.is_alphanumeric() || matches!(character, '\u{300}'..='\u{36f}');
+    text.split(|character| !is_part(character)).find(|word| !word.is_single_script())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_texts_have_one_form() {
+        for (text, expected) in [
+            ("Co\u{302}te d'Or", "C\u{f4}te d'Or"),
+            ("C\u{f4}te d'Or", "C\u{f4}te d'Or"),
+            ("A\u{30a}land", "\u{c5}land"),
+            ("\u{212b}land", "\u{c5}land"),
+            ("\u{1112}\u{1161}\u{11ab}", "\u{d55c}"),
+            ("e\u{323}\u{302}", "\u{1ec7}"),
+            ("e\u{302}\u{323}", "\u{1ec7}"),
+            ("plain", "plain"),
+            ("\u{fb01}", "\u{fb01}"),
+            ("", ""),
+        ] {
+            assert_eq!(to_nfc(text), expected);
+            assert_eq!(to_nfc(&to_nfc(text)), expected, "its form is stable");
+        }
+    }
+
+    #[test]
+    fn word_with_letters_of_two_scripts_is_found() {
+        for (text, expected) in [
+            ("P\u{430}ris", Some("P\u{430}ris")),
+            ("Nord-P\u{430}s de Calais", Some("P\u{430}s")),
+            ("\u{3b1}bc", Some("\u{3b1}bc")),
+            ("Paris", None),
+            ("C\u{f4}te d'Or", None),
+            ("Co\u{302}te d'Or", None),
+            ("\u{41c}\u{43e}\u{441}\u{43a}\u{432}\u{430} (Moscow)", None),
+            ("\u{3b1}-Tocopherol", None),
+            ("\u{6771}\u{4eac}\u{30bf}\u{30ef}\u{30fc}", None),
+            ("\u{6771}\u{4eac} Tokyo 2", None),
+            ("\u{c5}land 7", None),
+        ] {
+            assert_eq!(find_mixed_script_word(text), expected, "{text}");
+        }
+    }
+}
