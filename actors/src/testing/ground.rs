@@ -69,7 +69,8 @@ pub(crate) async fn register_pipeline(
 }
 
 pub(crate) fn archived(system: &ActorSystem, payload: &[u8]) -> PayloadRef {
-    let mut writer = system.store.files().archive_writer().expect("the file is created");
+    let source = "archived".parse().expect("a valid id");
+    let mut writer = system.store.archive_writer(&source).expect("the file is created");
     writer.push(payload).expect("the write succeeds");
     writer.finish().expect("the write succeeds")
 }

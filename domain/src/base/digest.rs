@@ -74,6 +74,17 @@ impl Sha256Hex {
         Self::of(&serde_json_canonicalizer::to_vec(value).expect("plain data with string keys serializes"))
     }
 
+    /// The 32 bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; 32] {
+        let digit = |digit: u8| if digit < b'a' { digit & 0xf } else { digit - b'a' + 10 };
+        let mut bytes = [0; 32];
+        for (byte, pair) in bytes.iter_mut().zip(self.0.as_bytes().as_chunks::<2>().0) {
+            *byte = digit(pair[0]) << 4 | digit(pair[1]);
+        }
+        bytes
+    }
+
     /// The 64 digits.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -1,6 +1,6 @@
 //! The folders of the ground-truth layer, and the check of which of their files are still in use.
 
-use super::archive::{ArchiveWriter, ArchivedPayload, is_unfinished, mark_path};
+use super::archive::{ArchiveWriter, ArchivedPayload, is_unfinished, mark_path, remove_payloads};
 use super::sealed::FileOwner;
 use super::sorted::{BlockCache, SortedFile, SortedFileSummary, SortedWriter};
 use super::state::SourceState;
@@ -124,13 +124,20 @@ impl GroundFiles {
         Ok((Self { facts_dir: dir.path().to_owned(), ..self.clone() }, dir))
     }
 
-    /// Begins a payload in the archive.
+    /// Begins a payload of the source `oracle_id` in the archive. The chunks of its `earlier` payloads are not stored
+    /// again.
     ///
     /// # Errors
     /// `Unavailable` if too little space is free, `Io` if the file cannot be created.
-    pub fn archive_writer(&self) -> Result<ArchiveWriter, StoreError> {
+    pub(super) fn archive_writer(
+        &self,
+        oracle_id: &SourceId,
+        earlier: &[Sha256Hex],
+    ) -> Result<ArchiveWriter, StoreError> {
         self.free.check()?;
-        Ok(ArchiveWriter::create(&self.raw_dir())?.with_free_space(self.free.clone()))
+        let owner = FileOwner::new(oracle_id, SourceFileKind::Payload);
+        let writer = ArchiveWriter::create(&self.raw_dir(), owner)?.with_free_space(self.free.clone());
+        Ok(earlier.iter().fold(writer, ArchiveWriter::after))
     }
 
     /// Opens an archived payload that a run of the source `oracle_id` reads or has read.
@@ -147,10 +154,12 @@ impl GroundFiles {
         self.raw_path(sha256).exists()
     }
 
-    /// The size of an archived payload in bytes; 0 if it is not in the archive.
-    #[must_use]
-    pub fn archived_bytes(&self, sha256: &Sha256Hex) -> u64 {
-        fs::metadata(self.raw_path(sha256)).map_or(0, |found| found.len())
+    /// The number of bytes that the removal of payloads would free.
+    ///
+    /// # Errors
+    /// `Io` if the archive cannot be read.
+    pub fn removable_bytes(&self, payloads: &[Sha256Hex]) -> Result<u64, StoreError> {
+        remove_payloads(&self.raw_dir(), payloads, true)
     }
 
     /// Whether the file exists.
@@ -195,22 +204,17 @@ impl GroundFiles {
         self.free.check()
     }
 
-    /// Removes a payload from the archive. Returns the number of freed bytes.
+    /// Removes payloads from the archive. Chunks that other payloads need stay. Returns the number of freed bytes.
     ///
     /// # Errors
-    /// `Io` if the file cannot be removed.
-    pub fn remove_archived(&self, sha256: &Sha256Hex) -> Result<u64, StoreError> {
-        let path = self.raw_path(sha256);
-        let io = |source| StoreError::Io { path: path.clone(), source };
-        match fs::metadata(&path) {
-            Ok(metadata) => {
-                fs::remove_file(&path).map_err(io)?;
-                self.unmark(sha256);
-                Ok(metadata.len())
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
-            Err(error) => Err(io(error)),
+    /// `Io` if a file cannot be removed.
+    pub(super) fn remove_archived(&self, payloads: &[Sha256Hex]) -> Result<u64, StoreError> {
+        if payloads.is_empty() {
+            return Ok(0);
         }
+        let freed_bytes = remove_payloads(&self.raw_dir(), payloads, false)?;
+        payloads.iter().for_each(|sha256| self.unmark(sha256));
+        Ok(freed_bytes)
     }
 
     /// Begins a sorted file. `name` starts with the id of the run that creates it and ends with the kind of the file.
@@ -356,7 +360,7 @@ impl GroundFiles {
     }
 
     /// The sorted files and payloads that are not in `named`, and incomplete payloads and marks. Other files belong to
-    /// someone else: they are logged and not touched.
+    /// someone else: they are logged and not touched. Chunks stay until the next removal of a payload.
     pub(crate) fn list_unnamed_files(
         &self,
         named: &HashSet<String>,
@@ -367,7 +371,7 @@ impl GroundFiles {
                 let stem = path.file_stem().and_then(OsStr::to_str).unwrap_or_default();
                 if kind == GroundFileKind::Foreign {
                     tracing::warn!(path = %path.display(), "ignored a file that oracled did not create");
-                } else if !named.contains(stem) {
+                } else if kind != GroundFileKind::Chunks && !named.contains(stem) {
                     unnamed.push((path, kind));
                 }
             }
@@ -381,6 +385,8 @@ impl GroundFiles {
 pub(crate) enum GroundFileKind {
     Sorted,
     Payload,
+    /// Chunks of a removed payload that others need.
+    Chunks,
     /// An incomplete payload, or a mark.
     Unfinished,
     Foreign,
@@ -403,6 +409,7 @@ pub(super) fn list_files_in(dir: &Path) -> Result<Vec<(PathBuf, GroundFileKind)>
         let kind = match path.extension().and_then(OsStr::to_str) {
             Some("sorted") if is_file && has_digest => GroundFileKind::Sorted,
             Some("raw") if is_file && has_digest => GroundFileKind::Payload,
+            Some("chunks") if is_file && has_digest => GroundFileKind::Chunks,
             None if is_file && is_unfinished(&path) => GroundFileKind::Unfinished,
             _ => GroundFileKind::Foreign,
         };

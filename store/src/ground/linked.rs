@@ -1,6 +1,6 @@
 //! Links to the files of the ground-truth layer, for a backup.
 
-use super::files::{DIR, FACTS_DIR, GroundFiles, RAW_DIR};
+use super::files::{DIR, FACTS_DIR, GroundFileKind, GroundFiles, RAW_DIR, list_files_in};
 use crate::base::disk::link_if_exists;
 use crate::base::engine::remove_dir;
 use crate::base::error::StoreError;
@@ -30,8 +30,8 @@ impl GroundFiles {
         Ok(())
     }
 
-    /// Links the sorted files and the payloads with the digests in `named` into `state_dir`. Files that no
-    /// commit names yet are not linked, since a start rejects them. Pruned payloads do not exist.
+    /// Links the sorted files and the payloads with the digests in `named` into `state_dir`, and the chunks of removed
+    /// payloads. Files that no commit names yet are not linked, since a start rejects them. Pruned payloads do not exist.
     pub(crate) fn link_to(&self, state_dir: &Path, named: &HashSet<String>) -> Result<(), StoreError> {
         for (from, folder, extension) in
             [(self.facts_dir.clone(), FACTS_DIR, "sorted"), (self.raw_dir(), RAW_DIR, "raw")]
@@ -40,6 +40,12 @@ impl GroundFiles {
             fs::create_dir_all(&to).map_err(|source| StoreError::Io { path: to.clone(), source })?;
             for name in named.iter().map(|digest| format!("{digest}.{extension}")) {
                 link_if_exists(&from.join(&name), &to.join(&name))?;
+            }
+        }
+        // last: a removal writes the chunks that other payloads need before it removes the payload
+        for (path, kind) in list_files_in(&self.raw_dir())? {
+            if let (GroundFileKind::Chunks, Some(name)) = (kind, path.file_name()) {
+                link_if_exists(&path, &state_dir.join(DIR).join(RAW_DIR).join(name))?;
             }
         }
         Ok(())

@@ -95,7 +95,8 @@ impl SourceRows {
             for (path, kind) in list_files_in(&dir)? {
                 let stem = path.file_stem().and_then(OsStr::to_str).unwrap_or_default();
                 let is_committed = matches!(kind, GroundFileKind::Sorted | GroundFileKind::Payload);
-                if !is_committed || !named.contains(stem) {
+                let is_needed = kind == GroundFileKind::Chunks;
+                if !is_needed && (!is_committed || !named.contains(stem)) {
                     verified.unnamed.push(path);
                 }
             }

@@ -1,6 +1,6 @@
 //! The payloads that can be read again, and the reasons why others cannot.
 
-use super::archive::ArchivedPayload;
+use super::archive::{ArchiveWriter, ArchivedPayload};
 use super::state::{CompletedRun, SourceState};
 use crate::audit::log::LogQuery;
 use crate::base::error::StoreError;
@@ -11,6 +11,7 @@ use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::run::{IngestionRun, RunState};
 use oracled_domain::{AuditEvent, EventKind, Sha256Hex};
 use std::collections::{HashMap, HashSet};
+use std::slice;
 
 /// The longest part of a raw record that is read as text, in bytes.
 const RAW_TEXT_MAX_BYTES: u64 = 4096;
@@ -133,16 +134,44 @@ impl Store {
         Ok(false)
     }
 
-    /// Removes a payload unless [`Store::is_payload_needed`]. Returns the number of freed bytes.
+    /// Begins a payload of a source in the archive. It shares the chunks of the source's latest payloads.
     ///
     /// # Errors
-    /// The runs cannot be read, or the file cannot be removed.
+    /// `Unavailable` if too little space is free, `Io` if the file cannot be created; the source cannot be read.
+    pub fn archive_writer(&self, oracle_id: &SourceId) -> Result<ArchiveWriter, StoreError> {
+        let source = self.source(oracle_id)?;
+        let earlier = source.map(|(state, _)| state.latest_payloads()).unwrap_or_default();
+        self.files().archive_writer(oracle_id, &earlier)
+    }
+
+    /// Removes those of the payloads that are not needed ([`Store::is_payload_needed`]). Returns the number of freed bytes.
+    ///
+    /// # Errors
+    /// The runs cannot be read, or a file cannot be removed.
+    pub fn remove_unneeded_payloads(
+        &self,
+        payloads: &[Sha256Hex],
+        pruned: Option<&SourceId>,
+    ) -> Result<u64, StoreError> {
+        let mut unneeded = Vec::new();
+        for sha256 in payloads {
+            if self.files().has_archived(sha256) && !self.is_payload_needed(sha256, pruned)? {
+                unneeded.push(sha256.clone());
+            }
+        }
+        self.files().remove_archived(&unneeded)
+    }
+
+    /// Removes a payload unless it is needed, as [`Store::remove_unneeded_payloads`] does.
+    ///
+    /// # Errors
+    /// The errors of [`Store::remove_unneeded_payloads`].
     pub fn remove_unneeded_payload(
         &self,
         sha256: &Sha256Hex,
         pruned: Option<&SourceId>,
     ) -> Result<u64, StoreError> {
-        if self.is_payload_needed(sha256, pruned)? { Ok(0) } else { self.files().remove_archived(sha256) }
+        self.remove_unneeded_payloads(slice::from_ref(sha256), pruned)
     }
 
     /// Removes a payload whose run did not begin, unless another run needs it. Keeps a payload that was
@@ -167,7 +196,7 @@ impl Store {
         let is_failed = |run: &IngestionRun| run.run_id == failed.run_id && run.state == RunState::Failed;
         let runs = self.runs()?;
         if runs.iter().any(is_failed) && !runs.iter().any(is_other) {
-            self.files().remove_archived(sha256)?;
+            self.files().remove_archived(slice::from_ref(sha256))?;
         }
         Ok(())
     }

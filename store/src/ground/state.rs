@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 
 /// The maximum number of invisible runs that the state of a source lists.
 const ATTEMPTS_MAX: usize = 100;
+/// The number of payloads whose chunks a new payload of the source can share.
+const LATEST_PAYLOADS: usize = 2;
 
 /// A source as stored in the database.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -154,6 +156,13 @@ impl SourceState {
             completed.release.undoes.is_none() && !known.is_undone(completed.release.run)
         };
         self.completed.iter().filter(brings).collect()
+    }
+
+    /// The payloads of the latest runs, the latest first. The next payload probably shares most with them.
+    #[must_use]
+    pub(super) fn latest_payloads(&self) -> Vec<Sha256Hex> {
+        let runs = self.completed.iter().rev().filter(|completed| completed.release.undoes.is_none());
+        runs.take(LATEST_PAYLOADS).map(|completed| completed.raw_sha256.clone()).collect()
     }
 
     /// The run that undid the run with this number, if any.

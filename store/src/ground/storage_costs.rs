@@ -3,67 +3,25 @@
 //! `ORACLED_COST_SCALE` is the part of the full size in percent (1 by default; 100 is 5 million rows, and 500 daily files
 //! of 20,000 rows).
 
-use super::staging::{AcceptedRecord, RunStaging};
-use super::statement::StoredStatement;
 use super::testing::*;
 use std::fs;
-use std::path::Path;
 
-/// A file of a release: its lines, each with the statement that it makes.
-struct CostFile {
-    lines: Vec<(TestStatement, Vec<u8>)>,
+/// A file of a release, which is a snapshot. As in a statistical office's files, most columns are not taken by an axis.
+fn file(release: u64, statements: impl Iterator<Item = TestStatement>) -> TestRun {
+    let columns =
+        |stated| TestStatement { comment: ",EXR.D.EUR.SP00.A,D,A,F,2,4,average,official".into(), ..stated };
+    let seconds = 100 + release.cast_signed();
+    test_run(&format!("{release:05}"), seconds, true, statements.map(columns).collect())
 }
 
-impl CostFile {
-    fn of(statements: impl Iterator<Item = TestStatement>) -> Self {
-        // as in a statistical office's files: most columns are not taken by an axis
-        let line = |stated: &TestStatement| {
-            let TestStatement { country, year, region, people, .. } = stated;
-            format!(
-                "EXR.D.{country}.EUR.SP00.A,D,{country},{year},{region},{people},A,F,2,4,average,official\n"
-            )
-            .into_bytes()
-        };
-        Self { lines: statements.map(|stated| (stated.clone(), line(&stated))).collect() }
-    }
+fn size_bytes(file: &TestRun) -> u64 {
+    file.statements.iter().map(|stated| stated.raw().len() as u64).sum()
+}
 
-    fn bytes(&self) -> u64 {
-        self.lines.iter().map(|(_, line)| line.len() as u64).sum()
-    }
-
-    /// Archives the file, and ingests it as the next release.
-    fn ingest(&self, world: &mut TestStore) {
-        let mut writer = world.store().files().archive_writer().expect("a file");
-        self.lines.iter().for_each(|(_, line)| writer.push(line).expect("the write succeeds"));
-        writer.finish().expect("the write succeeds");
-        let number = world.view().state.next_number();
-        let reading = test_run(&format!("{number:05}"), 100 + i64::from(number), true, Vec::new());
-        let mut staging =
-            RunStaging::new(world.store().files(), &reading.input().run_id(), number).expect("a file");
-        let mut offset = 0;
-        for (position, (stated, line)) in (0..).zip(&self.lines) {
-            let json = stated.content().to_json();
-            let statement = StoredStatement {
-                time: stated.statement(number),
-                position,
-                offset,
-                len: line.len() as u32,
-                raw_hash: digest(line),
-                verified: true,
-                row: stated.content().to_row(json.len(), &ontology()).map(Into::into),
-            };
-            offset += line.len() as u64;
-            let mut region = Vec::new();
-            oracled_domain::ground::value::append_text_key(&stated.region, &mut region);
-            let (key, index) = (stated.key(), [(2, region)]);
-            staging
-                .accept(&AcceptedRecord { key: &key, statement: &statement, index: &index })
-                .expect("the write succeeds");
-        }
-        let release = world.release(&reading);
-        let staged = staging.finish(&world.view(), &release, |_| true).expect("the staging succeeds");
-        world.complete_staged(&reading, release, staged.expect("the caller does not stop it"));
-    }
+/// Archives a file, and ingests it as the next release.
+fn ingest(world: &mut TestStore, file: &TestRun) {
+    world.archive(file);
+    world.ingest(file);
 }
 
 /// What was used so far.
@@ -105,7 +63,7 @@ impl Usage {
 }
 
 fn number_after(path: &str, name: &str) -> u64 {
-    let text = fs::read_to_string(Path::new(path)).expect("the system has it");
+    let text = fs::read_to_string(path).expect("the system has it");
     let rest = text.split(name).nth(1).expect("the system reports it");
     rest.split_whitespace().next().and_then(|number| number.parse().ok()).expect("a number")
 }
@@ -125,13 +83,13 @@ fn scale(full: u64) -> u64 {
     full * percent / 100
 }
 
-/// The rows of a country and a year, some of which the second release changes.
-fn rows(rows: u64, changed: impl Fn(u64) -> bool) -> CostFile {
-    CostFile::of((0..rows).map(|row| {
-        let country = format!("{:03}", row / 10_000);
+/// The rows of many countries and years, some of which the second release changes.
+fn rows(release: u64, rows: u64, changed: impl Fn(u64) -> bool) -> TestRun {
+    let row = |row: u64| {
         let people = row.wrapping_mul(7919) % 1_000_000 + 1_000_000 + u64::from(changed(row));
-        test_statement(&country, (row % 10_000) as u32, people)
-    }))
+        test_statement(&format!("{:03}", row / 10_000), (row % 10_000) as u32, people)
+    };
+    file(release, (0..rows).map(row))
 }
 
 #[test]
@@ -140,17 +98,20 @@ fn second_release_costs_what_it_changed() {
     let size = scale(5_000_000);
     let mut world = TestStore::new();
     let start = Usage::now(&world);
-    rows(size, |_| false).ingest(&mut world);
+    ingest(&mut world, &rows(1, size, |_| false));
     let first = Usage::now(&world);
     // one row of a hundred, at random places
     let changed = |row: u64| (row.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33).is_multiple_of(100);
     let count = (0..size).filter(|row| changed(*row)).count();
-    let newest = rows(size, changed);
-    newest.ingest(&mut world);
+    let newest = rows(2, size, changed);
+    ingest(&mut world, &newest);
     let second = Usage::now(&world);
-    first.print(&format!("first release of {size} rows"), &start, newest.bytes());
-    second.print(&format!("second release, {count} changed"), &first, newest.bytes());
-    second.print("both", &start, newest.bytes());
+    let newest_bytes = size_bytes(&newest);
+    first.print(&format!("first release of {size} rows"), &start, newest_bytes);
+    second.print(&format!("second release, {count} changed"), &first, newest_bytes);
+    second.print("both", &start, newest_bytes);
+    assert!(10 * (second.facts_bytes - first.facts_bytes) < first.facts_bytes - start.facts_bytes);
+    assert!(second.facts_bytes - start.facts_bytes < 3 * newest_bytes);
 }
 
 #[test]
@@ -164,13 +125,14 @@ fn daily_whole_history_costs_what_it_adds() {
     let mut first = None;
     for release in 0..DAYS {
         // the newest day is at the beginning of the file
-        let file = CostFile::of((0..history + release).rev().map(day));
-        file.ingest(&mut world);
+        let newest = file(release, (0..history + release).rev().map(day));
+        ingest(&mut world, &newest);
         let used = Usage::now(&world);
-        let first = first.get_or_insert(Usage::now(&world));
+        let first = first.get_or_insert_with(|| Usage::now(&world));
         if [0, 99, DAYS - 1].contains(&release) {
-            used.print(&format!("{} daily files", release + 1), &start, file.bytes());
-            used.print("all but the first", first, file.bytes());
+            let newest_bytes = size_bytes(&newest);
+            used.print(&format!("{} daily files", release + 1), &start, newest_bytes);
+            used.print("all but the first", first, newest_bytes);
             println!("sorted files: {}", world.view().file_count());
         }
     }

@@ -294,7 +294,7 @@ impl Store {
         for (path, kind) in self.files().list_unnamed_files(&named)? {
             let unknown = |by| short(format!("{} was written by {by}", path.display()));
             match (kind, &owner) {
-                (GroundFileKind::Foreign, _) => continue,
+                (GroundFileKind::Foreign | GroundFileKind::Chunks, _) => continue,
                 (GroundFileKind::Sorted | GroundFileKind::Payload, None) => {
                     return Err(unknown("a store that has sources"));
                 }

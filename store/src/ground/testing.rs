@@ -409,7 +409,7 @@ impl TestStore {
 
     /// Archives a run's payload.
     pub(super) fn archive(&self, reading: &TestRun) {
-        let mut writer = self.store().files().archive_writer().expect("a file");
+        let mut writer = self.store().archive_writer(&oracle_id()).expect("a file");
         reading
             .statements
             .iter()

@@ -1,10 +1,10 @@
 //! Archives a payload: its pieces are decoded, compressed and written on a separate thread.
 
 use bytes::{Buf, Bytes};
-use oracled_store::StoreError;
+use oracled_domain::ground::id::SourceId;
 use oracled_store::ground::archive::{ArchiveWriter, PayloadRef};
 use oracled_store::ground::decoding::{DecodingError, PayloadEncoding};
-use oracled_store::ground::files::GroundFiles;
+use oracled_store::{Store, StoreError};
 use std::io::{self, ErrorKind, Read};
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -54,12 +54,13 @@ pub enum ArchiveError {
 }
 
 impl PayloadArchiver {
-    /// Begins to archive a payload with this encoding. The archive gets its plain text in UTF-8, at most `max_bytes`.
+    /// Begins to archive a payload of the source `oracle_id` with this encoding. The archive gets its plain text in UTF-8,
+    /// at most `max_bytes`.
     #[must_use]
-    pub fn begin(files: GroundFiles, encoding: PayloadEncoding, max_bytes: u64) -> Self {
+    pub fn begin(store: Store, oracle_id: SourceId, encoding: PayloadEncoding, max_bytes: u64) -> Self {
         let (pieces, arriving) = mpsc::channel(PIECES_WAITING);
         let written = spawn_blocking(move || {
-            let mut writer = files.archive_writer()?;
+            let mut writer = store.archive_writer(&oracle_id)?;
             let pieces = PieceReader { pieces: arriving, piece: Bytes::new(), is_at_end: false };
             let payload = encoding.decode(pieces).map_err(|error| ArchiveError::Inside(error.to_string()))?;
             copy(payload, &mut writer, max_bytes)?;

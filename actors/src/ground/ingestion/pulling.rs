@@ -165,8 +165,9 @@ async fn try_pull(
     let request = request.ok_or_else(|| IngestionError::NotPulled(requested_pull.pipeline_id.clone()))?;
     let puller = context.puller.get();
     let encoding = PayloadEncoding::of(&ready.definition.pipeline.retrieval);
+    let oracle_id = ready.definition.pipeline.oracle_id.clone();
     let archiving =
-        PayloadArchiver::begin(context.store.files().clone(), encoding, puller.max_payload_bytes());
+        PayloadArchiver::begin(context.store.clone(), oracle_id, encoding, puller.max_payload_bytes());
     let answer = puller.pull(&request, async |piece| archiving.push(piece).await).await;
     let pulled = match answer {
         Ok(PayloadFetchOutcome::Payload(pulled)) => pulled,

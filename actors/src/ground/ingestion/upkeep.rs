@@ -91,8 +91,7 @@ async fn prune(
         return Ok(outcome);
     }
     if is_dry_run {
-        let bytes = outcome.payloads.iter().map(|sha256| context.store.files().archived_bytes(sha256));
-        outcome.freed_bytes += bytes.sum::<u64>();
+        outcome.freed_bytes += context.store.files().removable_bytes(&outcome.payloads)?;
         return Ok(outcome);
     }
     let files = pruned.into_kept_files();
@@ -112,9 +111,7 @@ async fn prune(
         )
         .await?;
     context.store.remove_replaced(&old)?;
-    for sha256 in &outcome.payloads {
-        outcome.freed_bytes += context.store.remove_unneeded_payload(sha256, Some(&oracle_id))?;
-    }
+    outcome.freed_bytes += context.store.remove_unneeded_payloads(&outcome.payloads, Some(&oracle_id))?;
     Ok(outcome)
 }
 

@@ -64,7 +64,7 @@ pub async fn post(
     mut body: Body,
 ) -> Result<(StatusCode, Json<UploadResponse>), Problem> {
     let upload = check_upload(&service, pipeline_id, params, body.size_hint().lower()).await?;
-    let payload = receive(&service, &mut body, upload.encoding).await?;
+    let payload = receive(&service, &mut body, &upload).await?;
     run_to_end(start_run(service, upload, payload, peer)).await
 }
 
@@ -124,10 +124,12 @@ fn max_payload_bytes(service: &DaemonService) -> usize {
 async fn receive(
     service: &DaemonService,
     body: &mut Body,
-    encoding: PayloadEncoding,
+    upload: &AcceptedUpload,
 ) -> Result<PayloadArchiver, Problem> {
     let (max_bytes, idle_s) = (max_payload_bytes(service), service.config.limits.idle_s);
-    let archiving = PayloadArchiver::begin(service.system.store.files().clone(), encoding, max_bytes as u64);
+    let store = service.system.store.clone();
+    let archiving =
+        PayloadArchiver::begin(store, upload.pipeline.oracle_id.clone(), upload.encoding, max_bytes as u64);
     let mut left_bytes = max_bytes;
     loop {
         let frame = timeout(Duration::from_secs(idle_s), body.frame()).await;

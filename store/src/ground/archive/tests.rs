@@ -1,7 +1,7 @@
 use super::*;
 use crate::base::error::{SourceFileKind, StoreError};
-use crate::ground::index::put_piece;
 use crate::ground::sealed::FileOwner;
+use file::ChunkTable;
 use oracled_domain::Sha256Stream;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -9,15 +9,22 @@ use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::Read;
 use tempfile::{NamedTempFile, TempDir, TempPath};
-use zstd::bulk::Compressor;
 
-fn archive(payload: &[u8], piece_bytes: usize) -> (TempDir, PayloadRef) {
-    let dir = tempfile::tempdir().expect("a directory");
-    let mut writer = ArchiveWriter::create(dir.path()).expect("the file is created");
+/// More bytes than a chunk at the start of a payload has.
+const LONG: usize = 64 * 1024;
+
+fn archive_in(dir: &TempDir, payload: &[u8], piece_bytes: usize, earlier: &[&PayloadRef]) -> PayloadRef {
+    let writer = ArchiveWriter::create(dir.path(), owner()).expect("the file is created");
+    let mut writer = earlier.iter().fold(writer, |writer, earlier| writer.after(&earlier.sha256));
     for piece in payload.chunks(piece_bytes) {
         writer.push(piece).expect("the write succeeds");
     }
-    let archived = writer.finish().expect("the write succeeds");
+    writer.finish().expect("the write succeeds")
+}
+
+fn archive(payload: &[u8], piece_bytes: usize) -> (TempDir, PayloadRef) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let archived = archive_in(&dir, payload, piece_bytes, &[]);
     (dir, archived)
 }
 
@@ -29,6 +36,28 @@ fn read(archive: &ArchivedPayload) -> Vec<u8> {
     let mut payload = Vec::new();
     archive.reader().read_to_end(&mut payload).expect("the read succeeds");
     payload
+}
+
+fn is_whole(dir: &TempDir, archived: &PayloadRef) -> bool {
+    open(dir, archived).and_then(|archive| archive.verify()).is_ok()
+}
+
+fn size_bytes(dir: &TempDir) -> u64 {
+    let entries = fs::read_dir(dir.path()).expect("the directory is readable");
+    entries.map(|entry| entry.expect("an entry").metadata().expect("its size").len()).sum()
+}
+
+fn remove(dir: &TempDir, archived: &[&PayloadRef]) -> u64 {
+    let payloads: Vec<_> = archived.iter().map(|archived| archived.sha256.clone()).collect();
+    let planned = remove_payloads(dir.path(), &payloads, true).expect("the archive is readable");
+    assert_eq!(remove_payloads(dir.path(), &payloads, false).expect("the removal succeeds"), planned);
+    planned
+}
+
+fn flip(path: &Path, place: usize) {
+    let mut bytes = fs::read(path).expect("the file is readable");
+    bytes[place] ^= 1;
+    fs::write(path, &bytes).expect("the write succeeds");
 }
 
 fn owner() -> FileOwner {
@@ -49,12 +78,22 @@ fn table(size_bytes: usize) -> Vec<u8> {
     lines.take(size_bytes).collect()
 }
 
+/// Releases of a table that gains a line at its beginning.
+fn releases(count: usize, size_bytes: usize) -> Vec<Vec<u8>> {
+    let mut payload = table(size_bytes);
+    let next = |day| {
+        payload.splice(0..0, format!("day {day}\n").into_bytes());
+        payload.clone()
+    };
+    (0..count).map(next).collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
     fn archive_returns_payloads_and_slices_unchanged(
-        size in prop_oneof![0..2000_usize, Just(FRAME_BYTES), Just(2 * FRAME_BYTES), FRAME_BYTES..4 * FRAME_BYTES],
+        size in prop_oneof![0..2000_usize, Just(LONG), Just(2 * LONG), LONG..16 * LONG],
         piece_bytes in 1000..700_000_usize,
         ends in vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 8),
     ) {
@@ -74,8 +113,8 @@ proptest! {
     }
 
     #[test]
-    fn verify_reports_any_flipped_bit_with_its_file(size in 0..2 * FRAME_BYTES, position in any::<prop::sample::Index>(), bit in 0..8_u8) {
-        let (dir, archived) = archive(&table(size), FRAME_BYTES);
+    fn verify_reports_any_flipped_bit_with_its_file(size in 0..8 * LONG, position in any::<prop::sample::Index>(), bit in 0..8_u8) {
+        let (dir, archived) = archive(&table(size), LONG);
         let path = path(dir.path(), &archived.sha256);
         let mut bytes = fs::read(&path).expect("the file is readable");
         let at = position.index(bytes.len());
@@ -87,13 +126,106 @@ proptest! {
     }
 
     #[test]
-    fn open_detects_a_truncated_payload(size in 0..2 * FRAME_BYTES, position in any::<prop::sample::Index>()) {
-        let (dir, archived) = archive(&table(size), FRAME_BYTES);
+    fn open_detects_a_truncated_payload(size in 0..8 * LONG, position in any::<prop::sample::Index>()) {
+        let (dir, archived) = archive(&table(size), LONG);
         let file = OpenOptions::new().write(true).open(path(dir.path(), &archived.sha256)).expect("the file opens");
         let len = file.metadata().expect("the file exists").len();
         file.set_len(position.index(len as usize) as u64).expect("the truncation succeeds");
         damage(open(&dir, &archived).expect_err("the file opens"));
     }
+
+    #[test]
+    fn payloads_stay_whole_while_others_are_added_and_removed(
+        steps in vec((any::<prop::sample::Index>(), any::<bool>()), 1..24),
+    ) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let payloads = releases(8, 4 * LONG);
+        let mut archived: Vec<Option<PayloadRef>> = vec![None; payloads.len()];
+        for (at, is_added) in steps {
+            let at = at.index(payloads.len());
+            if is_added {
+                let earlier: Vec<_> = archived.iter().flatten().cloned().collect();
+                archived[at] = Some(archive_in(&dir, &payloads[at], LONG, &earlier.iter().collect::<Vec<_>>()));
+            } else if let Some(gone) = archived[at].take() {
+                remove(&dir, &[&gone]);
+                prop_assert!(open(&dir, &gone).is_err());
+            }
+            for (payload, archived) in payloads.iter().zip(&archived) {
+                if let Some(archived) = archived {
+                    prop_assert!(read(&open(&dir, archived).expect("it opens")) == *payload);
+                }
+            }
+        }
+        let rest: Vec<_> = archived.iter().flatten().collect();
+        remove(&dir, &rest);
+        let marks = |name: &std::ffi::OsStr| is_unfinished(Path::new(name));
+        let left = fs::read_dir(dir.path()).expect("readable").map(|entry| entry.expect("an entry").file_name());
+        prop_assert_eq!(left.filter(|name| !marks(name)).count(), 0, "no chunk outlives its last payload");
+    }
+}
+
+#[test]
+fn archived_release_costs_what_it_changed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let payloads = releases(30, 16 * LONG);
+    let first = archive_in(&dir, &payloads[0], LONG, &[]);
+    let first_bytes = size_bytes(&dir);
+    let mut last = first;
+    for payload in &payloads[1..] {
+        last = archive_in(&dir, payload, LONG, &[&last]);
+    }
+    let later_bytes = size_bytes(&dir) - first_bytes;
+    assert!(later_bytes < first_bytes, "29 releases cost {later_bytes} bytes, the first one {first_bytes}");
+    assert!(read(&open(&dir, &last).expect("it opens")) == payloads[29]);
+}
+
+#[test]
+fn damaged_chunk_is_reported_by_each_payload_that_needs_it_and_stored_again() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let payloads = releases(3, 4 * LONG);
+    let first = archive_in(&dir, &payloads[0], LONG, &[]);
+    let second = archive_in(&dir, &payloads[1], LONG, &[&first]);
+    let path = path(dir.path(), &first.sha256);
+    // the chunks are at the start of the file, and the second payload shares all but the first one
+    let place = fs::metadata(&path).expect("the file exists").len() / 2;
+    flip(&path, place as usize);
+    for archived in [&first, &second] {
+        let detail = damage(open(&dir, archived).and_then(|archive| archive.verify()).expect_err("damaged"));
+        assert!(
+            detail.contains(archived.sha256.as_str()) && detail.contains(first.sha256.as_str()),
+            "{detail}"
+        );
+    }
+    // the next release does not rely on the damaged chunk
+    let third = archive_in(&dir, &payloads[2], LONG, &[&second, &first]);
+    assert!(is_whole(&dir, &third) && !is_whole(&dir, &second));
+    // the first release is ingested again
+    assert_eq!(archive_in(&dir, &payloads[0], LONG, &[&first]), first);
+    assert!(is_whole(&dir, &first) && is_whole(&dir, &second) && is_whole(&dir, &third));
+}
+
+#[test]
+fn missing_chunk_is_damage_of_the_payload_that_needs_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let payloads = releases(2, 4 * LONG);
+    let first = archive_in(&dir, &payloads[0], LONG, &[]);
+    let second = archive_in(&dir, &payloads[1], LONG, &[&first]);
+    fs::remove_file(path(dir.path(), &first.sha256)).expect("the file exists");
+    let detail = damage(open(&dir, &second).expect_err("a chunk is missing"));
+    assert!(detail.contains(second.sha256.as_str()) && detail.contains("is missing"), "{detail}");
+}
+
+#[test]
+fn writer_keeps_chunks_of_a_payload_that_is_removed_meanwhile() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let payloads = releases(2, 4 * LONG);
+    let first = archive_in(&dir, &payloads[0], LONG, &[]);
+    let writer = ArchiveWriter::create(dir.path(), owner()).expect("the file is created");
+    let mut writer = writer.after(&first.sha256);
+    writer.push(&payloads[1]).expect("the write succeeds");
+    remove(&dir, &[&first]);
+    let second = writer.finish().expect("the write succeeds");
+    assert!(read(&open(&dir, &second).expect("it opens")) == payloads[1]);
 }
 
 #[test]
@@ -111,47 +243,43 @@ fn verify_detects_each_flipped_bit_of_a_short_payload() {
 }
 
 #[test]
-fn damaged_frame_is_reported_and_other_frames_are_readable() {
-    let payload = table(3 * FRAME_BYTES);
-    let (dir, archived) = archive(&payload, FRAME_BYTES);
+fn damaged_chunk_is_reported_and_other_chunks_are_readable() {
+    let payload = table(8 * LONG);
+    let (dir, archived) = archive(&payload, LONG);
     let path = path(dir.path(), &archived.sha256);
-    let mut bytes = fs::read(&path).expect("the file is readable");
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 1;
-    fs::write(&path, &bytes).expect("the write succeeds");
+    flip(&path, fs::metadata(&path).expect("the file exists").len() as usize / 2);
     let archive = open(&dir, &archived).expect("index and footer are whole");
-    let frame_bytes = FRAME_BYTES as u64;
+    let last = payload.len() - 10;
     assert_eq!(archive.slice(0, 10).expect("the range is readable"), payload[..10]);
-    assert_eq!(
-        archive.slice(2 * frame_bytes, 10).expect("the range is readable"),
-        payload[2 * FRAME_BYTES..][..10]
-    );
-    let named = damage(archive.slice(frame_bytes + 5, 10).expect_err("the data is damaged"));
-    assert_eq!(named, damage(archive.verify().expect_err("the data is damaged")));
+    assert_eq!(archive.slice(last as u64, 10).expect("the range is readable"), payload[last..]);
+    let named = damage(archive.verify().expect_err("the data is damaged"));
     assert!(named.contains("the checksum of"), "{named}");
     let mut read = Vec::new();
     let error = archive.reader().read_to_end(&mut read).expect_err("the data is damaged");
-    assert_eq!(read, payload[..FRAME_BYTES]);
+    assert!(!read.is_empty() && payload.starts_with(&read));
     assert!(error.get_ref().is_some_and(|inner| inner.is::<StoreError>()), "{error:?}");
+    assert_eq!(named, damage(archive.slice(read.len() as u64, 10).expect_err("the data is damaged")));
 }
 
 #[test]
-fn archive_file_is_decompressed_by_plain_zstd() {
-    let payload = table(2 * FRAME_BYTES + 1);
-    let (dir, archived) = archive(&payload, FRAME_BYTES);
+fn file_of_a_first_payload_is_decompressed_by_plain_zstd() {
+    let payload = table(8 * LONG + 1);
+    let (dir, archived) = archive(&payload, LONG);
     let file = fs::File::open(path(dir.path(), &archived.sha256)).expect("the file opens");
     assert!(zstd::decode_all(file).expect("the data decompresses") == payload);
 }
 
 #[test]
 fn writer_keeps_a_repeated_payload_and_removes_a_dropped_one() {
-    let payload = table(FRAME_BYTES + 1);
-    let (dir, archived) = archive(&payload, FRAME_BYTES);
+    let payload = table(LONG + 1);
+    let (dir, archived) = archive(&payload, LONG);
     let before = fs::read(path(dir.path(), &archived.sha256)).expect("the file is readable");
-    let mut writer = ArchiveWriter::create(dir.path()).expect("the file is created");
-    writer.push(&payload).expect("the write succeeds");
-    assert_eq!(writer.finish().expect("the write succeeds"), archived);
-    let mut dropped = ArchiveWriter::create(dir.path()).expect("the file is created");
+    let create = || ArchiveWriter::create(dir.path(), owner()).expect("the file is created");
+    for mut writer in [create(), create().after(&archived.sha256)] {
+        writer.push(&payload).expect("the write succeeds");
+        assert_eq!(writer.finish().expect("the write succeeds"), archived);
+    }
+    let mut dropped = create();
     dropped.push(&payload).expect("the write succeeds");
     drop(dropped);
     let entries = fs::read_dir(dir.path())
@@ -184,15 +312,17 @@ fn slice_rejects_ranges_beyond_the_end_and_above_the_limit() {
     assert!(matches!(refused, StoreError::TooLarge { .. }), "{refused}");
 }
 
-/// The checksums are valid, so that zstd decompresses the frame.
+/// The checksums are valid, so that zstd decompresses the chunk.
 #[test]
 fn slice_rejects_a_decompression_bomb() {
     let dir = tempfile::tempdir().expect("a directory");
     let bomb = zstd::bulk::compress(&vec![0; 64 << 20], 1).expect("the compression succeeds");
-    let mut index = Vec::new();
-    put_piece(&mut index, b"", &bomb).expect("the text is short");
     let sha256 = Sha256Hex::of(b"");
-    let footer = FORMAT.footer(FRAME_BYTES as u64, &Sha256Stream::default().finish_bytes(), &index);
+    let mut chunks = ChunkTable::default();
+    chunks.add([7; 16], CHUNK_MAX_BYTES, &bomb, 0);
+    chunks.list.push(file::ListedChunk { file: 0, digest: [7; 16] });
+    let index = chunks.to_bytes().expect("the list is short");
+    let footer = FORMAT.footer(CHUNK_MAX_BYTES as u64, &Sha256Stream::default().finish_bytes(), &index);
     let file = [bomb.as_slice(), &skippable_head(index.len()), &index, &footer].concat();
     fs::write(path(dir.path(), &sha256), file).expect("the write succeeds");
     let archive = ArchivedPayload::open(dir.path(), &sha256, &owner()).expect("the file opens");
@@ -205,8 +335,8 @@ fn archive_writer_reports_a_full_disk_as_unavailable() {
     let dir = tempfile::tempdir().expect("a directory");
     let full = OpenOptions::new().write(true).open("/dev/full").expect("the file opens");
     let path = TempPath::try_from_path(dir.path().join("payload")).expect("a path");
-    let compressor = Compressor::new(0).expect("the compressor is created");
-    let mut writer = ArchiveWriter::with_file(dir.path(), NamedTempFile::from_parts(full, path), compressor);
-    let refused = writer.push(&table(FRAME_BYTES)).expect_err("there is no room");
+    let file = NamedTempFile::from_parts(full, path);
+    let mut writer = ArchiveWriter::with_file(dir.path(), owner(), file).expect("a compressor");
+    let refused = writer.push(&table(2 * LONG)).expect_err("there is no room");
     assert!(matches!(refused, StoreError::Unavailable { .. }), "{refused}");
 }

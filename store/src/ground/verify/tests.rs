@@ -133,8 +133,10 @@ fn records_missing_from_the_payload_are_named_by_run_and_offset() {
     fs::copy(world.payload_path(&reading), &whole).unwrap();
     let mut other = reading.clone();
     other.statements[20_000].people = 2;
-    world.archive(&other);
-    let mut bytes = fs::read(world.payload_path(&other)).unwrap();
+    // in another store, so that it shares no chunk with this one
+    let elsewhere = TestStore::new();
+    elsewhere.archive(&other);
+    let mut bytes = fs::read(elsewhere.payload_path(&other)).unwrap();
     fs::write(world.payload_path(&reading), &bytes).unwrap();
     let verified = world.view().verify_run(1, |_| true).unwrap().unwrap();
     assert_eq!((verified.records, verified.fault_count), (0, 1), "it is another file: {verified:?}");
