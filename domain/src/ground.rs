@@ -4,6 +4,7 @@
 //! validity of a record is computed from all statements and from the source's releases.
 
 pub mod axis;
+pub mod axis_effect;
 pub mod check;
 pub mod format;
 pub mod frequency;

@@ -4,6 +4,7 @@ use super::document_files::{FileDocument, FileFault};
 use oracled_domain::Sha256Stream;
 use oracled_domain::base::raw::SourceValue;
 use oracled_domain::documents::AnyDocument;
+use oracled_domain::ground::axis_effect::AxisEffects;
 use oracled_domain::ground::normalize::{
     DefinitionCoverage, MissingColumnError, NormalizerOutput, PipelineDefinitionErrors, RecordNormalizer,
 };
@@ -12,7 +13,7 @@ use oracled_domain::ground::pipeline::PipelineDefinition;
 use oracled_domain::ground::pipeline::tables::WordSource;
 use oracled_domain::ground::record::RecordContent;
 use oracled_domain::ground::rejection::{RecordRejection, RecordRule};
-use oracled_domain::ground::run::{RunCounts, RunWarning};
+use oracled_domain::ground::run::RunCounts;
 use oracled_domain::ground::source::SourceRegistration;
 use oracled_store::ground::decoding::PayloadEncoding;
 use oracled_store::ground::slices::{PayloadSlice, PayloadSliceError, SliceLimits, slice_payload};
@@ -180,8 +181,7 @@ impl PreparedTrial {
                 let mut coverage =
                     DefinitionCoverage::new(&self.normalizer, slices.columns(), slices.unnamed_columns())?;
                 trial.read_all(slices, &mut coverage)?;
-                let (axes, warnings): (_, Vec<RunWarning>) = coverage.into_parts();
-                (trial.report.counts.axes, trial.report.counts.warnings) = (axes, warnings);
+                coverage.store_in(&mut trial.report.counts);
                 Ok(())
             });
         let mut report = trial.report;
@@ -195,7 +195,7 @@ impl PreparedTrial {
             Ok(()) => None,
         };
         if report.failure.is_none() {
-            let breaches = self.definition.pipeline.gates.breaches(counts, None);
+            let breaches = self.definition.pipeline.gates.breaches(counts, &AxisEffects::default(), None);
             report.breaches = breaches.iter().map(ToString::to_string).collect();
         }
         report
@@ -266,7 +266,7 @@ impl PayloadTrial<'_> {
         raw: &SourceValue,
         coverage: &mut DefinitionCoverage<'_>,
     ) -> Result<NormalizerOutput, RecordRejection> {
-        coverage.note_matched_paths(raw);
+        coverage.note_raw_record(raw);
         let record = self.normalizer.normalize(raw)?;
         coverage.note_filled_axes(&record.content);
         for warning in &record.warnings {

@@ -3,11 +3,19 @@
 //! A run whose release breaks a gate of its pipeline is held. Nothing of it becomes visible before an
 //! operator approves it.
 
+use super::axis_effect::{AxisEffect, AxisEffects, CommonChange, CommonChangeKind};
+use super::ontology::Ontology;
 use super::run::{GateBreach, ReleaseEffect, RunCounts};
 use crate::base::decimal::{Decimal, DecimalText};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use utoipa::ToSchema;
+
+/// The smallest number of values to which a gate of an axis applies.
+const AXIS_VALUES_MIN: u64 = 20;
+/// The maximum number of broken gates of axes that a run reports.
+const AXIS_BREACHES_MAX: usize = 64;
 
 /// The limits for one release. A run that exceeds one is held until an operator approves it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -31,19 +39,47 @@ pub struct ReleaseGates {
     /// a file under the wrong version.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub accept_same_payload: bool,
+    /// The limits for axes, by axis. An axis that is not named has the default limits.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub axes: BTreeMap<String, AxisGates>,
+}
+
+/// The limits for the values of an axis. They count the records of a release that replace or confirm a record in force,
+/// from 20 such records with a value on the axis on. On a group they apply to all its values, and to the values of each
+/// key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct AxisGates {
+    /// The largest share of the values that a release may empty, from 0 to 1.
+    #[schema(value_type = DecimalText)]
+    pub max_unfilled_ratio: Decimal,
+    /// The largest share of the values that a release may change or empty, from 0 to 1; no limit where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<DecimalText>)]
+    pub max_changed_values_ratio: Option<Decimal>,
 }
 
 impl Default for ReleaseGates {
     fn default() -> Self {
-        let percent = |text: &str| text.parse().expect("a decimal number");
         Self {
-            max_rejected_ratio: percent("0.01"),
-            max_withdrawn_ratio: percent("0.05"),
+            max_rejected_ratio: ratio("0.01"),
+            max_withdrawn_ratio: ratio("0.05"),
             max_changed_ratio: None,
             min_records: 0,
             accept_same_payload: false,
+            axes: BTreeMap::new(),
         }
     }
+}
+
+impl Default for AxisGates {
+    fn default() -> Self {
+        Self { max_unfilled_ratio: ratio("0.5"), max_changed_values_ratio: None }
+    }
+}
+
+fn ratio(text: &str) -> Decimal {
+    text.parse().expect("a decimal number")
 }
 
 impl fmt::Display for GateBreach {
@@ -69,14 +105,36 @@ impl fmt::Display for GateBreach {
             Self::EmptiedAxis { axis, version } => {
                 write!(f, "no record has a value on axis `{axis}`, which version {version} has values on")
             }
+            Self::MaxUnfilledRatio { axis, unfilled, filled, allowed } => write!(
+                f,
+                "{unfilled} of {filled} values of axis `{axis}` would be empty (`max_unfilled_ratio` is {allowed})"
+            ),
+            Self::MaxChangedValuesRatio { axis, changed, filled, allowed } => write!(
+                f,
+                "{changed} of {filled} values of axis `{axis}` would change (`max_changed_values_ratio` is {allowed})"
+            ),
+            Self::CommonFactor { axis, factor, numbers, compared } => write!(
+                f,
+                "{numbers} of {compared} numbers of axis `{axis}` would change by the same factor, {factor}"
+            ),
+            Self::CommonProduct { axis, product, numbers, compared } => write!(
+                f,
+                "{numbers} of {compared} numbers of axis `{axis}` would become {product} divided by the number in force"
+            ),
         }
     }
 }
 
 impl ReleaseGates {
-    /// The gates that a run with these counts breaks. `same_payload_as` names another version with the same payload.
+    /// The gates that a run with these counts and effects breaks. `same_payload_as` names another version with the same
+    /// payload.
     #[must_use]
-    pub fn breaches(&self, counts: &RunCounts, same_payload_as: Option<String>) -> Vec<GateBreach> {
+    pub fn breaches(
+        &self,
+        counts: &RunCounts,
+        effects: &AxisEffects,
+        same_payload_as: Option<String>,
+    ) -> Vec<GateBreach> {
         let RunCounts { read, records, rejected, effect, .. } = *counts;
         let mut breaches = Vec::new();
         if exceeds(rejected, read, &self.max_rejected_ratio) {
@@ -98,19 +156,89 @@ impl ReleaseGates {
             breaches.push(GateBreach::MinRecords { records, required: self.min_records });
         }
         breaches.extend(same_payload_as.map(|version| GateBreach::SamePayload { version }));
+        breaches.extend(self.axis_breaches(effects));
         breaches
     }
 
-    /// The first ratio that is not from 0 to 1, with its name.
-    pub(super) fn invalid_ratio(&self) -> Option<(&'static str, &Decimal)> {
-        let ratios = [
-            ("max_rejected_ratio", Some(&self.max_rejected_ratio)),
-            ("max_withdrawn_ratio", Some(&self.max_withdrawn_ratio)),
-            ("max_changed_ratio", self.max_changed_ratio.as_ref()),
+    /// The gates of axes that a run with these effects breaks: those of each axis, and those of each key of a group
+    /// unless the group breaks the same kind of gate as a whole.
+    fn axis_breaches(&self, effects: &AxisEffects) -> Vec<GateBreach> {
+        let default = AxisGates::default();
+        let gates = |axis: &str| self.axes.get(axis).unwrap_or(&default);
+        let of_axes = effects.axes.iter().map(|(axis, effect)| (axis, gates(axis).breaches(axis, effect)));
+        let of_axes: BTreeMap<_, _> = of_axes.collect();
+        let mut breaches: Vec<_> = of_axes.values().flatten().cloned().collect();
+        for (path, (axis, effect)) in &effects.keys {
+            let of_group = of_axes.get(axis).map(Vec::as_slice).unwrap_or_default();
+            let is_reported = |breach: &GateBreach| {
+                of_group.iter().any(|group| std::mem::discriminant(group) == std::mem::discriminant(breach))
+            };
+            breaches
+                .extend(gates(axis).breaches(path, effect).into_iter().filter(|breach| !is_reported(breach)));
+        }
+        breaches.truncate(AXIS_BREACHES_MAX);
+        breaches
+    }
+
+    /// The faults of the gates, each with the name of its field.
+    pub(super) fn faults(&self, ontology: &Ontology) -> Vec<(String, String)> {
+        let of_release = [
+            ("max_rejected_ratio".to_owned(), Some(&self.max_rejected_ratio)),
+            ("max_withdrawn_ratio".to_owned(), Some(&self.max_withdrawn_ratio)),
+            ("max_changed_ratio".to_owned(), self.max_changed_ratio.as_ref()),
         ];
-        let given = ratios.into_iter().filter_map(|(name, ratio)| Some((name, ratio?)));
+        let of_axes = self.axes.iter().flat_map(|(axis, gates)| {
+            [
+                (format!("axes.{axis}.max_unfilled_ratio"), Some(&gates.max_unfilled_ratio)),
+                (format!("axes.{axis}.max_changed_values_ratio"), gates.max_changed_values_ratio.as_ref()),
+            ]
+        });
         let (zero, one) = (Decimal::from(0), Decimal::from(1));
-        given.into_iter().find(|(_, ratio)| **ratio < zero || **ratio > one)
+        let given = of_release.into_iter().chain(of_axes).filter_map(|(name, ratio)| Some((name, ratio?)));
+        let ratios = given.filter(|(_, ratio)| **ratio < zero || **ratio > one);
+        let ratios =
+            ratios.map(|(name, ratio)| (name, format!("{ratio} is not a share of records (0 to 1 allowed)")));
+        let is_gated =
+            |axis: &&String| ontology.axes.iter().any(|known| known.axis == **axis && !known.identity);
+        let unknown = self.axes.keys().filter(|axis| !is_gated(axis)).map(|axis| {
+            let reference = ontology.reference();
+            (format!("axes.{axis}"), format!("`{axis}` is not a value axis of ontology {reference}"))
+        });
+        ratios.chain(unknown).collect()
+    }
+}
+
+impl AxisGates {
+    /// The gates that a release with this effect on the values at `path` breaks.
+    fn breaches(&self, path: &str, effect: &AxisEffect) -> Vec<GateBreach> {
+        let AxisEffect { filled, unfilled, changed, numbers: compared, common_change } = effect.clone();
+        let axis = || path.to_owned();
+        let mut breaches = Vec::new();
+        if filled >= AXIS_VALUES_MIN {
+            if exceeds(unfilled, filled, &self.max_unfilled_ratio) {
+                let allowed = self.max_unfilled_ratio.clone();
+                breaches.push(GateBreach::MaxUnfilledRatio { axis: axis(), unfilled, filled, allowed });
+            }
+            if let Some(allowed) = self.max_changed_values_ratio.clone()
+                && exceeds(changed, filled, &allowed)
+            {
+                breaches.push(GateBreach::MaxChangedValuesRatio { axis: axis(), changed, filled, allowed });
+            }
+        }
+        if let Some(CommonChange { of, value, numbers }) = common_change
+            && numbers >= AXIS_VALUES_MIN
+            && numbers > compared / 2
+        {
+            breaches.push(match of {
+                CommonChangeKind::Factor => {
+                    GateBreach::CommonFactor { axis: axis(), factor: value, numbers, compared }
+                }
+                CommonChangeKind::Product => {
+                    GateBreach::CommonProduct { axis: axis(), product: value, numbers, compared }
+                }
+            });
+        }
+        breaches
     }
 }
 
@@ -131,23 +259,23 @@ mod tests {
         RunCounts { read, records: read - rejected, rejected, effect, ..RunCounts::default() }
     }
 
-    fn ratio(text: &str) -> Decimal {
-        text.parse().expect("a decimal number")
+    fn breaches(gates: &ReleaseGates, counts: &RunCounts, same: Option<String>) -> Vec<GateBreach> {
+        gates.breaches(counts, &AxisEffects::default(), same)
     }
 
     #[test]
     fn gates_report_breach_only_above_allowed_ratio() {
         let gates = ReleaseGates::default();
-        assert_eq!(gates.breaches(&counts(100, 1, Some((100, 5, 100))), None), []);
+        assert_eq!(breaches(&gates, &counts(100, 1, Some((100, 5, 100))), None), []);
         assert_eq!(
-            gates.breaches(&counts(100, 2, Some((100, 6, 100))), None),
+            breaches(&gates, &counts(100, 2, Some((100, 6, 100))), None),
             [
                 GateBreach::MaxRejectedRatio { rejected: 2, read: 100, allowed: ratio("0.01") },
                 GateBreach::MaxWithdrawnRatio { withdrawn: 6, in_force: 100, allowed: ratio("0.05") },
             ]
         );
         assert_eq!(
-            gates.breaches(&counts(0, 0, Some((0, 0, 0))), None),
+            breaches(&gates, &counts(0, 0, Some((0, 0, 0))), None),
             [],
             "a first release withdraws nothing"
         );
@@ -161,13 +289,13 @@ mod tests {
             ..ReleaseGates::default()
         };
         assert_eq!(
-            gates.breaches(&counts(10, 0, Some((10, 0, 6))), Some("2023".into())),
+            breaches(&gates, &counts(10, 0, Some((10, 0, 6))), Some("2023".into())),
             [
                 GateBreach::MaxChangedRatio { changed: 6, in_force: 10, allowed: ratio("0.5") },
                 GateBreach::MinRecords { records: 10, required: 11 },
                 GateBreach::SamePayload { version: "2023".into() },
             ]
         );
-        assert_eq!(gates.breaches(&counts(11, 0, Some((10, 0, 5))), None), []);
+        assert_eq!(breaches(&gates, &counts(11, 0, Some((10, 0, 5))), None), []);
     }
 }

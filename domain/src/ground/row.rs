@@ -11,6 +11,8 @@ use super::record::RecordContent;
 use super::value::{AxisValue, TypedValue};
 use crate::base::decimal::MAGNITUDE_MAX;
 use crate::base::varint::{put, put_part, take, take_part};
+use serde::ser::{Error as _, SerializeMap as _, SerializeStruct as _};
+use serde::{Serialize, Serializer};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -27,6 +29,7 @@ pub struct ContentRow<'b> {
 }
 
 /// A value or a definition of a row.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct ContentCell<'b> {
     /// The index of its axis in the ontology.
     pub(super) axis_index: usize,
@@ -119,6 +122,52 @@ impl<'b> ContentRow<'b> {
     }
 }
 
+/// The content of a row, which serializes as its [`RecordContent`] does, without decoding it first.
+#[derive(Debug, Clone, Copy)]
+pub struct RowContent<'b> {
+    /// The row.
+    pub row: ContentRow<'b>,
+    /// The ontology of the row.
+    pub ontology: &'b Ontology,
+}
+
+/// The cells of a row, as an object with the paths as names.
+struct CellMap<'b> {
+    cells: &'b [u8],
+    ontology: &'b Ontology,
+    read: fn(&[u8], AxisType) -> Option<AxisValue>,
+}
+
+impl Serialize for RowContent<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { row: ContentRow { values, definitions, .. }, ontology } = *self;
+        let text = |bytes: &[u8], _| Some(AxisValue::Text(str::from_utf8(bytes).ok()?.to_owned()));
+        let mut content = serializer.serialize_struct("RecordContent", 2)?;
+        content.serialize_field("axes", &CellMap { cells: values, ontology, read: value_of })?;
+        if !definitions.is_empty() {
+            content.serialize_field("definitions", &CellMap { cells: definitions, ontology, read: text })?;
+        }
+        content.end()
+    }
+}
+
+impl Serialize for CellMap<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let unreadable = || S::Error::custom("a cell of the row cannot be read");
+        let mut members = serializer.serialize_map(None)?;
+        let mut cells = ContentCellIterator(self.cells);
+        for ContentCell { axis_index, key, bytes } in cells.by_ref() {
+            let axis = self.ontology.axes.get(axis_index).ok_or_else(unreadable)?;
+            let value = (self.read)(bytes, axis.kind).ok_or_else(unreadable)?;
+            match key.map(|key| str::from_utf8(key).map(|key| axis.at_key(key))) {
+                Some(path) => members.serialize_entry(&path.map_err(|_| unreadable())?, &value)?,
+                None => members.serialize_entry(&axis.axis, &value)?,
+            }
+        }
+        if cells.0.is_empty() { members.end() } else { Err(unreadable()) }
+    }
+}
+
 fn decoded<T>(
     cells: &[u8],
     ontology: &Ontology,
@@ -169,7 +218,7 @@ fn value_of(bytes: &[u8], kind: AxisType) -> Option<AxisValue> {
 }
 
 /// The canonical text of the number with this sort key (`Decimal::sort_key`).
-fn number_of(key: &[u8]) -> Option<String> {
+pub(super) fn number_of(key: &[u8]) -> Option<String> {
     let (first, amount) = key.split_first()?;
     let (mask, mut text) = match first {
         1 => (u8::MAX, "-".to_owned()),

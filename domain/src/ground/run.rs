@@ -1,5 +1,6 @@
 //! Runs: one reading of one payload as one version of a source. A run becomes visible completely or not at all.
 
+use super::axis_effect::AxisEffect;
 use super::digest_of_json;
 use super::id::{PipelineId, SourceId};
 use super::ontology::OntologyRef;
@@ -9,7 +10,7 @@ use crate::base::decimal::{Decimal, Rounding};
 use crate::base::digest::Sha256Hex;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use strum::{IntoStaticStr, VariantArray};
 
@@ -224,6 +225,50 @@ pub enum GateBreach {
         /// The version of the previous release.
         version: String,
     },
+    /// Too many values of an axis would be empty.
+    MaxUnfilledRatio {
+        /// The axis; the path of the values if only those of one key of a group are concerned.
+        axis: String,
+        /// Values that would be empty.
+        unfilled: u64,
+        /// Values in force of the records that would be replaced or confirmed.
+        filled: u64,
+        /// The share allowed.
+        allowed: Decimal,
+    },
+    /// Too many values of an axis would change.
+    MaxChangedValuesRatio {
+        /// The axis, as for `max_unfilled_ratio`.
+        axis: String,
+        /// Values that would change or be empty.
+        changed: u64,
+        /// Values in force of the records that would be replaced or confirmed.
+        filled: u64,
+        /// The share allowed.
+        allowed: Decimal,
+    },
+    /// Most numbers of an axis would change by the same factor.
+    CommonFactor {
+        /// The axis, as for `max_unfilled_ratio`.
+        axis: String,
+        /// The factor.
+        factor: String,
+        /// Numbers that would change by it.
+        numbers: u64,
+        /// Numbers compared, without zeros.
+        compared: u64,
+    },
+    /// Most numbers of an axis would become inverse: the product of the number in force and the new one is the same.
+    CommonProduct {
+        /// The axis, as for `max_unfilled_ratio`.
+        axis: String,
+        /// The product.
+        product: String,
+        /// Numbers that would become inverse.
+        numbers: u64,
+        /// Numbers compared, without zeros.
+        compared: u64,
+    },
 }
 
 /// The counts of a run.
@@ -246,6 +291,13 @@ pub struct RunCounts {
     pub unidentified: u64,
     /// The axes that the definition maps to, each with the number of normalized records that have a value on it.
     pub axes: BTreeMap<String, AxisCoverage>,
+    /// The effect on the values of each axis, over the records that replace or confirm a record in force.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub axis_effects: BTreeMap<String, AxisEffect>,
+    /// The columns of the header, or the paths of the members of the records; empty if there are too many to compare them
+    /// with those of another run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<String>,
     /// Warnings about the run as a whole.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<RunWarning>,
@@ -306,6 +358,33 @@ pub enum RunWarning {
         /// The number of records.
         records: u64,
     },
+    /// Columns, or members of records, that the previous run of the pipeline did not have.
+    ColumnsAppeared {
+        /// Their names.
+        names: Vec<String>,
+        /// The version that the previous run read.
+        version: String,
+    },
+    /// Columns, or members of records, that the previous run of the pipeline had.
+    ColumnsDisappeared {
+        /// Their names.
+        names: Vec<String>,
+        /// The version that the previous run read.
+        version: String,
+    },
+}
+
+/// The maximum number of names in the text of a warning.
+const SHOWN_NAMES_MAX: usize = 20;
+
+/// The first of `names`, and the number of the others.
+fn format_names(names: &[String]) -> String {
+    let mut shown =
+        names.iter().take(SHOWN_NAMES_MAX).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    if names.len() > SHOWN_NAMES_MAX {
+        shown.push_str(&format!(" and {} more", names.len() - SHOWN_NAMES_MAX));
+    }
+    shown
 }
 
 impl fmt::Display for RunWarning {
@@ -326,6 +405,34 @@ impl fmt::Display for RunWarning {
                 "{records} records have letters of several scripts in one word of `{axis}`, such as `{word}`: they look like other \
                  subjects and are subjects of their own"
             ),
+            Self::ColumnsAppeared { names, version } => {
+                write!(f, "not in version {version}: {}", format_names(names))
+            }
+            Self::ColumnsDisappeared { names, version } => {
+                write!(f, "only in version {version}: {}", format_names(names))
+            }
+        }
+    }
+}
+
+impl RunCounts {
+    /// Adds a warning about the columns that appear or disappear, against the previous run of the pipeline.
+    pub fn compare_columns(&mut self, before: &IngestionRun) {
+        let (old, new) = (&before.counts.columns, &self.columns);
+        if old.is_empty() || new.is_empty() {
+            return;
+        }
+        let only_in = |some: &[String], others: &[String]| {
+            let others: BTreeSet<_> = others.iter().collect();
+            some.iter().filter(|name| !others.contains(name)).cloned().collect::<Vec<_>>()
+        };
+        let (appeared, disappeared) = (only_in(new, old), only_in(old, new));
+        let version = || before.input.version.clone();
+        if !appeared.is_empty() {
+            self.warnings.push(RunWarning::ColumnsAppeared { names: appeared, version: version() });
+        }
+        if !disappeared.is_empty() {
+            self.warnings.push(RunWarning::ColumnsDisappeared { names: disappeared, version: version() });
         }
     }
 }
@@ -450,7 +557,7 @@ mod tests {
             released_at: Timestamp::UNIX_EPOCH,
             version: "2020".into(),
         };
-        let mut ids = std::collections::BTreeSet::from([input.run_id().as_str().to_owned()]);
+        let mut ids = BTreeSet::from([input.run_id().as_str().to_owned()]);
         let changes: [fn(&mut RunInput); 5] = [
             |input| input.ontology.version = "2".into(),
             |input| input.pipeline_sha256 = Sha256Hex::of(b"other"),

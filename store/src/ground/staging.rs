@@ -12,8 +12,9 @@ use super::view::{INDEX, RecordStatements, SourceView};
 use crate::base::error::StoreError;
 use oracled_domain::Sha256Hex;
 use oracled_domain::base::varint::put_part;
+use oracled_domain::ground::axis_effect::AxisEffects;
 use oracled_domain::ground::rejection::{RecordRejection, RejectedRecord};
-use oracled_domain::ground::run::{AxisCoverage, RunCounts, RunWarning, SortedFileRef};
+use oracled_domain::ground::run::{RunCounts, SortedFileRef};
 use oracled_domain::ground::timeline::{
     RecordStatement, ReleaseScope, TimelineRun, VisibleReleases, changes,
 };
@@ -79,6 +80,8 @@ pub struct StagedRun {
     pub statements: Vec<SortedFileRef>,
     /// For an undo: the number of records that it would restore and whose content was pruned.
     pub pruned: u64,
+    /// The effect on the values of each axis.
+    pub axis_effects: AxisEffects,
     new_files: UncommittedFiles,
 }
 
@@ -159,15 +162,16 @@ impl RunStaging {
         *self.counts.warnings_by_rule.entry(warning.rule).or_default() += 1;
     }
 
-    /// Stores the number of records that filled each axis, and the warnings of the run.
-    pub fn set_coverage(&mut self, axes: BTreeMap<String, AxisCoverage>, warnings: Vec<RunWarning>) {
-        (self.counts.axes, self.counts.warnings) = (axes, warnings);
-    }
-
     /// The counts so far.
     #[must_use]
     pub const fn counts(&self) -> &RunCounts {
         &self.counts
+    }
+
+    /// The counts so far, to add those that only the reader of the payload knows.
+    #[must_use]
+    pub const fn counts_mut(&mut self) -> &mut RunCounts {
+        &mut self.counts
     }
 
     fn write_reject(&mut self, reject: &RejectedRecord) -> Result<(), StoreError> {
@@ -191,7 +195,7 @@ impl RunStaging {
         let release = TimelineRun { has_unidentified: self.counts.unidentified > 0, ..release.clone() };
         let base = std::mem::take(&mut self.sample).choose_base(view)?;
         let mut delta = DeltaWriter::create(&self.files, &self.name, self.run, base)?;
-        let Some(pruned) = self.merge_records(view, &release, &mut delta, &mut proceed)? else {
+        let Some((pruned, axis_effects)) = self.merge_records(view, &release, &mut delta, &mut proceed)? else {
             return Ok(None);
         };
         let mut new_files = UncommittedFiles::new(&self.files);
@@ -201,19 +205,19 @@ impl RunStaging {
         let finished = delta.finish(target, &mut self.rows, &mut new_files, &mut proceed)?;
         let Some((stated, statements)) = finished else { return Ok(None) };
         let (counts, rows) = self.finish_rows(&mut new_files)?;
-        Ok(Some(StagedRun { counts, rows, stated, statements, pruned, new_files }))
+        Ok(Some(StagedRun { counts, rows, stated, statements, pruned, axis_effects, new_files }))
     }
 
     /// Compares the records of the run with the source's earlier statements. The earlier statements about other records
     /// are read only if the run can change them, or has a base. Returns the number of records that an undo would restore
-    /// and whose content was pruned; `None` if `proceed` returned false.
+    /// and whose content was pruned, and the effect on values; `None` if `proceed` returned false.
     fn merge_records(
         &mut self,
         view: &SourceView,
         release: &TimelineRun,
         delta: &mut DeltaWriter,
         proceed: &mut dyn FnMut(u64) -> bool,
-    ) -> Result<Option<u64>, StoreError> {
+    ) -> Result<Option<(u64, AxisEffects)>, StoreError> {
         let releases: Vec<_> = view.state.releases().into_iter().chain([release.clone()]).collect();
         let after = VisibleReleases::new(&releases, ReleaseScope::default());
         let mut gauge = ReleaseEffectGauge::new(view, &releases, release);
@@ -252,6 +256,7 @@ impl RunStaging {
             let is_stated = stated.is_some();
             if let Some(RunStatement { statement, .. }) = stated {
                 self.counts.records += u64::from(statement.time.content.is_some());
+                gauge.compare_values(view, &record, &statement)?;
                 record.statements.push(statement);
             }
             if others_change {
@@ -264,8 +269,7 @@ impl RunStaging {
                 self.write_record_changes(view, &record, &after, &mut ordinal)?;
             }
         }
-        self.counts.effect = others_change.then_some(gauge.effect);
-        Ok(Some(pruned))
+        Ok(Some((pruned, gauge.store_in(&mut self.counts, others_change))))
     }
 
     /// The single statement for all records of one key: any of them if they are equal; otherwise all are rejected.

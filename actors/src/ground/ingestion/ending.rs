@@ -78,17 +78,22 @@ impl IngestContext {
     async fn complete_or_hold(
         &self,
         mut run: IngestionRun,
-        staged: StagedRun,
+        mut staged: StagedRun,
         ready: &PreparedPipeline,
     ) -> Result<IngestionRun, IngestionError> {
+        let (source, _) = self.commit_context().source(&run.oracle_id)?;
+        let previous = self.previous_run(&run, &source)?;
+        if let Some(previous) = &previous {
+            staged.counts.compare_columns(previous);
+        }
         if run.decision.is_none() {
-            let (source, _) = self.commit_context().source(&run.oracle_id)?;
             // the number of its rows: another run may have been completed after this one was planned
             run.number = source.next_number();
             let gates = &ready.definition.pipeline.gates;
             let same_payload = same_payload(&run, &source, gates.accept_same_payload);
-            run.breaches = gates.breaches(&staged.counts, same_payload);
-            run.breaches.extend(self.emptied_axes(&run, &source, &staged.counts)?);
+            run.breaches = gates.breaches(&staged.counts, &staged.axis_effects, same_payload);
+            let emptied = previous.map(|previous| emptied_axes(&run, &staged.counts, &previous));
+            run.breaches.extend(emptied.unwrap_or_default());
         }
         if run.breaches.is_empty() || run.decision.is_some() {
             return self.complete(run, staged, ready).await;
@@ -100,30 +105,16 @@ impl IngestContext {
         self.close(run).await
     }
 
-    /// The axes that have no value in this snapshot, but had values in the pipeline's previous release. A release that
-    /// is not a snapshot is not checked, because it contains only changes, whose records may lack such values.
-    fn emptied_axes(
+    /// The latest run of the same pipeline that completed and was not undone.
+    fn previous_run(
         &self,
         run: &IngestionRun,
         source: &SourceState,
-        counts: &RunCounts,
-    ) -> Result<Vec<GateBreach>, IngestionError> {
-        if !run.snapshot {
-            return Ok(Vec::new());
-        }
+    ) -> Result<Option<IngestionRun>, IngestionError> {
         let counting = source.counting_runs();
         let before = counting.iter().rev().find(|completed| completed.pipeline_id == run.pipeline_id);
-        let Some((before, _)) = before.map(|before| self.store.run(&before.run_id)).transpose()?.flatten()
-        else {
-            return Ok(Vec::new());
-        };
-        let had_values = |axis: &String| before.counts.axes.get(axis).is_some_and(|fill| fill.records > 0);
-        let emptied = counts.axes.iter().filter(|(axis, fill)| fill.records == 0 && had_values(axis));
-        let breach = |(axis, _): (&String, _)| {
-            let (axis, version) = (axis.clone(), before.input.version.clone());
-            GateBreach::EmptiedAxis { axis, version }
-        };
-        Ok(emptied.map(breach).collect())
+        let before = before.map(|before| self.store.run(&before.run_id)).transpose()?.flatten();
+        Ok(before.map(|(before, _)| before))
     }
 
     /// Makes a run visible, unless it was ended meanwhile.
@@ -318,6 +309,27 @@ fn same_payload(run: &IngestionRun, source: &SourceState, is_accepted: bool) -> 
                 || !is_accepted && completed.release.version != run.input.version)
     };
     source.completed.iter().rev().find(is_mistaken).map(|completed| completed.release.version.clone())
+}
+
+/// The axes that have no value in this snapshot, but had values in the pipeline's previous release. They are reported
+/// unless the records that the snapshot replaces show it already. A release that is not a snapshot is not checked,
+/// because it contains only changes, whose records may lack such values.
+fn emptied_axes(run: &IngestionRun, counts: &RunCounts, before: &IngestionRun) -> Vec<GateBreach> {
+    let had_values = |axis: &str| before.counts.axes.get(axis).is_some_and(|fill| fill.records > 0);
+    let is_reported = |axis: &str| {
+        run.breaches
+            .iter()
+            .any(|breach| matches!(breach, GateBreach::MaxUnfilledRatio { axis: of, .. } if of == axis))
+    };
+    let emptied = counts
+        .axes
+        .iter()
+        .filter(|(axis, fill)| run.snapshot && fill.records == 0 && had_values(axis) && !is_reported(axis));
+    let breach = |(axis, _): (&String, _)| {
+        let (axis, version) = (axis.clone(), before.input.version.clone());
+        GateBreach::EmptiedAxis { axis, version }
+    };
+    emptied.map(breach).collect()
 }
 
 /// The entry of a completed run in the state of its source.

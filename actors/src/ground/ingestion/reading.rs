@@ -120,8 +120,7 @@ impl PayloadReader {
             self.progress.read.store(staging.counts().read, Ordering::Relaxed);
             self.progress.rejected.store(staging.counts().rejected, Ordering::Relaxed);
         }
-        let (axes, warnings) = coverage.into_parts();
-        staging.set_coverage(axes, warnings);
+        coverage.store_in(staging.counts_mut());
         Ok(true)
     }
 
@@ -136,7 +135,7 @@ impl PayloadReader {
         let PayloadSlice { position, offset, bytes, record } = slice;
         let raw_hash = digest.of(&bytes);
         if let Ok(raw) = &record {
-            coverage.note_matched_paths(raw);
+            coverage.note_raw_record(raw);
         }
         let normalized = match &record {
             Ok(raw) => self.ready.normalizer.normalize(raw),

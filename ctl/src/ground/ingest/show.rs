@@ -4,10 +4,11 @@ use crate::base::error::CtlError;
 use crate::base::output::{escape_line, format_pairs, format_requester, short_run_id};
 use oracled_api::ground::RunReport;
 use oracled_domain::base::decimal::Decimal;
+use oracled_domain::ground::axis_effect::AxisEffect;
 use oracled_domain::ground::rejection::RecordRule;
 use oracled_domain::ground::run::ReleaseEffect;
 use oracled_domain::ground::run::RunProgress;
-use oracled_domain::ground::run::{AxisCoverage, IngestionRun, RunDecision, RunState};
+use oracled_domain::ground::run::{AxisCoverage, IngestionRun, RunDecision, RunState, RunWarning};
 use std::collections::BTreeMap;
 use std::io::Write;
 
@@ -115,8 +116,19 @@ pub(crate) fn show(
         let of_run = counts.warnings.iter().map(|warning| warning.into_str().to_owned());
         let parts = format_rule_counts(&counts.warnings_by_rule).into_iter().chain(of_run).collect();
         shown.push(("warnings", format_total(warnings, parts)));
-        shown.extend(counts.warnings.iter().map(|warning| ("warning", escape_line(&warning.to_string()))));
+        shown.extend(counts.warnings.iter().map(|warning| {
+            let label = match warning {
+                RunWarning::ColumnsAppeared { .. } => "new columns",
+                RunWarning::ColumnsDisappeared { .. } => "lost columns",
+                RunWarning::UnmatchedPath { .. }
+                | RunWarning::UnnamedColumns { .. }
+                | RunWarning::MixedScripts { .. } => "warning",
+            };
+            (label, escape_line(&warning.to_string()))
+        }));
         shown.extend(counts.axes.iter().map(|(axis, fill)| ("axis", format_coverage(axis, fill))));
+        shown
+            .extend(counts.axis_effects.iter().map(|(axis, effect)| ("values", format_effect(axis, effect))));
         let changes: u64 = counts.changes.values().sum();
         let parts = counts.changes.iter().map(|(change, count)| format!("{change} {count}")).collect();
         shown.push(("changes", format_total(changes, parts)));
@@ -157,6 +169,11 @@ pub(in crate::ground) fn format_coverage(
 ) -> String {
     let percent = share.checked_mul(&Decimal::from(100)).unwrap_or_else(|_| share.clone());
     format!("{axis} {percent} %, {records} records")
+}
+
+/// The effect of a release on the values of an axis.
+fn format_effect(axis: &str, AxisEffect { filled, unfilled, changed, .. }: &AxisEffect) -> String {
+    format!("{axis} {filled} in force before it; {changed} changed, of which {unfilled} are now empty")
 }
 
 fn format_rule_counts(counts: &BTreeMap<RecordRule, u64>) -> Vec<String> {

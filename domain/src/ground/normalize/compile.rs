@@ -97,8 +97,7 @@ impl DefinitionCompiler<'_> {
     fn compile_mappings(&self, faults: &mut DefinitionFaults) -> Vec<CompiledMapping> {
         let pipeline = &self.definition.pipeline;
         faults.note(self.check_header());
-        if let Some((name, ratio)) = pipeline.gates.invalid_ratio() {
-            let fault = format!("{ratio} is not a share of records (0 to 1 allowed)");
+        for (name, fault) in pipeline.gates.faults(self.ontology) {
             faults.0.push(PipelineDefinitionError::new(format!("pipeline.gates.{name}"), fault));
         }
         let (mut mappings, faults_before) = (Vec::new(), faults.0.len());

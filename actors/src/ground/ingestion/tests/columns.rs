@@ -1,6 +1,7 @@
 //! Columns and fields that the definition names and the payload lacks, and the other way round.
 
 use super::*;
+use crate::testing::ground::register_pipeline;
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::pipeline::PipelineDefinition;
 use oracled_domain::ground::run::{AxisCoverage, IngestionRun, RunWarning};
@@ -11,7 +12,7 @@ use serde_json::{Value as Json, json};
 const RATES: &str = "Date,USD,JPY,CYP,\n2026-01-02,1.17,183.4,N/A,\n2025-12-31,1.175,,N/A,\n";
 
 /// Registers daily reference rates of the euro, with `usd` at the path `usd_from` and `jpy` at `jpy_from`.
-async fn rates(system: &ActorSystem, format: &Json, usd_from: &str, jpy_from: &str) -> PipelineId {
+pub(super) async fn rates(system: &ActorSystem, format: &Json, usd_from: &str, jpy_from: &str) -> PipelineId {
     let rate = |axis: &str, unit: &str| json!({"axis": axis, "type": "number", "unit": unit, "class": "measured", "description": "For one euro"});
     let day = json!({"axis": "day", "type": "date", "identity": true, "class": "measured", "description": "Its day"});
     let axes = json!([day, rate("usd", "{USD}/{EUR}"), rate("jpy", "{JPY}/{EUR}")]);
@@ -27,6 +28,10 @@ async fn rates(system: &ActorSystem, format: &Json, usd_from: &str, jpy_from: &s
     let registration: SourceRegistration = serde_json::from_value(registration).expect("a source");
     let registered = system.registry.register(&registration, PEER).await;
     registered.expect("the registration succeeds");
+    register_pipeline(system, Box::new(rates_definition(format, usd_from, jpy_from))).await
+}
+
+pub(super) fn rates_definition(format: &Json, usd_from: &str, jpy_from: &str) -> PipelineDefinition {
     let mapping = |field: &str, axis: &str| json!({"source_field": field, "target_axis": axis, "cardinality": "one_to_one", "required": axis == "day"});
     let definition = json!({
         "pipeline": {
@@ -42,9 +47,7 @@ async fn rates(system: &ActorSystem, format: &Json, usd_from: &str, jpy_from: &s
             "axis_mappings": [mapping("Date", "day"), mapping(usd_from, "usd"), mapping(jpy_from, "jpy")],
         },
     });
-    let definition: PipelineDefinition = serde_json::from_value(definition).expect("a pipeline");
-    system.registry.register(&definition, PEER).await.expect("the registration succeeds");
-    definition.pipeline.pipeline_id
+    serde_json::from_value(definition).expect("a pipeline")
 }
 
 /// The number of records that filled each axis, and their share.
@@ -119,5 +122,62 @@ fn run_warns_of_paths_that_match_no_record() {
         };
         assert_eq!(run.counts.warnings, [unmatched]);
         assert_eq!(filled(&run), ["day 2 1", "jpy 0 0", "usd 0 0"]);
+    });
+}
+
+#[test]
+fn run_reports_columns_that_appear_or_disappear() {
+    with_system(|TestSystem { system, .. }| async move {
+        let pipeline_id = rates(&system, &json!({"csv": {}}), "USD", "JPY").await;
+        ingest_version(&system, &pipeline_id, RATES, "2026-01-03").await;
+        let payload = "Date,JPY,USD,CHF,\n2026-01-05,183.1,1.18,0.94,\n";
+        let run = ingest_version(&system, &pipeline_id, payload, "2026-01-06").await;
+        let version = || "2026-01-03".to_owned();
+        let expected = [
+            RunWarning::UnnamedColumns { columns: vec![5] },
+            RunWarning::ColumnsAppeared { names: vec!["CHF".into()], version: version() },
+            RunWarning::ColumnsDisappeared { names: vec!["CYP".into()], version: version() },
+        ];
+        assert_eq!((run.state, &run.counts.warnings[..]), (RunState::Completed, &expected[..]), "{run:?}");
+        let again =
+            ingest_version(&system, &pipeline_id, &payload.replace("1.18", "1.19"), "2026-01-07").await;
+        assert_eq!(again.counts.warnings, expected[..1]);
+    });
+}
+
+#[test]
+fn run_reports_members_that_appear_or_disappear_at_any_depth() {
+    with_system(|TestSystem { system, .. }| async move {
+        let pipeline_id = rates(&system, &json!("ndjson"), "rates.usd", "rates.jpy").await;
+        let record = |members: &str| format!("{{\"Date\":\"2026-01-02\",\"rates\":{{{members}}}}}\n");
+        ingest_version(
+            &system,
+            &pipeline_id,
+            &record("\"usd\":1.17,\"jpy\":183,\"list\":[{\"a\":1}]"),
+            "2026-01-03",
+        )
+        .await;
+        let renamed = record("\"usd\":1.17,\"JPY\":183,\"list\":[{\"b\":1}]");
+        let run = ingest_version(&system, &pipeline_id, &renamed, "2026-01-04").await;
+        let version = || "2026-01-03".to_owned();
+        let expected = [
+            RunWarning::UnmatchedPath {
+                path: "rates.jpy".into(),
+                field: "mapping".into(),
+                axis: Some("jpy".into()),
+            },
+            RunWarning::ColumnsAppeared { names: vec!["rates.JPY".into()], version: version() },
+            RunWarning::ColumnsDisappeared { names: vec!["rates.jpy".into()], version: version() },
+        ];
+        assert_eq!(run.counts.warnings, expected);
+        // records with too many members are not compared
+        let many: Vec<_> = (0..2000).map(|number| format!("\"m{number}\":1")).collect();
+        let run = ingest_version(&system, &pipeline_id, &record(&many.join(",")), "2026-01-05").await;
+        assert_eq!(
+            (run.counts.columns.len(), run.counts.warnings.len()),
+            (0, 2),
+            "{:?}",
+            run.counts.warnings
+        );
     });
 }
