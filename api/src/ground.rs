@@ -9,7 +9,7 @@ use oracled_domain::ground::check::{SourceCheck, SourceCheckProgress};
 use oracled_domain::ground::freshness::{AnswerFreshness, FreshnessPolicy};
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::provenance::ProvenanceRecord;
-use oracled_domain::ground::query::QueryAnswer;
+use oracled_domain::ground::query::{QueryAnswer, QueryFilter};
 use oracled_domain::ground::record::RecordContent;
 use oracled_domain::ground::rejection::RejectedRecord;
 use oracled_domain::ground::run::{IngestionRun, RunProgress};
@@ -195,6 +195,26 @@ pub struct UploadParams {
     pub replace: bool,
 }
 
+/// The request of `POST /v1/sources/{oracle_id}/history`.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ValueHistoryRequest {
+    /// The axis of the value.
+    pub axis: String,
+    /// Filters that fix all identity axes of the subject.
+    pub filters: Vec<QueryFilter>,
+}
+
+/// The query of `POST /v1/pipelines/{pipeline_id}/pull`.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct PullParams {
+    /// Whether to request the payload without validators, so that the source sends it even if it reports no change.
+    #[serde(default)]
+    pub force: bool,
+}
+
 /// The answer to an upload.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct UploadResponse {
@@ -259,9 +279,19 @@ pub struct VerifyFilesRequest {
     pub run_id: Option<Sha256Hex>,
 }
 
-/// One line of an export: a version of a record.
+/// One line of an export: a version of a record. A question with `point_in_time` and `known_at` gets the version whose
+/// two periods contain these times.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct ExportedVersion {
+    /// The time from which questions about a time get the version: the start of its validity, but not before the date of
+    /// a release that states it.
+    pub valid_from: Timestamp,
+    /// The end of that period, exclusive; null without an end.
+    pub valid_until: Option<Timestamp>,
+    /// The time from which this daemon knew it so.
+    pub known_from: Timestamp,
+    /// The end of that period, exclusive: a later run changed, replaced or undid it; null without an end.
+    pub known_until: Option<Timestamp>,
     /// Its provenance, without the times at which this daemon processed it.
     pub provenance: ExportedProvenance,
     /// Its content, whose canonical JSON has the digest `normalized_hash`; null if it was pruned.

@@ -8,7 +8,7 @@ pub mod openapi;
 
 use crate::audit::control::{backup, log, proofs};
 use crate::ground::api::records;
-use crate::ground::control::{freshness, ingest, rejects, run, run_changes, source, upkeep};
+use crate::ground::control::{freshness, ingest, rejects, run, run_changes, source, upkeep, value_history};
 use crate::platform::access_log::record_route;
 use crate::platform::api::oracles;
 use crate::platform::api::request::reject_params;
@@ -93,6 +93,7 @@ pub fn router(service: Arc<DaemonService>) -> Router {
         .route("/v1/sources/{oracle_id}/verify", post(upkeep::verify))
         .route("/v1/sources/{oracle_id}/rebuild", post(upkeep::rebuild))
         .route("/v1/sources/{oracle_id}/export", get(upkeep::export))
+        .route("/v1/sources/{oracle_id}/history", post(value_history::post))
         .route("/v1/records/{record_id}/provenance", get(records::recorded_provenance))
         .route("/v1/runs/{run_id}", get(run::get))
         .route("/v1/runs/{run_id}/cancel", post(run::cancel))

@@ -8,6 +8,7 @@ mod cursor;
 mod entry;
 mod feed;
 mod freshness;
+mod history;
 mod record;
 mod scan;
 mod source_answer;

@@ -7,19 +7,16 @@ use super::page_error::{PageError, PageResult};
 use super::sources::{read_source, result_page};
 use super::state::{Console, ConsoleState};
 use crate::base::options::encode_segment;
-use crate::base::options::response_lines;
 use axum::extract::{Path, State};
 use hyper::Method;
 use jiff::Timestamp;
 use maud::{Markup, html};
-use oracled_api::base::client::{ClientError, DaemonClient};
 use oracled_api::base::page::{ListPage, PageLimit};
-use oracled_api::base::streamed_body::StreamedBody;
-use oracled_api::ground::{RunReport, SourceSummary};
+use oracled_api::ground::{RunReport, SourceSummary, ValueHistoryRequest};
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::query::{FilterOperator, OracleQuery, QueryAnswer, QueryFilter, QueryRequest};
+use oracled_domain::ground::query::answer::ValueHistory;
+use oracled_domain::ground::query::{FilterOperator, QueryFilter};
 use oracled_domain::ground::run::RunState;
-use serde::Deserialize;
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
 
@@ -28,15 +25,8 @@ const KNOWN_MAX: usize = 12;
 /// Maximum number of times at which a value is valid: the latest.
 const VALID_MAX: usize = 60;
 
-/// A line of the answer to a batch.
-#[derive(Deserialize)]
-struct BatchLine {
-    answer: Option<QueryAnswer>,
-    problem: Option<Json>,
-}
-
 /// A value with the time at which it is valid, and the time at which it was known.
-struct KnownValue {
+struct ValueAtTimes {
     known_at: Timestamp,
     valid_at: Timestamp,
     has_record: bool,
@@ -83,16 +73,12 @@ async fn render(console: &Console, source: &SourceSummary, fields: &Fields) -> R
         operator: FilterOperator::Eq,
         value: Json::String(value.to_owned()),
     });
-    let request = QueryRequest {
-        axes_requested: vec![axis.clone()],
-        filters: filters.collect(),
-        ..QueryRequest::default()
-    };
-    let values = read_values(console, source.entry.oracle_id(), &axis, &request).await?;
+    let request = ValueHistoryRequest { axis: axis.clone(), filters: filters.collect() };
+    let values = read_values(console, source.entry.oracle_id(), &request).await?;
     Ok(render_values(&axis, &values))
 }
 
-fn render_values(axis: &str, values: &[KnownValue]) -> Markup {
+fn render_values(axis: &str, values: &[ValueAtTimes]) -> Markup {
     if !values.iter().any(|known| known.has_record) {
         return html! { p { "No record matches." } };
     }
@@ -100,7 +86,7 @@ fn render_values(axis: &str, values: &[KnownValue]) -> Markup {
     let title = unit.map_or_else(|| axis.to_owned(), |unit| format!("{axis} ({unit})"));
     let mut rows = Vec::new();
     for (number, known) in values.iter().enumerate() {
-        let state = |known: &KnownValue| (known.known_at, known.has_record, known.value.clone());
+        let state = |known: &ValueAtTimes| (known.known_at, known.has_record, known.value.clone());
         let previous = number.checked_sub(1).and_then(|number| values.get(number));
         if previous.is_none_or(|previous| state(previous) != state(known)) {
             let missing = if known.has_record { "no value" } else { "no record" };
@@ -125,9 +111,8 @@ fn render_values(axis: &str, values: &[KnownValue]) -> Markup {
 async fn read_values(
     console: &Console,
     oracle_id: &SourceId,
-    axis: &str,
-    request: &QueryRequest,
-) -> Result<Vec<KnownValue>, PageError> {
+    request: &ValueHistoryRequest,
+) -> Result<Vec<ValueAtTimes>, PageError> {
     let path = format!("/v1/runs?limit={}&oracle_id={oracle_id}", <PageLimit>::MAX);
     let runs: ListPage<RunReport> = console.options.call_control(Method::GET, &path, None).await?.json()?;
     let runs = runs.items.iter().map(|report| &report.run).filter(|run| run.state == RunState::Completed);
@@ -141,47 +126,25 @@ async fn read_values(
     if pairs.is_empty() {
         return Ok(Vec::new());
     }
-    let mut lines = Vec::new();
-    for (known_at, valid_at) in &pairs {
-        let request =
-            QueryRequest { point_in_time: Some(*valid_at), known_at: Some(*known_at), ..request.clone() };
-        let query = OracleQuery { query_id: None, oracle_id: oracle_id.clone(), request };
-        serde_json::to_writer(&mut lines, &query).map_err(std::io::Error::from)?;
-        lines.push(b'\n');
-    }
-    let (mut sender, body) = StreamedBody::new(1);
-    tokio::spawn(async move {
-        // the daemon's answer names the error
-        if sender.send(lines.into()).await.is_ok() {
-            sender.finish();
-        }
-    });
-    let mut daemon = DaemonClient::connect(&console.options.routes_path()?).await?;
-    let mut answers = response_lines(daemon.post_lines("/v1/query:batch", body).await?).await?;
-    let mut values = Vec::new();
-    for (known_at, valid_at) in pairs {
-        let line = answers.next_line().await?.unwrap_or_default();
-        let unreadable = |error: serde_json::Error| ClientError::Unreadable(error.to_string());
-        let BatchLine { answer, problem } = serde_json::from_slice(&line).map_err(unreadable)?;
-        if let Some(problem) = problem {
-            let detail = problem.get("detail").and_then(Json::as_str).unwrap_or_default();
-            return Err(PageError::input(detail));
-        }
-        let record = answer.and_then(|answer| answer.response.records.into_iter().next());
-        let value = record.as_ref().and_then(|record| record.values().remove(axis));
-        values.push(KnownValue {
+    let path = format!("/v1/sources/{oracle_id}/history");
+    let body = serde_json::to_vec(request).map_err(std::io::Error::from)?;
+    let history: ValueHistory =
+        console.options.call_control(Method::POST, &path, Some(body.into())).await?.json()?;
+    let values = pairs.into_iter().map(|(known_at, valid_at)| {
+        let known = history.values.iter().find(|known| known.is_answer_at(valid_at, known_at));
+        ValueAtTimes {
             known_at,
             valid_at,
-            has_record: record.is_some(),
-            value: value.map(|value| value.to_string()),
-            unit: record.and_then(|mut record| record.units.remove(axis)),
-        });
-    }
-    Ok(values)
+            has_record: known.is_some(),
+            value: known.and_then(|known| Some(known.value.as_ref()?.to_string())),
+            unit: history.unit.clone(),
+        }
+    });
+    Ok(values.collect())
 }
 
 /// One line for each time at which data was known. Values that are not numbers have no chart.
-fn render_chart(title: &str, unit: &str, values: &[KnownValue]) -> Markup {
+fn render_chart(title: &str, unit: &str, values: &[ValueAtTimes]) -> Markup {
     let mut lines: Vec<StepLine> = Vec::new();
     for known in values {
         let name = format!("known at {}", known.known_at);
@@ -210,9 +173,9 @@ fn render_chart(title: &str, unit: &str, values: &[KnownValue]) -> Markup {
 mod tests {
     use super::*;
 
-    fn known(known_at: i64, valid_at: i64, value: Option<&str>) -> KnownValue {
+    fn known(known_at: i64, valid_at: i64, value: Option<&str>) -> ValueAtTimes {
         let at = |second| Timestamp::from_second(second).expect("a time");
-        KnownValue {
+        ValueAtTimes {
             known_at: at(known_at),
             valid_at: at(valid_at),
             has_record: value.is_some(),

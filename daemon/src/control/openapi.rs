@@ -3,7 +3,7 @@
 use super::documents;
 use crate::audit::control::{backup, log, proofs};
 use crate::ground::api::records;
-use crate::ground::control::{freshness, ingest, rejects, run, run_changes, source, upkeep};
+use crate::ground::control::{freshness, ingest, rejects, run, run_changes, source, upkeep, value_history};
 use crate::platform::api::oracles;
 use crate::platform::api::reserved_body;
 use crate::platform::control::{actors, drain, health, log_level, reload, status};
@@ -69,6 +69,7 @@ use utoipa::OpenApi;
         upkeep::verify,
         upkeep::rebuild,
         upkeep::export,
+        value_history::post,
         records::recorded_provenance,
         run::list,
         run::get,

@@ -7,3 +7,4 @@ pub mod run;
 pub mod run_changes;
 pub mod source;
 pub mod upkeep;
+pub mod value_history;

@@ -32,12 +32,14 @@ use reverse_versions::ReverseVersionIterator;
 use std::collections::BTreeSet;
 
 mod changes;
+mod history;
 mod placement;
 mod release;
 mod reverse_versions;
 mod statement_state;
 
 pub use changes::{VersionChange, VersionChangeKind, changes};
+pub use history::{KnownVersion, ReleaseHistory};
 pub use release::{ReleaseScope, TimelineRun};
 pub use statement_state::StatementState;
 

@@ -7,6 +7,7 @@ use super::places::RecordPlace;
 use bytes::Bytes;
 use jiff::Timestamp;
 use oracled_domain::base::varint::{put, take};
+use oracled_domain::ground::provenance::RecordVerificationStatus;
 use oracled_domain::ground::timeline::RecordStatement;
 
 /// The statement of one run about one source record.
@@ -71,6 +72,16 @@ impl StoredStatement {
     #[must_use]
     pub const fn is_pruned(&self) -> bool {
         self.row.is_none() && self.time.content.is_some()
+    }
+
+    /// How it was verified.
+    #[must_use]
+    pub const fn verification_status(&self) -> RecordVerificationStatus {
+        if self.verified {
+            RecordVerificationStatus::AutoVerified
+        } else {
+            RecordVerificationStatus::Unverified
+        }
     }
 
     /// Whether both have the same content and times, and the content is not pruned from only one of them.

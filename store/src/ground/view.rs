@@ -14,7 +14,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::ontology::Ontology;
-use oracled_domain::ground::provenance::{ProvenanceRecord, RawRecordLocation, RecordVerificationStatus};
+use oracled_domain::ground::provenance::{ProvenanceRecord, RawRecordLocation};
 use oracled_domain::ground::record::RecordContent;
 use oracled_domain::ground::row::ContentRow;
 use oracled_domain::ground::run::record_id;
@@ -316,11 +316,7 @@ impl SourceView {
             valid_until: version.valid_until,
             superseded_by: superseded_by.and_then(|(run, position)| self.record_id(run, position)),
             unconfirmed_by: self.unconfirmed_by(version),
-            verification_status: if statement.verified {
-                RecordVerificationStatus::AutoVerified
-            } else {
-                RecordVerificationStatus::Unverified
-            },
+            verification_status: statement.verification_status(),
             verified_by: statement.verified.then(|| pipeline_id.to_string()),
             verified_at: statement.verified.then_some(release.ingested_at),
             raw: RawRecordLocation {

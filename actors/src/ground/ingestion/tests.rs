@@ -12,6 +12,8 @@ use oracled_domain::ground::value::AxisValue;
 use oracled_store::ground::view::{FoundVersion, SourceView};
 use std::ops::Bound;
 
+mod axes;
+mod both_times;
 mod columns;
 mod gates;
 mod pulls;

@@ -3,12 +3,11 @@
 use super::parquet_columns::{ColumnBuffer, ColumnProfile, ColumnType};
 use super::source_path;
 use crate::base::error::CtlError;
-use crate::base::options::{GlobalOptions, encode_segment, read_pages, response_lines};
+use crate::base::options::{GlobalOptions, encode_segment, response_lines};
 use hyper::Method;
-use jiff::Timestamp;
 use oracled_api::base::client::{ClientError, DaemonClient, ResponseLines};
 use oracled_api::documents::DocumentReport;
-use oracled_api::ground::{RunReport, SourceReport};
+use oracled_api::ground::SourceReport;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::record::RecordContent;
@@ -29,15 +28,16 @@ use std::sync::Arc;
 /// Number of rows that are held in memory and written together.
 const GROUP_ROWS: usize = 64 * 1024;
 
-/// The columns after those of the axes: the two time axes, and the provenance. Each is a member of the provenance, or the last
-/// name of a member of `raw`; `known_from` is when the version became visible in this daemon.
-const FIXED: [(&str, ColumnType); 18] = [
+/// The columns after those of the axes: the two time axes, and the provenance. Each is a member of the line or of its provenance,
+/// or the last name of a member of `raw`.
+const FIXED: [(&str, ColumnType); 19] = [
     ("record_id", ColumnType::Text),
     ("source_record_id", ColumnType::Text),
     ("source_version", ColumnType::Text),
     ("valid_from", ColumnType::Timestamp),
     ("valid_until", ColumnType::Timestamp),
     ("known_from", ColumnType::Timestamp),
+    ("known_until", ColumnType::Timestamp),
     ("superseded_by", ColumnType::Text),
     ("unconfirmed_by", ColumnType::Text),
     ("ingestion_pipeline_id", ColumnType::Text),
@@ -56,6 +56,15 @@ const FIXED: [(&str, ColumnType); 18] = [
 #[derive(Deserialize)]
 struct ExportLine {
     provenance: BTreeMap<String, Json>,
+    record: Option<RecordContent>,
+    /// The two periods of time.
+    #[serde(flatten)]
+    times: BTreeMap<String, Json>,
+}
+
+/// The record of a line; its other members are skipped.
+#[derive(Deserialize)]
+struct RecordLine {
     record: Option<RecordContent>,
 }
 
@@ -97,8 +106,6 @@ pub(super) async fn print_parquet(options: &GlobalOptions, oracle_id: &SourceId)
     }
     let ontology = read_ontology(options, oracle_id).await?;
     let (mut columns, stored) = find_columns(options, oracle_id, &ontology).await?;
-    // afterwards, all runs of the export have ended
-    let known_from = read_known_from(options, oracle_id).await?;
     if read_ontology(options, oracle_id).await?.reference() != ontology.reference() {
         let message = "the source got another ontology during the export; repeat the command".to_owned();
         return Err(CtlError::Verb { message, exit_code: 4, was_printed: false });
@@ -111,11 +118,7 @@ pub(super) async fn print_parquet(options: &GlobalOptions, oracle_id: &SourceId)
             .map_err(failed)?;
     let mut rows = 0;
     for line in stored.lines() {
-        let mut line = read_line(line?.as_bytes())?;
-        let run_id = line.provenance.get("ingestion_run_id").and_then(Json::as_str).unwrap_or_default();
-        if let Some(at) = known_from.get(run_id) {
-            line.provenance.insert("known_from".into(), at.to_string().into());
-        }
+        let line: ExportLine = read_line(line?.as_bytes())?;
         for column in &mut columns {
             let value = column.source.value(&line);
             if !column.buffer.push(value.as_deref()) {
@@ -142,7 +145,8 @@ impl ColumnSource {
             Self::Axis(path) => record?.axes.get(path).map(ToString::to_string),
             Self::Definition(path) => record?.definitions.get(path).cloned(),
             Self::Fixed(name) => {
-                let member = line.provenance.get(*name).or_else(|| line.provenance.get("raw")?.get(*name));
+                let member = line.times.get(*name).or_else(|| line.provenance.get(*name));
+                let member = member.or_else(|| line.provenance.get("raw")?.get(*name));
                 member.filter(|value| !value.is_null()).map(|value| match value {
                     Json::String(text) => text.clone(),
                     other => other.to_string(),
@@ -156,7 +160,7 @@ fn failed(error: ParquetError) -> CtlError {
     CtlError::Verb { message: format!("cannot write Parquet: {error}"), exit_code: 5, was_printed: false }
 }
 
-fn read_line(line: &[u8]) -> Result<ExportLine, CtlError> {
+fn read_line<'l, L: Deserialize<'l>>(line: &'l [u8]) -> Result<L, CtlError> {
     let unreadable = |error: serde_json::Error| ClientError::Unreadable(error.to_string());
     Ok(serde_json::from_slice(line).map_err(unreadable)?)
 }
@@ -171,17 +175,6 @@ async fn read_ontology(options: &GlobalOptions, oracle_id: &SourceId) -> Result<
     Ok(serde_json::from_value(report.document).map_err(unreadable)?)
 }
 
-/// When the records of each run became visible.
-async fn read_known_from(
-    options: &GlobalOptions,
-    oracle_id: &SourceId,
-) -> Result<BTreeMap<String, Timestamp>, CtlError> {
-    let path = format!("/v1/runs?oracle_id={oracle_id}");
-    let runs: Vec<RunReport> = read_pages(&options.control_path()?, &path).await?;
-    let runs = runs.into_iter().map(|report| report.run);
-    Ok(runs.filter_map(|run| Some((run.run_id.to_string(), run.ended_at?))).collect())
-}
-
 /// The columns, and the lines of the export: the axes in the order of the ontology, then those that are the same for each source.
 async fn find_columns(
     options: &GlobalOptions,
@@ -193,7 +186,8 @@ async fn find_columns(
     let mut lines = open(options, oracle_id).await?;
     while let Some(line) = lines.next_line().await? {
         stored.write_all(&line)?;
-        let Some(RecordContent { axes: values, definitions }) = read_line(&line)?.record else { continue };
+        let RecordLine { record } = read_line(&line)?;
+        let Some(RecordContent { axes: values, definitions }) = record else { continue };
         for (path, value) in values {
             let Some((place, axis)) = ontology.place(&path) else { continue };
             let is_defined = definitions.contains_key(&path);

@@ -55,6 +55,8 @@ pub enum SourceReadKind {
     Changes,
     /// All records of a source.
     Export,
+    /// The history of a value on both axes of time.
+    History,
 }
 
 /// The result of a read; other than `answered` and `started`, the problem code of the response.

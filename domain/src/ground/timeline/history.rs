@@ -1,0 +1,338 @@
+//! The versions of a record on both axes of time.
+//!
+//! A question about a time T with the knowledge of a time K sees only the releases up to T that were ingested by K. So
+//! the answer at (T, K) is not always a version of [`VisibleReleases::versions`] for one scope: a release that ends a
+//! version, or corrects its beginning, is visible only from its date on. [`ReleaseHistory`] computes the periods of T
+//! and K in which the answer is the same.
+
+use super::{RecordStatement, ReleaseScope, TimelineRun, VisibleReleases};
+use jiff::Timestamp;
+use std::collections::HashMap;
+
+/// The maximum number of scopes whose releases are kept.
+const KEPT_SCOPES_MAX: usize = 4096;
+
+/// A period of valid time and of system time in which each question about a record gets the same version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KnownVersion {
+    /// The index of the statement that represents the version.
+    pub statement: usize,
+    /// The period of valid time.
+    pub valid_from: Timestamp,
+    /// Its end, exclusive; `None` without an end.
+    pub valid_until: Option<Timestamp>,
+    /// The period of system time.
+    pub known_from: Timestamp,
+    /// Its end, exclusive; `None` without an end.
+    pub known_until: Option<Timestamp>,
+    /// The index of the statement whose version follows in valid time.
+    pub superseded_by: Option<usize>,
+    /// The run of the release that could not confirm the version.
+    pub unconfirmed_by: Option<u32>,
+}
+
+/// The releases of a source, for the versions of its records on both axes of time.
+#[derive(Debug)]
+pub struct ReleaseHistory<'r> {
+    releases: &'r [TimelineRun],
+    steps: Vec<KnowledgeStep>,
+    /// The releases in the order of their dates, without undos: date, index, and whether the release can change records
+    /// that it does not contain.
+    dates: Vec<(Timestamp, usize, bool)>,
+    /// The visible releases by the number of known runs and the date of the question.
+    scopes: HashMap<(usize, Timestamp), VisibleReleases>,
+}
+
+/// The effect of the commit of a run.
+#[derive(Debug)]
+struct KnowledgeStep {
+    /// The time from which the run can change answers: the date of its release, or of the one that it undoes.
+    from: Timestamp,
+    /// The runs whose statements it can change: the run and the earlier ones of its version.
+    runs: Vec<u32>,
+    /// Whether it can change records without a statement of these runs.
+    changes_others: bool,
+    /// For the latest of all releases so far, if it is the only one of its version: the run of the release before it.
+    follows: Option<u32>,
+}
+
+/// A period of valid time with one version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct ValidPeriod {
+    statement: usize,
+    from: Timestamp,
+    until: Option<Timestamp>,
+    unconfirmed_by: Option<u32>,
+    superseded_by: Option<usize>,
+}
+
+impl<'r> ReleaseHistory<'r> {
+    /// The history of `releases`, which must be in the order of their runs.
+    #[must_use]
+    pub fn new(releases: &'r [TimelineRun]) -> Self {
+        let steps =
+            (0..releases.len()).filter_map(|index| KnowledgeStep::new(releases.get(..=index)?)).collect();
+        let brought = releases.iter().enumerate().filter(|(_, release)| release.undoes.is_none());
+        let mut dates: Vec<_> = brought
+            .map(|(index, release)| {
+                let readings = releases.iter().filter(|other| is_same_version(other, release)).count();
+                (release.released_at, index, release.snapshot || readings > 1)
+            })
+            .collect();
+        dates.sort_unstable();
+        Self { releases, steps, dates, scopes: HashMap::new() }
+    }
+
+    /// The versions of the record with these statements, in the order of `valid_from` and then of `known_from`. The
+    /// statements must be in the order of their runs.
+    #[must_use]
+    pub fn known_versions(&mut self, statements: &[RecordStatement]) -> Vec<KnownVersion> {
+        let mut versions = Vec::new();
+        let mut periods: Vec<ValidPeriod> = Vec::new();
+        // for each period, since when it is known
+        let mut since: Vec<Timestamp> = Vec::new();
+        for index in 0..self.steps.len() {
+            let (Some(step), Some(release)) = (self.steps.get(index), self.releases.get(index)) else {
+                break;
+            };
+            if !step.can_change(statements) || step.only_confirms(statements) {
+                continue;
+            }
+            let (at, from) = (release.ingested_at, step.from);
+            let after = self.periods_after(statements, index, from, &periods);
+            let known_from = |period: &ValidPeriod| {
+                let known = periods.iter().position(|known| known == period);
+                known.and_then(|known| since.get(known).copied()).unwrap_or(at)
+            };
+            let after_since: Vec<_> = after.iter().map(known_from).collect();
+            let ended =
+                periods.iter().zip(&since).filter(|(period, since)| !after.contains(period) && **since < at);
+            versions.extend(ended.map(|(period, since)| period.known(*since, Some(at))));
+            (periods, since) = (after, after_since);
+        }
+        versions.extend(periods.iter().zip(since).map(|(period, since)| period.known(since, None)));
+        versions.sort_unstable_by_key(|version| (version.valid_from, version.known_from));
+        versions
+    }
+
+    /// The periods after the commit of the run with this index, which changes only answers about `from` and later.
+    fn periods_after(
+        &mut self,
+        statements: &[RecordStatement],
+        index: usize,
+        from: Timestamp,
+        before: &[ValidPeriod],
+    ) -> Vec<ValidPeriod> {
+        let mut periods: Vec<ValidPeriod> = Vec::with_capacity(before.len() + 1);
+        for period in before.iter().take_while(|period| period.from < from) {
+            let until = period.until.filter(|until| *until <= from).or(Some(from));
+            periods.push(ValidPeriod { until, superseded_by: None, ..*period });
+        }
+        let later = self.dates.partition_point(|(date, ..)| *date <= from);
+        let mut starts = vec![from];
+        for (date, of, changes_others) in self.dates.get(later..).unwrap_or_default() {
+            let Some(release) = self.releases.get(*of).filter(|_| *of <= index) else { continue };
+            if (*changes_others || has_statement(statements, release.run)) && starts.last() != Some(date) {
+                starts.push(*date);
+            }
+        }
+        for (number, start) in starts.iter().enumerate() {
+            let end = starts.get(number + 1).copied();
+            for version in self.scope(index, *start).versions(statements) {
+                let ends = [version.valid_until, end];
+                let period = ValidPeriod {
+                    statement: version.statement,
+                    from: version.valid_from.max(*start),
+                    until: ends.into_iter().flatten().min(),
+                    unconfirmed_by: version.unconfirmed_by,
+                    superseded_by: None,
+                };
+                if period.until.is_none_or(|until| period.from < until) {
+                    append(&mut periods, period);
+                }
+            }
+        }
+        for number in 1..periods.len() {
+            if let [earlier, next] = periods.get_mut(number - 1..=number).unwrap_or_default()
+                && earlier.until == Some(next.from)
+                && earlier.statement != next.statement
+            {
+                earlier.superseded_by = Some(next.statement);
+            }
+        }
+        periods
+    }
+
+    /// The releases that a question about `time` sees after the commit of the run with this index.
+    fn scope(&mut self, index: usize, time: Timestamp) -> &VisibleReleases {
+        if self.scopes.len() >= KEPT_SCOPES_MAX {
+            self.scopes.clear();
+        }
+        let known = self.releases.get(..=index).unwrap_or_default();
+        self.scopes.entry((index, time)).or_insert_with(|| {
+            VisibleReleases::new(known, ReleaseScope { released_by: Some(time), ..ReleaseScope::default() })
+        })
+    }
+}
+
+/// Adds a period, or extends the last one if the version stays the same.
+fn append(periods: &mut Vec<ValidPeriod>, period: ValidPeriod) {
+    let same = |last: &&mut ValidPeriod| {
+        last.until == Some(period.from)
+            && (last.statement, last.unconfirmed_by) == (period.statement, period.unconfirmed_by)
+    };
+    match periods.last_mut().filter(same) {
+        Some(last) => last.until = period.until,
+        None => periods.push(period),
+    }
+}
+
+fn is_same_version(one: &TimelineRun, other: &TimelineRun) -> bool {
+    one.undoes.is_none() && one.version == other.version
+}
+
+fn has_statement(statements: &[RecordStatement], run: u32) -> bool {
+    statements.binary_search_by_key(&run, |statement| statement.run).is_ok()
+}
+
+impl KnowledgeStep {
+    /// The step of the last of `releases`; `None` if there are none.
+    fn new(releases: &[TimelineRun]) -> Option<Self> {
+        let (release, earlier) = releases.split_last()?;
+        let mut base = release;
+        while let Some(undone) = base.undoes
+            && let Some(of) = earlier.iter().find(|release| release.run == undone)
+        {
+            base = of;
+        }
+        let of_version = || releases.iter().filter(|other| is_same_version(other, base));
+        let is_before = |other: &TimelineRun| {
+            other.undoes.is_some()
+                || (other.released_at, &other.version) < (release.released_at, &release.version)
+        };
+        let is_latest = release.undoes.is_none() && earlier.iter().all(is_before);
+        let follows = VisibleReleases::new(earlier, ReleaseScope::default()).latest();
+        Some(Self {
+            from: base.released_at,
+            runs: of_version().map(|release| release.run).collect(),
+            changes_others: of_version().any(|release| release.snapshot),
+            follows: follows.filter(|_| is_latest && of_version().count() == 1),
+        })
+    }
+
+    fn can_change(&self, statements: &[RecordStatement]) -> bool {
+        self.changes_others || self.runs.iter().any(|run| has_statement(statements, *run))
+    }
+
+    /// Whether the run only confirms what the release before it states about the record.
+    fn only_confirms(&self, statements: &[RecordStatement]) -> bool {
+        let (Some(follows), [run]) = (self.follows, &self.runs[..]) else { return false };
+        let Ok(own) = statements.binary_search_by_key(run, |statement| statement.run) else { return false };
+        let before = own.checked_sub(1).and_then(|before| statements.get(before));
+        before.zip(statements.get(own)).is_some_and(|(before, own)| {
+            let is_same = RecordStatement { run: own.run, ..*before } == *own;
+            before.run == follows && is_same && own.content.is_some() && own.valid_until.is_none()
+        })
+    }
+}
+
+impl ValidPeriod {
+    const fn known(&self, known_from: Timestamp, known_until: Option<Timestamp>) -> KnownVersion {
+        KnownVersion {
+            statement: self.statement,
+            valid_from: self.from,
+            valid_until: self.until,
+            known_from,
+            known_until,
+            superseded_by: self.superseded_by,
+            unconfirmed_by: self.unconfirmed_by,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const DAYS: i64 = 9;
+
+    fn day(day: i64) -> Timestamp {
+        Timestamp::from_second(1_700_000_000 + day * 86_400).expect("a valid time")
+    }
+
+    fn hour(hour: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + hour * 3_600).expect("a valid time")
+    }
+
+    /// Runs with their statements: releases in any order, readings of one version, snapshots, rejects and undos.
+    fn histories() -> impl Strategy<Value = (Vec<TimelineRun>, Vec<RecordStatement>)> {
+        let moment = || prop::option::weighted(0.3, 0..DAYS);
+        let content = prop::option::weighted(0.85, 0..3_u8);
+        let stated = prop::option::weighted(0.75, (moment(), prop::option::weighted(0.2, 0..DAYS), content));
+        let kind = (
+            prop::bool::weighted(0.4),
+            prop::bool::weighted(0.15),
+            prop::option::weighted(0.2, any::<u32>()),
+        );
+        prop::collection::vec((0..DAYS, kind, 0..6_u8, stated), 1..9).prop_map(|runs| {
+            let (mut releases, mut statements) = (Vec::<TimelineRun>::new(), Vec::new());
+            for (run, (released, (snapshot, has_unidentified, undoes), version, stated)) in (1..).zip(runs) {
+                let undone = undoes.filter(|_| run > 1).map(|of| 1 + of % (run - 1));
+                let of = undone.and_then(|of| releases.iter().find(|release| release.run == of));
+                releases.push(TimelineRun {
+                    run,
+                    version: of.map_or(version.to_string(), |of| of.version.clone()),
+                    released_at: of.map_or(day(released), |of| of.released_at),
+                    ingested_at: hour(run.into()),
+                    snapshot,
+                    has_unidentified,
+                    undoes: undone,
+                });
+                let stated = stated.filter(|_| undone.is_none());
+                statements.extend(stated.map(|(from, until, content)| RecordStatement {
+                    run,
+                    valid_from: from.map(day),
+                    valid_until: until.map(day),
+                    content: content.map(|content| [content; 32]),
+                }));
+            }
+            (releases, statements)
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 2_000 } else { 200_000 }))]
+
+        #[test]
+        fn known_versions_answer_each_question_as_its_own_scope((releases, statements) in histories()) {
+            let found = ReleaseHistory::new(&releases).known_versions(&statements);
+            for (time, known) in (-1..=DAYS).flat_map(|at| (0..10).map(move |known| (day(at), hour(known)))) {
+                let scope = ReleaseScope { known_at: Some(known), released_by: Some(time) };
+                let expected = VisibleReleases::new(&releases, scope).valid_at(&statements, time);
+                let contains = |version: &&KnownVersion| {
+                    version.valid_from <= time && version.valid_until.is_none_or(|until| time < until)
+                        && version.known_from <= known && version.known_until.is_none_or(|until| known < until)
+                };
+                let answers: Vec<_> = found.iter().filter(contains).collect();
+                prop_assert!(answers.len() <= 1, "{:?}", answers);
+                let answer = answers.first().map(|version| (version.statement, version.unconfirmed_by));
+                let expected = expected.map(|version| (version.statement, version.unconfirmed_by));
+                prop_assert_eq!(answer, expected, "at {} as known at {}", time, known);
+            }
+        }
+
+        #[test]
+        fn known_versions_are_no_smaller_than_necessary((releases, statements) in histories()) {
+            let found = ReleaseHistory::new(&releases).known_versions(&statements);
+            for (one, other) in found.iter().flat_map(|one| found.iter().map(move |other| (one, other))) {
+                let shown = |version: &KnownVersion| (version.statement, version.unconfirmed_by);
+                let same_knowledge =
+                    (one.known_from, one.known_until) == (other.known_from, other.known_until);
+                prop_assert!(
+                    shown(one) != shown(other) || !same_knowledge || one.valid_until != Some(other.valid_from)
+                );
+            }
+        }
+    }
+}
