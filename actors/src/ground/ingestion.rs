@@ -152,6 +152,8 @@ pub struct PullPipeline {
     pub requested_by: String,
     /// The requesting process, if there is one.
     pub peer: Option<PeerCredentials>,
+    /// Whether the payload is requested even if the source would report that it has not changed.
+    pub force: bool,
 }
 
 /// Pulls the current payload of a source, and waits until its run is visible or has failed. Concurrent
@@ -318,8 +320,9 @@ impl Handler<PullPipeline> for IngestionActor {
     type Result = ResponseFuture<Result<PullOutcome, IngestionError>>;
 
     fn handle(&mut self, message: PullPipeline, _: &mut Context<Self>) -> Self::Result {
-        let PullPipeline { pipeline_id, requested_by, peer } = message;
-        Box::pin(pulling::pull(Arc::clone(&self.context), RequestedPull { pipeline_id, requested_by, peer }))
+        let PullPipeline { pipeline_id, requested_by, peer, force } = message;
+        let requested = RequestedPull { pipeline_id, requested_by, peer, force };
+        Box::pin(pulling::pull(Arc::clone(&self.context), requested))
     }
 }
 

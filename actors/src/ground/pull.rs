@@ -15,7 +15,8 @@ pub use error::PullError;
 use crate::platform::clock::{Clock, monotonic};
 use crate::upstream::call::{RETRIES_MAX, retry_pauses, retry_wait};
 use crate::upstream::web::{
-    CredentialHolder, OutboundRequest, WebClient, WebError, WebResponseHead, format_url, without_keys,
+    CredentialHolder, OutboundRequest, WebClient, WebError, WebResponseHead, format_url, last_modified,
+    without_keys,
 };
 use body::PullProgress;
 use bytes::Bytes;
@@ -80,7 +81,10 @@ pub struct FetchedPayload {
     /// The final URL. If its origin differs from the endpoint's, it has no query, since that often contains a signature
     /// that grants access.
     pub url: String,
+    /// The validators for later pulls.
     pub validators: HttpValidators,
+    /// When the source modified it, as the source reports.
+    pub modified: Option<Timestamp>,
     /// Its length, in bytes.
     pub size_bytes: u64,
     /// The time of the request; the payload is at least this new.
@@ -167,11 +171,17 @@ impl PayloadPuller {
         }
         head.check_complete()?;
         let WebResponseHead { url, response, retrieved_at } = head;
-        let validators = HttpValidators::of(&response);
+        let (validators, modified) = (HttpValidators::of(&response), last_modified(&response));
         let size_bytes = body::read(&self.settings, response, progress, keep).await?;
         let url =
             if url.origin() == endpoint.origin() { without_keys(url.as_str()) } else { format_url(&url) };
-        Ok(PayloadFetchOutcome::Payload(FetchedPayload { url, validators, size_bytes, retrieved_at }))
+        Ok(PayloadFetchOutcome::Payload(FetchedPayload {
+            url,
+            validators,
+            modified,
+            size_bytes,
+            retrieved_at,
+        }))
     }
 
     /// The HTTP request for `request`.

@@ -25,10 +25,11 @@ pub(crate) use address::format_url;
 use address::{AddressFilter, has_keys};
 pub use address::{origin_of, without_keys};
 use ipnet::IpNet;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use oracled_domain::base::date::read_http_date;
 use oracled_domain::ground::pipeline::SourceAuthentication;
 use reqwest::header::{
-    ACCEPT_ENCODING, CONTENT_ENCODING, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE,
+    ACCEPT_ENCODING, CONTENT_ENCODING, DATE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE,
     IF_NONE_MATCH, LAST_MODIFIED, LOCATION, TRANSFER_ENCODING,
 };
 use reqwest::{Client, Identity, RequestBuilder, Response, StatusCode, Url};
@@ -41,10 +42,12 @@ use tokio::time::timeout;
 pub const REDIRECTS_MAX: usize = 5;
 /// A validator that is longer is not stored, in bytes.
 const VALIDATOR_MAX_BYTES: usize = 1024;
+/// A `Last-Modified` that is less than this before `Date` is no validator.
+const MODIFIED_AGE_MIN: SignedDuration = SignedDuration::from_secs(1);
 /// A coding in an error message is cut to this many characters.
 const CODING_MAX_CHARS: usize = 40;
 
-/// The validators of an answer, for a conditional request later.
+/// The validators of an answer that a later request may send back: while they match, the content has not changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HttpValidators {
     /// The `ETag` header, with its quotation marks.
@@ -320,10 +323,40 @@ impl WebResponseHead {
 }
 
 impl HttpValidators {
-    /// Reads the validators of `response`.
+    /// Reads the validators of `response`, without those that can stay the same although the content changes.
+    ///
+    /// A file can change twice within a second, so a `Last-Modified` counts only if it is at least 1 s before `Date`
+    /// (RFC 9110, section 8.8.2.2). Many servers make the `ETag` of that time, so it does not count either if the file
+    /// was just changed. A weak `ETag` counts only with a `Last-Modified` that counts.
     pub(crate) fn of(response: &Response) -> Self {
-        Self { etag: validator(response, ETAG), last_modified: validator(response, LAST_MODIFIED) }
+        let (modified, date) = (header_time(response, LAST_MODIFIED), header_time(response, DATE));
+        let age = modified.zip(date).map(|(modified, date)| date.duration_since(modified));
+        let is_old = age.is_some_and(|age| age >= MODIFIED_AGE_MIN);
+        let counts = |etag: &String| if is_weak(etag) { is_old } else { is_old || age.is_none() };
+        Self {
+            etag: etag(response).filter(counts),
+            last_modified: validator(response, LAST_MODIFIED).filter(|_| is_old),
+        }
     }
+}
+
+/// The `ETag` of `response`.
+pub(crate) fn etag(response: &Response) -> Option<String> {
+    validator(response, ETAG)
+}
+
+/// Whether an `ETag` is weak: content that differs may have the same one.
+pub(crate) fn is_weak(etag: &str) -> bool {
+    etag.starts_with("W/")
+}
+
+/// The time in `Last-Modified`.
+pub(crate) fn last_modified(response: &Response) -> Option<Timestamp> {
+    header_time(response, LAST_MODIFIED)
+}
+
+fn header_time(response: &Response, header: HeaderName) -> Option<Timestamp> {
+    read_http_date(&validator(response, header)?)
 }
 
 /// The value of `header`, if it is one short line of visible ASCII.

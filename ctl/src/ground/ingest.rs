@@ -35,6 +35,9 @@ enum IngestAction {
     Pull {
         /// The pipeline
         pipeline_id: PipelineId,
+        /// Request the payload even if the source would report that it has not changed
+        #[arg(long)]
+        force: bool,
         /// Start the run and print it, without waiting for its end
         #[arg(long)]
         detach: bool,
@@ -102,7 +105,9 @@ impl IngestArgs {
     pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         match &self.action {
             IngestAction::Run(verb) => verb.run(options, out).await,
-            IngestAction::Pull { pipeline_id, detach } => pull(options, out, pipeline_id, *detach).await,
+            IngestAction::Pull { pipeline_id, force, detach } => {
+                pull(options, out, pipeline_id, *force, *detach).await
+            }
             IngestAction::List { oracle_id, after, limit, csv } => {
                 let params = [
                     oracle_id.as_ref().map(|oracle_id| format!("oracle_id={oracle_id}")),
@@ -172,9 +177,10 @@ async fn pull(
     options: &GlobalOptions,
     out: &mut dyn Write,
     pipeline_id: &PipelineId,
+    force: bool,
     detach: bool,
 ) -> Result<(), CtlError> {
-    let path = format!("/v1/pipelines/{pipeline_id}/pull");
+    let path = format!("/v1/pipelines/{pipeline_id}/pull?force={force}");
     let pulled: PullResponse = options.run_on_control(&path, &serde_json::json!({})).await?.json()?;
     let Some(run) = pulled.run.clone().filter(|_| !detach && !pulled.unchanged) else {
         if options.json {

@@ -18,7 +18,6 @@ use jiff::Timestamp;
 use oracled_domain::audit::event::ground::{
     ConfirmationCause, PullEndedEntry, PullFailedEntry, PullStartedEntry,
 };
-use oracled_domain::base::date::read_http_date;
 use oracled_domain::documents::DocumentKind;
 use oracled_domain::ground::id::{PipelineId, SourceId};
 use oracled_domain::ground::pipeline::{LastPullTimes, RegisteredPipeline};
@@ -39,6 +38,8 @@ pub(super) struct RequestedPull {
     /// The requester: a user id, `schedule` or `refresh`.
     pub(super) requested_by: String,
     pub(super) peer: Option<PeerCredentials>,
+    /// Whether the payload is requested even if the source would report that it has not changed.
+    pub(super) force: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -106,7 +107,7 @@ pub(super) async fn pull(
     requested_pull: RequestedPull,
 ) -> Result<PullOutcome, IngestionError> {
     let _slot = context.pulls.claim_slot(&requested_pull.pipeline_id)?;
-    let RequestedPull { pipeline_id, requested_by, peer } = requested_pull.clone();
+    let RequestedPull { pipeline_id, requested_by, peer, .. } = requested_pull.clone();
     let began_at = context.clock.now();
     let entry = PullStartedEntry { pipeline_id, requested_by, peer };
     context
@@ -117,7 +118,7 @@ pub(super) async fn pull(
         )
         .await?;
     let pulled = try_pull(Arc::clone(&context), &requested_pull).await;
-    let RequestedPull { pipeline_id, requested_by, peer } = requested_pull.clone();
+    let RequestedPull { pipeline_id, requested_by, peer, .. } = requested_pull.clone();
     let timestamp = context.clock.now();
     let event = match &pulled {
         Ok(outcome) => {
@@ -160,7 +161,8 @@ async fn try_pull(
     let source_state = context.read_pull_source_state(&ready, context.clock.now())?;
     // read before the request: the payload does not end a later invalidation
     let invalidation_count = source_state.invalidation_count();
-    let known = source_state.read_by(&ready).map(|run| context.pulls.validators(run)).unwrap_or_default();
+    let read_by = source_state.read_by(&ready).filter(|_| !requested_pull.force);
+    let known = read_by.map(|run| context.pulls.validators(run)).unwrap_or_default();
     let request = PullRequest::of(&ready.definition.pipeline, known);
     let request = request.ok_or_else(|| IngestionError::NotPulled(requested_pull.pipeline_id.clone()))?;
     let puller = context.puller.get();
@@ -262,7 +264,7 @@ impl IngestContext {
         DecodedPull { pipeline_sha256, payload }: DecodedPull,
     ) -> Result<PullOutcome, IngestionError> {
         let raw_sha256 = payload.sha256.clone();
-        let FetchedPayload { url, validators, retrieved_at, .. } = pulled;
+        let FetchedPayload { url, validators, modified, retrieved_at, .. } = pulled;
         let source_state = self.read_pull_source_state(ready, retrieved_at)?;
         if let Some(run) = source_state.read_by(ready).filter(|run| run.input.raw_sha256 == raw_sha256) {
             self.pulls.remember(run, validators);
@@ -271,7 +273,6 @@ impl IngestContext {
                 .end_unchanged_pull(requested_pull, Some(run), invalidation_count, retrieved_at)
                 .await;
         }
-        let modified = validators.last_modified.as_deref().and_then(read_http_date);
         let PayloadVersion { version, released_at } =
             source_state.version_of_payload(&raw_sha256, modified, retrieved_at);
         let message = StartRun {

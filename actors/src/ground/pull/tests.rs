@@ -61,7 +61,8 @@ async fn pull_error_of(script: Vec<ServerStep>) -> (String, usize) {
 
 #[tokio::test]
 async fn payload_is_received_with_its_validators() {
-    let headers = "ETag: \"v1\"\r\nLast-Modified: Fri, 20 Nov 2026 09:00:00 GMT\r\n";
+    let headers = "ETag: \"v1\"\r\nLast-Modified: Fri, 20 Nov 2026 09:00:00 GMT\r\n\
+                   Date: Fri, 20 Nov 2026 09:00:01 GMT\r\n";
     let server = ScriptedServer::start("127.0.0.1", vec![complete_reply(headers, "a,b\n1,2\n")]).await;
     let url = server.url("127.0.0.1", "/data.csv?year=2026");
     let (puller, pull_request) = (puller(), request(&url));
@@ -70,7 +71,8 @@ async fn payload_is_received_with_its_validators() {
         etag: Some("\"v1\"".into()),
         last_modified: Some("Fri, 20 Nov 2026 09:00:00 GMT".into()),
     };
-    let pulled = FetchedPayload { url, validators, size_bytes: 8, retrieved_at: now() };
+    let modified = Some("2026-11-20T09:00:00Z".parse().expect("a valid time"));
+    let pulled = FetchedPayload { url, validators, modified, size_bytes: 8, retrieved_at: now() };
     assert_eq!(
         (outcome.expect("the call succeeds"), body.as_str()),
         (PayloadFetchOutcome::Payload(pulled), "a,b\n1,2\n")
@@ -83,6 +85,38 @@ async fn payload_is_received_with_its_validators() {
         "{head}"
     );
     assert!(!head.contains("if-none-match") && !head.contains("authorization"), "{head}");
+}
+
+#[tokio::test]
+async fn validators_that_can_miss_a_change_are_not_sent_back() {
+    let modified = "Fri, 20 Nov 2026 09:00:00 GMT";
+    for (etag, last_modified, date, kept) in [
+        ("", modified, "Fri, 20 Nov 2026 09:00:01 GMT", (false, true)),
+        // the file may change within the same second
+        ("", modified, modified, (false, false)),
+        ("\"v1\"", modified, modified, (false, false)),
+        ("\"v1\"", modified, "Fri, 20 Nov 2026 08:59:59 GMT", (false, false)),
+        ("\"v1\"", modified, "Fri, 20 Nov 2026 09:00:01 GMT", (true, true)),
+        // without a date, only the `ETag` says that nothing changed
+        ("\"v1\"", modified, "", (true, false)),
+        ("\"v1\"", modified, "today", (true, false)),
+        ("\"v1\"", "yesterday", modified, (true, false)),
+        ("\"v1\"", "", "", (true, false)),
+        ("W/\"v1\"", "", modified, (false, false)),
+        ("W/\"v1\"", modified, modified, (false, false)),
+        ("W/\"v1\"", modified, "Fri, 20 Nov 2026 09:00:02 GMT", (true, true)),
+    ] {
+        let header = |name: &str, value: &str| match value {
+            "" => String::new(),
+            value => format!("{name}: {value}\r\n"),
+        };
+        let headers = header("ETag", etag) + &header("Last-Modified", last_modified) + &header("Date", date);
+        let server = ScriptedServer::start("127.0.0.1", vec![complete_reply(&headers, "a")]).await;
+        let (outcome, _) = pull(&puller(), &request(&server.url("127.0.0.1", "/"))).await;
+        let Ok(PayloadFetchOutcome::Payload(pulled)) = outcome else { panic!("{outcome:?}") };
+        let found = (pulled.validators.etag.is_some(), pulled.validators.last_modified.is_some());
+        assert_eq!(found, kept, "{headers}");
+    }
 }
 
 #[tokio::test]

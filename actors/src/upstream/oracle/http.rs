@@ -7,7 +7,7 @@ use crate::upstream::call::{RETRIES_MAX, retry_pauses, retry_wait};
 use crate::upstream::http::read;
 use crate::upstream::web::{
     BoundCredential, CredentialHolder, HttpValidators, OutboundRequest, UpstreamCredential, WebClient,
-    WebError, WebResponseHead, format_url, without_keys,
+    WebError, WebResponseHead, etag, format_url, is_weak, without_keys,
 };
 use crate::upstream::{BoxFuture, RequestFailure, RequestFailureKind};
 use ipnet::IpNet;
@@ -114,8 +114,8 @@ impl HttpLiveOracle {
             .kept
             .and_then(|cached| Some((cached, cached.candidate.as_ref()?)))
             .filter(is_of_endpoint);
-        let known =
-            HttpValidators { etag: cached.and_then(|(cached, _)| cached.etag.clone()), last_modified: None };
+        let known_etag = cached.and_then(|(cached, _)| cached.etag.clone());
+        let known = HttpValidators { etag: known_etag.filter(|etag| !is_weak(etag)), last_modified: None };
         let request = self.outbound_request(&ask.adapter, &url, &known);
         let (endpoint, credential) = self.check_request(&ask.adapter, &request)?;
         let head = self.web.follow(&request, endpoint, credential).await?;
@@ -124,7 +124,7 @@ impl HttpLiveOracle {
         }
         head.check_complete()?;
         let WebResponseHead { url: from, response, retrieved_at } = head;
-        let etag = HttpValidators::of(&response).etag;
+        let etag = etag(&response);
         let headers = headers(&ask.adapter.headers(), response.headers());
         let failed = |failure| WebError::Failed { url: format_url(&from), failure };
         let body = read(response, ANSWER_MAX_BYTES).await.map_err(failed)?;

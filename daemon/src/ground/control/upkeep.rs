@@ -4,6 +4,7 @@
 //! others run to completion.
 
 use crate::platform::api::piece_writer::PieceWriter;
+use crate::platform::api::request::QueryParams;
 use crate::platform::control::body::ControlBody;
 use crate::platform::control::control_request::parse_name;
 use crate::platform::openapi::problems;
@@ -22,7 +23,7 @@ use oracled_actors::ground::ingestion::{
 use oracled_actors::ground::queries::CallerWaitCheck;
 use oracled_actors::platform::caller::run_as_current_caller;
 use oracled_api::base::problem::ProblemCode;
-use oracled_api::ground::{ExportedVersion, PruneRequest, PullResponse, VerifyFilesRequest};
+use oracled_api::ground::{ExportedVersion, PruneRequest, PullParams, PullResponse, VerifyFilesRequest};
 use oracled_domain::PeerCredentials;
 use oracled_domain::audit::event::{SourceReadKind, SourceReadOutcome};
 use oracled_domain::base::moment::Moment;
@@ -49,7 +50,7 @@ problems!(PullProblems: STORE; InvalidDocument PipelineUnknown PullBusy PullFail
     path = "/v1/pipelines/{pipeline_id}/pull",
     operation_id = "pull_payload",
     tag = "ground",
-    params(("pipeline_id" = PipelineId, Path)),
+    params(("pipeline_id" = PipelineId, Path), PullParams),
     responses(
         PullProblems,
         (status = 200, description = "The run, or that the source has nothing new", body = PullResponse),
@@ -59,12 +60,14 @@ pub async fn pull(
     State(service): State<Arc<DaemonService>>,
     Extension(peer): Extension<PeerCredentials>,
     pipeline_id: Result<Path<String>, PathRejection>,
+    params: Result<QueryParams<PullParams>, Problem>,
 ) -> Result<Json<PullResponse>, Problem> {
     service.check_new_work()?;
     let pipeline_id = parse_name(pipeline_id)?;
+    let QueryParams(PullParams { force }) = params?;
     run_to_end(async move {
         let requested_by = peer.uid.to_string();
-        let pull = PullPipeline { pipeline_id, requested_by, peer: Some(peer) };
+        let pull = PullPipeline { pipeline_id, requested_by, peer: Some(peer), force };
         Ok(Json(match service.system.ingestion.ask(pull).await?? {
             PullOutcome::NothingNew { retrieved_at } => {
                 PullResponse { unchanged: true, run: None, retrieved_at: Some(retrieved_at) }

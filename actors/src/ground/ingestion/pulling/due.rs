@@ -47,6 +47,7 @@ pub(in super::super) fn begin_due(context: &Arc<IngestContext>) {
                 pipeline_id: pipeline_id.clone(),
                 requested_by: "schedule".into(),
                 peer: None,
+                force: false,
             };
             match pull(context, request).await {
                 Ok(outcome) => tracing::info!(%pipeline_id, ?outcome, "scheduled pull ended"),

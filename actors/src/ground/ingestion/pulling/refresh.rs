@@ -80,7 +80,7 @@ impl IngestContext {
     /// Pulls a pipeline for stale answers of its source, or waits for the pull in progress. Then waits for
     /// the runs that follow. Returns whether its run failed or is held.
     async fn pull_for(self: &Arc<Self>, oracle_id: &SourceId, pipeline_id: PipelineId) -> bool {
-        let request = RequestedPull { pipeline_id, requested_by: "refresh".into(), peer: None };
+        let request = RequestedPull { pipeline_id, requested_by: "refresh".into(), peer: None, force: false };
         let mut begun = None;
         match pull(Arc::clone(self), request).await {
             Ok(outcome) => begun = outcome.run().map(|run| run.run_id.clone()),

@@ -26,6 +26,9 @@ struct PublisherAnswer {
     body: String,
     last_modified: Option<&'static str>,
     etag: Option<&'static str>,
+    date: Option<&'static str>,
+    /// Whether it answers 304 if its `Last-Modified` is sent back.
+    compares_dates: bool,
 }
 
 impl TestPublisher {
@@ -33,8 +36,13 @@ impl TestPublisher {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let url = format!("http://{}/population.csv", listener.local_addr().expect("it is bound"));
         let last_modified = Some("Fri, 20 Nov 2026 09:00:00 GMT");
-        let state =
-            Arc::new(Mutex::new(PublisherAnswer { body: body.to_owned(), last_modified, etag: None }));
+        let state = Arc::new(Mutex::new(PublisherAnswer {
+            body: body.to_owned(),
+            last_modified,
+            etag: None,
+            date: None,
+            compares_dates: false,
+        }));
         let requests = Arc::new(AtomicUsize::new(0));
         let (answers, open) = watch::channel(true);
         let (answer, count) = (Arc::clone(&state), Arc::clone(&requests));
@@ -70,14 +78,18 @@ impl TestPublisher {
 
 impl PublisherAnswer {
     fn to_text(&self, request: &str) -> String {
-        let Self { body, last_modified, etag } = self;
-        if etag.is_some_and(|etag| request.contains(&format!("if-none-match: {etag}\r\n"))) {
+        let Self { body, last_modified, etag, date, compares_dates } = self;
+        let has = |name: &str, value: Option<&str>| {
+            value.is_some_and(|value| request.contains(&format!("{name}: {value}\r\n")))
+        };
+        if has("if-none-match", *etag) || *compares_dates && has("if-modified-since", *last_modified) {
             return "HTTP/1.1 304 Not Modified\r\n\r\n".into();
         }
         let header = |name: &str, value: Option<&str>| {
             value.map(|value| format!("{name}: {value}\r\n")).unwrap_or_default()
         };
-        let headers = header("last-modified", *last_modified) + &header("etag", *etag);
+        let headers =
+            header("last-modified", *last_modified) + &header("etag", *etag) + &header("date", *date);
         format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n{headers}\r\n{body}", body.len())
     }
 }
@@ -103,7 +115,12 @@ async fn registered(
 }
 
 async fn pulled(system: &ActorSystem, pipeline_id: &PipelineId) -> Result<PullOutcome, IngestionError> {
-    let pull = PullPipeline { pipeline_id: pipeline_id.clone(), requested_by: "7".into(), peer: Some(PEER) };
+    let pull = PullPipeline {
+        pipeline_id: pipeline_id.clone(),
+        requested_by: "7".into(),
+        peer: Some(PEER),
+        force: false,
+    };
     system.ingestion.ask(pull).await.expect("the actor answers")
 }
 
@@ -652,7 +669,8 @@ fn pipeline_has_at_most_one_pull_in_progress() {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         }
-        let requested = RequestedPull { pipeline_id, requested_by: "7".into(), peer: Some(PEER) };
+        let requested =
+            RequestedPull { pipeline_id, requested_by: "7".into(), peer: Some(PEER), force: false };
         let refused = pulling::pull(Arc::clone(&context), requested.clone()).await;
         assert!(matches!(refused, Err(IngestionError::Pulling(_))), "{refused:?}");
         assert_eq!(publisher.request_count(), 1);
@@ -762,5 +780,37 @@ fn pull_brings_the_newest_release_although_the_clock_was_set_back() {
         assert_ne!(second, first);
         time.advance(3 * 86_400);
         assert_eq!(queried(&system, &oracle_id).await.expect("the answer is fresh"), second);
+    });
+}
+
+/// Case `pull-same-second`: a server that compares dates, as most do, cannot tell a change within the same second.
+#[test]
+fn change_in_the_second_of_the_last_pull_is_pulled() {
+    with_system(|TestSystem { system, time, .. }| async move {
+        population(&system).await;
+        let publisher = TestPublisher::of(OLD).await;
+        let set = |body: &str, date: &'static str| {
+            publisher.set_answer(body, Some("Fri, 20 Nov 2026 09:00:00 GMT"));
+            let mut answer = publisher.answer.lock().expect("the lock is not poisoned");
+            (answer.date, answer.compares_dates) = (Some(date), true);
+        };
+        set(OLD, "Fri, 20 Nov 2026 09:00:00 GMT");
+        let definition = pulled_by(RetrievalMethod::FileDownload, Some(publisher.url.clone()), None);
+        let pipeline_id = registered(&system, definition).await.expect("the registration succeeds");
+        let first = pull_and_wait(&system, &pipeline_id).await;
+        time.advance(10);
+        set(NEW, "Fri, 20 Nov 2026 09:00:10 GMT");
+        let second = pull_and_wait(&system, &pipeline_id).await;
+        assert_ne!(second.input.raw_sha256, first.input.raw_sha256, "the change is ingested");
+        assert_eq!(valid(&system, "2026-11-21").len(), 3);
+        // the date is now old enough to be sent back
+        time.advance(10);
+        set(OLD, "Fri, 20 Nov 2026 09:00:20 GMT");
+        let third = pulled(&system, &pipeline_id).await;
+        assert!(matches!(third, Ok(PullOutcome::NothingNew { .. })), "{third:?}");
+        let forced = PullPipeline { pipeline_id, requested_by: "7".into(), peer: Some(PEER), force: true };
+        let forced =
+            system.ingestion.ask(forced).await.expect("the actor answers").expect("the pull succeeds");
+        assert_eq!(forced.run().map(|run| &run.input.raw_sha256), Some(&first.input.raw_sha256));
     });
 }
