@@ -2,6 +2,7 @@
 
 use oracled_api::base::client::{DaemonClient, DaemonResponse, ResponseLines};
 use oracled_api::base::streamed_body::StreamedBody;
+use oracled_tests::stream::StreamedRequest;
 use oracled_tests::verification::{register, register_offices, workflow};
 use oracled_tests::{DaemonWorld, at, document, lines, post};
 use serde_json::{Value, json};
@@ -96,4 +97,59 @@ async fn batch_answers_lines_before_the_request_ends() {
     assert!(first.starts_with(b"{\"line\":1,\"answer\":"), "{first:?}");
     sender.finish();
     assert_eq!(answers.next_line().await.expect("the connection holds"), None);
+}
+
+/// Writes the whole request before it reads, as many HTTP clients do.
+async fn write_then_read(world: &DaemonWorld, path: &str, requests: String) -> Vec<Value> {
+    let mut stream = StreamedRequest::begin(&world.socket(), path).await;
+    stream.send(requests).await.expect("the daemon reads the request");
+    stream.finish().await.expect("the daemon reads the request");
+    stream.rest().await
+}
+
+#[tokio::test]
+async fn client_that_writes_2000_queries_before_it_reads_gets_all_answers() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    register_offices(&daemon, &[("office-a", "primary", "54208")]).await;
+    let requests = format!("{}\n", query("2026-03-07")).repeat(2000);
+    let answers = write_then_read(&world, "/v1/query:batch", requests).await;
+    assert_eq!(answers.len(), 2000);
+    let numbers = answers.iter().map(|answer| answer["line"].as_u64().expect("a number"));
+    assert!(numbers.eq(1..=2000) && answers.iter().all(|answer| answer.get("answer").is_some()));
+    assert!(daemon.stop().success());
+}
+
+#[tokio::test]
+async fn batch_of_a_client_that_does_not_read_ends_with_the_number_of_answers() {
+    // a quarter of the memory for bodies is for one batch
+    let world = DaemonWorld::with_config("[limits]\nidle_s = 4\nbody_bytes = 65536\nbodies_bytes = 1048576");
+    let daemon = world.serve().await;
+    register_offices(&daemon, &[("office-a", "primary", "54208")]).await;
+    register(&mut daemon.control().await, &workflow("census", &["office-a"], json!({}))).await;
+    let question =
+        json!({"workflow": "census", "where": {"area": "ABW", "year": 1960}, "axes": ["population"]});
+    for (path, request, lines) in
+        [("/v1/query:batch", query("2026-03-07"), 2000), ("/v1/verify:batch", question, 1000)]
+    {
+        check_unread_batch(&world, path, &request, lines).await;
+    }
+    assert!(daemon.stop().success());
+    // an evaluation reserves the memory for its longest answer, and the answer is much longer than the line
+    let world = DaemonWorld::with_config("[limits]\nidle_s = 4");
+    let daemon = world.serve().await;
+    let amplified = json!({"candidate_output": "b.\n".repeat(1000), "facts": ["a"]});
+    check_unread_batch(&world, "/v1/rules/evaluate:batch", &amplified, 60).await;
+    assert!(daemon.stop().success());
+}
+
+/// Writes a batch whose answers are more than the spool holds, then reads them.
+async fn check_unread_batch(world: &DaemonWorld, path: &str, request: &Value, lines: usize) {
+    let answers = write_then_read(world, path, format!("{request}\n").repeat(lines)).await;
+    let (last, answered) = answers.split_last().expect("a line");
+    assert!(answers.len() < lines, "{path}: {}", answers.len());
+    assert_eq!(last.pointer("/problem/code"), Some(&json!("client_not_reading")), "{path}: {last}");
+    assert_eq!(last.pointer("/problem/answered"), Some(&json!(answered.len())), "{path}");
+    assert_eq!(last.get("line"), Some(&json!(answered.len() + 1)), "{path}");
+    assert!(answered.iter().all(|answer| answer.get("problem").is_none()), "{path}");
 }

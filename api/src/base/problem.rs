@@ -117,6 +117,9 @@ problem_codes! {
     MethodNotAllowed = 405: "Use a method that the API has for the path.",
     /// The request took longer than `limits.request_s`, or its headers longer than `limits.idle_s`.
     RequestTimeout = 408: "Send the request again.",
+    /// The client of a batch reads no answers, and more of them than `limits.bodies_bytes` permits wait to be read. This is
+    /// the last line of the response; `answered` has the number of lines that were answered.
+    ClientNotReading = 408: "Read the answers while sending the request, or send fewer lines.",
     /// Another request is sending or changing the mail.
     MailInFlight = 409: "Send the request again after a moment.",
     /// The session has another tier, query or original verdict, or its verdict or its order has other facts. `mismatch` names
@@ -310,6 +313,10 @@ pub struct ProblemDocument {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub mismatch: Option<SessionMismatch>,
+    /// With `client_not_reading`: the number of lines of the batch that were answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub answered: Option<u64>,
 }
 
 impl ProblemDocument {
@@ -329,6 +336,7 @@ impl ProblemDocument {
             causes: None,
             contact: None,
             mismatch: None,
+            answered: None,
         }
     }
 }

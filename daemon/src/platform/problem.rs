@@ -76,6 +76,19 @@ impl Problem {
         Self::new(ProblemCode::RequestTimeout, detail)
     }
 
+    /// The client of a batch read nothing for `patience` after `answered` lines, while the spool for answers was full.
+    #[must_use]
+    pub fn client_not_reading(answered: u64, patience: Duration) -> Self {
+        let detail = format!(
+            "the client read no answer for {} s, and further answers would take too much memory; {answered} lines were \
+             answered: read the answers while sending the request, or send fewer lines",
+            patience.as_secs_f64()
+        );
+        let mut problem = Self::new(ProblemCode::ClientNotReading, detail);
+        problem.document.answered = Some(answered);
+        problem
+    }
+
     /// The path does not exist. `paths` names the list of all paths.
     #[must_use]
     pub fn not_found(paths: &str) -> Self {

@@ -10,6 +10,8 @@ use hyper::body::{Frame, SizeHint};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -55,7 +57,7 @@ pub(crate) async fn reserve_bytes(
 pub(crate) struct ReservedBody {
     rest: Bytes,
     /// Released with the answer, when the last piece has been taken.
-    _room: Option<OwnedSemaphorePermit>,
+    held: Vec<OwnedSemaphorePermit>,
 }
 
 impl ReservedBody {
@@ -64,7 +66,22 @@ impl ReservedBody {
         if let Some(room) = &mut room {
             drop(room.split(room.num_permits().saturating_sub(answer.len())));
         }
-        Self { rest: answer.into(), _room: room }
+        Self { rest: answer.into(), held: room.into_iter().collect() }
+    }
+
+    /// Holds `permit` until the last piece has been taken.
+    pub(super) fn hold(&mut self, permit: OwnedSemaphorePermit) {
+        self.held.push(permit);
+    }
+
+    /// Whether the answer has a part of the memory for all answers.
+    pub(super) const fn has_memory(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// The length of the part that has not been taken, in bytes.
+    pub(super) const fn unsent_bytes(&self) -> usize {
+        self.rest.len()
     }
 
     /// The next piece; `None` after the last.
@@ -77,16 +94,23 @@ impl ReservedBody {
 /// Several answers, sent in sequence as they arrive.
 #[derive(Debug)]
 pub(crate) struct ReservedBodyStream {
-    coming: mpsc::Receiver<ReservedBody>,
+    coming: mpsc::UnboundedReceiver<ReservedBody>,
     /// The answer that is being sent.
     current: Option<ReservedBody>,
+    /// Number of pieces that the client has taken.
+    taken: Arc<AtomicU64>,
 }
 
 impl ReservedBodyStream {
-    /// The answers that are sent through the channel. At most one answer waits in the channel.
-    pub(crate) fn channel() -> (mpsc::Sender<ReservedBody>, Self) {
-        let (sender, coming) = mpsc::channel(1);
-        (sender, Self { coming, current: None })
+    /// The answers that are sent through the channel. The sender must limit them by permits that each answer holds.
+    pub(super) fn channel() -> (mpsc::UnboundedSender<ReservedBody>, Self) {
+        let (sender, coming) = mpsc::unbounded_channel();
+        (sender, Self { coming, current: None, taken: Arc::default() })
+    }
+
+    /// The number of pieces that the client has taken.
+    pub(super) fn taken(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.taken)
     }
 }
 
@@ -106,6 +130,7 @@ impl hyper::body::Body for ReservedBodyStream {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         loop {
             if let Some(piece) = self.current.as_mut().and_then(ReservedBody::next_piece) {
+                self.taken.fetch_add(1, Ordering::Relaxed);
                 return Poll::Ready(Some(Ok(Frame::data(piece))));
             }
             self.current = ready!(self.coming.poll_recv(cx));

@@ -20,8 +20,9 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Returns whether requests wait for memory that unread answers hold.
 pub type ShortageCheck = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// A stream that fails if its client reads nothing for `bound`. Without this limit, a client that never reads
-/// its answer would hold a connection and the answer in memory without end.
+/// A stream that fails if its client reads nothing for `bound`, and writes nothing either: some clients write a whole
+/// batch before they read. Without this limit, a client that never reads its answer would hold a connection and the
+/// answer in memory without end.
 pub(super) struct BoundedWrites<S> {
     stream: S,
     bound: Duration,
@@ -30,6 +31,8 @@ pub(super) struct BoundedWrites<S> {
     unread: Duration,
     /// Set while the client reads nothing.
     stalled: Option<WriteStall>,
+    /// When the client last wrote.
+    wrote_at: Option<Instant>,
 }
 
 struct WriteStall {
@@ -39,7 +42,7 @@ struct WriteStall {
 
 impl<S> BoundedWrites<S> {
     pub(super) const fn new(stream: S, bound: Duration, is_short: ShortageCheck) -> Self {
-        Self { stream, bound, is_short, unread: Duration::ZERO, stalled: None }
+        Self { stream, bound, is_short, unread: Duration::ZERO, stalled: None, wrote_at: None }
     }
 
     fn check_stall(
@@ -65,12 +68,12 @@ impl<S> BoundedWrites<S> {
             check: Box::pin(sleep(CHECK_INTERVAL.min(self.bound))),
         });
         while stall.check.as_mut().poll(cx).is_ready() {
-            let stalled = stall.began.elapsed();
-            let is_too_slow = stalled + self.unread >= UNREAD_WHEN_SHORT && (self.is_short)();
-            if is_too_slow || stalled >= self.bound {
+            let is_too_slow = stall.began.elapsed() + self.unread >= UNREAD_WHEN_SHORT && (self.is_short)();
+            let silent = stall.began.max(self.wrote_at.unwrap_or(stall.began)).elapsed();
+            if is_too_slow || silent >= self.bound {
                 return Poll::Ready(Err(ErrorKind::TimedOut.into()));
             }
-            let next = CHECK_INTERVAL.min(self.bound.saturating_sub(stalled));
+            let next = CHECK_INTERVAL.min(self.bound.saturating_sub(silent));
             stall.check.as_mut().reset(stopwatch() + next);
         }
         Poll::Pending
@@ -83,7 +86,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for BoundedWrites<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        let filled = buf.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+        if buf.filled().len() > filled {
+            self.wrote_at = Some(stopwatch());
+        }
+        read
     }
 }
 

@@ -5,6 +5,7 @@ use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
 use axum::body::Body;
 use axum::extract::Request;
+use bytes::Bytes;
 use http_body_util::BodyExt;
 use oracled_actors::platform::clock::monotonic;
 use oracled_domain::base::wording::excerpt;
@@ -18,6 +19,8 @@ const SOME_LINES: usize = 64;
 /// A batch with this many bytes takes no further line: the answers can be a hundred times as long, and are
 /// held until the client reads them.
 const SOME_BYTES: usize = 16 * 1024;
+/// The maximum length of the lines that are discarded when a batch ends early, in bytes.
+const DISCARDED_MAX_BYTES: usize = 64 * 1024 * 1024;
 /// The media types of newline-delimited JSON; none is registered.
 const MEDIA_TYPES: [&str; 3] = ["application/x-ndjson", "application/ndjson", "application/jsonl"];
 
@@ -100,6 +103,27 @@ impl BatchLineReader {
                 self.buffer.clear();
                 return Some(vec![BatchLine { number: self.number + 1, text: Err(problem) }]);
             }
+        }
+    }
+
+    /// Reads the rest of the body without keeping it: at most [`DISCARDED_MAX_BYTES`], within the time of a request.
+    pub(crate) async fn discard_rest(&mut self, service: &DaemonService) {
+        (self.buffer, self.ended) = (Vec::new(), true);
+        self.release();
+        let mut stopping = service.subscribe_stop();
+        let body = &mut self.body;
+        let discard = async {
+            let mut bytes = 0;
+            while bytes < DISCARDED_MAX_BYTES
+                && let Some(Ok(frame)) = body.frame().await
+            {
+                bytes += frame.data_ref().map_or(0, Bytes::len);
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = timeout(self.whole, discard) => {}
+            _ = stopping.wait_for(|stopping| *stopping) => {}
         }
     }
 

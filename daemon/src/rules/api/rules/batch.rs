@@ -1,6 +1,6 @@
 //! `POST /v1/rules/evaluate:batch`: evaluates one text per line, and answers while further lines arrive.
 
-use crate::platform::api::batch::{self, BatchSender, to_line};
+use crate::platform::api::batch::{self, BatchPart, BatchSender, to_line};
 use crate::platform::api::request;
 use crate::platform::api::request::lines::{BatchLine, BatchLineReader};
 use crate::platform::api::request::{RequestedCase, SourcedCheck};
@@ -44,7 +44,9 @@ pub async fn evaluate_batch(
 /// Answers the lines until the end, or until the client disconnects.
 async fn answer_all(service: Arc<DaemonService>, mut lines: BatchLineReader, mut sender: BatchSender) {
     while let Some(some) = lines.next_batch(&service).await {
-        if !sender.send(answer_batch(&service, some).await).await {
+        let (line, answered) = (some.first().map_or(0, |line| line.number), some.len() as u64);
+        let body = answer_batch(&service, some).await;
+        if !sender.send(BatchPart { line, lines: answered, body }, &mut lines).await {
             return;
         }
     }
