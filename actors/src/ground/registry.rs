@@ -75,6 +75,16 @@ pub enum RegistryError {
     /// A pipeline cannot change its source.
     #[error("pipeline {pipeline_id} belongs to source {oracle_id}; register another pipeline")]
     PipelineFixed { pipeline_id: PipelineId, oracle_id: SourceId },
+    /// Two pipelines of a snapshot source would withdraw each other's records.
+    #[error(
+        "source {oracle_id} is a `snapshot` and has pipeline {pipeline_id}: each pipeline would withdraw the records of \
+         the other; change {pipeline_id}, or register a source for each"
+    )]
+    SecondPipeline {
+        oracle_id: SourceId,
+        /// The other pipeline.
+        pipeline_id: PipelineId,
+    },
     /// The ontology is invalid.
     #[error(transparent)]
     Ontology(#[from] OntologyError),
@@ -245,6 +255,28 @@ impl CommitContext {
     ) -> Result<(RegisteredPipeline, u64), RegistryError> {
         let found = self.store.pipeline(pipeline_id)?;
         found.ok_or_else(|| RegistryError::PipelineUnknown(pipeline_id.clone()))
+    }
+
+    /// Checks that the pipelines of a snapshot source are only one: that of a release of all records. `pipeline_id` is
+    /// the pipeline that is registered, if it is one.
+    fn check_single_pipeline(
+        &self,
+        source: &SourceRegistration,
+        pipeline_id: Option<&PipelineId>,
+    ) -> Result<(), RegistryError> {
+        if !source.snapshot {
+            return Ok(());
+        }
+        let pipelines = self.store.pipelines()?.into_iter().map(|known| (known.oracle_id, known.pipeline_id));
+        let of_source = pipelines.filter(|(oracle_id, _)| *oracle_id == source.oracle_id);
+        let mut others = of_source.map(|(_, id)| id).filter(|id| Some(id) != pipeline_id);
+        // a source that is registered may have one
+        match others.nth(usize::from(pipeline_id.is_none())) {
+            Some(other) => {
+                Err(RegistryError::SecondPipeline { oracle_id: source.oracle_id.clone(), pipeline_id: other })
+            }
+            None => Ok(()),
+        }
     }
 
     /// The current definition of a pipeline with its digest, prepared for its source. It has the words that the sources of its tables

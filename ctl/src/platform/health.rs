@@ -21,19 +21,19 @@ pub(crate) struct HealthArgs {
 enum HealthAction {
     /// Open the circuit of an oracle, so that the oracle is not called until the circuit is closed
     Open {
-        /// The id of the oracle, as `oraclectl health` shows it
+        /// The id of the oracle, as `oraclectl health` shows it; `source:` may be left out
         #[arg(value_parser = id_parser())]
         oracle_id: String,
     },
     /// Close the circuit of an oracle and mark it healthy
     Close {
-        /// The id of the oracle, as `oraclectl health` shows it
+        /// The id of the oracle, as `oraclectl health` shows it; `source:` may be left out
         #[arg(value_parser = id_parser())]
         oracle_id: String,
     },
     /// Probe an oracle now, even if its circuit is open; exit status 1 if the probe fails
     Probe {
-        /// The id of the oracle, as `oraclectl health` shows it
+        /// The id of the oracle, as `oraclectl health` shows it; `source:` may be left out
         #[arg(value_parser = id_parser())]
         oracle_id: String,
     },

@@ -32,9 +32,9 @@ use strum::VariantArray;
 use summaries::read_summaries;
 
 /// Maximum size of a body of `POST /v1/documents`, in bytes.
-const APPLY_MAX_BYTES: usize = 8 * 1024 * 1024;
+const APPLY_MAX_BYTES: usize = 32 * 1024 * 1024;
 /// Maximum number of documents in such a body.
-const APPLY_MAX_DOCUMENTS: usize = 1000;
+const APPLY_MAX_DOCUMENTS: usize = 10_000;
 
 problems!(ListProblems: STORE);
 
@@ -137,7 +137,7 @@ problems!(ApplyProblems: JSON_BODY STORE);
 
 /// Register several documents by one commit: all of them, or none if one has a fault.
 ///
-/// The documents are registered in the order of their dependencies. A request has up to 1,000 documents and 8 MiB. With
+/// The documents are registered in the order of their dependencies. A request has up to 10,000 documents and 32 MiB. With
 /// `dry_run`, none is registered. The fault of a document is in its result.
 #[utoipa::path(
     post,

@@ -64,11 +64,9 @@ impl TableReader {
         Self { engine, preview: Arc::default() }
     }
 
-    /// The same tables, with these rows in place of the stored rows of the same names.
-    pub(crate) fn with_preview(&self, rows: impl Iterator<Item = ((TableId, Vec<u8>), StoredRow)>) -> Self {
-        let mut preview = (*self.preview).clone();
-        preview.extend(rows.map(|(name, row)| (name, Arc::new(row))));
-        Self { engine: Arc::clone(&self.engine), preview: Arc::new(preview) }
+    /// Reads these rows in place of the stored rows of the same names. Clones of the tables are not changed.
+    pub(crate) fn add_preview(&mut self, rows: impl Iterator<Item = ((TableId, Vec<u8>), StoredRow)>) {
+        Arc::make_mut(&mut self.preview).extend(rows.map(|(name, row)| (name, Arc::new(row))));
     }
 
     /// The rows that are read in place of the stored ones.

@@ -54,9 +54,9 @@ impl Store {
         Self { tables, ground: Arc::new(OpenGroundFiles { files, views: RwLock::default() }) }
     }
 
-    /// The same store, with these rows in place of the stored rows of the same names.
-    pub(crate) fn with_preview(&self, rows: impl Iterator<Item = ((TableId, Vec<u8>), StoredRow)>) -> Self {
-        Self { tables: self.tables.with_preview(rows), ground: Arc::clone(&self.ground) }
+    /// Reads these rows in place of the stored rows of the same names.
+    pub(crate) fn add_preview(&mut self, rows: impl Iterator<Item = ((TableId, Vec<u8>), StoredRow)>) {
+        self.tables.add_preview(rows);
     }
 
     /// Removes the cached views of the sources that were `changed`.

@@ -9,16 +9,15 @@ use crate::journal::staged::row_location;
 pub const PREVIEW_REVISION: u64 = u64::MAX;
 
 impl Store {
-    /// The same store, as if `writes` that put documents or sources had been committed. Nothing is stored,
+    /// Reads from now on as if `writes` that put documents or sources had been committed. Nothing is stored,
     /// and the open files of sources stay as they are.
-    #[must_use]
-    pub fn preview(&self, writes: &[TableWrite]) -> Self {
+    pub fn preview(&mut self, writes: &[TableWrite]) {
         let rows = writes.iter().filter_map(|write| {
             let key = write.row();
             let (table, name) = row_location(&key);
             let row = StoredRow { revision: PREVIEW_REVISION, chunks: 0, value: write.value()? };
             Some(((table, name.into_owned()), row))
         });
-        self.with_preview(rows)
+        self.add_preview(rows);
     }
 }

@@ -585,7 +585,8 @@ fn preview_reads_writes_that_are_not_stored() {
         TableWrite::registered(&other),
         TableWrite::registered(&adapter()),
     ];
-    let preview = store.preview(&writes);
+    let mut preview = store.clone();
+    preview.preview(&writes);
     assert_eq!(preview.all_registered().expect("read"), [registered("discharge"), other.clone()]);
     assert_eq!(preview.registered("intake").expect("read").map(|(row, _)| row), Some(other));
     assert_eq!(preview.registered("lab-a").expect("read").map(|(row, _)| row), Some(adapter()));

@@ -97,7 +97,7 @@ impl DocumentRegistry {
             let record = as_registrable(document).decide(&registry, peer)?;
             let change = DocumentChange::of(record.as_ref());
             if let Some(JournalRecord { expect, events, writes, .. }) = record {
-                registry.context.store = registry.context.store.preview(&writes);
+                registry.context.store.preview(&writes);
                 // a row that an earlier document writes is as that document left it
                 all.expect.extend(expect.into_iter().filter(|row| row.revision != Some(PREVIEW_REVISION)));
                 all.events.extend(events);

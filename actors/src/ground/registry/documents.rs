@@ -41,7 +41,7 @@ impl RegistrableDocument for PipelineDefinition {
         let context = &registry.context;
         let (pipeline_id, oracle_id) = (&self.pipeline.pipeline_id, &self.pipeline.oracle_id);
         let digest = self.digest();
-        let (source, _) = context.source(oracle_id)?;
+        let (source, source_revision) = context.source(oracle_id)?;
         if source.entry.registration.adapter_id == SourceAdapterKind::Http {
             return Err(RegistryError::Live(oracle_id.clone()));
         }
@@ -67,6 +67,8 @@ impl RegistrableDocument for PipelineDefinition {
             if known.pipeline_sha256 == digest {
                 return Ok(None);
             }
+        } else {
+            context.check_single_pipeline(&source.entry.registration, Some(pipeline_id))?;
         }
         let timestamp = context.clock.now();
         let before =
@@ -79,7 +81,7 @@ impl RegistrableDocument for PipelineDefinition {
             registered_by: peer.uid.to_string(),
             last_pull: known.and_then(|known| known.last_pull),
         };
-        Ok(Some(JournalRecord {
+        let mut record = JournalRecord {
             expect: expect_unchanged_row(RowKey::Document(Self::KIND, self.document_id()), revision),
             events: vec![context.registered_event(before.flatten().as_ref(), self, peer)],
             writes: vec![
@@ -87,7 +89,14 @@ impl RegistrableDocument for PipelineDefinition {
                 TableWrite::document(Self::KIND, pipeline_id, &registered),
             ],
             ..JournalRecord::default()
-        }))
+        };
+        if revision.is_none() {
+            // the row of the source serializes new pipelines, since a snapshot has only one
+            let row = RowKey::Source(oracle_id.clone());
+            record.expect.extend(expect_unchanged_row(row, Some(source_revision)));
+            record.writes.push(TableWrite::PutSource(Arc::new(source)));
+        }
+        Ok(Some(record))
     }
 }
 

@@ -55,6 +55,7 @@ impl RegistrableDocument for SourceRegistration {
         if state.entry.registration == *self {
             return Ok(None);
         }
+        context.check_single_pipeline(self, None)?;
         let before = context.ontology(&state.entry.registration.ontology)?;
         let adapter = context.check_adapter(self, &ontology)?;
         // a run that was undone, or is held, may come back

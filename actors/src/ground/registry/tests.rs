@@ -145,3 +145,30 @@ fn documents_are_registered_together_in_one_commit_or_not_at_all() {
         assert_eq!(registered(&[AnyDocument::Pipeline(other)], true).await, [Ok(before)]);
     });
 }
+
+#[test]
+fn second_pipeline_of_a_snapshot_source_is_refused() {
+    with_system(|TestSystem { system, .. }| async move {
+        let first = population(&system).await;
+        let mut second = open_pipeline();
+        second.pipeline.pipeline_id = "other".parse().expect("a valid id");
+        let refused = system.registry.register(&*second, PEER).await;
+        assert!(
+            matches!(&refused, Err(RegistryError::SecondPipeline { pipeline_id, .. }) if *pipeline_id == first),
+            "{refused:?}"
+        );
+        assert!(
+            system.registry.register(&*open_pipeline(), PEER).await.is_ok(),
+            "its own pipeline may change"
+        );
+        // two pipelines of a source whose releases are changes do not withdraw records
+        let source = include_str!("../../../../examples/ground-truth/sources/world-bank-population.json");
+        let mut registration: Box<SourceRegistration> = document(source);
+        registration.snapshot = false;
+        assert!(system.registry.register(&*registration, PEER).await.is_ok(), "there are no records yet");
+        assert!(system.registry.register(&*second, PEER).await.is_ok());
+        registration.snapshot = true;
+        let refused = system.registry.register(&*registration, PEER).await;
+        assert!(matches!(refused, Err(RegistryError::SecondPipeline { .. })), "{refused:?}");
+    });
+}

@@ -8,7 +8,7 @@ use crate::platform::service::{DaemonService, run_to_end};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use oracled_actors::upstream::oracle_health::ApplyCircuitAction;
+use oracled_actors::upstream::oracle_health::{ApplyCircuitAction, ListHealthStatuses};
 use oracled_api::base::service::{CircuitRequest, CircuitResponse, ProbeReport};
 use oracled_domain::verdict::health::CircuitAction;
 use oracled_domain::{OracleId, PeerCredentials};
@@ -18,7 +18,7 @@ problems!(SteerProblems: JSON_BODY STORE; OracleUnknown);
 
 /// Open or close the circuit of an oracle, or probe the oracle.
 ///
-/// The change takes effect after its log entry is durable.
+/// The change takes effect after its log entry is durable. A source can be named with or without `source:`.
 #[utoipa::path(
     post,
     path = "/v1/health/oracles/{oracle_id}",
@@ -40,6 +40,7 @@ pub async fn post(
     let oracle_id: OracleId = parse_name(oracle_id)?;
     let CircuitRequest { action } = body.parse()?;
     run_to_end(async move {
+        let oracle_id = full_id(&service, oracle_id).await?;
         // a probe is slow, and changes no state that another control request could change too
         let _guard = if action == CircuitAction::Probe { None } else { Some(service.lock_control().await) };
         let response =
@@ -47,4 +48,13 @@ pub async fn post(
         Ok(Json(CircuitResponse { oracle: response.status, probe: response.probe.map(ProbeReport::from) }))
     })
     .await
+}
+
+/// The id under which the health of an oracle is listed: `source:` precedes the id of a source, unless another oracle
+/// has the id without it.
+async fn full_id(service: &DaemonService, oracle_id: OracleId) -> Result<OracleId, Problem> {
+    let known = service.system.oracle_health.ask(ListHealthStatuses).await?;
+    let is_known = |id: &OracleId| known.iter().any(|status| status.oracle_id == *id);
+    let of_source = format!("source:{oracle_id}").parse().ok().filter(|of_source| is_known(of_source));
+    Ok(of_source.filter(|_| !is_known(&oracle_id)).unwrap_or(oracle_id))
 }

@@ -21,6 +21,7 @@ impl From<RegistryError> for Problem {
             RegistryError::OntologyFixed(_)
             | RegistryError::TemplateFixed { .. }
             | RegistryError::PipelineFixed { .. }
+            | RegistryError::SecondPipeline { .. }
             | RegistryError::NotLive(_)
             | RegistryError::WorkflowKept { .. }
             | RegistryError::Source(
