@@ -413,6 +413,12 @@ async fn source_page_answers_queries_and_shows_the_history_of_a_value() {
     assert!(!history.text.contains("<td>ABW</td>"), "{}", history.text);
     let unknown = console.get(&path.replace("1961", "1871")).await;
     assert_shows(&unknown, &["No record matches"]);
+    // entries of reads wait in a queue for a moment
+    eventually("each view is one entry", async || {
+        let entries = log(&mut daemon.control().await, "event=source_queried&limit=1000").await;
+        entries.iter().filter(|entry| entry["read"] == "history").count() == 2
+    })
+    .await;
     assert_eq!(console.get("/sources/none").await.status, 400);
 }
 

@@ -332,6 +332,12 @@ async fn sources(control: &mut Described, record_id: &str) {
     for path in [path.to_owned(), format!("{path}/freshness"), format!("{path}/export")] {
         assert_eq!(control.get(&path).await.status, 200, "{path}");
     }
+    let filter = |axis: &str, value: &str| json!({"axis": axis, "operator": "eq", "value": value});
+    let filters = json!([filter("area", "ABW"), filter("year", "1960")]);
+    let history = json!({"axis": "population", "filters": filters});
+    assert_eq!(control.post(&format!("{path}/history"), history).await.status, 200);
+    control.post(&format!("{path}/history"), json!({"axis": "none", "filters": []})).await;
+    control.post("/v1/sources/missing/history", json!({"axis": "none", "filters": []})).await;
     assert_eq!(control.get(&format!("/v1/records/{record_id}/provenance")).await.status, 200);
     let date = json!({"deprecate": "2099-01-01"});
     assert_eq!(control.post("/v1/sources/office-b/review", date).await.status, 200);

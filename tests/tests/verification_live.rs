@@ -240,6 +240,13 @@ async fn circuit_of_a_dead_source_opens_and_closes_under_its_name() {
     assert!(changes.iter().all(|change| change["oracle_id"] == "source:office"), "{changes:?}");
     let to: Vec<_> = changes.iter().map(|change| change["to"].as_str().expect("a word")).collect();
     assert!(to.starts_with(&["degraded", "circuit_open"]) && to.last() == Some(&"healthy"), "{to:?}");
+    // the source is accepted under its own id, and shown under one
+    for (id, action) in [("office", "open"), ("source:office", "close")] {
+        let output = world.ctl_in_thread(&["--json", "health", action, id]).await;
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let response: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(response["oracle"]["oracle_id"], "source:office", "{action} {id}");
+    }
 }
 
 /// The lines about the office.

@@ -57,7 +57,9 @@ fn release_with_a_renamed_member_is_held() {
 #[test]
 fn release_that_lacks_most_values_of_an_axis_is_held() {
     let sparse = |filled: i64| {
-        days(0..40, |day| if day < filled { rate_of(day, 1) } else { "\"usd\":1.5,\"jpy\":null".into() })
+        days(0..40, |day| {
+            if day < filled { rate_of(day, 1) } else { format!("\"usd\":{},\"jpy\":null", 11_700 + 13 * day) }
+        })
     };
     assert_eq!(breaches_of(sparse(4)), unfilled("jpy", 36, 40));
     assert_eq!(breaches_of(sparse(20)), [], "half of the values is the limit");
