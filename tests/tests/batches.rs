@@ -123,7 +123,7 @@ async fn client_that_writes_2000_queries_before_it_reads_gets_all_answers() {
 #[tokio::test]
 async fn batch_of_a_client_that_does_not_read_ends_with_the_number_of_answers() {
     // a quarter of the memory for bodies is for one batch
-    let world = DaemonWorld::with_config("[limits]\nidle_s = 4\nbody_bytes = 65536\nbodies_bytes = 1048576");
+    let world = DaemonWorld::with_config("[limits]\nidle_s = 16\nbody_bytes = 65536\nbodies_bytes = 1048576");
     let daemon = world.serve().await;
     register_offices(&daemon, &[("office-a", "primary", "54208")]).await;
     register(&mut daemon.control().await, &workflow("census", &["office-a"], json!({}))).await;
@@ -136,10 +136,10 @@ async fn batch_of_a_client_that_does_not_read_ends_with_the_number_of_answers() 
     }
     assert!(daemon.stop().success());
     // an evaluation reserves the memory for its longest answer, and the answer is much longer than the line
-    let world = DaemonWorld::with_config("[limits]\nidle_s = 4");
+    let world = DaemonWorld::with_config("[limits]\nidle_s = 16");
     let daemon = world.serve().await;
-    let amplified = json!({"candidate_output": "b.\n".repeat(1000), "facts": ["a"]});
-    check_unread_batch(&world, "/v1/rules/evaluate:batch", &amplified, 60).await;
+    let amplified = json!({"candidate_output": "b.\n".repeat(300), "facts": ["a"]});
+    check_unread_batch(&world, "/v1/rules/evaluate:batch", &amplified, 200).await;
     assert!(daemon.stop().success());
 }
 
