@@ -195,7 +195,8 @@ impl RunStaging {
         let release = TimelineRun { has_unidentified: self.counts.unidentified > 0, ..release.clone() };
         let base = std::mem::take(&mut self.sample).choose_base(view)?;
         let mut delta = DeltaWriter::create(&self.files, &self.name, self.run, base)?;
-        let Some((pruned, axis_effects)) = self.merge_records(view, &release, &mut delta, &mut proceed)? else {
+        let Some((pruned, axis_effects)) = self.merge_records(view, &release, &mut delta, &mut proceed)?
+        else {
             return Ok(None);
         };
         let mut new_files = UncommittedFiles::new(&self.files);

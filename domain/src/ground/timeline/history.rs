@@ -76,7 +76,7 @@ impl<'r> ReleaseHistory<'r> {
         let mut dates: Vec<_> = brought
             .map(|(index, release)| {
                 let readings = releases.iter().filter(|other| is_same_version(other, release)).count();
-                (release.released_at, index, release.snapshot || readings > 1)
+                (release.released_at, index, release.snapshot || release.has_unidentified || readings > 1)
             })
             .collect();
         dates.sort_unstable();
@@ -215,7 +215,7 @@ impl KnowledgeStep {
         Some(Self {
             from: base.released_at,
             runs: of_version().map(|release| release.run).collect(),
-            changes_others: of_version().any(|release| release.snapshot),
+            changes_others: of_version().any(|release| release.snapshot || release.has_unidentified),
             follows: follows.filter(|_| is_latest && of_version().count() == 1),
         })
     }
