@@ -7,6 +7,7 @@ use super::mail_text::format_mail;
 use crate::upstream::BoxFuture;
 use crate::upstream::http::is_shortage;
 use crate::upstream::oracle_health::OracleProbe;
+use lettre::address::Envelope;
 use lettre::message::Mailbox;
 use lettre::message::header::ContentType;
 use lettre::transport::smtp::Error;
@@ -181,7 +182,10 @@ impl SmtpMailService {
         };
         let to: Address =
             to.mailbox().parse().map_err(|error| unusable(&error as &lettre::address::AddressError))?;
+        // derived from the headers, it would lack an address with a quoted local part, which the client cannot parse there
+        let envelope = Envelope::new(Some(from.email.clone()), vec![to.clone()]);
         let message = Message::builder()
+            .envelope(envelope.map_err(|error| unusable(&error))?)
             .from(from.clone())
             .to(Mailbox::new(None, to))
             .date(SystemTime::from(*queued_at))
