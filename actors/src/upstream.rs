@@ -5,6 +5,7 @@
 
 pub mod anthropic;
 pub mod call;
+mod error_body;
 pub mod failure;
 mod fence;
 pub mod gemini;
@@ -93,6 +94,12 @@ pub enum ModelRefusal {
     #[error("the model's answer is empty")]
     #[strum(to_string = "empty_answer")]
     Empty,
+}
+
+impl From<ModelRefusal> for ModelTextError {
+    fn from(refusal: ModelRefusal) -> Self {
+        Self::Refused(refusal)
+    }
 }
 
 impl ModelTextError {

@@ -57,6 +57,9 @@ async fn read_of_paid_session_registers_it_and_generates_its_verdict() {
     assert_eq!(at(&get(control, "/v1/sessions/cs_1").await, "/customer_email"), EMAIL);
     let names = event_names(control, "cs_1").await;
     assert_eq!(names[..2], ["session_looked_up", "session_registered"]);
+    // case stripe-free: a session of a free order
+    payments.set_answer(checkout("no_payment_required", "quick"));
+    assert_eq!(read_verdict(routes, "cs_free").await.status, 200);
     let entry = &log(control, "event=session_looked_up").await[0];
     assert_eq!((&entry["oracle_id"], &entry["outcome"]), (&json!("lookup"), &json!("found")));
     assert_eq!(entry["response_hash"].as_str().map(str::len), Some(64));
@@ -65,7 +68,7 @@ async fn read_of_paid_session_registers_it_and_generates_its_verdict() {
     assert!(oracles.as_array().is_some_and(|all| all.iter().any(is_healthy)), "{oracles}");
     let metrics = get(routes, "/metrics").await;
     let metrics = String::from_utf8_lossy(&metrics.body).into_owned();
-    assert!(metrics.contains("oracled_session_lookups_total{outcome=\"found\"} 1\n"), "{metrics}");
+    assert!(metrics.contains("oracled_session_lookups_total{outcome=\"found\"} 2\n"), "{metrics}");
     for secret in [EMAIL, TOKEN] {
         assert!(!world.mirror().contains(secret) && !world.service_log().contains(secret), "{secret}");
     }
@@ -84,7 +87,7 @@ async fn unregistered_session_gets_404_or_retry_after_by_the_answer_of_the_servi
         (empty("500 Broken", ""), 503, "lookup_unavailable"),
         (empty("404 Not Found", ""), 404, "session_unknown"),
         (complete_answer("", "{\"payment_status\":"), 503, "lookup_unavailable"),
-        (checkout("no_payment_required", "quick"), 404, "session_unknown"),
+        (checkout("canceled", "quick"), 404, "session_unknown"),
         (empty("302 Found", "location: http://127.0.0.1:1/x\r\n"), 503, "lookup_unavailable"),
     ];
     for (number, (answer, status, code)) in cases.into_iter().enumerate() {

@@ -63,6 +63,7 @@ mod openapi;
 mod openapi_answers;
 mod openapi_shapes;
 mod order_cancel;
+mod order_storm;
 mod orders;
 mod ownership;
 mod panics;

@@ -59,6 +59,7 @@ fn cases() -> Vec<ModelProblemCase> {
         message,
     };
     let blocked = json!({"promptFeedback": {"blockReason": "SAFETY"}});
+    let empty = json!({"candidates": [{"finishReason": "STOP"}]});
     let stopped = json!({"candidates": [{"finishReason": "MAX_TOKENS"}]});
     vec![
         unavailable(ScriptedReply::error(500, "inside out"), "http_500", 5, "inside out"),
@@ -78,12 +79,12 @@ fn cases() -> Vec<ModelProblemCase> {
         unavailable(ScriptedReply::hang_up(), "broken", 5, "not available"),
         ModelProblemCase {
             outcome: "unreadable_answer",
-            pause_s: None,
             ..unavailable(ScriptedReply::bytes(200, "<html>"), "unreadable", 5, "unusable")
         },
         refused(&blocked, "prompt_blocked:SAFETY", "prompt_blocked", "SAFETY"),
         refused(&stopped, "finish_reason:MAX_TOKENS", "stopped_early", "MAX_TOKENS"),
-        refused(&json!({}), "empty_answer", "empty_answer", "gave no verdict"),
+        refused(&empty, "empty_answer", "empty_answer", "gave no verdict"),
+        unavailable(ScriptedReply::json(200, &json!({})), "error_answer_500", 5, "`candidates`"),
     ]
 }
 
@@ -118,9 +119,9 @@ async fn change_order(control: &mut DaemonClient, session: &str, action: &str) {
     assert_eq!(answer.status, 200, "{}", document(&answer));
 }
 
-/// Ends the wait after an exhausted quota, so that the next call reaches the model.
+/// Ends the wait that the model requested, or its refusal of all calls, so that the next call reaches the model.
 async fn end_wait(world: &DaemonWorld, case: &ModelProblemCase) {
-    if case.error_code == "http_429" {
+    if ["http_429", "http_503", "http_401", "http_403", "http_404"].contains(&case.error_code) {
         let closed = world.ctl_in_thread(&["health", "close", "gemini"]).await;
         assert!(closed.status.success(), "{closed:?}");
     }
@@ -384,12 +385,12 @@ async fn rejected_key_is_reported_without_its_value() {
 }
 
 #[tokio::test]
-async fn permanent_refusals_are_counted_and_open_no_circuit() {
+async fn permanent_refusals_are_counted_and_reads_continue() {
     let model = ModelServer::start().await;
     let world = model.create_world("[health]\nfailure_threshold = 2\nhealth_check_interval_seconds = 3600");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    for status in [400, 401, 403, 404, 413, 422] {
+    for status in [400, 401, 402, 403, 404, 413, 422] {
         let counter = format!("oracled_model_refused_requests_total{{status=\"{status}\"}}");
         let metrics = get(routes, "/metrics").await;
         let shown = String::from_utf8_lossy(&metrics.body).into_owned();
@@ -402,6 +403,9 @@ async fn permanent_refusals_are_counted_and_open_no_circuit() {
         }
         assert_eq!(read_metric(routes, &counter).await, 2.0);
     }
+    // a read that succeeds proves that the model accepts calls again
+    register_session(routes, "found", None).await;
+    assert_eq!(read_verdict(routes, "found").await.status, 200);
     assert_eq!(request_verdict(routes, "cs_1").await.status, 201);
 }
 
@@ -457,4 +461,75 @@ async fn refused_regenerations_carry_the_limiters_retry_after() {
     }
     model.next([ScriptedReply::with_text("no JSON")]);
     assert_eq!(request_verdict(routes, "cs_3").await.status, 201, "an order has no such limit");
+}
+
+/// The order of a session after its first attempt, for which the model gave `reply`.
+async fn order_after(reply: ScriptedReply) -> (Value, usize) {
+    let model = ModelServer::start().await;
+    model.set_default(reply);
+    let world = model.create_world("max_retries = 3");
+    let daemon = world.serve().await;
+    place_order(&world, "cs_1").await;
+    let order = wait_for_first_attempt(&mut daemon.routes().await, "cs_1").await;
+    (order, model.request_count())
+}
+
+#[tokio::test]
+async fn case_200_error_lets_the_order_wait_and_shows_the_message() {
+    let error = json!({"error": {"code": 429, "message": "Rate limit exceeded"}});
+    let (order, calls) = order_after(ScriptedReply::json(200, &error)).await;
+    assert_eq!((&order["state"], &order["generations"], calls), (&json!("queued"), &json!(0), 4), "{order}");
+    let attempt = &order["last_attempts"][0];
+    assert_eq!(attempt["outcome"], "model_unavailable");
+    assert!(attempt["cause"].as_str().is_some_and(|cause| cause.contains("Rate limit exceeded")), "{order}");
+}
+
+#[tokio::test]
+async fn case_retry_after_ms_is_that_wait_after_one_call() {
+    let info = json!({"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "37s"});
+    let in_list = json!([{"error": {"code": 429, "message": "slow", "details": [info]}}]);
+    for (reply, wait_s) in [
+        (ScriptedReply::error(429, "slow").header("retry-after-ms", "40000"), 40),
+        (ScriptedReply::json(429, &in_list), 37),
+    ] {
+        let (order, calls) = order_after(reply).await;
+        let at = |name: &str| order[name].as_str().expect("a time").parse::<Timestamp>().expect("a time");
+        let wait = at("next_attempt_at").duration_since(at("changed_at"));
+        assert_eq!((calls, wait.as_secs()), (1, wait_s), "{order}");
+    }
+}
+
+#[tokio::test]
+async fn model_that_refuses_every_call_is_shown_as_such() {
+    let model = ModelServer::start().await;
+    model.set_default(ScriptedReply::error(401, "no such key"));
+    let world = model.create_world("");
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    for session in ["cs_1", "cs_2", "cs_3"] {
+        place_order(&world, session).await;
+        if session == "cs_1" {
+            wait_for_first_attempt(routes, session).await;
+        }
+    }
+    let oracle = document(&get(control, "/v1/health/oracles").await)[0].clone();
+    assert_eq!((&oracle["status"], &oracle["consecutive_failures"]), (&json!("refusing"), &json!(1)));
+    let status = at(&get(control, "/v1/status").await, "/oracles/0").to_string();
+    assert!(status.contains("every call refused since") && status.contains("no such key"), "{status}");
+    let waits = document(&get(routes, "/v1/orders/cs_3").await);
+    assert_eq!(waits["waiting_for"]["cause"], "request_refused", "{waits}");
+    assert!(
+        !waits["waiting_for"].to_string().contains("no such key"),
+        "only operators see the answer: {waits}"
+    );
+    let metrics = String::from_utf8_lossy(&get(routes, "/metrics").await.body).into_owned();
+    assert!(
+        metrics.contains("oracled_oracle_circuit_state{oracle=\"gemini\",status=\"refusing\"} 1"),
+        "{metrics}"
+    );
+    assert_eq!(model.request_count(), 1);
+    // an operator who has corrected the key ends the wait
+    model.set_default(ScriptedReply::with_text(oracled_tests::GOOD));
+    assert_eq!(post(control, "/v1/health/oracles/gemini", &json!({"action": "close"})).await.status, 200);
+    wait_for_order(routes, "cs_3", "delivered").await;
 }

@@ -126,7 +126,7 @@ fn faults() -> Vec<RepeatedFailure> {
         faults.push((ScriptedReply::error(status, "not this"), 1, code, ModelHealthEffect::Neutral));
     }
     for (status, code) in [(401, "http_401"), (403, "http_403"), (404, "http_404"), (402, "http_402")] {
-        faults.push((ScriptedReply::error(status, "not you"), 1, code, ModelHealthEffect::Failed));
+        faults.push((ScriptedReply::error(status, "not you"), 1, code, ModelHealthEffect::Refused));
     }
     for (status, code) in [(408, "http_408"), (500, "http_500"), (502, "http_502"), (503, "http_503")] {
         faults.push((ScriptedReply::error(status, "not now"), 4, code, ModelHealthEffect::Failed));
@@ -311,8 +311,6 @@ async fn answer_that_is_no_verdict_is_refused_and_not_retried() {
     let mut long = "x".repeat(500);
     long.push('\n');
     for (wire, answer, code) in [
-        (0, json!({}), "empty_answer"),
-        (0, json!({"candidates": []}), "empty_answer"),
         (0, json!({"candidates": [{"finishReason": "STOP"}]}), "empty_answer"),
         (0, json!({"candidates": [{"finishReason": "STOP", "content": {}}]}), "empty_answer"),
         (0, gemini_answer(""), "empty_answer"),
@@ -324,7 +322,6 @@ async fn answer_that_is_no_verdict_is_refused_and_not_retried() {
         (0, stopped("SAFETY"), "finish_reason:SAFETY"),
         (0, stopped("BORED\r\nnew"), "finish_reason:BORED  new"),
         (0, stopped(&long), &format!("finish_reason:{}", "x".repeat(200))),
-        (1, json!({}), "empty_answer"),
         (1, openai_answer(""), "empty_answer"),
         (1, choice(json!({"finish_reason": "stop"})), "empty_answer"),
         (1, choice(json!({"finish_reason": "length", "message": {"content": GOOD}})), "finish_reason:length"),
@@ -578,7 +575,7 @@ async fn unreadable_answer_is_not_quoted() {
     const WORDS: &str = "Nobody has judged this";
     for (answer, how) in [
         (
-            json!({"candidates": WORDS, "choices": WORDS, "content": WORDS}).to_string(),
+            json!({"candidates": WORDS, "choices": WORDS, "content": {"text": WORDS}}).to_string(),
             "not in the format of this API, at ",
         ),
         (WORDS.to_owned(), "not JSON, at line 1 column "),

@@ -1,6 +1,6 @@
 //! Anthropic's Messages API: `POST /v1/messages`.
 
-use super::wire::{self, ModelResponse};
+use super::wire::{self, ModelResponse, ReplyMetadata, TextContent, WireReply};
 use super::{
     BoxFuture, HeaderKey, ModelAttempt, ModelClient, ModelRefusal, RequestFailure, UpstreamEndpoint,
     UpstreamEndpointError,
@@ -88,18 +88,20 @@ fn thinking(budget: u32) -> Value {
 /// An answer. All of its parts are optional, as for the other APIs.
 #[derive(Debug, Deserialize)]
 struct AnthropicMessage {
-    content: Option<Vec<AnthropicBlock>>,
+    content: Option<TextContent>,
     stop_reason: Option<String>,
-    #[serde(default, deserialize_with = "wire::if_readable")]
-    usage: Option<AnthropicUsage>,
-    model: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
-struct AnthropicBlock {
-    #[serde(rename = "type")]
-    kind: Option<String>,
-    text: Option<String>,
+struct AnthropicMetadata {
+    #[serde(default, deserialize_with = "wire::if_readable")]
+    usage: Option<AnthropicUsage>,
+    #[serde(default, deserialize_with = "wire::if_readable")]
+    model: Option<String>,
+}
+
+impl WireReply for AnthropicMessage {
+    type Metadata = AnthropicMetadata;
 }
 
 #[derive(Debug, Deserialize)]
@@ -116,9 +118,9 @@ struct AnthropicUsage {
     output_tokens: Option<u64>,
 }
 
-impl From<AnthropicMessage> for ModelResponse {
-    fn from(message: AnthropicMessage) -> Self {
-        let usage = message.usage.map(|usage| {
+impl From<AnthropicMetadata> for ReplyMetadata {
+    fn from(AnthropicMetadata { usage, model }: AnthropicMetadata) -> Self {
+        let usage = usage.map(|usage| {
             let cached = add_tokens(usage.cache_creation_input_tokens, usage.cache_read_input_tokens);
             let prompt_tokens = add_tokens(usage.input_tokens, cached);
             ModelTokenUsage {
@@ -128,25 +130,29 @@ impl From<AnthropicMessage> for ModelResponse {
                 total_tokens: add_tokens(prompt_tokens, usage.output_tokens),
             }
         });
-        let text = match message.stop_reason.as_deref() {
-            Some("end_turn") => {
-                let texts = message.content.unwrap_or_default().into_iter();
-                let texts = texts.filter(|block| block.kind.as_deref() == Some("text"));
-                Ok(texts.filter_map(|block| block.text).collect())
-            }
-            Some("refusal") => Err(ModelRefusal::Declined("stop_reason refusal".to_owned())),
-            reason => Err(ModelRefusal::Stopped(reason.unwrap_or("no reason given").to_owned())),
+        Self { usage, oracle_version: model }
+    }
+}
+
+impl From<AnthropicMessage> for ModelResponse {
+    fn from(AnthropicMessage { content, stop_reason }: AnthropicMessage) -> Self {
+        let text = match stop_reason.as_deref() {
+            Some("end_turn") => Ok(content.map(TextContent::into_text).unwrap_or_default()),
+            Some("refusal") => Err(ModelRefusal::Declined("stop_reason refusal".to_owned()).into()),
+            None if content.is_none() => Err(wire::without_member("content")),
+            reason => Err(ModelRefusal::Stopped(reason.unwrap_or("no reason given").to_owned()).into()),
         };
-        Self { text, finish_reason: message.stop_reason, usage, oracle_version: message.model }
+        Self { text, finish_reason: stop_reason }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::upstream::{ModelTextError, RequestFailureKind};
 
-    fn response_of(answer: Value) -> ModelResponse {
-        serde_json::from_value::<AnthropicMessage>(answer).expect("an answer").into()
+    fn response_of(answer: Value) -> wire::ParsedReply {
+        wire::parse::<AnthropicMessage>(answer.to_string().as_bytes())
     }
 
     #[test]
@@ -184,10 +190,10 @@ mod tests {
         let reasons =
             ["max_tokens", "stop_sequence", "tool_use", "pause_turn", "model_context_window_exceeded", "new"];
         for reason in reasons {
-            assert_eq!(stopped(json!(reason)), Err(ModelRefusal::Stopped(reason.to_owned())));
+            assert_eq!(stopped(json!(reason)), Err(ModelRefusal::Stopped(reason.to_owned()).into()));
         }
-        assert_eq!(stopped(json!(null)), Err(ModelRefusal::Stopped("no reason given".into())));
-        assert!(matches!(stopped(json!("refusal")), Err(ModelRefusal::Declined(_))));
+        assert_eq!(stopped(json!(null)), Err(ModelRefusal::Stopped("no reason given".into()).into()));
+        assert!(matches!(stopped(json!("refusal")), Err(ModelTextError::Refused(ModelRefusal::Declined(_)))));
     }
 
     #[test]
@@ -196,5 +202,37 @@ mod tests {
             let response = response_of(json!({"content": content, "stop_reason": "end_turn"}));
             assert_eq!(response.text, Ok(String::new()), "no text, which is refused further on");
         }
+    }
+
+    #[test]
+    fn case_200_error_is_a_failure_of_the_model() {
+        for (answer, status, rejects) in [
+            (json!({"type": "error", "error": {"type": "rate_limit_error", "message": "x"}}), 429, false),
+            (json!({"type": "error", "error": {"type": "overloaded_error", "message": "x"}}), 529, false),
+            (json!({"type": "error", "error": {"type": "authentication_error", "message": "x"}}), 401, true),
+            (
+                json!({"type": "error", "error": {"type": "invalid_request_error", "message": "Your credit balance is too low"}}),
+                400,
+                true,
+            ),
+            (json!({"error": "Rate limit exceeded"}), 429, false),
+            (json!({"detail": "x"}), 500, false),
+            (json!({"content": null}), 500, false),
+            (json!({}), 500, false),
+        ] {
+            let Err(ModelTextError::Failed(failure)) = response_of(answer.clone()).text else {
+                panic!("{answer}")
+            };
+            let kind = RequestFailureKind::ErrorAnswer(status);
+            assert_eq!((failure.kind, failure.rejects_caller), (kind, rejects), "{answer}");
+        }
+    }
+
+    #[test]
+    fn case_usage_kept_if_the_text_cannot_be_read() {
+        let answer = r#"{"content":[{"type":"text","text":"cut \ud83d"}],"usage":{"input_tokens":3,"output_tokens":4}}"#;
+        let reply = wire::parse::<AnthropicMessage>(answer.as_bytes());
+        assert_eq!(reply.usage.and_then(|usage| usage.total_tokens), Some(7));
+        assert!(matches!(reply.text, Err(ModelTextError::Failed(_))));
     }
 }

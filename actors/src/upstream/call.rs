@@ -115,6 +115,8 @@ pub enum ModelHealthEffect {
     /// The model answered; the content of the answer does not matter.
     Answered,
     Failed,
+    /// The model rejected the caller: its key, its credit, or the name of the model.
+    Refused,
     /// No effect: the request was wrong, or exceeded a rate limit.
     Neutral,
 }
@@ -194,9 +196,9 @@ impl ModelCaller {
     /// attempts. The first attempt does not call `may_retry`.
     ///
     /// A wait that the model requests is respected. If it would end after the deadline, the call ends at once
-    /// and returns the wait. An attempt without an answer at the deadline is a timeout. `on_quota_wait`
-    /// receives the wait that the model asks for when a quota is used up. That wait applies to all calls of
-    /// the model.
+    /// and returns the wait. An attempt without an answer at the deadline is a timeout. `on_requested_wait`
+    /// receives the wait that the model asks for, for example when a quota is used up. That wait applies to all
+    /// calls of the model.
     ///
     /// Dropping the future loses the log events: run it in a separate task.
     pub async fn call(
@@ -204,7 +206,7 @@ impl ModelCaller {
         purpose: &ModelCallPurpose,
         prompt: &ModelPrompt,
         settings: &GenerationSettings,
-        mut on_quota_wait: impl AsyncFnMut(Duration),
+        mut on_requested_wait: impl AsyncFnMut(Duration),
         mut may_retry: impl AsyncFnMut() -> bool,
     ) -> ModelCallResult {
         let began = monotonic();
@@ -223,8 +225,8 @@ impl ModelCaller {
             reached |= outcome.as_ref().err().is_none_or(ModelTextError::reached);
             let Err(ModelTextError::Failed(failure)) = &outcome else { break (outcome, latency_ms) };
             warn!(oracle_id = %self.oracle_id, subject, request = number, %failure, "a request to the model failed");
-            if let Some(wait) = failure.quota_wait() {
-                on_quota_wait(wait).await;
+            if let Some(wait) = failure.requested_wait() {
+                on_requested_wait(wait).await;
             }
             let Some(wait) = retry_wait(failure, pauses.next(), self.time_left(began)) else {
                 break (outcome, latency_ms);
@@ -329,6 +331,7 @@ impl ModelCallResult {
     ) -> Self {
         let health = match &outcome {
             Ok(_) | Err(ModelTextError::Refused(_)) => ModelHealthEffect::Answered,
+            Err(ModelTextError::Failed(failure)) if failure.rejects_caller => ModelHealthEffect::Refused,
             Err(ModelTextError::Failed(failure)) if failure.is_fault_of_upstream() => {
                 ModelHealthEffect::Failed
             }

@@ -8,6 +8,8 @@ use serde_json::Value;
 use std::fmt;
 use std::time::Duration;
 
+/// The statuses by which an upstream rejects the caller, whatever it asks: its key, its credit, or the name of the model.
+pub(crate) const REJECTING_STATUSES: [u16; 4] = [401, 402, 403, 404];
 /// Upper limit for a `Retry-After` that is reported, or applied to all calls.
 pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 /// Parser for dates in the format of RFC 9110. It ignores a wrong weekday.
@@ -25,6 +27,8 @@ pub enum RequestFailureKind {
     Timeout,
     /// The answer has this status, which is not a success.
     Status(u16),
+    /// The answer has a success status, but contains an error, which stands for this status.
+    ErrorAnswer(u16),
     /// The connection broke before the whole answer arrived.
     Broken,
     /// The answer is longer than the limit.
@@ -40,6 +44,9 @@ impl fmt::Display for RequestFailureKind {
             Self::Shortage => f.write_str("no resources for a connection"),
             Self::Timeout => f.write_str("no answer in time"),
             Self::Status(status) => write!(f, "HTTP status {status}"),
+            Self::ErrorAnswer(status) => {
+                write!(f, "an error in an answer with a success status, as HTTP status {status}")
+            }
             Self::Broken => f.write_str("the connection broke"),
             Self::TooLarge => f.write_str("the answer is too long"),
             Self::Unreadable => f.write_str("the answer cannot be read"),
@@ -55,13 +62,26 @@ pub struct RequestFailure {
     pub kind: RequestFailureKind,
     /// The wait that the upstream requested.
     pub retry_after: Option<Duration>,
+    /// Whether the upstream rejects the caller: its key, its credit, or the name of the model. Further calls are rejected,
+    /// too, until an operator acts.
+    pub rejects_caller: bool,
     /// Details for people: one short line without secrets.
     pub detail: String,
 }
 
 impl RequestFailure {
-    pub(crate) const fn new(kind: RequestFailureKind, detail: String) -> Self {
-        Self { kind, retry_after: None, detail }
+    pub(crate) fn new(kind: RequestFailureKind, detail: String) -> Self {
+        let rejects_caller =
+            matches!(kind, RequestFailureKind::Status(status) if REJECTING_STATUSES.contains(&status));
+        Self { kind, retry_after: None, rejects_caller, detail }
+    }
+
+    /// The status of the answer, or that its error stands for.
+    const fn status(&self) -> Option<u16> {
+        match self.kind {
+            RequestFailureKind::Status(status) | RequestFailureKind::ErrorAnswer(status) => Some(status),
+            _ => None,
+        }
     }
 
     /// Whether the request may have reached the upstream.
@@ -78,7 +98,9 @@ impl RequestFailure {
             | RequestFailureKind::Shortage
             | RequestFailureKind::Timeout
             | RequestFailureKind::Broken => true,
-            RequestFailureKind::Status(status) => matches!(status, 408 | 429 | 500 | 502 | 503 | 504 | 529),
+            RequestFailureKind::Status(status) | RequestFailureKind::ErrorAnswer(status) => {
+                !self.rejects_caller && matches!(status, 408 | 429 | 500 | 502 | 503 | 504 | 529)
+            }
             RequestFailureKind::TooLarge | RequestFailureKind::Unreadable => false,
         }
     }
@@ -87,18 +109,14 @@ impl RequestFailure {
     /// request, the key or the model changes.
     #[must_use]
     pub fn permanent_status(&self) -> Option<u16> {
-        match self.kind {
-            RequestFailureKind::Status(status) => PERMANENT_STATUSES.contains(&status).then_some(status),
-            _ => None,
-        }
+        self.status().filter(|status| self.rejects_caller || PERMANENT_STATUSES.contains(status))
     }
 
-    /// The wait for all calls after a quota is used up: status 429 with `Retry-After`, one hour at most.
+    /// The wait that the upstream requests for all calls: with a status by which it says that it is busy. One hour at most.
     #[must_use]
-    pub fn quota_wait(&self) -> Option<Duration> {
-        self.retry_after
-            .filter(|_| self.kind == RequestFailureKind::Status(429))
-            .map(|wait| wait.min(RETRY_AFTER_MAX))
+    pub fn requested_wait(&self) -> Option<Duration> {
+        let is_busy = !self.rejects_caller && matches!(self.status(), Some(429 | 503 | 529));
+        self.retry_after.filter(|_| is_busy).map(|wait| wait.min(RETRY_AFTER_MAX))
     }
 
     /// Whether the failure counts against the upstream's health. It does not count if the request was wrong,
@@ -107,7 +125,9 @@ impl RequestFailure {
     #[must_use]
     pub const fn is_fault_of_upstream(&self) -> bool {
         match self.kind {
-            RequestFailureKind::Status(status) => !matches!(status, 400 | 413 | 422 | 429),
+            RequestFailureKind::Status(status) | RequestFailureKind::ErrorAnswer(status) => {
+                self.rejects_caller || !matches!(status, 400 | 413 | 422 | 429)
+            }
             RequestFailureKind::Shortage => false,
             _ => true,
         }
@@ -133,6 +153,7 @@ impl RequestFailure {
             RequestFailureKind::Shortage => "shortage".to_owned(),
             RequestFailureKind::Timeout => "timeout".to_owned(),
             RequestFailureKind::Status(status) => format!("http_{status}"),
+            RequestFailureKind::ErrorAnswer(status) => format!("error_answer_{status}"),
             RequestFailureKind::Broken => "broken".to_owned(),
             RequestFailureKind::TooLarge => "too_large".to_owned(),
             RequestFailureKind::Unreadable => "unreadable".to_owned(),
@@ -151,9 +172,14 @@ pub(crate) fn retry_after(header: &str, now: Timestamp) -> Option<Duration> {
     Some(Duration::try_from(date.duration_since(now)).unwrap_or_default())
 }
 
+/// The wait in a header that has it in milliseconds.
+pub(crate) fn retry_after_ms(header: &str) -> Option<Duration> {
+    Some(seconds(header.trim())? / 1000)
+}
+
 /// The wait in the `RetryInfo` of a Google error, for example `3.5s`.
-pub(crate) fn retry_info(body: &Value) -> Option<Duration> {
-    let details = body.pointer("/error/details")?.as_array()?;
+pub(crate) fn retry_info(error: &Value) -> Option<Duration> {
+    let details = error.get("details")?.as_array()?;
     let named = |detail: &&Value| {
         detail.get("@type").and_then(Value::as_str) == Some("type.googleapis.com/google.rpc.RetryInfo")
     };
@@ -269,18 +295,43 @@ mod tests {
     }
 
     #[test]
+    fn wait_in_milliseconds_is_read_and_applies_to_all_calls() {
+        assert_eq!(retry_after_ms(" 40000 "), Some(Duration::from_secs(40)));
+        assert_eq!([retry_after_ms("-1"), retry_after_ms("soon"), retry_after_ms("")], [None; 3]);
+        let asks = |status| {
+            let failure = RequestFailure::new(RequestFailureKind::Status(status), String::new());
+            RequestFailure { retry_after: Some(Duration::from_secs(9000)), ..failure }.requested_wait()
+        };
+        assert_eq!([429, 503, 529].map(asks), [Some(RETRY_AFTER_MAX); 3]);
+        assert_eq!([302, 400, 401, 500].map(asks), [None; 4]);
+    }
+
+    #[test]
+    fn rejected_caller_is_a_permanent_fault_of_the_model() {
+        for status in [401, 402, 403, 404] {
+            let failure = RequestFailure::new(RequestFailureKind::Status(status), String::new());
+            assert_eq!((failure.rejects_caller, failure.permanent_status()), (true, Some(status)));
+        }
+        let quota = RequestFailure::new(RequestFailureKind::ErrorAnswer(429), String::new());
+        assert!(quota.is_retryable() && !quota.is_fault_of_upstream() && quota.permanent_status().is_none());
+        let no_credit = RequestFailure { rejects_caller: true, ..quota };
+        assert!(!no_credit.is_retryable() && no_credit.is_fault_of_upstream());
+        assert_eq!(no_credit.permanent_status(), Some(429));
+    }
+
+    #[test]
     fn retry_info_is_ignored_where_it_is_malformed() {
         let info = |delay: Value| {
             let help = json!({"@type": "type.googleapis.com/google.rpc.Help"});
             let info = json!({"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay});
-            retry_info(&json!({"error": {"details": [help, info]}}))
+            retry_info(&json!({"details": [help, info]}))
         };
         assert_eq!(info(json!("3.5s")), Some(Duration::from_millis(3500)));
         assert_eq!(info(json!("59s")), Some(Duration::from_secs(59)));
         for unsound in [json!("3.5"), json!("-1s"), json!(3), json!(null), json!("s"), json!("é")] {
             assert_eq!(info(unsound.clone()), None, "{unsound}");
         }
-        for body in [json!(null), json!({"error": {"details": {}}}), json!({"error": {"details": [1]}})] {
+        for body in [json!(null), json!({"details": {}}), json!({"details": [1]})] {
             assert_eq!(retry_info(&body), None, "{body}");
         }
     }

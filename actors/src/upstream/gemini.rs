@@ -1,9 +1,9 @@
 //! Gemini's API: `POST …/models/{model}:generateContent`.
 
-use super::wire::{self, ModelResponse};
+use super::wire::{self, ModelResponse, ReplyMetadata, WireReply};
 use super::{
-    BoxFuture, HeaderKey, ModelAttempt, ModelClient, ModelRefusal, RequestFailure, UpstreamEndpoint,
-    UpstreamEndpointError,
+    BoxFuture, HeaderKey, ModelAttempt, ModelClient, ModelRefusal, ModelTextError, RequestFailure,
+    UpstreamEndpoint, UpstreamEndpointError,
 };
 use crate::platform::clock::Clock;
 use oracled_domain::ModelPrompt;
@@ -95,9 +95,19 @@ fn build_request_body(prompt: &ModelPrompt, settings: &GenerationSettings) -> Va
 struct GeminiResponse {
     candidates: Option<Vec<GeminiCandidate>>,
     prompt_feedback: Option<PromptFeedback>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct GeminiMetadata {
     #[serde(default, deserialize_with = "wire::if_readable")]
     usage_metadata: Option<UsageMetadata>,
+    #[serde(default, deserialize_with = "wire::if_readable")]
     model_version: Option<String>,
+}
+
+impl WireReply for GeminiResponse {
+    type Metadata = GeminiMetadata;
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -105,6 +115,7 @@ struct GeminiResponse {
 struct GeminiCandidate {
     content: Option<GeminiContent>,
     finish_reason: Option<String>,
+    error: Option<Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -138,31 +149,42 @@ struct UsageMetadata {
     total_token_count: Option<u64>,
 }
 
-impl From<GeminiResponse> for ModelResponse {
-    fn from(content: GeminiResponse) -> Self {
-        let blocked = content.prompt_feedback.and_then(|feedback| feedback.block_reason);
-        let candidate = content.candidates.unwrap_or_default().into_iter().next();
-        let finish_reason = candidate.as_ref().and_then(|candidate| candidate.finish_reason.clone());
-        let usage = content.usage_metadata.map(|usage| ModelTokenUsage {
+impl From<GeminiMetadata> for ReplyMetadata {
+    fn from(GeminiMetadata { usage_metadata, model_version }: GeminiMetadata) -> Self {
+        let usage = usage_metadata.map(|usage| ModelTokenUsage {
             prompt_tokens: usage.prompt_token_count,
             output_tokens: add_tokens(usage.candidates_token_count, usage.thoughts_token_count),
             thinking_tokens: usage.thoughts_token_count,
             total_tokens: usage.total_token_count,
         });
+        Self { usage, oracle_version: model_version }
+    }
+}
+
+impl From<GeminiResponse> for ModelResponse {
+    fn from(content: GeminiResponse) -> Self {
+        let blocked = content.prompt_feedback.and_then(|feedback| feedback.block_reason);
+        let candidate = content.candidates.unwrap_or_default().into_iter().next();
+        let finish_reason = candidate.as_ref().and_then(|candidate| candidate.finish_reason.clone());
         let text = match (blocked, candidate) {
-            (Some(reason), _) => Err(ModelRefusal::PromptBlocked(reason)),
-            (None, None) => Err(ModelRefusal::Empty),
+            (Some(reason), _) => Err(ModelRefusal::PromptBlocked(reason).into()),
+            (None, None) => Err(wire::without_member("candidates")),
             (None, Some(candidate)) => candidate.text(),
         };
-        Self { text, finish_reason, usage, oracle_version: content.model_version }
+        Self { text, finish_reason }
     }
 }
 
 impl GeminiCandidate {
-    fn text(self) -> Result<String, ModelRefusal> {
+    fn text(self) -> Result<String, ModelTextError> {
+        if let Some(failure) = wire::part_error(self.error.as_ref()) {
+            return Err(failure);
+        }
         match self.finish_reason.as_deref() {
             Some("STOP") => {}
-            reason => return Err(ModelRefusal::Stopped(reason.unwrap_or("no reason given").to_owned())),
+            reason => {
+                return Err(ModelRefusal::Stopped(reason.unwrap_or("no reason given").to_owned()).into());
+            }
         }
         let parts = self.content.and_then(|content| content.parts).unwrap_or_default();
         let texts = parts.into_iter().filter(|part| part.thought != Some(true));
@@ -173,12 +195,13 @@ impl GeminiCandidate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::upstream::RequestFailureKind;
 
-    fn response_of(answer: Value) -> ModelResponse {
-        serde_json::from_value::<GeminiResponse>(answer).expect("an answer").into()
+    fn response_of(answer: Value) -> wire::ParsedReply {
+        wire::parse::<GeminiResponse>(answer.to_string().as_bytes())
     }
 
-    fn candidate(candidate: Value) -> Result<String, ModelRefusal> {
+    fn candidate(candidate: Value) -> Result<String, ModelTextError> {
         response_of(json!({"candidates": [candidate]})).text
     }
 
@@ -194,9 +217,6 @@ mod tests {
 
     #[test]
     fn text_is_empty_where_parts_of_the_answer_are_missing() {
-        for answer in [json!({}), json!({"candidates": null}), json!({"candidates": []})] {
-            assert_eq!(response_of(answer).text, Err(ModelRefusal::Empty));
-        }
         for content in
             [json!(null), json!({}), json!({"parts": null}), json!({"parts": []}), json!({"parts": [{}]})]
         {
@@ -210,17 +230,18 @@ mod tests {
         let content = json!({"parts": [{"text": "{}"}]});
         for reason in ["MAX_TOKENS", "SAFETY", "RECITATION", "SOMETHING_NEW", "stop"] {
             let answer = candidate(json!({"content": content, "finishReason": reason}));
-            assert_eq!(answer, Err(ModelRefusal::Stopped(reason.to_owned())));
+            assert_eq!(answer, Err(ModelRefusal::Stopped(reason.to_owned()).into()));
         }
         assert_eq!(
             candidate(json!({"content": content})),
-            Err(ModelRefusal::Stopped("no reason given".into()))
+            Err(ModelRefusal::Stopped("no reason given".into()).into())
         );
         let blocked = json!({
             "promptFeedback": {"blockReason": "PROHIBITED_CONTENT"},
             "candidates": [{"content": content, "finishReason": "STOP"}],
         });
-        assert_eq!(response_of(blocked).text, Err(ModelRefusal::PromptBlocked("PROHIBITED_CONTENT".into())));
+        let reason = ModelRefusal::PromptBlocked("PROHIBITED_CONTENT".into());
+        assert_eq!(response_of(blocked).text, Err(reason.into()));
     }
 
     #[test]
@@ -241,5 +262,39 @@ mod tests {
         assert_eq!(response.usage, Some(usage));
         assert_eq!(response.oracle_version.as_deref(), Some("gemini-2.5-flash-001"));
         assert_eq!(response.finish_reason.as_deref(), Some("STOP"));
+    }
+
+    #[test]
+    fn case_200_error_is_a_failure_of_the_model() {
+        let error = |status: u16, word: &str| json!({"code": status, "message": "x", "status": word});
+        let key_invalid =
+            json!({"error": {"code": 400, "message": "API key not valid", "status": "INVALID_ARGUMENT"}});
+        for (answer, status, rejects) in [
+            (json!({"error": error(429, "RESOURCE_EXHAUSTED")}), 429, false),
+            (json!([{"error": error(503, "UNAVAILABLE")}]), 503, false),
+            (json!({"error": error(403, "PERMISSION_DENIED")}), 403, true),
+            (key_invalid, 400, true),
+            (json!({"candidates": [{"error": error(500, "INTERNAL")}]}), 500, false),
+            (json!({"error": "Rate limit exceeded"}), 429, false),
+            (json!({"detail": "x"}), 500, false),
+            (json!({"candidates": null}), 500, false),
+            (json!({"candidates": [], "usageMetadata": {}}), 500, false),
+            (json!({}), 500, false),
+        ] {
+            let Err(ModelTextError::Failed(failure)) = response_of(answer.clone()).text else {
+                panic!("{answer}")
+            };
+            let kind = RequestFailureKind::ErrorAnswer(status);
+            assert_eq!((failure.kind, failure.rejects_caller), (kind, rejects), "{answer}");
+        }
+    }
+
+    #[test]
+    fn case_usage_kept_if_the_text_cannot_be_read() {
+        let answer = r#"{"candidates":[{"content":{"parts":[{"text":"cut \ud83d"}]}}],
+            "usageMetadata":{"totalTokenCount":7}}"#;
+        let reply = wire::parse::<GeminiResponse>(answer.as_bytes());
+        assert_eq!(reply.usage.and_then(|usage| usage.total_tokens), Some(7));
+        assert!(matches!(reply.text, Err(ModelTextError::Failed(_))));
     }
 }

@@ -1,7 +1,8 @@
 //! An HTTP client for one upstream. Requests have a timeout and answers a size limit. The client follows no
 //! redirects, uses no proxies and does not retry.
 
-use super::failure::{RequestFailure, RequestFailureKind, retry_after, retry_info};
+use super::error_body::ReportedError;
+use super::failure::{RequestFailure, RequestFailureKind, retry_after, retry_after_ms};
 use super::trace::add_traceparent;
 use crate::platform::clock::{Clock, monotonic};
 use bytes::{Bytes, BytesMut};
@@ -20,6 +21,8 @@ use tokio::time::timeout;
 pub const BODY_MAX_BYTES: usize = 4 << 20;
 /// Timeout for opening a connection.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Headers that have the wait in milliseconds. They are more exact than `Retry-After`.
+const RETRY_AFTER_MS: [&str; 2] = ["retry-after-ms", "x-ms-retry-after-ms"];
 /// Texts from an upstream are cut to this many characters.
 const UPSTREAM_TEXT_MAX_CHARS: usize = 200;
 
@@ -208,13 +211,15 @@ impl UpstreamEndpoint {
         }
         // the body may not be JSON; the detail is then the status
         let body: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
-        let text_at = |pointer: &str| body.pointer(pointer).and_then(Value::as_str);
-        let words = [text_at("/error/status").or_else(|| text_at("/error/type")), text_at("/error/message")];
-        let message = words.into_iter().flatten().collect::<Vec<_>>().join(": ");
+        let error = ReportedError::read(&body, true).unwrap_or_default();
+        let detail =
+            if error.message.is_empty() { reason_phrase(reply.status) } else { error.message.as_str() };
+        let failure =
+            RequestFailure::new(RequestFailureKind::Status(reply.status.as_u16()), self.clean(detail));
         Err(RequestFailure {
-            kind: RequestFailureKind::Status(reply.status.as_u16()),
-            retry_after: reply.retry_after.max(retry_info(&body)),
-            detail: self.clean(if message.is_empty() { reason_phrase(reply.status) } else { &message }),
+            retry_after: reply.retry_after.max(error.retry_after),
+            rejects_caller: failure.rejects_caller || error.rejects_caller,
+            ..failure
         })
     }
 
@@ -235,10 +240,11 @@ pub(super) fn reason_phrase(status: StatusCode) -> &'static str {
     status.canonical_reason().unwrap_or("no standard reason")
 }
 
-/// The wait that the `Retry-After` header of `response` requests.
+/// The wait that the headers of `response` request.
 pub(crate) fn requested_wait(response: &Response, clock: &Clock) -> Option<Duration> {
-    let header = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
-    retry_after(header, clock.now())
+    let text = |name: &str| response.headers().get(name)?.to_str().ok();
+    let in_ms = RETRY_AFTER_MS.iter().find_map(|name| retry_after_ms(text(name)?));
+    in_ms.or_else(|| retry_after(text(RETRY_AFTER.as_str())?, clock.now()))
 }
 
 /// Reads the whole body of `response`, of at most `max_bytes`.

@@ -1,9 +1,9 @@
 //! The API of OpenAI and of the many servers compatible with it: `POST …/chat/completions`.
 
-use super::wire::{self, ModelResponse};
+use super::wire::{self, ModelResponse, ReplyMetadata, TextContent, WireReply};
 use super::{
-    BoxFuture, HeaderKey, ModelAttempt, ModelClient, ModelRefusal, RequestFailure, UpstreamEndpoint,
-    UpstreamEndpointError,
+    BoxFuture, HeaderKey, ModelAttempt, ModelClient, ModelRefusal, ModelTextError, RequestFailure,
+    UpstreamEndpoint, UpstreamEndpointError,
 };
 use crate::platform::clock::Clock;
 use oracled_domain::ModelPrompt;
@@ -16,6 +16,10 @@ use std::time::Duration;
 
 /// The seed for servers that sample even at a temperature of 0. The number does not matter, but it must not change.
 const SEED: u32 = 0;
+/// The finish reasons of a complete text. `stop` is OpenAI's own; other servers name the token that ended the text.
+const COMPLETE: [&str; 4] = ["stop", "eos", "eos_token", "end_turn"];
+/// The finish reason by which gateways report that the model failed during its answer.
+const FAILED: &str = "error";
 
 /// A model that is called through an OpenAI-compatible API.
 #[derive(Debug, Clone)]
@@ -79,20 +83,30 @@ impl ModelClient for OpenAiClient {
 #[derive(Debug, Deserialize)]
 struct OpenAiCompletion {
     choices: Option<Vec<OpenAiChoice>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct OpenAiMetadata {
     #[serde(default, deserialize_with = "wire::if_readable")]
     usage: Option<OpenAiUsage>,
+    #[serde(default, deserialize_with = "wire::if_readable")]
     model: Option<String>,
+}
+
+impl WireReply for OpenAiCompletion {
+    type Metadata = OpenAiMetadata;
 }
 
 #[derive(Debug, Deserialize)]
 struct OpenAiChoice {
     message: Option<OpenAiMessage>,
     finish_reason: Option<String>,
+    error: Option<Value>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 struct OpenAiMessage {
-    content: Option<String>,
+    content: Option<TextContent>,
     refusal: Option<String>,
 }
 
@@ -115,30 +129,43 @@ struct OpenAiTokenDetails {
     reasoning_tokens: Option<u64>,
 }
 
-impl From<OpenAiCompletion> for ModelResponse {
-    fn from(completion: OpenAiCompletion) -> Self {
-        let choice = completion.choices.unwrap_or_default().into_iter().next();
-        let finish_reason = choice.as_ref().and_then(|choice| choice.finish_reason.clone());
-        let usage = completion.usage.map(|usage| ModelTokenUsage {
+impl From<OpenAiMetadata> for ReplyMetadata {
+    fn from(OpenAiMetadata { usage, model }: OpenAiMetadata) -> Self {
+        let usage = usage.map(|usage| ModelTokenUsage {
             prompt_tokens: usage.prompt_tokens,
             output_tokens: usage.completion_tokens,
             thinking_tokens: usage.completion_tokens_details.and_then(|details| details.reasoning_tokens),
             total_tokens: usage.total_tokens,
         });
-        let text = choice.map_or(Err(ModelRefusal::Empty), OpenAiChoice::text);
-        Self { text, finish_reason, usage, oracle_version: completion.model }
+        Self { usage, oracle_version: model }
+    }
+}
+
+impl From<OpenAiCompletion> for ModelResponse {
+    fn from(completion: OpenAiCompletion) -> Self {
+        let choice = completion.choices.unwrap_or_default().into_iter().next();
+        let finish_reason = choice.as_ref().and_then(|choice| choice.finish_reason.clone());
+        let text = choice.map_or_else(|| Err(wire::without_member("choices")), OpenAiChoice::text);
+        Self { text, finish_reason }
     }
 }
 
 impl OpenAiChoice {
-    fn text(self) -> Result<String, ModelRefusal> {
+    fn text(self) -> Result<String, ModelTextError> {
+        if let Some(failure) = wire::part_error(self.error.as_ref()) {
+            return Err(failure);
+        }
         let OpenAiMessage { content, refusal } = self.message.unwrap_or_default();
+        let refusal = refusal.or_else(|| content.as_ref()?.refusal().map(ToOwned::to_owned));
         if let Some(words) = refusal.filter(|words| !words.is_empty()) {
-            return Err(ModelRefusal::Declined(words));
+            return Err(ModelRefusal::Declined(words).into());
         }
         match self.finish_reason.as_deref() {
-            Some("stop") => Ok(content.unwrap_or_default()),
-            reason => Err(ModelRefusal::Stopped(reason.unwrap_or("no reason given").to_owned())),
+            Some(reason) if COMPLETE.contains(&reason) => {
+                Ok(content.map(TextContent::into_text).unwrap_or_default())
+            }
+            Some(FAILED) => Err(wire::without_member("choices[0].error")),
+            reason => Err(ModelRefusal::Stopped(reason.unwrap_or("no reason given").to_owned()).into()),
         }
     }
 }
@@ -146,9 +173,10 @@ impl OpenAiChoice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::upstream::RequestFailureKind;
 
-    fn response_of(answer: Value) -> ModelResponse {
-        serde_json::from_value::<OpenAiCompletion>(answer).expect("an answer").into()
+    fn response_of(answer: Value) -> wire::ParsedReply {
+        wire::parse::<OpenAiCompletion>(answer.to_string().as_bytes())
     }
 
     #[test]
@@ -159,13 +187,16 @@ mod tests {
         let message = json!({"role": "assistant", "content": "{}", "refusal": null});
         assert_eq!(choice(message.clone(), json!("stop")), Ok("{}".to_owned()));
         for reason in ["length", "content_filter", "tool_calls", "STOP"] {
-            assert_eq!(choice(message.clone(), json!(reason)), Err(ModelRefusal::Stopped(reason.to_owned())));
+            assert_eq!(
+                choice(message.clone(), json!(reason)),
+                Err(ModelRefusal::Stopped(reason.to_owned()).into())
+            );
         }
-        assert_eq!(choice(message, json!(null)), Err(ModelRefusal::Stopped("no reason given".into())));
+        assert_eq!(choice(message, json!(null)), Err(ModelRefusal::Stopped("no reason given".into()).into()));
         let declined = json!({"content": "{}", "refusal": "I cannot judge this."});
         assert_eq!(
             choice(declined, json!("stop")),
-            Err(ModelRefusal::Declined("I cannot judge this.".into()))
+            Err(ModelRefusal::Declined("I cannot judge this.".into()).into())
         );
         for message in [json!(null), json!({}), json!({"content": null})] {
             assert_eq!(
@@ -212,10 +243,79 @@ mod tests {
         assert_eq!((response.text, response.usage), (Ok("{}".to_owned()), None));
     }
 
+    /// The kind and the detail of the failure of an answer, and whether it rejects the caller.
+    fn failure_of(answer: Value) -> (RequestFailureKind, String, bool) {
+        match response_of(answer.clone()).text {
+            Err(ModelTextError::Failed(failure)) => (failure.kind, failure.detail, failure.rejects_caller),
+            other => panic!("{answer}: {other:?}"),
+        }
+    }
+
     #[test]
-    fn answer_without_choices_is_empty() {
-        for answer in [json!({}), json!({"choices": null}), json!({"choices": []})] {
-            assert_eq!(response_of(answer).text, Err(ModelRefusal::Empty));
+    fn case_200_error_is_a_failure_of_the_model() {
+        let choice = |error: Value| json!({"choices": [{"error": error, "finish_reason": "error", "message": {"content": ""}}]});
+        for (answer, status, rejects) in [
+            (json!({"error": {"code": 429, "message": "Rate limit exceeded"}}), 429, false),
+            (json!({"choices": null, "error": {"code": "502", "message": "x"}}), 502, false),
+            (json!({"choices": null}), 500, false),
+            (json!({"choices": []}), 500, false),
+            (json!({}), 500, false),
+            (json!({"error": "Rate limit exceeded"}), 429, false),
+            (json!({"detail": "Not authenticated"}), 401, true),
+            (json!({"message": "forbidden"}), 403, true),
+            (choice(json!({"code": 503, "message": "Provider returned error"})), 503, false),
+            (choice(json!(null)), 500, false),
+            (json!([{"error": {"code": 404, "message": "no such model"}}]), 404, true),
+        ] {
+            let (kind, _, rejects_caller) = failure_of(answer.clone());
+            assert_eq!(
+                (kind, rejects_caller),
+                (RequestFailureKind::ErrorAnswer(status), rejects),
+                "{answer}"
+            );
+        }
+        let (_, detail, _) = failure_of(json!({"error": {"code": 429, "message": "Rate limit exceeded"}}));
+        assert_eq!(detail, "Rate limit exceeded");
+    }
+
+    #[test]
+    fn case_content_parts_are_joined() {
+        let parts = json!([{"type": "thinking", "thinking": [1]}, {"type": "text", "text": "{\"a\":"}, {"type": "text", "text": "1}"}, 7]);
+        let answer = |content: Value| {
+            response_of(json!({"choices": [{"message": {"content": content}, "finish_reason": "stop"}]})).text
+        };
+        assert_eq!(answer(parts), Ok("{\"a\":1}".to_owned()));
+        let declined = answer(json!([{"type": "refusal", "refusal": "no"}]));
+        assert_eq!(declined, Err(ModelRefusal::Declined("no".into()).into()));
+    }
+
+    #[test]
+    fn case_finish_eos_is_a_complete_answer() {
+        for (reason, complete) in
+            [("eos", true), ("eos_token", true), ("length", false), ("content_filter", false)]
+        {
+            let answer = json!({"choices": [{"message": {"content": "{}"}, "finish_reason": reason}]});
+            assert_eq!(response_of(answer).text.is_ok(), complete, "{reason}");
+        }
+    }
+
+    #[test]
+    fn case_usage_kept_if_the_text_cannot_be_read() {
+        let answer = r#"{"model":"m","choices":[{"message":{"content":"cut \ud83d"},"finish_reason":"length"}],
+            "usage":{"prompt_tokens":300,"completion_tokens":40}}"#;
+        let cut_bytes = [
+            &b"{\"choices\":[{\"message\":{\"content\":\"cut \xf0\x9f"[..],
+            b"\"}}],\"usage\":{\"prompt_tokens\":300,\"completion_tokens\":40}}",
+        ]
+        .concat();
+        let other_format = br#"{"choices":[{"message":{"content":7}}],"usage":{"prompt_tokens":300,"completion_tokens":40}}"#;
+        for body in [answer.as_bytes(), &cut_bytes, &other_format[..]] {
+            let reply = wire::parse::<OpenAiCompletion>(body);
+            let usage = reply.usage.expect("the usage is read");
+            assert_eq!((usage.prompt_tokens, usage.output_tokens), (Some(300), Some(40)));
+            assert!(
+                matches!(reply.text, Err(ModelTextError::Failed(failure)) if failure.kind == RequestFailureKind::Unreadable)
+            );
         }
     }
 }

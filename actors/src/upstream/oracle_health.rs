@@ -7,12 +7,12 @@
 
 mod error;
 mod lease;
-mod quota;
+mod requested_wait;
 
 pub use error::{CircuitActionError, PermitError, UnknownOracle};
 pub use lease::CallLease;
 use oracled_domain::verdict::health::CircuitAction;
-pub use quota::ApplyQuotaWait;
+pub use requested_wait::ApplyRequestedWait;
 
 use crate::audit::logger::LoggerHandle;
 use crate::platform::actor_handle::ActorCallError;
@@ -23,8 +23,8 @@ use actix::{
 };
 use jiff::Timestamp;
 use oracled_domain::verdict::health::{
-    self, CircuitBreaker, CircuitCallOutcome, ERROR_MAX_CHARS, HealthStatusChange, OracleHealthConfig,
-    OracleHealthStatus, PermitDenial,
+    self, CallPurpose, CircuitBreaker, CircuitCallOutcome, ERROR_MAX_CHARS, HealthStatusChange,
+    OracleHealthConfig, OracleHealthStatus, PermitDenial, PermitDenialCause,
 };
 use oracled_domain::{AuditEvent, EventKind, OracleId, PeerCredentials};
 use std::collections::BTreeMap;
@@ -61,6 +61,15 @@ pub struct MonitoredOracle {
 #[derive(Debug, Message)]
 #[rtype(result = "Result<CallLease, PermitError>")]
 pub struct RequestCallPermit(pub OracleId);
+
+/// Requests the permit of a call of a model for a first verdict, which another model can make.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<CallLease, PermitError>")]
+pub struct RequestFirstPermit {
+    pub oracle_id: OracleId,
+    /// Whether it is for the last attempt of an order, which overrides a requested wait.
+    pub is_last: bool,
+}
 
 /// Adds an oracle if it is not tracked yet. A tracked oracle is unchanged.
 #[derive(Debug, Message)]
@@ -150,6 +159,32 @@ impl OracleHealth {
         let watched = oracles.get_mut(oracle_id).expect("the oracle was found above");
         log_status_change(log, oracle_id, watched.health.advance_time(now), now);
         Ok(watched)
+    }
+
+    fn permit(
+        &mut self,
+        oracle_id: OracleId,
+        purpose: CallPurpose,
+        ctx: &Context<Self>,
+    ) -> Result<CallLease, PermitError> {
+        let now = self.clock.now();
+        let health = &mut self.oracle_at(&oracle_id, now)?.health;
+        let PermitDenial { retry_after, cause } = match health.permit(now, purpose) {
+            Ok(permit) => {
+                let trial = health.is_trial(permit);
+                return Ok(CallLease::new(oracle_id, permit, trial, ctx.address()));
+            }
+            Err(denial) => denial,
+        };
+        Err(match (cause, retry_after) {
+            (PermitDenialCause::RequestedWait, Some(retry_after)) => {
+                PermitError::RequestedWait { oracle_id, retry_after }
+            }
+            (PermitDenialCause::Refusing { since, is_being_tried }, Some(retry_after)) => {
+                PermitError::Refusing { oracle_id, since, is_being_tried, retry_after }
+            }
+            (_, retry_after) => PermitError::CircuitOpen { oracle_id, retry_after },
+        })
     }
 
     /// Advances all circuits to the current time, and starts the probes that are due.
@@ -278,18 +313,16 @@ impl Handler<RequestCallPermit> for OracleHealth {
         RequestCallPermit(oracle_id): RequestCallPermit,
         ctx: &mut Context<Self>,
     ) -> Self::Result {
-        let now = self.clock.now();
-        let health = &mut self.oracle_at(&oracle_id, now)?.health;
-        match health.permit(now) {
-            Ok(permit) => {
-                let trial = health.is_trial(permit);
-                Ok(CallLease::new(oracle_id, permit, trial, ctx.address()))
-            }
-            Err(PermitDenial { retry_after: Some(retry_after), is_quota_wait: true }) => {
-                Err(PermitError::QuotaWait { oracle_id, retry_after })
-            }
-            Err(PermitDenial { retry_after, .. }) => Err(PermitError::CircuitOpen { oracle_id, retry_after }),
-        }
+        self.permit(oracle_id, CallPurpose::Other, ctx)
+    }
+}
+
+impl Handler<RequestFirstPermit> for OracleHealth {
+    type Result = Result<CallLease, PermitError>;
+
+    fn handle(&mut self, request: RequestFirstPermit, ctx: &mut Context<Self>) -> Self::Result {
+        let purpose = if request.is_last { CallPurpose::LastAttempt } else { CallPurpose::FirstVerdict };
+        self.permit(request.oracle_id, purpose, ctx)
     }
 }
 

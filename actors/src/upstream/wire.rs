@@ -1,5 +1,6 @@
 //! The parts that all model APIs share: sending a request, and reading its answer.
 
+use super::error_body::{ReportedError, is_nothing, missing_answer};
 use super::failure::{RequestFailure, RequestFailureKind};
 use super::fence::strip_fence;
 use super::http::{HttpReply, UpstreamEndpoint};
@@ -8,19 +9,85 @@ use oracled_domain::Sha256Hex;
 use oracled_domain::base::blank::is_blank;
 use oracled_domain::verdict::generation::ModelTokenUsage;
 use reqwest::RequestBuilder;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::error::Category;
 use std::time::Duration;
 
-/// An answer, independent of the API's format.
+/// The text of an answer, independent of the API's format.
 #[derive(Debug)]
 pub(crate) struct ModelResponse {
-    pub(crate) text: Result<String, ModelRefusal>,
+    pub(crate) text: Result<String, ModelTextError>,
+    pub(crate) finish_reason: Option<String>,
+}
+
+/// What an answer reports about itself. It is read even if the text cannot be read: the answer was paid for.
+#[derive(Debug, Default)]
+pub(crate) struct ReplyMetadata {
+    pub(crate) usage: Option<ModelTokenUsage>,
+    pub(crate) oracle_version: Option<String>,
+}
+
+/// An answer in the format of an API.
+pub(crate) trait WireReply: DeserializeOwned + Into<ModelResponse> {
+    /// The same answer, as far as it reports about itself. No text is parsed for it.
+    type Metadata: DeserializeOwned + Into<ReplyMetadata>;
+}
+
+/// A parsed answer.
+#[derive(Debug)]
+pub(crate) struct ParsedReply {
+    pub(crate) text: Result<String, ModelTextError>,
     pub(crate) finish_reason: Option<String>,
     pub(crate) usage: Option<ModelTokenUsage>,
     pub(crate) oracle_version: Option<String>,
+}
+
+/// A text, or a text in parts. Parts that are no text, such as thoughts, are skipped.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum TextContent {
+    Text(String),
+    Parts(Vec<TextPart>),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum TextPart {
+    Text(String),
+    Typed {
+        #[serde(rename = "type")]
+        kind: String,
+        text: Option<String>,
+        refusal: Option<String>,
+    },
+    Other(IgnoredAny),
+}
+
+impl TextContent {
+    /// The parts of the text, joined.
+    pub(crate) fn into_text(self) -> String {
+        let parts = match self {
+            Self::Text(text) => return text,
+            Self::Parts(parts) => parts.into_iter(),
+        };
+        let texts = parts.filter_map(|part| match part {
+            TextPart::Text(text) => Some(text),
+            TextPart::Typed { kind, text, .. } if kind == "text" || kind == "output_text" => text,
+            TextPart::Typed { .. } | TextPart::Other(_) => None,
+        });
+        texts.collect()
+    }
+
+    /// The words with which the model declines in a part of its own.
+    pub(crate) fn refusal(&self) -> Option<&str> {
+        let Self::Parts(parts) = self else { return None };
+        parts.iter().find_map(|part| match part {
+            TextPart::Typed { refusal, .. } => refusal.as_deref(),
+            _ => None,
+        })
+    }
 }
 
 /// The highest number of tokens of one call that is believed. More would use up a daily budget by mistake.
@@ -47,7 +114,7 @@ pub(crate) fn without_nulls(mut body: Value) -> Value {
 }
 
 /// Sends one request. A success answer is parsed as `B`.
-pub(crate) async fn attempt<B: DeserializeOwned + Into<ModelResponse>>(
+pub(crate) async fn attempt<B: WireReply>(
     endpoint: &UpstreamEndpoint,
     request: RequestBuilder,
     limit: Duration,
@@ -68,36 +135,60 @@ pub(crate) async fn probe(
     endpoint.check(&reply)
 }
 
-fn parse_reply<B: DeserializeOwned + Into<ModelResponse>>(
-    endpoint: &UpstreamEndpoint,
-    reply: &HttpReply,
-) -> ModelAttempt {
-    let response_hash = Sha256Hex::of(&reply.body);
-    let mute = ModelAnswerMetadata { response_hash, finish_reason: None, usage: None, oracle_version: None };
-    if let Err(failure) = endpoint.check(reply) {
-        return ModelAttempt::AnswerReceived(mute, Err(ModelTextError::Failed(failure)));
-    }
-    let response: ModelResponse = match serde_json::from_slice::<B>(&reply.body) {
-        Ok(body) => body.into(),
-        Err(error) => {
-            return ModelAttempt::AnswerReceived(mute, Err(ModelTextError::Failed(unreadable(&error))));
-        }
-    };
+fn parse_reply<B: WireReply>(endpoint: &UpstreamEndpoint, reply: &HttpReply) -> ModelAttempt {
+    let ParsedReply { text, finish_reason, usage, oracle_version } = parse::<B>(&reply.body);
     let clean = |words: String| endpoint.clean(&words);
     let metadata = ModelAnswerMetadata {
-        finish_reason: response.finish_reason.map(clean),
-        usage: response.usage,
-        oracle_version: response.oracle_version.map(clean),
-        ..mute
+        response_hash: Sha256Hex::of(&reply.body),
+        finish_reason: finish_reason.map(clean),
+        usage,
+        oracle_version: oracle_version.map(clean),
     };
-    let text = response.text.and_then(|text| {
-        let text = strip_fence(&text);
-        if is_blank(text) { Err(ModelRefusal::Empty) } else { Ok(text.to_owned()) }
+    let text = match endpoint.check(reply) {
+        Err(failure) => Err(ModelTextError::Failed(failure)),
+        Ok(()) => text.and_then(|text| {
+            let text = strip_fence(&text);
+            if is_blank(text) { Err(ModelRefusal::Empty.into()) } else { Ok(text.to_owned()) }
+        }),
+    };
+    let text = text.map_err(|error| match error {
+        ModelTextError::Refused(refusal) => ModelTextError::Refused(refusal.map(clean)),
+        ModelTextError::Failed(failure) => ModelTextError::Failed(RequestFailure {
+            retry_after: failure.retry_after.or(reply.retry_after),
+            detail: clean(failure.detail),
+            ..failure
+        }),
     });
-    ModelAttempt::AnswerReceived(
-        metadata,
-        text.map_err(|refusal| ModelTextError::Refused(refusal.map(clean))),
-    )
+    ModelAttempt::AnswerReceived(metadata, text)
+}
+
+/// Parses the body of an answer with a success status. The body may contain an error instead of an answer.
+pub(crate) fn parse<B: WireReply>(body: &[u8]) -> ParsedReply {
+    let metadata = serde_json::from_slice::<B::Metadata>(body).map(Into::into);
+    let ReplyMetadata { usage, oracle_version } = metadata.unwrap_or_default();
+    let response = serde_json::from_slice::<B>(body).map(Into::<ModelResponse>::into);
+    let is_no_answer =
+        !matches!(&response, Ok(ModelResponse { text: Ok(_) | Err(ModelTextError::Refused(_)), .. }));
+    let document: Value = serde_json::from_slice(body).unwrap_or_default();
+    let reported = ReportedError::read(&document, is_no_answer);
+    let (text, finish_reason) = match (reported, response) {
+        (Some(error), _) => (Err(ModelTextError::Failed(error.into_failure(None))), None),
+        (None, Ok(ModelResponse { text, finish_reason })) => (text, finish_reason),
+        (None, Err(error)) => (Err(ModelTextError::Failed(unreadable(&error))), None),
+    };
+    ParsedReply { text, finish_reason, usage, oracle_version }
+}
+
+/// The failure of a part of an answer that contains `error` instead of a text; `None` if there is no error.
+pub(crate) fn part_error(error: Option<&Value>) -> Option<ModelTextError> {
+    let error = error.filter(|error| !is_nothing(error))?;
+    let body = serde_json::json!({"error": error});
+    Some(ModelTextError::Failed(ReportedError::read(&body, true)?.into_failure(None)))
+}
+
+/// The failure of an answer that lacks `member`.
+pub(crate) fn without_member(member: &str) -> ModelTextError {
+    ModelTextError::Failed(missing_answer(format!("the answer has no `{member}`")))
 }
 
 /// The position and kind of a parse error. serde's own message quotes the answer, which is unchecked, and this text is

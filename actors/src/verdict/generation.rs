@@ -13,5 +13,7 @@ pub use error::{GenerationError, GenerationResult};
 pub use model::{ConfiguredModel, ConfiguredModels};
 pub use prompt::{PromptError, find_prompt, find_prompt_template};
 pub use queue_limit::QueueLimit;
-pub(crate) use runner::{FirstCallPermits, GenerationEnd, GenerationHandles, GenerationRunner};
+pub(crate) use runner::{
+    FirstCallDenial, FirstCallPermits, GenerationEnd, GenerationHandles, GenerationRunner,
+};
 pub use trial::{PromptTrial, PromptTrialResult};

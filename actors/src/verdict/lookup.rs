@@ -9,7 +9,7 @@ use crate::platform::clock::{Clock, monotonic};
 use crate::platform::metrics::ActorMetrics;
 use crate::upstream::lookup::{LookupAnswer, LookupCallError, LookupClient};
 use crate::upstream::oracle_health::{
-    ApplyQuotaWait, CallLease, OracleHealth, PermitError, RequestCallPermit,
+    ApplyRequestedWait, CallLease, OracleHealth, PermitError, RequestCallPermit,
 };
 use crate::upstream::reloadable::Reloadable;
 use crate::verdict::cache::{RegisterSession, VerdictCache, VerdictCacheError};
@@ -85,8 +85,7 @@ impl LookupError {
     pub fn retry_after(&self) -> Duration {
         let requested = match self {
             Self::Call(error) => error.failure().and_then(|failure| failure.retry_after),
-            Self::NotPermitted(PermitError::CircuitOpen { retry_after, .. }) => *retry_after,
-            Self::NotPermitted(PermitError::QuotaWait { retry_after, .. }) => Some(*retry_after),
+            Self::NotPermitted(error) => error.retry_after(),
             _ => None,
         };
         requested.unwrap_or(RETRY_AFTER).min(crate::upstream::failure::RETRY_AFTER_MAX)
@@ -177,10 +176,11 @@ impl LookupContext {
         lease.report(error.map_or(CircuitCallOutcome::Success { latency_ms: Some(latency_ms) }, |error| {
             error.health_outcome(latency_ms)
         }));
-        if let Some(wait) = error.and_then(LookupCallError::failure).and_then(|failure| failure.quota_wait())
+        if let Some(wait) =
+            error.and_then(LookupCallError::failure).and_then(|failure| failure.requested_wait())
         {
-            let quota_wait = ApplyQuotaWait { oracle_id: LookupClient::oracle_id(), wait };
-            self.oracle_health.ask(quota_wait).await?;
+            let requested_wait = ApplyRequestedWait { oracle_id: LookupClient::oracle_id(), wait };
+            self.oracle_health.ask(requested_wait).await?;
         }
         let outcome = error.map_or(LookupOutcome::Found, LookupCallError::outcome);
         self.metrics.count_lookup(outcome);

@@ -359,7 +359,9 @@ impl VerificationContext {
                 let ms = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
                 OracleReply::CircuitOpen { retry_after_ms: retry_after.map(ms) }
             }
-            error @ (PermitError::Unknown(_) | PermitError::QuotaWait { .. }) => failed(error.to_string()),
+            error @ (PermitError::Unknown(_)
+            | PermitError::RequestedWait { .. }
+            | PermitError::Refusing { .. }) => failed(error.to_string()),
         })
     }
 }

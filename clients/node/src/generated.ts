@@ -730,12 +730,12 @@ export interface components {
          * @description The status of an oracle, in the seed's words.
          * @enum {string}
          */
-        OracleHealthLevel: "healthy" | "degraded" | "unhealthy" | "circuit_open";
+        OracleHealthLevel: "healthy" | "degraded" | "unhealthy" | "circuit_open" | "refusing";
         /** @description The health of an oracle: the seed's fields, then fields for operators. */
         OracleHealthStatus: {
             /**
              * Format: date-time
-             * @description The time at which its circuit was opened, if it is open or half open.
+             * @description The time at which its circuit was opened, if it is open or half open, or since which it rejects every call.
              */
             circuit_opened_at?: string | null;
             /**
@@ -772,7 +772,7 @@ export interface components {
             /**
              * Format: date-time
              * @description The time of the next call: when its open circuit permits a call, or when the wait that it requested is over
-             *     (HTTP 429 with `Retry-After`). Null if calls are permitted, or an administrator decides.
+             *     (HTTP 429 or 503 with `Retry-After`). Null if calls are permitted, or an administrator decides.
              */
             retry_at?: string | null;
             /** @description Its status. */
@@ -852,6 +852,9 @@ export interface components {
             ended_at?: string | null;
             /** @description The settings of the generation. */
             generation: components["schemas"]["GenerationSettings"];
+            /** @description Whether it is the last attempt with this model, because the order is older than `orders.max_age_s`. */
+            is_last?: boolean;
+            oracle_id?: components["schemas"]["OracleId"] | null;
             outcome?: components["schemas"]["GenerationOutcome"] | null;
             /** @description The faults for which the crosscheck or the rules rejected the answer. */
             rejection?: components["schemas"]["AnswerRejection"];
@@ -881,11 +884,23 @@ export interface components {
             failures_in_a_row: number;
             /**
              * Format: int32
-             * @description The number of unusable answers since it was accepted, or retried by an operator.
+             * @description The number of rejected answers since it was accepted, or retried by an operator.
              */
             generations: number;
+            /**
+             * Format: int32
+             * @description The number of attempts that a stop of the daemon or an internal error cut off, since it was accepted, or retried by an
+             *     operator.
+             */
+            interruptions?: number;
+            /** @description The models that had their last attempt, because the order is older than `orders.max_age_s`. */
+            last_asked?: components["schemas"]["OracleId"][];
             /** @description The last attempts, up to 10, the latest one last. */
             last_attempts: components["schemas"]["OrderAttempt"][];
+            /** @description The models that are not asked for it before these times. */
+            model_pauses?: {
+                [key: string]: string;
+            };
             /**
              * Format: date-time
              * @description When its next attempt is due; null unless it is queued.
@@ -922,7 +937,7 @@ export interface components {
          * @description Why an order was stopped without a verdict.
          * @enum {string}
          */
-        OrderStopCause: "generations_used_up" | "expired" | "operator" | "policy";
+        OrderStopCause: "generations_used_up" | "expired" | "interrupted" | "operator" | "policy";
         /** @description Why an order that is due is not attempted. */
         OrderWait: {
             /** @description The cause, such as `budget_used_up`, `model_busy`, `circuit_open` or `prompt_unavailable`. */

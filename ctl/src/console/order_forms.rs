@@ -46,7 +46,7 @@ pub(super) fn render_order_state(state: OrderState) -> Markup {
 
 fn attempt_row(attempt: &OrderAttempt) -> Vec<Markup> {
     vec![
-        html! { (attempt.attempt) },
+        html! { (attempt.attempt) @if attempt.is_last { " (last)" } },
         moment(attempt.started_at),
         html! { (attempt.generation.model) },
         html! { (attempt.outcome.map_or("in progress", |outcome| outcome.into_str())) },

@@ -228,7 +228,7 @@ fn render_oracles(oracles: &[OracleHealthStatus]) -> Markup {
             html! { (oracle.consecutive_failures) },
             html! { (oracle.latency_p50_ms) " ms, " (oracle.latency_p99_ms) " ms" },
             moment_or_none(oracle.last_success_at),
-            html! { (oracle.last_error.as_deref().unwrap_or("none")) },
+            html! { (oracle.refusal().or_else(|| oracle.last_error.clone()).unwrap_or_else(|| "none".to_owned())) },
         ]
     };
     let heading = ["oracle", "status", "failures", "p50, p99", "last success", "last error"];

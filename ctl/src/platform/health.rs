@@ -97,6 +97,10 @@ fn format_statuses(statuses: Vec<OracleHealthStatus>) -> String {
             Some(retry_at) if oracle.status == OracleHealthLevel::CircuitOpen => {
                 format!("circuit_open until {retry_at}")
             }
+            Some(retry_at) if oracle.status == OracleHealthLevel::Refusing => {
+                let since = oracle.circuit_opened_at.unwrap_or(retry_at);
+                format!("refusing since {since:.0}, no orders until {retry_at:.0}")
+            }
             Some(retry_at) => format!("{}, not called until {retry_at}", oracle.status.into_str()),
             None => oracle.status.into_str().to_owned(),
         };

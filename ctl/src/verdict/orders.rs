@@ -67,7 +67,7 @@ enum OrderVerb {
         #[arg(long)]
         reason: String,
     },
-    /// Retry an order: its limits of age and of unusable answers start again, and a held verdict is destroyed
+    /// Retry an order: its limits of age and of rejected answers start again, and a held verdict is destroyed
     Retry {
         /// Session id; shop/cs_1 for a session of the application `shop`
         #[arg(value_parser = id_parser())]
@@ -248,7 +248,7 @@ pub(super) fn format_order(
 fn attempt_row(attempt: &OrderAttempt) -> [String; 7] {
     let tokens = attempt.usage.and_then(|usage| usage.total_tokens);
     [
-        attempt.attempt.to_string(),
+        format!("{}{}", attempt.attempt, if attempt.is_last { " (last)" } else { "" }),
         attempt.started_at.to_string(),
         attempt.generation.model.clone(),
         attempt.outcome.map_or("in progress", |outcome| outcome.into_str()).to_owned(),

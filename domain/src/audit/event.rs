@@ -214,6 +214,12 @@ pub enum EventKind {
         attempt: u32,
         /// The digest of the prompt, and the settings of the model.
         generation: VerdictGeneration,
+        /// The model, by its name among the oracles.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        oracle_id: Option<OracleId>,
+        /// Whether it is the last attempt with this model, because the order is older than `orders.max_age_s`.
+        #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+        is_last: bool,
     },
     /// An attempt brought no verdict that can be delivered.
     OrderAttemptFailed {

@@ -116,7 +116,7 @@ impl VerdictGeneration {
 }
 
 /// The token usage of an answer, as reported by the model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ModelTokenUsage {
     /// Tokens of the prompt.
     pub prompt_tokens: Option<u64>,

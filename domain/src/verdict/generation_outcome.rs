@@ -73,10 +73,10 @@ pub enum GenerationOutcome {
 }
 
 impl GenerationOutcome {
-    /// Whether the model has, or may have, answered without a verdict that can be delivered. The same prompt may get
-    /// another answer, but each costs money. Other failures end by themselves or by a repair.
+    /// Whether the model answered, and its answer cannot be delivered. The same prompt may get another answer, but each costs
+    /// money.
     #[must_use]
-    pub const fn is_unusable_answer(self) -> bool {
+    pub const fn is_rejected_answer(self) -> bool {
         matches!(
             self,
             Self::Rejected
@@ -86,9 +86,27 @@ impl GenerationOutcome {
                 | Self::StoppedEarly
                 | Self::Declined
                 | Self::EmptyAnswer
-                | Self::UnreadableAnswer
-                | Self::Interrupted
-                | Self::Failed
         )
+    }
+
+    /// Whether the model gave no verdict that can be judged, so that another model is asked rather than this one again.
+    #[must_use]
+    pub const fn is_without_verdict(self) -> bool {
+        matches!(self, Self::PromptBlocked | Self::StoppedEarly | Self::Declined | Self::EmptyAnswer)
+    }
+
+    /// Whether the model failed, so that another model may succeed now, and this one later.
+    #[must_use]
+    pub const fn is_failure_of_model(self) -> bool {
+        matches!(
+            self,
+            Self::RequestRefused | Self::ModelUnavailable | Self::ModelTimeout | Self::UnreadableAnswer
+        )
+    }
+
+    /// Whether the daemon itself cut the attempt off, by a stop or an internal error. The model may have been paid.
+    #[must_use]
+    pub const fn is_interruption(self) -> bool {
+        matches!(self, Self::Interrupted | Self::Failed)
     }
 }

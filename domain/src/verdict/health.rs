@@ -13,9 +13,14 @@
 //!   failures of probes. Failures that include a call are only reset by a call, and a circuit that opened on them is
 //!   only closed by calls. An oracle that answers probes while calls fail therefore still gets no calls. A probe that
 //!   is as good as a call uses the permit of a call.
+//! - An oracle that rejects the caller itself (its key, its credit, the name of the model) is `refusing` from its first such
+//!   answer. Its circuit is open for first verdicts, which other oracles can make. After the reset time, then twice and so on
+//!   up to eight times it, one of their calls is permitted. Other calls continue: a read asks for the answer of this oracle.
+//!   Only a call that succeeds makes it healthy, never a probe. All orders that reach their last attempt within the reset time
+//!   share one more call.
 //! - The report of a call that was permitted before a change of state is counted, but changes no circuit.
-//! - An oracle that requests a wait (HTTP 429 with `Retry-After`) is not called before the wait is over. Its status
-//!   does not change.
+//! - An oracle that requests a wait (HTTP 429 or 503 with `Retry-After`) is not called before the wait is over. Its status
+//!   does not change. The last attempt of an order overrides such a wait and an open circuit, but no administrator.
 //! - A circuit that an administrator has opened stays open until an administrator closes it. Closing makes the oracle
 //!   healthy.
 //! - If the clock jumps back, the times of the circuit move back with it, so that elapsed time stays elapsed.
@@ -36,6 +41,8 @@ pub use status::{OracleHealthLevel, OracleHealthStatus};
 
 /// A call through a half-open circuit is replaced by another one if there is no report after this time.
 const LEASE: SignedDuration = SignedDuration::from_secs(60);
+/// How often the time doubles after which an oracle that rejects the caller is called again.
+const REFUSAL_DOUBLINGS_MAX: u32 = 3;
 /// The retry time for callers that are refused because of such a call.
 const TRIAL_PAUSE: Duration = Duration::from_secs(1);
 /// The maximum length of an upstream's error that is stored, in characters.
@@ -63,8 +70,7 @@ pub enum CircuitCallOutcome {
     },
     /// The oracle failed, for this reason.
     Failure(String),
-    /// The oracle answered, but refuses requests for this reason until the configuration changes, for example the key.
-    /// This opens no circuit, because waiting does not help.
+    /// The oracle answered, but rejects the caller for this reason until an operator acts, for example because of the key.
     Refusal(String),
     /// The call has no effect on the oracle's health: a faulty request (HTTP 400), a limit that was reached (429), a
     /// probe that the oracle does not support, or a call that was never made.
@@ -89,13 +95,40 @@ pub struct CircuitPermit {
     probes: bool,
 }
 
+/// The purpose of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallPurpose {
+    /// A first verdict, which another oracle can make.
+    FirstVerdict,
+    /// The last attempt of an order.
+    LastAttempt,
+    /// Any other call.
+    Other,
+}
+
+/// The cause for which a call is not permitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PermitDenialCause {
+    /// The circuit is open.
+    Circuit,
+    /// The oracle requested a wait.
+    RequestedWait,
+    /// The oracle rejects every call since this time. `is_being_tried` is whether a call that may succeed is in progress.
+    Refusing { since: Timestamp, is_being_tried: bool },
+}
+
 /// Why a call is not permitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PermitDenial {
     /// The time until the next attempt; `None` if an administrator must act first.
     pub retry_after: Option<Duration>,
-    /// Whether the oracle requested the wait. Otherwise its circuit is open.
-    pub is_quota_wait: bool,
+    pub cause: PermitDenialCause,
+}
+
+impl PermitDenial {
+    const fn circuit(retry_after: Option<Duration>) -> Self {
+        Self { retry_after, cause: PermitDenialCause::Circuit }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -112,10 +145,28 @@ enum CircuitState {
         /// The permitted call, and the time of its permit.
         trial: Option<(CircuitPermit, Timestamp)>,
     },
+    /// It rejects the caller.
+    Refusing(Refusing),
     /// Opened by an administrator.
     Held {
         since: Timestamp,
     },
+}
+
+/// The state of an oracle that rejects the caller.
+#[derive(Debug, Clone, Copy)]
+struct Refusing {
+    since: Timestamp,
+    /// When the next call for a first verdict is permitted.
+    retry_at: Timestamp,
+    /// The number of such calls that were rejected since.
+    trials: u32,
+    /// The permitted call, and the time of its permit.
+    trial: Option<(CircuitPermit, Timestamp)>,
+    /// Whether a call was permitted since that orders at their last attempt share.
+    is_tried: bool,
+    /// The number of permits that were issued before. Reports of these calls do not change the state.
+    permits_before: u64,
 }
 
 /// The state machine of one oracle.
@@ -130,7 +181,7 @@ pub struct CircuitBreaker {
     seen_at: Option<Timestamp>,
     probed_at: Option<Timestamp>,
     /// The time before which the oracle must not be called, by its own request.
-    quota_wait_until: Option<Timestamp>,
+    wait_until: Option<Timestamp>,
     last_success_at: Option<Timestamp>,
     last_failure_at: Option<Timestamp>,
     last_error: Option<String>,
@@ -153,7 +204,7 @@ impl CircuitBreaker {
             permits: 0,
             seen_at: None,
             probed_at: None,
-            quota_wait_until: None,
+            wait_until: None,
             last_success_at: None,
             last_failure_at: None,
             last_error: None,
@@ -180,30 +231,46 @@ impl CircuitBreaker {
     ///
     /// # Errors
     /// The circuit is open, or half open with another call in progress, or the oracle requested a wait.
-    pub fn permit(&mut self, now: Timestamp) -> Result<CircuitPermit, PermitDenial> {
-        self.try_issue_permit(now, false)
+    pub fn permit(&mut self, now: Timestamp, purpose: CallPurpose) -> Result<CircuitPermit, PermitDenial> {
+        self.try_issue_permit(now, purpose, false)
     }
 
-    fn try_issue_permit(&mut self, now: Timestamp, probes: bool) -> Result<CircuitPermit, PermitDenial> {
+    fn try_issue_permit(
+        &mut self,
+        now: Timestamp,
+        purpose: CallPurpose,
+        probes: bool,
+    ) -> Result<CircuitPermit, PermitDenial> {
         self.adjust_for_clock_jump(now);
+        let is_last = purpose == CallPurpose::LastAttempt;
         let is_open = matches!(self.state, CircuitState::Open { .. } | CircuitState::Held { .. });
-        if let Some(wait) = self.quota_wait(now).filter(|_| !is_open) {
-            return Err(PermitDenial { retry_after: Some(wait.unsigned_abs()), is_quota_wait: true });
+        if let Some(wait) = self.requested_wait(now).filter(|_| !is_open && !is_last) {
+            let cause = PermitDenialCause::RequestedWait;
+            return Err(PermitDenial { retry_after: Some(wait.unsigned_abs()), cause });
         }
         match self.state {
             CircuitState::Healthy | CircuitState::Degraded | CircuitState::Unhealthy => {
                 Ok(self.issue_permit(probes))
             }
-            CircuitState::Held { .. } => Err(PermitDenial { retry_after: None, is_quota_wait: false }),
+            CircuitState::Held { .. } => Err(PermitDenial::circuit(None)),
+            CircuitState::Open { .. } if is_last => Ok(self.issue_permit(probes)),
             CircuitState::Open { since } => {
                 let left = self.reset() - now.duration_since(since);
-                Err(PermitDenial {
-                    retry_after: Some(left.max(SignedDuration::ZERO).unsigned_abs()),
-                    is_quota_wait: false,
-                })
+                Err(PermitDenial::circuit(Some(left.max(SignedDuration::ZERO).unsigned_abs())))
+            }
+            CircuitState::Refusing(_)
+                if purpose == CallPurpose::Other || !self.config.circuit_breaker_enabled =>
+            {
+                Ok(self.issue_permit(probes))
+            }
+            CircuitState::Refusing(refusing) => self.try_refusing(refusing, now, is_last),
+            CircuitState::HalfOpen { trial: Some((_, since)), .. }
+                if now.duration_since(since) < LEASE && is_last =>
+            {
+                Ok(self.issue_permit(probes))
             }
             CircuitState::HalfOpen { trial: Some((_, since)), .. } if now.duration_since(since) < LEASE => {
-                Err(PermitDenial { retry_after: Some(TRIAL_PAUSE), is_quota_wait: false })
+                Err(PermitDenial::circuit(Some(TRIAL_PAUSE)))
             }
             CircuitState::HalfOpen { opened_at, .. } => {
                 let permit = self.issue_permit(probes);
@@ -211,6 +278,33 @@ impl CircuitBreaker {
                 Ok(permit)
             }
         }
+    }
+
+    /// A permit for a call for a first verdict by an oracle that rejects the caller.
+    fn try_refusing(
+        &mut self,
+        refusing: Refusing,
+        now: Timestamp,
+        is_last: bool,
+    ) -> Result<CircuitPermit, PermitDenial> {
+        let Refusing { since, retry_at, trials, trial, is_tried, .. } = refusing;
+        let denied = |retry_after, is_being_tried| {
+            let cause = PermitDenialCause::Refusing { since, is_being_tried };
+            Err(PermitDenial { retry_after: Some(retry_after), cause })
+        };
+        if trial.is_some_and(|(_, at)| now.duration_since(at) < LEASE) {
+            return denied(TRIAL_PAUSE, true);
+        }
+        let left = retry_at.duration_since(now);
+        // the answer to the shared call holds for the reset time
+        let is_recent = is_tried && left > self.refusal_pause(trials).saturating_sub(self.reset());
+        if left.is_positive() && (is_recent || !is_last) {
+            return denied(left.unsigned_abs(), false);
+        }
+        let permit = self.issue_permit(false);
+        self.state =
+            CircuitState::Refusing(Refusing { trial: Some((permit, now)), is_tried: true, ..refusing });
+        Ok(permit)
     }
 
     /// Whether a call with this permit decides the state of a half-open circuit.
@@ -226,7 +320,7 @@ impl CircuitBreaker {
         if self.probed_at.is_some_and(|at| now.duration_since(at) < interval) {
             return None;
         }
-        let permit = self.try_issue_permit(now, true).ok()?;
+        let permit = self.try_issue_permit(now, CallPurpose::Other, true).ok()?;
         self.probed_at = Some(now);
         Some(permit)
     }
@@ -234,7 +328,8 @@ impl CircuitBreaker {
     /// A permit for a probe on an administrator's request, regardless of the circuit. The probe decides the state of a
     /// half-open circuit only if no other call does.
     pub fn probe_now(&mut self, now: Timestamp) -> CircuitPermit {
-        let permit = self.try_issue_permit(now, true).unwrap_or_else(|_| self.issue_permit(true));
+        let permit = self.try_issue_permit(now, CallPurpose::Other, true);
+        let permit = permit.unwrap_or_else(|_| self.issue_permit(true));
         self.probed_at = Some(now);
         permit
     }
@@ -251,8 +346,10 @@ impl CircuitBreaker {
         match outcome {
             CircuitCallOutcome::Neutral => None,
             CircuitCallOutcome::Refusal(error) => {
-                self.note_error(now, error);
-                None
+                let error = self.note_error(now, error);
+                self.consecutive_failures = self.consecutive_failures.saturating_add(1);
+                self.calls_fail = true;
+                self.refused(now, &error, decides)
             }
             CircuitCallOutcome::Success { latency_ms } => {
                 self.last_success_at = Some(now);
@@ -265,10 +362,20 @@ impl CircuitBreaker {
                 self.consecutive_failures = 0;
                 // failures that opened the circuit are remembered until it is closed
                 self.calls_fail &= !decides || matches!(self.state, CircuitState::HalfOpen { .. });
-                if decides { self.succeeded() } else { None }
+                match self.state {
+                    CircuitState::Refusing(Refusing { permits_before, .. })
+                        if permit.number > permits_before =>
+                    {
+                        Some(self.enter(CircuitState::Healthy, "a call succeeded".into()))
+                    }
+                    _ if decides => self.succeeded(),
+                    _ => None,
+                }
             }
             CircuitCallOutcome::Failure(error) => {
-                let error = self.note_error(now, error);
+                let is_refusing = matches!(self.state, CircuitState::Refusing(_));
+                // the answers to calls are the cause that an operator needs, not a probe
+                let error = if is_refusing && permit.probes { error } else { self.note_error(now, error) };
                 self.consecutive_failures = self.consecutive_failures.saturating_add(1);
                 self.calls_fail |= !permit.probes;
                 if decides { self.failed(now, &error) } else { None }
@@ -277,15 +384,15 @@ impl CircuitBreaker {
     }
 
     /// Refuses every call for `wait`, because the oracle requested it. A longer wait that is already in force stays.
-    pub fn note_quota_wait(&mut self, now: Timestamp, wait: Duration) {
+    pub fn note_requested_wait(&mut self, now: Timestamp, wait: Duration) {
         self.adjust_for_clock_jump(now);
         let until = now.checked_add(wait).unwrap_or(Timestamp::MAX);
-        self.quota_wait_until = self.quota_wait_until.max(Some(until));
+        self.wait_until = self.wait_until.max(Some(until));
     }
 
     /// The rest of the wait that the oracle requested.
-    fn quota_wait(&self, now: Timestamp) -> Option<SignedDuration> {
-        let left = self.quota_wait_until?.duration_since(now);
+    fn requested_wait(&self, now: Timestamp) -> Option<SignedDuration> {
+        let left = self.wait_until?.duration_since(now);
         left.is_positive().then_some(left)
     }
 
@@ -299,7 +406,7 @@ impl CircuitBreaker {
 
     /// Makes the oracle healthy, regardless of its status, and ends a wait that it requested.
     pub fn close(&mut self) -> Option<HealthStatusChange> {
-        if self.quota_wait_until.take().is_none() && matches!(self.state, CircuitState::Healthy) {
+        if self.wait_until.take().is_none() && matches!(self.state, CircuitState::Healthy) {
             return None;
         }
         self.consecutive_failures = 0;
@@ -315,11 +422,12 @@ impl CircuitBreaker {
                 (Some(since), Some(since.checked_add(self.reset()).unwrap_or(Timestamp::MAX)))
             }
             CircuitState::HalfOpen { opened_at, .. } => (Some(opened_at), None),
+            CircuitState::Refusing(Refusing { since, retry_at, .. }) => (Some(since), Some(retry_at)),
             CircuitState::Held { since } => (Some(since), None),
         };
         let held_open = matches!(self.state, CircuitState::Held { .. });
         let is_ahead = |until: &Timestamp| self.seen_at.is_none_or(|seen_at| *until > seen_at);
-        let waits_until = self.quota_wait_until.filter(|until| !held_open && is_ahead(until));
+        let waits_until = self.wait_until.filter(|until| !held_open && is_ahead(until));
         OracleHealthStatus {
             oracle_id: self.oracle_id.clone(),
             status: self.current_status(),
@@ -360,7 +468,7 @@ impl CircuitBreaker {
         let enough = self.consecutive_failures >= self.config.failure_threshold.get();
         let row = format_count(self.consecutive_failures, "failure", "failures");
         match self.state {
-            CircuitState::HalfOpen { .. } => {
+            CircuitState::HalfOpen { .. } | CircuitState::Refusing(_) => {
                 Some(self.enter(
                     CircuitState::Open { since: now },
                     format!("the call let through failed: {error}"),
@@ -379,14 +487,44 @@ impl CircuitBreaker {
         }
     }
 
+    /// Counts a call that the oracle rejected because of the caller.
+    fn refused(&mut self, now: Timestamp, error: &str, decides: bool) -> Option<HealthStatusChange> {
+        self.successes = 0;
+        let retry_at = |trials| now.saturating_add(self.refusal_pause(trials)).unwrap_or(Timestamp::MAX);
+        match self.state {
+            CircuitState::Refusing(refusing) => {
+                if decides {
+                    let trials = refusing.trials.saturating_add(1);
+                    let retry_at = retry_at(trials);
+                    self.state = CircuitState::Refusing(Refusing { trials, retry_at, ..refusing });
+                }
+                None
+            }
+            _ if decides => {
+                let refusing = Refusing {
+                    since: now,
+                    retry_at: retry_at(0),
+                    trials: 0,
+                    trial: None,
+                    is_tried: false,
+                    permits_before: self.permits,
+                };
+                Some(self.enter(CircuitState::Refusing(refusing), format!("it rejects every call: {error}")))
+            }
+            _ => None,
+        }
+    }
+
     /// Whether the outcome of the call with this permit changes the state: always while the circuit is closed, only for
-    /// the permitted call while it is half open, and never while it is open. The half-open circuit can then permit
-    /// another call.
+    /// the permitted call while it is half open or refuses, and never while it is open. The circuit can then permit another
+    /// such call.
     fn release_permit(&mut self, permit: CircuitPermit) -> bool {
         match &mut self.state {
             CircuitState::Healthy | CircuitState::Degraded | CircuitState::Unhealthy => true,
             CircuitState::Open { .. } | CircuitState::Held { .. } => false,
-            CircuitState::HalfOpen { trial, .. } => trial.take_if(|(trial, _)| *trial == permit).is_some(),
+            CircuitState::HalfOpen { trial, .. } | CircuitState::Refusing(Refusing { trial, .. }) => {
+                trial.take_if(|(trial, _)| *trial == permit).is_some()
+            }
         }
     }
 
@@ -407,6 +545,7 @@ impl CircuitBreaker {
             CircuitState::Healthy => OracleHealthLevel::Healthy,
             CircuitState::Degraded => OracleHealthLevel::Degraded,
             CircuitState::Unhealthy | CircuitState::HalfOpen { .. } => OracleHealthLevel::Unhealthy,
+            CircuitState::Refusing(_) => OracleHealthLevel::Refusing,
             CircuitState::Open { .. } | CircuitState::Held { .. } => OracleHealthLevel::CircuitOpen,
         }
     }
@@ -425,13 +564,22 @@ impl CircuitBreaker {
         }
         let counted_from = match &mut self.state {
             CircuitState::Open { since } | CircuitState::HalfOpen { trial: Some((_, since)), .. } => {
-                Some(since)
+                [Some(since), None]
             }
-            _ => None,
+            CircuitState::Refusing(Refusing { retry_at, trial, .. }) => {
+                [Some(retry_at), trial.as_mut().map(|(_, since)| since)]
+            }
+            _ => [None, None],
         };
-        for at in counted_from.into_iter().chain(&mut self.probed_at).chain(&mut self.quota_wait_until) {
+        let counted_from = counted_from.into_iter().flatten();
+        for at in counted_from.chain(&mut self.probed_at).chain(&mut self.wait_until) {
             *at = at.checked_sub(jump).unwrap_or(Timestamp::MIN);
         }
+    }
+
+    /// The pause after the oracle rejected `trials` calls for first verdicts.
+    fn refusal_pause(&self, trials: u32) -> SignedDuration {
+        self.reset().saturating_mul(1 << trials.min(REFUSAL_DOUBLINGS_MAX))
     }
 
     fn reset(&self) -> SignedDuration {

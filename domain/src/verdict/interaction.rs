@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantArray};
 
 /// The HTTP statuses of a permanent rejection: the model would reject the same request again.
-pub const PERMANENT_STATUSES: [u16; 6] = [400, 401, 403, 404, 413, 422];
+pub const PERMANENT_STATUSES: [u16; 7] = [400, 401, 402, 403, 404, 413, 422];
 
 /// The outcome of an attempt.
 #[derive(

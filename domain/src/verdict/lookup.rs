@@ -29,8 +29,8 @@ pub struct LookupSettings {
     /// The paths of the parts of the query, in order.
     pub query_paths: Vec<String>,
     pub email_path: Option<String>,
-    /// A path, and the value that an answer must have there.
-    pub required: Option<(String, String)>,
+    /// A path, and the values of which an answer must have one there.
+    pub required: Option<(String, Vec<String>)>,
     /// The longest query, in bytes.
     pub query_max_bytes: usize,
 }
@@ -50,7 +50,7 @@ pub struct LookupDefinition {
     tier: RawFieldPath,
     query: Vec<RawFieldPath>,
     email: Option<RawFieldPath>,
-    required: Option<(RawFieldPath, String)>,
+    required: Option<(RawFieldPath, Vec<String>)>,
     query_max_bytes: usize,
 }
 
@@ -70,7 +70,7 @@ pub struct LookedUpSession {
 pub enum LookupReadError {
     #[error("the answer is not a JSON object: {0}")]
     NotJson(String),
-    #[error("the value at `{path}` is not `{expected}`")]
+    #[error("the value at `{path}` is not {expected}")]
     NotFulfilled { path: String, expected: String },
     #[error("the value at `{path}` {fault}")]
     Unusable { path: String, fault: String },
@@ -141,7 +141,7 @@ impl LookupDefinition {
         }
         let required = settings.required.as_ref();
         let required =
-            required.map(|(text, value)| Ok((path("required_path", text)?, value.clone()))).transpose()?;
+            required.map(|(text, values)| Ok((path("required_path", text)?, values.clone()))).transpose()?;
         Ok(Self {
             session_url,
             tier: path("tier_path", &settings.tier_path)?,
@@ -175,9 +175,13 @@ impl LookupDefinition {
         let answer =
             SourceValue::parse_object(body).map_err(|error| LookupReadError::NotJson(error.to_string()))?;
         if let Some((path, expected)) = &self.required
-            && path.find(&answer).and_then(word) != Some(expected)
+            && !path
+                .find(&answer)
+                .and_then(word)
+                .is_some_and(|found| expected.iter().any(|value| value == found))
         {
-            let (path, expected) = (path.as_str().to_owned(), expected.clone());
+            let expected: Vec<_> = expected.iter().map(|value| format!("`{value}`")).collect();
+            let (path, expected) = (path.as_str().to_owned(), expected.join(" or "));
             return Err(LookupReadError::NotFulfilled { path, expected });
         }
         let tier = text_at(&self.tier, &answer)?.ok_or_else(|| unusable(&self.tier, "is missing"))?;
@@ -278,7 +282,7 @@ mod tests {
                 "metadata.query_3".into(),
             ],
             email_path: Some("$.customer_details.email".into()),
-            required: Some(("$.payment_status".into(), "paid".into())),
+            required: Some(("$.payment_status".into(), vec!["paid".into(), "no_payment_required".into()])),
             query_max_bytes: 20,
         }
     }
@@ -344,6 +348,16 @@ mod tests {
     }
 
     #[test]
+    fn case_stripe_free_session_fulfils_the_condition() {
+        let definition = LookupDefinition::new(&settings()).expect("valid settings");
+        for status in ["paid", "no_payment_required"] {
+            let body =
+                json!({"payment_status": status, "metadata": {"tier": "full", "query": "Sell honey?"}});
+            assert!(definition.read(body.to_string().as_bytes()).is_ok(), "{status}");
+        }
+    }
+
+    #[test]
     fn url_has_the_encoded_id_without_its_application() {
         let definition = LookupDefinition::new(&settings()).expect("valid settings");
         let url = |id: &str| definition.url(&id.parse().expect("a valid id"));
@@ -369,6 +383,9 @@ mod tests {
         assert_eq!(with(|all| all.query_paths.clear()), Err("query_paths"));
         assert_eq!(with(|all| all.query_paths.push("a[".into())), Err("query_paths"));
         assert_eq!(with(|all| all.email_path = Some(".".into())), Err("email_path"));
-        assert_eq!(with(|all| all.required = Some((String::new(), "paid".into()))), Err("required_path"));
+        assert_eq!(
+            with(|all| all.required = Some((String::new(), vec!["paid".into()]))),
+            Err("required_path")
+        );
     }
 }

@@ -2,13 +2,15 @@
 //! lasts until its session is removed.
 
 use crate::verdict::cost::ModelCost;
-use crate::verdict::generation::{GenerationSettings, ModelTokenUsage};
+use crate::verdict::generation::{GenerationSettings, ModelTokenUsage, VerdictGeneration};
 use crate::verdict::generation_outcome::GenerationOutcome;
+use crate::verdict::oracle::OracleId;
 use crate::verdict::outbox_retry::stored_cause;
 use crate::verdict::policy::{PolicyCause, join_causes};
 use crate::verdict::rejection::AnswerRejection;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// The time before the first retry after a failure of the model. It doubles with each further failure in a row.
@@ -17,6 +19,8 @@ const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(5);
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(5);
 /// The maximum time between two attempts, even if the model requests a longer wait.
 const LONGEST_WAIT: SignedDuration = SignedDuration::from_hours(1);
+/// The number of interrupted attempts after which an order is stopped: its attempts may be what stops the daemon.
+const INTERRUPTIONS_MAX: u32 = 20;
 /// The number of attempts that an order lists; the audit log has all of them.
 const ATTEMPTS_LISTED_MAX: usize = 10;
 
@@ -77,10 +81,12 @@ impl OrderState {
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum OrderStopCause {
-    /// The model's answers were unusable `orders.generations_max` times.
+    /// The model's answers were rejected `orders.generations_max` times.
     GenerationsUsedUp,
-    /// It would be older than `orders.max_age_s` at its next attempt.
+    /// It is older than `orders.max_age_s`, and its last attempt failed.
     Expired,
+    /// Stops of the daemon or internal errors cut off 20 attempts.
+    Interrupted,
     /// An operator failed it.
     Operator,
     /// The policy holds its verdict.
@@ -94,7 +100,7 @@ pub enum OrderStopCause {
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum OrderAction {
-    /// Try again. The age and the unusable answers of the order count from now on. A held verdict is destroyed.
+    /// Try again. The age, the rejected answers and the interruptions of the order count from now on. A held verdict is destroyed.
     Retry,
     /// End it without a verdict. A held verdict is destroyed.
     Fail,
@@ -121,9 +127,9 @@ pub struct OperatorAction {
 /// The limits of an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OrderPolicy {
-    /// The age from which an order is not attempted again.
+    /// The age from which an order gets only its last attempt.
     pub max_age: SignedDuration,
-    /// The number of unusable answers after which an order is stopped.
+    /// The number of rejected answers after which an order is stopped.
     pub generations_max: u32,
     /// Whether an order that reached a limit is held; otherwise it fails.
     pub holds_stopped: bool,
@@ -136,6 +142,12 @@ pub struct OrderAttempt {
     pub attempt: u32,
     /// When the model was asked.
     pub started_at: Timestamp,
+    /// The model, by its name among the oracles.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub oracle_id: Option<OracleId>,
+    /// Whether it is the last attempt with this model, because the order is older than `orders.max_age_s`.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub is_last: bool,
     /// The settings of the generation.
     pub generation: GenerationSettings,
     /// When the attempt ended; null while it is in progress.
@@ -164,6 +176,17 @@ pub struct OpenRejection {
     /// The texts of the claims, encrypted; `None` if there are none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sealed_claims: Option<String>,
+}
+
+/// The beginning of an attempt.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OrderAttemptStart {
+    /// The model that is asked.
+    pub oracle_id: OracleId,
+    /// The prompt and the settings.
+    pub generation: VerdictGeneration,
+    /// Whether it is the last attempt with this model.
+    pub is_last: bool,
 }
 
 /// How an attempt failed.
@@ -196,10 +219,20 @@ pub struct Order {
     pub next_attempt_at: Option<Timestamp>,
     /// The number of attempts.
     pub attempts: u32,
-    /// The number of unusable answers since it was accepted, or retried by an operator.
+    /// The number of rejected answers since it was accepted, or retried by an operator.
     pub generations: u32,
     /// The number of other failures in a row.
     pub failures_in_a_row: u32,
+    /// The number of attempts that a stop of the daemon or an internal error cut off, since it was accepted, or retried by an
+    /// operator.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub interruptions: u32,
+    /// The models that are not asked for it before these times.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub model_pauses: BTreeMap<OracleId, Timestamp>,
+    /// The models that had their last attempt, because the order is older than `orders.max_age_s`.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub last_asked: Vec<OracleId>,
     /// Why it was stopped; null unless it is held or failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stop_cause: Option<OrderStopCause>,
@@ -231,6 +264,9 @@ impl Order {
             attempts: 0,
             generations: 0,
             failures_in_a_row: 0,
+            interruptions: 0,
+            model_pauses: BTreeMap::new(),
+            last_asked: Vec::new(),
             stop_cause: None,
             policy_causes: Vec::new(),
             operator_action: None,
@@ -241,7 +277,11 @@ impl Order {
 
     /// The order with an attempt in progress.
     #[must_use]
-    pub fn attempted(mut self, generation: GenerationSettings, now: Timestamp) -> Self {
+    pub fn attempted(mut self, start: OrderAttemptStart, now: Timestamp) -> Self {
+        let OrderAttemptStart { oracle_id, generation, is_last } = start;
+        if is_last && !self.last_asked.contains(&oracle_id) {
+            self.last_asked.push(oracle_id.clone());
+        }
         self.attempts = self.attempts.saturating_add(1);
         if self.last_attempts.len() >= ATTEMPTS_LISTED_MAX {
             self.last_attempts.remove(0);
@@ -249,7 +289,9 @@ impl Order {
         self.last_attempts.push(OrderAttempt {
             attempt: self.attempts,
             started_at: now,
-            generation,
+            oracle_id: Some(oracle_id),
+            is_last,
+            generation: generation.settings,
             ended_at: None,
             outcome: None,
             cause: None,
@@ -260,53 +302,96 @@ impl Order {
         self.enter(OrderState::Generating, now)
     }
 
-    /// The order after its attempt failed: queued for the next one, or stopped at a limit.
+    /// The order after its attempt failed: queued for the next one, or stopped at a limit. `models` are those that may be
+    /// asked for it.
     ///
-    /// After an unusable answer, the next attempt is due at once. After another failure it is due after 5 s, 10 s, 20 s
-    /// and so on up to 5 minutes, or after the wait that the model requested, up to an hour.
+    /// A failure binds the model that was asked: it is not asked for this order before 5 s, 10 s, 20 s and so on up to 5
+    /// minutes are over, or the wait that it requested, up to an hour. A model that gave no verdict is not asked for 5 minutes,
+    /// if there is another one. An interruption, or a fault of the daemon, binds the order for the same times. The next attempt
+    /// is due when a model may be asked, but not after the maximum age of the order: then each model gets a last attempt.
     #[must_use]
     pub fn attempt_failed(
         mut self,
         failure: OrderAttemptFailure,
+        models: &[OracleId],
         policy: &OrderPolicy,
         now: Timestamp,
     ) -> Self {
         let OrderAttemptFailure { outcome, cause, rejection, usage, cost, retry_after } = failure;
         self.end_attempt(outcome, usage, cost, now);
-        if let Some(attempt) = self.last_attempts.last_mut() {
-            attempt.cause = Some(stored_cause(&cause));
-            attempt.rejection = rejection.as_ref().map(|open| open.rejection.clone());
-        }
+        let (asked, is_last) = match self.last_attempts.last_mut() {
+            None => (None, false),
+            Some(attempt) => {
+                attempt.cause = Some(stored_cause(&cause));
+                attempt.rejection = rejection.as_ref().map(|open| open.rejection.clone());
+                (attempt.oracle_id.clone(), attempt.is_last)
+            }
+        };
         // a further failure of another kind leaves the faults of the last answer to be avoided
         self.open_rejection = rejection.or(self.open_rejection);
-        let pause = if outcome.is_unusable_answer() {
+        // an unreadable answer with tokens was paid for
+        let is_answer = outcome.is_rejected_answer()
+            || (outcome == GenerationOutcome::UnreadableAnswer && usage.is_some());
+        let pause = if is_answer {
             self.generations = self.generations.saturating_add(1);
             self.failures_in_a_row = 0;
-            // a fault, such as a full disk or a broken proxy, needs time; another answer of the model does not
             match outcome {
-                GenerationOutcome::Failed | GenerationOutcome::UnreadableAnswer => FIRST_PAUSE,
+                _ if outcome.is_without_verdict() && models.len() > 1 => LONGEST_PAUSE,
+                GenerationOutcome::UnreadableAnswer => FIRST_PAUSE,
                 _ => SignedDuration::ZERO,
             }
         } else {
-            let doublings = self.failures_in_a_row.min(16);
-            self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
-            let pause = FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE);
-            pause.max(retry_after.unwrap_or_default()).min(LONGEST_WAIT)
+            self.interruptions = self.interruptions.saturating_add(outcome.is_interruption().into());
+            self.pause_after_failure().max(retry_after.unwrap_or_default()).min(LONGEST_WAIT)
         };
         if self.generations >= policy.generations_max {
             return self.stopped(OrderStopCause::GenerationsUsedUp, policy, now);
         }
-        let due = now.saturating_add(pause).unwrap_or(Timestamp::MAX);
-        if due.duration_since(self.tried_since) > policy.max_age {
-            return self.stopped(OrderStopCause::Expired, policy, now);
+        if self.interruptions >= INTERRUPTIONS_MAX {
+            return self.stopped(OrderStopCause::Interrupted, policy, now);
         }
-        Self { next_attempt_at: Some(due), ..self.enter(OrderState::Queued, now) }
+        if is_last {
+            let is_left = models.iter().any(|model| !self.last_asked.contains(model));
+            return if is_left {
+                Self { next_attempt_at: Some(now), ..self.enter(OrderState::Queued, now) }
+            } else {
+                self.stopped(OrderStopCause::Expired, policy, now)
+            };
+        }
+        let paused_until = now.saturating_add(pause).unwrap_or(Timestamp::MAX);
+        self.model_pauses.retain(|_, until| *until > now);
+        let due = match asked {
+            Some(asked) if is_answer || outcome.is_failure_of_model() => {
+                if paused_until > now {
+                    self.model_pauses.insert(asked, paused_until);
+                }
+                models.iter().map(|model| self.paused_until(model, now).unwrap_or(now)).min().unwrap_or(now)
+            }
+            _ => paused_until,
+        };
+        let last_due = self.tried_since.saturating_add(policy.max_age).unwrap_or(Timestamp::MAX).max(now);
+        Self { next_attempt_at: Some(due.min(last_due)), ..self.enter(OrderState::Queued, now) }
     }
 
-    /// Whether the order is too old for a further attempt at `now`.
+    /// The pause after one more failure in a row.
+    fn pause_after_failure(&mut self) -> SignedDuration {
+        let doublings = self.failures_in_a_row.min(16);
+        self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
+        FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE)
+    }
+
+    /// Until when `model` is not asked for the order; `None` if it may be asked at `now`. A time that is further ahead than the
+    /// maximum wait is over: the clock was set back since.
+    #[must_use]
+    pub fn paused_until(&self, model: &OracleId, now: Timestamp) -> Option<Timestamp> {
+        let is_ahead = |until: &Timestamp| *until > now && until.duration_since(now) <= LONGEST_WAIT;
+        self.model_pauses.get(model).copied().filter(is_ahead)
+    }
+
+    /// Whether the order has reached its maximum age at `now`, so that only last attempts are left.
     #[must_use]
     pub fn is_expired(&self, policy: &OrderPolicy, now: Timestamp) -> bool {
-        now.duration_since(self.tried_since) > policy.max_age
+        now.duration_since(self.tried_since) >= policy.max_age
     }
 
     /// The order after it reached a limit.
@@ -368,7 +453,7 @@ impl Order {
         self.state == OrderState::Held && self.stop_cause == Some(OrderStopCause::Policy)
     }
 
-    /// The order after an operator changed it. After a retry, its age and its unusable answers count from then on.
+    /// The order after an operator changed it. After a retry, its age, its rejected answers and its interruptions count from then on.
     #[must_use]
     pub fn changed_by_operator(self, action: OperatorAction) -> Self {
         let at = action.at;
@@ -380,6 +465,9 @@ impl Order {
                 tried_since: at,
                 generations: 0,
                 failures_in_a_row: 0,
+                interruptions: 0,
+                model_pauses: BTreeMap::new(),
+                last_asked: Vec::new(),
                 next_attempt_at: Some(at),
                 // the first prompt is sent again
                 open_rejection: None,
@@ -402,7 +490,9 @@ impl Order {
                 self.operator_action.as_ref().map(|action| action.reason.clone())
             }
             Some(OrderStopCause::Policy) => Some(join_causes(&self.policy_causes)),
-            Some(OrderStopCause::Expired | OrderStopCause::GenerationsUsedUp) => last_error,
+            Some(
+                OrderStopCause::Expired | OrderStopCause::GenerationsUsedUp | OrderStopCause::Interrupted,
+            ) => last_error,
         };
         let cause = self.stop_cause.map_or("", |cause| cause.into_str());
         Some(match detail.filter(|detail| !detail.is_empty()) {
@@ -449,6 +539,11 @@ impl Order {
     pub fn due_at(&self, now: Timestamp) -> Option<Timestamp> {
         self.next_attempt_at.map(|at| if at.duration_since(now) > LONGEST_WAIT { now } else { at })
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 #[cfg(test)]

@@ -7,12 +7,12 @@ use oracled_domain::verdict::delivery::RegenNotes;
 use oracled_domain::verdict::divergence::{NoteLanguage, OriginalLabel, RegeneratedVerdict};
 use oracled_domain::verdict::generation::{GenerationSettings, LOCKED_MODEL, ModelTokenUsage};
 use oracled_domain::verdict::interaction::InteractionStatus;
-use oracled_domain::verdict::order::Order;
+use oracled_domain::verdict::order::{Order, OrderAttemptStart};
 use oracled_domain::verdict::session::OriginalVerdict;
 use oracled_domain::{
-    ApprovedVerdict, AuditEvent, CustomerQuery, DivergenceCheck, EventKind, GatePath, OracleInteractionLog,
-    ProductTier, RegenAttempt, SessionId, SessionRecord, Sha256Hex, VerdictDelivery, VerdictGeneration,
-    VerdictLabel, VerdictPayload, judge,
+    ApprovedVerdict, AuditEvent, CustomerQuery, DivergenceCheck, EventKind, GatePath, OracleId,
+    OracleInteractionLog, ProductTier, RegenAttempt, SessionId, SessionRecord, Sha256Hex, VerdictDelivery,
+    VerdictGeneration, VerdictLabel, VerdictPayload, judge,
 };
 use oracled_store::{JournalRecord, RowExpectation, RowKey, TableWrite};
 use oracled_tests::generation::built_in_prompt;
@@ -51,8 +51,15 @@ pub(crate) fn ordered(number: usize) -> [JournalRecord; 2] {
     let (session_id, now, tier, generation) = (id(number), Timestamp::now(), ProductTier::Full, generation());
     let query = CustomerQuery::new(QUERY.to_owned());
     let placed = EventKind::OrderPlaced { tier, query_preview: query.preview(), has_email: false };
-    let attempted = EventKind::OrderAttempted { attempt: 1, generation: generation.clone() };
-    let order = Order::placed(now).attempted(generation.settings.clone(), now);
+    let oracle_id: OracleId = "gemini".parse().expect("a valid id");
+    let attempted = EventKind::OrderAttempted {
+        attempt: 1,
+        generation: generation.clone(),
+        oracle_id: Some(oracle_id.clone()),
+        is_last: false,
+    };
+    let start = OrderAttemptStart { oracle_id, generation: generation.clone(), is_last: false };
+    let order = Order::placed(now).attempted(start, now);
     let session = SessionRecord { order: Some(order), ..SessionRecord::new(session_id.clone(), tier, query) };
     let placed = JournalRecord {
         expect: vec![RowExpectation { row: RowKey::Session(session_id.clone()), revision: None }],

@@ -123,7 +123,8 @@ impl HttpMailService {
             Ok(bytes) => self.endpoint.clean(&String::from_utf8_lossy(&bytes)),
             Err(failure) => failure.to_string(),
         };
-        RequestFailure { kind: RequestFailureKind::Status(status.as_u16()), retry_after, detail }
+        let kind = RequestFailureKind::Status(status.as_u16());
+        RequestFailure { retry_after, ..RequestFailure::new(kind, detail) }
     }
 
     async fn probe_service(&self) -> CircuitCallOutcome {

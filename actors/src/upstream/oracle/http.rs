@@ -260,7 +260,9 @@ fn failed_call_answer(ask: &LiveQuery, error: &WebError, began: Instant) -> Live
                 outcome: CircuitCallOutcome::Neutral,
                 ..failed(verification::CallFailure::Rejected)
             },
-            RequestFailureKind::Status(_) => failed(verification::CallFailure::Rejected),
+            RequestFailureKind::Status(_) | RequestFailureKind::ErrorAnswer(_) => {
+                failed(verification::CallFailure::Rejected)
+            }
             RequestFailureKind::TooLarge => LiveAnswer::refused(
                 AnswerFault::Schema,
                 format!("the answer has more than {ANSWER_MAX_BYTES} bytes"),

@@ -2,6 +2,7 @@
 
 use crate::audit::logger::CommitError;
 use crate::platform::actor_handle::ActorCallError;
+use jiff::Timestamp;
 use oracled_domain::OracleId;
 use std::time::Duration;
 
@@ -33,12 +34,39 @@ pub enum PermitError {
         retry_after: Option<Duration>,
     },
     /// The oracle requested a wait that is not over.
-    #[error("the quota of the oracle `{oracle_id}` is used up; calls are allowed again in {} s", .retry_after.as_secs_f64().ceil())]
-    QuotaWait {
+    #[error("the oracle `{oracle_id}` requested a wait; calls are allowed again in {} s", .retry_after.as_secs_f64().ceil())]
+    RequestedWait {
         oracle_id: OracleId,
         /// Time until calls are permitted again.
         retry_after: Duration,
     },
+    /// The oracle rejects every call.
+    #[error(
+        "the oracle `{oracle_id}` has refused every call since {since:.0}; an operator checks its key, its credit and its name \
+         (`oraclectl health`)"
+    )]
+    Refusing {
+        oracle_id: OracleId,
+        since: Timestamp,
+        /// Whether a call that may succeed is in progress.
+        is_being_tried: bool,
+        /// Time until the next permitted call.
+        retry_after: Duration,
+    },
+}
+
+impl PermitError {
+    /// The time until the next permitted call; `None` if an administrator must act first.
+    #[must_use]
+    pub const fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Unknown(_) => None,
+            Self::CircuitOpen { retry_after, .. } => *retry_after,
+            Self::RequestedWait { retry_after, .. } | Self::Refusing { retry_after, .. } => {
+                Some(*retry_after)
+            }
+        }
+    }
 }
 
 /// Why an administrator's action failed. Nothing has changed, except possibly after `ActorCallError`.

@@ -2,8 +2,9 @@
 
 use crate::upstream::{ModelCaller, ModelError};
 use oracled_domain::verdict::generation::GenerationSettings;
+use oracled_domain::verdict::order::OrderAttemptStart;
 use oracled_domain::verdict::session::OriginalVerdict;
-use oracled_domain::{ApplicationName, OracleId};
+use oracled_domain::{ApplicationName, ModelPrompt, OracleId, VerdictGeneration};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -28,6 +29,12 @@ impl ConfiguredModel {
     #[must_use]
     pub const fn oracle_id(&self) -> &OracleId {
         self.caller.oracle_id()
+    }
+
+    /// The beginning of the last attempt of an order with this model, which may not be called.
+    pub(crate) fn start_of_last_attempt(&self, prompt: &ModelPrompt) -> OrderAttemptStart {
+        let generation = VerdictGeneration::new(prompt, self.original.clone());
+        OrderAttemptStart { oracle_id: self.oracle_id().clone(), generation, is_last: true }
     }
 
     /// The settings of a regeneration (seed: "Regen configuration lock"): with the model that made the original, or this

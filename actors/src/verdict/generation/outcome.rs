@@ -42,7 +42,12 @@ impl GenerationError {
                 | CallLimitError::Application { .. },
             ) => GenerationOutcome::ModelBusy,
             Self::Limited(CallLimitError::DailyBudget { .. }) => GenerationOutcome::BudgetUsedUp,
-            Self::NotPermitted { error: PermitError::QuotaWait { .. }, .. } => GenerationOutcome::QuotaWait,
+            Self::NotPermitted { error: PermitError::RequestedWait { .. }, .. } => {
+                GenerationOutcome::QuotaWait
+            }
+            Self::NotPermitted { error: PermitError::Refusing { .. }, .. } => {
+                GenerationOutcome::RequestRefused
+            }
             Self::NotPermitted { .. } => GenerationOutcome::CircuitOpen,
             Self::Model { error, .. } => match error {
                 ModelError::Unavailable { .. } => GenerationOutcome::ModelUnavailable,

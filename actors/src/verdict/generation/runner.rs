@@ -9,18 +9,20 @@ use crate::platform::clock::{Clock, monotonic};
 use crate::platform::metrics::ActorMetrics;
 use crate::platform::per_application::PerApplication;
 use crate::upstream::oracle_health::{
-    ApplyQuotaWait, CallLease, ListHealthStatuses, OracleHealth, PermitError, RequestCallPermit,
+    ApplyRequestedWait, CallLease, ListHealthStatuses, OracleHealth, PermitError, RequestCallPermit,
+    RequestFirstPermit,
 };
 use crate::upstream::{ModelCallPurpose, ModelCallResult, ModelCaller, ModelError, ModelHealthEffect};
 use crate::verdict::cache::VerdictCache;
 use crate::verdict::crosscheck::{CrosscheckActor, JudgeVerdict};
 use crate::verdict::rate_limiter::{
-    ModelCallSlot, RateLimiter, RegenPermit, RequestCallRetry, RequestFirstCall,
+    CallLimitError, ModelCallSlot, RateLimiter, RegenPermit, RequestCallRetry, RequestFirstCall,
 };
 use crate::verdict::submission::{GenerationTrace, Submission, SubmissionOutcome};
 use oracled_domain::verdict::cost::ModelCost;
 use oracled_domain::verdict::generation::{GenerationSettings, ModelTokenUsage};
-use oracled_domain::verdict::health;
+use oracled_domain::verdict::health::CircuitCallOutcome;
+use oracled_domain::verdict::order::{Order, OrderAttemptStart};
 use oracled_domain::verdict::prompt::build_prompt_after_rejection;
 use oracled_domain::verdict::rejection::{AnswerRejection, RejectedClaim};
 use oracled_domain::verdict::template_name::TemplateName;
@@ -67,10 +69,45 @@ pub(crate) struct FirstCallPermits {
     slot: ModelCallSlot,
 }
 
+/// Why no model may be called for a first verdict now.
+#[derive(Debug)]
+pub(crate) enum FirstCallDenial {
+    /// No order of the application can be attempted.
+    Application(GenerationError),
+    /// This order cannot be attempted before `wait` is over. The error is missing if only earlier failures of its own are the
+    /// cause.
+    Order { error: Option<GenerationError>, wait: Duration },
+    /// The order is at its last attempt, and the model may not be called, which no wait changes. The model and the error are
+    /// missing if all models had their last attempt.
+    Final(Option<(Arc<ConfiguredModel>, GenerationError)>),
+}
+
+/// The error of the model that may be called soonest.
+#[derive(Debug, Default)]
+struct SoonestDenial(Option<(Duration, GenerationError)>);
+
+impl SoonestDenial {
+    /// Adds the error of a model. An error that concerns all models is returned.
+    fn add(&mut self, error: GenerationError) -> Result<(), GenerationError> {
+        let wait = match &error {
+            GenerationError::NotPermitted { retry_after, .. } => *retry_after,
+            GenerationError::Limited(
+                limit @ (CallLimitError::Places { .. } | CallLimitError::Budget { .. }),
+            ) => limit.wait(),
+            _ => return Err(error),
+        };
+        if self.0.as_ref().is_none_or(|(soonest, _)| wait < *soonest) {
+            self.0 = Some((wait, error));
+        }
+        Ok(())
+    }
+}
+
 impl FirstCallPermits {
-    /// The prompt with the settings of the call.
-    pub(crate) fn generation(&self, prompt: &ModelPrompt) -> VerdictGeneration {
-        VerdictGeneration::new(prompt, self.settings.clone())
+    /// The beginning of the attempt with the prompt.
+    pub(crate) fn start(&self, prompt: &ModelPrompt, is_last: bool) -> OrderAttemptStart {
+        let generation = VerdictGeneration::new(prompt, self.settings.clone());
+        OrderAttemptStart { oracle_id: self.model.oracle_id().clone(), generation, is_last }
     }
 
     /// The same for a call with another temperature, if one is given.
@@ -128,15 +165,89 @@ impl GenerationRunner {
         end
     }
 
-    /// The permits of a call for a first verdict, or why no model may be called now.
+    /// The permits of a call for a first verdict by the first model of the application's order that may be called now. `order`
+    /// is not asked of models that failed for it a short time ago.
     pub(crate) async fn request_first_call(
         &self,
-        application: ApplicationName,
+        application: &ApplicationName,
+        order: Option<&Order>,
+    ) -> Result<FirstCallPermits, FirstCallDenial> {
+        let now = self.clock.now();
+        let (mut soonest, mut own_wait) = (SoonestDenial::default(), None);
+        for model in self.models.order_of(application) {
+            if let Some(until) = order.and_then(|order| order.paused_until(model.oracle_id(), now)) {
+                let wait = until.duration_since(now).unsigned_abs();
+                own_wait = Some(own_wait.map_or(wait, |own: Duration| own.min(wait)));
+                continue;
+            }
+            match self.request_permits(model, application, false).await {
+                Ok(permits) => return Ok(permits),
+                Err(error) => soonest.add(error).map_err(FirstCallDenial::Application)?,
+            }
+        }
+        Err(match (soonest.0, own_wait) {
+            (denied, Some(own)) => {
+                let wait = denied.as_ref().map_or(own, |(wait, _)| own.min(*wait));
+                FirstCallDenial::Order { error: denied.map(|(_, error)| error), wait }
+            }
+            (Some((_, error)), None) => FirstCallDenial::Application(error),
+            (None, None) => FirstCallDenial::Application(GenerationError::NoModel),
+        })
+    }
+
+    /// The permits of the last attempt of `order` with one of the models that had none. A model that may be called anyway comes
+    /// first. If there is none, the attempt overrides requested waits and open circuits, but no limit of calls.
+    pub(crate) async fn request_last_call(
+        &self,
+        application: &ApplicationName,
+        order: &Order,
+    ) -> Result<FirstCallPermits, FirstCallDenial> {
+        let models = self.models.order_of(application);
+        let left: Vec<_> =
+            models.iter().filter(|model| !order.last_asked.contains(model.oracle_id())).collect();
+        let mut limited = SoonestDenial::default();
+        for is_last in [false, true] {
+            let mut denied = None;
+            for model in &left {
+                match self.request_permits(model, application, is_last).await {
+                    Ok(permits) => return Ok(permits),
+                    Err(error @ GenerationError::NotPermitted { .. }) => {
+                        denied = denied.or(Some((Arc::clone(model), error)));
+                    }
+                    Err(error) => limited.add(error).map_err(FirstCallDenial::Application)?,
+                }
+            }
+            if let Some((_, error)) = limited.0.take() {
+                return Err(FirstCallDenial::Application(error));
+            }
+            if is_last {
+                return Err(match denied {
+                    Some((
+                        _,
+                        error @ GenerationError::NotPermitted {
+                            error: PermitError::Refusing { is_being_tried: true, .. },
+                            retry_after: wait,
+                        },
+                    )) => FirstCallDenial::Order { error: Some(error), wait },
+                    denied => FirstCallDenial::Final(denied),
+                });
+            }
+        }
+        Err(FirstCallDenial::Final(None))
+    }
+
+    /// The permits of a call of `model` for a first verdict.
+    async fn request_permits(
+        &self,
+        model: &Arc<ConfiguredModel>,
+        application: &ApplicationName,
+        is_last: bool,
     ) -> Result<FirstCallPermits, GenerationError> {
-        let (model, lease) = self.request_first_lease(&application).await?;
-        let call = RequestFirstCall { oracle_id: model.oracle_id().clone(), application };
-        let slot = self.handles.rate_limiter.ask(call).await?;
-        Ok(FirstCallPermits { settings: model.original.clone(), model, lease, slot: slot? })
+        let lease = self.request_first_lease_of(model, is_last).await?;
+        let call =
+            RequestFirstCall { oracle_id: model.oracle_id().clone(), application: application.clone() };
+        let slot = self.handles.rate_limiter.ask(call).await??;
+        Ok(FirstCallPermits { settings: model.original.clone(), model: Arc::clone(model), lease, slot })
     }
 
     /// The first model of the application's order that may be called now. The error is that of the model that may be called soonest.
@@ -144,19 +255,19 @@ impl GenerationRunner {
         &self,
         application: &ApplicationName,
     ) -> Result<(Arc<ConfiguredModel>, CallLease), GenerationError> {
-        let mut soonest: Option<(Duration, GenerationError)> = None;
+        let mut soonest = SoonestDenial::default();
         for model in self.models.order_of(application) {
-            match self.request_lease(model).await {
+            match self.request_first_lease_of(model, false).await {
                 Ok(lease) => return Ok((Arc::clone(model), lease)),
-                Err(error @ GenerationError::NotPermitted { retry_after, .. }) => {
-                    if soonest.as_ref().is_none_or(|(wait, _)| retry_after < *wait) {
-                        soonest = Some((retry_after, error));
-                    }
-                }
-                Err(error) => return Err(error),
+                Err(error) => soonest.add(error)?,
             }
         }
-        Err(soonest.map_or(GenerationError::NoModel, |(_, error)| error))
+        Err(soonest.0.map_or(GenerationError::NoModel, |(_, error)| error))
+    }
+
+    /// The names of the models for first verdicts of `application`.
+    pub(crate) fn first_models(&self, application: &ApplicationName) -> Vec<OracleId> {
+        self.models.order_of(application).iter().map(|model| model.oracle_id().clone()).collect()
     }
 
     /// Checks that a model is configured.
@@ -206,27 +317,32 @@ impl GenerationRunner {
     }
 
     pub(super) async fn request_lease(&self, model: &ConfiguredModel) -> Result<CallLease, GenerationError> {
-        // a verdict that could not be delivered must not cost a model call
-        if let Some((cause, _)) = self.handles.log.report().borrow().new_work_rejection() {
-            return Err(CommitError::Unavailable(cause.clone()).into());
+        self.check_log()?;
+        not_permitted(self.handles.oracle_health.ask(RequestCallPermit(model.oracle_id().clone())).await?)
+    }
+
+    async fn request_first_lease_of(
+        &self,
+        model: &ConfiguredModel,
+        is_last: bool,
+    ) -> Result<CallLease, GenerationError> {
+        self.check_log()?;
+        let request = RequestFirstPermit { oracle_id: model.oracle_id().clone(), is_last };
+        not_permitted(self.handles.oracle_health.ask(request).await?)
+    }
+
+    /// Checks that the log takes entries: a verdict that could not be delivered must not cost a model call.
+    fn check_log(&self) -> Result<(), GenerationError> {
+        match self.handles.log.report().borrow().new_work_rejection() {
+            Some((cause, _)) => Err(CommitError::Unavailable(cause.clone()).into()),
+            None => Ok(()),
         }
-        let permit = self.handles.oracle_health.ask(RequestCallPermit(model.oracle_id().clone())).await?;
-        permit.map_err(|error| {
-            let retry_after = match &error {
-                PermitError::CircuitOpen { retry_after, .. } => retry_after.unwrap_or(RETRY_AFTER),
-                PermitError::QuotaWait { retry_after, .. } => *retry_after,
-                PermitError::Unknown(_) => RETRY_AFTER,
-            };
-            GenerationError::NotPermitted { error, retry_after }
-        })
     }
 
     /// Whether the circuit has not opened since it permitted the call.
     async fn is_circuit_closed(&self, oracle_id: &OracleId) -> bool {
         let statuses = self.handles.oracle_health.ask(ListHealthStatuses).await.unwrap_or_default();
-        statuses.iter().any(|health| {
-            health.oracle_id == *oracle_id && health.status != health::OracleHealthLevel::CircuitOpen
-        })
+        statuses.iter().any(|health| health.oracle_id == *oracle_id && health.status.accepts_calls())
     }
 
     /// Calls the model and sends its answer to the gate.
@@ -237,6 +353,8 @@ impl GenerationRunner {
         leave: ModelCallPermits,
     ) -> GenerationEnd {
         let ModelCallPermits { mut lease, mut slot, regen_permit } = leave;
+        // the original may be of a model of another name at the same provider
+        let mut is_own_name = job.request.settings.model == model.original.model;
         let began = monotonic();
         let Submission { session_id, path, .. } = &job.submission;
         let application = session_id.application();
@@ -257,9 +375,10 @@ impl GenerationRunner {
                         "the first model is gone; calling the configured model"
                     );
                     if let Some((other, other_slot)) = permits {
-                        std::mem::replace(&mut lease, other).report(health_outcome(&called));
+                        std::mem::replace(&mut lease, other).report(health_outcome(&called, is_own_name));
                         slot = other_slot;
                     }
+                    is_own_name = true;
                     let gone = std::mem::take(&mut called.interactions);
                     let caller = first.caller.with_time_spent(began.elapsed());
                     called = self.call_model(first, &caller, &purpose, &job.request).await;
@@ -272,7 +391,7 @@ impl GenerationRunner {
         if refused.is_none() {
             self.count_refused_request(&called);
         }
-        self.report_call(lease, &called);
+        self.report_call(lease, &called, is_own_name);
         let ModelCallResult { outcome, interactions, reached, .. } = called;
         let usage = ModelTokenUsage::sum(interactions.iter().filter_map(AuditEvent::token_usage));
         let costs = interactions.iter().filter_map(AuditEvent::model_cost);
@@ -318,10 +437,11 @@ impl GenerationRunner {
         self.check_retry(first, purpose).await.map(|()| None)
     }
 
-    /// Counts the attempts of a finished call, and reports its effect on the model's health.
-    pub(super) fn report_call(&self, lease: CallLease, called: &ModelCallResult) {
+    /// Counts the attempts of a finished call, and reports its effect on the model's health. `is_own_name` is whether the
+    /// configured model was called, and not another one of its provider.
+    pub(super) fn report_call(&self, lease: CallLease, called: &ModelCallResult, is_own_name: bool) {
         self.metrics.generation.count_attempts(&called.interactions);
-        lease.report(health_outcome(called));
+        lease.report(health_outcome(called, is_own_name));
     }
 
     /// Counts a call that the model refused permanently.
@@ -338,14 +458,14 @@ impl GenerationRunner {
         purpose: &ModelCallPurpose,
         request: &ModelRequest,
     ) -> ModelCallResult {
-        let on_quota_wait = async |wait| {
-            let quota_wait = ApplyQuotaWait { oracle_id: model.oracle_id().clone(), wait };
-            if let Err(error) = self.handles.oracle_health.ask(quota_wait).await {
+        let on_requested_wait = async |wait| {
+            let requested_wait = ApplyRequestedWait { oracle_id: model.oracle_id().clone(), wait };
+            if let Err(error) = self.handles.oracle_health.ask(requested_wait).await {
                 tracing::warn!(%error, "could not store the wait that the model requested");
             }
         };
         let may_retry = async || self.check_retry(model, purpose).await.is_ok();
-        caller.call(purpose, &request.prompt, &request.settings, on_quota_wait, may_retry).await
+        caller.call(purpose, &request.prompt, &request.settings, on_requested_wait, may_retry).await
     }
 
     /// Checks that an attempt may be retried: the model's circuit is closed, and the budget of calls is not used up.
@@ -419,19 +539,20 @@ impl ModelRequest {
     }
 }
 
-/// The effect of a call on the model's health.
-fn health_outcome(called: &ModelCallResult) -> health::CircuitCallOutcome {
+/// The effect of a call on the model's health. The rejection of another name says nothing about the configured model.
+fn health_outcome(called: &ModelCallResult, is_own_name: bool) -> CircuitCallOutcome {
+    let cause = || called.outcome.as_ref().err().map(ToString::to_string).unwrap_or_default();
     match called.health {
-        ModelHealthEffect::Answered => {
-            health::CircuitCallOutcome::Success { latency_ms: Some(called.latency_ms) }
-        }
-        ModelHealthEffect::Neutral => health::CircuitCallOutcome::Neutral,
-        ModelHealthEffect::Failed => {
-            let why = called.outcome.as_ref().err().map(ToString::to_string).unwrap_or_default();
-            match called.outcome {
-                Err(ModelError::RefusedRequest { .. }) => health::CircuitCallOutcome::Refusal(why),
-                _ => health::CircuitCallOutcome::Failure(why),
-            }
-        }
+        ModelHealthEffect::Answered => CircuitCallOutcome::Success { latency_ms: Some(called.latency_ms) },
+        ModelHealthEffect::Refused if is_own_name => CircuitCallOutcome::Refusal(cause()),
+        ModelHealthEffect::Neutral | ModelHealthEffect::Refused => CircuitCallOutcome::Neutral,
+        ModelHealthEffect::Failed => CircuitCallOutcome::Failure(cause()),
     }
+}
+
+fn not_permitted(permit: Result<CallLease, PermitError>) -> Result<CallLease, GenerationError> {
+    permit.map_err(|error| {
+        let retry_after = error.retry_after().unwrap_or(RETRY_AFTER);
+        GenerationError::NotPermitted { error, retry_after }
+    })
 }

@@ -48,7 +48,7 @@ impl GenerationRunner {
         let purpose = ModelCallPurpose { session_id: None, path: GatePath::Try };
         let called = self.call_model(&model, &model.caller, &purpose, &request).await;
         self.count_refused_request(&called);
-        self.report_call(lease, &called);
+        self.report_call(lease, &called, true);
         let interactions = called.interactions;
         let usage = ModelTokenUsage::sum(interactions.iter().filter_map(AuditEvent::token_usage));
         let cost = ModelCost::sum(interactions.iter().filter_map(AuditEvent::model_cost).map(|sum| sum.cost));

@@ -22,7 +22,7 @@ fn with_payments<F: Future<Output = ()>>(
         tier_path: "tier".into(),
         query_paths: vec!["query".into()],
         email_path: Some("email".into()),
-        required: Some(("paid".into(), "true".into())),
+        required: Some(("paid".into(), vec!["true".into()])),
         query_max_bytes: 100,
     };
     let web = LiveSettings {
@@ -168,7 +168,7 @@ fn exhausted_quota_blocks_further_look_ups() {
     with_payments(answers, |TestSystem { time, .. }, lookup, server| async move {
         assert_eq!(failed(&lookup, "cs_1").await.retry_after().as_secs(), 30);
         let error = failed(&lookup, "cs_2").await;
-        assert!(matches!(&*error, LookupError::NotPermitted(PermitError::QuotaWait { .. })), "{error}");
+        assert!(matches!(&*error, LookupError::NotPermitted(PermitError::RequestedWait { .. })), "{error}");
         assert_eq!(server.heads().len(), 1);
         time.advance(30);
         lookup.register_unknown(&id("cs_1")).await.expect("the session is registered");

@@ -6,18 +6,19 @@ use crate::platform::caller::run_as_current_caller;
 use crate::platform::in_flight::InFlightClaim;
 use crate::upstream::oracle_health::PermitError;
 use crate::verdict::cache::{PolicyConfig, VerdictCacheError};
-use crate::verdict::generation::{FirstCallPermits, GenerationError, PromptError};
+use crate::verdict::generation::{FirstCallDenial, FirstCallPermits, GenerationError, PromptError};
 use crate::verdict::rate_limiter::CallLimitError;
 use crate::verdict::submission::Submission;
 use actix::Addr;
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::verdict::generation_outcome::GenerationOutcome;
-use oracled_domain::verdict::order::{OpenRejection, Order, OrderAttemptFailure, OrderState};
+use oracled_domain::verdict::order::{
+    OpenRejection, Order, OrderAttemptFailure, OrderAttemptStart, OrderState,
+};
 use oracled_domain::verdict::order_wait::OrderWait;
 use oracled_domain::verdict::rejection::RejectedClaim;
 use oracled_domain::{
     AuditEvent, CustomerQuery, EventKind, ModelPrompt, ProductTier, SessionId, SessionRecord,
-    VerdictGeneration,
 };
 use oracled_store::StoreError;
 use std::time::Duration;
@@ -48,17 +49,23 @@ pub(super) struct StartedOrder {
 }
 
 impl StartedOrder {
-    pub(super) fn of(session: SessionRecord, generation: VerdictGeneration, now: Timestamp) -> Self {
+    pub(super) fn of(session: SessionRecord, start: OrderAttemptStart, now: Timestamp) -> Self {
         let order = session.order.clone().unwrap_or_else(|| Order::placed(now));
-        let order = order.attempted(generation.settings.clone(), now);
-        let attempted = EventKind::OrderAttempted { attempt: order.attempts, generation };
+        let order = order.attempted(start.clone(), now);
+        let OrderAttemptStart { oracle_id, generation, is_last } = start;
+        let attempted = EventKind::OrderAttempted {
+            attempt: order.attempts,
+            generation,
+            oracle_id: Some(oracle_id),
+            is_last,
+        };
         let event = AuditEvent::new(now, session.session_id.clone(), attempted);
         Self { session: SessionRecord { order: Some(order), ..session }, event }
     }
 }
 
 impl OrderDesk {
-    /// Starts the attempt of a due order, or stops an order that reached a limit.
+    /// Starts the attempt of a due order, or stops an order that is at its last attempt if no model may be called for it.
     pub(super) async fn dispatch(&self, session_id: &SessionId, me: Addr<OrdersActor>) -> DispatchOutcome {
         let waited_for = self.waits.end_of_order(session_id);
         match self.try_dispatch(session_id, me).await {
@@ -116,36 +123,80 @@ impl OrderDesk {
                 };
                 Ok(self.outcome_of(self.fail_attempt(session_id, &failure).await?))
             }
-            OrderState::Queued
-                if order.is_expired(&self.config.policy, now)
-                    && order.is_expired(&self.policy(session_id, &order, now), now) =>
-            {
-                Ok(self.outcome_of(self.expire(session_id).await?))
-            }
-            OrderState::Queued if order.due_at(now).is_some_and(|due| due > now) => {
-                Ok(self.outcome_of(Some(order)))
-            }
             OrderState::Queued => {
+                let is_last = order.is_expired(&self.config.policy, now)
+                    && order.is_expired(&self.policy(session_id, &order, now), now);
+                if !is_last && order.due_at(now).is_some_and(|due| due > now) {
+                    return Ok(self.outcome_of(Some(order)));
+                }
                 // an operator may have retried the order while its last attempt ends
                 let Some(claim) = self.in_flight.claim(session_id.clone()) else { return Ok(claimed_later) };
-                self.runner.require_model()?;
-                self.check_held_key(session_id, tier).await?;
-                let prompt = self.next_prompt(session_id, tier, &query, &order).await?;
-                let permits = match self.runner.request_first_call(session_id.application()).await {
-                    Ok(permits) => permits,
-                    Err(error) => return Ok(self.blocked_by(session_id, &error)),
-                };
-                let permits = permits.with_temperature(self.config.temperature_of(&order));
-                if let Some(session) = self.begin_attempt(session_id, &permits.generation(&prompt)).await? {
-                    self.start(session, prompt, (permits, claim), me);
-                }
-                Ok(DispatchOutcome::Left)
+                self.try_attempt(session_id, order, (tier, query), is_last, claim, me).await
             }
             OrderState::Held | OrderState::Delivered | OrderState::Failed | OrderState::Cancelled => {
                 self.progress.publish(session_id, &order);
                 Ok(DispatchOutcome::Left)
             }
         }
+    }
+
+    /// Starts the attempt of a queued order if a model may be called. `is_last` is whether the order reached its maximum age.
+    async fn try_attempt(
+        &self,
+        session_id: &SessionId,
+        order: Order,
+        (tier, query): (ProductTier, CustomerQuery),
+        is_last: bool,
+        claim: InFlightClaim<SessionId>,
+        me: Addr<OrdersActor>,
+    ) -> Result<DispatchOutcome, GenerationError> {
+        let application = session_id.application();
+        let prompt = match self.prepare(session_id, tier, &query, &order).await {
+            // no attempt is possible, and the order is too old to wait for it
+            Err(
+                GenerationError::NoModel
+                | GenerationError::Prompt(PromptError::Unknown(_) | PromptError::Tier(_))
+                | GenerationError::Cache(VerdictCacheError::HeldKey(_)),
+            ) if is_last => return Ok(self.outcome_of(self.expire(session_id, None).await?)),
+            prompt => prompt?,
+        };
+        let permits = if is_last {
+            self.runner.request_last_call(&application, &order).await
+        } else {
+            self.runner.request_first_call(&application, Some(&order)).await
+        };
+        let permits = match permits {
+            Ok(permits) => permits.with_temperature(self.config.temperature_of(&order)),
+            Err(FirstCallDenial::Application(error)) => return Ok(self.blocked_by(session_id, &error)),
+            Err(FirstCallDenial::Order { error, wait }) => {
+                if let Some(error) = error {
+                    self.waits.set_of_order(session_id.clone(), self.wait_for(&error));
+                }
+                let (now, wait) = (self.clock().now(), to_signed(wait).min(ERROR_PAUSE));
+                return Ok(DispatchOutcome::Due(now.saturating_add(wait).unwrap_or(now)));
+            }
+            Err(FirstCallDenial::Final(denied)) => {
+                let denied = denied.map(|(model, error)| (model.start_of_last_attempt(&prompt), error));
+                return Ok(self.outcome_of(self.expire(session_id, denied).await?));
+            }
+        };
+        if let Some(session) = self.begin_attempt(session_id, &permits.start(&prompt, is_last)).await? {
+            self.start(session, prompt, (permits, claim), me);
+        }
+        Ok(DispatchOutcome::Left)
+    }
+
+    /// The prompt of an attempt, if the daemon has all that an attempt needs.
+    async fn prepare(
+        &self,
+        session_id: &SessionId,
+        tier: ProductTier,
+        query: &CustomerQuery,
+        order: &Order,
+    ) -> Result<ModelPrompt, GenerationError> {
+        self.runner.require_model()?;
+        self.check_held_key(session_id, tier).await?;
+        self.next_prompt(session_id, tier, query, order).await
     }
 
     /// The prompt of the next attempt: after a rejected answer, with its faults.
@@ -219,11 +270,11 @@ impl OrderDesk {
     async fn begin_attempt(
         &self,
         session_id: &SessionId,
-        generation: &VerdictGeneration,
+        start: &OrderAttemptStart,
     ) -> Result<Option<SessionRecord>, GenerationError> {
         self.change_order(session_id, |session, order, now| {
             (order.state == OrderState::Queued).then(|| {
-                let StartedOrder { session, event } = StartedOrder::of(session, generation.clone(), now);
+                let StartedOrder { session, event } = StartedOrder::of(session, start.clone(), now);
                 (session, vec![event])
             })
         })

@@ -8,12 +8,14 @@ use crate::verdict::cache::{
     FindSession, FindSessionOutcome, address_change_event, find_check_in_force, new_address_record,
     remove_rejecting_check,
 };
-use crate::verdict::generation::{FirstCallPermits, GenerationError, PromptError, QueueLimit};
+use crate::verdict::generation::{
+    FirstCallDenial, FirstCallPermits, GenerationError, PromptError, QueueLimit,
+};
 use crate::verdict::submission::{CachedVerdict, Submission};
 use actix::{Addr, Message};
-use oracled_domain::verdict::order::{Order, OrderState};
+use oracled_domain::verdict::order::{Order, OrderAttemptStart, OrderState};
 use oracled_domain::verdict::session::SessionMismatch;
-use oracled_domain::{AuditEvent, EventKind, ModelPrompt, SessionId, SessionRecord, VerdictGeneration};
+use oracled_domain::{AuditEvent, EventKind, ModelPrompt, SessionId, SessionRecord};
 use oracled_store::{JournalRecord, RowExpectation, RowKey, TableWrite};
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -78,17 +80,18 @@ impl OrderDesk {
         let may_start = may_start && self.check_held_key(&session_id, submission.tier).await.is_ok();
         let claim = if may_start { self.in_flight.claim(session_id.clone()) } else { None };
         let permits = match claim {
-            Some(claim) => match self.runner.request_first_call(session_id.application()).await {
+            Some(claim) => match self.runner.request_first_call(&session_id.application(), None).await {
                 Ok(permits) => Some((permits, claim)),
-                Err(error) => {
+                Err(FirstCallDenial::Application(error)) => {
                     self.waits.set_of_application(session_id.application(), self.wait_for(&error));
                     None
                 }
+                Err(FirstCallDenial::Order { .. } | FirstCallDenial::Final(_)) => None,
             },
             None => None,
         };
         let start = prompt.zip(permits);
-        let attempt = start.as_ref().map(|(prompt, (permits, _))| permits.generation(prompt));
+        let attempt = start.as_ref().map(|(prompt, (permits, _))| permits.start(prompt, false));
         let placed = self.runner.handles.log.decide_and_commit(|| {
             let known = self.store().session(&session_id)?;
             if let Some(row) = check_known(known.as_ref().map(|(session, _)| session), &submission)? {
@@ -151,7 +154,7 @@ impl OrderDesk {
         &self,
         submission: &Submission,
         known: Option<(SessionRecord, u64)>,
-        attempt: Option<&VerdictGeneration>,
+        attempt: Option<&OrderAttemptStart>,
     ) -> Result<CommitDecision<PlacedRow>, GenerationError> {
         let Submission { session_id, caller, tier, query, customer_email, check, .. } = submission;
         let (known, revision) = known.unzip();
@@ -181,8 +184,8 @@ impl OrderDesk {
         }
         let session = match attempt {
             None => session,
-            Some(generation) => {
-                let started = StartedOrder::of(session, generation.clone(), now);
+            Some(start) => {
+                let started = StartedOrder::of(session, start.clone(), now);
                 record.events.push(started.event);
                 started.session
             }

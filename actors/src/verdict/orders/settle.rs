@@ -1,17 +1,19 @@
 //! The end of an attempt, and other changes of an order: one commit each. The commit of a verdict also ends its order.
 
 use super::OrderDesk;
-use super::attempt::wait_of;
+use super::attempt::{StartedOrder, wait_of};
 use crate::audit::commit_loop::CommitDecision;
 use crate::verdict::cache::{FindSession, FindSessionOutcome, PolicyConfig, remove_held_verdict};
 use crate::verdict::generation::{GenerationEnd, GenerationError};
 use crate::verdict::submission::{Submission, SubmissionOutcome};
 use jiff::Timestamp;
 use oracled_domain::verdict::generation_outcome::GenerationOutcome;
-use oracled_domain::verdict::order::{OpenRejection, Order, OrderAttemptFailure, OrderState, OrderStopCause};
+use oracled_domain::verdict::order::{
+    OpenRejection, Order, OrderAttemptFailure, OrderAttemptStart, OrderPolicy, OrderState, OrderStopCause,
+};
 use oracled_domain::verdict::policy::join_causes;
 use oracled_domain::verdict::rejection::{AnswerRejection, RejectedClaim};
-use oracled_domain::{AuditEvent, EventKind, SessionId, SessionRecord};
+use oracled_domain::{AuditEvent, EventKind, OracleId, SessionId, SessionRecord};
 use oracled_store::{JournalRecord, RowExpectation, RowKey, TableWrite};
 
 /// The cause of an attempt whose answer was discarded.
@@ -133,6 +135,7 @@ impl OrderDesk {
             return Ok(None);
         };
         let policy = self.policy(session_id, &order, self.clock().now());
+        let models = self.runner.first_models(&session_id.application());
         let changed = self.change_order(session_id, |session, order, now| {
             if order.state == OrderState::Cancelled {
                 let order = order.cancelled_call_ended(failure.usage, failure.cost.clone())?;
@@ -146,22 +149,8 @@ impl OrderDesk {
                 let event = AuditEvent::new(now, session_id.clone(), attempt_failed);
                 return Some((SessionRecord { order: Some(order), ..session }, vec![event]));
             }
-            (order.state == OrderState::Generating).then(|| {
-                let order = order.attempt_failed(failure.clone(), &policy, now);
-                // as the order has it: without the rest of a long text of the model's service
-                let cause = order.last_attempts.last().and_then(|attempt| attempt.cause.clone());
-                let cause = cause.unwrap_or_default();
-                let attempt_failed = EventKind::OrderAttemptFailed {
-                    attempt: order.attempts,
-                    outcome: failure.outcome,
-                    cause,
-                    rejection: failure.rejection.as_ref().map(|open| open.rejection.clone()),
-                    next_attempt_at: order.next_attempt_at,
-                };
-                let mut events = vec![AuditEvent::new(now, session_id.clone(), attempt_failed)];
-                events.extend(order.stop_cause.map(|cause| stopped_event(session_id, &order, cause, now)));
-                (SessionRecord { order: Some(order), ..session }, events)
-            })
+            (order.state == OrderState::Generating)
+                .then(|| fail_order(session, order, failure, (&models, &policy), now))
         });
         match changed.await? {
             Some(session) => Ok(session.order),
@@ -170,14 +159,34 @@ impl OrderDesk {
         }
     }
 
-    /// Commits that a queued order is too old. Returns the order; `None` if it is not queued any longer.
-    pub(super) async fn expire(&self, session_id: &SessionId) -> Result<Option<Order>, GenerationError> {
+    /// Commits that a queued order ends at its maximum age. `denied` is its last attempt, for which the model may not be called,
+    /// and the reason. Returns the order; `None` if it is not queued any longer.
+    pub(super) async fn expire(
+        &self,
+        session_id: &SessionId,
+        denied: Option<(OrderAttemptStart, GenerationError)>,
+    ) -> Result<Option<Order>, GenerationError> {
         let policy = self.config.policy;
         let changed = self.change_order(session_id, |session, order, now| {
             (order.state == OrderState::Queued).then(|| {
-                let order = order.stopped(OrderStopCause::Expired, &policy, now);
-                let event = stopped_event(session_id, &order, OrderStopCause::Expired, now);
-                (SessionRecord { order: Some(order), ..session }, vec![event])
+                let Some((start, error)) = &denied else {
+                    let order = order.stopped(OrderStopCause::Expired, &policy, now);
+                    let event = stopped_event(session_id, &order, OrderStopCause::Expired, now);
+                    return (SessionRecord { order: Some(order), ..session }, vec![event]);
+                };
+                let StartedOrder { session, event } = StartedOrder::of(session, start.clone(), now);
+                let order = session.order.clone().unwrap_or(order);
+                let failure = OrderAttemptFailure {
+                    outcome: error.generation_outcome(),
+                    cause: format!("not called: {error}"),
+                    rejection: None,
+                    usage: None,
+                    cost: None,
+                    retry_after: None,
+                };
+                let (session, mut events) = fail_order(session, order, &failure, (&[], &policy), now);
+                events.insert(0, event);
+                (session, events)
             })
         });
         Ok(changed.await?.and_then(|session| session.order))
@@ -232,6 +241,30 @@ impl OrderDesk {
         }
         Ok(changed.map(|(session, _)| session))
     }
+}
+
+/// The session after the attempt of its order failed, and the entries. `models` may be asked for the order.
+fn fail_order(
+    session: SessionRecord,
+    order: Order,
+    failure: &OrderAttemptFailure,
+    (models, policy): (&[OracleId], &OrderPolicy),
+    now: Timestamp,
+) -> (SessionRecord, Vec<AuditEvent>) {
+    let session_id = session.session_id.clone();
+    let order = order.attempt_failed(failure.clone(), models, policy, now);
+    // as the order has it: without the rest of a long text of the model's service
+    let cause = order.last_attempts.last().and_then(|attempt| attempt.cause.clone());
+    let attempt_failed = EventKind::OrderAttemptFailed {
+        attempt: order.attempts,
+        outcome: failure.outcome,
+        cause: cause.unwrap_or_default(),
+        rejection: failure.rejection.as_ref().map(|open| open.rejection.clone()),
+        next_attempt_at: order.next_attempt_at,
+    };
+    let mut events = vec![AuditEvent::new(now, session_id.clone(), attempt_failed)];
+    events.extend(order.stop_cause.map(|cause| stopped_event(&session_id, &order, cause, now)));
+    (SessionRecord { order: Some(order), ..session }, events)
 }
 
 /// The entry of an order that a limit stopped.

@@ -10,7 +10,7 @@ use crate::testing::model::{
     verdict, with_model,
 };
 use crate::testing::{GOOD, TestClock, TestServices, TestSystem, id, logged_events, with_services};
-use crate::upstream::failure::RequestFailureKind;
+use crate::upstream::failure::{RequestFailure, RequestFailureKind};
 use crate::upstream::{ModelRefusal, ModelTextError};
 use crate::verdict::cache::{FindSession, FindSessionOutcome, RemoveSession, StoreRejectingCheck};
 use crate::verdict::crosscheck::JudgeVerdict;
@@ -287,22 +287,87 @@ fn order_survives_an_outage_of_the_model() {
 }
 
 #[test]
-fn order_that_is_too_old_fails_without_another_call() {
-    let model = ScriptedModel::with_answers([failure(RequestFailureKind::Status(503))]);
+fn order_that_grew_too_old_while_the_host_was_off_gets_exactly_one_last_attempt() {
+    let outage = || failure(RequestFailureKind::Status(503));
+    for (last_answer, state) in
+        [(verdict(VerdictLabel::Green), OrderState::Delivered), (outage(), OrderState::Failed)]
+    {
+        let model = ScriptedModel::with_answers([outage()]);
+        with_model(model, |world, _| async move {
+            let (mut progress, _) = place_order(&world, submission_of_query("Sell honey?")).await;
+            let is_queued = |order: &Order| order.state == OrderState::Queued && order.attempts == 1;
+            progress.wait_for(is_queued).await.expect("the attempt fails");
+            world.time.advance(2 * 24 * 3600);
+            let again = ScriptedModel::with_answers([last_answer]);
+            let services = outside(&again, &world.time);
+            let world = world.restarted(services).await;
+            while stored(&world, "cs_1").state.is_open() {
+                tokio::task::yield_now().await;
+            }
+            let order = stored(&world, "cs_1");
+            assert_eq!((order.state, order.attempts, again.calls()), (state, 2, 1));
+            let is_last: Vec<_> = order.last_attempts.iter().map(|attempt| attempt.is_last).collect();
+            assert_eq!(is_last, [false, true]);
+            let cause = (state == OrderState::Failed).then_some(OrderStopCause::Expired);
+            assert_eq!(order.stop_cause, cause);
+        });
+    }
+}
+
+#[test]
+fn last_attempt_that_a_restart_cut_off_is_not_repeated() {
+    let model = held_model([failure(RequestFailureKind::Status(503))]);
     with_model(model, |world, model| async move {
         let (mut progress, _) = place_order(&world, submission_of_query("Sell honey?")).await;
-        let is_queued = |order: &Order| order.state == OrderState::Queued && order.attempts == 1;
-        progress.wait_for(is_queued).await.expect("the attempt fails");
+        until_called(&model, 1).await;
+        answer_one(&model);
+        let failed = |order: &Order| order.state == OrderState::Queued && order.attempts == 1;
+        progress.wait_for(failed).await.expect("the attempt fails");
         world.time.advance(3601);
-        let order = wait_for(&mut progress, OrderState::Failed).await;
-        assert_eq!((order.stop_cause, order.attempts), (Some(OrderStopCause::Expired), 1));
-        assert_eq!(model.calls(), 1);
-        assert_eq!(logged_events(&world.system.store).last().map(String::as_str), Some("order_stopped"));
+        until_called(&model, 2).await;
+        let again = ScriptedModel::with_answers([]);
+        let services = outside(&again, &world.time);
+        let world = world.restarted(services).await;
+        while stored(&world, "cs_1").state.is_open() {
+            tokio::task::yield_now().await;
+        }
+        let order = stored(&world, "cs_1");
+        assert_eq!((order.state, order.stop_cause), (OrderState::Failed, Some(OrderStopCause::Expired)));
+        assert_eq!((order.attempts, again.calls()), (2, 0));
+        let last = order.last_attempts.last().expect("an attempt");
+        assert_eq!((last.is_last, last.outcome), (true, Some(GenerationOutcome::Interrupted)));
     });
 }
 
 #[test]
-fn attempt_cut_off_by_a_restart_counts_as_one() {
+fn last_attempt_overrides_the_wait_that_the_model_requested() {
+    let busy = RequestFailure {
+        retry_after: Some(Duration::from_secs(3600)),
+        ..RequestFailure::new(RequestFailureKind::Status(429), String::new())
+    };
+    let model = ScriptedModel::with_answers([Err(ModelTextError::Failed(busy))]);
+    with_model(model, |world, model| async move {
+        world.time.advance(100);
+        let (mut progress, _) = place_order(&world, submission_of_query("Sell honey?")).await;
+        let failed = |order: &Order| order.state == OrderState::Queued && order.attempts == 1;
+        let order = progress.wait_for(failed).await.expect("the attempt fails").clone();
+        let due = order.next_attempt_at.expect("it is queued");
+        assert_eq!(
+            due.duration_since(order.placed_at),
+            SignedDuration::from_hours(1),
+            "not later than its age"
+        );
+        world.time.advance(3600 - 5);
+        tokio::time::sleep(TICK + Duration::from_millis(200)).await;
+        assert_eq!((progress.borrow().state, model.calls()), (OrderState::Queued, 1));
+        world.time.advance(5);
+        let order = wait_for(&mut progress, OrderState::Delivered).await;
+        assert_eq!((order.attempts, model.calls()), (2, 2));
+    });
+}
+
+#[test]
+fn attempt_cut_off_by_a_restart_is_made_again_after_a_pause() {
     with_model(held_model([]), |world, model| async move {
         place_order(&world, submission_of_query("Sell honey?")).await;
         until_called(&model, 1).await;
@@ -310,11 +375,19 @@ fn attempt_cut_off_by_a_restart_counts_as_one() {
         let again = ScriptedModel::with_answers([verdict(VerdictLabel::Amber)]);
         let services = outside(&again, &world.time);
         let world = world.restarted(services).await;
+        while stored(&world, "cs_1").state != OrderState::Queued {
+            tokio::task::yield_now().await;
+        }
+        let order = stored(&world, "cs_1");
+        let due = order.next_attempt_at.expect("it is queued");
+        assert_eq!(due.duration_since(order.changed_at), SignedDuration::from_secs(5));
+        world.time.advance(5);
         while stored(&world, "cs_1").state.is_open() {
             tokio::task::yield_now().await;
         }
         let order = stored(&world, "cs_1");
-        assert_eq!((order.state, order.attempts, order.generations), (OrderState::Delivered, 2, 1));
+        assert_eq!((order.state, order.attempts), (OrderState::Delivered, 2));
+        assert_eq!((order.generations, order.interruptions), (0, 1));
         assert_eq!(order.last_attempts[0].outcome, Some(GenerationOutcome::Interrupted));
         assert_eq!(again.calls(), 1);
     });

@@ -680,7 +680,7 @@ class OperatorAction(TypedDict):
     """The name of the operator at that time; absent if the system had none."""
 
 
-OracleHealthLevel: TypeAlias = Literal["healthy", "degraded", "unhealthy", "circuit_open"]
+OracleHealthLevel: TypeAlias = Literal["healthy", "degraded", "unhealthy", "circuit_open", "refusing"]
 """The status of an oracle, in the seed's words."""
 
 
@@ -688,7 +688,7 @@ class OracleHealthStatus(TypedDict):
     """The health of an oracle: the seed's fields, then fields for operators."""
 
     circuit_opened_at: NotRequired[str | None]
-    """The time at which its circuit was opened, if it is open or half open."""
+    """The time at which its circuit was opened, if it is open or half open, or since which it rejects every call."""
     consecutive_failures: int
     """The number of consecutive failures."""
     held_open: bool
@@ -707,7 +707,7 @@ class OracleHealthStatus(TypedDict):
     """The oracle."""
     retry_at: NotRequired[str | None]
     """The time of the next call: when its open circuit permits a call, or when the wait that it requested is over (HTTP
-    429 with `Retry-After`). Null if calls are permitted, or an administrator decides."""
+    429 or 503 with `Retry-After`). Null if calls are permitted, or an administrator decides."""
     status: OracleHealthLevel
     """Its status."""
 
@@ -777,6 +777,10 @@ class OrderAttempt(TypedDict):
     """When the attempt ended; null while it is in progress."""
     generation: GenerationSettings
     """The settings of the generation."""
+    is_last: NotRequired[bool]
+    """Whether it is the last attempt with this model, because the order is older than `orders.max_age_s`."""
+    oracle_id: NotRequired[OracleId | None]
+    """The model, by its name among the oracles."""
     outcome: NotRequired[GenerationOutcome | None]
     """Its outcome; null while it is in progress."""
     rejection: NotRequired[AnswerRejection]
@@ -797,9 +801,16 @@ class OrderReport(TypedDict):
     failures_in_a_row: int
     """The number of other failures in a row."""
     generations: int
-    """The number of unusable answers since it was accepted, or retried by an operator."""
+    """The number of rejected answers since it was accepted, or retried by an operator."""
+    interruptions: NotRequired[int]
+    """The number of attempts that a stop of the daemon or an internal error cut off, since it was accepted, or retried
+    by an operator."""
+    last_asked: NotRequired[list[OracleId]]
+    """The models that had their last attempt, because the order is older than `orders.max_age_s`."""
     last_attempts: list[OrderAttempt]
     """The last attempts, up to 10, the latest one last."""
+    model_pauses: NotRequired[dict[str, str]]
+    """The models that are not asked for it before these times."""
     next_attempt_at: NotRequired[str | None]
     """When its next attempt is due; null unless it is queued."""
     operator_action: NotRequired[OperatorAction | None]
@@ -826,7 +837,7 @@ OrderState: TypeAlias = Literal["queued", "generating", "held", "delivered", "fa
 """The state of an order."""
 
 
-OrderStopCause: TypeAlias = Literal["generations_used_up", "expired", "operator", "policy"]
+OrderStopCause: TypeAlias = Literal["generations_used_up", "expired", "interrupted", "operator", "policy"]
 """Why an order was stopped without a verdict."""
 
 

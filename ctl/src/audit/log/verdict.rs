@@ -21,7 +21,8 @@ pub(crate) fn format_entry(name: &str, entry: &Value) -> Option<String> {
         "order_attempted" => {
             let setting = |name: &str| entry.pointer(&format!("/generation/settings/{name}"));
             let model = setting("model").and_then(Value::as_str).unwrap_or_default();
-            format!("attempt {} {model}", text("attempt"))
+            let last = if entry.get("is_last") == Some(&Value::Bool(true)) { "last " } else { "" };
+            format!("{last}attempt {} {model}", text("attempt"))
         }
         "order_attempt_failed" => {
             let (attempt, outcome, cause) = (text("attempt"), text("outcome"), text("cause"));
@@ -111,6 +112,9 @@ mod tests {
         let attempted =
             json!({"event": "order_attempted", "attempt": 2, "generation": {"settings": {"model": "m-1"}}});
         assert_eq!(line(&attempted), "attempt 2 m-1");
+        let mut last = attempted.clone();
+        last["is_last"] = json!(true);
+        assert_eq!(line(&last), "last attempt 2 m-1");
         let mut failed = json!({
             "event": "order_attempt_failed", "attempt": 2, "outcome": "model_timeout", "cause": "no answer within 9 s",
             "next_attempt_at": "2026-11-20T10:00:00Z",

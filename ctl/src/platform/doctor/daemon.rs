@@ -109,9 +109,16 @@ fn check_model(status: &StatusReport, config: Option<&CheckedConfig>) -> CheckRe
 fn check_oracle(oracle: &OracleHealthStatus) -> CheckResult {
     let id = &oracle.oracle_id;
     let error = oracle.last_error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
-    let value = format!("{id} is {}{error}", oracle.status.into_str());
+    let value = match oracle.refusal() {
+        Some(refusal) => format!("{id} is refusing: {refusal}"),
+        None => format!("{id} is {}{error}", oracle.status.into_str()),
+    };
     let remedy = match &oracle.last_error {
         _ if oracle.held_open => format!("`oraclectl health close {id}` allows its calls again"),
+        _ if oracle.status == OracleHealthLevel::Refusing => format!(
+            "check its key (401, 403), its credit (402), or its name and URL (404) in the configuration; then \
+             `oraclectl health close {id}` allows its calls at once"
+        ),
         Some(error) if ["401", "403"].iter().any(|status| error.contains(status)) => {
             "check its key or credential".to_owned()
         }
@@ -122,7 +129,6 @@ fn check_oracle(oracle: &OracleHealthStatus) -> CheckResult {
         _ => format!("check its address and the network; `oraclectl health probe {id}` tries again"),
     };
     match oracle.status {
-        // a refusal of the model opens no circuit
         OracleHealthLevel::Healthy if oracle.last_error.is_none() => CheckResult::pass("upstream", value),
         OracleHealthLevel::Healthy if oracle.last_success_at > oracle.last_failure_at => {
             CheckResult::pass("upstream", format!("{id} is {}", oracle.status.into_str()))
@@ -130,7 +136,7 @@ fn check_oracle(oracle: &OracleHealthStatus) -> CheckResult {
         OracleHealthLevel::Healthy | OracleHealthLevel::Degraded => {
             CheckResult::warning("upstream", value, remedy)
         }
-        OracleHealthLevel::Unhealthy | OracleHealthLevel::CircuitOpen => {
+        OracleHealthLevel::Unhealthy | OracleHealthLevel::CircuitOpen | OracleHealthLevel::Refusing => {
             CheckResult::fault("upstream", value, remedy)
         }
     }

@@ -35,7 +35,7 @@ pub struct LookupSection {
     pub email_path: Option<String>,
     /// Path of a value that an answer must have, with `required_value`. For `stripe` the default is `$.payment_status`.
     pub required_path: Option<String>,
-    /// The value at `required_path`. For `stripe` the default is `paid`.
+    /// The value at `required_path`. For `stripe` the default is `paid` or `no_payment_required`.
     pub required_value: Option<String>,
     /// File with the bearer token of the payment service; for Stripe the secret key, or better a restricted key that can only
     /// read checkout sessions. systemd's credential `oracled_lookup-token` overrides this file. The file overrides the
@@ -81,6 +81,12 @@ impl LookupSection {
         if query_paths.is_empty() {
             query_paths.extend(preset(&None, "$.metadata.query"));
         }
+        let paid = ["paid", "no_payment_required"].map(ToOwned::to_owned).to_vec();
+        let required_values = match (&self.required_value, self.preset) {
+            (Some(value), _) => Some(vec![value.clone()]),
+            (None, Some(LookupPreset::Stripe)) => Some(paid),
+            (None, None) => None,
+        };
         LookupSettings {
             session_url: preset(
                 &self.session_url,
@@ -90,8 +96,7 @@ impl LookupSection {
             tier_path: preset(&self.tier_path, "$.metadata.tier").unwrap_or_default(),
             query_paths,
             email_path: preset(&self.email_path, "$.customer_details.email"),
-            required: preset(&self.required_path, "$.payment_status")
-                .zip(preset(&self.required_value, "paid")),
+            required: preset(&self.required_path, "$.payment_status").zip(required_values),
             query_max_bytes,
         }
     }
@@ -191,12 +196,15 @@ mod tests {
         assert_eq!((settings.tier_path.as_str(), settings.query_max_bytes), ("$.metadata.tier", 9));
         assert_eq!(settings.query_paths, ["$.metadata.query"]);
         assert_eq!(settings.email_path.as_deref(), Some("$.customer_details.email"));
-        assert_eq!(settings.required, Some(("$.payment_status".into(), "paid".into())));
+        assert_eq!(
+            settings.required,
+            Some(("$.payment_status".into(), vec!["paid".into(), "no_payment_required".into()]))
+        );
         let own =
             json!({"preset": "stripe", "tier_path": "a", "query_paths": ["b", "c"], "required_value": "d"});
         let settings = section(own).to_settings(9);
         assert_eq!((settings.tier_path.as_str(), settings.query_paths.len()), ("a", 2));
-        assert_eq!(settings.required, Some(("$.payment_status".into(), "d".into())));
+        assert_eq!(settings.required, Some(("$.payment_status".into(), vec!["d".into()])));
     }
 
     #[test]

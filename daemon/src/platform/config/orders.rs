@@ -22,15 +22,15 @@ pub enum OrderLimitAction {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OrdersSection {
-    /// Time during which an order is attempted again after failures of the model.
+    /// Age of an order at which each model gets one last attempt. Before, it is attempted again after failures of a model.
     #[schema(minimum = 60, maximum = 2_592_000)]
     pub max_age_s: u32,
-    /// Total number of [unusable answers](../delivery.md#generate-a-verdict) of the model to an order, at which it stops:
-    /// answers that the crosscheck, the rules or the policy reject, that are incomplete, empty or unreadable, in which the
-    /// model declines, or that a stop of the daemon cut off.
+    /// Total number of [rejected answers](../delivery.md#generate-a-verdict) of the models to an order, at which it stops:
+    /// answers that the crosscheck, the rules or the policy reject, that are incomplete or empty, or in which a model
+    /// declines.
     #[schema(minimum = 1, maximum = 100)]
     pub generations_max: u32,
-    /// Temperatures of the calls after the first, second and further unusable answers. The last one is also that of all
+    /// Temperatures of the calls after the first, second and further rejected answers. The last one is also that of all
     /// further calls, and `top_k` is not sent with them. With an empty list, all calls have the settings of the first one.
     pub further_temperatures: Vec<f64>,
     /// Maximum number of open orders. Further ones get 503 `model_busy`.

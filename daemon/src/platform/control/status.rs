@@ -36,7 +36,10 @@ pub async fn get(State(service): State<Arc<DaemonService>>) -> Result<Json<Statu
     let reasons = service.unready_reasons();
     let variance = service.system.regen.ask(ReadVariance).await?;
     let statuses = service.system.oracle_health.ask(ListHealthStatuses).await?;
-    let oracles = statuses.iter().map(|health| format!("{} {}", health.oracle_id, health.status.into_str()));
+    let oracles = statuses.iter().map(|health| {
+        let refusal = health.refusal().map(|refusal| format!(" ({refusal})")).unwrap_or_default();
+        format!("{} {}{refusal}", health.oracle_id, health.status.into_str())
+    });
     let oracles = oracles.collect();
     // the status must be readable while the store is not
     let reading = Arc::clone(&service);

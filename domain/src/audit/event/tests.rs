@@ -359,7 +359,7 @@ fn order_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Timest
             query_preview: "Sell honey?".into(),
             has_email: true,
         },
-        EventKind::OrderAttempted { attempt: 1, generation },
+        EventKind::OrderAttempted { attempt: 1, generation, oracle_id: None, is_last: false },
         EventKind::OrderAttemptFailed {
             attempt: 1,
             outcome: GenerationOutcome::ModelUnavailable,

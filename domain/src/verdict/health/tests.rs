@@ -30,9 +30,13 @@ fn failure() -> CircuitCallOutcome {
     CircuitCallOutcome::Failure("status 500".into())
 }
 
+fn refusal() -> CircuitCallOutcome {
+    CircuitCallOutcome::Refusal("HTTP status 401: no such key".into())
+}
+
 /// One permitted call.
 fn call(health: &mut CircuitBreaker, second: i64, outcome: CircuitCallOutcome) -> Option<HealthStatusChange> {
-    let permit = health.permit(at(second)).expect("the request is allowed");
+    let permit = health.permit(at(second), CallPurpose::Other).expect("the request is allowed");
     health.report(at(second), permit, outcome)
 }
 
@@ -104,8 +108,9 @@ fn three_failures_open_circuit_for_thirty_seconds() {
     for second in 2..2 + RESET_S {
         assert_eq!(health.advance_time(at(second)), None);
         let left = u64::try_from(2 + RESET_S - second).expect("it lies ahead");
-        let refused = PermitDenial { retry_after: Some(Duration::from_secs(left)), is_quota_wait: false };
-        assert_eq!(health.permit(at(second)), Err(refused));
+        let refused =
+            PermitDenial { retry_after: Some(Duration::from_secs(left)), cause: PermitDenialCause::Circuit };
+        assert_eq!(health.permit(at(second), CallPurpose::Other), Err(refused));
     }
     let change = health.advance_time(at(2 + RESET_S)).expect("a change");
     assert_eq!((change.from, change.to), (OracleHealthLevel::CircuitOpen, OracleHealthLevel::Unhealthy));
@@ -126,19 +131,19 @@ fn threshold_of_one_opens_circuit_at_first_failure() {
 #[test]
 fn half_open_circuit_permits_one_call_at_a_time() {
     let mut health = half_open();
-    let trial = health.permit(at(30)).expect("one");
+    let trial = health.permit(at(30), CallPurpose::Other).expect("one");
     assert!(health.is_trial(trial));
     assert_eq!(
-        health.permit(at(31)),
-        Err(PermitDenial { retry_after: Some(TRIAL_PAUSE), is_quota_wait: false })
+        health.permit(at(31), CallPurpose::Other),
+        Err(PermitDenial { retry_after: Some(TRIAL_PAUSE), cause: PermitDenialCause::Circuit })
     );
     assert_eq!(health.report(at(32), trial, SUCCESS), None);
-    let trial = health.permit(at(32)).expect("the next");
-    health.permit(at(33)).expect_err("one at a time");
+    let trial = health.permit(at(32), CallPurpose::Other).expect("the next");
+    health.permit(at(33), CallPurpose::Other).expect_err("one at a time");
     let healed = health.report(at(33), trial, SUCCESS);
     assert_eq!(status_transition(healed), Some((OracleHealthLevel::Unhealthy, OracleHealthLevel::Healthy)));
     assert_eq!(health.status().circuit_opened_at, None);
-    let call = health.permit(at(34)).expect("the circuit is closed");
+    let call = health.permit(at(34), CallPurpose::Other).expect("the circuit is closed");
     assert!(!health.is_trial(call) && !health.is_trial(trial));
 }
 
@@ -164,11 +169,11 @@ fn failure_in_half_open_circuit_opens_it_again() {
 #[test]
 fn unreported_trial_call_is_replaced_after_60_s() {
     let mut health = half_open();
-    let lost = health.permit(at(30)).expect("one");
-    health.permit(at(89)).expect_err("it may still come");
-    let next = health.permit(at(90)).expect("the next");
+    let lost = health.permit(at(30), CallPurpose::Other).expect("one");
+    health.permit(at(89), CallPurpose::Other).expect_err("it may still come");
+    let next = health.permit(at(90), CallPurpose::Other).expect("the next");
     assert_eq!(health.report(at(91), lost, failure()), None, "the call timed out");
-    health.permit(at(92)).expect_err("the next probe is in flight");
+    health.permit(at(92), CallPurpose::Other).expect_err("the next probe is in flight");
     assert_eq!(
         status_transition(health.report(at(93), next, failure())),
         Some((OracleHealthLevel::Unhealthy, OracleHealthLevel::CircuitOpen))
@@ -178,7 +183,8 @@ fn unreported_trial_call_is_replaced_after_60_s() {
 #[test]
 fn report_of_earlier_call_is_counted_without_state_change() {
     let mut health = fresh();
-    let late: Vec<_> = (0..5).map(|_| health.permit(at(0)).expect("the oracle is healthy")).collect();
+    let late: Vec<_> =
+        (0..5).map(|_| health.permit(at(0), CallPurpose::Other).expect("the oracle is healthy")).collect();
     (0..3).for_each(|_| drop(call(&mut health, 0, failure())));
     assert_eq!(health.report(at(9), late[0], failure()), None);
     assert_eq!(health.status().consecutive_failures, 4);
@@ -186,12 +192,12 @@ fn report_of_earlier_call_is_counted_without_state_change() {
     assert_eq!(health.report(at(9), late[1], SUCCESS), None);
     assert_eq!(health.status().consecutive_failures, 0);
     health.advance_time(at(RESET_S)).expect("it is half open");
-    let trial = health.permit(at(30)).expect("one");
+    let trial = health.permit(at(30), CallPurpose::Other).expect("one");
     for (permit, outcome) in
         [(late[2], SUCCESS), (late[3], failure()), (late[4], CircuitCallOutcome::Neutral)]
     {
         assert_eq!(health.report(at(31), permit, outcome), None);
-        health.permit(at(31)).expect_err("the trial call is in flight");
+        health.permit(at(31), CallPurpose::Other).expect_err("the trial call is in flight");
     }
     assert_eq!(health.report(at(32), trial, SUCCESS), None, "the first of two");
 }
@@ -241,7 +247,10 @@ fn circuit_opened_by_administrator_stays_open_until_closed() {
     assert_eq!(change.cause, "opened by an administrator");
     assert_eq!(health.open(at(1)), None);
     assert_eq!(health.advance_time(at(1_000_000)), None);
-    assert_eq!(health.permit(at(1_000_000)), Err(PermitDenial { retry_after: None, is_quota_wait: false }));
+    assert_eq!(
+        health.permit(at(1_000_000), CallPurpose::Other),
+        Err(PermitDenial { retry_after: None, cause: PermitDenialCause::Circuit })
+    );
     assert_eq!(health.probe(at(1_000_000)), None);
     let status = health.status();
     assert_eq!((status.held_open, status.retry_at, status.circuit_opened_at), (true, None, Some(at(0))));
@@ -253,7 +262,7 @@ fn circuit_opened_by_administrator_stays_open_until_closed() {
     assert_eq!((change.from, change.to), (OracleHealthLevel::CircuitOpen, OracleHealthLevel::Healthy));
     assert_eq!((change.cause.as_str(), change.consecutive_failures), ("closed by an administrator", 0));
     assert_eq!(health.close(), None);
-    health.permit(at(2_000_000)).expect("it is called again");
+    health.permit(at(2_000_000), CallPurpose::Other).expect("it is called again");
 }
 
 /// A probe, scheduled or requested.
@@ -290,7 +299,7 @@ fn probes_do_not_close_circuit_opened_by_calls() {
         Some((OracleHealthLevel::Unhealthy, OracleHealthLevel::Healthy))
     );
     // a call permitted before, which succeeds only now, does not allow probes to close it
-    let late = health.permit(at(43)).expect("the oracle is healthy");
+    let late = health.permit(at(43), CallPurpose::Other).expect("the oracle is healthy");
     (0..3).for_each(|_| drop(call(&mut health, 43, failure())));
     assert_eq!(health.report(at(44), late, SUCCESS), None);
     health.advance_time(at(43 + RESET_S)).expect("it is half open");
@@ -352,7 +361,7 @@ fn probe_is_due_at_once_and_then_at_its_interval() {
     assert_eq!(health.probe(at(120)), None, "an upstream whose circuit is open is left alone");
     health.advance_time(at(149)).expect("it is half open");
     health.probe(at(149)).expect("the probe is due");
-    health.permit(at(149)).expect_err("a probe is the one call");
+    health.permit(at(149), CallPurpose::Other).expect_err("a probe is the one call");
     health.probe_now(at(150));
     assert_eq!(health.probe(at(209)), None, "the interval begins with the last probe of any caller");
 }
@@ -363,13 +372,13 @@ fn clock_jump_back_delays_nothing() {
     assert_eq!(health.advance_time(at(20)), None);
     assert_eq!(health.advance_time(at(-100_000)), None, "twenty seconds have passed");
     assert_eq!(health.status().retry_at, Some(at(-100_000 + 10)));
-    let refused = health.permit(at(-100_000 + 4)).expect_err("the circuit is open");
+    let refused = health.permit(at(-100_000 + 4), CallPurpose::Other).expect_err("the circuit is open");
     assert_eq!(refused.retry_after, Some(Duration::from_secs(6)));
     health.advance_time(at(-100_000 + 10)).expect("it is half open");
 
-    let lost = health.permit(at(-100_000 + 10)).expect("one");
-    health.permit(at(-200_000)).expect_err("one at a time");
-    let next = health.permit(at(-200_000 + 60)).expect("the first call timed out");
+    let lost = health.permit(at(-100_000 + 10), CallPurpose::Other).expect("one");
+    health.permit(at(-200_000), CallPurpose::Other).expect_err("one at a time");
+    let next = health.permit(at(-200_000 + 60), CallPurpose::Other).expect("the first call timed out");
     assert_ne!(lost, next);
 
     let mut health = fresh();
@@ -426,6 +435,7 @@ fn step() -> impl Strategy<Value = CircuitTestStep> {
         2 => Just(SUCCESS),
         3 => Just(failure()),
         1 => Just(CircuitCallOutcome::Neutral),
+        1 => Just(refusal()),
     ];
     prop_oneof![
         6 => prop_oneof![4 => 0..40_i64, 1 => -10_000..0_i64].prop_map(CircuitTestStep::Wait),
@@ -511,7 +521,7 @@ impl ObservedCircuit {
         match step {
             CircuitTestStep::Wait(_) => {}
             CircuitTestStep::Permit => {
-                if let Ok(permit) = self.health.permit(self.now) {
+                if let Ok(permit) = self.health.permit(self.now, CallPurpose::Other) {
                     self.record_permit(permit);
                 }
             }
@@ -567,7 +577,7 @@ proptest! {
         let now = now + SignedDuration::from_secs(60);
         health.advance_time(now);
         for _ in 0..config.recovery_threshold.get() {
-            let permit = health.permit(now).expect("the request is allowed");
+            let permit = health.permit(now, CallPurpose::Other).expect("the request is allowed");
             health.report(now, permit, SUCCESS);
         }
         prop_assert_eq!(health.status().status, OracleHealthLevel::Healthy);
@@ -587,7 +597,7 @@ proptest! {
             health.advance_time(now);
             match step {
                 CircuitTestStep::Wait(_) => {}
-                CircuitTestStep::Permit => on_their_way.extend(health.permit(now)),
+                CircuitTestStep::Permit => on_their_way.extend(health.permit(now, CallPurpose::Other)),
                 CircuitTestStep::Probe => on_their_way.extend(health.probe(now)),
                 CircuitTestStep::ProbeNow => on_their_way.push(health.probe_now(now)),
                 CircuitTestStep::Report(_, outcome) => {
@@ -600,50 +610,149 @@ proptest! {
             }
             let status = health.status();
             let left = status.retry_at.map(|retry_at| retry_at.duration_since(now));
-            prop_assert!(left.is_none_or(|left| left <= SignedDuration::from_secs(reset_s.into())));
+            prop_assert!(left.is_none_or(|left| left <= SignedDuration::from_secs(8 * i64::from(reset_s))));
         }
     }
 }
 
-#[test]
-fn permanent_rejection_is_shown_and_opens_no_circuit() {
+/// A permitted call for a first verdict.
+fn first_call(health: &mut CircuitBreaker, second: i64) -> Result<CircuitPermit, PermitDenial> {
+    health.permit(at(second), CallPurpose::FirstVerdict)
+}
+
+fn refusing_denial(left_s: u64, is_being_tried: bool) -> PermitDenial {
+    let cause = PermitDenialCause::Refusing { since: at(0), is_being_tried };
+    PermitDenial { retry_after: Some(Duration::from_secs(left_s)), cause }
+}
+
+/// An oracle that rejects the caller since second 0.
+fn refusing() -> CircuitBreaker {
     let mut health = fresh();
-    for second in 0..10 {
-        assert_eq!(call(&mut health, second, CircuitCallOutcome::Refusal("no such key".into())), None);
+    let change = call(&mut health, 0, refusal());
+    assert_eq!(status_transition(change), Some((OracleHealthLevel::Healthy, OracleHealthLevel::Refusing)));
+    health
+}
+
+#[test]
+fn rejected_caller_makes_no_first_verdicts_until_a_call_succeeds() {
+    let mut health = refusing();
+    assert_eq!(first_call(&mut health, 1), Err(refusing_denial(29, false)));
+    // the pause doubles with each rejected call, up to eight times
+    let mut second = 0;
+    for pause in [30, 60, 120, 240, 240] {
+        first_call(&mut health, second + pause - 1).expect_err("too early");
+        second += pause;
+        let trial = first_call(&mut health, second).expect("one call");
+        assert_eq!(first_call(&mut health, second), Err(refusing_denial(1, true)));
+        assert_eq!(health.report(at(second), trial, refusal()), None);
     }
     let status = health.status();
-    assert_eq!((status.status, status.consecutive_failures), (OracleHealthLevel::Healthy, 0));
-    assert_eq!((status.last_failure_at, status.last_error.as_deref()), (Some(at(9)), Some("no such key")));
-    // it neither closes nor opens a half-open circuit, and permits another call
+    assert_eq!((status.status, status.consecutive_failures), (OracleHealthLevel::Refusing, 6));
+    let text = "every call refused since 2027-01-15T08:00:00Z: HTTP status 401: no such key";
+    assert_eq!(status.refusal().as_deref(), Some(text));
+    // a read is a call of its own, and proves that the key works again
+    let change = call(&mut health, 700, SUCCESS);
+    assert_eq!(status_transition(change), Some((OracleHealthLevel::Refusing, OracleHealthLevel::Healthy)));
+    assert!(first_call(&mut health, 701).is_ok() && health.status().refusal().is_none());
+}
+
+#[test]
+fn probe_does_not_erase_what_calls_got() {
+    let mut health = refusing();
+    for (second, outcome) in [(60, SUCCESS), (120, failure()), (180, SUCCESS)] {
+        assert_eq!(probe(&mut health, second, outcome), None);
+        let status = health.status();
+        assert_eq!(status.status, OracleHealthLevel::Refusing);
+        assert_eq!(status.last_error.as_deref(), Some("HTTP status 401: no such key"));
+    }
+}
+
+#[test]
+fn call_that_was_permitted_before_a_rejection_does_not_end_it() {
+    let mut health = fresh();
+    let early = health.permit(at(0), CallPurpose::FirstVerdict).expect("it is healthy");
+    call(&mut health, 0, refusal());
+    assert_eq!(health.report(at(1), early, SUCCESS), None);
+    assert_eq!(health.status().status, OracleHealthLevel::Refusing);
+}
+
+#[test]
+fn outage_during_a_rejection_opens_the_circuit() {
+    let mut health = refusing();
+    let trial = first_call(&mut health, 30).expect("one call");
+    let change = health.report(at(31), trial, failure());
+    let levels = (OracleHealthLevel::Refusing, OracleHealthLevel::CircuitOpen);
+    assert_eq!(status_transition(change), Some(levels));
+    health.advance_time(at(61));
+    let trial = first_call(&mut health, 61).expect("one call");
+    let change = health.report(at(62), trial, refusal());
+    assert_eq!(status_transition(change), Some((OracleHealthLevel::Unhealthy, OracleHealthLevel::Refusing)));
+}
+
+#[test]
+fn last_attempts_share_one_call_of_an_oracle_that_rejects_the_caller() {
+    let mut health = refusing();
+    let last = |health: &mut CircuitBreaker, second| health.permit(at(second), CallPurpose::LastAttempt);
+    let trial = last(&mut health, 1).expect("the call of all of them");
+    assert_eq!(last(&mut health, 2), Err(refusing_denial(1, true)));
+    health.report(at(3), trial, refusal());
+    assert_eq!(last(&mut health, 4), Err(refusing_denial(59, false)));
+    assert_eq!(last(&mut health, 32), Err(refusing_denial(31, false)));
+    last(&mut health, 33).expect("the answer is too old");
+}
+
+#[test]
+fn last_attempt_overrides_a_wait_and_an_open_circuit_but_no_administrator() {
+    let mut health = fresh();
+    health.note_requested_wait(at(0), Duration::from_secs(600));
+    first_call(&mut health, 1).expect_err("the oracle asked for a wait");
+    health.permit(at(1), CallPurpose::LastAttempt).expect("it overrides the wait");
     let mut health = opened();
-    health.advance_time(at(1000));
-    assert_eq!(call(&mut health, 1000, CircuitCallOutcome::Refusal("no such key".into())), None);
-    assert!(health.permit(at(1001)).is_ok());
+    let last = health.permit(at(1), CallPurpose::LastAttempt).expect("it overrides the circuit");
+    assert_eq!(health.report(at(2), last, SUCCESS), None, "and does not close it");
+    health.open(at(3));
+    let denial = PermitDenial { retry_after: None, cause: PermitDenialCause::Circuit };
+    assert_eq!(health.permit(at(4), CallPurpose::LastAttempt), Err(denial));
+}
+
+#[test]
+fn calls_continue_without_a_circuit_breaker_although_they_are_rejected() {
+    let mut health = health(without_breaker());
+    call(&mut health, 0, refusal());
+    assert_eq!(health.status().status, OracleHealthLevel::Refusing);
+    assert!(first_call(&mut health, 1).is_ok());
 }
 
 #[test]
 fn quota_wait_blocks_calls_until_over_or_circuit_closed() {
     let mut health = fresh();
-    health.note_quota_wait(at(0), Duration::from_secs(61));
-    health.note_quota_wait(at(1), Duration::from_secs(5));
-    let left =
-        |left_s| Err(PermitDenial { retry_after: Some(Duration::from_secs(left_s)), is_quota_wait: true });
-    assert_eq!(health.permit(at(1)), left(60));
+    health.note_requested_wait(at(0), Duration::from_secs(61));
+    health.note_requested_wait(at(1), Duration::from_secs(5));
+    let left = |left_s| {
+        Err(PermitDenial {
+            retry_after: Some(Duration::from_secs(left_s)),
+            cause: PermitDenialCause::RequestedWait,
+        })
+    };
+    assert_eq!(health.permit(at(1), CallPurpose::Other), left(60));
     assert!(health.probe(at(1)).is_none(), "a probe is a call, too");
     let status = health.status();
     assert_eq!((status.status, status.retry_at), (OracleHealthLevel::Healthy, Some(at(61))));
     // if the clock jumps back, the wait moves with it
-    assert_eq!(health.permit(at(-99)), left(60));
-    assert!(health.permit(at(-39)).is_ok());
+    assert_eq!(health.permit(at(-99), CallPurpose::Other), left(60));
+    assert!(health.permit(at(-39), CallPurpose::Other).is_ok());
     assert_eq!(health.status().retry_at, None);
 
-    health.note_quota_wait(at(0), Duration::from_secs(61));
+    health.note_requested_wait(at(0), Duration::from_secs(61));
     let change = health.close().expect("the wait has ended");
     assert_eq!((change.from, change.to), (OracleHealthLevel::Healthy, OracleHealthLevel::Healthy));
-    assert!(health.permit(at(0)).is_ok() && health.close().is_none());
+    assert!(health.permit(at(0), CallPurpose::Other).is_ok() && health.close().is_none());
     // while an administrator holds the circuit open, the wait has no effect
-    health.note_quota_wait(at(0), Duration::from_secs(61));
+    health.note_requested_wait(at(0), Duration::from_secs(61));
     health.open(at(0));
-    assert_eq!(health.permit(at(1)), Err(PermitDenial { retry_after: None, is_quota_wait: false }));
+    assert_eq!(
+        health.permit(at(1), CallPurpose::Other),
+        Err(PermitDenial { retry_after: None, cause: PermitDenialCause::Circuit })
+    );
     assert_eq!(health.status().retry_at, None);
 }

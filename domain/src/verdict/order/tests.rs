@@ -1,5 +1,7 @@
 use super::*;
 use crate::verdict::flag::Flag;
+use crate::verdict::label::ProductTier;
+use crate::verdict::prompt::ModelPrompt;
 
 const POLICY: OrderPolicy =
     OrderPolicy { max_age: SignedDuration::from_hours(24), generations_max: 3, holds_stopped: false };
@@ -8,8 +10,19 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).expect("a valid time")
 }
 
-fn settings() -> GenerationSettings {
-    GenerationSettings::locked("m".to_owned())
+fn models<const N: usize>(names: [&str; N]) -> [OracleId; N] {
+    names.map(|name| name.parse().expect("a valid id"))
+}
+
+fn start(model: &str) -> OrderAttemptStart {
+    let [oracle_id] = models([model]);
+    let settings = GenerationSettings::locked("m".to_owned());
+    let prompt = ModelPrompt::of_text(ProductTier::Quick, "Judge it.".to_owned());
+    OrderAttemptStart { oracle_id, generation: VerdictGeneration::new(&prompt, settings), is_last: false }
+}
+
+fn last(model: &str) -> OrderAttemptStart {
+    OrderAttemptStart { is_last: true, ..start(model) }
 }
 
 fn failure(outcome: GenerationOutcome) -> OrderAttemptFailure {
@@ -29,7 +42,19 @@ fn change(action: OrderAction, second: i64) -> OperatorAction {
 
 /// The order after an attempt at `second` that fails with `outcome`.
 fn fail(order: Order, outcome: GenerationOutcome, second: i64) -> Order {
-    order.attempted(settings(), at(second)).attempt_failed(failure(outcome), &POLICY, at(second))
+    fail_with(order, start("a"), failure(outcome), &["a"], second)
+}
+
+/// The order after `attempt` at `second`, of which `failure` is the end.
+fn fail_with(
+    order: Order,
+    attempt: OrderAttemptStart,
+    failure: OrderAttemptFailure,
+    list: &[&str],
+    second: i64,
+) -> Order {
+    let list: Vec<_> = list.iter().map(|name| name.parse().expect("a valid id")).collect();
+    order.attempted(attempt, at(second)).attempt_failed(failure, &list, &POLICY, at(second))
 }
 
 #[test]
@@ -51,7 +76,7 @@ fn order_respects_the_wait_that_the_model_requested() {
     for (requested_s, pause_s) in [(1, 5), (90, 90), (7200, 3600)] {
         let retry_after = Some(SignedDuration::from_secs(requested_s));
         let failure = OrderAttemptFailure { retry_after, ..failure(GenerationOutcome::ModelUnavailable) };
-        let order = Order::placed(at(0)).attempted(settings(), at(0)).attempt_failed(failure, &POLICY, at(0));
+        let order = fail_with(Order::placed(at(0)), start("a"), failure, &["a"], 0);
         assert_eq!(order.next_attempt_at, Some(at(pause_s)), "{requested_s}");
     }
 }
@@ -63,8 +88,9 @@ fn order_stops_after_its_unusable_answers_and_can_be_retried() {
         let mut order = Order::placed(at(0));
         for second in 1..=3 {
             assert_eq!(order.state, OrderState::Queued);
-            order = order.attempted(settings(), at(second)).attempt_failed(
+            order = order.attempted(start("a"), at(second)).attempt_failed(
                 failure(GenerationOutcome::Rejected),
+                &models(["a"]),
                 &policy,
                 at(second),
             );
@@ -79,14 +105,90 @@ fn order_stops_after_its_unusable_answers_and_can_be_retried() {
 }
 
 #[test]
-fn order_stops_if_its_next_attempt_would_be_too_late() {
+fn order_gets_one_last_attempt_at_its_maximum_age() {
     let day = 24 * 3600;
-    let order = fail(Order::placed(at(0)), GenerationOutcome::ModelUnavailable, day - 5);
-    assert_eq!(order.state, OrderState::Queued);
-    let order = fail(Order::placed(at(0)), GenerationOutcome::ModelUnavailable, day - 4);
-    assert_eq!((order.state, order.stop_cause), (OrderState::Failed, Some(OrderStopCause::Expired)));
-    assert!(!Order::placed(at(0)).is_expired(&POLICY, at(day)));
-    assert!(Order::placed(at(0)).is_expired(&POLICY, at(day + 1)));
+    for second in [day - 600, day - 5, day - 4, day - 1] {
+        let failure = OrderAttemptFailure {
+            retry_after: Some(SignedDuration::from_secs(900)),
+            ..failure(GenerationOutcome::ModelUnavailable)
+        };
+        let order = fail_with(Order::placed(at(0)), start("a"), failure, &["a"], second);
+        assert_eq!((order.state, order.next_attempt_at), (OrderState::Queued, Some(at(day))), "{second}");
+    }
+    // an attempt that began before and ends after the maximum age is not the last one
+    let order = fail(Order::placed(at(0)), GenerationOutcome::ModelUnavailable, day + 9);
+    assert_eq!((order.state, order.next_attempt_at), (OrderState::Queued, Some(at(day + 9))));
+    assert!(!order.is_expired(&POLICY, at(day - 1)) && order.is_expired(&POLICY, at(day)));
+    for outcome in
+        [GenerationOutcome::ModelUnavailable, GenerationOutcome::Rejected, GenerationOutcome::Interrupted]
+    {
+        let order = fail_with(order.clone(), last("a"), failure(outcome), &["a"], day + 20);
+        assert_eq!((order.state, order.stop_cause), (OrderState::Failed, Some(OrderStopCause::Expired)));
+        assert_eq!(order.last_attempts.last().map(|attempt| attempt.is_last), Some(true));
+    }
+}
+
+#[test]
+fn each_model_gets_one_last_attempt_even_after_an_interruption() {
+    let day = 24 * 3600;
+    let order =
+        fail_with(Order::placed(at(0)), last("a"), failure(GenerationOutcome::Interrupted), &["a", "b"], day);
+    assert_eq!((order.state, order.next_attempt_at), (OrderState::Queued, Some(at(day))));
+    assert_eq!(order.last_asked, models(["a"]));
+    let order = fail_with(order, last("b"), failure(GenerationOutcome::ModelTimeout), &["a", "b"], day + 1);
+    assert_eq!(order.stop_cause, Some(OrderStopCause::Expired));
+    let retried = order.changed_by_operator(change(OrderAction::Retry, day + 2));
+    assert!(retried.last_asked.is_empty() && !retried.is_expired(&POLICY, at(day + 2)));
+}
+
+#[test]
+fn wait_of_a_model_binds_the_model_and_not_the_order() {
+    let busy = OrderAttemptFailure {
+        retry_after: Some(SignedDuration::from_secs(600)),
+        ..failure(GenerationOutcome::ModelUnavailable)
+    };
+    let order = fail_with(Order::placed(at(0)), start("a"), busy, &["a", "b"], 0);
+    assert_eq!(order.next_attempt_at, Some(at(0)), "the second model is free");
+    let [a, b] = models(["a", "b"]);
+    assert_eq!((order.paused_until(&a, at(0)), order.paused_until(&b, at(0))), (Some(at(600)), None));
+    let order = fail_with(order, start("b"), failure(GenerationOutcome::ModelTimeout), &["a", "b"], 1);
+    assert_eq!(order.next_attempt_at, Some(at(11)), "the pause of the second model ends first");
+    // the clock was set back
+    assert_eq!(order.paused_until(&a, at(-4000)), None);
+}
+
+#[test]
+fn model_that_declines_leaves_the_order_to_another_one() {
+    for (list, due) in [(&["a", "b"][..], 0), (&["a"][..], 0)] {
+        let order =
+            fail_with(Order::placed(at(0)), start("a"), failure(GenerationOutcome::Declined), list, 0);
+        let [a] = models(["a"]);
+        assert_eq!((order.generations, order.next_attempt_at), (1, Some(at(due))));
+        assert_eq!(order.paused_until(&a, at(0)).is_some(), list.len() > 1, "{list:?}");
+    }
+}
+
+#[test]
+fn interruption_is_no_answer_and_has_a_limit_and_a_pause_of_its_own() {
+    let mut order = Order::placed(at(0));
+    for (n, pause) in (1..20).zip([5, 10, 20, 40, 80, 160].into_iter().chain(std::iter::repeat(300))) {
+        order = fail_with(order, start("a"), failure(GenerationOutcome::Interrupted), &["a", "b"], 1000);
+        assert_eq!((order.state, order.next_attempt_at), (OrderState::Queued, Some(at(1000 + pause))));
+        assert_eq!((order.interruptions, order.generations), (n, 0));
+    }
+    let order = fail(order, GenerationOutcome::Interrupted, 1001);
+    assert_eq!((order.state, order.stop_cause), (OrderState::Failed, Some(OrderStopCause::Interrupted)));
+}
+
+#[test]
+fn unreadable_answer_counts_only_if_it_was_paid_for() {
+    let unreadable = failure(GenerationOutcome::UnreadableAnswer);
+    let usage = ModelTokenUsage::default();
+    let paid = OrderAttemptFailure { usage: Some(usage), ..unreadable.clone() };
+    for (failure, generations) in [(unreadable, 0), (paid, 1)] {
+        let order = fail_with(Order::placed(at(0)), start("a"), failure, &["a"], 0);
+        assert_eq!((order.generations, order.next_attempt_at), (generations, Some(at(5))));
+    }
 }
 
 #[test]
@@ -105,7 +207,7 @@ fn order_lists_its_last_ten_attempts() {
 #[test]
 fn delivered_order_ends_its_attempt() {
     let order = Order::placed(at(0))
-        .attempted(settings(), at(1))
+        .attempted(start("a"), at(1))
         .delivered((GenerationOutcome::Delivered, None, None), at(2));
     assert_eq!((order.state, order.next_attempt_at), (OrderState::Delivered, None));
     let attempt = order.last_attempts.last().expect("an attempt");
@@ -121,7 +223,7 @@ fn delivered_order_ends_its_attempt() {
 
 #[test]
 fn order_whose_verdict_the_policy_holds_ends_its_attempt_and_waits() {
-    let attempted = Order::placed(at(0)).attempted(settings(), at(1));
+    let attempted = Order::placed(at(0)).attempted(start("a"), at(1));
     let cause = PolicyCause::Flag(Flag::VerdictConflict);
     let order = attempted.held_by_policy(vec![cause], (GenerationOutcome::Held, None, None), at(2));
     assert!(order.is_held_by_policy() && order.due_at(at(3)).is_none());
@@ -169,7 +271,7 @@ fn rejection_of_an_open_order_is_kept_until_it_is_replaced_or_the_order_ends() {
     let rejected = |order: Order, flag, second| {
         let rejection = Some(rejection(flag));
         let failure = OrderAttemptFailure { rejection, ..failure(GenerationOutcome::Rejected) };
-        order.attempted(settings(), at(second)).attempt_failed(failure, &POLICY, at(second))
+        fail_with(order, start("a"), failure, &["a"], second)
     };
     let order = rejected(Order::placed(at(0)), Flag::ShortSummary, 1);
     assert_eq!(order.open_rejection, Some(rejection(Flag::ShortSummary)));
@@ -179,7 +281,7 @@ fn rejection_of_an_open_order_is_kept_until_it_is_replaced_or_the_order_ends() {
     assert_eq!(order.open_rejection, Some(rejection(Flag::VerdictConflict)));
     let rejections: Vec<_> = order.last_attempts.iter().map(|attempt| attempt.rejection.is_some()).collect();
     assert_eq!(rejections, [true, false, true]);
-    let attempted = order.clone().attempted(settings(), at(4));
+    let attempted = order.clone().attempted(start("a"), at(4));
     let ended = [
         rejected(order.clone(), Flag::ShortSummary, 4),
         order.clone().changed_by_operator(change(OrderAction::Fail, 4)),

@@ -3,9 +3,9 @@
 use super::*;
 use crate::testing::model::{configured, lose_verdict};
 use crate::testing::{TestClock, TestServices, test_model_id, with_services};
-use crate::upstream::oracle_health::RequestCallPermit;
+use crate::upstream::oracle_health::{ListHealthStatuses, RequestCallPermit};
 use crate::verdict::rate_limiter::{CallLimitError, RequestFirstCall};
-use oracled_domain::verdict::health::CircuitCallOutcome;
+use oracled_domain::verdict::health::{CircuitCallOutcome, OracleHealthLevel};
 use oracled_domain::{ApplicationName, OracleId};
 
 /// The name of the second model.
@@ -156,5 +156,121 @@ fn application_with_models_of_its_own_does_not_wait_for_those_of_others() {
         assert_eq!((progress.borrow().state, backup.calls()), (OrderState::Queued, 0));
         let delivered = order(&world, "shop/cs_1", "Sell honey?").await.expect("it is accepted");
         assert_eq!((delivered.state, first.calls(), backup.calls()), (OrderState::Delivered, 0, 1));
+    });
+}
+
+/// A failure of the caller: the key is not accepted.
+fn no_key() -> Result<String, ModelTextError> {
+    failure(RequestFailureKind::Status(401))
+}
+
+async fn level(world: &TestSystem, oracle_id: &OracleId) -> OracleHealthLevel {
+    let statuses = world.system.oracle_health.ask(ListHealthStatuses).await.expect("the actor answers");
+    let found = statuses.into_iter().find(|status| status.oracle_id == *oracle_id);
+    found.expect("the oracle is known").status
+}
+
+#[test]
+fn model_that_rejects_the_key_is_refusing_and_the_next_one_is_asked_at_once() {
+    with_two_models(ScriptedModel::with_answers([no_key()]), |world, first, backup| async move {
+        for (n, first_calls) in [(1, 1), (2, 1), (3, 1)] {
+            let delivered = order(&world, &format!("cs_{n}"), "Sell honey?").await.expect("it is accepted");
+            assert_eq!(delivered.state, OrderState::Delivered);
+            assert_eq!((first.calls(), backup.calls()), (first_calls, n));
+            assert_eq!(level(&world, &test_model_id()).await, OracleHealthLevel::Refusing);
+        }
+        let order = stored(&world, "cs_1");
+        let outcomes: Vec<_> = order.last_attempts.iter().filter_map(|attempt| attempt.outcome).collect();
+        assert_eq!(outcomes, [GenerationOutcome::RequestRefused, GenerationOutcome::Delivered]);
+        assert_eq!(order.last_attempts[1].oracle_id, Some(backup_id()));
+    });
+}
+
+#[test]
+fn order_does_not_wait_for_a_model_that_asked_for_a_wait_while_another_is_free() {
+    let busy = RequestFailure {
+        retry_after: Some(Duration::from_secs(600)),
+        ..RequestFailure::new(RequestFailureKind::Status(429), String::new())
+    };
+    let busy = Err(ModelTextError::Failed(busy));
+    for failed in [busy, failure(RequestFailureKind::Status(503)), failure(RequestFailureKind::Timeout)] {
+        with_two_models(ScriptedModel::with_answers([failed]), |world, first, backup| async move {
+            let delivered = order(&world, "cs_1", "Sell honey?").await.expect("it is accepted");
+            assert_eq!((delivered.state, first.calls(), backup.calls()), (OrderState::Delivered, 1, 1));
+            assert_eq!(delivered.generations, 0);
+        });
+    }
+}
+
+#[test]
+fn declined_prompt_passes_to_the_next_model() {
+    let declined = Err(ModelTextError::Refused(ModelRefusal::Declined("no".into())));
+    with_two_models(ScriptedModel::with_answers([declined]), |world, first, backup| async move {
+        let delivered = order(&world, "cs_1", "Sell honey?").await.expect("it is accepted");
+        assert_eq!((delivered.state, first.calls(), backup.calls()), (OrderState::Delivered, 1, 1));
+        assert_eq!(delivered.generations, 1);
+    });
+}
+
+#[test]
+fn model_without_a_free_slot_leaves_the_order_to_the_next_one() {
+    with_two_models(ScriptedModel::with_answers([]), |world, first, backup| async move {
+        let mut slots = Vec::new();
+        for _ in 0..4 {
+            let call =
+                RequestFirstCall { oracle_id: test_model_id(), application: ApplicationName::default() };
+            let taken = world.system.rate_limiter.ask(call).await.expect("the actor answers");
+            slots.push(taken.expect("a slot is free"));
+        }
+        let delivered = order(&world, "cs_1", "Sell honey?").await.expect("it is accepted");
+        assert_eq!((delivered.state, first.calls(), backup.calls()), (OrderState::Delivered, 0, 1));
+    });
+}
+
+#[test]
+fn orders_at_their_last_attempt_share_one_call_of_a_refusing_model() {
+    let model = ScriptedModel::with_answers((0..9).map(|_| no_key()));
+    with_model(model, |world, model| async move {
+        order_until_queued(&world, "cs_0").await;
+        let mut all = Vec::new();
+        for n in 1..6 {
+            let submission =
+                Submission { session_id: id(&format!("cs_{n}")), ..submission_of_query("Sell honey?") };
+            all.push(place_order(&world, submission).await.0);
+        }
+        assert_eq!(model.calls(), 1, "the model is refusing");
+        world.time.advance(3600);
+        // the pause of 30 s is over, too: the call of all of them is that for the first one
+        for progress in &mut all {
+            let order = wait_for(progress, OrderState::Failed).await;
+            assert_eq!(order.stop_cause, Some(OrderStopCause::Expired));
+            let last = order.last_attempts.last().expect("a last attempt");
+            assert_eq!((last.is_last, last.outcome), (true, Some(GenerationOutcome::RequestRefused)));
+        }
+        assert_eq!(model.calls(), 2);
+    });
+}
+
+/// Places an order, and waits until its first attempt has failed.
+async fn order_until_queued(world: &TestSystem, session_id: &str) {
+    let submission = Submission { session_id: id(session_id), ..submission_of_query("Sell honey?") };
+    let (mut progress, _) = place_order(world, submission).await;
+    let failed = |order: &Order| order.state == OrderState::Queued && order.attempts == 1;
+    progress.wait_for(failed).await.expect("the attempt fails");
+}
+
+#[test]
+fn last_attempt_asks_each_model_of_the_list() {
+    let outage = || failure(RequestFailureKind::Status(503));
+    with_two_models(ScriptedModel::with_answers([outage(), outage()]), |world, first, backup| async move {
+        backup.answers.lock().expect("the lock is not poisoned").push_back(outage());
+        let (mut progress, _) = place_order(&world, submission_of_query("Sell honey?")).await;
+        let failed = |order: &Order| order.state == OrderState::Queued && order.attempts == 2;
+        progress.wait_for(failed).await.expect("both models fail");
+        world.time.advance(3600);
+        let order = wait_for(&mut progress, OrderState::Delivered).await;
+        assert_eq!((order.attempts, first.calls(), backup.calls()), (4, 2, 2));
+        let asked: Vec<_> = order.last_asked.iter().map(ToString::to_string).collect();
+        assert_eq!(asked, ["gemini", "backup"]);
     });
 }
