@@ -3,9 +3,11 @@
 
 use crate::base::blank::is_blank;
 use crate::base::pattern::compile_pattern;
+use crate::base::wording::excerpt;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use std::collections::HashSet;
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
@@ -14,6 +16,8 @@ use utoipa::{PartialSchema, ToSchema};
 pub const PATH_MAX_CHARS: usize = 1024;
 /// The maximum number of steps in a path.
 pub const PATH_MAX_STEPS: usize = 32;
+/// The longest mark of comments, in characters.
+const COMMENT_MARK_MAX_CHARS: usize = 8;
 
 // absent options are serialized with their defaults, so that both forms of a format have the same digest
 /// The format of a payload.
@@ -38,6 +42,12 @@ pub enum PayloadFormat {
         /// The number of lines before the header line; 0 by default.
         #[serde(default, skip_serializing_if = "is_zero")]
         skip_lines: u16,
+        /// The beginning of lines that are comments, such as `#`; they are skipped.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        comment: Option<CommentMark>,
+        /// The names of the columns of a payload without a header line. A column with a blank name is ignored.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        columns: Vec<String>,
         /// Columns that become records of their own.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         unpivot: Option<ColumnUnpivot>,
@@ -47,6 +57,12 @@ pub enum PayloadFormat {
         /// The number of lines before the header line; 0 by default.
         #[serde(default, skip_serializing_if = "is_zero")]
         skip_lines: u16,
+        /// The beginning of lines that are comments, such as `#`; they are skipped.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        comment: Option<CommentMark>,
+        /// The names of the columns of a payload without a header line. A column with a blank name is ignored.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        columns: Vec<String>,
         /// Columns that become records of their own.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         unpivot: Option<ColumnUnpivot>,
@@ -66,14 +82,87 @@ pub struct ColumnUnpivot {
     pub value: String,
 }
 
+/// How the lines of a CSV or a TSV are read.
+#[derive(Debug, Clone, Copy)]
+pub struct TableForm<'f> {
+    pub delimiter: CsvDelimiter,
+    pub quote: bool,
+    pub skip_lines: u16,
+    pub comment: Option<&'f CommentMark>,
+    /// Empty if the payload has a header line.
+    pub columns: &'f [String],
+    pub unpivot: Option<&'f ColumnUnpivot>,
+}
+
 impl PayloadFormat {
-    /// The columns that become records of their own, if there are any.
+    /// How the lines are read, if the payload is a table.
     #[must_use]
-    pub const fn unpivot(&self) -> Option<&ColumnUnpivot> {
-        match self {
-            Self::Csv { unpivot, .. } | Self::Tsv { unpivot, .. } => unpivot.as_ref(),
-            Self::Json { .. } | Self::Ndjson => None,
+    pub fn table(&self) -> Option<TableForm<'_>> {
+        let (delimiter, quote, skip_lines, comment, columns, unpivot) = match self {
+            Self::Csv { delimiter, quote, skip_lines, comment, columns, unpivot } => {
+                (*delimiter, *quote, *skip_lines, comment, columns, unpivot)
+            }
+            Self::Tsv { skip_lines, comment, columns, unpivot } => {
+                (CsvDelimiter::TAB, false, *skip_lines, comment, columns, unpivot)
+            }
+            Self::Json { .. } | Self::Ndjson => return None,
+        };
+        let (comment, unpivot) = (comment.as_ref(), unpivot.as_ref());
+        Some(TableForm { delimiter, quote, skip_lines, comment, columns, unpivot })
+    }
+}
+
+impl TableForm<'_> {
+    /// Checks the names of the columns, and the columns that become records of their own.
+    ///
+    /// # Errors
+    /// The fault, with the name of its option.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        let mut seen = HashSet::new();
+        if let Some(name) = self.columns.iter().find(|name| !is_blank(name) && !seen.insert(*name)) {
+            return Err(("columns", format!("it has `{}` twice", excerpt(name))));
         }
+        let unpivot = self.unpivot.map_or(Ok(()), |unpivot| unpivot.compile().map(drop));
+        unpivot.map_err(|fault| ("unpivot", fault))
+    }
+}
+
+/// Why a text is not the beginning of comments.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is not a mark of comments (1 to {COMMENT_MARK_MAX_CHARS} visible ASCII characters without `\"` allowed)"
+)]
+pub struct CommentMarkError(String);
+
+/// The beginning of lines that are comments: 1 to 8 visible ASCII characters without `"`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schema(value_type = String, pattern = "^[!#-~]{1,8}$")]
+pub struct CommentMark(String);
+
+impl CommentMark {
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for CommentMark {
+    type Error = CommentMarkError;
+
+    fn try_from(text: String) -> Result<Self, CommentMarkError> {
+        let is_allowed = |byte: u8| byte.is_ascii_graphic() && byte != b'"';
+        if (1..=COMMENT_MARK_MAX_CHARS).contains(&text.len()) && text.bytes().all(is_allowed) {
+            Ok(Self(text))
+        } else {
+            Err(CommentMarkError(excerpt(&text)))
+        }
+    }
+}
+
+impl From<CommentMark> for String {
+    fn from(mark: CommentMark) -> Self {
+        mark.0
     }
 }
 
@@ -308,6 +397,8 @@ mod tests {
             r#"{"csv":{"delimiter":";","quote":false}}"#
         );
         assert_eq!(written(r#"{"tsv":{}}"#), r#"{"tsv":{}}"#);
+        let named = r##"{"tsv":{"skip_lines":1,"comment":"#","columns":["a",""]}}"##;
+        assert_eq!(written(named), named);
     }
 
     #[test]
@@ -322,6 +413,8 @@ mod tests {
             (r#"{"csv":{"delimiter":"ü"}}"#, "'ü'"),
             (r#"{"csv":{"delimiter":"\""}}"#, "'\"'"),
             (r#"{"csv":{"delimiter":"\n"}}"#, "'\\n'"),
+            (r#"{"csv":{"comment":""}}"#, "``"),
+            (r##"{"tsv":{"comment":"# "}}"##, "`# `"),
             (r#"{"json":{"records":"data"}}"#, "begins with `/`"),
             (r#"{"json":{"records":"/a~2b"}}"#, "`~0`"),
             (r#"{"json":{"records":"/a~"}}"#, "`~0`"),
@@ -329,6 +422,16 @@ mod tests {
             let error = read(json).unwrap_err().to_string();
             assert!(error.contains(named), "{json}: {error}");
         }
+    }
+
+    #[test]
+    fn columns_with_a_repeated_name_are_refused() {
+        let fault = |json: &str| {
+            let format = read(json).unwrap();
+            format.table().unwrap().check().err().map(|(option, _)| option)
+        };
+        assert_eq!(fault(r#"{"tsv":{"columns":["a","b","a"]}}"#), Some("columns"));
+        assert_eq!(fault(r#"{"tsv":{"columns":["a",""," "]}}"#), None);
     }
 
     #[test]

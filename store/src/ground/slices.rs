@@ -13,7 +13,7 @@ use input::PayloadInput;
 use json::JsonListReader;
 use lines::JsonLinesReader;
 use oracled_domain::base::raw::{RawRecordError, SourceValue};
-use oracled_domain::ground::format::{ColumnUnpivot, CsvDelimiter, PayloadFormat};
+use oracled_domain::ground::format::PayloadFormat;
 use std::io::{self, Read};
 
 mod delimited;
@@ -21,6 +21,8 @@ mod input;
 mod json;
 mod lines;
 mod unpivot;
+
+pub use delimited::{DelimitedRow, DelimitedRows};
 
 /// The most columns that a header may name.
 pub const MAX_COLUMNS: usize = 4_096;
@@ -200,19 +202,10 @@ pub fn slice_payload<R: Read>(
     limits: SliceLimits,
 ) -> Result<PayloadSlices<R>, PayloadSliceError> {
     let input = PayloadInput::open(reader, limits.max_record_bytes)?;
-    let open_table = |input, form, skip_lines, unpivot: &Option<ColumnUnpivot>| {
-        let reader = DelimitedReader::open(input, form, skip_lines, unpivot.as_ref())?;
-        Ok(FormatReader::Delimited(Box::new(reader)))
-    };
-    let cut = match format {
-        PayloadFormat::Json { records } => FormatReader::Json(JsonListReader::open(input, records)?),
-        PayloadFormat::Ndjson => FormatReader::Lines(JsonLinesReader::open(input)),
-        PayloadFormat::Csv { delimiter, quote, skip_lines, unpivot } => {
-            open_table(input, (*delimiter, *quote), *skip_lines, unpivot)?
-        }
-        PayloadFormat::Tsv { skip_lines, unpivot } => {
-            open_table(input, (CsvDelimiter::TAB, false), *skip_lines, unpivot)?
-        }
+    let cut = match (format, format.table()) {
+        (PayloadFormat::Json { records }, _) => FormatReader::Json(JsonListReader::open(input, records)?),
+        (_, Some(form)) => FormatReader::Delimited(Box::new(DelimitedReader::open(input, form)?)),
+        (_, None) => FormatReader::Lines(JsonLinesReader::open(input)),
     };
     Ok(PayloadSlices { reader: Some(cut), position: 0 })
 }

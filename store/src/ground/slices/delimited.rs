@@ -6,11 +6,11 @@
 
 use super::input::PayloadInput;
 use super::unpivot::UnpivotReader;
-use super::{HeaderLineError, MAX_COLUMNS, PayloadSliceError, UnnumberedSlice};
+use super::{HeaderLineError, MAX_COLUMNS, PayloadSliceError, SliceLimits, UnnumberedSlice};
 use memchr::memchr;
 use oracled_domain::base::blank::is_blank;
 use oracled_domain::base::raw::{RawRecordError, SourceValue};
-use oracled_domain::ground::format::{ColumnUnpivot, CsvDelimiter};
+use oracled_domain::ground::format::{CommentMark, TableForm};
 use std::collections::HashMap;
 use std::io::Read;
 use std::str::Utf8Error;
@@ -22,6 +22,7 @@ const QUOTE: u8 = b'"';
 pub(super) struct DelimitedReader<R> {
     input: PayloadInput<R>,
     row: DelimitedLine,
+    comment: Option<CommentMark>,
     /// The names of the columns; blank for a column without a name, as in a file whose lines each end in a delimiter.
     names: Vec<String>,
     unpivot: Option<UnpivotReader>,
@@ -39,27 +40,30 @@ impl<R> DelimitedReader<R> {
 }
 
 impl<R: Read> DelimitedReader<R> {
-    /// Skips `skip_lines` lines, and reads the header.
-    pub(super) fn open(
-        input: PayloadInput<R>,
-        (delimiter, quote): (CsvDelimiter, bool),
-        skip_lines: u16,
-        unpivot: Option<&ColumnUnpivot>,
-    ) -> Result<Self, PayloadSliceError> {
-        let row = DelimitedLine { delimiter: delimiter.byte(), quote, ..DelimitedLine::default() };
-        let mut lines = Self { input, row, names: Vec::new(), unpivot: None };
-        for _ in 0..skip_lines {
-            lines.input.line(&mut Vec::new(), lines.input.offset())?;
-        }
-        let header = lines.row()?;
+    /// Skips the lines before the header, and reads it, if the form has no names of columns.
+    pub(super) fn open(input: PayloadInput<R>, form: TableForm<'_>) -> Result<Self, PayloadSliceError> {
+        let mut lines = Self::before_header(input, form)?;
+        let header = if form.columns.is_empty() { lines.row()? } else { None };
         let offset = header.as_ref().map_or(lines.input.offset(), |(offset, _)| *offset);
         lines.names = match header {
             Some((_, bytes)) => lines.row.names(&bytes),
-            None => Err(HeaderLineError::Missing),
+            None if form.columns.is_empty() => Err(HeaderLineError::Missing),
+            None => check_names(form.columns.to_vec()),
         }
         .map_err(|cause| PayloadSliceError::Header { offset, cause })?;
-        let unpivot = unpivot.map(|unpivot| UnpivotReader::new(unpivot, &lines.names)).transpose();
+        let unpivot = form.unpivot.map(|unpivot| UnpivotReader::new(unpivot, &lines.names)).transpose();
         lines.unpivot = unpivot.map_err(|cause| PayloadSliceError::Header { offset, cause })?;
+        Ok(lines)
+    }
+
+    fn before_header(input: PayloadInput<R>, form: TableForm<'_>) -> Result<Self, PayloadSliceError> {
+        let TableForm { delimiter, quote, skip_lines, comment, .. } = form;
+        let row = DelimitedLine { delimiter: delimiter.byte(), quote, ..DelimitedLine::default() };
+        let comment = comment.cloned();
+        let mut lines = Self { input, row, comment, names: Vec::new(), unpivot: None };
+        for _ in 0..skip_lines {
+            lines.input.line(&mut Vec::new(), lines.input.offset())?;
+        }
         Ok(lines)
     }
 
@@ -79,8 +83,8 @@ impl<R: Read> DelimitedReader<R> {
         }
     }
 
-    /// Reads the next line that is not empty, including further lines of a quoted field. Returns its offset and its
-    /// bytes.
+    /// Reads the next line that is neither empty nor a comment, including further lines of a quoted field. Returns its offset
+    /// and its bytes.
     fn row(&mut self) -> Result<Option<(u64, Vec<u8>)>, PayloadSliceError> {
         self.row.clear();
         let mut bytes = Vec::new();
@@ -88,6 +92,10 @@ impl<R: Read> DelimitedReader<R> {
         loop {
             let done = bytes.len();
             let end = self.input.line(&mut bytes, offset)?;
+            let is_comment = |mark: &CommentMark| done == 0 && bytes.starts_with(mark.as_str().as_bytes());
+            if self.comment.as_ref().is_some_and(is_comment) {
+                bytes.clear();
+            }
             self.row.feed(bytes.get(done..).unwrap_or_default());
             match (end.is_empty(), self.row.in_quotes) {
                 (true, true) => return Err(PayloadSliceError::Unclosed { offset }),
@@ -260,12 +268,55 @@ impl DelimitedLine {
         if let Some(quote) = quotes.chars().find(are_in) {
             return Err(HeaderLineError::Quoted { quote });
         }
-        let mut seen = HashMap::new();
-        for (column, name) in (1..).zip(&names).filter(|(_, name)| !is_blank(name)) {
-            if let Some(first) = seen.insert(name, column) {
-                return Err(HeaderLineError::Repeated { first, second: column });
-            }
+        check_names(names)
+    }
+}
+
+fn check_names(names: Vec<String>) -> Result<Vec<String>, HeaderLineError> {
+    if names.len() > MAX_COLUMNS {
+        return Err(HeaderLineError::Columns { columns: names.len() });
+    }
+    let mut seen = HashMap::new();
+    for (column, name) in (1..).zip(&names).filter(|(_, name)| !is_blank(name)) {
+        if let Some(first) = seen.insert(name, column) {
+            return Err(HeaderLineError::Repeated { first, second: column });
         }
-        Ok(names)
+    }
+    Ok(names)
+}
+
+/// The rows of a table whose form is not known yet: also those of its header and the lines before it.
+#[derive(Debug)]
+pub struct DelimitedRows<R>(DelimitedReader<R>);
+
+/// A row with any number of fields.
+#[derive(Debug)]
+pub struct DelimitedRow {
+    /// Offset of the first byte in the payload.
+    pub offset: u64,
+    pub fields: Result<Vec<String>, RawRecordError>,
+}
+
+impl<R: Read> DelimitedRows<R> {
+    /// Begins to read the rows after the lines that `form` skips. Its names of columns are not used.
+    ///
+    /// # Errors
+    /// A fault before the first row. Later faults are items of the iterator.
+    pub fn open(reader: R, form: TableForm<'_>, limits: SliceLimits) -> Result<Self, PayloadSliceError> {
+        let input = PayloadInput::open(reader, limits.max_record_bytes)?;
+        DelimitedReader::before_header(input, form).map(Self)
+    }
+}
+
+impl<R: Read> Iterator for DelimitedRows<R> {
+    type Item = Result<DelimitedRow, PayloadSliceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let reader = &mut self.0;
+        let row = reader.row().transpose()?;
+        Some(row.map(|(offset, bytes)| {
+            let fields = reader.row.fields(&bytes).map(|fields| fields.map(str::to_owned).collect());
+            DelimitedRow { offset, fields }
+        }))
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use oracled_domain::ground::format::{ColumnUnpivot, RecordsPath};
+use oracled_domain::ground::format::{ColumnUnpivot, CsvDelimiter, RecordsPath};
 use proptest::prelude::*;
 use std::io::{ErrorKind, Read};
 
@@ -8,11 +8,18 @@ fn json(path: &str) -> PayloadFormat {
 }
 
 fn csv() -> PayloadFormat {
-    PayloadFormat::Csv { delimiter: CsvDelimiter::default(), quote: true, skip_lines: 0, unpivot: None }
+    PayloadFormat::Csv {
+        delimiter: CsvDelimiter::default(),
+        quote: true,
+        skip_lines: 0,
+        comment: None,
+        columns: Vec::new(),
+        unpivot: None,
+    }
 }
 
 fn tsv() -> PayloadFormat {
-    PayloadFormat::Tsv { skip_lines: 0, unpivot: None }
+    PayloadFormat::Tsv { skip_lines: 0, comment: None, columns: Vec::new(), unpivot: None }
 }
 
 /// Every format, with a path for JSON.
@@ -173,6 +180,8 @@ fn csv_delimiter_and_quoting_are_configurable() {
         delimiter: CsvDelimiter::try_from(';').unwrap(),
         quote,
         skip_lines: 0,
+        comment: None,
+        columns: Vec::new(),
         unpivot: None,
     };
     let payload = b"a;b\n\"1;2\";3\n";
@@ -222,7 +231,14 @@ fn space_before_quote_is_not_a_part_of_the_field() {
     let found: Vec<_> = cut(&csv(), payload.as_bytes()).into_iter().map(|slice| slice.record).collect();
     let row = |name, sex, age| parsed_record(&[("Name", name), ("Sex", sex), ("Age", age)]);
     assert_eq!(found, [row("Al", "M", " 41"), row("a, b", "", " ")]);
-    let tabs = PayloadFormat::Csv { delimiter: CsvDelimiter::TAB, quote: true, skip_lines: 0, unpivot: None };
+    let tabs = PayloadFormat::Csv {
+        delimiter: CsvDelimiter::TAB,
+        quote: true,
+        skip_lines: 0,
+        comment: None,
+        columns: Vec::new(),
+        unpivot: None,
+    };
     let found = cut(&tabs, b"a\t\"b\"\n \"1\"\t\t\n\"1\" \t \"2\"\n");
     assert_eq!(found[0].record, parsed_record(&[("a", "1"), ("b", "")]), "a tab is the delimiter");
     assert_eq!(found[1].record, parsed_record(&[("a", "1"), ("b", "2")]));
@@ -259,8 +275,14 @@ fn quote_in_a_field_is_right_or_the_record_is_rejected() {
 
 #[test]
 fn header_in_quotes_that_the_format_keeps_fails() {
-    let bare =
-        PayloadFormat::Csv { delimiter: CsvDelimiter::default(), quote: false, skip_lines: 0, unpivot: None };
+    let bare = PayloadFormat::Csv {
+        delimiter: CsvDelimiter::default(),
+        quote: false,
+        skip_lines: 0,
+        comment: None,
+        columns: Vec::new(),
+        unpivot: None,
+    };
     for (format, payload) in [
         (csv(), "'a','b'\n'1','2'\n"),
         (csv(), "'a',\n'1',\n"),
@@ -630,7 +652,14 @@ proptest! {
 
 fn wide(skip_lines: u16, columns: &str) -> PayloadFormat {
     let unpivot = ColumnUnpivot { columns: columns.into(), name: "Year".into(), value: "Value".into() };
-    PayloadFormat::Csv { delimiter: CsvDelimiter::default(), quote: true, skip_lines, unpivot: Some(unpivot) }
+    PayloadFormat::Csv {
+        delimiter: CsvDelimiter::default(),
+        quote: true,
+        skip_lines,
+        comment: None,
+        columns: Vec::new(),
+        unpivot: Some(unpivot),
+    }
 }
 
 /// The fields of the records, each as `name=value`.
@@ -684,4 +713,41 @@ fn header_without_unpivoted_columns_is_refused() {
     assert!(matches!(cause(&wide(0, "("), "Code,1960\n"), HeaderLineError::NoUnpivotedColumn { .. }));
     assert!(matches!(cause(&wide(0, "[0-9]{4}"), "Year,1960\n"), HeaderLineError::UnpivotName { .. }));
     assert!(matches!(cause(&wide(2, "[0-9]{4}"), "Code,1960\n"), HeaderLineError::Missing));
+}
+
+#[test]
+fn comment_lines_are_skipped_and_keep_the_places_of_records() {
+    let format: PayloadFormat = serde_json::from_str(r##"{"csv":{"comment":"#"}}"##).expect("a format");
+    let payload = b"# \"open\n#,\"a\n\nid,note\n1,\"x\n# y\"\n#2,z\n3,#\n# end";
+    let slices = cut(&format, payload);
+    assert_eq!(fields(&slices), ["id=1 note=x\n# y", "id=3 note=#"]);
+    assert_eq!(slices[1].bytes, &b"3,#"[..]);
+}
+
+#[test]
+fn columns_of_the_format_replace_a_header_line() {
+    let format: PayloadFormat =
+        serde_json::from_str(r#"{"csv":{"skip_lines":1,"columns":["a","b",""]}}"#).expect("a format");
+    let slices = cut(&format, b"a,b\n1,2,x\n3,4\n");
+    assert_eq!(fields(&slices[..1]), ["a=1 b=2"]);
+    assert_eq!(slices[1].record, Err(RawRecordError::Fields { found: 2, expected: 3 }));
+    let reader = slice_payload(&format, &b""[..], SliceLimits::default()).expect("an empty payload");
+    assert_eq!((reader.unnamed_columns(), reader.columns().map(<[_]>::len)), (vec![3], Some(3)));
+    let repeated: PayloadFormat = serde_json::from_str(r#"{"csv":{"columns":["a","a"]}}"#).expect("a format");
+    assert!(matches!(
+        cut_in(&repeated, b"1,2\n", &[64]).1,
+        Some(PayloadSliceError::Header { cause: HeaderLineError::Repeated { first: 1, second: 2 }, .. })
+    ));
+}
+
+#[test]
+fn rows_of_an_unknown_form_have_any_number_of_fields() {
+    let format: PayloadFormat =
+        serde_json::from_str(r##"{"csv":{"delimiter":";","comment":"#"}}"##).expect("a format");
+    let form = format.table().expect("a table");
+    let rows = DelimitedRows::open(&b"# c\ntitle\n\na;b\n1;\"2\n\";3\n"[..], form, SliceLimits::default());
+    let rows: Vec<_> = rows.expect("a table").map(|row| row.expect("readable")).collect();
+    let rows: Vec<_> = rows.into_iter().map(|row| (row.offset, row.fields.expect("fields"))).collect();
+    let expected = [(4, vec!["title"]), (11, vec!["a", "b"]), (15, vec!["1", "2\n", "3"])];
+    assert_eq!(rows, expected.map(|(at, row)| (at, row.into_iter().map(str::to_owned).collect())));
 }

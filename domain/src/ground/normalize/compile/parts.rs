@@ -3,7 +3,6 @@
 use super::values::{check_translations, dates, typed};
 use super::{PipelineDefinitionError, ValidTimePaths};
 use crate::ground::axis::{Axis, is_group_key};
-use crate::ground::format::ColumnUnpivot;
 use crate::ground::normalize::mapping::{CompiledMapping, CompiledMeasurementDefinition as DefinedBy};
 use crate::ground::normalize::schema::CompiledSchema;
 use crate::ground::ontology::Ontology;
@@ -57,8 +56,8 @@ impl<'a> DefinitionCompiler<'a> {
                 "it must be true, because every record has provenance".to_owned(),
             ),
         ];
-        if let Some(Err(fault)) = pipeline.retrieval.format.unpivot().map(ColumnUnpivot::compile) {
-            return Err(PipelineDefinitionError::new("pipeline.retrieval.format.unpivot", fault));
+        if let Some(Err((option, fault))) = pipeline.retrieval.format.table().map(|table| table.check()) {
+            return Err(PipelineDefinitionError::new(format!("pipeline.retrieval.format.{option}"), fault));
         }
         if let Some((_, location, fault)) = checks.into_iter().find(|(holds, ..)| !holds) {
             return Err(PipelineDefinitionError::new(location, fault));
