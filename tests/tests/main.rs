@@ -58,6 +58,7 @@ mod mirror;
 mod model_config;
 mod model_problems;
 mod new_source;
+mod new_source_cases;
 mod observability;
 mod openapi;
 mod openapi_answers;

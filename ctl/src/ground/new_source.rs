@@ -1,7 +1,10 @@
 //! `oraclectl new source`.
 
+mod affix;
 mod columns;
+mod identity;
 mod notation;
+mod remark;
 mod sample;
 mod table;
 mod yaml;
@@ -11,8 +14,10 @@ use super::parquet_rows::open_payload;
 use super::trial::{TrialLimits, prepare};
 use crate::base::error::CtlError;
 use crate::base::output::{format_pairs, print_json};
-use columns::{SampleColumn, find_columns};
+use identity::{FoundColumns, find_columns};
 use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::ontology::AXES_MAX;
+use remark::shown_list;
 use sample::Sample;
 use serde::Serialize;
 use std::fs::OpenOptions;
@@ -37,10 +42,11 @@ enum NewVerb {
 
 /// Write the documents of a source from a file with its data: CSV, TSV, JSON, NDJSON or Parquet; also gzip or zstd
 ///
-/// It reads the beginning of the file, and recognizes the delimiter, lines before the header, columns that are years, months or
-/// quarters, the encoding, types, notations of numbers and dates, words for missing values, units in the names of columns, and the
-/// fields that identify a record. The documents have comments where it cannot know an answer. With `--tier`, they include a workflow
-/// for `oraclectl verify`. Then it reads the file by the documents, as `oraclectl try` does.
+/// It reads the beginning of the file, and recognizes the encoding, the delimiter, comments, lines before the header, columns that are
+/// years, months or quarters, types, notations of numbers and dates, signs and units beside numbers, words for missing values and for
+/// true and false, and the fields that identify a record. Each guess that can be wrong has a comment in the documents, and a code in
+/// the output of `--json`. With `--tier`, they include a workflow for `oraclectl verify`. Then it reads the file by the documents, as
+/// `oraclectl try` does.
 #[derive(Debug, clap::Args)]
 struct NewSourceArgs {
     /// The file, as the source publishes it
@@ -67,6 +73,10 @@ struct NewSourceReport {
     output: PathBuf,
     axes: Vec<String>,
     identity: Vec<String>,
+    /// The fields that no axis takes.
+    omitted: Vec<String>,
+    /// The guesses that can be wrong, as in the comments of the documents.
+    comments: Vec<ReportedComment>,
     /// Whether the values of the identity occur once in the sample.
     has_identity: bool,
     records: u64,
@@ -75,6 +85,15 @@ struct NewSourceReport {
     failure: Option<String>,
     /// The gates that would hold it.
     breaches: Vec<String>,
+}
+
+/// A comment in the documents.
+#[derive(Debug, Serialize)]
+struct ReportedComment {
+    code: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    axis: Option<String>,
+    text: String,
 }
 
 impl NewArgs {
@@ -90,25 +109,25 @@ impl NewSourceArgs {
         let error = |message: String| CtlError::Verb { message, exit_code: 5, was_printed: false };
         let id = match &self.id {
             Some(id) => id.clone(),
-            None => id_of(&self.file).ok_or_else(|| {
-                CtlError::Usage(
-                    "the name of the file has no letters for an id; name one with `--id`".to_owned(),
-                )
-            })?,
+            None => id_of(&self.file).map_err(CtlError::Usage)?,
         };
-        let sample =
-            Sample::read(&self.file).map_err(|fault| error(format!("{}: {fault}", self.file.display())))?;
-        let period = sample.format.unpivot().map(|unpivot| (unpivot.name.as_str(), sample.period));
-        let found = find_columns(&sample.records, period);
-        let (columns, has_identity) =
-            found.map_err(|fault| error(format!("{}: {fault}", self.file.display())))?;
+        let named = |fault: String| error(format!("{}: {fault}", self.file.display()));
+        let mut sample = Sample::read(&self.file).map_err(named)?;
+        let unpivot = sample.format.table().and_then(|table| table.unpivot);
+        let period = unpivot.and_then(|unpivot| Some((unpivot.name.as_str(), sample.period?)));
+        let mut found = find_columns(&sample.records, period, AXES_MAX).map_err(named)?;
+        found.omitted.splice(..0, sample.omitted.drain(..));
         let file = self.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let tier = self.tier.as_deref();
-        let documents =
-            NewDocuments { id: &id, file, sample: &sample, columns: &columns, has_identity, tier };
+        let documents = NewDocuments { id: &id, file, sample: &sample, found: &found, tier };
         let output = self.output.clone().unwrap_or_else(|| PathBuf::from(format!("{id}.yaml")));
         self.write(&output, &documents.to_yaml().map_err(|fault| error(fault.to_string()))?)?;
-        let report = self.try_documents(id, output, &columns, has_identity)?;
+        let comments = documents.remarks().into_iter().map(|(axis, remark)| ReportedComment {
+            code: remark.code(),
+            axis: axis.map(str::to_owned),
+            text: remark.to_string(),
+        });
+        let report = self.try_documents(&id, output, &found, comments.collect())?;
         if is_json {
             return print_json(out, &report);
         }
@@ -134,10 +153,10 @@ impl NewSourceArgs {
     /// Reads the file by the documents that were written.
     fn try_documents(
         &self,
-        oracle_id: SourceId,
+        id: &SourceId,
         output: PathBuf,
-        columns: &[SampleColumn],
-        has_identity: bool,
+        found: &FoundColumns,
+        comments: Vec<ReportedComment>,
     ) -> Result<NewSourceReport, CtlError> {
         let error = |message: String| CtlError::Verb { message, exit_code: 5, was_printed: false };
         let (documents, mut faults) = read_all(std::slice::from_ref(&output))?;
@@ -150,13 +169,15 @@ impl NewSourceArgs {
         let (payload, bar) = open_payload(&self.file, "tried", None).map_err(read)?;
         let report = trial.read(payload, TrialLimits { records: TRIED_RECORDS, shown: 0 });
         bar.finish_and_clear();
-        let of_identity = columns.iter().filter(|column| column.is_identity);
+        let of_identity = found.columns.iter().filter(|column| column.is_identity);
         Ok(NewSourceReport {
-            oracle_id,
+            oracle_id: id.clone(),
             output,
-            axes: columns.iter().map(|column| column.axis.clone()).collect(),
+            axes: found.columns.iter().map(|column| column.axis.clone()).collect(),
             identity: of_identity.map(|column| column.axis.clone()).collect(),
-            has_identity,
+            omitted: found.omitted.clone(),
+            comments,
+            has_identity: found.has_identity,
             records: report.counts.records,
             rejected: report.counts.rejected,
             failure: report.failure,
@@ -170,6 +191,8 @@ impl NewSourceArgs {
             output,
             axes,
             identity,
+            omitted,
+            comments,
             has_identity,
             records,
             rejected,
@@ -186,9 +209,13 @@ impl NewSourceArgs {
             ("format", format),
             ("axes", axes.join(", ")),
             ("identity", found),
+            ("comments", comments.len().to_string()),
             ("records", records.to_string()),
             ("rejected", rejected.to_string()),
         ];
+        if !omitted.is_empty() {
+            pairs.push(("no axis", shown_list(omitted)));
+        }
         pairs.extend(failure.clone().map(|failure| ("failure", failure)));
         pairs.extend(breaches.iter().map(|breach| ("gate", breach.clone())));
         let (output, file) = (shell_word(output), shell_word(&self.file));
@@ -213,14 +240,24 @@ impl NewSourceArgs {
     }
 }
 
-/// An id from the name of a file: `GDP per capita.csv` becomes `gdp-per-capita`.
-fn id_of(file: &Path) -> Option<SourceId> {
-    let name = file.file_name()?.to_string_lossy().to_lowercase();
-    let stem = name.split('.').next()?;
+/// An id from the name of a file: `GDP per capita.csv` becomes `gdp-per-capita`, and `m.csv` becomes `m-data`.
+///
+/// # Errors
+/// The name has no characters for an id.
+fn id_of(file: &Path) -> Result<SourceId, String> {
+    let name = file.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let stem = name.split('.').find(|part| !part.is_empty()).unwrap_or_default();
     let plain = |character: char| if character.is_ascii_alphanumeric() { character } else { '-' };
     let parts = stem.chars().map(plain).collect::<String>();
-    let id = parts.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-");
-    SourceId::try_from(id.chars().take(60).collect::<String>()).ok()
+    let mut id = parts.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-");
+    // an id has at least two characters
+    if id.len() == 1 {
+        id.push_str("-data");
+    }
+    id.truncate(60);
+    SourceId::try_from(id.trim_end_matches('-').to_owned()).map_err(|_| {
+        "the name of the file has no ASCII letters or digits for an id; name one with `--id`".to_owned()
+    })
 }
 
 /// A path as a word of a command line.
@@ -229,3 +266,6 @@ fn shell_word(path: &Path) -> String {
     let is_plain = |character: char| character.is_ascii_alphanumeric() || "/._-+=:,".contains(character);
     if path.chars().all(is_plain) { path } else { format!("'{}'", path.replace('\'', "'\\''")) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -36,6 +36,14 @@ pub(in crate::ground) fn is_parquet(file: &Path) -> io::Result<bool> {
     Ok(ParquetRows::open_file(file)?.is_some())
 }
 
+/// The columns of a Parquet file that are left out; none if it does not begin as one.
+///
+/// # Errors
+/// The file cannot be read, or is damaged.
+pub(in crate::ground) fn omitted_columns(file: &Path) -> io::Result<Vec<String>> {
+    Ok(ParquetRows::open(file)?.map(|rows| rows.omitted).unwrap_or_default())
+}
+
 /// The rows of a Parquet file as lines of JSON. Lists, maps and values without a meaning as text are left out.
 struct ParquetRows {
     file: SerializedFileReader<File>,

@@ -1,30 +1,32 @@
-//! The fields of a sample: their types, their units, and those that identify a record.
+//! The fields of a sample: their types and their units.
 
-use super::notation::{ValueForm, find_form};
+use super::affix::affix_code;
+use super::notation::{FoundForm, ValueForm, find_form};
+use super::remark::SourceRemark;
 use oracled_domain::base::raw::SourceValue;
 use oracled_domain::base::unit::UcumUnit;
-use std::collections::{BTreeMap, HashSet};
+use oracled_domain::ground::axis::is_group_key;
+use oracled_domain::ground::ontology::AXES_MAX;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// The deepest member of a record that becomes an axis.
 const DEPTH_MAX: usize = 3;
 /// The most fields of the records.
-const FIELDS_MAX: usize = 512;
-/// The most fields that are tried together as the identity of a record.
-const IDENTITY_FIELDS_MAX: usize = 3;
-/// The most fields that can identify a record; further ones are not tried.
-const CANDIDATES_MAX: usize = 12;
-/// Parts of the names of fields that usually identify a record.
-const ID_WORDS: [&str; 8] = ["code", "iso", "key", "number", "uuid", "isin", "ean", "gtin"];
+const FIELDS_MAX: usize = 4096;
+/// The most values that are compared. With many fields, fewer records are.
+const VALUES_MAX: usize = 4_000_000;
+/// The fewest members of an object that are the keys of a group, if there are more fields than axes.
+const GROUP_MEMBERS_MIN: usize = 16;
 
-/// A field of the records.
+/// A field of the records, or a group of fields.
 #[derive(Debug)]
 pub(super) struct SampleColumn {
-    /// The steps of its path.
+    /// The steps of its path; of a group, those of the object.
     pub(super) path: Vec<String>,
     /// The name of its axis.
     pub(super) axis: String,
     pub(super) form: ValueForm,
-    /// The unit that its name contains, as in the source.
+    /// The unit that its name or its cells contain, as in the source.
     pub(super) unit: Option<String>,
     /// The UCUM code of this unit; `None` if it is not known.
     pub(super) unit_code: Option<String>,
@@ -35,98 +37,238 @@ pub(super) struct SampleColumn {
     /// The number of records with a value.
     pub(super) filled: usize,
     pub(super) is_identity: bool,
+    /// The number of fields, if it is a group.
+    pub(super) group: Option<usize>,
+    pub(super) remarks: Vec<SourceRemark>,
 }
 
-/// The fields of the records, and whether some of them identify a record.
+impl SampleColumn {
+    /// Whether its texts are probably measured, although they are not all numbers or dates.
+    pub(super) fn has_measured_text(&self) -> bool {
+        let is_measured = |remark: &SourceRemark| {
+            matches!(
+                remark,
+                SourceRemark::Bounds { .. }
+                    | SourceRemark::MostlyNumbers { .. }
+                    | SourceRemark::MixedAffixes { .. }
+                    | SourceRemark::MixedDates
+            )
+        };
+        self.remarks.iter().any(is_measured)
+    }
+}
+
+/// The fields of a sample, without an identity.
+#[derive(Debug)]
+pub(super) struct FoundFields {
+    pub(super) columns: Vec<SampleColumn>,
+    /// The values of each column, by record.
+    pub(super) cells: Vec<FieldValues>,
+    /// The number of records.
+    pub(super) records: usize,
+    /// The fields that no axis takes, for readers.
+    pub(super) omitted: Vec<String>,
+}
+
+/// The values of a field, by record.
+pub(super) type FieldValues = Vec<Option<String>>;
+
+/// The fields of the records. `period` is the field with the names of unpivoted columns, if they are periods, and their format. With
+/// more than `columns_max` fields, groups are formed.
 ///
 /// # Errors
 /// The records have too many fields.
-pub(super) fn find_columns(
+pub(super) fn find_fields(
     records: &[SourceValue],
     period: Option<(&str, Option<&'static str>)>,
-) -> Result<(Vec<SampleColumn>, bool), String> {
-    let mut fields: Vec<(Vec<String>, Vec<Option<String>>)> = Vec::new();
-    let mut known = BTreeMap::new();
+    columns_max: usize,
+) -> Result<FoundFields, String> {
+    let RecordFields { paths, nested } = RecordFields::of(records)?;
+    let records = records.get(..VALUES_MAX / paths.len().max(1)).unwrap_or(records);
+    let mut cells: Vec<FieldValues> = vec![vec![None; records.len()]; paths.len()];
     for (index, record) in records.iter().enumerate() {
         visit(record, &mut Vec::new(), &mut |path, value| {
-            let next = fields.len();
-            let at = *known.entry(path.to_vec()).or_insert_with(|| {
-                // further fields are only counted
-                if next <= FIELDS_MAX {
-                    fields.push((path.to_vec(), vec![None; records.len()]));
-                }
-                next
-            });
-            if let Some(slot) = fields.get_mut(at).and_then(|(_, values)| values.get_mut(index)) {
-                *slot = value;
+            let values = paths.get(path).and_then(|field| cells.get_mut(*field));
+            if let (Some(slot), FieldValue::Single(text)) =
+                (values.and_then(|values| values.get_mut(index)), value)
+            {
+                *slot = text;
             }
         });
     }
-    if known.len() > FIELDS_MAX {
-        return Err(format!(
-            "the records have {} fields (at most {FIELDS_MAX} allowed); if their names are values, the list of records is another",
-            known.len()
-        ));
-    }
+    let mut ordered: Vec<_> = paths.iter().collect();
+    ordered.sort_by_key(|(_, field)| **field);
+    // a field that is a list in some records would reject them
+    let (fields, mut omitted): (Vec<_>, Vec<_>) = ordered
+        .into_iter()
+        .map(|(path, field)| (path.clone(), *field))
+        .partition(|(path, _)| !nested.contains(path));
+    omitted.extend(nested.into_iter().filter(|path| !paths.contains_key(path)).map(|path| (path, 0)));
+    let fields = fields.into_iter().map(|(path, field)| {
+        let values = cells.get_mut(field).map(std::mem::take).unwrap_or_default();
+        (path, values)
+    });
+    let mut sample = fold_groups(fields.collect(), columns_max)?;
     let mut names = HashSet::new();
     let mut columns = Vec::new();
-    let mut cells = Vec::new();
-    for (path, values) in fields {
-        let name = path.last().cloned().unwrap_or_default();
-        let (label, unit) = split_unit(&name);
-        let of_period = period.filter(|(field, _)| *field == name).map(|(_, format)| format);
-        let (form, missing_values) = find_form(&label, &values, of_period);
-        let is_value = |value: &Option<String>| {
-            value.as_ref().is_some_and(|value| !missing_values.iter().any(|word| word == value.trim()))
-        };
-        let unit = unit.filter(|_| form.is_number());
-        let unit_code = unit.as_deref().and_then(unit_code);
-        columns.push(SampleColumn {
-            axis: axis_name(if unit_code.is_some() { &label } else { &name }, &path, &mut names),
-            path,
-            form,
-            unit,
-            unit_code,
-            is_padded: values.iter().flatten().any(|value| value.trim() != value),
-            filled: values.iter().filter(|value| is_value(value)).count(),
-            missing_values,
-            is_identity: false,
-        });
-        cells.push(values);
+    for (path, group, values) in &sample.fields {
+        columns.push(column(path, *group, values, &mut names, period));
     }
-    let identity = find_identity(&columns, &cells, records.len());
-    let is_found = identity.is_some();
-    // without an identity, the fields that may be one: the reader of the documents removes some
-    let chosen = identity.unwrap_or_else(|| candidates(&columns, records.len()));
-    for (index, column) in columns.iter_mut().enumerate() {
-        column.is_identity = chosen.contains(&index);
-    }
-    // the last identity axis is the one by which a query finds the latest record
-    columns.sort_by_key(|column| (!column.is_identity, column.is_identity && column.form.is_time()));
-    Ok((columns, is_found))
+    let cells: Vec<_> = sample.fields.drain(..).map(|(_, _, values)| values).collect();
+    let mut omitted: Vec<_> = omitted.into_iter().map(|(path, _)| path.join(".")).collect();
+    omitted.extend(sample.omitted);
+    Ok(FoundFields { columns, cells, records: records.len(), omitted })
 }
 
-/// Passes each scalar member to `take`, with its text; `None` if it is null or blank.
-fn visit(value: &SourceValue, path: &mut Vec<String>, take: &mut impl FnMut(&[String], Option<String>)) {
-    let text = match value {
-        SourceValue::Object(members) => {
-            if path.len() < DEPTH_MAX {
-                for (name, member) in members {
-                    path.push(name.clone());
-                    visit(member, path, take);
-                    path.pop();
+/// The column of a field or of a group of fields.
+fn column(
+    path: &[String],
+    group: Option<usize>,
+    values: &FieldValues,
+    names: &mut HashSet<String>,
+    period: Option<(&str, Option<&'static str>)>,
+) -> SampleColumn {
+    let name = path.last().cloned().unwrap_or_default();
+    let (label, unit) = split_unit(&name);
+    let of_period = period.filter(|(field, _)| *field == name).map(|(_, format)| format);
+    let FoundForm { form, missing_values, mut remarks } = find_form(&label, values, of_period);
+    let is_value = |value: &Option<String>| {
+        value.as_ref().is_some_and(|value| !missing_values.iter().any(|word| word == value.trim()))
+    };
+    let in_cells = match &form {
+        ValueForm::Number { affix: Some(affix), .. } => affix.unit().map(str::to_owned),
+        _ => None,
+    };
+    let in_name = unit.filter(|_| form.is_number());
+    let code_in_name = in_name.as_deref().and_then(unit_code);
+    let (unit, code) = match in_cells {
+        Some(unit) => (Some(unit.clone()), affix_code(&unit)),
+        None => (in_name, code_in_name.clone()),
+    };
+    if let Some(unit) = unit.as_ref().filter(|_| code.is_none()) {
+        remarks.push(SourceRemark::UnitUnknown { unit: unit.clone() });
+    }
+    remarks.extend(group.map(|fields| SourceRemark::Group { fields }));
+    let axis = axis_name(if code_in_name.is_some() { &label } else { &name }, path, names);
+    SampleColumn {
+        axis: if group.is_some() { format!("{axis}.*") } else { axis },
+        path: path.to_vec(),
+        form,
+        unit,
+        unit_code: code,
+        is_padded: values.iter().flatten().any(|value| value.trim() != value),
+        filled: values.iter().filter(|value| is_value(value)).count(),
+        missing_values,
+        is_identity: false,
+        group,
+        remarks,
+    }
+}
+
+/// The paths of the fields in their order, and those that are lists or too deep in a record.
+struct RecordFields {
+    paths: BTreeMap<Vec<String>, usize>,
+    nested: BTreeSet<Vec<String>>,
+}
+
+impl RecordFields {
+    fn of(records: &[SourceValue]) -> Result<Self, String> {
+        let (mut paths, mut nested) = (BTreeMap::new(), BTreeSet::new());
+        for record in records {
+            visit(record, &mut Vec::new(), &mut |path, value| {
+                let next = paths.len();
+                match value {
+                    FieldValue::Nested if nested.len() <= FIELDS_MAX => drop(nested.insert(path.to_vec())),
+                    FieldValue::Single(_) if next <= FIELDS_MAX => {
+                        paths.entry(path.to_vec()).or_insert(next);
+                    }
+                    _ => {}
                 }
+            });
+        }
+        match paths.len() + nested.len() {
+            0..=FIELDS_MAX => Ok(Self { paths, nested }),
+            _ => Err(format!(
+                "the records have more than {FIELDS_MAX} fields; if their names are values, the list of records is another"
+            )),
+        }
+    }
+}
+
+/// The fields after groups were formed.
+struct FoldedFields {
+    /// Paths with the number of fields of a group, and the values.
+    fields: Vec<(Vec<String>, Option<usize>, FieldValues)>,
+    omitted: Vec<String>,
+}
+
+/// If there are too many fields, the members of large objects become the keys of groups.
+fn fold_groups(fields: Vec<(Vec<String>, FieldValues)>, columns_max: usize) -> Result<FoldedFields, String> {
+    let mut folded = FoldedFields { fields: Vec::new(), omitted: Vec::new() };
+    if fields.len() <= columns_max {
+        folded.fields = fields.into_iter().map(|(path, values)| (path, None, values)).collect();
+        return Ok(folded);
+    }
+    let mut members: BTreeMap<Vec<String>, usize> = BTreeMap::new();
+    for (path, _) in &fields {
+        if let [parent @ .., _] = path.as_slice()
+            && !parent.is_empty()
+        {
+            *members.entry(parent.to_vec()).or_default() += 1;
+        }
+    }
+    let mut groups: BTreeMap<Vec<String>, FieldValues> = BTreeMap::new();
+    for (path, values) in fields {
+        let (parent, name) = match path.as_slice() {
+            [parent @ .., name] => (parent.to_vec(), name.clone()),
+            [] => continue,
+        };
+        match members.get(&parent).filter(|count| **count >= GROUP_MEMBERS_MIN) {
+            None => folded.fields.push((path, None, values)),
+            // another name needs a table of words
+            Some(_) if !is_group_key(&name) => folded.omitted.push(path.join(".")),
+            Some(_) => groups.entry(parent).or_default().extend(values.into_iter().filter(Option::is_some)),
+        }
+    }
+    for (path, values) in groups {
+        let count = members.get(&path).copied();
+        folded.fields.push((path, count, values));
+    }
+    match folded.fields.len() {
+        count if count <= columns_max => Ok(folded),
+        count => Err(format!(
+            "the records have {count} fields (at most {AXES_MAX} axes allowed); put those that are measured into one object of each              record, which becomes a keyed group, or convert the file to CSV, whose columns `unpivot` turns into records"
+        )),
+    }
+}
+
+/// The value of a field.
+enum FieldValue {
+    /// `None` if it is null or blank.
+    Single(Option<String>),
+    /// A list, or an object that is too deep.
+    Nested,
+}
+
+/// Passes each member that is no object to `take`.
+fn visit(value: &SourceValue, path: &mut Vec<String>, take: &mut impl FnMut(&[String], FieldValue)) {
+    let text = match value {
+        SourceValue::Object(members) if path.len() < DEPTH_MAX => {
+            for (name, member) in members {
+                path.push(name.clone());
+                visit(member, path, take);
+                path.pop();
             }
             return;
         }
-        SourceValue::List(_) => return,
+        SourceValue::Object(_) | SourceValue::List(_) => return take(path, FieldValue::Nested),
         SourceValue::Null => None,
         SourceValue::Bool(value) => Some(value.to_string()),
         SourceValue::Number(text) | SourceValue::Text(text) => {
             Some(text.clone()).filter(|text| !text.trim().is_empty())
         }
     };
-    take(path, text);
+    take(path, FieldValue::Single(text));
 }
 
 /// The name of a field without its unit, and the unit: `Height (m)`, `height [m]`, `height_m`.
@@ -153,6 +295,10 @@ fn split_unit(name: &str) -> (String, Option<String>) {
 
 /// The UCUM code of a unit in the name of a field.
 fn unit_code(unit: &str) -> Option<String> {
+    // a number alone is a unit in UCUM, and the number of a field in a name
+    if unit.bytes().all(|byte| byte.is_ascii_digit() || byte == b' ') {
+        return None;
+    }
     let spelled = match unit.trim() {
         "sqm" | "m²" => "m2",
         "sqkm" | "km²" => "km2",
@@ -189,68 +335,6 @@ fn axis_name(label: &str, path: &[String], names: &mut HashSet<String>) -> Strin
     name
 }
 
-/// Whether the name of a field is that of an id.
-fn is_id(column: &SampleColumn) -> bool {
-    column.axis.split('_').any(|word| word == "id") || ID_WORDS.iter().any(|word| column.axis.ends_with(word))
-}
-
-/// Whether a field probably has measured values.
-fn is_measured(column: &SampleColumn) -> bool {
-    column.form.is_number() && !is_id(column)
-}
-
-/// The fields that can identify a record: every record has a value, which is not a number with a fraction. Those that look like
-/// ids are first, and other numbers last, since they are probably measured.
-fn candidates(columns: &[SampleColumn], records: usize) -> Vec<usize> {
-    let can_identify = |column: &SampleColumn| {
-        column.filled == records && column.form.can_identify() && column.unit.is_none()
-    };
-    let mut found: Vec<_> =
-        (0..).zip(columns).filter(|(_, column)| can_identify(column)).map(|(index, _)| index).collect();
-    let rank = |index: &usize| columns.get(*index).map(|column| (is_measured(column), !is_id(column)));
-    found.sort_by_key(rank);
-    found.truncate(CANDIDATES_MAX);
-    found
-}
-
-/// The fewest fields whose values together occur only once.
-fn find_identity(
-    columns: &[SampleColumn],
-    cells: &[Vec<Option<String>>],
-    records: usize,
-) -> Option<Vec<usize>> {
-    let all = candidates(columns, records);
-    let is_probable = |field: &&usize| columns.get(**field).is_some_and(|column| !is_measured(column));
-    let probable: Vec<_> = all.iter().filter(is_probable).copied().collect();
-    let is_unique = |fields: &[usize]| {
-        let mut seen = HashSet::new();
-        (0..records).all(|record| {
-            let key: Vec<_> =
-                fields.iter().map(|field| cells.get(*field).and_then(|values| values.get(record))).collect();
-            seen.insert(key)
-        })
-    };
-    [probable, all].into_iter().find_map(|fields| {
-        (1..=IDENTITY_FIELDS_MAX)
-            .find_map(|size| combinations(&fields, size).into_iter().find(|chosen| is_unique(chosen)))
-    })
-}
-
-/// All selections of `size` items, in the order of the items.
-fn combinations(items: &[usize], size: usize) -> Vec<Vec<usize>> {
-    match (size, items.split_first()) {
-        (0, _) => vec![Vec::new()],
-        (_, None) => Vec::new(),
-        (_, Some((first, rest))) => {
-            let with_first = combinations(rest, size - 1).into_iter().map(|mut chosen| {
-                chosen.insert(0, *first);
-                chosen
-            });
-            with_first.chain(combinations(rest, size)).collect()
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -266,27 +350,9 @@ mod tests {
             ("Population, total", "Population, total", None),
             ("city", "city", None),
             ("(m)", "(m)", None),
+            ("column_7", "column_7", None),
         ] {
             assert_eq!(split_unit(name), (label.to_owned(), unit.map(str::to_owned)), "{name}");
         }
-    }
-
-    #[test]
-    fn fewest_fields_that_are_unique_identify_a_record() {
-        let record = |area: &str, code: &str, year: &str| {
-            SourceValue::Object(
-                [("Area", area), ("Area Code", code), ("Year", year), ("Value", "1.5")]
-                    .map(|(name, value)| (name.to_owned(), SourceValue::Text(value.to_owned())))
-                    .to_vec(),
-            )
-        };
-        let records = [record("A", "1", "1999"), record("A", "1", "2000"), record("B", "2", "1999")];
-        let (columns, is_found) = find_columns(&records, None).expect("few fields");
-        let identity: Vec<_> =
-            columns.iter().filter(|column| column.is_identity).map(|column| column.axis.as_str()).collect();
-        assert_eq!((identity, is_found), (vec!["area_code", "year"], true));
-        let repeated = [record("A", "1", "1999"), record("A", "1", "1999")];
-        let (_, is_found) = find_columns(&repeated, None).expect("few fields");
-        assert!(!is_found);
     }
 }

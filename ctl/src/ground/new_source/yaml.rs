@@ -1,16 +1,17 @@
 //! The documents of a new source as YAML, with a comment at each line that its author must check.
 
 use super::columns::SampleColumn;
+use super::identity::FoundColumns;
 use super::notation::ValueForm;
+use super::remark::{RemarkPlace, SourceRemark};
 use super::sample::Sample;
-use crate::base::output::format_count;
 use oracled_domain::base::period::PeriodLength;
-use oracled_domain::base::time_format::TimeFormat;
 use oracled_domain::ground::frequency::UpdateFrequency;
 use oracled_domain::ground::freshness::FreshnessPolicy;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::verification::workflow::AXES_MAX;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// The parts of the documents.
@@ -19,9 +20,7 @@ pub(super) struct NewDocuments<'s> {
     /// The name of the sample's file.
     pub(super) file: String,
     pub(super) sample: &'s Sample,
-    pub(super) columns: &'s [SampleColumn],
-    /// Whether the identity was found.
-    pub(super) has_identity: bool,
+    pub(super) found: &'s FoundColumns,
     /// The trust in the publisher, if it was given.
     pub(super) tier: Option<&'s str>,
 }
@@ -31,7 +30,30 @@ fn quoted(value: &(impl Serialize + ?Sized)) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-impl NewDocuments<'_> {
+/// The remarks as comments on lines of their own.
+fn comment_lines<'r>(remarks: impl IntoIterator<Item = &'r SourceRemark>, indent: &str) -> String {
+    remarks.into_iter().map(|remark| format!("{indent}# {remark}\n")).collect()
+}
+
+/// The remarks on a column at this place as a comment at the end of a line.
+fn line_comment(column: &SampleColumn, place: RemarkPlace) -> String {
+    let remarks = column.remarks.iter().filter(|remark| remark.place() == place);
+    let remarks: Vec<_> = remarks.map(ToString::to_string).collect();
+    if remarks.is_empty() { String::new() } else { format!("  # {}", remarks.join("; ")) }
+}
+
+impl<'s> NewDocuments<'s> {
+    /// All remarks, with the axis if they concern one.
+    pub(super) fn remarks(&self) -> Vec<(Option<&'s str>, SourceRemark)> {
+        let of_source =
+            self.sample.remarks.iter().chain(&self.found.remarks).cloned().chain(self.found.no_axis());
+        let mut all: Vec<_> = of_source.map(|remark| (None, remark)).collect();
+        for column in &self.found.columns {
+            all.extend(column.remarks.iter().map(|remark| (Some(column.axis.as_str()), remark.clone())));
+        }
+        all
+    }
+
     /// The ontology, the source, its freshness policy and its pipeline; a trusted source also gets a workflow.
     pub(super) fn to_yaml(&self) -> Result<String, std::fmt::Error> {
         let mut text = format!(
@@ -49,66 +71,48 @@ impl NewDocuments<'_> {
 
     /// The axes that a verification can have.
     pub(super) fn verified_axes(&self) -> impl Iterator<Item = &str> {
-        self.columns.iter().filter(|column| !column.is_identity).map(|column| column.axis.as_str())
+        let is_verified = |column: &&SampleColumn| !column.is_identity && column.group.is_none();
+        self.found.columns.iter().filter(is_verified).map(|column| column.axis.as_str())
     }
 
     fn write_ontology(&self, text: &mut String) -> std::fmt::Result {
         writeln!(text, "ontology_id: {}\nversion: \"1\"\naxes:", quoted(self.id))?;
-        match self.has_identity {
-            true => writeln!(
+        if self.found.has_identity {
+            writeln!(
                 text,
                 "  # the axes with `identity` identify a record; in the sample, their values occur once"
-            )?,
-            false => writeln!(
-                text,
-                "  # no few fields identify a record in the sample: several records have the same values on all axes with `identity`"
-            )?,
+            )?;
         }
+        text.push_str(&comment_lines(&self.found.remarks, "  "));
         // the digits of a sample do not show which difference is allowed: a `precision` from them could accept a wrong claim
-        if self.columns.iter().any(|column| !column.is_identity && column.form.is_number()) {
+        if self.found.columns.iter().any(|column| !column.is_identity && column.form.is_number()) {
             writeln!(
                 text,
                 "  # a verification compares numbers exactly; `precision` (digits after the point) or `relative_tolerance` of an axis allows a difference"
             )?;
         }
-        for column in self.columns {
-            let mut parts = vec![format!("axis: {}", column.axis), format!("type: {}", axis_type(column))];
+        for column in &self.found.columns {
+            let mut parts =
+                vec![format!("axis: {}", column.axis), format!("type: {}", self.axis_type(column))];
             parts.extend(column.unit_code.as_ref().map(|code| format!("unit: {}", quoted(code))));
             if column.is_identity {
                 parts.push("identity: true".to_owned());
             }
             let name = column.path.last().cloned().unwrap_or_default();
-            let comment =
-                self.axis_comment(column).map(|comment| format!("  # {comment}")).unwrap_or_default();
             writeln!(
                 text,
-                "  - {{{}, class: measured, description: {}}}{comment}",
+                "  - {{{}, class: measured, description: {}}}{}",
                 parts.join(", "),
-                quoted(&name)
+                quoted(&name),
+                line_comment(column, RemarkPlace::Axis)
             )?;
         }
         Ok(())
     }
 
-    /// A remark on an axis: its unit is not known, or it has few values.
-    fn axis_comment(&self, column: &SampleColumn) -> Option<String> {
-        let unit = column.unit.as_ref().filter(|_| column.unit_code.is_none());
-        let unit = unit.map(|unit| {
-            format!("the unit `{}` is not known; add `unit` with its UCUM code", unit.escape_debug())
-        });
-        let missing = self.sample.records.len() - column.filled;
-        let empty = (column.filled == 0).then(|| "no record of the sample has a value".to_owned());
-        unit.or(empty).or_else(|| {
-            (missing > 0).then(|| {
-                let records = format_count(missing as u64, "record", "records");
-                format!("without a value in {records} of the sample")
-            })
-        })
-    }
-
     fn write_source(&self, text: &mut String) -> std::fmt::Result {
         let id = quoted(self.id);
-        let axes: Vec<_> = self.columns.iter().map(|column| column.axis.as_str()).collect();
+        let axes: Vec<_> = self.found.columns.iter().map(|column| column.axis.as_str()).collect();
         let frequency = self.update_frequency();
         let policy = FreshnessPolicy::default_for(self.id.clone(), frequency, &[]);
         let days = policy.default_max_age_seconds / 86_400;
@@ -146,7 +150,9 @@ invalidation_triggers: [{{trigger_type: version_change, config: {{}}}}]
     /// How often a new file is probably published: as often as its periods.
     fn update_frequency(&self) -> UpdateFrequency {
         let mut lengths =
-            self.columns.iter().filter(|column| column.is_identity).filter_map(|column| match &column.form {
+            self.found.columns.iter().filter(|column| column.is_identity).filter_map(|column| match &column
+                .form
+            {
                 ValueForm::Period { length, .. } => Some(*length),
                 _ => None,
             });
@@ -159,7 +165,7 @@ invalidation_triggers: [{{trigger_type: version_change, config: {{}}}}]
     }
 
     fn write_pipeline(&self, text: &mut String) -> std::fmt::Result {
-        let Sample { compression, encoding, format, records, is_whole, .. } = self.sample;
+        let Sample { compression, encoding, format, remarks, records, .. } = self.sample;
         let id = quoted(self.id);
         writeln!(
             text,
@@ -168,9 +174,13 @@ invalidation_triggers: [{{trigger_type: version_change, config: {{}}}}]
         if let Some(compression) = compression {
             writeln!(text, "    compression: {}", quoted(compression))?;
         }
+        let (of_encoding, of_format): (Vec<_>, Vec<_>) =
+            remarks.iter().partition(|remark| matches!(remark, SourceRemark::EncodingGuessed { .. }));
+        text.push_str(&comment_lines(of_encoding, "    "));
         if !encoding.is_utf_8() {
             writeln!(text, "    encoding: {}", quoted(encoding))?;
         }
+        text.push_str(&comment_lines(of_format, "    "));
         writeln!(text, "    format: {}", quoted(format))?;
         writeln!(text, "  validation: {{reject_on_schema_fail: true}}\n  gates:")?;
         writeln!(
@@ -181,33 +191,37 @@ invalidation_triggers: [{{trigger_type: version_change, config: {{}}}}]
             text,
             "    max_withdrawn_ratio: \"0.05\"  # a file that withdraws more records is held for a decision"
         )?;
-        if *is_whole {
-            let least = records.len() * 9 / 10;
-            writeln!(
-                text,
-                "    min_records: {least}  # a file with fewer records is held; the sample has {}",
-                records.len()
-            )?;
-        }
+        // a number from the sample would hold an older file with fewer records
+        writeln!(
+            text,
+            "    # min_records: {}  # a file with fewer records would be held; the sample has {}, and older files can have fewer",
+            records.len().div_ceil(2),
+            records.len()
+        )?;
         writeln!(
             text,
             "  storage: {{retention_days: 3650}}\n  audit: {{log_raw_input: true, log_transformations: true}}"
         )?;
-        writeln!(text, "normalization:\n  axis_mappings:")?;
-        for column in self.columns {
-            let mut parts = vec![
-                format!("source_field: {}", quoted(&path_text(&column.path))),
-                format!("target_axis: {}", column.axis),
-            ];
+        writeln!(text, "normalization:")?;
+        text.push_str(&comment_lines(self.found.no_axis().as_ref(), "  "));
+        writeln!(text, "  axis_mappings:")?;
+        for column in &self.found.columns {
+            let (path, cardinality) = match column.group {
+                None => (path_text(&column.path), None),
+                Some(_) => {
+                    (format!("{}.*", path_text(&column.path)), Some("cardinality: one_to_many".to_owned()))
+                }
+            };
+            let mut parts =
+                vec![format!("source_field: {}", quoted(&path)), format!("target_axis: {}", column.axis)];
+            parts.extend(cardinality);
             if column.is_identity {
                 parts.push("required: true".to_owned());
             }
-            let missing = &column.missing_values;
-            let comment = if missing.is_empty() { "" } else { "  # the words for a missing value" };
-            if !missing.is_empty() {
-                parts.push(format!("missing_values: {}", quoted(missing)));
+            if !column.missing_values.is_empty() {
+                parts.push(format!("missing_values: {}", quoted(&column.missing_values)));
             }
-            writeln!(text, "    - {{{}}}{comment}", parts.join(", "))?;
+            writeln!(text, "    - {{{}}}{}", parts.join(", "), line_comment(column, RemarkPlace::Mapping))?;
         }
         self.write_normalizers(text)
     }
@@ -242,67 +256,79 @@ authority_latency: {{authority_latency_budget_ms: 3000, enforcement_mode: INLINE
     }
 
     fn write_normalizers(&self, text: &mut String) -> std::fmt::Result {
-        let steps: Vec<_> = self.columns.iter().flat_map(normalizers).collect();
+        let steps: Vec<_> = self.found.columns.iter().flat_map(normalizers).collect();
         if !steps.is_empty() {
             writeln!(text, "  value_normalizers:")?;
         }
-        for (axis, kind, config, comment) in steps {
-            let comment = comment.map(|comment| format!("  # {comment}")).unwrap_or_default();
-            writeln!(text, "    - {{axis: {axis}, normalizer_type: {kind}, config: {config}}}{comment}")?;
+        for (column, kind, config) in steps {
+            // a step that only trims has no guess
+            let comment = match kind {
+                "string_normalization" => String::new(),
+                _ => line_comment(column, RemarkPlace::Normalizer),
+            };
+            writeln!(
+                text,
+                "    - {{axis: {}, normalizer_type: {kind}, config: {config}}}{comment}",
+                column.axis
+            )?;
         }
         Ok(())
     }
-}
 
-const fn axis_type(column: &SampleColumn) -> &'static str {
-    match &column.form {
-        // whole numbers of a measured quantity are probably rounded
-        ValueForm::Number { is_integer: true, .. } if column.unit.is_none() => "integer",
-        ValueForm::Number { .. } => "number",
-        ValueForm::Boolean => "boolean",
-        ValueForm::Date { .. } => "date",
-        ValueForm::Period { length: PeriodLength::Month, .. } => "month",
-        ValueForm::Period { length: PeriodLength::Quarter, .. } => "quarter",
-        ValueForm::Period { length: PeriodLength::Year, .. } => "year",
-        ValueForm::Text => "string",
+    fn axis_type(&self, column: &SampleColumn) -> &'static str {
+        match &column.form {
+            // whole numbers of a measured quantity are probably rounded, and the rest of the file can have fractions
+            ValueForm::Number { is_integer: true, .. }
+                if column.is_identity || (column.unit.is_none() && self.sample.is_whole) =>
+            {
+                "integer"
+            }
+            ValueForm::Number { .. } => "number",
+            ValueForm::Boolean { .. } => "boolean",
+            ValueForm::Date { .. } => "date",
+            ValueForm::Period { length: PeriodLength::Month, .. } => "month",
+            ValueForm::Period { length: PeriodLength::Quarter, .. } => "quarter",
+            ValueForm::Period { length: PeriodLength::Year, .. } => "year",
+            ValueForm::Text => "string",
+        }
     }
 }
 
-/// The normalizers of a column: its axis, the type, the configuration, and a remark.
-fn normalizers(column: &SampleColumn) -> Vec<(&str, &'static str, String, Option<String>)> {
-    let axis = column.axis.as_str();
+/// The normalizers of a column: their type and their configuration.
+fn normalizers(column: &SampleColumn) -> Vec<(&SampleColumn, &'static str, String)> {
     let mut steps = Vec::new();
     if column.is_padded && !column.form.is_number() {
-        steps.push((axis, "string_normalization", "{trim: true}".to_owned(), None));
+        steps.push((column, "string_normalization", "{trim: true}".to_owned()));
     }
-    let dates = |format: &str| format!("{{formats: [{}]}}", quoted(format));
     match &column.form {
-        ValueForm::Number { notation, is_ambiguous, .. } => {
-            let marks = notation.or_else(|| (column.is_padded || *is_ambiguous).then_some(('.', None)));
-            let Some((mark, separator)) = marks else { return steps };
-            let separator =
-                separator.map(|separator| format!(", thousands_separator: {}", quoted(&separator)));
-            let config = format!("{{decimal_mark: {}{}}}", quoted(&mark), separator.unwrap_or_default());
-            let remark = is_ambiguous
-                .then(|| "the sample can also be read with the other mark: check the numbers".to_owned());
-            steps.push((axis, "number_parsing", config, remark));
-        }
-        ValueForm::Date { format: Some(format), is_ambiguous } => {
-            let is_local = TimeFormat::new(format).is_ok_and(|format| format.is_local());
-            let (config, zone_remark) = if is_local {
-                let config = format!("{{formats: [{}], timezone: UTC}}", quoted(format));
-                (config, Some("its times name no zone: UTC is a guess, check it"))
-            } else {
-                (dates(format), None)
+        ValueForm::Number { notation, affix, .. } => {
+            let needs_parsing = column.is_padded || affix.is_some();
+            let Some((mark, separator)) = notation.or_else(|| needs_parsing.then_some(('.', None))) else {
+                return steps;
             };
-            let order_remark =
-                is_ambiguous.then_some("the sample can also be read as month and day: check the dates");
-            let remarks: Vec<_> = [order_remark, zone_remark].into_iter().flatten().collect();
-            let remark = (!remarks.is_empty()).then(|| remarks.join("; "));
-            steps.push((axis, "date_parsing", config, remark));
+            let mut parts = vec![format!("decimal_mark: {}", quoted(&mark))];
+            parts.extend(separator.map(|separator| format!("thousands_separator: {}", quoted(&separator))));
+            let affix = affix.clone().unwrap_or_default();
+            for (name, text) in [("prefix", &affix.prefix), ("suffix", &affix.suffix)] {
+                if !text.is_empty() {
+                    parts.push(format!("{name}: {}", quoted(text)));
+                }
+            }
+            if affix.accounting {
+                parts.push("accounting: true".to_owned());
+            }
+            steps.push((column, "number_parsing", format!("{{{}}}", parts.join(", "))));
+        }
+        ValueForm::Boolean { words } if !words.is_empty() => {
+            let words: BTreeMap<_, _> = words.iter().map(|(word, value)| (word, value.to_string())).collect();
+            steps.push((column, "enum_mapping", format!("{{map: {}}}", quoted(&words))));
+        }
+        ValueForm::Date { format: Some(format), is_local } => {
+            let zone = if *is_local { ", timezone: UTC" } else { "" };
+            steps.push((column, "date_parsing", format!("{{formats: [{}]{zone}}}", quoted(format))));
         }
         ValueForm::Period { format: Some(format), .. } => {
-            steps.push((axis, "date_parsing", dates(format), None));
+            steps.push((column, "date_parsing", format!("{{formats: [{}]}}", quoted(format))));
         }
         _ => {}
     }

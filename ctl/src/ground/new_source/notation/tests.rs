@@ -1,0 +1,141 @@
+use super::*;
+
+fn found(label: &str, values: &[&str]) -> FoundForm {
+    let values: Vec<_> = values.iter().map(|value| Some((*value).to_owned())).collect();
+    find_form(label, &values, None)
+}
+
+fn codes(found: &FoundForm) -> Vec<&'static str> {
+    found.remarks.iter().map(SourceRemark::code).collect()
+}
+
+fn number(is_integer: bool, notation: Option<(char, Option<char>)>) -> ValueForm {
+    ValueForm::Number { is_integer, notation, affix: None }
+}
+
+fn with_affix(notation: (char, Option<char>), prefix: &str, suffix: &str, accounting: bool) -> ValueForm {
+    let affix = CellAffix { prefix: prefix.to_owned(), suffix: suffix.to_owned(), accounting };
+    ValueForm::Number { is_integer: false, notation: Some(notation), affix: Some(affix) }
+}
+
+fn date(format: &str) -> ValueForm {
+    ValueForm::Date { format: Some(format.to_owned()), is_local: format.contains("%H") }
+}
+
+fn words(words: &[(&str, bool)]) -> ValueForm {
+    ValueForm::Boolean { words: words.iter().map(|(word, value)| ((*word).to_owned(), *value)).collect() }
+}
+
+const fn period(length: PeriodLength, format: Option<&'static str>) -> ValueForm {
+    ValueForm::Period { length, format }
+}
+
+#[track_caller]
+fn assert_forms(cases: &[(&str, &[&str], ValueForm, &[&str])]) {
+    for (label, values, form, remarks) in cases {
+        let found = found(label, values);
+        assert_eq!((&found.form, codes(&found)), (form, remarks.to_vec()), "{label} {values:?}");
+    }
+}
+
+#[test]
+fn numbers_are_recognized_with_their_notation() {
+    assert_forms(&[
+        ("n", &["1", "-2"], number(true, None), &[]),
+        ("n", &["1.5", "2"], number(false, None), &[]),
+        ("n", &[".91", "1.25"], number(false, None), &[]),
+        ("n", &["1.234", "2.000"], number(false, Some(('.', None))), &["decimal_mark"]),
+        ("n", &["1,5", "1234,25"], number(false, Some((',', None))), &[]),
+        ("n", &["-12,50", "100,00"], number(false, Some((',', None))), &[]),
+        ("n", &["1.234,5", "2"], number(false, Some((',', Some('.')))), &[]),
+        ("n", &["1,234.5", "2"], number(false, Some(('.', Some(',')))), &[]),
+        ("n", &["1,234", "2"], number(true, Some(('.', Some(',')))), &["decimal_mark"]),
+        ("n", &["1 234", "2"], number(true, Some(('.', Some(' ')))), &[]),
+        ("n", &["−5", "2"], number(true, Some(('.', None))), &[]),
+        ("code", &["007", "123"], ValueForm::Text, &[]),
+        ("phone", &["+436601234", "+436605678"], ValueForm::Text, &[]),
+        ("change", &["+1.5", "-1.5"], number(false, None), &[]),
+        ("sdev", &["-9.99", "0.27", "0.3"], number(false, None), &["sentinel"]),
+        ("change", &["-9.99", "-1.5", "0.3"], number(false, None), &[]),
+        ("section", &["1.1", "1.2", "1.10"], ValueForm::Text, &["section_numbers"]),
+        ("Version", &["1.1", "1.2"], ValueForm::Text, &["section_numbers"]),
+        ("section", &["1", "2"], number(true, None), &[]),
+        ("title", &["1.1", "1.2", "1.10"], number(false, None), &["equal_numbers"]),
+        ("price", &["1.1", "1.10", "1.1"], number(false, None), &[]),
+    ]);
+}
+
+#[test]
+fn signs_and_units_in_cells_are_recognized() {
+    assert_forms(&[
+        ("p", &["12,00 €", "3,50 €"], with_affix((',', None), "", "€", false), &["affix"]),
+        ("p", &["$12.50", "$3.00"], with_affix(('.', None), "$", "", false), &["affix"]),
+        ("p", &["EUR 12.50", "EUR 3.00"], with_affix(('.', None), "EUR", "", false), &["affix"]),
+        ("p", &["12.5 %", "3 %"], with_affix(('.', None), "", "%", false), &["affix"]),
+        ("p", &["12.5 kg", "13 kg"], with_affix(('.', None), "", "kg", false), &["affix"]),
+        ("p", &["(12.50)", "3.00"], with_affix(('.', None), "", "", true), &["accounting"]),
+        ("p", &["<0.5", "0.7", "1"], ValueForm::Text, &["bounds"]),
+        ("p", &["12 kg", "13 g"], ValueForm::Text, &["mixed_affixes"]),
+        ("p", &["1", "2", "trace"], ValueForm::Text, &["mostly_numbers"]),
+        ("p", &["A1", "A2"], ValueForm::Text, &[]),
+    ]);
+}
+
+#[test]
+fn dates_and_periods_are_recognized() {
+    use PeriodLength::{Month, Quarter, Year};
+    assert_forms(&[
+        ("Year", &["1999", "2000"], period(Year, None), &[]),
+        ("TIME_PERIOD", &["1999", "2000"], period(Year, None), &[]),
+        ("count", &["1999", "2000"], number(true, None), &[]),
+        ("m", &["2024-01", "2024-02"], period(Month, None), &[]),
+        ("q", &["Q1 2024", "Q4 2024"], period(Quarter, Some("Q%q %Y")), &[]),
+        ("season", &["2008-09", "2009-10", "2010-11", "2011-12"], ValueForm::Text, &["season"]),
+        ("m", &["2008-09", "2008-10"], period(Month, None), &[]),
+        ("day", &["2024-01-31"], ValueForm::Date { format: None, is_local: false }, &[]),
+        ("day", &["31.01.2024"], date("%d.%m.%Y"), &[]),
+        ("day", &["31/01/2024"], date("%d/%m/%Y"), &[]),
+        ("day", &["01/02/2024"], date("%d/%m/%Y"), &["date_order"]),
+        ("Tag", &["31.12.24", "02.01.25", "15.01.25"], date("%d.%m.%y"), &["two_digit_years"]),
+        ("d", &["31.12.2024", "02.01.25", "03.01.2025"], date("%d.%m.%Y"), &["short_years"]),
+        ("at", &["2026-11-26 10:00"], date("%Y-%m-%d %H:%M"), &["local_times"]),
+        ("at", &["2026-11-26T10:00:00"], date("%Y-%m-%dT%H:%M:%S"), &["local_times"]),
+        ("date", &["20240131", "20240201"], date("%Y%m%d"), &["compact_dates"]),
+        ("amount", &["20240131", "20240201"], number(true, None), &[]),
+        ("d", &["2024-01-31", "31 Jan", "2024-02-01"], ValueForm::Text, &["mixed_dates"]),
+    ]);
+}
+
+#[test]
+fn time_that_does_not_exist_is_text() {
+    let found = found("at", &["2020-06-15T12:34:60Z", "2020-06-15T12:35:00Z"]);
+    assert_eq!(found.form, ValueForm::Text, "second 60");
+}
+
+#[test]
+fn words_for_true_and_false_are_recognized() {
+    assert_forms(&[
+        ("flag", &["true", "false"], words(&[]), &[]),
+        ("flag", &["TRUE", "FALSE"], words(&[("FALSE", false), ("TRUE", true)]), &["boolean_words"]),
+        ("flag", &["TRUE"], words(&[("TRUE", true), ("FALSE", false)]), &["boolean_words"]),
+        ("flag", &["yes", "No"], words(&[("No", false), ("yes", true)]), &["boolean_words"]),
+        ("flag", &["Y"], ValueForm::Text, &[]),
+        ("flag", &["yes", "perhaps", "no"], ValueForm::Text, &[]),
+        ("name", &["a", "1"], ValueForm::Text, &[]),
+    ]);
+}
+
+#[test]
+fn words_for_missing_values_are_found_in_other_forms_than_text() {
+    let of_numbers = found("n", &["1", "n/a", "N/A", "..", "***", "\\N"]);
+    assert_eq!(of_numbers.form, number(true, None));
+    assert_eq!(of_numbers.missing_values, ["***", "..", "N/A", "\\N", "n/a"]);
+    assert_eq!(codes(&of_numbers), ["missing_words"]);
+    let of_texts = found("name", &["a", "n/a", "\\N"]);
+    assert_eq!(
+        (of_texts.form.clone(), of_texts.missing_values.clone()),
+        (ValueForm::Text, vec!["\\N".to_owned()])
+    );
+    assert_eq!(codes(&of_texts), ["missing_words", "kept_words"]);
+    assert_eq!(found("name", &["n/a"]).form, ValueForm::Text);
+}

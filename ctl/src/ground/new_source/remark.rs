@@ -1,0 +1,289 @@
+//! Remarks on guesses that can be wrong. The documents have them as comments.
+
+use crate::base::output::{format_count, shorten_line};
+use oracled_domain::ground::format::TextEncoding;
+use std::fmt;
+use strum::IntoStaticStr;
+
+/// The most characters of a foreign text in a remark.
+const SHOWN_CHARS: usize = 40;
+/// The most names in a remark.
+const SHOWN_NAMES: usize = 20;
+
+/// A guess that can be wrong, or a part of the file that the documents do not read.
+#[derive(Debug, Clone, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
+pub(super) enum SourceRemark {
+    /// The file is not UTF-8. One of its words, as it is read.
+    EncodingGuessed {
+        encoding: TextEncoding,
+        word: String,
+    },
+    LinesSkipped {
+        count: u16,
+        first: String,
+    },
+    CommentLines {
+        mark: String,
+    },
+    /// The header has more or fewer names than the rows have fields.
+    HeaderLength {
+        names: usize,
+        fields: usize,
+    },
+    NoHeader,
+    /// All columns are text, so the first row can be a record.
+    HeaderUncertain,
+    RepeatedName {
+        name: String,
+    },
+    /// Columns that become records.
+    Unpivoted {
+        columns: usize,
+    },
+    PartialSample {
+        records: usize,
+    },
+    /// Fields that no axis takes.
+    NoAxis {
+        fields: Vec<String>,
+    },
+    NoIdentity,
+    MeasuredIdentity,
+    /// Dimensions of SDMX with one value in the sample.
+    ConstantDimensions {
+        axes: Vec<String>,
+    },
+
+    UnitUnknown {
+        unit: String,
+    },
+    NoValue,
+    MissingValues {
+        records: usize,
+    },
+    Season,
+    SectionNumbers,
+    /// Different texts that are the same number.
+    EqualNumbers {
+        one: String,
+        other: String,
+    },
+    MostlyNumbers {
+        numbers: usize,
+        values: usize,
+        words: Vec<String>,
+    },
+    Bounds {
+        value: String,
+    },
+    MixedAffixes {
+        affixes: Vec<String>,
+    },
+    Sentinel {
+        value: String,
+    },
+    KeptWords {
+        words: Vec<String>,
+    },
+    MixedDates,
+
+    MissingWords,
+    BooleanWords,
+    Group {
+        fields: usize,
+    },
+    DecimalMark,
+    DateOrder,
+    CompactDates,
+    TwoDigitYears,
+    /// Some years have two digits, others four.
+    ShortYears {
+        values: usize,
+    },
+    LocalTimes,
+    Affix,
+    Accounting,
+}
+
+/// The line of the documents at which a remark on an axis stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RemarkPlace {
+    Axis,
+    Mapping,
+    Normalizer,
+}
+
+impl SourceRemark {
+    /// The name for programs.
+    pub(super) const fn code(&self) -> &'static str {
+        self.into_str()
+    }
+
+    pub(super) const fn place(&self) -> RemarkPlace {
+        match self {
+            Self::MissingWords | Self::Group { .. } => RemarkPlace::Mapping,
+            Self::BooleanWords
+            | Self::DecimalMark
+            | Self::DateOrder
+            | Self::CompactDates
+            | Self::TwoDigitYears
+            | Self::ShortYears { .. }
+            | Self::LocalTimes
+            | Self::Affix
+            | Self::Accounting => RemarkPlace::Normalizer,
+            _ => RemarkPlace::Axis,
+        }
+    }
+}
+
+/// Names or words in a list that is not too long, without line ends and other control characters.
+pub(super) fn shown_list(names: &[String]) -> String {
+    let shown: Vec<_> = names.iter().take(SHOWN_NAMES).map(|name| shown(name)).collect();
+    match names.len().checked_sub(SHOWN_NAMES) {
+        Some(more) if more > 0 => format!("{} and {more} more", shown.join(", ")),
+        _ => shown.join(", "),
+    }
+}
+
+fn shown(text: &str) -> String {
+    format!("`{}`", shorten_line(text, SHOWN_CHARS))
+}
+
+impl SourceRemark {
+    /// The text of a remark on the file, its fields or its identity.
+    fn text_of_source(&self) -> Option<String> {
+        Some(match self {
+            Self::EncodingGuessed { encoding, word } => {
+                let name = serde_json::to_string(encoding).unwrap_or_default();
+                format!(
+                    "the file is not UTF-8, and its encoding is a guess: as {}, it has {}; if such words are wrong, convert the file to \
+                     UTF-8 (`iconv -f windows-1250 -t utf-8`), and remove `encoding`",
+                    name.trim_matches('"'),
+                    shown(word)
+                )
+            }
+            Self::LinesSkipped { count, first } => {
+                let lines = format_count(u64::from(*count), "line", "lines");
+                format!("{lines} before the first row: {}", shown(first))
+            }
+            Self::CommentLines { mark } => format!("lines that begin with `{mark}` are comments"),
+            Self::HeaderLength { names, fields } => format!(
+                "the header has {names} names, and the rows have {fields} fields: check which name belongs to which column; with \
+                 `columns`, the header line is not read"
+            ),
+            Self::NoHeader => {
+                String::from("the file has no header line: name the columns, here and in `source_field`")
+            }
+            Self::HeaderUncertain => String::from(
+                "the first row is read as the header; if it is a record, add `columns` with the names of the columns",
+            ),
+            Self::RepeatedName { name } => format!(
+                "the header has {} more than once: check the names; with `columns`, the header line is not read",
+                shown(name)
+            ),
+            Self::Unpivoted { columns } => {
+                format!(
+                    "each of {columns} columns becomes a record of its own; if they are axes, remove `unpivot`"
+                )
+            }
+            Self::PartialSample { records } => {
+                format!("types and identity are from the first {records} records")
+            }
+            Self::NoAxis { fields } => format!("no axis takes: {}", shown_list(fields)),
+            Self::NoIdentity => String::from(
+                "no few fields identify a record in the sample: several records have the same values on all axes with `identity`, or \
+                 no value on one of them",
+            ),
+            Self::MeasuredIdentity => String::from(
+                "no other fields identify a record: check that these values do not change with a later file",
+            ),
+            Self::ConstantDimensions { axes } => format!(
+                "dimensions with one value in the sample; if the files can have others, add `identity: true` to: {}",
+                shown_list(axes)
+            ),
+            _ => return None,
+        })
+    }
+
+    /// The text of a remark on the type of an axis or on its values.
+    fn text_of_axis(&self) -> Option<String> {
+        Some(match self {
+            Self::UnitUnknown { unit } => {
+                format!("the unit {} is not known; add `unit` with its UCUM code", shown(unit))
+            }
+            Self::NoValue => String::from("no record of the sample has a value"),
+            Self::MissingValues { records } => {
+                let records = format_count(*records as u64, "record", "records");
+                format!("without a value in {records} of the sample")
+            }
+            Self::Season => String::from(
+                "seasons such as 2008-09, from one year to the next; if they are months, change the type to `month`",
+            ),
+            Self::SectionNumbers => String::from(
+                "numbers of sections or versions (1.10 is not 1.1); if they are quantities, change the type to `number`",
+            ),
+            Self::EqualNumbers { one, other } => format!(
+                "{} and {} are the same number; if they are names, change the type to `string`",
+                shown(one),
+                shown(other)
+            ),
+            Self::MostlyNumbers { numbers, values, words } => format!(
+                "{numbers} of {values} values are numbers; if {} mean that a value is missing, name them in `missing_values`, and \
+                 change the type to `number`",
+                shown_list(words)
+            ),
+            Self::Bounds { value } => {
+                format!("text, since values such as {} are bounds, not numbers", shown(value))
+            }
+            Self::MixedAffixes { affixes } => {
+                format!("text, since the numbers have different signs or units: {}", shown_list(affixes))
+            }
+            Self::Sentinel { value } => {
+                format!("if {} means that a value is missing, name it in `missing_values`", shown(value))
+            }
+            Self::KeptWords { words } => format!(
+                "{} are values; if they mean that a value is missing, name them in `missing_values`",
+                shown_list(words)
+            ),
+            Self::MixedDates => String::from("text, since the dates have different forms"),
+            _ => return None,
+        })
+    }
+
+    /// The text of a remark on how the values of an axis are read.
+    fn text_of_reading(&self) -> Option<String> {
+        Some(match self {
+            Self::MissingWords => String::from("the words for a missing value"),
+            Self::BooleanWords => String::from("the words for true and false"),
+            Self::Group { fields } => {
+                format!("{fields} fields are the keys of one group, since an ontology has at most 256 axes")
+            }
+            Self::DecimalMark => {
+                String::from("the sample can also be read with the other mark: check the numbers")
+            }
+            Self::DateOrder => String::from("the sample can also be read as month and day: check the dates"),
+            Self::CompactDates => String::from("numbers such as 20240131 are read as dates"),
+            Self::TwoDigitYears => String::from(
+                "years with two digits: 69 to 99 are 1969 to 1999, 00 to 68 are 2000 to 2068; check the dates",
+            ),
+            Self::ShortYears { values } => {
+                let dates = format_count(*values as u64, "date", "dates");
+                format!("{dates} of the sample with a year of two digits will be rejected")
+            }
+            Self::LocalTimes => String::from(
+                "times without an offset: check the time zone, such as Europe/Vienna; UTC is a guess",
+            ),
+            Self::Affix => String::from("the sign or the unit in the cells is removed: check it"),
+            Self::Accounting => String::from("numbers in parentheses are read as negative: check it"),
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for SourceRemark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.text_of_source().or_else(|| self.text_of_axis()).or_else(|| self.text_of_reading());
+        f.write_str(text.as_deref().unwrap_or(self.code()))
+    }
+}
