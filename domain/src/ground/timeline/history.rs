@@ -211,7 +211,14 @@ impl KnowledgeStep {
                 || (other.released_at, &other.version) < (release.released_at, &release.version)
         };
         let is_latest = release.undoes.is_none() && earlier.iter().all(is_before);
-        let follows = VisibleReleases::new(earlier, ReleaseScope::default()).latest();
+        // a reading of a version that was read again with an earlier date can still count for some records
+        let is_last = |run: &u32| {
+            let place = |release: &TimelineRun| (release.released_at, release.version.clone());
+            let last = earlier.iter().find(|release| release.run == *run).map(place);
+            let is_before = |other: &TimelineRun| other.undoes.is_some() || Some(place(other)) <= last;
+            earlier.iter().all(is_before)
+        };
+        let follows = VisibleReleases::new(earlier, ReleaseScope::default()).latest().filter(is_last);
         Some(Self {
             from: base.released_at,
             runs: of_version().map(|release| release.run).collect(),

@@ -1,4 +1,4 @@
-//! Random histories of releases, replacements, undos and rejects: queries are compared with a plain model.
+//! Random histories of releases, replacements, undos and rejects: queries and exports are compared with a plain model.
 
 use super::*;
 use crate::TableWrite;
@@ -149,7 +149,48 @@ fn answer(view: &SourceView, known: usize, day: i64) -> Vec<AnswerRecord> {
     records.collect()
 }
 
-/// Compares the answers of the store with those of the model for the histories with these seeds. Returns the number of
+/// A line of an export: its periods of valid time and of system time, and the record.
+struct ExportedRecord {
+    valid: (jiff::Timestamp, Option<jiff::Timestamp>),
+    known: (jiff::Timestamp, Option<jiff::Timestamp>),
+    record: BriefRecord,
+}
+
+/// The id and the value of a record, and the version that could not confirm it.
+type BriefRecord = (u8, u8, Option<u8>);
+
+fn export(view: &SourceView) -> Vec<ExportedRecord> {
+    let mut lines = Vec::new();
+    view.export(&mut lines).expect("a write to memory succeeds");
+    let exported = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(|line| {
+        let line: serde_json::Value = serde_json::from_slice(line).expect("valid JSON");
+        let time = |name: &str| line[name].as_str().map(|time| time.parse().expect("a valid time"));
+        let period = |from, until| (time(from).expect("a beginning"), time(until));
+        let axis =
+            |axis: &str| line["record"]["axes"][axis].as_str().expect("a value").parse().expect("a number");
+        let unconfirmed = line["provenance"]["unconfirmed_by"].as_str();
+        let unconfirmed = unconfirmed.map(|version| version.parse().expect("a number"));
+        ExportedRecord {
+            valid: period("valid_from", "valid_until"),
+            known: period("known_from", "known_until"),
+            record: (axis("year"), axis("people"), unconfirmed),
+        }
+    });
+    exported.collect()
+}
+
+/// The records of an export that were in force on `day`, by the first `known` steps.
+fn select_exported(exported: &[ExportedRecord], known: usize, day: i64) -> Vec<BriefRecord> {
+    let known = known_at(known).checked_sub(jiff::SignedDuration::from_micros(1)).expect("a valid time");
+    let contains = |(from, until): (jiff::Timestamp, Option<jiff::Timestamp>), time| {
+        from <= time && until.is_none_or(|until| time < until)
+    };
+    let in_force =
+        exported.iter().filter(|line| contains(line.valid, at(day)) && contains(line.known, known));
+    in_force.map(|line| line.record).collect()
+}
+
+/// Compares the answers and the exports of the store with the answers of the model for the histories with these seeds. Returns the number of
 /// questions.
 fn compare_histories(seeds: Range<u64>) -> u64 {
     let (mut world, mut questions) = (TestStore::new(), 0);
@@ -164,10 +205,14 @@ fn compare_histories(seeds: Range<u64>) -> u64 {
             ingest_step(&mut world, &oracle_id, &history, step);
         }
         let view = read_view(&world, &oracle_id);
+        let exported = export(&view);
         for known in 0..=history.steps.len() {
             for day in 0..=DAYS + 5 {
                 let (found, expected) = (answer(&view, known, day), history.answer(known, day));
                 assert_eq!(found, expected, "seed {seed}, day {day}, {known} steps of {history:#?}");
+                let brief = expected.iter().map(|record| (record.id, record.value, record.unconfirmed));
+                let (found, expected) = (select_exported(&exported, known, day), brief.collect::<Vec<_>>());
+                assert_eq!(found, expected, "export: seed {seed}, day {day}, {known} steps of {history:#?}");
                 questions += 1;
             }
         }
@@ -176,7 +221,7 @@ fn compare_histories(seeds: Range<u64>) -> u64 {
 }
 
 #[test]
-fn queries_agree_with_model_of_random_histories() {
+fn answers_and_exports_agree_with_model_of_random_histories() {
     let questions = compare_histories(0..50);
     assert!(questions > 50 * 3 * u64::from(RECORDS), "{questions}");
 }
@@ -184,7 +229,7 @@ fn queries_agree_with_model_of_random_histories() {
 /// The full size: `cargo test -p oracled-store --lib -- --ignored --nocapture ten_thousand_histories`.
 #[test]
 #[ignore = "takes minutes"]
-fn queries_agree_with_model_of_ten_thousand_histories() {
+fn answers_and_exports_agree_with_model_of_ten_thousand_histories() {
     const HISTORIES: u64 = 10_000;
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get) as u64;
     let questions: u64 = thread::scope(|scope| {
