@@ -91,11 +91,12 @@ impl<'r> ReleaseHistory<'r> {
         let mut periods: Vec<ValidPeriod> = Vec::new();
         // for each period, since when it is known
         let mut since: Vec<Timestamp> = Vec::new();
+        let has_own_dates = statements.iter().any(|statement| statement.valid_from.is_some());
         for index in 0..self.steps.len() {
             let (Some(step), Some(release)) = (self.steps.get(index), self.releases.get(index)) else {
                 break;
             };
-            if !step.can_change(statements) || step.only_confirms(statements) {
+            if !step.can_change(statements) || step.only_confirms(statements, has_own_dates) {
                 continue;
             }
             let (at, from) = (release.ingested_at, step.from);
@@ -232,13 +233,19 @@ impl KnowledgeStep {
     }
 
     /// Whether the run only confirms what the release before it states about the record.
-    fn only_confirms(&self, statements: &[RecordStatement]) -> bool {
+    /// `has_own_dates` is whether any statement names its start. Such a statement of an earlier release may begin between
+    /// the two releases, so only a statement with the same start confirms then.
+    fn only_confirms(&self, statements: &[RecordStatement], has_own_dates: bool) -> bool {
         let (Some(follows), [run]) = (self.follows, &self.runs[..]) else { return false };
         let Ok(own) = statements.binary_search_by_key(run, |statement| statement.run) else { return false };
         let before = own.checked_sub(1).and_then(|before| statements.get(before));
         before.zip(statements.get(own)).is_some_and(|(before, own)| {
             let is_same = RecordStatement { run: own.run, ..*before } == *own;
-            before.run == follows && is_same && own.content.is_some() && own.valid_until.is_none()
+            before.run == follows
+                && is_same
+                && own.content.is_some()
+                && own.valid_until.is_none()
+                && (own.valid_from.is_some() || !has_own_dates)
         })
     }
 }
