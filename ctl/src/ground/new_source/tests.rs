@@ -161,6 +161,15 @@ fn cases_of_words() -> Vec<SourceCase> {
 fn cases_of_tables() -> Vec<SourceCase> {
     vec![
         SourceCase {
+            name: "m",
+            content: text("id,value\na,1\nb,2\n"),
+            axes: &[("id", "string"), ("value", "integer")],
+            identity: &["id"],
+            records: 2,
+            found: ("id=a", "value", json!("1")),
+            ..SourceCase::default()
+        },
+        SourceCase {
             name: "trailing-delimiter",
             content: text("id,value\n1,2,\n2,3,\n3,4,\n"),
             axes: &[("id", "integer"), ("value", "integer")],
@@ -258,15 +267,6 @@ fn cases_of_headers() -> Vec<SourceCase> {
             comments: &["header_length", "measured_identity"],
             records: 2,
             found: ("a=1", "b", json!("5.5")),
-            ..SourceCase::default()
-        },
-        SourceCase {
-            name: "m",
-            content: text("id,value\na,1\nb,2\n"),
-            axes: &[("id", "string"), ("value", "integer")],
-            identity: &["id"],
-            records: 2,
-            found: ("id=a", "value", json!("1")),
             ..SourceCase::default()
         },
     ]
