@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 const NFC: &str = "C\u{f4}te d'Or";
 const NFD: &str = "Co\u{302}te d'Or";
 
+/// Returns the field of an axis.
+type FieldName = fn(&str) -> String;
+
 /// Documents with the identity axis `name` and the axes `size` and `day`; `field_of` names the fields of the payload.
 #[allow(clippy::indexing_slicing, reason = "a missing member is inserted")]
 fn named_documents(source: &str, format: &Value, field_of: &dyn Fn(&str) -> String) -> (Value, Value, Value) {
@@ -181,23 +184,23 @@ async fn quoted_names_and_cells_are_read_without_their_quotes() {
         "size" => "['People\n(thousands)']".to_owned(),
         _ => "Day".to_owned(),
     };
-    let cases: [(&str, &dyn Fn(&str) -> String, &str, &[&str]); 3] = [
-        ("spaced", &spaced, "\"Name\", \"Size\", \"Day\"\n\"Al\", \"1\", \"2023-01-01\"\n", &["Al"]),
+    let cases: [(&str, FieldName, &str, &[&str]); 3] = [
+        ("spaced", spaced, "\"Name\", \"Size\", \"Day\"\n\"Al\", \"1\", \"2023-01-01\"\n", &["Al"]),
         (
             "broken",
-            &broken,
+            broken,
             "\"Area or\nregion\",\"People\n(thousands)\",Day\nNorth,\"68\",2023-01-01\nSouth,\"48\",2023-01-01\n",
             &["North", "South"],
         ),
         (
             "trailing",
-            &plain,
+            plain,
             "name,size,day\n1,2,2023-01-01,\n2,3,2023-01-01,\n3,4,2023-01-01,\n",
             &["1", "2", "3"],
         ),
     ];
     for (source, field_of, payload, expected) in cases {
-        let (ontology, registration, pipeline) = named_documents(source, &json!({"csv": {}}), field_of);
+        let (ontology, registration, pipeline) = named_documents(source, &json!({"csv": {}}), &field_of);
         register_all(control, &ontology, &registration, &pipeline).await;
         let run = run_of(control, source, payload.to_owned()).await;
         assert_eq!(run.get("state"), Some(&json!("completed")), "{source}: {run}");

@@ -130,7 +130,7 @@ mod tests {
         let at = "2026-11-20T10:00:00Z".parse().expect("a time");
         let mut model =
             health::CircuitBreaker::new("model".parse().expect("an id"), OracleHealthConfig::default());
-        model.note_quota_wait(at, std::time::Duration::from_secs(61));
+        model.note_requested_wait(at, std::time::Duration::from_secs(61));
         let shown = format_statuses(vec![model.status()]).split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(shown.contains("healthy, not called until") && !shown.contains("circuit_open"), "{shown}");
     }
@@ -142,7 +142,7 @@ mod tests {
         let mut model = health::CircuitBreaker::new(id, OracleHealthConfig::default());
         assert!(format_statuses(vec![model.status()]).contains("healthy"));
         for _ in 0..3 {
-            let permit = model.permit(at).expect("the circuit is closed");
+            let permit = model.permit(at, health::CallPurpose::Other).expect("the circuit is closed");
             model.report(at, permit, CircuitCallOutcome::Failure("a\u{1b}[2Jb\nc".into()));
         }
         let shown = |model: &health::CircuitBreaker| {

@@ -357,7 +357,9 @@ fn write_source_gauges(body: &mut String, sources: &[SourceFiles]) -> fmt::Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oracled_domain::verdict::health::{CircuitBreaker, CircuitCallOutcome, OracleHealthConfig};
+    use oracled_domain::verdict::health::{
+        CallPurpose, CircuitBreaker, CircuitCallOutcome, OracleHealthConfig,
+    };
 
     #[test]
     fn circuit_gauge_is_1_for_the_current_status_only() {
@@ -367,7 +369,7 @@ mod tests {
             CircuitCallOutcome::Success { latency_ms: Some(120) },
             CircuitCallOutcome::Failure("status 500".into()),
         ] {
-            let permit = model.permit(at).expect("the circuit is closed");
+            let permit = model.permit(at, CallPurpose::Other).expect("the circuit is closed");
             model.report(at, permit, outcome);
         }
         let mut body = String::new();
