@@ -369,8 +369,7 @@ impl LoadClient {
         if state == KnownSessionState::Purged {
             return self.deliver(session, 20..400, true).await;
         }
-        let again = with_facts(submission(GOOD), "A sound and simple plan.");
-        let answer = self.call(&format!("/v1/verdicts/{session}"), &again).await?;
+        let answer = self.call(&format!("/v1/verdicts/{session}"), &submission(GOOD)).await?;
         let allowed: &[u16] =
             if matches!(state, KnownSessionState::Cached(_)) { &[200] } else { &[200, 201] };
         if !self.done(&answer, allowed) {

@@ -143,6 +143,26 @@ async fn batch_of_a_client_that_does_not_read_ends_with_the_number_of_answers() 
     assert!(daemon.stop().success());
 }
 
+#[tokio::test]
+async fn batch_sends_each_large_answer_to_a_client_that_reads() {
+    // each evaluation reserves all of the memory for answers
+    let world = DaemonWorld::with_config("[limits]\nidle_s = 16\nbody_bytes = 65536\nbodies_bytes = 1048576");
+    let daemon = world.serve().await;
+    let amplified = json!({"candidate_output": "b.\n".repeat(500), "facts": ["a"]});
+    let mut stream = StreamedRequest::begin(&world.socket(), "/v1/rules/evaluate:batch").await;
+    for number in 1..=5 {
+        stream.send(format!("{amplified}\n")).await.expect("the daemon reads the request");
+        let answer = stream.line().await.expect("an answer");
+        assert_eq!(answer.get("line"), Some(&json!(number)));
+        let has_evaluation = answer.get("evaluation").is_some_and(|evaluation| !evaluation.is_null());
+        let bytes = answer.to_string().len();
+        assert!(has_evaluation && bytes > 100_000, "{bytes} bytes: {:?}", answer.get("problem"));
+    }
+    stream.finish().await.expect("the daemon reads the request");
+    assert_eq!(stream.line().await, None);
+    assert!(daemon.stop().success());
+}
+
 /// Writes a batch whose answers are more than the spool holds, then reads them.
 async fn check_unread_batch(world: &DaemonWorld, path: &str, request: &Value, lines: usize) {
     let answers = write_then_read(world, path, format!("{request}\n").repeat(lines)).await;

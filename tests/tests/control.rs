@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 /// All paths of the socket, each with its methods.
-const PATHS: [(&str, &[&str]); 62] = [
+const PATHS: [(&str, &[&str]); 63] = [
     ("/openapi.json", &["GET"]),
     ("/v1/status", &["GET"]),
     ("/v1/actors", &["GET"]),
@@ -73,6 +73,7 @@ const PATHS: [(&str, &[&str]); 62] = [
     ("/v1/sources/or-1/verify", &["POST"]),
     ("/v1/sources/or-1/rebuild", &["POST"]),
     ("/v1/sources/or-1/export", &["GET"]),
+    ("/v1/sources/or-1/history", &["POST"]),
     ("/v1/records/0123456789abcdef-0/provenance", &["GET"]),
     ("/v1/runs", &["GET"]),
     ("/v1/runs/0123456789abcdef", &["GET"]),

@@ -7,7 +7,7 @@ use oracled_domain::base::decimal::Decimal;
 use oracled_store::Store;
 use oracled_tests::ground::{
     approve, example, export, files, ingest, named, open_store, query_all, register, register_gated,
-    started_run, view, wait_for_run,
+    started_run, view, wait_for_run, without_known_times,
 };
 use oracled_tests::{DaemonWorld, at, document, post, read_whole_log};
 use serde_json::{Value, json};
@@ -475,21 +475,6 @@ async fn check_releases_in_all_orders(releases: Vec<TestRelease>, gates: TestGat
     for order in ORDERS {
         check_releases_by_date(&releases, order, gates).await;
     }
-}
-
-/// The lines of an export without the times at which the daemon ingested their runs.
-fn without_known_times(exported: &[u8]) -> Vec<Value> {
-    let lines = exported.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    let parse = |line| {
-        let mut line: Value = serde_json::from_slice(line).expect("JSON");
-        for name in ["known_from", "known_until"] {
-            if line[name].is_string() {
-                line[name] = Value::Bool(true);
-            }
-        }
-        line
-    };
-    lines.map(parse).collect()
 }
 
 async fn check_two_daemons_agree(releases: &[TestRelease], gates: TestGates) {

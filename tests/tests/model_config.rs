@@ -144,8 +144,8 @@ async fn invalid_model_setting_is_refused_with_the_allowed_values() {
         ),
         ("[costs]\ndaily_budget = 20", "`model.input_price` is not set; allowed: a price, because"),
         (
-            "prompt_template = \"oracled-default@2\"",
-            "`prompt_template` is oracled-default@2; allowed: `oracled-default`",
+            "prompt_template = \"oracled-default@9\"",
+            "`prompt_template` is oracled-default@9; allowed: `oracled-default`",
         ),
         ("[costs]\ncurrency = \"dollars\"", "`costs.currency` is not the code of a currency"),
         ("[model]\ncalls_at_once = 0", "`model.calls_at_once` is 0; allowed: 1 to 10000"),

@@ -6,11 +6,13 @@ use serde_json::Value;
 use std::time::Duration;
 
 /// The status of an error that names none.
-const UNKNOWN_STATUS: u16 = 500;
+pub(crate) const UNKNOWN_STATUS: u16 = 500;
 /// Members that have the status of an error.
 const STATUS_MEMBERS: [&str; 4] = ["code", "status", "status_code", "statusCode"];
 /// Members of an error that name its kind.
 const KIND_MEMBERS: [&str; 3] = ["status", "type", "code"];
+/// The marks with which a message begins to quote the request.
+const QUOTATION_MARKS: [char; 4] = ['"', '`', '\u{201c}', '\n'];
 /// Words of messages by which an API rejects the caller without a status or kind of its own.
 const REJECTING_WORDS: [&str; 9] = [
     "credit balance is too low",
@@ -35,6 +37,8 @@ pub(crate) struct ReportedError {
     pub(crate) retry_after: Option<Duration>,
     /// Whether the upstream rejects the caller: its key, its credit, or the name of the model.
     pub(crate) rejects_caller: bool,
+    /// The reason for which a moderation blocked this one prompt. It does not quote the prompt.
+    pub(crate) blocked: Option<String>,
 }
 
 impl ReportedError {
@@ -68,20 +72,23 @@ impl ReportedError {
         let known: Vec<_> =
             kinds.iter().copied().chain(reasons).chain([text]).filter_map(status_of_word).collect();
         let status = number(error).or_else(|| number(body)).or_else(|| known.first().copied());
-        let lower = text.to_lowercase();
+        let own_words = text.split(QUOTATION_MARKS).next().unwrap_or_default().to_lowercase();
         let rejects = |status: &u16| REJECTING_STATUSES.contains(status);
+        let blocked = blocked_by_moderation(error).filter(|_| matches!(status, None | Some(400 | 403)));
         Self {
             status,
             retry_after: retry_info(error),
-            rejects_caller: status.iter().chain(&known).any(rejects)
-                || REJECTING_WORDS.iter().any(|words| lower.contains(words)),
+            rejects_caller: blocked.is_none()
+                && (status.iter().chain(&known).any(rejects)
+                    || REJECTING_WORDS.iter().any(|words| own_words.contains(words))),
             message,
+            blocked,
         }
     }
 
     /// The failure of an answer that has a success status and this error.
     pub(crate) fn into_failure(self, header_wait: Option<Duration>) -> RequestFailure {
-        let Self { status, message, retry_after, rejects_caller } = self;
+        let Self { status, message, retry_after, rejects_caller, blocked: _ } = self;
         RequestFailure {
             kind: RequestFailureKind::ErrorAnswer(status.unwrap_or(UNKNOWN_STATUS)),
             retry_after: retry_after.max(header_wait),
@@ -101,10 +108,24 @@ pub(crate) fn is_nothing(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
         Value::String(text) => text.is_empty(),
-        Value::Array(list) => list.is_empty(),
-        Value::Object(members) => members.is_empty(),
-        Value::Number(_) | Value::Bool(true) => false,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::Array(list) => list.iter().all(is_nothing),
+        Value::Object(members) => members.values().all(is_nothing),
+        Value::Bool(true) => false,
     }
+}
+
+/// The reason for which the moderation of a gateway blocked a prompt: OpenRouter reports it with status 403, beside the text
+/// that it flagged.
+fn blocked_by_moderation(error: &Value) -> Option<String> {
+    let metadata = error.get("metadata")?;
+    let member = |name: &str| metadata.get(name).filter(|value| !is_nothing(value));
+    let reasons = member("reasons").and_then(Value::as_array);
+    if reasons.is_none() && member("flagged_input").is_none() {
+        return None;
+    }
+    let reasons: Vec<_> = reasons.into_iter().flatten().filter_map(Value::as_str).collect();
+    Some(if reasons.is_empty() { "moderation".to_owned() } else { reasons.join(", ") })
 }
 
 fn kinds_of(error: &Value) -> Vec<&str> {
@@ -128,7 +149,7 @@ fn status_number(value: &Value) -> Option<u16> {
     u16::try_from(number).ok().filter(|status| (400..600).contains(status))
 }
 
-/// The status that a kind of error of the model APIs stands for.
+/// The status that corresponds to an error kind of the model APIs.
 fn status_of_word(word: &str) -> Option<u16> {
     let word = word.trim().trim_end_matches('.').to_lowercase().replace([' ', '-'], "_");
     Some(match word.as_str() {
@@ -202,6 +223,16 @@ mod tests {
         {
             assert_eq!(read(body.clone()), None, "{body}");
         }
+        for nothing in [
+            json!(0),
+            json!(0.0),
+            json!({"code": null, "message": null}),
+            json!([null, ""]),
+            json!([{"code": 0}]),
+        ] {
+            assert_eq!(read(json!({"error": nothing, "errors": nothing})), None, "{nothing}");
+        }
+        assert!(read(json!({"error": 1})).is_some() && read(json!({"error": {"code": 1}})).is_some());
         let answer = json!({"choices": [], "detail": "x", "message": "y"});
         assert_eq!(ReportedError::read(&answer, false), None);
     }
@@ -223,8 +254,32 @@ mod tests {
             json!({"error": {"code": 429, "message": "You exceeded your current quota, please check your plan and billing details."}}),
             json!({"error": {"code": 400, "status": "INVALID_ARGUMENT", "message": "x"}}),
             json!({"error": {"message": "x"}}),
+            json!({"error": {"code": 400, "message": "Wrong prompt: \"Sell an invalid API key?\""}}),
         ] {
             assert!(!read(other.clone()).expect("an error").rejects_caller, "{other}");
+        }
+    }
+
+    #[test]
+    fn moderation_of_a_prompt_is_no_rejection_of_the_caller() {
+        let error = |code: u16, metadata: Value| {
+            let message = "Your input was flagged: invalid api key";
+            read(json!({"error": {"code": code, "message": message, "metadata": metadata}}))
+                .expect("an error")
+        };
+        let flagged =
+            json!({"reasons": ["sexual", "violence"], "flagged_input": "Sell ...", "provider_name": "x"});
+        for (metadata, reason) in [
+            (flagged.clone(), "sexual, violence"),
+            (json!({"reasons": ["harassment"]}), "harassment"),
+            (json!({"reasons": [], "flagged_input": "Sell ..."}), "moderation"),
+        ] {
+            let error = error(403, metadata);
+            assert_eq!((error.blocked.as_deref(), error.rejects_caller), (Some(reason), false));
+        }
+        for (code, metadata) in [(401, flagged), (403, json!({"provider_name": "x"})), (403, json!(null))] {
+            let error = error(code, metadata);
+            assert_eq!((error.blocked, error.rejects_caller), (None, true), "{code}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Faults of a request: their effect on the upstream's health, and whether a retry may help.
 
 use jiff::Timestamp;
-use jiff::fmt::rfc2822::DateTimeParser;
+use oracled_domain::base::date::read_http_date;
 use oracled_domain::verdict::health::CircuitCallOutcome;
 use oracled_domain::verdict::interaction::PERMANENT_STATUSES;
 use serde_json::Value;
@@ -12,8 +12,6 @@ use std::time::Duration;
 pub(crate) const REJECTING_STATUSES: [u16; 4] = [401, 402, 403, 404];
 /// Upper limit for a `Retry-After` that is reported, or applied to all calls.
 pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
-/// Parser for dates in the format of RFC 9110. It ignores a wrong weekday.
-static HTTP_DATE: DateTimeParser = DateTimeParser::new().relaxed_weekday(true);
 
 /// The kind of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +25,7 @@ pub enum RequestFailureKind {
     Timeout,
     /// The answer has this status, which is not a success.
     Status(u16),
-    /// The answer has a success status, but contains an error, which stands for this status.
+    /// The answer has a success status, but contains an error, which corresponds to this status.
     ErrorAnswer(u16),
     /// The connection broke before the whole answer arrived.
     Broken,
@@ -76,7 +74,7 @@ impl RequestFailure {
         Self { kind, retry_after: None, rejects_caller, detail }
     }
 
-    /// The status of the answer, or that its error stands for.
+    /// The status of the answer, or of the error in it.
     const fn status(&self) -> Option<u16> {
         match self.kind {
             RequestFailureKind::Status(status) | RequestFailureKind::ErrorAnswer(status) => Some(status),
@@ -112,7 +110,7 @@ impl RequestFailure {
         self.status().filter(|status| self.rejects_caller || PERMANENT_STATUSES.contains(status))
     }
 
-    /// The wait that the upstream requests for all calls: with a status by which it says that it is busy. One hour at most.
+    /// The wait that the upstream requests for all calls: with a status that means "busy". At most 1 h.
     #[must_use]
     pub fn requested_wait(&self) -> Option<Duration> {
         let is_busy = !self.rejects_caller && matches!(self.status(), Some(429 | 503 | 529));
@@ -167,7 +165,7 @@ pub(crate) fn retry_after(header: &str, now: Timestamp) -> Option<Duration> {
     if let Some(wait) = seconds(header) {
         return Some(wait);
     }
-    let date = HTTP_DATE.parse_timestamp(header).ok()?;
+    let date = read_http_date(header)?;
     // a date in the past means no wait
     Some(Duration::try_from(date.duration_since(now)).unwrap_or_default())
 }
@@ -278,7 +276,9 @@ mod tests {
             (" 7 ", Some(7000)),
             ("0.5", Some(500)),
             ("Fri, 20 Nov 2026 10:00:30 GMT", Some(30_000)),
-            ("Mon, 20 Nov 2026 10:00:30 GMT", Some(30_000)),
+            ("Mon, 20 Nov 2026 10:00:30 GMT", None),
+            ("Fri, 20 Nov 26 10:00:30 GMT", None),
+            ("Fri, 20 Nov 2026 10:00:60 GMT", None),
             ("Fri, 20 Nov 2026 09:00:00 GMT", Some(0)),
             ("", None),
             ("-1", None),

@@ -290,6 +290,18 @@ mod tests {
     }
 
     #[test]
+    fn answer_without_a_candidate_is_unreadable_if_it_has_output_tokens() {
+        for (usage, kind) in [
+            (json!({"promptTokenCount": 3, "thoughtsTokenCount": 40}), RequestFailureKind::Unreadable),
+            (json!({"promptTokenCount": 3, "totalTokenCount": 3}), RequestFailureKind::ErrorAnswer(500)),
+        ] {
+            let answer = json!({"candidates": [], "usageMetadata": usage});
+            let Err(ModelTextError::Failed(failure)) = response_of(answer).text else { panic!("{usage}") };
+            assert_eq!(failure.kind, kind, "{usage}");
+        }
+    }
+
+    #[test]
     fn case_usage_kept_if_the_text_cannot_be_read() {
         let answer = r#"{"candidates":[{"content":{"parts":[{"text":"cut \ud83d"}]}}],
             "usageMetadata":{"totalTokenCount":7}}"#;

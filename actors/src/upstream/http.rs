@@ -218,7 +218,7 @@ impl UpstreamEndpoint {
             RequestFailure::new(RequestFailureKind::Status(reply.status.as_u16()), self.clean(detail));
         Err(RequestFailure {
             retry_after: reply.retry_after.max(error.retry_after),
-            rejects_caller: failure.rejects_caller || error.rejects_caller,
+            rejects_caller: error.blocked.is_none() && (failure.rejects_caller || error.rejects_caller),
             ..failure
         })
     }

@@ -174,6 +174,8 @@ impl OpenAiChoice {
 mod tests {
     use super::*;
     use crate::upstream::RequestFailureKind;
+    use crate::upstream::http::HttpReply;
+    use reqwest::StatusCode;
 
     fn response_of(answer: Value) -> wire::ParsedReply {
         wire::parse::<OpenAiCompletion>(answer.to_string().as_bytes())
@@ -276,6 +278,57 @@ mod tests {
         }
         let (_, detail, _) = failure_of(json!({"error": {"code": 429, "message": "Rate limit exceeded"}}));
         assert_eq!(detail, "Rate limit exceeded");
+    }
+
+    #[test]
+    fn answer_without_a_choice_is_unreadable_if_it_has_output_tokens() {
+        let unreadable = RequestFailureKind::Unreadable;
+        for (tokens, kind) in [
+            (json!(40), unreadable),
+            (json!(0), RequestFailureKind::ErrorAnswer(500)),
+            (json!(null), RequestFailureKind::ErrorAnswer(500)),
+        ] {
+            let usage = json!({"prompt_tokens": 300, "completion_tokens": tokens});
+            assert_eq!(failure_of(json!({"choices": [], "usage": usage})).0, kind, "{usage}");
+        }
+        let usage = json!({"completion_tokens": 40});
+        let failed =
+            json!({"choices": [{"finish_reason": "error", "message": {"content": "x"}}], "usage": usage});
+        assert_eq!(failure_of(failed).0, unreadable);
+        let error = json!({"code": 503, "message": "x"});
+        let failed = json!({"choices": [{"error": error, "finish_reason": "error"}], "usage": usage});
+        assert_eq!(failure_of(failed).0, RequestFailureKind::ErrorAnswer(503));
+        let retried = RequestFailure::new(unreadable, String::new());
+        assert!(!retried.is_retryable() && retried.is_fault_of_upstream());
+    }
+
+    #[test]
+    fn flagged_prompt_is_blocked_with_and_without_an_error_status() {
+        let now = "2026-11-20T10:00:00Z".parse().expect("a valid time");
+        let endpoint = UpstreamEndpoint::new("http://a", None, Clock::fixed(now)).expect("a base");
+        let metadata = json!({"reasons": ["violence"], "flagged_input": "Sell ..."});
+        let body = json!({"error": {"code": 403, "message": "flagged", "metadata": metadata}}).to_string();
+        for status in [StatusCode::FORBIDDEN, StatusCode::OK] {
+            let reply = HttpReply { status, retry_after: None, body: body.clone().into() };
+            let ModelAttempt::AnswerReceived(_, text) =
+                wire::parse_reply::<OpenAiCompletion>(&endpoint, &reply)
+            else {
+                panic!("the answer arrived")
+            };
+            assert_eq!(text, Err(ModelRefusal::PromptBlocked("violence".into()).into()), "{status}");
+        }
+        let body = json!({"error": {"code": 403, "message": "no access"}}).to_string();
+        let reply = HttpReply { status: StatusCode::FORBIDDEN, retry_after: None, body: body.into() };
+        assert!(endpoint.check(&reply).is_err_and(|failure| failure.rejects_caller));
+    }
+
+    #[test]
+    fn empty_error_beside_a_complete_answer_is_none() {
+        for error in [json!(0), json!({"code": null, "message": null}), json!([])] {
+            let choice = json!({"message": {"content": "{}"}, "finish_reason": "stop", "error": error});
+            let answer = json!({"choices": [choice], "error": error});
+            assert_eq!(response_of(answer).text, Ok("{}".to_owned()), "{error}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The parts that all model APIs share: sending a request, and reading its answer.
 
-use super::error_body::{ReportedError, is_nothing, missing_answer};
+use super::error_body::{ReportedError, UNKNOWN_STATUS, is_nothing, missing_answer};
 use super::failure::{RequestFailure, RequestFailureKind};
 use super::fence::strip_fence;
 use super::http::{HttpReply, UpstreamEndpoint};
@@ -135,7 +135,7 @@ pub(crate) async fn probe(
     endpoint.check(&reply)
 }
 
-fn parse_reply<B: WireReply>(endpoint: &UpstreamEndpoint, reply: &HttpReply) -> ModelAttempt {
+pub(crate) fn parse_reply<B: WireReply>(endpoint: &UpstreamEndpoint, reply: &HttpReply) -> ModelAttempt {
     let ParsedReply { text, finish_reason, usage, oracle_version } = parse::<B>(&reply.body);
     let clean = |words: String| endpoint.clean(&words);
     let metadata = ModelAnswerMetadata {
@@ -145,7 +145,7 @@ fn parse_reply<B: WireReply>(endpoint: &UpstreamEndpoint, reply: &HttpReply) -> 
         oracle_version: oracle_version.map(clean),
     };
     let text = match endpoint.check(reply) {
-        Err(failure) => Err(ModelTextError::Failed(failure)),
+        Err(failure) => Err(blocked_prompt(reply).unwrap_or(ModelTextError::Failed(failure))),
         Ok(()) => text.and_then(|text| {
             let text = strip_fence(&text);
             if is_blank(text) { Err(ModelRefusal::Empty.into()) } else { Ok(text.to_owned()) }
@@ -172,8 +172,10 @@ pub(crate) fn parse<B: WireReply>(body: &[u8]) -> ParsedReply {
     let document: Value = serde_json::from_slice(body).unwrap_or_default();
     let reported = ReportedError::read(&document, is_no_answer);
     let (text, finish_reason) = match (reported, response) {
-        (Some(error), _) => (Err(ModelTextError::Failed(error.into_failure(None))), None),
-        (None, Ok(ModelResponse { text, finish_reason })) => (text, finish_reason),
+        (Some(error), _) => (Err(fault_of(error)), None),
+        (None, Ok(ModelResponse { text, finish_reason })) => {
+            (text.map_err(|error| paid_failure(error, usage.as_ref())), finish_reason)
+        }
         (None, Err(error)) => (Err(ModelTextError::Failed(unreadable(&error))), None),
     };
     ParsedReply { text, finish_reason, usage, oracle_version }
@@ -183,7 +185,38 @@ pub(crate) fn parse<B: WireReply>(body: &[u8]) -> ParsedReply {
 pub(crate) fn part_error(error: Option<&Value>) -> Option<ModelTextError> {
     let error = error.filter(|error| !is_nothing(error))?;
     let body = serde_json::json!({"error": error});
-    Some(ModelTextError::Failed(ReportedError::read(&body, true)?.into_failure(None)))
+    Some(fault_of(ReportedError::read(&body, true)?))
+}
+
+/// The refusal of the prompt in an answer with an error status; `None` if the answer is about something else.
+fn blocked_prompt(reply: &HttpReply) -> Option<ModelTextError> {
+    let body: Value = serde_json::from_slice(&reply.body).ok()?;
+    let reason = ReportedError::read(&body, true)?.blocked?;
+    Some(ModelRefusal::PromptBlocked(reason).into())
+}
+
+/// The fault of an answer that has a success status and this error.
+fn fault_of(mut error: ReportedError) -> ModelTextError {
+    match error.blocked.take() {
+        Some(reason) => ModelRefusal::PromptBlocked(reason).into(),
+        None => ModelTextError::Failed(error.into_failure(None)),
+    }
+}
+
+/// The fault of an answer without a text. If the model generated tokens for it, the answer was paid for, and the same request
+/// is not sent again at once.
+fn paid_failure(error: ModelTextError, usage: Option<&ModelTokenUsage>) -> ModelTextError {
+    let is_paid = usage.and_then(|usage| usage.output_tokens).is_some_and(|tokens| tokens > 0);
+    match error {
+        ModelTextError::Failed(failure)
+            if is_paid
+                && failure.kind == RequestFailureKind::ErrorAnswer(UNKNOWN_STATUS)
+                && !failure.rejects_caller =>
+        {
+            ModelTextError::Failed(RequestFailure { kind: RequestFailureKind::Unreadable, ..failure })
+        }
+        error => error,
+    }
 }
 
 /// The failure of an answer that lacks `member`.

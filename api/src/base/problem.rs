@@ -117,8 +117,8 @@ problem_codes! {
     MethodNotAllowed = 405: "Use a method that the API has for the path.",
     /// The request took longer than `limits.request_s`, or its headers longer than `limits.idle_s`.
     RequestTimeout = 408: "Send the request again.",
-    /// The client of a batch reads no answers, and more of them than `limits.bodies_bytes` permits wait to be read. This is
-    /// the last line of the response; `answered` has the number of lines that were answered.
+    /// The client of a batch reads no answers, and 16 MiB of them (or a quarter of `limits.bodies_bytes` if that is less) are
+    /// unread. This is the last line of the response; `answered` has the number of lines that were answered.
     ClientNotReading = 408: "Read the answers while sending the request, or send fewer lines.",
     /// Another request is sending or changing the mail.
     MailInFlight = 409: "Send the request again after a moment.",

@@ -256,7 +256,7 @@ pub struct LimitsSection {
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub in_flight: usize,
     /// Time that a connection may be idle, may take for a request's headers, or (on the routes' socket) may leave a
-    /// response unread.
+    /// response unread. A client that is sending may leave it unread for 10 times as long.
     #[schema(minimum = 1, maximum = 3600)]
     pub idle_s: u64,
     /// Time limit of a whole request.

@@ -263,9 +263,18 @@ impl DaemonService {
     /// Waits for `bytes` of the memory for large answers, or for all of it if `bytes` is larger. The memory is reserved
     /// until the permit is dropped.
     pub async fn reserve_response(&self, bytes: usize) -> OwnedSemaphorePermit {
-        let bytes = u32::try_from(bytes.min(self.config.limits.bodies_bytes)).unwrap_or(u32::MAX);
-        let permit = Arc::clone(&self.answers).acquire_many_owned(bytes).await;
+        let permit = Arc::clone(&self.answers).acquire_many_owned(self.response_permits(bytes)).await;
         permit.expect("the semaphore is never closed")
+    }
+
+    /// Reserves the memory as [`Self::reserve_response`], or returns `None` if less is free.
+    #[must_use]
+    pub fn try_reserve_response(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.answers).try_acquire_many_owned(self.response_permits(bytes)).ok()
+    }
+
+    fn response_permits(&self, bytes: usize) -> u32 {
+        u32::try_from(bytes.min(self.config.limits.bodies_bytes)).unwrap_or(u32::MAX)
     }
 
     /// Whether requests wait for memory that answers hold until they are read.

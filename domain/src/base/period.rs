@@ -61,7 +61,8 @@ impl PeriodFormat {
         let written = strtime::format(given, probe).map_err(|error| error.to_string())?;
         let with_month = given.replace("%q", "%m");
         let is_quarter = length == PeriodLength::Quarter && with_month != given;
-        let format = TimeFormat::new(if is_quarter { &with_month } else { given })?;
+        let format =
+            if is_quarter { TimeFormat::with_quarter(&with_month)? } else { TimeFormat::new(given)? };
         let format = Self { length, given: given.to_owned(), format, is_quarter };
         if format.parse(&written).is_none() {
             return Err(format!("it does not name {}", length.example()));
@@ -154,6 +155,9 @@ mod tests {
             (Quarter, "%Y-%m", "2024-04", Some("2024-Q2")),
             (Quarter, "%Y-%m-%d", "2024-12-31", Some("2024-Q4")),
             (Quarter, "%YQ%q", "24Q1", None),
+            (Quarter, "%Y%q", "20241", Some("2024-Q1")),
+            (Quarter, "%Y%q", "20245", None),
+            (Quarter, "%Y%q", "202412", None),
         ] {
             let format = PeriodFormat::new(length, format).expect("a valid format");
             assert_eq!(format.parse(text).as_deref(), expected, "{text} in {format:?}");

@@ -109,6 +109,15 @@ impl TimeFormat {
     /// # Errors
     /// The fault of the format.
     pub fn new(given: &str) -> Result<Self, String> {
+        Self::compile(given, false)
+    }
+
+    /// Compiles a format whose month (`%m`) is the number of a quarter, which has one digit.
+    pub(super) fn with_quarter(given: &str) -> Result<Self, String> {
+        Self::compile(given, true)
+    }
+
+    fn compile(given: &str, has_quarter: bool) -> Result<Self, String> {
         let expanded = expand(given)?;
         let (mut checks, mut letters) = (Vec::new(), String::new());
         let (mut rest, mut after_number) = (expanded.as_str(), false);
@@ -116,10 +125,19 @@ impl TimeFormat {
             after_number &= literal.chars().all(char::is_whitespace);
             let directive = Directive::split(after_percent)?;
             let before = expanded.len() - after_percent.len() - 1;
-            if let Some(rule) = directive.check(after_number)? {
-                let before = expanded.get(..before).unwrap_or_default().to_owned();
-                checks.push(DigitCheck { before, rule });
-            }
+            let before = expanded.get(..before).unwrap_or_default();
+            let rule = match directive.check(after_number)? {
+                Some(DigitRule::AfterDigit(_)) if has_quarter && directive.letter == 'm' => {
+                    Some(DigitRule::AfterDigit(1))
+                }
+                rule => rule,
+            };
+            let full = match rule {
+                Some(DigitRule::Second(digits)) if after_number => Some(DigitRule::AfterDigit(digits)),
+                _ => None,
+            };
+            let rules = [rule, full].into_iter().flatten();
+            checks.extend(rules.map(|rule| DigitCheck { before: before.to_owned(), rule }));
             after_number = directive.digits().is_some();
             letters.push(directive.letter);
             rest = directive.rest;
@@ -324,6 +342,9 @@ mod tests {
             ("%d.%m.%Y", "1.2.2024", Some("2024-02-01")),
             ("%Y%j", "2024001", Some("2024-01-01")),
             ("%Y%j", "20241", None),
+            ("%Y%m%dT%H%M%S", "20240102T12345", None),
+            ("%Y%m%dT%H%M%S", "20240102T123405", Some("2024-01-02T12:34:05")),
+            ("%F %H:%M:%S", "2024-01-02 12:34:5", Some("2024-01-02T12:34:05")),
         ] {
             assert_eq!(parsed(format, text).as_deref(), expected, "{text} in {format}");
         }

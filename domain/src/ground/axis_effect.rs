@@ -38,7 +38,7 @@ pub struct AxisEffect {
 /// A change that numbers have in common, within their last digits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CommonChange {
-    /// What is the same for all.
+    /// The kind of the common change.
     pub of: CommonChangeKind,
     /// The common factor or product.
     pub value: String,
@@ -46,7 +46,7 @@ pub struct CommonChange {
     pub numbers: u64,
 }
 
-/// What is the same for all changed numbers.
+/// A quantity that is equal for all changed numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CommonChangeKind {
@@ -59,6 +59,8 @@ pub enum CommonChangeKind {
 /// The effects on all axes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AxisEffects {
+    /// The records of the release that replace or confirm a record in force.
+    pub records: u64,
     /// By axis, as the ontology names it.
     pub axes: BTreeMap<String, AxisEffect>,
     /// For groups, by the path of a value: the name of its axis, and its effect.
@@ -69,6 +71,7 @@ pub struct AxisEffects {
 #[derive(Debug)]
 pub struct AxisEffectGauge<'o> {
     ontology: &'o Ontology,
+    records: u64,
     /// By the index of the axis.
     axes: Vec<PathEffect>,
     /// By the index of the axis and the key.
@@ -114,11 +117,12 @@ impl<'o> AxisEffectGauge<'o> {
     #[must_use]
     pub fn new(ontology: &'o Ontology) -> Self {
         let axes = vec![PathEffect::default(); ontology.axes.len()];
-        Self { ontology, axes, keys: BTreeMap::new() }
+        Self { ontology, records: 0, axes, keys: BTreeMap::new() }
     }
 
     /// Compares a record in force with the record that replaces or confirms it.
     pub fn compare(&mut self, before: &ContentRow<'_>, after: &ContentRow<'_>) {
+        self.records += 1;
         let mut after = after.values().peekable();
         for old in before.values() {
             // the values of both rows are in the order of their paths
@@ -171,6 +175,7 @@ impl<'o> AxisEffectGauge<'o> {
             Some((axis.at_key(str::from_utf8(&key).ok()?), (axis.axis.clone(), effect.finish())))
         });
         AxisEffects {
+            records: self.records,
             axes: axes.map(|(axis, effect): (&Axis, _)| (axis.axis.clone(), effect.finish())).collect(),
             keys: keys.collect(),
         }

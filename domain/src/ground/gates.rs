@@ -12,8 +12,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use utoipa::ToSchema;
 
-/// The smallest number of values to which a gate of an axis applies.
-const AXIS_VALUES_MIN: u64 = 20;
+/// The smallest number of compared records to which a gate of an axis applies. For a key of a group, and for a common
+/// change, the smallest number of compared values.
+const COMPARED_MIN: u64 = 20;
 /// The maximum number of broken gates of axes that a run reports.
 const AXIS_BREACHES_MAX: usize = 64;
 
@@ -44,16 +45,17 @@ pub struct ReleaseGates {
     pub axes: BTreeMap<String, AxisGates>,
 }
 
-/// The limits for the values of an axis. They count the records of a release that replace or confirm a record in force,
-/// from 20 such records with a value on the axis on. On a group they apply to all its values, and to the values of each
-/// key.
+/// The limits for the values of an axis. They count the records of a release that replace or confirm a record in force, and
+/// apply from 20 such records on. On a group they apply to all its values, and to the values of each key from 20 values of
+/// the key on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AxisGates {
-    /// The largest share of the values that a release may empty, from 0 to 1.
+    /// The largest share of the values in force that a release may empty, from 0 to 1.
     #[schema(value_type = DecimalText)]
     pub max_unfilled_ratio: Decimal,
-    /// The largest share of the values that a release may change or empty, from 0 to 1; no limit where absent.
+    /// The largest share of the records whose value a release may change or empty, from 0 to 1; no limit where absent. On a
+    /// group, and on each key of it, the share of the values in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<DecimalText>)]
     pub max_changed_values_ratio: Option<Decimal>,
@@ -109,9 +111,9 @@ impl fmt::Display for GateBreach {
                 f,
                 "{unfilled} of {filled} values of axis `{axis}` would be empty (`max_unfilled_ratio` is {allowed})"
             ),
-            Self::MaxChangedValuesRatio { axis, changed, filled, allowed } => write!(
+            Self::MaxChangedValuesRatio { axis, changed, compared, allowed } => write!(
                 f,
-                "{changed} of {filled} values of axis `{axis}` would change (`max_changed_values_ratio` is {allowed})"
+                "{changed} values of axis `{axis}` would change, of {compared} compared (`max_changed_values_ratio` is {allowed})"
             ),
             Self::CommonFactor { axis, factor, numbers, compared } => write!(
                 f,
@@ -165,7 +167,11 @@ impl ReleaseGates {
     fn axis_breaches(&self, effects: &AxisEffects) -> Vec<GateBreach> {
         let default = AxisGates::default();
         let gates = |axis: &str| self.axes.get(axis).unwrap_or(&default);
-        let of_axes = effects.axes.iter().map(|(axis, effect)| (axis, gates(axis).breaches(axis, effect)));
+        let of_axes = effects.axes.iter().map(|(axis, effect)| {
+            // a record has several values of a group
+            let compared = if axis.contains('*') { effect.filled } else { effects.records };
+            (axis, gates(axis).breaches(axis, effect, (effects.records, compared)))
+        });
         let of_axes: BTreeMap<_, _> = of_axes.collect();
         let mut breaches: Vec<_> = of_axes.values().flatten().cloned().collect();
         for (path, (axis, effect)) in &effects.keys {
@@ -173,8 +179,9 @@ impl ReleaseGates {
             let is_reported = |breach: &GateBreach| {
                 of_group.iter().any(|group| std::mem::discriminant(group) == std::mem::discriminant(breach))
             };
-            breaches
-                .extend(gates(axis).breaches(path, effect).into_iter().filter(|breach| !is_reported(breach)));
+            // few records have a rare key, so only its values count
+            let of_key = gates(axis).breaches(path, effect, (effect.filled, effect.filled));
+            breaches.extend(of_key.into_iter().filter(|breach| !is_reported(breach)));
         }
         breaches.truncate(AXIS_BREACHES_MAX);
         breaches
@@ -209,26 +216,29 @@ impl ReleaseGates {
 }
 
 impl AxisGates {
-    /// The gates that a release with this effect on the values at `path` breaks.
-    fn breaches(&self, path: &str, effect: &AxisEffect) -> Vec<GateBreach> {
-        let AxisEffect { filled, unfilled, changed, numbers: compared, common_change } = effect.clone();
+    /// The gates that a release with this effect on the values at `path` breaks. The ratios apply from 20 `counted` on, and
+    /// the changed values are a share of `compared`.
+    fn breaches(&self, path: &str, effect: &AxisEffect, (counted, compared): (u64, u64)) -> Vec<GateBreach> {
+        let AxisEffect { filled, unfilled, changed, numbers: compared_numbers, common_change } =
+            effect.clone();
         let axis = || path.to_owned();
         let mut breaches = Vec::new();
-        if filled >= AXIS_VALUES_MIN {
+        if counted >= COMPARED_MIN {
             if exceeds(unfilled, filled, &self.max_unfilled_ratio) {
                 let allowed = self.max_unfilled_ratio.clone();
                 breaches.push(GateBreach::MaxUnfilledRatio { axis: axis(), unfilled, filled, allowed });
             }
             if let Some(allowed) = self.max_changed_values_ratio.clone()
-                && exceeds(changed, filled, &allowed)
+                && exceeds(changed, compared, &allowed)
             {
-                breaches.push(GateBreach::MaxChangedValuesRatio { axis: axis(), changed, filled, allowed });
+                breaches.push(GateBreach::MaxChangedValuesRatio { axis: axis(), changed, compared, allowed });
             }
         }
         if let Some(CommonChange { of, value, numbers }) = common_change
-            && numbers >= AXIS_VALUES_MIN
-            && numbers > compared / 2
+            && numbers >= COMPARED_MIN
+            && numbers > compared_numbers / 2
         {
+            let compared = compared_numbers;
             breaches.push(match of {
                 CommonChangeKind::Factor => {
                     GateBreach::CommonFactor { axis: axis(), factor: value, numbers, compared }

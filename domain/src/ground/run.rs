@@ -242,8 +242,10 @@ pub enum GateBreach {
         axis: String,
         /// Values that would change or be empty.
         changed: u64,
-        /// Values in force of the records that would be replaced or confirmed.
-        filled: u64,
+        /// Records that replace or confirm a record in force. On a group and on a key of a group: values in force of these
+        /// records.
+        #[serde(alias = "filled")]
+        compared: u64,
         /// The share allowed.
         allowed: Decimal,
     },

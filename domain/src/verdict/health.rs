@@ -16,8 +16,9 @@
 //! - An oracle that rejects the caller itself (its key, its credit, the name of the model) is `refusing` from its first such
 //!   answer. Its circuit is open for first verdicts, which other oracles can make. After the reset time, then twice and so on
 //!   up to eight times it, one of their calls is permitted. Other calls continue: a read asks for the answer of this oracle.
-//!   Only a call that succeeds makes it healthy, never a probe. All orders that reach their last attempt within the reset time
-//!   share one more call.
+//!   Only a call that succeeds makes it healthy, never a probe. A permitted call that fails does not open the circuit: the
+//!   oracle stays `refusing`. All orders that reach their last attempt within the reset time share the next call that the oracle
+//!   rejects.
 //! - The report of a call that was permitted before a change of state is counted, but changes no circuit.
 //! - An oracle that requests a wait (HTTP 429 or 503 with `Retry-After`) is not called before the wait is over. Its status
 //!   does not change. The last attempt of an order overrides such a wait and an open circuit, but no administrator.
@@ -159,11 +160,11 @@ struct Refusing {
     since: Timestamp,
     /// When the next call for a first verdict is permitted.
     retry_at: Timestamp,
-    /// The number of such calls that were rejected since.
+    /// The number of such calls that were rejected or failed since.
     trials: u32,
     /// The permitted call, and the time of its permit.
     trial: Option<(CircuitPermit, Timestamp)>,
-    /// Whether a call was permitted since that orders at their last attempt share.
+    /// Whether orders at their last attempt share the call that was permitted last: it is in progress, or was rejected.
     is_tried: bool,
     /// The number of permits that were issued before. Reports of these calls do not change the state.
     permits_before: u64,
@@ -344,7 +345,13 @@ impl CircuitBreaker {
         self.adjust_for_clock_jump(now);
         let decides = self.release_permit(permit);
         match outcome {
-            CircuitCallOutcome::Neutral => None,
+            CircuitCallOutcome::Neutral => {
+                // there is no answer that other orders can share
+                if decides && let CircuitState::Refusing(refusing) = &mut self.state {
+                    refusing.is_tried = false;
+                }
+                None
+            }
             CircuitCallOutcome::Refusal(error) => {
                 let error = self.note_error(now, error);
                 self.consecutive_failures = self.consecutive_failures.saturating_add(1);
@@ -373,9 +380,9 @@ impl CircuitBreaker {
                 }
             }
             CircuitCallOutcome::Failure(error) => {
+                // while it rejects the caller, its rejection is the cause that an operator needs
                 let is_refusing = matches!(self.state, CircuitState::Refusing(_));
-                // the answers to calls are the cause that an operator needs, not a probe
-                let error = if is_refusing && permit.probes { error } else { self.note_error(now, error) };
+                let error = if is_refusing { error } else { self.note_error(now, error) };
                 self.consecutive_failures = self.consecutive_failures.saturating_add(1);
                 self.calls_fail |= !permit.probes;
                 if decides { self.failed(now, &error) } else { None }
@@ -468,7 +475,11 @@ impl CircuitBreaker {
         let enough = self.consecutive_failures >= self.config.failure_threshold.get();
         let row = format_count(self.consecutive_failures, "failure", "failures");
         match self.state {
-            CircuitState::HalfOpen { .. } | CircuitState::Refusing(_) => {
+            CircuitState::Refusing(refusing) => {
+                self.put_off(Refusing { is_tried: false, ..refusing }, now);
+                None
+            }
+            CircuitState::HalfOpen { .. } => {
                 Some(self.enter(
                     CircuitState::Open { since: now },
                     format!("the call let through failed: {error}"),
@@ -490,20 +501,17 @@ impl CircuitBreaker {
     /// Counts a call that the oracle rejected because of the caller.
     fn refused(&mut self, now: Timestamp, error: &str, decides: bool) -> Option<HealthStatusChange> {
         self.successes = 0;
-        let retry_at = |trials| now.saturating_add(self.refusal_pause(trials)).unwrap_or(Timestamp::MAX);
         match self.state {
             CircuitState::Refusing(refusing) => {
                 if decides {
-                    let trials = refusing.trials.saturating_add(1);
-                    let retry_at = retry_at(trials);
-                    self.state = CircuitState::Refusing(Refusing { trials, retry_at, ..refusing });
+                    self.put_off(refusing, now);
                 }
                 None
             }
             _ if decides => {
                 let refusing = Refusing {
                     since: now,
-                    retry_at: retry_at(0),
+                    retry_at: now.saturating_add(self.refusal_pause(0)).unwrap_or(Timestamp::MAX),
                     trials: 0,
                     trial: None,
                     is_tried: false,
@@ -513,6 +521,13 @@ impl CircuitBreaker {
             }
             _ => None,
         }
+    }
+
+    /// Permits the next call for a first verdict after a longer pause, because the last one did not succeed.
+    fn put_off(&mut self, refusing: Refusing, now: Timestamp) {
+        let trials = refusing.trials.saturating_add(1);
+        let retry_at = now.saturating_add(self.refusal_pause(trials)).unwrap_or(Timestamp::MAX);
+        self.state = CircuitState::Refusing(Refusing { trials, retry_at, ..refusing });
     }
 
     /// Whether the outcome of the call with this permit changes the state: always while the circuit is closed, only for
@@ -577,7 +592,7 @@ impl CircuitBreaker {
         }
     }
 
-    /// The pause after the oracle rejected `trials` calls for first verdicts.
+    /// The pause after `trials` calls for first verdicts without success.
     fn refusal_pause(&self, trials: u32) -> SignedDuration {
         self.reset().saturating_mul(1 << trials.min(REFUSAL_DOUBLINGS_MAX))
     }

@@ -6,6 +6,7 @@ use crate::verdict::flag::Flag;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 
 /// The maximum number of claims that are quoted in a prompt.
 const QUOTED_CLAIMS_MAX: usize = 20;
@@ -99,8 +100,15 @@ impl fmt::Display for AnswerRejection {
 
 /// The claims of all texts of a verdict, split as the published rules do.
 struct NumberedClaims<'v> {
-    /// The claims of each field: the number and the offset of each, and its text.
-    fields: BTreeMap<&'v str, Vec<(u32, usize, &'v str)>>,
+    /// The claims of each field. The name and the value of a member have the same field.
+    fields: BTreeMap<&'v str, Vec<NumberedClaim<'v>>>,
+}
+
+struct NumberedClaim<'v> {
+    number: u32,
+    /// Its place in its text, in bytes.
+    range: Range<usize>,
+    text: &'v str,
 }
 
 impl<'v> NumberedClaims<'v> {
@@ -113,7 +121,8 @@ impl<'v> NumberedClaims<'v> {
             for piece in text.split(CLAIM_ENDS) {
                 if !piece.trim().is_empty() {
                     number += 1;
-                    claims.push((number, start, piece.trim()));
+                    let range = start..start + piece.len();
+                    claims.push(NumberedClaim { number, range, text: piece.trim() });
                 }
                 // each delimiter has one byte
                 start += piece.len() + 1;
@@ -122,16 +131,44 @@ impl<'v> NumberedClaims<'v> {
         Self { fields: numbered }
     }
 
-    /// The claim at `span`: the last one that begins at or before it.
+    /// The claim that contains all of `span`; `None` if there are two, in the name and in the value of a member.
     fn at(&self, span: &CandidateSpan) -> Option<(u32, &'v str)> {
         let claims = self.fields.get(span.field.as_deref()?)?;
-        let found = claims.iter().rev().find(|(_, start, _)| *start <= span.start)?;
-        Some((found.0, found.2))
+        let contains = |range: &Range<usize>| range.start <= span.start && span.end <= range.end;
+        let mut found = claims.iter().filter(|claim| contains(&claim.range));
+        let claim = found.next().filter(|_| found.next().is_none())?;
+        Some((claim.number, claim.text))
     }
 
     /// The claims in which `result` has violations.
     fn of_rule(&self, result: &RuleResult) -> impl Iterator<Item = (u32, &'v str)> {
         let spans = result.violations.iter().flat_map(|violation| [&violation.span, &violation.related]);
         spans.flatten().filter_map(|span| self.at(span))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fault_in_the_name_of_a_member_is_not_attributed_to_its_value() {
+        // `"tests":[{"Cows moo loudly":"Ask ten people."}]`
+        let path = "tests[0].Cows moo loudly";
+        let fields = [("summary", "Sound. Simple."), (path, "Cows moo loudly"), (path, "Ask ten people.")];
+        let fields = fields.map(|(field, text)| (field.to_owned(), text.to_owned()));
+        let claims = NumberedClaims::of(&fields);
+        for (field, start, end, claim) in [
+            ("summary", 7, 13, Some((2, "Simple"))),
+            (path, 0, 15, Some((3, "Cows moo loudly"))),
+            // it may be in the name or in the value
+            (path, 0, 14, None),
+            // it is in two claims
+            ("summary", 0, 13, None),
+            ("other", 0, 5, None),
+        ] {
+            let span = CandidateSpan { end, field: Some(field.to_owned()), start };
+            assert_eq!(claims.at(&span), claim, "{span:?}");
+        }
     }
 }

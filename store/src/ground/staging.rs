@@ -193,7 +193,8 @@ impl RunStaging {
         mut proceed: impl FnMut(u64) -> bool,
     ) -> Result<Option<StagedRun>, StoreError> {
         let release = TimelineRun { has_unidentified: self.counts.unidentified > 0, ..release.clone() };
-        let base = std::mem::take(&mut self.sample).choose_base(view)?;
+        let sample = std::mem::take(&mut self.sample);
+        let base = sample.choose_base(view, changes_others(view, &release))?;
         let mut delta = DeltaWriter::create(&self.files, &self.name, self.run, base)?;
         let Some((pruned, axis_effects)) = self.merge_records(view, &release, &mut delta, &mut proceed)?
         else {

@@ -1,7 +1,8 @@
 //! The encoding of a statement in a sorted file.
 //!
 //! A run can have a base: an earlier run of its source. A record without a row in the run is stated as in the base. A
-//! row says that the run lacks the record, or what it states; if only the raw bytes differ, the row has no content.
+//! row contains the statement, or marks the record as missing in the run; if only the raw bytes differ, the row has no
+//! content.
 
 use super::places::RecordPlace;
 use bytes::Bytes;

@@ -138,3 +138,18 @@ fn daily_whole_history_costs_what_it_adds() {
         }
     }
 }
+
+#[test]
+#[ignore = "heavy: prints measurements; run it alone"]
+fn export_of_a_source_costs_processor_time() {
+    let size = scale(1_000_000);
+    let mut world = TestStore::new();
+    let changed = |row: u64| row.is_multiple_of(100);
+    ingest(&mut world, &rows(1, size, |_| false));
+    ingest(&mut world, &rows(2, size, changed));
+    let view = world.view();
+    let before = processor_ms();
+    let lines = view.export(&mut std::io::sink()).expect("the files are readable");
+    println!("export of {lines} lines: processor {} ms", processor_ms() - before);
+    assert!(lines > size);
+}

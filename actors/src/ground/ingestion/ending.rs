@@ -4,6 +4,7 @@ use super::archiving::ARCHIVING;
 use super::progress::RunTracker;
 use super::reading::PayloadReadOutcome;
 use super::run_task::{SourceRunChange, decide_run_change, mark_held_again, next_known_at};
+use super::upkeep::run_while_archiving_waits;
 use super::{IngestContext, IngestionError};
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::CommitError;
@@ -179,8 +180,10 @@ impl IngestContext {
 
     /// Removes a run's payload, unless it must be kept.
     pub(super) async fn remove_unless_needed(&self, run: &IngestionRun) {
-        let _archiving_guard = ARCHIVING.lock().await;
-        if let Err(error) = self.store.remove_unneeded_payload(&run.input.raw_sha256, None) {
+        let archiving_guard = ARCHIVING.lock().await;
+        let (store, sha256) = (self.store.clone(), run.input.raw_sha256.clone());
+        let work = move || store.remove_unneeded_payload(&sha256, None);
+        if let Err(error) = run_while_archiving_waits(archiving_guard, work).await {
             tracing::warn!(run_id = %run.run_id, %error, "could not remove an unneeded payload");
         }
     }
@@ -196,8 +199,10 @@ impl IngestContext {
 
     /// Removes the payload of a run that failed for lack of space, unless another run has the same payload.
     async fn remove_payload(&self, run: &IngestionRun) {
-        let _archiving_guard = ARCHIVING.lock().await;
-        if let Err(error) = self.store.remove_payload_of(run) {
+        let archiving_guard = ARCHIVING.lock().await;
+        let (store, failed) = (self.store.clone(), run.clone());
+        let work = move || store.remove_payload_of(&failed);
+        if let Err(error) = run_while_archiving_waits(archiving_guard, work).await {
             tracing::warn!(run_id = %run.run_id, %error, "could not remove the payload of a failed run");
         }
     }

@@ -22,6 +22,7 @@ use oracled_store::ground::verify::{PayloadCheckReport, PayloadFault};
 use oracled_store::ground::view::SourceView;
 use oracled_store::{JournalRecord, RowKey, Store, StoreError, TableWrite};
 use std::sync::Arc;
+use tokio::sync::MutexGuard;
 use tokio::task::spawn_blocking;
 
 /// Removes the content that ceased to hold by `before` from a source, and the payloads that are then no
@@ -83,7 +84,7 @@ async fn prune(
     let pruned = pruned.map_err(|error| IngestionError::Inside(error.to_string()))??;
     let pruned =
         pruned.ok_or_else(|| IngestionError::Inside("the daemon is stopping; nothing was pruned".into()))?;
-    let _archiving_guard = ARCHIVING.lock().await;
+    let archiving_guard = ARCHIVING.lock().await;
     let (versions, freed_bytes) = (pruned.statements, pruned.freed_bytes);
     let payloads = context.list_removable_payloads(&old, &pruned.unneeded, before)?;
     let mut outcome = PruneOutcome { before, versions, payloads, freed_bytes };
@@ -91,7 +92,9 @@ async fn prune(
         return Ok(outcome);
     }
     if is_dry_run {
-        outcome.freed_bytes += context.store.files().removable_bytes(&outcome.payloads)?;
+        let (store, payloads) = (context.store.clone(), outcome.payloads.clone());
+        let work = move || store.files().removable_bytes(&payloads);
+        outcome.freed_bytes += run_while_archiving_waits(archiving_guard, work).await?;
         return Ok(outcome);
     }
     let files = pruned.into_kept_files();
@@ -111,8 +114,24 @@ async fn prune(
         )
         .await?;
     context.store.remove_replaced(&old)?;
-    outcome.freed_bytes += context.store.remove_unneeded_payloads(&outcome.payloads, Some(&oracle_id))?;
+    let (store, payloads) = (context.store.clone(), outcome.payloads.clone());
+    let work = move || store.remove_unneeded_payloads(&payloads, Some(&oracle_id));
+    outcome.freed_bytes += run_while_archiving_waits(archiving_guard, work).await?;
     Ok(outcome)
+}
+
+/// Runs `work`, which removes payloads or reads their files, on a thread that may block. No payload is archived until the
+/// work ends, even if the caller drops this future.
+pub(super) async fn run_while_archiving_waits<T: Send + 'static>(
+    archiving_guard: MutexGuard<'static, ()>,
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, IngestionError> {
+    let done = spawn_blocking(move || {
+        let _archiving_guard = archiving_guard;
+        work()
+    });
+    let done = done.await.map_err(|error| IngestionError::Inside(error.to_string()))?;
+    Ok(done?)
 }
 
 /// Compares a source's files, and all of its runs or one of them, with their digests. Stores the result of a

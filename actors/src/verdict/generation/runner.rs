@@ -21,7 +21,7 @@ use crate::verdict::rate_limiter::{
 use crate::verdict::submission::{GenerationTrace, Submission, SubmissionOutcome};
 use oracled_domain::verdict::cost::ModelCost;
 use oracled_domain::verdict::generation::{GenerationSettings, ModelTokenUsage};
-use oracled_domain::verdict::health::CircuitCallOutcome;
+use oracled_domain::verdict::health::{CircuitCallOutcome, OracleHealthLevel};
 use oracled_domain::verdict::order::{Order, OrderAttemptStart};
 use oracled_domain::verdict::prompt::build_prompt_after_rejection;
 use oracled_domain::verdict::rejection::{AnswerRejection, RejectedClaim};
@@ -196,7 +196,8 @@ impl GenerationRunner {
     }
 
     /// The permits of the last attempt of `order` with one of the models that had none. A model that may be called anyway comes
-    /// first. If there is none, the attempt overrides requested waits and open circuits, but no limit of calls.
+    /// first. If there is none, the attempt overrides requested waits and open circuits, but no limit of calls. The order waits
+    /// while a call of a model that rejected the caller is in progress.
     pub(crate) async fn request_last_call(
         &self,
         application: &ApplicationName,
@@ -212,7 +213,9 @@ impl GenerationRunner {
                 match self.request_permits(model, application, is_last).await {
                     Ok(permits) => return Ok(permits),
                     Err(error @ GenerationError::NotPermitted { .. }) => {
-                        denied = denied.or(Some((Arc::clone(model), error)));
+                        if denied.is_none() || is_being_tried(&error) {
+                            denied = Some((Arc::clone(model), error));
+                        }
                     }
                     Err(error) => limited.add(error).map_err(FirstCallDenial::Application)?,
                 }
@@ -222,13 +225,11 @@ impl GenerationRunner {
             }
             if is_last {
                 return Err(match denied {
-                    Some((
-                        _,
-                        error @ GenerationError::NotPermitted {
-                            error: PermitError::Refusing { is_being_tried: true, .. },
-                            retry_after: wait,
-                        },
-                    )) => FirstCallDenial::Order { error: Some(error), wait },
+                    Some((_, error @ GenerationError::NotPermitted { retry_after: wait, .. }))
+                        if is_being_tried(&error) =>
+                    {
+                        FirstCallDenial::Order { error: Some(error), wait }
+                    }
                     denied => FirstCallDenial::Final(denied),
                 });
             }
@@ -339,10 +340,14 @@ impl GenerationRunner {
         }
     }
 
-    /// Whether the circuit has not opened since it permitted the call.
-    async fn is_circuit_closed(&self, oracle_id: &OracleId) -> bool {
+    /// Whether the circuit has not opened since it permitted the call. A model that rejects the caller is still called for
+    /// regenerations.
+    async fn is_circuit_closed(&self, oracle_id: &OracleId, path: GatePath) -> bool {
         let statuses = self.handles.oracle_health.ask(ListHealthStatuses).await.unwrap_or_default();
-        statuses.iter().any(|health| health.oracle_id == *oracle_id && health.status.accepts_calls())
+        let accepts = |status: OracleHealthLevel| {
+            status.accepts_calls() || (path == GatePath::Regen && status == OracleHealthLevel::Refusing)
+        };
+        statuses.iter().any(|health| health.oracle_id == *oracle_id && accepts(health.status))
     }
 
     /// Calls the model and sends its answer to the gate.
@@ -475,7 +480,7 @@ impl GenerationRunner {
         purpose: &ModelCallPurpose,
     ) -> Result<(), GenerationError> {
         let oracle_id = model.oracle_id().clone();
-        if !self.is_circuit_closed(&oracle_id).await {
+        if !self.is_circuit_closed(&oracle_id, purpose.path).await {
             let error = PermitError::CircuitOpen { oracle_id, retry_after: None };
             return Err(GenerationError::NotPermitted { error, retry_after: RETRY_AFTER });
         }
@@ -548,6 +553,14 @@ fn health_outcome(called: &ModelCallResult, is_own_name: bool) -> CircuitCallOut
         ModelHealthEffect::Neutral | ModelHealthEffect::Refused => CircuitCallOutcome::Neutral,
         ModelHealthEffect::Failed => CircuitCallOutcome::Failure(cause()),
     }
+}
+
+/// Whether a call in progress shows soon whether the model may be called.
+const fn is_being_tried(error: &GenerationError) -> bool {
+    matches!(
+        error,
+        GenerationError::NotPermitted { error: PermitError::Refusing { is_being_tried: true, .. }, .. }
+    )
 }
 
 fn not_permitted(permit: Result<CallLease, PermitError>) -> Result<CallLease, GenerationError> {

@@ -140,7 +140,8 @@ impl OrderDesk {
         }
     }
 
-    /// Starts the attempt of a queued order if a model may be called. `is_last` is whether the order reached its maximum age.
+    /// Starts the attempt of a queued order if a model may be called. `is_last` is whether the order reached its maximum age. An
+    /// order of any age waits while the daemon lacks what an attempt needs.
     async fn try_attempt(
         &self,
         session_id: &SessionId,
@@ -151,15 +152,7 @@ impl OrderDesk {
         me: Addr<OrdersActor>,
     ) -> Result<DispatchOutcome, GenerationError> {
         let application = session_id.application();
-        let prompt = match self.prepare(session_id, tier, &query, &order).await {
-            // no attempt is possible, and the order is too old to wait for it
-            Err(
-                GenerationError::NoModel
-                | GenerationError::Prompt(PromptError::Unknown(_) | PromptError::Tier(_))
-                | GenerationError::Cache(VerdictCacheError::HeldKey(_)),
-            ) if is_last => return Ok(self.outcome_of(self.expire(session_id, None).await?)),
-            prompt => prompt?,
-        };
+        let prompt = self.prepare(session_id, tier, &query, &order).await?;
         let permits = if is_last {
             self.runner.request_last_call(&application, &order).await
         } else {
@@ -211,16 +204,25 @@ impl OrderDesk {
         let Some(OpenRejection { rejection, sealed_claims }) = &order.open_rejection else {
             return self.runner.first_prompt(&application, tier, query);
         };
-        let mut claims: Vec<RejectedClaim> = Vec::new();
-        if let Some(sealed) = sealed_claims {
-            match self.gate.key.open(session_id, sealed).await {
-                Ok(text) => claims = serde_json::from_slice(&text).unwrap_or_default(),
-                Err(error) => {
-                    tracing::warn!(%session_id, %error, "asking again without the claims of a rejected answer");
-                }
-            }
-        }
+        let claims = match sealed_claims {
+            Some(sealed) => self.open_claims(session_id, sealed).await,
+            None => Vec::new(),
+        };
         self.runner.prompt_after(&application, (tier, query), rejection, &claims)
+    }
+
+    /// The claims of a rejected answer; empty if they cannot be read: the prompt then names only the rules.
+    async fn open_claims(&self, session_id: &SessionId, sealed: &str) -> Vec<RejectedClaim> {
+        let claims = match self.gate.key.open(session_id, sealed).await {
+            // the error of the parser may quote a claim
+            Ok(text) => serde_json::from_slice::<Vec<RejectedClaim>>(&text)
+                .map_err(|_| "the decrypted text is no list of claims".to_owned()),
+            Err(error) => Err(error.to_string()),
+        };
+        claims.unwrap_or_else(|error| {
+            tracing::warn!(%session_id, error, "asking again without the claims of a rejected answer");
+            Vec::new()
+        })
     }
 
     /// Checks the key of held verdicts if the policy may hold the verdict: without the key, an answer that the model was

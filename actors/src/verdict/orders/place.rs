@@ -53,6 +53,25 @@ enum PlacedRow {
 impl OrderDesk {
     pub(super) async fn place(
         &self,
+        submission: Submission,
+        full: Option<QueueLimit>,
+        may_start: bool,
+        me: Addr<OrdersActor>,
+    ) -> Result<PlacedOrder, GenerationError> {
+        let placed = self.place_unless_cached(submission.clone(), full, may_start, me).await;
+        if !matches!(placed, Err(GenerationError::DeliveredAlready)) {
+            return placed;
+        }
+        // the order may have been delivered after the cache was asked
+        match self.runner.handles.cache.ask(FindSession(submission)).await?? {
+            FindSessionOutcome::Cached(cached) => Ok(PlacedOrder::Replayed(cached)),
+            FindSessionOutcome::Mismatch(mismatch) => Ok(PlacedOrder::Mismatch(mismatch)),
+            _ => placed,
+        }
+    }
+
+    async fn place_unless_cached(
+        &self,
         mut submission: Submission,
         full: Option<QueueLimit>,
         may_start: bool,
@@ -220,9 +239,12 @@ fn check_known(
     if let Some(mismatch) = session.mismatch(submission.tier, &submission.query) {
         return Ok(Some(PlacedRow::Mismatch(mismatch)));
     }
+    if let Some(order) = session.order.as_ref().filter(|_| session.is_cancelled()) {
+        return Ok(Some(PlacedRow::Existing(order.clone().into())));
+    }
     let Submission { caller, customer_email, check, .. } = submission;
     let address = customer_email.as_ref();
-    let mismatch = if session.has_unfinished_order() {
+    let mismatch = if session.order.is_some() {
         session.repeat_mismatch(*caller, address, check.as_ref())
     } else {
         session.change_mismatch(*caller, address)

@@ -28,7 +28,7 @@ const CURRENCIES: [&str; 24] = [
 /// The beginnings of bounds and estimates.
 const BOUNDS: [char; 6] = ['<', '>', '≤', '≥', '~', '≈'];
 
-/// What the cells of a field have beside their numbers.
+/// The signs and units beside the numbers of a field.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct CellAffix {
     /// Empty if there is none.

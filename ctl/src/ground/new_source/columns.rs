@@ -237,7 +237,7 @@ fn fold_groups(fields: Vec<(Vec<String>, FieldValues)>, columns_max: usize) -> R
     match folded.fields.len() {
         count if count <= columns_max => Ok(folded),
         count => Err(format!(
-            "the records have {count} fields (at most {AXES_MAX} axes allowed); put those that are measured into one object of each              record, which becomes a keyed group, or convert the file to CSV, whose columns `unpivot` turns into records"
+            "the records have {count} fields (at most {AXES_MAX} axes allowed); put those that are measured into one object of each record, which becomes a keyed group, or convert the file to CSV, whose columns `unpivot` turns into records"
         )),
     }
 }

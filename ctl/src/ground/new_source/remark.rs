@@ -106,7 +106,7 @@ pub(super) enum SourceRemark {
     Accounting,
 }
 
-/// The line of the documents at which a remark on an axis stands.
+/// The line of the documents that has a remark on an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RemarkPlace {
     Axis,

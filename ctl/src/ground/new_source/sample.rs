@@ -234,9 +234,10 @@ fn decode(
     let decoded =
         PayloadEncoding::new(compression, encoding).decode(head).map_err(|error| error.to_string())?;
     let read = decoded.take(bytes_max).read_to_end(&mut plain);
+    let is_cut = read.is_err() || plain.len() as u64 == bytes_max;
     match read {
         Err(error) if plain.is_empty() => Err(error.to_string()),
-        read => Ok((plain.clone(), read.is_err() || plain.len() as u64 == bytes_max)),
+        _ => Ok((plain, is_cut)),
     }
 }
 
@@ -261,6 +262,7 @@ fn detect_encoding(plain: &[u8]) -> (TextEncoding, bool) {
 
 /// Whether the first line that is not blank is a JSON object.
 fn is_lines(text: &str) -> bool {
+    let text = text.trim_start_matches('\u{feff}');
     let first = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     SourceValue::parse_object(first.as_bytes()).is_ok()
         // one document on one line is a list of records if it has one
@@ -289,5 +291,23 @@ fn list_in(value: &SourceValue, path: String, depth: usize) -> Option<String> {
             list_in(member, format!("{path}/{name}"), depth + 1)
         }),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_lines_recognizes_objects_on_lines_with_and_without_a_byte_order_mark() {
+        for (text, expected) in [
+            ("{\"a\":1}\n{\"a\":2}\n", true),
+            ("\u{feff}{\"a\":1}\n{\"a\":2}\n", true),
+            ("\u{feff}{\"a\":1}", true),
+            ("\u{feff}{\"a\":[{\"b\":1}]}", false),
+            ("\u{feff}[{\"a\":1}]", false),
+        ] {
+            assert_eq!(is_lines(text), expected, "{text:?}");
+        }
     }
 }

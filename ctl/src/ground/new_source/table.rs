@@ -195,7 +195,7 @@ struct FoundHeader {
     line: usize,
     /// The number of lines before the first record.
     first_line: usize,
-    /// The names of the columns, as many as a row has fields.
+    /// The names of the columns, one for each field of a row.
     names: Vec<String>,
     /// The usual number of fields of a row.
     fields: usize,
@@ -206,7 +206,7 @@ struct FoundHeader {
 enum HeaderKind {
     /// A line that is read as the header.
     Line,
-    /// A line whose cells cannot be told from those of a record.
+    /// A line that is a header or a record.
     Uncertain,
     /// A line with this number of names, which is not the number of fields.
     OtherLength(usize),
@@ -308,7 +308,7 @@ fn is_header(row: &TableRow) -> bool {
         && names.iter().all(|name| CellKind::of(name) == CellKind::Text)
 }
 
-/// What the first row with the usual number of fields is.
+/// The kind of the first row with the usual number of fields.
 enum FirstRow {
     Header,
     Record,
@@ -441,7 +441,8 @@ pub(super) fn unpivot_measured(header: &[String], measured: &HashSet<&str>) -> R
     Ok(unpivot_to(header, pattern, "Name"))
 }
 
-/// A pattern for a name, in which runs of digits, and of letters if asked for, stand for any others.
+/// A pattern for a name that matches any digits in place of its digits and, with `with_letters`, any letters in place
+/// of its letters.
 fn shape(name: &str, with_letters: bool) -> String {
     let mut pattern = String::new();
     for character in name.chars() {
@@ -453,10 +454,12 @@ fn shape(name: &str, with_letters: bool) -> String {
         match class {
             Some(class) if pattern.ends_with(class) => {}
             Some(class) => pattern.push_str(class),
-            None if character.is_alphanumeric() || character == '_' || character == ' ' => {
-                pattern.push(character);
+            None if character.is_control() => pattern.push('.'),
+            // `\<` and `\>` are the ends of words
+            None if character.is_ascii_punctuation() && !matches!(character, '_' | '<' | '>') => {
+                pattern.extend(['\\', character]);
             }
-            None => pattern.extend(['\\', character]),
+            None => pattern.push(character),
         }
     }
     pattern

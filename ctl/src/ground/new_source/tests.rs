@@ -568,6 +568,25 @@ fn new_source_writes_no_least_number_of_records() {
 }
 
 #[test]
+fn new_source_writes_the_gates_of_each_axis_with_values() {
+    let gates = |payload: &[u8]| {
+        let new = NewCase::new("gated", "csv", payload).expect("valid documents");
+        let documents = new.documents();
+        let after = documents.lines().skip_while(|line| !line.starts_with("    axes:")).skip(1);
+        after
+            .take_while(|line| line.starts_with("      "))
+            .map(|line| line.trim().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        gates(b"code,year,people\na,2020,5\na,2021,7\nb,2020,6\nb,2021,9\n"),
+        [r#"people: {max_unfilled_ratio: "0.5", max_changed_values_ratio: "0.9"}"#]
+    );
+    assert_eq!(gates(b"code,people\na,5.5\nb,6.5\n"), [r#"people: {max_unfilled_ratio: "0.5"}"#]);
+    assert_eq!(gates(b"code\na\nb\n"), [""; 0]);
+}
+
+#[test]
 fn example_data_gets_its_identity() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/ground-truth/data");
     for (file, identity, has_identity) in [

@@ -198,6 +198,7 @@ invalidation_triggers: [{{trigger_type: version_change, config: {{}}}}]
             records.len().div_ceil(2),
             records.len()
         )?;
+        self.write_axis_gates(text)?;
         writeln!(
             text,
             "  storage: {{retention_days: 3650}}\n  audit: {{log_raw_input: true, log_transformations: true}}"
@@ -224,6 +225,32 @@ invalidation_triggers: [{{trigger_type: version_change, config: {{}}}}]
             writeln!(text, "    - {{{}}}{}", parts.join(", "), line_comment(column, RemarkPlace::Mapping))?;
         }
         self.write_normalizers(text)
+    }
+
+    /// The gates of the axes with values. The values of a day or a year are seldom all revised at once. Without such an
+    /// identity, each release can have new values for all records.
+    fn write_axis_gates(&self, text: &mut String) -> std::fmt::Result {
+        let columns = &self.found.columns;
+        let mut values = columns.iter().filter(|column| !column.is_identity).peekable();
+        if !self.found.has_identity || values.peek().is_none() {
+            return Ok(());
+        }
+        let is_time = |column: &SampleColumn| {
+            column.is_identity && matches!(column.form, ValueForm::Date { .. } | ValueForm::Period { .. })
+        };
+        let (limits, what) = if columns.iter().any(is_time) {
+            ("max_unfilled_ratio: \"0.5\", max_changed_values_ratio: \"0.9\"", "empties or changes")
+        } else {
+            ("max_unfilled_ratio: \"0.5\"", "empties")
+        };
+        writeln!(
+            text,
+            "    axes:  # a file that {what} a larger share of the values of an axis is held for a decision"
+        )?;
+        for column in values {
+            writeln!(text, "      {}: {{{limits}}}", column.axis)?;
+        }
+        Ok(())
     }
 
     /// The smallest workflow over the source. An identity alone has nothing to verify.

@@ -28,6 +28,8 @@ const SPOOL_MAX_BYTES: usize = 16 * 1024 * 1024;
 const SPOOL_SHARE: usize = 4;
 /// The memory of an answer in addition to its length, in bytes.
 const ANSWER_EXTRA_BYTES: usize = 128;
+/// Interval at which an answer without memory is attempted again.
+const MEMORY_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The answers of a batch, on their way to the client.
 ///
@@ -106,15 +108,15 @@ impl BatchSender {
     }
 
     /// Waits for room in the spool, and for memory unless the client has taken all earlier answers or the answer has its
-    /// own memory.
+    /// own memory. Without free memory, the spool counts as full.
     async fn reserve(&self, body: &ReservedBody) -> Vec<OwnedSemaphorePermit> {
         let bytes = (body.unsent_bytes() + ANSWER_EXTRA_BYTES).min(self.spool_bytes);
-        let is_next = self.spool.available_permits() == self.spool_bytes;
         let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
         let spooled = Arc::clone(&self.spool).acquire_many_owned(permits).await;
         let mut reserved = vec![spooled.expect("the semaphore is never closed")];
-        if !is_next && !body.has_memory() {
-            reserved.push(self.service.reserve_response(bytes).await);
+        if !body.has_memory() {
+            let is_next = || self.spool.available_permits() + bytes == self.spool_bytes;
+            reserved.extend(reserve_memory(is_next, || self.service.try_reserve_response(bytes)).await);
         }
         reserved
     }
@@ -130,6 +132,23 @@ impl BatchSender {
             }
             before = taken;
         }
+    }
+}
+
+/// Waits for the memory of an answer, by attempts: a place in the queue for memory would take all free memory, and so
+/// disconnect all clients with unread answers. Returns `None` once `is_next`: the client has taken all earlier answers.
+async fn reserve_memory(
+    is_next: impl Fn() -> bool + Send,
+    try_reserve: impl Fn() -> Option<OwnedSemaphorePermit> + Send,
+) -> Option<OwnedSemaphorePermit> {
+    loop {
+        if is_next() {
+            return None;
+        }
+        if let Some(memory) = try_reserve() {
+            return Some(memory);
+        }
+        sleep(MEMORY_CHECK_INTERVAL).await;
     }
 }
 
@@ -193,4 +212,26 @@ pub(crate) fn to_line(answer: &impl Serialize) -> Vec<u8> {
     let mut line = serde_json::to_vec(answer).expect("an answer is plain data with string keys");
     line.push(b'\n');
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::timeout;
+
+    async fn reserve_8(memory: &Arc<Semaphore>, is_next: bool) -> Option<OwnedSemaphorePermit> {
+        reserve_memory(|| is_next, || Arc::clone(memory).try_acquire_many_owned(8).ok()).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answer_that_waits_for_memory_leaves_the_free_memory_to_others() {
+        let memory = Arc::new(Semaphore::new(5));
+        let mut waiting = Box::pin(reserve_8(&memory, false));
+        assert!(timeout(Duration::from_secs(1), &mut waiting).await.is_err(), "5 bytes are free");
+        assert_eq!(memory.available_permits(), 5);
+        memory.add_permits(3);
+        let reserved = waiting.await.expect("8 bytes are free");
+        assert_eq!(reserved.num_permits(), 8);
+        assert!(reserve_8(&memory, true).await.is_none(), "the next answer needs no memory");
+    }
 }

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 /// Maximum number of bytes of one body that are discarded. A longer body ends the connection.
-const DISCARDED_MAX_BYTES: usize = 32 * 1024 * 1024;
+pub(super) const DISCARDED_MAX_BYTES: usize = 32 * 1024 * 1024;
 /// Maximum time for this.
 const DISCARD_TIME: Duration = Duration::from_secs(10);
 /// A client that sends nothing for this long is waiting for its answer.

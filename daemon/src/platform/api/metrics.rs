@@ -382,6 +382,7 @@ mod tests {
                 r#"oracled_oracle_circuit_state{oracle="model",status="degraded"} 1"#,
                 r#"oracled_oracle_circuit_state{oracle="model",status="unhealthy"} 0"#,
                 r#"oracled_oracle_circuit_state{oracle="model",status="circuit_open"} 0"#,
+                r#"oracled_oracle_circuit_state{oracle="model",status="refusing"} 0"#,
                 r#"oracled_oracle_consecutive_failures{oracle="model"} 1"#,
                 r#"oracled_oracle_latency_p50_seconds{oracle="model"} 0.12"#,
                 r#"oracled_oracle_latency_p99_seconds{oracle="model"} 0.12"#,

@@ -133,6 +133,8 @@ impl hyper::body::Body for ReservedBodyStream {
                 self.taken.fetch_add(1, Ordering::Relaxed);
                 return Poll::Ready(Some(Ok(Frame::data(piece))));
             }
+            // an answer that was taken holds no memory while the next one is awaited
+            self.current = None;
             self.current = ready!(self.coming.poll_recv(cx));
             if self.current.is_none() {
                 return Poll::Ready(None);
@@ -172,4 +174,25 @@ pub(crate) fn json_response(status: StatusCode, body: impl Into<Body>) -> Respon
     let mut response = (status, body.into()).into_response();
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::BodyExt;
+    use tokio::sync::Semaphore;
+
+    #[tokio::test]
+    async fn stream_releases_an_answer_that_was_taken_before_the_next_one_arrives() {
+        let memory = Arc::new(Semaphore::new(6));
+        let (sender, mut answers) = ReservedBodyStream::channel();
+        let mut body = ReservedBody::new(b"answer".to_vec(), None);
+        body.hold(Arc::clone(&memory).acquire_many_owned(6).await.expect("the semaphore is open"));
+        sender.send(body).expect("the stream is open");
+        let piece = answers.frame().await.expect("a piece").expect("a piece cannot fail");
+        assert_eq!(piece.into_data().expect("a piece is data"), "answer");
+        let next = timeout(Duration::from_millis(1), answers.frame()).await;
+        assert!(next.is_err(), "no other answer was sent");
+        assert_eq!(memory.available_permits(), 6);
+    }
 }

@@ -26,8 +26,8 @@ pub struct OrdersSection {
     #[schema(minimum = 60, maximum = 2_592_000)]
     pub max_age_s: u32,
     /// Total number of [rejected answers](../delivery.md#generate-a-verdict) of the models to an order, at which it stops:
-    /// answers that the crosscheck, the rules or the policy reject, that are incomplete or empty, or in which a model
-    /// declines.
+    /// answers that the crosscheck, the rules or the policy reject, that are incomplete or empty, that cannot be read
+    /// but report tokens, or in which a model declines.
     #[schema(minimum = 1, maximum = 100)]
     pub generations_max: u32,
     /// Temperatures of the calls after the first, second and further rejected answers. The last one is also that of all

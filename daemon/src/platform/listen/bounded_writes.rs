@@ -14,6 +14,8 @@ const UNREAD_WHEN_SHORT: Duration = Duration::from_secs(2);
 /// Bytes that a client must read to regain one second. So a client that reads a few bytes at a time also runs
 /// out of time.
 const BYTES_PER_SECOND: f64 = 1024.0 * 1024.0;
+/// Maximum time that a client that writes may read nothing, as a multiple of the bound.
+const BOUNDS_WHILE_WRITING: u32 = 10;
 /// Interval at which a stalled answer is checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -21,8 +23,8 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 pub type ShortageCheck = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// A stream that fails if its client reads nothing for `bound`, and writes nothing either: some clients write a whole
-/// batch before they read. Without this limit, a client that never reads its answer would hold a connection and the
-/// answer in memory without end.
+/// batch before they read, within [`BOUNDS_WHILE_WRITING`] times `bound`. Without this limit, a client that never reads
+/// its answer would hold a connection and the answer in memory without end.
 pub(super) struct BoundedWrites<S> {
     stream: S,
     bound: Duration,
@@ -70,7 +72,8 @@ impl<S> BoundedWrites<S> {
         while stall.check.as_mut().poll(cx).is_ready() {
             let is_too_slow = stall.began.elapsed() + self.unread >= UNREAD_WHEN_SHORT && (self.is_short)();
             let silent = stall.began.max(self.wrote_at.unwrap_or(stall.began)).elapsed();
-            if is_too_slow || silent >= self.bound {
+            let is_over = stall.began.elapsed() >= self.bound.saturating_mul(BOUNDS_WHILE_WRITING);
+            if is_too_slow || is_over || silent >= self.bound {
                 return Poll::Ready(Err(ErrorKind::TimedOut.into()));
             }
             let next = CHECK_INTERVAL.min(self.bound.saturating_sub(silent));
@@ -127,7 +130,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for BoundedWrites<S> {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicBool, Ordering};
-    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex, split};
 
     const BOUND: Duration = Duration::from_secs(60);
 
@@ -170,5 +173,23 @@ mod tests {
         assert!(all, "it is slow, and no request waits for memory");
         let (_, all) = time_writes(10_000_000, 1024, Duration::from_micros(500), true).await;
         assert!(all, "it is fast enough");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn unread_answer_of_a_client_that_writes_is_cut_after_10_times_the_bound() {
+        let (stream, mut client) = duplex(1024);
+        let (mut requests, mut answers) = split(BoundedWrites::new(stream, BOUND, Arc::new(|| false)));
+        let writer = tokio::spawn(async move {
+            while client.write_all(b"x").await.is_ok() {
+                sleep(BOUND / 2).await;
+            }
+        });
+        let reader = tokio::spawn(async move { while requests.read_u8().await.is_ok() {} });
+        let began = stopwatch();
+        assert!(answers.write_all(&[0; 10_000]).await.is_err());
+        let took = began.elapsed();
+        assert!(took >= BOUND * 10 && took < BOUND * 11, "{took:?}");
+        writer.abort();
+        reader.abort();
     }
 }

@@ -183,11 +183,38 @@ fn gates_of_an_axis_replace_its_default_limits() {
     let found = gates.breaches(&RunCounts::default(), &effects, None);
     let [
         GateBreach::MaxUnfilledRatio { unfilled: 3, filled: 20, .. },
-        GateBreach::MaxChangedValuesRatio { changed: 3, filled: 20, .. },
+        GateBreach::MaxChangedValuesRatio { changed: 3, compared: 20, .. },
     ] = &found[..]
     else {
         panic!("{found:?}")
     };
+}
+
+#[test]
+fn gates_of_an_axis_count_all_compared_records() {
+    let gates: ReleaseGates =
+        serde_json::from_value(serde_json::json!({"axes": {"energy": {"max_changed_values_ratio": "0.1"}}}))
+            .expect("valid gates");
+    // three of the records have a value
+    let records = |count: u32, after: &'static str| {
+        (0..count).map(move |n| {
+            let value = |value: &str| vec![("energy", value.to_owned())];
+            if n < 3 {
+                (value("7"), if after.is_empty() { vec![] } else { value(after) })
+            } else {
+                (vec![], vec![])
+            }
+        })
+    };
+    let found = |count, after| gates.breaches(&RunCounts::default(), &effects(records(count, after)), None);
+    assert_eq!(found(30, "8"), [], "3 of 30 records are the limit");
+    let [GateBreach::MaxChangedValuesRatio { changed: 3, compared: 29, .. }] = &found(29, "8")[..] else {
+        panic!("the limit is exceeded")
+    };
+    let [GateBreach::MaxUnfilledRatio { unfilled: 3, filled: 3, .. }] = &found(30, "")[..] else {
+        panic!("all values are emptied")
+    };
+    assert_eq!(found(19, ""), [], "too few records are compared");
 }
 
 #[test]

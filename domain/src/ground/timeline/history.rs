@@ -11,6 +11,8 @@ use std::collections::HashMap;
 
 /// The maximum number of scopes whose releases are kept.
 const KEPT_SCOPES_MAX: usize = 4096;
+/// The maximum number of releases in all kept scopes. Each takes about 80 bytes.
+const KEPT_RELEASES_MAX: usize = 1 << 21;
 
 /// A period of valid time and of system time in which each question about a record gets the same version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +43,8 @@ pub struct ReleaseHistory<'r> {
     dates: Vec<(Timestamp, usize, bool)>,
     /// The visible releases by the number of known runs and the date of the question.
     scopes: HashMap<(usize, Timestamp), VisibleReleases>,
+    /// The number of releases in these scopes, at most.
+    kept_releases: usize,
 }
 
 /// The effect of the commit of a run.
@@ -80,7 +84,7 @@ impl<'r> ReleaseHistory<'r> {
             })
             .collect();
         dates.sort_unstable();
-        Self { releases, steps, dates, scopes: HashMap::new() }
+        Self { releases, steps, dates, scopes: HashMap::new(), kept_releases: 0 }
     }
 
     /// The versions of the record with these statements, in the order of `valid_from` and then of `known_from`. The
@@ -166,10 +170,15 @@ impl<'r> ReleaseHistory<'r> {
 
     /// The releases that a question about `time` sees after the commit of the run with this index.
     fn scope(&mut self, index: usize, time: Timestamp) -> &VisibleReleases {
-        if self.scopes.len() >= KEPT_SCOPES_MAX {
-            self.scopes.clear();
-        }
         let known = self.releases.get(..=index).unwrap_or_default();
+        if !self.scopes.contains_key(&(index, time)) {
+            let kept_releases = self.kept_releases + known.len();
+            if self.scopes.len() >= KEPT_SCOPES_MAX || kept_releases > KEPT_RELEASES_MAX {
+                self.scopes.clear();
+                self.kept_releases = 0;
+            }
+            self.kept_releases += known.len();
+        }
         self.scopes.entry((index, time)).or_insert_with(|| {
             VisibleReleases::new(known, ReleaseScope { released_by: Some(time), ..ReleaseScope::default() })
         })
@@ -196,6 +205,24 @@ fn has_statement(statements: &[RecordStatement], run: u32) -> bool {
     statements.binary_search_by_key(&run, |statement| statement.run).is_ok()
 }
 
+/// The run of the last of `releases` by date, if it counts, and is the latest reading of its version. A reading of a
+/// version that was read again with an earlier date can still count for some records.
+fn last_release(releases: &[TimelineRun]) -> Option<u32> {
+    let place = |release: &&TimelineRun| (release.released_at, release.version.clone());
+    let read = releases.iter().filter(|release| release.undoes.is_none());
+    if read.clone().count() < releases.len() {
+        let latest = VisibleReleases::new(releases, ReleaseScope::default()).latest()?;
+        let last = releases.iter().find(|release| release.run == latest).as_ref().map(place);
+        return read.map(|release| place(&release)).all(|other| Some(other) <= last).then_some(latest);
+    }
+    // without undos, the releases need no order
+    let last = read.max_by(|one, other| {
+        (one.released_at, &one.version, one.run).cmp(&(other.released_at, &other.version, other.run))
+    })?;
+    let latest_reading = releases.iter().rev().find(|other| is_same_version(other, last))?;
+    (latest_reading.run == last.run).then_some(last.run)
+}
+
 impl KnowledgeStep {
     /// The step of the last of `releases`; `None` if there are none.
     fn new(releases: &[TimelineRun]) -> Option<Self> {
@@ -212,19 +239,12 @@ impl KnowledgeStep {
                 || (other.released_at, &other.version) < (release.released_at, &release.version)
         };
         let is_latest = release.undoes.is_none() && earlier.iter().all(is_before);
-        // a reading of a version that was read again with an earlier date can still count for some records
-        let is_last = |run: &u32| {
-            let place = |release: &TimelineRun| (release.released_at, release.version.clone());
-            let last = earlier.iter().find(|release| release.run == *run).map(place);
-            let is_before = |other: &TimelineRun| other.undoes.is_some() || Some(place(other)) <= last;
-            earlier.iter().all(is_before)
-        };
-        let follows = VisibleReleases::new(earlier, ReleaseScope::default()).latest().filter(is_last);
+        let can_follow = is_latest && of_version().count() == 1;
         Some(Self {
             from: base.released_at,
             runs: of_version().map(|release| release.run).collect(),
             changes_others: of_version().any(|release| release.snapshot || release.has_unidentified),
-            follows: follows.filter(|_| is_latest && of_version().count() == 1),
+            follows: if can_follow { last_release(earlier) } else { None },
         })
     }
 
@@ -313,6 +333,28 @@ mod tests {
             }
             (releases, statements)
         })
+    }
+
+    #[test]
+    fn history_keeps_a_limited_number_of_releases() {
+        let release = |run: u32| TimelineRun {
+            run,
+            version: run.to_string(),
+            released_at: day(run.into()),
+            ingested_at: hour(run.into()),
+            snapshot: true,
+            has_unidentified: false,
+            undoes: None,
+        };
+        let releases: Vec<_> = (1..4).map(release).collect();
+        let mut history = ReleaseHistory::new(&releases);
+        for (index, time, kept) in [(2, 3, (1, 3)), (1, 2, (2, 5)), (1, 2, (2, 5))] {
+            assert!(history.scope(index, day(time)).latest().is_some());
+            assert_eq!((history.scopes.len(), history.kept_releases), kept);
+        }
+        history.kept_releases = KEPT_RELEASES_MAX;
+        assert!(history.scope(0, day(1)).latest().is_some());
+        assert_eq!((history.scopes.len(), history.kept_releases), (1, 1));
     }
 
     proptest! {

@@ -677,16 +677,17 @@ fn call_that_was_permitted_before_a_rejection_does_not_end_it() {
 }
 
 #[test]
-fn outage_during_a_rejection_opens_the_circuit() {
+fn outage_during_a_rejection_puts_off_the_next_call() {
     let mut health = refusing();
     let trial = first_call(&mut health, 30).expect("one call");
-    let change = health.report(at(31), trial, failure());
-    let levels = (OracleHealthLevel::Refusing, OracleHealthLevel::CircuitOpen);
-    assert_eq!(status_transition(change), Some(levels));
-    health.advance_time(at(61));
-    let trial = first_call(&mut health, 61).expect("one call");
-    let change = health.report(at(62), trial, refusal());
-    assert_eq!(status_transition(change), Some((OracleHealthLevel::Unhealthy, OracleHealthLevel::Refusing)));
+    assert_eq!(health.report(at(31), trial, failure()), None);
+    let status = health.status();
+    assert_eq!((status.status, status.circuit_opened_at), (OracleHealthLevel::Refusing, Some(at(0))));
+    assert_eq!(status.last_error.as_deref(), Some("HTTP status 401: no such key"));
+    assert_eq!(first_call(&mut health, 32), Err(refusing_denial(59, false)));
+    let trial = first_call(&mut health, 91).expect("one call");
+    assert_eq!(health.report(at(92), trial, refusal()), None);
+    assert_eq!(first_call(&mut health, 92), Err(refusing_denial(120, false)));
 }
 
 #[test]
@@ -699,6 +700,18 @@ fn last_attempts_share_one_call_of_an_oracle_that_rejects_the_caller() {
     assert_eq!(last(&mut health, 4), Err(refusing_denial(59, false)));
     assert_eq!(last(&mut health, 32), Err(refusing_denial(31, false)));
     last(&mut health, 33).expect("the answer is too old");
+}
+
+#[test]
+fn last_attempts_do_not_share_a_call_without_an_answer() {
+    for outcome in [CircuitCallOutcome::Neutral, failure()] {
+        let mut health = refusing();
+        let lost = health.permit(at(1), CallPurpose::LastAttempt).expect("the call of all of them");
+        assert_eq!(health.report(at(2), lost, outcome), None);
+        let next = health.permit(at(2), CallPurpose::LastAttempt).expect("there was no answer");
+        assert_eq!(health.report(at(3), next, refusal()), None);
+        health.permit(at(4), CallPurpose::LastAttempt).expect_err("the answer is shared");
+    }
 }
 
 #[test]

@@ -67,7 +67,8 @@ impl NeededChunks {
 /// more. Returns the number of freed bytes. A dry run only returns the number. No payload may be added meanwhile.
 ///
 /// # Errors
-/// `Io` if a file cannot be removed; `Unavailable` if the remaining chunks cannot be written.
+/// `Io` if a file cannot be read or removed; `Newer` if another version wrote it; `Unavailable` if the remaining chunks
+/// cannot be written. A missing or damaged file is not an error: it has no chunks that can be kept.
 pub(in crate::ground) fn remove_payloads(
     dir: &Path,
     payloads: &[Sha256Hex],
@@ -83,8 +84,10 @@ pub(in crate::ground) fn remove_payloads(
         let paths: Vec<PathBuf> = raw.clone().into_iter().chain([chunks_path(dir, sha256)]).collect();
         let size_bytes = |path: &PathBuf| fs::metadata(path).map_or(0, |found| found.len());
         let before_bytes: u64 = paths.iter().map(size_bytes).sum();
-        let files: Vec<_> =
-            paths.iter().filter_map(|path| ArchiveFile::open(path, sha256, &owner()).ok()).collect();
+        let mut files = Vec::new();
+        for path in &paths {
+            files.extend(unless_damaged(ArchiveFile::open(path, sha256, &owner()))?);
+        }
         let mut chunks = HashMap::<ChunkDigest, (&ArchiveFile, &StoredChunk)>::new();
         let mut all = 0;
         for (file, chunk) in
@@ -120,7 +123,7 @@ fn keep_chunks(
     let (mut out, mut table, mut at, mut bytes) =
         (create_unfinished(dir)?, ChunkTable::default(), 0, Vec::new());
     for (file, chunk) in chunks {
-        if file.read_compressed(chunk, &mut bytes).is_err() {
+        if unless_damaged(file.read_compressed(chunk, &mut bytes))?.is_none() {
             // the payloads that need it are damaged already
             continue;
         }
@@ -132,6 +135,15 @@ fn keep_chunks(
     let path = chunks_path(dir, sha256);
     out.persist(&path).map_err(|refused| StoreError::write_error(&path, refused.error))?;
     sync_dir(dir)
+}
+
+/// The result of a read; `None` if the file is missing or damaged. Other errors are returned, since the file may be
+/// readable later.
+fn unless_damaged<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+    match read {
+        Err(StoreError::SourceFile { .. }) => Ok(None),
+        read => read.map(Some),
+    }
 }
 
 /// The owner of the files of all sources. Errors that would name it are not reported.

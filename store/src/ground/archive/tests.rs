@@ -205,6 +205,37 @@ fn damaged_chunk_is_reported_by_each_payload_that_needs_it_and_stored_again() {
 }
 
 #[test]
+fn repaired_payload_is_whole_if_its_chunks_were_those_of_a_removed_one() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let payloads = releases(2, 4 * LONG);
+    let removed = archive_in(&dir, &payloads[0], LONG, &[]);
+    let damaged = archive_in(&dir, &payloads[1], LONG, &[&removed]);
+    remove(&dir, &[&removed]);
+    assert!(is_whole(&dir, &damaged));
+    // its own chunk is at the start of its file
+    flip(&path(dir.path(), &damaged.sha256), 0);
+    assert!(!is_whole(&dir, &damaged));
+    assert_eq!(archive_in(&dir, &payloads[1], LONG, &[&damaged]), damaged);
+    assert!(is_whole(&dir, &damaged));
+    assert!(!chunks_path(dir.path(), &removed.sha256).exists(), "no payload needs them any more");
+}
+
+#[test]
+fn removal_fails_without_a_change_if_a_file_cannot_be_read() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let payloads = releases(2, 4 * LONG);
+    let first = archive_in(&dir, &payloads[0], LONG, &[]);
+    let second = archive_in(&dir, &payloads[1], LONG, &[&first]);
+    // a link to itself can be neither read nor found missing
+    let unreadable = chunks_path(dir.path(), &first.sha256);
+    std::os::unix::fs::symlink(&unreadable, &unreadable).expect("the link is created");
+    let refused = remove_payloads(dir.path(), std::slice::from_ref(&first.sha256), false);
+    assert!(matches!(refused, Err(StoreError::Io { .. })), "{refused:?}");
+    fs::remove_file(&unreadable).expect("the link exists");
+    assert!(is_whole(&dir, &first) && is_whole(&dir, &second));
+}
+
+#[test]
 fn missing_chunk_is_damage_of_the_payload_that_needs_it() {
     let dir = tempfile::tempdir().expect("a directory");
     let payloads = releases(2, 4 * LONG);

@@ -212,7 +212,7 @@ impl ArchiveWriter {
         {
             return Ok(archived);
         }
-        self.keep_removed_chunks(&sha256)?;
+        self.keep_removed_chunks(exists)?;
         seal(&mut self.file, &self.table, self.size_bytes, &sha256)?;
         if exists {
             // other payloads may need chunks that only the damaged file has
@@ -226,13 +226,14 @@ impl ArchiveWriter {
         Ok(archived)
     }
 
-    /// Stores the chunks of other files that were removed meanwhile, and those in a damaged file of the same payload
-    /// `sha256`. Their files are still open.
-    fn keep_removed_chunks(&mut self, sha256: &Sha256Hex) -> Result<(), StoreError> {
+    /// Stores the chunks of other files that were removed meanwhile. Their files are still open. A payload that replaces
+    /// its damaged file stores all of its chunks, because the removal of that file can remove chunks that no other payload
+    /// needs.
+    fn keep_removed_chunks(&mut self, is_repair: bool) -> Result<(), StoreError> {
         let others = self.table.others.clone();
         let found: Vec<_> = others
             .iter()
-            .map(|other| (other != sha256).then(|| OtherFiles::open(&self.dir, other, &self.owner)))
+            .map(|other| (!is_repair).then(|| OtherFiles::open(&self.dir, other, &self.owner)))
             .collect();
         for at in 0..self.table.list.len() {
             let Some(ListedChunk { file, digest }) = self.table.list.get(at).copied() else { break };
@@ -251,6 +252,9 @@ impl ArchiveWriter {
             if let Some(listed) = self.table.list.get_mut(at) {
                 listed.file = 0;
             }
+        }
+        if is_repair {
+            self.table.others.clear();
         }
         Ok(())
     }

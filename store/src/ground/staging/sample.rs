@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 /// The number of records that are compared with the earlier runs, at most.
 const SAMPLE_MAX: usize = 1024;
+/// A run is a small patch if the largest earlier run states more than this many times as many records.
+const PATCH_FACTOR: u64 = 16;
 
 /// Some of a run's accepted records, evenly spread over its payload.
 #[derive(Debug)]
@@ -54,8 +56,17 @@ impl RecordSample {
     }
 
     /// The earlier run that shares most with this one; the latest of several. `None` if the records that only the
-    /// earlier run has would outnumber those that both state equally.
-    pub(super) fn choose_base(mut self, view: &SourceView) -> Result<Option<u32>, StoreError> {
+    /// earlier run has would outnumber those that both state equally. `None` also for a small patch, unless it changes
+    /// others: with a base, it would read the statements about all records of the source to save a few rows.
+    pub(super) fn choose_base(
+        mut self,
+        view: &SourceView,
+        others_change: bool,
+    ) -> Result<Option<u32>, StoreError> {
+        let largest = view.state.completed.iter().map(|completed| completed.stated.records).max();
+        if !others_change && self.accepted.saturating_mul(PATCH_FACTOR) < largest.unwrap_or_default() {
+            return Ok(None);
+        }
         self.records.sort_by(|one, other| one.key.cmp(&other.key));
         self.records.dedup_by(|one, other| one.key == other.key);
         let mut shared: BTreeMap<u32, SharedRecords> = BTreeMap::new();
@@ -131,5 +142,21 @@ mod tests {
         assert_eq!(ingest("5", 500, years(2, 99).collect()), None);
         // two thirds are other records
         assert_eq!(ingest("6", 600, years(2, 33).collect()), None);
+    }
+
+    #[test]
+    fn small_patch_has_no_base_unless_it_changes_others() {
+        let mut world = TestStore::new();
+        let mut ingest = |version: &str, second, is_snapshot, people: u64, count: u32| {
+            let statements = (0..count).map(|year| test_statement("ABW", year, people)).collect();
+            world.ingest(&test_run(version, second, is_snapshot, statements));
+            let state = world.view().state.clone();
+            state.completed.last().expect("a run").stated.base
+        };
+        assert_eq!(ingest("1", 100, false, 1, 320), None);
+        assert_eq!(ingest("2", 200, false, 2, 19), None);
+        assert_eq!(ingest("3", 300, false, 2, 19), None, "it repeats the patch before");
+        assert_eq!(ingest("4", 400, false, 2, 20), Some(3));
+        assert_eq!(ingest("5", 500, true, 2, 19), Some(3));
     }
 }

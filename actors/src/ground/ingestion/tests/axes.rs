@@ -133,7 +133,7 @@ fn gates_of_an_axis_are_those_of_its_pipeline() {
             GateBreach::MaxChangedValuesRatio {
                 axis: "usd".into(),
                 changed: 5,
-                filled: 40,
+                compared: 40,
                 allowed: ratio("0.1"),
             },
         ];

@@ -62,7 +62,7 @@ fn cancelled_order_discards_the_answer_of_its_call() {
 }
 
 #[test]
-fn queued_or_held_order_is_cancelled_and_never_attempted_again() {
+fn queued_order_is_cancelled_and_never_attempted_again() {
     let model = ScriptedModel::with_answers([failure(RequestFailureKind::Status(503))]);
     with_model(model, |world, model| async move {
         let (mut progress, _) = place_order(&world, submission_of_query("Sell honey?")).await;
@@ -73,6 +73,27 @@ fn queued_or_held_order_is_cancelled_and_never_attempted_again() {
         tokio::time::sleep(TICK * 2).await;
         assert_final(&world).await;
         assert_eq!(model.calls(), 1);
+    });
+}
+
+#[test]
+fn cancelled_order_is_the_answer_to_a_request_of_another_owner_or_with_other_facts() {
+    let model = ScriptedModel::with_answers([failure(RequestFailureKind::Status(503))]);
+    with_model(model, |world, _| async move {
+        let first = Submission { check: check(GOOD_FACT), ..submission_of_query("Sell honey?") };
+        let (mut progress, _) = place_order(&world, first.clone()).await;
+        let is_queued = |order: &Order| order.state == OrderState::Queued && order.attempts == 1;
+        progress.wait_for(is_queued).await.expect("the attempt fails");
+        cancel(&world).await.expect("it is cancelled");
+        for again in [
+            Submission { check: check("Cows moo."), ..first.clone() },
+            Submission { caller: SessionCaller::User(7), ..first.clone() },
+        ] {
+            let (progress, is_new) = place_order(&world, again).await;
+            assert_eq!((progress.borrow().state, is_new), (OrderState::Cancelled, false));
+        }
+        let other = place(&world, Submission { check: None, ..submission_of_query("Sell wax?") }).await;
+        assert!(matches!(other, Ok(PlacedOrder::Mismatch(SessionMismatch::Query))), "{other:?}");
     });
 }
 

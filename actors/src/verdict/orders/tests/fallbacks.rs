@@ -3,9 +3,9 @@
 use super::*;
 use crate::testing::model::{configured, lose_verdict};
 use crate::testing::{TestClock, TestServices, test_model_id, with_services};
-use crate::upstream::oracle_health::{ListHealthStatuses, RequestCallPermit};
+use crate::upstream::oracle_health::{ApplyCircuitAction, ListHealthStatuses, RequestCallPermit};
 use crate::verdict::rate_limiter::{CallLimitError, RequestFirstCall};
-use oracled_domain::verdict::health::{CircuitCallOutcome, OracleHealthLevel};
+use oracled_domain::verdict::health::{CircuitAction, CircuitCallOutcome, OracleHealthLevel};
 use oracled_domain::{ApplicationName, OracleId};
 
 /// The name of the second model.
@@ -248,6 +248,96 @@ fn orders_at_their_last_attempt_share_one_call_of_a_refusing_model() {
             assert_eq!((last.is_last, last.outcome), (true, Some(GenerationOutcome::RequestRefused)));
         }
         assert_eq!(model.calls(), 2);
+    });
+}
+
+async fn reject_caller(world: &TestSystem, oracle_id: OracleId) {
+    let permit = world.system.oracle_health.ask(RequestCallPermit(oracle_id.clone())).await;
+    let lease = permit.expect("the actor answers").expect("the circuit is closed");
+    lease.report(CircuitCallOutcome::Refusal("made up".into()));
+    assert_eq!(level(world, &oracle_id).await, OracleHealthLevel::Refusing);
+}
+
+#[test]
+fn last_attempt_waits_for_the_call_of_a_refusing_model_at_any_place_of_the_list() {
+    for is_first in [true, false] {
+        let (tried, other, time) = (held_model([]), ScriptedModel::with_answers([]), TestClock::new());
+        let (outside, tried_id, other_id) = if is_first {
+            (two_models(&tried, &other, &time), test_model_id(), backup_id())
+        } else {
+            (two_models(&other, &tried, &time), backup_id(), test_model_id())
+        };
+        with_services(time, outside, |world| async move {
+            let open = ApplyCircuitAction { oracle_id: other_id, action: CircuitAction::Open, peer: PEER };
+            let opened = world.system.oracle_health.ask(open).await.expect("the actor answers");
+            opened.expect("the circuit is opened");
+            reject_caller(&world, tried_id).await;
+            let mut all = Vec::new();
+            for session_id in ["cs_1", "cs_2"] {
+                let submission =
+                    Submission { session_id: id(session_id), ..submission_of_query("Sell honey?") };
+                all.push(place_order(&world, submission).await.0);
+            }
+            assert_eq!(tried.calls(), 0);
+            world.time.advance(3600);
+            until_called(&tried, 1).await;
+            tokio::time::sleep(TICK * 2).await;
+            let state = |progress: &watch::Receiver<Order>| progress.borrow().state;
+            assert!(all.iter().any(|progress| state(progress) == OrderState::Queued), "one order waits");
+            while all.iter().any(|progress| state(progress) != OrderState::Delivered) {
+                assert!(all.iter().all(|progress| state(progress) != OrderState::Failed));
+                answer_one(&tried);
+                world.time.advance(1);
+                tokio::time::sleep(TICK).await;
+            }
+            assert_eq!((tried.calls(), other.calls()), (2, 0));
+        });
+    }
+}
+
+#[test]
+fn order_at_its_age_waits_for_its_prompt_template_and_gets_its_last_attempt() {
+    with_house_template(ScriptedModel::with_answers([]), |world, model| async move {
+        let (mut progress, _) = place_order(&world, submission_of_query("Sell honey?")).await;
+        world.time.advance(2 * 24 * 3600);
+        tokio::time::sleep(TICK * 2).await;
+        let waiting = stored(&world, "cs_1");
+        assert_eq!((waiting.state, waiting.attempts, model.calls()), (OrderState::Queued, 0, 0));
+        register_template(&world, 1, json!({"quick": "Judge: {{query}}"})).await;
+        world.time.advance(60);
+        let order = wait_for(&mut progress, OrderState::Delivered).await;
+        let is_last: Vec<_> = order.last_attempts.iter().map(|attempt| attempt.is_last).collect();
+        assert_eq!((is_last, model.calls()), (vec![true], 1));
+    });
+}
+
+#[test]
+fn regeneration_asks_a_refusing_model_in_place_of_one_that_is_gone() {
+    with_model(ScriptedModel::with_answers([]), |world, _| async move {
+        order(&world, "cs_1", "Sell honey?").await.expect("it is accepted");
+        lose_verdict(&world, "cs_1").await;
+        let again = ScriptedModel::with_answers([failure(RequestFailureKind::Status(404))]);
+        let mut services = outside(&again, &world.time);
+        let (oracle, model) = configured(&again, "gemini", BACKUP, &world.time);
+        (services.oracles, services.models.order) = (vec![oracle], vec![model]);
+        let world = world.restarted(services).await;
+        reject_caller(&world, test_model_id()).await;
+        let read = world.system.regen.ask(RegenerateVerdict(id("cs_1"))).await;
+        let regenerated = read.expect("the actor answers").expect("the verdict is regenerated");
+        assert!(matches!(regenerated, SubmissionOutcome::Regenerated(..)), "{regenerated:?}");
+        assert_eq!(again.calls(), 2);
+    });
+}
+
+#[test]
+fn blocked_prompt_passes_to_the_next_model_and_leaves_the_first_healthy() {
+    let blocked = Err(ModelTextError::Refused(ModelRefusal::PromptBlocked("violence".into())));
+    with_two_models(ScriptedModel::with_answers([blocked]), |world, first, backup| async move {
+        let delivered = order(&world, "cs_1", "Sell honey?").await.expect("it is accepted");
+        assert_eq!((delivered.generations, first.calls(), backup.calls()), (1, 1, 1));
+        assert_eq!(level(&world, &test_model_id()).await, OracleHealthLevel::Healthy);
+        order(&world, "cs_2", "Sell honey?").await.expect("it is accepted");
+        assert_eq!((first.calls(), backup.calls()), (2, 1));
     });
 }
 

@@ -35,13 +35,10 @@ fn answer_rejected_by_the_crosscheck_is_asked_again_with_its_flags() {
         let (prompts_, first) = (prompts(&model), first_prompt(&world.system.store));
         assert_eq!(prompts_[0], first);
         assert!(!first.contains(REJECTION_PLACEHOLDER));
-        let faults = r#"["short_summary", "field_missing:summary"]"#;
+        let faults = r#"["short_summary"]"#;
         assert!(prompts_[1].contains(faults) && prompts_[1].starts_with(&first[..40]), "{}", prompts_[1]);
         let rejection = order.last_attempts[0].rejection.clone().expect("the answer was rejected");
-        assert_eq!(
-            (rejection.to_string().as_str(), order.open_rejection),
-            ("short_summary, field_missing:summary", None)
-        );
+        assert_eq!((rejection.to_string().as_str(), order.open_rejection), ("short_summary", None));
 
         let (session, _) = world.system.store.session(&id("cs_1")).expect("readable").expect("it exists");
         let original = session.original.expect("a first verdict");

@@ -117,6 +117,7 @@ fn pattern_selects_the_measured_columns_only() {
         (&["id", "m1", "m20"][..], &["m1", "m20"][..], Some("m[0-9]+")),
         (&["id", "PM2.5", "PM10"], &["PM2.5", "PM10"], Some(r"PM[0-9]+|PM[0-9]+\.[0-9]+")),
         (&["sample id", "a_b", "c_d"], &["a_b", "c_d"], Some("a_b|c_d")),
+        (&["id", "a\u{1}b", "c<d", "5 €"], &["a\u{1}b", "c<d", "5 €"], Some("[0-9]+ €|a.b|c<d")),
     ] {
         assert_eq!(pattern(header, measured).as_deref(), expected, "{header:?}");
     }

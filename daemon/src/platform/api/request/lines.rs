@@ -1,6 +1,7 @@
 //! Reads a request's body line by line while it arrives, within limits.
 
 use super::essence;
+use crate::platform::api::lent_body::DISCARDED_MAX_BYTES;
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
 use axum::body::Body;
@@ -19,8 +20,6 @@ const SOME_LINES: usize = 64;
 /// A batch with this many bytes takes no further line: the answers can be a hundred times as long, and are
 /// held until the client reads them.
 const SOME_BYTES: usize = 16 * 1024;
-/// The maximum length of the lines that are discarded when a batch ends early, in bytes.
-const DISCARDED_MAX_BYTES: usize = 64 * 1024 * 1024;
 /// The media types of newline-delimited JSON; none is registered.
 const MEDIA_TYPES: [&str; 3] = ["application/x-ndjson", "application/ndjson", "application/jsonl"];
 
