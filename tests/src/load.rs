@@ -31,6 +31,8 @@ pub enum KnownSessionState {
 pub struct AnswerLedger {
     /// State of each session.
     pub sessions: BTreeMap<String, KnownSessionState>,
+    /// The fact of each session that was submitted with one. It is also the summary of the verdict.
+    facts: BTreeMap<String, String>,
     /// Sessions with a judgement that was answered, and whether it was an approval.
     pub judged: Vec<(String, bool)>,
     /// Acknowledged verdicts, including those that were purged later.
@@ -45,6 +47,7 @@ impl AnswerLedger {
     /// Adds the answers of another client. No two clients use the same session.
     pub fn add(&mut self, other: Self) {
         self.sessions.extend(other.sessions);
+        self.facts.extend(other.facts);
         self.judged.extend(other.judged);
         self.acknowledged += other.acknowledged;
         self.answers += other.answers;
@@ -348,6 +351,9 @@ impl LoadClient {
         let mut submission = submission(&verdict);
         if checked && bytes < CHECKED_MAX_BYTES {
             submission = with_facts(submission, &summary);
+            self.ledger.facts.insert(session.clone(), summary);
+        } else {
+            self.ledger.facts.remove(&session);
         }
         let answer = self.call(&format!("/v1/verdicts/{session}"), &submission).await?;
         if self.done(&answer, &[201]) {
@@ -369,7 +375,15 @@ impl LoadClient {
         if state == KnownSessionState::Purged {
             return self.deliver(session, 20..400, true).await;
         }
-        let answer = self.call(&format!("/v1/verdicts/{session}"), &submission(GOOD)).await?;
+        // an unknown result may be a session with a fact, which its verdict has to pass
+        let again = match self.ledger.facts.get(&session) {
+            Some(fact) if !matches!(state, KnownSessionState::Cached(_)) => {
+                let verdict = json!({"verdict": "GREEN", "summary": fact}).to_string();
+                with_facts(submission(&verdict), fact)
+            }
+            _ => submission(GOOD),
+        };
+        let answer = self.call(&format!("/v1/verdicts/{session}"), &again).await?;
         let allowed: &[u16] =
             if matches!(state, KnownSessionState::Cached(_)) { &[200] } else { &[200, 201] };
         if !self.done(&answer, allowed) {

@@ -123,14 +123,14 @@ async fn client_that_writes_2000_queries_before_it_reads_gets_all_answers() {
 #[tokio::test]
 async fn batch_of_a_client_that_does_not_read_ends_with_the_number_of_answers() {
     // a quarter of the memory for bodies is for one batch
-    let world = DaemonWorld::with_config("[limits]\nidle_s = 16\nbody_bytes = 65536\nbodies_bytes = 1048576");
+    let world = DaemonWorld::with_config("[limits]\nidle_s = 16\nbody_bytes = 65536\nbodies_bytes = 4194304");
     let daemon = world.serve().await;
     register_offices(&daemon, &[("office-a", "primary", "54208")]).await;
     register(&mut daemon.control().await, &workflow("census", &["office-a"], json!({}))).await;
     let question =
         json!({"workflow": "census", "where": {"area": "ABW", "year": 1960}, "axes": ["population"]});
     for (path, request, lines) in
-        [("/v1/query:batch", query("2026-03-07"), 2000), ("/v1/verify:batch", question, 1000)]
+        [("/v1/query:batch", query("2026-03-07"), 6000), ("/v1/verify:batch", question, 3000)]
     {
         check_unread_batch(&world, path, &request, lines).await;
     }
@@ -139,7 +139,7 @@ async fn batch_of_a_client_that_does_not_read_ends_with_the_number_of_answers() 
     let world = DaemonWorld::with_config("[limits]\nidle_s = 16");
     let daemon = world.serve().await;
     let amplified = json!({"candidate_output": "b.\n".repeat(300), "facts": ["a"]});
-    check_unread_batch(&world, "/v1/rules/evaluate:batch", &amplified, 200).await;
+    check_unread_batch(&world, "/v1/rules/evaluate:batch", &amplified, 600).await;
     assert!(daemon.stop().success());
 }
 

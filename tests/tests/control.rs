@@ -412,6 +412,36 @@ async fn connection_of_a_disconnected_follower_is_closed() {
 }
 
 #[tokio::test]
+async fn documented_query_parameter_is_known_to_its_route() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    let described = document(&get(control, "/openapi.json").await);
+    let mut checked = 0;
+    for (path, methods) in described["paths"].as_object().unwrap() {
+        let target: Vec<_> =
+            path.split('/').map(|step| if step.starts_with('{') { "x" } else { step }).collect();
+        for (method, operation) in methods.as_object().unwrap() {
+            let params = operation["parameters"].as_array().into_iter().flatten();
+            for param in params.filter(|param| param["in"] == "query") {
+                // a value that no parameter allows, except a text
+                let target = format!("{}?{}=%20", target.join("/"), param["name"].as_str().unwrap());
+                if target.contains("/follow") {
+                    continue;
+                }
+                let method = method.to_uppercase().parse().unwrap();
+                let answer = send(control, method, &target, None).await;
+                let detail = document(&answer)["detail"].as_str().unwrap_or_default().to_owned();
+                assert!(!detail.contains("is not a query parameter"), "{target}: {detail}");
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 20, "{checked} parameters");
+    assert!(daemon.stop().success());
+}
+
+#[tokio::test]
 async fn control_paths_accept_only_their_methods() {
     let world = DaemonWorld::default();
     let daemon = world.serve().await;
