@@ -957,7 +957,11 @@ pub(crate) fn copy_dir(from: &Path, to: &Path) {
             fs::create_dir_all(&target).expect("the directory is created");
             copy_dir(&entry.path(), &target);
         } else {
-            fs::copy(entry.path(), target).expect("the copy succeeds");
+            match fs::copy(entry.path(), target) {
+                // an open database can remove a file meanwhile
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                copied => drop(copied.expect("the copy succeeds")),
+            }
         }
     }
 }

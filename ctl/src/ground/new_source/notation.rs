@@ -428,22 +428,33 @@ fn equal_numbers(texts: &[&str], numbers: &[Decimal]) -> Option<SourceRemark> {
     })
 }
 
+/// The remark on a field in which more than half of the texts are numbers, if it is such a field.
+fn mostly_numbers(texts: &[&str], is_number: impl Fn(&str) -> bool) -> Option<SourceRemark> {
+    let (numbers, words): (Vec<&str>, Vec<&str>) = texts.iter().copied().partition(|text| is_number(text));
+    let words: BTreeSet<_> = words.into_iter().map(str::to_owned).collect();
+    (numbers.len() * 2 > texts.len()).then(|| SourceRemark::MostlyNumbers {
+        numbers: numbers.len(),
+        values: texts.len(),
+        words: words.into_iter().collect(),
+    })
+}
+
 /// Why a field that has numbers or dates is read as text.
 fn text_remark(texts: &[&str]) -> Option<SourceRemark> {
     if let Some(bound) = texts.iter().find(|text| is_bound(text)) {
         return Some(SourceRemark::Bounds { value: (*bound).to_owned() });
     }
-    let is_number = |text: &&&str| NOTATIONS.iter().any(|marks| parse_all(&[**text], *marks, None).is_some());
-    let numbers = texts.iter().filter(is_number).count();
-    if numbers * 2 > texts.len() {
-        let words: BTreeSet<_> = texts.iter().filter(|text| !is_number(text)).copied().collect();
-        let words = words.into_iter().map(str::to_owned).collect();
-        return Some(SourceRemark::MostlyNumbers { numbers, values: texts.len(), words });
+    let is_plain = |text: &str| NOTATIONS.iter().any(|marks| parse_all(&[text], *marks, None).is_some());
+    if let Some(remark) = mostly_numbers(texts, is_plain) {
+        return Some(remark);
     }
     if let Err(affixes) = find_affix(texts)
         && affixes.len() > 1
     {
         return Some(SourceRemark::MixedAffixes { affixes });
+    }
+    if let Some(remark) = mostly_numbers(texts, |text| is_plain(text) || find_affix(&[text]).is_ok()) {
+        return Some(remark);
     }
     let is_date_like =
         |text: &&&str| Date::read(text).is_some() || DATES.iter().any(|format| is_date(format, &[**text]));

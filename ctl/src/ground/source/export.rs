@@ -30,7 +30,7 @@ const GROUP_ROWS: usize = 64 * 1024;
 
 /// The columns after those of the axes: the two time axes, and the provenance. Each is a member of the line or of its provenance,
 /// or the last name of a member of `raw`.
-const FIXED: [(&str, ColumnType); 19] = [
+const FIXED: [(&str, ColumnType); 20] = [
     ("record_id", ColumnType::Text),
     ("source_record_id", ColumnType::Text),
     ("source_version", ColumnType::Text),
@@ -50,7 +50,10 @@ const FIXED: [(&str, ColumnType); 19] = [
     ("position", ColumnType::Integer),
     ("offset", ColumnType::Integer),
     ("len", ColumnType::Integer),
+    (PRUNED, ColumnType::Boolean),
 ];
+/// The member of a line's provenance that is present if its content was pruned.
+const PRUNED: &str = "pruned";
 
 /// A line of the export.
 #[derive(Deserialize)]
@@ -147,10 +150,12 @@ impl ColumnSource {
             Self::Fixed(name) => {
                 let member = line.times.get(*name).or_else(|| line.provenance.get(*name));
                 let member = member.or_else(|| line.provenance.get("raw")?.get(*name));
-                member.filter(|value| !value.is_null()).map(|value| match value {
-                    Json::String(text) => text.clone(),
-                    other => other.to_string(),
-                })
+                match member {
+                    None if *name == PRUNED => Some(false.to_string()),
+                    None | Some(Json::Null) => None,
+                    Some(Json::String(text)) => Some(text.clone()),
+                    Some(other) => Some(other.to_string()),
+                }
             }
         }
     }

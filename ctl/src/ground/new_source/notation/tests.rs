@@ -77,6 +77,7 @@ fn signs_and_units_in_cells_are_recognized() {
         ("p", &["<0.5", "0.7", "1"], ValueForm::Text, &["bounds"]),
         ("p", &["12 kg", "13 g"], ValueForm::Text, &["mixed_affixes"]),
         ("p", &["1", "2", "trace"], ValueForm::Text, &["mostly_numbers"]),
+        ("p", &["12,25 €", "13,50 €", "- €"], ValueForm::Text, &["mostly_numbers"]),
         ("p", &["A1", "A2"], ValueForm::Text, &[]),
     ]);
 }
