@@ -20,6 +20,7 @@ use oracled_domain::{
 };
 use oracled_domain::{ProductTier, SessionId, SessionRecord, judge};
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
