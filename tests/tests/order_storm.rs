@@ -139,6 +139,13 @@ async fn place(socket: PathBuf, session: String) {
     }
 }
 
+/// Cancels an order, unless it was delivered or failed, or is not placed yet.
+async fn cancel(routes: &mut DaemonClient, session: &str) {
+    let answer = routes.call(Method::DELETE, &format!("/v1/orders/{session}"), None).await;
+    let status = answer.expect("an answer").status.as_u16();
+    assert!([200, 404, 409].contains(&status), "{session}: {status}");
+}
+
 /// Changes the states of a model at random until the task is aborted. During an outage it never accepts calls.
 async fn vary(model: Arc<StormyModel>, accepts: bool, mut random: fastrand::Rng) {
     loop {
@@ -155,8 +162,8 @@ fn time(value: &Value) -> Timestamp {
 /// Checks an order that has ended. Returns its end.
 fn check_order(order: &Value, models: &BTreeMap<&str, Arc<StormyModel>>) -> String {
     let text = |name: &str| order[name].as_str().unwrap_or_default().to_owned();
-    if text("state") == "delivered" {
-        return "delivered".into();
+    if ["delivered", "cancelled"].contains(&text("state").as_str()) {
+        return text("state");
     }
     assert_eq!(order["state"], "failed", "{order}");
     let cause = text("stop_cause");
@@ -233,6 +240,9 @@ async fn run_storm(storm: Storm) -> BTreeMap<String, usize> {
                 // it may have ended, or be in progress
                 drop(post(&mut daemon.control().await, &path, &action).await);
             }
+            if placed % 50 == 25 {
+                cancel(&mut daemon.routes().await, &format!("cs_{}", placed - 1)).await;
+            }
             sleep(Duration::from_millis(50)).await;
         }
         states.abort_all();
@@ -282,5 +292,7 @@ async fn thousand_orders_over_failing_models_end_by_delivery_or_a_stated_limit()
     })
     .await;
     println!("{ends:?}");
-    assert!(ends.contains_key("expired") && ends.contains_key("delivered"), "{ends:?}");
+    for end in ["delivered", "expired", "cancelled"] {
+        assert!(ends.contains_key(end), "{end}: {ends:?}");
+    }
 }

@@ -40,7 +40,7 @@ use oracled_domain::verdict::order::{Order, OrderPolicy, OrderState};
 use oracled_domain::{ApplicationName, SessionId};
 use oracled_store::{OrderPosition, OrderQuery, Store, StoreError};
 use queue::OrderQueue;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -269,17 +269,22 @@ impl OrdersActor {
 
     /// The limit that permits no further order of `application`, if one is reached.
     fn reached_limit(&self, application: &ApplicationName) -> Option<QueueLimit> {
-        let counts = |id: &&SessionId| self.queue.contains(id) || self.desk.in_flight.contains(id);
-        let starting = || self.dispatching.iter().chain(&self.placing).filter(|id| !counts(id));
-        let open = self.queue.len() + self.desk.in_flight.count(|_| true) + starting().count();
+        // an order can be in two of these at once: one in flight is also in the queue after the queue was loaded
+        let in_flight = &self.desk.in_flight;
+        let starting: BTreeSet<_> = self.dispatching.iter().chain(&self.placing).collect();
+        let open = |counts: &dyn Fn(&SessionId) -> bool| {
+            in_flight.count(|id| counts(id) && !self.queue.contains(id))
+                + starting
+                    .iter()
+                    .filter(|id| counts(id) && !self.queue.contains(id) && !in_flight.contains(id))
+                    .count()
+        };
         let queue_max = self.desk.config.queue_max;
-        if open >= queue_max {
+        if self.queue.len() + open(&|_| true) >= queue_max {
             return Some(QueueLimit { queue_max, application: None });
         }
         let queue_max = *self.desk.config.applications.get(application)?;
-        let open = self.queue.len_of(application)
-            + self.desk.in_flight.count(|id| id.application() == *application)
-            + starting().filter(|id| id.application() == *application).count();
+        let open = self.queue.len_of(application) + open(&|id| id.application() == *application);
         (open >= queue_max).then(|| QueueLimit { queue_max, application: Some(application.clone()) })
     }
 }
