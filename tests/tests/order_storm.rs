@@ -124,14 +124,14 @@ fn world(first: &StormyModel, backup: &StormyModel) -> DaemonWorld {
     world
 }
 
-/// Requests the verdict of a session until the daemon has accepted its order.
+/// Requests the verdict of a session until the daemon has accepted its order. 409: it was cancelled before a repetition.
 async fn place(socket: PathBuf, session: String) {
     loop {
         let body = generation_request(ProductTier::Quick).to_string();
         if let Ok(mut client) = DaemonClient::connect(&socket).await
             && let Ok(answer) =
                 client.call(Method::POST, &format!("/v1/verdicts/{session}"), Some(body.into())).await
-            && [200, 201, 202, 422].contains(&answer.status.as_u16())
+            && [200, 201, 202, 409, 422].contains(&answer.status.as_u16())
         {
             return;
         }
