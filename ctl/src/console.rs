@@ -66,6 +66,13 @@ impl ConsoleArgs {
             exit_code: 5,
             was_printed: false,
         })?;
+        listener.check_kernel().map_err(|error| CtlError::Verb {
+            message: format!(
+                "the kernel does not describe TCP connections: {error}; load its module: `modprobe tcp_diag`"
+            ),
+            exit_code: 5,
+            was_printed: false,
+        })?;
         let console = Console::new(options.clone(), listener.port())?;
         tokio::spawn(history::sample(options.clone(), console.history.clone()));
         let (sender, mut lines) = mpsc::channel(1);

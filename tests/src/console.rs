@@ -8,13 +8,16 @@ use hyper::client::conn::http1;
 use hyper::header::{CONTENT_TYPE, COOKIE, HOST, LOCATION, ORIGIN, SET_COOKIE};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use nix::unistd::{Uid, setfsuid};
+use nix::unistd::{Uid, geteuid, setfsuid};
 use std::fs::{self, Permissions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
@@ -219,6 +222,50 @@ fn connect(port: u16, uid: Option<u32>) -> io::Result<std::net::TcpStream> {
     let connected = std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port));
     own.map(setfsuid);
     connected
+}
+
+/// Connections that another user opens and closes as fast as possible, until this is dropped.
+#[derive(Debug)]
+pub struct ConnectionFlood {
+    stopped: Arc<AtomicBool>,
+    threads: Vec<thread::JoinHandle<u64>>,
+}
+
+impl ConnectionFlood {
+    /// Starts to connect to `port` from two threads; as another user if the test runs as root.
+    #[must_use]
+    pub fn start(port: u16) -> Self {
+        let stopped = Arc::new(AtomicBool::new(false));
+        let uid = geteuid().is_root().then_some(65534);
+        let connect_until_stopped = |stopped: Arc<AtomicBool>| {
+            thread::spawn(move || {
+                let mut count = 0;
+                while !stopped.load(Ordering::Relaxed) {
+                    // without a free port, those of closed connections are waited for
+                    count += u64::from(connect(port, uid).is_ok());
+                }
+                count
+            })
+        };
+        let threads = (0..2).map(|_| connect_until_stopped(Arc::clone(&stopped))).collect();
+        Self { stopped, threads }
+    }
+
+    /// Stops, and returns the number of connections.
+    ///
+    /// # Panics
+    /// Panics if a thread panicked.
+    #[must_use]
+    pub fn stop(mut self) -> u64 {
+        self.stopped.store(true, Ordering::Relaxed);
+        self.threads.drain(..).map(|thread| thread.join().expect("the thread does not panic")).sum()
+    }
+}
+
+impl Drop for ConnectionFlood {
+    fn drop(&mut self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
 }
 
 /// A stream of events. Dropping it closes the connection.

@@ -1,8 +1,8 @@
 //! `oraclectl console`: its pages, each action on them, and requests that are not from its own pages.
 
-use hyper::Method;
 use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
-use oracled_tests::console::{ConsoleAnswer, ConsoleProcess};
+use hyper::{Method, StatusCode};
+use oracled_tests::console::{ConnectionFlood, ConsoleAnswer, ConsoleProcess};
 use oracled_tests::generation::wait_for_order;
 use oracled_tests::ground::{approve, ingest, register_gated, started_run, wait_for_run};
 use oracled_tests::model::{ModelServer, ScriptedReply};
@@ -11,6 +11,8 @@ use oracled_tests::{DaemonProcess, DaemonWorld, GOOD, at, document, eventually, 
 use serde_json::json;
 use std::fs;
 use std::process::Command;
+use std::time::{Duration, Instant};
+use tokio::time::timeout;
 
 /// An approved verdict with the flag `short_summary`, which the policy holds.
 const FLAGGED: &str = r#"{"verdict":"GREEN","summary":"<i>7</i>"}"#;
@@ -180,6 +182,27 @@ async fn console_accepts_no_connection_of_another_user() {
         let other = asked(&mut other);
         assert!(other.stdout.is_empty(), "{other:?}");
     }
+}
+
+/// The console must not spend more on a connection of another user the more of them there are.
+#[tokio::test(flavor = "multi_thread")]
+async fn console_answers_its_user_while_another_opens_connections() {
+    let world = DaemonWorld::default();
+    let _daemon = world.serve().await;
+    let console = start(&world).await;
+    let flood = ConnectionFlood::start(console.port());
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let mut slowest = Duration::ZERO;
+    for _ in 0..10 {
+        let began = Instant::now();
+        let answer =
+            timeout(Duration::from_secs(20), console.get("/orders")).await.expect("an answer in time");
+        assert_eq!(answer.status, StatusCode::OK);
+        slowest = slowest.max(began.elapsed());
+    }
+    let connections = flood.stop();
+    println!("{connections} connections; slowest answer: {slowest:?}");
+    assert!(connections > 1000 && slowest < Duration::from_secs(2), "{connections} {slowest:?}");
 }
 
 #[tokio::test]
@@ -566,7 +589,7 @@ async fn browser_walks_through_every_action() {
         for number in 0..20_000 {
             let path = format!("/v1/verdicts/load-{number}");
             assert_eq!(post(&mut routes, &path, &submission(GOOD)).await.status, 201);
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
     });
     let console = ConsoleProcess::start(&world);

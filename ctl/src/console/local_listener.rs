@@ -2,21 +2,29 @@
 //!
 //! A browser sends a cookie to each port of 127.0.0.1, so a server of another user may read the console's cookie. It cannot use
 //! it, because the console accepts no connection from that user.
+//!
+//! The kernel is asked for the one connection, by `sock_diag`: its list of all connections takes longer the more connections
+//! other users open, so they could keep the console busy with them.
 
 use axum::serve::Listener;
+use netlink_packet_core::{NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
+use netlink_packet_sock_diag::SockDiagMessage;
+use netlink_packet_sock_diag::constants::{AF_INET, IPPROTO_TCP, TCP_ESTABLISHED};
+use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, InetResponseHeader, SocketId, StateFlags};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto, socket,
+};
 use nix::unistd::geteuid;
 use std::env;
-use std::fs;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
 
-/// The kernel's list of TCP connections over IPv4.
-const CONNECTIONS: &str = "/proc/net/tcp";
-/// The state of an established connection in the kernel's list.
-const ESTABLISHED: &str = "01";
+/// Limit for the kernel's answer, in bytes: a header and the description of one socket.
+const ANSWER_MAX_BYTES: usize = 4096;
 /// Time before the next attempt after a failed one, for example without free file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -32,9 +40,8 @@ impl LocalListener {
     /// Listens on 127.0.0.1.
     ///
     /// # Errors
-    /// The port is in use or reserved, or the kernel does not list connections.
+    /// The port is in use or reserved.
     pub(crate) async fn bind(port: u16) -> io::Result<Self> {
-        fs::metadata(CONNECTIONS)?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
         let port = listener.local_addr()?.port();
         let own = geteuid();
@@ -47,12 +54,34 @@ impl LocalListener {
         self.port
     }
 
+    /// Checks that the kernel describes sockets: without that, no connection is accepted.
+    ///
+    /// # Errors
+    /// The kernel does not find the console's own socket.
+    pub(crate) fn check_kernel(&self) -> io::Result<()> {
+        let own = self.own();
+        find_socket(own, own).map(drop)
+    }
+
+    const fn own(&self) -> SocketAddrV4 {
+        SocketAddrV4::new(Ipv4Addr::LOCALHOST, self.port)
+    }
+
     fn is_permitted(&self, peer: SocketAddr) -> bool {
         let SocketAddr::V4(peer) = peer else { return false };
-        let own = SocketAddrV4::new(Ipv4Addr::LOCALHOST, self.port);
-        let connections = fs::read_to_string(CONNECTIONS).unwrap_or_default();
-        find_uid(&connections, peer, own).is_some_and(|uid| self.uids.contains(&uid))
+        find_socket(peer, self.own()).is_ok_and(|found| {
+            // the kernel describes closed sockets with the user id 0, and a listening one if there is no connection
+            let is_it = found.state == TCP_ESTABLISHED
+                && address(found.socket_id.source_address, found.socket_id.source_port) == peer.into()
+                && address(found.socket_id.destination_address, found.socket_id.destination_port)
+                    == self.own().into();
+            is_it && self.uids.contains(&found.uid)
+        })
     }
+}
+
+const fn address(ip: IpAddr, port: u16) -> SocketAddr {
+    SocketAddr::new(ip, port)
 }
 
 impl Listener for LocalListener {
@@ -74,43 +103,77 @@ impl Listener for LocalListener {
     }
 }
 
-/// The user id of the process that connected from `peer` to `own`, by the kernel's list.
-fn find_uid(connections: &str, peer: SocketAddrV4, own: SocketAddrV4) -> Option<u32> {
-    // the kernel writes addresses as numbers in the byte order of the machine
-    let hex = |address: SocketAddrV4| {
-        format!("{:08X}:{:04X}", u32::from_ne_bytes(address.ip().octets()), address.port())
+/// The kernel's description of the socket at `from` that is connected to `to`, or that listens at `from`.
+fn find_socket(from: SocketAddrV4, to: SocketAddrV4) -> io::Result<InetResponseHeader> {
+    let socket_id = SocketId {
+        source_port: from.port(),
+        destination_port: to.port(),
+        source_address: IpAddr::V4(*from.ip()),
+        destination_address: IpAddr::V4(*to.ip()),
+        // any socket
+        cookie: [0xff; 8],
+        ..SocketId::new_v4()
     };
-    let (peer, own) = (hex(peer), hex(own));
-    connections.lines().find_map(|line| {
-        let mut fields = line.split_whitespace().skip(1);
-        // the kernel lists closed sockets with the user id 0
-        let is_it = fields.next()? == peer && fields.next()? == own && fields.next()? == ESTABLISHED;
-        is_it.then(|| fields.nth(3)?.parse().ok())?
-    })
+    let request = InetRequest {
+        family: AF_INET,
+        protocol: IPPROTO_TCP,
+        extensions: ExtensionFlags::empty(),
+        states: StateFlags::all(),
+        socket_id,
+    };
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_REQUEST;
+    let mut message = NetlinkMessage::new(header, SockDiagMessage::InetRequest(request).into());
+    message.finalize();
+    let mut bytes = vec![0; message.buffer_len()];
+    message.serialize(&mut bytes);
+
+    // a socket for each question, so that no answer is taken for that of another one
+    let kernel = socket(
+        AddressFamily::Netlink,
+        SockType::Datagram,
+        SockFlag::SOCK_CLOEXEC,
+        SockProtocol::NetlinkSockDiag,
+    )?;
+    sendto(kernel.as_raw_fd(), &bytes, &NetlinkAddr::new(0, 0), MsgFlags::empty())?;
+    let mut answer = [0; ANSWER_MAX_BYTES];
+    // the kernel has answered before `sendto` returns
+    let size = recv(kernel.as_raw_fd(), &mut answer, MsgFlags::MSG_DONTWAIT)?;
+    let answer = answer.get(..size).unwrap_or_default();
+    match NetlinkMessage::deserialize(answer).map_err(io::Error::other)?.payload {
+        NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(found)) => Ok(found.header),
+        NetlinkPayload::Error(error) => Err(error.to_io()),
+        _ => Err(io::Error::from(io::ErrorKind::InvalidData)),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::{TcpListener as StdListener, TcpStream as StdStream};
 
-    #[test]
-    fn uid_is_that_of_the_connecting_side_while_it_is_connected() {
-        let listed = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   \
-            0: 0100007F:1DCB 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 1 1 0\n   \
-            1: 0100007F:1DCB 0100007F:C001 01 00000000:00000000 00:00000000 00000000  1000        0 2 1 0\n   \
-            2: 0100007F:C001 0100007F:1DCB 01 00000000:00000000 00:00000000 00000000    33        0 3 1 0\n   \
-            3: 0100007F:C002 0100007F:1DCB 05 00000000:00000000 00:00000000 00000000     0        0 0 1 0\n   \
-            4: 0100007F:C003 0100007F:1DCB 06 00000000:00000000 03:00001770 00000000     0        0 0 3 0\n   \
-            5: 0100007F:C004 0100007F:1DCB 06 00000000:00000000 03:00001770 00000000     0        0 0 3 0\n   \
-            6: 0100007F:C004 0100007F:1DCB 01 00000000:00000000 00:00000000 00000000    34        0 4 1 0\n";
-        let at = |port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
-        if cfg!(target_endian = "little") {
-            assert_eq!(find_uid(listed, at(0xC001), at(0x1DCB)), Some(33));
-            assert_eq!(find_uid(listed, at(0xC004), at(0x1DCB)), Some(34));
-            for closed in [0xC002, 0xC003] {
-                assert_eq!(find_uid(listed, at(closed), at(0x1DCB)), None);
-            }
-            assert_eq!(find_uid(listed, at(0xC005), at(0x1DCB)), None);
+    fn v4(address: io::Result<SocketAddr>) -> SocketAddrV4 {
+        match address.expect("a connected socket") {
+            SocketAddr::V4(address) => address,
+            SocketAddr::V6(other) => panic!("{other}"),
         }
+    }
+
+    #[tokio::test]
+    async fn peer_is_permitted_while_its_user_is_connected() {
+        let mut listener = LocalListener::bind(0).await.expect("a free port");
+        listener.check_kernel().expect("the kernel describes sockets");
+        let client = StdStream::connect((Ipv4Addr::LOCALHOST, listener.port())).expect("it listens");
+        let peer = SocketAddr::from(v4(client.local_addr()));
+        assert!(listener.is_permitted(peer));
+        let uids = std::mem::replace(&mut listener.uids, vec![geteuid().as_raw() + 1]);
+        assert!(!listener.is_permitted(peer), "another user");
+        // closed sockets have the user id 0, which may be that of this test
+        listener.uids = uids.into_iter().chain([0]).collect();
+        drop(client);
+        assert!(!listener.is_permitted(peer), "closed");
+        // a listening socket of the same user is no connection
+        let other = StdListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        assert!(!listener.is_permitted(v4(other.local_addr()).into()), "not connected");
     }
 }
