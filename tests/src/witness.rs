@@ -44,6 +44,8 @@ pub enum WitnessFault {
     SizeAsText,
     /// It reports another size each time.
     Unsteady,
+    /// It reports a size that no log has.
+    Longer,
 }
 
 #[derive(Default)]
@@ -241,6 +243,7 @@ fn add_checkpoint(body: &str, state: &mut WitnessState) -> Option<(u16, &'static
         (_, Some(WitnessFault::Unsteady)) => {
             (409, "text/x.tlog.size", format!("{}\n", if old == 0 { 1 } else { 0 }))
         }
+        (_, Some(WitnessFault::Longer)) => (409, "text/x.tlog.size", format!("{}\n", 1_u64 << 40)),
         (200, Some(fault)) => (status, kind, faulty_answer(fault, parsed.text())),
         _ => (status, kind, body),
     };

@@ -53,6 +53,15 @@ async fn cosigned_world(witness: &ScriptedWitness) -> DaemonWorld {
     world
 }
 
+/// Makes the daemon stop by the conflict of a single witness.
+fn stop_at_one(world: &mut DaemonWorld) {
+    world.config = world.config.replace("every_s", "stop_at_conflicts = 1\nevery_s");
+}
+
+/// The key of another witness.
+const OTHER_KEY: &str = "remora.n621.de+da77ade7+BOvN63jn/bLvkieywe8R6UYAtVtNbZpXh34x7onlmtw2";
+const CONFLICT: &str = "oracled_witness_conflict{witness=\"w1\"}";
+
 fn copy(from: &Path, to: &Path) {
     assert!(Command::new("cp").arg("-r").arg(from).arg(to).status().expect("cp starts").success());
 }
@@ -86,14 +95,13 @@ async fn checkpoint_is_cosigned_as_the_log_grows() {
     register_session(routes, "cs_2", None).await;
     let proved = text(routes, "/v1/verdicts/cs_1?proof=1").await;
     let bundle = printed(&world, &["log", "prove", "--session", "cs_1"]);
-    let other_key = "remora.n621.de+da77ade7+BOvN63jn/bLvkieywe8R6UYAtVtNbZpXh34x7onlmtw2";
     for (name, document) in [("verdict", proved), ("bundle", bundle)] {
         let file = world.path(name).display().to_string();
         fs::write(&file, document).expect("the file is written");
         let verify = ["verify-log", &file, "--key", &key, "--witness", &witness_key(), "--json"];
         let report: Value = serde_json::from_str(&printed(&world, &verify)).expect("JSON");
         assert_eq!(report["cosigned"][0]["name"], "witness.example/w1");
-        let refused = world.ctl(&[&verify[..], &["--witness", other_key]].concat());
+        let refused = world.ctl(&[&verify[..], &["--witness", OTHER_KEY]].concat());
         assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     }
     assert!(printed(&world, &["status"]).contains("w1: cosigned "));
@@ -157,6 +165,7 @@ async fn invalid_answer_of_a_witness_is_never_kept() {
 async fn older_or_different_log_than_that_of_a_witness_is_refused() {
     let witness = ScriptedWitness::start();
     let mut world = cosigned_world(&witness).await;
+    stop_at_one(&mut world);
     let (older, newer) = (world.path("older"), world.path("newer"));
     copy(&world.state(), &older);
     let daemon = world.serve().await;
@@ -193,7 +202,8 @@ async fn older_or_different_log_than_that_of_a_witness_is_refused() {
 #[tokio::test]
 async fn conflict_that_is_found_late_stops_new_work_until_it_is_solved() {
     let witness = ScriptedWitness::start();
-    let world = cosigned_world(&witness).await;
+    let mut world = cosigned_world(&witness).await;
+    stop_at_one(&mut world);
     let older = world.path("older");
     copy(&world.state(), &older);
     let daemon = world.serve().await;
@@ -223,6 +233,66 @@ async fn conflict_that_is_found_late_stops_new_work_until_it_is_solved() {
     assert_eq!(read_metric(routes, "oracled_witness_conflict{witness=\"w1\"}").await, 0.0);
     assert_eq!(post(routes, "/v1/verdicts/cs_3", &submission(GOOD)).await.status, 201);
     assert!(daemon.stop().success());
+}
+
+#[tokio::test]
+async fn conflict_of_a_single_witness_stops_nothing_by_default() {
+    let witness = ScriptedWitness::start();
+    let world = cosigned_world(&witness).await;
+    for (fault, session) in [(WitnessFault::Status(422), "cs_1"), (WitnessFault::Longer, "cs_2")] {
+        let daemon = world.serve().await;
+        let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+        cosigned_entries(&daemon, &witness).await;
+        witness.set_fault(Some(fault));
+        eventually("it is confirmed", async || read_metric(routes, CONFLICT).await > 0.0).await;
+        assert_eq!(get(routes, "/readyz").await.status, 200, "{fault:?}");
+        let path = format!("/v1/verdicts/{session}");
+        assert_eq!(post(routes, &path, &submission(GOOD)).await.status, 201, "{fault:?}");
+        assert!(witness_report(control).await["failure"].is_string(), "{fault:?}");
+        witness.set_fault(None);
+        eventually("it is solved", async || read_metric(routes, CONFLICT).await < 1.0).await;
+        witness.set_fault(Some(fault));
+        assert!(daemon.stop().success());
+        // it does not prevent a start
+        assert!(world.serve().await.stop().success());
+        witness.set_fault(None);
+    }
+}
+
+#[tokio::test]
+async fn conflict_that_a_witness_reports_once_stops_nothing() {
+    let witness = ScriptedWitness::start();
+    let mut world = cosigned_world(&witness).await;
+    stop_at_one(&mut world);
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    for fault in [WitnessFault::Status(422), WitnessFault::Longer] {
+        cosigned_entries(&daemon, &witness).await;
+        let failures = "oracled_witness_failures_total{witness=\"w1\",reason=\"conflict\"}";
+        let before = read_metric(routes, failures).await;
+        witness.set_fault(Some(fault));
+        eventually("it is reported", async || read_metric(routes, failures).await > before).await;
+        witness.set_fault(None);
+        assert_eq!(get(routes, "/readyz").await.status, 200, "{fault:?}");
+        eventually("it cosigns again", async || witness_report(control).await["failure"].is_null()).await;
+        assert_eq!(get(routes, "/readyz").await.status, 200, "{fault:?}");
+    }
+    assert!(!world.service_log().contains("the log does not continue that of the witness"));
+    assert!(daemon.stop().success());
+}
+
+#[tokio::test]
+async fn conflicts_of_two_witnesses_stop_new_work() {
+    let (first, second) = (ScriptedWitness::start(), ScriptedWitness::start());
+    let mut world = cosigned_world(&first).await;
+    let table = second.config().replace(&witness_key(), OTHER_KEY);
+    let (_, table) = table.split_once("[checkpoints.witnesses.w1]").expect("a table");
+    world.config.push_str(&format!("[checkpoints.witnesses.w2]{table}"));
+    for witness in [&first, &second] {
+        witness.set_fault(Some(WitnessFault::Longer));
+    }
+    let refusal = error_line(world.command());
+    assert!(refusal.contains("remove `checkpoints.witnesses.w1`"), "{refusal}");
 }
 
 #[tokio::test]

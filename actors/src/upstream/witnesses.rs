@@ -11,12 +11,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use strum::VariantArray;
 use tokio::task::JoinSet;
 
+/// The submissions in a row that must find a conflict. The answers are not signed, and one can be a fault of the witness.
+const CONFLICTS_IN_A_ROW: u32 = 2;
+
 /// The configured witnesses. Clones share their state.
 #[derive(Debug, Clone)]
 pub struct Witnesses {
     witnesses: Vec<Arc<Witness>>,
     /// The newest checkpoint with a cosignature.
     cosigned: Arc<Mutex<Option<SignedCheckpoint>>>,
+    /// The number of witnesses whose conflicts stop new work.
+    stop_at_conflicts: usize,
     clock: Clock,
     metrics: WitnessMetrics,
 }
@@ -33,7 +38,30 @@ struct Witness {
 struct WitnessState {
     cosigned: Option<CosignedSize>,
     failure: Option<String>,
-    conflict: Option<String>,
+    conflict: Option<FoundConflict>,
+}
+
+/// A conflict that the last submissions with an answer found.
+#[derive(Debug)]
+struct FoundConflict {
+    text: String,
+    /// The number of these submissions.
+    times: u32,
+}
+
+impl FoundConflict {
+    const fn is_confirmed(&self) -> bool {
+        self.times >= CONFLICTS_IN_A_ROW
+    }
+}
+
+/// A witness whose log this one does not continue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConflictingWitness {
+    /// Its name in the configuration.
+    pub name: String,
+    /// How the logs differ.
+    pub conflict: String,
 }
 
 /// The last cosignature of a witness.
@@ -56,15 +84,19 @@ pub struct WitnessStatus {
 }
 
 impl Witnesses {
-    /// The witnesses with these names.
+    /// The witnesses with these names. New work stops if `stop_at_conflicts` of them report a conflict.
     #[must_use]
-    pub fn new(clients: impl IntoIterator<Item = (String, WitnessClient)>, clock: Clock) -> Self {
+    pub fn new(
+        clients: impl IntoIterator<Item = (String, WitnessClient)>,
+        stop_at_conflicts: usize,
+        clock: Clock,
+    ) -> Self {
         let witness = |(name, client)| Arc::new(Witness { name, client, state: Mutex::default() });
         let witnesses: Vec<_> = clients.into_iter().map(witness).collect();
         let names: Vec<_> = witnesses.iter().map(|witness| witness.name.clone()).collect();
         let reasons: Vec<_> = WitnessFailureReason::VARIANTS.iter().map(|reason| reason.into_str()).collect();
         let metrics = WitnessMetrics::new(&names, &reasons, clock.now());
-        Self { witnesses, cosigned: Arc::default(), clock, metrics }
+        Self { witnesses, cosigned: Arc::default(), stop_at_conflicts, clock, metrics }
     }
 
     /// Adds the metrics to `registry`.
@@ -117,8 +149,12 @@ impl Witnesses {
         match &error {
             // the caller reports it
             WitnessError::Conflict(_) => {
-                self.metrics.set_conflict(name);
-                state.conflict = Some(text.clone());
+                let times = state.conflict.as_ref().map_or(0, |found| found.times).saturating_add(1);
+                let found = FoundConflict { text: text.clone(), times };
+                if found.is_confirmed() {
+                    self.metrics.set_conflict(name);
+                }
+                state.conflict = Some(found);
             }
             WitnessError::Invalid(_) => {
                 tracing::error!(witness = name, error = text, "the answer of the witness cannot be verified");
@@ -134,12 +170,31 @@ impl Witnesses {
         self.cosigned.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The name of a witness whose log this one does not continue, and how they differ.
+    /// The witnesses whose log this one does not continue, by several submissions in a row.
     #[must_use]
-    pub fn conflict(&self) -> Option<(String, String)> {
-        let conflict =
-            |witness: &Arc<Witness>| Some((witness.name.clone(), witness.state().conflict.clone()?));
-        self.witnesses.iter().find_map(conflict)
+    pub fn conflicts(&self) -> Vec<ConflictingWitness> {
+        let conflict = |witness: &Arc<Witness>| {
+            let state = witness.state();
+            let found = state.conflict.as_ref().filter(|found| found.is_confirmed())?;
+            Some(ConflictingWitness { name: witness.name.clone(), conflict: found.text.clone() })
+        };
+        self.witnesses.iter().filter_map(conflict).collect()
+    }
+
+    /// A witness whose log this one does not continue, if at least `stop_at_conflicts` witnesses report a conflict.
+    #[must_use]
+    pub fn stopping_conflict(&self) -> Option<ConflictingWitness> {
+        let conflicts = self.conflicts();
+        if conflicts.len() < self.stop_at_conflicts { None } else { conflicts.into_iter().next() }
+    }
+
+    /// Whether a witness has reported a conflict only once.
+    #[must_use]
+    pub fn has_unconfirmed_conflict(&self) -> bool {
+        let is_unconfirmed = |witness: &Arc<Witness>| {
+            witness.state().conflict.as_ref().is_some_and(|found| !found.is_confirmed())
+        };
+        self.witnesses.iter().any(is_unconfirmed)
     }
 
     /// The state of each witness.

@@ -7,14 +7,17 @@ use crate::platform::service::DaemonService;
 use anyhow::bail;
 use folder::CheckpointFolder;
 use oracled_actors::upstream::web::witness::SignedCheckpoint;
-use oracled_actors::upstream::witnesses::Witnesses;
+use oracled_actors::upstream::witnesses::{ConflictingWitness, Witnesses};
 use oracled_domain::audit::checkpoint::LogSigner;
 use oracled_store::{Journal, Store};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+/// Time before a start asks a witness again that reported a conflict.
+const REPEAT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Compares the log with the checkpoints in the configured folder. If a tile of its tree is damaged, the database is rebuilt
 /// first.
@@ -39,15 +42,20 @@ pub(crate) fn check_or_repair(
 /// checkpoint.
 ///
 /// # Errors
-/// The log does not continue that of a witness.
+/// The log does not continue those of `checkpoints.stop_at_conflicts` witnesses.
 pub(crate) async fn check_witnesses(
     witnesses: &Witnesses,
     signer: &LogSigner,
     store: &Store,
 ) -> anyhow::Result<()> {
     let (size, root) = store.log_head();
-    witnesses.submit(store, SignedCheckpoint { size, note: signer.sign(size, root) }).await;
-    let Some((name, conflict)) = witnesses.conflict() else { return Ok(()) };
+    let checkpoint = SignedCheckpoint { size, note: signer.sign(size, root) };
+    witnesses.submit(store, checkpoint.clone()).await;
+    if witnesses.has_unconfirmed_conflict() {
+        sleep(REPEAT_PAUSE).await;
+        witnesses.submit(store, checkpoint).await;
+    }
+    let Some(ConflictingWitness { name, conflict }) = witnesses.stopping_conflict() else { return Ok(()) };
     bail!(
         "the log conflicts with the witness {name}: {conflict}; restore a newer copy of the state directory; if its entries are \
          lost for good, remove `checkpoints.witnesses.{name}` from the configuration"
@@ -118,11 +126,16 @@ async fn hand_out(service: &Arc<DaemonService>, checkpoint: &SignedCheckpoint, l
 async fn have_cosigned(service: &Arc<DaemonService>, checkpoint: SignedCheckpoint) {
     let is_known = service.witnesses.cosigned().is_some_and(|cosigned| cosigned.size == checkpoint.size);
     let cosigned = service.witnesses.submit(&service.system.store, checkpoint).await;
-    if let Some((witness, conflict)) = service.witnesses.conflict() {
+    if service.witnesses.has_unconfirmed_conflict() {
+        tracing::warn!("a witness reports a conflict; it is asked again with the next checkpoint");
+    }
+    let stops_work = service.witnesses.stopping_conflict().is_some();
+    for ConflictingWitness { name, conflict } in service.witnesses.conflicts() {
         tracing::error!(
-            witness,
+            witness = name,
             conflict,
-            "the log does not continue that of the witness; new work is rejected"
+            stops_work,
+            "the log does not continue that of the witness"
         );
     }
     let Some(SignedCheckpoint { size, note }) = cosigned else { return };

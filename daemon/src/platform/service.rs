@@ -12,7 +12,7 @@ use oracled_actors::ActorSystem;
 use oracled_actors::audit::logger::JournalReport;
 use oracled_actors::platform::caller::{current_application, run_as_current_caller};
 use oracled_actors::upstream::web::witness::SignedCheckpoint;
-use oracled_actors::upstream::witnesses::Witnesses;
+use oracled_actors::upstream::witnesses::{ConflictingWitness, Witnesses};
 use oracled_api::base::problem::ProblemCode;
 use oracled_domain::audit::checkpoint::LogSigner;
 use oracled_domain::ground::check::SourceCheckProgress;
@@ -299,7 +299,7 @@ impl DaemonService {
     /// Checks that new work is accepted.
     ///
     /// # Errors
-    /// `Draining`; `StorageUnavailable` if the log does not continue that of a witness.
+    /// `Draining`; `StorageUnavailable` if the log does not continue those of `checkpoints.stop_at_conflicts` witnesses.
     pub fn check_new_work(&self) -> Result<(), Problem> {
         if self.is_draining() {
             return Err(Problem::draining());
@@ -308,10 +308,10 @@ impl DaemonService {
         conflict.map_or(Ok(()), |cause| Err(Problem::new(ProblemCode::StorageUnavailable, cause)))
     }
 
-    /// How the log differs from that of a witness.
+    /// How the log differs from that of a witness, if that stops new work.
     fn log_conflict(&self) -> Option<String> {
-        let (witness, conflict) = self.witnesses.conflict()?;
-        Some(format!("the log conflicts with the witness {witness}: {conflict}"))
+        let ConflictingWitness { name, conflict } = self.witnesses.stopping_conflict()?;
+        Some(format!("the log conflicts with the witness {name}: {conflict}"))
     }
 
     /// The newest checkpoint that a witness has cosigned, if it has at least `entries` entries; otherwise the newest one.

@@ -30,6 +30,10 @@ pub struct CheckpointsSection {
     /// Time limit of the submission of a checkpoint to a witness. A start waits for the witnesses as long as this.
     #[schema(minimum = 100, maximum = 10_000)]
     pub witness_timeout_ms: u64,
+    /// The number of witnesses that must report a conflict before new work stops, and a start is refused. Fewer raise an alert.
+    /// A report is not signed: with 1, each witness alone can stop the daemon.
+    #[schema(minimum = 1, maximum = 15)]
+    pub stop_at_conflicts: usize,
 }
 
 /// A witness of the log.
@@ -44,7 +48,13 @@ pub struct WitnessSection {
 
 impl Default for CheckpointsSection {
     fn default() -> Self {
-        Self { dir: None, every_s: 300, witnesses: BTreeMap::new(), witness_timeout_ms: 5000 }
+        Self {
+            dir: None,
+            every_s: 300,
+            witnesses: BTreeMap::new(),
+            witness_timeout_ms: 5000,
+            stop_at_conflicts: 2,
+        }
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) fn create_witnesses(
         clients.extend(ConfigError::collect(client, &mut faults).map(|client| (name.clone(), client)));
     }
     if faults.is_empty() {
-        Ok(Witnesses::new(clients, clock.clone()))
+        Ok(Witnesses::new(clients, section.stop_at_conflicts, clock.clone()))
     } else {
         Err(ConfigError::Several(faults))
     }
