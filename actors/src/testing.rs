@@ -50,6 +50,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -57,19 +58,25 @@ pub(crate) const GOOD: &str = r#"{"verdict":"GREEN","summary":"A sound and simpl
 
 /// A clock that a test sets.
 #[derive(Debug, Clone)]
-pub(crate) struct TestClock(Arc<Mutex<Timestamp>>);
+pub(crate) struct TestClock(Arc<Mutex<Timestamp>>, Arc<AtomicI64>);
 
 impl TestClock {
     pub(crate) fn new() -> Self {
-        Self(Arc::new(Mutex::new("2026-11-20T10:00:00Z".parse().expect("a valid time"))))
+        Self(Arc::new(Mutex::new("2026-11-20T10:00:00Z".parse().expect("a valid time"))), Arc::default())
     }
 
     pub(crate) fn clock(&self) -> Clock {
-        Clock::movable(Arc::clone(&self.0))
+        Clock::settable(Arc::clone(&self.0), Arc::clone(&self.1))
     }
 
     pub(crate) fn set_time(&self, at: Timestamp) {
         *self.0.lock().expect("the lock is not poisoned") = at;
+    }
+
+    /// Sets the clock forward, or back, while no time passes.
+    pub(crate) fn step(&self, seconds: i64) {
+        self.1.fetch_add(seconds, Ordering::Relaxed);
+        self.advance(seconds);
     }
 
     pub(crate) fn advance(&self, seconds: i64) {

@@ -5,6 +5,7 @@ pub mod blank;
 pub mod date;
 pub mod decimal;
 pub mod digest;
+pub mod due_time;
 pub mod duplicate_keys;
 pub mod given;
 pub mod key_names;

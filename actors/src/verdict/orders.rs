@@ -33,7 +33,7 @@ use actix::{
     Actor, ActorFutureExt, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised, WrapFuture,
 };
 use attempt::DispatchOutcome;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use oracled_domain::verdict::cost::day_of;
 use oracled_domain::verdict::cost_budget::time_without_budget;
 use oracled_domain::verdict::order::{Order, OrderPolicy, OrderState};
@@ -50,8 +50,6 @@ use tokio::task::spawn_blocking;
 const TICK: Duration = Duration::from_secs(1);
 /// Interval between surveys of the orders that wait, for the metrics.
 const SURVEY_PERIOD: Duration = Duration::from_secs(10);
-/// How far the clock may be set back without an effect on the queue.
-const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 /// The number of orders that are read at a time when the queue is loaded.
 const AT_ONCE: usize = 100;
 
@@ -136,6 +134,8 @@ impl OrderDesk {
 
     /// The limits of an order. The time in which a daily budget was used up does not count toward its age.
     fn policy(&self, session_id: &SessionId, order: &Order, now: Timestamp) -> OrderPolicy {
+        // a clock that was set ahead makes no order older
+        let set_ahead = self.clock().steps_since(order.tried_since);
         let days = self.store().costs(Some(day_of(order.tried_since)), Some(day_of(now)));
         let days = days.unwrap_or_else(|error| {
             // without the costs the order ends earlier, and with an error it would never end
@@ -143,7 +143,7 @@ impl OrderDesk {
             Vec::new()
         });
         let waited = time_without_budget(&days, &session_id.application(), order.tried_since, now);
-        let max_age = self.config.policy.max_age.saturating_add(waited);
+        let max_age = self.config.policy.max_age.saturating_add(waited).saturating_add(set_ahead);
         OrderPolicy { max_age, ..self.config.policy }
     }
 
@@ -171,14 +171,14 @@ pub struct OrdersActor {
     placing: Vec<SessionId>,
     /// Whether the queue was loaded from the store.
     is_loaded: bool,
-    /// The time of the last check for due orders.
-    checked_at: Timestamp,
+    /// The steps of the clock when the queue was loaded.
+    clock_steps: u64,
 }
 
 impl OrdersActor {
     pub(crate) fn new(desk: OrderDesk) -> Self {
         Self {
-            checked_at: desk.clock().now(),
+            clock_steps: desk.clock().step_count(),
             desk,
             queue: OrderQueue::default(),
             dispatching: None,
@@ -190,8 +190,7 @@ impl OrdersActor {
     /// Reads the open orders from the store.
     fn load(&mut self, ctx: &mut Context<Self>) {
         let desk = self.desk.clone();
-        let load =
-            spawn_blocking(move || read_open_orders(desk.store(), desk.clock().now())).into_actor(self);
+        let load = spawn_blocking(move || read_open_orders(desk.store(), desk.clock())).into_actor(self);
         ctx.spawn(load.map(|loaded, orders, ctx| {
             match loaded.map_err(|panic| panic.to_string()).and_then(|read| read.map_err(|e| e.to_string())) {
                 Ok(open) => {
@@ -209,16 +208,15 @@ impl OrdersActor {
         }));
     }
 
-    /// Starts the attempts that became due. If the clock was set back, the queue has times that are too late, so it is
-    /// loaded again.
+    /// Starts the attempts that became due. If the clock was set, the times in the queue are wrong, so it is loaded again.
     fn check_due(&mut self, ctx: &mut Context<Self>) {
-        let now = self.desk.clock().now();
-        if self.is_loaded && now.saturating_add(CLOCK_TOLERANCE).unwrap_or(now) < self.checked_at {
-            tracing::warn!("the clock was set back; loading the queue of orders again");
+        let steps = self.desk.clock().step_count();
+        if self.is_loaded && steps != self.clock_steps {
+            tracing::warn!("the clock was set; loading the queue of orders again");
             self.reset();
             self.load(ctx);
+            self.clock_steps = steps;
         }
-        self.checked_at = now;
         self.remove_ended();
         self.dispatch(ctx);
     }
@@ -289,8 +287,14 @@ impl OrdersActor {
     }
 }
 
+/// When the next attempt of a queued order is due, on the clock as it runs now.
+fn due_of(order: &Order, clock: &Clock) -> Option<Timestamp> {
+    let (now, then) = (clock.now(), clock.now_since(order.changed_at));
+    order.due_at(then).map(|due| due.saturating_add(now.duration_since(then)).unwrap_or(due))
+}
+
 /// The open orders, each with the time at which it is due. Blocks on disk reads.
-fn read_open_orders(store: &Store, now: Timestamp) -> Result<Vec<(Timestamp, SessionId)>, StoreError> {
+fn read_open_orders(store: &Store, clock: &Clock) -> Result<Vec<(Timestamp, SessionId)>, StoreError> {
     let mut open = Vec::new();
     for state in [OrderState::Queued, OrderState::Generating] {
         let mut before = None;
@@ -301,7 +305,7 @@ fn read_open_orders(store: &Store, now: Timestamp) -> Result<Vec<(Timestamp, Ses
                 session.order.as_ref().map(|order| OrderPosition::of(&session.session_id, order.placed_at))
             });
             open.extend(sessions.into_iter().filter_map(|session| {
-                let due = session.order?.due_at(now).unwrap_or(now);
+                let due = due_of(&session.order?, clock).unwrap_or_else(|| clock.now());
                 Some((due, session.session_id))
             }));
             if before.is_none() {

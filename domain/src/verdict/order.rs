@@ -1,6 +1,7 @@
 //! Orders: first verdicts that the model is to generate. An accepted order is stored before the model is asked, and
 //! lasts until its session is removed.
 
+use crate::base::due_time::due_at;
 use crate::verdict::cost::ModelCost;
 use crate::verdict::generation::{GenerationSettings, ModelTokenUsage, VerdictGeneration};
 use crate::verdict::generation_outcome::GenerationOutcome;
@@ -380,12 +381,11 @@ impl Order {
         FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE)
     }
 
-    /// Until when `model` is not asked for the order; `None` if it may be asked at `now`. A time that is further ahead than the
-    /// maximum wait is over: the clock was set back since.
+    /// Until when `model` is not asked for the order; `None` if it may be asked at `now`.
     #[must_use]
     pub fn paused_until(&self, model: &OracleId, now: Timestamp) -> Option<Timestamp> {
-        let is_ahead = |until: &Timestamp| *until > now && until.duration_since(now) <= LONGEST_WAIT;
-        self.model_pauses.get(model).copied().filter(is_ahead)
+        let until = self.model_pauses.get(model)?;
+        Some(due_at(*until, self.changed_at, now, LONGEST_WAIT)).filter(|until| *until > now)
     }
 
     /// Whether the order has reached its maximum age at `now`, so that only last attempts are left.
@@ -530,14 +530,24 @@ impl Order {
     fn enter(self, state: OrderState, now: Timestamp) -> Self {
         let (next_attempt_at, stop_cause, policy_causes) = (None, None, Vec::new());
         let open_rejection = self.open_rejection.filter(|_| state.is_open());
-        Self { state, changed_at: now, next_attempt_at, stop_cause, policy_causes, open_rejection, ..self }
+        // pauses of before the clock was set back
+        let model_pauses = if now < self.changed_at { BTreeMap::new() } else { self.model_pauses };
+        Self {
+            state,
+            changed_at: now,
+            next_attempt_at,
+            model_pauses,
+            stop_cause,
+            policy_causes,
+            open_rejection,
+            ..self
+        }
     }
 
-    /// When the next attempt of a queued order is due. It is due at `now` if its time is further ahead than the maximum
-    /// wait: the clock was set back since.
+    /// When the next attempt of a queued order is due.
     #[must_use]
     pub fn due_at(&self, now: Timestamp) -> Option<Timestamp> {
-        self.next_attempt_at.map(|at| if at.duration_since(now) > LONGEST_WAIT { now } else { at })
+        self.next_attempt_at.map(|at| due_at(at, self.changed_at, now, LONGEST_WAIT))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Retries of the messages in the outbox: mails and webhooks.
 
 use crate::base::blank::without_invisible;
+use crate::base::due_time;
 use jiff::{SignedDuration, Timestamp};
 
 /// The time before the first retry. It doubles with each further retry.
@@ -27,10 +28,9 @@ pub(super) fn retry_pause(
     (age <= max_age).then_some(pause.max(retry_after.unwrap_or_default()).min(LONGEST_WAIT))
 }
 
-/// The time of the next attempt, which is planned for `at`. A message is due at `now` if its time is further ahead than
-/// the maximum wait, or if it was tried last in the future: the clock was set back since.
+/// The time of the next attempt, which was planned for `at` when the message was tried last.
 pub(super) fn due_at(at: Timestamp, tried_last: Timestamp, now: Timestamp) -> Timestamp {
-    if now < tried_last || at.duration_since(now) > LONGEST_WAIT { now } else { at }
+    due_time::due_at(at, tried_last, now, LONGEST_WAIT)
 }
 
 /// `cause` as it is stored: cut, and without invisible characters, with which a service could change how the text around it

@@ -172,7 +172,7 @@ impl GenerationRunner {
         application: &ApplicationName,
         order: Option<&Order>,
     ) -> Result<FirstCallPermits, FirstCallDenial> {
-        let now = self.clock.now();
+        let now = order.map_or_else(|| self.clock.now(), |order| self.clock.now_since(order.changed_at));
         let (mut soonest, mut own_wait) = (SoonestDenial::default(), None);
         for model in self.models.order_of(application) {
             if let Some(until) = order.and_then(|order| order.paused_until(model.oracle_id(), now)) {

@@ -14,7 +14,9 @@ impl MailSender {
     /// Sends a mail that is due.
     pub(super) async fn send(&self, mail: &OutboxMail) -> SendOutcome<MailState> {
         let now = self.clock.now();
-        if let Some(expired) = mail.standing.expire(now, self.max_age) {
+        // a clock that was set ahead makes no mail older
+        let max_age = self.max_age.saturating_add(self.clock.steps_since(mail.standing.tried_since));
+        if let Some(expired) = mail.standing.expire(now, max_age) {
             return SendOutcome::Failed { state: expired, at: now };
         }
         let Some(lease) = self.request_permit().await else { return SendOutcome::Paused };
@@ -35,7 +37,7 @@ impl MailSender {
             Ok(()) => SendOutcome::Sent,
             Err(failure) => {
                 let at = self.clock.now();
-                SendOutcome::Failed { state: mail.standing.record_failure(&failure, at, self.max_age), at }
+                SendOutcome::Failed { state: mail.standing.record_failure(&failure, at, max_age), at }
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The start of an attempt of an order, which is one commit.
 
-use super::{OrderDesk, OrdersActor, ReportOrder};
+use super::{OrderDesk, OrdersActor, ReportOrder, due_of};
 use crate::audit::logger::CommitError;
 use crate::platform::caller::run_as_current_caller;
 use crate::platform::in_flight::InFlightClaim;
@@ -126,7 +126,7 @@ impl OrderDesk {
             OrderState::Queued => {
                 let is_last = order.is_expired(&self.config.policy, now)
                     && order.is_expired(&self.policy(session_id, &order, now), now);
-                if !is_last && order.due_at(now).is_some_and(|due| due > now) {
+                if !is_last && due_of(&order, self.clock()).is_some_and(|due| due > now) {
                     return Ok(self.outcome_of(Some(order)));
                 }
                 // an operator may have retried the order while its last attempt ends
@@ -264,7 +264,7 @@ impl OrderDesk {
 
     fn outcome_of(&self, order: Option<Order>) -> DispatchOutcome {
         order
-            .and_then(|order| order.due_at(self.clock().now()))
+            .and_then(|order| due_of(&order, self.clock()))
             .map_or(DispatchOutcome::Left, DispatchOutcome::Due)
     }
 
@@ -305,7 +305,7 @@ impl OrderDesk {
         let clock = self.clock().clone();
         actix_rt::spawn(async move {
             let due = match attempt.await {
-                Ok(Ok(order)) => order.and_then(|order| order.due_at(clock.now())),
+                Ok(Ok(order)) => order.and_then(|order| due_of(&order, &clock)),
                 // the order is found `generating` then, and the attempt counts as interrupted
                 Ok(Err(error)) => {
                     tracing::error!(session_id = %id, %error, "could not store the end of an attempt; trying again");

@@ -1,5 +1,6 @@
 mod budget;
 mod cancel;
+mod clock;
 mod fallbacks;
 mod policy;
 mod reask;
@@ -18,6 +19,7 @@ use crate::verdict::erasure::ErasureError;
 use crate::verdict::generation::PromptError;
 use crate::verdict::regen::RegenerateVerdict;
 use crate::verdict::submission::{Submission, SubmissionOutcome};
+use jiff::SignedDuration;
 use oracled_domain::rules::CandidateCheck;
 use oracled_domain::verdict::generation_outcome::GenerationOutcome;
 use oracled_domain::verdict::order::{Order, OrderAction, OrderStopCause};
