@@ -9,3 +9,4 @@ pub(crate) mod in_flight;
 pub mod key_file;
 pub mod metrics;
 pub mod per_application;
+pub(crate) mod unique_id;

@@ -32,7 +32,6 @@ use crate::platform::clock::{Clock, stopwatch};
 use crate::platform::metrics::ActorMetrics;
 use crate::upstream::oracle::LiveOracle;
 use crate::upstream::oracle_health::OracleHealth;
-use jiff::Timestamp;
 use live::CachedAdapter;
 use oracled_domain::ground::id::{SourceId, WorkflowId};
 use oracled_domain::ground::ontology::OntologyRef;
@@ -44,7 +43,6 @@ use oracled_domain::verification::{Envelope, VerifyRequest};
 use oracled_store::{Store, StoreError};
 use pending::PendingDecisions;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -102,9 +100,6 @@ struct VerificationContext {
     adapters: Mutex<BTreeMap<SourceId, CachedAdapter>>,
     slots: Arc<Semaphore>,
     pending: PendingDecisions,
-    /// Number of questions since `started_at`. Both together make the id of an execution unique.
-    question_count: AtomicU64,
-    started_at: Timestamp,
 }
 
 /// The services and actors that verification calls.
@@ -124,7 +119,6 @@ impl VerificationService {
         metrics: ActorMetrics,
     ) -> Self {
         let slots = Arc::new(Semaphore::new(config.at_once));
-        let (count, born_at) = (AtomicU64::new(0), clock.now());
         let (adapters, promises) = (Mutex::default(), PendingDecisions::new(config.at_once));
         let verifier = VerificationContext {
             handles,
@@ -135,8 +129,6 @@ impl VerificationService {
             adapters,
             slots,
             pending: promises,
-            question_count: count,
-            started_at: born_at,
         };
         Self { context: Arc::new(verifier) }
     }

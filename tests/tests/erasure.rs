@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The files under `dir` that have `text`, compressed segments included.
-fn files_with(dir: &Path, text: &str) -> Vec<PathBuf> {
+pub(crate) fn files_with(dir: &Path, text: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).expect("a directory") {
         let path = entry.expect("an entry").path();

@@ -23,6 +23,7 @@ mod damage;
 mod disconnect;
 mod doctor;
 mod early_answers;
+mod erased_ids;
 mod erasure;
 mod facts_from;
 mod file_swaps;

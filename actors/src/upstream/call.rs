@@ -3,6 +3,7 @@
 use super::failure::{RETRY_AFTER_MAX, RequestFailure, RequestFailureKind};
 use super::{ModelAttempt, ModelClient, ModelRefusal, ModelTextError};
 use crate::platform::clock::{Clock, monotonic};
+use crate::platform::unique_id::unique_id;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use jiff::Timestamp;
 use oracled_domain::verdict::cost::ModelPrices;
@@ -212,7 +213,7 @@ impl ModelCaller {
         let began = monotonic();
         let ModelCallPurpose { session_id, path } = purpose;
         let subject = session_id.as_ref().map_or(prompt.sha256().as_str(), SessionId::as_str);
-        let execution_id = format!("{}:{subject}:{}", path.into_str(), self.clock.now().as_microsecond());
+        let execution_id = unique_id('m', self.clock.now());
         let call = ModelCallContext { path: *path, prompt, settings, execution_id: &execution_id };
         let mut pauses = retry_pauses(self.policy.max_retries);
         let (mut interactions, mut reached) = (Vec::new(), false);

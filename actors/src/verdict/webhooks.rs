@@ -5,6 +5,7 @@ use crate::platform::actor_handle::ActorHandle;
 use crate::platform::caller::run_in_trace;
 use crate::platform::clock::Clock;
 use crate::platform::metrics::{ActorMetrics, OutboxOutcome};
+use crate::platform::unique_id::random_tag;
 use crate::upstream::reloadable::Reloadable;
 use crate::upstream::web::webhook::WebhookClient;
 use crate::verdict::outbox::{
@@ -184,7 +185,9 @@ impl OutboxChannel for WebhookChannel {
             Ok(_) => SendOutcome::Sent,
             Err(failure) => {
                 let at = self.clock.now();
-                SendOutcome::Failed { state: webhook.standing.record_failure(&failure, at, self.max_age), at }
+                let max_age =
+                    self.max_age.saturating_add(self.clock.steps_since(webhook.standing.tried_since));
+                SendOutcome::Failed { state: webhook.standing.record_failure(&failure, at, max_age), at }
             }
         }
     }
@@ -196,7 +199,8 @@ impl Handler<TestWebhook> for WebhookSender {
     fn handle(&mut self, TestWebhook(application): TestWebhook, _: &mut Context<Self>) -> Self::Result {
         let (channel, now) = (self.channel(), self.now());
         Box::pin(async move {
-            let webhook = OutboxWebhook::queued(WebhookType::Test, application, None, &json!({}), now);
+            let id = WebhookId::new(now, random_tag());
+            let webhook = OutboxWebhook::queued(id, WebhookType::Test, application, None, &json!({}), now);
             let sent = channel.client.get().send(&webhook).await;
             let outcome = sent.map(|reply| (reply.status, reply.latency)).map_err(|failure| failure.cause);
             WebhookTest { webhook_id: webhook.standing.webhook_id, outcome }

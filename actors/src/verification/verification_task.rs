@@ -5,6 +5,7 @@ use super::source_calls::SourceCallExtras;
 use super::{VerificationContext, VerifyError};
 use crate::audit::commit_loop;
 use crate::platform::clock::stopwatch;
+use crate::platform::unique_id::unique_id;
 use oracled_domain::audit::event::verification::{ReviewEntry, SourceCallEntry, VerificationEntry};
 use oracled_domain::ground::id::{SourceId, WorkflowId};
 use oracled_domain::verification::deviation::{advance_baselines, find_deviations, record_baselines};
@@ -18,11 +19,10 @@ use oracled_domain::verification::{
     AxisBaseline, DecisionInputs, DecisionStage, Envelope, EnvelopeKind, OracleReply, ReviewCase,
     SourceBaselines, SubjectKey, SubjectState, VerifyRequest, decide, is_query_required,
 };
-use oracled_domain::{AuditEvent, EventKind, Sha256Hex};
+use oracled_domain::{AuditEvent, EventKind};
 use oracled_store::{JournalRecord, RowExpectation, RowKey, StoreError, TableWrite};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
@@ -33,8 +33,6 @@ const DECISION_RESERVE: Duration = Duration::from_millis(20);
 const DECISION_RESERVE_DIVISOR: u32 = 10;
 /// After this number of attempts to commit a decision, its answers are no longer cached: other decisions cache theirs.
 const CACHING_ATTEMPTS_MAX: usize = 4;
-/// Characters of a digest in an execution id.
-const TAG_CHARS: usize = 10;
 
 /// A decision with the state that is committed with it.
 struct UncommittedDecision {
@@ -78,12 +76,7 @@ impl VerificationContext {
         let ontology = self.store.ontology(&workflow.ontology)?.ok_or_else(unknown)?;
         let asked_at = self.clock.now();
         let question = request.read(&workflow, &ontology, asked_at)?;
-        // ids sort by time as texts, and are unique across restarts and when the clock jumps back
-        let count = self.question_count.fetch_add(1, Ordering::Relaxed);
-        let tag = Sha256Hex::of_canonical_json(&(request, self.started_at, count));
-        let tag: String = tag.as_str().chars().take(TAG_CHARS).collect();
-        let execution_id = format!("v-{:014x}-{tag}", asked_at.as_microsecond());
-        Ok(DecisionInputs::new(execution_id, workflow, &ontology, question, asked_at))
+        Ok(DecisionInputs::new(unique_id('v', asked_at), workflow, &ontology, question, asked_at))
     }
 
     /// Commits a pending decision, starts it in the background, and returns its provisional envelope.

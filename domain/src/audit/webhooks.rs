@@ -5,21 +5,23 @@ use crate::ground::run::RunState;
 use crate::verdict::divergence::DivergenceLevel;
 use crate::verdict::health::OracleHealthLevel;
 use crate::verdict::order::OrderState;
-use crate::verdict::webhook::{OutboxWebhook, WebhookType};
+use crate::verdict::webhook::{OutboxWebhook, WebhookId, WebhookType};
 use serde_json::{Value, json};
 
 impl AuditEvent {
     /// The webhook that reports the event; `None` if no webhook does. It has no address, no query and no text of a verdict.
+    /// `tag` is a random number for its id.
     #[must_use]
-    pub fn webhook(&self) -> Option<OutboxWebhook> {
-        self.application_webhook().or_else(|| {
+    pub fn webhook(&self, tag: u64) -> Option<OutboxWebhook> {
+        let id = || WebhookId::new(self.timestamp, tag);
+        self.application_webhook(id).or_else(|| {
             let (kind, data) = operators_webhook(&self.kind)?;
-            Some(OutboxWebhook::queued(kind, None, self.session_id.clone(), &data, self.timestamp))
+            Some(OutboxWebhook::queued(id(), kind, None, self.session_id.clone(), &data, self.timestamp))
         })
     }
 
     /// The webhook to the application of the event's session, which has the session's id without the application.
-    fn application_webhook(&self) -> Option<OutboxWebhook> {
+    fn application_webhook(&self, id: impl Fn() -> WebhookId) -> Option<OutboxWebhook> {
         let session_id = self.session_id.as_ref()?;
         let (application, local) = (session_id.application(), session_id.local());
         let (kind, data) = match &self.kind {
@@ -58,7 +60,8 @@ impl AuditEvent {
             }
             _ => return None,
         };
-        Some(OutboxWebhook::queued(kind, Some(application), Some(session_id.clone()), &data, self.timestamp))
+        let session_id = Some(session_id.clone());
+        Some(OutboxWebhook::queued(id(), kind, Some(application), session_id, &data, self.timestamp))
     }
 }
 
@@ -120,7 +123,7 @@ mod tests {
     #[test]
     fn webhook_of_an_order_names_the_session_without_its_application() {
         let delivered = EventKind::OrderDelivered { path: GatePath::Submit, attempts: 1 };
-        let webhook = event(delivered.clone()).webhook().expect("an order has a webhook");
+        let webhook = event(delivered.clone()).webhook(7).expect("an order has a webhook");
         let body: Value = serde_json::from_str(&webhook.body).expect("the body is JSON");
         let expected = json!({
             "type": "order.delivered",
@@ -129,14 +132,15 @@ mod tests {
         });
         assert_eq!(body, expected);
         assert_eq!(webhook.standing.application.as_ref().map(ToString::to_string).as_deref(), Some("shop"));
-        assert_eq!(event(delivered).webhook(), Some(webhook), "the same event has the same id");
+        let delivered_id = webhook.standing.webhook_id;
         let cancelled = EventKind::OrderCancelled { from: OrderState::Generating, attempts: 1 };
-        let webhook = event(cancelled).webhook().expect("an order has a webhook");
+        let webhook = event(cancelled).webhook(7).expect("an order has a webhook");
+        assert_eq!(webhook.standing.webhook_id, delivered_id, "nothing of the body is in the id");
         assert_eq!(webhook.standing.kind, WebhookType::OrderCancelled);
         for (state, kind) in
             [(OrderState::Held, WebhookType::OrderHeld), (OrderState::Failed, WebhookType::OrderFailed)]
         {
-            let webhook = event(stopped(state)).webhook().expect("an order has a webhook");
+            let webhook = event(stopped(state)).webhook(7).expect("an order has a webhook");
             assert_eq!(webhook.standing.kind, kind);
             assert!(!webhook.body.contains("private"), "{}", webhook.body);
         }
@@ -151,8 +155,8 @@ mod tests {
             cause: "refused".into(),
             next_attempt_at,
         };
-        assert_eq!(event(failed(Some(Timestamp::MAX))).webhook(), None);
-        let webhook = event(failed(None)).webhook().expect("a dead letter has a webhook");
+        assert_eq!(event(failed(Some(Timestamp::MAX))).webhook(7), None);
+        let webhook = event(failed(None)).webhook(7).expect("a dead letter has a webhook");
         assert_eq!(
             (webhook.standing.kind, webhook.standing.application),
             (WebhookType::MailDeadLetter, None)

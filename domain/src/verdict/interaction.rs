@@ -86,7 +86,7 @@ mod tests {
     fn interaction() -> OracleInteractionLog {
         let at: Timestamp = "2026-11-20T10:00:00Z".parse().expect("a valid time");
         OracleInteractionLog {
-            execution_id: "regen:cs_1:1795168800000000".into(),
+            execution_id: "m-0660bc5347f1ed-d07ba42cbb".into(),
             oracle_id: "gemini".into(),
             oracle_version: "v1beta/gemini-2.5-flash".into(),
             request_timestamp: at,
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(
             serde_json::to_string(&interaction()).expect("the value serializes"),
             concat!(
-                r#"{"execution_id":"regen:cs_1:1795168800000000","oracle_id":"gemini","#,
+                r#"{"execution_id":"m-0660bc5347f1ed-d07ba42cbb","oracle_id":"gemini","#,
                 r#""oracle_version":"v1beta/gemini-2.5-flash","request_timestamp":"2026-11-20T10:00:00Z","#,
                 r#""response_timestamp":null,"latency_ms":20000,"status":"timeout","error_code":"timeout","#,
                 r#""cache_hit":false,"stale_data_used":false,"path":"regen","tier":"quick","attempt":1,"#,

@@ -1,6 +1,5 @@
 //! Webhooks: messages to applications and operators, by the Standard Webhooks scheme, with their retries.
 
-use crate::base::digest::Sha256Hex;
 use crate::base::text_id::text_conversions;
 use crate::base::trace::TraceContext;
 use crate::verdict::application::ApplicationName;
@@ -84,12 +83,11 @@ impl WebhookId {
     const PREFIX: &str = "msg_";
     const HEX_CHARS: usize = 32;
 
-    /// The id of the webhook with this receiver and body, which was caused at `at`.
-    fn of(application: Option<&ApplicationName>, body: &str, at: Timestamp) -> Self {
-        let receiver = application.map_or("", ApplicationName::as_str);
-        let digest = Sha256Hex::of(format!("{receiver}\n{body}").as_bytes());
-        let digest = digest.as_str().chars().take(Self::HEX_CHARS / 2).collect::<String>();
-        Self(format!("{}{:016x}{digest}", Self::PREFIX, at.as_microsecond().max(0)))
+    /// The id of a webhook that is caused at `at`. `tag` is a random number: a digest of the body would let a reader of the log
+    /// confirm a guess of an erased session.
+    #[must_use]
+    pub fn new(at: Timestamp, tag: u64) -> Self {
+        Self(format!("{}{:016x}{tag:016x}", Self::PREFIX, at.as_microsecond().max(0)))
     }
 }
 
@@ -169,6 +167,7 @@ impl OutboxWebhook {
     /// The webhook about an event at `at`, queued at once.
     #[must_use]
     pub fn queued(
+        webhook_id: WebhookId,
         kind: WebhookType,
         application: Option<ApplicationName>,
         session_id: Option<SessionId>,
@@ -177,7 +176,7 @@ impl OutboxWebhook {
     ) -> Self {
         let body = json!({ "type": kind.into_str(), "timestamp": at, "data": data }).to_string();
         let standing = WebhookState {
-            webhook_id: WebhookId::of(application.as_ref(), &body, at),
+            webhook_id,
             kind,
             application,
             session_id,

@@ -1,5 +1,6 @@
 //! Queues the webhooks about the events of a record in the commit of the record itself.
 
+use crate::platform::unique_id::random_tag;
 use oracled_domain::verdict::webhook::WebhookState;
 use oracled_domain::{ApplicationName, AuditEvent, EventKind};
 use oracled_store::{JournalRecord, RecordCallers, TableWrite};
@@ -31,7 +32,7 @@ impl WebhookQueue {
             return record;
         }
         let webhooks: Vec<_> =
-            record.events.iter().filter_map(|event| Some((event, event.webhook()?))).collect();
+            record.events.iter().filter_map(|event| Some((event, event.webhook(random_tag())?))).collect();
         let webhooks = webhooks
             .into_iter()
             .filter(|(_, webhook)| self.receivers.contains(&webhook.standing.application));

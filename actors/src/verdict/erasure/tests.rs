@@ -1,7 +1,7 @@
 use super::*;
 use crate::testing::{TestSystem, id, with_system};
 use oracled_domain::OutboxWebhook;
-use oracled_domain::verdict::webhook::WebhookType;
+use oracled_domain::verdict::webhook::{WebhookId, WebhookType};
 use oracled_store::TableWrite;
 use serde_json::json;
 use std::fs;
@@ -25,7 +25,14 @@ fn webhook_queued_during_the_removal_is_dropped_by_a_resumed_erasure() {
         let turn = erasure.wait_for_turn().await;
         start_erasure(&system, "ada").await;
         let now = system.time.clock().now();
-        let webhook = OutboxWebhook::queued(WebhookType::OrderFailed, None, Some(id("ada")), &json!({}), now);
+        let webhook = OutboxWebhook::queued(
+            WebhookId::new(now, 7),
+            WebhookType::OrderFailed,
+            None,
+            Some(id("ada")),
+            &json!({}),
+            now,
+        );
         let event = AuditEvent::new(now, Some(id("ada")), EventKind::WebhookQueued(webhook.standing.entry()));
         let record = JournalRecord {
             events: vec![event],

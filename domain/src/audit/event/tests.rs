@@ -11,7 +11,7 @@ use crate::verdict::lookup::LookupOutcome;
 use crate::verdict::policy::{PolicyAction, PolicyCause};
 use crate::verdict::query::CustomerQuery;
 use crate::verdict::rejection::RejectingRule;
-use crate::verdict::webhook::{OutboxWebhook, WebhookType};
+use crate::verdict::webhook::{OutboxWebhook, WebhookId, WebhookType};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -191,7 +191,8 @@ fn mail_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Timesta
 fn webhook_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Timestamp) -> Vec<AuditEvent> {
     let data = serde_json::json!({ "session_id": session_id });
     let application = Some(session_id.application());
-    let webhook = OutboxWebhook::queued(WebhookType::OrderDelivered, application, None, &data, timestamp)
+    let id = WebhookId::new(timestamp, 7);
+    let webhook = OutboxWebhook::queued(id, WebhookType::OrderDelivered, application, None, &data, timestamp)
         .standing
         .entry();
     let kinds = [
