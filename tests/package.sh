@@ -130,6 +130,7 @@ rm "$root/etc/systemd/system/oracled.service.d/upstreams.conf"
 rm "$root/etc/systemd/system/multi-user.target.wants/oracled.service"
 echo key >"$root/etc/oracled/credentials/gemini-api-key"
 echo key >"$root/etc/oracled/credentials/log-key"
+echo key >"$root/etc/oracled/credentials/held-key"
 run_dpkg --install "$work"/oracled_0.0.2-1_*.deb
 expect 'version after the upgrade' 0.0.2-1 "$(dpkg-query --admindir="$root/var/lib/dpkg" -f '${Version}' -W oracled)"
 grep -q '^contact = ' "$root/etc/oracled/oracled.toml" || fail 'the upgrade replaced the edited configuration'
@@ -159,6 +160,7 @@ for file in /etc/oracled/oracled.toml /etc/oracled/credentials/gemini-api-key /e
 done
 if find "$root/etc" -path '*systemd*' -name 'oracled*' | grep -q .; then fail 'a link to a unit stays after the purge'; fi
 if [[ ! -s $state/log.key || ! -s $root/etc/oracled/credentials/log-key ]]; then fail 'the purge deleted the audit log or its key'; fi
+if [[ ! -s $root/etc/oracled/credentials/held-key ]]; then fail 'the purge deleted the key of held verdicts, which stay'; fi
 grep -q 'kept /var/lib/oracled' "$work/dpkg.log" || fail 'the purge does not report that it keeps the state'
 
 echo "passed: the Debian package (install, start, upgrade, remove, purge)"

@@ -14,6 +14,7 @@ use crate::verdict::calibrate::CalibrateArgs;
 pub use base::man::man_pages;
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
+use nix::sys::prctl::set_dumpable;
 use std::fs;
 use std::future::Future;
 use std::io::{self, Write};
@@ -131,6 +132,11 @@ pub fn command() -> Command {
 /// Runs the command line.
 #[must_use]
 pub fn main() -> ExitCode {
+    // a core dump would contain keys, queries and addresses
+    if let Err(error) = set_dumpable(false) {
+        drop(writeln!(io::stderr(), "oraclectl: cannot turn core dumps off: {error}"));
+        return ExitCode::FAILURE;
+    }
     let CtlArgs { options, verb } =
         CtlArgs::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
     let json = options.json;

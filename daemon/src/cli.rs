@@ -5,6 +5,7 @@ use crate::platform::telemetry;
 use crate::platform::upstreams::UpstreamClients;
 use crate::{api, control, dev, review, run};
 use clap::{Command, CommandFactory, Parser, Subcommand};
+use nix::sys::prctl::set_dumpable;
 use oracled_actors::Clock;
 use std::io::{self, Write};
 use std::path::Path;
@@ -64,6 +65,11 @@ pub fn command() -> Command {
 /// Runs the command line.
 #[must_use]
 pub fn main() -> ExitCode {
+    // a core dump would contain keys, queries and addresses
+    if let Err(error) = set_dumpable(false) {
+        drop(writeln!(io::stderr(), "oracled: cannot turn core dumps off: {error}"));
+        return ExitCode::FAILURE;
+    }
     let done = match DaemonArgs::parse().verb {
         DaemonCommand::Serve { flags } => serve(flags),
         DaemonCommand::Dev { flags, exit, verbose } => dev::dev(flags, exit, verbose),

@@ -105,7 +105,7 @@ async fn doctor_finds_each_fault_of_files() {
     fs::write(&key, content).expect("the key is written");
 
     set_mode(&held, 0o604);
-    assert_one_fault("secret that all can read", doctor(&world).await, "secret", "0604");
+    assert_one_fault("key that all can read", doctor(&world).await, "configuration", "0604");
     set_mode(&held, 0o600);
 
     let file = File::options().write(true).open(&key).expect("the file exists");

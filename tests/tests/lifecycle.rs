@@ -12,7 +12,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
@@ -670,4 +670,23 @@ async fn serve_cannot_use_the_recorded_model_or_the_mailbox() {
     let routes = &mut daemon.routes().await;
     problem(&post(routes, "/v1/verdicts/cs_1", &request).await, 503, "model_unavailable");
     assert_eq!(document(&get(routes, "/v1/health/oracles").await), json!([]));
+}
+
+#[tokio::test]
+async fn daemon_that_is_aborted_leaves_no_core_dump() {
+    let world = DaemonWorld::default();
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -c unlimited; exec \"$0\" \"$@\""]).current_dir(world.path(""));
+    let of_daemon = world.command();
+    command.arg(of_daemon.get_program()).args(of_daemon.get_args());
+    for (name, value) in of_daemon.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let daemon = world.ready(world.spawn_as(command)).await;
+    daemon.signal("ABRT");
+    let ended = daemon.wait();
+    assert_eq!((ended.signal(), ended.core_dumped()), (Some(6), false), "{ended:?}");
 }

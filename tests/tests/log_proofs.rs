@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use signed_note::{Note, StandardVerifier, VerifierList};
 use std::fs;
 use std::mem;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use tlog_tiles::{Checkpoint, Hash, check_record, check_tree, record_hash};
 
@@ -420,6 +420,27 @@ fn files_under(dir: &Path) -> Vec<PathBuf> {
     let entries =
         fs::read_dir(dir).expect("the folder is readable").map(|entry| entry.expect("an entry").path());
     entries.flat_map(|path| if path.is_dir() { files_under(&path) } else { vec![path] }).collect()
+}
+
+#[tokio::test]
+async fn export_follows_no_link_inside_its_folder() {
+    let world = DaemonWorld::default();
+    let _daemon = world.serve().await;
+    let (dir, outside) = (world.path("export"), world.path("outside"));
+    let export = ["log", "export", dir.to_str().expect("valid UTF-8")];
+    for linked in ["tile", "tile/0"] {
+        fs::create_dir_all(dir.join(linked).parent().expect("a folder")).expect("it is created");
+        fs::create_dir_all(&outside).expect("it is created");
+        symlink(&outside, dir.join(linked)).expect("a link");
+        let refused = world.ctl(&export);
+        assert_eq!(refused.status.code(), Some(5), "{refused:?}");
+        assert_eq!(fs::read_dir(&outside).expect("a folder").count(), 0, "{linked}");
+        fs::remove_dir_all(&dir).expect("it is removed");
+    }
+    // the folder itself may be a link
+    symlink(&outside, &dir).expect("a link");
+    printed(&world, &export);
+    assert!(outside.join("checkpoint").is_file());
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use base64::prelude::BASE64_STANDARD;
 use ring::rand::{SecureRandom, SystemRandom};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// The length of a key, in bytes.
@@ -16,11 +16,19 @@ const FILE_MAX_BYTES: u64 = 1024;
 /// Reads the key in a file.
 ///
 /// # Errors
-/// If the file has no key, or cannot be read.
+/// If the file has no key, cannot be read, or every user can read or write it.
 pub fn read_key(file: &Path) -> io::Result<[u8; KEY_BYTES]> {
     let invalid = || io::Error::new(ErrorKind::InvalidData, "it is not 32 bytes in Base64");
-    if !fs::metadata(file)?.is_file() {
+    let found = fs::metadata(file)?;
+    if !found.is_file() {
         return Err(invalid());
+    }
+    let mode = found.mode() & 0o777;
+    if mode & 0o007 != 0 {
+        let fault = format!(
+            "every user can use the key (mode {mode:04o}); run `chmod o= FILE`, and replace the key if others may have read it"
+        );
+        return Err(io::Error::new(ErrorKind::PermissionDenied, fault));
     }
     let mut text = String::new();
     File::open(file)?.take(FILE_MAX_BYTES).read_to_string(&mut text)?;
@@ -55,6 +63,20 @@ pub fn create_key(file: &Path) -> io::Result<[u8; KEY_BYTES]> {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn key_that_every_user_can_use_is_refused() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("held.key");
+        let key = create_key(&file).expect("the key is created");
+        for (mode, is_used) in [(0o600, true), (0o640, true), (0o644, false), (0o602, false), (0o604, false)]
+        {
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("the mode is set");
+            let read = read_key(&file);
+            assert_eq!(read.as_ref().ok(), is_used.then_some(&key), "{mode:04o}");
+            assert!(is_used || read.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied));
+        }
+    }
 
     #[test]
     fn created_key_has_its_mode_after_an_interrupted_creation() {

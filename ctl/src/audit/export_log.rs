@@ -10,6 +10,9 @@ use crate::base::output::{format_count, format_pairs, print_json};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use hyper::{Method, StatusCode};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat, renameat};
+use nix::sys::stat::{Mode, mkdirat};
 use oracled_api::base::client::DaemonClient;
 use oracled_domain::audit::checkpoint::Checkpoint;
 use oracled_domain::audit::log_tiles::{LastTiles, TILE_HASHES, TileContent, TileFile};
@@ -20,6 +23,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 /// The checkpoint in an export.
@@ -77,12 +81,12 @@ impl ExportArgs {
         let bar = progress_bar(Some(size.div_ceil(TILE_HASHES as u64)), "exported");
         let (mut files, mut dropped) = (0, 0);
         for file in TileFile::all(size) {
-            let path = self.dir.join(TILES_DIR).join(file.to_string());
+            let name = Path::new(TILES_DIR).join(file.to_string());
             if file.content == TileContent::Leaves {
                 bar.set_position(file.index);
             }
             // a full tile never changes
-            if path.exists() && file.width == TILE_HASHES {
+            if self.dir.join(&name).exists() && file.width == TILE_HASHES {
                 continue;
             }
             let answer = daemon.call(Method::GET, &format!("/v1/log/tile/{file}"), None).await?;
@@ -93,12 +97,12 @@ impl ExportArgs {
             if !answer.status.is_success() {
                 return Err(problem_error(&answer));
             }
-            write_file(&path, &answer.body)?;
+            write_file(&self.dir, &name, &answer.body)?;
             files += 1;
         }
         bar.finish_and_clear();
         // last: an interrupted export has the earlier checkpoint, for which it has all tiles
-        write_file(&self.dir.join(CHECKPOINT_FILE), note.as_bytes())?;
+        write_file(&self.dir, Path::new(CHECKPOINT_FILE), note.as_bytes())?;
         let report = ExportReport { size, files, dropped };
         if is_json {
             return print_json(out, &report);
@@ -114,19 +118,31 @@ impl ExportArgs {
     }
 }
 
-/// Writes a file as a whole or not at all.
-fn write_file(path: &Path, content: &[u8]) -> Result<(), CtlError> {
+/// Writes the file `name` in the export `dir` as a whole or not at all. No folder below `dir` may be a symbolic link, which could
+/// lead to any file.
+fn write_file(dir: &Path, name: &Path, content: &[u8]) -> Result<(), CtlError> {
     let write = || {
-        fs::create_dir_all(path.parent().unwrap_or(path))?;
-        let mut name = path.as_os_str().to_owned();
-        name.push(".new");
-        let mut file = File::create(&name)?;
+        fs::create_dir_all(dir)?;
+        let mut folder: OwnedFd = File::open(dir)?.into();
+        for part in name.parent().into_iter().flat_map(Path::iter) {
+            match mkdirat(&folder, part, Mode::from_bits_truncate(0o777)) {
+                Ok(()) | Err(Errno::EEXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+            folder = openat(&folder, part, flags, Mode::empty())?;
+        }
+        let name = name.file_name().unwrap_or_default();
+        let mut new = name.to_owned();
+        new.push(".new");
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_TRUNC | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let mut file = File::from(openat(&folder, new.as_os_str(), flags, Mode::from_bits_truncate(0o666))?);
         file.write_all(content)?;
         file.sync_all()?;
-        fs::rename(name, path)
+        Ok(renameat(&folder, new.as_os_str(), &folder, name)?)
     };
     write().map_err(|error: io::Error| CtlError::Verb {
-        message: format!("cannot write {}: {error}", path.display()),
+        message: format!("cannot write {}: {error}", dir.join(name).display()),
         exit_code: 5,
         was_printed: false,
     })

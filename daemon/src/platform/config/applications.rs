@@ -57,7 +57,8 @@ pub struct ApplicationSection {
     /// `model_busy`.
     #[schema(minimum = 0, maximum = 1_000_000_000)]
     pub daily_budget: Option<f64>,
-    /// Maximum number of open orders of the application. Beyond the limit, requests get 503 `model_busy`.
+    /// Maximum number of open orders of the application. Beyond the limit, requests get 503 `model_busy`. Without it, the
+    /// applications share equally what the limits of the others leave of `orders.queue_max`; a single one may use all of it.
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub queue_max: Option<usize>,
     /// Maximum number of verdicts of the application in flight. Beyond the limit, requests get 503 `overloaded`.

@@ -1,10 +1,13 @@
 //! The configuration of orders.
 
-use super::{ApplicationSections, ConfigError, not_allowed_error};
+use super::applications::{ApplicationSection, ApplicationSections};
+use super::{ConfigError, not_allowed_error};
 use jiff::SignedDuration;
 use oracled_actors::verdict::orders::OrdersConfig;
+use oracled_domain::ApplicationName;
 use oracled_domain::verdict::order::OrderPolicy;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
 /// The effect of a limit on an order.
@@ -63,10 +66,24 @@ impl OrdersSection {
         }
     }
 
+    /// The limits of applications. With several applications, those without a limit of their own share equally what the others
+    /// leave of `queue_max`, so that none can fill it.
+    fn limits_of_applications(&self, applications: &ApplicationSections) -> BTreeMap<ApplicationName, usize> {
+        let own = applications.values().filter_map(|section| section.queue_max);
+        let (sum, count) =
+            own.fold((0, 0), |(sum, count): (usize, usize), own| (sum.saturating_add(own), count + 1));
+        let sharing = applications.len() - count;
+        let share = self.queue_max.saturating_sub(sum).checked_div(sharing).unwrap_or_default().max(1);
+        let share = (applications.len() > 1).then_some(share);
+        let limit = |(name, section): (&ApplicationName, &ApplicationSection)| {
+            Some((name.clone(), section.queue_max.or(share)?))
+        };
+        applications.iter().filter_map(limit).collect()
+    }
+
     /// The limits of orders.
     #[must_use]
     pub fn to_orders_config(&self, applications: &ApplicationSections) -> OrdersConfig {
-        let own = applications.iter().filter_map(|(name, section)| Some((name.clone(), section.queue_max?)));
         OrdersConfig {
             policy: OrderPolicy {
                 max_age: SignedDuration::from_secs(self.max_age_s.into()),
@@ -74,8 +91,29 @@ impl OrdersSection {
                 holds_stopped: self.at_limit == OrderLimitAction::Hold,
             },
             queue_max: self.queue_max,
-            applications: own.collect(),
+            applications: self.limits_of_applications(applications),
             further_temperatures: self.further_temperatures.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn applications_without_a_limit_share_what_the_others_leave() {
+        let limits = |queue_max: usize, own: &[(&str, Option<usize>)]| {
+            let section = |queue_max| ApplicationSection { queue_max, ..ApplicationSection::default() };
+            let own = own.iter().map(|(name, own)| (name.parse().expect("a name"), section(*own))).collect();
+            let limits = OrdersSection { queue_max, ..OrdersSection::default() }.limits_of_applications(&own);
+            limits.into_values().collect::<Vec<_>>()
+        };
+        assert_eq!(limits(10_000, &[]), Vec::<usize>::new());
+        assert_eq!(limits(10_000, &[("a", None)]), Vec::<usize>::new());
+        assert_eq!(limits(10_000, &[("a", Some(7))]), [7]);
+        assert_eq!(limits(10_000, &[("a", None), ("b", None)]), [5000, 5000]);
+        assert_eq!(limits(10_000, &[("a", None), ("b", Some(4000)), ("c", None)]), [3000, 4000, 3000]);
+        assert_eq!(limits(10, &[("a", None), ("b", Some(10))]), [1, 10]);
     }
 }
