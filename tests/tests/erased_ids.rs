@@ -119,7 +119,7 @@ async fn use_session(daemon: &DaemonProcess<'_>, world: &DaemonWorld, services: 
             let written = post(routes, &format!("/cache/{id}"), &body).await;
             assert!(written.status.is_success(), "{}", document(&written));
         }
-        other => panic!("{other}"),
+        other => unreachable!("{other}"),
     }
 }
 
