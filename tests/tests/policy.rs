@@ -54,6 +54,12 @@ async fn read_held(control: &mut DaemonClient, session: &str) -> DaemonResponse 
     get(control, &format!("/v1/orders/{session}/verdict")).await
 }
 
+/// Writes a file with a key, which only its owner may use.
+fn write_key(file: &Path, key: impl AsRef<[u8]>) {
+    fs::write(file, key).expect("the key is written");
+    fs::set_permissions(file, fs::Permissions::from_mode(0o600)).expect("the mode is set");
+}
+
 /// Every file below `dir`, as one byte string.
 fn bytes_below(dir: &Path) -> Vec<u8> {
     let entries = fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry").path());
@@ -326,14 +332,14 @@ async fn held_verdict_survives_a_kill_and_waits_for_its_key() {
     // a new key could not decrypt the first one
     problem(&submit(&daemon, "cs_2", FLAGGED).await, 500, "held_verdict_unreadable");
     assert_eq!(submit(&daemon, "cs_3", GOOD).await.status, 201);
-    fs::write(&file, BASE64_STANDARD_NO_PAD.encode([7; 32]) + "=").expect("the key is replaced");
+    write_key(&file, BASE64_STANDARD_NO_PAD.encode([7; 32]) + "=");
     problem(&decide(control, "cs_1", "release").await, 500, "held_verdict_unreadable");
-    fs::write(&file, "not a key").expect("the key is replaced");
+    write_key(&file, "not a key");
     problem(&read_held(control, "cs_1").await, 500, "held_verdict_unreadable");
     assert!(daemon.stop().success());
 
     let provided = world.path("provided.key");
-    fs::write(&provided, key).expect("the key is written");
+    write_key(&provided, key);
     world.config = format!("[gate]\nheld_key_file = {provided:?}\nrefuse = [\"short_summary\"]");
     let daemon = world.serve().await;
     let refused =
@@ -354,7 +360,7 @@ async fn order_waits_for_the_key_of_held_verdicts_before_the_model_is_asked() {
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     let key = world.state().join("held.key");
-    fs::write(&key, "not a key").expect("the key is written");
+    write_key(&key, "not a key");
     assert_eq!(place_order(&world, "cs_1").await["state"], "queued");
     let waiting = async |routes: &mut DaemonClient| read_order(routes, "cs_1").await["waiting_for"].clone();
     eventually("the order waits", async || waiting(routes).await["cause"] == "held_key_unusable").await;
@@ -366,7 +372,7 @@ async fn order_waits_for_the_key_of_held_verdicts_before_the_model_is_asked() {
     assert!(daemon.stop().success());
 
     // a provided key is never created
-    fs::write(world.path("provided.key"), "not a key").expect("the key is written");
+    write_key(&world.path("provided.key"), "not a key");
     let config = world.path("unusable.toml");
     fs::write(&config, format!("[gate]\nheld_key_file = {:?}", world.path("provided.key")))
         .expect("it is written");
