@@ -83,13 +83,15 @@ impl RecordSample {
                 shared.same += u64::from(is_same && !statement.is_pruned());
             }
         }
-        let of_all = |sampled: u64| {
-            i128::from(sampled) * i128::from(self.accepted) / (self.records.len().max(1) as i128)
-        };
+        // whole records of the sample: a finer figure would be below its error, and choose an older run by chance
+        let sampled = self.records.len() as u64;
+        let in_sample =
+            |records: u64| u128::from(records) * u128::from(sampled) / u128::from(self.accepted.max(1));
         let candidates = view.state.completed.iter().filter_map(|completed| {
-            let shared = shared.get(&completed.release.run)?;
-            let others = (i128::from(completed.stated.records) - of_all(shared.stated)).max(0);
-            Some((of_all(shared.same) - others, completed.release.run))
+            let SharedRecords { stated, same } = shared.get(&completed.release.run)?;
+            let others = in_sample(completed.stated.records).saturating_sub(u128::from(*stated));
+            let gain = u128::from(*same).checked_sub(others)?;
+            Some((gain, completed.release.run))
         });
         Ok(candidates.max().filter(|(gain, _)| *gain > 0).map(|(_, run)| run))
     }
@@ -142,6 +144,19 @@ mod tests {
         assert_eq!(ingest("5", 500, years(2, 99).collect()), None);
         // two thirds are other records
         assert_eq!(ingest("6", 600, years(2, 33).collect()), None);
+    }
+
+    #[test]
+    fn base_of_a_daily_file_is_the_day_before_although_the_sample_has_few_new_records() {
+        let mut world = TestStore::new();
+        for release in 0..5_u32 {
+            // the newest day is at the beginning of the file
+            let days = (0..4 * SAMPLE_MAX as u32 + release).rev().map(|day| test_statement("USD", day, 1));
+            world.ingest(&test_run(&format!("{release:03}"), 100 + i64::from(release), true, days.collect()));
+        }
+        let runs = world.view().state.completed.clone();
+        let bases: Vec<_> = runs.iter().skip(1).map(|run| run.stated.base).collect();
+        assert_eq!(bases, runs.iter().map(|run| Some(run.release.run)).take(4).collect::<Vec<_>>());
     }
 
     #[test]
