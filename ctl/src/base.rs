@@ -9,5 +9,6 @@ pub(crate) mod lines;
 pub(crate) mod man;
 pub(crate) mod options;
 pub(crate) mod output;
+pub(crate) mod output_stream;
 pub(crate) mod output_style;
 pub(crate) mod secret_key;

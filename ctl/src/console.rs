@@ -73,7 +73,7 @@ impl ConsoleArgs {
             exit_code: 5,
             was_printed: false,
         })?;
-        let console = Console::new(options.clone(), listener.port())?;
+        let console = Console::new(options.clone(), listener.port()).await?;
         tokio::spawn(history::sample(options.clone(), console.history.clone()));
         let (sender, mut lines) = mpsc::channel(1);
         thread::spawn(move || {
@@ -144,6 +144,7 @@ fn router(console: ConsoleState) -> Router {
         .route(assets::STYLE_PATH, get(assets::style))
         .route(assets::SCRIPT_PATH, get(assets::script))
         .fallback(page_error::not_found)
+        .layer(from_fn_with_state(console.clone(), page_error::render_errors))
         .layer(from_fn_with_state(console.clone(), login::guard))
         .with_state(console)
 }
@@ -193,6 +194,66 @@ mod tests {
         console.access.log_out();
         assert!(stream.collect().await.expect("the stream does not break").to_bytes().is_empty());
         assert_eq!(get(&console, "/events/overview", &cookie).await.status(), StatusCode::UNAUTHORIZED);
+    }
+
+    async fn text(response: Response) -> String {
+        let bytes = response.into_body().collect().await.expect("a page").to_bytes();
+        String::from_utf8(bytes.to_vec()).expect("text")
+    }
+
+    #[tokio::test]
+    async fn failed_pages_have_navigation_and_name_no_change_after_a_read() {
+        let console = console(false);
+        let cookie = log_in(&console).await;
+        for (path, status) in
+            [("/orders", 502), ("/no/such/page", 404), ("/log/x", 400), ("/sessions/a/erase", 405)]
+        {
+            let page = get(&console, path, &cookie).await;
+            assert_eq!(page.status(), status, "{path}");
+            let page = text(page).await;
+            assert!(page.contains("<nav") && page.contains("href=\"/reviews\""), "{path}: {page}");
+            assert!(!page.contains("Nothing was changed") && !page.contains("before you repeat"), "{page}");
+        }
+        assert!(!text(get(&console, "/no/such/page", "").await).await.contains("<nav"));
+    }
+
+    #[tokio::test]
+    async fn pages_and_events_show_foreign_text_as_escapes() {
+        let hostile = "\u{202e}\u{200b}\u{9b}\u{2066}\u{e0041}";
+        let socket = Some(PathBuf::from(format!("/nonexistent/{hostile}")));
+        let options = GlobalOptions { socket: socket.clone(), control_socket: socket, json: false };
+        let (streams, history) = (Arc::new(Semaphore::new(1)), Arc::default());
+        let console = Arc::new(Console {
+            options,
+            has_only_reviews: false,
+            access: Access::new(7627),
+            streams,
+            history,
+        });
+        let cookie = log_in(&console).await;
+        for path in [
+            "/",
+            "/orders",
+            "/sessions/a",
+            "/sessions/a/held",
+            "/reviews",
+            "/reviews/a",
+            "/sources",
+            "/sources/a",
+            "/sources/a/query",
+            "/sources/a/history",
+            "/runs/a",
+            "/rules",
+            "/log",
+            "/log/1",
+        ] {
+            let page = text(get(&console, path, &cookie).await).await;
+            assert!(page.contains(r"\u{202e}\u{200b}\u{9b}\u{2066}\u{e0041}"), "{path}: {page}");
+            assert!(!page.contains(oracled_domain::base::visible::is_hiding), "{path}: {page}");
+        }
+        let mut stream = get(&console, "/events/overview", &cookie).await.into_body();
+        let event = stream.frame().await.expect("an event").expect("an event").into_data().expect("data");
+        assert!(String::from_utf8_lossy(&event).contains(r"\u{202e}"), "{event:?}");
     }
 
     #[tokio::test]

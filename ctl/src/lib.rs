@@ -10,11 +10,13 @@ mod verdict;
 mod verification;
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
+use crate::base::output_stream::{Output, StandardOutput};
 use crate::verdict::calibrate::CalibrateArgs;
 pub use base::man::man_pages;
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use nix::sys::prctl::set_dumpable;
+use oracled_domain::base::visible::visible_text;
 use std::fs;
 use std::future::Future;
 use std::io::{self, Write};
@@ -137,11 +139,15 @@ pub fn main() -> ExitCode {
         drop(writeln!(io::stderr(), "oraclectl: cannot turn core dumps off: {error}"));
         return ExitCode::FAILURE;
     }
-    let CtlArgs { options, verb } =
-        CtlArgs::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
+    let matches = command().try_get_matches();
+    let CtlArgs { options, verb } = match matches.and_then(|matches| CtlArgs::from_arg_matches(&matches)) {
+        Ok(arguments) => arguments,
+        Err(error) => return print_usage_error(&error),
+    };
     let json = options.json;
-    let out = &mut io::stdout().lock();
+    let out = &mut StandardOutput::new();
     let done = run(verb, &options, out);
+    let done = done.and_then(|()| Ok(out.flush()?));
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
@@ -152,7 +158,19 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(verb: CtlCommand, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+/// Prints an error of the command line, or its help. The error quotes the arguments, which may be foreign text.
+fn print_usage_error(error: &clap::Error) -> ExitCode {
+    let text = error.to_string();
+    // a reader that closed the pipe has seen enough
+    if !error.use_stderr() || visible_text(&text) == text {
+        drop(error.print());
+    } else {
+        drop(write!(io::stderr(), "{}", visible_text(&text)));
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}
+
+fn run(verb: CtlCommand, options: &GlobalOptions, out: &mut dyn Output) -> Result<(), CtlError> {
     match verb {
         CtlCommand::Status => block_on(platform::status::run(options, out)),
         CtlCommand::Doctor(verb) => block_on(verb.run(options, out)),

@@ -114,6 +114,7 @@ pub fn router(service: Arc<DaemonService>) -> Router {
 /// Whether a request has no time limit, because its work is only limited by the size of the disk.
 pub fn has_no_time_limit<B>(request: &Request<B>) -> bool {
     ingest::is_upload(request)
+        || backup::has_no_time_limit(request)
         || upkeep::has_no_time_limit(request)
         || erasures::has_no_time_limit(request)
         || retention::has_no_time_limit(request)

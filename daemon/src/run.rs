@@ -29,6 +29,7 @@ use oracled_actors::verdict::{orders, regen};
 use oracled_actors::verification::VerificationConfig;
 use oracled_actors::{ActorSystem, Clock};
 use oracled_domain::{AuditEvent, EventKind};
+use oracled_store::JournalRecord;
 use oracled_store::ground::slices::SliceLimits;
 use sd_notify::NotifyState;
 use servers::{SocketServers, wait_for_people};
@@ -101,8 +102,20 @@ async fn log_start(service: &DaemonService) -> anyhow::Result<()> {
     }
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let log_key = service.log_signer.key().to_string();
-    let started = AuditEvent::new(service.started_at, None, EventKind::ServiceStarted { version, log_key });
-    match service.system.log.commit(started.into()).await {
+    let mut events = Vec::new();
+    if let Some(before) = keys::last_named_log_key(&service.system.store)?.filter(|before| *before != log_key)
+    {
+        tracing::warn!(
+            before,
+            after = log_key,
+            "the key of the log is another one than before; if you did not replace it, restore the previous key, else give the new \
+             public key to everyone who verifies the log"
+        );
+        let replaced = EventKind::LogKeyReplaced { before, after: log_key.clone() };
+        events.push(AuditEvent::new(service.started_at, None, replaced));
+    }
+    events.push(AuditEvent::new(service.started_at, None, EventKind::ServiceStarted { version, log_key }));
+    match service.system.log.commit(JournalRecord { events, ..JournalRecord::default() }).await {
         Err(CommitError::Unavailable(cause)) => {
             tracing::error!(cause, "the first entry could not be logged");
         }

@@ -23,4 +23,5 @@ pub mod time_zone;
 pub mod trace;
 pub mod unit;
 pub mod varint;
+pub mod visible;
 pub mod wording;

@@ -4,7 +4,7 @@ use oracled_tests::ground::{
     approve, example_documents, ingest, query_all, register_all, started_run, wait_for_run,
 };
 use oracled_tests::load::LoadConfig;
-use oracled_tests::{DaemonProcess, DaemonWorld, GOOD, document, get, log, post, submission};
+use oracled_tests::{DaemonProcess, DaemonWorld, GOOD, document, eventually, get, log, post, submission};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -50,8 +50,14 @@ async fn back_up(world: &DaemonWorld, name: &str) -> (PathBuf, Value) {
     (dir, serde_json::from_slice(&output.stdout).expect("JSON"))
 }
 
-fn restore(world: &DaemonWorld, backup: &Path, state: &Path, more: &[&str]) -> Output {
-    world.ctl(&[&["restore", text(backup), "--state-dir", text(state)], more].concat())
+fn restore(world: &DaemonWorld, backup: &Path, state: &Path, key: &str, more: &[&str]) -> Output {
+    world.ctl(&[&["restore", text(backup), "--state-dir", text(state), "--key", key], more].concat())
+}
+
+/// The public key of the log of the running daemon.
+fn public_key(world: &DaemonWorld) -> String {
+    let key = world.ctl(&["log", "key"]).stdout;
+    String::from_utf8(key).expect("valid UTF-8").trim().to_owned()
 }
 
 /// Ingests two records of a source, and returns what a query finds.
@@ -80,8 +86,7 @@ async fn backup_under_load_is_restored_and_serves_the_same() {
     assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
     let verdict = document(&get(&mut daemon.routes().await, "/v1/verdicts/cs_1").await);
     let facts = ingest_records(&daemon).await;
-    let key = world.ctl(&["log", "key"]).stdout;
-    let key = String::from_utf8(key).expect("valid UTF-8").trim().to_owned();
+    let key = public_key(&world);
     let (stop, stopped) = watch::channel(false);
     let load = LoadConfig {
         routes: world.socket(),
@@ -102,9 +107,18 @@ async fn backup_under_load_is_restored_and_serves_the_same() {
     assert!(world.ctl(&["verify-log", text(&backup), "--key", &key]).status.success());
     let restored = DaemonWorld::default();
     drop(fs::remove_dir_all(restored.state()));
-    let output = restore(&world, &backup, &restored.state(), &["--key", &key]);
+    let private = world.state().join("log.key");
+    let more = ["--log-key", text(&private), "--json"];
+    let output = restore(&world, &backup, &restored.state(), &key, &more);
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(restore(&world, &backup, &restored.state(), &[]).status.code(), Some(5), "it is not empty");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&report["has_log_key"], &report["lost_held_verdicts"]), (&json!(true), &json!([])));
+    assert_eq!(fs::read(restored.state().join("log.key")).ok(), fs::read(&private).ok());
+    assert_eq!(
+        restore(&world, &backup, &restored.state(), &key, &[]).status.code(),
+        Some(5),
+        "it is not empty"
+    );
     let daemon = restored.serve().await;
     let routes = &mut daemon.routes().await;
     assert_eq!(document(&get(routes, "/v1/verdicts/cs_1").await), verdict);
@@ -112,7 +126,120 @@ async fn backup_under_load_is_restored_and_serves_the_same() {
     let entries = summary["entries"].as_u64().expect("a number");
     let first = log(&mut daemon.control().await, &format!("after={}&limit=1", entries - 1)).await;
     assert_eq!(first[0]["seq"], entries);
+    let replaced = log(&mut daemon.control().await, "event=log_key_replaced&after=0").await;
+    assert!(replaced.is_empty(), "the key is the same: {replaced:?}");
     assert!(daemon.stop().success());
+}
+
+#[tokio::test]
+async fn backup_has_no_private_key_and_a_restore_without_it_logs_the_new_key() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let key = public_key(&world);
+    let (backup, _) = back_up(&world, "backup").await;
+    assert!(daemon.stop().success());
+    let secret = fs::read_to_string(world.state().join("log.key")).expect("the key is readable");
+    for (name, content) in files(&backup) {
+        assert!(!name.ends_with(".key"), "{name}");
+        let has_secret = content.windows(secret.trim().len()).any(|bytes| bytes == secret.trim().as_bytes());
+        assert!(!has_secret, "{name} has the private key");
+    }
+    let restored = DaemonWorld::default();
+    drop(fs::remove_dir_all(restored.state()));
+    let output = world.ctl(&["restore", text(&backup), "--state-dir", text(&restored.state())]);
+    assert_eq!(output.status.code(), Some(2), "the public key is required: {output:?}");
+    let other = world.path("other.key");
+    fs::write(&other, "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n").expect("the write succeeds");
+    let output = restore(&world, &backup, &restored.state(), &key, &["--log-key", text(&other)]);
+    assert_eq!(output.status.code(), Some(1), "the key is another one: {output:?}");
+    assert!(!restored.state().exists());
+    assert!(restore(&world, &backup, &restored.state(), &key, &[]).status.success());
+    assert!(!restored.state().join("log.key").exists());
+    let daemon = restored.serve().await;
+    let new = public_key(&restored);
+    let replaced = log(&mut daemon.control().await, "event=log_key_replaced&after=0").await;
+    assert_eq!((&replaced[0]["before"], &replaced[0]["after"]), (&json!(key), &json!(new)));
+    assert!(daemon.stop().success());
+    drop(restored.serve().await);
+    let (directory, keys) = (restored.state(), ["--key", key.as_str(), "--key", new.as_str()]);
+    let output = restored.ctl(&[&["verify-log", text(&directory)], &keys[..]].concat());
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[tokio::test]
+async fn backup_of_a_damaged_state_fails_and_leaves_no_folder() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    ingest_records(&daemon).await;
+    let large = submission(&json!({"verdict": "GREEN", "summary": "large ".repeat(20_000)}).to_string());
+    for n in 0..3 {
+        let path = format!("/v1/verdicts/cs_{n}");
+        assert_eq!(post(&mut daemon.routes().await, &path, &large).await.status, 201);
+    }
+    eventually("the first segment is compressed", async || {
+        world.state().join("segments/0000000001.zst").exists()
+    })
+    .await;
+    let (good, _) = back_up(&world, "good").await;
+    let names: Vec<String> = files(&world.state()).into_keys().collect();
+    let of = |start: &str, end: &str| {
+        let found = names.iter().rfind(|name| name.starts_with(start) && name.ends_with(end));
+        found.unwrap_or_else(|| panic!("no {start}…{end} in {names:?}")).clone()
+    };
+    let active = names
+        .iter()
+        .rfind(|name| {
+            name.strip_prefix("segments/").is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+        })
+        .expect("a segment is active");
+    let cases = [
+        (of("segments/0000000001", ".zst"), "state_damaged", false),
+        (active.clone(), "state_damaged", false),
+        (of("ground/raw/", ".raw"), "source_damaged", false),
+        (of("ground/facts/", ".sorted"), "source_damaged", false),
+        (of("ground/raw/", ".raw"), "source_damaged", true),
+    ];
+    for (name, code, is_deleted) in cases {
+        let path = world.state().join(&name);
+        let whole = fs::read(&path).expect("the file is readable");
+        if is_deleted {
+            fs::remove_file(&path).expect("the file is removed");
+        } else {
+            flip_bit(&path, 60);
+        }
+        let failed = world.path("failed");
+        let output = world.ctl_in_thread(&["backup", text(&failed)]).await;
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "{name}: {output:?}");
+        assert!(message.contains(code), "{name}: {message}");
+        let shown = if name.starts_with("segments/") { "segment " } else { name.as_str() };
+        assert!(message.contains(shown) && message.contains("backup"), "{name}: {message}");
+        assert!(!failed.exists(), "{name}: it left something");
+        if is_deleted {
+            fs::write(&path, &whole).expect("the write succeeds");
+        } else {
+            flip_bit(&path, 60);
+        }
+    }
+    // the remedy: the sealed segment of the earlier backup
+    let segment = world.state().join("segments/0000000001.zst");
+    flip_bit(&segment, 60);
+    assert!(daemon.stop().success());
+    fs::copy(good.join("segments/0000000001.zst"), &segment).expect("the segment is copied");
+    let daemon = world.serve().await;
+    let (backup, _) = back_up(&world, "repaired").await;
+    let key = public_key(&world);
+    assert!(daemon.stop().success());
+    assert!(restore(&world, &backup, &world.path("restored"), &key, &[]).status.success());
+}
+
+/// Changes one bit in place: a copy of the file has other bytes than the one that the daemon has open.
+fn flip_bit(path: &Path, at: u64) {
+    use std::os::unix::fs::FileExt;
+    let file = fs::File::options().read(true).write(true).open(path).expect("the file opens");
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).expect("the file is long enough");
+    file.write_all_at(&[byte[0] ^ 4], at).expect("the write succeeds");
 }
 
 #[tokio::test]
@@ -122,12 +249,13 @@ async fn changed_backup_is_not_restored_and_leaves_nothing() {
     ingest_records(&daemon).await;
     let (backup, _) = back_up(&world, "backup").await;
     let (earlier, _) = back_up(&world, "earlier").await;
+    let key = public_key(&world);
     assert!(daemon.stop().success());
     let (whole, earlier) = (files(&backup), files(&earlier));
     let state = world.path("restored");
     let refused = |changed: &BTreeMap<String, Vec<u8>>, what: &str| {
         write(&backup, changed);
-        let output = restore(&world, &backup, &state, &[]);
+        let output = restore(&world, &backup, &state, &key, &[]);
         assert_eq!(output.status.code(), Some(1), "{what}: {output:?}");
         assert!(!state.exists(), "{what}: it left something");
     };
@@ -155,5 +283,5 @@ async fn changed_backup_is_not_restored_and_leaves_nothing() {
     changed.insert("segments/0000000099".to_owned(), b"x".to_vec());
     refused(&changed, "a further file");
     write(&backup, &whole);
-    assert!(restore(&world, &backup, &state, &[]).status.success());
+    assert!(restore(&world, &backup, &state, &key, &[]).status.success());
 }

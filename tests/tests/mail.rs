@@ -117,7 +117,7 @@ async fn mail_status_decides_between_sent_retry_and_dead() {
             ScriptedReply::bytes(status, "no\u{7} such\nuser").header("location", "http://127.0.0.1:9/")
         ]);
         let failed = service.send(&mail(MailKind::Verdict), None).await.expect_err("an error");
-        let cause = format!("HTTP status {status}: no  such user");
+        let cause = format!("HTTP status {status}: no\\u{{7}} such\\nuser");
         let fault = match status {
             _ if permanent => MailFailureCause::MailForGood,
             429 => MailFailureCause::Mail,

@@ -320,7 +320,7 @@ async fn answer_that_is_no_verdict_is_refused_and_not_retried() {
         (0, stopped("MAX_TOKENS"), "finish_reason:MAX_TOKENS"),
         (0, json!({"candidates": [{"finishReason": "MAX_TOKENS"}]}), "finish_reason:MAX_TOKENS"),
         (0, stopped("SAFETY"), "finish_reason:SAFETY"),
-        (0, stopped("BORED\r\nnew"), "finish_reason:BORED  new"),
+        (0, stopped("BORED\r\nnew"), r"finish_reason:BORED\nnew"),
         (0, stopped(&long), &format!("finish_reason:{}", "x".repeat(200))),
         (1, openai_answer(""), "empty_answer"),
         (1, choice(json!({"finish_reason": "stop"})), "empty_answer"),
@@ -508,8 +508,12 @@ async fn answer_is_returned_without_its_fence_and_logged_with_its_metadata() {
         };
         let at = clock().now();
         let [logged] = <[AuditEvent; 1]>::try_from(called.interactions).expect("one attempt");
+        let id =
+            interactions(std::slice::from_ref(&logged)).first().map(|logged| logged.execution_id.clone());
+        let execution_id = id.expect("an interaction");
+        assert!(execution_id.starts_with("m-") && !execution_id.contains("cs_1"), "{execution_id}");
         let expected = EventKind::OracleInteraction(Box::new(OracleInteractionLog {
-            execution_id: "regen:cs_1:1795168800000000".into(),
+            execution_id,
             oracle_id: "tested".into(),
             oracle_version: version.into(),
             request_timestamp: at,

@@ -96,7 +96,7 @@ async fn review_is_shown_with_next_step_and_its_resolution_is_returned() {
             "population: no value (human_review), at most 400 apart",
             "differ by more than may be settled without a reviewer (delta_threshold)",
             "a claim differs from the value of a source (oracle_vs_user)",
-            "  claimed: 1 by a visitor\\u001b[2J",
+            "  claimed: 1 by a visitor\\u{1b}[2J",
             &format!("next: oraclectl review show {id}"),
         ],
     );
@@ -111,7 +111,7 @@ async fn review_is_shown_with_next_step_and_its_resolution_is_returned() {
         &[
             "population 54208",
             "population 54608",
-            "a visitor\\u001b[2J claims 1",
+            "a visitor\\u{1b}[2J claims 1",
             "oraclectl provenance ",
             "raw record of office-a: ",
             &format!("next: oraclectl review resolve {id} population=VALUE"),

@@ -7,6 +7,7 @@ use super::trace::add_traceparent;
 use crate::platform::clock::{Clock, monotonic};
 use bytes::{Bytes, BytesMut};
 use nix::errno::Errno;
+use oracled_domain::base::visible::visible_line;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, ClientBuilder, RequestBuilder, Response, StatusCode, Url, redirect, retry};
 use secrecy::{ExposeSecret, SecretString};
@@ -230,8 +231,7 @@ impl UpstreamEndpoint {
             Some(key) => words.replace(key.secret.expose_secret(), "[key]"),
             None => words.to_owned(),
         };
-        let plain = |character: char| if character.is_control() { ' ' } else { character };
-        words.chars().take(UPSTREAM_TEXT_MAX_CHARS).map(plain).collect()
+        visible_line(&words).chars().take(UPSTREAM_TEXT_MAX_CHARS).collect()
     }
 }
 
@@ -365,7 +365,7 @@ mod tests {
             assert!(!format!("{endpoint:?}").contains("s3cret"), "{endpoint:?}");
             let request = endpoint.get(&["x"]);
             assert!(!format!("{request:?}").contains("s3cret"), "{request:?}");
-            assert_eq!(endpoint.clean("wrong key: s3cret\r\nX-Next: é"), "wrong key: [key]  X-Next: é");
+            assert_eq!(endpoint.clean("wrong key: s3cret\r\nX-Next: é"), r"wrong key: [key]\nX-Next: é");
             assert_eq!(endpoint.clean(&"é".repeat(500)).chars().count(), 200);
         }
     }

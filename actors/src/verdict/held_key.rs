@@ -175,6 +175,7 @@ mod tests {
         assert!(matches!(key.open(&id("cs_1"), &sealed).await, Err(HeldKeyError::File { .. })));
         assert!(HeldVerdictKey::provided(file.clone()).is_err());
         fs::write(&file, BASE64_STANDARD.encode([7; KEY_BYTES])).expect("the key is provided");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("the mode is set");
         let provided = HeldVerdictKey::provided(file.clone()).expect("it can be used");
         fs::remove_file(&file).expect("the key is removed");
         let sealed = provided.seal(&id("cs_1"), b"text".to_vec(), true).await;

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
+use oracled_domain::audit::checkpoint::{LogKey, LogSigner};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -10,7 +11,7 @@ pub const MANIFEST_FILE: &str = "manifest.json";
 /// The file with the signed checkpoint of the log at the end of the backup.
 pub const CHECKPOINT_FILE: &str = "checkpoint";
 /// The present format of a backup.
-pub const BACKUP_FORMAT: u32 = 1;
+pub const BACKUP_FORMAT: u32 = 2;
 
 /// The files of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +25,8 @@ pub struct BackupManifest {
     pub created_at: Timestamp,
     /// The number of log entries.
     pub entries: u64,
+    /// The public key of the log, which has signed the manifest and the checkpoint. A backup has no private key.
+    pub log_key: String,
     /// All files except the manifest.
     pub files: Vec<BackedUpFile>,
 }
@@ -44,8 +47,20 @@ pub struct BackedUpFile {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
     /// The text is not that of a manifest.
-    #[error("the manifest is damaged: {0}")]
+    #[error("the manifest is damaged: {0}; use another backup")]
     Damaged(String),
+    /// The key has not signed the manifest.
+    #[error(
+        "the manifest is not signed with this key: it names {log_key}; name the key of the log from a source that you trust, or use \
+         another backup"
+    )]
+    Unsigned {
+        /// The public key that the manifest names.
+        log_key: String,
+    },
+    /// The signature is not that of the key that the manifest names.
+    #[error("the signature of the manifest is not valid: the manifest was changed; use another backup")]
+    Forged,
     /// Another version made the backup.
     #[error(
         "the backup has format {0}, and this version reads format {BACKUP_FORMAT}; use the version that made the backup"
@@ -53,11 +68,11 @@ pub enum ManifestError {
     Format(u32),
 }
 
-/// The content of the file: a manifest, and the digest of its text, which reveals any changed byte.
+/// The content of the file: a manifest, and the signature of its text, in Base64.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ManifestDocument {
-    sha256: Sha256Hex,
+    signature: String,
     manifest: Box<RawValue>,
 }
 
@@ -72,33 +87,57 @@ impl BackupManifest {
     ///
     /// # Errors
     /// If the manifest cannot be serialized, which does not occur.
-    pub fn to_text(&self) -> Result<String, serde_json::Error> {
+    pub fn to_text(&self, signer: &LogSigner) -> Result<String, serde_json::Error> {
         let manifest = serde_json::value::to_raw_value(self)?;
-        let sha256 = Sha256Hex::of(manifest.get().as_bytes());
-        serde_json::to_string(&ManifestDocument { sha256, manifest }).map(|text| text + "\n")
+        let signature = signer.sign_manifest(manifest.get());
+        serde_json::to_string(&ManifestDocument { signature, manifest }).map(|text| text + "\n")
     }
 
-    /// Reads the text of a manifest's file.
+    /// Reads the text of a manifest's file, which one of `keys` must have signed.
     ///
     /// # Errors
-    /// If the text is not exactly one that [`BackupManifest::to_text`] returns, or has another format.
-    pub fn from_text(text: &str) -> Result<Self, ManifestError> {
+    /// If the text is not exactly one that [`BackupManifest::to_text`] returns, has another format, or is not signed by the key
+    /// that it names, or if this key is not one of `keys`.
+    pub fn verify(text: &str, keys: &[LogKey]) -> Result<Self, ManifestError> {
+        let manifest = Self::verify_with_own_key(text)?;
+        if keys.iter().any(|key| key.to_string() == manifest.log_key) {
+            return Ok(manifest);
+        }
+        Err(ManifestError::Unsigned { log_key: manifest.log_key })
+    }
+
+    /// Reads the text of a manifest's file, which the key that it names must have signed. This proves that the text is whole, but
+    /// not whose it is.
+    ///
+    /// # Errors
+    /// As for [`BackupManifest::verify`].
+    pub fn verify_with_own_key(text: &str) -> Result<Self, ManifestError> {
         let damaged = |error: serde_json::Error| ManifestError::Damaged(error.to_string());
-        let document: ManifestDocument = serde_json::from_str(text).map_err(damaged)?;
-        if Sha256Hex::of(document.manifest.get().as_bytes()) != document.sha256 {
-            return Err(ManifestError::Damaged("its digest is not that of its text".to_owned()));
+        #[derive(Deserialize)]
+        struct AnyDocument<'d> {
+            #[serde(borrow)]
+            manifest: &'d RawValue,
         }
         #[derive(Deserialize)]
         struct FormatOnly {
             format: u32,
         }
-        let FormatOnly { format } = serde_json::from_str(document.manifest.get()).map_err(damaged)?;
+        // the document of another format has other members
+        let AnyDocument { manifest } = serde_json::from_str(text).map_err(damaged)?;
+        let FormatOnly { format } = serde_json::from_str(manifest.get()).map_err(damaged)?;
         if format != BACKUP_FORMAT {
             return Err(ManifestError::Format(format));
         }
+        let document: ManifestDocument = serde_json::from_str(text).map_err(damaged)?;
         let manifest: Self = serde_json::from_str(document.manifest.get()).map_err(damaged)?;
-        match manifest.to_text() {
-            Ok(expected) if expected == text => Ok(manifest),
+        let key: LogKey =
+            manifest.log_key.parse().map_err(|error| ManifestError::Damaged(format!("{error}")))?;
+        if !key.has_signed_manifest(document.manifest.get(), &document.signature) {
+            return Err(ManifestError::Forged);
+        }
+        // there is one form of the document
+        match serde_json::to_string(&document) {
+            Ok(expected) if text.strip_suffix('\n') == Some(expected.as_str()) => Ok(manifest),
             _ => Err(ManifestError::Damaged("its text was changed".to_owned())),
         }
     }
@@ -108,6 +147,10 @@ impl BackupManifest {
 mod tests {
     use super::*;
 
+    fn signer(secret: u8) -> LogSigner {
+        LogSigner::new("oracled/1", &[secret; 32])
+    }
+
     fn manifest() -> BackupManifest {
         let sha256 = Sha256Hex::of(b"x");
         BackupManifest {
@@ -115,28 +158,42 @@ mod tests {
             version: "0.2.0".into(),
             created_at: "2026-11-22T10:00:00Z".parse().unwrap(),
             entries: 7,
+            log_key: signer(1).key().to_string(),
             files: vec![BackedUpFile { name: "segments/0000000001".into(), bytes: 1, sha256 }],
         }
     }
 
     #[test]
     fn manifest_with_any_changed_byte_is_rejected() {
-        let text = manifest().to_text().unwrap();
-        assert_eq!(BackupManifest::from_text(&text), Ok(manifest()));
+        let keys = [signer(1).key().clone()];
+        let text = manifest().to_text(&signer(1)).unwrap();
+        assert_eq!(BackupManifest::verify(&text, &keys), Ok(manifest()));
         for at in 0..text.len() {
             for bit in 0..7 {
                 let mut changed = text.clone().into_bytes();
                 changed[at] ^= 1 << bit;
                 let changed = String::from_utf8(changed).unwrap();
-                assert!(BackupManifest::from_text(&changed).is_err(), "{at}: {changed}");
+                assert!(BackupManifest::verify(&changed, &keys).is_err(), "{at}: {changed}");
             }
         }
-        assert!(BackupManifest::from_text(&format!("{text}\n")).is_err());
+        assert!(BackupManifest::verify(&format!("{text}\n"), &keys).is_err());
     }
 
     #[test]
     fn manifest_of_another_format_is_rejected() {
-        let text = BackupManifest { format: 2, ..manifest() }.to_text().unwrap();
-        assert_eq!(BackupManifest::from_text(&text), Err(ManifestError::Format(2)));
+        for format in [1, 3] {
+            let text = BackupManifest { format, ..manifest() }.to_text(&signer(1)).unwrap();
+            assert_eq!(BackupManifest::verify_with_own_key(&text), Err(ManifestError::Format(format)));
+        }
+    }
+
+    #[test]
+    fn manifest_is_accepted_only_under_a_trusted_key_that_signed_it() {
+        let forged = BackupManifest { log_key: signer(2).key().to_string(), ..manifest() };
+        let text = forged.to_text(&signer(2)).unwrap();
+        let unsigned = ManifestError::Unsigned { log_key: forged.log_key };
+        assert_eq!(BackupManifest::verify(&text, &[signer(1).key().clone()]), Err(unsigned));
+        let text = manifest().to_text(&signer(2)).unwrap();
+        assert_eq!(BackupManifest::verify(&text, &[signer(1).key().clone()]), Err(ManifestError::Forged));
     }
 }

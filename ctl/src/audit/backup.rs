@@ -1,6 +1,6 @@
 //! `oraclectl backup`.
 
-use super::backup_files::{check_file, create_empty_dir, sync_dirs, unusable, write_file};
+use super::backup_files::{NewDir, check_file, sync_dirs, unusable, write_file};
 use super::log_keys::refused;
 use crate::base::error::CtlError;
 use crate::base::lines::progress_bar;
@@ -20,9 +20,10 @@ use tokio::runtime::Runtime;
 
 /// Back up the state of the running daemon to a folder
 ///
-/// The backup has the log, all stored data, the files of sources, and the keys in the state directory. Keep it as safe as the state
-/// directory itself. `oraclectl restore` restores it, and `oraclectl verify-log` verifies it. An interrupted backup has no
-/// manifest.json and cannot be restored.
+/// The backup has the log, all stored data, and the files of sources, but no private key: keep `log.key` and `held.key` elsewhere. The
+/// daemon first reads every file. If one is damaged or missing, the command fails, and names the file and the remedy. After a failure
+/// the folder is empty. `oraclectl restore` restores a backup, and `oraclectl verify-log` verifies it. A backup without manifest.json
+/// was interrupted, and cannot be restored.
 #[derive(Debug, clap::Args)]
 pub(crate) struct BackupArgs {
     /// The folder, which must be new or empty
@@ -33,11 +34,12 @@ pub(crate) struct BackupArgs {
 impl BackupArgs {
     pub(crate) fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        create_empty_dir(&self.dir)?;
+        let dir = NewDir::create(&self.dir)?;
         let bar = progress_bar(None, "received");
         let (_client, body) = runtime.block_on(request(options))?;
         let content = BackupReader { runtime: &runtime, body, piece: Bytes::new(), bar: &bar };
         let manifest = receive(&self.dir, content)?;
+        dir.complete();
         bar.finish_and_clear();
         let BackupManifest { version, created_at, entries, files, .. } = &manifest;
         if options.json {
@@ -71,9 +73,8 @@ async fn request(options: &GlobalOptions) -> Result<(DaemonClient, Incoming), Ct
 /// Writes the files of the archive to `dir`, and last of all its manifest, once the archive is complete.
 fn receive(dir: &Path, content: impl Read) -> Result<BackupManifest, CtlError> {
     let broken = |error: &io::Error| {
-        let dir = dir.display();
         let message =
-            format!("the backup was interrupted: {error}; remove the incomplete {dir} and try again");
+            format!("the backup was interrupted: {error}; try again. The service log has the cause");
         CtlError::Verb { message, exit_code: 3, was_printed: false }
     };
     let mut archive = Archive::new(content);
@@ -89,7 +90,7 @@ fn receive(dir: &Path, content: impl Read) -> Result<BackupManifest, CtlError> {
     }
     // the daemon ends the response only after it has logged the backup
     io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(|error| broken(&error))?;
-    let manifest = BackupManifest::from_text(&text).map_err(|error| refused(error.to_string()))?;
+    let manifest = BackupManifest::verify_with_own_key(&text).map_err(|error| refused(error.to_string()))?;
     if manifest.files.len() != written.len() {
         return Err(refused("the archive has other files than its manifest; try again".to_owned()));
     }

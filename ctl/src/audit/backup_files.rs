@@ -1,11 +1,14 @@
 //! The files of a backup: its manifest, and copies with their digests.
 
-use super::log_keys::refused;
+use super::log_keys::{LogKeys, refused};
 use crate::base::error::CtlError;
 use crate::base::lines::progress_bar;
-use oracled_api::audit::backup::{BackedUpFile, BackupManifest, MANIFEST_FILE};
+use crate::base::output_stream::print_note;
+use nix::libc;
+use oracled_api::audit::backup::{BackedUpFile, BackupManifest, CHECKPOINT_FILE, MANIFEST_FILE};
 use oracled_domain::Sha256Hex;
 use oracled_domain::base::digest::Sha256Stream;
+use oracled_store::StoreBackup;
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -21,19 +24,59 @@ pub(super) fn unusable(path: &Path, error: &io::Error) -> CtlError {
     CtlError::Verb { message, exit_code: 5, was_printed: false }
 }
 
-/// Checks that `dir` does not exist or is empty, and creates it. Returns whether it is new.
-pub(super) fn create_empty_dir(dir: &Path) -> Result<bool, CtlError> {
-    match fs::read_dir(dir).map(|mut entries| entries.next().is_none()) {
-        Ok(true) => Ok(false),
-        Ok(false) => {
-            let message = format!("{} is not empty; name a new or empty folder", dir.display());
-            Err(CtlError::Verb { message, exit_code: 5, was_printed: false })
+/// A folder that is being filled. If it is not complete when this is dropped, its content is removed, so that it is never taken for a
+/// backup or for a state directory.
+pub(super) struct NewDir<'d> {
+    dir: &'d Path,
+    /// Whether the folder did not exist before.
+    is_new: bool,
+    is_complete: bool,
+}
+
+impl<'d> NewDir<'d> {
+    /// Checks that `dir` does not exist or is empty, and creates it.
+    pub(super) fn create(dir: &'d Path) -> Result<Self, CtlError> {
+        let is_new = match fs::read_dir(dir).map(|mut entries| entries.next().is_none()) {
+            Ok(true) => false,
+            Ok(false) => {
+                let message = format!("{} is not empty; name a new or empty folder", dir.display());
+                return Err(CtlError::Verb { message, exit_code: 5, was_printed: false });
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                create_dirs(dir).map_err(|error| unusable(dir, &error))?;
+                true
+            }
+            Err(error) => return Err(unusable(dir, &error)),
+        };
+        Ok(Self { dir, is_new, is_complete: false })
+    }
+
+    /// Keeps the content.
+    pub(super) fn complete(mut self) {
+        self.is_complete = true;
+    }
+}
+
+impl Drop for NewDir<'_> {
+    fn drop(&mut self) {
+        if self.is_complete {
+            return;
         }
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            create_dirs(dir).map_err(|error| unusable(dir, &error))?;
-            Ok(true)
+        let removed = if self.is_new {
+            fs::remove_dir_all(self.dir)
+        } else {
+            fs::read_dir(self.dir).and_then(|entries| {
+                for entry in entries {
+                    let path = entry?.path();
+                    if path.is_dir() { fs::remove_dir_all(path)? } else { fs::remove_file(path)? }
+                }
+                Ok(())
+            })
+        };
+        if let Err(error) = removed {
+            let dir = self.dir.display();
+            print_note(&format!("oraclectl: cannot remove the content of {dir}: {error}; remove it"));
         }
-        Err(error) => Err(unusable(dir, &error)),
     }
 }
 
@@ -100,10 +143,19 @@ pub(super) fn sync_dirs(dir: &Path) -> Result<(), CtlError> {
     Ok(())
 }
 
-/// Reads the manifest of the backup in `dir`.
-fn read_manifest(dir: &Path) -> Result<BackupManifest, CtlError> {
+/// Opens a regular file. A symbolic link, a pipe or a device is refused: a backup has none.
+pub(super) fn open_regular(path: &Path) -> io::Result<File> {
+    // a pipe without a writer must not block the open
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a regular file")) }
+}
+
+/// Reads the manifest of the backup in `dir`, which one of the keys must have signed.
+fn read_manifest(dir: &Path, keys: &LogKeys) -> Result<BackupManifest, CtlError> {
     let file = dir.join(MANIFEST_FILE);
-    let text = match fs::read_to_string(&file) {
+    let mut text = String::new();
+    let text = match open_regular(&file).and_then(|mut opened| opened.read_to_string(&mut text)) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let dir = dir.display();
             return Err(refused(format!(
@@ -111,14 +163,18 @@ fn read_manifest(dir: &Path) -> Result<BackupManifest, CtlError> {
             )));
         }
         Err(error) if error.kind() == ErrorKind::InvalidData => String::new(),
-        text => text.map_err(|error| unusable(&file, &error))?,
+        read => {
+            read.map_err(|error| unusable(&file, &error))?;
+            text
+        }
     };
-    BackupManifest::from_text(&text).map_err(|error| refused(format!("{}: {error}", file.display())))
+    keys.verify_manifest(&text).map_err(|error| refused(format!("{}: {error}", file.display())))
 }
 
-/// Checks that the backup in `dir` has the files of its manifest, and no others. Returns the manifest.
-pub(super) fn verify_manifest(dir: &Path) -> Result<BackupManifest, CtlError> {
-    let manifest = read_manifest(dir)?;
+/// Checks that one of the keys signed the manifest of the backup in `dir`, and that the backup has the files of the manifest, and no
+/// others. Returns the manifest.
+pub(super) fn verify_manifest(dir: &Path, keys: &LogKeys) -> Result<BackupManifest, CtlError> {
+    let manifest = read_manifest(dir, keys)?;
     check_names(dir, &manifest)?;
     check_files(dir, &manifest)?;
     Ok(manifest)
@@ -129,7 +185,7 @@ fn check_files(dir: &Path, manifest: &BackupManifest) -> Result<(), CtlError> {
     let bar = progress_bar(Some(manifest.bytes()), "checked");
     for file in &manifest.files {
         let path = path_in(dir, &file.name)?;
-        let opened = File::open(&path).map_err(|error| match error.kind() {
+        let opened = open_regular(&path).map_err(|error| match error.kind() {
             ErrorKind::NotFound => {
                 refused(format!("{}: the file is missing; restore another backup", path.display()))
             }
@@ -159,18 +215,31 @@ pub(super) fn check_file(dir: &Path, expected: &BackedUpFile, found: &BackedUpFi
     )))
 }
 
-/// Checks that the backup in `dir` has no file that is not in the manifest.
+/// Checks that the manifest has only names of a backup, each once, and that the backup in `dir` has only regular files with these
+/// names. So it has no database, no `checks.json` and no keys: a start makes the first two from the segments.
 fn check_names(dir: &Path, manifest: &BackupManifest) -> Result<(), CtlError> {
     let mut named: BTreeSet<PathBuf> = BTreeSet::from([dir.join(MANIFEST_FILE)]);
-    for file in &manifest.files {
-        named.insert(path_in(dir, &file.name)?);
+    for BackedUpFile { name, .. } in &manifest.files {
+        let is_known = name == CHECKPOINT_FILE || StoreBackup::has_name(name);
+        if !named.insert(path_in(dir, name)?) || !is_known {
+            return Err(refused(format!(
+                "the manifest names `{name}`, which is not the name of a file of a backup, or is repeated; restore another backup"
+            )));
+        }
     }
     let mut dirs = vec![dir.to_owned()];
     while let Some(dir) = dirs.pop() {
         for entry in fs::read_dir(&dir).map_err(|error| unusable(&dir, &error))? {
-            let path = entry.map_err(|error| unusable(&dir, &error))?.path();
-            if path.is_dir() {
+            let entry = entry.map_err(|error| unusable(&dir, &error))?;
+            let path = entry.path();
+            let kind = entry.file_type().map_err(|error| unusable(&path, &error))?;
+            if kind.is_dir() {
                 dirs.push(path);
+            } else if !kind.is_file() {
+                return Err(refused(format!(
+                    "{}: a backup has only regular files; remove it, or restore another backup",
+                    path.display()
+                )));
             } else if !named.contains(&path) {
                 return Err(refused(format!(
                     "{}: the manifest does not name this file; remove it, or restore another backup",

@@ -8,7 +8,6 @@ use super::prove::LogVerb;
 use crate::base::arguments::{id_parser, limit_parser};
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment, response_lines};
-use crate::base::output::{escape_line, escape_text};
 use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
 use oracled_api::audit::LogLimit;
@@ -16,6 +15,7 @@ use oracled_api::base::client::{ClientError, DaemonClient};
 use oracled_domain::EventKind;
 use oracled_domain::base::date::Date;
 use oracled_domain::base::moment::Moment;
+use oracled_domain::base::visible::{visible_json, visible_line};
 use serde_json::Value;
 use std::io::Write;
 use std::str::FromStr;
@@ -135,7 +135,7 @@ impl LogArgs {
 
 fn print_entry(line: &[u8], json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
     if json {
-        return Ok(out.write_all(escape_text(&String::from_utf8_lossy(line)).as_bytes())?);
+        return Ok(out.write_all(visible_json(&String::from_utf8_lossy(line)).as_bytes())?);
     }
     let entry: Value =
         serde_json::from_slice(line).map_err(|error| ClientError::Unreadable(error.to_string()))?;
@@ -256,7 +256,7 @@ pub(crate) fn format_entry(entry: &Value) -> String {
     let what = summarize_entry(entry);
     let (seq, at) = (text("seq"), format_timestamp(text("timestamp")));
     let line = format!("{seq} {at} {} {} {what} {}", text("event"), text("session_id"), format_caller(entry));
-    escape_line(&line.split_whitespace().collect::<Vec<_>>().join(" "))
+    visible_line(&line.split_whitespace().collect::<Vec<_>>().join(" ")).into_owned()
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use crate::base::error::CtlError;
 use crate::base::input::read_text;
 use jiff::Timestamp;
+use oracled_api::audit::backup::{BackupManifest, ManifestError};
 use oracled_domain::audit::checkpoint::{Checkpoint, CheckpointError, LogKey};
 use oracled_domain::audit::cosignature::WitnessKey;
 use serde::Serialize;
@@ -47,6 +48,11 @@ impl LogKeys {
             }
         }
         Err(fault)
+    }
+
+    /// Verifies that one of the keys signed the manifest of a backup.
+    pub(super) fn verify_manifest(&self, text: &str) -> Result<BackupManifest, ManifestError> {
+        BackupManifest::verify(text, &self.0)
     }
 
     /// Reads a checkpoint in a file, and verifies its signature.

@@ -1,11 +1,12 @@
 //! The report of `oraclectl verify-log --replay`.
 
 use crate::base::error::CtlError;
-use crate::base::output::{escape_line, format_count, format_table};
+use crate::base::output::{format_count, format_table};
 use oracled_domain::SessionId;
 use oracled_domain::audit::replay::{
     DecisionReplay, LoggedDecision, MemberDifference, ReplayOutcome, ReplayedDecision, StoredVerdict,
 };
+use oracled_domain::base::visible::visible_line;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -138,14 +139,14 @@ impl ReplayReport {
             let in_part = counts.reproduced_in_part.iter().map(|found| ("reproduced in part", found));
             let not = counts.not_reproducible.iter().map(|found| ("not reproducible", found));
             for (outcome, (missing, count)) in in_part.chain(not) {
-                writeln!(out, "{event}: {count} {outcome}: {}", escape_line(missing))?;
+                writeln!(out, "{event}: {count} {outcome}: {}", visible_line(missing))?;
             }
         }
         for DifferentDecision { seq, event, members } in &self.different {
             writeln!(out, "entry {seq}, {event}: different")?;
             for MemberDifference { member, logged, computed } in members {
                 let (logged, computed) = (shorten_value(logged), shorten_value(computed));
-                let member = escape_line(member);
+                let member = visible_line(member);
                 writeln!(out, "  {member}: logged {logged}, computed {computed}")?;
             }
         }

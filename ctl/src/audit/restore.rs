@@ -1,19 +1,23 @@
 //! `oraclectl restore`.
 
 use super::backup_files::{
-    check_file, create_empty_dir, path_in, sync_dirs, unusable, verify_manifest, write_file,
+    NewDir, check_file, open_regular, path_in, sync_dirs, unusable, verify_manifest, write_file,
 };
 use super::log_keys::{LogKeys, refused};
 use super::verify_directory::{ComparedCheckpoint, VerifiedLog, verify_directory};
 use crate::base::error::CtlError;
-use crate::base::input::read_text;
 use crate::base::lines::progress_bar;
 use crate::base::output::{format_count, print_json};
+use crate::base::secret_key::decode_secret_key;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use oracled_api::audit::backup::{BackupManifest, CHECKPOINT_FILE};
-use oracled_domain::audit::checkpoint::Checkpoint;
+use oracled_domain::audit::checkpoint::{LogKey, LogSigner};
+use oracled_domain::base::visible::visible_line;
 use oracled_store::RESTORING_FILE;
 use serde_json::json;
-use std::fs::{self, File};
+use std::collections::BTreeSet;
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -22,7 +26,10 @@ const LAST_FILE: &str = "watermark";
 
 /// Restore a backup to a new state directory, without a daemon
 ///
-/// It checks the length and the SHA-256 of each file, and compares the log with the checkpoint of the backup. After a failure,
+/// It checks the signature of the manifest with the public key, the length and the SHA-256 of each file, and compares the log with the
+/// checkpoint of the backup. A backup has no private keys: name their files, or let systemd provide them to this command as the
+/// credentials oracled_log-key and oracled_held-key. Without the key of the log, the daemon creates a new one at its next start, and
+/// logs `log_key_replaced`. Without the key of held verdicts, these verdicts are lost, and it lists their sessions. After a failure,
 /// the state directory is empty.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RestoreArgs {
@@ -32,21 +39,34 @@ pub(crate) struct RestoreArgs {
     /// The state directory, which must be new or empty
     #[arg(long, value_name = "STATE")]
     state_dir: PathBuf,
-    /// A public key of the log, or a file with it, to verify the signature of the checkpoint; repeat it if the log got a new key
-    #[arg(long = "key", value_name = "KEY")]
+    /// A public key of the log, or a file with it, from a source that you trust; repeat it if the log got a new key
+    #[arg(long = "key", value_name = "KEY", required = true)]
     keys: Vec<String>,
+    /// The file with the private key of the log, which was `log.key` in the state directory
+    #[arg(long, value_name = "FILE")]
+    log_key: Option<PathBuf>,
+    /// The file with the key of held verdicts, which was `held.key` in the state directory
+    #[arg(long, value_name = "FILE")]
+    held_key: Option<PathBuf>,
 }
 
 impl RestoreArgs {
     pub(crate) fn run(&self, is_json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
-        let Self { dir, state_dir, keys } = self;
-        let manifest = verify_manifest(dir)?;
-        let verified = verify(dir, &manifest, keys)?;
-        let is_new = create_empty_dir(state_dir)?;
-        let mut restored = RestoredDir { dir: state_dir, is_new, is_complete: false };
-        copy_files(dir, &manifest, state_dir)?;
-        restored.is_complete = true;
-        drop(restored);
+        let Self { dir, state_dir, keys, log_key, held_key } = self;
+        let keys = LogKeys::read(keys)?;
+        let (log_key, held_key) = (
+            PrivateKey::find(log_key.as_deref(), LOG_KEY)?,
+            PrivateKey::find(held_key.as_deref(), HELD_KEY)?,
+        );
+        let manifest = verify_manifest(dir, &keys)?;
+        let verified = verify(dir, &manifest, &keys)?;
+        if let Some(log_key) = &log_key {
+            log_key.check_public(verified.log_key.as_deref())?;
+        }
+        let restored = NewDir::create(state_dir)?;
+        copy_files(dir, &manifest, [&log_key, &held_key].into_iter().flatten(), state_dir)?;
+        restored.complete();
+        let lost = if held_key.is_some() { BTreeSet::new() } else { verified.held.clone() };
         if is_json {
             let VerifiedLog { size, root, .. } = &verified;
             return print_json(
@@ -57,6 +77,8 @@ impl RestoreArgs {
                     "root": root,
                     "files": manifest.files.len(),
                     "bytes": manifest.bytes(),
+                    "has_log_key": log_key.is_some(),
+                    "lost_held_verdicts": lost,
                 }),
             );
         }
@@ -67,28 +89,84 @@ impl RestoreArgs {
             "restored the backup of {created_at} to {state}: {} log entries, {files}",
             manifest.entries
         )?;
-        let unsigned = if keys.is_empty() {
-            "the signature of the checkpoint was not verified; verify it by `oraclectl verify-log` with --key\n"
-        } else {
-            ""
-        };
+        if log_key.is_none() {
+            writeln!(
+                out,
+                "no key of the log: unless it is a systemd credential of the daemon, the daemon creates a new one, and logs \
+                 log_key_replaced; then give the output of `oraclectl log key` to everyone who verifies the log"
+            )?;
+        }
+        for session_id in &lost {
+            writeln!(
+                out,
+                "no key of held verdicts: the verdict of session {} is lost, unless the daemon gets the key; `oraclectl order retry` \
+                 or `oraclectl order fail` ends the wait for it",
+                visible_line(session_id)
+            )?;
+        }
         Ok(writeln!(
             out,
-            "{unsigned}next: give the directory to the user of the daemon, for example `chown -R oracled:oracled {state}`, \
-             then start the daemon"
+            "next: give the directory to the user of the daemon, for example `chown -R oracled:oracled {state}`, then start the daemon"
         )?)
     }
 }
 
+/// A private key that a backup does not have.
+struct PrivateKey {
+    secret: [u8; 32],
+    /// The file that it comes from.
+    from: PathBuf,
+    /// The name of its file in the state directory; `None` if the daemon gets it as a credential too.
+    name: Option<&'static str>,
+}
+
+/// The names of the keys: the file in the state directory, and systemd's credential.
+const LOG_KEY: (&str, &str) = ("log.key", "oracled_log-key");
+const HELD_KEY: (&str, &str) = ("held.key", "oracled_held-key");
+
+impl PrivateKey {
+    /// The key in `file`, or in the credential if there is no file; `None` without both.
+    fn find(file: Option<&Path>, (name, credential): (&'static str, &str)) -> Result<Option<Self>, CtlError> {
+        let credential =
+            std::env::var_os("CREDENTIALS_DIRECTORY").map(|dir| Path::new(&dir).join(credential));
+        let (from, name) = match (file, credential.filter(|file| file.exists())) {
+            (Some(file), _) => (file.to_owned(), Some(name)),
+            (None, Some(credential)) => (credential, None),
+            (None, None) => return Ok(None),
+        };
+        let shown = from.display();
+        let content = fs::read(&from).map_err(|cause| CtlError::Read { file: shown.to_string(), cause })?;
+        let secret = decode_secret_key(&content).ok_or_else(|| {
+            refused(format!("{shown}: the file is not 32 bytes in Base64; name the file of the private key"))
+        })?;
+        Ok(Some(Self { secret, from, name }))
+    }
+
+    /// Checks that it is the private key of the log whose last public key is `named`.
+    fn check_public(&self, named: Option<&str>) -> Result<(), CtlError> {
+        let Some(named) = named.and_then(|named| named.parse::<LogKey>().ok()) else { return Ok(()) };
+        let public = LogSigner::new(&named.name, &self.secret);
+        if *public.key() == named {
+            return Ok(());
+        }
+        Err(refused(format!(
+            "{}: the key is that of {}, and the log was last signed with that of {named}; name the right file, or leave out \
+             --log-key to let the daemon create a new key",
+            self.from.display(),
+            public.key()
+        )))
+    }
+
+    /// The content of its file.
+    fn to_text(&self) -> String {
+        BASE64_STANDARD.encode(self.secret) + "\n"
+    }
+}
+
 /// Compares the log in the backup with its checkpoint.
-fn verify(dir: &Path, manifest: &BackupManifest, keys: &[String]) -> Result<VerifiedLog, CtlError> {
+fn verify(dir: &Path, manifest: &BackupManifest, keys: &LogKeys) -> Result<VerifiedLog, CtlError> {
     let file = dir.join(CHECKPOINT_FILE);
-    let checkpoint = if keys.is_empty() {
-        Checkpoint::read_unverified(&read_text(&file)?)
-            .map_err(|error| refused(format!("{}: {error}", file.display())))?
-    } else {
-        LogKeys::read(keys)?.read_checkpoint(&file)?
-    };
+    let checkpoint = keys.read_checkpoint(&file)?;
     if checkpoint.size != manifest.entries {
         let (size, entries) = (checkpoint.size, manifest.entries);
         return Err(refused(format!(
@@ -99,17 +177,27 @@ fn verify(dir: &Path, manifest: &BackupManifest, keys: &[String]) -> Result<Veri
     verify_directory(dir, &[ComparedCheckpoint::of_backup(file, checkpoint)], None)
 }
 
-/// Copies the files to the state directory durably, the high-water mark last. A daemon does not start on an incomplete copy, even
+/// Copies the files and the keys to the state directory durably, the high-water mark last. A daemon does not start on an incomplete copy, even
 /// after a kill or a power cut: it has a further file.
-fn copy_files(dir: &Path, manifest: &BackupManifest, state_dir: &Path) -> Result<(), CtlError> {
+fn copy_files<'k>(
+    dir: &Path,
+    manifest: &BackupManifest,
+    keys: impl Iterator<Item = &'k PrivateKey>,
+    state_dir: &Path,
+) -> Result<(), CtlError> {
     write_file(state_dir, RESTORING_FILE, &mut io::empty())?;
     sync_dirs(state_dir)?;
+    for key in keys {
+        if let Some(name) = key.name {
+            write_file(state_dir, name, &mut key.to_text().as_bytes())?;
+        }
+    }
     let bar = progress_bar(Some(manifest.bytes()), "copied");
     let (last, files): (Vec<_>, Vec<_>) = manifest.files.iter().partition(|file| file.name == LAST_FILE);
     for part in [files, last] {
         for file in part.into_iter().filter(|file| file.name != CHECKPOINT_FILE) {
             let path = path_in(dir, &file.name)?;
-            let content = File::open(&path).map_err(|error| unusable(&path, &error))?;
+            let content = open_regular(&path).map_err(|error| unusable(&path, &error))?;
             let copied = write_file(state_dir, &file.name, &mut bar.wrap_read(content))?;
             check_file(dir, file, &copied)?;
         }
@@ -120,37 +208,6 @@ fn copy_files(dir: &Path, manifest: &BackupManifest, state_dir: &Path) -> Result
     sync_dirs(state_dir)?;
     bar.finish_and_clear();
     Ok(())
-}
-
-/// A state directory that is being restored. If it is not complete when this is dropped, its content is removed.
-struct RestoredDir<'d> {
-    dir: &'d Path,
-    /// Whether the restore has created the directory.
-    is_new: bool,
-    is_complete: bool,
-}
-
-impl Drop for RestoredDir<'_> {
-    fn drop(&mut self) {
-        if self.is_complete {
-            return;
-        }
-        let removed = if self.is_new {
-            fs::remove_dir_all(self.dir)
-        } else {
-            fs::read_dir(self.dir).and_then(|entries| {
-                for entry in entries {
-                    let path = entry?.path();
-                    if path.is_dir() { fs::remove_dir_all(path)? } else { fs::remove_file(path)? }
-                }
-                Ok(())
-            })
-        };
-        if let Err(error) = removed {
-            let dir = self.dir.display();
-            drop(writeln!(io::stderr(), "oraclectl: cannot remove the content of {dir}: {error}; remove it"));
-        }
-    }
 }
 
 #[cfg(test)]
@@ -172,20 +229,36 @@ mod tests {
     fn daemon_does_not_open_an_incomplete_copy() {
         let (backup, state) =
             (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
-        fs::write(backup.path().join("held.key"), "key").expect("the write succeeds");
+        fs::write(backup.path().join("watermark"), "mark").expect("the write succeeds");
+        fs::write(backup.path().join("segment"), "rows").expect("the write succeeds");
         let mut manifest = BackupManifest {
-            format: 1,
+            format: 2,
             version: "1".to_owned(),
             created_at: Timestamp::UNIX_EPOCH,
             entries: 0,
-            files: vec![backed_up("held.key", "key"), backed_up("segments/1", "a file that is missing")],
+            log_key: String::new(),
+            files: vec![backed_up("segment", "rows"), backed_up("segments/1", "a file that is missing")],
         };
-        assert!(copy_files(backup.path(), &manifest, state.path()).is_err(), "a file is missing");
-        assert!(state.path().join("held.key").exists() && state.path().join(RESTORING_FILE).exists());
-        fs::remove_file(state.path().join("held.key")).expect("the removal succeeds");
-        fs::remove_file(state.path().join(RESTORING_FILE)).expect("the removal succeeds");
+        let key = PrivateKey { secret: [7; 32], from: PathBuf::new(), name: Some("log.key") };
+        let copy =
+            |manifest: &BackupManifest| copy_files(backup.path(), manifest, [&key].into_iter(), state.path());
+        assert!(copy(&manifest).is_err(), "a file is missing");
+        assert!(state.path().join("segment").exists() && state.path().join(RESTORING_FILE).exists());
+        for name in ["segment", "log.key", RESTORING_FILE] {
+            fs::remove_file(state.path().join(name)).expect("the removal succeeds");
+        }
         manifest.files.pop();
-        copy_files(backup.path(), &manifest, state.path()).expect("the backup is whole");
-        assert!(state.path().join("held.key").exists() && !state.path().join(RESTORING_FILE).exists());
+        copy(&manifest).expect("the backup is whole");
+        assert!(state.path().join("segment").exists() && !state.path().join(RESTORING_FILE).exists());
+        let written = fs::read(state.path().join("log.key")).expect("the key is written");
+        assert_eq!(decode_secret_key(&written), Some([7; 32]));
+    }
+
+    #[test]
+    fn private_key_of_another_log_key_is_refused() {
+        let key = PrivateKey { secret: [7; 32], from: PathBuf::new(), name: Some("log.key") };
+        let public = |secret| LogSigner::new("oracled/1", &[secret; 32]).key().to_string();
+        assert!(key.check_public(Some(&public(7))).is_ok());
+        assert!(matches!(key.check_public(Some(&public(8))), Err(CtlError::Verb { exit_code: 1, .. })));
     }
 }

@@ -16,6 +16,7 @@ use oracled_domain::audit::checkpoint::Checkpoint;
 use oracled_domain::audit::log_tree::LogTree;
 use oracled_store::{EntryContent, SegmentEntry, SegmentLog, StoreError};
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -35,7 +36,10 @@ pub(super) struct VerifiedLog {
     /// The number of lines of `oracle_log.jsonl` that were compared; `None` without the file.
     lines: Option<u64>,
     /// The last public key that the log names; `None` if it names none.
-    log_key: Option<String>,
+    pub(super) log_key: Option<String>,
+    /// The sessions with a verdict that the policy holds, which is encrypted.
+    #[serde(skip)]
+    pub(super) held: BTreeSet<String>,
     /// The other files.
     #[serde(flatten)]
     files: VerifiedFiles,
@@ -88,7 +92,7 @@ pub(super) fn run(
         checkpoints.push(ComparedCheckpoint::of_backup(file, checkpoint));
     }
     if checkpoints.iter().any(|compared| compared.is_end) || dir.join(MANIFEST_FILE).exists() {
-        verify_manifest(dir)?;
+        verify_manifest(dir, keys)?;
     }
     let verified = verify_directory(dir, &checkpoints, replay)?;
     check_key(verified.log_key.as_deref(), keys)?;
@@ -176,7 +180,7 @@ pub(super) fn verify_directory(
     let lines = MirrorLines::finish(&mirrors, size)?;
     let files = log.verify_files(&state).map_err(store_error)?;
     let files = VerifiedFiles::new(dir, &state, &files, mirrors)?;
-    let (replay, log_key) = (replay.map(LogReplay::finish), state.log_key);
+    let (replay, log_key, held) = (replay.map(LogReplay::finish), state.log_key, state.held);
     Ok(VerifiedLog {
         size,
         first_seq: state.first_seq,
@@ -185,6 +189,7 @@ pub(super) fn verify_directory(
         checkpoints: compared,
         lines,
         log_key,
+        held,
         files,
         replay,
     })

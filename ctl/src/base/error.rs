@@ -164,6 +164,10 @@ impl CtlError {
             Self::NotVerified => 6,
             Self::Held(_) => 7,
             Self::Detached(_) => 130,
+            // a retry helps once the other work has ended
+            Self::Problem { code, .. } if code == "backup_in_progress" => 4,
+            // no backup succeeds before the damage is repaired
+            Self::Problem { code, .. } if code == "state_damaged" => 1,
             Self::Problem { status, code, .. } if *status < 500 || code == "model_refused" => 1,
             // the daemon has no model: a retry does not help
             Self::Problem { retry_after: None, code, .. } if code == "model_unavailable" => 1,
@@ -196,9 +200,12 @@ mod tests {
     }
 
     #[test]
-    fn problem_of_the_model_exits_with_1_if_it_refused_or_none_is_configured() {
+    fn problem_exits_with_4_if_a_retry_can_help() {
         for (code, status, has_retry_after, exit_code) in [
             ("crosscheck_rejected", 422, false, 1),
+            ("backup_in_progress", 409, false, 4),
+            ("run_busy", 409, false, 1),
+            ("state_damaged", 500, false, 1),
             ("model_refused", 502, true, 1),
             ("model_refused_request", 502, false, 4),
             ("model_unavailable", 503, true, 4),

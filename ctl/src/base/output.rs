@@ -1,8 +1,10 @@
 //! Printing: JSON for programs, tables for people.
 
+use super::output_stream::{Output, print_note};
 use super::output_style::{OutputStyle, table_text};
 use crate::base::error::CtlError;
 use oracled_domain::Sha256Hex;
+use oracled_domain::base::visible::{visible_json, visible_line};
 use serde::Serialize;
 use serde_json::Value;
 use std::io::{self, IsTerminal, Write};
@@ -15,44 +17,16 @@ const DIGITS: usize = 12;
 /// Prints one JSON document, indented.
 pub(crate) fn print_json(out: &mut dyn Write, value: &impl Serialize) -> Result<(), CtlError> {
     let text = serde_json::to_string_pretty(value).map_err(io::Error::from)?;
-    Ok(writeln!(out, "{}", escape_text(&text))?)
+    Ok(writeln!(out, "{}", visible_json(&text))?)
 }
 
-/// `text` with every character escaped that a terminal interprets or does not show: control characters, and marks that
-/// change direction, join or hide text. Line breaks are kept. JSON keeps its meaning.
-pub(crate) fn escape_text(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for character in text.chars() {
-        if is_terminal_control(character) && character != '\n' {
-            let mut units = [0; 2];
-            for unit in character.encode_utf16(&mut units) {
-                shown.push_str(&format!("\\u{unit:04x}"));
-            }
-        } else {
-            shown.push(character);
-        }
-    }
-    shown
-}
-
-/// Like [`escape_text`], on one line, so that foreign text cannot imitate a line of output.
-pub(crate) fn escape_line(text: &str) -> String {
-    escape_text(text).replace('\n', "\\n")
-}
-
-/// Like [`escape_line`], cut to `chars_max` characters.
+/// Like [`visible_line`], cut to `chars_max` characters.
 pub(crate) fn shorten_line(text: &str, chars_max: usize) -> String {
     let cut = text.char_indices().nth(chars_max).map(|(at, _)| at);
     match cut.and_then(|at| text.get(..at)) {
-        Some(head) => escape_line(head) + "…",
-        None => escape_line(text),
+        Some(head) => visible_line(head).into_owned() + "…",
+        None => visible_line(text).into_owned(),
     }
-}
-
-fn is_terminal_control(character: char) -> bool {
-    character.is_control()
-        || matches!(character, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}')
-        || matches!(character, '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// A number with its noun, singular or plural.
@@ -62,7 +36,8 @@ pub(crate) fn format_count(number: u64, one: &str, several: &str) -> String {
 
 /// A table with a heading; row by row if the terminal is too narrow.
 pub(crate) fn format_table<const N: usize>(heading: [&str; N], rows: Vec<[String; N]>) -> String {
-    let cells = rows.iter().map(|row| row.iter().map(|cell| escape_line(cell)).collect()).collect();
+    let cells =
+        rows.iter().map(|row| row.iter().map(|cell| visible_line(cell).into_owned()).collect()).collect();
     if let Some(table) = OutputStyle::for_stdout().data_table(&heading, cells) {
         return table_text(&table);
     }
@@ -81,9 +56,8 @@ pub(crate) fn row_limit(requested: Option<usize>, for_programs: bool) -> usize {
 /// Prints on standard error that more results exist. `next` is the value of `--after` for the next page, if the verb has
 /// pages.
 pub(crate) fn warn_of_omitted_rows(next: Option<&str>) {
-    let next = next.map(|next| format!("; continue with --after {}", escape_line(next))).unwrap_or_default();
-    let warning = format!("oraclectl: there are more results than -n allows; they are left out{next}");
-    drop(writeln!(io::stderr(), "{warning}"));
+    let next = next.map(|next| format!("; continue with --after {next}")).unwrap_or_default();
+    print_note(&format!("oraclectl: there are more results than -n allows; they are left out{next}"));
 }
 
 /// The first digits of a run's id, which usually identify it.
@@ -105,7 +79,7 @@ pub(crate) fn format_user(uid: &str, name: Option<&str>) -> String {
 
 /// The same as CSV (RFC 4180).
 pub(crate) fn print_csv<const N: usize>(
-    out: &mut dyn Write,
+    out: &mut dyn Output,
     heading: [&str; N],
     rows: Vec<[String; N]>,
 ) -> Result<(), CtlError> {
@@ -115,11 +89,11 @@ pub(crate) fn print_csv<const N: usize>(
 /// The same for a table with a variable number of columns. Cells are exact, so that a program reads what the daemon has.
 /// Only on a terminal are they escaped, because a terminal obeys control characters.
 pub(crate) fn print_csv_rows(
-    out: &mut dyn Write,
+    out: &mut dyn Output,
     heading: Vec<String>,
     rows: Vec<Vec<String>>,
 ) -> Result<(), CtlError> {
-    write_csv(out, [heading].into_iter().chain(rows), io::stdout().is_terminal())
+    write_csv(out.exact(), [heading].into_iter().chain(rows), io::stdout().is_terminal())
 }
 
 fn write_csv(
@@ -129,7 +103,8 @@ fn write_csv(
 ) -> Result<(), CtlError> {
     let mut csv = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(out);
     for row in rows {
-        let cells = row.into_iter().map(|cell| if is_terminal { escape_line(&cell) } else { cell });
+        let cells =
+            row.into_iter().map(|cell| if is_terminal { visible_line(&cell).into_owned() } else { cell });
         csv.write_record(cells.collect::<Vec<_>>()).map_err(io::Error::from)?;
     }
     Ok(csv.flush()?)
@@ -138,7 +113,7 @@ fn write_csv(
 /// Names and values, one pair per line.
 pub(crate) fn format_pairs(pairs: &[(&str, String)]) -> String {
     let width = pairs.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-    pairs.iter().map(|(name, value)| format!("{name:width$}  {}\n", escape_line(value))).collect()
+    pairs.iter().map(|(name, value)| format!("{name:width$}  {}\n", visible_line(value))).collect()
 }
 
 /// A decision for people: the decision, its reason and its grounds.
@@ -163,7 +138,7 @@ pub(crate) fn format_decision(decision: &Value) -> String {
 /// Prints the error of a verb, unless its reason was printed already.
 pub(crate) fn print_error(error: &CtlError, json: bool, out: &mut dyn Write) {
     if let (true, CtlError::Problem { document, .. }) = (json, error) {
-        drop(writeln!(out, "{}", escape_text(&document.to_string())));
+        drop(writeln!(out, "{}", visible_json(&document.to_string())));
     }
     let was_printed = matches!(
         error,
@@ -175,7 +150,7 @@ pub(crate) fn print_error(error: &CtlError, json: bool, out: &mut dyn Write) {
             | CtlError::Verb { was_printed: true, .. }
     );
     if !was_printed {
-        drop(writeln!(io::stderr(), "oraclectl: {}", escape_line(&error.to_string())));
+        print_note(&format!("oraclectl: {error}"));
     }
 }
 
@@ -184,13 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn output_escapes_control_characters_of_foreign_text() {
-        let hostile = "a\u{1b}]0;x\u{7}\u{9b}2J\r\u{202e}b\u{feff}\u{e0041}é\u{301}";
-        assert_eq!(
-            escape_text(hostile),
-            "a\\u001b]0;x\\u0007\\u009b2J\\u000d\\u202eb\\ufeff\\udb40\\udc41é\u{301}"
-        );
-        assert_eq!(escape_line("reason\ndecision  approved"), "reason\\ndecision  approved");
+    fn value_of_a_pair_stays_on_its_line() {
         let lines = format_pairs(&[("flags", "x\ndecision   approved".into())]);
         assert_eq!(lines.lines().count(), 1, "{lines}");
     }
@@ -210,16 +179,5 @@ mod tests {
         };
         assert_eq!(read(written(false)), row);
         assert!(!written(true).contains(&0x1b));
-    }
-
-    #[test]
-    fn escaped_json_is_the_same_json() {
-        let text = serde_json::to_string("\u{9b}2J \u{202e} \u{e0041}").expect("plain data");
-        let shown = escape_text(&text);
-        assert!(shown.is_ascii());
-        assert_eq!(
-            serde_json::from_str::<String>(&shown).expect("valid JSON"),
-            "\u{9b}2J \u{202e} \u{e0041}"
-        );
     }
 }

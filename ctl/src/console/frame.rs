@@ -5,7 +5,7 @@ use axum::response::{Html, IntoResponse, Response};
 use hyper::StatusCode;
 use maud::{DOCTYPE, Markup, html};
 
-/// A page with one text and without navigation.
+/// A page with one text and without navigation, for a browser without a login.
 pub(super) fn text_page(title: &str, text: &str, status: StatusCode) -> Response {
     document(title, &html! {}, &html! {}, &html! { p { (text) } }, status)
 }

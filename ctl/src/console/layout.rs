@@ -30,18 +30,22 @@ const SECTIONS: [(Section, &str, &str, bool); 6] = [
 
 /// A page with the status 200.
 pub(crate) fn page(console: &Console, section: Section, title: &str, body: &Markup) -> Response {
+    document(title, &html! {}, &navigation(console, Some(section)), body, StatusCode::OK)
+}
+
+/// The navigation. `current` is the section of the page.
+pub(super) fn navigation(console: &Console, current: Option<Section>) -> Markup {
     let sections = SECTIONS.iter().filter(|(.., for_reviewers)| *for_reviewers || !console.has_only_reviews);
-    let navigation = html! {
+    html! {
         nav aria-label="Pages" {
             ul {
                 @for (of, name, path, _) in sections {
-                    li { a href=(path) aria-current=[(*of == section).then_some("page")] { (name) } }
+                    li { a href=(path) aria-current=[(Some(*of) == current).then_some("page")] { (name) } }
                 }
             }
         }
         form.logout method="post" action="/logout" { button type="submit" { "Log out" } }
-    };
-    document(title, &html! {}, &navigation, body, StatusCode::OK)
+    }
 }
 
 /// A table with the head and the body in `parts`. A narrow screen scrolls it.

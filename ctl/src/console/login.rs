@@ -2,15 +2,20 @@
 
 use super::frame::{entry_page, text_page};
 use super::state::ConsoleState;
+use axum::body::Body;
 use axum::extract::{Query, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http_body_util::BodyExt;
 use hyper::StatusCode;
 use hyper::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY, SET_COOKIE,
-    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue,
+    REFERRER_POLICY, SET_COOKIE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
+use oracled_domain::base::visible::visible_text;
 use serde::Deserialize;
+use std::borrow::Cow;
 
 /// The headers of each answer. No page may load anything from elsewhere, be shown in a frame, or be read by another origin.
 const HEADERS: [(HeaderName, &str); 7] = [
@@ -43,10 +48,30 @@ pub(super) async fn guard(State(console): State<ConsoleState>, request: Request,
         }
         None => next.run(request).await,
     };
+    response = show_foreign_text(response);
     for (name, value) in HEADERS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     response
+}
+
+/// The same answer with escapes for characters that hide or reorder text, in pages and in events. A page has foreign text in
+/// many places; the templates themselves have no such character.
+fn show_foreign_text(response: Response) -> Response {
+    let kind = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    if ![&b"text/html"[..], b"text/plain", b"text/event-stream"].iter().any(|shown| kind.starts_with(shown)) {
+        return response;
+    }
+    let (mut head, body) = response.into_parts();
+    head.headers.remove(CONTENT_LENGTH);
+    // each frame is a whole page or a whole event
+    let body = body.map_frame(|frame| {
+        frame.map_data(|data| match visible_text(&String::from_utf8_lossy(&data)) {
+            Cow::Borrowed(_) => data.clone(),
+            Cow::Owned(shown) => Bytes::from(shown),
+        })
+    });
+    Response::from_parts(head, Body::new(body))
 }
 
 /// Refuses requests without a login. A handler may extract its [`LoginEnd`](super::access::LoginEnd).

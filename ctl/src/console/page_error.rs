@@ -1,9 +1,15 @@
 //! Pages that cannot be shown, and actions that failed.
 
-use super::frame::text_page;
+use super::frame::document;
+use super::layout::navigation;
+use super::state::ConsoleState;
 use crate::base::error::CtlError;
+use axum::body::to_bytes;
+use axum::extract::{Request, State};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
+use hyper::header::CONTENT_TYPE;
 use maud::{Markup, html};
 
 /// Why a page cannot be shown, or an action failed.
@@ -45,16 +51,48 @@ impl<E: Into<CtlError>> From<E> for PageError {
 
 impl IntoResponse for PageError {
     fn into_response(self) -> Response {
-        let is_unknown = self.status().is_server_error();
-        let advice = if is_unknown {
-            "If this was an action, look whether it was done before you repeat it."
-        } else {
-            "Nothing was changed."
-        };
-        text_page("The request failed", &format!("{}. {advice}", self.0), self.status())
+        (self.status(), format!("{}.", self.0)).into_response()
     }
 }
 
 pub(super) async fn not_found() -> Response {
-    text_page("Not found", "The console has no such page.", StatusCode::NOT_FOUND)
+    (StatusCode::NOT_FOUND, "The console has no such page.").into_response()
+}
+
+/// Shows each failed answer that is a text, of a page or of the router, as a page with navigation. After an action, the page
+/// has what is known about its effect.
+pub(super) async fn render_errors(
+    State(console): State<ConsoleState>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let is_read = request.method().is_safe();
+    let login = console.access.find_login(request.headers());
+    let response = next.run(request).await;
+    let status = response.status();
+    let is_text =
+        response.headers().get(CONTENT_TYPE).is_none_or(|kind| kind.as_bytes().starts_with(b"text/plain"));
+    if !(status.is_client_error() || status.is_server_error()) || !is_text {
+        return response;
+    }
+    // the text is in memory already
+    let text = to_bytes(response.into_body(), usize::MAX).await.unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let body = html! {
+        p role="alert" {
+            @if text.is_empty() { (status) "." } @else { (text) }
+            @if !is_read {
+                @if status.is_server_error() {
+                    " Look whether the action was done before you repeat it."
+                } @else { " Nothing was changed." }
+            }
+        }
+    };
+    let title = if status == StatusCode::NOT_FOUND { "Not found" } else { "The request failed" };
+    let shown = if login.is_some() {
+        navigation(&console, None)
+    } else {
+        html! {}
+    };
+    document(title, &html! {}, &shown, &body, status)
 }

@@ -6,6 +6,7 @@ use crate::audit::log::parse_duration;
 use maud::{Markup, html};
 use oracled_api::verification::ReviewEvidence;
 use oracled_domain::base::decimal::{Decimal, Rounding};
+use oracled_domain::base::visible::visible_json;
 use oracled_domain::verification::review::{ReviewCase, ReviewResolution};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -75,7 +76,9 @@ pub(super) fn render_form(review: &ReviewCase, evidence: &ReviewEvidence, action
 
 fn render_axis(review: &ReviewCase, evidence: &ReviewEvidence, path: &str) -> Markup {
     let name = format!("{CHOICE}{path}");
-    let json = |choice: &AxisChoice| serde_json::to_string(choice).unwrap_or_default();
+    // the values come back exactly, since JSON has escapes for hidden characters
+    let json =
+        |choice: &AxisChoice| visible_json(&serde_json::to_string(choice).unwrap_or_default()).into_owned();
     let unit = evidence.units.get(path).map(|unit| format!(" {unit}")).unwrap_or_default();
     let definitions = review.definitions_of(path);
     let own_definition =

@@ -4,6 +4,7 @@ use super::access::Access;
 use super::history::MetricHistory;
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
+use hyper::Method;
 use std::sync::{Arc, Mutex};
 use tokio::sync::Semaphore;
 
@@ -23,11 +24,19 @@ pub(crate) struct Console {
     pub(crate) history: Arc<Mutex<MetricHistory>>,
 }
 
+/// Whether the control socket that was given is the socket for reviewers, which has no status.
+async fn is_reviewer_socket(options: &GlobalOptions) -> bool {
+    let status = options.call_control(Method::GET, "/v1/status", None).await;
+    let reviews = options.call_control(Method::GET, "/v1/reviews?limit=1", None).await;
+    matches!(status, Err(CtlError::Problem { status: 404, .. })) && reviews.is_ok()
+}
+
 pub(crate) type ConsoleState = Arc<Console>;
 
 impl Console {
-    pub(crate) fn new(options: GlobalOptions, port: u16) -> Result<ConsoleState, CtlError> {
-        let has_only_reviews = options.reviewer_socket_path()? != options.control_path()?;
+    pub(crate) async fn new(options: GlobalOptions, port: u16) -> Result<ConsoleState, CtlError> {
+        let has_only_reviews =
+            options.reviewer_socket_path()? != options.control_path()? || is_reviewer_socket(&options).await;
         Ok(Arc::new(Self {
             options,
             has_only_reviews,

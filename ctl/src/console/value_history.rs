@@ -68,12 +68,13 @@ async fn render(console: &Console, source: &SourceSummary, fields: &Fields) -> R
             "`{axis}` is a group of axes; write the key of one in place of the `*`"
         )));
     }
-    let filters = fields.with_prefix("where:").map(|(axis, value)| QueryFilter {
-        axis: axis.to_owned(),
-        operator: FilterOperator::Eq,
-        value: Json::String(value.to_owned()),
+    // one subject: without one of its values, the first of several subjects would be shown
+    let filters = source.identity.iter().map(|identity| {
+        let value = fields.required(&format!("where:{identity}"), identity)?;
+        Ok(QueryFilter { axis: identity.clone(), operator: FilterOperator::Eq, value: Json::String(value) })
     });
-    let request = ValueHistoryRequest { axis: axis.clone(), filters: filters.collect() };
+    let filters = filters.collect::<Result<_, PageError>>()?;
+    let request = ValueHistoryRequest { axis: axis.clone(), filters };
     let values = read_values(console, source.entry.oracle_id(), &request).await?;
     Ok(render_values(&axis, &values))
 }

@@ -5,13 +5,15 @@ use super::documents::to_yaml;
 use crate::base::error::{CtlError, next_command};
 use crate::base::lines::display_name;
 use crate::base::options::{GlobalOptions, read_pages};
-use crate::base::output::{escape_line, format_count, print_json};
+use crate::base::output::{format_count, print_json};
+use crate::base::output_stream::print_note;
 use hyper::Method;
 use oracled_api::documents::{
     AppliedDocument, ApplyRequest, ApplyResponse, CAN_DECIDE, DocumentChangeKind, DocumentFault,
     DocumentRequest, DocumentSummary,
 };
 use oracled_domain::base::key_names::is_key_name;
+use oracled_domain::base::visible::visible_line;
 use oracled_domain::documents::{AnyDocument, DocumentKind};
 use serde::Serialize;
 use similar::TextDiff;
@@ -85,7 +87,7 @@ fn warn_of_secrets(documents: &[FileDocument]) {
                 "warning: {file}:{line}: the parameter `{name}` in `endpoint` looks like a secret, which \
                  `oraclectl get` and the audit log show; if the source accepts it in a header, use `authentication`"
             );
-            eprintln!("oraclectl: {}", escape_line(&warning));
+            print_note(&format!("oraclectl: {warning}"));
         }
     }
 }
@@ -96,7 +98,7 @@ async fn warn_of_workflows(options: &GlobalOptions) -> Result<(), CtlError> {
         read_pages(&options.control_path()?, "/v1/documents/workflow?").await?;
     for DocumentSummary { document_id, status, .. } in workflows {
         if let Some(status) = status.filter(|status| status != CAN_DECIDE) {
-            eprintln!("{}", escape_line(&format!("workflow {document_id}: {status}")));
+            print_note(&format!("workflow {document_id}: {status}"));
         }
     }
     Ok(())
@@ -162,7 +164,7 @@ impl ApplyArgs {
             return Ok(());
         }
         for fault in &faults {
-            eprintln!("{}", escape_line(&fault.to_string()));
+            print_note(&fault.to_string());
         }
         let faults = format_count(faults.len() as u64, "fault", "faults");
         let message = match response.registered {
@@ -220,7 +222,7 @@ impl ApplyArgs {
         let diff = diff
             .unified_diff()
             .context_radius(DIFF_CONTEXT_LINES)
-            .header("registered", &escape_line(&document.file))
+            .header("registered", &visible_line(&document.file))
             .to_string();
         Ok(out.write_all(diff.as_bytes())?)
     }

@@ -2,11 +2,11 @@
 
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
-use crate::base::output::escape_text;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use hyper::Method;
 use oracled_api::base::page::ListPage;
 use oracled_api::documents::{DocumentReport, DocumentSummary};
+use oracled_domain::base::visible::{visible_json, visible_text};
 use oracled_domain::documents::DocumentKind;
 use oracled_domain::verdict::template_name::TemplateRef;
 use serde::Serialize;
@@ -89,9 +89,9 @@ pub(crate) struct TaggedDocument<'d> {
 /// written as JSON, which can escape them everywhere.
 pub(crate) fn to_yaml(kind: DocumentKind, document: &Value) -> Result<String, CtlError> {
     let text = serde_saphyr::to_string(document).map_err(io::Error::other)?;
-    if escape_text(&text) == text {
+    if visible_text(&text) == text {
         return Ok(format!("kind: {kind}\n{text}"));
     }
     let json = serde_json::to_string_pretty(&TaggedDocument { kind, document }).map_err(io::Error::from)?;
-    Ok(escape_text(&json) + "\n")
+    Ok(visible_json(&json).into_owned() + "\n")
 }

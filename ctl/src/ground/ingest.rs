@@ -11,6 +11,7 @@ use crate::base::arguments::{id_parser, limit_parser};
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::{format_table, print_csv, print_json, warn_of_omitted_rows};
+use crate::base::output_stream::Output;
 use hyper::Method;
 use oracled_api::base::page::{ListPage, PageLimit};
 use oracled_api::ground::PullResponse;
@@ -102,7 +103,7 @@ enum IngestAction {
 }
 
 impl IngestArgs {
-    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Output) -> Result<(), CtlError> {
         match &self.action {
             IngestAction::Run(verb) => verb.run(options, out).await,
             IngestAction::Pull { pipeline_id, force, detach } => {
@@ -229,7 +230,7 @@ pub(crate) async fn read_run(options: &GlobalOptions, run_id: &str) -> Result<Ru
 
 async fn list(
     options: &GlobalOptions,
-    out: &mut dyn Write,
+    out: &mut dyn Output,
     params: &str,
     is_csv: bool,
 ) -> Result<(), CtlError> {

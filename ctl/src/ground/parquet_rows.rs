@@ -4,6 +4,7 @@
 //! for some damaged files.
 
 use crate::base::lines::{self, OpenedFile};
+use crate::base::output_stream::print_note;
 use oracled_domain::ground::format::PayloadFormat;
 use oracled_domain::ground::pipeline::PipelineRetrieval;
 use parquet::column::reader::ColumnReader;
@@ -75,10 +76,10 @@ pub(in crate::ground) fn open_payload(
         return Err(invalid(fault.to_owned()));
     }
     if !rows.omitted.is_empty() {
-        eprintln!(
+        print_note(&format!(
             "left out, since only texts, numbers, dates and times are read: {}",
             rows.omitted.join(", ")
-        );
+        ));
     }
     let bar = lines::progress_bar(None, done);
     Ok((BufReader::new(Box::new(bar.wrap_read(rows))), bar))

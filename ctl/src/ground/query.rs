@@ -6,14 +6,16 @@ use crate::base::arguments::limit_parser;
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
 use crate::base::output::{
-    NO_END, escape_line, format_pairs, print_csv_rows, print_json, row_limit, warn_of_omitted_rows,
+    NO_END, format_pairs, print_csv_rows, print_json, row_limit, warn_of_omitted_rows,
 };
+use crate::base::output_stream::{Output, print_note};
 use crate::base::output_style::{OutputStyle, table_text};
 use comfy_table::{ColumnConstraint, Table};
 use hyper::Method;
 use jiff::Timestamp;
 use oracled_api::ground::SourceSummary;
 use oracled_domain::base::moment::{Moment, find_past_time, format_span};
+use oracled_domain::base::visible::visible_line;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::query::{
     FilterOperator, NormalizedRecord, OracleQuery, QueryAnswer, QueryFilter, QueryRequest,
@@ -110,7 +112,7 @@ fn is_text_filter(filter: &QueryFilter) -> bool {
 }
 
 impl QueryArgs {
-    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Output) -> Result<(), CtlError> {
         let SourceAxes { identity, axes } = read_source_axes(options, &self.oracle_id).await?;
         let axes_requested = if self.axes.is_empty() { axes } else { self.axes.clone() };
         let order: Vec<_> = identity.into_iter().chain(axes_requested.iter().cloned()).collect();
@@ -146,8 +148,8 @@ impl QueryArgs {
             return print_json(out, &answer);
         }
         if answer.response.records.is_empty() && self.filters.iter().any(is_text_filter) {
-            eprintln!(
-                "oraclectl: texts are compared exactly, also upper and lower case; `'AXIS=~(?i)TEXT'` ignores case"
+            print_note(
+                "oraclectl: texts are compared exactly, also upper and lower case; `'AXIS=~(?i)TEXT'` ignores case",
             );
         }
         let paths = value_paths(&answer.response.records, &order);
@@ -157,7 +159,12 @@ impl QueryArgs {
         show(out, &answer, &paths, &request, OutputStyle::for_stdout())
     }
 
-    fn print_csv(&self, out: &mut dyn Write, answer: &QueryAnswer, paths: &[String]) -> Result<(), CtlError> {
+    fn print_csv(
+        &self,
+        out: &mut dyn Output,
+        answer: &QueryAnswer,
+        paths: &[String],
+    ) -> Result<(), CtlError> {
         let fixed = ["record_id", "source_record_id", "valid_from", "valid_until"].map(str::to_owned);
         let heading = fixed.into_iter().chain(paths.iter().cloned()).collect();
         let rows = answer.response.records.iter().map(|record| {
@@ -260,11 +267,11 @@ fn show(
         out,
         "{source}, {}, version {}: {colored}",
         metadata.oracle_tier.into_str(),
-        escape_line(version)
+        visible_line(version)
     )?;
     for warning in &response.warnings {
         let then = if policy.warnings.contains(warning) { then.as_str() } else { "" };
-        writeln!(out, "warning{then}: {}", escape_line(warning))?;
+        writeln!(out, "warning{then}: {}", visible_line(warning))?;
     }
     if let Some(explain) = &response.explain {
         let filters = if explain.filters.is_empty() { "none".into() } else { explain.filters.join(", ") };
@@ -291,9 +298,9 @@ fn record_table(records: &[NormalizedRecord], paths: &[String], look: OutputStyl
             let value = record.axes.get(path).and_then(Option::as_ref);
             match (value, record.definitions.get(path)) {
                 (Some(value), Some(definition)) => {
-                    format!("{}\n({})", escape_line(&value.to_string()), escape_line(definition))
+                    format!("{}\n({})", visible_line(&value.to_string()), visible_line(definition))
                 }
-                (Some(value), None) => escape_line(&value.to_string()),
+                (Some(value), None) => visible_line(&value.to_string()).into_owned(),
                 (None, _) => "-".to_owned(),
             }
         });

@@ -7,6 +7,7 @@ use crate::base::options::GlobalOptions;
 use crate::base::output::{
     format_table, print_csv, print_json, row_limit, shorten_line, warn_of_omitted_rows,
 };
+use crate::base::output_stream::Output;
 use hyper::Method;
 use oracled_api::base::page::{ListPage, PageLimit};
 use oracled_api::ground::RejectReport;
@@ -15,7 +16,6 @@ use serde::Serialize;
 use serde::de::value::{Error, StrDeserializer};
 use serde::de::{Deserialize, IntoDeserializer};
 use std::collections::BTreeMap;
-use std::io::Write;
 
 /// Maximum length of a raw record in the table, in characters.
 const RAW_MAX_CHARS: usize = 80;
@@ -58,7 +58,7 @@ fn parse_rule(text: &str) -> Result<RecordRule, String> {
 }
 
 impl RejectsArgs {
-    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Output) -> Result<(), CtlError> {
         let run = ingest::read_run(options, &self.run_id).await?.run;
         let (rejects, more) = self.read_rejects(options).await?;
         let shown = RejectsReport { rejected_by_rule: run.counts.rejected_by_rule, rejects, more };

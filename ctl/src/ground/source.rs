@@ -7,6 +7,7 @@ mod upkeep;
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
 use crate::base::output::print_json;
+use crate::base::output_stream::Output;
 use hyper::Method;
 use oracled_api::ground::{ReasonRequest, SourceReport, SourceReviewRequest};
 use oracled_domain::base::moment::Moment;
@@ -98,7 +99,7 @@ enum SourceAction {
 }
 
 impl SourceArgs {
-    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Output) -> Result<(), CtlError> {
         match &self.action {
             SourceAction::Approve { oracle_id } => {
                 let path = source_path(oracle_id, "");

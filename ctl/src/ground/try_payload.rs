@@ -7,7 +7,8 @@ use super::trial::{PreparedTrial, TrialLimits, TrialReport, prepare};
 use crate::base::arguments::limit_parser;
 use crate::base::error::CtlError;
 use crate::base::lines::display_name;
-use crate::base::output::{escape_line, format_count, format_pairs, format_table, print_json, shorten_line};
+use crate::base::output::{format_count, format_pairs, format_table, print_json, shorten_line};
+use crate::base::output_stream::print_note;
 use oracled_domain::ground::id::{PipelineId, SourceId};
 use oracled_domain::ground::ontology::OntologyRef;
 use oracled_domain::ground::run::RunCounts;
@@ -87,7 +88,7 @@ impl TryArgs {
         let mut trials = prepare(&documents, &mut faults);
         faults.sort();
         for fault in &faults {
-            eprintln!("{}", escape_line(&fault.to_string()));
+            print_note(&fault.to_string());
         }
         if !faults.is_empty() {
             let faults = format_count(faults.len() as u64, "fault", "faults");

@@ -10,8 +10,9 @@ mod sockets;
 
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
-use crate::base::output::{escape_line, format_count, print_json};
+use crate::base::output::{format_count, print_json};
 use config::CheckedConfig;
+use oracled_domain::base::visible::visible_line;
 use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;
@@ -113,8 +114,8 @@ impl DoctorArgs {
 fn print_report(report: &DoctorReport, out: &mut dyn Write) -> Result<(), CtlError> {
     for CheckResult { check, level, value, remedy } in &report.checks {
         let level = level.into_str();
-        let remedy = remedy.as_ref().map(|remedy| format!("; {}", escape_line(remedy))).unwrap_or_default();
-        writeln!(out, "{level:<7}  {check:<13}  {}{remedy}", escape_line(value))?;
+        let remedy = remedy.as_ref().map(|remedy| format!("; {}", visible_line(remedy))).unwrap_or_default();
+        writeln!(out, "{level:<7}  {check:<13}  {}{remedy}", visible_line(value))?;
     }
     let faults = format_count(report.faults as u64, "fault", "faults");
     let warnings = format_count(report.warnings as u64, "warning", "warnings");

@@ -6,6 +6,7 @@ use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::{format_table, print_json};
 use hyper::Method;
 use oracled_api::base::service::{CircuitRequest, CircuitResponse, ProbeReport};
+use oracled_domain::base::visible::visible_line;
 use oracled_domain::verdict::health::CircuitAction;
 use oracled_domain::verdict::health::{OracleHealthLevel, OracleHealthStatus};
 use std::io::Write;
@@ -79,7 +80,7 @@ fn show(out: &mut dyn Write, CircuitResponse { oracle, probe }: CircuitResponse)
         }
         Some(ProbeReport { succeeded: Some(false), error }) => {
             let error = error.unwrap_or_default();
-            writeln!(out, "the probe failed: {}", crate::base::output::escape_line(&error))?;
+            writeln!(out, "the probe failed: {}", visible_line(&error))?;
         }
         None => {}
     }
@@ -150,7 +151,7 @@ mod tests {
         };
         let open = shown(&model);
         assert!(open.contains("circuit_open") && open.contains("10:00:30Z"), "{open}");
-        assert!(open.contains("\\u001b[2Jb\\nc"), "{open}");
+        assert!(open.contains("\\u{1b}[2Jb\\nc"), "{open}");
         model.open(at);
         assert!(
             !shown(&model).contains("10:00:30Z") && shown(&model).contains("closed"),

@@ -7,10 +7,11 @@ use super::support::SourcedEvaluation;
 use crate::base::error::CtlError;
 use crate::base::input::{read_facts, read_facts_from, read_text, regular_file_parser};
 use crate::base::options::GlobalOptions;
-use crate::base::output::{escape_text, format_count};
+use crate::base::output::format_count;
 use crate::base::output_style::OutputStyle;
 use hyper::Method;
 use oracled_api::base::client::ClientError;
+use oracled_domain::base::visible::visible_json;
 use oracled_domain::rules::{RuleId, RuleVerdict};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -57,7 +58,7 @@ impl RulesCheckArgs {
         let answer = options.call_routes(Method::POST, "/v1/rules/evaluate", body).await?;
         let evaluated: EvaluationSummary = answer.json()?;
         let shown = if options.json {
-            writeln!(out, "{}", escape_text(&String::from_utf8_lossy(&answer.body))).map_err(CtlError::from)
+            writeln!(out, "{}", visible_json(&String::from_utf8_lossy(&answer.body))).map_err(CtlError::from)
         } else {
             show(out, &evaluated, &answer.json()?, &text, OutputStyle::for_stdout())
         };

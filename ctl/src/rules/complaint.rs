@@ -1,6 +1,7 @@
 //! Complaints: the violations and errors of an evaluation, as text for people.
 
-use crate::base::output::{escape_line, shorten_line};
+use crate::base::output::shorten_line;
+use oracled_domain::base::visible::visible_line;
 use oracled_domain::rules::{CandidateSpan, RuleId, RuleVerdict, RuleViolation};
 use serde::Deserialize;
 use std::borrow::Cow;
@@ -24,7 +25,7 @@ pub(crate) struct RuleComplaint {
 impl RuleComplaint {
     pub(crate) fn new(about: &str, message: &str) -> Self {
         Self {
-            about: vec![escape_line(about)],
+            about: vec![visible_line(about).into_owned()],
             message: shorten_line(message, MESSAGE_MAX_CHARS),
             words: None,
         }
@@ -108,7 +109,7 @@ impl<'a> RuleMessage<'a> {
             let mut fields: Vec<_> = spans.iter().filter_map(|span| span.field.as_deref()).collect();
             fields.dedup();
             if !fields.is_empty() {
-                complaint.message += &escape_line(&format!(" (in {})", fields.join(", ")));
+                complaint.message += &visible_line(&format!(" (in {})", fields.join(", ")));
             }
         }
         complaint
@@ -201,7 +202,7 @@ mod tests {
             complaint_texts(&rules),
             owned_texts(&[
                 ("RULE-PREC-001", "no (in summary)", "bad"),
-                ("RULE-PREC-004", "no (in b\\u001b)", "bad"),
+                ("RULE-PREC-004", "no (in b\\u{1b})", "bad"),
                 ("RULE-CONT-001", "no (in summary, x.analysis)", "bad"),
                 ("RULE-CONT-002", "no (in summary)", "bad"),
             ])

@@ -7,11 +7,11 @@ use super::tally::CaseTally;
 use crate::base::error::CtlError;
 use crate::base::lines;
 use crate::base::options::{GlobalOptions, response_lines};
-use crate::base::output::escape_text;
 use crate::base::output_style::OutputStyle;
 use bytes::Bytes;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use oracled_api::base::client::{ClientError, DaemonClient, PATIENCE, ResponseLines};
+use oracled_domain::base::visible::visible_json;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -98,7 +98,7 @@ struct EvalOutput<'a> {
 impl EvalOutput<'_> {
     fn add_outcome(&mut self, outcome: CaseOutcome) -> Result<(), RulesCommandError> {
         if self.json {
-            writeln!(self.out, "{}", escape_text(&outcome.to_json())).map_err(RulesCommandError::Output)?;
+            writeln!(self.out, "{}", visible_json(&outcome.to_json())).map_err(RulesCommandError::Output)?;
         }
         self.tally.add(outcome);
         Ok(())

@@ -3,9 +3,10 @@
 use super::{ListedRule, RuleList, RulesCommandError, fetch_rules};
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
-use crate::base::output::{escape_line, format_pairs, print_json};
+use crate::base::output::{format_pairs, print_json};
 use crate::base::output_style::{OutputStyle, write_section};
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, TableStyle};
+use oracled_domain::base::visible::visible_line;
 use oracled_domain::rules::RuleId;
 use serde_json::{Map, Value};
 use std::io::Write;
@@ -60,14 +61,15 @@ fn parameter_table(parameters: &Map<String, Value>, look: OutputStyle) -> Table 
 fn collect_rows(within: &str, members: &Map<String, Value>, rows: &mut Vec<[String; 2]>) {
     for (name, value) in members {
         let name = format!("{within}{name}");
+        let shown = |text: &str| visible_line(text).into_owned();
         match value {
             Value::Object(members) => collect_rows(&format!("{name}."), members, rows),
-            Value::String(text) => rows.push([escape_line(&name), escape_line(text)]),
+            Value::String(text) => rows.push([shown(&name), shown(text)]),
             Value::Array(values) if values.iter().any(Value::is_array) => {
                 let lines: Vec<_> = values.iter().map(format_value).collect();
-                rows.push([escape_line(&name), lines.join("\n")]);
+                rows.push([shown(&name), lines.join("\n")]);
             }
-            other => rows.push([escape_line(&name), format_value(other)]),
+            other => rows.push([shown(&name), format_value(other)]),
         }
     }
 }
@@ -86,7 +88,7 @@ fn format_json(value: &Value) -> String {
         return format!("[{}]", format_value(value));
     }
     let mut shown = String::new();
-    for character in escape_line(&value.to_string()).chars() {
+    for character in visible_line(&value.to_string()).chars() {
         if character.is_whitespace() && character != ' ' {
             shown += &format!("\\u{:04x}", u32::from(character));
         } else {

@@ -1,7 +1,8 @@
 //! Shows which facts of sources support a text, and the origin of each fact.
 
 use crate::base::error::CtlError;
-use crate::base::output::{escape_line, format_count, format_pairs, shorten_line};
+use crate::base::output::{format_count, format_pairs, shorten_line};
+use oracled_domain::base::visible::visible_line;
 use oracled_domain::rules::sourced::{FactQueryTarget, FactSource, SourcedFact, SourcedFactOrigin};
 use oracled_domain::rules::{EvidenceFinding, RuleEvidence, RuleResult};
 use serde::Deserialize;
@@ -53,7 +54,7 @@ impl SourcedEvaluation {
                 format_count(*facts, "fact", "facts")
             )?;
             for warning in warnings {
-                writeln!(out, "warning: {}", escape_line(warning))?;
+                writeln!(out, "warning: {}", visible_line(warning))?;
             }
         }
         Ok(())

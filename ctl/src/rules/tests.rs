@@ -233,7 +233,7 @@ async fn each_unexpected_result_is_listed_with_its_offending_words() {
     let (shown, ended) =
         world.eval_text(&(text.concat() + &case(json!({"context": "problem"}))), false).await;
     assert_eq!(exit_code(&ended), 5, "{ended:?}");
-    assert!(shown.contains("line 5") && shown.contains("`facts` is \\u001b[2J\n"), "{shown}");
+    assert!(shown.contains("line 5") && shown.contains("`facts` is \\u{1b}[2J\n"), "{shown}");
 }
 
 #[tokio::test]

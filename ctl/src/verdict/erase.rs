@@ -3,10 +3,11 @@
 use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
-use crate::base::output::{escape_text, print_json};
+use crate::base::output::print_json;
 use oracled_api::verdict::erasures::{ErasedSession, ErasureRequest, ErasureResponse};
 use oracled_domain::SessionId;
 use oracled_domain::audit::event::ErasedData;
+use oracled_domain::base::visible::visible_text;
 use std::io::Write;
 
 /// Erase the data of a session, or of all sessions with an address
@@ -51,7 +52,7 @@ impl EraseArgs {
             return print_json(out, &erased);
         }
         for text in describe_erased(&erased) {
-            writeln!(out, "{}", escape_text(&text))?;
+            writeln!(out, "{}", visible_text(&text))?;
         }
         Ok(())
     }

@@ -3,15 +3,14 @@
 use crate::base::arguments::{id_parser, limit_parser};
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
-use crate::base::output::{
-    escape_text, format_pairs, format_table, format_user, print_json, warn_of_omitted_rows,
-};
+use crate::base::output::{format_pairs, format_table, format_user, print_json, warn_of_omitted_rows};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use hyper::Method;
 use jiff::Timestamp;
 use oracled_api::base::page::{ListPage, PageLimit};
 use oracled_api::verdict::orders::{HeldVerdictReport, OrderActionRequest, OrderReport};
 use oracled_domain::ApplicationName;
+use oracled_domain::base::visible::visible_json;
 use oracled_domain::verdict::order::{OperatorAction, Order, OrderAction, OrderAttempt, OrderState};
 use oracled_domain::verdict::order_wait::OrderWait;
 use oracled_domain::verdict::policy::join_causes;
@@ -159,7 +158,7 @@ async fn show_held(options: &GlobalOptions, session_id: &str, out: &mut dyn Writ
         ("coherence", held.decision.coherence_score.to_string()),
     ];
     write!(out, "{}", format_pairs(&pairs))?;
-    Ok(writeln!(out, "{}", escape_text(held.verdict.get()))?)
+    Ok(writeln!(out, "{}", visible_json(held.verdict.get()))?)
 }
 
 pub(crate) async fn change(

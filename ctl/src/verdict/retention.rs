@@ -2,11 +2,12 @@
 
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, problem_error};
-use crate::base::output::{escape_text, format_count, print_json};
+use crate::base::output::{format_count, print_json};
 use hyper::Method;
 use oracled_api::base::client::DaemonClient;
 use oracled_api::verdict::retention::{PayloadRetention, RetentionResponse};
 use oracled_domain::audit::event::DueKind;
+use oracled_domain::base::visible::visible_text;
 use oracled_domain::ground::check::{PruneOutcome, PruneReport, SourcePruning, UnprunedSource};
 use std::io::Write;
 
@@ -86,13 +87,13 @@ impl RetentionArgs {
                     )?;
                 }
                 for UnprunedSource { oracle_id, cause } in unpruned {
-                    let cause = escape_text(cause);
+                    let cause = visible_text(cause);
                     writeln!(out, "  {oracle_id}: not pruned; the next retention tries it again: {cause}")?;
                 }
             }
         }
         for file in &retention.unread_files {
-            let file = escape_text(file);
+            let file = visible_text(file);
             writeln!(
                 out,
                 "{file} may still have the data: it is compressed, cannot be read, or has lines that are not entries of the log; \

@@ -4,8 +4,8 @@ use super::submit::show_delivered;
 use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
+use crate::base::output_stream::Output;
 use hyper::{Method, StatusCode};
-use std::io::Write;
 
 /// Show the delivered verdict of a session; a lost verdict is regenerated
 #[derive(Debug, clap::Args)]
@@ -19,11 +19,12 @@ pub(crate) struct VerdictArgs {
 }
 
 impl VerdictArgs {
-    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Output) -> Result<(), CtlError> {
         let path = format!("/v1/verdicts/{}", encode_segment(&self.session_id));
         if self.proof {
             let answer = options.call_routes(Method::GET, &format!("{path}?proof=1"), None).await?;
             if answer.status == StatusCode::OK {
+                let out = out.exact();
                 out.write_all(&answer.body)?;
                 return Ok(writeln!(out)?);
             }

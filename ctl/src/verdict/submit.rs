@@ -5,12 +5,13 @@ use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
 use crate::base::input::{read_facts, read_facts_from, read_text, regular_file_parser};
 use crate::base::options::{GlobalOptions, encode_segment};
-use crate::base::output::{escape_line, escape_text, format_decision, format_pairs, print_json};
+use crate::base::output::{format_decision, format_pairs, print_json};
 use crate::rules::show_verdict_evaluation;
 use hyper::{Method, StatusCode};
 use oracled_api::base::client::DaemonResponse;
 use oracled_api::verdict::orders::OrderReport;
 use oracled_domain::ProductTier;
+use oracled_domain::base::visible::{visible_json, visible_line};
 use oracled_domain::verdict::order::OrderState;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -118,7 +119,7 @@ pub(crate) fn show_delivered(
         });
     }
     if options.json {
-        return Ok(writeln!(out, "{}", escape_text(&String::from_utf8_lossy(&answer.body)))?);
+        return Ok(writeln!(out, "{}", visible_json(&String::from_utf8_lossy(&answer.body)))?);
     }
     let delivered: DeliveredVerdict = answer.json()?;
     let how = match (delivered.replayed, delivered.regen) {
@@ -138,7 +139,7 @@ pub(crate) fn show_delivered(
     }
     write!(out, "{}{}", format_pairs(&head), format_decision(&delivered.decision))?;
     for text in [delivered.disclaimer, delivered.notice].into_iter().flatten() {
-        writeln!(out, "{}", escape_line(&text))?;
+        writeln!(out, "{}", visible_line(&text))?;
     }
-    Ok(writeln!(out, "{}", escape_text(delivered.verdict.get()))?)
+    Ok(writeln!(out, "{}", visible_json(delivered.verdict.get()))?)
 }

@@ -8,7 +8,8 @@ use crate::base::axis_values::{AxisValueArg, collect_by_axis, parse_axis_value};
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment, read_pages, response_lines};
 use crate::base::output::print_error;
-use crate::base::output::{escape_line, escape_text, print_json};
+use crate::base::output::print_json;
+use crate::base::output_stream::print_note;
 use hyper::Method;
 use jiff::SignedDuration;
 use oracled_api::base::client::{ClientError, DaemonClient};
@@ -16,6 +17,7 @@ use oracled_api::base::service::StatusReport;
 use oracled_api::verdict::orders::OrderReport;
 use oracled_api::verification::{ReviewEvidence, ReviewSummary};
 use oracled_domain::audit::event::verification::ReviewEntry;
+use oracled_domain::base::visible::{visible_json, visible_line};
 use oracled_domain::ground::id::WorkflowId;
 use oracled_domain::verification::review::{
     CommentRequest, DismissalRequest, ReviewResolution, ReviewState, RevocationRequest,
@@ -158,7 +160,7 @@ impl ReviewArgs {
                 // an error of this note must not prevent the decision
                 if let Ok(evidence) = read_evidence(options, review_id).await {
                     for line in show::changed_lines(&evidence) {
-                        eprintln!("{}", escape_line(&line));
+                        print_note(&line);
                     }
                 }
                 let state = post(options, review_id, "resolve", &resolution).await?;
@@ -287,9 +289,9 @@ async fn watch(options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlEr
         let listed = ReviewSummary::from(ReviewState::new_open(*review));
         if options.json {
             let text = serde_json::to_string(&listed).map_err(std::io::Error::from)?;
-            writeln!(out, "{}", escape_text(&text))?;
+            writeln!(out, "{}", visible_json(&text))?;
         } else {
-            writeln!(out, "{}", escape_line(&show::format_line(&listed)))?;
+            writeln!(out, "{}", visible_line(&show::format_line(&listed)))?;
         }
         out.flush()?;
     }

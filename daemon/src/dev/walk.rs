@@ -5,6 +5,7 @@ use anyhow::{Context, bail};
 use hyper::{Method, StatusCode};
 use oracled_actors::platform::clock::monotonic;
 use oracled_api::base::client::{ClientError, DaemonClient, DaemonResponse};
+use oracled_domain::base::visible::visible_line;
 use serde_json::Value;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -302,15 +303,11 @@ pub(super) fn text(document: &Value, pointer: &str) -> String {
     }
 }
 
-/// `text` on one line, without control characters, and shortened.
+/// `text` on one visible line, and shortened.
 pub(super) fn shortened(text: &str, chars: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let (count, mut shown) = (line.chars().count(), String::new());
-    for character in line.chars().take(if count > chars { chars.saturating_sub(1) } else { count }) {
-        match character {
-            '"' | '\'' | '\\' => shown.push(character),
-            _ => shown.extend(character.escape_debug()),
-        }
-    }
-    shown + if count > chars { "…" } else { "" }
+    let count = line.chars().count();
+    let cut: String =
+        line.chars().take(if count > chars { chars.saturating_sub(1) } else { count }).collect();
+    visible_line(&cut).into_owned() + if count > chars { "…" } else { "" }
 }

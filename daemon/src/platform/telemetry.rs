@@ -2,9 +2,10 @@
 //!
 //! It is not the audit log, which is part of the store. Messages are structured; a panic is one line.
 
+use oracled_domain::base::visible::{visible_colored_text, visible_json, visible_line};
 use serde::{Deserialize, Serialize};
 use std::env;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::panic;
 use tracing_subscriber::filter::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt;
@@ -81,7 +82,9 @@ pub fn start(format: LogFormat, directives: &str) -> anyhow::Result<LogLevelHand
     let (filter, handle) = reload::Layer::new(parse_filter(directives).map_err(anyhow::Error::msg)?);
     let registry = tracing_subscriber::registry().with(filter);
     let started: Result<(), TryInitError> = match format {
-        LogFormat::Json => registry.with(fmt::layer().json().with_writer(io::stderr)).try_init(),
+        LogFormat::Json => {
+            registry.with(fmt::layer().json().with_writer(|| VisibleLog(show_json_line))).try_init()
+        }
         LogFormat::Text => registry.with(text_layer()).try_init(),
     };
     started?;
@@ -102,7 +105,54 @@ fn text_layer() -> Box<dyn Layer<FilteredRegistry> + Send + Sync> {
     {
         return Box::new(journald);
     }
-    Box::new(fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal()))
+    let is_terminal = io::stderr().is_terminal();
+    let show = if is_terminal { show_colored_line } else { show_line };
+    Box::new(fmt::layer().with_writer(move || VisibleLog(show)).with_ansi(is_terminal))
+}
+
+/// Writes log lines to standard error. Each write is one line, whose values may be foreign text.
+struct VisibleLog(fn(&str) -> String);
+
+impl Write for VisibleLog {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        let shown = (self.0)(text.strip_suffix('\n').unwrap_or(&text)) + "\n";
+        io::stderr().write_all(shown.as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+fn show_line(line: &str) -> String {
+    visible_line(line).into_owned()
+}
+
+/// A line with the colors of its level and its names.
+fn show_colored_line(line: &str) -> String {
+    visible_colored_text(line).replace('\n', "\\n")
+}
+
+fn show_json_line(line: &str) -> String {
+    visible_json(line).into_owned()
 }
 
 type FilteredRegistry = tracing_subscriber::layer::Layered<reload::Layer<EnvFilter, Registry>, Registry>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn log_line_shows_foreign_text_as_escapes() {
+        let line = "WARN cause=\u{202e}x\u{200b}\u{9b}2J\nERROR forged";
+        assert_eq!(show_line(line), r"WARN cause=\u{202e}x\u{200b}\u{9b}2J\nERROR forged");
+        assert_eq!(
+            show_colored_line(&format!("\u{1b}[33m{line}\u{1b}[2J")),
+            "\u{1b}[33mWARN cause=\\u{202e}x\\u{200b}\\u{9b}2J\\nERROR forged\\u{1b}[2J"
+        );
+        assert_eq!(show_json_line("{\"cause\":\"\u{202e}\"}"), r#"{"cause":"\u202e"}"#);
+    }
+}

@@ -6,8 +6,13 @@ use anyhow::Error;
 use oracled_actors::platform::key_file::{KEY_BYTES, create_key, read_key};
 use oracled_actors::verdict::held_key::HeldVerdictKey;
 use oracled_domain::audit::checkpoint::LogSigner;
-use oracled_store::Store;
+use oracled_domain::{AuditEvent, EventKind};
+use oracled_store::{LogQuery, Store, StoreError};
 use std::io::ErrorKind;
+
+/// The number of newest entries of each kind in which the last public key is searched. A removal of old data names the key only if it
+/// drops entries.
+const NAMING_ENTRIES: usize = 1000;
 
 /// The name of the key in the state directory.
 const LOG_KEY_FILE: &str = "log.key";
@@ -48,15 +53,32 @@ pub(super) fn open_log_signer(
         let remedy = creation_remedy(error.kind());
         Error::new(error).context(format!("cannot create the key of the log in {at}; {remedy}"))
     })?;
-    let signer = LogSigner::new(&name, &secret);
     if store.log_head().0 > 0 {
-        tracing::warn!(
-            file = %at,
-            key = %signer.key(),
-            "the log has entries and had no key, so a new key was created; give it to everyone who verifies the log"
-        );
+        tracing::warn!(file = %at, "the log has entries and had no key, so a new key was created");
     }
-    Ok(signer)
+    Ok(LogSigner::new(&name, &secret))
+}
+
+/// The last public key that the log names; `None` if it names none.
+pub(super) fn last_named_log_key(store: &Store) -> Result<Option<String>, StoreError> {
+    let mut last: Option<(u64, String)> = None;
+    for event in EventKind::LOG_KEY_NAMES {
+        let query = LogQuery {
+            event: Some(event.to_owned()),
+            newest: true,
+            limit: NAMING_ENTRIES,
+            ..LogQuery::default()
+        };
+        for line in store.log(&query)? {
+            let event: AuditEvent = store.parse_entry(&line)?;
+            if let Some(key) =
+                event.kind.named_log_key().filter(|_| last.as_ref().is_none_or(|(seq, _)| *seq < line.seq))
+            {
+                last = Some((line.seq, key.to_owned()));
+            }
+        }
+    }
+    Ok(last.map(|(_, key)| key))
 }
 
 const fn reading_remedy(kind: ErrorKind) -> &'static str {

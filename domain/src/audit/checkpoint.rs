@@ -13,6 +13,10 @@ const ED25519_TYPE: u8 = 1;
 /// The length of the secret from which a key is made, in bytes.
 pub const SECRET_BYTES: usize = 32;
 
+/// The first line of the signed text of a backup's manifest. A checkpoint begins with the name of a log, so that neither signature is
+/// valid for the other text.
+const MANIFEST_START: &str = "oracled backup manifest\n";
+
 /// Why a text is not a checkpoint, or is not signed by the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CheckpointError {
@@ -81,6 +85,20 @@ impl LogKey {
     }
 }
 
+impl LogKey {
+    /// Whether `signature`, in Base64, is that of this key over the text of a backup's manifest.
+    #[must_use]
+    pub fn has_signed_manifest(&self, manifest: &str, signature: &str) -> bool {
+        let signature = BASE64_STANDARD.decode(signature);
+        signature.is_ok_and(|signature| self.has_signed(manifest_statement(manifest).as_bytes(), &signature))
+    }
+}
+
+/// The text that is signed for a backup's manifest.
+fn manifest_statement(manifest: &str) -> String {
+    format!("{MANIFEST_START}{manifest}\n")
+}
+
 impl FromStr for LogKey {
     type Err = LogKeyError;
 
@@ -115,6 +133,12 @@ impl LogSigner {
         let text = Checkpoint { origin, size, root }.to_string();
         let signature = self.pair.sign(text.as_bytes());
         format!("{text}\n{}", signature_line(&self.key, signature.as_ref()))
+    }
+
+    /// The signature of the text of a backup's manifest, in Base64.
+    #[must_use]
+    pub fn sign_manifest(&self, manifest: &str) -> String {
+        BASE64_STANDARD.encode(self.pair.sign(manifest_statement(manifest).as_bytes()))
     }
 }
 
@@ -190,6 +214,28 @@ mod tests {
             assert!(key.verify(text).is_err(), "{text}");
         }
     }
+
+    #[test]
+    fn signature_of_a_manifest_is_valid_only_for_its_text_and_key() {
+        let (signer, other) = (
+            LogSigner::new("oracled/1", &[7; SECRET_BYTES]),
+            LogSigner::new("oracled/1", &[8; SECRET_BYTES]),
+        );
+        let signature = signer.sign_manifest("{}");
+        assert!(signer.key().has_signed_manifest("{}", &signature));
+        assert!(!signer.key().has_signed_manifest("{} ", &signature));
+        assert!(!other.key().has_signed_manifest("{}", &signature));
+        for text in ["", "AAAA", "no Base64!", &signature[1..]] {
+            assert!(!signer.key().has_signed_manifest("{}", text), "{text}");
+        }
+        // the signature of a checkpoint is not that of a manifest with the same text
+        let note = signer.sign(1, leaf_hash(b"x"));
+        let (text, line) = note.split_once("\n\n").expect("a note has a blank line");
+        let signed = BASE64_STANDARD.decode(line.trim_end().rsplit(' ').next().unwrap_or_default());
+        let signed = BASE64_STANDARD.encode(&signed.expect("Base64")[4..]);
+        assert!(!signer.key().has_signed_manifest(text, &signed));
+    }
+
     #[test]
     fn note_is_refused_with_junk_after_its_signatures() {
         let signer = LogSigner::new("oracled/1", &[7; SECRET_BYTES]);

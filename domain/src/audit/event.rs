@@ -480,7 +480,8 @@ pub enum EventKind {
     ReviewDismissed(DismissalEntry),
     /// A reviewer commented on a review, which changes nothing else.
     ReviewCommented(CommentEntry),
-    /// A backup of the whole state, or only a part of it, was sent to an administrator.
+    /// A backup of the whole state, or only a part of it, was sent to an administrator. If the disk is full, the entry goes to the
+    /// service log.
     BackupTaken(BackupEntry),
     /// `oracle_log.jsonl` differed from the log. The file was moved aside, or missing lines were added to it.
     MirrorRepaired {
@@ -504,6 +505,14 @@ pub enum EventKind {
         version: String,
         /// The public key with which checkpoints of the log are verified from now on.
         log_key: String,
+    },
+    /// The key that signs checkpoints is another one than before: the daemon created it after a restore without the previous key,
+    /// or an operator replaced it. `service_started` follows in the same commit.
+    LogKeyReplaced {
+        /// The public key before, the last one that the log names.
+        before: String,
+        /// The public key from now on.
+        after: String,
     },
     /// The daemon shut down cleanly.
     ServiceStopped,
@@ -542,6 +551,21 @@ impl EventKind {
         }
     }
 
+    /// The names of the events that name the public key of the log.
+    pub const LOG_KEY_NAMES: [&'static str; 3] = ["service_started", "log_key_replaced", "retention_started"];
+
+    /// The public key of the log, if the event names it. It is in use from then on.
+    #[must_use]
+    pub fn named_log_key(&self) -> Option<&str> {
+        match self {
+            Self::ServiceStarted { log_key, .. } | Self::LogKeyReplaced { after: log_key, .. } => {
+                Some(log_key)
+            }
+            Self::RetentionStarted(started) => started.log_key.as_deref(),
+            _ => None,
+        }
+    }
+
     /// Whether the event takes effect only if its entry is committed. A verdict was judged even if its entry
     /// is lost, but it is cached only by the commit of its entry.
     #[must_use]
@@ -557,6 +581,7 @@ impl EventKind {
                 | Self::DailyBudgetReached { .. }
                 | Self::MailSent { .. }
                 | Self::MailFailed { .. }
+                | Self::BackupTaken(_)
                 | Self::ControlAction { .. }
                 | Self::OracleHealthChanged { peer: None, .. }
                 | Self::PullEnded(_)
@@ -568,6 +593,7 @@ impl EventKind {
                 | Self::MirrorRepaired { .. }
                 | Self::StorageRecovered { .. }
                 | Self::ServiceStarted { .. }
+                | Self::LogKeyReplaced { .. }
                 | Self::ServiceStopped
         )
     }

@@ -1,7 +1,7 @@
 //! Retries of the messages in the outbox: mails and webhooks.
 
-use crate::base::blank::without_invisible;
 use crate::base::due_time;
+use crate::base::visible::visible_line;
 use jiff::{SignedDuration, Timestamp};
 
 /// The time before the first retry. It doubles with each further retry.
@@ -33,8 +33,7 @@ pub(super) fn due_at(at: Timestamp, tried_last: Timestamp, now: Timestamp) -> Ti
     due_time::due_at(at, tried_last, now, LONGEST_WAIT)
 }
 
-/// `cause` as it is stored: cut, and without invisible characters, with which a service could change how the text around it
-/// is shown.
+/// `cause` as it is stored: one visible line, cut.
 pub(super) fn stored_cause(cause: &str) -> String {
-    without_invisible(cause).chars().take(CAUSE_MAX_CHARS).collect()
+    visible_line(cause).chars().take(CAUSE_MAX_CHARS).collect()
 }

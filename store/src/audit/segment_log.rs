@@ -29,6 +29,8 @@ pub struct SegmentLog {
     dir: PathBuf,
     files: SegmentFiles,
     last: u64,
+    /// The last entry that is read: a daemon may append further groups.
+    up_to: u64,
     /// The high-water mark; `None` if its file is missing.
     mark: Option<WatermarkValues>,
 }
@@ -115,7 +117,33 @@ impl SegmentLog {
         let mark = Watermark::values_in(state_dir)?;
         let files = SegmentFiles::new(state_dir);
         let last = files.check_names()?.ok_or_else(|| files.missing(1))?;
-        Ok(Self { dir: state_dir.to_owned(), files, last, mark })
+        Ok(Self { dir: state_dir.to_owned(), files, last, up_to: u64::MAX, mark })
+    }
+
+    /// Opens the log in `state_dir` up to the group that ends with entry `up_to`.
+    ///
+    /// # Errors
+    /// As for [`SegmentLog::open`].
+    pub(crate) fn open_up_to(state_dir: &Path, up_to: u64) -> Result<Self, StoreError> {
+        Self::open(state_dir).map(|log| Self { up_to, ..log })
+    }
+
+    /// The error for a log that ends at entry `entries`, and not at entry `expected`. `remains` are the bytes after its groups.
+    pub(crate) fn end_error(&self, entries: u64, remains: &[SegmentRemains], expected: u64) -> StoreError {
+        let last = remains.iter().find(|remains| remains.segment == self.last);
+        let damage = last.map_or_else(String::new, |SegmentRemains { at, .. }| {
+            format!(", the group at byte {at} is damaged")
+        });
+        let detail = format!(
+            "segment {}: its log ends at entry {entries}, its high-water mark is at {expected}{damage}",
+            self.last
+        );
+        StoreError::Short { dir: self.dir.clone(), detail }
+    }
+
+    /// The error for a log whose tree differs from the one that a daemon has of it.
+    pub(crate) fn tree_error(&self) -> StoreError {
+        self.files.damaged(self.last, "an entry was changed: the Merkle tree differs from that of the daemon")
     }
 
     /// The number of segments, with those of a snapshot.
@@ -178,11 +206,7 @@ impl SegmentLog {
         })?;
         let (entries, marked) = (rows.tree.size(), self.mark.map_or(0, |mark| mark.counts.entries));
         if has_read_all && entries < marked {
-            let detail = format!(
-                "segment {}: its log ends at entry {entries}, its high-water mark is at {marked}",
-                self.last
-            );
-            return Err(StoreError::Short { dir: self.dir.clone(), detail });
+            return Err(self.end_error(entries, &remains, marked));
         }
         Ok((rows.tree, remains))
     }
@@ -198,6 +222,9 @@ impl SegmentLog {
             &self.files,
             self.files.numbers_up_to(self.last),
             |segment, group| {
+                if group.end.entries > self.up_to {
+                    return Ok(false);
+                }
                 let damaged = |fault: &str| self.files.damaged(segment, fault);
                 let batch = group.rows().ok_or_else(|| damaged("the rows of a group are malformed"))?;
                 let rows = assemble_rows(&batch).map_err(|fault| damaged(&fault))?;

@@ -144,6 +144,20 @@ impl fmt::Display for SourceFileKind {
 }
 
 impl StoreError {
+    /// The same error about the directory `to`, of which `from` is a copy.
+    pub(crate) fn moved(self, from: &Path, to: &Path) -> Self {
+        let moved = |path: PathBuf| path.strip_prefix(from).map(|rest| to.join(rest)).unwrap_or(path.clone());
+        match self {
+            Self::Corrupt { dir, detail } => Self::Corrupt { dir: moved(dir), detail },
+            Self::Short { dir, detail } => Self::Short { dir: moved(dir), detail },
+            Self::Io { path, source } => Self::Io { path: moved(path), source },
+            Self::SourceFile { oracle_id, kind, path, fault } => {
+                Self::SourceFile { oracle_id, kind, path: moved(path), fault }
+            }
+            other => other,
+        }
+    }
+
     /// Whether the disk has too little space.
     pub(crate) fn is_out_of_space(&self) -> bool {
         matches!(self, Self::Io { source, .. } if is_out_of_space_error(source))

@@ -17,7 +17,8 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-const FILE: &str = "watermark";
+/// The file of the mark in the state directory.
+pub(crate) const WATERMARK_FILE: &str = "watermark";
 const MAGIC: &[u8; 8] = b"oracledW";
 pub(crate) const COUNTS_BYTES: usize = 128;
 /// The numbers of a slot besides its counts.
@@ -193,7 +194,7 @@ pub(crate) struct WatermarkValues {
 impl Watermark {
     /// Opens the mark in `dir`; `None` if the file does not exist.
     pub(crate) fn open(dir: &Path) -> Result<Option<Self>, StoreError> {
-        let path = dir.join(FILE);
+        let path = dir.join(WATERMARK_FILE);
         let io = |source| StoreError::Io { path: path.clone(), source };
         let file = match OpenOptions::new().read(true).write(true).open(&path) {
             Ok(file) => file,
@@ -206,10 +207,10 @@ impl Watermark {
 
     /// The values of the mark in `dir`, which is not changed; `None` if the file does not exist.
     pub(crate) fn values_in(dir: &Path) -> Result<Option<WatermarkValues>, StoreError> {
-        match File::open(dir.join(FILE)) {
+        match File::open(dir.join(WATERMARK_FILE)) {
             Ok(file) => read_slots(dir, &file).map(|(.., now)| Some(now)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(StoreError::Io { path: dir.join(FILE), source }),
+            Err(source) => Err(StoreError::Io { path: dir.join(WATERMARK_FILE), source }),
         }
     }
 
@@ -219,12 +220,12 @@ impl Watermark {
     /// # Errors
     /// `Corrupt` if a byte was changed, `Short` if the file is missing, `Io` if it cannot be read.
     pub(crate) fn verify_file(dir: &Path) -> Result<(), StoreError> {
-        let path = dir.join(FILE);
+        let path = dir.join(WATERMARK_FILE);
         let mut fault = None;
         for _ in 0..VERIFY_ATTEMPTS {
             let bytes = match fs::read(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    let detail = format!("its high-water mark, the file {FILE}, is missing");
+                    let detail = format!("its high-water mark, the file {WATERMARK_FILE}, is missing");
                     return Err(StoreError::Short { dir: dir.to_owned(), detail });
                 }
                 read => read.map_err(|source| StoreError::Io { path: path.clone(), source })?,
@@ -236,42 +237,34 @@ impl Watermark {
             thread::sleep(VERIFY_PAUSE);
         }
         let at = fault.unwrap_or_default();
-        let detail = format!("its high-water mark, the file {FILE}, was changed or is torn at byte {at}");
+        let detail =
+            format!("its high-water mark, the file {WATERMARK_FILE}, was changed or is torn at byte {at}");
         Err(StoreError::Corrupt { dir: dir.to_owned(), detail })
     }
 
     /// Creates the mark of a store with these `counts` in `dir`, durably. Its database and `oracle_log.jsonl` count as missing.
     pub(crate) fn create(dir: &Path, store_id: u64, counts: StoreCounts) -> Result<Self, StoreError> {
-        let path = dir.join(FILE);
+        let path = dir.join(WATERMARK_FILE);
         let io = |source| StoreError::Io { path: path.clone(), source };
         // under another name until it is complete: a partial mark would look damaged
-        let piece = dir.join(format!("{FILE}.new"));
+        let piece = dir.join(format!("{WATERMARK_FILE}.new"));
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&piece);
-        let now = WatermarkValues {
-            counts,
-            mirrored: 0,
-            mirror_first: 1,
-            snapshot: SnapshotId::default(),
-            store_id,
-            walked: 1,
-            synced: 0,
-            boot_id: 0,
-        };
+        let now = WatermarkValues::of_new(store_id, counts);
         let mut mark = Self { file: opened.map_err(io)?, next_slot: 0, generation: 0, now, dirty: true };
         mark.write_synced().and_then(|()| fs::rename(&piece, &path)).map_err(io)?;
         sync_dir(dir)?;
         Ok(mark)
     }
 
+    /// The content of the file that [`Watermark::create`] creates.
+    pub(crate) fn new_file(store_id: u64, counts: StoreCounts) -> Vec<u8> {
+        WatermarkValues::of_new(store_id, counts).to_slot(1)
+    }
+
     /// Writes the current values to the next slot.
     pub(crate) fn write(&mut self) -> io::Result<()> {
         self.generation += 1;
-        let mut bytes = Vec::with_capacity(SLOT_BYTES);
-        bytes.extend_from_slice(MAGIC);
-        bytes.extend_from_slice(&SCHEMA.to_be_bytes());
-        bytes.extend_from_slice(&self.generation.to_be_bytes());
-        bytes.extend_from_slice(&self.now.to_bytes());
-        bytes.extend_from_slice(&crc32fast::hash(&bytes).to_be_bytes());
+        let bytes = self.now.to_slot(self.generation);
         self.file.write_all_at(&bytes, self.next_slot * SLOT_STRIDE_BYTES)?;
         self.next_slot = 1 - self.next_slot;
         self.dirty = true;
@@ -296,7 +289,7 @@ impl Watermark {
 
 /// Reads the later slot of the mark in `dir`: its generation, its number and its values.
 fn read_slots(dir: &Path, file: &File) -> Result<(u64, u64, WatermarkValues), StoreError> {
-    let io = |source| StoreError::Io { path: dir.join(FILE), source };
+    let io = |source| StoreError::Io { path: dir.join(WATERMARK_FILE), source };
     let mut best: Option<(u64, u64, WatermarkValues)> = None;
     let mut other_schema = None;
     for slot in 0..2 {
@@ -314,15 +307,40 @@ fn read_slots(dir: &Path, file: &File) -> Result<(u64, u64, WatermarkValues), St
     if best.is_none()
         && let Some(found) = other_schema
     {
-        return Err(StoreError::of_schema(&dir.join(FILE), found, SCHEMA));
+        return Err(StoreError::of_schema(&dir.join(WATERMARK_FILE), found, SCHEMA));
     }
     best.ok_or_else(|| {
-        let detail = format!("its high-water mark, the file {FILE}, is unreadable");
+        let detail = format!("its high-water mark, the file {WATERMARK_FILE}, is unreadable");
         StoreError::Corrupt { dir: dir.to_owned(), detail }
     })
 }
 
 impl WatermarkValues {
+    /// The values for a copy of a store, or a new one. Its database and `oracle_log.jsonl` count as missing.
+    fn of_new(store_id: u64, counts: StoreCounts) -> Self {
+        Self {
+            counts,
+            mirrored: 0,
+            mirror_first: 1,
+            snapshot: SnapshotId::default(),
+            store_id,
+            walked: 1,
+            synced: 0,
+            boot_id: 0,
+        }
+    }
+
+    /// The bytes of a slot.
+    fn to_slot(self, generation: u64) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(SLOT_BYTES);
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&SCHEMA.to_be_bytes());
+        bytes.extend_from_slice(&generation.to_be_bytes());
+        bytes.extend_from_slice(&self.to_bytes());
+        bytes.extend_from_slice(&crc32fast::hash(&bytes).to_be_bytes());
+        bytes
+    }
+
     fn to_bytes(self) -> Vec<u8> {
         let Self { counts, mirrored, mirror_first, snapshot, store_id, walked, synced, boot_id } = self;
         let numbers = [mirrored, mirror_first, snapshot.0, store_id, walked, synced, boot_id];

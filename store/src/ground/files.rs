@@ -403,17 +403,40 @@ pub(super) fn list_files_in(dir: &Path) -> Result<Vec<(PathBuf, GroundFileKind)>
     let mut files = Vec::new();
     for entry in entries {
         let entry = entry.map_err(io)?;
-        let (path, is_file) = (entry.path(), entry.file_type().map_err(io)?.is_file());
-        let has_digest =
-            path.file_stem().and_then(OsStr::to_str).is_some_and(|stem| stem.parse::<Sha256Hex>().is_ok());
-        let kind = match path.extension().and_then(OsStr::to_str) {
-            Some("sorted") if is_file && has_digest => GroundFileKind::Sorted,
-            Some("raw") if is_file && has_digest => GroundFileKind::Payload,
-            Some("chunks") if is_file && has_digest => GroundFileKind::Chunks,
-            None if is_file && is_unfinished(&path) => GroundFileKind::Unfinished,
-            _ => GroundFileKind::Foreign,
-        };
+        let path = entry.path();
+        let is_file = entry.file_type().map_err(io)?.is_file();
+        let kind = if is_file { GroundFileKind::of(&path) } else { GroundFileKind::Foreign };
         files.push((path, kind));
     }
     Ok(files)
+}
+
+impl GroundFileKind {
+    /// The kind of the file with this path.
+    fn of(path: &Path) -> Self {
+        let has_digest =
+            path.file_stem().and_then(OsStr::to_str).is_some_and(|stem| stem.parse::<Sha256Hex>().is_ok());
+        match path.extension().and_then(OsStr::to_str) {
+            Some("sorted") if has_digest => Self::Sorted,
+            Some("raw") if has_digest => Self::Payload,
+            Some("chunks") if has_digest => Self::Chunks,
+            None if is_unfinished(path) => Self::Unfinished,
+            _ => Self::Foreign,
+        }
+    }
+}
+
+/// Whether `name` is the path of a file of the ground-truth layer in a backup.
+pub(crate) fn is_backed_up_name(name: &str) -> bool {
+    let Some((folder, file)) =
+        name.strip_prefix(DIR).and_then(|name| name.strip_prefix('/')?.split_once('/'))
+    else {
+        return false;
+    };
+    let is_plain = !file.contains('/');
+    match GroundFileKind::of(Path::new(file)) {
+        GroundFileKind::Sorted => is_plain && folder == FACTS_DIR,
+        GroundFileKind::Payload | GroundFileKind::Chunks => is_plain && folder == RAW_DIR,
+        GroundFileKind::Unfinished | GroundFileKind::Foreign => false,
+    }
 }

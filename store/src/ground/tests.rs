@@ -336,15 +336,18 @@ fn file_that_is_missing_or_has_another_length_is_found_at_once() {
 #[test]
 fn backup_is_refused_while_a_file_of_a_source_is_missing() {
     let mut world = TestStore::new();
-    world.ingest(&three_releases()[0]);
-    world.journal().begin_backup().expect("nothing is missing");
+    let releases = three_releases();
+    world.archive(&releases[0]);
+    world.ingest(&releases[0]);
+    let verified = |world: &mut TestStore| world.journal().begin_backup().and_then(|backup| backup.verify());
+    verified(&mut world).expect("nothing is missing");
     let path = world.facts_path(&world.view().state.files[0]);
     let whole = fs::read(&path).unwrap();
     fs::remove_file(&path).unwrap();
-    let error = world.journal().begin_backup().expect_err("a file is missing");
+    let error = verified(&mut world).expect_err("a file is missing");
     assert!(matches!(&error, StoreError::SourceFile { path: named, .. } if *named == path), "{error}");
     fs::write(&path, whole).unwrap();
-    world.journal().begin_backup().expect("nothing is missing");
+    verified(&mut world).expect("nothing is missing");
 }
 
 #[test]

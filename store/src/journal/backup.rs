@@ -2,28 +2,32 @@
 //!
 //! The files that the store needs are linked into a temporary folder, which has the layout of a state directory. A later commit
 //! can remove or replace a file, but not change its bytes: it only appends to the last segment, after the length that is noted
-//! here. The copy has no database and no `oracle_log.jsonl`, since a start recreates them.
+//! here. The copy has no database and no `oracle_log.jsonl`, since a start recreates them, and no private key. Before it is sent,
+//! [`StoreBackup::verify`] reads every byte of it.
 
 use super::Journal;
+use crate::audit::segment_log::SegmentLog;
 use crate::base::error::StoreError;
-use crate::base::watermark::Watermark;
+use crate::base::watermark::{WATERMARK_FILE, Watermark};
+use crate::ground::files::is_backed_up_name;
+use crate::segments::is_segment_name;
 use oracled_domain::audit::log_tree::TreeHash;
 use std::fs::{self, File};
-use std::io::{self, Read, Take};
-use std::path::Path;
+use std::io::{self, Cursor, Read};
+use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// The start of the name of the folder with the links.
 pub(super) const BACKUP_PREFIX: &str = "backup-";
 
-/// The extension of the keys in the state directory.
-const KEY: &str = "key";
-
 /// The files of the store at one commit. Dropping this removes the links.
 #[derive(Debug)]
 pub struct StoreBackup {
     dir: TempDir,
+    state_dir: PathBuf,
     files: Vec<StoreBackupFile>,
+    /// The content of the high-water mark. A full disk has no space for its file.
+    watermark: Vec<u8>,
     /// The number of log entries.
     pub entries: u64,
     /// The root of the Merkle tree of these entries.
@@ -40,24 +44,18 @@ pub struct StoreBackupFile {
 }
 
 impl Journal {
-    /// Links the files of the store as they are after the last commit.
+    /// Links the files of the store as they are after the last commit. A full disk prevents no backup, since a backup is for
+    /// another disk.
     ///
     /// # Errors
-    /// `Unavailable` while the journal accepts no writes, `SourceFile` if a file of a source is missing or damaged, `Io` if a file
-    /// cannot be linked.
+    /// `Unavailable` while the journal accepts no writes for another reason than a full disk, `SourceFile` if a file of a source is
+    /// missing or damaged, `Io` if a file cannot be linked.
     pub fn begin_backup(&mut self) -> Result<StoreBackup, StoreError> {
-        self.check_failure()?;
-        // a backup without it could not answer for the source after a restore
-        if let Some(fault) = self.store.file_faults()?.into_iter().next() {
-            return Err(fault);
-        }
+        self.check_readable()?;
         let ground = self.store.files();
         let dir = ground.temporary_dir(BACKUP_PREFIX)?;
         let last_segment = self.segments.link_to(dir.path())?;
         ground.link_to(dir.path(), &self.store.named_files()?)?;
-        copy_keys(self.engine.dir(), dir.path())?;
-        // a new mark: the first start writes `oracle_log.jsonl` from the first entry
-        drop(Watermark::create(dir.path(), self.mark.now.store_id, self.mark.now.counts)?);
         let mut files = Vec::new();
         list_files(dir.path(), "", &mut files)
             .map_err(|source| StoreError::Io { path: dir.path().to_owned(), source })?;
@@ -65,12 +63,22 @@ impl Journal {
         if let Some(last) = files.iter_mut().find(|file| dir.path().join(&file.name) == path) {
             last.bytes = bytes;
         }
+        // a new mark: the first start writes `oracle_log.jsonl` from the first entry
+        let watermark = Watermark::new_file(self.mark.now.store_id, self.mark.now.counts);
+        files.push(StoreBackupFile { name: WATERMARK_FILE.to_owned(), bytes: watermark.len() as u64 });
         let (entries, root) = self.store.log_head();
-        Ok(StoreBackup { dir, files, entries, root })
+        let state_dir = self.engine.dir().to_owned();
+        Ok(StoreBackup { dir, state_dir, files, watermark, entries, root })
     }
 }
 
 impl StoreBackup {
+    /// Whether a backup has files of this name, besides its checkpoint and its manifest.
+    #[must_use]
+    pub fn has_name(name: &str) -> bool {
+        name == WATERMARK_FILE || is_segment_name(name) || is_backed_up_name(name)
+    }
+
     /// The files, by name.
     #[must_use]
     pub fn files(&self) -> &[StoreBackupFile] {
@@ -81,26 +89,34 @@ impl StoreBackup {
     ///
     /// # Errors
     /// `Io` if the file cannot be opened.
-    pub fn open(&self, file: &StoreBackupFile) -> Result<Take<File>, StoreError> {
+    pub fn open(&self, file: &StoreBackupFile) -> Result<Box<dyn Read + '_>, StoreError> {
+        if file.name == WATERMARK_FILE {
+            return Ok(Box::new(Cursor::new(&self.watermark)));
+        }
         let path = self.dir.path().join(&file.name);
         let opened = File::open(&path).map_err(|source| StoreError::Io { path, source })?;
-        Ok(opened.take(file.bytes))
+        Ok(Box::new(opened.take(file.bytes)))
     }
-}
 
-/// Copies the keys in `state_dir`: of checkpoints, and of verdicts that the policy holds. A key can be a symbolic link to another
-/// disk, and cannot be linked then.
-fn copy_keys(state_dir: &Path, copy: &Path) -> Result<(), StoreError> {
-    let io = |source| StoreError::Io { path: state_dir.to_owned(), source };
-    for entry in fs::read_dir(state_dir).map_err(io)? {
-        let path = entry.map_err(io)?.path();
-        let is_key = path.extension().is_some_and(|extension| extension == KEY) && path.is_file();
-        if let Some(name) = path.file_name().filter(|_| is_key) {
-            fs::copy(&path, copy.join(name))
-                .map_err(|source| StoreError::Io { path: path.clone(), source })?;
-        }
+    /// Reads every file to its end, and compares it with its checksums and digests, as a restore does. This is the only place that
+    /// decides whether a backup is damaged.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Short` if a segment is damaged or missing, `SourceFile` if a file of a source is.
+    pub fn verify(&self) -> Result<(), StoreError> {
+        let verify = || {
+            let log = SegmentLog::open_up_to(self.dir.path(), self.entries)?;
+            let state = log.read_state(|_| true)?;
+            if state.tree.size() != self.entries {
+                return Err(log.end_error(state.tree.size(), &state.remains, self.entries));
+            }
+            if state.tree.root() != self.root {
+                return Err(log.tree_error());
+            }
+            log.verify_sources(&state).map(drop)
+        };
+        verify().map_err(|error: StoreError| error.moved(self.dir.path(), &self.state_dir))
     }
-    Ok(())
 }
 
 /// Adds the files below `dir` to `files`, in the order of their names.

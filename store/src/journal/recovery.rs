@@ -138,6 +138,14 @@ impl Journal {
         }
     }
 
+    /// Checks that all committed rows can be read: there was no failure, or only the disk is full.
+    pub(super) fn check_readable(&self) -> Result<(), StoreError> {
+        match &self.failure {
+            Some(JournalFailure { condition: RecoveryCondition::OrdinaryGroupSpace, .. }) => Ok(()),
+            _ => self.check_failure(),
+        }
+    }
+
     /// Makes the next opening rebuild the database, also if the process ends before.
     fn note_damage(&mut self) {
         self.mark.now.walked = 0;

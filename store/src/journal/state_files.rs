@@ -5,13 +5,14 @@ use crate::audit::segment_log::{EntryContent, SegmentEntry, SegmentLog, SegmentR
 use crate::base::error::StoreError;
 use crate::base::meta;
 use crate::base::row_batch::RowBatch;
+use crate::base::rows::{self, TableId};
 use crate::base::watermark::Watermark;
 use crate::ground::offline::{SourceRows, VerifiedSourceFiles};
 use oracled_domain::audit::event::RetentionStartEntry;
 use oracled_domain::audit::event::ground::PruneEntry;
 use oracled_domain::audit::log_tree::LogTree;
 use oracled_domain::{AuditEvent, EventKind, Sha256Hex};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 /// The state at the end of a log, as far as files depend on it.
 #[derive(Debug, PartialEq)]
@@ -22,6 +23,8 @@ pub struct LoggedState {
     pub first_seq: u64,
     /// The last public key that the log names.
     pub log_key: Option<String>,
+    /// The sessions with a verdict that the policy holds, which is encrypted.
+    pub held: BTreeSet<String>,
     rows: SourceRows,
     pruned: HashSet<Sha256Hex>,
     /// The bytes after the groups of segments.
@@ -50,7 +53,7 @@ impl SegmentLog {
         &self,
         mut visit: impl FnMut(SegmentEntry<'_>) -> bool,
     ) -> Result<LoggedState, StoreError> {
-        let mut rows = SourceRows::default();
+        let (mut rows, mut held) = (SourceRows::default(), BTreeSet::new());
         let (mut pruned, mut log_key) = (HashSet::new(), None);
         let mut kept: Vec<Sha256Hex> = Vec::new();
         let (mut is_mark_known, mut store_id) = (self.mark().is_none(), None);
@@ -61,16 +64,15 @@ impl SegmentLog {
                     EntryContent::Dropped(_) => (first_seq, is_drop_logged) = (entry.seq + 1, false),
                     EntryContent::Line { line, .. } => match kind_of(line) {
                         Some(EventKind::SourcePruned(PruneEntry { payloads, .. })) => pruned.extend(payloads),
-                        Some(EventKind::ServiceStarted { log_key: named, .. }) => log_key = Some(named),
-                        Some(EventKind::RetentionStarted(RetentionStartEntry {
-                            due,
-                            log_key: named,
-                            ..
-                        })) => {
-                            is_drop_logged |= due.dropped_up_to() == Some(first_seq - 1);
-                            log_key = named.or(log_key.take());
+                        Some(kind) => {
+                            if let Some(named) = kind.named_log_key() {
+                                log_key = Some(named.to_owned());
+                            }
+                            if let EventKind::RetentionStarted(RetentionStartEntry { due, .. }) = &kind {
+                                is_drop_logged |= due.dropped_up_to() == Some(first_seq - 1);
+                            }
                         }
-                        _ => {}
+                        None => {}
                     },
                 }
                 let proceeds = visit(entry);
@@ -79,6 +81,7 @@ impl SegmentLog {
             },
             |batch: &RowBatch| {
                 rows.apply(batch);
+                note_held(batch, &mut held);
                 for line in kept_entries_in(batch) {
                     if let Some(EventKind::SourcePruned(PruneEntry { payloads, .. })) = kind_of(&line) {
                         kept.extend(payloads);
@@ -94,7 +97,7 @@ impl SegmentLog {
                 format!("entries 1 to {} are missing, and no later entry names their removal", first_seq - 1);
             return Err(StoreError::Short { dir: self.dir().to_owned(), detail });
         }
-        Ok(LoggedState { tree, first_seq, log_key, rows, pruned, remains, is_mark_known, store_id })
+        Ok(LoggedState { tree, first_seq, log_key, held, rows, pruned, remains, is_mark_known, store_id })
     }
 
     /// Compares the files of sources and the high-water mark with the state at the end of the log.
@@ -125,6 +128,14 @@ impl SegmentLog {
         Ok(VerifiedStateFiles { sources, mark_behind })
     }
 
+    /// Compares the files of sources with the state at the end of the log, which no daemon changes.
+    ///
+    /// # Errors
+    /// `SourceFile` with the first file of a source that is missing or differs.
+    pub(crate) fn verify_sources(&self, state: &LoggedState) -> Result<VerifiedSourceFiles, StoreError> {
+        state.rows.verify_files(self.dir(), &state.pruned)
+    }
+
     /// Verifies the files of sources again if a daemon has replaced them meanwhile; otherwise returns `error`.
     fn verify_again(
         &self,
@@ -136,14 +147,27 @@ impl SegmentLog {
     }
 }
 
+/// Applies the changes of a group to the sessions with a held verdict.
+fn note_held(batch: &RowBatch, held: &mut BTreeSet<String>) {
+    for (key, value) in batch.range(rows::all(TableId::Held)).filter(|(key, _)| rows::is_first_chunk(key)) {
+        let session_id = String::from_utf8_lossy(rows::name(key).unwrap_or_default()).into_owned();
+        if value.is_some() {
+            held.insert(session_id);
+        } else {
+            held.remove(&session_id);
+        }
+    }
+}
+
 /// The bytes at the start of a line that have its event.
 const EVENT_BYTES: usize = 160;
 
 /// The event of an entry, if the files depend on its kind.
 fn kind_of(line: &str) -> Option<EventKind> {
     let start = line.get(..line.len().min(EVENT_BYTES)).unwrap_or(line);
-    let is_used = ["source_pruned", "service_started", "retention_started"]
+    let is_used = EventKind::LOG_KEY_NAMES
         .iter()
+        .chain(&["source_pruned"])
         .any(|event| start.contains(&format!("\"event\":\"{event}\"")));
     let event: AuditEvent = is_used.then(|| serde_json::from_str(line).ok())??;
     Some(event.kind)

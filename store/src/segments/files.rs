@@ -13,7 +13,7 @@ use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-pub(crate) use extent::SnapshotExtent;
+pub(crate) use extent::{SnapshotExtent, is_segment_name};
 
 /// The folder of the segments in the state directory.
 const SEGMENTS_DIR: &str = "segments";

@@ -1,5 +1,6 @@
 //! The plain text of a mail. Plain text keeps a model's output from being interpreted as markup.
 
+use oracled_domain::base::visible::visible_text;
 use oracled_domain::verdict::divergence::NoteLanguage;
 use oracled_domain::{OutboxMail, ProductTier, VerdictDimension};
 use serde_json::Value;
@@ -93,10 +94,10 @@ impl MailText {
         self.0.push('\n');
     }
 
-    /// Appends one or more lines. Control characters except line breaks are replaced by spaces.
+    /// Appends one or more lines, with escapes for characters that hide text.
     fn push(&mut self, line: &str) {
         let line = line.replace("\r\n", "\n");
-        self.0.extend(line.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }));
+        self.0.push_str(&visible_text(&line));
         self.0.push('\n');
     }
 }
@@ -119,7 +120,7 @@ mod tests {
         let text = format_mail(&mail_of(MailKind::Verdict, ProductTier::Strategy, STRATEGY, None));
         assert_eq!(
             text,
-            "Verdict: AMBER\n\nSound, but <b>thin</b>.\nBcc: x@y [2J\n\nBreakdown\nStability: GREEN. It holds.\n\
+            "Verdict: AMBER\n\nSound, but <b>thin</b>.\nBcc: x@y\\u{1b}[2J\n\nBreakdown\nStability: GREEN. It holds.\n\
              Turbulence: AMBER. Some.\nChange Rate: AMBER. Slow.\nCompletion: GREEN. Nearly.\n\
              Curvature: AMBER. Bends.\n\nStrategy\nNext step: Ask ten people.\nAlternative: Sell jam.\n\
              Test: A stall.\nTest: days: 3; what: A price\nTest: A sign; 7\n\nYour question:\n\nSell honey?\n\nSession: cs_1\n"

@@ -14,6 +14,7 @@ use lettre::transport::smtp::Error;
 use lettre::transport::smtp::authentication::Credentials;
 use lettre::transport::smtp::client::{Tls, TlsParameters};
 use lettre::{Address, AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor};
+use oracled_domain::base::visible::visible_line;
 use oracled_domain::verdict::health::CircuitCallOutcome;
 use oracled_domain::verdict::mail::{MailFailureCause, MailKind, MailSendFailure, MailState};
 use oracled_domain::verdict::mail_template::MailContent;
@@ -242,8 +243,7 @@ fn classify_smtp_error(error: &Error, ascii: bool) -> MailSendFailure {
 }
 
 fn failure(cause: String, fault: MailFailureCause) -> MailSendFailure {
-    let cause = cause.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    MailSendFailure { cause, fault, retry_after: None }
+    MailSendFailure { cause: visible_line(&cause).into_owned(), fault, retry_after: None }
 }
 
 impl OracleProbe for SmtpMailService {

@@ -1,9 +1,10 @@
 //! Runs as text for people and rows for programs.
 
 use crate::base::error::CtlError;
-use crate::base::output::{escape_line, format_pairs, format_requester, short_run_id};
+use crate::base::output::{format_pairs, format_requester, short_run_id};
 use oracled_api::ground::RunReport;
 use oracled_domain::base::decimal::Decimal;
+use oracled_domain::base::visible::visible_line;
 use oracled_domain::ground::axis_effect::AxisEffect;
 use oracled_domain::ground::rejection::RecordRule;
 use oracled_domain::ground::run::ReleaseEffect;
@@ -124,7 +125,7 @@ pub(crate) fn show(
                 | RunWarning::UnnamedColumns { .. }
                 | RunWarning::MixedScripts { .. } => "warning",
             };
-            (label, escape_line(&warning.to_string()))
+            (label, visible_line(&warning.to_string()).into_owned())
         }));
         shown.extend(counts.axes.iter().map(|(axis, fill)| ("axis", format_coverage(axis, fill))));
         shown

@@ -4,6 +4,7 @@ use super::parquet_columns::{ColumnBuffer, ColumnProfile, ColumnType};
 use super::source_path;
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment, response_lines};
+use crate::base::output_stream::Output;
 use hyper::Method;
 use oracled_api::base::client::{ClientError, DaemonClient, ResponseLines};
 use oracled_api::documents::DocumentReport;
@@ -86,12 +87,12 @@ enum ColumnSource {
 
 pub(super) async fn print_lines(
     options: &GlobalOptions,
-    out: &mut dyn Write,
+    out: &mut dyn Output,
     oracle_id: &SourceId,
 ) -> Result<(), CtlError> {
     let mut lines = open(options, oracle_id).await?;
     while let Some(line) = lines.next_line().await? {
-        out.write_all(&line)?;
+        out.exact().write_all(&line)?;
     }
     Ok(())
 }

@@ -4,12 +4,13 @@ use super::source_path;
 use crate::base::error::CtlError;
 use crate::base::lines;
 use crate::base::options::GlobalOptions;
-use crate::base::output::{escape_line, format_count, print_json, short_run_id};
+use crate::base::output::{format_count, print_json, short_run_id};
 use hyper::Method;
 use oracled_api::base::client::DaemonResponse;
 use oracled_api::ground::SourceReport;
 use oracled_api::ground::{PruneRequest, VerifyFilesRequest};
 use oracled_domain::base::moment::Moment;
+use oracled_domain::base::visible::visible_line;
 use oracled_domain::ground::check::SourceCheckProgress;
 use oracled_domain::ground::check::{PruneOutcome, RebuildOutcome, RunCheckReport, SourceCheckReport};
 use oracled_domain::ground::id::SourceId;
@@ -74,14 +75,14 @@ fn show(out: &mut dyn Write, verified: &SourceCheckReport) -> Result<(), CtlErro
             "{} rows in the files of {} are intact (a row is a version of a record, a change or a reject)",
             verified.rows, verified.oracle_id
         )?,
-        Some(fault) => writeln!(out, "a file of {} is damaged: {}", verified.oracle_id, escape_line(fault))?,
+        Some(fault) => writeln!(out, "a file of {} is damaged: {}", verified.oracle_id, visible_line(fault))?,
     }
     for RunCheckReport {
         run_id, version, records, payload_bytes, has_payload, fault_count, faults, ..
     } in &verified.runs
     {
         // several runs may have the same version
-        let version = format!("{}, run {}", escape_line(version), short_run_id(run_id));
+        let version = format!("{}, run {}", visible_line(version), short_run_id(run_id));
         if !has_payload {
             writeln!(out, "{version}: the payload is not archived")?;
             continue;
@@ -92,7 +93,7 @@ fn show(out: &mut dyn Write, verified: &SourceCheckReport) -> Result<(), CtlErro
         };
         writeln!(out, "{version}: {records} raw records in {payload_bytes} bytes, {summary}")?;
         for fault in faults {
-            writeln!(out, "  {}", escape_line(fault))?;
+            writeln!(out, "  {}", visible_line(fault))?;
         }
     }
     Ok(())

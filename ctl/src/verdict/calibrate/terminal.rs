@@ -5,10 +5,11 @@ use super::by_tier::TierTotals;
 use super::flips::FlagTrials;
 use super::histogram::CoherenceBin;
 use super::report::{ApprovalCounts, CalibrationReport, FlagOccurrences};
-use crate::base::output::{escape_line, shorten_line};
+use crate::base::output::shorten_line;
 use crate::base::output_style::{OutputStyle, write_section};
 use comfy_table::{Cell, Color, ContentArrangement, Table};
 use oracled_domain::ProductTier;
+use oracled_domain::base::visible::visible_line;
 use std::io::{self, Write};
 
 /// Maximum length of a bar, in columns.
@@ -27,7 +28,7 @@ const BLOCKS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█
 /// Writes `report` to `out`.
 pub(crate) fn write(out: &mut dyn Write, report: &CalibrationReport, look: OutputStyle) -> io::Result<()> {
     let all = &report.approval.all;
-    let name = escape_line(&report.corpus);
+    let name = visible_line(&report.corpus);
     writeln!(out, "{name}: {} verdicts, {} approved, {} rejected", all.verdicts, all.approved, all.refused)?;
     write_section(out, "Approval by tier", &approval_table(&report.approval, look))?;
     let title = format!("Coherence C (bins are narrower above Ω = {:.5})", report.threshold);

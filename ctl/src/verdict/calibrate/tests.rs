@@ -151,7 +151,7 @@ fn field_names_from_a_model_are_escaped_on_the_terminal() {
     let mut out = Vec::new();
     print(&mut out, &report, false, OutputStyle::new(100, false)).unwrap();
     let text = String::from_utf8(out).unwrap();
-    assert!(text.contains("unexpected_field:\\u001b[2J\\u202e\\n "), "{text}");
+    assert!(text.contains("unexpected_field:\\u{1b}[2J\\u{202e}\\n "), "{text}");
     assert!(!text.contains(['\u{1b}', '\u{202e}']));
 }
 

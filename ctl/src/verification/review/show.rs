@@ -3,10 +3,11 @@
 use super::super::verify::descriptions;
 use super::QueueEntry;
 use crate::base::error::CtlError;
-use crate::base::output::{escape_line, format_pairs, format_table, format_user, shorten_line};
+use crate::base::output::{format_pairs, format_table, format_user, shorten_line};
 use jiff::Timestamp;
 use oracled_api::verdict::orders::OrderReport;
 use oracled_api::verification::{ReviewEvidence, ReviewSummary, ReviewedSourceAnswer};
+use oracled_domain::base::visible::visible_line;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::verification::review::{
     DismissalRecord, ResolutionRecord, ReviewComment, ReviewState, RevocationRecord,
@@ -133,19 +134,19 @@ pub(crate) fn show_review(
     ];
     writeln!(out, "{}", format_pairs(&head))?;
     for (path, reasons) in &review.axes {
-        writeln!(out, "{}", escape_line(path))?;
+        writeln!(out, "{}", visible_line(path))?;
         for why in descriptions::describe_reasons(reasons) {
             writeln!(out, "  {why}")?;
         }
         for (oracle_id, candidate) in &review.candidates {
             if let Some(jump) = candidate.deviations.get(path) {
-                writeln!(out, "  {oracle_id}: {}", escape_line(jump))?;
+                writeln!(out, "  {oracle_id}: {}", visible_line(jump))?;
             }
         }
         if let Some(claim) = review.claimed.get(path) {
             let confirmed = if claim.confirmed { ", and has confirmed the claim" } else { "" };
             let line = format!("{} claims {}{confirmed}", claim.claimed_by, claim.value);
-            writeln!(out, "  {}", escape_line(&line))?;
+            writeln!(out, "  {}", visible_line(&line))?;
         }
     }
     if !review.candidates.is_empty() {
@@ -157,13 +158,13 @@ pub(crate) fn show_review(
         )?;
         writeln!(out, "\norigin of the answers")?;
         for candidate in review.candidates.iter().map(format_provenance) {
-            writeln!(out, "  {}", escape_line(&candidate))?;
+            writeln!(out, "  {}", visible_line(&candidate))?;
         }
         for (oracle_id, text) in &evidence.raw_texts {
             writeln!(out, "  raw record of {oracle_id}: {}", shorten_line(text, RAW_MAX_CHARS))?;
         }
         for line in changed_lines(evidence) {
-            writeln!(out, "{}", escape_line(&line))?;
+            writeln!(out, "{}", visible_line(&line))?;
         }
     }
     let silent = review.sources.iter().filter(|(oracle_id, _)| !review.candidates.contains_key(*oracle_id));
@@ -172,7 +173,7 @@ pub(crate) fn show_review(
     }
     writeln!(out)?;
     if state.is_open() {
-        writeln!(out, "next: {}", escape_line(&resolve_command(review)))?;
+        writeln!(out, "next: {}", visible_line(&resolve_command(review)))?;
     }
     let resolved = state.resolved.iter().flat_map(format_resolution);
     let revoked = state.revoked.iter().flat_map(format_revocation);

@@ -1,8 +1,8 @@
 //! The contents of envelopes and reviews, in words.
 
-use crate::base::output::escape_line;
 use jiff::Timestamp;
 use oracled_domain::base::moment::format_span;
+use oracled_domain::base::visible::visible_line;
 use oracled_domain::ground::value::AxisValue;
 use oracled_domain::verification::candidate::StatedValue;
 use oracled_domain::verification::envelope::{CandidateOutcome, ValueBasis};
@@ -174,7 +174,7 @@ pub(crate) fn describe_step(step: &ConflictStep) -> String {
         describe_party(&step.standing),
         describe_party(&step.against)
     );
-    escape_line(&text)
+    visible_line(&text).into_owned()
 }
 
 /// One side of a conflict.

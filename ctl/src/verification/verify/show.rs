@@ -3,8 +3,9 @@
 
 use super::descriptions;
 use crate::base::error::CtlError;
-use crate::base::output::{escape_line, format_pairs, format_requester, format_table};
+use crate::base::output::{format_pairs, format_requester, format_table};
 use crate::base::output_style::OutputStyle;
+use oracled_domain::base::visible::visible_line;
 use oracled_domain::verification::envelope::{AxisEvidence, AxisOutcome, CandidateOutcome};
 use oracled_domain::verification::{AxisReason, Envelope, EnvelopeKind};
 use std::collections::BTreeMap;
@@ -36,11 +37,11 @@ pub(crate) fn show_envelope(
     for (path, outcome) in &envelope.axes {
         show_axis(out, path, outcome, &envelope.candidates)?;
         if let Some(claim) = claims.get(path) {
-            writeln!(out, "  claimed: {}", escape_line(claim))?;
+            writeln!(out, "  claimed: {}", visible_line(claim))?;
         }
         for CandidateOutcome { oracle_id, deviations, .. } in &envelope.candidates {
             if let Some(jump) = deviations.get(path) {
-                writeln!(out, "  {oracle_id}: {}", escape_line(jump))?;
+                writeln!(out, "  {oracle_id}: {}", visible_line(jump))?;
             }
         }
     }
@@ -77,7 +78,7 @@ fn show_axis(
     let Some(value) = &outcome.value else {
         let difference = outcome.delta.as_ref().map(|delta| format!(", at most {delta} apart"));
         let kind = outcome.kind.into_str();
-        writeln!(out, "{}: no value ({kind}){}", escape_line(path), difference.unwrap_or_default())?;
+        writeln!(out, "{}: no value ({kind}){}", visible_line(path), difference.unwrap_or_default())?;
         if outcome.reasons.iter().eq([&AxisReason::NoValue]) {
             let why = descriptions::describe_no_value(candidates);
             writeln!(out, "  {why} ({})", AxisReason::NoValue.into_str())?;
@@ -89,9 +90,9 @@ fn show_axis(
         return Ok(());
     };
     let unit = outcome.unit.as_ref().map(|unit| format!(" {unit}")).unwrap_or_default();
-    writeln!(out, "{}", escape_line(&format!("{path}: {value}{unit}")))?;
+    writeln!(out, "{}", visible_line(&format!("{path}: {value}{unit}")))?;
     if let Some(definition) = &outcome.definition {
-        writeln!(out, "  measured as: {}", escape_line(definition))?;
+        writeln!(out, "  measured as: {}", visible_line(definition))?;
     }
     if let Some(basis) = outcome.basis {
         writeln!(out, "  {}", descriptions::describe_basis(basis))?;
@@ -103,8 +104,8 @@ fn show_axis(
         let cached = if *stale { ", from the cache" } else { "" };
         let (method, by) = (&record.verification_method, format_requester(&record.verifier_id));
         let line = format!("{oracle_id} ({tier}){version}, as of {observed_at}{cached}: {method} by {by}");
-        writeln!(out, "  {}", escape_line(&line))?;
-        writeln!(out, "    {}", escape_line(&record.source_locator))?;
+        writeln!(out, "  {}", visible_line(&line))?;
+        writeln!(out, "    {}", visible_line(&record.source_locator))?;
     }
     Ok(())
 }
@@ -139,13 +140,13 @@ fn show_notes(out: &mut dyn Write, envelope: &Envelope) -> Result<(), CtlError> 
     }
     for again in &envelope.reverify {
         let axes = again.axes.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-        writeln!(out, "to be queried again: {} for {}", again.oracle_id, escape_line(&axes))?;
+        writeln!(out, "to be queried again: {} for {}", again.oracle_id, visible_line(&axes))?;
     }
     for warning in &envelope.warnings {
-        writeln!(out, "warning: {}", escape_line(warning))?;
+        writeln!(out, "warning: {}", visible_line(warning))?;
     }
     if let Some(disclaimer) = &envelope.disclaimer {
-        writeln!(out, "disclaimer: {}", escape_line(disclaimer))?;
+        writeln!(out, "disclaimer: {}", visible_line(disclaimer))?;
     }
     Ok(writeln!(out, "envelope SHA-256: {}", envelope.sha256)?)
 }
@@ -153,17 +154,21 @@ fn show_notes(out: &mut dyn Write, envelope: &Envelope) -> Result<(), CtlError> 
 /// Prints the next step, unless it is to use the values.
 fn show_next_step(out: &mut dyn Write, envelope: &Envelope) -> Result<(), CtlError> {
     if let Some(review_id) = &envelope.review_id {
-        writeln!(out, "next: oraclectl review show {}", escape_line(review_id))?;
+        writeln!(out, "next: oraclectl review show {}", visible_line(review_id))?;
     }
     if !envelope.unspecified.is_empty() {
         let open = envelope.unspecified.join(", ");
-        writeln!(out, "next: specify {} as AXIS=VALUE", escape_line(&open))?;
+        writeln!(out, "next: specify {} as AXIS=VALUE", visible_line(&open))?;
     }
     if let Some(retry) = &envelope.retry {
-        writeln!(out, "next: {}", escape_line(&retry.advice))?;
+        writeln!(out, "next: {}", visible_line(&retry.advice))?;
     }
     if envelope.kind == EnvelopeKind::Provisional {
-        writeln!(out, "next: oraclectl explain {}, once it is decided", escape_line(&envelope.execution_id))?;
+        writeln!(
+            out,
+            "next: oraclectl explain {}, once it is decided",
+            visible_line(&envelope.execution_id)
+        )?;
     }
     Ok(())
 }

@@ -3,35 +3,43 @@
 use crate::platform::api::piece_writer::PieceWriter;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
-use crate::platform::service::DaemonService;
+use crate::platform::service::{DaemonService, run_blocking, run_to_end};
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use hyper::Request;
 use hyper::header::CONTENT_TYPE;
 use oracled_actors::platform::caller::run_as_current_caller;
 use oracled_api::audit::backup::{
     BACKUP_FORMAT, BackedUpFile, BackupManifest, CHECKPOINT_FILE, MANIFEST_FILE,
 };
+use oracled_api::base::problem::ProblemCode;
+use oracled_domain::audit::checkpoint::LogSigner;
 use oracled_domain::audit::event::BackupEntry;
 use oracled_domain::base::digest::Sha256Stream;
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials};
-use oracled_store::StoreBackup;
+use oracled_store::{StoreBackup, StoreError};
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 use tar::{Builder, Header};
+use tokio::sync::OwnedMutexGuard;
 use tokio::task::spawn_blocking;
 
 /// The mode of each file in the archive.
 const FILE_MODE: u32 = 0o600;
 
-problems!(BackupProblems: STORE; BackupInProgress);
+problems!(BackupProblems: STORE; BackupInProgress SourceDamaged StateDamaged);
 
-/// Back up the whole state, keys included, without stopping the daemon.
+/// Back up the whole state without stopping the daemon.
 ///
-/// The archive has the state after one commit. Its last files are `checkpoint`, the signed checkpoint of that commit, and
-/// `manifest.json`, with the length and the SHA-256 of each file. If a file cannot be read, or `backup_taken` cannot be logged, the
-/// response breaks off.
+/// The daemon first reads every file, and compares it with its checksums and digests. If one is damaged or missing, there is no
+/// archive, and `detail` names the file, the byte and the remedy.
+///
+/// The archive has the state after one commit, without private keys. Its last files are `checkpoint`, the signed checkpoint of that
+/// commit, and `manifest.json`, with the length and the SHA-256 of each file, signed with the key of the log. If a file cannot be
+/// read, the response breaks off before the manifest. A full disk prevents no backup: if `backup_taken` cannot be logged, it goes to
+/// the service log.
 #[utoipa::path(
     post,
     path = "/v1/backup",
@@ -46,21 +54,60 @@ pub async fn post(
     State(service): State<Arc<DaemonService>>,
     Extension(peer): Extension<PeerCredentials>,
 ) -> Result<Response, Problem> {
-    let turn = service.system.erasure.hold().await?;
-    let backup = service.system.log.begin_backup().await?;
-    let created_at = service.system.clock.now();
+    run_to_end(async move {
+        let turn = service.system.erasure.hold().await?;
+        let backup = service.system.log.begin_backup().await?;
+        // before the first byte: the answer about a damaged file has its name
+        let backup = run_blocking(move || match backup.verify() {
+            Ok(()) => Ok(backup),
+            Err(error) => Err(damage_problem(&error)),
+        })
+        .await?;
+        Ok(send(service, peer, turn, backup))
+    })
+    .await
+}
+
+/// Whether a request takes a backup. It has no time limit, since all files are read before the response begins.
+pub fn has_no_time_limit<B>(request: &Request<B>) -> bool {
+    request.uri().path() == "/v1/backup"
+}
+
+/// The problem of a state of which no backup can be restored.
+fn damage_problem(error: &StoreError) -> Problem {
+    tracing::error!(%error, "no backup was made: the state is damaged");
+    match error {
+        StoreError::Corrupt { detail, .. } | StoreError::Short { detail, .. } => Problem::new(
+            ProblemCode::StateDamaged,
+            format!(
+                "no backup was made, since it could not be restored: {detail}. Keep the earlier backups; stop oracled, and copy this \
+                 file from the latest one that has it"
+            ),
+        ),
+        error => error.into(),
+    }
+}
+
+/// Sends the files, and then logs the backup.
+fn send(
+    service: Arc<DaemonService>,
+    peer: PeerCredentials,
+    turn: OwnedMutexGuard<()>,
+    backup: StoreBackup,
+) -> Response {
     let manifest = BackupManifest {
         format: BACKUP_FORMAT,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        created_at,
+        created_at: service.system.clock.now(),
         entries: backup.entries,
+        log_key: service.log_signer.key().to_string(),
         files: Vec::new(),
     };
-    let checkpoint = service.log_signer.sign(backup.entries, backup.root);
     let (mut out, body) = PieceWriter::new();
+    let signing = Arc::clone(&service);
     let sending = spawn_blocking(move || {
         let mut sent = SentBackup { manifest, sent: 0 };
-        let written = sent.write(&backup, &checkpoint, &mut out);
+        let written = sent.write(&backup, &signing.log_signer, &mut out);
         // the links are removed here, whatever has happened
         drop(backup);
         (written, sent, out)
@@ -71,13 +118,17 @@ pub async fn post(
         let entry =
             BackupEntry { entries: sent.manifest.entries, bytes: sent.sent, complete: written.is_ok(), peer };
         let taken = AuditEvent::new(service.system.clock.now(), None, EventKind::BackupTaken(entry));
-        let logged = service.system.log.commit(taken.into()).await.map_err(|error| error.to_string());
-        match written.map_err(|error| error.to_string()).and(logged) {
-            Ok(_) => out.finish(),
-            Err(error) => tracing::warn!(error, "cannot complete a backup; the response breaks off"),
+        // an entry that a full disk does not take is in the service log
+        let logged = service.system.log.commit(taken.into()).await;
+        if let Err(error) = logged {
+            tracing::warn!(%error, "a backup could not be logged; its entry is in the service log");
+        }
+        match written {
+            Ok(()) => out.finish(),
+            Err(error) => tracing::warn!(%error, "cannot complete a backup; the response breaks off"),
         }
     }));
-    Ok(([(CONTENT_TYPE, "application/x-tar")], Body::new(body)).into_response())
+    ([(CONTENT_TYPE, "application/x-tar")], Body::new(body)).into_response()
 }
 
 /// The files that were sent.
@@ -89,14 +140,15 @@ struct SentBackup {
 
 impl SentBackup {
     /// Writes the archive.
-    fn write(&mut self, backup: &StoreBackup, checkpoint: &str, out: &mut PieceWriter) -> io::Result<()> {
+    fn write(&mut self, backup: &StoreBackup, signer: &LogSigner, out: &mut PieceWriter) -> io::Result<()> {
         let mut archive = Builder::new(out);
         for file in backup.files() {
             let content = backup.open(file).map_err(io::Error::other)?;
             self.append(&mut archive, &file.name, file.bytes, content)?;
         }
+        let checkpoint = signer.sign(backup.entries, backup.root);
         self.append(&mut archive, CHECKPOINT_FILE, checkpoint.len() as u64, checkpoint.as_bytes())?;
-        let manifest = self.manifest.to_text()?;
+        let manifest = self.manifest.to_text(signer)?;
         archive.append(&header_of(MANIFEST_FILE, manifest.len() as u64)?, manifest.as_bytes())?;
         archive.into_inner()?.flush()
     }

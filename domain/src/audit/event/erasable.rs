@@ -84,6 +84,7 @@ impl EventName {
             | Self::MirrorRepaired
             | Self::StorageRecovered
             | Self::ServiceStarted
+            | Self::LogKeyReplaced
             | Self::ServiceStopped => &[],
         }
     }

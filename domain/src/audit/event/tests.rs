@@ -215,7 +215,7 @@ mod ground_events;
 
 mod verification_events;
 
-fn daemon_events(timestamp: Timestamp) -> [AuditEvent; 7] {
+fn daemon_events(timestamp: Timestamp) -> [AuditEvent; 8] {
     let peer = PeerCredentials { uid: 1, gid: 2, pid: None };
     [
         AuditEvent::new(
@@ -250,6 +250,11 @@ fn daemon_events(timestamp: Timestamp) -> [AuditEvent; 7] {
             timestamp,
             None,
             EventKind::ServiceStarted { version: "1".into(), log_key: "log+1+AQ==".into() },
+        ),
+        AuditEvent::new(
+            timestamp,
+            None,
+            EventKind::LogKeyReplaced { before: "log+1+AQ==".into(), after: "log+2+AQ==".into() },
         ),
         AuditEvent::new(timestamp, None, EventKind::ServiceStopped),
     ]
@@ -343,11 +348,11 @@ fn all() -> Vec<AuditEvent> {
     events.extend(mail_events(&session_id, peer, timestamp));
     events.extend(webhook_events(&session_id, peer, timestamp));
     events.extend(order_events(&session_id, peer, timestamp));
-    let [action, health, recovered, backup, repaired, started, stopped] = daemon_events(timestamp);
+    let [action, health, recovered, backup, repaired, started, replaced, stopped] = daemon_events(timestamp);
     events.extend([action, health, budget_event(timestamp)]);
     let kinds = [ground_events::all(peer, timestamp), verification_events::all(peer)].concat();
     events.extend(kinds.into_iter().map(|kind| AuditEvent::new(timestamp, None, kind)));
-    events.extend([repaired, recovered, backup, started, stopped]);
+    events.extend([repaired, recovered, backup, replaced, started, stopped]);
     events
 }
 

@@ -2,14 +2,16 @@
 
 use super::MailTemplate;
 use super::syntax::{add_filters_and_tests, check_syntax};
+use crate::base::visible::visible_text;
 use crate::verdict::divergence::NoteLanguage;
 use crate::verdict::label::{ProductTier, VerdictLabel};
 use crate::verdict::mail::{MailKind, OutboxMail};
 use crate::verdict::prompt::LanguageTag;
 use crate::verdict::query::CustomerQuery;
 use jiff::Timestamp;
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value, escape_formatter};
 use serde::Serialize;
+use std::borrow::Cow;
 
 /// The maximum number of steps to render a part, so that each rendering ends soon.
 const STEPS_MAX: u64 = 20_000;
@@ -104,6 +106,14 @@ fn create_environment() -> Environment<'static> {
     add_filters_and_tests(&mut environment);
     environment.set_auto_escape_callback(|part| {
         if part.ends_with(".html") { AutoEscape::Html } else { AutoEscape::None }
+    });
+    // values are foreign text
+    environment.set_formatter(|out, state, value| {
+        let text = value.to_string();
+        match visible_text(&text) {
+            Cow::Owned(shown) => escape_formatter(out, state, &Value::from(shown)),
+            Cow::Borrowed(_) => escape_formatter(out, state, value),
+        }
     });
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     // a line with nothing but a block leaves no empty line

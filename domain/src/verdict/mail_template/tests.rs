@@ -81,8 +81,8 @@ fn subject_is_one_short_line_without_control_characters() {
         r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#,
     );
     let content = rendered(&template, &mail);
-    assert_eq!(content.subject, "On: Honey? Bcc: x@y.org !");
-    assert_eq!(content.text, "Honey?\nBcc: x@y.org  \u{2028} !");
+    assert_eq!(content.subject, r"On: Honey? Bcc: x@y.org\u{0}\u{85}\u{2028}\u{7f}!");
+    assert_eq!(content.text, "Honey?\nBcc: x@y.org\\u{0}\\u{85}\\u{2028}\\u{7f}!");
     let long = mail_about(&"é".repeat(5000), r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#);
     assert_eq!(rendered(&template, &long).subject.chars().count(), 255);
 }

@@ -1,6 +1,6 @@
 //! The place of the snapshot among the files of the segments.
 
-use super::{COMPRESSED, SegmentFiles};
+use super::{COMPRESSED, SEGMENTS_DIR, SegmentFiles};
 use crate::base::disk::sync_dir;
 use crate::base::engine::remove_dir;
 use crate::base::error::StoreError;
@@ -19,6 +19,21 @@ pub(crate) struct SnapshotExtent {
     pub(crate) replaces: u64,
     /// The number of its files. It is at most that of the segments that it replaces.
     pub(crate) parts: u64,
+}
+
+/// Whether `name` is the path of a segment, or of a file of a snapshot, in a state directory.
+pub(crate) fn is_segment_name(name: &str) -> bool {
+    let is_number = |text: &str| text.len() == 10 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let Some(name) = name.strip_prefix(SEGMENTS_DIR).and_then(|name| name.strip_prefix('/')) else {
+        return false;
+    };
+    let file = match name.split_once('/') {
+        Some((folder, file)) => folder.strip_prefix(FOLDER_START).filter(|of| is_number(of)).map(|_| file),
+        None => Some(name),
+    };
+    file.is_some_and(|file| {
+        is_number(file.strip_suffix(COMPRESSED).and_then(|file| file.strip_suffix('.')).unwrap_or(file))
+    })
 }
 
 impl SegmentFiles {
