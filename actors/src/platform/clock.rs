@@ -141,7 +141,7 @@ impl Clock {
     #[must_use]
     pub fn now_since(&self, at: Timestamp) -> Timestamp {
         let now = self.now();
-        now.saturating_sub(self.steps_since(at)).unwrap_or(now)
+        now.saturating_sub(self.steps().since(at)).unwrap_or(now)
     }
 
     /// The number of steps forward and back by 1 s or more since the start.

@@ -271,11 +271,9 @@ impl OrdersActor {
         let in_flight = &self.desk.in_flight;
         let starting: BTreeSet<_> = self.dispatching.iter().chain(&self.placing).collect();
         let open = |counts: &dyn Fn(&SessionId) -> bool| {
-            in_flight.count(|id| counts(id) && !self.queue.contains(id))
-                + starting
-                    .iter()
-                    .filter(|id| counts(id) && !self.queue.contains(id) && !in_flight.contains(id))
-                    .count()
+            let counts = |id: &SessionId| counts(id) && !self.queue.contains(id);
+            let starting = starting.iter().filter(|id| counts(id) && !in_flight.contains(id));
+            in_flight.count(counts) + starting.count()
         };
         let queue_max = self.desk.config.queue_max;
         if self.queue.len() + open(&|_| true) >= queue_max {

@@ -96,8 +96,7 @@ impl MailText {
 
     /// Appends one or more lines, with escapes for characters that hide text.
     fn push(&mut self, line: &str) {
-        let line = line.replace("\r\n", "\n");
-        self.0.push_str(&visible_text(&line));
+        self.0.push_str(&visible_text(line));
         self.0.push('\n');
     }
 }
