@@ -7,7 +7,7 @@ pub(crate) mod documents;
 pub(crate) mod get;
 pub(crate) mod ingest;
 pub(crate) mod new_source;
-mod parquet_rows;
+pub(crate) mod parquet_rows;
 pub(crate) mod provenance;
 pub(crate) mod query;
 pub(crate) mod rejects;

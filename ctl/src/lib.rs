@@ -139,6 +139,9 @@ pub fn main() -> ExitCode {
         drop(writeln!(io::stderr(), "oraclectl: cannot turn core dumps off: {error}"));
         return ExitCode::FAILURE;
     }
+    if let Some(ended) = ground::parquet_rows::run_reader() {
+        return ended;
+    }
     let matches = command().try_get_matches();
     let CtlArgs { options, verb } = match matches.and_then(|matches| CtlArgs::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,

@@ -19,7 +19,7 @@ use crate::base::error::StoreError;
 use crate::base::row_batch::RowBatch;
 use files::SegmentHead;
 pub(crate) use files::{SegmentFiles, is_segment_name};
-use group::{GROUP_HEAD_BYTES, GroupEnd, encode};
+use group::{APPENDED_MAX_BYTES, GROUP_HEAD_BYTES, GroupEnd, encode};
 use keeper::SegmentKeeper;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use std::fs::{self, File, OpenOptions};
@@ -86,8 +86,10 @@ impl Segments {
         file.sync_data().map_err(io)?;
         posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)
             .map_err(|errno| io(errno.into()))?;
-        let (head, bytes) = files.read(number)?;
-        let end = files.walk(head, &bytes, |_| Ok(()))?;
+        let size = file.metadata().map_err(io)?.len();
+        let groups = files.groups(number)?;
+        let store_id = groups.head().store_id;
+        let end = groups.walk(|_| Ok(()))?.end;
         if number == 1 && end.len == SegmentHead::BYTES {
             return Ok(None);
         }
@@ -95,7 +97,7 @@ impl Segments {
             number,
             file,
             len: end.len,
-            limit: (bytes.len() as u64).max(SEGMENT_MIN_BYTES),
+            limit: size.max(SEGMENT_MIN_BYTES),
             end: end.group,
             is_next_prepared: false,
         };
@@ -103,7 +105,7 @@ impl Segments {
         for sealed in files.uncompressed()?.into_iter().filter(|sealed| *sealed < number) {
             keeper.compress(sealed, None);
         }
-        Ok(Some(Self { files, store_id: head.store_id, last, keeper, has_failed: false }))
+        Ok(Some(Self { files, store_id, last, keeper, has_failed: false }))
     }
 
     /// The id of the store that the segments belong to.
@@ -126,6 +128,9 @@ impl Segments {
             cause: format!("a group of {length} bytes is too large for a segment"),
         };
         let (bytes, end) = encode(self.last.end, entries, rows).map_err(too_large)?;
+        if bytes.len() > APPENDED_MAX_BYTES {
+            return Err(too_large(bytes.len()));
+        }
         let len = bytes.len() as u64;
         let written = self.make_room(len).and_then(|()| {
             let LastSegment { file, len, .. } = &self.last;
@@ -242,8 +247,7 @@ pub(crate) fn check_sealed(state_dir: &Path, mut proceed: impl FnMut() -> bool) 
 fn check_sealed_files(files: &SegmentFiles, proceed: &mut impl FnMut() -> bool) -> Result<bool, StoreError> {
     let last = files.check_names()?.unwrap_or_default();
     for number in files.numbers_up_to(last.saturating_sub(1)) {
-        let (head, bytes) = files.read(number)?;
-        files.check_end(number, head, &bytes)?;
+        files.check(number)?;
         if !proceed() {
             return Ok(false);
         }
@@ -370,7 +374,8 @@ mod tests {
         // ends the thread that compresses the first segment
         drop(segments);
         let plain = files.path(1);
-        let whole = files.read(1).expect("it is whole").1;
+        let whole = zstd::decode_all(File::open(plain.with_extension("zst")).expect("it was compressed"))
+            .expect("zstd");
         let mut damaged = whole.clone();
         damaged[1000] ^= 1;
         fs::remove_file(plain.with_extension("zst")).expect("it was compressed");

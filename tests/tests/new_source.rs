@@ -1,8 +1,11 @@
 //! `oraclectl new source` and `oraclectl try`: from a file of one's own to answers.
 
+use nix::sys::resource::{UsageWho, getrusage};
 use oracled_tests::DaemonWorld;
-use parquet::basic::Compression;
+use parquet::basic::{Compression, Encoding};
+use parquet::column::writer::ColumnCloseResult;
 use parquet::data_type::{ByteArrayType, DoubleType, FixedLenByteArray, FixedLenByteArrayType, Int32Type};
+use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
@@ -341,6 +344,60 @@ async fn parquet_payload_is_read_with_exact_values() {
     ctl(&world, &["try", &documents, &broken], 5);
     ctl(&world, &["new", "source", &broken, "--id", "broken"], 5);
     drop(daemon);
+}
+
+/// The library takes the memory that a header names before it reads the data. What is read must not take more than 1 GiB.
+#[test]
+fn parquet_file_of_few_bytes_cannot_take_gigabytes_of_memory() {
+    let world = DaemonWorld::default();
+    for (name, compression) in [("snappy", Compression::SNAPPY), ("lz4", Compression::LZ4_RAW)] {
+        let bomb = world.path(&format!("{name}.parquet"));
+        write_bomb(&bomb, compression);
+        let bytes = fs::metadata(&bomb).expect("it was written").len();
+        assert!(bytes < 1024, "{bytes}");
+        ctl(&world, &["new", "source", &bomb.display().to_string(), "--id", "bomb"], 5);
+    }
+    let largest_bytes = 1024 * getrusage(UsageWho::RUSAGE_CHILDREN).expect("it is known").max_rss();
+    assert!(largest_bytes < 1200 << 20, "{largest_bytes}");
+}
+
+/// Writes a file with one page of 10 bytes, whose header names 2 GiB.
+fn write_bomb(path: &Path, compression: Compression) {
+    // in Thrift's compact protocol: a data page, its uncompressed and its compressed length, and a header of 1 plain value
+    let page = [
+        &[0x15, 0x00, 0x15, 0xfe, 0xff, 0xff, 0xff, 0x0f, 0x15, 20, 0x2c][..],
+        &[0x15, 2, 0x15, 0, 0x15, 6, 0x15, 6, 0x00, 0x00],
+        &[7; 10],
+    ]
+    .concat();
+    let chunk = path.with_extension("chunk");
+    fs::write(&chunk, &page).expect("the file is written");
+    let schema = Arc::new(parse_message_type("message rows { required int32 n; }").expect("a valid schema"));
+    let target = fs::File::create(path).expect("the file is created");
+    let mut writer = SerializedFileWriter::new(target, schema, Arc::default()).expect("the file is written");
+    let column = writer.schema_descr().column(0);
+    let bytes = i64::try_from(page.len()).expect("a short page");
+    let metadata = ColumnChunkMetaData::builder(column)
+        .set_compression(compression)
+        .set_encodings(vec![Encoding::PLAIN])
+        .set_num_values(1)
+        .set_total_compressed_size(bytes)
+        .set_total_uncompressed_size(bytes)
+        .set_data_page_offset(0)
+        .build()
+        .expect("valid metadata");
+    let mut group = writer.next_row_group().expect("the file is written");
+    let close = ColumnCloseResult {
+        bytes_written: page.len() as u64,
+        rows_written: 1,
+        metadata,
+        bloom_filter: None,
+        column_index: None,
+        offset_index: None,
+    };
+    group.append_column(&fs::File::open(chunk).expect("it was written"), close).expect("the file is written");
+    group.close().expect("the file is written");
+    writer.close().expect("the file is written");
 }
 
 /// Writes two rows: Bern with -0.05, and Basel with a decimal of twenty digits and without a share.

@@ -3,6 +3,7 @@
 use super::backup_files::{NewDir, check_file, sync_dirs, unusable, write_file};
 use super::log_keys::refused;
 use crate::base::error::CtlError;
+use crate::base::input::read_all;
 use crate::base::lines::progress_bar;
 use crate::base::options::{GlobalOptions, problem_error};
 use crate::base::output::{format_count, print_json};
@@ -79,11 +80,12 @@ fn receive(dir: &Path, content: impl Read) -> Result<BackupManifest, CtlError> {
     };
     let mut archive = Archive::new(content);
     let (mut written, mut text): (Vec<BackedUpFile>, _) = (Vec::new(), String::new());
-    for entry in archive.entries().map_err(|error| broken(&error))? {
+    // no name is too long for a header; otherwise, the whole name in another entry would be read into memory
+    for entry in archive.entries().map_err(|error| broken(&error))?.raw(true) {
         let mut entry = entry.map_err(|error| broken(&error))?;
         let name = entry.path().map_err(|error| broken(&error))?.to_string_lossy().into_owned();
         if name == MANIFEST_FILE {
-            entry.read_to_string(&mut text).map_err(|error| broken(&error))?;
+            text = read_all(&mut entry).map_err(|error| broken(&error))?;
         } else {
             written.push(write_file(dir, &name, &mut entry)?);
         }

@@ -2,6 +2,7 @@
 
 use super::log_keys::{LogKeys, refused};
 use crate::base::error::CtlError;
+use crate::base::input::read_all;
 use crate::base::lines::progress_bar;
 use crate::base::output_stream::print_note;
 use nix::libc;
@@ -154,8 +155,7 @@ pub(super) fn open_regular(path: &Path) -> io::Result<File> {
 /// Reads the manifest of the backup in `dir`, which one of the keys must have signed.
 fn read_manifest(dir: &Path, keys: &LogKeys) -> Result<BackupManifest, CtlError> {
     let file = dir.join(MANIFEST_FILE);
-    let mut text = String::new();
-    let text = match open_regular(&file).and_then(|mut opened| opened.read_to_string(&mut text)) {
+    let text = match open_regular(&file).and_then(read_all) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let dir = dir.display();
             return Err(refused(format!(
@@ -163,10 +163,7 @@ fn read_manifest(dir: &Path, keys: &LogKeys) -> Result<BackupManifest, CtlError>
             )));
         }
         Err(error) if error.kind() == ErrorKind::InvalidData => String::new(),
-        read => {
-            read.map_err(|error| unusable(&file, &error))?;
-            text
-        }
+        read => read.map_err(|error| unusable(&file, &error))?,
     };
     keys.verify_manifest(&text).map_err(|error| refused(format!("{}: {error}", file.display())))
 }

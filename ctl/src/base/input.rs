@@ -12,15 +12,16 @@ const FILE_MAX_BYTES: u64 = 256 * 1024 * 1024;
 
 /// The text of a file, or of standard input if the name is `-`.
 pub(crate) fn read_text(file: &Path) -> Result<String, CtlError> {
-    let read = if file == Path::new("-") {
-        read_limited(io::stdin(), FILE_MAX_BYTES)
-    } else {
-        File::open(file).and_then(|opened| read_limited(opened, FILE_MAX_BYTES))
-    };
+    let read =
+        if file == Path::new("-") { read_all(io::stdin()) } else { File::open(file).and_then(read_all) };
     read.map_err(|cause| CtlError::Read { file: file.display().to_string(), cause })
 }
 
-/// All text of `source`; an error if it has more than `bytes_max`.
+/// All text of `source`, which can be foreign; an error if it has more than [`FILE_MAX_BYTES`].
+pub(crate) fn read_all(source: impl Read) -> io::Result<String> {
+    read_limited(source, FILE_MAX_BYTES)
+}
+
 fn read_limited(source: impl Read, bytes_max: u64) -> io::Result<String> {
     let mut text = Vec::new();
     source.take(bytes_max + 1).read_to_end(&mut text)?;

@@ -19,9 +19,10 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, SyncSender};
 use std::thread;
 
-/// The bytes of groups that are sent together, and the number of such messages that are read ahead.
+/// The bytes of groups that are sent together, and the number of such messages that are read ahead. A message has one group at least,
+/// which can be much longer.
 const SENT_BYTES: usize = 256 * 1024;
-const SENT_AHEAD: usize = 8;
+const SENT_AHEAD: usize = 2;
 
 /// The log in the segments of a state directory. A daemon may append to them: the groups that are complete now are read.
 #[derive(Debug)]
@@ -237,10 +238,7 @@ impl SegmentLog {
                 bytes = 0;
                 Ok(sender.send(std::mem::take(&mut groups)).is_ok())
             },
-            |segment, end, rest| {
-                let at = rest.iter().position(|byte| *byte != 0);
-                remains.extend(at.map(|at| SegmentRemains { segment, at: end.len + at as u64 }));
-            },
+            |segment, at| remains.push(SegmentRemains { segment, at }),
         );
         // the groups before a fault, too
         let is_sent = sender.send(groups).is_ok();
@@ -255,9 +253,15 @@ struct LogGroup {
     segment: u64,
     batch: RowBatch,
     /// Its rows of the log: the number of the first entry, and the text.
-    rows: Vec<(u64, String)>,
+    rows: Vec<(u64, RowText)>,
     /// The number of its last entry, by its head.
     entries: u64,
+}
+
+/// The text of a row. Texts of a few bytes can be gigabytes together, so only the first ones of a group are decompressed ahead.
+enum RowText {
+    Decoded(String),
+    Stored(Vec<u8>),
 }
 
 /// The rows of the log that were read.
@@ -286,6 +290,15 @@ impl LogRows<'_> {
             return Ok(false);
         }
         for (first_seq, text) in rows {
+            let decoded;
+            let text = match text {
+                RowText::Decoded(text) => text,
+                RowText::Stored(value) => {
+                    decoded = decode_row(*first_seq, value)
+                        .map_err(|fault| self.log.files.damaged(number, &fault))?;
+                    &decoded
+                }
+            };
             if !self.read_row((number, batch), *first_seq, text, visit)? {
                 return Ok(false);
             }
@@ -394,7 +407,7 @@ fn rest_after<'t>(known: &str, text: &'t str) -> Option<&'t str> {
 }
 
 /// The rows of the log in a group: the number of the first entry and the text of each. The error is a fault.
-fn assemble_rows(batch: &RowBatch) -> Result<Vec<(u64, String)>, String> {
+fn assemble_rows(batch: &RowBatch) -> Result<Vec<(u64, RowText)>, String> {
     let mut found: Vec<(u64, u16, Vec<u8>)> = Vec::new();
     for (key, value) in batch.range(rows::all(TableId::Log)) {
         let seq = log::first_seq_of(key).unwrap_or_default();
@@ -411,12 +424,25 @@ fn assemble_rows(batch: &RowBatch) -> Result<Vec<(u64, String)>, String> {
             }
         }
     }
+    let mut decoded_bytes = 0;
     let text_of = |(seq, missing, value): (u64, u16, Vec<u8>)| {
-        let text = row::decode(&value).filter(|_| missing == 0);
-        text.map(|text| (seq, text.into_owned()))
-            .ok_or_else(|| format!("the row of entry {seq} is not whole"))
+        if missing > 0 {
+            return Err(format!("the row of entry {seq} is not whole"));
+        }
+        if decoded_bytes > SENT_BYTES {
+            return Ok((seq, RowText::Stored(value)));
+        }
+        let text = decode_row(seq, &value)?;
+        decoded_bytes += text.len();
+        Ok((seq, RowText::Decoded(text)))
     };
     found.into_iter().map(text_of).collect()
+}
+
+/// The text of the row whose first entry is `seq`.
+fn decode_row(seq: u64, value: &[u8]) -> Result<String, String> {
+    let text = row::decode(value).ok_or_else(|| format!("the row of entry {seq} is not whole"))?;
+    Ok(text.into_owned())
 }
 
 #[cfg(test)]

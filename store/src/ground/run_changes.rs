@@ -107,8 +107,8 @@ impl Store {
         let format = &definition.pipeline.retrieval.format;
         let owner = FileOwner::new(oracle_id, SourceFileKind::Payload);
         let unreadable = |error: PayloadSliceError| self.files().unreadable(&owner, &error.to_string());
-        let limits = SliceLimits { max_record_bytes: u32::MAX };
-        let mut slices = slice_payload(format, payload.reader(), limits).map_err(unreadable)?;
+        let reader = payload.reader();
+        let mut slices = slice_payload(format, reader, SliceLimits::default()).map_err(unreadable)?;
         let mut places = BTreeMap::new();
         while !positions.is_empty() {
             let Some(slice) = slices.next().transpose().map_err(unreadable)? else { break };

@@ -1,6 +1,5 @@
 //! Erasing values from the groups of sealed segments.
 
-use super::files::SegmentHead;
 use super::group::{StoredGroup, encode_changed};
 use super::reading::SegmentsUpTo;
 use crate::base::error::StoreError;
@@ -9,8 +8,8 @@ use crate::base::row_batch::RowBatch;
 impl SegmentsUpTo {
     /// Replaces the rows of each group by those that `change` returns; `None` leaves the group as it is. `change` gets the number
     /// of log entries after the group, and its rows. The last segment stays.
-    /// `may_change` returns, from the last entry before a segment and its content, whether any of its rows may change. Calls `proceed` before each
-    /// segment, and stops if it returns false. Returns the number of segments that were rewritten.
+    /// `may_change` returns, from the last entry before a segment and the content of one of its groups, whether any of its rows may
+    /// change. Calls `proceed` before each segment, and stops if it returns false. Returns the number of segments that were rewritten.
     ///
     /// # Errors
     /// A segment is damaged, or cannot be written. Each segment is rewritten as a whole or not at all.
@@ -22,44 +21,20 @@ impl SegmentsUpTo {
     ) -> Result<u64, StoreError> {
         let mut rewritten = 0;
         for number in self.files.numbers_up_to(self.last - 1).take_while(|_| proceed()) {
-            let is_rewritten = self.files.change(number, |head, bytes| {
-                if may_change(head.previous.entries, bytes) {
-                    self.change_segment(number, head, bytes, &mut change)
-                } else {
-                    Ok(None)
-                }
-            })?;
-            rewritten += u64::from(is_rewritten);
-        }
-        Ok(rewritten)
-    }
-
-    /// The content of a segment after `change`; `None` if it stays the same.
-    fn change_segment(
-        &self,
-        number: u64,
-        head: SegmentHead,
-        bytes: &[u8],
-        change: &mut impl FnMut(u64, RowBatch) -> Result<Option<RowBatch>, StoreError>,
-    ) -> Result<Option<Vec<u8>>, StoreError> {
-        let mut content = head.to_bytes();
-        let (mut previous, mut is_changed) = (head.previous, false);
-        self.files.walk(head, bytes, |group: StoredGroup<'_>| {
-            let malformed = || self.files.damaged(number, "the rows of a group are malformed");
-            match change(group.end.entries, group.rows().ok_or_else(malformed)?)? {
-                None => content.extend_from_slice(group.bytes),
-                Some(rows) => {
+            let is_rewritten = self.files.change(
+                number,
+                |head, group| may_change(head.previous.entries, group.bytes),
+                |previous, group: &StoredGroup<'_>| {
+                    let malformed = || self.files.damaged(number, "the rows of a group are malformed");
+                    let rows = change(group.end.entries, group.rows().ok_or_else(malformed)?)?;
                     let too_large = |length| {
                         self.files.damaged(number, &format!("a group of {length} bytes cannot be rewritten"))
                     };
-                    let changed = encode_changed(previous, group.end, &rows).map_err(too_large)?;
-                    content.extend_from_slice(&changed);
-                    is_changed = true;
-                }
-            }
-            previous = group.end;
-            Ok(())
-        })?;
-        Ok(is_changed.then_some(content))
+                    rows.map(|rows| encode_changed(previous, group.end, &rows).map_err(too_large)).transpose()
+                },
+            )?;
+            rewritten += u64::from(is_rewritten);
+        }
+        Ok(rewritten)
     }
 }

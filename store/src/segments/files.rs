@@ -1,19 +1,21 @@
 //! The files of the segments: their names, their heads, and reading them whole.
 
 mod extent;
+mod groups;
 
-use super::group::{GroupEnd, StoredGroup, decode};
+use super::group::{GroupEnd, StoredGroup};
 use crate::base::disk::{allocate, link_if_exists, sync_dir};
 use crate::base::engine::remove_dir;
 use crate::base::error::StoreError;
 use crate::base::rows::SCHEMA;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 pub(crate) use extent::{SnapshotExtent, is_segment_name};
+pub(crate) use groups::SegmentGroups;
 
 /// The folder of the segments in the state directory.
 const SEGMENTS_DIR: &str = "segments";
@@ -280,11 +282,9 @@ impl SegmentFiles {
         self.parse_head(number, &bytes)
     }
 
-    /// Segment `number`: its head and all its bytes.
-    pub(crate) fn read(&self, number: u64) -> Result<(SegmentHead, Vec<u8>), StoreError> {
-        let mut bytes = Vec::new();
-        self.open(number)?.read_to_end(&mut bytes).map_err(|source| self.read_error(number, source))?;
-        Ok((self.parse_head(number, &bytes)?, bytes))
+    /// The groups of segment `number`.
+    pub(crate) fn groups(&self, number: u64) -> Result<SegmentGroups<'_>, StoreError> {
+        SegmentGroups::new(self, number, self.open(number)?)
     }
 
     fn parse_head(&self, number: u64, bytes: &[u8]) -> Result<SegmentHead, StoreError> {
@@ -295,22 +295,6 @@ impl SegmentFiles {
                 .filter(|head| head.number == number)
                 .ok_or_else(|| self.damaged(number, "its head is damaged, or it is another segment")),
         }
-    }
-
-    /// Passes the groups of a segment that was read to `visit`, and returns their end.
-    pub(crate) fn walk(
-        &self,
-        head: SegmentHead,
-        bytes: &[u8],
-        mut visit: impl FnMut(StoredGroup<'_>) -> Result<(), StoreError>,
-    ) -> Result<SegmentEnd, StoreError> {
-        let mut rest = bytes.get(SegmentHead::BYTES as usize..).unwrap_or_default();
-        let mut end = head.previous;
-        while let Some((group, after)) = decode(rest, end) {
-            (end, rest) = (group.end, after);
-            visit(group)?;
-        }
-        Ok(SegmentEnd { group: end, len: (bytes.len() - rest.len()) as u64 })
     }
 
     /// Prepares the file of the next segment with `size` zeros; `None` if there is one already.
@@ -347,20 +331,18 @@ impl SegmentFiles {
         }
     }
 
-    /// Checks that the compressed form of segment `number` in `file` has all groups up to the next segment.
-    fn check_compressed(&self, number: u64, file: &Path) -> Result<(), StoreError> {
-        let read = || zstd::decode_all(File::open(file)?);
-        let bytes = read().map_err(|source| self.read_error(number, source))?;
-        self.check_end(number, self.parse_head(number, &bytes)?, &bytes)
+    /// Checks that segment `number`, whose groups are these, has all groups up to the next segment.
+    fn check_end(&self, number: u64, groups: SegmentGroups<'_>) -> Result<SegmentEnd, StoreError> {
+        let end = groups.walk(|_| Ok(()))?.end;
+        if self.head(self.number_after(number))?.previous == end.group {
+            return Ok(end);
+        }
+        Err(self.damaged_group(number, end))
     }
 
     /// Checks that segment `number` has all groups up to the next segment.
-    pub(crate) fn check_end(&self, number: u64, head: SegmentHead, bytes: &[u8]) -> Result<(), StoreError> {
-        let end = self.walk(head, bytes, |_| Ok(()))?;
-        if self.head(self.number_after(number))?.previous == end.group {
-            return Ok(());
-        }
-        Err(self.damaged_group(number, end))
+    pub(crate) fn check(&self, number: u64) -> Result<(), StoreError> {
+        self.check_end(number, self.groups(number)?).map(drop)
     }
 
     /// Replaces segment `number`, which is sealed, by its compressed form. Its groups end at byte `len`, if that is known.
@@ -370,56 +352,96 @@ impl SegmentFiles {
         if self.snapshot().is_some_and(|snapshot| number <= snapshot.replaces) {
             return Ok(());
         }
-        let plain = self.path(number);
         if !self.compressed_path(number).exists() {
             let len = match len {
                 Some(len) => len,
-                None => {
-                    let (head, bytes) = self.read(number)?;
-                    self.walk(head, &bytes, |_| Ok(()))?.len
-                }
+                None => self.groups(number)?.walk(|_| Ok(()))?.end.len,
             };
-            let opened = File::open(&plain).map_err(|source| self.read_error(number, source))?;
-            self.write_compressed(number, opened.take(len))?;
+            self.compress_plain(number, len)?;
         }
         self.remove_plain(number)
     }
 
-    /// Replaces segment `number`, which is sealed, by what `change` makes of its content, or compresses it if that is `None`: a
-    /// plain file can have remains of another group after its end. Returns whether `change` has changed it.
+    /// Writes the compressed form of segment `number`, whose groups end at byte `len`: a plain file can have remains of another group
+    /// after them.
+    fn compress_plain(&self, number: u64, len: u64) -> Result<(), StoreError> {
+        let plain = File::open(self.path(number)).map_err(|source| self.read_error(number, source))?;
+        self.write_compressed(number, |file| {
+            let written = io::copy(&mut plain.take(len), file);
+            written
+                .map(|_| true)
+                .map_err(|source| StoreError::write_error(&self.compressed_path(number), source))
+        })?;
+        Ok(())
+    }
+
+    /// Replaces the groups of segment `number`, which is sealed, by those that `change` returns; `None` leaves a group as it is. The
+    /// segment is compressed if no group `may_change`, which is asked first. Both get the head of the segment. `change` also gets the
+    /// end of the group before. Returns whether a group has changed.
     pub(crate) fn change(
         &self,
         number: u64,
-        change: impl FnOnce(SegmentHead, &[u8]) -> Result<Option<Vec<u8>>, StoreError>,
+        may_change: impl Fn(SegmentHead, &StoredGroup<'_>) -> bool,
+        mut change: impl FnMut(GroupEnd, &StoredGroup<'_>) -> Result<Option<Vec<u8>>, StoreError>,
     ) -> Result<bool, StoreError> {
         let _replacing = self.lock_replacing();
-        let (head, bytes) = self.read(number)?;
-        self.check_end(number, head, &bytes)?;
-        let changed = change(head, &bytes)?;
-        if let Some(changed) = &changed {
-            self.write_compressed(number, changed.as_slice())?;
-        } else if !self.compressed_path(number).exists() {
-            let len = self.walk(head, &bytes, |_| Ok(()))?.len;
-            self.write_compressed(number, bytes.as_slice().take(len))?;
+        let len = self.check_end(number, self.groups(number)?)?.len;
+        let groups = self.groups(number)?;
+        let (head, mut is_concerned) = (groups.head(), false);
+        groups.walk(|group| {
+            is_concerned = is_concerned || may_change(head, &group);
+            Ok(())
+        })?;
+        let mut is_changed = false;
+        if is_concerned {
+            let write_error = |source| StoreError::write_error(&self.compressed_path(number), source);
+            self.write_compressed(number, |file| {
+                let groups = self.groups(number)?;
+                file.write_all(&head.to_bytes()).map_err(write_error)?;
+                let mut previous = head.previous;
+                groups.walk(|group| {
+                    let changed = change(previous, &group)?;
+                    previous = group.end;
+                    is_changed |= changed.is_some();
+                    file.write_all(changed.as_deref().unwrap_or(group.bytes)).map_err(write_error)
+                })?;
+                Ok(is_changed)
+            })?;
+        }
+        if !is_changed && !self.compressed_path(number).exists() {
+            self.compress_plain(number, len)?;
         }
         self.remove_plain(number)?;
-        Ok(changed.is_some())
+        Ok(is_changed)
     }
 
-    /// Writes the compressed form of segment `number` with this content, and reads it back.
-    fn write_compressed(&self, number: u64, content: impl Read) -> Result<(), StoreError> {
+    /// Writes the compressed form of segment `number` with the content that `write` writes, and reads it back. It is discarded if
+    /// `write` returns false.
+    fn write_compressed(
+        &self,
+        number: u64,
+        write: impl FnOnce(&mut zstd::Encoder<'_, File>) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
         let compressed = self.compressed_path(number);
         let incomplete = compressed.with_extension(INCOMPLETE);
-        let write = || {
-            let mut file = File::create(&incomplete)?;
-            zstd::stream::copy_encode(content, &mut file, COMPRESSION_LEVEL)?;
-            file.sync_all()
-        };
-        let written = write().map_err(|source| StoreError::write_error(&incomplete, source));
+        let write_error = |source| StoreError::write_error(&incomplete, source);
+        let written = (|| {
+            let file = File::create(&incomplete).map_err(write_error)?;
+            let mut file = zstd::Encoder::new(file, COMPRESSION_LEVEL).map_err(write_error)?;
+            let is_kept = write(&mut file)?;
+            file.finish().and_then(|file| file.sync_all()).map_err(write_error)?;
+            if is_kept {
+                let opened = File::open(&incomplete).and_then(zstd::Decoder::new);
+                let opened = opened.map_err(|source| self.read_error(number, source))?;
+                self.check_end(number, SegmentGroups::new(self, number, Box::new(opened))?)?;
+            }
+            Ok(is_kept)
+        })();
         // the incomplete file would take space on a full disk
-        written
-            .and_then(|()| self.check_compressed(number, &incomplete))
-            .inspect_err(|_| self.remove_unused(&incomplete))?;
+        if !matches!(written, Ok(true)) {
+            self.remove_unused(&incomplete);
+            return written.map(drop);
+        }
         fs::rename(&incomplete, &compressed)
             .map_err(|source| StoreError::write_error(&compressed, source))?;
         compressed.parent().map_or(Ok(()), sync_dir)

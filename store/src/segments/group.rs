@@ -14,6 +14,12 @@ const MAGIC: &[u8; 4] = b"grp1";
 const CHANGED_MAGIC: &[u8; 4] = b"grp2";
 /// The length of a head, in bytes.
 pub(crate) const GROUP_HEAD_BYTES: usize = 4 + 4 + 4 + 4 + 8 + 8;
+/// The longest rows of a group, in bytes. A group is read as a whole, and its length is in a file that anyone can have written: without
+/// a limit, a compressed segment of 200 KB takes 4 GiB of memory.
+pub(crate) const GROUP_MAX_BYTES: usize = 128 * 1024 * 1024;
+/// The longest group that is appended, in bytes: a full one, and one more record. An erasure can lengthen it, and a snapshot can add
+/// other rows to it.
+pub(crate) const APPENDED_MAX_BYTES: usize = GROUP_MAX_BYTES / 2;
 
 /// The position after a group: what the next one must continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -74,7 +80,8 @@ fn encode_as(
 ) -> Result<(Vec<u8>, u32), usize> {
     let mut bytes = vec![0; GROUP_HEAD_BYTES];
     write_rows(&mut bytes);
-    let length = u32::try_from(bytes.len() - GROUP_HEAD_BYTES).map_err(|_| bytes.len())?;
+    let length = bytes.len() - GROUP_HEAD_BYTES;
+    let length = u32::try_from(length).ok().filter(|_| length <= GROUP_MAX_BYTES).ok_or(bytes.len())?;
     let covered = [
         &length.to_be_bytes()[..],
         &previous.checksum.to_be_bytes(),
@@ -86,6 +93,13 @@ fn encode_as(
     let checksum = checksum_of(magic, &covered, rows);
     head.copy_from_slice(&[&magic[..], &checksum.to_be_bytes(), &covered].concat());
     Ok((bytes, checksum))
+}
+
+/// The length of the rows after `head`, in bytes; `None` if it is no head of a group.
+pub(crate) fn length_of_rows(head: &[u8]) -> Option<usize> {
+    let (_, rest) = head.split_at_checked(4 + 4)?;
+    let length = u32::from_be_bytes(*rest.first_chunk()?) as usize;
+    (head.len() >= GROUP_HEAD_BYTES && length <= GROUP_MAX_BYTES).then_some(length)
 }
 
 /// The group at the start of `bytes` and the bytes after it; `None` unless it is complete and follows `previous`.

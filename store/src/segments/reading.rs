@@ -104,11 +104,11 @@ fn read_groups(
     numbers: impl Iterator<Item = u64>,
     visit: impl FnMut(u64, StoredGroup<'_>) -> Result<bool, StoreError>,
 ) -> Result<Option<SegmentEnd>, StoreError> {
-    read_segments(files, numbers, visit, |_, _, _| {})
+    read_segments(files, numbers, visit, |_, _| {})
 }
 
-/// Reads as [`read_groups`] does, and passes the number, the end, and the bytes after the last group of each segment to
-/// `after_groups`.
+/// Reads as [`read_groups`] does, and passes the number of each segment that has bytes other than 0 after its last group to
+/// `on_remains`, with the position of the first one.
 ///
 /// # Errors
 /// The errors of [`read_groups`].
@@ -116,16 +116,16 @@ pub(crate) fn read_segments(
     files: &SegmentFiles,
     numbers: impl Iterator<Item = u64>,
     mut visit: impl FnMut(u64, StoredGroup<'_>) -> Result<bool, StoreError>,
-    mut after_groups: impl FnMut(u64, SegmentEnd, &[u8]),
+    mut on_remains: impl FnMut(u64, u64),
 ) -> Result<Option<SegmentEnd>, StoreError> {
     let mut previous: Option<(u64, SegmentEnd)> = None;
     for number in numbers {
-        let (head, bytes) = files.read(number)?;
-        if let Some((before, end)) = previous.filter(|(_, end)| end.group != head.previous) {
+        let groups = files.groups(number)?;
+        if let Some((before, end)) = previous.filter(|(_, end)| end.group != groups.head().previous) {
             return Err(files.damaged_group(before, end));
         }
         let mut goes_on = true;
-        let end = files.walk(head, &bytes, |group| {
+        let read = groups.walk(|group| {
             if goes_on {
                 goes_on = visit(number, group)?;
             }
@@ -134,9 +134,10 @@ pub(crate) fn read_segments(
         if !goes_on {
             return Ok(None);
         }
-        let rest = usize::try_from(end.len).ok().and_then(|len| bytes.get(len..));
-        after_groups(number, end, rest.unwrap_or_default());
-        previous = Some((number, end));
+        if let Some(at) = read.remains {
+            on_remains(number, at);
+        }
+        previous = Some((number, read.end));
     }
     Ok(previous.map(|(_, end)| end))
 }

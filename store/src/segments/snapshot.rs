@@ -62,7 +62,7 @@ impl SegmentsUpTo {
         };
         writer.write_all(rows, last, self.end())?;
         let copy = self.files.in_folder(&written.dir);
-        let end = read_segments(&copy, 1..=written.extent.parts, |_, _| Ok(true), |_, _, _| {})?;
+        let end = read_segments(&copy, 1..=written.extent.parts, |_, _| Ok(true), |_, _| {})?;
         if end.map(|end| end.group) != Some(self.end()) {
             return Err(self.files.damaged(replaces, "the snapshot in its place could not be read back"));
         }
