@@ -76,7 +76,8 @@ impl Journal {
         let engine = Arc::new(StoreEngine::new(options, lock));
         let files = GroundFiles::open(&dir, facts_cache_bytes, engine.free().clone())?;
         let store = Store::new(TableReader::new(Arc::clone(&engine)), files);
-        let mut mirror = LogMirror::open(&dir, mark.now.mirrored, mark.now.mirror_first)?;
+        let mut mirror =
+            LogMirror::open(&dir, mark.now.mirrored, mark.now.mirror_first, engine.checks().mirror())?;
         check_segments(&dir, &segments, &mark.now, mirror.last_seq)?;
         let OpenedDatabase { counts, rebuilt } = open_database(&engine, &segments, &mut mark, false)?;
         tracing::debug!(entries = counts.entries, "the database is open");

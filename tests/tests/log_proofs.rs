@@ -358,16 +358,24 @@ async fn older_or_different_log_than_that_of_the_last_checkpoint_is_refused() {
     world.config = config;
     assert!(error_line(world.command()).contains("are not those of the checkpoint"));
 
-    // an unreadable checkpoint is no reason to serve
-    let note = fs::read(&file).expect("the file is readable");
+    // a damaged checkpoint hides no other one
     fs::write(&file, "half a note").expect("the write succeeds");
-    assert!(error_line(world.command()).contains("is unreadable"));
-    fs::write(&file, note).expect("the write succeeds");
+    assert!(error_line(world.command()).contains("are not those of the checkpoint"));
 
     fs::remove_dir_all(world.state()).expect("the removal succeeds");
     fs::rename(&newer, world.state()).expect("the rename succeeds");
     assert!(world.serve().await.stop().success());
-    assert!(handed_out(&world, &key).0.size > second.size);
+    assert!(world.service_log().contains("a checkpoint is damaged"), "{}", world.service_log());
+    assert!(handed_out(&world, &key).0.size > second.size, "it was replaced");
+
+    let files = || fs::read_dir(&dir).expect("a folder").map(|entry| entry.expect("an entry").path());
+    for file in files() {
+        fs::write(file, "half a note").expect("the write succeeds");
+    }
+    let refusal = error_line(world.command());
+    assert!(refusal.contains("no checkpoint") && refusal.contains(&file.display().to_string()), "{refusal}");
+    files().for_each(|file| fs::remove_file(file).expect("the removal succeeds"));
+    assert!(world.serve().await.stop().success());
 }
 
 #[tokio::test]

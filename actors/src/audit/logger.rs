@@ -39,7 +39,7 @@ const TICK: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommitError {
     /// A row that the record depends on was changed meanwhile; nothing was written.
-    #[error("{0:?} was changed meanwhile")]
+    #[error("{0} was changed meanwhile")]
     Stale(RowKey),
     /// The disk rejects the record, or the logger panicked while it was committing. Nothing may be delivered.
     #[error("the log cannot be written: {0}")]

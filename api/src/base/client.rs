@@ -49,7 +49,7 @@ pub enum ClientError {
         reason: String,
     },
     /// The daemon accepted the connection, and did not begin an answer within this time.
-    #[error("oracled has not answered for {0:?}; is the process stopped, or the disk stuck?")]
+    #[error("oracled has not answered for {} s; is the process stopped, or the disk stuck?", .0.as_secs())]
     Silent(Duration),
     /// The connection broke before the answer was complete.
     #[error("the connection to oracled broke: {0}")]

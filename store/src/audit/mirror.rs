@@ -9,6 +9,7 @@
 pub(crate) mod erasure;
 
 use crate::audit::log::{LINE_START, LogQuery, seq_of_line};
+use crate::base::disk::FileIdentity;
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
 use oracled_domain::audit::leaf::is_erased_form;
@@ -23,6 +24,8 @@ const FILE: &str = "oracle_log.jsonl";
 /// The search for the last complete line reads the end of the file in steps of this many bytes, or more for a
 /// longer line.
 const SEARCH_BYTES: u64 = 64 * 1024;
+/// A power cut can leave zeros between written lines. They are searched in this many bytes at the end of the file.
+const HOLES_WITHIN_BYTES: usize = 16 * 1024 * 1024;
 /// Maximum number of files that are kept aside. A program that changes the mirror every day would otherwise fill the disk.
 const ASIDE_MAX: u32 = 10;
 /// Entries that are compared at a time.
@@ -66,6 +69,7 @@ pub(crate) struct LogMirror {
     pub(crate) last_seq: u64,
     /// Counts the files that the mirror had.
     generation: u64,
+    pub(crate) identity: FileIdentity,
     /// The fault that the opening found and repaired.
     pub(crate) found: Option<MirrorFault>,
     dirty: bool,
@@ -75,21 +79,28 @@ pub(crate) struct LogMirror {
 
 impl LogMirror {
     /// Opens the mirror in `dir`, which begins with entry `first_seq` and had entry `mirrored` at its last sync. A torn last
-    /// line is cut off. An empty file continues after entry `mirrored`, since the previous file was rotated away. A file with
-    /// lines of another program is moved aside, and its entries are written again.
-    pub(crate) fn open(dir: &Path, mirrored: u64, first_seq: u64) -> Result<Self, StoreError> {
+    /// line is cut off. An empty file continues after entry `mirrored`, since the previous file was rotated away, unless it is `known`, the
+    /// file that had these entries. If it is that one, or has lines of another program and is moved aside, its entries are written again.
+    pub(crate) fn open(
+        dir: &Path,
+        mirrored: u64,
+        first_seq: u64,
+        known: Option<FileIdentity>,
+    ) -> Result<Self, StoreError> {
         let path = dir.join(FILE);
         let io = |source| StoreError::Io { path: path.clone(), source };
-        let foreign = move_aside_if_foreign(&path).map_err(io)?;
-        let (file, len, last) = open_file(&path).map_err(io)?;
+        let foreign = move_aside_if_foreign(&path, mirrored).map_err(io)?;
+        let OpenedMirror { file, len, last, identity } = open_file(&path, mirrored).map_err(io)?;
+        let is_emptied = first_seq <= mirrored && known == Some(identity);
         let (first_seq, last_seq) = match last {
             Some(last) => (first_seq, last),
-            None if foreign => (first_seq, first_seq.saturating_sub(1)),
+            None if foreign || is_emptied => (first_seq, first_seq.saturating_sub(1)),
             None => (mirrored + 1, mirrored),
         };
         let is_short = foreign || last_seq < mirrored;
         let found = is_short.then_some(MirrorFault { seq: last_seq + 1, offset: len });
-        Ok(Self { file, len, first_seq, last_seq, generation: 0, found, path, dirty: false, lag: None })
+        let (generation, dirty, lag) = (0, false, None);
+        Ok(Self { file, len, first_seq, last_seq, generation, identity, found, path, dirty, lag })
     }
 
     /// Moves the file aside if its last line is not the log's: it belongs to another store, or was edited.
@@ -135,8 +146,9 @@ impl LogMirror {
     pub(crate) fn move_aside(&mut self) -> Result<(), StoreError> {
         let io = |source| StoreError::Io { path: self.path.clone(), source };
         move_aside(&self.path).map_err(io)?;
-        let (file, len, _) = open_file(&self.path).map_err(io)?;
-        (self.file, self.len, self.last_seq) = (file, len, self.first_seq.saturating_sub(1));
+        let OpenedMirror { file, len, identity, .. } = open_file(&self.path, self.last_seq).map_err(io)?;
+        (self.file, self.len, self.identity) = (file, len, identity);
+        self.last_seq = self.first_seq.saturating_sub(1);
         self.generation += 1;
         Ok(())
     }
@@ -187,8 +199,8 @@ impl LogMirror {
     /// Opens the file by its name again, for use after a rotation.
     pub(crate) fn reopen(&mut self) -> Result<(), StoreError> {
         let io = |source| StoreError::Io { path: self.path.clone(), source };
-        move_aside_if_foreign(&self.path).map_err(io)?;
-        let (file, len, last) = open_file(&self.path).map_err(io)?;
+        move_aside_if_foreign(&self.path, self.last_seq).map_err(io)?;
+        let OpenedMirror { file, len, last, identity } = open_file(&self.path, self.last_seq).map_err(io)?;
         if last.is_some_and(|last| last > self.last_seq) {
             let text = "its last entry has a higher number than the log's; move the file away";
             return Err(io(io::Error::new(io::ErrorKind::InvalidData, text)));
@@ -196,8 +208,7 @@ impl LogMirror {
         if let Err(error) = self.file.sync_data() {
             tracing::warn!(%error, "could not sync the previous oracle_log.jsonl");
         }
-        self.file = file;
-        self.len = len;
+        (self.file, self.len, self.identity) = (file, len, identity);
         // an empty file is a new one; another file must have the same lines as the previous one
         if last.is_none() {
             self.first_seq = self.last_seq + 1;
@@ -342,8 +353,9 @@ fn length_before(file: &File, first: u64) -> io::Result<u64> {
     }
 }
 
-/// Moves the file aside if complete lines of another program follow our last line: they must not be cut off.
-fn move_aside_if_foreign(path: &Path) -> io::Result<bool> {
+/// Moves the file aside if complete lines of another program follow our last line: they must not be cut off. Entry `synced` and those
+/// before it are on the disk.
+fn move_aside_if_foreign(path: &Path, synced: u64) -> io::Result<bool> {
     match fs::metadata(path) {
         Ok(found) if found.is_file() => {}
         // opening a named pipe would wait for a process at its other end
@@ -352,19 +364,23 @@ fn move_aside_if_foreign(path: &Path) -> io::Result<bool> {
         Err(error) => return Err(error),
     }
     let file = File::open(path)?;
-    let (ours, _) = last_line(&file)?;
+    let (ours, _) = last_line(&file, synced)?;
     let mut rest = BufReader::new(file);
     rest.seek(SeekFrom::Start(ours))?;
-    let (mut foreign, mut torn) = (false, false);
+    let (mut foreign, mut torn, mut has_hole) = (false, false, false);
     let mut piece = Vec::new();
     while !foreign && rest.by_ref().take(SEARCH_BYTES).read_until(b'\n', &mut piece)? > 0 {
         let ended = piece.ends_with(b"\n");
+        // a block that did not reach the disk before a power cut reads as zeros; later blocks, with further lines, may be there
+        let is_holed = piece.contains(&0);
+        has_hole = has_hole || is_holed;
+        let is_ours = piece.starts_with(LINE_START);
         // text that begins like one of our lines and has no line end is a torn line of any length; other text
         // is foreign if it has a line end or fills a piece
-        torn = torn || piece.starts_with(LINE_START);
-        let whole = ended || (piece.len() as u64 == SEARCH_BYTES && !torn);
-        // a block that never reached the disk reads as zeros
-        foreign = whole && piece.iter().any(|byte| *byte != 0 && !byte.is_ascii_whitespace());
+        torn = torn || is_ours || is_holed;
+        let is_remains = is_holed || (torn && (has_hole || !ended));
+        let whole = ended || piece.len() as u64 == SEARCH_BYTES;
+        foreign = whole && !is_remains && piece.iter().any(|byte| !byte.is_ascii_whitespace());
         torn = torn && !ended;
         piece.clear();
     }
@@ -382,19 +398,31 @@ fn move_aside(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens the file for appending, cuts off the bytes after its last complete line, and reads that line's number.
-fn open_file(path: &Path) -> io::Result<(File, u64, Option<u64>)> {
-    let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
-    let (len, last_seq) = last_line(&file)?;
-    if len < file.metadata()?.len() {
-        tracing::warn!(path = %path.display(), kept_bytes = len, "cut off a torn last line");
-        file.set_len(len)?;
-    }
-    Ok((file, len, last_seq))
+/// The file, which is open for appending.
+struct OpenedMirror {
+    file: File,
+    /// The length up to the end of the last complete line, in bytes.
+    len: u64,
+    /// The number of that line.
+    last: Option<u64>,
+    identity: FileIdentity,
 }
 
-/// The length up to the end of the last complete line, and that line's number.
-fn last_line(file: &File) -> io::Result<(u64, Option<u64>)> {
+/// Opens the file for appending, cuts off the bytes after its last complete line, and reads that line's number.
+fn open_file(path: &Path, synced: u64) -> io::Result<OpenedMirror> {
+    let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+    let (len, last) = last_line(&file, synced)?;
+    let found = file.metadata()?;
+    if len < found.len() {
+        tracing::warn!(path = %path.display(), kept_bytes = len, "cut off torn last lines");
+        file.set_len(len)?;
+    }
+    Ok(OpenedMirror { file, len, last, identity: FileIdentity::of(&found) })
+}
+
+/// The length up to the end of the last complete line, and that line's number. Lines after zeros do not count, since lines before them
+/// are missing. Entry `synced` and those before it are on the disk, so no zeros are between them.
+fn last_line(file: &File, synced: u64) -> io::Result<(u64, Option<u64>)> {
     #[derive(Deserialize)]
     struct NumberedLogLine {
         seq: u64,
@@ -409,6 +437,7 @@ fn last_line(file: &File) -> io::Result<(u64, Option<u64>)> {
         file.read_exact_at(&mut bytes, start)?;
         bytes.append(&mut tail);
         tail = bytes;
+        let mut last = None;
         // complete lines, the last one first; the first piece is complete only at the start of the file
         let mut end = tail.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         while end > 0 {
@@ -419,13 +448,18 @@ fn last_line(file: &File) -> io::Result<(u64, Option<u64>)> {
             }
             let begin = begin.map_or(0, |at| at + 1);
             let line = tail.get(begin..line_end).unwrap_or_default();
-            if let Ok(NumberedLogLine { seq }) = serde_json::from_slice(line) {
-                return Ok((start + end as u64, Some(seq)));
+            if line.contains(&0) {
+                last = None;
+            } else if let Ok(NumberedLogLine { seq }) = serde_json::from_slice(line) {
+                let (_, last_seq) = *last.get_or_insert((start + end as u64, seq));
+                if seq <= synced {
+                    return Ok((last.map_or(0, |(end, _)| end), Some(last_seq)));
+                }
             }
             end = begin;
         }
-        if start == 0 {
-            return Ok((0, None));
+        if start == 0 || (last.is_some() && tail.len() >= HOLES_WITHIN_BYTES) {
+            return Ok(last.map_or((0, None), |(end, seq)| (end, Some(seq))));
         }
     }
 }
@@ -437,7 +471,7 @@ mod tests {
     fn last_of(content: &[u8]) -> (u64, Option<u64>) {
         let mut file = tempfile::tempfile().expect("a file");
         file.write_all(content).expect("the write succeeds");
-        last_line(&file).expect("the read succeeds")
+        last_line(&file, 0).expect("the read succeeds")
     }
 
     #[test]

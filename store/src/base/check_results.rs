@@ -1,5 +1,7 @@
-//! The results of the checks in the background, in a file of their own. A check whose result is lost is repeated.
+//! The results of the checks in the background, and the identity of `oracle_log.jsonl`, in a file of their own. A check whose result is
+//! lost is repeated.
 
+use crate::base::disk::FileIdentity;
 use crate::base::error::StoreError;
 use oracled_domain::audit::log_tree::LogTree;
 use oracled_domain::ground::check::SourceCheck;
@@ -28,6 +30,9 @@ struct CheckResultsContent {
     audited: Vec<u8>,
     /// The last check of each source.
     sources: BTreeMap<SourceId, SourceCheck>,
+    /// The file that was written last as `oracle_log.jsonl`.
+    #[serde(default)]
+    mirror: Option<FileIdentity>,
 }
 
 impl CheckResults {
@@ -69,6 +74,16 @@ impl CheckResults {
         self.change(|content| {
             content.sources.insert(oracle_id, check);
         })
+    }
+
+    /// The file that was written last as `oracle_log.jsonl`.
+    pub(crate) fn mirror(&self) -> Option<FileIdentity> {
+        self.with(|content| content.mirror)
+    }
+
+    /// Stores the file that is written as `oracle_log.jsonl`.
+    pub(crate) fn put_mirror(&self, identity: FileIdentity) -> Result<(), StoreError> {
+        self.change(|content| content.mirror = Some(identity))
     }
 
     fn with<T>(&self, use_content: impl FnOnce(&mut CheckResultsContent) -> T) -> T {

@@ -1,4 +1,4 @@
-//! File system operations besides reads and writes: directory syncs, reserved space and free space.
+//! File system operations besides reads and writes: directory syncs, the identity of files, reserved space and free space.
 
 use crate::base::error::StoreError;
 use nix::errno::Errno;
@@ -6,9 +6,12 @@ use nix::fcntl::{FallocateFlags, fallocate};
 use nix::libc::off_t;
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::statvfs::statvfs;
+use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 /// The database's folder in the state directory.
 pub(crate) const DATABASE_DIR: &str = "store";
@@ -19,6 +22,22 @@ pub(crate) const DATABASE_FILE: &str = "db";
 const GROWTH_BYTES: u64 = 4 << 20;
 /// sled writes a row up to this many times: at first, and again when it reorganizes its pages.
 const GROWTH_PER_BYTE: u64 = 4;
+
+/// Identifies a file: another one with the same name, even with the same inode, differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FileIdentity {
+    inode: u64,
+    /// When it was created, in nanoseconds since 1970; 0 on a file system that does not know it.
+    created_ns: u64,
+}
+
+impl FileIdentity {
+    pub(crate) fn of(found: &fs::Metadata) -> Self {
+        let created = found.created().ok().and_then(|created| created.duration_since(UNIX_EPOCH).ok());
+        let created_ns = created.and_then(|since| u64::try_from(since.as_nanos()).ok()).unwrap_or_default();
+        Self { inode: found.ino(), created_ns }
+    }
+}
 
 /// Syncs the directory `dir`, so that the names in it are durable.
 pub(crate) fn sync_dir(dir: &Path) -> Result<(), StoreError> {

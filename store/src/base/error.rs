@@ -187,6 +187,14 @@ impl StoreError {
         if full { Self::Unavailable { cause: error.to_string() } } else { error }
     }
 
+    /// The text of the error as the cause of `Unavailable`.
+    pub(crate) fn to_cause(&self) -> String {
+        match self {
+            Self::Unavailable { cause } => cause.clone(),
+            other => other.to_string(),
+        }
+    }
+
     /// Whether the read itself succeeded but returned invalid or too few bytes.
     pub(crate) fn is_damage(error: &io::Error) -> bool {
         matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::InvalidData)

@@ -43,6 +43,7 @@ impl Journal {
         let path = self.engine.dir().to_owned();
         self.mark.write_synced().map_err(|source| StoreError::Io { path, source })?;
         self.mirror.move_aside()?;
+        self.note_mirror();
         self.mirror.repair(&self.store, self.mark.now.counts.entries);
         Ok(())
     }
@@ -53,8 +54,14 @@ impl Journal {
         self.mirror.is_current(snapshot)
     }
 
-    /// Stores the first entry of the mirror in the mark.
+    /// Stores the first entry of the mirror in the mark, and the identity of its file.
     pub(super) fn note_mirror(&mut self) {
+        let (checks, identity) = (self.engine.checks(), self.mirror.identity);
+        if checks.mirror() != Some(identity)
+            && let Err(error) = checks.put_mirror(identity)
+        {
+            tracing::warn!(%error, "could not note the file oracle_log.jsonl; if it is emptied, a start takes it for a new one");
+        }
         if self.mark.now.mirror_first == self.mirror.first_seq {
             return;
         }

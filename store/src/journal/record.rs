@@ -16,6 +16,7 @@ use oracled_domain::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use std::fmt;
 use std::sync::Arc;
 
 /// Events and changes that are committed together: all of them, or none.
@@ -79,6 +80,32 @@ pub enum RowKey {
     Kept(CachedAnswerKey),
     /// A pending decision, by its execution id.
     Pending(String),
+}
+
+impl fmt::Display for RowKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Verdict(id) => write!(f, "the cached verdict of session {id}"),
+            Self::Session(id) => write!(f, "session {id}"),
+            Self::Regen(id) => write!(f, "the regeneration of session {id}"),
+            Self::Refusal(id) => write!(f, "the rejection of session {id}"),
+            Self::Held(id) => write!(f, "the held verdict of session {id}"),
+            Self::Mail(id) => write!(f, "mail {id}"),
+            Self::Webhook(id) => write!(f, "webhook {id}"),
+            Self::Document(kind, id) => write!(f, "{kind} {id}"),
+            Self::Source(id) => write!(f, "source {id}"),
+            Self::Definition(sha256) => write!(f, "the pipeline definition {sha256}"),
+            Self::Run(id) => write!(f, "run {id}"),
+            Self::Review(id) => write!(f, "review {id}"),
+            Self::Subject(SubjectKey { workflow_id, about }) => {
+                write!(f, "the subject {about} of workflow {workflow_id}")
+            }
+            Self::Kept(CachedAnswerKey { oracle_id, about }) => {
+                write!(f, "the cached answer of {oracle_id} about {about}")
+            }
+            Self::Pending(id) => write!(f, "the pending decision {id}"),
+        }
+    }
 }
 
 /// One change of a table.
@@ -252,7 +279,7 @@ pub struct CommitReceipt {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecordRejectedError {
     /// A row is no longer as the record expects. The caller must read it again and decide again.
-    #[error("{0:?} was changed by another record meanwhile")]
+    #[error("{0} was changed by another record meanwhile")]
     Stale(RowKey),
     /// The record is new work, and too little disk space is free.
     #[error("{0}")]

@@ -62,7 +62,7 @@ impl Journal {
             RecoveryCondition::Reopening => self.reopen(),
         });
         if let Err(error) = mended {
-            let cause = error.to_string();
+            let cause = error.to_cause();
             self.failure = Some(JournalFailure { cause, condition: mend });
             return Err(error);
         }
@@ -158,10 +158,7 @@ impl Journal {
         if matches!(error, StoreError::Corrupt { .. } | StoreError::Short { .. }) {
             self.note_damage();
         }
-        let cause = match error {
-            StoreError::Unavailable { cause } => cause,
-            other => other.to_string(),
-        };
+        let cause = error.to_cause();
         self.failure = Some(JournalFailure { cause: cause.clone(), condition: mend });
         StoreError::Unavailable { cause }
     }

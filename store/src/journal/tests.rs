@@ -1275,6 +1275,64 @@ fn mirror_without_its_last_lines_is_reported_at_the_opening() {
 }
 
 #[test]
+fn mirror_that_was_emptied_while_stopped_is_reported_and_a_rotated_one_is_not() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, _) = open(dir.path());
+    fill(&mut journal, 0..3);
+    drop(journal);
+    let (whole, path) = (mirror(dir.path()), dir.path().join("oracle_log.jsonl"));
+    fs::write(&path, "").expect("the write succeeds");
+    let (mut journal, _) = open(dir.path());
+    assert_eq!(journal.take_mirror_fault(), Some(MirrorFault { seq: 1, offset: 0 }));
+    drop(journal);
+    assert_eq!(mirror(dir.path()), whole, "the entries are written again");
+    fs::rename(&path, dir.path().join("rotated")).expect("the rename succeeds");
+    fs::write(&path, "").expect("the write succeeds");
+    let (mut journal, _) = open(dir.path());
+    assert_eq!(journal.take_mirror_fault(), None);
+    drop(journal);
+    assert_eq!(mirror(dir.path()), "");
+    // an empty file after a rotation had no entries
+    let (mut journal, _) = open(dir.path());
+    assert_eq!(journal.take_mirror_fault(), None);
+    drop(journal);
+    assert_eq!(mirror(dir.path()), "");
+}
+
+#[test]
+fn mirror_lines_that_a_power_cut_has_torn_are_not_taken_for_those_of_another_program() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, _) = open(dir.path());
+    fill(&mut journal, 0..6);
+    drop(journal);
+    let (whole, path) = (mirror(dir.path()), dir.path().join("oracle_log.jsonl"));
+    let starts: Vec<usize> =
+        std::iter::once(0).chain(whole.match_indices('\n').map(|(at, _)| at + 1)).collect();
+    let last = starts.len() - 2;
+    // the mark knows the first 8 entries as synced; blocks after them did not reach the disk
+    for (from, to) in [
+        (starts[last] + 10, starts[last] + 20),
+        (starts[9] + 10, starts[9] + 20),
+        (starts[9] - 1, starts[9]),
+        (starts[9], starts[10]),
+        (starts[9] + 10, starts[10] + 10),
+        (starts[last], whole.len()),
+    ] {
+        let mut torn = whole.clone().into_bytes();
+        torn[from..to].fill(0);
+        fs::write(&path, &torn).expect("the write succeeds");
+        let mut mark = Watermark::open(dir.path()).expect("it is readable").expect("it exists");
+        mark.now.mirrored = 8;
+        mark.write_synced().expect("the write succeeds");
+        let (mut journal, _) = open(dir.path());
+        assert_eq!(journal.take_mirror_fault(), None, "zeros from {from} to {to}");
+        drop(journal);
+        assert_eq!(mirror(dir.path()), whole);
+        assert!(!dir.path().join("oracle_log.jsonl.foreign-1").exists(), "zeros from {from} to {to}");
+    }
+}
+
+#[test]
 fn mirror_that_another_file_replaced_is_checked_from_its_first_entry() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());

@@ -41,8 +41,10 @@ impl<'d> CheckpointFolder<'d> {
 
     /// Compares the log with all checkpoints. A log that is shorter or different is an older or a changed copy.
     ///
+    /// A damaged checkpoint is left out if the log continues another one: a writer to the folder could also remove it.
+    ///
     /// # Errors
-    /// The log does not continue that of a checkpoint, or one cannot be read.
+    /// The log does not continue that of a checkpoint, or no checkpoint can be read.
     pub(super) fn check_log(&self, store: &Store) -> anyhow::Result<()> {
         let mut files = self.days()?;
         files.extend(Some(self.newest()).filter(|file| file.exists()));
@@ -50,20 +52,38 @@ impl<'d> CheckpointFolder<'d> {
             let dir = self.dir.display();
             tracing::warn!(%dir, log = self.log, "no earlier checkpoint: the log is not compared with one");
         }
+        let (mut is_compared, mut damaged) = (false, Vec::new());
         // the newest first: its error names the most entries
-        files.iter().rev().try_for_each(|file| self.compare(file, store))
+        for file in files.iter().rev() {
+            match read_checkpoint(file) {
+                Ok(earlier) => {
+                    self.compare(file, &earlier, store)?;
+                    is_compared = true;
+                }
+                Err(error) => damaged.push((file, error)),
+            }
+        }
+        for (file, error) in damaged {
+            let remedy = format!("to remove this fault, move {} aside", file.display());
+            if !is_compared {
+                return Err(error.context(format!(
+                    "no checkpoint in {} can be read, so the log is not compared with one; copy one from a backup of the folder; \
+                     {remedy}",
+                    self.dir.display()
+                )));
+            }
+            let (error, file) = (format!("{error:#}"), file.display());
+            tracing::error!(%file, error, remedy, "a checkpoint is damaged; the log continues the others");
+        }
+        Ok(())
     }
 
-    fn compare(&self, file: &Path, store: &Store) -> anyhow::Result<()> {
+    fn compare(&self, file: &Path, earlier: &Checkpoint, store: &Store) -> anyhow::Result<()> {
         let at = file.display();
-        let note = fs::read_to_string(file).with_context(|| format!("cannot read the checkpoint {at}"))?;
         let remedy = format!(
             "restore a newer copy of the state directory; if its entries are lost for good, move {}*{FILE_END} aside",
             self.dir.join(&self.log).display()
         );
-        // the signature is not needed: a writer to the folder can also remove the checkpoint
-        let earlier = Checkpoint::read_unverified(&note)
-            .with_context(|| format!("the checkpoint {at} is unreadable; {remedy}"))?;
         let entries = store.log_head().0;
         match store.log_root(earlier.size)? {
             Some(root) if root == earlier.root => Ok(()),
@@ -115,6 +135,13 @@ impl<'d> CheckpointFolder<'d> {
         };
         read().with_context(|| format!("cannot list {}", self.dir.display()))
     }
+}
+
+/// Reads a checkpoint. Its signature is not needed: a writer to the folder can also remove the checkpoint.
+fn read_checkpoint(file: &Path) -> anyhow::Result<Checkpoint> {
+    let at = file.display();
+    let note = fs::read_to_string(file).with_context(|| format!("cannot read the checkpoint {at}"))?;
+    Checkpoint::read_unverified(&note).with_context(|| format!("the checkpoint {at} is damaged"))
 }
 
 /// Writes a file as a whole or not at all.

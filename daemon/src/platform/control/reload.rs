@@ -58,11 +58,11 @@ pub async fn reload(
     let change_names = match &credentials {
         Ok(change) => {
             needs_restart.extend(change.needs_restart.iter().cloned());
-            format!("{:?}", change.changed)
+            list(&change.changed)
         }
         Err(_) => "not read".to_owned(),
     };
-    let detail = format!("needs a restart: {needs_restart:?}, changed credentials: {change_names}");
+    let detail = format!("needs a restart: {}; changed credentials: {change_names}", list(&needs_restart));
     log_control_action(service, "reload", detail, peer).await?;
     service
         .log_level
@@ -73,6 +73,11 @@ pub async fn reload(
     service.clients.apply(&change);
     let changed_credentials = change.changed;
     Ok(ReloadResponse { log_level: service.log_level.get(), needs_restart, changed_credentials })
+}
+
+/// The names in a text.
+fn list(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
 fn config_problem(error: &ConfigError) -> Problem {

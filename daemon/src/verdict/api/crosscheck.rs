@@ -55,6 +55,7 @@ pub async fn post(
         service.run_work(async move { Ok(crosscheck.ask(JudgeVerdict(submission)).await??) }).await?;
     match outcome {
         SubmissionOutcome::Checked(decision) => Ok(Json(decision)),
-        other => Err(Problem::new(ProblemCode::InternalError, format!("a check ended as {other:?}"))),
+        // the outcome has the verdict, which a problem does not quote
+        _ => Err(Problem::new(ProblemCode::InternalError, "a check ended with the outcome of a delivery")),
     }
 }
