@@ -4,6 +4,7 @@ mod affix;
 mod columns;
 mod identity;
 mod notation;
+mod record_list;
 mod remark;
 mod sample;
 mod table;

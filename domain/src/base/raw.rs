@@ -3,6 +3,7 @@
 
 mod parser;
 
+use super::text_form::to_nfc;
 use serde_json::{Map, Number, Value};
 
 /// The maximum nesting of lists and objects.
@@ -82,7 +83,8 @@ pub enum SourceValue {
     /// A text, with its escapes resolved.
     Text(String),
     List(Vec<SourceValue>),
-    /// An object, with its members in their original order. Names are unique.
+    /// An object, with its members in their original order. Names are unique, and in Unicode NFC, since a publisher may change their
+    /// form from one release to the next.
     Object(Vec<(String, SourceValue)>),
 }
 
@@ -141,14 +143,15 @@ impl SourceValue {
     }
 
     /// Converts the value for validation by a JSON Schema, and for no other use: numbers are rounded to 64
-    /// bits. A number out of range becomes the largest finite one, so that an upper bound still rejects it.
+    /// bits. A number out of range becomes the largest finite one, so that an upper bound still rejects it. Texts become NFC, as
+    /// those of the schema do.
     #[must_use]
     pub fn to_value(&self) -> Value {
         match self {
             Self::Null => Value::Null,
             Self::Bool(it) => Value::Bool(*it),
             Self::Number(digits) => digits.parse().unwrap_or_else(|_| greatest(digits)).into(),
-            Self::Text(text) => Value::String(text.clone()),
+            Self::Text(text) => Value::String(to_nfc(text).into_owned()),
             Self::List(items) => items.iter().map(Self::to_value).collect(),
             Self::Object(members) => {
                 let members = members.iter().map(|(name, value)| (name.clone(), value.to_value()));

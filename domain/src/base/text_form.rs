@@ -1,6 +1,7 @@
 //! The Unicode form of texts: one form for equal texts, and words that mix letters of several scripts.
 
 use std::borrow::Cow;
+use unicode_normalization::char::is_combining_mark;
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 use unicode_security::MixedScript;
 
@@ -11,6 +12,24 @@ pub fn to_nfc(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     Cow::Owned(text.nfc().collect())
+}
+
+/// As [`to_nfc`], for a text that is not needed otherwise.
+#[must_use]
+pub fn into_nfc(text: String) -> String {
+    match to_nfc(&text) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(normalized) => normalized,
+    }
+}
+
+/// `text` without accents and other marks, and with the ordinary form of variants such as full-width letters (Unicode NFKD).
+#[must_use]
+pub fn without_marks(text: &str) -> Cow<'_, str> {
+    if text.is_ascii() {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.nfkd().filter(|character| !is_combining_mark(*character)).collect())
 }
 
 /// The first word of `text` with letters of scripts that are not written together, such as a Cyrillic `а` in a Latin word
@@ -27,6 +46,19 @@ pub fn find_mixed_script_word(text: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn marks_are_removed_from_both_unicode_forms() {
+        for (text, expected) in [
+            ("Gr\u{f6}\u{df}e", "Gro\u{df}e"),
+            ("Gro\u{308}\u{df}e", "Gro\u{df}e"),
+            ("R\u{e9}gion", "Region"),
+            ("\u{ff21}\u{ff11}", "A1"),
+            ("plain", "plain"),
+        ] {
+            assert_eq!(without_marks(text), expected);
+        }
+    }
 
     #[test]
     fn equal_texts_have_one_form() {

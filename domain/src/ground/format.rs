@@ -3,6 +3,7 @@
 
 use crate::base::blank::is_blank;
 use crate::base::pattern::compile_pattern;
+use crate::base::text_form::{into_nfc, to_nfc};
 use crate::base::wording::excerpt;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
@@ -119,7 +120,7 @@ impl TableForm<'_> {
     /// The fault, with the name of its option.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         let mut seen = HashSet::new();
-        if let Some(name) = self.columns.iter().find(|name| !is_blank(name) && !seen.insert(*name)) {
+        if let Some(name) = self.columns.iter().find(|name| !is_blank(name) && !seen.insert(to_nfc(name))) {
             return Err(("columns", format!("it has `{}` twice", excerpt(name))));
         }
         let unpivot = self.unpivot.map_or(Ok(()), |unpivot| unpivot.compile().map(drop));
@@ -173,10 +174,10 @@ impl ColumnUnpivot {
     /// The fault of the pattern, or of a name.
     pub fn compile(&self) -> Result<Regex, String> {
         let Self { columns, name, value } = self;
-        if is_blank(name) || is_blank(value) || name == value {
+        if is_blank(name) || is_blank(value) || to_nfc(name) == to_nfc(value) {
             return Err(format!("`name` (`{name}`) and `value` (`{value}`) must be two different names"));
         }
-        compile_pattern(columns).map_err(|fault| format!("`columns`: {fault}"))
+        compile_pattern(&to_nfc(columns)).map_err(|fault| format!("`columns`: {fault}"))
     }
 }
 
@@ -276,7 +277,7 @@ impl RecordsPath {
         &self.text
     }
 
-    /// The unescaped reference tokens, from the root on.
+    /// The unescaped reference tokens in Unicode NFC, from the root on.
     #[must_use]
     pub fn steps(&self) -> &[String] {
         &self.steps
@@ -294,7 +295,8 @@ impl TryFrom<String> for RecordsPath {
         if !text.is_empty() && !text.starts_with('/') {
             return Err(RecordsPathError::Start);
         }
-        let steps = text.split('/').skip(1).map(unescaped).collect::<Result<_, _>>()?;
+        let steps =
+            text.split('/').skip(1).map(|step| unescaped(step).map(into_nfc)).collect::<Result<_, _>>()?;
         Ok(Self { text, steps })
     }
 }

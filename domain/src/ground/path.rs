@@ -7,6 +7,7 @@
 
 use crate::base::blank::is_blank;
 use crate::base::raw::SourceValue;
+use crate::base::text_form::to_nfc;
 use crate::base::wording::excerpt;
 
 /// The longest path, in bytes.
@@ -50,7 +51,7 @@ pub struct GroupElement<'r> {
 }
 
 impl RawFieldPath {
-    /// Parses a path.
+    /// Parses a path. Its names become Unicode NFC, as those of raw records are.
     ///
     /// # Errors
     /// The text is not a path.
@@ -59,6 +60,7 @@ impl RawFieldPath {
         if text.len() > PATH_MAX_BYTES {
             return Err(bad("it is longer than 512 bytes"));
         }
+        let text = &*to_nfc(text);
         let (mut steps, mut within, mut group_bytes) = (Vec::new(), None::<Vec<RawPathStep>>, 0);
         let mut rest = match text.strip_prefix('$') {
             Some(rest) => rest,
@@ -88,7 +90,7 @@ impl RawFieldPath {
         Ok(Self { text: text.to_owned(), steps, within, group_bytes })
     }
 
-    /// The path as written.
+    /// The path as written, in NFC.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
@@ -169,7 +171,7 @@ fn walk<'r>(root: &'r SourceValue, steps: &[RawPathStep]) -> Option<&'r SourceVa
         (RawPathStep::Element(index), SourceValue::List(list)) => list.get(*index),
         (RawPathStep::Where(members, text), SourceValue::List(list)) => list.iter().find(|element| {
             let found = members.iter().try_fold(*element, |raw, name| raw.get(name));
-            matches!(found, Some(SourceValue::Text(found)) if found == text)
+            matches!(found, Some(SourceValue::Text(found)) if to_nfc(found) == **text)
         }),
         _ => None,
     })

@@ -130,7 +130,8 @@ pub enum PayloadSliceError {
     },
     /// The payload ends within quotes.
     #[error(
-        "a quoted field of the line that begins at byte {offset} is not closed before the end of the payload"
+        "a quoted field of the line that begins at byte {offset} is not closed before the end of the payload; close it, or write \
+         `quote: false` in a format in which quotes are a part of the values"
     )]
     Unclosed {
         /// Offset of the line.

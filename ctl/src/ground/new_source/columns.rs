@@ -2,8 +2,9 @@
 
 use super::affix::affix_code;
 use super::notation::{FoundForm, ValueForm, find_form};
-use super::remark::SourceRemark;
+use super::remark::{SourceRemark, shown_list};
 use oracled_domain::base::raw::SourceValue;
+use oracled_domain::base::text_form::without_marks;
 use oracled_domain::base::unit::UcumUnit;
 use oracled_domain::ground::axis::is_group_key;
 use oracled_domain::ground::ontology::AXES_MAX;
@@ -51,10 +52,18 @@ impl SampleColumn {
                 SourceRemark::Bounds { .. }
                     | SourceRemark::MostlyNumbers { .. }
                     | SourceRemark::MixedAffixes { .. }
-                    | SourceRemark::MixedDates
+                    | SourceRemark::Unread { is_measured: true, .. }
             )
         };
         self.remarks.iter().any(is_measured)
+    }
+
+    /// Whether its values are days or times, also if some of them are read as text.
+    pub(super) fn has_dates(&self) -> bool {
+        let is_of_dates = |remark: &SourceRemark| {
+            matches!(remark, SourceRemark::MixedDates { .. } | SourceRemark::NoSuchDate { .. })
+        };
+        matches!(self.form, ValueForm::Date { .. }) || self.remarks.iter().any(is_of_dates)
     }
 }
 
@@ -109,6 +118,15 @@ pub(super) fn find_fields(
         (path, values)
     });
     let mut sample = fold_groups(fields.collect(), columns_max)?;
+    if sample.fields.is_empty() {
+        let omitted = omitted.into_iter().map(|(path, _)| path.join("."));
+        let omitted: Vec<_> = omitted.chain(sample.omitted).collect();
+        return Err(format!(
+            "no field of the records has single values; {} are lists or are nested too deeply: put each record on a line of its own, \
+             such as by `jq`",
+            shown_list(&omitted)
+        ));
+    }
     let mut names = HashSet::new();
     let mut columns = Vec::new();
     for (path, group, values) in &sample.fields {
@@ -316,7 +334,13 @@ fn axis_name(label: &str, path: &[String], names: &mut HashSet<String>) -> Strin
         let plain = |character: char| {
             if character.is_ascii_alphanumeric() { character.to_ascii_lowercase() } else { ' ' }
         };
-        text.chars().map(plain).collect::<String>().split_whitespace().collect::<Vec<_>>().join("_")
+        without_marks(text)
+            .chars()
+            .map(plain)
+            .collect::<String>()
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join("_")
     };
     let mut name = words(label);
     if names.contains(&name)

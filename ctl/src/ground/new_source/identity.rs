@@ -195,7 +195,8 @@ impl IdentitySample<'_> {
         let is_id = words.contains(&"id") || ID_WORDS.iter().any(|word| column.axis.ends_with(word));
         let is_time_part = || TIME_WORDS.iter().any(|word| words.contains(word));
         match &column.form {
-            ValueForm::Date { .. } if has_word(&EVENT_WORDS) => IdentityRank::Attribute,
+            _ if column.has_dates() && has_word(&EVENT_WORDS) => IdentityRank::Attribute,
+            ValueForm::Text if column.has_dates() => IdentityRank::Name,
             ValueForm::Date { .. } | ValueForm::Period { .. } => IdentityRank::Name,
             _ if is_id => IdentityRank::Id,
             ValueForm::Number { .. } if is_time_part() && self.is_small(index) => IdentityRank::Name,

@@ -8,6 +8,7 @@ use oracled_domain::base::number_notation::NumberNotation;
 use oracled_domain::base::period::{PeriodFormat, PeriodLength};
 use oracled_domain::base::time_format::{ParsedTime, TimeFormat};
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::Range;
 
 /// Words that mean that a value is missing, in lower case.
 const MISSING: [&str; 12] =
@@ -30,7 +31,7 @@ const NOTATIONS: [NumberMarks; 7] = [
     ('.', Some('\'')),
 ];
 /// The formats of dates that are tried.
-const DATES: [&str; 15] = [
+const DATES: [&str; 17] = [
     "%d.%m.%Y",
     "%d/%m/%Y",
     "%m/%d/%Y",
@@ -46,12 +47,19 @@ const DATES: [&str; 15] = [
     "%d.%m.%y",
     "%d/%m/%y",
     "%m/%d/%y",
+    "%y-%m-%d",
+    "%d-%m-%y",
 ];
 /// The formats of the days of times, in addition to [`DATES`].
 const TIMED_DAYS: [&str; 1] = ["%Y-%m-%d"];
 /// The formats of times after a day.
-const TIMES: [&str; 5] = [" %H:%M:%S", " %H:%M", "T%H:%M:%S", "T%H:%M", " %H:%M:%S%.f"];
-const COMPACT_DATE: &str = "%Y%m%d";
+const TIMES: [&str; 7] =
+    [" %H:%M:%S", " %H:%M", "T%H:%M:%S", "T%H:%M", " %H:%M:%S%.f", " %I:%M:%S %p", " %I:%M %p"];
+/// Formats of dates and times without marks. Each can also be a number.
+const COMPACT_DATES: [&str; 3] = ["%Y%m%d", "%Y%m%d%H%M", "%Y%m%d%H%M%S"];
+const COMPACT_MONTH: &str = "%Y%m";
+/// The years of numbers that are read as dates, whatever the name of their field.
+const COMPACT_YEARS: Range<&str> = "1900".."2100";
 /// The formats of months and quarters that are tried.
 const PERIODS: [(PeriodLength, &str); 8] = [
     (PeriodLength::Month, "%YM%m"),
@@ -72,6 +80,17 @@ const SECTION_WORDS: [&str; 8] =
     ["section", "version", "chapter", "clause", "paragraph", "article", "kapitel", "abschnitt"];
 /// Parts of the names of fields with dates.
 const DATE_WORDS: [&str; 5] = ["date", "day", "datum", "tag", "fecha"];
+
+/// The texts by which the usual format of dates is found, if not all are in one.
+const DATES_COMPARED: usize = 200;
+/// The most values that a remark names as examples.
+const EXAMPLES: usize = 5;
+/// The most words of letters in a number or a date, such as those of `31 January 2024 10:30 PM`. A hash has more.
+const NUMBER_WORDS_MAX: usize = 3;
+/// The fewest digits of an integer that is probably a code: 64-bit numbers of spreadsheets have fewer.
+const CODE_DIGITS: usize = 16;
+/// How many times larger than all other numbers a number of nines is, if it probably means that a value is missing.
+const SENTINEL_RATIO: f64 = 10.0;
 
 /// The decimal mark, and the thousands separator.
 pub(super) type NumberMarks = (char, Option<char>);
@@ -226,9 +245,19 @@ fn boolean_form(texts: &[&str]) -> Option<FoundForm> {
 fn year_form(label: &str, texts: &[&str]) -> Option<FoundForm> {
     let is_year = |text: &&str| PeriodLength::Year.is_canonical(text) && ("1000".."2300").contains(text);
     let is_named = YEAR_WORDS.iter().any(|word| label.contains(word)) || PERIOD_NAMES.contains(&label);
-    let is_found = is_named && texts.iter().all(is_year);
-    let form = ValueForm::Period { length: PeriodLength::Year, format: None };
-    is_found.then(|| FoundForm::new(form, None))
+    let found =
+        |format, remark| FoundForm::new(ValueForm::Period { length: PeriodLength::Year, format }, remark);
+    if is_named && texts.iter().all(is_year) {
+        return Some(found(None, None));
+    }
+    let is_short = |text: &&str| text.len() == 2 && is_of_digits(text);
+    let mut words = label.split(|character: char| !character.is_alphabetic());
+    let is_year_word = words.any(|word| YEAR_WORDS.contains(&word));
+    (is_year_word && texts.iter().all(is_short)).then(|| found(Some("%y"), Some(SourceRemark::TwoDigitYears)))
+}
+
+fn is_of_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Texts that look like numbers or dates, and are names: codes, sections, seasons; or dates that look like numbers.
@@ -236,17 +265,20 @@ fn code_form(label: &str, texts: &[&str]) -> Option<FoundForm> {
     // a code such as 007, or a telephone number
     let is_code = |text: &&str| {
         let digits = text.strip_prefix('+').filter(|digits| digits.len() > 6).unwrap_or(text);
-        digits.len() > 1
-            && (digits.starts_with('0') || digits.len() < text.len())
-            && digits.bytes().all(|byte| byte.is_ascii_digit())
+        digits.len() > 1 && (digits.starts_with('0') || digits.len() < text.len()) && is_of_digits(digits)
     };
     if texts.iter().any(is_code) {
         return Some(FoundForm::new(ValueForm::Text, None));
     }
     let words = |words: &[&str]| words.iter().any(|word| label.contains(word));
-    if words(&DATE_WORDS) && is_date(COMPACT_DATE, texts) {
-        let form = ValueForm::Date { format: Some(COMPACT_DATE.to_owned()), is_local: false };
-        return Some(FoundForm::new(form, [SourceRemark::CompactDates]));
+    if let Some(found) = compact_form(words(&DATE_WORDS), texts) {
+        return Some(found);
+    }
+    if let Some(code) = texts.iter().find(|text| exponent_code(text).is_some())
+        && texts.iter().all(|text| is_of_digits(text) || exponent_code(text).is_some())
+    {
+        let value = (*code).to_owned();
+        return Some(FoundForm::new(ValueForm::Text, [SourceRemark::ExponentCodes { value }]));
     }
     if texts.iter().all(|text| is_season(text)) {
         return Some(FoundForm::new(ValueForm::Text, [SourceRemark::Season]));
@@ -258,10 +290,43 @@ fn code_form(label: &str, texts: &[&str]) -> Option<FoundForm> {
     None
 }
 
+/// The parts of a text such as 1E5: digits around the letter. Writers of numbers add a point or a sign.
+fn exponent_code(text: &str) -> Option<(&str, &str)> {
+    text.split_once(['e', 'E']).filter(|(before, after)| is_of_digits(before) && is_of_digits(after))
+}
+
+/// Dates without marks, such as 20240131. In a field whose name does not mean a date, they have a probable year.
+fn compact_form(is_named: bool, texts: &[&str]) -> Option<FoundForm> {
+    let is_probable =
+        |text: &&str| is_named || text.get(..4).is_some_and(|year| COMPACT_YEARS.contains(&year));
+    if !texts.iter().all(|text| is_of_digits(text) && is_probable(text)) {
+        return None;
+    }
+    let remarks = [SourceRemark::CompactDates {
+        value: texts.first().copied().unwrap_or_default().to_owned(),
+        are_read: true,
+    }];
+    if texts.iter().all(|text| text.len() == 6) && is_period(PeriodLength::Month, COMPACT_MONTH, texts) {
+        let form = ValueForm::Period { length: PeriodLength::Month, format: Some(COMPACT_MONTH) };
+        return Some(FoundForm::new(form, remarks));
+    }
+    let format = COMPACT_DATES.into_iter().find(|format| is_date(format, texts))?;
+    let is_local = format.contains("%H");
+    let form = ValueForm::Date { format: Some(format.to_owned()), is_local };
+    let local = is_local.then_some(SourceRemark::LocalTimes);
+    Some(FoundForm::new(form, remarks.into_iter().chain(local)))
+}
+
+/// The remark on numbers of which most can be dates.
+fn compact_dates(texts: &[&str]) -> Option<SourceRemark> {
+    let dates = || texts.iter().filter(|text| compact_form(false, &[**text]).is_some());
+    let value = (*dates().next()?).to_owned();
+    (dates().count() * 2 > texts.len()).then_some(SourceRemark::CompactDates { value, are_read: false })
+}
+
 /// Whether a text such as 2008-09 is a season from one year to the next. It is also the form of a month.
 pub(super) fn is_season(text: &str) -> bool {
     let Some((year, next)) = text.split_once('-') else { return false };
-    let is_of_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let (Ok(first), Ok(second)) = (year.parse::<u32>(), next.parse::<u32>()) else { return false };
     year.len() == 4
         && next.len() == 2
@@ -288,6 +353,12 @@ fn is_date(format: &str, texts: &[&str]) -> bool {
     format.is_ok_and(|format| texts.iter().all(|text| format.parse(text).is_some()))
 }
 
+/// The formats of days and times that are tried.
+fn date_formats() -> impl Iterator<Item = String> {
+    let timed = TIMED_DAYS.iter().chain(&DATES).flat_map(|day| TIMES.map(|time| format!("{day}{time}")));
+    DATES.into_iter().map(str::to_owned).chain(timed)
+}
+
 fn date_form(texts: &[&str]) -> Option<FoundForm> {
     if texts.iter().all(|text| Date::read(text).is_some()) {
         return Some(FoundForm::new(ValueForm::Date { format: None, is_local: false }, None));
@@ -295,9 +366,7 @@ fn date_form(texts: &[&str]) -> Option<FoundForm> {
     if !texts.iter().all(|text| text.bytes().any(|byte| byte.is_ascii_digit())) {
         return None;
     }
-    let timed = TIMED_DAYS.iter().chain(&DATES).flat_map(|day| TIMES.map(|time| format!("{day}{time}")));
-    let formats = DATES.into_iter().map(str::to_owned).chain(timed);
-    let found: Vec<_> = formats.filter(|format| is_date(format, texts)).collect();
+    let found: Vec<_> = date_formats().filter(|format| is_date(format, texts)).collect();
     let Some(format) = found.first().cloned() else { return short_years(texts) };
     let parsed = |format: &str| -> Vec<_> {
         let format = TimeFormat::new(format).ok();
@@ -305,8 +374,8 @@ fn date_form(texts: &[&str]) -> Option<FoundForm> {
     };
     let times = parsed(&format);
     let mut remarks = Vec::new();
-    if found.iter().skip(1).any(|other| parsed(other) != times) {
-        remarks.push(SourceRemark::DateOrder);
+    if let Some(other) = found.iter().skip(1).find(|other| parsed(other) != times) {
+        remarks.push(SourceRemark::DateOrder { format: format.clone(), other: other.clone() });
     }
     if format.contains("%y") {
         remarks.push(SourceRemark::TwoDigitYears);
@@ -372,6 +441,8 @@ fn numbers_found(
     }
     remarks.extend(sentinel(texts, numbers));
     remarks.extend(equal_numbers(texts, numbers));
+    remarks.extend(code_remarks(texts));
+    remarks.extend(compact_dates(texts));
     let is_integer = numbers.iter().all(Decimal::is_integer);
     FoundForm::new(ValueForm::Number { is_integer, notation, affix }, remarks)
 }
@@ -398,19 +469,38 @@ fn parse_all(
     texts.iter().map(|text| notation.parse(text)).collect()
 }
 
-/// A negative number of nines, such as -9.99 or -999, in a field whose other numbers are not negative.
+/// Numbers of nines, such as -9.99, -999 or 9999.9, that are negative among others that are not, or far from all others.
 fn sentinel(texts: &[&str], numbers: &[Decimal]) -> Option<SourceRemark> {
     let is_of_nines = |text: &str| {
-        let digits = text.strip_prefix('-').unwrap_or_default();
-        digits.matches('9').count() > 1
+        let digits = text.strip_prefix('-').unwrap_or(text);
+        let nines = if digits.len() < text.len() { 2 } else { 3 };
+        digits.matches('9').count() >= nines
             && digits.bytes().all(|byte| matches!(byte, b'9' | b'0' | b'.' | b','))
     };
-    let zero = Decimal::from(0);
-    let negative: BTreeSet<_> =
-        texts.iter().zip(numbers).filter(|(_, number)| **number < zero).map(|(text, _)| *text).collect();
-    let is_found = negative.len() == 1 && numbers.iter().any(|number| *number >= zero);
-    let value = negative.into_iter().next().filter(|value| is_found && is_of_nines(value))?;
-    Some(SourceRemark::Sentinel { value: value.to_owned() })
+    let size = |number: &Decimal| number.to_string().parse::<f64>().unwrap_or_default();
+    let pairs = texts.iter().zip(numbers.iter().map(size));
+    let (marks, others): (Vec<_>, Vec<_>) = pairs.partition(|(text, _)| is_of_nines(text));
+    let is_negative = others.iter().any(|(_, number)| *number < 0.0);
+    let largest = others.iter().map(|(_, number)| number.abs()).fold(0.0, f64::max);
+    let is_sentinel = |number: f64| {
+        (number < 0.0 && !is_negative) || (largest > 0.0 && number.abs() > largest * SENTINEL_RATIO)
+    };
+    let values =
+        marks.into_iter().filter(|(_, number)| is_sentinel(*number)).map(|(text, _)| (*text).to_owned());
+    let values: BTreeSet<_> = values.collect();
+    (!values.is_empty()).then(|| SourceRemark::Sentinel { values: values.into_iter().collect() })
+}
+
+/// The remarks on integers that can be codes.
+fn code_remarks(texts: &[&str]) -> impl Iterator<Item = SourceRemark> {
+    let find = |is_code: &dyn Fn(&str) -> bool| {
+        texts.iter().find(|text| is_code(text)).map(|text| (*text).to_owned())
+    };
+    let has_exponent =
+        |text: &str| text.split_once(['e', 'E']).is_some_and(|(before, _)| is_of_digits(before));
+    let is_long = |text: &str| text.len() >= CODE_DIGITS && is_of_digits(text);
+    let exponent = find(&has_exponent).map(|value| SourceRemark::Exponents { value });
+    exponent.into_iter().chain(find(&is_long).map(|value| SourceRemark::LongNumbers { value }))
 }
 
 /// Two different texts with a fraction that are the same number, in a field in which no text occurs twice: probably names, such as
@@ -431,12 +521,53 @@ fn equal_numbers(texts: &[&str], numbers: &[Decimal]) -> Option<SourceRemark> {
 /// The remark on a field in which more than half of the texts are numbers, if it is such a field.
 fn mostly_numbers(texts: &[&str], is_number: impl Fn(&str) -> bool) -> Option<SourceRemark> {
     let (numbers, words): (Vec<&str>, Vec<&str>) = texts.iter().copied().partition(|text| is_number(text));
-    let words: BTreeSet<_> = words.into_iter().map(str::to_owned).collect();
-    (numbers.len() * 2 > texts.len()).then(|| SourceRemark::MostlyNumbers {
-        numbers: numbers.len(),
-        values: texts.len(),
-        words: words.into_iter().collect(),
-    })
+    if numbers.len() * 2 <= texts.len() {
+        return None;
+    }
+    let words: BTreeSet<_> = words.into_iter().collect();
+    // such a word is a value that is written in another way, and not a word for a missing one
+    if words.iter().any(|word| is_number_like(word)) {
+        return Some(unread(words));
+    }
+    let words = words.into_iter().map(str::to_owned).collect();
+    Some(SourceRemark::MostlyNumbers { numbers: numbers.len(), values: texts.len(), words })
+}
+
+/// Whether a text is probably a number, a date or a time, also with a sign or a unit, and in a form that is not read.
+pub(super) fn is_number_like(text: &str) -> bool {
+    let number = text.trim_start_matches(|first: char| !first.is_alphanumeric());
+    let digits = number.chars().filter(|character| character.is_numeric()).count();
+    let letters = number.chars().filter(|character| character.is_alphabetic()).count();
+    // the letters of 1e5, of 2024-01-31T10:00Z, or of a short unit
+    let has_few_letters = letters < digits || (letters <= 3 && number.contains(' '));
+    let is_infinite = || ["inf", "infinity"].contains(&number.to_lowercase().as_str());
+    number.starts_with(char::is_numeric) && has_few_letters || is_infinite()
+}
+
+/// The remark on texts of which some are [number-like](is_number_like).
+fn unread<'t>(texts: impl IntoIterator<Item = &'t str>) -> SourceRemark {
+    let (numbers, others): (Vec<_>, Vec<_>) = texts.into_iter().partition(|text| is_number_like(text));
+    // a day, a time or a range, such as 18-24, has a mark between two of its numbers
+    let has_parts = |text: &&str| {
+        let mut parts = text.split(['-', ':', '/']);
+        parts.any(|part| part.ends_with(char::is_numeric))
+            && parts.any(|part| part.starts_with(char::is_numeric))
+    };
+    let is_measured = !numbers.iter().any(has_parts);
+    let values = numbers.into_iter().chain(others).take(EXAMPLES).map(str::to_owned).collect();
+    SourceRemark::Unread { values, is_measured }
+}
+
+/// The remark on a field in which most texts are number-like, but no numbers or dates of a form that is read.
+fn mostly_unread(texts: &[&str]) -> Option<SourceRemark> {
+    let has_few_words = |text: &str| {
+        let words = text.split(|character: char| !character.is_alphabetic());
+        words.filter(|word| !word.is_empty()).count() <= NUMBER_WORDS_MAX
+    };
+    let found: Vec<_> =
+        texts.iter().copied().filter(|text| is_number_like(text) && has_few_words(text)).collect();
+    let is_found = found.len() * 2 > texts.len();
+    is_found.then(|| unread(found.into_iter().collect::<BTreeSet<_>>()))
 }
 
 /// Why a field that has numbers or dates is read as text.
@@ -453,13 +584,66 @@ fn text_remark(texts: &[&str]) -> Option<SourceRemark> {
     {
         return Some(SourceRemark::MixedAffixes { affixes });
     }
-    if let Some(remark) = mostly_numbers(texts, |text| is_plain(text) || find_affix(&[text]).is_ok()) {
-        return Some(remark);
+    mostly_numbers(texts, |text| is_plain(text) || find_affix(&[text]).is_ok())
+        .or_else(|| date_remark(texts))
+        .or_else(|| mostly_unread(texts))
+}
+
+/// Why a field in which most texts are dates, times or periods is read as text.
+fn date_remark(texts: &[&str]) -> Option<SourceRemark> {
+    type Reader = Box<dyn Fn(&str) -> bool>;
+    let read = |format: &str| TimeFormat::new(format).ok();
+    let formats = date_formats().filter_map(|format| read(&format));
+    let of_formats = formats.map(|format| -> Reader { Box::new(move |text| format.parse(text).is_some()) });
+    let of_periods = [PeriodLength::Month, PeriodLength::Quarter]
+        .map(|length| -> Reader { Box::new(move |text| length.is_canonical(text)) });
+    let of_dates: Reader = Box::new(|text| Date::read(text).is_some());
+    let readers: Vec<_> = [of_dates].into_iter().chain(of_periods).chain(of_formats).collect();
+    let compared = texts.get(..DATES_COMPARED).unwrap_or(texts);
+    let count = |reader: &Reader| compared.iter().filter(|text| reader(text)).count();
+    let is_dated = |text: &&&str| readers.iter().any(|reader| reader(text));
+    if compared.iter().filter(is_dated).count() * 2 < compared.len() {
+        return None;
     }
-    let is_date_like =
-        |text: &&&str| Date::read(text).is_some() || DATES.iter().any(|format| is_date(format, &[**text]));
-    let dates = texts.iter().filter(is_date_like).count();
-    (dates * 2 >= texts.len()).then_some(SourceRemark::MixedDates)
+    let usual = readers.iter().rev().max_by_key(|reader| count(reader))?;
+    let (dates, others): (Vec<&str>, Vec<&str>) = texts.iter().copied().partition(|text| usual(text));
+    let shapes: HashSet<_> = dates.iter().map(|text| date_shape(text)).collect();
+    let does_not_exist = |text: &&&str| shapes.contains(&date_shape(text)) && !is_dated(text);
+    if let Some(value) = others.iter().find(does_not_exist) {
+        return Some(SourceRemark::NoSuchDate { value: (*value).to_owned() });
+    }
+    let values = dates.first().into_iter().chain(others.first()).map(|text| (*text).to_owned());
+    Some(SourceRemark::MixedDates { values: values.collect() })
+}
+
+/// The form of a date: words, numbers of one or two digits, and longer numbers are each the same.
+fn date_shape(text: &str) -> String {
+    let mut shape = String::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let is_same: fn(char) -> bool = match first {
+            _ if first.is_ascii_digit() => |character| character.is_ascii_digit(),
+            _ if first.is_alphabetic() => char::is_alphabetic,
+            _ => |_| false,
+        };
+        let after = rest.trim_start_matches(is_same);
+        let run = rest.len() - after.len();
+        rest = match run {
+            0 => {
+                shape.push(first);
+                rest.get(first.len_utf8()..).unwrap_or_default()
+            }
+            _ if first.is_alphabetic() => {
+                shape.push('a');
+                after
+            }
+            digits => {
+                shape.push_str(&"0".repeat(digits.max(2)));
+                after
+            }
+        };
+    }
+    shape
 }
 
 #[cfg(test)]

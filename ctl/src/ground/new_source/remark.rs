@@ -44,6 +44,13 @@ pub(super) enum SourceRemark {
     PartialSample {
         records: usize,
     },
+    /// The file has one record.
+    OneRecord,
+    /// Further lists of objects in a JSON document, by their paths.
+    OtherLists {
+        chosen: String,
+        others: Vec<String>,
+    },
     /// Fields that no axis takes.
     NoAxis {
         fields: Vec<String>,
@@ -81,12 +88,37 @@ pub(super) enum SourceRemark {
         affixes: Vec<String>,
     },
     Sentinel {
-        value: String,
+        values: Vec<String>,
     },
     KeptWords {
         words: Vec<String>,
     },
-    MixedDates,
+    /// A date of each form.
+    MixedDates {
+        values: Vec<String>,
+    },
+    /// A text in the form of the other dates, such as 30 February.
+    NoSuchDate {
+        value: String,
+    },
+    /// Texts that are probably numbers or dates, in a form that is not read.
+    Unread {
+        values: Vec<String>,
+        /// Whether they are probably measured. A range, a day or a time can identify a record.
+        is_measured: bool,
+    },
+    /// A text such as 1E5 among digits.
+    ExponentCodes {
+        value: String,
+    },
+    /// An integer with an exponent, such as 1E+05.
+    Exponents {
+        value: String,
+    },
+    /// An integer with more digits than spreadsheets keep.
+    LongNumbers {
+        value: String,
+    },
 
     MissingWords,
     BooleanWords,
@@ -94,8 +126,15 @@ pub(super) enum SourceRemark {
         fields: usize,
     },
     DecimalMark,
-    DateOrder,
-    CompactDates,
+    DateOrder {
+        format: String,
+        other: String,
+    },
+    CompactDates {
+        value: String,
+        /// Whether they are read as dates; else as numbers.
+        are_read: bool,
+    },
     TwoDigitYears,
     /// Some years have two digits, others four.
     ShortYears {
@@ -125,8 +164,8 @@ impl SourceRemark {
             Self::MissingWords | Self::Group { .. } => RemarkPlace::Mapping,
             Self::BooleanWords
             | Self::DecimalMark
-            | Self::DateOrder
-            | Self::CompactDates
+            | Self::DateOrder { .. }
+            | Self::CompactDates { are_read: true, .. }
             | Self::TwoDigitYears
             | Self::ShortYears { .. }
             | Self::LocalTimes
@@ -190,6 +229,15 @@ impl SourceRemark {
             Self::PartialSample { records } => {
                 format!("types and identity are from the first {records} records")
             }
+            Self::OneRecord => String::from(
+                "the file has one record: types and identity are guesses; if its members are records, put each of them on a line of \
+                 its own, such as by `jq`",
+            ),
+            Self::OtherLists { chosen, others } => format!(
+                "the records are the objects at {}; if they are those at {}, change `records`",
+                shown(chosen),
+                shown_list(others)
+            ),
             Self::NoAxis { fields } => format!("no axis takes: {}", shown_list(fields)),
             Self::NoIdentity => String::from(
                 "no few fields identify a record in the sample: several records have the same values on all axes with `identity`, or \
@@ -239,14 +287,44 @@ impl SourceRemark {
             Self::MixedAffixes { affixes } => {
                 format!("text, since the numbers have different signs or units: {}", shown_list(affixes))
             }
-            Self::Sentinel { value } => {
-                format!("if {} means that a value is missing, name it in `missing_values`", shown(value))
+            Self::Sentinel { values } => {
+                format!(
+                    "if {} means that a value is missing, name it in `missing_values`",
+                    shown_list(values)
+                )
             }
             Self::KeptWords { words } => format!(
                 "{} are values; if they mean that a value is missing, name them in `missing_values`",
                 shown_list(words)
             ),
-            Self::MixedDates => String::from("text, since the dates have different forms"),
+            Self::MixedDates { values } => {
+                format!("text, since the dates have different forms: {}", shown_list(values))
+            }
+            Self::NoSuchDate { value } => format!(
+                "text, since {} is no date or time that exists; with the type `date`, such records are rejected",
+                shown(value)
+            ),
+            Self::Unread { values, .. } => format!(
+                "text, since {} can be numbers, dates or times in a form that is not read; if they are, convert them, or add \
+                 `value_normalizers`, and change the type",
+                shown_list(values)
+            ),
+            Self::ExponentCodes { value } => format!(
+                "text, since {} can be a code; if it is a number with an exponent, change the type to `number`",
+                shown(value)
+            ),
+            Self::Exponents { value } => format!(
+                "{} is read as a number with an exponent; if it is a code, change the type to `string`",
+                shown(value)
+            ),
+            Self::LongNumbers { value } => {
+                format!("{} is read as a number; if it is a code, change the type to `string`", shown(value))
+            }
+            Self::CompactDates { value, are_read: false } => format!(
+                "{} is read as a number; if it is a date, change the type to `date`, and add a `date_parsing` normalizer with \
+                 `formats: [\"%Y%m%d\"]`",
+                shown(value)
+            ),
             _ => return None,
         })
     }
@@ -262,10 +340,19 @@ impl SourceRemark {
             Self::DecimalMark => {
                 String::from("the sample can also be read with the other mark: check the numbers")
             }
-            Self::DateOrder => String::from("the sample can also be read as month and day: check the dates"),
-            Self::CompactDates => String::from("numbers such as 20240131 are read as dates"),
+            Self::DateOrder { format, other } => {
+                format!(
+                    "read as {}, and the sample can also be read as {}: check the dates",
+                    shown(format),
+                    shown(other)
+                )
+            }
+            Self::CompactDates { value, .. } => format!(
+                "{} is read as a date or a month; if it is a number, change the type to `integer`, and remove this line",
+                shown(value)
+            ),
             Self::TwoDigitYears => String::from(
-                "years with two digits: 69 to 99 are 1969 to 1999, 00 to 68 are 2000 to 2068; check the dates",
+                "years with two digits: 69 to 99 are 1969 to 1999, 00 to 68 are 2000 to 2068; check them",
             ),
             Self::ShortYears { values } => {
                 let dates = format_count(*values as u64, "date", "dates");

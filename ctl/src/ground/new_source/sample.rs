@@ -2,14 +2,13 @@
 
 use super::columns::SampleColumn;
 use super::identity::find_columns;
+use super::record_list::{CARRIAGE_RETURNS, begins_with_line, find_json_format};
 use super::remark::SourceRemark;
 use super::table::{find_table, unpivot_measured};
 use crate::ground::parquet_rows::{omitted_columns, open_payload};
 use oracled_domain::base::blank::is_blank;
 use oracled_domain::base::raw::SourceValue;
-use oracled_domain::ground::format::{
-    ColumnUnpivot, PayloadCompression, PayloadFormat, RecordsPath, TextEncoding,
-};
+use oracled_domain::ground::format::{ColumnUnpivot, PayloadCompression, PayloadFormat, TextEncoding};
 use oracled_domain::ground::ontology::AXES_MAX;
 use oracled_store::ground::decoding::PayloadEncoding;
 use oracled_store::ground::slices::{SliceLimits, slice_payload};
@@ -23,8 +22,6 @@ const SAMPLE_BYTES: u64 = 4 * 1024 * 1024;
 const DOCUMENT_BYTES: u64 = 64 * 1024 * 1024;
 /// The most records of a sample.
 const RECORDS_MAX: usize = 10_000;
-/// The deepest list of records in a JSON document.
-const DEPTH_MAX: usize = 4;
 /// The bytes by which UTF-16 without a byte-order mark is recognized.
 const UTF_16_BYTES: usize = 1024;
 /// Files that hold no records, by their first bytes, and the remedy. A text is compared without case.
@@ -89,8 +86,11 @@ impl Sample {
         let SampleText { compression, encoding, text, is_json, is_whole, mut remarks } =
             SampleText::read(file)?;
         let (mut format, mut period) = match is_json {
-            true if is_lines(&text) => (PayloadFormat::Ndjson, None),
-            true => (PayloadFormat::Json { records: find_list(&text)? }, None),
+            true => {
+                let (format, remark) = find_json_format(&text)?;
+                remarks.extend(remark);
+                (format, None)
+            }
             false => {
                 let table = find_table(&text)?;
                 remarks.extend(table.remarks);
@@ -107,10 +107,10 @@ impl Sample {
             period = None;
             records = read_records(&format, &text)?.0;
         }
-        if records.is_empty() {
-            return Err("the file has no records".to_owned());
-        }
         let is_whole = is_whole && records.len() < RECORDS_MAX;
+        if records.len() == 1 {
+            remarks.push(SourceRemark::OneRecord);
+        }
         if !is_whole {
             remarks.push(SourceRemark::PartialSample { records: records.len() });
         }
@@ -147,11 +147,13 @@ impl SampleText {
             );
         }
         let is_json = text.trim_start_matches('\u{feff}').trim_start().starts_with(['{', '[']);
-        if is_json && !is_whole && !is_lines(&text) {
+        if is_json && !is_whole && !begins_with_line(&text) {
             let all = read_start(file, DOCUMENT_BYTES).map_err(unreadable)?;
             let (all_text, is_cut) = decode(&all, compression, encoding, DOCUMENT_BYTES)?;
             is_whole = (all.len() as u64) < DOCUMENT_BYTES && !is_cut;
             text = String::from_utf8_lossy(&all_text).into_owned();
+        } else if !is_json && text.trim_end().contains('\r') && !text.contains('\n') {
+            return Err(CARRIAGE_RETURNS.to_owned());
         } else if !is_whole {
             text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
         }
@@ -169,6 +171,9 @@ impl SampleText {
 }
 
 /// The records of a text, and the columns of a table.
+///
+/// # Errors
+/// The text has no records that can be read.
 fn read_records(
     format: &PayloadFormat,
     text: &str,
@@ -176,8 +181,23 @@ fn read_records(
     let slices =
         slice_payload(format, text.as_bytes(), SliceLimits::default()).map_err(|error| error.to_string())?;
     let columns = slices.columns().map(<[String]>::to_vec);
-    let records = slices.map_while(Result::ok).filter_map(|slice| slice.record.ok()).take(RECORDS_MAX);
-    Ok((records.collect(), columns))
+    let (mut records, mut fault) = (Vec::new(), None);
+    for slice in slices {
+        match slice.map(|slice| slice.record) {
+            Ok(Ok(record)) => records.push(record),
+            Ok(Err(broken)) => drop(fault.get_or_insert(broken.to_string())),
+            // the end of a sample can be within a record
+            Err(error) => drop(fault.get_or_insert(error.to_string())),
+        }
+        if records.len() == RECORDS_MAX {
+            break;
+        }
+    }
+    match fault {
+        _ if !records.is_empty() => Ok((records, columns)),
+        Some(fault) => Err(format!("the file has no record that can be read: {fault}")),
+        None => Err("the file has no records".to_owned()),
+    }
 }
 
 /// The unpivot of a table with more columns than axes: of its numbers, or of all columns but those that identify a record.
@@ -257,57 +277,5 @@ fn detect_encoding(plain: &[u8]) -> (TextEncoding, bool) {
             (TextEncoding::Latin1, true)
         }
         _ => (TextEncoding::Utf8, false),
-    }
-}
-
-/// Whether the first line that is not blank is a JSON object.
-fn is_lines(text: &str) -> bool {
-    let text = text.trim_start_matches('\u{feff}');
-    let first = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-    SourceValue::parse_object(first.as_bytes()).is_ok()
-        // one document on one line is a list of records if it has one
-        && (text.trim().lines().count() > 1 || find_list(text).is_err())
-}
-
-/// The path of the first list of objects in a JSON document.
-fn find_list(text: &str) -> Result<RecordsPath, String> {
-    let document = SourceValue::parse(text.trim_start_matches('\u{feff}').as_bytes())
-        .map_err(|error| error.to_string())?;
-    let path = list_in(&document, String::new(), 0);
-    let path = path.ok_or("the JSON document has no list of objects, whose items would be the records")?;
-    RecordsPath::try_from(path).map_err(|error| error.to_string())
-}
-
-fn list_in(value: &SourceValue, path: String, depth: usize) -> Option<String> {
-    let is_object = |item: &SourceValue| matches!(item, SourceValue::Object(_));
-    match value {
-        SourceValue::List(items) if !items.is_empty() && items.iter().all(is_object) => Some(path),
-        _ if depth == DEPTH_MAX => None,
-        SourceValue::List(items) => (0..)
-            .zip(items)
-            .find_map(|(index, item): (usize, _)| list_in(item, format!("{path}/{index}"), depth + 1)),
-        SourceValue::Object(members) => members.iter().find_map(|(name, member)| {
-            let name = name.replace('~', "~0").replace('/', "~1");
-            list_in(member, format!("{path}/{name}"), depth + 1)
-        }),
-        _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn is_lines_recognizes_objects_on_lines_with_and_without_a_byte_order_mark() {
-        for (text, expected) in [
-            ("{\"a\":1}\n{\"a\":2}\n", true),
-            ("\u{feff}{\"a\":1}\n{\"a\":2}\n", true),
-            ("\u{feff}{\"a\":1}", true),
-            ("\u{feff}{\"a\":[{\"b\":1}]}", false),
-            ("\u{feff}[{\"a\":1}]", false),
-        ] {
-            assert_eq!(is_lines(text), expected, "{text:?}");
-        }
     }
 }

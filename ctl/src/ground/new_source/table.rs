@@ -1,9 +1,10 @@
 //! The form of a table: its delimiter, its comments, its header, and columns that are periods.
 
-use super::notation::{is_missing, is_season};
+use super::notation::{is_missing, is_number_like, is_season};
 use super::remark::SourceRemark;
 use oracled_domain::base::blank::is_blank;
 use oracled_domain::base::pattern::compile_pattern;
+use oracled_domain::base::text_form::into_nfc;
 use oracled_domain::ground::format::{ColumnUnpivot, CommentMark, CsvDelimiter, PayloadFormat, TableForm};
 use oracled_domain::ground::ontology::AXES_MAX;
 use oracled_store::ground::slices::{DelimitedRows, SliceLimits};
@@ -130,9 +131,19 @@ fn find_delimiter(
         let quote = delimiter != CsvDelimiter::TAB || text.contains('"');
         let skip_lines = u16::from(named.is_some());
         let form = TableForm { delimiter, quote, skip_lines, comment, columns: &[], unpivot: None };
-        (delimiter, quote, read_rows(text, form))
+        read_rows(text, form).map(|rows| (delimiter, quote, rows))
     };
-    let candidates: Vec<_> = given.into_iter().map(read).collect();
+    // by another delimiter than its own, a row with quotes is broken
+    let (mut candidates, mut fault) = (Vec::new(), None);
+    for candidate in given.into_iter().map(read) {
+        match candidate {
+            Ok(candidate) => candidates.push(candidate),
+            Err(cause) => drop(fault.get_or_insert(cause)),
+        }
+    }
+    if let Some(fault) = fault.filter(|_| candidates.is_empty()) {
+        return Err(fault);
+    }
     let score = |rows: &[TableRow]| {
         usual_fields(rows).filter(|(count, _)| *count > 1).map(|(count, rows)| (rows, count))
     };
@@ -145,26 +156,32 @@ fn find_delimiter(
     candidates.into_iter().nth(best.unwrap_or(0)).ok_or_else(|| "the file has no rows".to_owned())
 }
 
-fn read_rows(text: &str, form: TableForm<'_>) -> Vec<TableRow> {
-    let Ok(rows) = DelimitedRows::open(text.as_bytes(), form, SliceLimits::default()) else {
-        return Vec::new();
-    };
+/// The first rows.
+///
+/// # Errors
+/// No row can be read.
+fn read_rows(text: &str, form: TableForm<'_>) -> Result<Vec<TableRow>, String> {
+    let mut rows = Vec::new();
+    let mut fault = None;
     let (mut line, mut done) = (0, 0);
-    let rows = rows
-        .map_while(Result::ok)
-        .filter_map(|row| Some((usize::try_from(row.offset).ok()?, row.fields.ok()?)));
-    let rows = rows.take(ROWS).map(|(offset, fields)| {
-        line += text
-            .as_bytes()
-            .get(done..offset)
-            .unwrap_or_default()
-            .iter()
-            .filter(|byte| **byte == b'\n')
-            .count();
-        done = offset;
-        TableRow { line, fields }
-    });
-    rows.collect()
+    let found = DelimitedRows::open(text.as_bytes(), form, SliceLimits::default());
+    for row in found.map_err(|error| error.to_string())?.take(ROWS) {
+        match row.map(|row| (usize::try_from(row.offset), row.fields)) {
+            Ok((Ok(offset), Ok(fields))) => {
+                let before = text.as_bytes().get(done..offset).unwrap_or_default();
+                line += before.iter().filter(|byte| **byte == b'\n').count();
+                done = offset;
+                rows.push(TableRow { line, fields: fields.into_iter().map(into_nfc).collect() });
+            }
+            Ok((_, Err(broken))) => drop(fault.get_or_insert(broken.to_string())),
+            Ok((Err(_), _)) => {}
+            Err(error) => drop(fault.get_or_insert(error.to_string())),
+        }
+    }
+    match fault.filter(|_| rows.is_empty()) {
+        Some(fault) => Err(format!("the file has no row that can be read: {fault}")),
+        None => Ok(rows),
+    }
 }
 
 /// The most frequent number of fields, and the number of rows that have it.
@@ -353,12 +370,7 @@ impl CellKind {
     fn of(cell: &str) -> Self {
         let cell = cell.trim();
         let is_year = cell.len() == 4 && cell.bytes().all(|byte| byte.is_ascii_digit());
-        let number = cell.trim_start_matches(|first: char| !first.is_alphanumeric());
-        let digits = number.bytes().filter(u8::is_ascii_digit).count();
-        let letters = number.chars().filter(|character| character.is_alphabetic()).count();
-        // the letters of 1e5, of 2024-01-31T10:00Z, or of a short unit
-        let has_few_letters = letters < digits || (letters <= 3 && number.contains(' '));
-        match number.starts_with(|first: char| first.is_ascii_digit()) && has_few_letters {
+        match is_number_like(cell) {
             _ if is_blank(cell) || is_missing(cell) => Self::Blank,
             _ if is_year && ("1000".."2300").contains(&cell) => Self::Year,
             true => Self::Typed,
@@ -379,7 +391,7 @@ fn commented_names(
     let line = lines.iter().rposition(|line| line.starts_with(mark))?;
     let form =
         TableForm { delimiter, quote: true, skip_lines: 0, comment: None, columns: &[], unpivot: None };
-    let row = read_rows(lines.get(line)?, form).into_iter().next()?;
+    let row = read_rows(lines.get(line)?, form).ok()?.into_iter().next()?;
     (row.fields.len() == fields && fields > 1 && is_header(&row)).then_some((line, row.fields))
 }
 

@@ -61,7 +61,7 @@ fn cases_of_values() -> Vec<SourceCase> {
             content: text("id,at\n1,2020-06-15T12:34:60Z\n2,2020-06-15T12:35:00Z\n"),
             axes: &[("id", "integer"), ("at", "string")],
             identity: &["id"],
-            comments: &["at:mixed_dates"],
+            comments: &["at:no_such_date"],
             records: 2,
             found: ("id=1", "at", json!("2020-06-15T12:34:60Z")),
             ..SourceCase::default()
@@ -544,6 +544,60 @@ fn new_source_refuses_files_without_records() {
         let refused = NewCase::new(name, "csv", content).map(|new| new.documents());
         assert!(matches!(refused, Err(CtlError::Verb { exit_code: 5, .. })), "{name}: {refused:?}");
     }
+}
+
+#[test]
+fn new_source_refuses_files_with_the_fault_and_the_remedy() {
+    for (ending, content, reason) in [
+        ("csv", "id,value\ra,1\rb,2\r", "tr '\\r' '\\n'"),
+        ("csv", "\"id,value\na,1\n", "not closed"),
+        ("csv", "id,value\n\"a,1\nb,2\n", "not closed"),
+        ("csv", "id,value\na,\"x\"1\nb,\"y\"2\n", "closing quote"),
+        ("json", "{\"a\":{\"v\":1},\"b\":{\"v\":2}}", "to_entries"),
+        ("json", "{\"id\":[1,2],\"v\":[3,4]}", "transpose"),
+        ("ndjson", "{\"v\":[1,2]}\n{\"v\":[3]}\n", "`v`"),
+    ] {
+        let refused = NewCase::new("refused", ending, content.as_bytes()).map(|new| new.documents());
+        let Err(CtlError::Verb { exit_code: 5, message, .. }) = refused else {
+            panic!("{content}: {refused:?}")
+        };
+        assert!(message.contains(reason), "{content}: {message}");
+    }
+}
+
+#[test]
+fn names_of_columns_are_the_same_in_both_unicode_forms() {
+    let content = |region: &str, size: &str| format!("{region},{size}\nNorth,5\nSouth,6\n");
+    let (composed, decomposed) =
+        (content("R\u{e9}gion", "Gr\u{f6}\u{df}e"), content("Re\u{301}gion", "Gro\u{308}\u{df}e"));
+    for (sample, other) in [(&composed, &decomposed), (&decomposed, &composed)] {
+        let new = NewCase::new("forms", "csv", sample.as_bytes()).expect("valid documents");
+        assert_eq!(
+            axes(&new.documents()),
+            [("region", "string"), ("gro_e", "integer")]
+                .map(|(axis, kind)| (axis.to_owned(), kind.to_owned()))
+        );
+        fs::write(&new.payload, other).expect("the file is written");
+        assert_eq!(
+            new.records(),
+            [json!({"region": "North", "gro_e": "5"}), json!({"region": "South", "gro_e": "6"})]
+        );
+    }
+}
+
+#[test]
+fn codes_with_an_exponent_keep_their_text() {
+    let new =
+        NewCase::new("codes", "csv", b"code,value\n1E5,1.5\n100000,2.5\n2E3,3.5\n").expect("valid documents");
+    assert_eq!(new.report["identity"], json!(["code"]));
+    let codes: Vec<_> = new.records().iter().map(|record| record["code"].clone()).collect();
+    assert_eq!(codes, ["1E5", "100000", "2E3"]);
+}
+
+#[test]
+fn file_with_one_record_has_a_comment() {
+    let new = NewCase::new("one", "json", b"{\"base\":\"EUR\",\"rates\":{\"USD\":1.1,\"CHF\":0.9}}");
+    assert_eq!(codes(&new.expect("valid documents").report), ["one_record"]);
 }
 
 #[test]

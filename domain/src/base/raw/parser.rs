@@ -2,6 +2,7 @@
 
 use super::{MAX_DEPTH, RawRecordError, SourceValue};
 use crate::base::payload::find_repeated_name;
+use crate::base::text_form::into_nfc;
 use crate::base::wording::excerpt;
 
 /// Parses `text` as one value.
@@ -87,7 +88,7 @@ impl<'t> RawRecordParser<'t> {
             if self.next() != Some(b'"') {
                 return Err(self.expected("a name in quotes"));
             }
-            let name = self.string()?;
+            let name = into_nfc(self.string()?);
             if self.next() != Some(b':') {
                 return Err(self.expected("`:`"));
             }

@@ -4,6 +4,7 @@
 //! with all references expanded. The time to check a record is therefore limited by the size of the record.
 
 use crate::base::raw::SourceValue;
+use crate::base::text_form::to_nfc;
 use crate::ground::rejection::{RecordRejection, RecordRule};
 use jsonschema::{PatternOptions, Registry, Validator};
 use serde_json::{Value as Json, json};
@@ -41,6 +42,7 @@ impl CompiledSchema {
     /// The schema must contain everything that it refers to, because nothing is fetched. Patterns are matched in linear
     /// time.
     pub(super) fn new(document: &Json, pointer: &str) -> Result<Self, String> {
+        let (document, pointer) = (&in_nfc(document), &*to_nfc(pointer));
         let part = document.pointer(pointer);
         let part = part.ok_or_else(|| format!("the schema has nothing at `{pointer}`"))?;
         check_names(document, true, is_of_draft_4(document))?;
@@ -114,6 +116,19 @@ fn values_in(json: &Json) -> usize {
             1 + members.iter().map(|(name, member)| of_text(name) + values_in(member)).sum::<usize>()
         }
         Json::Null | Json::Bool(_) | Json::Number(_) => 1,
+    }
+}
+
+/// The schema with its names and texts in Unicode NFC, as those of records are.
+fn in_nfc(part: &Json) -> Json {
+    match part {
+        Json::String(text) => Json::String(to_nfc(text).into_owned()),
+        Json::Array(items) => items.iter().map(in_nfc).collect(),
+        Json::Object(members) => {
+            let members = members.iter().map(|(name, member)| (to_nfc(name).into_owned(), in_nfc(member)));
+            Json::Object(members.collect())
+        }
+        Json::Null | Json::Bool(_) | Json::Number(_) => part.clone(),
     }
 }
 

@@ -10,6 +10,7 @@ use super::{HeaderLineError, MAX_COLUMNS, PayloadSliceError, SliceLimits, Unnumb
 use memchr::memchr;
 use oracled_domain::base::blank::is_blank;
 use oracled_domain::base::raw::{RawRecordError, SourceValue};
+use oracled_domain::base::text_form::into_nfc;
 use oracled_domain::ground::format::{CommentMark, TableForm};
 use std::collections::HashMap;
 use std::io::Read;
@@ -259,7 +260,7 @@ impl DelimitedLine {
             return Err(HeaderLineError::Columns { columns });
         }
         let quotes = if self.quote { "'" } else { "'\"" };
-        let names: Vec<String> = self.fields(bytes)?.map(str::to_owned).collect();
+        let names: Vec<_> = self.fields(bytes)?.map(str::to_owned).collect();
         let named = || names.iter().filter(|name| !is_blank(name));
         let are_in = |quote: &char| {
             let is_in = |name: &String| name.len() > 1 && name.starts_with(*quote) && name.ends_with(*quote);
@@ -272,7 +273,9 @@ impl DelimitedLine {
     }
 }
 
+/// The names of columns in Unicode NFC, as definitions name them.
 fn check_names(names: Vec<String>) -> Result<Vec<String>, HeaderLineError> {
+    let names: Vec<_> = names.into_iter().map(into_nfc).collect();
     if names.len() > MAX_COLUMNS {
         return Err(HeaderLineError::Columns { columns: names.len() });
     }

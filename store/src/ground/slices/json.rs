@@ -8,6 +8,7 @@ use super::input::PayloadInput;
 use super::{PayloadSliceError, UnnumberedSlice};
 use extent::JsonValueScanner;
 use oracled_domain::base::raw::{MAX_DEPTH, SourceValue};
+use oracled_domain::base::text_form::into_nfc;
 use oracled_domain::ground::format::RecordsPath;
 use std::io::Read;
 
@@ -162,7 +163,7 @@ impl<R: Read> JsonListReader<R> {
         }
     }
 
-    /// Reads a member's name and the colon after it.
+    /// Reads a member's name, in Unicode NFC, and the colon after it.
     fn name(&mut self) -> Result<String, PayloadSliceError> {
         self.input.skip_white_space()?;
         if self.input.peek()? == Some(b'"')
@@ -173,7 +174,7 @@ impl<R: Read> JsonListReader<R> {
                 return Err(self.broken("`:`"));
             }
             self.input.skip_bytes(1);
-            return Ok(name);
+            return Ok(into_nfc(name));
         }
         Err(self.broken("a name in quotes"))
     }

@@ -22,6 +22,9 @@ fn tsv() -> PayloadFormat {
     PayloadFormat::Tsv { skip_lines: 0, comment: None, columns: Vec::new(), unpivot: None }
 }
 
+const NFC: &str = "r\u{e9}gion";
+const NFD: &str = "re\u{301}gion";
+
 /// Every format, with a path for JSON.
 fn formats() -> [PayloadFormat; 4] {
     [json("/data"), PayloadFormat::Ndjson, csv(), tsv()]
@@ -694,6 +697,23 @@ fn unpivot_makes_a_record_of_each_cell_after_a_preamble() {
     let reader = slice_payload(&format, &payload[..], SliceLimits::default()).expect("a valid header");
     assert_eq!(reader.unnamed_columns(), [5]);
     assert_eq!(reader.columns().expect("a header"), ["Code", "Note", "Year", "Value"]);
+}
+
+#[test]
+fn names_of_the_format_and_of_the_payload_are_equal_in_all_unicode_forms() {
+    for (defined, published) in [(NFC, NFD), (NFD, NFC), (NFD, NFD)] {
+        let document = format!("{{\"{published}\":[{{}}]}}");
+        assert_eq!(cut(&json(&format!("/{defined}")), document.as_bytes()).len(), 1);
+        let table = format!("Code,{published} 1\na,2\n");
+        let found = fields(&cut(&wide(0, &format!("{defined} [0-9]")), table.as_bytes()));
+        assert_eq!(found, [format!("Code=a Year={NFC} 1 Value=2")]);
+        assert_eq!(
+            cut(&csv(), table.as_bytes())[0].record,
+            parsed_record(&[("Code", "a"), (format!("{NFC} 1").as_str(), "2")])
+        );
+    }
+    let (_, message) = failure(&csv(), format!("{NFC},b,{NFD}\n1,2,3\n").as_bytes());
+    assert!(message.contains("columns 1 and 3"), "{message}");
 }
 
 #[test]

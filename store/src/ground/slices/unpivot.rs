@@ -4,6 +4,7 @@ use super::{HeaderLineError, UnnumberedSlice};
 use bytes::Bytes;
 use oracled_domain::base::blank::is_blank;
 use oracled_domain::base::raw::SourceValue;
+use oracled_domain::base::text_form::to_nfc;
 use oracled_domain::ground::format::ColumnUnpivot;
 use std::collections::HashSet;
 use std::vec;
@@ -33,7 +34,7 @@ struct UnpivotedRow {
 impl UnpivotReader {
     /// The reader for a table with the columns `names`.
     pub(super) fn new(unpivot: &ColumnUnpivot, names: &[String]) -> Result<Self, HeaderLineError> {
-        let ColumnUnpivot { name, value, .. } = unpivot;
+        let (name, value) = (to_nfc(&unpivot.name), to_nfc(&unpivot.value));
         let pattern = unpivot.compile().map_err(|pattern| HeaderLineError::NoUnpivotedColumn { pattern })?;
         let is_selected = |column: &String| !is_blank(column) && pattern.is_match(column);
         let selected: HashSet<_> = names.iter().filter(|column| is_selected(column)).cloned().collect();
@@ -42,11 +43,14 @@ impl UnpivotReader {
         }
         let is_common = |column: &&String| !selected.contains(*column) && !is_blank(column);
         let mut columns: Vec<_> = names.iter().filter(is_common).cloned().collect();
-        if let Some(name) = [name, value].into_iter().find(|name| columns.contains(name)) {
-            return Err(HeaderLineError::UnpivotName { name: name.clone() });
+        if let Some(name) =
+            [&name, &value].into_iter().find(|name| columns.iter().any(|column| column == &***name))
+        {
+            return Err(HeaderLineError::UnpivotName { name: name.to_string() });
         }
+        let (name, value) = (name.into_owned(), value.into_owned());
         columns.extend([name.clone(), value.clone()]);
-        Ok(Self { selected, columns, name: name.clone(), value: value.clone(), row: None })
+        Ok(Self { selected, columns, name, value, row: None })
     }
 
     pub(super) fn columns(&self) -> &[String] {

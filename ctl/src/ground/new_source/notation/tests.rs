@@ -26,6 +26,10 @@ fn words(words: &[(&str, bool)]) -> ValueForm {
     ValueForm::Boolean { words: words.iter().map(|(word, value)| ((*word).to_owned(), *value)).collect() }
 }
 
+fn date_of(format: &str) -> ValueForm {
+    ValueForm::Date { format: Some(format.to_owned()), is_local: true }
+}
+
 const fn period(length: PeriodLength, format: Option<&'static str>) -> ValueForm {
     ValueForm::Period { length, format }
 }
@@ -57,6 +61,18 @@ fn numbers_are_recognized_with_their_notation() {
         ("change", &["+1.5", "-1.5"], number(false, None), &[]),
         ("sdev", &["-9.99", "0.27", "0.3"], number(false, None), &["sentinel"]),
         ("change", &["-9.99", "-1.5", "0.3"], number(false, None), &[]),
+        ("t", &["-9999", "-3.5", "2.1"], number(false, None), &["sentinel"]),
+        ("t", &["-99.9", "-3.5", "2.1"], number(false, None), &["sentinel"]),
+        ("t", &["9999.9", "55.1"], number(false, None), &["sentinel"]),
+        ("t", &["-9999", "-99.9", "3"], number(false, None), &["sentinel"]),
+        ("t", &["-9999"], number(true, None), &["sentinel"]),
+        ("n", &["999", "1200", "15"], number(true, None), &[]),
+        ("code", &["1E5", "205", "3E7"], ValueForm::Text, &["exponent_codes"]),
+        ("value", &["1.5E5", "205"], number(true, None), &[]),
+        ("value", &["1e300", "2"], ValueForm::Text, &["exponent_codes"]),
+        ("value", &["1E+05", "205"], number(true, None), &["exponents"]),
+        ("value", &["1e16", "0.5"], number(false, None), &["exponents"]),
+        ("tweet", &["1234567890123456789"], number(true, None), &["long_numbers"]),
         ("section", &["1.1", "1.2", "1.10"], ValueForm::Text, &["section_numbers"]),
         ("Version", &["1.1", "1.2"], ValueForm::Text, &["section_numbers"]),
         ("section", &["1", "2"], number(true, None), &[]),
@@ -83,6 +99,41 @@ fn signs_and_units_in_cells_are_recognized() {
 }
 
 #[test]
+fn text_of_digits_has_a_remark_if_it_can_be_a_number_or_a_date() {
+    let long = "7".repeat(72);
+    for values in [
+        &["10:30 PM", "9:15 AM"][..],
+        &["12.50-", "3.00"],
+        &["12.50-", "3.00", "4.00", "5.00"],
+        &["1,23,456", "12,34,567"],
+        &["2021p", "2022*", "2023"],
+        &["1.5", "inf", "-Infinity"],
+        &[&long],
+        &["2024-01-01 10:00 CET", "2024-07-01 10:00 CEST"],
+        &["\u{661}\u{662}\u{663}", "\u{664}"],
+        &["\u{ff11}\u{ff12}", "\u{ff13}"],
+        &["18-24", "25-34", "65+"],
+        &["1:23.45", "2:03.10"],
+        &["192.168.0.1"],
+    ] {
+        let found = found("x", values);
+        assert_eq!((&found.form, codes(&found)), (&ValueForm::Text, vec!["unread"]), "{values:?}");
+    }
+    for values in [
+        &["A1", "A2"][..],
+        &["AT11", "DE30"],
+        &["5A", "6B"],
+        &["12 Main Street"],
+        &["550e8400-e29b-41d4-a716-446655440000", "7c9e6679-7425-40de-944b-e07fc1f90ae7"],
+        &["Vienna", "Graz", "1010"],
+        &["SW1A 1AA", "M1 1AE"],
+    ] {
+        let found = found("x", values);
+        assert_eq!((&found.form, codes(&found)), (&ValueForm::Text, vec![]), "{values:?}");
+    }
+}
+
+#[test]
 fn dates_and_periods_are_recognized() {
     use PeriodLength::{Month, Quarter, Year};
     assert_forms(&[
@@ -102,8 +153,25 @@ fn dates_and_periods_are_recognized() {
         ("at", &["2026-11-26 10:00"], date("%Y-%m-%d %H:%M"), &["local_times"]),
         ("at", &["2026-11-26T10:00:00"], date("%Y-%m-%dT%H:%M:%S"), &["local_times"]),
         ("date", &["20240131", "20240201"], date("%Y%m%d"), &["compact_dates"]),
-        ("amount", &["20240131", "20240201"], number(true, None), &[]),
+        ("t", &["20240131", "20240201"], date("%Y%m%d"), &["compact_dates"]),
+        ("t", &["202401", "202412"], period(Month, Some("%Y%m")), &["compact_dates"]),
+        ("t", &["20240131103000"], date("%Y%m%d%H%M%S"), &["compact_dates", "local_times"]),
+        ("t", &["20240131", "20240230", "20240201"], number(true, None), &["compact_dates"]),
+        ("amount", &["12345678", "87654321"], number(true, None), &[]),
+        ("amount", &["123456", "654321"], number(true, None), &[]),
+        ("d", &["24-12-31", "25-01-15"], date("%y-%m-%d"), &["date_order", "two_digit_years"]),
+        ("d", &["99-12-31"], date("%y-%m-%d"), &["two_digit_years"]),
+        ("d", &["31-12-99"], date("%d-%m-%y"), &["two_digit_years"]),
+        ("Year", &["98", "99", "00"], period(Year, Some("%y")), &["two_digit_years"]),
+        ("years", &["10", "12"], number(true, None), &[]),
+        ("at", &["01/31/2024 10:30 PM"], date_of("%m/%d/%Y %I:%M %p"), &["local_times"]),
         ("d", &["2024-01-31", "31 Jan", "2024-02-01"], ValueForm::Text, &["mixed_dates"]),
+        ("d", &["2024-01-31", "31.01.2024"], ValueForm::Text, &["mixed_dates"]),
+        ("d", &["31/12/2024", "12/31/2024"], ValueForm::Text, &["mixed_dates"]),
+        ("d", &["2024-01-31", "2024-02-30"], ValueForm::Text, &["no_such_date"]),
+        ("d", &["31.01.2024", "30.2.2024"], ValueForm::Text, &["no_such_date"]),
+        ("at", &["2024-01-31 10:00", "2024-01-31 25:00"], ValueForm::Text, &["no_such_date"]),
+        ("m", &["2024-01", "2024-13"], ValueForm::Text, &["no_such_date"]),
     ]);
 }
 
@@ -111,6 +179,8 @@ fn dates_and_periods_are_recognized() {
 fn time_that_does_not_exist_is_text() {
     let found = found("at", &["2020-06-15T12:34:60Z", "2020-06-15T12:35:00Z"]);
     assert_eq!(found.form, ValueForm::Text, "second 60");
+    let value = "2020-06-15T12:34:60Z".to_owned();
+    assert_eq!(found.remarks, [SourceRemark::NoSuchDate { value }]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Normalization of records: accepted values, results, and reasons for rejection.
 
 use super::*;
+use crate::base::raw::RawRecordError;
 
 #[test]
 fn axis_type_normalizes_values_to_one_form() {
@@ -755,10 +756,11 @@ fn words_of_other_spellings_are_true_and_false() {
     );
 }
 
+const NFC: &str = "C\u{f4}te";
+const NFD: &str = "Co\u{302}te";
+
 #[test]
 fn nfd_query_texts_are_equal_in_all_their_forms() {
-    const NFC: &str = "C\u{f4}te";
-    const NFD: &str = "Co\u{302}te";
     let read = |definition: Json, record: Json| normalized(definition, record).expect("a valid record");
     let (one, other) = (read(definition(), json!({ "id": NFC })), read(definition(), json!({ "id": NFD })));
     assert_eq!(one.identity.key(), other.identity.key());
@@ -771,6 +773,25 @@ fn nfd_query_texts_are_equal_in_all_their_forms() {
         let words = stepped("name", "enum_mapping", json!({ "map": { entry: "found" } }));
         assert_eq!(axes(words, json!({ "id": "a", "name": word }))["name"], json!("found"));
     }
+}
+
+#[test]
+fn field_names_are_equal_in_all_their_forms() {
+    for (defined, published) in [(NFC, NFD), (NFD, NFC), (NFD, NFD)] {
+        let raw =
+            SourceValue::parse(json!({ "id": "a", published: { published: "x" } }).to_string().as_bytes())
+                .expect("valid JSON");
+        for path in [format!("{defined}.{defined}"), format!("['{defined}']['{defined}']")] {
+            let found = RawFieldPath::parse(&path).expect("a path").find(&raw).cloned();
+            assert_eq!(found, Some(SourceValue::Text("x".to_owned())), "{path}");
+        }
+        let list = json!({ "l": [{ published: defined, "n": "x" }] }).to_string();
+        let raw = SourceValue::parse(list.as_bytes()).expect("valid JSON");
+        let path = RawFieldPath::parse(&format!("l[?@.{defined}=='{published}'].n")).expect("a path");
+        assert_eq!(path.find(&raw), Some(&SourceValue::Text("x".to_owned())), "{defined}");
+    }
+    let twice = format!("{{\"{NFC}\":1,\"{NFD}\":2}}");
+    assert!(matches!(SourceValue::parse(twice.as_bytes()), Err(RawRecordError::RepeatedName { .. })));
 }
 
 #[test]

@@ -76,6 +76,23 @@ fn schema_part_may_refer_to_any_other_part() {
 }
 
 #[test]
+fn schema_names_fields_in_any_unicode_form() {
+    const NFC: &str = "r\u{e9}gion";
+    const NFD: &str = "re\u{301}gion";
+    for (defined, published) in [(NFC, NFD), (NFD, NFC), (NFD, NFD)] {
+        let text = json!({ "enum": [defined] });
+        let schema = json!({ "required": [defined], "properties": { defined: text }, "additionalProperties": { "type": "string" } });
+        let schema = CompiledSchema::new(&schema, "").expect("a schema");
+        let check = |record: Json| {
+            let raw = SourceValue::parse(record.to_string().as_bytes()).expect("valid JSON");
+            schema.check(&raw).is_ok()
+        };
+        assert!(check(json!({ published: published })), "{defined}");
+        assert!(!check(json!({ published: "other" })) && !check(json!({})), "{defined}");
+    }
+}
+
+#[test]
 fn schema_of_draft_4_is_read_as_draft_4() {
     let schema = |draft: &str| json!({ "$schema": draft, "properties": { "count": { "minimum": 5, "exclusiveMinimum": true } } });
     let fourth = by(schema("http://json-schema.org/draft-04/schema#"));
