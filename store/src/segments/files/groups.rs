@@ -1,15 +1,16 @@
 //! Reading the groups of a segment one after another: the content of a compressed segment has no limit, and the last file of a snapshot
 //! can be as large as the database. Only one group is in memory, of at most [`GROUP_MAX_BYTES`].
-//!
-//! [`GROUP_MAX_BYTES`]: crate::segments::group::GROUP_MAX_BYTES
 
 use super::{SegmentEnd, SegmentFiles, SegmentHead};
 use crate::base::error::StoreError;
-use crate::segments::group::{GROUP_HEAD_BYTES, StoredGroup, decode, length_of_rows};
+use crate::segments::group::{GROUP_HEAD_BYTES, GROUP_MAX_BYTES, StoredGroup, decode, length_of_rows};
 use std::io::Read;
 
 /// The bytes after the groups are read in pieces of this size.
 const PIECE_BYTES: usize = 64 * 1024;
+/// The most bytes after the groups: more than the space for a group of any length. Without a limit, a compressed segment of 1 MB keeps a
+/// start busy for minutes.
+const REST_MAX_BYTES: u64 = 2 * GROUP_MAX_BYTES as u64;
 
 /// A segment whose groups are read.
 pub(crate) struct SegmentGroups<'f> {
@@ -50,7 +51,7 @@ impl<'f> SegmentGroups<'f> {
     /// Passes the groups to `visit`, and reads the segment to its end.
     ///
     /// # Errors
-    /// An error of `visit`, or the segment cannot be decompressed.
+    /// An error of `visit`, or the segment cannot be decompressed, or has too many bytes after its groups.
     pub(crate) fn walk(
         mut self,
         mut visit: impl FnMut(StoredGroup<'_>) -> Result<(), StoreError>,
@@ -79,8 +80,12 @@ impl<'f> SegmentGroups<'f> {
 
     /// The position of the first byte that is not 0, from `bytes` on, which begin at position `at`. Reads to the end.
     fn find_remains(mut self, mut at: u64, mut bytes: Vec<u8>) -> Result<Option<u64>, StoreError> {
-        let mut found = None;
+        let (mut found, max) = (None, at + REST_MAX_BYTES);
         while !bytes.is_empty() {
+            if at > max {
+                let fault = format!("more than {REST_MAX_BYTES} bytes follow its last group");
+                return Err(self.files.damaged(self.number, &fault));
+            }
             let first = bytes.iter().position(|byte| *byte != 0);
             found = found.or(first.map(|first| at + first as u64));
             at += bytes.len() as u64;
@@ -95,7 +100,7 @@ impl<'f> SegmentGroups<'f> {
 mod tests {
     use super::*;
     use crate::base::row_batch::RowBatch;
-    use crate::segments::group::{GROUP_MAX_BYTES, GroupEnd, encode};
+    use crate::segments::group::{GroupEnd, encode};
     use std::cell::Cell;
     use std::io;
     use std::path::Path;
@@ -114,8 +119,8 @@ mod tests {
         }
     }
 
-    /// Reads a segment with these groups. Returns the lengths of the groups, the remains, and the largest buffer.
-    fn walk(groups: impl Read + 'static) -> (Vec<usize>, Option<u64>, usize) {
+    /// Reads a segment with these groups. Returns the lengths of the groups, the remains or an error, and the largest buffer.
+    fn read(groups: impl Read + 'static) -> (Vec<usize>, Result<Option<u64>, StoreError>, usize) {
         let (files, largest) = (SegmentFiles::new(Path::new("state")), Rc::new(Cell::new(0)));
         let input = Measured(io::Cursor::new(HEAD.to_bytes()).chain(groups), Rc::clone(&largest));
         let mut lengths = Vec::new();
@@ -124,7 +129,12 @@ mod tests {
             lengths.push(group.bytes.len());
             Ok(())
         });
-        (lengths, read.expect("it is readable").remains, largest.get())
+        (lengths, read.map(|read| read.remains), largest.get())
+    }
+
+    fn walk(groups: impl Read + 'static) -> (Vec<usize>, Option<u64>, usize) {
+        let (lengths, remains, largest) = read(groups);
+        (lengths, remains.expect("it is readable"), largest)
     }
 
     fn group(previous: GroupEnd, value_bytes: usize) -> (Vec<u8>, GroupEnd) {
@@ -136,10 +146,10 @@ mod tests {
     #[test]
     fn memory_for_a_segment_is_that_of_its_largest_group() {
         // as a compressed segment of a few bytes has them
-        let bytes = 2 * GROUP_MAX_BYTES as u64;
-        let (lengths, remains, largest) = walk(io::repeat(0).take(bytes));
-        assert_eq!((lengths, remains), (Vec::new(), None));
+        let (lengths, remains, largest) = read(io::repeat(0));
+        assert!(lengths.is_empty() && matches!(remains, Err(StoreError::Corrupt { .. })), "{remains:?}");
         assert!(largest <= 1 << 20, "{largest}");
+        let bytes = GROUP_MAX_BYTES as u64;
         let head = |length: u32| {
             let (mut head, _) = group(GroupEnd::default(), 1);
             head.truncate(GROUP_HEAD_BYTES);
