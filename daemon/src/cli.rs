@@ -8,7 +8,7 @@ use clap::{Command, CommandFactory, Parser, Subcommand};
 use nix::sys::prctl::set_dumpable;
 use oracled_actors::Clock;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{self, Path};
 use std::process::ExitCode;
 
 /// Check, store and deliver the verdicts of a model
@@ -103,7 +103,9 @@ fn format_error_chain(error: &anyhow::Error) -> String {
     line
 }
 
-fn serve(flags: DaemonFlags) -> anyhow::Result<ExitCode> {
+fn serve(mut flags: DaemonFlags) -> anyhow::Result<ExitCode> {
+    // the file of the start, so that a reload reads the same one and the status names it
+    flags.config = flags.config_file().map(|file| path::absolute(&file).unwrap_or(file));
     let config = DaemonConfig::load(&flags)?;
     let log_level = telemetry::start(config.log_format, &config.log_level)?;
     let ignored = DaemonConfig::ignored_variables();

@@ -123,6 +123,64 @@ async fn doctor_finds_each_fault_of_files() {
     assert!(daemon.stop().success());
 }
 
+/// The report without `--config`, with the same home as the daemon.
+async fn doctor_without_file(world: &DaemonWorld) -> (Option<i32>, Value) {
+    let mut command = world.ctl_command(&["doctor", "--json"]);
+    command.env("HOME", world.path("")).env_remove("XDG_CONFIG_HOME");
+    let output = tokio::task::spawn_blocking(move || command.output()).await;
+    let output = output.expect("the command ends").expect("oraclectl starts");
+    (output.status.code(), serde_json::from_slice(&output.stdout).expect("the report is JSON"))
+}
+
+#[tokio::test]
+async fn doctor_checks_the_configuration_of_the_running_daemon() {
+    let world = world_with("[model]\nprovider = \"none\"\n[storage]\nmin_free_bytes = 123731968");
+    let default = world.path(".config/oracled/oracled.toml");
+    fs::create_dir_all(default.parent().expect("a folder")).expect("the folder is made");
+    fs::write(&default, "unknown = 1\n").expect("the file is written");
+    let daemon = world.serve().await;
+    let (code, report) = doctor_without_file(&world).await;
+    assert_eq!((code, &report["faults"], &report["warnings"]), (Some(0), &json!(0), &json!(0)), "{report}");
+    let passed = checks_of(&report, "pass");
+    let file = world.config_file().display().to_string();
+    assert!(
+        passed.iter().any(|(check, value)| *check == "configuration" && value.contains(&file)),
+        "{report}"
+    );
+    assert!(passed.iter().any(|(check, value)| *check == "disk" && value.contains("118 MiB")), "{report}");
+
+    // the file is checked as it is now
+    fs::write(&file, format!("unknown = 1\n{}", world.config)).expect("the file is written");
+    assert_one_fault("changed file", doctor_without_file(&world).await, "configuration", "unknown");
+    assert!(daemon.stop().success());
+    let (code, report) = doctor_without_file(&world).await;
+    let faults = checks_of(&report, "fault");
+    assert_eq!((code, faults.len()), (Some(1), 2), "the default file, and no daemon: {report}");
+}
+
+#[tokio::test]
+async fn doctor_reports_no_fault_of_the_setup_without_a_model_and_a_file() {
+    let world = DaemonWorld::default();
+    let mut command = world.oracled(&["serve"]);
+    for (flag, path) in [
+        ("--state-dir", world.state()),
+        ("--socket", world.socket()),
+        ("--control-socket", world.control_socket()),
+    ] {
+        command.arg(flag).arg(path);
+    }
+    let daemon = world.ready(world.spawn_as(command)).await;
+    // a file that the daemon did not read
+    let default = world.path(".config/oracled/oracled.toml");
+    fs::create_dir_all(default.parent().expect("a folder")).expect("the folder is made");
+    fs::write(&default, "unknown = 1\n").expect("the file is written");
+    let (code, report) = doctor_without_file(&world).await;
+    assert_eq!((code, &report["faults"]), (Some(0), &json!(0)), "{report}");
+    let warnings = checks_of(&report, "warning");
+    assert_eq!(warnings.iter().map(|(check, _)| *check).collect::<Vec<_>>(), ["model"], "{report}");
+    assert!(daemon.stop().success());
+}
+
 #[tokio::test]
 async fn doctor_reports_each_fault_of_the_configuration_with_its_line() {
     let world = world_with("sokcet = \"/x\"\ncontrol_socket_group = \"no-such-group\"");

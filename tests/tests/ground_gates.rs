@@ -65,6 +65,17 @@ async fn held_run_exits_with_its_own_status_and_waits_for_an_operator() {
     let run_id = run["run_id"].as_str().expect("a string").to_owned();
     assert_eq!(values(&world).await, before);
     assert_eq!(held_gauge(&world).await, "1");
+    let status = json_of(&world.ctl(&["--json", "status"]));
+    let held = &status["held_runs"];
+    assert_eq!((&held[0]["run_id"], &held[0]["oracle_id"]), (&run["run_id"], &json!(SOURCE)), "{status}");
+    let shown = String::from_utf8_lossy(&world.ctl(&["status"]).stdout).into_owned();
+    assert!(shown.contains(&run_id), "{shown}");
+    let doctor = json_of(&world.ctl(&["--json", "doctor"]));
+    let checks = doctor["checks"].as_array().expect("a list");
+    let names_run =
+        |check: &&Value| check["value"].as_str().is_some_and(|value| value.contains(run_id.as_str()));
+    let found = checks.iter().find(names_run).expect("the run is found");
+    assert_eq!((&found["check"], &found["level"]), (&json!("ingestion"), &json!("warning")), "{doctor}");
     assert_eq!(
         submit(&world, "2021-01-01", &bad).status.code(),
         Some(HELD),
@@ -86,6 +97,7 @@ async fn held_run_exits_with_its_own_status_and_waits_for_an_operator() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(json_of(&output)["run"]["state"], "completed");
     assert_eq!((values(&world).await.len(), held_gauge(&world).await.as_str()), (50, "0"));
+    assert_eq!(json_of(&world.ctl(&["--json", "status"]))["held_runs"], json!([]));
     let again = world.ctl(&["--json", "ingest", "approve", &run_id, "--reason", "a smaller census"]);
     assert_eq!(again.status.code(), Some(0), "the same operator may repeat the approval: {again:?}");
     assert_eq!(json_of(&again), json_of(&output));

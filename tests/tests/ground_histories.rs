@@ -220,3 +220,44 @@ async fn reject_without_identity_withdraws_nothing_from_a_version_that_is_read_a
         }
     }
 }
+
+#[tokio::test]
+async fn replacement_that_brings_back_a_pruned_value_is_held() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let (control, routes) = (&mut daemon.control().await, &mut daemon.routes().await);
+    let (ontology, mut registration, mut pipeline) = example_documents("pruned");
+    registration["snapshot"] = json!(false);
+    pipeline["pipeline"]["storage"]["retention_days"] = json!(30);
+    register_all(control, &ontology, &registration, &pipeline).await;
+    approve(control, "pruned").await;
+    let both =
+        |size: i64| format!("{{\"number\": 1, \"size\": {size}}}\n{{\"number\": 2, \"size\": {size}}}\n");
+    read_version(control, "pruned", "v1", 1, &both(1)).await;
+    read_version(control, "pruned", "v2", 11, &both(2)).await;
+    let pruned = post(control, "/v1/sources/pruned/prune", &json!({"before": "2020-02-01"})).await;
+    assert_eq!(at(&pruned, "/versions"), 2, "{}", document(&pruned));
+    let in_force = [(1, "2".to_owned(), Value::Null), (2, "2".to_owned(), Value::Null)];
+    let path = format!("{}&replace=true", runs_path("pruned", "v2", &date(11)));
+    let lines = "{\"number\": 1, \"size\": 5}\n";
+    let answer = call(control, hyper::Method::POST, &path, Some(lines.into())).await;
+    let run = wait_for_run(control, &started_run(&answer)).await;
+    assert_eq!(
+        (&run["state"], &run["breaches"][0]["gate"]),
+        (&json!("held"), &json!("pruned_content")),
+        "{run}"
+    );
+    assert_eq!(run["breaches"][0]["records"], 1);
+    assert_eq!(values(routes, "pruned").await, in_force);
+
+    // an approval accepts it, and the answer reports the record
+    let approval = format!("/v1/runs/{}/approve", run["run_id"].as_str().expect("an id"));
+    post(control, &approval, &json!({"reason": "it never existed"})).await;
+    wait_for_run(control, run["run_id"].as_str().expect("an id")).await;
+    assert_eq!(values(routes, "pruned").await, [(1, "5".to_owned(), Value::Null)]);
+
+    // the pruned value is stated again
+    read_version(control, "pruned", "v2", 11, &both(1)).await;
+    let again = [(1, "1".to_owned(), Value::Null), (2, "1".to_owned(), Value::Null)];
+    assert_eq!(values(routes, "pruned").await, again);
+}

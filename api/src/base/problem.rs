@@ -127,7 +127,7 @@ problem_codes! {
     SessionMismatch = 409: "Use a new session id, or the session's own data.",
     /// The session's first verdict was delivered already.
     DeliveredAlready = 409: "Read the verdict instead.",
-    /// The order of the session was cancelled by its application. The session gets no verdict.
+    /// The order of the session was cancelled by its application or an operator. The session gets no verdict.
     OrderCancelled = 409: "Use a new session id.",
     /// The state of the order does not permit the change. `detail` names it.
     OrderStateRefused = 409: "Wait until the attempt has ended, or use another action.",

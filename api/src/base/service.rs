@@ -1,6 +1,8 @@
 //! The daemon itself: health, status, draining, log level, circuits.
 
 use jiff::Timestamp;
+use oracled_domain::Sha256Hex;
+use oracled_domain::ground::id::SourceId;
 use oracled_domain::verdict::cost_budget::DailyBudget;
 use oracled_domain::verdict::divergence::RegenVariance;
 use oracled_domain::verdict::health::{CircuitAction, CircuitCallOutcome, OracleHealthStatus};
@@ -105,6 +107,8 @@ pub struct StatusReport {
     pub ready: bool,
     /// Why it does not.
     pub reasons: Vec<String>,
+    /// The configuration file that it was started with; null if it has none.
+    pub config_file: Option<String>,
     /// The state directory.
     pub state_dir: String,
     /// Entries in the log.
@@ -139,6 +143,8 @@ pub struct StatusReport {
     pub budgets: Option<Vec<DailyBudget>>,
     /// Open reviews.
     pub open_reviews: u64,
+    /// The ingestion runs that wait for an operator; null if they cannot be read.
+    pub held_runs: Option<Vec<HeldRun>>,
     /// The health of each oracle.
     pub oracles: Vec<String>,
     /// How often regenerated verdicts differ from the delivered ones.
@@ -162,6 +168,17 @@ pub struct WitnessReport {
     pub cosigned_at: Option<Timestamp>,
     /// Why it did not cosign the newest checkpoint.
     pub failure: Option<String>,
+}
+
+/// An ingestion run that waits for an operator, who approves or discards it.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct HeldRun {
+    /// The id of the run.
+    pub run_id: Sha256Hex,
+    /// The source.
+    pub oracle_id: SourceId,
+    /// Why it is held.
+    pub cause: String,
 }
 
 /// The numbers of orders that wait.

@@ -120,7 +120,7 @@ pub enum HeldState {
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OrderActionRequest {
-    /// `retry`, `fail` or `release`.
+    /// `retry`, `fail`, `cancel` or `release`.
     pub action: OrderAction,
     /// The reason, for the log: 1 to 1,024 bytes.
     #[schema(min_length = 1, max_length = 1024)]

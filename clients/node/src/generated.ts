@@ -834,7 +834,7 @@ export interface components {
          * @description A change that an operator makes to an order.
          * @enum {string}
          */
-        OrderAction: "retry" | "fail" | "release";
+        OrderAction: "retry" | "fail" | "release" | "cancel";
         /** @description One attempt to generate the verdict of an order. */
         OrderAttempt: {
             /**

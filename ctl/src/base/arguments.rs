@@ -38,6 +38,7 @@ mod tests {
             &["order", "show"],
             &["order", "retry", "--reason=r"],
             &["order", "fail", "--reason=r"],
+            &["order", "cancel", "--reason=r"],
             &["outbox", "--after"],
             &["outbox", "requeue"],
             &["outbox", "drop"],

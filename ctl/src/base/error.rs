@@ -34,7 +34,7 @@ pub(crate) enum CtlError {
     /// The order of the verdict is held. It was printed.
     #[error(
         "the order of session {session_id} is held; `oraclectl review list` shows its id for `oraclectl order {} ID --reason …`",
-        if *.has_verdict { "release|retry|fail" } else { "retry|fail" }
+        if *.has_verdict { "release|retry|fail|cancel" } else { "retry|fail|cancel" }
     )]
     OrderHeld {
         session_id: SessionId,

@@ -3,7 +3,7 @@
 use clap::Command;
 
 /// The examples of a verb, by its path.
-const EXAMPLES: [(&str, &[&str]); 55] = [
+const EXAMPLES: [(&str, &[&str]); 56] = [
     ("crosscheck", &["oraclectl crosscheck verdict.json --tier full"]),
     (
         "submit",
@@ -49,7 +49,8 @@ const EXAMPLES: [(&str, &[&str]); 55] = [
     ("order show", &["oraclectl order show cs_1", "oraclectl order show cs_1 --text"]),
     ("order release", &["oraclectl order release cs_1 --reason 'the conflict is explained'"]),
     ("order retry", &["oraclectl order retry cs_1 --reason 'the model works again'"]),
-    ("order fail", &["oraclectl order fail cs_1 --reason 'the customer has cancelled'"]),
+    ("order fail", &["oraclectl order fail cs_1 --reason 'the model cannot answer this'"]),
+    ("order cancel", &["oraclectl order cancel cs_1 --reason 'the customer has cancelled'"]),
     ("outbox", &["oraclectl outbox --dead", "oraclectl outbox requeue --all-dead"]),
     ("outbox requeue", &["oraclectl outbox requeue verdict:cs_1", "oraclectl outbox requeue --all-dead"]),
     ("prompt show", &["oraclectl prompt show oracled-default"]),

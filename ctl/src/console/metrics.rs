@@ -1,6 +1,6 @@
 //! The daemon's metrics, read from their text (OpenMetrics).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// One sample of a metric.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,12 +43,6 @@ impl Metrics {
             *sums.entry(values).or_default() += sample.value;
         }
         sums
-    }
-
-    /// The values of `label` in the samples of `name` with a value other than 0.
-    pub(crate) fn labels_in_use(&self, name: &str, label: &str) -> BTreeSet<&str> {
-        let in_use = self.named(name).filter(|sample| sample.value != 0.0);
-        in_use.filter_map(|sample| sample.labels.get(label)).map(String::as_str).collect()
     }
 
     /// The buckets of a histogram: upper limits with the number of values in each, in order.
@@ -122,8 +116,6 @@ mod tests {
         );
         let by_y = metrics.sums_by("a_total", ["y"]);
         assert_eq!(by_y, [([String::new()], 4.0), (["q\"{}\\".to_owned()], 3.0)].into());
-        assert_eq!(metrics.labels_in_use("a_total", "x"), ["1", "2"].into());
-        assert!(metrics.labels_in_use("z", "x").is_empty());
     }
 
     #[test]

@@ -74,5 +74,6 @@ fn render_actions(session_id: &str, order: &Order) -> Markup {
         }
         @if may_retry { (form("retry", "Retry the order")) }
         @if may_fail { (form("fail", "Fail the order")) }
+        @if !order.state.has_ended() { (form("cancel", "Cancel the order for good")) }
     }
 }

@@ -109,7 +109,12 @@ fn render_state(status: &StatusReport, metrics: &Metrics, checkpoint: Option<&Ch
     let age = |metric: &str| age(metric).map_or_else(|| "none".into(), |age| format_span(age as u64));
     let oldest_review = metrics.sum("oracled_review_oldest_open_timestamp_seconds").filter(|at| *at > 0.0);
     let oldest_review = oldest_review.and_then(|at| Timestamp::from_second(at as i64).ok());
-    let held_runs: Vec<_> = metrics.labels_in_use("oracled_source_runs_held", "oracle").into_iter().collect();
+    let held_runs = status.held_runs.as_deref().map(|runs| {
+        html! {
+            @if runs.is_empty() { "none" }
+            @for run in runs { a href=(format!("/sources/{}", run.oracle_id)) { (run.oracle_id) } " " }
+        }
+    });
     let budgets =
         status.budgets.as_deref().map_or_else(|| "unknown: they cannot be read".into(), format_budgets);
     pairs([
@@ -128,13 +133,7 @@ fn render_state(status: &StatusReport, metrics: &Metrics, checkpoint: Option<&Ch
             "reviews",
             html! { a href="/reviews" { (status.open_reviews) " open" } ", oldest: " (moment_or_none(oldest_review)) },
         ),
-        (
-            "held runs",
-            html! {
-                @if held_runs.is_empty() { "none" }
-                @for oracle_id in held_runs { a href=(format!("/sources/{oracle_id}")) { (oracle_id) } " " }
-            },
-        ),
+        ("held runs", held_runs.unwrap_or_else(|| html! { "unknown: they cannot be read" })),
         ("divergence", html! { (format_variance(&status.variance)) }),
         (
             "log",

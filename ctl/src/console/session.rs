@@ -123,9 +123,10 @@ pub(super) async fn change_order(
         "release" => (OrderAction::Release, "released"),
         "retry" => (OrderAction::Retry, "retried"),
         "fail" => (OrderAction::Fail, "failed"),
+        "cancel" => (OrderAction::Cancel, "cancelled"),
         other => {
             return Err(PageError::input(format!(
-                "`{other}` is not an action; allowed: release, retry, fail"
+                "`{other}` is not an action; allowed: release, retry, fail, cancel"
             )));
         }
     };

@@ -11,7 +11,7 @@ mod sockets;
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
 use crate::base::output::{format_count, print_json};
-use config::CheckedConfig;
+use config::{CheckedConfig, ConfigSource};
 use oracled_domain::base::visible::visible_line;
 use serde::Serialize;
 use std::io::Write;
@@ -22,7 +22,7 @@ use std::path::PathBuf;
 /// Run it as root or as the daemon's user: other users cannot read the state directory and the secrets. It changes nothing.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DoctorArgs {
-    /// Configuration file of the daemon [default: /etc/oracled/oracled.toml, else the file that `oracled serve` reads]
+    /// Configuration file of the daemon [default: the file of the running daemon; without one, /etc/oracled/oracled.toml, else the file that `oracled serve` reads]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -83,8 +83,13 @@ struct DoctorReport {
 
 impl DoctorArgs {
     pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
-        let (config, mut checks) = config::check_config(self.config.as_deref());
-        let daemon = daemon::read_daemon(options, config.as_ref()).await?;
+        let daemon = daemon::read_daemon(options).await?;
+        let source = match (&self.config, daemon.config_file) {
+            (Some(named), _) => ConfigSource::Named(named.clone()),
+            (None, Some(file)) => ConfigSource::OfDaemon(file),
+            (None, None) => ConfigSource::Default,
+        };
+        let (config, mut checks) = config::check_config(&source);
         checks.extend(daemon.checks);
         checks.extend(sockets::check_sockets(options, config.as_ref())?);
         // flags of the daemon override its configuration

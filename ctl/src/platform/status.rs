@@ -4,7 +4,7 @@ use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
 use crate::base::output::{format_count, format_pairs, print_json};
 use hyper::Method;
-use oracled_api::base::service::{StatusReport, WaitingOrders, WitnessReport};
+use oracled_api::base::service::{HeldRun, StatusReport, WaitingOrders, WitnessReport};
 use oracled_domain::verdict::cost_budget::DailyBudget;
 use oracled_domain::verdict::divergence::RegenVariance;
 use std::io::Write;
@@ -20,6 +20,7 @@ pub(crate) async fn run(options: &GlobalOptions, out: &mut dyn Write) -> Result<
         ("oracled", format!("{} (pid {})", status.version, status.pid)),
         ("serves since", format!("{} ({} s)", status.started_at, status.uptime_s)),
         ("ready", if status.ready { "yes".into() } else { format!("no: {}", status.reasons.join("; ")) }),
+        ("configuration", status.config_file.unwrap_or_else(|| "no file".into())),
         ("state", status.state_dir),
         ("log", format_count(status.entries, "entry", "entries")),
         ("witnesses", format_witnesses(&status.witnesses)),
@@ -42,6 +43,7 @@ pub(crate) async fn run(options: &GlobalOptions, out: &mut dyn Write) -> Result<
         ("mail", format!("{}; {} in the outbox", status.mail, status.mails)),
         ("webhooks", format!("{} in the outbox", status.webhooks)),
         ("reviews", format!("{} open", status.open_reviews)),
+        ("held runs", format_held_runs(status.held_runs.as_deref())),
         ("oracles", if status.oracles.is_empty() { "none".into() } else { status.oracles.join(", ") }),
         ("divergence", format_variance(&status.variance)),
         ("in flight", status.in_flight.to_string()),
@@ -60,6 +62,15 @@ pub(crate) async fn run(options: &GlobalOptions, out: &mut dyn Write) -> Result<
         shown.push(("oracle_log.jsonl", format!("lags behind the log: {lag}")));
     }
     Ok(out.write_all(format_pairs(&shown).as_bytes())?)
+}
+
+fn format_held_runs(runs: Option<&[HeldRun]>) -> String {
+    let run = |HeldRun { run_id, oracle_id, cause }: &HeldRun| format!("{oracle_id}: {run_id} ({cause})");
+    match runs {
+        None => "unknown: they cannot be read".into(),
+        Some([]) => "none".into(),
+        Some(runs) => runs.iter().map(run).collect::<Vec<_>>().join("; "),
+    }
 }
 
 pub(crate) fn format_witnesses(witnesses: &[WitnessReport]) -> String {

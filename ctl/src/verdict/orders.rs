@@ -39,7 +39,7 @@ fn state_parser() -> impl TypedValueParser<Value = OrderState> {
     PossibleValuesParser::new(names).try_map(|name| name.parse::<OrderState>())
 }
 
-/// Show, retry, fail or release one order
+/// Show, retry, fail, cancel or release one order
 #[derive(Debug, clap::Args)]
 pub(crate) struct OrderArgs {
     #[command(subcommand)]
@@ -77,6 +77,15 @@ enum OrderVerb {
     },
     /// Fail a queued or held order; a held verdict is destroyed
     Fail {
+        /// Session id; shop/cs_1 for a session of the application `shop`
+        #[arg(value_parser = id_parser())]
+        session_id: String,
+        /// Reason, for the audit log
+        #[arg(long)]
+        reason: String,
+    },
+    /// Cancel a queued, generating or held order for good; its session gets no verdict, and a held verdict is destroyed
+    Cancel {
         /// Session id; shop/cs_1 for a session of the application `shop`
         #[arg(value_parser = id_parser())]
         session_id: String,
@@ -126,6 +135,9 @@ impl OrderArgs {
             }
             OrderVerb::Fail { session_id, reason } => {
                 change(options, session_id, OrderAction::Fail, reason, None).await?
+            }
+            OrderVerb::Cancel { session_id, reason } => {
+                change(options, session_id, OrderAction::Cancel, reason, None).await?
             }
         };
         if options.json {

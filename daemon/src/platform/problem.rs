@@ -76,6 +76,13 @@ impl Problem {
         Self::new(ProblemCode::RequestTimeout, detail)
     }
 
+    /// No bytes of the body arrived for `idle`.
+    #[must_use]
+    pub fn body_stalled(idle: Duration) -> Self {
+        let detail = format!("no bytes of the body arrived for {} s (`limits.idle_s`)", idle.as_secs());
+        Self::new(ProblemCode::RequestTimeout, detail)
+    }
+
     /// The client of a batch read nothing for `patience` after `answered` lines, while the spool for answers was full.
     #[must_use]
     pub fn client_not_reading(answered: u64, patience: Duration) -> Self {

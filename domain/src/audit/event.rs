@@ -289,13 +289,22 @@ pub enum EventKind {
         /// The number of attempts.
         attempts: u32,
     },
-    /// The application cancelled an order. If the model was asked, its answer is discarded, and `order_attempt_failed` follows
-    /// when the call ends. If the policy held its verdict, the text was destroyed.
+    /// The application or an operator cancelled an order. If the model was asked, its answer is discarded, and
+    /// `order_attempt_failed` follows when the call ends. If the policy held its verdict, the text was destroyed.
     OrderCancelled {
         /// The state of the order before: `queued`, `generating` or `held`.
         from: OrderState,
         /// The number of attempts.
         attempts: u32,
+        /// The operator's reason; absent if the application cancelled the order.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+        /// The name of the operator; absent if the system had none, or if the application cancelled the order.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        user_name: Option<String>,
+        /// The process of the application or the operator; absent if the log is older than this member.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        peer: Option<PeerCredentials>,
     },
     /// One request was sent to the model. The entry has the RFC's fields, and further details of the call.
     ///

@@ -133,7 +133,13 @@ mod tests {
         assert_eq!(body, expected);
         assert_eq!(webhook.standing.application.as_ref().map(ToString::to_string).as_deref(), Some("shop"));
         let delivered_id = webhook.standing.webhook_id;
-        let cancelled = EventKind::OrderCancelled { from: OrderState::Generating, attempts: 1 };
+        let cancelled = EventKind::OrderCancelled {
+            from: OrderState::Generating,
+            attempts: 1,
+            reason: None,
+            user_name: None,
+            peer: None,
+        };
         let webhook = event(cancelled).webhook(7).expect("an order has a webhook");
         assert_eq!(webhook.standing.webhook_id, delivered_id, "nothing of the body is in the id");
         assert_eq!(webhook.standing.kind, WebhookType::OrderCancelled);

@@ -6,6 +6,8 @@
 use jiff::fmt::strtime::BrokenDownTime;
 use jiff::{Timestamp, civil};
 
+const DAY_SECONDS: u32 = 24 * 60 * 60;
+
 /// The directives that stand for several others.
 const COMPOSITE: [(char, &str); 4] =
     [('F', "%Y-%m-%d"), ('T', "%H:%M:%S"), ('R', "%H:%M"), ('D', "%m/%d/%y")];
@@ -162,6 +164,10 @@ impl TimeFormat {
     #[must_use]
     pub fn parse(&self, text: &str) -> Option<ParsedTime> {
         let parts = self.parts(text)?;
+        // the parser takes offsets up to 25:59:59, and RFC 3339 up to 23:59
+        if parts.offset().is_some_and(|offset| offset.seconds().unsigned_abs() >= DAY_SECONDS) {
+            return None;
+        }
         if parts.offset().is_some() || parts.timestamp().is_some() {
             return parts.to_timestamp().ok().map(ParsedTime::Moment);
         }
@@ -309,6 +315,9 @@ mod tests {
             ("%F %T%.f", "2020-06-15 12:34:59.5", Some("2020-06-15T12:34:59.5")),
             ("%F %T %z", "2020-06-15 12:34:60 +0000", None),
             ("%F %T %z", "2020-06-15 12:34:56 +0200", Some("2020-06-15T10:34:56Z")),
+            ("%F %T %z", "2020-06-15 12:34:56 +2400", None),
+            ("%F %T %:z", "2020-06-15 12:34:56 -25:00", None),
+            ("%F %T %:z", "2020-06-15 12:34:56 +23:59", Some("2020-06-14T12:35:56Z")),
             ("%F %R", "2020-06-15 24:00", None),
             ("%F %R", "2020-06-15 23:60", None),
             ("%F", "2020-02-30", None),

@@ -107,6 +107,12 @@ impl fmt::Display for GateBreach {
             Self::EmptiedAxis { axis, version } => {
                 write!(f, "no record has a value on axis `{axis}`, which version {version} has values on")
             }
+            Self::PrunedContent { records } => {
+                write!(
+                    f,
+                    "{records} earlier statements would be in force again, and their content was pruned"
+                )
+            }
             Self::MaxUnfilledRatio { axis, unfilled, filled, allowed } => write!(
                 f,
                 "{unfilled} of {filled} values of axis `{axis}` would be empty (`max_unfilled_ratio` is {allowed})"

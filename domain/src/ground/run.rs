@@ -225,6 +225,11 @@ pub enum GateBreach {
         /// The version of the previous release.
         version: String,
     },
+    /// Earlier statements would be in force again although their content was pruned, since a replaced version lacks the records.
+    PrunedContent {
+        /// Records without content.
+        records: u64,
+    },
     /// Too many values of an axis would be empty.
     MaxUnfilledRatio {
         /// The axis; the path of the values if only those of one key of a group are concerned.

@@ -55,7 +55,7 @@ pub enum OrderState {
     Delivered,
     /// It ended without a verdict. An operator can retry it.
     Failed,
-    /// The application cancelled it. It never gets a verdict.
+    /// Its application or an operator cancelled it. It never gets a verdict.
     Cancelled,
 }
 
@@ -107,6 +107,8 @@ pub enum OrderAction {
     Fail,
     /// Deliver the verdict that the policy holds.
     Release,
+    /// End it for good. A held verdict is destroyed, and the answer to a call in progress is discarded.
+    Cancel,
 }
 
 /// A change that an operator made to an order.
@@ -420,16 +422,13 @@ impl Order {
         Self { stop_cause, policy_causes: causes, ..self.enter(OrderState::Held, now) }
     }
 
-    /// The order after its application cancelled it; `None` if it has ended. The answer to a call in progress is discarded.
+    /// The order after it was cancelled. The answer to a call in progress is discarded.
     #[must_use]
-    pub fn cancelled(mut self, now: Timestamp) -> Option<Self> {
-        if self.state.has_ended() {
-            return None;
-        }
+    pub fn cancelled(mut self, now: Timestamp) -> Self {
         if self.state == OrderState::Generating {
             self.end_attempt(GenerationOutcome::Cancelled, None, None, now);
         }
-        Some(self.enter(OrderState::Cancelled, now))
+        self.enter(OrderState::Cancelled, now)
     }
 
     /// The cancelled order after its call in progress ended, with what the call used; `None` if there was no such call.
@@ -474,6 +473,7 @@ impl Order {
                 ..self.enter(OrderState::Queued, at)
             },
             OrderAction::Release => self.enter(OrderState::Delivered, at),
+            OrderAction::Cancel => self.cancelled(at),
         };
         Self { operator_action: Some(action), ..changed }
     }

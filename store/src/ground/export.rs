@@ -82,8 +82,8 @@ impl SourceView {
             let times: Vec<RecordStatement> = record.times().copied().collect();
             let source_record_id = source_record_id_in(&record.key).unwrap_or_default();
             for version in history.known_versions(&times) {
-                let Some(statement) = record.statements.get(version.statement) else { continue };
-                let exported = self.export_line(&record, &source_record_id, statement, &version)?;
+                let Some(statement) = record.statement(version.statement) else { continue };
+                let exported = self.export_line(&record, &source_record_id, &statement, &version)?;
                 line.clear();
                 serde_json::to_writer(&mut line, &exported)
                     .map_err(|_| self.corrupt("a record's content cannot be read"))?;

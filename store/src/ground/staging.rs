@@ -16,7 +16,7 @@ use oracled_domain::ground::axis_effect::AxisEffects;
 use oracled_domain::ground::rejection::{RecordRejection, RejectedRecord};
 use oracled_domain::ground::run::{RunCounts, SortedFileRef};
 use oracled_domain::ground::timeline::{
-    RecordStatement, ReleaseScope, TimelineRun, VisibleReleases, changes,
+    RecordStatement, RecordVersion, ReleaseScope, TimelineRun, VisibleReleases, changes,
 };
 use std::collections::BTreeMap;
 
@@ -78,7 +78,7 @@ pub struct StagedRun {
     pub stated: StatedRecords,
     /// The files with the source's statements, the oldest first.
     pub statements: Vec<SortedFileRef>,
-    /// For an undo: the number of records that it would restore and whose content was pruned.
+    /// The number of records that it would bring back although their content was pruned.
     pub pruned: u64,
     /// The effect on the values of each axis.
     pub axis_effects: AxisEffects,
@@ -211,8 +211,8 @@ impl RunStaging {
     }
 
     /// Compares the records of the run with the source's earlier statements. The earlier statements about other records
-    /// are read only if the run can change them, or has a base. Returns the number of records that an undo would restore
-    /// and whose content was pruned, and the effect on values; `None` if `proceed` returned false.
+    /// are read only if the run can change them, or has a base. Returns the number of records that it would bring back
+    /// although their content was pruned, and the effect on values; `None` if `proceed` returned false.
     fn merge_records(
         &mut self,
         view: &SourceView,
@@ -264,7 +264,7 @@ impl RunStaging {
             if others_change {
                 gauge.count(&record);
             }
-            if release.undoes.is_some() && restores_pruned(&record, &view.known, &after) {
+            if others_change && restores_pruned(&record, &view.known, &after) {
                 pruned += 1;
             }
             if is_stated || others_change {
@@ -372,15 +372,26 @@ impl StagedRun {
     }
 }
 
-/// Whether a record in force after the release has no content, and was not such a record before.
+/// Whether the release brings back content that was pruned: in a version that has no end, or in one that holds at a time at
+/// which a version with content held before.
 fn restores_pruned(record: &RecordStatements, before: &VisibleReleases, after: &VisibleReleases) -> bool {
-    let times: Vec<RecordStatement> = record.times().copied().collect();
-    let is_pruned = |known: &VisibleReleases| {
-        let last = known.versions(&times).pop();
-        let statement = last.and_then(|version| record.statements.get(version.statement));
-        statement.is_some_and(StoredStatement::is_pruned)
+    if !record.statements.iter().any(StoredStatement::is_pruned) {
+        return false;
+    }
+    let is_pruned = |version: &RecordVersion| {
+        record.statement(version.statement).is_some_and(|statement| statement.is_pruned())
     };
-    is_pruned(after) && !is_pruned(before)
+    let is_open = |version: &RecordVersion| version.valid_until.is_none();
+    let (lost, stored): (Vec<_>, Vec<_>) = before.versions(record.times()).into_iter().partition(is_pruned);
+    after.versions(record.times()).into_iter().filter(is_pruned).any(|restored| {
+        let begins_before_end = |one: &RecordVersion, other: &RecordVersion| {
+            other.valid_until.is_none_or(|until| one.valid_from < until)
+        };
+        let overlaps = |version: &RecordVersion| {
+            begins_before_end(version, &restored) && begins_before_end(&restored, version)
+        };
+        is_open(&restored) && !lost.iter().any(is_open) || stored.iter().any(overlaps)
+    })
 }
 
 /// Whether a release can change records that it does not contain. A snapshot withdraws them. An undo, or a

@@ -75,6 +75,17 @@ impl RecordStatements {
         })
     }
 
+    /// The statement at `index`. If its content was pruned, and another run states the same content, it has that content.
+    #[must_use]
+    pub fn statement(&self, index: usize) -> Option<StoredStatement> {
+        let mut statement = self.statements.get(index)?.clone();
+        if statement.is_pruned() {
+            let has_same = |other: &&StoredStatement| other.time.content == statement.time.content;
+            statement.row = self.statements.iter().filter(has_same).find_map(|same| same.row.clone());
+        }
+        Some(statement)
+    }
+
     /// For each statement, the parts on which validity depends.
     pub fn times(&self) -> impl Iterator<Item = &RecordStatement> {
         self.statements.iter().map(|stored| &stored.time)
@@ -238,7 +249,7 @@ impl SourceView {
         time: Timestamp,
     ) -> Option<FoundVersion> {
         let version = known.valid_at(record.times(), time)?;
-        FoundVersion::of(&record.key, &record.statements, version)
+        FoundVersion::of(record, version)
     }
 
     /// All versions of `record`, by the releases in `known`.
@@ -247,7 +258,7 @@ impl SourceView {
         known: &VisibleReleases,
     ) -> impl Iterator<Item = FoundVersion> + use<'r> {
         let versions = known.versions(record.times()).into_iter();
-        versions.filter_map(move |version| FoundVersion::of(&record.key, &record.statements, version))
+        versions.filter_map(move |version| FoundVersion::of(record, version))
     }
 
     /// The id of the record that run number `run` read at `position`.
@@ -336,16 +347,17 @@ impl SourceView {
 }
 
 impl FoundVersion {
-    fn of(key: &[u8], statements: &[StoredStatement], version: RecordVersion) -> Option<Self> {
+    fn of(record: &RecordStatements, version: RecordVersion) -> Option<Self> {
+        let statements = &record.statements;
         let superseded_by = match version.ended_by {
             VersionEnd::Superseded(by) => statements.get(by).map(|by| (by.time.run, by.position)),
             VersionEnd::Open | VersionEnd::Withdrawn(_) | VersionEnd::Expired => None,
         };
-        let statement = statements.get(version.statement)?.clone();
+        let statement = record.statement(version.statement)?;
         let latest = statements.iter().find(|candidate| candidate.time.run == version.last_seen);
         let mut latest = latest.unwrap_or(&statement).clone();
         latest.row = latest.row.map(|_| Bytes::new());
-        Some(Self { key: key.to_vec(), statement, latest, version, superseded_by })
+        Some(Self { key: record.key.clone(), statement, latest, version, superseded_by })
     }
 }
 

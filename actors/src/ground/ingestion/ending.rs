@@ -95,6 +95,8 @@ impl IngestContext {
             run.breaches = gates.breaches(&staged.counts, &staged.axis_effects, same_payload);
             let emptied = previous.map(|previous| emptied_axes(&run, &staged.counts, &previous));
             run.breaches.extend(emptied.unwrap_or_default());
+            let records = staged.pruned;
+            run.breaches.extend((records > 0).then_some(GateBreach::PrunedContent { records }));
         }
         if run.breaches.is_empty() || run.decision.is_some() {
             return self.complete(run, staged, ready).await;

@@ -70,8 +70,8 @@ fn read_values(view: &SourceView, request: &QueryRequest) -> Result<ValueHistory
         let record = record?;
         let times: Vec<RecordStatement> = record.times().copied().collect();
         for version in history.known_versions(&times) {
-            let Some(statement) = record.statements.get(version.statement) else { continue };
-            let content = view.content(statement)?;
+            let Some(statement) = record.statement(version.statement) else { continue };
+            let content = view.content(&statement)?;
             values.push(KnownValue {
                 record_id: view.record_id(statement.time.run, statement.position).unwrap_or_default(),
                 valid_from: version.valid_from,

@@ -244,7 +244,7 @@ fn find_record_standing(
     let times: Vec<_> = record.statements.iter().map(|statement| statement.time).collect();
     let became = view.known.statement_state(&times, index)?;
     let record_position = |statement: &StoredStatement| (statement.time.run, statement.position);
-    let statement = record.statements.get(index)?.clone();
+    let statement = record.statement(index)?;
     let time = statement.time;
     let content = time.content?;
     let released_at = || view.state.run(time.run).map_or(Timestamp::MIN, |run| run.release.released_at);

@@ -92,6 +92,8 @@ impl Handler<ChangeOrder> for OrdersActor {
                     |state| matches!(state, OrderState::Queued | OrderState::Held | OrderState::Failed)
                 }
                 OrderAction::Fail => |state| matches!(state, OrderState::Queued | OrderState::Held),
+                // the answer of an attempt in progress is discarded
+                OrderAction::Cancel => |state| !state.has_ended(),
             };
             let known_change = message.changed_at;
             let ChangeOrder { session_id, action, reason, held_only, user, .. } = message;
@@ -115,13 +117,19 @@ impl Handler<ChangeOrder> for OrdersActor {
                         user_name: user_name.clone(),
                         reason: reason.clone(),
                     };
+                    let from = order.state;
                     let order = order.changed_by_operator(made);
                     let Order { state, attempts, .. } = order;
-                    let event = if action == OrderAction::Retry {
-                        EventKind::OrderRetried { reason, user_name, peer }
-                    } else {
-                        let (cause, reason, peer) = (OrderStopCause::Operator, Some(reason), Some(peer));
-                        EventKind::OrderStopped { state, cause, attempts, reason, user_name, peer }
+                    let event = match action {
+                        OrderAction::Retry => EventKind::OrderRetried { reason, user_name, peer },
+                        OrderAction::Cancel => {
+                            let (reason, peer) = (Some(reason), Some(peer));
+                            EventKind::OrderCancelled { from, attempts, reason, user_name, peer }
+                        }
+                        OrderAction::Fail | OrderAction::Release => {
+                            let (cause, reason, peer) = (OrderStopCause::Operator, Some(reason), Some(peer));
+                            EventKind::OrderStopped { state, cause, attempts, reason, user_name, peer }
+                        }
                     };
                     let event = AuditEvent::new(now, session_id.clone(), event);
                     (SessionRecord { order: Some(order), ..session }, vec![event])
@@ -129,13 +137,21 @@ impl Handler<ChangeOrder> for OrdersActor {
             });
             let Some(session) = changed.await? else {
                 let session = desk.store().session(&session_id).map_err(GenerationError::from)?;
-                let order = session.and_then(|(session, _)| session.order);
-                return Err(match order {
+                let session = session.map(|(session, _)| session);
+                let is_repeated = action == OrderAction::Cancel && !held_only;
+                if let Some(session) = session.clone().filter(|session| is_repeated && session.is_cancelled())
+                {
+                    return Ok(session);
+                }
+                return Err(match session.and_then(|session| session.order) {
                     Some(Order { changed_at, state, .. })
                         if known_change.is_some_and(|at| at != changed_at)
                             && (!held_only || state == OrderState::Held) =>
                     {
                         OrderChangeError::Changed { session_id, changed_at }
+                    }
+                    Some(Order { state, .. }) if action == OrderAction::Cancel && !held_only => {
+                        OrderChangeError::Ended { session_id, state }
                     }
                     Some(order) => OrderChangeError::State { session_id, state: order.state },
                     None => OrderChangeError::Unknown(session_id),

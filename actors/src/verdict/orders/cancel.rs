@@ -5,7 +5,7 @@ use super::{DequeueOrder, OrderDesk, OrdersActor};
 use crate::verdict::generation::GenerationError;
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use oracled_domain::verdict::session::SessionCaller;
-use oracled_domain::{AuditEvent, EventKind, SessionId, SessionRecord};
+use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId, SessionRecord};
 
 /// Cancels an order for its application. A call in progress continues, since it costs the same, and its answer is discarded.
 /// Returns the session afterwards, also if the order was cancelled before. Errors have the session's id without its application.
@@ -15,21 +15,29 @@ pub struct CancelOrder {
     pub session_id: SessionId,
     /// The caller of the request.
     pub caller: SessionCaller,
+    /// The process of the caller.
+    pub peer: PeerCredentials,
 }
 
 impl OrderDesk {
     async fn cancel(
         &self,
         session_id: &SessionId,
-        caller: SessionCaller,
+        (caller, peer): (SessionCaller, PeerCredentials),
     ) -> Result<SessionRecord, OrderChangeError> {
         let is_refused = |session: &SessionRecord| session.change_mismatch(caller, None).is_some();
         let changed = self.change_order(session_id, |session, order, now| {
-            let (from, attempts) = (order.state, order.attempts);
-            let order = order.cancelled(now).filter(|_| !is_refused(&session))?;
-            let cancelled = EventKind::OrderCancelled { from, attempts };
-            let event = AuditEvent::new(now, session_id.clone(), cancelled);
-            Some((SessionRecord { order: Some(order), ..session }, vec![event]))
+            (!order.state.has_ended() && !is_refused(&session)).then(|| {
+                let cancelled = EventKind::OrderCancelled {
+                    from: order.state,
+                    attempts: order.attempts,
+                    reason: None,
+                    user_name: None,
+                    peer: Some(peer),
+                };
+                let event = AuditEvent::new(now, session_id.clone(), cancelled);
+                (SessionRecord { order: Some(order.cancelled(now)), ..session }, vec![event])
+            })
         });
         if let Some(session) = changed.await? {
             return Ok(session);
@@ -52,12 +60,12 @@ impl Handler<CancelOrder> for OrdersActor {
 
     fn handle(
         &mut self,
-        CancelOrder { session_id, caller }: CancelOrder,
+        CancelOrder { session_id, caller, peer }: CancelOrder,
         ctx: &mut Context<Self>,
     ) -> Self::Result {
         let (desk, me) = (self.desk.clone(), ctx.address());
         Box::pin(async move {
-            let session = desk.cancel(&session_id, caller).await?;
+            let session = desk.cancel(&session_id, (caller, peer)).await?;
             me.do_send(DequeueOrder(session_id));
             Ok(session)
         })

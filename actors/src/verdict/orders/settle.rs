@@ -17,7 +17,7 @@ use oracled_domain::{AuditEvent, EventKind, OracleId, SessionId, SessionRecord};
 use oracled_store::{JournalRecord, RowExpectation, RowKey, TableWrite};
 
 /// The cause of an attempt whose answer was discarded.
-const CANCELLED: &str = "the application cancelled the order during the call";
+const CANCELLED: &str = "the order was cancelled during the call";
 
 impl OrderDesk {
     /// Ends the attempt of an order by its outcome. Returns the order; `None` if its session was removed.

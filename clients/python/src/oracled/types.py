@@ -760,7 +760,7 @@ class OracleVerificationRecord(TypedDict):
     """The verifier: a system or a person."""
 
 
-OrderAction: TypeAlias = Literal["retry", "fail", "release"]
+OrderAction: TypeAlias = Literal["retry", "fail", "release", "cancel"]
 """A change that an operator makes to an order."""
 
 

@@ -38,7 +38,10 @@ pub(crate) fn format_entry(name: &str, entry: &Value) -> Option<String> {
         }
         "erasure_started" | "session_erased" | "retention_started" | "sessions_expired"
         | "retention_applied" => format_removal(name, entry),
-        "order_cancelled" => format!("{} after {} attempts", text("from"), text("attempts")),
+        "order_cancelled" => {
+            let end = format!("{} after {} attempts", text("from"), text("attempts"));
+            if text("reason").is_empty() { end } else { format!("{end} {}", by_peer()) }
+        }
         "order_delivered" => format!("{} after {} attempts", text("path"), text("attempts")),
         "session_registered" => format!("{} original {}", text("tier"), text("original_verdict")),
         "session_looked_up" => {

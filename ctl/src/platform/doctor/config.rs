@@ -38,11 +38,6 @@ impl CheckedConfig {
         self.0.pointer("/storage/min_free_bytes")?.as_u64()
     }
 
-    /// Whether verdicts are generated.
-    pub(super) fn has_model(&self) -> bool {
-        self.text("/model/provider").is_some_and(|provider| provider != "none")
-    }
-
     /// The configured path, mode and group of the socket whose key is `key`.
     pub(super) fn socket(&self, key: &str) -> Option<(&str, &str, Option<&str>)> {
         let of = |suffix: &str| self.text(&format!("/{key}{suffix}"));
@@ -70,11 +65,25 @@ fn add_secret_files(prefix: &str, value: &Value, files: &mut Vec<(String, PathBu
     }
 }
 
-/// Checks the configuration in `file`, else the default one. Returns it if it is valid.
-pub(super) fn check_config(file: Option<&Path>) -> (Option<CheckedConfig>, Vec<CheckResult>) {
+/// The configuration that is checked.
+#[derive(Debug, Clone)]
+pub(super) enum ConfigSource {
+    /// The file that the caller names.
+    Named(PathBuf),
+    /// The file with which the running daemon was started; `None` if it has none.
+    OfDaemon(Option<PathBuf>),
+    /// The file of an installed daemon, else the one that `oracled serve` reads.
+    Default,
+}
+
+/// Checks the configuration. Returns it if it is valid.
+pub(super) fn check_config(source: &ConfigSource) -> (Option<CheckedConfig>, Vec<CheckResult>) {
     let installed = Path::new(INSTALLED_CONFIG);
-    let is_installed = file.is_none() && installed.exists();
-    let file = file.or(is_installed.then_some(installed));
+    let (file, is_installed) = match source {
+        ConfigSource::Named(file) => (Some(file.as_path()), false),
+        ConfigSource::OfDaemon(file) => (file.as_deref(), file.as_deref() == Some(installed)),
+        ConfigSource::Default => (installed.exists().then_some(installed), installed.exists()),
+    };
     // a secret that crosses a network in clear text is a warning here, since the flags of the daemon are not known
     let mut command = Command::new(find_oracled());
     command.args(["check-config", "--json", "--allow-cleartext"]).stdin(Stdio::null());
@@ -84,7 +93,15 @@ pub(super) fn check_config(file: Option<&Path>) -> (Option<CheckedConfig>, Vec<C
     if is_installed {
         command.envs(INSTALLED_ENVIRONMENT.into_iter().filter(|(name, _)| env::var_os(name).is_none()));
     }
-    let name = file.map_or_else(|| "the default configuration".to_owned(), |file| file.display().to_string());
+    if matches!(source, ConfigSource::OfDaemon(None)) {
+        // this user may have a default file that the daemon does not read: nothing is below this path
+        command.env("CONFIGURATION_DIRECTORY", "/dev/null");
+    }
+    let name = match (source, file) {
+        (_, Some(file)) => file.display().to_string(),
+        (ConfigSource::OfDaemon(_), None) => "the configuration of the daemon, which has no file,".to_owned(),
+        (_, None) => "the default configuration".to_owned(),
+    };
     let output = match command.output() {
         Ok(output) => output,
         Err(error) => {

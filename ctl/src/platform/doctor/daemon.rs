@@ -1,12 +1,11 @@
 //! The reports of the running daemon: its state, its upstream systems, its model.
 
 use super::CheckResult;
-use super::config::CheckedConfig;
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
 use hyper::Method;
 use jiff::Timestamp;
-use oracled_api::base::service::StatusReport;
+use oracled_api::base::service::{HeldRun, StatusReport};
 use oracled_domain::verdict::health::{OracleHealthLevel, OracleHealthStatus};
 use serde::Deserialize;
 use std::io::ErrorKind;
@@ -19,6 +18,8 @@ pub(super) struct DaemonFindings {
     pub(super) checks: Vec<CheckResult>,
     /// `None` if the daemon does not answer.
     pub(super) state_dir: Option<PathBuf>,
+    /// The configuration file with which the daemon was started, if any; `None` if the daemon does not answer.
+    pub(super) config_file: Option<Option<PathBuf>>,
     /// The time of the newest entry in the log.
     pub(super) last_entry_at: Option<Timestamp>,
 }
@@ -30,10 +31,7 @@ struct EntryTime {
 }
 
 /// Asks the daemon, if it answers.
-pub(super) async fn read_daemon(
-    options: &GlobalOptions,
-    config: Option<&CheckedConfig>,
-) -> Result<DaemonFindings, CtlError> {
+pub(super) async fn read_daemon(options: &GlobalOptions) -> Result<DaemonFindings, CtlError> {
     let status: StatusReport = match options.call_control(Method::GET, "/v1/status", None).await {
         Ok(answer) => answer.json()?,
         Err(error @ CtlError::Usage(_)) => return Err(error),
@@ -47,11 +45,12 @@ pub(super) async fn read_daemon(
     let newest = options.call_control(Method::GET, "/v1/log?limit=1", None).await?;
     let newest: Option<EntryTime> = serde_json::from_slice(&newest.body).ok();
     let mut checks = check_status(&status);
-    checks.push(check_model(&status, config));
+    checks.push(check_model(&status));
     checks.extend(oracles.iter().map(check_oracle));
     Ok(DaemonFindings {
         checks,
         state_dir: Some(status.state_dir.into()),
+        config_file: Some(status.config_file.map(PathBuf::from)),
         last_entry_at: newest.map(|entry| entry.timestamp),
     })
 }
@@ -89,17 +88,29 @@ fn check_status(status: &StatusReport) -> Vec<CheckResult> {
         let value = format!("the witness {} has not cosigned: {}", witness.name, witness.failure.as_ref()?);
         Some(CheckResult::warning("upstream", value, "check its URL and its key in `checkpoints.witnesses`"))
     });
-    [Some(ready), version, lag].into_iter().flatten().chain(witness).collect()
+    let run = |HeldRun { run_id, oracle_id, cause }: &HeldRun| {
+        let value = format!("run {run_id} of the source {oracle_id} is held: {cause}");
+        let remedy =
+            "`oraclectl ingest show` shows it, and `oraclectl ingest approve` or `discard` decides it";
+        CheckResult::warning("ingestion", value, remedy)
+    };
+    let held = status.held_runs.iter().flatten().map(run);
+    [Some(ready), version, lag].into_iter().flatten().chain(witness).chain(held).collect()
 }
 
-fn check_model(status: &StatusReport, config: Option<&CheckedConfig>) -> CheckResult {
+fn check_model(status: &StatusReport) -> CheckResult {
     let value = format!("model: {}; prompt: {}", status.model, status.prompt);
-    let is_configured = config.is_none_or(CheckedConfig::has_model);
-    if is_configured && status.model.ends_with("so no verdicts are generated") {
+    if status.model.ends_with("so no verdicts are generated") {
         let remedy = "set `model.api_key_file` or systemd's credential, and restart the daemon";
         return CheckResult::fault("model", value, remedy);
     }
-    if is_configured && status.prompt.contains("none, so orders wait") {
+    if status.model.starts_with("none:") && status.model.contains("it has no key") {
+        let remedy = "for generated verdicts, set `model.api_key_file` or systemd's credential, and restart the daemon; \
+                      otherwise set `model.provider = \"none\"`";
+        return CheckResult::warning("model", value, remedy);
+    }
+    // a daemon without a model needs no prompt
+    if !status.model.starts_with("none:") && status.prompt.contains("none, so orders wait") {
         let remedy = "register the template with `oraclectl apply`, or correct `prompt_template`";
         return CheckResult::fault("model", value, remedy);
     }

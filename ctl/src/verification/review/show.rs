@@ -48,7 +48,8 @@ pub(super) fn format_queue(queue: &[QueueEntry]) -> String {
 /// The row of a held order, with the commands that decide it.
 fn order_row(report: &OrderReport) -> [String; 8] {
     let OrderReport { session_id, tier, order, .. } = report;
-    let commands = if order.is_held_by_policy() { "release, retry, fail" } else { "retry, fail" };
+    let commands =
+        if order.is_held_by_policy() { "release, retry, fail, cancel" } else { "retry, fail, cancel" };
     [
         "order".into(),
         session_id.to_string(),

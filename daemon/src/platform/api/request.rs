@@ -28,6 +28,7 @@ use oracled_domain::{
     ApplicationName, PeerCredentials, ProductTier, SessionId, VerdictLabel, VerdictPayload,
 };
 use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::Value;
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 use std::fmt::Display;
@@ -190,9 +191,14 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
         serde_json::from_slice::<IgnoredAny>(text).map_err(not_json)?;
         return Err(Problem::new(ProblemCode::InvalidRequest, "a request must be an object, not an array"));
     }
-    serde_json::from_slice(text).map_err(|error| match error.classify() {
-        Category::Data => Problem::new(ProblemCode::InvalidRequest, describe_with_path::<T>(text, &error)),
-        Category::Io | Category::Syntax | Category::Eof => not_json(error),
+    serde_json::from_slice(text).map_err(|error| {
+        // serde classifies a value of a wrong type in place of a word as syntax
+        let is_json = error.classify() == Category::Data || serde_json::from_slice::<Value>(text).is_ok();
+        if is_json {
+            Problem::new(ProblemCode::InvalidRequest, describe_with_path::<T>(text, &error))
+        } else {
+            not_json(error)
+        }
     })
 }
 

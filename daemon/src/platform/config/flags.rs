@@ -2,6 +2,7 @@
 
 use super::DaemonConfig;
 use crate::platform::telemetry::LogFormat;
+use oracled_api::base::directories::DefaultDirectories;
 use std::path::{self, PathBuf};
 
 /// The variable that names the configuration file; it is not itself a key.
@@ -36,6 +37,12 @@ pub struct DaemonFlags {
 }
 
 impl DaemonFlags {
+    /// The configuration file: the one that these flags name, else the default one if it exists.
+    #[must_use]
+    pub fn config_file(&self) -> Option<PathBuf> {
+        self.config.clone().or_else(|| DefaultDirectories::from_environment().config_file())
+    }
+
     /// The paths that have a flag: the key, the flag, and the value in `config`.
     pub(crate) fn paths<'a>(
         &'a self,

@@ -5,7 +5,6 @@ use super::keys::KnownKeys;
 use super::variables::{ConfigVariables, variable_of};
 use super::{ConfigError, DaemonConfig, DaemonFlags, PREFIX};
 use ::config::{Environment, File, FileFormat};
-use oracled_api::base::directories::DefaultDirectories;
 use oracled_domain::base::schema::json_schema;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
@@ -36,7 +35,7 @@ impl DaemonConfig {
         flags: &DaemonFlags,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, ConfigError> {
-        let file = flags.config.clone().or_else(|| DefaultDirectories::from_environment().config_file());
+        let file = flags.config_file();
         let known = KnownKeys::new();
         let ConfigVariables { keys: variables, mut faults, .. } =
             ConfigVariables::from_environment(environment, &known);

@@ -1,20 +1,21 @@
 //! `GET /v1/status`: the state of the daemon.
 
-use crate::platform::config::{MailTransport, ModelProvider, redact_url};
+use crate::platform::config::{DaemonFlags, MailTransport, ModelProvider, ModelSection, redact_url};
 use crate::platform::openapi::CommonProblems;
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
-use axum::Json;
 use axum::extract::State;
+use axum::{Extension, Json};
 use oracled_actors::upstream::oracle_health::ListHealthStatuses;
 use oracled_actors::upstream::witnesses::WitnessStatus;
 use oracled_actors::verdict::generation::find_prompt_template;
 use oracled_actors::verdict::orders::OrderSurvey;
 use oracled_actors::verdict::regen::ReadVariance;
-use oracled_api::base::service::{StatusReport, WaitingOrders, WitnessReport};
+use oracled_api::base::service::{HeldRun, StatusReport, WaitingOrders, WitnessReport};
 use oracled_domain::ProductTier;
 use oracled_domain::verdict::order::OrderState;
 use oracled_domain::verdict::template_name::TemplateName;
+use oracled_store::{Store, StoreError};
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,7 +32,10 @@ use tokio::task::spawn_blocking;
         (status = 200, description = "The state", body = StatusReport),
     ),
 )]
-pub async fn get(State(service): State<Arc<DaemonService>>) -> Result<Json<StatusReport>, Problem> {
+pub async fn get(
+    State(service): State<Arc<DaemonService>>,
+    Extension(flags): Extension<Arc<DaemonFlags>>,
+) -> Result<Json<StatusReport>, Problem> {
     let journal = service.journal_report();
     let reasons = service.unready_reasons();
     let variance = service.system.regen.ask(ReadVariance).await?;
@@ -43,8 +47,12 @@ pub async fn get(State(service): State<Arc<DaemonService>>) -> Result<Json<Statu
     let oracles = oracles.collect();
     // the status must be readable while the store is not
     let reading = Arc::clone(&service);
-    let read = move || (OrderSurvey::read(&reading.system.store).ok(), reading.system.daily_budgets().ok());
-    let (orders, budgets) = spawn_blocking(read).await.unwrap_or_default();
+    let read = move || {
+        let system = &reading.system;
+        let held_runs = read_held_runs(&system.store).ok();
+        (OrderSurvey::read(&system.store).ok(), system.daily_budgets().ok(), held_runs)
+    };
+    let (orders, budgets, held_runs) = spawn_blocking(read).await.unwrap_or_default();
     let orders = orders.map(|survey| WaitingOrders {
         queued: survey.count(OrderState::Queued),
         generating: survey.count(OrderState::Generating),
@@ -57,6 +65,7 @@ pub async fn get(State(service): State<Arc<DaemonService>>) -> Result<Json<Statu
         uptime_s: service.system.clock.now().duration_since(service.started_at).as_secs(),
         ready: reasons.is_empty(),
         reasons,
+        config_file: flags.config.as_ref().map(|file| file.display().to_string()),
         state_dir: service.config.state_dir.display().to_string(),
         entries: journal.counts.entries,
         log_key: service.log_signer.key().to_string(),
@@ -74,12 +83,25 @@ pub async fn get(State(service): State<Arc<DaemonService>>) -> Result<Json<Statu
         orders,
         budgets,
         open_reviews: journal.counts.open_reviews,
+        held_runs,
         oracles,
         variance,
         in_flight: service.in_flight(),
         connections: service.connections.load(Ordering::Relaxed),
         control_connections: service.control_connections.load(Ordering::Relaxed),
     }))
+}
+
+/// The held runs, by source, the oldest one of a source first. Blocks on disk reads.
+fn read_held_runs(store: &Store) -> Result<Vec<HeldRun>, StoreError> {
+    let mut held = Vec::new();
+    for source in store.sources()? {
+        for run_id in source.held {
+            let cause = store.run(&run_id)?.and_then(|(run, _)| run.cause).unwrap_or_default();
+            held.push(HeldRun { run_id, oracle_id: source.entry.oracle_id().clone(), cause });
+        }
+    }
+    Ok(held)
 }
 
 fn report_of(WitnessStatus { name, cosigned, failure }: WitnessStatus) -> WitnessReport {
@@ -95,6 +117,9 @@ fn describe_model(service: &DaemonService) -> String {
     match config.provider {
         _ if !models.is_empty() => models.join("; "),
         ModelProvider::None => "none: verdicts are only submitted".to_owned(),
+        _ if *config == ModelSection::default() && service.config.models.is_empty() => {
+            format!("none: {} is the default, and it has no key, so verdicts are only submitted", config.name)
+        }
         _ => format!("{}: it has no key, so no verdicts are generated", config.name),
     }
 }

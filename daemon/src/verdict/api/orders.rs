@@ -19,7 +19,7 @@ use oracled_api::base::page::ListPage;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::verdict::orders::{OrderReport, OrdersParams};
 use oracled_domain::verdict::order::{Order, OrderState};
-use oracled_domain::{ApplicationName, SessionId, SessionRecord};
+use oracled_domain::{ApplicationName, PeerCredentials, SessionId, SessionRecord};
 use oracled_store::{OrderPosition, OrderPositionError, OrderQuery};
 use std::sync::Arc;
 use std::time::Duration;
@@ -259,9 +259,10 @@ pub async fn delete(
     State(service): State<Arc<DaemonService>>,
     PathSessionId(session_id): PathSessionId,
     RequestCallerOfSession(caller): RequestCallerOfSession,
+    Extension(peer): Extension<PeerCredentials>,
 ) -> Result<Json<OrderReport>, Problem> {
     let orders = service.system.orders.clone();
-    let cancel = CancelOrder { session_id: session_id.clone(), caller };
+    let cancel = CancelOrder { session_id: session_id.clone(), caller, peer };
     let session = service.run_work(async move { Ok(orders.ask(cancel).await??) }).await?;
     let report = report_of(&service, session);
     report.map(|report| Json(report.into_local())).ok_or_else(|| Problem::order_unknown(session_id.local()))

@@ -67,7 +67,7 @@ pub async fn get(
 
 problems!(ChangeProblems: JSON_BODY SESSION STORE; OrderUnknown OrderStateRefused PolicyRejected HeldVerdictUnreadable ModelUnavailable);
 
-/// Retry or fail a held order, or release its held verdict.
+/// Retry, fail or cancel a held order, or release its held verdict.
 #[utoipa::path(
     post,
     path = "/v1/orders/{session_id}",

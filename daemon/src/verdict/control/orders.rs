@@ -1,4 +1,4 @@
-//! `/v1/orders`: lists, shows, retries, fails and releases orders.
+//! `/v1/orders`: lists, shows, retries, fails, cancels and releases orders.
 
 use crate::platform::api::request::{JsonBody, PathSessionId, QueryParams};
 use crate::platform::control::control_request::{check_reason, require_application};
@@ -71,7 +71,9 @@ pub async fn get(
 
 problems!(ChangeProblems: JSON_BODY SESSION STORE; OrderUnknown OrderStateRefused PolicyRejected HeldVerdictUnreadable ModelUnavailable);
 
-/// Retry or fail an order, or release its held verdict.
+/// Retry, fail or cancel an order, or release its held verdict.
+///
+/// A queued, generating or held order is cancelled for good; a repeated cancellation gets the same answer.
 #[utoipa::path(
     post,
     path = "/v1/orders/{session_id}",

@@ -32,7 +32,9 @@ impl EventName {
             Self::OracleInteraction => &["prompt_sha256", "response_hash"],
             Self::OrderAttemptFailed => &["cause", "rejection"],
             Self::CrosscheckError | Self::MailFailed | Self::WebhookFailed => &["cause"],
-            Self::OrderStopped | Self::OrderRetried | Self::OrderReleased => &["reason", "user_name"],
+            Self::OrderStopped | Self::OrderRetried | Self::OrderReleased | Self::OrderCancelled => {
+                &["reason", "user_name"]
+            }
             Self::SourceAsked => &["response_hash"],
             Self::VerificationDecided => &["envelope_sha256", "envelope", "inputs"],
             Self::ReviewOpened => &["review"],
@@ -55,7 +57,6 @@ impl EventName {
             | Self::RetentionApplied
             | Self::HeldVerdictRead
             | Self::OrderDelivered
-            | Self::OrderCancelled
             | Self::RegenDivergenceCheck
             | Self::InfrastructureVariance
             | Self::DailyBudgetReached

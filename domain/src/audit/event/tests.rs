@@ -419,7 +419,13 @@ fn order_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Timest
             path: GatePath::Submit,
         },
         EventKind::OrderDelivered { path: GatePath::Generate, attempts: 2 },
-        EventKind::OrderCancelled { from: OrderState::Generating, attempts: 2 },
+        EventKind::OrderCancelled {
+            from: OrderState::Generating,
+            attempts: 2,
+            reason: Some("refunded".into()),
+            user_name: Some("ann".into()),
+            peer: Some(peer),
+        },
     ];
     kinds.into_iter().map(|kind| AuditEvent::new(timestamp, session_id.clone(), kind)).collect()
 }

@@ -286,7 +286,7 @@ fn rejection_of_an_open_order_is_kept_until_it_is_replaced_or_the_order_ends() {
         rejected(order.clone(), Flag::ShortSummary, 4),
         order.clone().changed_by_operator(change(OrderAction::Fail, 4)),
         order.clone().changed_by_operator(change(OrderAction::Retry, 4)),
-        order.cancelled(at(4)).expect("it is open"),
+        order.cancelled(at(4)),
         attempted.clone().delivered((GenerationOutcome::Delivered, None, None), at(4)),
         attempted.held_by_policy(Vec::new(), (GenerationOutcome::Held, None, None), at(4)),
     ];

@@ -61,8 +61,8 @@ impl<'v> ReleaseEffectGauge<'v> {
             return Ok(());
         };
         let replaced = self.times.iter().find_map(|time| time.replaced_by(earlier, statement));
-        let replaced = replaced.and_then(|replaced| earlier.statements.get(replaced)?.row.as_deref());
-        if let Some(replaced) = replaced {
+        let replaced = replaced.and_then(|replaced| earlier.statement(replaced)?.row);
+        if let Some(replaced) = &replaced {
             self.values.compare(&view.content_row(replaced)?, &view.content_row(row)?);
         }
         Ok(())

@@ -5,7 +5,7 @@ use oracled_domain::verdict::order::OrderStopCause;
 use oracled_domain::verdict::session::SessionCaller;
 
 fn cancellation() -> CancelOrder {
-    CancelOrder { session_id: id("cs_1"), caller: SessionCaller::Application }
+    CancelOrder { session_id: id("cs_1"), caller: SessionCaller::Application, peer: PEER }
 }
 
 async fn cancel(world: &TestSystem) -> Result<Order, OrderChangeError> {

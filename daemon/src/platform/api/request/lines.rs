@@ -144,8 +144,11 @@ impl BatchLineReader {
             // lines that have arrived are answered; waiting for further lines would block the stop of the daemon
             _ = stopping.wait_for(|stopping| *stopping) => return Err(Problem::draining()),
         };
-        let max_s = if self.started_at.is_some() { self.whole.min(self.idle) } else { self.idle }.as_secs();
-        let frame = frame.map_err(|_| Problem::request_timeout(Duration::from_secs(max_s)))?;
+        let has_stalled = patience == self.idle;
+        let timed_out = || {
+            if has_stalled { Problem::body_stalled(self.idle) } else { Problem::request_timeout(self.whole) }
+        };
+        let frame = frame.map_err(|_| timed_out())?;
         match frame {
             None => self.ended = true,
             Some(frame) => {
