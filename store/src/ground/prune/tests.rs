@@ -69,6 +69,50 @@ fn prune_removes_only_content_that_ceased_to_hold() {
 }
 
 #[test]
+fn pruned_content_is_answered_once_another_run_states_it_again() {
+    let run = |version: &str, second, people| {
+        test_run(version, second, false, vec![test_statement("ABW", 1, people)])
+    };
+    let mut world = TestStore::new();
+    world.ingest(&run("1", 100, 1));
+    world.ingest(&run("2", 200, 2));
+    assert_eq!(world.prune(250).0, 1);
+    assert_eq!(query_counts_at(&world, 150), (0, 1));
+    // the correction of the second version has the content of the first one, so both are one version
+    world.ingest(&run("2", 200, 1));
+    for second in [150, 250] {
+        assert_eq!(query_counts_at(&world, second), (1, 0), "{second}");
+        assert_eq!(world.records_in_force(second, None), [("ABW".to_owned(), 1, 1)]);
+    }
+    let export = String::from_utf8(world.export()).unwrap();
+    assert!(!export.contains("\"record\":null"), "{export}");
+    world.ingest(&run("3", 300, 3));
+    // 1 of the first run has no row of its own
+    assert_eq!(world.prune(350).0, 2);
+    assert_eq!(query_counts_at(&world, 250), (0, 1));
+}
+
+#[test]
+fn release_that_brings_back_pruned_content_is_counted() {
+    let people = |country: &str, people| test_statement(country, 1, people);
+    let run = |version: &str, second, statements| test_run(version, second, false, statements);
+    let mut world = TestStore::new();
+    world.ingest(&run("1", 100, vec![people("ABW", 1), people("FRA", 1)]));
+    world.ingest(&run("2", 200, vec![people("ABW", 2), people("FRA", 2)]));
+    assert_eq!(world.prune(250).0, 2);
+    let pruned = |world: &TestStore, reading: &TestRun| world.staged(reading).unwrap().pruned;
+    assert_eq!(pruned(&world, &run("2", 200, vec![people("ABW", 9)])), 1);
+    assert_eq!(pruned(&world, &run("2", 200, vec![people("ABW", 9), people("FRA", 9)])), 0);
+    assert_eq!(pruned(&world, &run("2", 200, vec![people("ABW", 9), people("FRA", 1)])), 0);
+    assert_eq!(pruned(&world, &run("3", 300, vec![people("ABW", 9)])), 0);
+    // a later version is in force now, and the pruned one would be in force before it
+    world.ingest(&run("3", 300, vec![people("ABW", 3), people("FRA", 3)]));
+    assert_eq!(pruned(&world, &run("2", 200, vec![people("ABW", 9)])), 1);
+    assert_eq!(world.prune(300).0, 2);
+    assert_eq!(pruned(&world, &run("2", 200, vec![people("ABW", 9)])), 0, "both contents are pruned");
+}
+
+#[test]
 fn prune_lists_payloads_without_remaining_content() {
     let mut world = world();
     world.ingest(&test_run("4", 400, true, vec![test_statement("FRA", 1, 9)]));

@@ -154,7 +154,7 @@ fn order_of_another_user_id_is_shared_but_not_cancelled() {
         );
         let refused = place(order(OTHER, address())).await;
         assert!(matches!(refused, Ok(PlacedOrder::Mismatch(SessionMismatch::Owner))), "{refused:?}");
-        let cancel = CancelOrder { session_id: id("cs_1"), caller: OTHER };
+        let cancel = CancelOrder { session_id: id("cs_1"), caller: OTHER, peer: PEER };
         let cancelled = system.orders.ask(cancel).await.expect("the actor answers");
         assert!(matches!(cancelled, Err(OrderChangeError::OtherOwner(_))), "{cancelled:?}");
     });

@@ -88,7 +88,8 @@ fn held_verdict_is_not_released_after_rules_refused_another_one() {
 fn cancellation_destroys_a_held_verdict() {
     with_policy(&held_model([]), |world| async move {
         assert!(matches!(submit(&world, FLAGGED).await, SubmissionOutcome::Held));
-        let cancellation = CancelOrder { session_id: id("cs_1"), caller: SessionCaller::Application };
+        let cancellation =
+            CancelOrder { session_id: id("cs_1"), caller: SessionCaller::Application, peer: PEER };
         let cancelled = world.system.orders.ask(cancellation).await.expect("the actor answers");
         let order = cancelled.expect("it is cancelled").order.expect("it has an order");
         assert_eq!((order.state, order.policy_causes), (OrderState::Cancelled, Vec::new()));
