@@ -132,7 +132,7 @@ pub struct RejectReport {
     /// The reject.
     #[serde(flatten)]
     pub reject: RejectedRecord,
-    /// The text of the raw record, cut to 4,096 bytes; absent if it is not requested, or if the archive does not have the payload.
+    /// The text of the raw record, cut to 4,096 bytes; absent if it is not requested, or if the payload was not kept or was pruned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub raw_text: Option<String>,
@@ -144,11 +144,15 @@ pub struct ProvenanceReport {
     /// The provenance.
     #[serde(flatten)]
     pub provenance: ProvenanceRecord,
-    /// The text of the raw record, cut to 4,096 bytes; absent if the record was pruned, or if the archive does not have the payload
-    /// or cannot read it.
+    /// The text of the raw record, cut to 4,096 bytes; absent if the record was pruned, if its payload was not kept, or if there is a
+    /// `raw_fault`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub raw_text: Option<String>,
+    /// Why the text cannot be read, if the payload is damaged or lost. The provenance does not depend on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub raw_fault: Option<String>,
 }
 
 /// A source with its checks.

@@ -241,3 +241,47 @@ async fn held_run_shows_what_it_would_change_and_then_has_changed() {
         }
     }
 }
+
+#[tokio::test]
+async fn lost_payload_is_a_fault_wherever_its_records_are_shown() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    prepare_gated_source(&world).await;
+    let control = &mut daemon.control().await;
+    let release = payload(1940..2001, 1).replace("1940,1\n", "1940,many\n");
+    let held = json_of(&submit(&world, "2021-01-01", &release))["run"].clone();
+    assert_eq!((&held["state"], &held["counts"]["rejected"]), (&json!("held"), &json!(1)), "{held}");
+    let held_id = held["run_id"].as_str().expect("an id").to_owned();
+    let runs = document(&get(control, &format!("/v1/runs?oracle_id={SOURCE}")).await);
+    let runs = runs["items"].as_array().expect("an array").clone();
+    let completed = runs.iter().map(|item| &item["run"]).find(|run| run["state"] == "completed");
+    let completed = completed.expect("a completed run");
+    let completed_id = completed["run_id"].as_str().expect("an id").to_owned();
+    let shown = async |control: &mut DaemonClient, path: &str| get(control, path).await;
+    let changes = |id: &str| format!("/v1/runs/{id}/changes?limit=5");
+    let rejects = format!("/v1/runs/{held_id}/rejects?raw=true");
+    let first = document(&shown(control, &changes(&held_id)).await);
+    let record_id = first["items"][0]["record_id"].as_str().expect("a record in force").to_owned();
+    let provenance = format!("/v1/records/{record_id}/provenance");
+    let whole = document(&shown(control, &provenance).await);
+    assert!(whole["raw_text"].is_string() && whole["raw_fault"].is_null(), "{whole}");
+    assert!(document(&shown(control, &rejects).await)["items"][0]["raw_text"].is_string());
+
+    for run in [&held, completed] {
+        let digest = run["raw_sha256"].as_str().expect("a digest");
+        fs::remove_file(world.state().join(format!("ground/raw/{digest}.raw")))
+            .expect("the payload is there");
+    }
+    for path in [changes(&held_id), changes(&completed_id), rejects] {
+        problem(&shown(control, &path).await, 500, "source_damaged");
+    }
+    let lost = document(&shown(control, &provenance).await);
+    assert!(lost["raw_text"].is_null() && lost["raw_fault"].is_string(), "{lost}");
+    let verified = world.ctl(&["--json", "source", "verify", SOURCE]);
+    assert!(!verified.status.success(), "{verified:?}");
+    let verified = json_of(&verified);
+    let faults: Vec<_> =
+        verified["runs"].as_array().expect("an array").iter().map(|run| &run["fault_count"]).collect();
+    assert_eq!(faults, [&json!(1), &json!(1)], "{verified}");
+    assert!(daemon.stop().success());
+}

@@ -40,7 +40,7 @@ fn format_provenance(
     report: &ProvenanceReport,
     record: Option<&RecordAnswer>,
 ) -> Vec<(&'static str, String)> {
-    let ProvenanceReport { provenance: chain, raw_text } = report;
+    let ProvenanceReport { provenance: chain, raw_text, raw_fault } = report;
     let mut shown = vec![
         ("record", format!("{}, which the source calls {}", chain.record_id, chain.source_record_id)),
         ("source", format!("{}, version {}", chain.oracle_id, chain.source_version)),
@@ -82,6 +82,7 @@ fn format_provenance(
         ("raw location", format!("{} bytes from byte {} of {}", raw.len, raw.offset, raw.raw_sha256)),
     ]);
     shown.extend(raw_text.as_ref().map(|text| ("raw record", shorten_line(text, RAW_MAX_CHARS))));
+    shown.extend(raw_fault.as_ref().map(|fault| ("raw record", format!("cannot be read: {fault}"))));
     shown.extend(chain.normalized_hash.as_ref().map(|hash| ("normalized hash", hash.to_string())));
     shown
 }

@@ -164,6 +164,19 @@ pub enum RunState {
     Discarded,
 }
 
+impl RunState {
+    /// Whether the archive must have the payload of a run in this state, unless it was pruned. `is_kept` says whether the pipeline
+    /// keeps payloads.
+    #[must_use]
+    pub const fn needs_payload(self, is_kept: bool) -> bool {
+        match self {
+            Self::Running | Self::Held => true,
+            Self::Completed => is_kept,
+            Self::Failed | Self::Cancelled | Self::Discarded => false,
+        }
+    }
+}
+
 /// The effect of a release on the records that were in force at its date.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ReleaseEffect {

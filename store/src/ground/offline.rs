@@ -109,11 +109,7 @@ impl SourceRows {
         let name = run.input.pipeline_sha256.as_str().as_bytes();
         let definition: Option<PipelineDefinition> = self.row(state_dir, TableId::Definitions, name)?;
         let is_kept = definition.is_none_or(|definition| definition.pipeline.audit.log_raw_input);
-        Ok(match run.state {
-            RunState::Running | RunState::Held => true,
-            RunState::Completed => is_kept,
-            RunState::Failed | RunState::Cancelled | RunState::Discarded => false,
-        })
+        Ok(run.state.needs_payload(is_kept))
     }
 
     /// All rows of a table.

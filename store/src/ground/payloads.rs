@@ -34,10 +34,10 @@ impl UnreadablePayload {
 
 impl Store {
     /// The texts of raw records of one payload, each given by its offset and its length in bytes, and cut to 4,096 bytes. Empty if
-    /// the archive does not have the payload.
+    /// the payload was pruned or not kept.
     ///
     /// # Errors
-    /// The payload is damaged or cannot be read.
+    /// The payload is damaged or lost, or cannot be read.
     pub fn raw_texts(
         &self,
         oracle_id: &SourceId,
@@ -52,7 +52,10 @@ impl Store {
         places.into_iter().map(text).collect()
     }
 
-    /// A payload of the archive; `None` if the archive does not have it.
+    /// A payload of the archive; `None` if it was pruned or not kept.
+    ///
+    /// # Errors
+    /// The payload is damaged or lost, or cannot be read.
     pub(super) fn archived_payload(
         &self,
         oracle_id: &SourceId,
@@ -61,9 +64,41 @@ impl Store {
         match self.files().archive(oracle_id, raw_sha256) {
             Ok(payload) => Ok(Some(payload)),
             // checked after the attempt: a retention may remove it meanwhile
-            Err(_) if !self.files().has_archived(raw_sha256) => Ok(None),
+            Err(_) if !self.files().has_archived(raw_sha256) && !self.must_have_payload(raw_sha256)? => {
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether the archive must have a payload: a run needs it that is not pruned.
+    fn must_have_payload(&self, raw_sha256: &Sha256Hex) -> Result<bool, StoreError> {
+        for run in self.runs()?.iter().filter(|run| run.input.raw_sha256 == *raw_sha256) {
+            let definition = self.definition(&run.input.pipeline_sha256)?;
+            let is_kept = definition.is_none_or(|definition| definition.pipeline.audit.log_raw_input);
+            if run.state.needs_payload(is_kept) && !is_pruned(&self.prunings(&run.oracle_id)?, raw_sha256) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Reads the payloads of the held runs of a source completely. Returns each run, with the fault of a payload that is lost or
+    /// damaged.
+    ///
+    /// # Errors
+    /// The runs cannot be read.
+    pub fn check_held_payloads(
+        &self,
+        oracle_id: &SourceId,
+    ) -> Result<Vec<(IngestionRun, Option<String>)>, StoreError> {
+        let is_held = |run: &IngestionRun| run.oracle_id == *oracle_id && run.state == RunState::Held;
+        let check = |run: IngestionRun| {
+            let read =
+                self.files().archive(oracle_id, &run.input.raw_sha256).and_then(|payload| payload.verify());
+            (run, read.err().map(|error| error.to_string()))
+        };
+        Ok(self.runs()?.into_iter().filter(is_held).map(check).collect())
     }
 
     /// Reads all archived payloads of the source `state` completely. Returns the runs whose payload is
@@ -233,8 +268,7 @@ impl Store {
         if definition.is_some_and(|definition| !definition.pipeline.audit.log_raw_input) {
             return Ok(Some("its payload was not kept, since its pipeline has `log_raw_input: false`"));
         }
-        let is_pruned = prunings.iter().any(|(_, entry)| entry.payloads.contains(raw_sha256));
-        Ok(is_pruned.then_some("its payload was pruned"))
+        Ok(is_pruned(prunings, raw_sha256).then_some("its payload was pruned"))
     }
 
     /// The prunings of a source, each with the number of its log entry.
@@ -252,4 +286,8 @@ impl Store {
         }
         Ok(prunings)
     }
+}
+
+fn is_pruned(prunings: &[(u64, PruneEntry)], raw_sha256: &Sha256Hex) -> bool {
+    prunings.iter().any(|(_, entry)| entry.payloads.contains(raw_sha256))
 }

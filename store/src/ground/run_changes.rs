@@ -85,8 +85,8 @@ impl Store {
         Ok(self.raw_texts(view.state.entry.oracle_id(), &completed.raw_sha256, place)?.pop())
     }
 
-    /// The raw records of a run at these positions, which are read from the beginning of its payload. Empty if the archive does not have
-    /// the payload.
+    /// The raw records of a run at these positions, which are read from the beginning of its payload. Empty if the payload was
+    /// pruned or not kept.
     fn raw_texts_at(
         &self,
         run: &IngestionRun,
@@ -96,11 +96,7 @@ impl Store {
             return Ok(BTreeMap::new());
         }
         let (oracle_id, raw_sha256) = (&run.oracle_id, &run.input.raw_sha256);
-        let payload = match run.state {
-            // its payload is kept, so a missing one is a fault
-            RunState::Held => Some(self.files().archive(oracle_id, raw_sha256)?),
-            _ => self.archived_payload(oracle_id, raw_sha256)?,
-        };
+        let payload = self.archived_payload(oracle_id, raw_sha256)?;
         let Some((payload, definition)) = payload.zip(self.definition(&run.input.pipeline_sha256)?) else {
             return Ok(BTreeMap::new());
         };

@@ -251,6 +251,19 @@ fn verified(
             faults,
         });
     }
+    for (run, fault) in store.check_held_payloads(view.state.entry.oracle_id())? {
+        if is_requested(&run.run_id) {
+            runs.push(RunCheckReport {
+                run_id: run.run_id,
+                version: run.input.version,
+                records: 0,
+                payload_bytes: if fault.is_none() { run.raw_bytes } else { 0 },
+                has_payload: true,
+                fault_count: u64::from(fault.is_some()),
+                faults: fault.into_iter().collect(),
+            });
+        }
+    }
     Ok(SourceCheckReport { oracle_id: view.state.entry.oracle_id().clone(), rows, file_fault, runs })
 }
 

@@ -1,7 +1,7 @@
 //! `GET /v1/records/{record_id}` and its provenance: one record of a source, even if it is no longer valid.
 
 use crate::platform::openapi::problems;
-use crate::platform::problem::Problem;
+use crate::platform::problem::{Problem, without_state_dir};
 use crate::platform::service::{DaemonService, run_blocking};
 use axum::Json;
 use axum::extract::rejection::PathRejection;
@@ -11,7 +11,7 @@ use oracled_api::base::problem::ProblemCode;
 use oracled_api::ground::ProvenanceReport;
 use oracled_domain::ground::provenance::ProvenanceRecord;
 use oracled_domain::ground::query::answer::RecordAnswer;
-use oracled_store::Store;
+use oracled_store::{Store, StoreError};
 use std::sync::Arc;
 
 problems!(RecordProblems: RECORD STORE; SourceSilent SourceStale);
@@ -85,25 +85,23 @@ pub async fn recorded_provenance(
         service.run_work(async move { Ok(queries.recorded_provenance(&record_id).await?) }).await?;
     let store = service.system.store.clone();
     let read = move || -> Result<_, Problem> {
-        let raw_text = read_raw_text(&store, &provenance);
-        Ok(ProvenanceReport { provenance, raw_text })
+        let (raw_text, raw_fault) = match read_raw_text(&store, &provenance) {
+            Ok(raw_text) => (raw_text, None),
+            Err(error) => (None, Some(without_state_dir(error.to_string()))),
+        };
+        Ok(ProvenanceReport { provenance, raw_text, raw_fault })
     };
     Ok(Json(run_blocking(read).await?))
 }
 
-/// The text of the raw record. A damaged payload is logged, since the provenance does not depend on it.
-fn read_raw_text(store: &Store, provenance: &ProvenanceRecord) -> Option<String> {
+/// The text of the raw record; `None` if it was pruned or not kept.
+fn read_raw_text(store: &Store, provenance: &ProvenanceRecord) -> Result<Option<String>, StoreError> {
     if provenance.pruned {
-        return None;
+        return Ok(None);
     }
     let raw = &provenance.raw;
-    match store.raw_texts(&provenance.oracle_id, &raw.raw_sha256, [(raw.offset, raw.len)]) {
-        Ok(texts) => texts.into_iter().next(),
-        Err(error) => {
-            tracing::warn!(%error, record_id = provenance.record_id, "cannot read a raw record");
-            None
-        }
-    }
+    let texts = store.raw_texts(&provenance.oracle_id, &raw.raw_sha256, [(raw.offset, raw.len)])?;
+    Ok(texts.into_iter().next())
 }
 
 fn parse_record_id(record_id: Result<Path<String>, PathRejection>) -> Result<String, Problem> {
