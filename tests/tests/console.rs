@@ -2,6 +2,7 @@
 
 use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use hyper::{Method, StatusCode};
+use oracled_domain::base::visible::is_hiding;
 use oracled_tests::console::{ConnectionFlood, ConsoleAnswer, ConsoleProcess};
 use oracled_tests::generation::wait_for_order;
 use oracled_tests::ground::{approve, ingest, register_gated, started_run, wait_for_run};
@@ -9,16 +10,19 @@ use oracled_tests::model::{ModelServer, ScriptedReply};
 use oracled_tests::verification::{register, register_offices, several_years, workflow};
 use oracled_tests::{DaemonProcess, DaemonWorld, GOOD, at, document, eventually, get, log, post, submission};
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 /// An approved verdict with the flag `short_summary`, which the policy holds.
-const FLAGGED: &str = r#"{"verdict":"GREEN","summary":"<i>7</i>"}"#;
+const FLAGGED: &str = r#"{"verdict":"GREEN","summary":"<i>7</i>\u202e\u200b\u001b\u0007"}"#;
 const HOLD: &str = "[gate]\nhold = [\"short_summary\"]\n";
 const GATED: &str = "world-bank-population";
 const HOSTILE: &str = "<i>7</i>";
+/// Characters that a terminal obeys, that reorder the text around them, or that show nothing.
+const HIDDEN: &str = "\u{202e}\u{200b}\u{1b}[2J\u{1b}]0;title\u{7}\u{feff}";
 
 /// A daemon's model and world with all kinds of work for an operator.
 async fn prepare() -> (ModelServer, DaemonWorld) {
@@ -65,7 +69,7 @@ async fn hold_runs(daemon: &DaemonProcess<'_>) -> [String; 3] {
     let first = ingest(control, GATED, "2020-01-01", "2020-01-01", payload(1900..2000, "")).await;
     let first = started_run(&first);
     assert_eq!(wait_for_run(control, &first).await["state"], "completed");
-    let bad = payload(1900..1950, "<b>Nowhere</b>,ABW,1951,none\n");
+    let bad = payload(1900..1950, &format!("<b>Nowhere</b>{HIDDEN},ABW,1951,none\n"));
     let mut runs = vec![first];
     for version in ["2021-01-01", "2022-01-01"] {
         let run = started_run(&ingest(control, GATED, version, version, format!("{bad}\n")).await);
@@ -85,6 +89,7 @@ fn assert_shows(answer: &ConsoleAnswer, texts: &[&str]) {
     assert_eq!(answer.status, 200, "{}", answer.text);
     assert!(!answer.text.contains("role=\"alert\""), "{}", answer.text);
     assert!(!answer.text.contains(HOSTILE), "foreign text is not escaped: {}", answer.text);
+    assert_eq!(answer.text.find(is_hiding), None, "foreign text is not visible: {}", answer.text);
     for text in texts {
         assert!(answer.text.contains(text), "{text} is not in {}", answer.text);
     }
@@ -383,7 +388,7 @@ async fn operator_decides_a_held_run_after_seeing_its_rejects() {
         &page,
         &[
             "Approve the run",
-            "&lt;b&gt;Nowhere&lt;/b&gt;,ABW,1951,none",
+            r"&lt;b&gt;Nowhere&lt;/b&gt;\u{202e}\u{200b}\u{1b}[2J\u{1b}]0;title\u{7}\u{feff},ABW,1951,none",
             "of 100 records in force",
             "number",
             "What the run would change",
@@ -496,6 +501,101 @@ async fn log_page_filters_and_proves_entries() {
     assert_eq!(console.get("/log?since=soon").await.status, 400);
     assert_eq!(console.get("/log?after=many").await.status, 400);
     assert_eq!(console.get("/log/99999").await.status, 404);
+}
+
+#[tokio::test]
+async fn foreign_text_is_visible_on_every_page_in_every_command_and_in_the_log() {
+    let (_model, world) = prepare().await;
+    let daemon = world.serve().await;
+    hold(&daemon, &["cs_1", "cs_2"]).await;
+    let query = json!({"tier": "quick", "query": format!("Sell honey?{HIDDEN}"), "raw": GOOD});
+    assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/cs_3", &query).await.status, 201);
+    let [completed, held, _] = hold_runs(&daemon).await;
+    let [review] = open_reviews(&daemon, [1961]).await;
+    let reason = format!("seen{HIDDEN}");
+    assert!(world.ctl(&["ingest", "discard", &held, "--reason", &reason]).status.success());
+    assert!(world.ctl(&["order", "fail", "cs_2", "--reason", &reason]).status.success());
+    assert!(world.ctl(&["review", "comment", &review, &reason]).status.success());
+
+    let console = start(&world).await;
+    let (mut to_visit, mut visited) = (vec!["/".to_owned()], BTreeSet::new());
+    let mut escaped = BTreeSet::new();
+    while let Some(path) = to_visit.pop() {
+        if visited.len() >= 300 || !visited.insert(path.clone()) {
+            continue;
+        }
+        let page = console.get(&path).await;
+        // the page of the last entry links to the next one
+        let is_known = page.status.is_success() || page.status.is_redirection() || page.status == 404;
+        assert!(is_known, "{path}: {}", page.text);
+        // a download for a program keeps the text as it is
+        if path.ends_with(".json") {
+            continue;
+        }
+        assert_eq!(page.text.find(is_hiding), None, "{path}: {}", page.text);
+        assert!(!page.text.contains(HOSTILE), "{path}: {}", page.text);
+        let area = path.split(['/', '?']).nth(1).unwrap_or_default();
+        escaped.extend(page.text.contains(r"\u{202e}").then(|| area.to_owned()));
+        let links = page.text.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
+        let links =
+            links.map(|link| link.replace("&amp;", "&").split('#').next().unwrap_or_default().to_owned());
+        to_visit.extend(links.filter(|link| link.starts_with('/') && !link.starts_with("/events")));
+    }
+    assert!(visited.len() >= 20, "{visited:?}");
+    for area in ["log", "orders", "runs", "reviews"] {
+        assert!(escaped.contains(area), "no page of {area} has foreign text: {escaped:?} of {visited:?}");
+    }
+
+    let with_escapes = [
+        vec!["log", "--after", "0", "-n", "1000"],
+        vec!["order", "show", "cs_1", "--text"],
+        vec!["order", "show", "cs_2"],
+        vec!["session", "cs_3"],
+        vec!["rejects", &held],
+        vec!["ingest", "show", &held],
+        vec!["review", "show", &review],
+    ];
+    let others = [
+        vec!["status"],
+        vec!["doctor"],
+        vec!["orders"],
+        vec!["verdict", "cs_3"],
+        vec!["session", "cs_1"],
+        vec!["ingest", "list"],
+        vec!["ingest", "changes", &completed],
+        vec!["review", "list"],
+        vec!["get", "source"],
+        vec!["describe", "source", GATED],
+        vec!["outbox"],
+        vec!["webhook", "list"],
+        vec!["divergence"],
+        vec!["costs"],
+        vec!["rules", "list"],
+        vec!["prompt", "list"],
+        vec!["health"],
+        vec!["verdict", HIDDEN],
+        vec!["order", "show", HIDDEN],
+        vec!["crosscheck", HIDDEN, "--tier", "quick"],
+    ];
+    let commands = with_escapes.iter().map(|command| (command, true));
+    for (command, has_foreign) in commands.chain(others.iter().map(|command| (command, false))) {
+        let output = world.ctl_in_thread(command).await;
+        let (shown, errors) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let is_valid = !command.contains(&HIDDEN);
+        assert!(!is_valid || output.status.code() != Some(2), "{command:?}: {errors}");
+        assert_eq!(
+            shown.find(is_hiding).or(errors.find(is_hiding)),
+            None,
+            "{command:?}: {shown:?} {errors:?}"
+        );
+        assert!(
+            !has_foreign || shown.contains("202e"),
+            "{command:?} shows no foreign text: {shown} {errors}"
+        );
+    }
+    assert!(daemon.stop().success());
+    assert_eq!(world.service_log().find(is_hiding), None);
 }
 
 #[tokio::test]
