@@ -9,7 +9,7 @@ use crate::base::watermark::{StoreCounts, Watermark};
 use crate::ground::Store;
 use crate::ground::files::GroundFiles;
 use crate::journal::check::{check_database, check_segments};
-use crate::journal::opening::{OpenedDatabase, open_database, open_segments};
+use crate::journal::opening::{OpenedDatabase, continue_with_database, open_database, open_segments};
 use crate::journal::record::{CommitReceipt, JournalRecord, RecordRejectedError, TableWrite};
 use crate::journal::recovery::{JournalFailure, RecoveryCondition};
 use crate::journal::staged::StagedGroup;
@@ -74,11 +74,16 @@ impl Journal {
         Self::remove_new_database(&dir)?;
         let (segments, mut mark) = open_segments(&dir)?;
         let engine = Arc::new(StoreEngine::new(options, lock));
-        let files = GroundFiles::open(&dir, facts_cache_bytes, engine.free().clone())?;
-        let store = Store::new(TableReader::new(Arc::clone(&engine)), files);
         let mut mirror =
             LogMirror::open(&dir, mark.now.mirrored, mark.now.mirror_first, engine.checks().mirror())?;
-        check_segments(&dir, &segments, &mark.now, mirror.last_seq)?;
+        let is_plausible = mirror.last_seq <= mark.now.counts.entries;
+        let mirrored = if is_plausible { mirror.last_seq } else { mirror.last_counted()? };
+        let segments = segments
+            .and_then(|segments| check_segments(&dir, &segments, &mark.now, mirrored).map(|()| segments));
+        let files = GroundFiles::open(&dir, facts_cache_bytes, engine.free().clone())?;
+        let store = Store::new(TableReader::new(Arc::clone(&engine)), files);
+        let segments =
+            segments.or_else(|damage| continue_with_database(&engine, &mut mark, mirrored, damage))?;
         let OpenedDatabase { counts, rebuilt } = open_database(&engine, &segments, &mut mark, false)?;
         tracing::debug!(entries = counts.entries, "the database is open");
         store.remove_unnamed_files(counts)?;
@@ -319,6 +324,7 @@ impl Drop for Journal {
 pub(crate) mod backup;
 pub(crate) mod check;
 pub(crate) mod erasure;
+pub(crate) mod healing;
 mod mirror_file;
 pub(crate) mod opening;
 pub(crate) mod preview;

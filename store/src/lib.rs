@@ -26,6 +26,7 @@ pub use ground::Store;
 pub use journal::Journal;
 pub use journal::backup::{StoreBackup, StoreBackupFile};
 pub use journal::erasure::{Erasure, ErasureOutcome, ErasureStep};
+pub use journal::healing::SegmentHealing;
 pub use journal::opening::RESTORING_FILE;
 pub use journal::preview::PREVIEW_REVISION;
 pub use journal::record::{

@@ -12,10 +12,11 @@ mod reading;
 mod snapshot;
 
 pub(crate) use reading::{SegmentsUpTo, read_segments, visit_rows};
-pub(crate) use snapshot::WrittenSnapshot;
+pub(crate) use snapshot::{PART_BYTES, WrittenSnapshot};
 
 use crate::base::disk::sync_dir;
 use crate::base::error::StoreError;
+use crate::base::random::random_bytes;
 use crate::base::row_batch::RowBatch;
 use files::SegmentHead;
 pub(crate) use files::{SegmentFiles, is_segment_name};
@@ -106,6 +107,32 @@ impl Segments {
             keeper.compress(sealed, None);
         }
         Ok(Some(Self { files, store_id, last, keeper, has_failed: false }))
+    }
+
+    /// Begins a segment after all others of a store whose segments are damaged. Its database has all entries up to `entries`, and
+    /// is to replace them as a snapshot with `parts` files or more.
+    pub(crate) fn begin_after_damage(
+        state_dir: &Path,
+        store_id: u64,
+        entries: u64,
+        parts: u64,
+    ) -> Result<Self, StoreError> {
+        let files = SegmentFiles::new(state_dir);
+        fs::create_dir_all(files.dir()).map_err(|source| files.io(source))?;
+        if let Err(error) = files.check_names() {
+            tracing::warn!(%error, "a new segment begins after the damaged ones");
+        }
+        files.remove_incomplete()?;
+        // a snapshot has at most as many files as the segments that it replaces
+        let replaced = files.snapshot().map_or(0, |snapshot| snapshot.replaces);
+        let existing = files.existing_numbers()?.last().copied().unwrap_or_default();
+        let last = existing.max(replaced).max(parts).max(1);
+        // the snapshot ends with the same checksum, whichever it is
+        let previous = GroupEnd { checksum: u32::from_be_bytes(random_bytes()?), entries };
+        let keeper = SegmentKeeper::start(files.clone());
+        let head = SegmentHead { store_id, number: last + 1, previous };
+        let last = begin(&files, head, &keeper, SEGMENT_MIN_BYTES)?;
+        Ok(Self { files, store_id, last, keeper, has_failed: false })
     }
 
     /// The id of the store that the segments belong to.

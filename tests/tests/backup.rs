@@ -181,25 +181,27 @@ async fn backup_of_a_damaged_state_fails_and_leaves_no_folder() {
     })
     .await;
     let (good, _) = back_up(&world, "good").await;
-    let names: Vec<String> = files(&world.state()).into_keys().collect();
-    let of = |start: &str, end: &str| {
+    let named = |start: &str, end: &str| {
+        let names: Vec<String> = files(&world.state()).into_keys().collect();
         let found = names.iter().rfind(|name| name.starts_with(start) && name.ends_with(end));
         found.unwrap_or_else(|| panic!("no {start}…{end} in {names:?}")).clone()
     };
-    let active = names
-        .iter()
-        .rfind(|name| {
-            name.strip_prefix("segments/").is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
-        })
-        .expect("a segment is active");
+    let assert_refused = async |name: &str, code: &str| {
+        let failed = world.path("failed");
+        let output = world.ctl_in_thread(&["backup", text(&failed)]).await;
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "{name}: {output:?}");
+        assert!(message.contains(code), "{name}: {message}");
+        let shown = if name.starts_with("segments/") { "segment " } else { name };
+        assert!(message.contains(shown) && message.contains("backup"), "{name}: {message}");
+        assert!(!failed.exists(), "{name}: it left something");
+    };
     let cases = [
-        (of("segments/0000000001", ".zst"), "state_damaged", false),
-        (active.clone(), "state_damaged", false),
-        (of("ground/raw/", ".raw"), "source_damaged", false),
-        (of("ground/facts/", ".sorted"), "source_damaged", false),
-        (of("ground/raw/", ".raw"), "source_damaged", true),
+        (named("ground/raw/", ".raw"), false),
+        (named("ground/facts/", ".sorted"), false),
+        (named("ground/raw/", ".raw"), true),
     ];
-    for (name, code, is_deleted) in cases {
+    for (name, is_deleted) in cases {
         let path = world.state().join(&name);
         let whole = fs::read(&path).expect("the file is readable");
         if is_deleted {
@@ -207,30 +209,74 @@ async fn backup_of_a_damaged_state_fails_and_leaves_no_folder() {
         } else {
             flip_bit(&path, 60);
         }
-        let failed = world.path("failed");
-        let output = world.ctl_in_thread(&["backup", text(&failed)]).await;
-        let message = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success(), "{name}: {output:?}");
-        assert!(message.contains(code), "{name}: {message}");
-        let shown = if name.starts_with("segments/") { "segment " } else { name.as_str() };
-        assert!(message.contains(shown) && message.contains("backup"), "{name}: {message}");
-        assert!(!failed.exists(), "{name}: it left something");
-        if is_deleted {
-            fs::write(&path, &whole).expect("the write succeeds");
-        } else {
-            flip_bit(&path, 60);
-        }
+        assert_refused(&name, "source_damaged").await;
+        fs::write(&path, &whole).expect("the write succeeds");
     }
-    // the remedy: the sealed segment of the earlier backup
-    let segment = world.state().join("segments/0000000001.zst");
-    flip_bit(&segment, 60);
+    let key = public_key(&world);
+    for (n, is_active) in [false, true].into_iter().enumerate() {
+        let name = if is_active { active_segment(&world) } else { named("segments/0000000001", ".zst") };
+        flip_bit(&world.state().join(&name), 60);
+        assert_refused(&name, "state_damaged").await;
+        let repaired = format!("repaired-{n}");
+        eventually("the segments are written again", async || {
+            world.ctl_in_thread(&["backup", text(&world.path(&repaired))]).await.status.success()
+        })
+        .await;
+        let events = log(&mut daemon.control().await, "event=storage_recovered&after=0").await;
+        assert_eq!(events.len(), n + 1, "{events:?}");
+        let restored = world.path(&format!("restored-{n}"));
+        assert!(restore(&world, &world.path(&repaired), &restored, &key, &[]).status.success());
+    }
+    assert!(restore(&world, &good, &world.path("restored"), &key, &[]).status.success());
     assert!(daemon.stop().success());
-    fs::copy(good.join("segments/0000000001.zst"), &segment).expect("the segment is copied");
+}
+
+#[tokio::test]
+async fn daemon_starts_with_damaged_segments_and_writes_them_again() {
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
-    let (backup, _) = back_up(&world, "repaired").await;
+    for n in 0..5 {
+        assert_eq!(
+            post(&mut daemon.routes().await, &format!("/v1/verdicts/cs_{n}"), &submission(GOOD)).await.status,
+            201
+        );
+    }
     let key = public_key(&world);
     assert!(daemon.stop().success());
-    assert!(restore(&world, &backup, &world.path("restored"), &key, &[]).status.success());
+    let active = world.state().join(active_segment(&world));
+    for (n, damage) in ["flip", "cut", "deleted", "all deleted"].into_iter().enumerate() {
+        let active = if n == 0 { active.clone() } else { world.state().join(active_segment(&world)) };
+        match damage {
+            "flip" => flip_bit(&active, 100),
+            "cut" => fs::write(&active, &fs::read(&active).expect("it is readable")[..60])
+                .expect("the write succeeds"),
+            "deleted" => fs::remove_file(&active).expect("the removal succeeds"),
+            _ => fs::remove_dir_all(world.state().join("segments")).expect("the removal succeeds"),
+        }
+        let daemon = world.serve().await;
+        for n in 0..5 {
+            let read = get(&mut daemon.routes().await, &format!("/v1/verdicts/cs_{n}")).await;
+            assert_eq!(read.status, 200, "{damage}");
+        }
+        eventually("the segments are written again", async || {
+            world.ctl_in_thread(&["verify-log", text(&world.state()), "--key", &key]).await.status.success()
+        })
+        .await;
+        assert!(daemon.stop().success(), "{damage}");
+        fs::remove_dir_all(world.state().join("store")).expect("the removal succeeds");
+        let daemon = world.serve().await;
+        assert_eq!(get(&mut daemon.routes().await, "/v1/verdicts/cs_4").await.status, 200, "{damage}");
+        assert!(daemon.stop().success(), "{damage}");
+    }
+}
+
+/// The name of the segment to which the daemon appends.
+fn active_segment(world: &DaemonWorld) -> String {
+    let names = files(&world.state()).into_keys();
+    let is_plain = |name: &String| {
+        name.strip_prefix("segments/").is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    names.filter(is_plain).last().expect("a segment is active")
 }
 
 /// Changes one bit in place: a copy of the file has other bytes than the one that the daemon has open.

@@ -7,6 +7,7 @@ mod backup;
 mod commit_retry;
 mod erasure;
 mod handle;
+mod healing;
 pub(crate) mod webhook_queue;
 
 pub(crate) use crate::audit::logger::handle::queue::EntryQueueReceiver;
@@ -58,6 +59,8 @@ pub struct JournalReport {
     pub low_space: Option<(String, Timestamp)>,
     /// Why `oracle_log.jsonl` lags behind the journal.
     pub mirror_lag: Option<String>,
+    /// The damage of the segments that is being repaired.
+    pub segment_damage: Option<String>,
     /// Number of entries that went to the service log instead.
     pub fallback_entries: u64,
 }
@@ -273,6 +276,7 @@ impl Logger {
             failure: journal.failure().map(String::from).zip(self.failed_at),
             low_space: self.low_space.clone(),
             mirror_lag: journal.mirror_lag().map(String::from),
+            segment_damage: journal.segment_damage(),
             fallback_entries: self.fallback_entries.load(Ordering::Relaxed),
         };
         self.report.send_if_modified(|last| {

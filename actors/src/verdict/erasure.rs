@@ -367,7 +367,9 @@ impl ErasureService {
         let handles = Arc::clone(&self.0);
         erasure = self
             .on_files(move || {
-                erasure.rewrite_segments(&|| !handles.is_stopped.load(Ordering::Relaxed))?;
+                let rewritten = erasure.rewrite_segments(&|| !handles.is_stopped.load(Ordering::Relaxed));
+                // it is repaired before the next attempt
+                rewritten.inspect_err(|error| handles.store.note_segment_damage(error))?;
                 Ok(erasure)
             })
             .await?;

@@ -127,6 +127,8 @@ pub struct StatusReport {
     pub fallback_entries: u64,
     /// Why `oracle_log.jsonl` lags behind the log.
     pub mirror_lag: Option<String>,
+    /// The damage of the segments that was found, and that the daemon repairs from the database.
+    pub segment_damage: Option<String>,
     /// The oracle that makes verdicts, and the model's name; or why there is none.
     pub model: String,
     /// The version of the prompt template that prompts are built from; or why there is none.

@@ -58,6 +58,9 @@ pub(crate) async fn run(options: &GlobalOptions, out: &mut dyn Write) -> Result<
             format!("rejects entries: {failure}; {} in the service log", status.fallback_entries),
         ));
     }
+    if let Some(damage) = status.segment_damage {
+        shown.push(("segments", format!("damaged, and written again from the database: {damage}")));
+    }
     if let Some(lag) = status.mirror_lag {
         shown.push(("oracle_log.jsonl", format!("lags behind the log: {lag}")));
     }

@@ -15,6 +15,8 @@ use tokio::time::{sleep, timeout};
 
 /// Pause before a failed check is retried.
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
+/// Pause before a repair of the segments that failed is tried again.
+const HEALING_PAUSE: Duration = Duration::from_secs(60);
 /// Time between the end of a check and the next one.
 const CHECK_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Pause of a check, as a multiple of its work time. At 9 the check takes a tenth of one core.
@@ -31,7 +33,7 @@ const FAULTS_LOGGED: usize = 100;
 /// The check in progress.
 #[derive(Debug)]
 pub(crate) struct StoreCheckTask {
-    task: JoinHandle<()>,
+    tasks: [JoinHandle<()>; 2],
     stop: watch::Sender<bool>,
 }
 
@@ -42,20 +44,23 @@ impl StoreCheckTask {
     #[must_use]
     pub(crate) fn start(service: &Arc<DaemonService>) -> Self {
         let (stop, stopped) = watch::channel(false);
+        let healing = tokio::spawn(heal_when_damaged(Arc::clone(service), stopped.clone()));
         let service = Arc::clone(service);
-        let task = tokio::spawn(async move {
+        let checking = tokio::spawn(async move {
             let Some(damage) = run_checks(&service, stopped).await else { return };
             tracing::error!(damage, "the store is damaged, although it was rebuilt; the daemon ends");
             service.report_damage(damage);
         });
-        Self { task, stop }
+        Self { tasks: [checking, healing], stop }
     }
 
     /// Stops the check. Its position is stored for the next one.
     pub(crate) async fn stop(self) {
         self.stop.send_replace(true);
-        if timeout(STOP_TIMEOUT, self.task).await.is_err() {
-            tracing::warn!("the check of the store did not end in time");
+        for task in self.tasks {
+            if timeout(STOP_TIMEOUT, task).await.is_err() {
+                tracing::warn!("a check or a repair of the store did not end in time");
+            }
         }
     }
 }
@@ -116,12 +121,48 @@ async fn check_mirror(service: &Arc<DaemonService>, stopped: &watch::Receiver<bo
     }
 }
 
-/// Reads the segments from which the database can be rebuilt. A damaged one is only reported: the database is whole.
+/// Writes the segments again from the database whenever damage of them was found, until the daemon stops.
+async fn heal_when_damaged(service: Arc<DaemonService>, mut stopped: watch::Receiver<bool>) {
+    loop {
+        let mut pause = RETRY_PAUSE;
+        if let Some(damage) = service.system.store.segment_damage() {
+            tracing::warn!(damage, "the segments are written again from the database");
+            match heal_segments(&service, damage, &stopped).await {
+                Ok(()) => tracing::info!("the segments were written again from the database"),
+                Err(_) if *stopped.borrow() => return,
+                Err(error) => {
+                    tracing::error!(%error, "could not write the segments again; it is tried again");
+                    pause = HEALING_PAUSE;
+                }
+            }
+        }
+        tokio::select! {
+            () = sleep(pause) => {}
+            _ = stopped.changed() => return,
+        }
+    }
+}
+
+async fn heal_segments(
+    service: &Arc<DaemonService>,
+    damage: String,
+    stopped: &watch::Receiver<bool>,
+) -> Result<(), StoreError> {
+    // an erasure would rewrite the segments meanwhile, and the links of a backup would keep the damaged ones
+    let _turn = service.system.erasure.wait_for_turn().await;
+    let mut healing = service.system.log.begin_healing().await?;
+    let stopped = stopped.clone();
+    let written = spawn_blocking(move || healing.write(&|| !*stopped.borrow()).map(|()| healing)).await;
+    let healing = written.map_err(|panic| StoreError::Unavailable { cause: panic.to_string() })??;
+    service.system.log.finish_healing(healing, damage).await
+}
+
+/// Reads the segments from which the database can be rebuilt. The store notes a damaged one, which is then written again.
 async fn check_segments(service: &Arc<DaemonService>, stopped: &watch::Receiver<bool>) {
     let (store, pace) = (service.system.store.clone(), CheckPace::new(stopped.clone()));
     match spawn_blocking(move || store.check_segments(|| pace.proceed())).await {
         Ok(Ok(_)) => {}
-        Ok(Err(error)) => tracing::error!(%error, "a segment is damaged, so the database cannot be rebuilt"),
+        Ok(Err(error)) => tracing::error!(%error, "a segment is damaged"),
         Err(panic) => tracing::error!(%panic, "could not check the segments"),
     }
 }

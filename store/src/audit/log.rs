@@ -403,7 +403,7 @@ pub(crate) fn row_at(db: &sled::Db, dir: &Path, seq: u64) -> Result<Option<u64>,
 }
 
 /// The number of a row's first entry, from the key of one of its chunks.
-pub(super) fn first_seq_of(key: &[u8]) -> Option<u64> {
+pub(crate) fn first_seq_of(key: &[u8]) -> Option<u64> {
     key.get(1..9)?.try_into().ok().map(u64::from_be_bytes)
 }
 

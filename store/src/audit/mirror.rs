@@ -103,6 +103,26 @@ impl LogMirror {
         Ok(Self { file, len, first_seq, last_seq, generation, identity, found, path, dirty, lag })
     }
 
+    /// The number of the last entry, if it agrees with the number of lines. Otherwise the last line does not count: its number can be
+    /// damaged, or another program has written it.
+    ///
+    /// # Errors
+    /// `Io` if the file cannot be read.
+    pub(crate) fn last_counted(&self) -> Result<u64, StoreError> {
+        let io = |source| StoreError::Io { path: self.path.clone(), source };
+        let mut lines = BufReader::new(File::open(&self.path).map_err(io)?).take(self.len);
+        let mut counted = self.first_seq - 1;
+        loop {
+            let bytes = lines.fill_buf().map_err(io)?;
+            if bytes.is_empty() {
+                return Ok(if self.last_seq == counted { counted } else { counted.saturating_sub(1) });
+            }
+            counted += bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+            let read = bytes.len();
+            lines.consume(read);
+        }
+    }
+
     /// Moves the file aside if its last line is not the log's: it belongs to another store, or was edited.
     ///
     /// # Errors

@@ -84,6 +84,17 @@ impl TableReader {
         self.engine.dir()
     }
 
+    /// The damage of the segments that was found and not repaired yet: the segment, the byte and the fault.
+    #[must_use]
+    pub fn segment_damage(&self) -> Option<String> {
+        self.engine.segment_damage.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes that a reader of the segments has returned `error`, if it is damage.
+    pub fn note_segment_damage(&self, error: &StoreError) {
+        self.engine.note_segment_damage(error);
+    }
+
     pub(crate) fn engine(&self) -> &StoreEngine {
         &self.engine
     }
@@ -133,6 +144,8 @@ pub(crate) struct StoreEngine {
     checks: CheckResults,
     /// The damage that the last failed read has found.
     damage: Mutex<Option<String>>,
+    /// The damage of the segments that was found and not repaired yet.
+    segment_damage: Mutex<Option<String>>,
     opened: Mutex<OpenedCounts>,
     log_hashes: Mutex<Arc<LogHashes>>,
     reserved_space: Mutex<ReservedSpace>,
@@ -178,6 +191,7 @@ impl StoreEngine {
             durable_seq: AtomicU64::new(0),
             checks: CheckResults::open(&options.dir),
             damage: Mutex::default(),
+            segment_damage: Mutex::default(),
             opened: Mutex::default(),
             log_hashes: Mutex::default(),
             reserved_space: Mutex::default(),
@@ -260,6 +274,18 @@ impl StoreEngine {
     /// The damage that a read has found since the last call.
     pub(crate) fn take_damage(&self) -> Option<String> {
         self.damage.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Notes damage of the segments, which are then written again from the database.
+    pub(crate) fn note_segment_damage(&self, error: &StoreError) {
+        if let StoreError::Corrupt { detail, .. } | StoreError::Short { detail, .. } = error {
+            *self.segment_damage.lock().unwrap_or_else(PoisonError::into_inner) = Some(detail.clone());
+        }
+    }
+
+    /// Notes that the segments are whole.
+    pub(crate) fn clear_segment_damage(&self) {
+        *self.segment_damage.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// The results of the checks in the background.

@@ -17,13 +17,20 @@ use std::thread;
 
 /// The number of entries before the new ones that are walked again. A page of sled's holds 16 rows, and the
 /// page in which the new entries begin was split since.
-const WALKED_AGAIN_ENTRIES: u64 = 1024;
+pub(super) const WALKED_AGAIN_ENTRIES: u64 = 1024;
 
 /// The number of rows between two calls of `proceed`.
 const AUDITED_AT_ONCE: u64 = 1024;
 
 /// The maximum number of counts of one table, if rows are replaced during a count.
 const COUNTS_MAX: usize = 3;
+
+/// # Errors
+/// `Unavailable` if `proceed` returns false, since the daemon is stopping.
+pub(super) fn check_stop(proceed: &dyn Fn() -> bool) -> Result<(), StoreError> {
+    let stopped = || StoreError::Unavailable { cause: "the daemon is stopping".to_owned() };
+    proceed().then_some(()).ok_or_else(stopped)
+}
 
 /// Checks that the segments have all entries that the mark and the mirror have.
 pub(crate) fn check_segments(
@@ -132,7 +139,7 @@ impl TableReader {
     /// # Errors
     /// `Corrupt` if a segment is damaged, `Short` if one is missing.
     pub fn check_segments(&self, proceed: impl FnMut() -> bool) -> Result<bool, StoreError> {
-        check_sealed(self.dir(), proceed)
+        check_sealed(self.dir(), proceed).inspect_err(|error| self.engine().note_segment_damage(error))
     }
 
     /// Checks the whole store as it was at the opening, without pauses.
@@ -140,7 +147,16 @@ impl TableReader {
     /// # Errors
     /// The errors of [`TableReader::audit`].
     pub fn audit_all(&self) -> Result<(), StoreError> {
-        self.audit_from(LogTree::default(), |_| true).map(|_| ())
+        self.audit_up_to(&self.opened().tree, |_| true).map(|_| ())
+    }
+
+    /// Checks the log, whose tree is `tree`, and the rows as they were at the opening. Returns false if `proceed` stopped the check.
+    pub(crate) fn audit_up_to(
+        &self,
+        tree: &LogTree,
+        proceed: impl FnMut(u64) -> bool,
+    ) -> Result<bool, StoreError> {
+        self.audit_from(LogTree::default(), tree, proceed)
     }
 
     /// Checks the store as it was at the opening: walks the log and counts the rows of the tables. If the
@@ -151,7 +167,7 @@ impl TableReader {
     /// # Errors
     /// `Short` if an entry or a row is missing, `Corrupt` if one cannot be read.
     pub fn audit(&self, proceed: impl FnMut(u64) -> bool) -> Result<bool, StoreError> {
-        let audited = self.audit_from(self.engine().checks().audited(), proceed);
+        let audited = self.audit_from(self.engine().checks().audited(), &self.opened().tree, proceed);
         if matches!(audited, Ok(true) | Err(StoreError::Corrupt { .. } | StoreError::Short { .. })) {
             // the position is only for a check that was stopped; a new check reads all entries again, to find later damage. After
             // damage, the tree at the position can include a changed entry, and the repaired log would differ from it
@@ -163,6 +179,7 @@ impl TableReader {
     fn audit_from(
         &self,
         position: LogTree,
+        log: &LogTree,
         mut proceed: impl FnMut(u64) -> bool,
     ) -> Result<bool, StoreError> {
         let opened = self.opened();
@@ -171,7 +188,7 @@ impl TableReader {
             read += rows;
             proceed(read)
         };
-        if !self.audit_log(position, &opened.tree, &mut next)? {
+        if !self.audit_log(position, log, &mut next)? {
             return Ok(false);
         }
         for (table, name) in StoreCounts::TABLES {

@@ -15,8 +15,9 @@ use crate::base::engine::{PREVIOUS_DIR, StoreEngine, StoreOptions, lock_state, r
 use crate::base::error::StoreError;
 use crate::base::meta;
 use crate::base::row_batch::RowBatch;
-use crate::base::rows::{self, TableId};
 use crate::journal::backup::BACKUP_PREFIX;
+use crate::journal::check::check_stop;
+use crate::journal::healing::write_snapshot;
 use crate::journal::recovery::RecoveryCondition;
 use crate::segments::{SegmentsUpTo, WrittenSnapshot};
 use oracled_domain::SessionId;
@@ -221,7 +222,8 @@ impl Erasure {
             let mut rows = RowBatch::default();
             meta::put_first_seq(&mut rows, first);
             database.apply(rows)?;
-            self.snapshot = Some(write_snapshot(&database, &self.segments, proceed)?);
+            let (counts, tree) = meta::read(&database)?.unwrap_or_default();
+            self.snapshot = Some(write_snapshot(&database, &self.segments, counts, &tree, proceed)?);
         }
         self.applied = Some(self.segments.entries());
         database.sync()?;
@@ -275,43 +277,6 @@ impl Drop for Erasure {
             tracing::warn!(%error, "could not remove the new database of an erasure; the next start removes it");
         }
     }
-}
-
-/// Writes all rows of `database`, which has all groups of `segments`, as the snapshot in their place.
-fn write_snapshot(
-    database: &StoreEngine,
-    segments: &SegmentsUpTo,
-    proceed: &dyn Fn() -> bool,
-) -> Result<WrittenSnapshot, StoreError> {
-    let tables = [rows::all(TableId::Meta), rows::all(TableId::Tiles)];
-    database.with(|db| {
-        let damaged = |error| StoreError::damaged(database.dir(), &error);
-        let mut last = RowBatch::default();
-        for entry in db.range(rows::all(TableId::Meta)).filter(is_counts) {
-            let (key, value) = entry.map_err(damaged)?;
-            last.insert(key.to_vec(), value.as_ref());
-        }
-        // a reader needs the hashes of the dropped entries before the others
-        let begin = tables.iter().flat_map(|keys| db.range(keys.clone()));
-        let others = db.iter().filter(|entry| {
-            entry.as_ref().map_or(true, |(key, _)| tables.iter().all(|keys| !keys.contains(&key.to_vec())))
-        });
-        let all = begin.chain(others).filter(|entry| !is_counts(entry));
-        let rows = all.map(|entry| {
-            check_stop(proceed)?;
-            entry.map(|(key, value)| (key.to_vec(), value.to_vec())).map_err(damaged)
-        });
-        segments.write_snapshot(rows, &last)
-    })
-}
-
-fn is_counts(entry: &sled::Result<(sled::IVec, sled::IVec)>) -> bool {
-    entry.as_ref().is_ok_and(|(key, _)| meta::is_counts_key(key))
-}
-
-fn check_stop(proceed: &dyn Fn() -> bool) -> Result<(), StoreError> {
-    let stopped = || StoreError::Unavailable { cause: "the daemon is stopping".to_owned() };
-    proceed().then_some(()).ok_or_else(stopped)
 }
 
 #[cfg(test)]

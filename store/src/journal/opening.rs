@@ -1,7 +1,7 @@
 //! Opens the database of a store, and brings it up to date with the segments.
 
 use crate::audit::log::without_dropped;
-use crate::base::disk::{DATABASE_DIR, boot_id};
+use crate::base::disk::{DATABASE_DIR, DATABASE_FILE, boot_id};
 use crate::base::engine::{StoreEngine, TableReader};
 use crate::base::error::StoreError;
 use crate::base::log_hashes::LogHashes;
@@ -9,8 +9,10 @@ use crate::base::meta;
 use crate::base::snapshot::SnapshotId;
 use crate::base::watermark::{StoreCounts, Watermark};
 use crate::ground::files::GroundFiles;
-use crate::journal::check::check_database;
-use crate::segments::{Segments, SegmentsUpTo};
+use crate::journal::check::{WALKED_AGAIN_ENTRIES, check_database};
+use crate::segments::{PART_BYTES, SegmentFiles, Segments, SegmentsUpTo};
+use std::collections::BTreeMap;
+use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -29,36 +31,124 @@ pub(super) struct OpenedDatabase {
 /// A file that a state directory has while a backup is being restored to it.
 pub const RESTORING_FILE: &str = "restoring";
 
-/// Opens the segments and the mark of the store in `dir`, or creates those of an empty store.
-pub(super) fn open_segments(dir: &Path) -> Result<(Segments, Watermark), StoreError> {
-    let short = |detail: String| Err(StoreError::Short { dir: dir.to_owned(), detail });
+/// Opens the segments and the mark of the store in `dir`, or creates those of an empty store. The inner error is damage of the
+/// segments: the database can have everything that they have lost.
+///
+/// # Errors
+/// Both are damaged or missing, or the disk cannot be read or written.
+pub(super) fn open_segments(dir: &Path) -> Result<(Result<Segments, StoreError>, Watermark), StoreError> {
+    let short = |detail: String| StoreError::Short { dir: dir.to_owned(), detail };
     if dir.join(RESTORING_FILE).exists() {
-        return short(format!("a restore was interrupted: {RESTORING_FILE} exists"));
+        return Err(short(format!("a restore was interrupted: {RESTORING_FILE} exists")));
     }
-    let mark = Watermark::open(dir)?;
-    let segments = Segments::open(dir)?;
-    match (segments, mark) {
-        (Some(segments), Some(mark)) => Ok((segments, mark)),
-        (Some(segments), None) if segments.entries() == 0 => {
-            let mark = Watermark::create(dir, segments.store_id(), StoreCounts::default())?;
-            Ok((segments, mark))
+    let mark = match Watermark::open(dir) {
+        Err(error @ StoreError::Corrupt { .. }) => {
+            tracing::error!(%error, "the high-water mark is created again, and the database is rebuilt");
+            None
         }
-        (Some(_), None) => short("its high-water mark is missing, and the log has entries".to_owned()),
-        (None, Some(_)) => short("its segments are missing".to_owned()),
-        (None, None) => {
+        mark => mark?,
+    };
+    match (Segments::open(dir), mark) {
+        (Ok(Some(segments)), Some(mark)) => Ok((Ok(segments), mark)),
+        // with a mark that is lost, the database counts as one that may not be whole, and is rebuilt from the segments
+        (Ok(Some(segments)), None) => {
+            let mark = Watermark::create(dir, segments.store_id(), StoreCounts::default())?;
+            Ok((Ok(segments), mark))
+        }
+        (Ok(None), Some(mark)) => {
+            Ok((Err(short("its first segment is missing or damaged".to_owned())), mark))
+        }
+        (Err(damage @ (StoreError::Corrupt { .. } | StoreError::Short { .. })), Some(mark)) => {
+            Ok((Err(damage), mark))
+        }
+        (Err(error), _) => Err(error),
+        (Ok(None), None) => {
             let database = dir.join(DATABASE_DIR);
             let existing = database.exists().then_some(database);
             if let Some(existing) =
                 existing.map_or_else(|| GroundFiles::find_existing_file(dir), |path| Ok(Some(path)))?
             {
-                return short(format!("its segments are missing, and {} exists", existing.display()));
+                return Err(short(format!("its segments are missing, and {} exists", existing.display())));
             }
             let (rows, store_id) = meta::first_rows()?;
             let segments = Segments::create(dir, store_id, &rows)?;
             let mark = Watermark::create(dir, store_id, StoreCounts::default())?;
-            Ok((segments, mark))
+            Ok((Ok(segments), mark))
         }
     }
+}
+
+/// Continues a store whose segments have the damage `damage` with its database, if that has all entries of the mark, of the mirror
+/// up to entry `mirrored`, and of the segments that are readable. The segments can then be written again.
+///
+/// # Errors
+/// `damage` if the database does not have them, or is not known to be whole.
+pub(super) fn continue_with_database(
+    engine: &Arc<StoreEngine>,
+    mark: &mut Watermark,
+    mirrored: u64,
+    damage: StoreError,
+) -> Result<Segments, StoreError> {
+    tracing::error!(%damage, "the segments are damaged; the database is checked, to continue with it");
+    let segments = begin_after_database(engine, mark, mirrored);
+    engine.close_database();
+    or_damage(engine, segments, damage)
+}
+
+/// `result` after a check of the database of a store whose segments have the damage `damage`; `damage` if the database is no
+/// replacement for them.
+fn or_damage<T>(
+    engine: &StoreEngine,
+    result: Result<T, StoreError>,
+    damage: StoreError,
+) -> Result<T, StoreError> {
+    match result {
+        Ok(value) => {
+            engine.note_segment_damage(&damage);
+            Ok(value)
+        }
+        Err(error) => {
+            tracing::error!(%error, "the database cannot replace the damaged segments");
+            Err(damage)
+        }
+    }
+}
+
+fn begin_after_database(
+    engine: &Arc<StoreEngine>,
+    mark: &mut Watermark,
+    mirrored: u64,
+) -> Result<Segments, StoreError> {
+    let short = |detail: String| StoreError::Short { dir: engine.dir().to_owned(), detail };
+    let io = |source: io::Error| StoreError::Io { path: engine.dir().to_owned(), source };
+    if !engine.has_database() {
+        return Err(short("the database is missing".to_owned()));
+    }
+    engine.open_database(Some(mark.now.snapshot))?;
+    mark.now.snapshot = engine.snapshot();
+    mark.write_synced().map_err(io)?;
+    let missing = || short("the database is empty".to_owned());
+    let (counts, _) = meta::read(engine)?.ok_or_else(missing)?;
+    if let Some(doubt) = find_doubt(engine, counts.entries, mark) {
+        return Err(short(format!("the database may not be whole: {doubt}")));
+    }
+    SegmentFiles::new(engine.dir()).visit_groups_after(counts.entries, |rows| engine.apply(rows))?;
+    let (counts, tree) = meta::read(engine)?.ok_or_else(missing)?;
+    let expected = mark.now.counts.entries.max(mirrored);
+    if counts.entries < expected {
+        return Err(short(format!(
+            "the database ends at entry {}, the log at entry {expected}",
+            counts.entries
+        )));
+    }
+    check_database(engine, counts, &mark.now)?;
+    engine.sync()?;
+    engine.set_opened_counts(counts, tree.clone());
+    engine.set_up_to_date();
+    TableReader::new(Arc::clone(engine)).audit_all()?;
+    note_whole(engine, mark, counts)?;
+    let bytes = fs::metadata(engine.dir().join(DATABASE_DIR).join(DATABASE_FILE)).map_err(io)?.len();
+    Segments::begin_after_damage(engine.dir(), mark.now.store_id, counts.entries, bytes / PART_BYTES)
 }
 
 /// Opens the database, and applies the groups that it lacks. A database that is damaged, or not known to be whole, is removed
@@ -73,7 +163,7 @@ pub(super) fn open_database(
     is_reopened: bool,
 ) -> Result<OpenedDatabase, StoreError> {
     let io = |source: io::Error| StoreError::Io { path: engine.dir().to_owned(), source };
-    let mut doubt = find_doubt(engine, segments, mark);
+    let mut doubt = find_doubt(engine, segments.entries(), mark);
     let known = (!is_reopened).then_some(mark.now.snapshot);
     loop {
         let is_rebuilt = doubt.is_some();
@@ -83,8 +173,10 @@ pub(super) fn open_database(
             tracing::warn!(cause, entries, "the database is being rebuilt from the segments");
         }
         if is_rebuilt {
-            // the database is the only copy of what a damaged segment has lost
-            segments.up_to_now().replay(None, |_, _| true)?;
+            if let Err(damage) = segments.up_to_now().replay(None, |_, _| true) {
+                // the database is the only copy of what a damaged segment has lost
+                return keep_database(engine, segments, mark, known, damage);
+            }
             engine.remove_database()?;
         }
         // a power cut from now on leaves a database that is not known to be whole
@@ -102,9 +194,7 @@ pub(super) fn open_database(
                 if is_rebuilt && has_entries {
                     tracing::info!(entries = counts.entries, "the database was rebuilt");
                 }
-                (mark.now.counts, mark.now.walked) = (counts, counts.entries.max(1));
-                mark.now.synced = counts.entries;
-                mark.write_synced().map_err(io)?;
+                note_whole(engine, mark, counts)?;
                 return Ok(OpenedDatabase { counts, rebuilt: doubt.filter(|_| has_entries) });
             }
             Err(damage) if is_rebuilt => {
@@ -121,9 +211,69 @@ pub(super) fn open_database(
     }
 }
 
-/// The reason why the database may not be whole, if there is one.
-fn find_doubt(engine: &StoreEngine, segments: &Segments, mark: &Watermark) -> Option<String> {
-    if segments.entries() == 0 {
+/// Opens the database of a store whose segments have the damage `damage`, since it cannot be rebuilt. It must have all rows of the
+/// groups that it could have lost, and the whole log.
+///
+/// # Errors
+/// `damage` if it does not.
+fn keep_database(
+    engine: &Arc<StoreEngine>,
+    segments: &Segments,
+    mark: &mut Watermark,
+    known: Option<SnapshotId>,
+    damage: StoreError,
+) -> Result<OpenedDatabase, StoreError> {
+    tracing::error!(%damage, "the segments are damaged, and the database cannot be rebuilt; it is checked instead");
+    if !engine.has_database() || mark.now.walked == 0 {
+        return Err(damage);
+    }
+    let kept = (|| {
+        let walked = mark.now.walked;
+        let corrupt = |detail| StoreError::Corrupt { dir: engine.dir().to_owned(), detail };
+        let counts = apply_segments(engine, segments, mark, known)?.map_err(corrupt)?;
+        check_latest_rows(engine, &segments.up_to_now(), walked)?;
+        TableReader::new(Arc::clone(engine)).audit_all()?;
+        note_whole(engine, mark, counts)?;
+        Ok(OpenedDatabase { counts, rebuilt: None })
+    })();
+    if kept.is_err() {
+        engine.close_database();
+    }
+    or_damage(engine, kept, damage)
+}
+
+/// Notes in the mark that the database is whole, synced, and has `counts`.
+fn note_whole(engine: &StoreEngine, mark: &mut Watermark, counts: StoreCounts) -> Result<(), StoreError> {
+    (mark.now.counts, mark.now.walked) = (counts, counts.entries.max(1));
+    (mark.now.synced, mark.now.boot_id) = (counts.entries, boot_id());
+    mark.write_synced().map_err(|source| StoreError::Io { path: engine.dir().to_owned(), source })
+}
+
+/// Compares the database with the last rows of the groups that were committed after its opening, and a little before: after a power
+/// cut, sled can have lost a part of them.
+fn check_latest_rows(engine: &StoreEngine, segments: &SegmentsUpTo, walked: u64) -> Result<(), StoreError> {
+    let from = walked.saturating_sub(WALKED_AGAIN_ENTRIES).max(segments.snapshot_entries()?);
+    let mut latest = BTreeMap::new();
+    segments.replay(Some(from), |_, rows| {
+        latest.extend(rows.into_rows());
+        true
+    })?;
+    let differs = engine.with(|db| {
+        for (key, value) in &latest {
+            let stored = db.get(key).map_err(|error| StoreError::damaged(engine.dir(), &error))?;
+            if stored.as_deref() != value.as_deref() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    })?;
+    let detail = format!("its database lacks a change that was committed after entry {from}");
+    if differs { Err(StoreError::Short { dir: engine.dir().to_owned(), detail }) } else { Ok(()) }
+}
+
+/// The reason why the database may not be whole, if there is one. The log has `entries` entries.
+fn find_doubt(engine: &StoreEngine, entries: u64, mark: &Watermark) -> Option<String> {
+    if entries == 0 {
         // an empty database is created again
         return engine.has_database().then(|| "the store is empty".to_owned());
     }
@@ -134,7 +284,7 @@ fn find_doubt(engine: &StoreEngine, segments: &Segments, mark: &Watermark) -> Op
         return Some("damage was found".to_owned());
     }
     let is_same_boot = mark.now.boot_id != 0 && mark.now.boot_id == boot_id();
-    (!is_same_boot && mark.now.synced != segments.entries())
+    (!is_same_boot && mark.now.synced != entries)
         .then(|| "the system has stopped since the database was last synced".to_owned())
 }
 

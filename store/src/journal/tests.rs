@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-fn options(dir: &Path) -> StoreOptions {
+pub(crate) fn options(dir: &Path) -> StoreOptions {
     StoreOptions {
         dir: dir.to_owned(),
         cache_bytes: 8 * 1024 * 1024,
@@ -455,6 +455,8 @@ fn open_reports_a_newer_or_older_schema() {
     const NEWER: u32 = SCHEMA + 1;
     let dir = tempfile::tempdir().expect("a directory");
     drop(open(dir.path()));
+    // a mark of the present version would show that the segment is damaged
+    fs::remove_file(dir.path().join("watermark")).expect("the removal succeeds");
     let schema_is = |schema: u32| {
         let segment = File::options().write(true).open(dir.path().join("segments/0000000001"));
         let segment = segment.expect("the file opens");
@@ -474,9 +476,6 @@ fn open_reports_a_newer_or_older_schema() {
     fs::write(dir.path().join("watermark"), mark(NEWER)).expect("the write succeeds");
     let error = refused(dir.path());
     assert!(matches!(error, StoreError::Newer { found: NEWER, known: SCHEMA, .. }), "{error}");
-    fs::write(dir.path().join("watermark"), mark(SCHEMA)).expect("the write succeeds");
-    let error = refused(dir.path());
-    assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
 }
 
 /// A record that queues the mail of a delivery.
@@ -623,18 +622,6 @@ fn database_with_missing_entries_is_brought_up_to_date_or_rebuilt() {
 /// All keys and values of the database in `dir`, which is closed.
 pub(crate) fn rows_of(dir: &Path) -> Vec<(sled::IVec, sled::IVec)> {
     raw(dir).iter().collect::<Result<_, _>>().expect("sled reads")
-}
-
-#[test]
-fn open_rejects_a_store_without_its_mark_or_segments() {
-    for (file, message) in [("watermark", "mark is missing"), ("segments", "segments are missing")] {
-        let dir = tempfile::tempdir().expect("a directory");
-        fill(&mut open(dir.path()).0, 0..8);
-        fs::rename(dir.path().join(file), dir.path().join("aside")).expect("the rename succeeds");
-        let error = refused(dir.path());
-        assert!(matches!(error, StoreError::Short { .. }), "{file}: {error}");
-        assert!(error.to_string().contains(message), "{file}: {error}");
-    }
 }
 
 #[test]
@@ -864,7 +851,8 @@ fn open_accepts_an_old_mark_and_rejects_a_longer_mirror() {
     drop(journal);
     fs::write(dir.path().join("watermark"), old).expect("the write succeeds");
     assert_eq!(open(dir.path()).0.counts().entries, 20);
-    fs::write(dir.path().join("oracle_log.jsonl"), "{\"seq\":21}\n").expect("the write succeeds");
+    let longer = mirror(dir.path()) + "{\"seq\":21}\n";
+    fs::write(dir.path().join("oracle_log.jsonl"), longer).expect("the write succeeds");
     assert!(refused(dir.path()).to_string().contains("oracle_log.jsonl at entry 21"));
 }
 

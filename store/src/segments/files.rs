@@ -3,11 +3,13 @@
 mod extent;
 mod groups;
 
-use super::group::{GroupEnd, StoredGroup};
+use super::group::{GROUP_MAX_BYTES, GroupEnd, StoredGroup, find_after};
 use crate::base::disk::{allocate, link_if_exists, sync_dir};
 use crate::base::engine::remove_dir;
 use crate::base::error::StoreError;
+use crate::base::row_batch::RowBatch;
 use crate::base::rows::SCHEMA;
+use crate::base::watermark::Watermark;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
@@ -287,10 +289,47 @@ impl SegmentFiles {
         SegmentGroups::new(self, number, self.open(number)?)
     }
 
+    /// Passes the rows of each group after entry `entries` to `visit`, as far as they follow each other without a gap. Segments and
+    /// groups before them may be damaged.
+    ///
+    /// # Errors
+    /// An error of `visit`, or the folder cannot be read.
+    pub(crate) fn visit_groups_after(
+        &self,
+        mut entries: u64,
+        mut visit: impl FnMut(RowBatch) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        for number in self.existing_numbers()? {
+            let Ok(segment) = self.open(number) else { continue };
+            let mut bytes = Vec::new();
+            if let Err(error) = segment.take(2 * GROUP_MAX_BYTES as u64).read_to_end(&mut bytes) {
+                tracing::warn!(%error, segment = number, "a segment can be read only in part");
+            }
+            let mut rest = bytes.as_slice();
+            while let Some((group, after)) = find_after(rest, entries) {
+                let Some(rows) = group.rows() else { return Ok(()) };
+                (entries, rest) = (group.end.entries, after);
+                visit(rows)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The numbers of the segments that exist, with those that a snapshot replaces.
+    pub(crate) fn existing_numbers(&self) -> Result<BTreeSet<u64>, StoreError> {
+        let [plain, compressed] = self.numbers_in(&self.dir)?;
+        Ok(&plain | &compressed)
+    }
+
     fn parse_head(&self, number: u64, bytes: &[u8]) -> Result<SegmentHead, StoreError> {
         let schema = bytes.strip_prefix(MAGIC).and_then(<[u8]>::first_chunk);
         match schema.map(|schema| u32::from_be_bytes(*schema)) {
-            Some(found) if found != SCHEMA => Err(StoreError::of_schema(&self.state_dir, found, SCHEMA)),
+            // the high-water mark has the version of the store, unless it is lost too
+            Some(found)
+                if found != SCHEMA && !matches!(Watermark::values_in(&self.state_dir), Ok(Some(_))) =>
+            {
+                Err(StoreError::of_schema(&self.state_dir, found, SCHEMA))
+            }
             _ => SegmentHead::from_bytes(bytes)
                 .filter(|head| head.number == number)
                 .ok_or_else(|| self.damaged(number, "its head is damaged, or it is another segment")),

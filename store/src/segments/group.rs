@@ -33,6 +33,8 @@ pub(crate) struct GroupEnd {
 /// A group that was read, with the changes of the database as bytes.
 #[derive(Debug)]
 pub(crate) struct StoredGroup<'b> {
+    /// The end of the group before it.
+    pub(crate) previous: GroupEnd,
     pub(crate) end: GroupEnd,
     /// The whole group.
     pub(crate) bytes: &'b [u8],
@@ -104,30 +106,44 @@ pub(crate) fn length_of_rows(head: &[u8]) -> Option<usize> {
 
 /// The group at the start of `bytes` and the bytes after it; `None` unless it is complete and follows `previous`.
 pub(crate) fn decode(bytes: &[u8], previous: GroupEnd) -> Option<(StoredGroup<'_>, &[u8])> {
+    decode_any(bytes).filter(|(group, _)| group.previous == previous)
+}
+
+/// The first complete group in `bytes` that follows entry `entries`, and the bytes after it.
+pub(crate) fn find_after(bytes: &[u8], entries: u64) -> Option<(StoredGroup<'_>, &[u8])> {
+    let names_entries = |rest: &&[u8]| {
+        let is_group = rest.starts_with(MAGIC) || rest.starts_with(CHANGED_MAGIC);
+        is_group && rest.get(16..24) == Some(&entries.to_be_bytes()[..])
+    };
+    let starts = (0..bytes.len()).filter_map(|at| bytes.get(at..)).filter(names_entries);
+    starts.filter_map(decode_any).find(|(group, _)| group.end.entries > entries)
+}
+
+/// The group at the start of `bytes` and the bytes after it; `None` unless it is complete.
+fn decode_any(bytes: &[u8]) -> Option<(StoredGroup<'_>, &[u8])> {
     let (head, rest) = bytes.split_at_checked(GROUP_HEAD_BYTES)?;
     let (magic, head) = head.split_first_chunk()?;
     let (checksum, covered) = head.split_first_chunk()?;
     let (length, fields) = covered.split_first_chunk()?;
     let (previous_checksum, fields) = fields.split_first_chunk()?;
     let (before, after) = fields.split_first_chunk()?;
-    let follows =
+    let previous =
         GroupEnd { checksum: u32::from_be_bytes(*previous_checksum), entries: u64::from_be_bytes(*before) };
     let (rows, rest) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;
     let checksum = u32::from_be_bytes(*checksum);
-    if follows != previous || checksum_of(magic, covered, rows) != checksum {
+    if ![MAGIC, CHANGED_MAGIC].contains(&magic) || checksum_of(magic, covered, rows) != checksum {
         return None;
     }
     let (first_checksum, rows) = match magic {
         MAGIC => (checksum, rows),
-        CHANGED_MAGIC => {
+        _ => {
             let (first_checksum, rows) = rows.split_first_chunk()?;
             (u32::from_be_bytes(*first_checksum), rows)
         }
-        _ => return None,
     };
     let end = GroupEnd { checksum: first_checksum, entries: u64::from_be_bytes(after.try_into().ok()?) };
     let bytes = bytes.get(..bytes.len() - rest.len())?;
-    Some((StoredGroup { end, bytes, rows }, rest))
+    Some((StoredGroup { previous, end, bytes, rows }, rest))
 }
 
 fn checksum_of(magic: &[u8; 4], covered: &[u8], rows: &[u8]) -> u32 {

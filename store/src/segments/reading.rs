@@ -25,6 +25,11 @@ impl SegmentsUpTo {
         self.end.entries
     }
 
+    /// The number of the last entry that is only in a snapshot; 0 without one.
+    pub(crate) fn snapshot_entries(&self) -> Result<u64, StoreError> {
+        self.files.snapshot_entries()
+    }
+
     pub(super) const fn end(&self) -> GroupEnd {
         self.end
     }

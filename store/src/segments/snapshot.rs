@@ -18,7 +18,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 /// The size of a file before its compression, in bytes.
-const PART_BYTES: u64 = if cfg!(test) { 16 * 1024 } else { 8 * 1024 * 1024 };
+pub(crate) const PART_BYTES: u64 = if cfg!(test) { 16 * 1024 } else { 8 * 1024 * 1024 };
 /// The size of the rows of a group, in bytes.
 const GROUP_BYTES: usize = if cfg!(test) { 1024 } else { 256 * 1024 };
 

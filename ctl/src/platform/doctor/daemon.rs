@@ -84,6 +84,14 @@ fn check_status(status: &StatusReport) -> Vec<CheckResult> {
         let value = format!("oracle_log.jsonl lags behind the log: {lag}");
         CheckResult::warning("daemon", value, "check its disk and its permissions")
     });
+    let damage = status.segment_damage.as_ref().map(|damage| {
+        let value = format!("the segments are damaged: {damage}");
+        CheckResult::fault(
+            "daemon",
+            value,
+            "wait until oracled has written them again; if it cannot, see its service log",
+        )
+    });
     let witness = status.witnesses.iter().filter_map(|witness| {
         let value = format!("the witness {} has not cosigned: {}", witness.name, witness.failure.as_ref()?);
         Some(CheckResult::warning("upstream", value, "check its URL and its key in `checkpoints.witnesses`"))
@@ -95,7 +103,7 @@ fn check_status(status: &StatusReport) -> Vec<CheckResult> {
         CheckResult::warning("ingestion", value, remedy)
     };
     let held = status.held_runs.iter().flatten().map(run);
-    [Some(ready), version, lag].into_iter().flatten().chain(witness).chain(held).collect()
+    [Some(ready), version, lag, damage].into_iter().flatten().chain(witness).chain(held).collect()
 }
 
 fn check_model(status: &StatusReport) -> CheckResult {

@@ -58,9 +58,13 @@ pub async fn post(
         let turn = service.system.erasure.hold().await?;
         let backup = service.system.log.begin_backup().await?;
         // before the first byte: the answer about a damaged file has its name
+        let store = service.system.store.clone();
         let backup = run_blocking(move || match backup.verify() {
             Ok(()) => Ok(backup),
-            Err(error) => Err(damage_problem(&error)),
+            Err(error) => {
+                store.note_segment_damage(&error);
+                Err(damage_problem(&error))
+            }
         })
         .await?;
         Ok(send(service, peer, turn, backup))
@@ -80,8 +84,8 @@ fn damage_problem(error: &StoreError) -> Problem {
         StoreError::Corrupt { detail, .. } | StoreError::Short { detail, .. } => Problem::new(
             ProblemCode::StateDamaged,
             format!(
-                "no backup was made, since it could not be restored: {detail}. Keep the earlier backups; stop oracled, and copy this \
-                 file from the latest one that has it"
+                "no backup was made, since it could not be restored: {detail}. Keep the earlier backups. oracled writes the segments \
+                 again from the database; back up again when `oraclectl status` shows no damage"
             ),
         ),
         error => error.into(),

@@ -186,6 +186,11 @@ fn write_gauges(body: &mut String, service: &DaemonService) -> fmt::Result {
             flag(journal.low_space.is_some()),
         ),
         ("mirror_lagging", "whether oracle_log.jsonl lags behind", flag(journal.mirror_lag.is_some())),
+        (
+            "segments_damaged",
+            "whether segments are damaged and not written again yet",
+            flag(journal.segment_damage.is_some()),
+        ),
         ("log_entries", "entries in the log", journal.counts.entries),
         ("cached_verdicts", "verdicts in the store", journal.counts.verdicts),
         ("sessions", "sessions in the store", journal.counts.sessions),

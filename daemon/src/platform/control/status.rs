@@ -75,6 +75,7 @@ pub async fn get(
         journal_failure: journal.failure.map(|(cause, _)| cause),
         fallback_entries: journal.fallback_entries,
         mirror_lag: journal.mirror_lag,
+        segment_damage: journal.segment_damage,
         model: describe_model(&service),
         prompt: describe_prompts(&service),
         mail: describe_mail(&service),
