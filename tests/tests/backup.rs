@@ -272,11 +272,11 @@ async fn daemon_starts_with_damaged_segments_and_writes_them_again() {
 
 /// The name of the segment to which the daemon appends.
 fn active_segment(world: &DaemonWorld) -> String {
-    let names = files(&world.state()).into_keys();
+    let mut names = files(&world.state()).into_keys();
     let is_plain = |name: &String| {
         name.strip_prefix("segments/").is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
     };
-    names.filter(is_plain).last().expect("a segment is active")
+    names.rfind(is_plain).expect("a segment is active")
 }
 
 /// Changes one bit in place: a copy of the file has other bytes than the one that the daemon has open.

@@ -503,21 +503,8 @@ async fn log_page_filters_and_proves_entries() {
     assert_eq!(console.get("/log/99999").await.status, 404);
 }
 
-#[tokio::test]
-async fn foreign_text_is_visible_on_every_page_in_every_command_and_in_the_log() {
-    let (_model, world) = prepare().await;
-    let daemon = world.serve().await;
-    hold(&daemon, &["cs_1", "cs_2"]).await;
-    let query = json!({"tier": "quick", "query": format!("Sell honey?{HIDDEN}"), "raw": GOOD});
-    assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/cs_3", &query).await.status, 201);
-    let [completed, held, _] = hold_runs(&daemon).await;
-    let [review] = open_reviews(&daemon, [1961]).await;
-    let reason = format!("seen{HIDDEN}");
-    assert!(world.ctl(&["ingest", "discard", &held, "--reason", &reason]).status.success());
-    assert!(world.ctl(&["order", "fail", "cs_2", "--reason", &reason]).status.success());
-    assert!(world.ctl(&["review", "comment", &review, &reason]).status.success());
-
-    let console = start(&world).await;
+/// Reads all pages to which links lead, and checks that foreign text is visible on each. Returns the areas that have some.
+async fn visit_all_pages(console: &ConsoleProcess) -> BTreeSet<String> {
     let (mut to_visit, mut visited) = (vec!["/".to_owned()], BTreeSet::new());
     let mut escaped = BTreeSet::new();
     while let Some(path) = to_visit.pop() {
@@ -542,8 +529,27 @@ async fn foreign_text_is_visible_on_every_page_in_every_command_and_in_the_log()
         to_visit.extend(links.filter(|link| link.starts_with('/') && !link.starts_with("/events")));
     }
     assert!(visited.len() >= 20, "{visited:?}");
+    escaped
+}
+
+#[tokio::test]
+async fn foreign_text_is_visible_on_every_page_in_every_command_and_in_the_log() {
+    let (_model, world) = prepare().await;
+    let daemon = world.serve().await;
+    hold(&daemon, &["cs_1", "cs_2"]).await;
+    let query = json!({"tier": "quick", "query": format!("Sell honey?{HIDDEN}"), "raw": GOOD});
+    assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/cs_3", &query).await.status, 201);
+    let [completed, held, _] = hold_runs(&daemon).await;
+    let [review] = open_reviews(&daemon, [1961]).await;
+    let reason = format!("seen{HIDDEN}");
+    assert!(world.ctl(&["ingest", "discard", &held, "--reason", &reason]).status.success());
+    assert!(world.ctl(&["order", "fail", "cs_2", "--reason", &reason]).status.success());
+    assert!(world.ctl(&["review", "comment", &review, &reason]).status.success());
+
+    let console = start(&world).await;
+    let escaped = visit_all_pages(&console).await;
     for area in ["log", "orders", "runs", "reviews"] {
-        assert!(escaped.contains(area), "no page of {area} has foreign text: {escaped:?} of {visited:?}");
+        assert!(escaped.contains(area), "no page of {area} has foreign text: {escaped:?}");
     }
 
     let with_escapes = [

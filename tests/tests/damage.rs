@@ -383,7 +383,7 @@ async fn changed_state_is_served_completely_or_refused() {
         match (start_outcome(&whole, &world, what).await, expected) {
             (StartOutcome::Serves, Serves | ServesOrRefuses(_)) => {}
             (StartOutcome::Refuses(line), Refuses(words) | ServesOrRefuses(words)) => {
-                assert!(line.contains(words), "{what}: {line}")
+                assert!(line.contains(words), "{what}: {line}");
             }
             (other, _) => panic!("{what}: {other:?}"),
         }

@@ -51,6 +51,20 @@ async fn held_gauge(world: &DaemonWorld) -> String {
     line.expect("the line exists").rsplit(' ').next().expect("a value").to_owned()
 }
 
+/// Checks that `oraclectl status` and `oraclectl doctor` name a held run.
+fn assert_held_run_is_shown(world: &DaemonWorld, run_id: &str) {
+    let status = json_of(&world.ctl(&["--json", "status"]));
+    let held = &status["held_runs"];
+    assert_eq!((&held[0]["run_id"], &held[0]["oracle_id"]), (&json!(run_id), &json!(SOURCE)), "{status}");
+    let shown = String::from_utf8_lossy(&world.ctl(&["status"]).stdout).into_owned();
+    assert!(shown.contains(run_id), "{shown}");
+    let doctor = json_of(&world.ctl(&["--json", "doctor"]));
+    let checks = doctor["checks"].as_array().expect("a list");
+    let names_run = |check: &&Value| check["value"].as_str().is_some_and(|value| value.contains(run_id));
+    let found = checks.iter().find(names_run).expect("the run is found");
+    assert_eq!((&found["check"], &found["level"]), (&json!("ingestion"), &json!("warning")), "{doctor}");
+}
+
 #[tokio::test]
 async fn held_run_exits_with_its_own_status_and_waits_for_an_operator() {
     let world = DaemonWorld::default();
@@ -65,22 +79,9 @@ async fn held_run_exits_with_its_own_status_and_waits_for_an_operator() {
     let run_id = run["run_id"].as_str().expect("a string").to_owned();
     assert_eq!(values(&world).await, before);
     assert_eq!(held_gauge(&world).await, "1");
-    let status = json_of(&world.ctl(&["--json", "status"]));
-    let held = &status["held_runs"];
-    assert_eq!((&held[0]["run_id"], &held[0]["oracle_id"]), (&run["run_id"], &json!(SOURCE)), "{status}");
-    let shown = String::from_utf8_lossy(&world.ctl(&["status"]).stdout).into_owned();
-    assert!(shown.contains(&run_id), "{shown}");
-    let doctor = json_of(&world.ctl(&["--json", "doctor"]));
-    let checks = doctor["checks"].as_array().expect("a list");
-    let names_run =
-        |check: &&Value| check["value"].as_str().is_some_and(|value| value.contains(run_id.as_str()));
-    let found = checks.iter().find(names_run).expect("the run is found");
-    assert_eq!((&found["check"], &found["level"]), (&json!("ingestion"), &json!("warning")), "{doctor}");
-    assert_eq!(
-        submit(&world, "2021-01-01", &bad).status.code(),
-        Some(HELD),
-        "a repeated payload opens no second run"
-    );
+    assert_held_run_is_shown(&world, &run_id);
+    let repeated = submit(&world, "2021-01-01", &bad).status.code();
+    assert_eq!(repeated, Some(HELD), "a repeated payload opens no second run");
 
     let shown = world.ctl(&["ingest", "show", &run_id]);
     assert_eq!(shown.status.code(), Some(0), "{shown:?}");

@@ -79,6 +79,27 @@ pub enum OrderChangeError {
     Failed(#[from] GenerationError),
 }
 
+/// The entry about the change of an order, which was in the state `from`, by an operator.
+fn event_of(
+    action: OrderAction,
+    from: OrderState,
+    &Order { state, attempts, .. }: &Order,
+    reason: String,
+    DecidingUser { peer, name: user_name }: DecidingUser,
+) -> EventKind {
+    match action {
+        OrderAction::Retry => EventKind::OrderRetried { reason, user_name, peer },
+        OrderAction::Cancel => {
+            let (reason, peer) = (Some(reason), Some(peer));
+            EventKind::OrderCancelled { from, attempts, reason, user_name, peer }
+        }
+        OrderAction::Fail | OrderAction::Release => {
+            let (cause, reason, peer) = (OrderStopCause::Operator, Some(reason), Some(peer));
+            EventKind::OrderStopped { state, cause, attempts, reason, user_name, peer }
+        }
+    }
+}
+
 impl Handler<ChangeOrder> for OrdersActor {
     type Result = ResponseFuture<Result<SessionRecord, OrderChangeError>>;
 
@@ -119,18 +140,8 @@ impl Handler<ChangeOrder> for OrdersActor {
                     };
                     let from = order.state;
                     let order = order.changed_by_operator(made);
-                    let Order { state, attempts, .. } = order;
-                    let event = match action {
-                        OrderAction::Retry => EventKind::OrderRetried { reason, user_name, peer },
-                        OrderAction::Cancel => {
-                            let (reason, peer) = (Some(reason), Some(peer));
-                            EventKind::OrderCancelled { from, attempts, reason, user_name, peer }
-                        }
-                        OrderAction::Fail | OrderAction::Release => {
-                            let (cause, reason, peer) = (OrderStopCause::Operator, Some(reason), Some(peer));
-                            EventKind::OrderStopped { state, cause, attempts, reason, user_name, peer }
-                        }
-                    };
+                    let user = DecidingUser { peer, name: user_name };
+                    let event = event_of(action, from, &order, reason, user);
                     let event = AuditEvent::new(now, session_id.clone(), event);
                     (SessionRecord { order: Some(order), ..session }, vec![event])
                 })
@@ -138,8 +149,9 @@ impl Handler<ChangeOrder> for OrdersActor {
             let Some(session) = changed.await? else {
                 let session = desk.store().session(&session_id).map_err(GenerationError::from)?;
                 let session = session.map(|(session, _)| session);
-                let is_repeated = action == OrderAction::Cancel && !held_only;
-                if let Some(session) = session.clone().filter(|session| is_repeated && session.is_cancelled())
+                let is_cancellation = action == OrderAction::Cancel && !held_only;
+                if let Some(session) =
+                    session.clone().filter(|session| is_cancellation && session.is_cancelled())
                 {
                     return Ok(session);
                 }
@@ -150,7 +162,7 @@ impl Handler<ChangeOrder> for OrdersActor {
                     {
                         OrderChangeError::Changed { session_id, changed_at }
                     }
-                    Some(Order { state, .. }) if action == OrderAction::Cancel && !held_only => {
+                    Some(Order { state, .. }) if is_cancellation => {
                         OrderChangeError::Ended { session_id, state }
                     }
                     Some(order) => OrderChangeError::State { session_id, state: order.state },

@@ -7,6 +7,10 @@ use serde_json::Value;
 pub(crate) fn format_entry(name: &str, entry: &Value) -> Option<String> {
     let text = |name: &str| field_text(entry, name);
     let by_peer = || format!("by {}: {}", format_peer(entry), text("reason"));
+    let ended = |how: String| {
+        let end = format!("{how} after {} attempts", text("attempts"));
+        if text("reason").is_empty() { end } else { format!("{end} {}", by_peer()) }
+    };
     let next_attempt = |none: &str| match text("next_attempt_at") {
         at if at.is_empty() => none.to_owned(),
         at => format!("again at {at}"),
@@ -28,38 +32,21 @@ pub(crate) fn format_entry(name: &str, entry: &Value) -> Option<String> {
             let (attempt, outcome, cause) = (text("attempt"), text("outcome"), text("cause"));
             format!("attempt {attempt} {outcome}: {cause}; {}", next_attempt("no further attempt"))
         }
-        "order_stopped" => {
-            let end = format!("{} {} after {} attempts", text("state"), text("cause"), text("attempts"));
-            if text("reason").is_empty() { end } else { format!("{end} {}", by_peer()) }
-        }
+        "order_stopped" => ended(format!("{} {}", text("state"), text("cause"))),
+        "order_cancelled" => ended(text("from")),
         "order_retried" | "order_released" => by_peer(),
         "held_verdict_read" | "session_exported" | "session_removed" | "verdict_purged" => {
             format!("by {}", format_peer(entry))
         }
         "erasure_started" | "session_erased" | "retention_started" | "sessions_expired"
         | "retention_applied" => format_removal(name, entry),
-        "order_cancelled" => {
-            let end = format!("{} after {} attempts", text("from"), text("attempts"));
-            if text("reason").is_empty() { end } else { format!("{end} {}", by_peer()) }
-        }
         "order_delivered" => format!("{} after {} attempts", text("path"), text("attempts")),
         "session_registered" => format!("{} original {}", text("tier"), text("original_verdict")),
         "session_looked_up" => {
             let (oracle_id, status, outcome) = (text("oracle_id"), text("status"), text("outcome"));
             format!("{oracle_id} {status} {outcome} {} {} ms", text("error_code"), text("latency_ms"))
         }
-        "session_corrected" => {
-            let label =
-                |when: &str| entry.pointer(&format!("/original_verdict/{when}")).and_then(Value::as_str);
-            let (before, after) = (label("before").unwrap_or("?"), label("after").unwrap_or("?"));
-            let label = (before != after).then(|| format!("original {before} → {after}"));
-            let is_new_address = entry.get("address_changed").and_then(Value::as_bool) == Some(true);
-            let owner =
-                Some(text("owner_uid")).filter(|uid| !uid.is_empty()).map(|uid| format!("owner uid {uid}"));
-            let changes = label.into_iter().chain(is_new_address.then(|| "address".into())).chain(owner);
-            let changes: Vec<_> = changes.collect();
-            format!("{} by {}", changes.join(", "), format_peer(entry))
-        }
+        "session_corrected" => format_correction(entry),
         "mail_queued" => text("kind"),
         "mail_sent" => format!("{} at attempt {}", text("kind"), text("attempt")),
         "mail_failed" => {
@@ -78,6 +65,20 @@ pub(crate) fn format_entry(name: &str, entry: &Value) -> Option<String> {
         }
         _ => return None,
     })
+}
+
+/// The summary of an entry about the correction of a session.
+fn format_correction(entry: &Value) -> String {
+    let label = |when: &str| entry.pointer(&format!("/original_verdict/{when}")).and_then(Value::as_str);
+    let (before, after) = (label("before").unwrap_or("?"), label("after").unwrap_or("?"));
+    let is_new_address = entry.get("address_changed").and_then(Value::as_bool) == Some(true);
+    let owner = field_text(entry, "owner_uid");
+    let changes = [
+        (before != after).then(|| format!("original {before} → {after}")),
+        is_new_address.then(|| "address".to_owned()),
+        (!owner.is_empty()).then(|| format!("owner uid {owner}")),
+    ];
+    format!("{} by {}", changes.into_iter().flatten().collect::<Vec<_>>().join(", "), format_peer(entry))
 }
 
 /// The summary of an entry about an erasure or a retention.

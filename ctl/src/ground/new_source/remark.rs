@@ -288,10 +288,8 @@ impl SourceRemark {
                 format!("text, since the numbers have different signs or units: {}", shown_list(affixes))
             }
             Self::Sentinel { values } => {
-                format!(
-                    "if {} means that a value is missing, name it in `missing_values`",
-                    shown_list(values)
-                )
+                let values = shown_list(values);
+                format!("if {values} means that a value is missing, name it in `missing_values`")
             }
             Self::KeptWords { words } => format!(
                 "{} are values; if they mean that a value is missing, name them in `missing_values`",

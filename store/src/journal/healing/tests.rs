@@ -173,7 +173,7 @@ fn killed_store_with_a_damaged_segment_opens_with_all_rows_or_not_at_all() {
                 assert_rebuilt(damaged.path(), &rows, "after the repair");
             }
             Err(error) => {
-                assert!(matches!(error, StoreError::Corrupt { .. } | StoreError::Short { .. }), "{error}")
+                assert!(matches!(error, StoreError::Corrupt { .. } | StoreError::Short { .. }), "{error}");
             }
         }
     }
