@@ -247,7 +247,8 @@ async fn erase_with_kills(rounds: u64, erases_ids: bool) {
         let load = tokio::spawn(submit_until_killed(daemon.routes().await, round));
         let erase = ["erase", "--session", session.as_str(), "--reason", "asked"];
         let mut erasing = world.ctl_command(&erase).spawn().expect("oraclectl runs");
-        tokio::time::sleep(Duration::from_millis(random.u64(2..60))).await;
+        // longer in later rounds, since an erasure begins later on a busy machine
+        tokio::time::sleep(Duration::from_millis(random.u64(2..60 + 40 * round))).await;
         daemon.kill();
         let was_answered = erasing.wait().expect("oraclectl ends").success();
         load.await.expect("the task does not panic");

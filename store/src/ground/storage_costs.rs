@@ -128,8 +128,8 @@ fn daily_whole_history_costs_what_it_adds() {
         // the newest day is at the beginning of the file
         let newest = file(release, (0..history + release).rev().map(day));
         ingest(&mut world, &newest);
-        let used = Usage::now(&world);
         let first = first.get_or_insert_with(|| Usage::now(&world));
+        let used = Usage::now(&world);
         if [0, 99, DAYS - 1].contains(&release) {
             let newest_bytes = size_bytes(&newest);
             used.print(&format!("{} daily files", release + 1), &start, newest_bytes);
