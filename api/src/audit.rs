@@ -6,6 +6,7 @@ pub mod proofs;
 use crate::base::page::PageLimit;
 use jiff::Timestamp;
 use oracled_domain::audit::event::RequestCaller;
+use oracled_domain::audit::leaf::RowDigests;
 use oracled_domain::base::moment::{self, Moment};
 use oracled_domain::{EventKind, SessionId, Sha256Hex};
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,11 @@ pub struct LogEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub caller: Option<RequestCaller>,
+    /// The SHA-256 of each stored row that was set with the entry, by its table and its name (`sessions/cs_1`); null if the row was
+    /// removed. If the value was erased or withheld, it is an object with the one member `sha256`. `oraclectl verify-log` compares them with the rows of a state directory or a backup.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub rows_sha256: Option<RowDigests>,
     /// The salts of the erasable values, by the names of their members: 32 hexadecimal digits each. The Merkle tree has hashes of
     /// these values. An erased value is an object with the member `sha256`, and has no salt here.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]

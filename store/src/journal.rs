@@ -12,6 +12,7 @@ use crate::journal::check::{check_database, check_segments};
 use crate::journal::opening::{OpenedDatabase, continue_with_database, open_database, open_segments};
 use crate::journal::record::{CommitReceipt, JournalRecord, RecordRejectedError, TableWrite};
 use crate::journal::recovery::{JournalFailure, RecoveryCondition};
+use crate::journal::salvage::continue_with_salvage;
 use crate::journal::staged::StagedGroup;
 use crate::segments::Segments;
 use std::borrow::Borrow;
@@ -82,9 +83,19 @@ impl Journal {
             .and_then(|segments| check_segments(&dir, &segments, &mark.now, mirrored).map(|()| segments));
         let files = GroundFiles::open(&dir, facts_cache_bytes, engine.free().clone())?;
         let store = Store::new(TableReader::new(Arc::clone(&engine)), files);
-        let segments =
-            segments.or_else(|damage| continue_with_database(&engine, &mut mark, mirrored, damage))?;
-        let OpenedDatabase { counts, rebuilt } = open_database(&engine, &segments, &mut mark, false)?;
+        let open = |segments, mark: &mut _| {
+            open_database(&engine, &segments, mark, false).map(|opened| (segments, opened))
+        };
+        let opened = segments
+            .or_else(|damage| continue_with_database(&engine, &mut mark, mirrored, damage))
+            .and_then(|segments| open(segments, &mut mark));
+        let (segments, OpenedDatabase { counts, rebuilt }) = match opened {
+            Err(damage @ (StoreError::Corrupt { .. } | StoreError::Short { .. })) => {
+                open(continue_with_salvage(&engine, &mut mark, mirrored, damage)?, &mut mark)?
+            }
+            opened => opened?,
+        };
+        engine.note_lost_rows(!store.lost_rows()?.is_empty());
         tracing::debug!(entries = counts.entries, "the database is open");
         store.remove_unnamed_files(counts)?;
         mirror.skip_to(store.first_seq()?);
@@ -330,6 +341,7 @@ pub(crate) mod opening;
 pub(crate) mod preview;
 pub(crate) mod record;
 mod recovery;
+mod salvage;
 pub(crate) mod staged;
 pub(crate) mod state_files;
 #[cfg(test)]

@@ -15,6 +15,7 @@ mod verdict;
 mod verification;
 
 pub use audit::log::{LogLine, LogPage, LogQuery, RecordCallers};
+pub use audit::logged_rows::{ComparedRows, RowComparison, RowDifference};
 pub use audit::mirror::{MirrorFault, MirrorSnapshot};
 pub use audit::removal::{RemovableEntries, RemovalPlan};
 pub use audit::segment_log::{CommittedRows, EntryContent, SegmentEntry, SegmentLog, SegmentRemains};

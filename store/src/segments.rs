@@ -11,7 +11,7 @@ mod keeper;
 mod reading;
 mod snapshot;
 
-pub(crate) use reading::{SegmentsUpTo, read_segments, visit_rows};
+pub(crate) use reading::{SegmentsUpTo, read_segments, visit_rows, visit_snapshot};
 pub(crate) use snapshot::{PART_BYTES, WrittenSnapshot};
 
 use crate::base::disk::sync_dir;
@@ -19,7 +19,7 @@ use crate::base::error::StoreError;
 use crate::base::random::random_bytes;
 use crate::base::row_batch::RowBatch;
 use files::SegmentHead;
-pub(crate) use files::{SegmentFiles, is_segment_name};
+pub(crate) use files::{ReadableGroup, SegmentFiles, is_segment_name};
 use group::{APPENDED_MAX_BYTES, GROUP_HEAD_BYTES, GroupEnd, encode};
 use keeper::SegmentKeeper;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};

@@ -181,13 +181,21 @@ impl TableReader {
     }
 }
 
+/// The names of an open review in the indexes by workflow.
+pub(crate) fn open_names(state: &ReviewState) -> impl Iterator<Item = String> + use<> {
+    let review = &state.review;
+    let by_caller = || caller_openable_name(&review.workflow_id, &review.review_id);
+    let by_caller = review.is_caller_openable().then(by_caller);
+    by_caller.into_iter().chain([open_name(&review.workflow_id, &review.review_id)])
+}
+
 /// The name of an open review in the index by workflow.
-pub(crate) fn open_name(workflow_id: &WorkflowId, review_id: &str) -> String {
+fn open_name(workflow_id: &WorkflowId, review_id: &str) -> String {
     format!("{workflow_id}{SEPARATOR}{review_id}")
 }
 
 /// The name of an open review in the index of reviews that callers can open at will.
-pub(crate) fn caller_openable_name(workflow_id: &WorkflowId, review_id: &str) -> String {
+fn caller_openable_name(workflow_id: &WorkflowId, review_id: &str) -> String {
     format!("{CALLER_OPENABLE}{}", open_name(workflow_id, review_id))
 }
 

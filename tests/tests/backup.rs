@@ -4,7 +4,9 @@ use oracled_tests::ground::{
     approve, example_documents, ingest, query_all, register_all, started_run, wait_for_run,
 };
 use oracled_tests::load::LoadConfig;
-use oracled_tests::{DaemonProcess, DaemonWorld, GOOD, document, eventually, get, log, post, submission};
+use oracled_tests::{
+    DaemonProcess, DaemonWorld, GOOD, document, eventually, get, log, post, problem, submission,
+};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -330,4 +332,72 @@ async fn changed_backup_is_not_restored_and_leaves_nothing() {
     refused(&changed, "a further file");
     write(&backup, &whole);
     assert!(restore(&world, &backup, &state, &key, &[]).status.success());
+}
+
+#[tokio::test]
+async fn row_that_no_copy_has_is_reported_and_everything_else_is_served() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    for n in 0..10 {
+        let path = format!("/v1/verdicts/cs_{n}");
+        assert_eq!(post(&mut daemon.routes().await, &path, &submission(GOOD)).await.status, 201);
+    }
+    let key = public_key(&world);
+    assert!(daemon.stop().success());
+    fs::remove_dir_all(world.state().join("store")).expect("the database is removed");
+    let segment = world.state().join(active_segment(&world));
+    let content = fs::read(&segment).expect("the segment is readable");
+    let at =
+        content.windows(12).position(|bytes| bytes == b"verdicts/cs_").expect("an entry names a verdict");
+    flip_bit(&segment, at as u64);
+
+    // the first entry that names a verdict is that of cs_0
+    let check = async |daemon: &DaemonProcess<'_>| {
+        let routes = &mut daemon.routes().await;
+        problem(&get(routes, "/v1/verdicts/cs_0").await, 500, "record_damaged");
+        let again = post(routes, "/v1/verdicts/cs_0", &submission(GOOD)).await;
+        problem(&again, 500, "record_damaged");
+        for n in 1..10 {
+            assert_eq!(get(routes, &format!("/v1/verdicts/cs_{n}")).await.status, 200, "{n}");
+        }
+        let status = document(&get(&mut daemon.control().await, "/v1/status").await);
+        let lost = status["lost_rows"].as_array().expect("the lost rows").clone();
+        let rows: Vec<_> = lost.iter().map(|lost| lost["row"].as_str().expect("a name")).collect();
+        assert_eq!(rows, ["sessions/cs_0", "verdicts/cs_0"], "{status}");
+        lost
+    };
+    let daemon = world.serve().await;
+    let lost = check(&daemon).await;
+    eventually("the segments are written again", async || {
+        document(&get(&mut daemon.control().await, "/v1/status").await)["segment_damage"].is_null()
+    })
+    .await;
+    let recovered = log(&mut daemon.control().await, "event=storage_recovered&after=0").await;
+    assert_eq!(
+        recovered.iter().filter(|entry| entry["lost_rows"] == json!(lost)).count(),
+        1,
+        "{recovered:?}"
+    );
+    let (backup, _) = back_up(&world, "backup").await;
+    let report = world.ctl_in_thread(&["verify-log", text(&backup), "--key", &key, "--json"]).await;
+    assert!(report.status.success(), "{report:?}");
+    let report: Value = serde_json::from_slice(&report.stdout).expect("JSON");
+    assert_eq!(report["rows"]["lost"], json!(["sessions/cs_0", "verdicts/cs_0"]), "{report}");
+
+    let restored = DaemonWorld::default();
+    drop(fs::remove_dir_all(restored.state()));
+    let output = restore(&world, &backup, &restored.state(), &key, &[]);
+    assert!(output.status.success(), "{output:?}");
+    let other = restored.serve().await;
+    assert_eq!(check(&other).await, lost);
+    assert!(other.stop().success());
+
+    let erased = world.ctl_in_thread(&["erase", "--session", "cs_0", "--reason", "lost"]).await;
+    assert!(erased.status.success(), "{erased:?}");
+    assert_eq!(get(&mut daemon.routes().await, "/v1/verdicts/cs_0").await.status, 404);
+    let status = document(&get(&mut daemon.control().await, "/v1/status").await);
+    assert_eq!(status["lost_rows"], json!([]), "{status}");
+    assert!(daemon.stop().success());
+    let verified = world.ctl(&["verify-log", text(&world.state()), "--key", &key]);
+    assert!(verified.status.success(), "{verified:?}");
 }

@@ -47,14 +47,14 @@ fn session(way: &str) -> String {
 }
 
 /// The services that a daemon calls.
-struct Services {
+pub(crate) struct Services {
     model: ModelServer,
     mailbox: ModelServer,
     endpoint: ModelServer,
 }
 
 impl Services {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let (model, mailbox, endpoint) =
             (ModelServer::start().await, ModelServer::start().await, ModelServer::start().await);
         mailbox.set_default(ScriptedReply::json(200, &json!({})));
@@ -62,7 +62,7 @@ impl Services {
         Self { model, mailbox, endpoint }
     }
 
-    fn create_world(&self) -> DaemonWorld {
+    pub(crate) fn create_world(&self) -> DaemonWorld {
         let mut world = self.model.create_world(&format!(
             "[storage]\nerase_session_ids = true\n[gate]\nhold = [\"short_summary\"]\n\
              [orders]\ngenerations_max = 1\n\
@@ -72,6 +72,21 @@ impl Services {
         ));
         world.configure_webhooks(Some(&self.endpoint.url()), &self.endpoint.url());
         world
+    }
+}
+
+/// Uses a session in each way.
+pub(crate) async fn use_all_sessions(daemon: &DaemonProcess<'_>, world: &DaemonWorld, services: &Services) {
+    let control = &mut daemon.control().await;
+    register(control, SOURCE).await;
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/ground-truth/data");
+    let data = fs::read(data.join(SOURCE).join("2026-03-06.csv")).expect("the file exists");
+    let started = started_run(&ingest(control, SOURCE, "2026-03-06", "2026-03-06", data).await);
+    wait_for_run(control, &started).await;
+    approve(control, SOURCE).await;
+    verification::register(control, &workflow("people", &[SOURCE], json!({"axes": AXES}))).await;
+    for way in WAYS {
+        use_session(daemon, world, services, way).await;
     }
 }
 
@@ -163,16 +178,7 @@ async fn id_of_an_erased_session_is_in_no_file_however_it_was_used() {
     let world = services.create_world();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
-    register(control, SOURCE).await;
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/ground-truth/data");
-    let data = fs::read(data.join(SOURCE).join("2026-03-06.csv")).expect("the file exists");
-    let started = started_run(&ingest(control, SOURCE, "2026-03-06", "2026-03-06", data).await);
-    wait_for_run(control, &started).await;
-    approve(control, SOURCE).await;
-    verification::register(control, &workflow("people", &[SOURCE], json!({"axes": AXES}))).await;
-    for way in WAYS {
-        use_session(&daemon, &world, &services, way).await;
-    }
+    use_all_sessions(&daemon, &world, &services).await;
     eventually("a notice of the divergence is sent", async || {
         log(control, "event=mail_sent").await.iter().any(|entry| entry["kind"] == "divergence_notice")
     })
@@ -199,6 +205,8 @@ async fn id_of_an_erased_session_is_in_no_file_however_it_was_used() {
     for dir in [&world.state(), &backup] {
         assert_eq!(files_with(dir, PERSON), Vec::<PathBuf>::new());
     }
+    let key = String::from_utf8(world.ctl_in_thread(&["log", "key"]).await.stdout).expect("valid UTF-8");
+    run(&world, &["verify-log", backup.to_str().expect("valid UTF-8"), "--key", key.trim()]).await;
     assert!(daemon.stop().success());
     assert_eq!(files_with(&world.state(), PERSON), Vec::<PathBuf>::new(), "after the stop");
 }

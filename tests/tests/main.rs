@@ -27,6 +27,7 @@ mod erased_ids;
 mod erasure;
 mod facts_from;
 mod file_swaps;
+mod forgeries;
 mod full_disk;
 mod fuzz;
 mod gallery;

@@ -110,6 +110,7 @@ async fn metrics_are_valid_openmetrics_and_count_requests() {
         ("oracled_journal_failed".into(), 0.0),
         ("oracled_mirror_lagging".into(), 0.0),
         ("oracled_segments_damaged".into(), 0.0),
+        ("oracled_lost_rows".into(), 0.0),
         ("oracled_mirror_repairs_total".into(), 0.0),
         ("oracled_infrastructure_variance".into(), 0.0),
         ("oracled_verdicts_in_flight".into(), 0.0),

@@ -19,6 +19,7 @@ use actix::{
     Actor, ActorFutureExt, AsyncContext, Context, Handler, Message, MessageResult, ResponseFuture, WrapFuture,
 };
 use jiff::Timestamp;
+use oracled_domain::audit::event::LostRow;
 use oracled_domain::{AuditEvent, EventKind};
 use oracled_store::{
     CommitReceipt, Journal, JournalRecord, MirrorFault, MirrorSnapshot, RecordRejectedError, RowKey,
@@ -61,6 +62,9 @@ pub struct JournalReport {
     pub mirror_lag: Option<String>,
     /// The damage of the segments that is being repaired.
     pub segment_damage: Option<String>,
+    /// The rows that every copy has lost.
+    #[serde(skip)]
+    pub lost_rows: Vec<LostRow>,
     /// Number of entries that went to the service log instead.
     pub fallback_entries: u64,
 }
@@ -219,15 +223,17 @@ impl Logger {
             (Some(cause), Some((_, since))) => self.low_space = Some((cause, since)),
             (None, Some((cause, failed_at))) if self.failed_at.is_none() => {
                 tracing::info!("new work is accepted again: enough free disk space");
-                self.log_recovery(cause, failed_at);
+                self.log_recovery(cause, failed_at, Vec::new());
             }
             (None, _) => {}
         }
     }
 
-    fn log_recovery(&mut self, cause: String, failed_at: Timestamp) {
+    fn log_recovery(&mut self, cause: String, failed_at: Timestamp, lost: Vec<LostRow>) {
         let fallback_entries = self.fallback_entries.load(Ordering::Relaxed);
-        if self.commit_own(EventKind::StorageRecovered { cause, failed_at, fallback_entries }).is_ok() {
+        let lost_rows = Some(lost).filter(|lost| !lost.is_empty());
+        let recovered = EventKind::StorageRecovered { cause, failed_at, fallback_entries, lost_rows };
+        if self.commit_own(recovered).is_ok() {
             self.fallback_entries.fetch_sub(fallback_entries, Ordering::Relaxed);
         }
     }
@@ -254,7 +260,7 @@ impl Logger {
         let (Some(journal), Some(failed_at)) = (&mut self.journal, self.failed_at) else { return };
         let cause = journal.failure().unwrap_or_default().to_owned();
         let fallback_entries = self.fallback_entries.load(Ordering::Relaxed);
-        let recovered = EventKind::StorageRecovered { cause, failed_at, fallback_entries };
+        let recovered = EventKind::StorageRecovered { cause, failed_at, fallback_entries, lost_rows: None };
         match journal.recover().and_then(|()| self.commit_own(recovered)) {
             Ok(()) => {
                 tracing::info!(fallback_entries, "the journal accepts entries again");
@@ -277,6 +283,7 @@ impl Logger {
             low_space: self.low_space.clone(),
             mirror_lag: journal.mirror_lag().map(String::from),
             segment_damage: journal.segment_damage(),
+            lost_rows: journal.lost_rows(),
             fallback_entries: self.fallback_entries.load(Ordering::Relaxed),
         };
         self.report.send_if_modified(|last| {
@@ -314,7 +321,15 @@ impl Actor for Logger {
     fn started(&mut self, ctx: &mut Context<Self>) {
         self.check_space();
         if let Some(damage) = self.journal.as_mut().and_then(Journal::take_rebuilt) {
-            self.log_recovery(format!("the database was rebuilt: {damage}"), self.clock.now());
+            self.log_recovery(format!("the database was rebuilt: {damage}"), self.clock.now(), Vec::new());
+        }
+        match self.journal.as_ref().map_or(Ok(Vec::new()), Journal::unreported_losses) {
+            Ok(lost) if lost.is_empty() => {}
+            Ok(lost) => {
+                let cause = "a segment and the database were damaged".to_owned();
+                self.log_recovery(cause, self.clock.now(), lost);
+            }
+            Err(error) => tracing::error!(%error, "could not read which rows are lost"),
         }
         let fault = self.journal.as_mut().and_then(Journal::take_mirror_fault);
         if let Some(Err(error)) = fault.map(|fault| self.log_mirror_fault(fault)) {

@@ -301,8 +301,7 @@ impl ErasureService {
         let (mut plan, retentions) = self.on_files(read_retentions).await?;
         for (session_id, seq, peer) in pending_sessions(&erasures, &pending) {
             // requests in progress may have logged entries after the removal, or stored new data
-            let is_new =
-                store.session(&session_id)?.is_some() || store.rejecting_check(&session_id)?.is_some();
+            let is_new = store.has_session_data(&session_id)?;
             // those that were queued during the removal, also before a restart
             if let Some(peer) = peer {
                 self.drop_webhooks(&session_id, is_new.then_some(seq), peer).await?;

@@ -206,6 +206,8 @@ problem_codes! {
     HeldVerdictUnreadable = 500: "Restore the key, or retry or fail the order.",
     /// A file of the source is damaged or missing; `detail` names it. Other sources answer.
     SourceDamaged = 500: "Rebuild the source that `detail` names.",
+    /// The row that the answer needs is lost: its segment and the database were damaged. `detail` names it. Others are served.
+    RecordDamaged = 500: "Restore a backup, erase the session, or replace the row that `detail` names.",
     /// A segment of the log is damaged or missing, so that a backup could not be restored; `detail` names it.
     StateDamaged = 500: "Keep the earlier backups, and copy the file that `detail` names from the latest one that has it.",
     /// The model blocked the prompt, stopped early, declined, or returned no text.

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
+use oracled_domain::audit::event::LostRow;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::verdict::cost_budget::DailyBudget;
 use oracled_domain::verdict::divergence::RegenVariance;
@@ -129,6 +130,8 @@ pub struct StatusReport {
     pub mirror_lag: Option<String>,
     /// The damage of the segments that was found, and that the daemon repairs from the database.
     pub segment_damage: Option<String>,
+    /// The rows that every copy has lost, since a segment and the database were damaged. A read of one fails with `record_damaged`.
+    pub lost_rows: Vec<LostRow>,
     /// The oracle that makes verdicts, and the model's name; or why there is none.
     pub model: String,
     /// The version of the prompt template that prompts are built from; or why there is none.

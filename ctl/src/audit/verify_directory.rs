@@ -14,7 +14,8 @@ use base64::prelude::BASE64_STANDARD;
 use oracled_api::audit::backup::{CHECKPOINT_FILE, MANIFEST_FILE};
 use oracled_domain::audit::checkpoint::Checkpoint;
 use oracled_domain::audit::log_tree::LogTree;
-use oracled_store::{EntryContent, SegmentEntry, SegmentLog, StoreError};
+use oracled_domain::base::visible::visible_line;
+use oracled_store::{EntryContent, RowComparison, RowDifference, SegmentEntry, SegmentLog, StoreError};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -35,6 +36,8 @@ pub(super) struct VerifiedLog {
     checkpoints: Vec<u64>,
     /// The number of lines of `oracle_log.jsonl` that were compared; `None` without the file.
     lines: Option<u64>,
+    /// The rows that were compared with the log.
+    rows: VerifiedRows,
     /// The last public key that the log names; `None` if it names none.
     pub(super) log_key: Option<String>,
     /// The sessions with a verdict that the policy holds, which is encrypted.
@@ -46,6 +49,17 @@ pub(super) struct VerifiedLog {
     /// The replayed decisions, with `--replay`.
     #[serde(skip_serializing_if = "Option::is_none")]
     replay: Option<ReplayReport>,
+}
+
+/// The rows that were compared with the digests in the log.
+#[derive(Debug, Serialize)]
+struct VerifiedRows {
+    /// The number of rows that are as their entries name them.
+    equal: u64,
+    /// The number of rows whose digests were erased or dropped from the log.
+    unnamed: u64,
+    /// The rows that every copy has lost, as the log says.
+    lost: Vec<String>,
 }
 
 /// A checkpoint that the log must continue or equal.
@@ -120,7 +134,8 @@ fn check_key(log_key: Option<&str>, keys: &LogKeys) -> Result<(), CtlError> {
 
 /// The result, for people.
 fn format_verified(verified: &VerifiedLog) -> String {
-    let VerifiedLog { size, first_seq, root, segments, checkpoints, lines, log_key, files, .. } = verified;
+    let VerifiedLog { size, first_seq, root, segments, checkpoints, lines, rows, log_key, files, .. } =
+        verified;
     let compared = match checkpoints.as_slice() {
         [] => "with nothing; name a checkpoint with --since, or compare size and root yourself".to_owned(),
         sizes => {
@@ -146,6 +161,15 @@ fn format_verified(verified: &VerifiedLog) -> String {
             format!("{} with the same text", format_count(*lines, "line", "lines")),
         ));
     }
+    pairs.push(("rows", format!("{} as the log names them", format_count(rows.equal, "row", "rows"))));
+    if rows.unnamed > 0 {
+        let unnamed = format_count(rows.unnamed, "row", "rows");
+        pairs.push(("not verified", format!("{unnamed}: the digests were erased or dropped from the log")));
+    }
+    if !rows.lost.is_empty() {
+        let lost: Vec<_> = rows.lost.iter().map(|row| visible_line(row)).collect();
+        pairs.push(("lost", format!("{}, as the log says", lost.join(", "))));
+    }
     pairs.extend(files.rows());
     format_pairs(&pairs)
 }
@@ -162,7 +186,8 @@ pub(super) fn verify_directory(
     let log = SegmentLog::open(dir).map_err(store_error)?;
     let bar = progress_bar(Some(log.segments()), "verified");
     let (mut fault, mut compared, mut segment) = (Ok(()), Vec::new(), 0);
-    let state = log.read_state(|entry| {
+    let mut rows = RowComparison::default();
+    let state = log.read_state(Some(&mut rows), |entry| {
         if entry.segment != segment {
             bar.inc(u64::from(segment > 0));
             segment = entry.segment;
@@ -179,6 +204,8 @@ pub(super) fn verify_directory(
     let (size, root) = (state.tree.size(), BASE64_STANDARD.encode(state.tree.root()));
     let lines = MirrorLines::finish(&mirrors, size)?;
     let files = log.verify_files(&state).map_err(store_error)?;
+    let rows = rows.finish(state.first_seq);
+    check_rows(&rows.differences)?;
     let files = VerifiedFiles::new(dir, &state, &files, mirrors)?;
     let (replay, log_key, held) = (replay.map(LogReplay::finish), state.log_key, state.held);
     Ok(VerifiedLog {
@@ -188,11 +215,34 @@ pub(super) fn verify_directory(
         segments: log.segments(),
         checkpoints: compared,
         lines,
+        rows: VerifiedRows { equal: rows.equal, unnamed: rows.unnamed, lost: rows.lost },
         log_key,
         held,
         files,
         replay,
     })
+}
+
+/// Checks that each row is as the log names it.
+fn check_rows(differences: &[RowDifference]) -> Result<(), CtlError> {
+    let list = |difference: &RowDifference| match *difference {
+        RowDifference { ref row, named: None, .. } => format!("{row}: no entry names it"),
+        RowDifference { ref row, named: Some(named), stored: None } => {
+            format!("{row}: it is missing, and entry {named} set it")
+        }
+        RowDifference { ref row, named: Some(named), stored: Some(stored) } => format!(
+            "{row}: it differs from the digest in entry {named}, which set it, and says that entry {stored} did"
+        ),
+    };
+    let listed: Vec<_> =
+        differences.iter().map(|difference| visible_line(&list(difference)).into_owned()).collect();
+    if listed.is_empty() {
+        return Ok(());
+    }
+    Err(refused(format!(
+        "these rows were changed by another program; use another copy, such as a backup: {}",
+        listed.join("; ")
+    )))
 }
 
 fn replay_entry(replay: &mut LogReplay, entry: &SegmentEntry<'_>) -> Result<(), CtlError> {

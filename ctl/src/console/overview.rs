@@ -10,7 +10,7 @@ use super::page_error::{PageError, PageResult};
 use super::state::{Console, ConsoleState};
 use super::text::{moment, moment_or_none};
 use crate::base::output::format_count;
-use crate::platform::status::{format_budgets, format_variance, format_witnesses};
+use crate::platform::status::{format_budgets, format_variance, format_witnesses, list_lost_rows};
 use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect};
@@ -94,6 +94,7 @@ fn render_readiness(status: &StatusReport) -> Markup {
         }
         @if let Some(failure) = &status.journal_failure { p.alert { "The journal rejects entries: " (failure) } }
         @if let Some(damage) = &status.segment_damage { p.alert { "The segments are damaged, and are written again from the database: " (damage) } }
+        @if !status.lost_rows.is_empty() { p.alert { "Lost: " (list_lost_rows(&status.lost_rows)) } }
         @if let Some(lag) = &status.mirror_lag { p.alert { "oracle_log.jsonl lags behind the log: " (lag) } }
         @if status.variance.escalated { p.alert { "Regenerated verdicts differ too often from the delivered ones." } }
     }

@@ -5,6 +5,7 @@ use crate::base::options::GlobalOptions;
 use crate::base::output::{format_count, format_pairs, print_json};
 use hyper::Method;
 use oracled_api::base::service::{HeldRun, StatusReport, WaitingOrders, WitnessReport};
+use oracled_domain::audit::event::LostRow;
 use oracled_domain::verdict::cost_budget::DailyBudget;
 use oracled_domain::verdict::divergence::RegenVariance;
 use std::io::Write;
@@ -61,10 +62,22 @@ pub(crate) async fn run(options: &GlobalOptions, out: &mut dyn Write) -> Result<
     if let Some(damage) = status.segment_damage {
         shown.push(("segments", format!("damaged, and written again from the database: {damage}")));
     }
+    if !status.lost_rows.is_empty() {
+        shown.push(("lost", list_lost_rows(&status.lost_rows)));
+    }
     if let Some(lag) = status.mirror_lag {
         shown.push(("oracle_log.jsonl", format!("lags behind the log: {lag}")));
     }
     Ok(out.write_all(format_pairs(&shown).as_bytes())?)
+}
+
+/// The first lost rows, with their number.
+pub(crate) fn list_lost_rows(lost: &[LostRow]) -> String {
+    const LISTED: usize = 10;
+    let row = |LostRow { row, entry, .. }: &LostRow| format!("{row} (entry {entry})");
+    let listed = lost.iter().take(LISTED).map(row).collect::<Vec<_>>().join(", ");
+    let count = format_count(lost.len() as u64, "row", "rows");
+    if lost.len() > LISTED { format!("{count}: {listed}, …") } else { format!("{count}: {listed}") }
 }
 
 fn format_held_runs(runs: Option<&[HeldRun]>) -> String {

@@ -19,7 +19,7 @@ pub mod verification;
 
 pub use backup::BackupEntry;
 pub use caller::{CallerSocket, DecidingUser, PeerCredentials, REQUEST_ID_MAX_CHARS, RequestCaller};
-pub use common::{EventSeverity, ValueChange, read_open};
+pub use common::{EventSeverity, LOST_ROWS, LostRow, ValueChange, read_open};
 pub use crosscheck::CrosscheckEntry;
 pub use erasure::{ErasedData, ErasureEndEntry, ErasureStartEntry};
 pub use query::{QueryEntry, SourceReadKind, SourceReadOutcome};
@@ -507,6 +507,10 @@ pub enum EventKind {
         failed_at: Timestamp,
         /// The number of entries that were written to the service log as `log_fallback` in the meantime.
         fallback_entries: u64,
+        /// The rows that every copy has lost.
+        #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "read_open")]
+        #[schema(nullable = false)]
+        lost_rows: Option<Vec<LostRow>>,
     },
     /// The daemon started to serve.
     ServiceStarted {

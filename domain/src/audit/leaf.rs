@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use strum::VariantArray;
 
@@ -19,6 +20,8 @@ use strum::VariantArray;
 pub const SALTS: &str = "salts";
 /// The member that has the caller. It is always committed to.
 pub const CALLER: &str = "caller";
+/// The member that has the digests of the rows that were set with the entry. It is always committed to.
+pub const ROWS: &str = "rows_sha256";
 /// The members that have ids of sessions. The id of a mail contains one.
 pub const SESSION_IDS: [&str; 3] = ["session_id", "session_ids", "mail_id"];
 /// The digits of a salt.
@@ -50,6 +53,17 @@ pub struct EntrySalts {
 pub struct EntryText {
     pub line: String,
     pub leaf: String,
+}
+
+/// The SHA-256 of each row that was set with an entry, by its table and its name (`sessions/cs_1`); `None` if the row was removed.
+pub type RowDigests = BTreeMap<String, Option<Sha256Hex>>;
+
+/// What the journal adds to an event.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EntryAdditions<'a> {
+    pub caller: Option<&'a RequestCaller>,
+    /// The rows that were set with the entry; `None` without rows.
+    pub rows: Option<&'a RowDigests>,
 }
 
 /// Why a line is not an entry of the log.
@@ -99,9 +113,10 @@ impl<'de: 'l, 'l> Deserialize<'de> for RawMembers<'l> {
 pub fn entry_text(
     seq: u64,
     event: &AuditEvent,
-    caller: Option<&RequestCaller>,
+    additions: EntryAdditions<'_>,
     salts: &EntrySalts,
 ) -> EntryText {
+    let EntryAdditions { caller, rows } = additions;
     let EntrySalts { secret, covers_session_ids } = salts;
     let json = serde_json::to_string(event).expect("an event is plain data with string keys");
     let members = json.strip_prefix('{').and_then(|json| json.strip_suffix('}'));
@@ -110,17 +125,22 @@ pub fn entry_text(
         let caller = serde_json::to_string(caller).expect("a caller is plain data with string keys");
         write!(line, ",\"{CALLER}\":{caller}").expect("a text can be extended");
     }
+    if let Some(rows) = rows {
+        let rows = serde_json::to_string(rows).expect("digests are plain data with string keys");
+        write!(line, ",\"{ROWS}\":{rows}").expect("a text can be extended");
+    }
     line.push('}');
     let erasable = event.kind.erasable_members();
     let session_ids = if *covers_session_ids { &SESSION_IDS[..] } else { &[] };
     let is_short = line.len() <= LEAF_BYTES_MAX;
-    if is_short && erasable.is_empty() && session_ids.is_empty() && caller.is_none() {
+    let is_plain = erasable.is_empty() && session_ids.is_empty() && caller.is_none() && rows.is_none();
+    if is_short && is_plain {
         return EntryText { leaf: line.clone(), line };
     }
     let RawMembers(members) = serde_json::from_str(&line).expect("an event has few members");
     let salt_of = |name: &str, value: &RawValue| {
         // an absent value has nothing to erase
-        let is_erasable = name == CALLER || erasable.contains(&name) || session_ids.contains(&name);
+        let is_erasable = is_addition(name) || erasable.contains(&name) || session_ids.contains(&name);
         (is_erasable && value.get() != "null").then(|| derive_salt(secret, seq, name))
     };
     let salted = |(name, value): &(Cow<'_, str>, &RawValue)| Some((name.to_string(), salt_of(name, value)?));
@@ -141,6 +161,12 @@ pub fn entry_text(
         write!(line, ",{salts}}}").expect("a text can be extended");
     }
     EntryText { line, leaf }
+}
+
+/// Whether the journal adds the member to an event.
+#[must_use]
+pub fn is_addition(name: &str) -> bool {
+    [CALLER, ROWS].contains(&name)
 }
 
 /// The member with the longest value among those without a salt, if a hash is shorter.
@@ -180,6 +206,36 @@ pub fn is_erased_form(erased: &str, line: &[u8]) -> bool {
     let Some((line, gone)) = str::from_utf8(line).ok().zip(hidden_members(erased).ok()) else { return false };
     let is_gone = |member: &str| gone.iter().any(|gone| gone == member);
     hide_values(line, is_gone).is_ok_and(|hidden| hidden == erased)
+}
+
+/// The rows that were set with an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LoggedRows {
+    /// The entry set no row.
+    None,
+    /// The value was erased or withheld.
+    Hidden,
+    Open(RowDigests),
+}
+
+impl LoggedRows {
+    /// The rows that were set with the entry of this line.
+    ///
+    /// # Errors
+    /// The line is not an entry.
+    pub fn read(line: &str) -> Result<Self, LogLineError> {
+        #[derive(Deserialize)]
+        struct Members<'l> {
+            #[serde(default, borrow)]
+            rows_sha256: Option<&'l RawValue>,
+        }
+        let Members { rows_sha256 } = serde_json::from_str(line)?;
+        Ok(match rows_sha256.map(RawValue::get) {
+            None => Self::None,
+            Some(value) if is_hash(value) => Self::Hidden,
+            Some(value) => Self::Open(serde_json::from_str(value)?),
+        })
+    }
 }
 
 /// The names of the members whose values were erased or withheld.
@@ -222,7 +278,7 @@ pub fn has_open_values(line: &str) -> bool {
         members.iter().find(|(name, _)| name == "event").map(|(_, value)| value.get().trim_matches('"'));
     let event = EventName::VARIANTS.iter().find(|name| event == Some(<&str>::from(*name)));
     let Some(erasable) = event.map(|event| event.erasable_members()) else { return true };
-    let is_erasable = |name: &str| name == CALLER || erasable.contains(&name);
+    let is_erasable = |name: &str| is_addition(name) || erasable.contains(&name);
     members.iter().any(|(name, value)| is_erasable(name) && value.get() != "null" && !is_hash(value.get()))
 }
 

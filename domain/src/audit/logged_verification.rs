@@ -67,7 +67,7 @@ impl LoggedVerification {
 mod tests {
     use super::*;
     use crate::audit::event::{AuditEvent, EventKind};
-    use crate::audit::leaf::{CALLER, EntrySalts, entry_text, hide_values};
+    use crate::audit::leaf::{CALLER, EntryAdditions, EntrySalts, entry_text, hide_values};
     use crate::ground::source::OracleTier::Primary;
     use crate::verification::decide;
     use crate::verification::tests::support::{answers, inputs, now, workflow};
@@ -79,8 +79,13 @@ mod tests {
         answers(&mut inputs, "lab-a", Primary, &[("dose", "10")]);
         let entry = VerificationEntry::of(inputs.clone(), &decide(&inputs));
         let event = AuditEvent::new(now(), None, EventKind::VerificationDecided(entry.clone()));
-        let line =
-            entry_text(7, &event, None, &EntrySalts { secret: [7; 16], covers_session_ids: false }).line;
+        let line = entry_text(
+            7,
+            &event,
+            EntryAdditions::default(),
+            &EntrySalts { secret: [7; 16], covers_session_ids: false },
+        )
+        .line;
         let whole = LoggedVerification::read(&line).expect("a decision");
         assert_eq!(whole.into_whole(), Some(entry.clone()));
         let without_caller = hide_values(&line, |member| member == CALLER).expect("an entry");

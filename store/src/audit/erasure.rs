@@ -1,15 +1,15 @@
 //! Erasing the data of a [`RemovalPlan`] from rows and from lines of the log.
 
 use crate::audit::log::{damaged_line, row, seq_of_line};
-use crate::audit::removal::{EntryHead, RemovalPlan};
+use crate::audit::removal::{EntryHead, RemovalPlan, session_in_key};
 use crate::base::error::StoreError;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, TableId};
 use crate::base::session_row::SessionRow;
 use memchr::memmem;
+use oracled_domain::SessionId;
 use oracled_domain::audit::event::ErasedData;
 use oracled_domain::audit::leaf::{LogLineError, has_open_values, hide_values};
-use oracled_domain::{ApplicationName, MailId, SessionId};
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -247,7 +247,7 @@ impl DataEraser {
     /// Whether a key of the group up to entry `entries` has the id of one of the sessions, and no value that must be read first.
     fn is_erased_name(&self, key: &[u8], value: Option<&[u8]>, entries: u64) -> bool {
         let Some((session_id, seq)) = session_in_key(key) else { return false };
-        let is_index = matches!(key.first(), Some(table) if [TableId::BySession as u8, TableId::Orders as u8].contains(table));
+        let is_index = matches!(key.first(), Some(table) if [TableId::BySession as u8, TableId::Orders as u8, TableId::Lost as u8].contains(table));
         (is_index || value.is_none()) && self.is_erased(&session_id, seq.unwrap_or(entries))
     }
 
@@ -304,33 +304,6 @@ enum RowErasure {
     Whole,
     /// The row of the log without such data.
     Lines(Vec<u8>),
-}
-
-/// The session whose id is in a key, and the number of the entry that the key names, if it names one.
-fn session_in_key(key: &[u8]) -> Option<(SessionId, Option<u64>)> {
-    let (table, rest) = key.split_first()?;
-    let parse = |name: &[u8]| str::from_utf8(name).ok()?.parse().ok();
-    if *table == TableId::BySession as u8 {
-        let (name, seq) = rest.split_last_chunk()?;
-        return Some((parse(name.strip_suffix(&[0])?)?, Some(u64::from_be_bytes(*seq))));
-    }
-    // the number of the chunk follows
-    let name = rest.get(..rest.len().checked_sub(2)?)?.strip_suffix(&[0])?;
-    let is_of = |of: &[TableId]| of.iter().any(|of| *of as u8 == *table);
-    let session_id = if is_of(&[TableId::Sessions, TableId::Held, TableId::Refusals, TableId::Regens]) {
-        parse(name)?
-    } else if is_of(&[TableId::Orders]) {
-        // the application, the state, the time and the session
-        let mut parts = str::from_utf8(name).ok()?.splitn(4, '/');
-        let application: ApplicationName = parts.next()?.parse().ok()?;
-        let local: SessionId = parts.nth(2)?.parse().ok()?;
-        local.in_application(&application)
-    } else if is_of(&[TableId::Outbox]) {
-        MailId::try_from(str::from_utf8(name).ok()?.to_owned()).ok()?.session_id()?
-    } else {
-        return None;
-    };
-    Some((session_id, None))
 }
 
 fn put(rows: &mut RowBatch, key: Vec<u8>, value: Option<Vec<u8>>) {

@@ -21,7 +21,7 @@ mod query;
 pub(crate) mod row;
 
 pub use append::RecordCallers;
-pub(crate) use append::{LogTip, RecordLogEntries, index_session, put};
+pub(crate) use append::{LogTip, RecordLogEntries, index_session, put, put_line};
 pub(crate) use dropping::{kept_entries_in, without_dropped};
 pub use query::LogQuery;
 
@@ -31,7 +31,7 @@ use crate::base::meta;
 use crate::base::rows::{self, TableId, key};
 use jiff::Timestamp;
 use oracled_domain::SessionId;
-use oracled_domain::audit::leaf::{CALLER, LogLineError, hide_values, leaf_of};
+use oracled_domain::audit::leaf::{LogLineError, hide_values, is_addition, leaf_of};
 use query::LogEntryFields;
 use serde::de::DeserializeOwned;
 use std::borrow::Cow;
@@ -124,12 +124,12 @@ impl TableReader {
         })
     }
 
-    /// The line of an entry without its caller.
+    /// The line of an entry without what the journal added to its event.
     ///
     /// # Errors
     /// `Corrupt` if the line is not an entry.
-    pub fn withhold_caller(&self, line: &LogLine) -> Result<String, StoreError> {
-        let shown = hide_values(&line.json, |member| member == CALLER);
+    pub fn withhold_additions(&self, line: &LogLine) -> Result<String, StoreError> {
+        let shown = hide_values(&line.json, is_addition);
         Ok(shown.map_err(|error| damaged_line(self.dir(), &error))?.into_owned())
     }
 

@@ -3,10 +3,11 @@
 use crate::audit::log::LogQuery;
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
+use crate::base::rows::{TableId, chunk_key, row_of_path};
 use jiff::Timestamp;
-use oracled_domain::SessionId;
-use oracled_domain::audit::event::{EventName, read_open};
-use oracled_domain::audit::leaf::CALLER;
+use oracled_domain::audit::event::{EventName, LOST_ROWS, LostRow, read_open};
+use oracled_domain::audit::leaf::{CALLER, ROWS};
+use oracled_domain::{ApplicationName, MailId, SessionId};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,6 +52,11 @@ pub(crate) struct EntryHead {
     event: String,
     execution_id: Option<String>,
     review_id: Option<String>,
+    /// The rows that the entry set.
+    #[serde(default, rename = "rows_sha256")]
+    rows: BTreeMap<String, IgnoredAny>,
+    #[serde(default, deserialize_with = "read_open")]
+    lost_rows: Option<Vec<LostRow>>,
 }
 
 impl RemovalPlan {
@@ -75,8 +81,13 @@ impl RemovalPlan {
         let is_up_to = |last: Option<u64>| last.is_some_and(|last| entry.seq <= last);
         let mut sessions = entry.session_id.iter().chain(entry.session_ids.iter().flatten());
         let of_session = sessions.any(|id| self.has_session(id, entry.seq));
+        let names_rows = [ROWS, LOST_ROWS].contains(&member);
+        let of_row = || entry.row_sessions().any(|id| self.has_session(&id, entry.seq));
         of_session
-            || if member != CALLER && entry.is_of_verification() {
+            || names_rows && of_row()
+            || if names_rows && !entry.is_personal() {
+                false
+            } else if member != CALLER && entry.is_of_verification() {
                 is_up_to(self.verifications_up_to) && !self.is_open(entry)
             } else {
                 is_up_to(self.values_up_to)
@@ -90,9 +101,54 @@ impl RemovalPlan {
 }
 
 impl EntryHead {
+    /// The sessions that the names of the rows name.
+    fn row_sessions(&self) -> impl Iterator<Item = SessionId> {
+        let lost = self.lost_rows.iter().flatten().map(|lost| &lost.row);
+        self.rows.keys().chain(lost).filter_map(|path| {
+            let (table, name) = row_of_path(path)?;
+            session_in_key(&chunk_key(table, name.as_bytes(), 0)).map(|(session_id, _)| session_id)
+        })
+    }
+
+    /// Whether the entry is about a session or a verification. The digests of other rows, such as documents, are never personal.
+    fn is_personal(&self) -> bool {
+        let has_session = self.session_id.is_some() || self.session_ids.is_some();
+        has_session || self.is_of_verification() || self.row_sessions().next().is_some()
+    }
+
     fn is_of_verification(&self) -> bool {
         VERIFICATION_EVENTS.iter().any(|name| <&str>::from(*name) == self.event)
     }
+}
+
+/// The session whose id is in a key, and the number of the entry that the key names, if it names one.
+pub(crate) fn session_in_key(key: &[u8]) -> Option<(SessionId, Option<u64>)> {
+    let (table, rest) = key.split_first()?;
+    let parse = |name: &[u8]| str::from_utf8(name).ok()?.parse().ok();
+    if *table == TableId::BySession as u8 {
+        let (name, seq) = rest.split_last_chunk()?;
+        return Some((parse(name.strip_suffix(&[0])?)?, Some(u64::from_be_bytes(*seq))));
+    }
+    // the number of the chunk follows
+    let name = rest.get(..rest.len().checked_sub(2)?)?.strip_suffix(&[0])?;
+    let is_of = |of: &[TableId]| of.iter().any(|of| *of as u8 == *table);
+    let session_id = if is_of(&[TableId::Lost]) {
+        let (table, name) = row_of_path(str::from_utf8(name).ok()?)?;
+        return session_in_key(&chunk_key(table, name.as_bytes(), 0));
+    } else if is_of(&[TableId::Sessions, TableId::Held, TableId::Refusals, TableId::Regens]) {
+        parse(name)?
+    } else if is_of(&[TableId::Orders]) {
+        // the application, the state, the time and the session
+        let mut parts = str::from_utf8(name).ok()?.splitn(4, '/');
+        let application: ApplicationName = parts.next()?.parse().ok()?;
+        let local: SessionId = parts.nth(2)?.parse().ok()?;
+        local.in_application(&application)
+    } else if is_of(&[TableId::Outbox]) {
+        MailId::try_from(str::from_utf8(name).ok()?.to_owned()).ok()?.session_id()?
+    } else {
+        return None;
+    };
+    Some((session_id, None))
 }
 
 /// The entries that have values of one kind.
@@ -196,6 +252,8 @@ mod tests {
             event: event.to_owned(),
             execution_id: execution_id.map(str::to_owned),
             review_id: None,
+            rows: BTreeMap::new(),
+            lost_rows: None,
         }
     }
 

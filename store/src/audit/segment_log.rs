@@ -1,6 +1,7 @@
 //! The log as the segments have it, read without the database, for checks of a store or of its backup.
 
 use super::log::{self, row};
+use super::logged_rows::RowComparison;
 use crate::base::error::StoreError;
 use crate::base::log_hashes::name_of;
 use crate::base::meta;
@@ -169,16 +170,17 @@ impl SegmentLog {
     /// # Errors
     /// `Corrupt` if a segment is damaged or its entries were changed, `Short` if a segment or the last entries are missing.
     pub fn read(&self, visit: impl FnMut(SegmentEntry<'_>) -> bool) -> Result<LogTree, StoreError> {
-        self.read_with_rows(visit, |_| {}).map(|(tree, _)| tree)
+        self.read_with_rows(None, visit, |_| {}).map(|(tree, _)| tree)
     }
 
-    /// Reads as [`SegmentLog::read`] does, and passes the rows of each group to `on_rows`. Also returns the remains after the
-    /// groups.
+    /// Reads as [`SegmentLog::read`] does, and passes the rows of each group to `on_rows` and to `compared`. Also returns the remains
+    /// after the groups.
     ///
     /// # Errors
     /// The errors of [`SegmentLog::read`].
     pub(crate) fn read_with_rows(
         &self,
+        compared: Option<&mut RowComparison>,
         mut visit: impl FnMut(SegmentEntry<'_>) -> bool,
         mut on_rows: impl FnMut(&RowBatch),
     ) -> Result<(LogTree, Vec<SegmentRemains>), StoreError> {
@@ -188,6 +190,7 @@ impl SegmentLog {
             last_row: None,
             dropped: 0,
             is_in_snapshot: false,
+            compared,
         };
         let in_snapshot = self.files.snapshot().map_or(0, |snapshot| snapshot.parts);
         let (has_read_all, remains) = thread::scope(|scope| {
@@ -274,6 +277,7 @@ struct LogRows<'s> {
     dropped: u64,
     /// Whether the groups are those of a snapshot.
     is_in_snapshot: bool,
+    compared: Option<&'s mut RowComparison>,
 }
 
 impl LogRows<'_> {
@@ -286,6 +290,9 @@ impl LogRows<'_> {
         let LogGroup { segment: number, batch, rows, entries: expected } = group;
         let (number, expected) = (*number, *expected);
         let first = self.tree.size() + 1;
+        if let Some(compared) = &mut self.compared {
+            compared.note_group(&self.log.dir, batch)?;
+        }
         if self.is_in_snapshot && !self.read_dropped(number, batch, visit)? {
             return Ok(false);
         }
@@ -378,6 +385,9 @@ impl LogRows<'_> {
                 return Err(damaged(&format!("entry {seq} is missing: its line has another number")));
             }
             self.tree.append(log::leaf(&self.log.dir, line)?.as_bytes());
+            if let Some(compared) = &mut self.compared {
+                compared.note_entry(seq, line).map_err(|error| log::damaged_line(&self.log.dir, &error))?;
+            }
             // a snapshot has rows of later groups too
             let rows = (!self.is_in_snapshot).then_some(CommittedRows { batch, dir: &self.log.dir });
             let content = EntryContent::Line { line, rows };

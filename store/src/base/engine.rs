@@ -26,6 +26,9 @@ use std::time::Duration;
 /// The file of sled's settings, in the database's folder. It ends with its checksum.
 const SETTINGS_FILE: &str = "conf";
 
+/// The folder of a new database, until it replaces the present one.
+pub(crate) const NEW_DIR: &str = "store.new";
+
 /// The folder of a database that was replaced, until it is removed.
 pub(crate) const PREVIOUS_DIR: &str = "store.previous";
 
@@ -146,6 +149,8 @@ pub(crate) struct StoreEngine {
     damage: Mutex<Option<String>>,
     /// The damage of the segments that was found and not repaired yet.
     segment_damage: Mutex<Option<String>>,
+    /// Whether the database has rows that every copy had lost.
+    has_lost_rows: AtomicBool,
     opened: Mutex<OpenedCounts>,
     log_hashes: Mutex<Arc<LogHashes>>,
     reserved_space: Mutex<ReservedSpace>,
@@ -192,6 +197,7 @@ impl StoreEngine {
             checks: CheckResults::open(&options.dir),
             damage: Mutex::default(),
             segment_damage: Mutex::default(),
+            has_lost_rows: AtomicBool::default(),
             opened: Mutex::default(),
             log_hashes: Mutex::default(),
             reserved_space: Mutex::default(),
@@ -208,6 +214,14 @@ impl StoreEngine {
 
     pub(crate) fn covers_session_ids(&self) -> bool {
         self.covers_session_ids.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn has_lost_rows(&self) -> bool {
+        self.has_lost_rows.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_lost_rows(&self, has_lost_rows: bool) {
+        self.has_lost_rows.store(has_lost_rows, Ordering::Relaxed);
     }
 
     /// Whether the state directory has a database.
@@ -355,7 +369,9 @@ impl StoreEngine {
         let is_replaced = self.reopen_with(|| {
             let io = |source| StoreError::Io { path: database.clone(), source };
             other.close_database();
-            fs::rename(&database, &previous).map_err(io)?;
+            if self.has_database() {
+                fs::rename(&database, &previous).map_err(io)?;
+            }
             fs::rename(other.dir().join(DATABASE_DIR), &database).map_err(io)?;
             *self.reserved_space.lock().unwrap_or_else(PoisonError::into_inner) = ReservedSpace::default();
             sync_dir(self.dir())

@@ -56,6 +56,17 @@ pub enum StoreError {
         /// The fault, worded to follow the file's path: `is missing`.
         fault: String,
     },
+    /// A row is lost: its segment and the database were damaged.
+    #[error(
+        "{row} is lost: entry {entry} of the log has set it, and every copy of it was damaged; restore a backup, or erase the session \
+         or replace the row"
+    )]
+    RowLost {
+        /// The table and the name of the row.
+        row: String,
+        /// The number of the entry that set the row.
+        entry: u64,
+    },
     /// A later version of oracled wrote the store.
     #[error(
         "the store in {dir} has schema version {found}, and this oracled reads versions up to {known}; run the \

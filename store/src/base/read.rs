@@ -2,7 +2,7 @@
 
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
-use crate::base::rows::{self, StoredRow, StoredRowHead, TableId, key};
+use crate::base::rows::{self, StoredRow, StoredRowHead, TableId, key, row_path};
 use std::ops::{Range, RangeBounds};
 
 impl TableReader {
@@ -18,6 +18,7 @@ impl TableReader {
                 None => rows::get(db, self.dir(), table, name.as_bytes())?,
             };
             let Some(row) = row else { return Ok(None) };
+            check_not_lost(table, name, row.revision, &row.value)?;
             let value = serde_json::from_slice(&row.value).map_err(|error| StoreError::Corrupt {
                 dir: self.dir().to_owned(),
                 detail: format!("the row {name} in table {table:?}: {error}"),
@@ -32,9 +33,15 @@ impl TableReader {
         table: TableId,
     ) -> Result<Vec<T>, StoreError> {
         let names = self.names(table, rows::all(table), .., usize::MAX)?;
-        let rows =
-            names.into_iter().map(|name| self.read_row(table, &name).map(|row| row.map(|(value, _)| value)));
-        rows.filter_map(Result::transpose).collect()
+        let read = |name: String| match self.read_row(table, &name) {
+            // it must not keep the others from being read
+            Err(error @ StoreError::RowLost { .. }) => {
+                tracing::error!(%error, "a lost row is skipped");
+                None
+            }
+            row => row.map(|row| row.map(|(value, _)| value)).transpose(),
+        };
+        names.into_iter().filter_map(read).collect()
     }
 
     /// The names of the first `most` rows among `keys` whose revision is in `revisions`.
@@ -97,6 +104,20 @@ impl TableReader {
             heads.rev().map(name_of).take(most).collect()
         })
     }
+}
+
+/// # Errors
+/// `RowLost` if the value is that of a lost row.
+pub(crate) fn check_not_lost(
+    table: TableId,
+    name: &str,
+    revision: u64,
+    value: &[u8],
+) -> Result<(), StoreError> {
+    if !value.is_empty() {
+        return Ok(());
+    }
+    Err(StoreError::RowLost { row: row_path(table, name.as_bytes()).unwrap_or_default(), entry: revision })
 }
 
 fn name_of(head: Result<StoredRowHead, StoreError>) -> Result<String, StoreError> {

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::path::Path;
 
 /// The version of this layout. The database and the high-water mark store it.
-pub(crate) const SCHEMA: u32 = 23;
+pub(crate) const SCHEMA: u32 = 24;
 /// The longest value in the database: 17 of them, with their keys, stay below sled's 128 KiB.
 pub(crate) const CHUNK_BYTES: usize = 6 * 1024;
 /// The longest row: 384 MiB. The creators of records keep them well below that. The largest record is that of
@@ -35,6 +35,8 @@ pub(crate) enum TableId {
     Documents = b'E',
     Held = b'H',
     Kept = b'K',
+    /// The rows that every copy has lost, by their paths.
+    Lost = b'L',
     OpenReviews = b'O',
     Runs = b'R',
     Sources = b'S',
@@ -61,7 +63,43 @@ pub(crate) enum TableId {
     Verdicts = b'v',
 }
 
+/// The tables whose rows are named by the entries that set them, with their names there. The others are indexes and sums.
+const LOGGED: [(TableId, &str); 15] = [
+    (TableId::Definitions, "definitions"),
+    (TableId::Documents, "documents"),
+    (TableId::Held, "held"),
+    (TableId::Kept, "cached_answers"),
+    (TableId::Outbox, "mails"),
+    (TableId::Pending, "pending"),
+    (TableId::Refusals, "refusals"),
+    (TableId::Regens, "regens"),
+    (TableId::Reviews, "reviews"),
+    (TableId::Runs, "runs"),
+    (TableId::Sessions, "sessions"),
+    (TableId::Sources, "sources"),
+    (TableId::Subjects, "subjects"),
+    (TableId::Verdicts, "verdicts"),
+    (TableId::Webhooks, "webhooks"),
+];
+
+/// The name of a row in the entry that sets it: `sessions/cs_1`; `None` for the row of an index.
+pub(crate) fn row_path(table: TableId, name: &[u8]) -> Option<String> {
+    let (_, table) = LOGGED.iter().find(|(logged, _)| *logged == table)?;
+    Some(format!("{table}/{}", String::from_utf8_lossy(name)))
+}
+
+/// The table and the name in a path of [`row_path`].
+pub(crate) fn row_of_path(path: &str) -> Option<(TableId, &str)> {
+    let (table, name) = path.split_once('/')?;
+    LOGGED.iter().find(|(_, logged)| *logged == table).map(|(table, _)| (*table, name))
+}
+
 impl TableId {
+    /// The tables whose rows are named by the entries that set them.
+    pub(crate) fn logged() -> impl Iterator<Item = Self> {
+        LOGGED.into_iter().map(|(table, _)| table)
+    }
+
     /// Whether its rows are parts of the rows of sessions.
     pub(crate) const fn is_in_session_row(self) -> bool {
         matches!(self, Self::Sessions | Self::Verdicts)

@@ -107,6 +107,7 @@ impl StoreCounts {
             TableId::Meta
             | TableId::ByEvent
             | TableId::KeptEntries
+            | TableId::Lost
             | TableId::Log
             | TableId::BySession
             | TableId::ByExecution

@@ -106,7 +106,7 @@ impl StoreBackup {
     pub fn verify(&self) -> Result<(), StoreError> {
         let verify = || {
             let log = SegmentLog::open_up_to(self.dir.path(), self.entries)?;
-            let state = log.read_state(|_| true)?;
+            let state = log.read_state(None, |_| true)?;
             if state.tree.size() != self.entries {
                 return Err(log.end_error(state.tree.size(), &state.remains, self.entries));
             }

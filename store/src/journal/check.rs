@@ -283,7 +283,7 @@ impl TableReader {
 
     /// Counts the rows of a table that are not newer than entry `entries`, a few at a time. The database can
     /// be reopened in between. Returns `None` if `next` stopped the count.
-    fn count_rows(
+    pub(super) fn count_rows(
         &self,
         table: TableId,
         entries: u64,

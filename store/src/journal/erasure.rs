@@ -11,7 +11,7 @@ use crate::audit::mirror::MirrorSnapshot;
 use crate::audit::mirror::erasure::{MirrorCopy, erase_from_renamed};
 use crate::audit::removal::RemovalPlan;
 use crate::base::disk::{DATABASE_DIR, DATABASE_FILE};
-use crate::base::engine::{PREVIOUS_DIR, StoreEngine, StoreOptions, lock_state, remove_dir};
+use crate::base::engine::{NEW_DIR, PREVIOUS_DIR, StoreEngine, StoreOptions, lock_state, remove_dir};
 use crate::base::error::StoreError;
 use crate::base::meta;
 use crate::base::row_batch::RowBatch;
@@ -27,8 +27,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The folder of the new database.
-const NEW_DIR: &str = "store.new";
 /// The page cache of the new database, in bytes.
 const CACHE_BYTES: u64 = 16 * 1024 * 1024;
 /// The journal applies at most this many missing entries to the new database, since commits wait meanwhile.

@@ -97,7 +97,7 @@ pub(super) fn continue_with_database(
 
 /// `result` after a check of the database of a store whose segments have the damage `damage`; `damage` if the database is no
 /// replacement for them.
-fn or_damage<T>(
+pub(super) fn or_damage<T>(
     engine: &StoreEngine,
     result: Result<T, StoreError>,
     damage: StoreError,
@@ -132,7 +132,15 @@ fn begin_after_database(
     if let Some(doubt) = find_doubt(engine, counts.entries, mark) {
         return Err(short(format!("the database may not be whole: {doubt}")));
     }
-    SegmentFiles::new(engine.dir()).visit_groups_after(counts.entries, |rows| engine.apply(rows))?;
+    let mut last = counts.entries;
+    SegmentFiles::new(engine.dir()).visit_groups_after(last, |group| {
+        let follows = group.after_entry == last;
+        last = group.entries;
+        if follows {
+            engine.apply(group.rows)?;
+        }
+        Ok(follows)
+    })?;
     let (counts, tree) = meta::read(engine)?.ok_or_else(missing)?;
     let expected = mark.now.counts.entries.max(mirrored);
     if counts.entries < expected {
@@ -147,8 +155,15 @@ fn begin_after_database(
     engine.set_up_to_date();
     TableReader::new(Arc::clone(engine)).audit_all()?;
     note_whole(engine, mark, counts)?;
-    let bytes = fs::metadata(engine.dir().join(DATABASE_DIR).join(DATABASE_FILE)).map_err(io)?.len();
-    Segments::begin_after_damage(engine.dir(), mark.now.store_id, counts.entries, bytes / PART_BYTES)
+    begin_segments(engine, mark)
+}
+
+/// Begins a segment after the damaged ones, which the database can replace.
+pub(super) fn begin_segments(engine: &StoreEngine, mark: &Watermark) -> Result<Segments, StoreError> {
+    let path = engine.dir().join(DATABASE_DIR).join(DATABASE_FILE);
+    let bytes = fs::metadata(&path).map_err(|source| StoreError::Io { path, source })?.len();
+    let entries = mark.now.counts.entries;
+    Segments::begin_after_damage(engine.dir(), mark.now.store_id, entries, bytes / PART_BYTES)
 }
 
 /// Opens the database, and applies the groups that it lacks. A database that is damaged, or not known to be whole, is removed
@@ -243,7 +258,11 @@ fn keep_database(
 }
 
 /// Notes in the mark that the database is whole, synced, and has `counts`.
-fn note_whole(engine: &StoreEngine, mark: &mut Watermark, counts: StoreCounts) -> Result<(), StoreError> {
+pub(super) fn note_whole(
+    engine: &StoreEngine,
+    mark: &mut Watermark,
+    counts: StoreCounts,
+) -> Result<(), StoreError> {
     (mark.now.counts, mark.now.walked) = (counts, counts.entries.max(1));
     (mark.now.synced, mark.now.boot_id) = (counts.entries, boot_id());
     mark.write_synced().map_err(|source| StoreError::Io { path: engine.dir().to_owned(), source })

@@ -5,6 +5,7 @@ use crate::base::error::StoreError;
 use crate::base::meta;
 use crate::journal::opening::open_database;
 use crate::journal::{Journal, ORDINARY_BYTES};
+use oracled_domain::audit::event::LostRow;
 use std::fs;
 use std::io::Write as _;
 
@@ -113,6 +114,24 @@ impl Journal {
     /// The damage for which the opening has rebuilt the database. Later calls return none.
     pub fn take_rebuilt(&mut self) -> Option<String> {
         self.rebuilt.take()
+    }
+
+    /// The rows that every copy has lost, and that were not set again.
+    #[must_use]
+    pub fn lost_rows(&self) -> Vec<LostRow> {
+        let lost = if self.engine.has_lost_rows() { self.store.lost_rows() } else { Ok(Vec::new()) };
+        lost.unwrap_or_else(|error| {
+            tracing::error!(%error, "could not read which rows are lost");
+            Vec::new()
+        })
+    }
+
+    /// The lost rows that no entry of the log names.
+    ///
+    /// # Errors
+    /// The rows or the log cannot be read.
+    pub fn unreported_losses(&self) -> Result<Vec<LostRow>, StoreError> {
+        self.store.unreported_losses()
     }
 
     /// Checks, after a panic in a caller, that no group was applied only in part.

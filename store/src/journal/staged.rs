@@ -7,18 +7,18 @@ use crate::base::error::StoreError;
 use crate::base::log_hashes::LogHashes;
 use crate::base::random::random_bytes;
 use crate::base::row_batch::RowBatch;
-use crate::base::rows::{self, TableId};
+use crate::base::rows::{self, TableId, row_path};
 use crate::base::session_row::{SessionRow, SessionRowPart};
 use crate::base::watermark::StoreCounts;
 use crate::journal::record::{CommitReceipt, JournalRecord, RecordRejectedError, RowKey, TableWrite};
 use crate::verdict::costs::day_name;
 use crate::verdict::orders::{OrderPosition, order_name};
-use crate::verification::{cached_answer_name, caller_openable_name, open_name, subject_name};
-use oracled_domain::audit::leaf::EntrySalts;
+use crate::verification::{cached_answer_name, open_names, subject_name};
+use oracled_domain::audit::leaf::{EntrySalts, RowDigests};
 use oracled_domain::verdict::cost::day_of;
 use oracled_domain::verdict::cost_budget::{DayCosts, UsedUpBudget};
 use oracled_domain::verdict::order::OrderState;
-use oracled_domain::{AuditEvent, EventKind, SessionId};
+use oracled_domain::{AuditEvent, EventKind, SessionId, Sha256Hex};
 use std::borrow::Cow;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
@@ -108,14 +108,16 @@ impl<'a> StagedGroup<'a> {
         };
         let JournalRecord { events, callers, .. } = record;
         let salts = &self.salts;
-        let entries = log::RecordLogEntries { events, callers, salts, stores_session: &stores_session };
+        let values: Vec<_> = record.writes.iter().map(TableWrite::value).collect();
+        let rows = &row_digests(record.writes.iter().zip(&values));
+        let entries = log::RecordLogEntries { events, callers, rows, salts, stores_session: &stores_session };
         let Self { batch, tip, lines, hashes, row_bytes, .. } = self;
         let mut add_leaf =
             |batch: &mut RowBatch, leaf: &str| *row_bytes += hashes.append(leaf.as_bytes(), batch);
         log::put(batch, first_seq, entries, tip, lines, &mut add_leaf);
         self.counts.entries = last_seq;
-        for write in &record.writes {
-            self.write(write, last_seq)?;
+        for (write, value) in record.writes.iter().zip(values) {
+            self.write(write, value, last_seq)?;
         }
         for event in &record.events {
             self.add_costs(event, last_seq)?;
@@ -142,25 +144,22 @@ impl<'a> StagedGroup<'a> {
         self.bytes() + self.read_bytes
     }
 
-    fn write(&mut self, write: &TableWrite, revision: u64) -> Result<(), StoreError> {
+    fn write(&mut self, write: &TableWrite, value: Option<Vec<u8>>, revision: u64) -> Result<(), StoreError> {
         let row = write.row();
         let (table, name) = row_location(&row);
         if table.is_in_session_row() {
             if table == TableId::Sessions {
                 self.index_order(&name, write, revision)?;
             }
-            return self.set_part(table, &name, write.value(), revision);
+            return self.set_part(table, &name, value, revision);
         }
-        self.set(table, &name, write.value(), revision)?;
+        self.set(table, &name, value, revision)?;
         if let TableWrite::PutReview(state) = write {
             let open = state.is_open().then(Vec::new);
-            let of_workflow = open_name(&state.review.workflow_id, &state.review.review_id);
-            self.set(TableId::OpenReviews, &name, open.clone(), revision)?;
-            if state.review.is_caller_openable() {
-                let by_caller = caller_openable_name(&state.review.workflow_id, &state.review.review_id);
-                self.set(TableId::OpenByWorkflow, by_caller.as_bytes(), open.clone(), revision)?;
+            for name in open_names(state) {
+                self.set(TableId::OpenByWorkflow, name.as_bytes(), open.clone(), revision)?;
             }
-            self.set(TableId::OpenByWorkflow, of_workflow.as_bytes(), open, revision)?;
+            self.set(TableId::OpenReviews, &name, open, revision)?;
         }
         Ok(())
     }
@@ -240,6 +239,7 @@ impl<'a> StagedGroup<'a> {
         revision: u64,
     ) -> Result<(), StoreError> {
         let before = self.row(table, name)?;
+        self.set_found(table, name);
         self.count(table, before.map(|(revision, _)| revision), value.is_some());
         self.put(table, name, value, revision, before);
         Ok(())
@@ -254,6 +254,7 @@ impl<'a> StagedGroup<'a> {
         revision: u64,
     ) -> Result<(), StoreError> {
         let is_there = json.is_some();
+        self.set_found(table, name);
         let part = self.session_row(name)?.part(table);
         let before = mem::replace(part, json.map(|json| SessionRowPart { revision, json }));
         let before = before.map(|before| before.revision);
@@ -263,6 +264,15 @@ impl<'a> StagedGroup<'a> {
         }
         self.changed_sessions.insert(name.to_vec());
         Ok(())
+    }
+
+    /// Notes that a row is set or removed: it is no longer lost.
+    fn set_found(&mut self, table: TableId, name: &[u8]) {
+        if self.engine.has_lost_rows()
+            && let Some(path) = row_path(table, name)
+        {
+            rows::remove(&mut self.batch, TableId::Lost, path.as_bytes(), 1);
+        }
     }
 
     /// Writes the row of a session as it is after the records staged so far.
@@ -334,6 +344,16 @@ impl<'a> StagedGroup<'a> {
         }
         self.engine.with(|db| rows::head(db, self.engine.dir(), table, name))
     }
+}
+
+/// The digests of the rows that `writes` set, with their stored values.
+fn row_digests<'w>(writes: impl Iterator<Item = (&'w TableWrite, &'w Option<Vec<u8>>)>) -> RowDigests {
+    let digest = |(write, value): (&TableWrite, &Option<Vec<u8>>)| {
+        let row = write.row();
+        let (table, name) = row_location(&row);
+        Some((row_path(table, &name)?, value.as_deref().map(Sha256Hex::of)))
+    };
+    writes.filter_map(digest).collect()
 }
 
 /// The table and the name of a row.

@@ -1,6 +1,7 @@
 //! The files of a state directory besides the segments, compared with the segments, without the database.
 
 use crate::audit::log::kept_entries_in;
+use crate::audit::logged_rows::RowComparison;
 use crate::audit::segment_log::{EntryContent, SegmentEntry, SegmentLog, SegmentRemains};
 use crate::base::error::StoreError;
 use crate::base::meta;
@@ -45,12 +46,14 @@ pub struct VerifiedStateFiles {
 }
 
 impl SegmentLog {
-    /// Reads all entries as [`SegmentLog::read`] does, and with them the state that the other files depend on.
+    /// Reads all entries as [`SegmentLog::read`] does, and with them the state that the other files depend on. `compared` gets the
+    /// rows.
     ///
     /// # Errors
     /// The errors of [`SegmentLog::read`].
     pub fn read_state(
         &self,
+        compared: Option<&mut RowComparison>,
         mut visit: impl FnMut(SegmentEntry<'_>) -> bool,
     ) -> Result<LoggedState, StoreError> {
         let (mut rows, mut held) = (SourceRows::default(), BTreeSet::new());
@@ -59,6 +62,7 @@ impl SegmentLog {
         let (mut is_mark_known, mut store_id) = (self.mark().is_none(), None);
         let (mut first_seq, mut is_drop_logged, mut is_stopped) = (1, true, false);
         let (tree, remains) = self.read_with_rows(
+            compared,
             |entry| {
                 match &entry.content {
                     EntryContent::Dropped(_) => (first_seq, is_drop_logged) = (entry.seq + 1, false),
@@ -142,7 +146,7 @@ impl SegmentLog {
         state: &LoggedState,
         error: StoreError,
     ) -> Result<VerifiedSourceFiles, StoreError> {
-        let now = Self::open(self.dir())?.read_state(|_| true)?;
+        let now = Self::open(self.dir())?.read_state(None, |_| true)?;
         if now.rows == state.rows { Err(error) } else { now.rows.verify_files(self.dir(), &now.pruned) }
     }
 }

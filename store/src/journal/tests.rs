@@ -575,8 +575,8 @@ fn database_with_missing_entries_is_brought_up_to_date_or_rebuilt() {
     type Take = fn(&sled::Db);
     let cases: [(&str, Take, Option<&str>); 7] = [
         ("a row in the middle", |db| take_log_row(db, 1), Some("no entries between")),
-        ("the first row", |db| take_log_row(db, 0), Some("has 17 to 80")),
-        ("the last row", |db| take_log_row(db, 4), Some("has 1 to 64")),
+        ("the first row", |db| take_log_row(db, 0), Some("has 9 to 40")),
+        ("the last row", |db| take_log_row(db, 4), Some("has 1 to 32")),
         ("the whole log", |db| remove(db, b"l"), Some("has 0 to 0")),
         ("its schema version", |db| remove(db, b"!schema"), Some("no schema version")),
         (
@@ -584,7 +584,7 @@ fn database_with_missing_entries_is_brought_up_to_date_or_rebuilt() {
             |db| {
                 take_log_row(db, 4);
                 let counts =
-                    StoreCounts { entries: 64, verdicts: 32, sessions: 32, ..StoreCounts::default() };
+                    StoreCounts { entries: 32, verdicts: 16, sessions: 16, ..StoreCounts::default() };
                 put_counts(db, counts);
             },
             None,
@@ -593,17 +593,17 @@ fn database_with_missing_entries_is_brought_up_to_date_or_rebuilt() {
             "the counts' agreement",
             |db| {
                 let counts =
-                    StoreCounts { entries: 80, verdicts: 39, sessions: 40, ..StoreCounts::default() };
+                    StoreCounts { entries: 40, verdicts: 19, sessions: 20, ..StoreCounts::default() };
                 put_counts(db, counts);
             },
-            Some("has 39 verdicts"),
+            Some("has 19 verdicts"),
         ),
     ];
     for (what, take, message) in cases {
         let dir = tempfile::tempdir().expect("a directory");
         for n in 0..5 {
             let (mut journal, _) = open(dir.path());
-            fill(&mut journal, n * 8..n * 8 + 8);
+            fill(&mut journal, n * 4..n * 4 + 4);
         }
         let whole = rows_of(dir.path());
         let db = raw(dir.path());
@@ -906,6 +906,8 @@ fn damaged_database_is_rebuilt_with_every_entry() {
     }
     let whole = whole_log(&store);
     drop((journal, store));
+    // sled writes the snapshot of its page table, so damage before it is no missing end
+    drop(open(dir.path()));
     let file = dir.path().join("store/db");
     let bytes = fs::read(&file).expect("the file is readable");
     let end = bytes.iter().rposition(|byte| *byte != 0).expect("it holds something");

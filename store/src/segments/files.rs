@@ -48,6 +48,18 @@ pub(crate) struct SegmentEnd {
     pub(crate) len: u64,
 }
 
+/// A complete group that was found among damaged ones.
+#[derive(Debug)]
+pub(crate) struct ReadableGroup {
+    /// The number of its segment.
+    pub(crate) segment: u64,
+    /// The number of log entries before it.
+    pub(crate) after_entry: u64,
+    /// The number of log entries up to its end.
+    pub(crate) entries: u64,
+    pub(crate) rows: RowBatch,
+}
+
 /// The folder of the segments.
 #[derive(Debug, Clone)]
 pub(crate) struct SegmentFiles {
@@ -289,30 +301,37 @@ impl SegmentFiles {
         SegmentGroups::new(self, number, self.open(number)?)
     }
 
-    /// Passes the rows of each group after entry `entries` to `visit`, as far as they follow each other without a gap. Segments and
-    /// groups before them may be damaged.
+    /// Passes each complete group after entry `entries` to `visit` until it returns false. Segments and groups between them may be
+    /// damaged or missing. Returns the number of the last segment with a group, and whether other bytes than zeros follow that group.
     ///
     /// # Errors
     /// An error of `visit`, or the folder cannot be read.
     pub(crate) fn visit_groups_after(
         &self,
         mut entries: u64,
-        mut visit: impl FnMut(RowBatch) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
+        mut visit: impl FnMut(ReadableGroup) -> Result<bool, StoreError>,
+    ) -> Result<(u64, bool), StoreError> {
+        let mut last = (0, false);
         for number in self.existing_numbers()? {
             let Ok(segment) = self.open(number) else { continue };
             let mut bytes = Vec::new();
+            let mut is_damaged = false;
             if let Err(error) = segment.take(2 * GROUP_MAX_BYTES as u64).read_to_end(&mut bytes) {
                 tracing::warn!(%error, segment = number, "a segment can be read only in part");
+                is_damaged = true;
             }
             let mut rest = bytes.as_slice();
             while let Some((group, after)) = find_after(rest, entries) {
-                let Some(rows) = group.rows() else { return Ok(()) };
+                let after_entry = group.previous.entries;
+                let Some(rows) = group.rows() else { break };
                 (entries, rest) = (group.end.entries, after);
-                visit(rows)?;
+                if !visit(ReadableGroup { segment: number, after_entry, entries, rows })? {
+                    return Ok((number, false));
+                }
             }
+            last = (number, is_damaged || rest.iter().any(|byte| *byte != 0));
         }
-        Ok(())
+        Ok(last)
     }
 
     /// The numbers of the segments that exist, with those that a snapshot replaces.

@@ -109,14 +109,16 @@ pub(crate) fn decode(bytes: &[u8], previous: GroupEnd) -> Option<(StoredGroup<'_
     decode_any(bytes).filter(|(group, _)| group.previous == previous)
 }
 
-/// The first complete group in `bytes` that follows entry `entries`, and the bytes after it.
+/// The first complete group in `bytes` that begins after entry `entries` or later, and the bytes after it.
 pub(crate) fn find_after(bytes: &[u8], entries: u64) -> Option<(StoredGroup<'_>, &[u8])> {
-    let names_entries = |rest: &&[u8]| {
-        let is_group = rest.starts_with(MAGIC) || rest.starts_with(CHANGED_MAGIC);
-        is_group && rest.get(16..24) == Some(&entries.to_be_bytes()[..])
+    let is_group = |rest: &&[u8]| rest.starts_with(MAGIC) || rest.starts_with(CHANGED_MAGIC);
+    let starts = (0..bytes.len()).filter_map(|at| bytes.get(at..)).filter(is_group);
+    // the first group of a store has no entries
+    let is_after = |group: &StoredGroup<'_>| {
+        group.previous.entries >= entries
+            && (group.end.entries > group.previous.entries || group.end.entries == 0)
     };
-    let starts = (0..bytes.len()).filter_map(|at| bytes.get(at..)).filter(names_entries);
-    starts.filter_map(decode_any).find(|(group, _)| group.end.entries > entries)
+    starts.filter_map(decode_any).find(|(group, _)| is_after(group))
 }
 
 /// The group at the start of `bytes` and the bytes after it; `None` unless it is complete.

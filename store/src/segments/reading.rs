@@ -99,6 +99,23 @@ pub(crate) fn visit_rows(
     Ok(())
 }
 
+/// Passes the rows of each group of the snapshot in `files`, if there is one, to `visit`.
+///
+/// # Errors
+/// An error of `visit`, `Corrupt` if a file of the snapshot is damaged, `Short` if one is missing.
+pub(crate) fn visit_snapshot(
+    files: &SegmentFiles,
+    mut visit: impl FnMut(RowBatch) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let replaces = files.snapshot().map_or(0, |snapshot| snapshot.replaces);
+    read_groups(files, files.numbers_up_to(replaces), |number, group| {
+        let malformed = || files.damaged(number, "the rows of a group are malformed");
+        visit(group.rows().ok_or_else(malformed)?)?;
+        Ok(true)
+    })?;
+    Ok(())
+}
+
 /// Passes each group of the segments `numbers` to `visit`, with the number of its segment, until `visit` returns false. Returns
 /// the end of the last group; `None` if `visit` has stopped.
 ///

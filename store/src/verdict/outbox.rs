@@ -112,7 +112,7 @@ impl TableReader {
                     // the message was sent meanwhile
                     Ok(None) => continue,
                     // it must not keep the others from being sent
-                    Err(error @ StoreError::Corrupt { .. }) => {
+                    Err(error @ (StoreError::Corrupt { .. } | StoreError::RowLost { .. })) => {
                         tracing::error!(%error, name, "a message of the outbox is damaged, and is skipped");
                         continue;
                     }

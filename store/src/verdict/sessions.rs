@@ -3,6 +3,7 @@
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
 use crate::base::meta;
+use crate::base::read::check_not_lost;
 use crate::base::rows::{self, TableId, is_first_chunk};
 use crate::base::session_row::{SessionRow, SessionRowPart};
 use crate::segments::visit_rows;
@@ -26,15 +27,27 @@ impl TableReader {
     /// A session, with its revision.
     pub fn session(&self, session_id: &SessionId) -> Result<Option<(SessionRecord, u64)>, StoreError> {
         let row = self.read(|db, _| self.session_row(db, session_id))?;
-        self.parse_part(session_id, "session", row.session)
+        self.parse_part(session_id, TableId::Sessions, row.session)
+    }
+
+    /// Whether there is a session with this id, or a rejected verdict of an unknown one, even if the row is lost.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn has_session_data(&self, session_id: &SessionId) -> Result<bool, StoreError> {
+        let name = session_id.as_str().as_bytes();
+        self.read(|db, _| {
+            let is_refused = rows::head(db, self.dir(), TableId::Refusals, name)?.is_some();
+            Ok(is_refused || self.session_row(db, session_id)?.session.is_some())
+        })
     }
 
     /// The cached verdict of a session, with its revision. It is judged again when it is read, and its text is compared
     /// with the SHA-256 in its session.
     pub fn verdict(&self, session_id: &SessionId) -> Result<Option<(VerdictDelivery, u64)>, StoreError> {
         let SessionRow { session, verdict } = self.read(|db, _| self.session_row(db, session_id))?;
-        let verdict = self.parse_part::<VerdictDelivery>(session_id, "cached verdict", verdict)?;
-        let session = self.parse_part::<SessionRecord>(session_id, "session", session)?;
+        let verdict = self.parse_part::<VerdictDelivery>(session_id, TableId::Verdicts, verdict)?;
+        let session = self.parse_part::<SessionRecord>(session_id, TableId::Sessions, session)?;
         let expected_sha256 = session.and_then(|(session, _)| session.cached_sha256);
         if let (Some((delivery, _)), Some(expected)) = (&verdict, &expected_sha256) {
             self.compare_text(session_id, delivery, expected)?;
@@ -49,8 +62,8 @@ impl TableReader {
         session_id: &SessionId,
     ) -> Result<Option<(Option<Sha256Hex>, u64)>, StoreError> {
         match self.verdict(session_id) {
-            Err(StoreError::Corrupt { detail, .. }) => {
-                tracing::warn!(%session_id, detail, "the verdict to be removed is damaged");
+            Err(error @ (StoreError::Corrupt { .. } | StoreError::RowLost { .. })) => {
+                tracing::warn!(%session_id, %error, "the verdict to be removed is damaged");
                 let row = self.read(|db, _| self.session_row(db, session_id))?;
                 Ok(row.verdict.map(|verdict| (None, verdict.revision)))
             }
@@ -61,13 +74,14 @@ impl TableReader {
     fn parse_part<T: DeserializeOwned>(
         &self,
         session_id: &SessionId,
-        what: &str,
+        table: TableId,
         part: Option<SessionRowPart>,
     ) -> Result<Option<(T, u64)>, StoreError> {
         let Some(SessionRowPart { revision, json }) = part else { return Ok(None) };
+        check_not_lost(table, session_id.as_str(), revision, &json)?;
         let value = serde_json::from_slice(&json).map_err(|error| StoreError::Corrupt {
             dir: self.dir().to_owned(),
-            detail: format!("the {what} of session {session_id}: {error}"),
+            detail: format!("the row of session {session_id} in table {table:?}: {error}"),
         })?;
         Ok(Some((value, revision)))
     }

@@ -2,7 +2,7 @@
 
 use crate::records::record;
 use crate::table::{BenchRow, BenchTable, at_least, median, per_second};
-use oracled_domain::audit::leaf::{EntrySalts, entry_text};
+use oracled_domain::audit::leaf::{EntryAdditions, EntrySalts, entry_text};
 use oracled_domain::audit::log_tiles::LastTiles;
 use oracled_domain::audit::log_tree::LogTree;
 use oracled_store::JournalRecord;
@@ -46,7 +46,7 @@ fn entry_costs_us() -> [f64; 2] {
         let began = Instant::now();
         for event in records.iter().flat_map(|record| &record.events) {
             let index = tree.size();
-            let text = entry_text(index + 1, event, None, &SALTS);
+            let text = entry_text(index + 1, event, EntryAdditions::default(), &SALTS);
             last.append(index, tree.append(text.leaf.as_bytes()), &mut |_, hashes| {
                 black_box(hashes);
             });

@@ -54,6 +54,7 @@ impl Handler<FinishHealing> for Logger {
         self.log_recovery(
             format!("the segments were written again from the database: {damage}"),
             self.clock.now(),
+            Vec::new(),
         );
         self.publish();
         Ok(())

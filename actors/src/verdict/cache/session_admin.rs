@@ -14,6 +14,7 @@ use oracled_domain::audit::event::{ErasureStartEntry, ValueChange};
 use oracled_domain::verdict::divergence::OriginalLabel;
 use oracled_domain::verdict::session::{CustomerEmail, OriginalVerdict, SessionMismatch};
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId, SessionRecord, VerdictLabel};
+use oracled_store::StoreError;
 use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, TableWrite};
 
 /// Corrects a session. A field that is `None` keeps its value.
@@ -68,7 +69,7 @@ pub struct EraseSession {
 
 /// The removal of a session.
 struct SessionRemoval {
-    /// The session; `None` if it is unknown.
+    /// The session; `None` if it is unknown or lost.
     session: Option<SessionRecord>,
     record: JournalRecord,
     dropped: Vec<RemovedMessage<MailChannel>>,
@@ -83,14 +84,17 @@ impl SessionRemoval {
         (store, timestamp): (&Store, Timestamp),
     ) -> Result<Self, VerdictCacheError> {
         let mut record = JournalRecord::default();
-        let session = store.session(session_id)?;
-        if session.is_none() {
+        let (session, revision) = match store.session(session_id) {
+            Err(StoreError::RowLost { entry, .. }) => (None, Some(entry)),
+            session => session?.unzip(),
+        };
+        if revision.is_none() {
             record.expect = vec![RowExpectation { row: RowKey::Session(session_id.clone()), revision: None }];
         }
-        if let Some((_, revision)) = &session {
+        if revision.is_some() {
             let verdict = store.verdict_for_removal(session_id)?;
             record.expect = vec![
-                RowExpectation { row: RowKey::Session(session_id.clone()), revision: Some(*revision) },
+                RowExpectation { row: RowKey::Session(session_id.clone()), revision },
                 RowExpectation {
                     row: RowKey::Verdict(session_id.clone()),
                     revision: verdict.as_ref().map(|(_, revision)| *revision),
@@ -108,7 +112,6 @@ impl SessionRemoval {
             ));
         }
         let dropped = mails.map(|mails| mails.put_removal(&mut record, store, peer, timestamp));
-        let session = session.map(|(session, _)| session);
         Ok(Self { session, record, dropped: dropped.transpose()?.unwrap_or_default() })
     }
 }
@@ -198,6 +201,8 @@ async fn remove(
 ) -> Result<Option<SessionRecord>, VerdictCacheError> {
     let RemoveSession { session_id, mails, peer } = remove;
     let removed = log.decide_and_commit(|| {
+        // a lost session is not unknown: only an erasure removes it
+        store.session(&session_id)?;
         let removal = SessionRemoval::of(&session_id, mails.as_ref(), peer, (&store, clock.now()))?;
         let SessionRemoval { session: Some(session), record, dropped } = removal else {
             return Ok::<_, VerdictCacheError>(CommitDecision::Already(None));

@@ -83,7 +83,9 @@ impl OrderDesk {
                 let now = self.clock().now();
                 DispatchOutcome::Due(now.saturating_add(ORDER_PAUSE).unwrap_or(now))
             }
-            Err(GenerationError::Store(error @ StoreError::Corrupt { .. })) => {
+            Err(GenerationError::Store(
+                error @ (StoreError::Corrupt { .. } | StoreError::RowLost { .. }),
+            )) => {
                 tracing::error!(%session_id, %error, "the session of an order is damaged; its order is skipped");
                 DispatchOutcome::Left
             }

@@ -3,6 +3,7 @@
 use super::CheckResult;
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
+use crate::platform::status::list_lost_rows;
 use hyper::Method;
 use jiff::Timestamp;
 use oracled_api::base::service::{HeldRun, StatusReport};
@@ -92,6 +93,10 @@ fn check_status(status: &StatusReport) -> Vec<CheckResult> {
             "wait until oracled has written them again; if it cannot, see its service log",
         )
     });
+    let lost = Some(&status.lost_rows).filter(|lost| !lost.is_empty()).map(|lost| {
+        let value = format!("rows are lost: {}", list_lost_rows(lost));
+        CheckResult::fault("daemon", value, "restore a backup, erase the sessions, or replace the rows")
+    });
     let witness = status.witnesses.iter().filter_map(|witness| {
         let value = format!("the witness {} has not cosigned: {}", witness.name, witness.failure.as_ref()?);
         Some(CheckResult::warning("upstream", value, "check its URL and its key in `checkpoints.witnesses`"))
@@ -103,7 +108,7 @@ fn check_status(status: &StatusReport) -> Vec<CheckResult> {
         CheckResult::warning("ingestion", value, remedy)
     };
     let held = status.held_runs.iter().flatten().map(run);
-    [Some(ready), version, lag, damage].into_iter().flatten().chain(witness).chain(held).collect()
+    [Some(ready), version, lag, damage, lost].into_iter().flatten().chain(witness).chain(held).collect()
 }
 
 fn check_model(status: &StatusReport) -> CheckResult {

@@ -191,6 +191,11 @@ fn write_gauges(body: &mut String, service: &DaemonService) -> fmt::Result {
             "whether segments are damaged and not written again yet",
             flag(journal.segment_damage.is_some()),
         ),
+        (
+            "lost_rows",
+            "rows that every copy has lost, and that were not set again",
+            journal.lost_rows.len() as u64,
+        ),
         ("log_entries", "entries in the log", journal.counts.entries),
         ("cached_verdicts", "verdicts in the store", journal.counts.verdicts),
         ("sessions", "sessions in the store", journal.counts.sessions),

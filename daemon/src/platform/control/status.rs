@@ -76,6 +76,7 @@ pub async fn get(
         fallback_entries: journal.fallback_entries,
         mirror_lag: journal.mirror_lag,
         segment_damage: journal.segment_damage,
+        lost_rows: journal.lost_rows,
         model: describe_model(&service),
         prompt: describe_prompts(&service),
         mail: describe_mail(&service),

@@ -3,7 +3,7 @@
 use oracled_api::base::problem::ProblemCode::{self, *};
 
 /// A read from the store, or a commit to the log.
-pub(crate) const STORE: &[ProblemCode] = &[StorageUnavailable, Draining];
+pub(crate) const STORE: &[ProblemCode] = &[RecordDamaged, StorageUnavailable, Draining];
 pub(crate) const JSON_BODY: &[ProblemCode] = &[InvalidJson, BodyBroken, BodyTooLarge, UnsupportedMediaType];
 pub(crate) const DOCUMENT_BODY: &[ProblemCode] =
     &[InvalidJson, InvalidDocument, BodyBroken, BodyTooLarge, UnsupportedMediaType];

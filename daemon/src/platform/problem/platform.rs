@@ -29,6 +29,7 @@ impl From<&StoreError> for Problem {
             StoreError::Unavailable { .. } | StoreError::Io { .. } => ProblemCode::StorageUnavailable,
             StoreError::Stopped => return Self::draining(),
             StoreError::SourceFile { .. } => ProblemCode::SourceDamaged,
+            StoreError::RowLost { .. } => ProblemCode::RecordDamaged,
             StoreError::Corrupt { .. }
             | StoreError::Short { .. }
             | StoreError::Newer { .. }

@@ -76,7 +76,7 @@ fn prove_delivery(
     let mut entries = Vec::new();
     for line in decided.into_iter().chain([delivered]) {
         if let Some(hashes) = store.prove_entry(line.seq, size)? {
-            let line = store.withhold_caller(&line)?;
+            let line = store.withhold_additions(&line)?;
             entries.push(ProvedEntry { line, proof: LogProof::of(&hashes) });
         }
     }

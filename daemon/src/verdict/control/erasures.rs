@@ -93,9 +93,7 @@ fn find_sessions(store: &Store, subject: ErasureSubject) -> Result<FoundSessions
     match subject {
         ErasureSubject::Session(session_id) => {
             let query = LogQuery { session: Some(session_id.clone()), limit: 1, ..LogQuery::default() };
-            let is_known = store.session(&session_id)?.is_some()
-                || store.rejecting_check(&session_id)?.is_some()
-                || !store.log(&query)?.is_empty();
+            let is_known = store.has_session_data(&session_id)? || !store.log(&query)?.is_empty();
             if !is_known {
                 return Err(unknown(format!("no data of session {session_id} are stored")));
             }

@@ -43,3 +43,17 @@ pub fn read_open<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
         Some(ErasableValue::Erased { .. }) | None => None,
     })
 }
+
+/// The member of an entry with lost rows.
+pub const LOST_ROWS: &str = "lost_rows";
+
+/// A row that every copy has lost: its segment and the database were damaged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct LostRow {
+    /// The table and the name of the row, as in `rows_sha256`: `verdicts/cs_1`.
+    pub row: String,
+    /// The number of the entry that set it.
+    pub entry: u64,
+    /// The number of the damaged segment.
+    pub segment: u64,
+}

@@ -43,6 +43,7 @@ impl EventName {
             Self::ReviewDismissed => &["reason", "verifier_name"],
             Self::ReviewCommented => &["text", "author_name"],
             Self::SourceQueried => &["query_id", "request_sha256"],
+            Self::StorageRecovered => &["lost_rows"],
             Self::RefusalDropped
             | Self::VerdictCached
             | Self::VerdictPurged
@@ -83,7 +84,6 @@ impl EventName {
             | Self::SourceRebuilt
             | Self::KeptAnswersRemoved
             | Self::MirrorRepaired
-            | Self::StorageRecovered
             | Self::ServiceStarted
             | Self::LogKeyReplaced
             | Self::ServiceStopped => &[],

@@ -238,7 +238,12 @@ fn daemon_events(timestamp: Timestamp) -> [AuditEvent; 8] {
         AuditEvent::new(
             timestamp,
             None,
-            EventKind::StorageRecovered { cause: "full".into(), failed_at: timestamp, fallback_entries: 7 },
+            EventKind::StorageRecovered {
+                cause: "full".into(),
+                failed_at: timestamp,
+                fallback_entries: 7,
+                lost_rows: None,
+            },
         ),
         AuditEvent::new(
             timestamp,

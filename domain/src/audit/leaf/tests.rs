@@ -98,25 +98,41 @@ fn entry_text_has_the_leaf_of_its_line() {
     };
     let at = "2026-11-20T10:00:00Z".parse().expect("a valid time");
     let salted = |secret, covers_session_ids| EntrySalts { secret: [secret; 16], covers_session_ids };
+    let rows = RowDigests::from([
+        ("regens/cs_1".to_owned(), None),
+        ("sessions/cs_1".to_owned(), Some(Sha256Hex::of(b"row"))),
+    ]);
     for kind in [
         EventKind::ServiceStopped,
         EventKind::OrderRetried { reason: "a \"reason\"".into(), user_name: Some("anna".into()), peer },
         EventKind::SessionAddressChanged { before: None, after: Some(Sha256Hex::of(b"x")) },
     ] {
-        for caller in [None, Some(&caller)] {
+        for (caller, rows) in
+            [(None, None), (Some(&caller), None), (None, Some(&rows)), (Some(&caller), Some(&rows))]
+        {
             let event = AuditEvent::new(at, None, kind.clone());
-            let EntryText { line, leaf } = entry_text(9, &event, caller, &salted(1, false));
+            let additions = EntryAdditions { caller, rows };
+            let EntryText { line, leaf } = entry_text(9, &event, additions, &salted(1, false));
             assert_eq!(leaf_of(&line).expect("an entry"), leaf, "{line}");
-            let other = entry_text(9, &event, caller, &salted(2, false));
+            let other = entry_text(9, &event, additions, &salted(2, false));
             let is_salted = line.contains(SALTS);
-            assert_eq!(is_salted, caller.is_some() || !kind.erasable_members().is_empty(), "{line}");
+            assert_eq!(
+                is_salted,
+                caller.is_some() || rows.is_some() || !kind.erasable_members().is_empty(),
+                "{line}"
+            );
             assert_eq!(other.leaf != leaf, is_salted, "{line}");
             let read: AuditEvent = serde_json::from_str(&line).expect("an event");
             assert_eq!(read, event);
+            let logged = rows.map_or(LoggedRows::None, |rows| LoggedRows::Open(rows.clone()));
+            assert_eq!(LoggedRows::read(&line), Ok(logged));
+            let hidden = if rows.is_some() { LoggedRows::Hidden } else { LoggedRows::None };
+            assert_eq!(LoggedRows::read(&leaf), Ok(hidden));
         }
     }
     let changed = EventKind::SessionAddressChanged { before: None, after: Some(Sha256Hex::of(b"x")) };
-    let line = entry_text(1, &AuditEvent::new(at, None, changed), None, &salted(1, false)).line;
+    let line =
+        entry_text(1, &AuditEvent::new(at, None, changed), EntryAdditions::default(), &salted(1, false)).line;
     assert!(line.contains(r#""before":null"#) && !line.contains(r#""before":""#), "{line}");
 }
 
@@ -128,7 +144,7 @@ fn session_ids_are_erased_only_where_the_log_commits_to_them() {
     let event = AuditEvent::new(at, session_id, queued);
     for covers_session_ids in [false, true] {
         let salts = EntrySalts { secret: [1; 16], covers_session_ids };
-        let EntryText { line, leaf } = entry_text(9, &event, None, &salts);
+        let EntryText { line, leaf } = entry_text(9, &event, EntryAdditions::default(), &salts);
         assert_eq!(leaf_of(&line).expect("an entry"), leaf, "{line}");
         let erased = hide_values(&line, |_| true).expect("an entry");
         assert_eq!(!erased.contains("cs_1"), covers_session_ids, "{erased}");
@@ -137,7 +153,7 @@ fn session_ids_are_erased_only_where_the_log_commits_to_them() {
     }
     let stopped = AuditEvent::new(at, None, EventKind::ServiceStopped);
     let salts = EntrySalts { secret: [1; 16], covers_session_ids: true };
-    let EntryText { line, leaf } = entry_text(9, &stopped, None, &salts);
+    let EntryText { line, leaf } = entry_text(9, &stopped, EntryAdditions::default(), &salts);
     assert_eq!(line, leaf);
 }
 
@@ -156,6 +172,7 @@ fn leaf_of_an_entry_with_long_values_fits_into_a_tile() {
         cause: half.clone(),
         failed_at: "2026-11-20T10:00:00Z".parse().expect("a time"),
         fallback_entries: 0,
+        lost_rows: None,
     };
     let action = EventKind::ControlAction { action: half.clone(), detail: half, peer: Some(peer) };
     let salts = EntrySalts { secret: [7; 16], covers_session_ids: false };
@@ -163,7 +180,7 @@ fn leaf_of_an_entry_with_long_values_fits_into_a_tile() {
         [(EventKind::SourcePruned(pruned), &["payloads"][..]), (action, &["detail"]), (cause, &[])]
     {
         let event = AuditEvent::new("2026-11-20T10:00:00Z".parse().expect("a time"), None, kind);
-        let EntryText { line, leaf } = entry_text(9, &event, None, &salts);
+        let EntryText { line, leaf } = entry_text(9, &event, EntryAdditions::default(), &salts);
         assert!(leaf.len() <= LEAF_BYTES_MAX, "{} bytes", leaf.len());
         assert_eq!(leaf_of(&line).expect("an entry"), leaf);
         assert_eq!(hidden_members(&leaf).expect("an object"), hidden);

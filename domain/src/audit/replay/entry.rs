@@ -2,7 +2,7 @@
 
 use super::outcome::{MemberDifference, MissingInput, ReplayOutcome};
 use crate::audit::event::{EventName, read_open};
-use crate::audit::leaf::{CALLER, LineMembers, LogLineError, SALTS};
+use crate::audit::leaf::{CALLER, LineMembers, LogLineError, ROWS, SALTS};
 use crate::verdict::session::SessionId;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 /// Maximum number of differences of one entry that are listed.
 const DIFFERENCES_MAX: usize = 16;
 /// The members of a line that are no part of its decision.
-const LINE_MEMBERS: [&str; 6] = ["seq", "event", "session_id", "timestamp", CALLER, SALTS];
+const LINE_MEMBERS: [&str; 7] = ["seq", "event", "session_id", "timestamp", CALLER, ROWS, SALTS];
 
 /// An entry of a kind that is replayed.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 use super::*;
 use crate::audit::event::verification::{ReviewEntry, SourceCallEntry, VerificationEntry};
 use crate::audit::event::{AuditEvent, CrosscheckEntry, EventKind, EventSeverity, RulesEntry};
-use crate::audit::leaf::{EntrySalts, entry_text, hide_values};
+use crate::audit::leaf::{EntryAdditions, EntrySalts, entry_text, hide_values};
 use crate::ground::source::OracleTier::Primary;
 use crate::rules::{CandidateCheck, FactSet, RuleSettings};
 use crate::verdict::crosscheck::{UnexpectedFieldHandling, judge_with};
@@ -45,7 +45,7 @@ impl TestLog {
             entry_text(
                 seq,
                 &AuditEvent::new(now(), session_id, kind),
-                None,
+                EntryAdditions::default(),
                 &EntrySalts { secret: [7; 16], covers_session_ids: false },
             )
             .line,

@@ -4,7 +4,9 @@ use super::row::{self, TIME_BYTES};
 use super::{block_of, by_event, by_execution};
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, TableId, key};
-use oracled_domain::audit::leaf::{EntrySalts, entry_text};
+use jiff::Timestamp;
+use oracled_domain::audit::event::read_open;
+use oracled_domain::audit::leaf::{EntryAdditions, EntrySalts, RowDigests, entry_text};
 use oracled_domain::{AuditEvent, RequestCaller, SessionId};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -38,6 +40,8 @@ impl RecordCallers {
 pub(crate) struct RecordLogEntries<'r> {
     pub(crate) events: &'r [AuditEvent],
     pub(crate) callers: &'r RecordCallers,
+    /// The rows that the record sets, which its last entry names.
+    pub(crate) rows: &'r RowDigests,
     pub(crate) salts: &'r EntrySalts,
     /// Whether the record stores this session: it is then found by the revision of the session, without an index row.
     pub(crate) stores_session: &'r dyn Fn(&SessionId) -> bool,
@@ -78,15 +82,17 @@ pub(crate) fn put(
     add_leaf: &mut dyn FnMut(&mut RowBatch, &str),
 ) {
     let begin = lines.len();
+    let last_seq = first_seq + entries.events.len() as u64 - 1;
     for (seq, (index, event)) in (first_seq..).zip(entries.events.iter().enumerate()) {
         tip.latest_time_us = tip.latest_time_us.max(event.timestamp.as_microsecond());
-        let text = entry_text(seq, event, entries.callers.of(index), entries.salts);
+        let rows = Some(entries.rows).filter(|rows| seq == last_seq && !rows.is_empty());
+        let additions = EntryAdditions { caller: entries.callers.of(index), rows };
+        let text = entry_text(seq, event, additions, entries.salts);
         add_leaf(batch, &text.leaf);
         lines.extend_from_slice(text.line.as_bytes());
         lines.push(b'\n');
     }
     let text = lines.get(begin..).unwrap_or_default();
-    let last_seq = first_seq + entries.events.len() as u64 - 1;
     let open_row = tip.row.take();
     let first_of_row = if row::is_long(text) {
         let value = row::compressed(tip.latest_time_us, text);
@@ -126,6 +132,37 @@ fn index(batch: &mut RowBatch, entries: RecordLogEntries<'_>, last_seq: u64, blo
             batch.insert([&by_event(kind)[..], &block.to_be_bytes()].concat(), Vec::new());
         }
     }
+}
+
+/// Puts the entry `seq` with this line, which was found outside of the segments, into `batch` as a row of its own, and indexes it.
+/// `latest_time_us` is that of the log before it; the result is that after it.
+pub(crate) fn put_line(batch: &mut RowBatch, seq: u64, line: &str, latest_time_us: i64) -> i64 {
+    #[derive(Deserialize)]
+    struct Members<'l> {
+        timestamp: Option<Timestamp>,
+        event: Option<&'l str>,
+        #[serde(default, deserialize_with = "read_open")]
+        session_id: Option<SessionId>,
+        execution_id: Option<&'l str>,
+    }
+    let members: Option<Members<'_>> = serde_json::from_str(line).ok();
+    let time_us = members.as_ref().and_then(|members| members.timestamp).map(Timestamp::as_microsecond);
+    let latest_time_us = latest_time_us.max(time_us.unwrap_or(i64::MIN));
+    let text = [line.as_bytes(), b"\n"].concat();
+    let value = if row::is_long(&text) { row::compressed } else { row::plain }(latest_time_us, &text);
+    rows::put(batch, TableId::Log, &seq.to_be_bytes(), seq, &value, 0);
+    if let Some(Members { event, session_id, execution_id, .. }) = members {
+        if let Some(session_id) = session_id {
+            index_session(batch, session_id.as_str().as_bytes(), seq);
+        }
+        if let Some(execution_id) = execution_id {
+            batch.insert([&by_execution(execution_id)[..], &seq.to_be_bytes()].concat(), Vec::new());
+        }
+        if let Some(event) = event {
+            batch.insert([&by_event(event)[..], &block_of(seq).to_be_bytes()].concat(), Vec::new());
+        }
+    }
+    latest_time_us
 }
 
 /// Indexes the record with the last entry `last_seq` as one of the session called `name`.

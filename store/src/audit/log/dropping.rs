@@ -6,7 +6,7 @@ use crate::base::error::StoreError;
 use crate::base::meta;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, TableId};
-use oracled_domain::audit::leaf::{CALLER, hide_values};
+use oracled_domain::audit::leaf::{hide_values, is_addition};
 use oracled_domain::audit::log_tiles::TILE_HASHES;
 use std::path::Path;
 
@@ -52,7 +52,7 @@ impl TableReader {
 }
 
 /// The changes in `rows` without those of entries before `first` and of their index. Entries of prunings are kept apart from the
-/// log, without their callers, since a rebuild of a source repeats its prunings.
+/// log, without their callers and rows, since a rebuild of a source repeats its prunings.
 pub(crate) fn without_dropped(rows: RowBatch, first: u64, dir: &Path) -> Result<RowBatch, StoreError> {
     let mut kept = RowBatch::default();
     for (key, _) in rows.range(rows::all(TableId::Log)).filter(|(key, _)| rows::is_first_chunk(key)) {
@@ -67,8 +67,7 @@ pub(crate) fn without_dropped(rows: RowBatch, first: u64, dir: &Path) -> Result<
         })?;
         for line in lines.lines().filter(|line| line.contains(KEPT)) {
             let seq = seq_of_line(line.as_bytes()).unwrap_or_default();
-            let line =
-                hide_values(line, |member| member == CALLER).map_err(|error| damaged_line(dir, &error))?;
+            let line = hide_values(line, is_addition).map_err(|error| damaged_line(dir, &error))?;
             rows::put(&mut kept, TableId::KeptEntries, &seq.to_be_bytes(), seq, line.as_bytes(), 0);
         }
     }

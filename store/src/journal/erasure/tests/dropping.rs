@@ -1,6 +1,7 @@
 //! Dropping entries of the log.
 
 use super::*;
+use crate::audit::logged_rows::RowComparison;
 use crate::audit::segment_log::{EntryContent, SegmentLog};
 use crate::journal::tests::{copy_dir, rows_of};
 use oracled_domain::audit::event::{DueData, DueKind, RetentionStartEntry};
@@ -64,10 +65,12 @@ fn assert_kept(store: &Store, before: &[LogLine], first: u64, heads: &[(u64, Tre
 /// Reads the segments without the database. Returns the number of dropped entries, and the tree's root.
 fn read_offline(dir: &Path) -> Result<(u64, TreeHash), StoreError> {
     let mut dropped = 0;
-    let state = SegmentLog::open(dir)?.read_state(|entry| {
+    let mut compared = RowComparison::default();
+    let state = SegmentLog::open(dir)?.read_state(Some(&mut compared), |entry| {
         dropped += u64::from(matches!(entry.content, EntryContent::Dropped(_)));
         true
     })?;
+    assert_eq!(compared.finish(state.first_seq).differences, []);
     assert_eq!(state.first_seq, dropped + 1);
     Ok((dropped, state.tree.root()))
 }

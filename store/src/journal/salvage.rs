@@ -1,0 +1,409 @@
+//! Building a new database if segments and database are damaged: from the groups that are readable, the database as far as it can be read,
+//! and the lines of `oracle_log.jsonl`.
+//!
+//! Every entry must be found. Its line names the rows that were set with it, with their digests. A row that no copy has with its digest
+//! is lost: an empty row takes its place, which is no JSON, and [`TableId::Lost`] has its name. It is no longer lost when it is set again.
+
+use super::opening::{begin_segments, note_whole, or_damage};
+use crate::audit::log::{self, LogQuery, first_seq_of, put_line, row};
+use crate::audit::mirror::erasure::lines_of;
+use crate::base::engine::{NEW_DIR, StoreEngine, StoreOptions, TableReader, lock_state, remove_dir};
+use crate::base::error::StoreError;
+use crate::base::log_hashes::LogHashes;
+use crate::base::meta;
+use crate::base::row_batch::RowBatch;
+use crate::base::rows::{self, TableId, row_of_path};
+use crate::base::session_row::{SessionRow, SessionRowPart};
+use crate::base::watermark::{StoreCounts, Watermark};
+use crate::segments::{ReadableGroup, SegmentFiles, Segments, visit_snapshot};
+use crate::verdict::orders::{OrderPosition, order_name};
+use crate::verification::open_names;
+use oracled_domain::audit::event::{LostRow, read_open};
+use oracled_domain::audit::leaf::LoggedRows;
+use oracled_domain::audit::log_tree::LogTree;
+use oracled_domain::verification::review::ReviewState;
+use oracled_domain::{SessionRecord, Sha256Hex};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fs;
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The page cache of the new database, in bytes.
+const CACHE_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Continues a store whose segments and database are damaged with a new database, which has everything that is readable. The segments
+/// can then be written again.
+///
+/// # Errors
+/// `damage` if an entry is in no readable copy.
+pub(super) fn continue_with_salvage(
+    engine: &Arc<StoreEngine>,
+    mark: &mut Watermark,
+    mirrored: u64,
+    damage: StoreError,
+) -> Result<Segments, StoreError> {
+    tracing::error!(%damage, "the segments and the database are damaged; a new database is built from what is readable");
+    let segments = salvage(engine, mark, mirrored).and_then(|()| begin_segments(engine, mark));
+    or_damage(engine, segments, damage)
+}
+
+/// Replaces the database in the state directory, whose segments are damaged too, by a new one with everything that is readable. The
+/// log of it must have all entries of the mark, and those of the mirror up to entry `mirrored`.
+///
+/// # Errors
+/// `Corrupt` or `Short` if an entry is in no readable copy; nothing is changed then.
+fn salvage(engine: &Arc<StoreEngine>, mark: &mut Watermark, mirrored: u64) -> Result<(), StoreError> {
+    engine.close_database();
+    let dir = engine.dir().join(NEW_DIR);
+    remove_dir(&dir)?;
+    fs::create_dir(&dir).map_err(|source| StoreError::write_error(&dir, source))?;
+    let options = StoreOptions { dir: dir.clone(), cache_bytes: CACHE_BYTES, ..engine.options().clone() };
+    let new = Arc::new(StoreEngine::new(options, lock_state(&dir)?));
+    new.open_database(None)?;
+    let salvaged = build(engine, &new, mark, mirrored).and_then(|()| {
+        new.sync()?;
+        let (counts, _) = meta::read(&new)?.unwrap_or_default();
+        // after a kill, the next start must not use what is left of the previous database
+        mark.now.walked = 0;
+        let io = |source| StoreError::Io { path: engine.dir().to_owned(), source };
+        mark.write_synced().map_err(io)?;
+        engine.replace_database(&new)?;
+        engine.close_database();
+        mark.now.snapshot = engine.snapshot();
+        note_whole(engine, mark, counts)
+    });
+    new.close_database();
+    remove_dir(&dir)?;
+    salvaged
+}
+
+/// Writes everything that is readable to the database `new`.
+fn build(
+    engine: &Arc<StoreEngine>,
+    new: &Arc<StoreEngine>,
+    mark: &mut Watermark,
+    mirrored: u64,
+) -> Result<(), StoreError> {
+    let old = engine.has_database().then(|| engine.open_database(None));
+    let mut salvage = Salvage {
+        dir: engine.dir(),
+        old: old.is_some_and(|opened| opened.is_ok()).then(|| TableReader::new(Arc::clone(engine))),
+        new,
+        tree: LogTree::default(),
+        segment: 1,
+        lost: BTreeMap::new(),
+    };
+    if let Some(old) = &salvage.old {
+        mark.now.snapshot = engine.snapshot();
+        mark.write_synced().map_err(|source| StoreError::Io { path: engine.dir().to_owned(), source })?;
+        let counts = meta::read(engine).ok().flatten().map(|(counts, _)| counts);
+        old.engine().set_durable_seq(counts.map_or(0, |counts| counts.entries));
+        old.engine().set_up_to_date();
+    }
+    let files = SegmentFiles::new(engine.dir());
+    if let Err(error) = files.check_names() {
+        tracing::warn!(%error, "a part of the segments is missing");
+    }
+    visit_snapshot(&files, |rows| salvage.apply(rows))?;
+    let first = salvage.tree.size();
+    let (last_segment, has_remains) = files.visit_groups_after(first, |group| {
+        salvage.add(group)?;
+        Ok(true)
+    })?;
+    let (entries, expected) = (salvage.tree.size(), mark.now.counts.entries.max(mirrored));
+    if entries < expected {
+        // an older copy of the files ends with zeros: then the later ones may be elsewhere
+        if !has_remains {
+            return Err(salvage.short(format!("its log ends at entry {entries}, and must have {expected}")));
+        }
+        salvage.segment = last_segment;
+        salvage.fill(entries + 1..=expected, &RowBatch::default())?;
+    }
+    salvage.finish()?;
+    if meta::store_id(new)? != mark.now.store_id {
+        let detail = "its high-water mark belongs to another store".to_owned();
+        return Err(StoreError::Short { dir: engine.dir().to_owned(), detail });
+    }
+    Ok(())
+}
+
+/// The new database, as far as it is written.
+struct Salvage<'s> {
+    dir: &'s Path,
+    /// The damaged database, if it opens.
+    old: Option<TableReader>,
+    new: &'s Arc<StoreEngine>,
+    /// The tree of the log up to the last entry.
+    tree: LogTree,
+    /// The segment that was read last.
+    segment: u64,
+    /// The rows that no copy had, by their names.
+    lost: BTreeMap<String, LostRow>,
+}
+
+impl Salvage<'_> {
+    fn short(&self, detail: String) -> StoreError {
+        StoreError::Short { dir: self.dir.to_owned(), detail }
+    }
+
+    fn reader(&self) -> TableReader {
+        TableReader::new(Arc::clone(self.new))
+    }
+
+    fn apply(&mut self, rows: RowBatch) -> Result<(), StoreError> {
+        if let Some(tree) = meta::tree_in(&rows) {
+            self.tree = tree;
+        }
+        self.new.apply(rows)
+    }
+
+    /// Adds a group, and before it the entries between the last one and this one.
+    fn add(&mut self, group: ReadableGroup) -> Result<(), StoreError> {
+        let ReadableGroup { segment, after_entry, entries, rows } = group;
+        let before = self.tree.size();
+        if before < after_entry {
+            self.fill(before + 1..=after_entry, &rows)?;
+            let mut tree = self.tree.clone();
+            for (_, line) in lines_in(&rows).range(after_entry + 1..) {
+                tree.append(log::leaf(self.dir, line)?.as_bytes());
+            }
+            if meta::tree_in(&rows).as_ref() != Some(&tree) || tree.size() != entries {
+                return Err(self.short(format!(
+                    "entries {} to {after_entry} are damaged in segment {segment}, and other copies of them differ from the \
+                     Merkle tree",
+                    before + 1
+                )));
+            }
+        }
+        self.segment = segment;
+        self.apply(rows)
+    }
+
+    /// Adds the entries `seqs`, whose groups are damaged. The rows of the log in `next`, the next group, can have some of them.
+    fn fill(&mut self, seqs: RangeInclusive<u64>, next: &RowBatch) -> Result<(), StoreError> {
+        let reader = self.reader();
+        let before = *seqs.start() - 1;
+        let (mut counts, _) = meta::read(self.new)?.ok_or_else(|| {
+            self.short("the first group of its segments is damaged, and the database too".to_owned())
+        })?;
+        self.new.set_opened_counts(counts, self.tree.clone());
+        self.new.set_up_to_date();
+        let mut hashes = LogHashes::read(&reader, self.tree.clone())?;
+        let mut time_us = reader.read(|db, _| log::latest_time_us(db, &reader, before))?;
+        let (in_next, mut lines) = (lines_in(next), lines_of(self.dir, &seqs)?);
+        // the last row of the log continues in the next group, which has its earlier entries too
+        let first_of_next = in_next.keys().next().copied().unwrap_or(u64::MAX);
+        lines.extend(self.old_lines(&seqs));
+        lines.extend(in_next);
+        for seq in seqs {
+            let line = lines.get(&seq).ok_or_else(|| {
+                self.short(format!("entry {seq} is in no readable copy; restore a backup that has it"))
+            })?;
+            let mut batch = RowBatch::default();
+            hashes.append(log::leaf(self.dir, line)?.as_bytes(), &mut batch);
+            if seq < first_of_next {
+                time_us = put_line(&mut batch, seq, line, time_us);
+            }
+            counts.entries = seq;
+            meta::put_counts(&mut batch, counts, &hashes.tree);
+            self.new.apply(batch)?;
+            let named = LoggedRows::read(line).map_err(|error| log::damaged_line(self.dir, &error))?;
+            if let LoggedRows::Open(named) = named {
+                for (path, sha256) in named {
+                    self.set_row(&path, seq, sha256.as_ref())?;
+                }
+            }
+        }
+        self.tree = hashes.tree;
+        Ok(())
+    }
+
+    /// The entries `seqs` in the damaged database, as far as they can be read.
+    fn old_lines(&self, seqs: &RangeInclusive<u64>) -> BTreeMap<u64, String> {
+        let (mut found, mut after) = (BTreeMap::new(), *seqs.start() - 1);
+        while let Some(old) = &self.old
+            && let Ok(page) = old.log_page(&LogQuery { after, limit: 256, ..LogQuery::default() })
+            && let Some(last) = page.lines.last().map(|line| line.seq)
+        {
+            after = last;
+            found.extend(page.lines.into_iter().map(|line| (line.seq, line.json)));
+            if last >= *seqs.end() {
+                break;
+            }
+        }
+        found
+    }
+
+    /// Sets the row that entry `seq` has set: to its value if a copy has it, otherwise to an empty one; `None` removes it.
+    fn set_row(&mut self, path: &str, seq: u64, sha256: Option<&Sha256Hex>) -> Result<(), StoreError> {
+        let Some((table, name)) = row_of_path(path) else { return Ok(()) };
+        let value = sha256.map(|sha256| self.old_value(table, name, sha256));
+        if value.as_ref().is_some_and(Option::is_none) {
+            let lost = LostRow { row: path.to_owned(), entry: seq, segment: self.segment };
+            self.lost.insert(path.to_owned(), lost);
+        }
+        let value = value.map(Option::unwrap_or_default);
+        let (dir, mut batch) = (self.new.dir(), RowBatch::default());
+        let of_session = table.is_in_session_row();
+        let stored_in = if of_session { TableId::Sessions } else { table };
+        let before = self.new.with(|db| rows::get(db, dir, stored_in, name.as_bytes()))?;
+        let chunks = before.as_ref().map_or(0, |row| row.chunks);
+        let value = if of_session {
+            let row = before.map(|row| SessionRow::from_bytes(dir, &row.value)).transpose()?;
+            let mut row = row.unwrap_or_default();
+            *row.part(table) = value.map(|json| SessionRowPart { revision: seq, json });
+            (row != SessionRow::default()).then(|| row.to_bytes())
+        } else {
+            value
+        };
+        match value {
+            Some(value) => drop(rows::put(&mut batch, stored_in, name.as_bytes(), seq, &value, chunks)),
+            None => rows::remove(&mut batch, stored_in, name.as_bytes(), chunks),
+        }
+        self.new.apply(batch)
+    }
+
+    /// The value of a row in the damaged database, if it has this digest.
+    fn old_value(&self, table: TableId, name: &str, sha256: &Sha256Hex) -> Option<Vec<u8>> {
+        let old = self.old.as_ref()?;
+        let value = old.read(|db, _| {
+            let stored_in = if table.is_in_session_row() { TableId::Sessions } else { table };
+            let Some(row) = rows::get(db, self.dir, stored_in, name.as_bytes())? else { return Ok(None) };
+            if !table.is_in_session_row() {
+                return Ok(Some(row.value));
+            }
+            let mut row = SessionRow::from_bytes(self.dir, &row.value)?;
+            Ok(row.part(table).take().map(|part| part.json))
+        });
+        value.ok().flatten().filter(|value| Sha256Hex::of(value) == *sha256)
+    }
+
+    /// Writes the indexes and the counts again, and the names of the lost rows.
+    fn finish(self) -> Result<(), StoreError> {
+        let reader = self.reader();
+        self.new.set_up_to_date();
+        self.new.set_durable_seq(self.tree.size());
+        self.index_again(&reader)?;
+        let mut counts = StoreCounts { entries: self.tree.size(), ..StoreCounts::default() };
+        for (table, _) in StoreCounts::TABLES {
+            let count = reader.count_rows(table, u64::MAX, &mut |_| true)?.unwrap_or_default();
+            counts.of(table).into_iter().for_each(|of| *of = count);
+        }
+        let mut batch = RowBatch::default();
+        meta::put_counts(&mut batch, counts, &self.tree);
+        for (path, lost) in self.lost {
+            let Some((table, name)) = row_of_path(&path) else { continue };
+            // a later group can have set it again
+            if reader.is_lost(table, name)? {
+                tracing::error!(row = path, lost.entry, lost.segment, "a row is lost");
+                let value = serde_json::to_vec(&lost).expect("plain data with string keys");
+                rows::put(&mut batch, TableId::Lost, path.as_bytes(), lost.entry, &value, 0);
+            }
+        }
+        self.new.apply(batch)
+    }
+
+    /// Writes the indexes of orders and of open reviews again: the entries do not name their rows.
+    fn index_again(&self, reader: &TableReader) -> Result<(), StoreError> {
+        for table in [TableId::Orders, TableId::OpenReviews, TableId::OpenByWorkflow] {
+            for name in reader.names(table, rows::all(table), .., usize::MAX)? {
+                let mut batch = RowBatch::default();
+                rows::remove(&mut batch, table, name.as_bytes(), 1);
+                self.new.apply(batch)?;
+            }
+        }
+        let put = |table: TableId, name: &str, revision: u64| {
+            let mut batch = RowBatch::default();
+            rows::put(&mut batch, table, name.as_bytes(), revision, &[], 0);
+            self.new.apply(batch)
+        };
+        for name in reader.names(TableId::Sessions, rows::all(TableId::Sessions), .., usize::MAX)? {
+            let row = reader.read(|db, _| rows::get(db, reader.dir(), TableId::Sessions, name.as_bytes()))?;
+            let Some(row) = row else { continue };
+            let Some(part) = SessionRow::from_bytes(self.dir, &row.value)?.session else { continue };
+            let Ok(session) = serde_json::from_slice::<SessionRecord>(&part.json) else { continue };
+            if let Some(order) = session.order {
+                let position = OrderPosition::of(&session.session_id, order.placed_at);
+                put(TableId::Orders, &order_name(order.state, &position), part.revision)?;
+            }
+        }
+        for review_id in reader.names(TableId::Reviews, rows::all(TableId::Reviews), .., usize::MAX)? {
+            let review = reader.read_row::<ReviewState>(TableId::Reviews, &review_id);
+            let Ok(Some((state, revision))) = review else { continue };
+            if state.is_open() {
+                put(TableId::OpenReviews, &review_id, revision)?;
+                for name in open_names(&state) {
+                    put(TableId::OpenByWorkflow, &name, revision)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The entries in the rows of the log of a group. Damaged rows are left out.
+fn lines_in(rows: &RowBatch) -> BTreeMap<u64, String> {
+    let firsts = rows.range(rows::all(TableId::Log)).filter(|(key, _)| rows::is_first_chunk(key));
+    let mut lines = BTreeMap::new();
+    for (key, _) in firsts {
+        let value = rows::get_from(rows, TableId::Log, rows::name(key).unwrap_or_default()).flatten();
+        let text = value.as_deref().and_then(row::decode);
+        if let Some((first, text)) = first_seq_of(key).zip(text) {
+            lines.extend((first..).zip(text.lines().map(str::to_owned)));
+        }
+    }
+    lines
+}
+
+impl TableReader {
+    /// The rows that every copy has lost, and that were not set again.
+    ///
+    /// # Errors
+    /// The rows cannot be read.
+    pub fn lost_rows(&self) -> Result<Vec<LostRow>, StoreError> {
+        self.read_all(TableId::Lost)
+    }
+
+    /// The lost rows that no entry of the log names.
+    ///
+    /// # Errors
+    /// The rows or the log cannot be read.
+    pub(crate) fn unreported_losses(&self) -> Result<Vec<LostRow>, StoreError> {
+        #[derive(Deserialize)]
+        struct Reported {
+            #[serde(default, deserialize_with = "read_open")]
+            lost_rows: Option<Vec<LostRow>>,
+        }
+        let mut lost = self.lost_rows()?;
+        if !lost.is_empty() {
+            let query = LogQuery {
+                event: Some("storage_recovered".to_owned()),
+                limit: usize::MAX,
+                ..LogQuery::default()
+            };
+            for line in self.log(&query)? {
+                let Reported { lost_rows } = self.parse_entry(&line)?;
+                lost.retain(|lost| !lost_rows.iter().flatten().any(|reported| reported == lost));
+            }
+        }
+        Ok(lost)
+    }
+
+    /// Whether a row is lost.
+    fn is_lost(&self, table: TableId, name: &str) -> Result<bool, StoreError> {
+        self.read(|db, _| {
+            let stored_in = if table.is_in_session_row() { TableId::Sessions } else { table };
+            let Some(row) = rows::get(db, self.dir(), stored_in, name.as_bytes())? else { return Ok(false) };
+            if !table.is_in_session_row() {
+                return Ok(row.value.is_empty());
+            }
+            let mut row = SessionRow::from_bytes(self.dir(), &row.value)?;
+            Ok(row.part(table).as_ref().is_some_and(|part| part.json.is_empty()))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+use crate::audit::logged_rows::RowComparison;
+use crate::base::error::StoreError;
+use crate::journal::Journal;
+use crate::journal::record::{JournalRecord, TableWrite};
+use crate::journal::tests::{copy_dir, delivered, fill, id, open, options, whole_log};
+use crate::{SegmentLog, Store};
+use oracled_domain::audit::event::LostRow;
+use oracled_domain::{AuditEvent, EventKind};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A store with some segments whose writer was killed: its database lacks the last groups.
+fn killed() -> (tempfile::TempDir, Journal, Store) {
+    let dir = tempfile::tempdir().expect("a directory");
+    for n in 0..4 {
+        let (mut journal, _) = open(dir.path());
+        fill(&mut journal, n * 10..n * 10 + 10);
+    }
+    let (mut journal, store) = open(dir.path());
+    for n in 4..12 {
+        fill(&mut journal, n * 10..n * 10 + 10);
+    }
+    (dir, journal, store)
+}
+
+/// The segments of a store after the first one, which has its id.
+fn later_segments(dir: &Path) -> Vec<PathBuf> {
+    let files =
+        fs::read_dir(dir.join("segments")).expect("a folder").map(|file| file.expect("a file").path());
+    let mut files: Vec<_> = files.filter(|path| !path.ends_with("spare")).collect();
+    files.sort();
+    files.split_off(1)
+}
+
+/// Changes a bit in the middle of a segment, and removes the database.
+fn damage(dir: &Path, number: usize) -> Vec<u8> {
+    drop(fs::remove_dir_all(dir.join("store")));
+    let segment = later_segments(dir).swap_remove(number);
+    let mut content = fs::read(&segment).expect("the segment is readable");
+    let used = content.iter().rposition(|byte| *byte != 0).expect("it has groups");
+    content[used / 2] ^= 1;
+    fs::write(&segment, &content).expect("the write succeeds");
+    content
+}
+
+/// The rows that cannot be read, of the sessions 0 to 119.
+fn unreadable(store: &Store) -> BTreeSet<String> {
+    let mut lost = BTreeSet::new();
+    for n in 0..120 {
+        for (table, error) in
+            [("sessions", store.session(&id(n)).err()), ("verdicts", store.verdict(&id(n)).err())]
+        {
+            match error {
+                None => {}
+                Some(StoreError::RowLost { row, .. }) => drop(lost.insert(row)),
+                Some(error) => panic!("{table} {n}: {error}"),
+            }
+        }
+    }
+    lost
+}
+
+fn log_losses(journal: &mut Journal) -> Vec<LostRow> {
+    let lost = journal.unreported_losses().expect("the log is readable");
+    let kind = EventKind::StorageRecovered {
+        cause: "damage".to_owned(),
+        failed_at: jiff::Timestamp::UNIX_EPOCH,
+        fallback_entries: 0,
+        lost_rows: Some(lost.clone()),
+    };
+    let event = AuditEvent::new(jiff::Timestamp::UNIX_EPOCH, None, kind);
+    journal.commit(&[JournalRecord::from(event)]).expect("the commit succeeds");
+    assert_eq!(journal.unreported_losses().expect("the log is readable"), []);
+    lost
+}
+
+fn heal(journal: &mut Journal) {
+    let mut healing = journal.begin_healing().expect("the next segment begins");
+    healing.write(&|| true).expect("the database is whole");
+    journal.finish_healing(healing).expect("the segments are replaced");
+}
+
+#[test]
+fn damaged_group_that_the_database_lacks_costs_only_its_rows() {
+    let (dir, journal, store) = killed();
+    let (log, head) = (whole_log(&store), store.log_head());
+    let segments = later_segments(dir.path()).len();
+    assert!(segments > 4, "{segments}");
+    for number in 0..segments {
+        let damaged = tempfile::tempdir().expect("a directory");
+        copy_dir(dir.path(), damaged.path());
+        damage(damaged.path(), number);
+        let (mut journal, store) = Journal::open(options(damaged.path()))
+            .unwrap_or_else(|error| panic!("segment {number}: {error}"));
+        assert!(whole_log(&store) == log && store.log_head() == head, "segment {number}: another log");
+        assert!(store.segment_damage().is_some(), "segment {number}");
+        store.audit_all().expect("the counts are right");
+        let lost = log_losses(&mut journal);
+        let rows: BTreeSet<_> = lost.iter().map(|lost| lost.row.clone()).collect();
+        assert!(!rows.is_empty() && rows == unreadable(&store), "segment {number}: {rows:?}");
+        heal(&mut journal);
+        let backup = journal.begin_backup().expect("the backup begins");
+        backup.verify().expect("a known loss is no damage");
+        drop((backup, journal, store));
+        // the loss stays one after a rebuild, and is a known one for the offline check
+        fs::remove_dir_all(damaged.path().join("store")).expect("the removal succeeds");
+        let (mut journal, store) = open(damaged.path());
+        assert_eq!(unreadable(&store), rows, "segment {number}");
+        let mut compared = RowComparison::default();
+        let state = SegmentLog::open(damaged.path())
+            .and_then(|log| log.read_state(Some(&mut compared), |_| true))
+            .expect("the segments are whole");
+        let compared = compared.finish(state.first_seq);
+        assert_eq!((compared.differences, compared.lost.into_iter().collect()), (Vec::new(), rows.clone()));
+        // a row that is set again, and one that is removed, are no longer lost
+        let [session, verdict] = ["sessions", "verdicts"].map(|table| {
+            let row = rows.iter().find(|row| row.starts_with(table)).expect("a row");
+            row.split_once('/').expect("a name").1.parse().expect("a session id")
+        });
+        let event = || AuditEvent::new(jiff::Timestamp::UNIX_EPOCH, None, EventKind::ServiceStopped);
+        let put = (0..120).find(|n| id(*n) == session).expect("one of them");
+        let removed = JournalRecord {
+            writes: vec![TableWrite::RemoveVerdict(verdict), TableWrite::RemoveSession(session)],
+            ..JournalRecord::from(event())
+        };
+        let outcomes = journal.commit(&[removed, delivered(put, 10)]).expect("the commit succeeds");
+        assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+        assert_eq!(journal.lost_rows().len(), rows.len() - 2, "segment {number}");
+        store.audit_all().expect("the counts are right");
+    }
+    drop((journal, store));
+}
+
+#[test]
+fn rows_that_the_damaged_database_still_has_are_not_lost() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for n in 0..6 {
+        let (mut journal, _) = open(dir.path());
+        fill(&mut journal, n * 20..n * 20 + 20);
+    }
+    let log = {
+        let (_, store) = open(dir.path());
+        whole_log(&store)
+    };
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut salvaged = 0;
+    for n in 0..12 {
+        let damaged = tempfile::tempdir().expect("a directory");
+        copy_dir(dir.path(), damaged.path());
+        // one row of the log in the database, and one byte of a segment
+        let db = crate::journal::tests::raw(damaged.path());
+        let (key, value) = db.scan_prefix(b"l").nth(n % 5).expect("a row").expect("it is readable");
+        let mut value = value.to_vec();
+        let at = value.len() / 2;
+        value[at] ^= 1;
+        db.insert(key, value).expect("the write succeeds");
+        drop(db);
+        let segments: Vec<_> = fs::read_dir(damaged.path().join("segments"))
+            .expect("a folder")
+            .map(|file| file.expect("a file").path())
+            .filter(|path| !path.ends_with("spare"))
+            .collect();
+        let segment = random.choice(&segments).expect("a segment").clone();
+        let mut content = fs::read(&segment).expect("the segment is readable");
+        let used = content.iter().rposition(|byte| *byte != 0).expect("it has groups");
+        content[random.usize(60..used)] ^= 1;
+        fs::write(&segment, content).expect("the write succeeds");
+        let opened = Journal::open(options(damaged.path()));
+        let Ok((mut journal, store)) = opened else { continue };
+        if store.audit_all().is_err() {
+            // the damage of the database is found by its check only; then it is rebuilt, and the segments are needed
+            continue;
+        }
+        salvaged += 1;
+        assert!(whole_log(&store) == log, "another log");
+        assert_eq!(log_losses(&mut journal), [], "the database has all rows");
+    }
+    println!("{salvaged} of 12");
+}
+
+#[test]
+fn entry_that_no_copy_has_prevents_the_start_and_changes_nothing() {
+    let (dir, _journal, store) = killed();
+    let damaged = tempfile::tempdir().expect("a directory");
+    copy_dir(dir.path(), damaged.path());
+    let changed = damage(damaged.path(), 2);
+    let mirror = damaged.path().join("oracle_log.jsonl");
+    let kept = fs::read(&mirror).expect("the mirror is readable");
+    fs::write(&mirror, "").expect("the write succeeds");
+    for _ in 0..2 {
+        let error = Journal::open(options(damaged.path())).expect_err("entries are in no copy");
+        assert!(matches!(error, StoreError::Corrupt { .. } | StoreError::Short { .. }), "{error}");
+    }
+    assert_eq!(fs::read(&later_segments(damaged.path())[2]).expect("readable"), changed);
+    fs::write(&mirror, kept).expect("the write succeeds");
+    let (_journal, copied) = Journal::open(options(damaged.path())).expect("the mirror has the entries");
+    assert!(whole_log(&copied) == whole_log(&store), "another log");
+}
