@@ -66,7 +66,7 @@ client-python:
 
 # run the daemon in a temporary directory and walk through its main path
 dev:
-    cargo run --release -- dev
+    cargo run -- dev
 
 # run the benchmarks and print each measurement with its lower bound
 bench:
