@@ -3,6 +3,7 @@
 use crate::audit::log::{LogQuery, damaged_line};
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
+use crate::base::read::skip_lost;
 use crate::base::rows::{TableId, key};
 use jiff::Timestamp;
 use oracled_domain::audit::logged_verification::LoggedVerification;
@@ -51,7 +52,7 @@ impl TableReader {
     /// The reviews cannot be read.
     pub fn oldest_open_review_at(&self) -> Result<Option<Timestamp>, StoreError> {
         let names = self.names_after(TableId::OpenReviews, None, 1)?;
-        let first = names.first().map(|name| self.review(name)).transpose()?.flatten();
+        let first = names.first().map(|name| skip_lost(self.review(name))).transpose()?.flatten();
         Ok(first.map(|(state, _)| state.review.opened_at))
     }
 
@@ -100,7 +101,7 @@ impl TableReader {
             let Some(last) = names.last() else { break };
             before = Some(last.clone());
             for name in names {
-                let state = self.review(&name)?.map(|(state, _)| state);
+                let state = skip_lost(self.review(&name))?.map(|(state, _)| state);
                 found.extend(state.filter(|state| !query.open_only || state.is_open()));
             }
         }
@@ -137,7 +138,7 @@ impl TableReader {
             names.last().filter(|_| names.len() == limit).map(|name| self.parse_cached_answer_name(name));
         let mut answers = Vec::new();
         for name in &names {
-            if let Some((answer, revision)) = self.read_row(TableId::Kept, name)? {
+            if let Some((answer, revision)) = skip_lost(self.read_row(TableId::Kept, name))? {
                 answers.push((self.parse_cached_answer_name(name)?, answer, revision));
             }
         }

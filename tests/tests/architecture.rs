@@ -157,6 +157,18 @@ fn clock_is_read_only_in_clock_rs() {
     }
 }
 
+/// Everything that is unpacked has a limit in bytes: a bomb of 1 KB can hold gigabytes.
+#[test]
+fn nothing_is_unpacked_without_a_limit() {
+    for folder in CRATES {
+        for (name, source) in sources(folder).into_iter().filter(|(name, _)| !is_test(name)) {
+            for call in ["decode_all(", "copy_decode("] {
+                assert!(!code(&source).contains(call), "{name} calls {call}");
+            }
+        }
+    }
+}
+
 /// TMM's constants are defined in one file (seed: "Constants drifted").
 #[test]
 fn tmm_constants_are_written_only_in_tmm_rs() {

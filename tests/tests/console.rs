@@ -439,6 +439,10 @@ async fn source_page_answers_queries_and_shows_the_history_of_a_value() {
     assert_eq!((rows, history.text.matches("<td>54999</td>").count()), (2, 1), "{}", history.text);
     assert_shows(&history, &["population ({person})", "valid at", "class=\"legend\""]);
     assert!(!history.text.contains("<td>ABW</td>"), "{}", history.text);
+    // without all identity values, it would be the history of another subject
+    let partial = console.get(&path.replace("where:year=1961&", "")).await;
+    assert!(partial.text.contains("role=\"alert\"") && partial.text.contains("year"), "{}", partial.text);
+    assert!(!partial.text.contains("<svg"), "{}", partial.text);
     let unknown = console.get(&path.replace("1961", "1871")).await;
     assert_shows(&unknown, &["No record matches"]);
     // entries of reads wait in a queue for a moment

@@ -101,7 +101,7 @@ impl ForgedLog {
         let value = value.expect("it is stored");
         let (_, (_, last)) = self.groups.last_mut().expect("a group");
         let mut other = key.clone();
-        let kind = ["changed", "removed", "removed later", "renamed", "added"][random.usize(..5)];
+        let kind = ["changed", "removed", "removed later", "renamed", "added", "chunk"][random.usize(..6)];
         match kind {
             // a character of its JSON, after the head of the row and of a session
             "changed" => {
@@ -125,6 +125,12 @@ impl ForgedLog {
                 } else {
                     self.groups[group].1.1.push((other, Some(value)));
                 }
+            }
+            // a second part, without the first one
+            "chunk" => {
+                *other.last_mut().expect("a key") = 1;
+                last.retain(|(stored, _)| *stored != key);
+                last.push((other, Some(b"forged".to_vec())));
             }
             _ => unreachable!("{kind}"),
         }

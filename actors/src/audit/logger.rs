@@ -13,6 +13,7 @@ pub(crate) mod webhook_queue;
 pub(crate) use crate::audit::logger::handle::queue::EntryQueueReceiver;
 pub use handle::LoggerHandle;
 
+use crate::platform::actor_handle::ActorCallError;
 use crate::platform::clock::{Clock, monotonic};
 use crate::platform::metrics::ActorMetrics;
 use actix::{
@@ -77,6 +78,8 @@ pub struct Logger {
     pending: Vec<PendingRecord>,
     failed_at: Option<Timestamp>,
     low_space: Option<(String, Timestamp)>,
+    /// The rows that every copy has lost, as they were at the last tick.
+    lost_rows: Vec<LostRow>,
     report: watch::Sender<JournalReport>,
     /// Set to the reason when the store can no longer be trusted.
     abandon: watch::Sender<Option<String>>,
@@ -130,9 +133,18 @@ impl Logger {
         metrics: ActorMetrics,
     ) -> Self {
         let journal = Some(journal);
-        let (pending, fallback_entries) = (Vec::new(), Arc::default());
-        let (failed_at, low_space) = (None, None);
-        Self { journal, pending, failed_at, low_space, report, abandon, fallback_entries, clock, metrics }
+        Self {
+            journal,
+            pending: Vec::new(),
+            failed_at: None,
+            low_space: None,
+            lost_rows: Vec::new(),
+            report,
+            abandon,
+            fallback_entries: Arc::default(),
+            clock,
+            metrics,
+        }
     }
 
     /// Commits all pending records, in one or more groups.
@@ -202,6 +214,7 @@ impl Logger {
         self.check_space();
         if let Some(journal) = &mut self.journal {
             journal.sync_pending_work();
+            self.lost_rows = journal.lost_rows();
             // reopening the database may have failed
             if let Some(cause) = journal.failure().map(String::from) {
                 self.note_failure(&StoreError::Unavailable { cause });
@@ -223,19 +236,44 @@ impl Logger {
             (Some(cause), Some((_, since))) => self.low_space = Some((cause, since)),
             (None, Some((cause, failed_at))) if self.failed_at.is_none() => {
                 tracing::info!("new work is accepted again: enough free disk space");
-                self.log_recovery(cause, failed_at, Vec::new());
+                self.log_recovery(cause, failed_at);
             }
             (None, _) => {}
         }
     }
 
-    fn log_recovery(&mut self, cause: String, failed_at: Timestamp, lost: Vec<LostRow>) {
+    fn log_recovery(&mut self, cause: String, failed_at: Timestamp) {
         let fallback_entries = self.fallback_entries.load(Ordering::Relaxed);
-        let lost_rows = Some(lost).filter(|lost| !lost.is_empty());
-        let recovered = EventKind::StorageRecovered { cause, failed_at, fallback_entries, lost_rows };
+        let recovered = EventKind::StorageRecovered { cause, failed_at, fallback_entries, lost_rows: None };
         if self.commit_own(recovered).is_ok() {
             self.fallback_entries.fetch_sub(fallback_entries, Ordering::Relaxed);
         }
+    }
+
+    /// Logs the rows that the opening has found lost: an entry for each session, which an erasure of the session concerns.
+    fn log_losses(&mut self) {
+        let lost = match self.journal.as_ref().map(Journal::unreported_losses) {
+            None => return,
+            Some(Ok(lost)) => lost,
+            Some(Err(error)) => {
+                tracing::error!(%error, "could not read which rows are lost");
+                return;
+            }
+        };
+        let (now, fallback_entries) = (self.clock.now(), 0);
+        for (session_id, lost) in lost {
+            let cause = "a segment and the database were damaged".to_owned();
+            let kind = EventKind::StorageRecovered {
+                cause,
+                failed_at: now,
+                fallback_entries,
+                lost_rows: Some(lost),
+            };
+            if self.commit_event(AuditEvent::new(now, session_id, kind)).is_err() {
+                return;
+            }
+        }
+        self.lost_rows = self.journal.as_ref().map(Journal::lost_rows).unwrap_or_default();
     }
 
     fn log_mirror_fault(&mut self, MirrorFault { seq, offset }: MirrorFault) -> Result<(), StoreError> {
@@ -250,7 +288,10 @@ impl Logger {
 
     /// Commits an event of the journal itself.
     fn commit_own(&mut self, kind: EventKind) -> Result<(), StoreError> {
-        let event = AuditEvent::new(self.clock.now(), None, kind);
+        self.commit_event(AuditEvent::new(self.clock.now(), None, kind))
+    }
+
+    fn commit_event(&mut self, event: AuditEvent) -> Result<(), StoreError> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         journal.commit(&[JournalRecord::from(event)]).map(drop).inspect_err(|error| self.note_failure(error))
     }
@@ -283,7 +324,7 @@ impl Logger {
             low_space: self.low_space.clone(),
             mirror_lag: journal.mirror_lag().map(String::from),
             segment_damage: journal.segment_damage(),
-            lost_rows: journal.lost_rows(),
+            lost_rows: self.lost_rows.clone(),
             fallback_entries: self.fallback_entries.load(Ordering::Relaxed),
         };
         self.report.send_if_modified(|last| {
@@ -321,16 +362,9 @@ impl Actor for Logger {
     fn started(&mut self, ctx: &mut Context<Self>) {
         self.check_space();
         if let Some(damage) = self.journal.as_mut().and_then(Journal::take_rebuilt) {
-            self.log_recovery(format!("the database was rebuilt: {damage}"), self.clock.now(), Vec::new());
+            self.log_recovery(format!("the database was rebuilt: {damage}"), self.clock.now());
         }
-        match self.journal.as_ref().map_or(Ok(Vec::new()), Journal::unreported_losses) {
-            Ok(lost) if lost.is_empty() => {}
-            Ok(lost) => {
-                let cause = "a segment and the database were damaged".to_owned();
-                self.log_recovery(cause, self.clock.now(), lost);
-            }
-            Err(error) => tracing::error!(%error, "could not read which rows are lost"),
-        }
+        self.log_losses();
         let fault = self.journal.as_mut().and_then(Journal::take_mirror_fault);
         if let Some(Err(error)) = fault.map(|fault| self.log_mirror_fault(fault)) {
             tracing::error!(%error, "could not log the repair of oracle_log.jsonl");
@@ -432,6 +466,11 @@ impl Handler<CloseJournal> for Logger {
 }
 
 crate::platform::actor_handle::handle_actor_calls!(Logger);
+
+/// The error for a call that the actor did not answer.
+fn unavailable(error: &ActorCallError) -> StoreError {
+    StoreError::Unavailable { cause: error.to_string() }
+}
 
 /// The error after the journal was closed.
 fn stopping() -> StoreError {

@@ -201,6 +201,16 @@ impl DocumentRegistry {
     }
 }
 
+/// A row that is to be replaced, and its revision. A lost one has no value, and can be replaced.
+fn known_or_lost<T>(
+    row: Result<Option<(T, u64)>, StoreError>,
+) -> Result<(Option<T>, Option<u64>), StoreError> {
+    match row {
+        Err(StoreError::RowLost { entry, .. }) => Ok((None, Some(entry))),
+        row => Ok(row?.unzip()),
+    }
+}
+
 impl CommitContext {
     /// The record that puts a document in place of the one with its id; `None` if the same document is
     /// registered already. It also makes `writes`, and is committed only if the rows of `expect` are
@@ -213,18 +223,14 @@ impl CommitContext {
         peer: PeerCredentials,
     ) -> Result<Option<JournalRecord>, RegistryError> {
         let document_id = document.document_id();
-        let known = self.store.registered::<D>(&document_id)?;
+        let (known, revision) = known_or_lost(self.store.registered::<D>(&document_id))?;
         let registered = RegisteredDocument::new(document.clone(), self.clock.now(), peer.uid.to_string());
-        if known.as_ref().is_some_and(|(known, _)| known.sha256 == registered.sha256) {
+        if known.as_ref().is_some_and(|known| known.sha256 == registered.sha256) {
             return Ok(None);
         }
-        expect.extend(expect_unchanged_row(
-            RowKey::Document(D::KIND, document_id),
-            known.as_ref().map(|(_, revision)| *revision),
-        ));
+        expect.extend(expect_unchanged_row(RowKey::Document(D::KIND, document_id), revision));
         writes.push(TableWrite::registered(&registered));
-        let events =
-            vec![self.registered_event(known.as_ref().map(|(known, _)| &known.document), document, peer)];
+        let events = vec![self.registered_event(known.as_ref().map(|known| &known.document), document, peer)];
         Ok(Some(JournalRecord { expect, events, writes, ..JournalRecord::default() }))
     }
 

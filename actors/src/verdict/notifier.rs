@@ -76,7 +76,11 @@ struct MailSender {
 /// Never: the ids of sessions are shorter than those of mails.
 pub fn queued_mails(store: &Store, session_id: &SessionId) -> Result<Vec<MailId>, StoreError> {
     let verdict = MailId::verdict(session_id);
-    let mut mails: Vec<_> = store.mail_standing(&verdict)?.map(|_| verdict).into_iter().collect();
+    let standing = match store.mail_standing(&verdict) {
+        Err(StoreError::RowLost { .. }) => None,
+        standing => standing?,
+    };
+    let mut mails: Vec<_> = standing.map(|_| verdict).into_iter().collect();
     let prefix = format!("divergence:{session_id}:");
     let after = MailId::try_from(prefix.clone()).expect("a session id is shorter than the id of a mail");
     store.visit_mails(Some(&after), |standing| {

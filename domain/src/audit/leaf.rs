@@ -58,7 +58,7 @@ pub struct EntryText {
 /// The SHA-256 of each row that was set with an entry, by its table and its name (`sessions/cs_1`); `None` if the row was removed.
 pub type RowDigests = BTreeMap<String, Option<Sha256Hex>>;
 
-/// What the journal adds to an event.
+/// The members that the journal adds to an event.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EntryAdditions<'a> {
     pub caller: Option<&'a RequestCaller>,

@@ -236,6 +236,10 @@ impl DataEraser {
 
     /// The session whose data the row has, if they are erased.
     fn owner_of(&self, table: TableId, name: &[u8], revision: u64, row: &[u8]) -> Option<SessionId> {
+        if row.is_empty() {
+            let owner = session_in_key(&rows::chunk_key(table, name, 0)).map(|(session_id, _)| session_id);
+            return owner.filter(|session_id| self.is_erased(session_id, revision));
+        }
         if matches!(table, TableId::Outbox | TableId::Webhooks) {
             let MessageHead { standing } = serde_json::from_slice(row).ok()?;
             return standing.session_id.filter(|session_id| self.is_erased(session_id, revision));

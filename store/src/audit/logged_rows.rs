@@ -2,7 +2,7 @@
 
 use crate::base::error::StoreError;
 use crate::base::row_batch::RowBatch;
-use crate::base::rows::{self, TableId, row_path};
+use crate::base::rows::{self, TableId, row_of_path, row_path};
 use crate::base::session_row::SessionRow;
 use oracled_domain::Sha256Hex;
 use oracled_domain::audit::event::{LostRow, read_open};
@@ -20,6 +20,9 @@ struct RecoveryMembers {
     #[serde(default, deserialize_with = "read_open")]
     lost_rows: Option<Vec<LostRow>>,
 }
+
+/// The tables whose rows are never personal, so that no erasure hides their digests.
+const PERMANENT: [TableId; 4] = [TableId::Definitions, TableId::Documents, TableId::Runs, TableId::Sources];
 
 /// The number of differences that are listed.
 const LISTED_MAX: usize = 20;
@@ -50,7 +53,7 @@ pub struct RowComparison {
 pub struct ComparedRows {
     /// The number of rows that are as their entries name them.
     pub equal: u64,
-    /// The number of rows that no entry names any more: its digests were erased, or it was dropped.
+    /// The number of rows whose entry no longer names them: its digests were erased, or it was dropped.
     pub unnamed: u64,
     /// The rows that every copy has lost, as the log says.
     pub lost: Vec<String>,
@@ -91,34 +94,51 @@ impl RowComparison {
         Ok(())
     }
 
-    /// Notes the rows that a group sets and removes.
+    /// Notes the rows that a group sets and removes. A row of which the group has only a part counts as a different one.
     ///
     /// # Errors
     /// `Corrupt` if a row is malformed.
     pub(crate) fn note_group(&mut self, dir: &Path, batch: &RowBatch) -> Result<(), StoreError> {
         for table in TableId::logged().filter(|table| *table != TableId::Verdicts) {
-            let firsts = batch.range(rows::all(table)).filter(|(key, _)| rows::is_first_chunk(key));
-            for (key, first) in firsts {
-                let name = rows::name(key).unwrap_or_default();
-                let value = rows::get_from(batch, table, name);
-                let whole = value.as_ref().and_then(|value| value.as_deref());
-                if first.is_some() && whole.is_none() {
-                    let path = row_path(table, name).unwrap_or_default();
-                    let detail = format!("the row {path} is not whole");
-                    return Err(StoreError::Corrupt { dir: dir.to_owned(), detail });
+            let mut last = None;
+            for (key, chunk) in batch.range(rows::all(table)) {
+                let stem = rows::chunk_stem(key);
+                // a removed chunk of a longer row from before follows the others
+                if last.as_ref() == Some(&stem) || !rows::is_first_chunk(key) && chunk.is_none() {
+                    continue;
                 }
-                if table == TableId::Sessions {
-                    let row = whole.map(|value| SessionRow::from_bytes(dir, value)).transpose()?;
-                    let mut row = row.unwrap_or_default();
-                    for part in [TableId::Sessions, TableId::Verdicts] {
-                        let stored = row.part(part).as_ref();
-                        self.note_row(part, name, stored.map(|part| (part.revision, part.json.as_slice())));
-                    }
-                } else {
-                    let head = first.map(|first| rows::split_head(dir, first)).transpose()?;
-                    self.note_row(table, name, head.map(|(revision, ..)| revision).zip(whole));
-                }
+                let name = stem.get(1..stem.len().saturating_sub(1)).unwrap_or_default();
+                let head = chunk.filter(|_| rows::is_first_chunk(key));
+                let head = head.map(|first| rows::split_head(dir, first)).transpose()?;
+                let value = rows::get_from(batch, table, name).flatten();
+                let stored = head.map(|(revision, ..)| revision).zip(value);
+                self.note_stored(dir, table, name, stored, chunk.is_some())?;
+                last = Some(stem);
             }
+        }
+        Ok(())
+    }
+
+    /// Notes a row with its revision and value; `None` if it is removed, or if it `is_set` and not whole.
+    fn note_stored(
+        &mut self,
+        dir: &Path,
+        table: TableId,
+        name: &[u8],
+        stored: Option<(u64, Vec<u8>)>,
+        is_set: bool,
+    ) -> Result<(), StoreError> {
+        let is_torn = is_set && stored.is_none();
+        if table != TableId::Sessions {
+            let stored = stored.as_ref().map(|(revision, value)| (*revision, value.as_slice()));
+            self.note_row(table, name, stored.or(is_torn.then_some((0, &[]))));
+            return Ok(());
+        }
+        let row = stored.map(|(_, value)| SessionRow::from_bytes(dir, &value)).transpose()?;
+        let mut row = row.unwrap_or_default();
+        for part in [TableId::Sessions, TableId::Verdicts] {
+            let stored = row.part(part).as_ref().map(|part| (part.revision, part.json.as_slice()));
+            self.note_row(part, name, stored.or(is_torn.then_some((0, &[]))));
         }
         Ok(())
     }
@@ -155,13 +175,16 @@ impl RowComparison {
         let empty = start_of(&Sha256Hex::of(b""));
         let last_hidden = self.hidden.last().copied().unwrap_or_default();
         for (path, ComparedRow { named, stored }) in self.rows {
+            // their digests are never erased
+            let is_permanent = row_of_path(&path).is_some_and(|(table, _)| PERMANENT.contains(&table));
             let seq_of = |version: Option<RowVersion>| version.map_or(0, |(seq, _)| seq);
             let is_unnamed = match stored {
                 Some((revision, _)) => {
-                    revision > seq_of(named) && (revision < first_seq || self.hidden.contains(&revision))
+                    let is_hidden = !is_permanent && self.hidden.contains(&revision);
+                    revision > seq_of(named) && (revision < first_seq || is_hidden)
                 }
                 // an entry whose digests were erased can have removed it
-                None => last_hidden > seq_of(named),
+                None => !is_permanent && last_hidden > seq_of(named),
             };
             let lost =
                 stored.filter(|(_, sha256)| *sha256 == empty).map(|(entry, _)| (path.to_string(), entry));

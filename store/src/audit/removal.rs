@@ -104,10 +104,7 @@ impl EntryHead {
     /// The sessions that the names of the rows name.
     fn row_sessions(&self) -> impl Iterator<Item = SessionId> {
         let lost = self.lost_rows.iter().flatten().map(|lost| &lost.row);
-        self.rows.keys().chain(lost).filter_map(|path| {
-            let (table, name) = row_of_path(path)?;
-            session_in_key(&chunk_key(table, name.as_bytes(), 0)).map(|(session_id, _)| session_id)
-        })
+        self.rows.keys().chain(lost).filter_map(|path| session_of_path(path))
     }
 
     /// Whether the entry is about a session or a verification. The digests of other rows, such as documents, are never personal.
@@ -119,6 +116,13 @@ impl EntryHead {
     fn is_of_verification(&self) -> bool {
         VERIFICATION_EVENTS.iter().any(|name| <&str>::from(*name) == self.event)
     }
+}
+
+/// The session whose id is in the name of a row in an entry.
+pub(crate) fn session_of_path(path: &str) -> Option<SessionId> {
+    let (table, name) = row_of_path(path)?;
+    let table = if table.is_in_session_row() { TableId::Sessions } else { table };
+    session_in_key(&chunk_key(table, name.as_bytes(), 0)).map(|(session_id, _)| session_id)
 }
 
 /// The session whose id is in a key, and the number of the entry that the key names, if it names one.
@@ -133,8 +137,7 @@ pub(crate) fn session_in_key(key: &[u8]) -> Option<(SessionId, Option<u64>)> {
     let name = rest.get(..rest.len().checked_sub(2)?)?.strip_suffix(&[0])?;
     let is_of = |of: &[TableId]| of.iter().any(|of| *of as u8 == *table);
     let session_id = if is_of(&[TableId::Lost]) {
-        let (table, name) = row_of_path(str::from_utf8(name).ok()?)?;
-        return session_in_key(&chunk_key(table, name.as_bytes(), 0));
+        return session_of_path(str::from_utf8(name).ok()?).map(|session_id| (session_id, None));
     } else if is_of(&[TableId::Sessions, TableId::Held, TableId::Refusals, TableId::Regens]) {
         parse(name)?
     } else if is_of(&[TableId::Orders]) {

@@ -2,6 +2,7 @@
 
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
+use crate::base::read::skip_lost;
 use crate::base::rows::{TableId, key};
 use oracled_domain::Sha256Hex;
 use oracled_domain::documents::{DocumentKind, RegisteredDocument, RegistryDocument};
@@ -30,8 +31,9 @@ impl TableReader {
     /// A row cannot be read.
     pub fn documents<T: DeserializeOwned>(&self, kind: DocumentKind) -> Result<Vec<T>, StoreError> {
         let rows = self.document_names(kind)?;
-        let rows =
-            rows.into_iter().map(|name| Ok(self.read_row(TableId::Documents, &name)?.map(|(row, _)| row)));
+        let rows = rows
+            .into_iter()
+            .map(|name| Ok(skip_lost(self.read_row(TableId::Documents, &name))?.map(|(row, _)| row)));
         rows.filter_map(Result::transpose).collect()
     }
 

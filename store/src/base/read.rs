@@ -33,15 +33,8 @@ impl TableReader {
         table: TableId,
     ) -> Result<Vec<T>, StoreError> {
         let names = self.names(table, rows::all(table), .., usize::MAX)?;
-        let read = |name: String| match self.read_row(table, &name) {
-            // it must not keep the others from being read
-            Err(error @ StoreError::RowLost { .. }) => {
-                tracing::error!(%error, "a lost row is skipped");
-                None
-            }
-            row => row.map(|row| row.map(|(value, _)| value)).transpose(),
-        };
-        names.into_iter().filter_map(read).collect()
+        let read = |name: String| skip_lost(self.read_row(table, &name)).transpose();
+        names.into_iter().filter_map(read).map(|row| row.map(|(value, _)| value)).collect()
     }
 
     /// The names of the first `most` rows among `keys` whose revision is in `revisions`.
@@ -103,6 +96,20 @@ impl TableReader {
             let heads = rows::heads(db, self.dir(), keys);
             heads.rev().map(name_of).take(most).collect()
         })
+    }
+}
+
+/// The row, for a list: a lost one must not keep the others from being read.
+///
+/// # Errors
+/// Any other error.
+pub(crate) fn skip_lost<T>(row: Result<Option<T>, StoreError>) -> Result<Option<T>, StoreError> {
+    match row {
+        Err(error @ StoreError::RowLost { .. }) => {
+            tracing::error!(%error, "a lost row is left out of a list");
+            Ok(None)
+        }
+        row => row,
     }
 }
 

@@ -201,7 +201,9 @@ pub(crate) fn get(
 /// The row called `name` that `batch` writes, with all its chunks. The inner value is `None` if a chunk is missing.
 pub(crate) fn get_from(batch: &RowBatch, table: TableId, name: &[u8]) -> Option<Option<Vec<u8>>> {
     let chunks = chunk_key(table, name, 0)..chunk_key(table, name, u16::MAX);
-    let mut chunks = batch.range(chunks).map_while(|(_, value)| value);
+    let numbered =
+        |(number, (key, value)): (u16, (&[u8], _))| key.ends_with(&number.to_be_bytes()).then_some(value);
+    let mut chunks = (0..).zip(batch.range(chunks)).map_while(numbered).map_while(|value: Option<_>| value);
     let (_, count, start) = split_head(Path::new(""), chunks.next()?).ok()?;
     let rest: Vec<_> = chunks.take(usize::from(count).saturating_sub(1)).collect();
     let is_whole = rest.len() + 1 == usize::from(count);

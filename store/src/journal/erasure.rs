@@ -167,6 +167,11 @@ impl Journal {
 
     /// Removes what an interrupted erasure left.
     pub(super) fn remove_new_database(state_dir: &Path) -> Result<(), StoreError> {
+        let (database, previous) = (state_dir.join(DATABASE_DIR), state_dir.join(PREVIOUS_DIR));
+        // after a kill during a replacement
+        if !database.exists() && previous.exists() {
+            fs::rename(&previous, &database).map_err(|source| StoreError::write_error(&database, source))?;
+        }
         [NEW_DIR, PREVIOUS_DIR].iter().try_for_each(|dir| remove_dir(&state_dir.join(dir)))
     }
 

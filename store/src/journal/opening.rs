@@ -107,10 +107,12 @@ pub(super) fn or_damage<T>(
             engine.note_segment_damage(&damage);
             Ok(value)
         }
-        Err(error) => {
+        Err(error @ (StoreError::Corrupt { .. } | StoreError::Short { .. })) => {
             tracing::error!(%error, "the database cannot replace the damaged segments");
             Err(damage)
         }
+        // another remedy helps, such as more space
+        Err(error) => Err(error),
     }
 }
 

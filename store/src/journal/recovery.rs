@@ -5,7 +5,9 @@ use crate::base::error::StoreError;
 use crate::base::meta;
 use crate::journal::opening::open_database;
 use crate::journal::{Journal, ORDINARY_BYTES};
+use oracled_domain::SessionId;
 use oracled_domain::audit::event::LostRow;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
 
@@ -126,11 +128,11 @@ impl Journal {
         })
     }
 
-    /// The lost rows that no entry of the log names.
+    /// The lost rows that no entry of the log names, by their sessions.
     ///
     /// # Errors
     /// The rows or the log cannot be read.
-    pub fn unreported_losses(&self) -> Result<Vec<LostRow>, StoreError> {
+    pub fn unreported_losses(&self) -> Result<BTreeMap<Option<SessionId>, Vec<LostRow>>, StoreError> {
         self.store.unreported_losses()
     }
 

@@ -7,6 +7,8 @@
 use super::opening::{begin_segments, note_whole, or_damage};
 use crate::audit::log::{self, LogQuery, first_seq_of, put_line, row};
 use crate::audit::mirror::erasure::lines_of;
+use crate::audit::removal::session_of_path;
+use crate::base::disk::{DATABASE_DIR, DATABASE_FILE};
 use crate::base::engine::{NEW_DIR, StoreEngine, StoreOptions, TableReader, lock_state, remove_dir};
 use crate::base::error::StoreError;
 use crate::base::log_hashes::LogHashes;
@@ -22,14 +24,17 @@ use oracled_domain::audit::event::{LostRow, read_open};
 use oracled_domain::audit::leaf::LoggedRows;
 use oracled_domain::audit::log_tree::LogTree;
 use oracled_domain::verification::review::ReviewState;
-use oracled_domain::{SessionRecord, Sha256Hex};
+use oracled_domain::{MailId, SessionId, SessionRecord, Sha256Hex};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs;
+use std::mem;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
+/// The tables whose rows name files. Without such a row, its files would be taken for those of an interrupted run, and removed.
+const GROUND: [TableId; 3] = [TableId::Sources, TableId::Runs, TableId::Definitions];
 /// The page cache of the new database, in bytes.
 const CACHE_BYTES: u64 = 16 * 1024 * 1024;
 
@@ -61,6 +66,8 @@ fn salvage(engine: &Arc<StoreEngine>, mark: &mut Watermark, mirrored: u64) -> Re
     fs::create_dir(&dir).map_err(|source| StoreError::write_error(&dir, source))?;
     let options = StoreOptions { dir: dir.clone(), cache_bytes: CACHE_BYTES, ..engine.options().clone() };
     let new = Arc::new(StoreEngine::new(options, lock_state(&dir)?));
+    let database = engine.dir().join(DATABASE_DIR).join(DATABASE_FILE);
+    new.free().check_for(fs::metadata(database).map_or(0, |found| found.len()))?;
     new.open_database(None)?;
     let salvaged = build(engine, &new, mark, mirrored).and_then(|()| {
         new.sync()?;
@@ -69,8 +76,12 @@ fn salvage(engine: &Arc<StoreEngine>, mark: &mut Watermark, mirrored: u64) -> Re
         mark.now.walked = 0;
         let io = |source| StoreError::Io { path: engine.dir().to_owned(), source };
         mark.write_synced().map_err(io)?;
-        engine.replace_database(&new)?;
+        if !engine.replace_database(&new)? {
+            return Err(StoreError::Unavailable { cause: "the database is in use".to_owned() });
+        }
         engine.close_database();
+        // reads have found it in the previous database
+        engine.take_damage();
         mark.now.snapshot = engine.snapshot();
         note_whole(engine, mark, counts)
     });
@@ -95,11 +106,13 @@ fn build(
         segment: 1,
         lost: BTreeMap::new(),
     };
+    let mut old_tree = LogTree::default();
     if let Some(old) = &salvage.old {
-        mark.now.snapshot = engine.snapshot();
+        // sled has written a snapshot of a database that must not be used
+        (mark.now.snapshot, mark.now.walked) = (engine.snapshot(), 0);
         mark.write_synced().map_err(|source| StoreError::Io { path: engine.dir().to_owned(), source })?;
-        let counts = meta::read(engine).ok().flatten().map(|(counts, _)| counts);
-        old.engine().set_durable_seq(counts.map_or(0, |counts| counts.entries));
+        old_tree = meta::read(engine).ok().flatten().map(|(_, tree)| tree).unwrap_or_default();
+        old.engine().set_durable_seq(old_tree.size());
         old.engine().set_up_to_date();
     }
     let files = SegmentFiles::new(engine.dir());
@@ -112,7 +125,8 @@ fn build(
         salvage.add(group)?;
         Ok(true)
     })?;
-    let (entries, expected) = (salvage.tree.size(), mark.now.counts.entries.max(mirrored));
+    let (entries, expected) =
+        (salvage.tree.size(), mark.now.counts.entries.max(mirrored).max(old_tree.size()));
     if entries < expected {
         // an older copy of the files ends with zeros: then the later ones may be elsewhere
         if !has_remains {
@@ -120,6 +134,9 @@ fn build(
         }
         salvage.segment = last_segment;
         salvage.fill(entries + 1..=expected, &RowBatch::default())?;
+    }
+    if salvage.tree.size() == old_tree.size() && salvage.tree != old_tree {
+        return Err(salvage.short("its last entries differ from the Merkle tree of the database".to_owned()));
     }
     salvage.finish()?;
     if meta::store_id(new)? != mark.now.store_id {
@@ -192,32 +209,52 @@ impl Salvage<'_> {
         self.new.set_up_to_date();
         let mut hashes = LogHashes::read(&reader, self.tree.clone())?;
         let mut time_us = reader.read(|db, _| log::latest_time_us(db, &reader, before))?;
-        let (in_next, mut lines) = (lines_in(next), lines_of(self.dir, &seqs)?);
         // the last row of the log continues in the next group, which has its earlier entries too
+        let in_next = lines_in(next);
         let first_of_next = in_next.keys().next().copied().unwrap_or(u64::MAX);
-        lines.extend(self.old_lines(&seqs));
-        lines.extend(in_next);
+        let copies = [in_next, self.old_lines(&seqs), lines_of(self.dir, &seqs)?];
         for seq in seqs {
-            let line = lines.get(&seq).ok_or_else(|| {
-                self.short(format!("entry {seq} is in no readable copy; restore a backup that has it"))
-            })?;
+            let line = self.line_of(seq, &copies)?;
             let mut batch = RowBatch::default();
             hashes.append(log::leaf(self.dir, line)?.as_bytes(), &mut batch);
-            if seq < first_of_next {
-                time_us = put_line(&mut batch, seq, line, time_us);
-            }
+            time_us =
+                put_line(&mut batch, seq, line, time_us, Some(first_of_next).filter(|first| seq >= *first));
             counts.entries = seq;
             meta::put_counts(&mut batch, counts, &hashes.tree);
             self.new.apply(batch)?;
             let named = LoggedRows::read(line).map_err(|error| log::damaged_line(self.dir, &error))?;
-            if let LoggedRows::Open(named) = named {
-                for (path, sha256) in named {
-                    self.set_row(&path, seq, sha256.as_ref())?;
+            match named {
+                LoggedRows::None => {}
+                LoggedRows::Open(named) => {
+                    for (path, sha256) in named {
+                        self.set_row(&path, seq, sha256.as_ref())?;
+                    }
+                }
+                LoggedRows::Hidden => {
+                    return Err(self.short(format!(
+                        "the group of entry {seq} is damaged, and the digests of its rows were erased; restore a backup"
+                    )));
                 }
             }
         }
         self.tree = hashes.tree;
         Ok(())
+    }
+
+    /// The line of entry `seq`, which all copies that have it must agree on, except for erased values.
+    fn line_of<'c>(&self, seq: u64, copies: &'c [BTreeMap<u64, String>]) -> Result<&'c str, StoreError> {
+        let mut found = copies.iter().filter_map(|copy| copy.get(&seq));
+        let line = found.next().ok_or_else(|| {
+            self.short(format!("entry {seq} is in no readable copy; restore a backup that has it"))
+        })?;
+        for other in found {
+            if log::leaf(self.dir, other)? != log::leaf(self.dir, line)? {
+                return Err(
+                    self.short(format!("two copies of entry {seq} differ; restore a backup that has it"))
+                );
+            }
+        }
+        Ok(line)
     }
 
     /// The entries `seqs` in the damaged database, as far as they can be read.
@@ -253,7 +290,11 @@ impl Salvage<'_> {
         let value = if of_session {
             let row = before.map(|row| SessionRow::from_bytes(dir, &row.value)).transpose()?;
             let mut row = row.unwrap_or_default();
-            *row.part(table) = value.map(|json| SessionRowPart { revision: seq, json });
+            let value = value.map(|json| SessionRowPart { revision: seq, json });
+            let before = mem::replace(row.part(table), value);
+            if let (TableId::Sessions, Some(before)) = (table, before) {
+                log::index_session(&mut batch, name.as_bytes(), before.revision);
+            }
             (row != SessionRow::default()).then(|| row.to_bytes())
         } else {
             value
@@ -297,6 +338,13 @@ impl Salvage<'_> {
             let Some((table, name)) = row_of_path(&path) else { continue };
             // a later group can have set it again
             if reader.is_lost(table, name)? {
+                if GROUND.contains(&table) {
+                    let detail = format!(
+                        "the row {path}, which entry {} has set, is in no readable copy; restore a backup that has it",
+                        lost.entry
+                    );
+                    return Err(StoreError::Short { dir: self.dir.to_owned(), detail });
+                }
                 tracing::error!(row = path, lost.entry, lost.segment, "a row is lost");
                 let value = serde_json::to_vec(&lost).expect("plain data with string keys");
                 rows::put(&mut batch, TableId::Lost, path.as_bytes(), lost.entry, &value, 0);
@@ -366,11 +414,11 @@ impl TableReader {
         self.read_all(TableId::Lost)
     }
 
-    /// The lost rows that no entry of the log names.
+    /// The lost rows that no entry of the log names, by their sessions.
     ///
     /// # Errors
     /// The rows or the log cannot be read.
-    pub(crate) fn unreported_losses(&self) -> Result<Vec<LostRow>, StoreError> {
+    pub(crate) fn unreported_losses(&self) -> Result<BTreeMap<Option<SessionId>, Vec<LostRow>>, StoreError> {
         #[derive(Deserialize)]
         struct Reported {
             #[serde(default, deserialize_with = "read_open")]
@@ -388,7 +436,27 @@ impl TableReader {
                 lost.retain(|lost| !lost_rows.iter().flatten().any(|reported| reported == lost));
             }
         }
-        Ok(lost)
+        let mut by_session: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for lost in lost {
+            by_session.entry(session_of_path(&lost.row)).or_default().push(lost);
+        }
+        Ok(by_session)
+    }
+
+    /// The lost mails of a session.
+    ///
+    /// # Errors
+    /// The rows cannot be read.
+    pub fn lost_mails_of(&self, session_id: &SessionId) -> Result<Vec<MailId>, StoreError> {
+        let mails = self
+            .lost_rows()?
+            .into_iter()
+            .filter(|lost| session_of_path(&lost.row).as_ref() == Some(session_id));
+        let id_of = |lost: LostRow| match row_of_path(&lost.row)? {
+            (TableId::Outbox, name) => MailId::try_from(name.to_owned()).ok(),
+            _ => None,
+        };
+        Ok(mails.filter_map(id_of).collect())
     }
 
     /// Whether a row is lost.

@@ -320,7 +320,7 @@ impl SegmentFiles {
                 tracing::warn!(%error, segment = number, "a segment can be read only in part");
                 is_damaged = true;
             }
-            let mut rest = bytes.as_slice();
+            let mut rest = bytes.get(SegmentHead::BYTES as usize..).unwrap_or_default();
             while let Some((group, after)) = find_after(rest, entries) {
                 let after_entry = group.previous.entries;
                 let Some(rows) = group.rows() else { break };

@@ -2,6 +2,7 @@
 
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
+use crate::base::read::skip_lost;
 use crate::base::rows::{self, TableId};
 use crate::base::session_row::SessionRowPart;
 use oracled_domain::SessionId;
@@ -79,7 +80,8 @@ impl TableReader {
         if revisions.latest().is_none_or(|latest| latest > last_seq) {
             return Ok(None);
         }
-        let order = self.session(session_id)?.and_then(|(session, _)| session.order);
+        // the order of a lost session has no other data
+        let order = skip_lost(self.session(session_id))?.and_then(|(session, _)| session.order);
         let has_ended = order.is_none_or(|order| order.state.has_ended());
         Ok(has_ended.then_some(revisions))
     }

@@ -123,6 +123,10 @@ impl TableReader {
                     dir: self.dir().to_owned(),
                     detail: format!("the session {}: {error}", String::from_utf8_lossy(name)),
                 };
+                // a lost one has no address
+                if session.json.is_empty() {
+                    continue;
+                }
                 let session: SessionRecord = serde_json::from_slice(&session.json).map_err(corrupt)?;
                 if has_address(&session) {
                     ever.insert(session.session_id);
@@ -132,7 +136,15 @@ impl TableReader {
         })?;
         let mut found = SessionsWithAddress::default();
         for session_id in ever {
-            match self.session(&session_id)? {
+            // a lost one may have the address
+            let session = match self.session(&session_id) {
+                Err(StoreError::RowLost { .. }) => {
+                    found.present.insert(session_id);
+                    continue;
+                }
+                session => session?,
+            };
+            match session {
                 Some((session, _)) if !has_address(&session) => found.corrected.insert(session_id),
                 Some(_) => found.present.insert(session_id),
                 None => found.removed.insert(session_id),

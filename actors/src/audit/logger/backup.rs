@@ -1,6 +1,6 @@
 //! The start of a backup, between two commits.
 
-use super::{Logger, LoggerHandle, stopping};
+use super::{Logger, LoggerHandle, stopping, unavailable};
 use actix::{Context, Handler, Message};
 use oracled_store::{StoreBackup, StoreError};
 
@@ -24,6 +24,6 @@ impl LoggerHandle {
     /// `Unavailable` while the journal accepts no writes, `Io` if a file cannot be linked.
     pub async fn begin_backup(&self) -> Result<StoreBackup, StoreError> {
         let begun = self.handle.ask(BeginBackup).await;
-        begun.unwrap_or_else(|error| Err(StoreError::Unavailable { cause: error.to_string() }))
+        begun.unwrap_or_else(|error| Err(unavailable(&error)))
     }
 }

@@ -1,7 +1,6 @@
 //! The steps of an erasure for which the journal must not commit.
 
-use super::{Logger, LoggerHandle, stopping};
-use crate::platform::actor_handle::ActorCallError;
+use super::{Logger, LoggerHandle, stopping, unavailable};
 use actix::{Context, Handler, Message};
 use oracled_store::{Erasure, ErasureStep, Journal, RemovalPlan, StoreError};
 
@@ -55,8 +54,4 @@ impl Handler<FinishErasure> for Logger {
         }
         Ok((erasure, finished?))
     }
-}
-
-fn unavailable(error: &ActorCallError) -> StoreError {
-    StoreError::Unavailable { cause: error.to_string() }
 }

@@ -1,6 +1,6 @@
 //! The steps of a repair of the segments for which the journal must not commit.
 
-use super::{Logger, LoggerHandle, stopping};
+use super::{Logger, LoggerHandle, stopping, unavailable};
 use actix::{Context, Handler, Message};
 use oracled_store::{SegmentHealing, StoreError};
 
@@ -21,7 +21,7 @@ impl LoggerHandle {
     /// As for `Journal::begin_healing`.
     pub async fn begin_healing(&self) -> Result<SegmentHealing, StoreError> {
         let begun = self.handle.ask(BeginHealing).await;
-        begun.unwrap_or_else(|error| Err(StoreError::Unavailable { cause: error.to_string() }))
+        begun.unwrap_or_else(|error| Err(unavailable(&error)))
     }
 
     /// Replaces the segments, which had the damage `damage`, by those of `healing`, and logs that.
@@ -30,7 +30,7 @@ impl LoggerHandle {
     /// As for `Journal::finish_healing`.
     pub async fn finish_healing(&self, healing: SegmentHealing, damage: String) -> Result<(), StoreError> {
         let finished = self.handle.ask(FinishHealing(healing, damage)).await;
-        finished.unwrap_or_else(|error| Err(StoreError::Unavailable { cause: error.to_string() }))
+        finished.unwrap_or_else(|error| Err(unavailable(&error)))
     }
 }
 
@@ -54,7 +54,6 @@ impl Handler<FinishHealing> for Logger {
         self.log_recovery(
             format!("the segments were written again from the database: {damage}"),
             self.clock.now(),
-            Vec::new(),
         );
         self.publish();
         Ok(())

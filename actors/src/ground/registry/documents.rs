@@ -1,6 +1,8 @@
 //! Registration of ontologies, and of pipelines with all documents that they name.
 
-use super::{CommitContext, DocumentRegistry, RegistrableDocument, RegistryError, expect_unchanged_row};
+use super::{
+    CommitContext, DocumentRegistry, RegistrableDocument, RegistryError, expect_unchanged_row, known_or_lost,
+};
 use crate::ground::pull::{HttpValidators, PayloadPuller, PullError, PullRequest};
 use crate::ground::schedule::PullSchedule;
 use crate::upstream::web::WebError;
@@ -56,9 +58,7 @@ impl RegistrableDocument for PipelineDefinition {
             check_word_source(context, (table, source), oracle_id)?;
         }
         check_retrieval(self, &registry.puller.get())?;
-        let known = context.store.pipeline(pipeline_id)?;
-        let revision = known.as_ref().map(|(_, revision)| *revision);
-        let known = known.map(|(known, _)| known);
+        let (known, revision) = known_or_lost(context.store.pipeline(pipeline_id))?;
         if let Some(known) = &known {
             if known.oracle_id != *oracle_id {
                 let (pipeline_id, oracle_id) = (pipeline_id.clone(), known.oracle_id.clone());

@@ -235,6 +235,7 @@ async fn erase(
         let rest =
             [TableWrite::RemoveRefusal(session_id.clone()), TableWrite::RemoveRegen(session_id.clone())];
         record.writes.extend(rest);
+        record.writes.extend(store.lost_mails_of(&session_id)?.into_iter().map(TableWrite::RemoveMail));
         // the last entry: the erasure covers all entries up to it
         let started = EventKind::ErasureStarted(ErasureStartEntry { reason: reason.clone(), peer });
         record.events.push(AuditEvent::new(now, session_id.clone(), started));

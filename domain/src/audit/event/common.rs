@@ -48,7 +48,7 @@ pub fn read_open<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 pub const LOST_ROWS: &str = "lost_rows";
 
 /// A row that every copy has lost: its segment and the database were damaged.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct LostRow {
     /// The table and the name of the row, as in `rows_sha256`: `verdicts/cs_1`.
     pub row: String,

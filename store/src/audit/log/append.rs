@@ -135,8 +135,15 @@ fn index(batch: &mut RowBatch, entries: RecordLogEntries<'_>, last_seq: u64, blo
 }
 
 /// Puts the entry `seq` with this line, which was found outside of the segments, into `batch` as a row of its own, and indexes it.
-/// `latest_time_us` is that of the log before it; the result is that after it.
-pub(crate) fn put_line(batch: &mut RowBatch, seq: u64, line: &str, latest_time_us: i64) -> i64 {
+/// `latest_time_us` is that of the log before it; the result is that after it. If the row that begins with entry `in_row` has the
+/// entry, it is only indexed.
+pub(crate) fn put_line(
+    batch: &mut RowBatch,
+    seq: u64,
+    line: &str,
+    latest_time_us: i64,
+    in_row: Option<u64>,
+) -> i64 {
     #[derive(Deserialize)]
     struct Members<'l> {
         timestamp: Option<Timestamp>,
@@ -144,22 +151,29 @@ pub(crate) fn put_line(batch: &mut RowBatch, seq: u64, line: &str, latest_time_u
         #[serde(default, deserialize_with = "read_open")]
         session_id: Option<SessionId>,
         execution_id: Option<&'l str>,
+        /// The id of the decision that a review is about.
+        review_id: Option<&'l str>,
     }
     let members: Option<Members<'_>> = serde_json::from_str(line).ok();
     let time_us = members.as_ref().and_then(|members| members.timestamp).map(Timestamp::as_microsecond);
     let latest_time_us = latest_time_us.max(time_us.unwrap_or(i64::MIN));
     let text = [line.as_bytes(), b"\n"].concat();
     let value = if row::is_long(&text) { row::compressed } else { row::plain }(latest_time_us, &text);
-    rows::put(batch, TableId::Log, &seq.to_be_bytes(), seq, &value, 0);
-    if let Some(Members { event, session_id, execution_id, .. }) = members {
+    if in_row.is_none() {
+        rows::put(batch, TableId::Log, &seq.to_be_bytes(), seq, &value, 0);
+    }
+    if let Some(Members { event, session_id, execution_id, review_id, .. }) = members {
         if let Some(session_id) = session_id {
             index_session(batch, session_id.as_str().as_bytes(), seq);
         }
-        if let Some(execution_id) = execution_id {
+        if let Some(execution_id) = execution_id.or(review_id) {
             batch.insert([&by_execution(execution_id)[..], &seq.to_be_bytes()].concat(), Vec::new());
         }
         if let Some(event) = event {
-            batch.insert([&by_event(event)[..], &block_of(seq).to_be_bytes()].concat(), Vec::new());
+            batch.insert(
+                [&by_event(event)[..], &block_of(in_row.unwrap_or(seq)).to_be_bytes()].concat(),
+                Vec::new(),
+            );
         }
     }
     latest_time_us

@@ -174,6 +174,10 @@ pub(crate) fn lines_of(dir: &Path, seqs: &RangeInclusive<u64>) -> Result<BTreeMa
     let places = renamed_places(dir).map_err(|source| StoreError::Io { path: dir.to_owned(), source })?;
     let mut lines = BTreeMap::new();
     for path in iter::once(dir.join(FILE)).chain(list_renamed(&places)?.into_keys()) {
+        // lines of another program
+        if path.to_string_lossy().contains(".foreign-") {
+            continue;
+        }
         let Ok(file) = File::open(&path) else { continue };
         let mut file = BufReader::new(file);
         let mut line = Vec::new();
