@@ -24,8 +24,7 @@ pub enum StoreError {
     },
     /// The database is damaged.
     #[error(
-        "the store in {dir} is damaged ({detail}); restore the whole state directory from a backup, or move it \
-         aside and start with an empty one: the entries up to the damage stay readable in oracle_log.jsonl"
+        "the store in {dir} is damaged ({detail}); keep a copy of the directory, and restore a backup with `oraclectl restore`"
     )]
     Corrupt {
         /// The state directory.
@@ -35,8 +34,8 @@ pub enum StoreError {
     },
     /// Committed data is missing.
     #[error(
-        "the store in {dir} lacks committed data ({detail}); it was changed or damaged outside \
-         oracled. Restore the whole state directory from a backup, or move it aside and start with an empty one"
+        "the store in {dir} lacks committed data ({detail}); it was changed or damaged outside oracled. Put the missing files back, or \
+         keep a copy of the directory, and restore a backup with `oraclectl restore`"
     )]
     Short {
         /// The state directory.
