@@ -242,7 +242,7 @@ fn daemon_events(timestamp: Timestamp) -> [AuditEvent; 8] {
                 cause: "full".into(),
                 failed_at: timestamp,
                 fallback_entries: 7,
-                lost_rows: None,
+                lost_rows: Some(vec![LostRow { row: "verdicts/cs_1".into(), entry: 7, segment: 1 }]),
             },
         ),
         AuditEvent::new(
