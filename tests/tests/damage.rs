@@ -157,7 +157,7 @@ fn refusal_outcome(world: &DaemonWorld, daemon: DaemonProcess<'_>, what: &str) -
     for noise in ["panicked", "backtrace", "place="] {
         assert!(!log_text.contains(noise), "{what}: {noise}: {log_text}");
     }
-    let instructions = ["the whole state directory from a backup", "must be readable and writable"];
+    let instructions = ["restore a backup with `oraclectl restore`", "must be readable and writable"];
     let newer = "run the oracled that wrote it";
     assert!(instructions.iter().chain([&newer]).any(|words| line.contains(words)), "{what}: {line}");
     StartOutcome::Refuses(line.to_owned())
