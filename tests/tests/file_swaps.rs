@@ -167,7 +167,12 @@ async fn check(world: &DaemonWorld, right: &FileSwapAnswers, what: &str) -> &'st
     let log = world.service_log();
     let line = log.lines().last().unwrap_or_default();
     assert!(line.starts_with("oracled: "), "{what}: {log}");
-    let instructions = ["restore a backup with `oraclectl restore`", "must be readable and writable"];
+    // a key is no part of a backup
+    let instructions = [
+        "restore a backup with `oraclectl restore`",
+        "the whole state directory from a backup",
+        "must be readable and writable",
+    ];
     assert!(instructions.iter().any(|words| line.contains(words)), "{what}: {line}");
     "refuses"
 }
