@@ -86,6 +86,8 @@ fn heal(journal: &mut Journal) {
 fn damaged_group_that_the_database_lacks_costs_only_its_rows() {
     let (dir, journal, store) = killed();
     let (log, head) = (whole_log(&store), store.log_head());
+    // the segments are compressed in the background
+    drop((journal, store));
     let segments = later_segments(dir.path()).len();
     assert!(segments > 4, "{segments}");
     for number in 0..segments {
@@ -130,7 +132,6 @@ fn damaged_group_that_the_database_lacks_costs_only_its_rows() {
         assert_eq!(journal.lost_rows().len(), rows.len() - 2, "segment {number}");
         store.audit_all().expect("the counts are right");
     }
-    drop((journal, store));
 }
 
 #[test]
@@ -182,7 +183,9 @@ fn rows_that_the_damaged_database_still_has_are_not_lost() {
 
 #[test]
 fn entry_that_no_copy_has_prevents_the_start_and_changes_nothing() {
-    let (dir, _journal, store) = killed();
+    let (dir, journal, store) = killed();
+    let log = whole_log(&store);
+    drop((journal, store));
     let damaged = tempfile::tempdir().expect("a directory");
     copy_dir(dir.path(), damaged.path());
     let changed = damage(damaged.path(), 2);
@@ -196,5 +199,5 @@ fn entry_that_no_copy_has_prevents_the_start_and_changes_nothing() {
     assert_eq!(fs::read(&later_segments(damaged.path())[2]).expect("readable"), changed);
     fs::write(&mirror, kept).expect("the write succeeds");
     let (_journal, copied) = Journal::open(options(damaged.path())).expect("the mirror has the entries");
-    assert!(whole_log(&copied) == whole_log(&store), "another log");
+    assert!(whole_log(&copied) == log, "another log");
 }
