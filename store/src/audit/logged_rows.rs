@@ -15,10 +15,11 @@ use std::path::Path;
 /// The member of an entry with lost rows.
 const LOST: &str = "\"lost_rows\":";
 
+/// The members of an entry with lost rows.
 #[derive(Deserialize)]
-struct RecoveryMembers {
+pub(crate) struct RecoveryMembers {
     #[serde(default, deserialize_with = "read_open")]
-    lost_rows: Option<Vec<LostRow>>,
+    pub(crate) lost_rows: Option<Vec<LostRow>>,
 }
 
 /// The tables whose rows are never personal, so that no erasure hides their digests.

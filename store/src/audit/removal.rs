@@ -121,8 +121,7 @@ impl EntryHead {
 /// The session whose id is in the name of a row in an entry.
 pub(crate) fn session_of_path(path: &str) -> Option<SessionId> {
     let (table, name) = row_of_path(path)?;
-    let table = if table.is_in_session_row() { TableId::Sessions } else { table };
-    session_in_key(&chunk_key(table, name.as_bytes(), 0)).map(|(session_id, _)| session_id)
+    session_in_key(&chunk_key(table.with_keys(), name.as_bytes(), 0)).map(|(session_id, _)| session_id)
 }
 
 /// The session whose id is in a key, and the number of the entry that the key names, if it names one.

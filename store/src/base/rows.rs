@@ -100,6 +100,11 @@ impl TableId {
         LOGGED.into_iter().map(|(table, _)| table)
     }
 
+    /// The table that has the keys of its rows: a verdict is in the row of its session.
+    pub(crate) const fn with_keys(self) -> Self {
+        if self.is_in_session_row() { Self::Sessions } else { self }
+    }
+
     /// Whether its rows are parts of the rows of sessions.
     pub(crate) const fn is_in_session_row(self) -> bool {
         matches!(self, Self::Sessions | Self::Verdicts)

@@ -6,6 +6,7 @@
 
 use super::opening::{begin_segments, note_whole, or_damage};
 use crate::audit::log::{self, LogQuery, first_seq_of, put_line, row};
+use crate::audit::logged_rows::RecoveryMembers;
 use crate::audit::mirror::erasure::lines_of;
 use crate::audit::removal::session_of_path;
 use crate::base::disk::{DATABASE_DIR, DATABASE_FILE};
@@ -20,12 +21,11 @@ use crate::base::watermark::{StoreCounts, Watermark};
 use crate::segments::{ReadableGroup, SegmentFiles, Segments, visit_snapshot};
 use crate::verdict::orders::{OrderPosition, order_name};
 use crate::verification::open_names;
-use oracled_domain::audit::event::{LostRow, read_open};
+use oracled_domain::audit::event::LostRow;
 use oracled_domain::audit::leaf::LoggedRows;
 use oracled_domain::audit::log_tree::LogTree;
 use oracled_domain::verification::review::ReviewState;
 use oracled_domain::{MailId, SessionId, SessionRecord, Sha256Hex};
-use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs;
 use std::mem;
@@ -284,7 +284,7 @@ impl Salvage<'_> {
         let value = value.map(Option::unwrap_or_default);
         let (dir, mut batch) = (self.new.dir(), RowBatch::default());
         let of_session = table.is_in_session_row();
-        let stored_in = if of_session { TableId::Sessions } else { table };
+        let stored_in = table.with_keys();
         let before = self.new.with(|db| rows::get(db, dir, stored_in, name.as_bytes()))?;
         let chunks = before.as_ref().map_or(0, |row| row.chunks);
         let value = if of_session {
@@ -308,17 +308,12 @@ impl Salvage<'_> {
 
     /// The value of a row in the damaged database, if it has this digest.
     fn old_value(&self, table: TableId, name: &str, sha256: &Sha256Hex) -> Option<Vec<u8>> {
-        let old = self.old.as_ref()?;
-        let value = old.read(|db, _| {
-            let stored_in = if table.is_in_session_row() { TableId::Sessions } else { table };
-            let Some(row) = rows::get(db, self.dir, stored_in, name.as_bytes())? else { return Ok(None) };
-            if !table.is_in_session_row() {
-                return Ok(Some(row.value));
-            }
-            let mut row = SessionRow::from_bytes(self.dir, &row.value)?;
-            Ok(row.part(table).take().map(|part| part.json))
-        });
-        value.ok().flatten().filter(|value| Sha256Hex::of(value) == *sha256)
+        self.old
+            .as_ref()?
+            .stored_value(table, name)
+            .ok()
+            .flatten()
+            .filter(|value| Sha256Hex::of(value) == *sha256)
     }
 
     /// Writes the indexes and the counts again, and the names of the lost rows.
@@ -337,7 +332,7 @@ impl Salvage<'_> {
         for (path, lost) in self.lost {
             let Some((table, name)) = row_of_path(&path) else { continue };
             // a later group can have set it again
-            if reader.is_lost(table, name)? {
+            if reader.stored_value(table, name)?.is_some_and(|value| value.is_empty()) {
                 if GROUND.contains(&table) {
                     let detail = format!(
                         "the row {path}, which entry {} has set, is in no readable copy; restore a backup that has it",
@@ -419,11 +414,6 @@ impl TableReader {
     /// # Errors
     /// The rows or the log cannot be read.
     pub(crate) fn unreported_losses(&self) -> Result<BTreeMap<Option<SessionId>, Vec<LostRow>>, StoreError> {
-        #[derive(Deserialize)]
-        struct Reported {
-            #[serde(default, deserialize_with = "read_open")]
-            lost_rows: Option<Vec<LostRow>>,
-        }
         let mut lost = self.lost_rows()?;
         if !lost.is_empty() {
             let query = LogQuery {
@@ -432,7 +422,7 @@ impl TableReader {
                 ..LogQuery::default()
             };
             for line in self.log(&query)? {
-                let Reported { lost_rows } = self.parse_entry(&line)?;
+                let RecoveryMembers { lost_rows } = self.parse_entry(&line)?;
                 lost.retain(|lost| !lost_rows.iter().flatten().any(|reported| reported == lost));
             }
         }
@@ -459,16 +449,17 @@ impl TableReader {
         Ok(mails.filter_map(id_of).collect())
     }
 
-    /// Whether a row is lost.
-    fn is_lost(&self, table: TableId, name: &str) -> Result<bool, StoreError> {
+    /// The stored value of a row, or of the part of a session's row; it is empty if the row is lost.
+    fn stored_value(&self, table: TableId, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
         self.read(|db, _| {
-            let stored_in = if table.is_in_session_row() { TableId::Sessions } else { table };
-            let Some(row) = rows::get(db, self.dir(), stored_in, name.as_bytes())? else { return Ok(false) };
+            let Some(row) = rows::get(db, self.dir(), table.with_keys(), name.as_bytes())? else {
+                return Ok(None);
+            };
             if !table.is_in_session_row() {
-                return Ok(row.value.is_empty());
+                return Ok(Some(row.value));
             }
             let mut row = SessionRow::from_bytes(self.dir(), &row.value)?;
-            Ok(row.part(table).as_ref().is_some_and(|part| part.json.is_empty()))
+            Ok(row.part(table).take().map(|part| part.json))
         })
     }
 }

@@ -14,8 +14,7 @@ use oracled_domain::audit::event::{ErasureStartEntry, ValueChange};
 use oracled_domain::verdict::divergence::OriginalLabel;
 use oracled_domain::verdict::session::{CustomerEmail, OriginalVerdict, SessionMismatch};
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId, SessionRecord, VerdictLabel};
-use oracled_store::StoreError;
-use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, TableWrite};
+use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, StoreError, TableWrite};
 
 /// Corrects a session. A field that is `None` keeps its value.
 #[derive(Debug, Clone, Message)]
