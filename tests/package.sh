@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs, upgrades, removes and purges the Debian package in a temporary root, and runs the installed daemon there.
-# Usage: tests/package.sh [folder of oracled and oraclectl]. Needs root, dpkg and systemd's sysusers and tmpfiles.
+# Usage: tests/package.sh [folder of oracled]. Needs root, dpkg and systemd's sysusers and tmpfiles.
 set -euo pipefail
 programs="$(realpath "${1:-${CARGO_TARGET_DIR:-target}/debug}")"
 cd "$(dirname "$0")/.."
@@ -76,7 +76,7 @@ gid=$(owner group oracled)
 if [[ -z $uid || -z $gid ]]; then fail "the account oracled is missing"; fi
 if [[ -z $(owner group oracled-admin) || -z $(owner group oracled-review) ]]; then fail "a group is missing"; fi
 expect 'mode of /usr/bin/oracled' '755 0 0' "$(show /usr/bin/oracled)"
-expect 'mode of /usr/bin/oraclectl' '755 0 0' "$(show /usr/bin/oraclectl)"
+expect 'target of /usr/bin/oraclectl' oracled "$(readlink "$root/usr/bin/oraclectl")"
 expect 'mode of /etc/oracled' "750 0 $gid" "$(show /etc/oracled)"
 expect 'mode of /etc/oracled/credentials' '700 0 0' "$(show /etc/oracled/credentials)"
 expect 'mode of /etc/oracled/oracled.toml' '644 0 0' "$(show /etc/oracled/oracled.toml)"
@@ -146,7 +146,7 @@ stop_daemon
 # --- remove: programs and units go; state and configuration stay
 run_dpkg --remove oracled
 for file in /usr/bin/oracled /usr/bin/oraclectl /usr/lib/systemd/system/oracled.service; do
-    if [[ -e $root$file ]]; then fail "$file stays after the removal"; fi
+    if [[ -e $root$file || -L $root$file ]]; then fail "$file stays after the removal"; fi
 done
 grep -q '^contact = ' "$root/etc/oracled/oracled.toml" || fail 'the removal deleted the configuration'
 if [[ ! -s $state/log.key || ! -s $root/etc/oracled/credentials/gemini-api-key ]]; then

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs, upgrades and erases the RPM package in a temporary root, without its scripts: they would need a shell in that root.
-# Usage: tests/rpm.sh [folder of oracled and oraclectl]. Needs root, rpm and rpmbuild.
+# Usage: tests/rpm.sh [folder of oracled]. Needs root, rpm and rpmbuild.
 set -euo pipefail
 programs="$(realpath "${1:-${CARGO_TARGET_DIR:-target}/debug}")"
 cd "$(dirname "$0")/.."
@@ -61,7 +61,7 @@ expect 'configuration after the upgrade' '# changed' "$(tail -n 1 "$root/etc/ora
 # --- removal: the programs go, the changed configuration and the state stay
 run_rpm --erase --nodeps --noscripts oracled
 if [[ -e $root/usr/bin/oracled ]]; then fail 'the removal leaves /usr/bin/oracled'; fi
-if [[ -n $(find "$root/usr" -type f) ]]; then fail "the removal leaves $(find "$root/usr" -type f | head -n 1)"; fi
+if [[ -n $(find "$root/usr" ! -type d) ]]; then fail "the removal leaves $(find "$root/usr" ! -type d | head -n 1)"; fi
 expect 'configuration after the removal' '# changed' "$(tail -n 1 "$root/etc/oracled/oracled.toml.rpmsave")"
 expect 'state after the removal' state "$(cat "$root/var/lib/oracled/watermark")"
 echo "the RPM package is installed, upgraded and removed"

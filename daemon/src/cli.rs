@@ -7,6 +7,7 @@ use crate::{api, control, dev, review, run};
 use clap::{Command, CommandFactory, Parser, Subcommand};
 use nix::sys::prctl::set_dumpable;
 use oracled_actors::Clock;
+use oracled_domain::base::visible::{visible_json, visible_text, visible_toml};
 use std::io::{self, Write};
 use std::path::{self, Path};
 use std::process::ExitCode;
@@ -67,7 +68,7 @@ pub fn command() -> Command {
 pub fn main() -> ExitCode {
     // a core dump would contain keys, queries and addresses
     if let Err(error) = set_dumpable(false) {
-        drop(writeln!(io::stderr(), "oracled: cannot turn core dumps off: {error}"));
+        print_note(&format!("cannot turn core dumps off: {error}"));
         return ExitCode::FAILURE;
     }
     let done = match DaemonArgs::parse().verb {
@@ -80,10 +81,14 @@ pub fn main() -> ExitCode {
     };
     done.unwrap_or_else(|error| {
         // each fault of the configuration has its own line, and each line gets the prefix
-        let lines = format_error_chain(&error).replace('\n', "\noracled: ");
-        drop(writeln!(io::stderr(), "oracled: {lines}"));
+        print_note(&format_error_chain(&error).replace('\n', "\noracled: "));
         ExitCode::FAILURE
     })
+}
+
+/// Prints text on standard error. Without a reader, the text is lost.
+fn print_note(text: &str) {
+    drop(writeln!(io::stderr(), "oracled: {}", visible_text(text)));
 }
 
 /// Ends without an error if the reader of the output, such as `head`, needs no more.
@@ -140,24 +145,18 @@ fn check_config(flags: &DaemonFlags, json: bool) -> anyhow::Result<ExitCode> {
     run::keys::find_held_key(&config)?;
     run::keys::find_log_key()?;
     for fault in &upstreams.cleartext {
-        writeln!(io::stderr(), "oracled: warning: {fault}")?;
+        print_note(&format!("warning: {fault}"));
     }
     for key in config.unused_mail_headings() {
-        writeln!(
-            io::stderr(),
-            "oracled: warning: `{key}` has no effect without `mail.transport = \"smtp\"`"
-        )?;
+        print_note(&format!("warning: `{key}` has no effect without `mail.transport = \"smtp\"`"));
     }
     let ignored = DaemonConfig::ignored_variables();
     if !ignored.is_empty() {
-        writeln!(
-            io::stderr(),
-            "oracled: ignored variables, which are not configuration keys: {}",
-            ignored.join(", ")
-        )?;
+        let names = ignored.join(", ");
+        print_note(&format!("ignored variables, which are not configuration keys: {names}"));
     }
     print_config(&mut io::stdout().lock(), &config, json)?;
-    drop(writeln!(io::stderr(), "oracled: the configuration is valid"));
+    print_note("the configuration is valid");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -166,8 +165,7 @@ pub(crate) fn print_config(out: &mut impl Write, config: &DaemonConfig, as_json:
     let mut config = serde_json::to_value(config)?;
     hide_keys(&mut config);
     if as_json {
-        serde_json::to_writer_pretty(&mut *out, &config)?;
-        return writeln!(out);
+        return writeln!(out, "{}", visible_json(&format!("{config:#}")));
     }
     print_as_toml(out, "", &config)
 }
@@ -194,7 +192,7 @@ fn print_as_toml(out: &mut impl Write, section: &str, value: &serde_json::Value)
         if value.is_null() {
             writeln!(out, "# {key} is not set")?;
         } else {
-            writeln!(out, "{key} = {value}")?;
+            writeln!(out, "{key} = {}", visible_toml(&value.to_string()))?;
         }
     }
     for (key, value) in entries.iter().filter(|(_, value)| value.is_object()) {

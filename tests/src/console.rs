@@ -67,6 +67,18 @@ impl ConsoleProcess {
         Self::spawn(world.ctl_command(&["console", "--port", "0"]), None)
     }
 
+    /// Starts the console with the socket for reviewers in place of the control socket.
+    ///
+    /// # Panics
+    /// Panics if it prints no link.
+    #[must_use]
+    pub fn start_on_review_socket(world: &DaemonWorld) -> Self {
+        let mut command = Command::new(program("oraclectl"));
+        clear_variables(&mut command);
+        command.arg("--control-socket").arg(world.review_socket()).args(["console", "--port", "0"]);
+        Self::spawn(command, None)
+    }
+
     /// Starts the console as another user, who may connect to the socket for reviewers only. Requires root.
     ///
     /// # Panics

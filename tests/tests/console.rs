@@ -255,6 +255,27 @@ async fn reviewer_gets_reviews_and_held_orders_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn review_socket_in_place_of_the_control_socket_serves_reviewers() {
+    let world = DaemonWorld::for_reviewers(HOLD);
+    let daemon = world.serve().await;
+    hold(&daemon, &["cs_1"]).await;
+    let [id] = open_reviews(&daemon, [1962]).await;
+    let mut console = ConsoleProcess::start_on_review_socket(&world);
+    console.log_in().await;
+    assert_shows(&console.get("/reviews").await, &[&id]);
+    assert_shows(&console.get("/orders").await, &["cs_1"]);
+    let first = console.get("/").await;
+    assert_eq!(first.location(), "/reviews");
+    for path in ["/sources", "/log", "/rules"] {
+        assert_eq!(console.get(path).await.status, 404, "{path}");
+    }
+    let seen = changed_at(&console, "cs_1").await;
+    let fields = [("action", "release"), ("reason", "read"), ("changed_at", seen.as_str())];
+    let released = console.post("/sessions/cs_1/order", &fields).await;
+    assert_shows(&console.get(released.location()).await, &["Done: released."]);
+}
+
+#[tokio::test]
 async fn operator_decides_held_orders() {
     let (_model, world) = prepare().await;
     let daemon = world.serve().await;

@@ -1,5 +1,6 @@
 //! The daemon's life cycle: configuration, notifications to systemd, and shutdown.
 
+use oracled_domain::base::visible::is_hiding;
 use oracled_tests::generation::unreachable_url;
 use oracled_tests::model::{ModelServer, ScriptedReply};
 use oracled_tests::wire::{WireConnection, head};
@@ -276,6 +277,37 @@ fn check_config_prints_the_effective_configuration() {
     assert!(toml.contains("contact = \"a@b.c\"") && toml.contains("[limits]"), "{toml}");
     fs::write(&config, toml).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&check(&["--json"])).unwrap(), printed);
+}
+
+#[test]
+fn check_config_and_a_start_show_foreign_text_as_escapes() {
+    let hidden = r"\u202e\u200b\u001b]0;x\u0007\U000E0041";
+    let world = DaemonWorld::with_config(&format!("contact = \"a{hidden}@b\""));
+    let config = world.config_file();
+    let check = |flags: &[&str]| {
+        let output = world.oracled(&["check-config", "--config"]).arg(&config).args(flags).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let printed = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(printed.find(is_hiding), None, "{printed}");
+        printed
+    };
+    // escapes keep the meaning
+    let contact = json!("a\u{202e}\u{200b}\u{1b}]0;x\u{7}\u{e0041}@b");
+    assert_eq!(serde_json::from_str::<Value>(&check(&["--json"])).unwrap()["contact"], contact);
+    fs::write(&config, check(&[])).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&check(&["--json"])).unwrap()["contact"], contact);
+
+    for bad in [format!("control_socket_group = \"{hidden}\""), format!("\"{hidden}\" = 5")] {
+        fs::write(&config, bad).unwrap();
+        let refused = [&["check-config", "--config"], &["serve", "--config"]].map(|verb| {
+            let output = world.oracled(verb).arg(&config).output().unwrap();
+            assert!(!output.status.success(), "{output:?}");
+            String::from_utf8(output.stderr).unwrap()
+        });
+        assert_eq!(refused[0], refused[1]);
+        assert!(refused[0].contains(r"\u{202e}\u{200b}"), "{}", refused[0]);
+        assert_eq!(refused[0].find(is_hiding), None, "{}", refused[0]);
+    }
 }
 
 #[test]

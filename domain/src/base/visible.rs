@@ -84,6 +84,14 @@ pub fn visible_json(document: &str) -> Cow<'_, str> {
     })
 }
 
+/// A TOML value with each hiding character as TOML's escape. It has the same meaning.
+#[must_use]
+pub fn visible_toml(value: &str) -> Cow<'_, str> {
+    replace_hiding(value, |character, shown| {
+        write!(shown, "\\U{:08x}", u32::from(character)).expect("a write to a string does not fail");
+    })
+}
+
 fn replace_hiding(text: &str, escape: impl Fn(char, &mut String)) -> Cow<'_, str> {
     // fast path: printable ASCII, as most texts are
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\n')) {
