@@ -70,7 +70,7 @@ dev:
 
 # run the benchmarks and print each measurement with its lower bound
 bench:
-    cargo bench -p oracled-tests
+    cargo bench -p oracled-tests --features oracled/jemalloc
 
 # check licenses, sources and advisories of all dependencies (needs cargo-deny: `just install-deny`)
 deny:
@@ -84,7 +84,7 @@ install-deny:
 install:
     #!/usr/bin/env bash
     set -euo pipefail
-    cargo build --release --locked -p oracled -p oracled-ctl
+    cargo build --release --locked --features jemalloc
     packaging/install.sh "${CARGO_TARGET_DIR:-target}/release"
 
 # remove the installed files; keep the state and the configuration

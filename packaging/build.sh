@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds static programs, and from them all packages, in target/package.
-# Usage: packaging/build.sh [PROGRAMS]. PROGRAMS is a folder with oracled and oraclectl that are already built.
+# Builds a static program, and from them all packages, in target/package.
+# Usage: packaging/build.sh [PROGRAMS]. PROGRAMS is a folder with oracled that is already built.
 # Skips what lacks its tool: dpkg-deb, rpmbuild, cargo-cyclonedx, buildah.
 set -euo pipefail
 programs="${1:+$(realpath "$1")}"
@@ -18,15 +18,13 @@ if [[ -z $programs ]]; then
     # --target keeps these flags from procedural macros, which are shared libraries
     RUSTFLAGS="-C target-feature=+crt-static --remap-path-prefix=$PWD=oracled --remap-path-prefix=$cargo_home=cargo" \
         CFLAGS="-ffile-prefix-map=$PWD=oracled -ffile-prefix-map=$cargo_home=cargo" \
-        cargo build --release --locked --target "$host" -p oracled -p oracled-ctl
-    programs="$target/$host/release"
+        cargo build --profile dist --locked --target "$host" -p oracled --features jemalloc
+    programs="$target/$host/dist"
 fi
-for program in oracled oraclectl; do
-    if ! LC_ALL=C ldd "$programs/$program" 2>&1 | grep -Eq 'statically linked|not a dynamic executable'; then
-        echo "$programs/$program is not static: build it with -C target-feature=+crt-static" >&2
-        exit 1
-    fi
-done
+if ! LC_ALL=C ldd "$programs/oracled" 2>&1 | grep -Eq 'statically linked|not a dynamic executable'; then
+    echo "$programs/oracled is not static: build it with -C target-feature=+crt-static" >&2
+    exit 1
+fi
 
 rm -rf "$out"
 mkdir -p "$out"
@@ -43,7 +41,7 @@ fi
 if cargo cyclonedx --version >/dev/null 2>&1; then
     packaging/sbom.sh "$version" "$out"
 else
-    echo "skipped: the bills of materials (cargo-cyclonedx is missing)"
+    echo "skipped: the bill of materials (cargo-cyclonedx is missing)"
 fi
 packaging/tarball.sh "$programs" "$version" "$out"
 packaging/image.sh "$programs" "$version" "$out"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds a Debian package.
-# Usage: packaging/deb.sh PROGRAMS VERSION OUT. PROGRAMS has oracled and oraclectl; VERSION is that of the package, such
+# Usage: packaging/deb.sh PROGRAMS VERSION OUT. PROGRAMS has oracled; VERSION is that of the package, such
 # as 0.2.0-1; OUT is the folder of the .deb. The same input and SOURCE_DATE_EPOCH (by default the time of the last commit)
 # give the same bytes. COMPRESSION=none is for tests: xz needs a minute and more.
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Writes the files of the container image, and builds the image where buildah is installed.
-# Usage: packaging/image.sh PROGRAMS VERSION OUT. PROGRAMS has the static oracled and oraclectl; OUT gets the folder `image`,
+# Usage: packaging/image.sh PROGRAMS VERSION OUT. PROGRAMS has the static oracled; OUT gets the folder `image`,
 # which is the context of the Containerfile, and with buildah the archive of the image.
 set -euo pipefail
 programs=$(realpath "$1")
@@ -16,7 +16,7 @@ umask 022
 packaging/stage.sh "$programs" "$work/staged" package
 rm -rf "$image"
 mkdir -p "$image"/usr/bin "$image"/usr/share/doc "$image"/etc/ssl/certs "$image"/var/lib/oracled "$image"/run/oracled
-cp "$work"/staged/usr/bin/* "$image/usr/bin"
+cp -P "$work"/staged/usr/bin/* "$image/usr/bin"
 cp -r "$work/staged/usr/share/doc/oracled" "$image/usr/share/doc"
 cp -r "$work/staged/etc/oracled" "$image/etc"
 cat >"$image/etc/passwd" <<'END'

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the programs of a folder for systemd, below /usr/local and /etc. Uses sudo if root is required.
+# Installs the program of a folder for systemd, below /usr/local and /etc. Uses sudo if root is required.
 # Usage: packaging/install.sh PROGRAMS. DESTDIR=DIR installs below DIR.
 set -euo pipefail
 programs=$(realpath "$1")
@@ -29,9 +29,13 @@ keep_config() {
 }
 for_each_file keep_config
 # in reverse order, a drop-in is installed before its unit: an interrupted installation can be repeated
-while read -r mode file; do
-    "${as_root[@]}" install -D -m "$mode" "$staged/$file" "$dest/$file"
-done < <(find "$staged" -type f -printf '%m %P\n' | LC_ALL=C sort -rk 2)
+while read -r kind mode file; do
+    if [[ $kind == l ]]; then
+        "${as_root[@]}" cp -P --remove-destination "$staged/$file" "$dest/$file"
+    else
+        "${as_root[@]}" install -D -m "$mode" "$staged/$file" "$dest/$file"
+    fi
+done < <(find "$staged" ! -type d -printf '%y %m %P\n' | LC_ALL=C sort -rk 3)
 
 if [[ -z $dest && -d /run/systemd/system ]]; then
     "${as_root[@]}" systemd-sysusers oracled.conf

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds an RPM package.
-# Usage: packaging/rpm.sh PROGRAMS VERSION RELEASE OUT. PROGRAMS has oracled and oraclectl; OUT is the folder of the .rpm.
+# Usage: packaging/rpm.sh PROGRAMS VERSION RELEASE OUT. PROGRAMS has oracled; OUT is the folder of the .rpm.
 # The same input and SOURCE_DATE_EPOCH (by default the time of the last commit) give the same bytes.
 # COMPRESSION=w1.gzdio is for tests: xz needs a minute and more.
 set -euo pipefail
@@ -19,7 +19,7 @@ packaging/stage.sh "$programs" "$staged" package
 find "$staged/usr/share/man" -type f -exec gzip -9n {} +
 find "$staged" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
 # an upgrade keeps changes of each file in /etc
-(cd "$staged" && find . -type f -printf '/%P\n' | LC_ALL=C sort | sed '
+(cd "$staged" && find . ! -type d -printf '/%P\n' | LC_ALL=C sort | sed '
     s|^/etc/|%config(noreplace) &|
     s|^/usr/share/doc/oracled/LICENSE|%license &|
     s|^/usr/share/doc/|%doc &|') >"$work/files"

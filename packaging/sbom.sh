@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes the software bills of materials (CycloneDX 1.5) of oracled and oraclectl, with cargo-cyclonedx.
+# Writes the software bill of materials (CycloneDX 1.5) of oracled, with cargo-cyclonedx.
 # Usage: packaging/sbom.sh VERSION OUT. The same commit and SOURCE_DATE_EPOCH (by default the time of the commit) give the same bytes.
 set -euo pipefail
 version=$1
@@ -14,8 +14,5 @@ trap 'rm -rf "$sources"' EXIT
 git archive HEAD | tar -x -C "$sources"
 cargo cyclonedx --manifest-path "$sources/Cargo.toml" --format json --spec-version 1.5 --target "$host" --no-build-deps --quiet
 mkdir -p "$out"
-for bill in daemon/oracled ctl/oracled-ctl; do
-    name=${bill#*/}
-    # without the path of this machine
-    sed "s|path+file://$sources/|path+file:///|g" "$sources/$bill.cdx.json" >"$out/${name/oracled-ctl/oraclectl}-$version.cdx.json"
-done
+# without the path of this machine
+sed "s|path+file://$sources/|path+file:///|g" "$sources/daemon/oracled.cdx.json" >"$out/oracled-$version.cdx.json"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Copies the installed files below a directory, as packaging/files lists them.
-# Usage: packaging/stage.sh PROGRAMS DEST LAYOUT. PROGRAMS has oracled and oraclectl; LAYOUT is `local` or `package`.
+# Usage: packaging/stage.sh PROGRAMS DEST LAYOUT. PROGRAMS has oracled; LAYOUT is `local` or `package`.
 set -euo pipefail
 programs=$(realpath "$1")
 dest=$(realpath -m "$2")
@@ -12,10 +12,12 @@ set_layout "$3"
 generated=$(mktemp -d)
 trap 'rm -rf "$generated"' EXIT
 mkdir "$generated"/{man1,bash,zsh,fish}
-"$programs/oraclectl" man "$generated/man1"
-"$programs/oraclectl" completions bash >"$generated/bash/oraclectl"
-"$programs/oraclectl" completions zsh >"$generated/zsh/_oraclectl"
-"$programs/oraclectl" completions fish >"$generated/fish/oraclectl.fish"
+# the program is oraclectl when it is started under that name
+oraclectl() { (exec -a oraclectl "$programs/oracled" "$@"); }
+oraclectl man "$generated/man1"
+oraclectl completions bash >"$generated/bash/oraclectl"
+oraclectl completions zsh >"$generated/zsh/_oraclectl"
+oraclectl completions fish >"$generated/fish/oraclectl.fish"
 # the units in the repository name the programs of `just install`
 sed "s|/usr/local/bin/|$prefix/bin/|" systemd/oracled.service >"$generated/oracled.service"
 
@@ -26,6 +28,11 @@ put() {
             if [[ -x $pattern/$file ]]; then mode=0755; else mode=0644; fi
             install -D -m "$mode" "$pattern/$file" "$dest$destination/$file"
         done < <(find "$pattern" -type f -printf '%P\n')
+        return
+    fi
+    if [[ $kind == link ]]; then
+        mkdir -p "$dest${destination%/*}"
+        ln -s "$pattern" "$dest$destination"
         return
     fi
     if [[ $kind == program ]]; then mode=0755; fi

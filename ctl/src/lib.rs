@@ -131,6 +131,15 @@ pub fn command() -> Command {
     base::examples::add_to(CtlArgs::command())
 }
 
+/// The name under which the program is this command line.
+pub const NAME: &str = "oraclectl";
+
+/// Whether the program was started as `oraclectl`.
+#[must_use]
+pub fn is_called() -> bool {
+    std::env::args_os().next().is_some_and(|program| Path::new(&program).file_name() == Some(NAME.as_ref()))
+}
+
 /// Runs the command line.
 #[must_use]
 pub fn main() -> ExitCode {

@@ -14,9 +14,10 @@ use crate::platform::telemetry;
 use crate::run::RunningDaemon;
 use anyhow::{Context, bail};
 use oracled_actors::platform::clock::monotonic;
+use std::env;
 use std::fs::Permissions;
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::ExitCode;
 use tempfile::TempDir;
@@ -47,6 +48,9 @@ pub fn dev(flags: DaemonFlags, exit: bool, verbose: bool) -> anyhow::Result<Exit
         let [model, mail] = outside.describe();
         writeln!(io::stdout(), "socket  {}\nstate   {}", socket.display(), config.state_dir.display())?;
         writeln!(io::stdout(), "model   {model}\nmail    {mail}\n")?;
+        // the program is oraclectl when it is started under that name
+        let oraclectl = temporary.path().join("oraclectl");
+        symlink(env::current_exe()?, &oraclectl)?;
         let daemon = RunningDaemon::start(config, flags, log_level).await?;
         let mut walk = DevWalk::start(&outside, &socket, &control_socket, verbose).await?;
         let began = monotonic();
@@ -66,7 +70,8 @@ pub fn dev(flags: DaemonFlags, exit: bool, verbose: bool) -> anyhow::Result<Exit
         if exit {
             daemon.stop().await;
         } else {
-            io::stdout().write_all(format_next_commands(&walk, &socket, &control_socket).as_bytes())?;
+            let commands = format_next_commands(&walk, &oraclectl, &socket, &control_socket);
+            io::stdout().write_all(commands.as_bytes())?;
             daemon.run_until_stopped().await?;
         }
         Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -141,14 +146,14 @@ async fn wait_for_stop_signal() -> io::Result<()> {
     }
 }
 
-/// Commands that work while the daemon runs. They use the `oraclectl` next to this program. If there is none,
-/// they use `cargo run`; if this program was found in the `PATH`, they use the `oraclectl` from there.
-fn format_next_commands(walk: &DevWalk<'_>, socket: &Path, control_socket: &Path) -> String {
-    let this = std::env::args_os().next().unwrap_or_default();
-    let sibling = Path::new(&this).with_file_name("oraclectl");
-    let exists = sibling.exists() || sibling.parent() == Some(Path::new(""));
-    let oraclectl =
-        if exists { sibling.display().to_string() } else { "cargo run -rq --bin oraclectl --".into() };
+/// Commands that work while the daemon runs.
+fn format_next_commands(
+    walk: &DevWalk<'_>,
+    oraclectl: &Path,
+    socket: &Path,
+    control_socket: &Path,
+) -> String {
+    let oraclectl = oraclectl.display();
     let (socket, control_socket) = (socket.display(), control_socket.display());
     let DevWalk { record_id, execution_id, .. } = walk;
     let session = walk.id("good");

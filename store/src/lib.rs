@@ -39,7 +39,3 @@ pub use verdict::orders::{OrderPosition, OrderPositionError, OrderQuery};
 pub use verdict::rejecting_checks::RejectingCheckSize;
 pub use verdict::sessions::SessionsWithAddress;
 pub use verification::{CachedAnswerPage, ReviewQuery};
-
-/// The allocator of all programs, which link this crate. A submission takes less processor time than with the system's allocator.
-#[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

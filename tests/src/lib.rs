@@ -25,7 +25,8 @@ use oracled_api::base::client::{DaemonClient, DaemonResponse};
 use serde_json::{Value, json};
 use std::env;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -53,11 +54,23 @@ pub const ACTORS: [&str; 11] = [
 ];
 
 /// Path of the program `name` that was built for the tests.
+///
+/// # Panics
+/// Panics if the link for `oraclectl` cannot be made.
 #[must_use]
 pub fn program(name: &str) -> PathBuf {
     // test programs are in target/<profile>/deps, the programs under test one folder above
     let this = env::current_exe().expect("the path of this program is known");
     let profile = this.parent().and_then(Path::parent).expect("cargo puts tests two folders deep");
+    if name == oracled_ctl::NAME {
+        let folder = profile.join("under-test");
+        fs::create_dir_all(&folder).expect("the folder is created");
+        let link = folder.join(name);
+        // another test may have made it
+        let made = symlink("../oracled-under-test", &link).map_err(|error| error.kind());
+        assert!(matches!(made, Ok(()) | Err(ErrorKind::AlreadyExists)), "{made:?}");
+        return link;
+    }
     profile.join(format!("{name}-under-test"))
 }
 

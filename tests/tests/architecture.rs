@@ -57,7 +57,7 @@ const DEPENDENCIES: [(&str, &[&str]); 6] = [
     ("api", &["domain"]),
     ("store", &["domain"]),
     ("actors", &["domain", "store"]),
-    ("daemon", &["domain", "api", "store", "actors"]),
+    ("daemon", &["domain", "api", "store", "actors", "ctl"]),
     ("ctl", &["domain", "api", "store"]),
 ];
 
@@ -78,6 +78,15 @@ fn crate_dependencies_point_one_way() {
             let named = named.strip_prefix('-').unwrap_or("daemon");
             assert!(allowed.contains(&named), "{folder} depends on {named}");
         }
+    }
+}
+
+/// The program is one, and its two command lines know nothing of each other.
+#[test]
+fn ctl_is_named_only_by_the_main_function_of_the_program() {
+    for (name, source) in sources("daemon") {
+        let is_main = name.ends_with("bin/oracled.rs");
+        assert_eq!(source.contains("oracled_ctl"), is_main, "{name} names ctl");
     }
 }
 

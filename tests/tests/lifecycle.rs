@@ -13,7 +13,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
@@ -548,10 +548,8 @@ async fn dev_shows_each_chapter_and_the_responses_with_v() {
 #[tokio::test]
 async fn dev_fits_two_screens_and_its_commands_work() {
     let (world, _) = world_with_tmp();
-    std::os::unix::fs::symlink(oracled_tests::program("oraclectl"), world.path("oraclectl")).unwrap();
     let mut dev = world.oracled(&["dev"]);
-    // as after `cargo run`: oraclectl is next to the program
-    dev.arg0(world.path("oracled")).stdout(fs::File::create(world.path("output")).unwrap());
+    dev.stdout(fs::File::create(world.path("output")).unwrap());
     let daemon = world.spawn_as(dev);
     let printed = || fs::read_to_string(world.path("output")).unwrap();
     eventually("the walk-through is complete", async || printed().contains("curl --unix-socket ")).await;

@@ -2,7 +2,8 @@
 //! audit entries.
 //!
 //! The front of a socket sets it by [`run_as_caller`]. An [`ActorHandle`](crate::platform::actor_handle::ActorHandle)
-//! passes it to the actor with each message. [`run_as_current_caller`] passes it to a task that is spawned for a request.
+//! passes it to the actor with each message. [`spawn_for_caller`] and [`run_as_current_caller`] pass it to a task that is spawned
+//! for a request.
 //! A task that is spawned without it acts for the daemon itself, and its entries have no caller.
 //!
 //! The trace of the request is part of its caller. A message of the outbox keeps the trace of the request that queued it.
@@ -12,7 +13,9 @@ use oracled_domain::base::trace::TraceContext;
 use oracled_domain::{ApplicationName, RequestCaller};
 use oracled_store::{JournalRecord, RecordCallers, TableWrite};
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use tokio::task::JoinHandle;
 
 tokio::task_local! {
     static CALLER: Option<Arc<RequestCaller>>;
@@ -28,6 +31,12 @@ pub fn run_as_caller<F: Future>(caller: RequestCaller, work: F) -> impl Future<O
 /// Runs `work`, a task of its own, on behalf of the current caller.
 pub fn run_as_current_caller<F: Future>(work: F) -> impl Future<Output = F::Output> {
     CALLER.scope(current_caller(), work)
+}
+
+/// Spawns `work` on behalf of the current caller. All tasks have one type: each further type compiles tokio's task again.
+pub fn spawn_for_caller(work: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+    let work: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(work);
+    tokio::spawn(run_as_current_caller(work))
 }
 
 /// The current caller; `None` if the daemon acts on its own.

@@ -1,7 +1,7 @@
 //! Pending decisions, which workflows without a waiting caller make later.
 
 use super::VerificationContext;
-use crate::platform::caller::run_as_current_caller;
+use crate::platform::caller::spawn_for_caller;
 use crate::platform::clock::stopwatch;
 use oracled_domain::verification::DecisionInputs;
 use std::collections::BTreeSet;
@@ -62,7 +62,7 @@ impl PendingDecisionClaim {
 
     /// Starts the decision in the background. It waits for a slot.
     pub(super) fn start_decision(self, inputs: DecisionInputs) {
-        tokio::spawn(run_as_current_caller(async move {
+        spawn_for_caller(async move {
             let Self { context: verifier, execution_id } = &self;
             loop {
                 let slot = verifier.pending.slots.acquire().await;
@@ -71,7 +71,7 @@ impl PendingDecisionClaim {
                 drop(slot);
                 sleep(DECISION_RETRY_PAUSE).await;
             }
-        }));
+        });
     }
 }
 

@@ -10,6 +10,7 @@ use oracled_domain::ground::pipeline::PipelineRetrieval;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::mem;
+use std::os::unix::process::CommandExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -92,7 +93,7 @@ impl ParquetRows {
     fn open(file: &Path) -> io::Result<Self> {
         // the program itself, even if an upgrade has replaced its file
         let mut command = Command::new("/proc/self/exe");
-        command.arg(READER_VERB).arg(file).stdin(Stdio::null());
+        command.arg0(crate::NAME).arg(READER_VERB).arg(file).stdin(Stdio::null());
         let mut reader = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let output = reader.stdout.take().ok_or(ErrorKind::BrokenPipe)?;
         let mut rows = Self { reader, lines: BufReader::new(output), omitted: Vec::new() };

@@ -10,7 +10,7 @@ use crate::platform::upstreams::ReloadableClients;
 use jiff::Timestamp;
 use oracled_actors::ActorSystem;
 use oracled_actors::audit::logger::JournalReport;
-use oracled_actors::platform::caller::{current_application, run_as_current_caller};
+use oracled_actors::platform::caller::{current_application, spawn_for_caller};
 use oracled_actors::upstream::web::witness::SignedCheckpoint;
 use oracled_actors::upstream::witnesses::{ConflictingWitness, Witnesses};
 use oracled_api::base::problem::ProblemCode;
@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
-use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::task::spawn_blocking;
 
 /// The progress of the source checks that callers wait for.
@@ -54,14 +54,17 @@ impl SourceChecks {
 pub(crate) fn run_to_end<T: Send + 'static>(
     action: impl Future<Output = Result<T, Problem>> + Send + 'static,
 ) -> impl Future<Output = Result<T, Problem>> {
-    let task = tokio::spawn(run_as_current_caller(action));
+    let (sender, done) = oneshot::channel();
+    let task = spawn_for_caller(async move { drop(sender.send(action.await)) });
     async move {
-        task.await.unwrap_or_else(|error| {
+        let failed = |cause: String| Problem::new(ProblemCode::InternalError, cause);
+        task.await.map_err(|error| {
             if error.is_panic() {
                 count_request_panic();
             }
-            Err(Problem::new(ProblemCode::InternalError, error.to_string()))
-        })
+            failed(error.to_string())
+        })?;
+        done.await.map_err(|error| failed(error.to_string()))?
     }
 }
 
@@ -382,7 +385,7 @@ mod tests {
 
     #[tokio::test]
     async fn action_runs_to_its_end_if_its_caller_disconnects() {
-        let (done, is_done) = tokio::sync::oneshot::channel();
+        let (done, is_done) = oneshot::channel();
         drop(run_to_end(async move {
             tokio::task::yield_now().await;
             done.send(()).expect("the test waits");

@@ -1,5 +1,5 @@
-//! The daemon, built with the tests that run it.
+//! The program, built with the tests that run it.
 
 fn main() -> std::process::ExitCode {
-    oracled::cli::main()
+    if oracled_ctl::is_called() { oracled_ctl::main() } else { oracled::cli::main() }
 }

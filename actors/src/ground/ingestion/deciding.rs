@@ -6,7 +6,7 @@ use super::run_task::{SourceRunChange, decide_run_change, execute_run, next_know
 use super::source_claims::ClaimHolder;
 use super::{IngestContext, IngestionError};
 use crate::ground::registry::RegistryError;
-use crate::platform::caller::run_as_current_caller;
+use crate::platform::caller::spawn_for_caller;
 use oracled_domain::audit::event::ground::RunEntry;
 use oracled_domain::ground::run::{IngestionRun, RunCounts, RunDecision, RunState, UndoneRun, undo_run_id};
 use oracled_domain::ground::timeline::TimelineRun;
@@ -71,7 +71,7 @@ pub(super) async fn approve(
     let progress = Arc::new(RunTracker::new(run.clone()));
     claim.assign_to_run(&progress);
     context.metrics.ingestion.count_started_run();
-    tokio::spawn(run_as_current_caller(execute_run(context, ready, claim, progress)));
+    spawn_for_caller(execute_run(context, ready, claim, progress));
     Ok(run)
 }
 

@@ -8,7 +8,7 @@ use super::{IngestContext, IngestionError, StartRun, StartRunOutcome};
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::CommitError;
 use crate::ground::registry::{CommitContext, PreparedPipeline, RegistryError, expect_unchanged_row};
-use crate::platform::caller::run_as_current_caller;
+use crate::platform::caller::spawn_for_caller;
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::audit::event::ground::RunEntry;
 use oracled_domain::ground::id::SourceId;
@@ -108,7 +108,7 @@ pub(super) async fn begin(
         return Err(error);
     }
     context.metrics.ingestion.count_started_run();
-    tokio::spawn(run_as_current_caller(execute_run(context, ready, claim, progress)));
+    spawn_for_caller(execute_run(context, ready, claim, progress));
     Ok(StartRunOutcome::Started(Box::new(run)))
 }
 

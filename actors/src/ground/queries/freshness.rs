@@ -3,7 +3,7 @@
 use super::QueryService;
 use crate::ground::ingestion::RefreshSource;
 use crate::ground::registry::policy_of;
-use crate::platform::caller::run_as_current_caller;
+use crate::platform::caller::spawn_for_caller;
 use jiff::Timestamp;
 use oracled_domain::ground::freshness::{AnswerFreshness, AnswerHandling};
 use oracled_domain::ground::id::SourceId;
@@ -77,12 +77,12 @@ impl QueryService {
     /// Begins a refresh of the source without waiting for it.
     fn begin_refresh(&self, oracle_id: SourceId) {
         let ingestion = self.ingestion.clone();
-        tokio::spawn(run_as_current_caller(async move {
+        spawn_for_caller(async move {
             match ingestion.ask(RefreshSource(oracle_id.clone())).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::debug!(%oracle_id, %error, "could not refresh the source"),
                 Err(error) => tracing::warn!(%oracle_id, %error, "could not begin a refresh"),
             }
-        }));
+        });
     }
 }

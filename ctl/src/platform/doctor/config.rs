@@ -7,6 +7,7 @@ use super::CheckResult;
 use nix::unistd::geteuid;
 use serde_json::Value;
 use std::env;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -85,8 +86,9 @@ pub(super) fn check_config(source: &ConfigSource) -> (Option<CheckedConfig>, Vec
         ConfigSource::Default => (installed.exists().then_some(installed), installed.exists()),
     };
     // a secret that crosses a network in clear text is a warning here, since the flags of the daemon are not known
-    let mut command = Command::new(find_oracled());
-    command.args(["check-config", "--json", "--allow-cleartext"]).stdin(Stdio::null());
+    // this program, as the daemon
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("oracled").args(["check-config", "--json", "--allow-cleartext"]).stdin(Stdio::null());
     if let Some(file) = file {
         command.arg("--config").arg(file);
     }
@@ -106,7 +108,7 @@ pub(super) fn check_config(source: &ConfigSource) -> (Option<CheckedConfig>, Vec
         Ok(output) => output,
         Err(error) => {
             let value = format!("cannot run `oracled check-config`: {error}");
-            let remedy = "install oracled beside oraclectl or in PATH";
+            let remedy = "run `oracled check-config` yourself";
             return (None, vec![CheckResult::warning(CHECK, value, remedy)]);
         }
     };
@@ -130,15 +132,6 @@ fn config_fault(name: &str, fault: &str) -> CheckResult {
         return CheckResult::warning(CHECK, fault, "run oraclectl doctor as root");
     }
     CheckResult::fault(CHECK, fault, format!("correct {name}; the next start fails"))
-}
-
-/// The program `oracled` beside this one, with the same ending of its name, else the one in `PATH`.
-fn find_oracled() -> PathBuf {
-    let beside = env::current_exe().ok().and_then(|program| {
-        let name = program.file_name()?.to_str()?.replace("oraclectl", "oracled");
-        Some(program.with_file_name(name))
-    });
-    beside.filter(|program| program.is_file()).unwrap_or_else(|| "oracled".into())
 }
 
 #[cfg(test)]

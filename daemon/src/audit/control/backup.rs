@@ -10,7 +10,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use hyper::Request;
 use hyper::header::CONTENT_TYPE;
-use oracled_actors::platform::caller::run_as_current_caller;
+use oracled_actors::platform::caller::spawn_for_caller;
 use oracled_api::audit::backup::{
     BACKUP_FORMAT, BackedUpFile, BackupManifest, CHECKPOINT_FILE, MANIFEST_FILE,
 };
@@ -116,7 +116,7 @@ fn send(
         drop(backup);
         (written, sent, out)
     });
-    tokio::spawn(run_as_current_caller(async move {
+    spawn_for_caller(async move {
         let _turn = turn;
         let Ok((written, sent, out)) = sending.await else { return };
         let entry =
@@ -131,7 +131,7 @@ fn send(
             Ok(()) => out.finish(),
             Err(error) => tracing::warn!(%error, "cannot complete a backup; the response breaks off"),
         }
-    }));
+    });
     ([(CONTENT_TYPE, "application/x-tar")], Body::new(body)).into_response()
 }
 

@@ -21,7 +21,7 @@ use oracled_actors::ground::ingestion::{
     PruneSource, PullOutcome, PullPipeline, RebuildSource, VerifySourceFiles,
 };
 use oracled_actors::ground::queries::CallerWaitCheck;
-use oracled_actors::platform::caller::run_as_current_caller;
+use oracled_actors::platform::caller::spawn_for_caller;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::ground::{ExportedVersion, PruneRequest, PullParams, PullResponse, VerifyFilesRequest};
 use oracled_domain::PeerCredentials;
@@ -225,7 +225,7 @@ pub async fn export(
         let exported = exported.and_then(|_| out.flush().map_err(|error| error.to_string()));
         (exported, view, out)
     });
-    tokio::spawn(run_as_current_caller(async move {
+    spawn_for_caller(async move {
         let Ok((exported, view, out)) = exporting.await else { return };
         ended.note_export(view.state.completed.iter().map(|run| run.release.version.as_str()), out.lines);
         if exported.is_err() {
@@ -236,6 +236,6 @@ pub async fn export(
             Ok(()) => out.finish(),
             Err(error) => tracing::warn!(error, "cannot complete an export; the response breaks off"),
         }
-    }));
+    });
     Ok(([(CONTENT_TYPE, "application/x-ndjson")], Body::new(body)).into_response())
 }

@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use hyper::header::CONTENT_TYPE;
-use oracled_actors::platform::caller::run_as_current_caller;
+use oracled_actors::platform::caller::{run_as_current_caller, spawn_for_caller};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::collections::VecDeque;
@@ -163,7 +163,7 @@ pub(crate) fn respond<Fut: Future<Output = ()> + Send + 'static>(
 ) -> Result<Response, Problem> {
     let lines = BatchLineReader::from_request(request, service)?;
     let (sender, answers) = BatchSender::new(service);
-    tokio::spawn(run_as_current_caller(answer(lines, sender)));
+    spawn_for_caller(answer(lines, sender));
     Ok(([(CONTENT_TYPE, MEDIA_TYPE)], Body::from(answers)).into_response())
 }
 
