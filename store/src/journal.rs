@@ -193,8 +193,8 @@ impl Journal {
             store.forget(&changed);
         }
         self.tip = tip;
+        self.mark.now.set_log(counts, &hashes.tree);
         engine.set_log_hashes(hashes);
-        self.mark.now.counts = counts;
         engine.set_durable_seq(counts.entries);
         for write in writes {
             if let TableWrite::PutRun(run) = write {
@@ -335,6 +335,7 @@ impl Drop for Journal {
 pub(crate) mod backup;
 pub(crate) mod check;
 pub(crate) mod erasure;
+mod group_tree;
 pub(crate) mod healing;
 mod mirror_file;
 pub(crate) mod opening;

@@ -1,6 +1,7 @@
 //! Rows and backups that another program has forged: each is refused.
 
 use crate::erased_ids::{Services, use_all_sessions};
+use oracled_domain::audit::leaf::{ROWS, hide_values};
 use oracled_tests::verification::{register, register_offices, workflow};
 use oracled_tests::{DaemonWorld, document, post};
 use serde_json::{Value, json};
@@ -13,6 +14,8 @@ const TABLES: &[u8] = b"DEHRSTVfhrz";
 /// The lengths of the heads of a segment and of a group.
 const HEAD_BYTES: usize = 44;
 const GROUP_HEAD_BYTES: usize = 32;
+/// The bytes before the lines in a row of the log: its revision, the number of its chunks, and a time.
+const LOG_HEAD_BYTES: usize = 8 + 2 + 8;
 /// The stored length of a removed row.
 const REMOVED: u32 = u32::MAX;
 
@@ -93,6 +96,23 @@ impl ForgedLog {
         last.into_values().collect()
     }
 
+    /// Hides the digests of rows in the entries, as an erasure does. No leaf changes.
+    fn hide_digests(&mut self) {
+        for (key, value) in self.groups.iter_mut().flat_map(|(_, (_, rows))| rows) {
+            let Some((head, lines)) = value.as_ref().and_then(|value| value.split_at_checked(LOG_HEAD_BYTES))
+            else {
+                continue;
+            };
+            // long lines are compressed, or in several chunks
+            if key[0] == b'l' && lines.starts_with(b"{") && lines.ends_with(b"\n") {
+                let lines = str::from_utf8(lines).expect("lines of the log").lines();
+                let hidden =
+                    lines.map(|line| hide_values(line, |member| member == ROWS).expect("an entry") + "\n");
+                *value = Some([head, hidden.collect::<String>().as_bytes()].concat());
+            }
+        }
+    }
+
     /// Forges a row of the table. Returns a description.
     fn forge(&mut self, table: u8, random: &mut fastrand::Rng) -> String {
         let rows = self.last_rows(table);
@@ -101,16 +121,20 @@ impl ForgedLog {
         let value = value.expect("it is stored");
         let (_, (_, last)) = self.groups.last_mut().expect("a group");
         let mut other = key.clone();
-        let kind = ["changed", "removed", "removed later", "renamed", "added", "chunk"][random.usize(..6)];
+        let kind = ["changed", "hidden", "removed", "removed later", "renamed", "added", "chunk", "no chunk"]
+            [random.usize(..8)];
         match kind {
             // a character of its JSON, after the head of the row and of a session
-            "changed" => {
+            "changed" | "hidden" => {
                 let places: Vec<_> =
                     (40..value.len()).filter(|at| value[*at].is_ascii_alphanumeric()).collect();
                 let at = places[random.usize(..places.len())];
                 let mut changed = value;
                 changed[at] = if changed[at] == b'7' { b'8' } else { b'7' };
                 self.groups[group].1.1[index].1 = Some(changed);
+                if kind == "hidden" {
+                    self.hide_digests();
+                }
             }
             "removed" => drop(self.groups[group].1.1.remove(index)),
             "removed later" => match last.iter_mut().find(|(stored, _)| *stored == key) {
@@ -132,10 +156,21 @@ impl ForgedLog {
                 last.retain(|(stored, _)| *stored != key);
                 last.push((other, Some(b"forged".to_vec())));
             }
+            // the second part is removed, whether there is one or not
+            "no chunk" => {
+                *other.last_mut().expect("a key") = 1;
+                last.retain(|(stored, _)| chunk_stem(stored) != chunk_stem(&key));
+                last.push((other, None));
+            }
             _ => unreachable!("{kind}"),
         }
         format!("{kind} {:?}", String::from_utf8_lossy(&key))
     }
+}
+
+/// The key of a row without the number of the chunk.
+fn chunk_stem(key: &[u8]) -> &[u8] {
+    &key[..key.len() - 2]
 }
 
 fn segments(dir: &Path) -> Vec<PathBuf> {

@@ -4,9 +4,9 @@ use crate::base::error::StoreError;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, TableId, row_of_path, row_path};
 use crate::base::session_row::SessionRow;
-use oracled_domain::Sha256Hex;
-use oracled_domain::audit::event::{LostRow, read_open};
+use oracled_domain::audit::event::{DueData, EventName, LostRow, read_open};
 use oracled_domain::audit::leaf::{LogLineError, LoggedRows};
+use oracled_domain::{SessionId, Sha256Hex};
 use serde::{Deserialize, Serialize};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +28,39 @@ const PERMANENT: [TableId; 4] = [TableId::Definitions, TableId::Documents, Table
 /// The number of differences that are listed.
 const LISTED_MAX: usize = 20;
 
+/// The events that remove data. An entry with such an event can be the reason why digests are hidden.
+const REMOVALS: [EventName; 5] = [
+    EventName::ErasureStarted,
+    EventName::SessionErased,
+    EventName::SessionsExpired,
+    EventName::RetentionStarted,
+    EventName::RetentionApplied,
+];
+
+/// The members of an entry whose digests are hidden, or that reports a removal.
+#[derive(Deserialize)]
+struct RemovalMembers {
+    event: String,
+    #[serde(default, deserialize_with = "read_open")]
+    session_id: Option<SessionId>,
+    #[serde(default, deserialize_with = "read_open")]
+    session_ids: Option<Vec<SessionId>>,
+    due: Option<DueData>,
+}
+
+/// The removals that the log reports.
+#[derive(Debug, Default)]
+struct LoggedRemovals {
+    /// The last removal of the data of each session.
+    sessions: BTreeMap<SessionId, u64>,
+    /// The last removal whose sessions were erased from the log, too.
+    hidden: u64,
+    /// The last removal of data of sessions.
+    last: u64,
+    /// The last entry whose values a retention has removed.
+    values_up_to: u64,
+}
+
 /// A version of a row: the number of the entry that set it, and the start of its SHA-256.
 type RowVersion = (u64, [u8; 16]);
 
@@ -43,8 +76,9 @@ struct ComparedRow {
 pub struct RowComparison {
     /// The rows by their paths. Removed rows are absent.
     rows: BTreeMap<Box<str>, ComparedRow>,
-    /// The entries whose digests were erased.
-    hidden: BTreeSet<u64>,
+    /// The entries whose digests were erased, with their sessions.
+    hidden: BTreeMap<u64, Option<SessionId>>,
+    removals: LoggedRemovals,
     /// The rows that every copy has lost, by the entries that set them.
     lost: BTreeSet<(String, u64)>,
 }
@@ -83,9 +117,19 @@ impl RowComparison {
             let RecoveryMembers { lost_rows } = serde_json::from_str(line).map_err(LogLineError::from)?;
             self.lost.extend(lost_rows.into_iter().flatten().map(|lost| (lost.row, lost.entry)));
         }
+        let is_removal = |text: &str| REMOVALS.iter().any(|name| text.contains(<&str>::from(name)));
+        if is_removal(line) {
+            let members: RemovalMembers = serde_json::from_str(line)?;
+            if is_removal(&members.event) {
+                self.removals.note(seq, members);
+            }
+        }
         match LoggedRows::read(line)? {
             LoggedRows::None => {}
-            LoggedRows::Hidden => drop(self.hidden.insert(seq)),
+            LoggedRows::Hidden => {
+                let RemovalMembers { session_id, .. } = serde_json::from_str(line)?;
+                self.hidden.insert(seq, session_id);
+            }
             LoggedRows::Open(named) => {
                 for (path, sha256) in named {
                     self.change(path.into(), |row| row.named = sha256.map(|sha256| (seq, start_of(&sha256))));
@@ -104,8 +148,8 @@ impl RowComparison {
             let mut last = None;
             for (key, chunk) in batch.range(rows::all(table)) {
                 let stem = rows::chunk_stem(key);
-                // a removed chunk of a longer row from before follows the others
-                if last.as_ref() == Some(&stem) || !rows::is_first_chunk(key) && chunk.is_none() {
+                // the further chunks, also removed ones of a longer row from before, follow the first one
+                if last.as_ref() == Some(&stem) {
                     continue;
                 }
                 let name = stem.get(1..stem.len().saturating_sub(1)).unwrap_or_default();
@@ -113,7 +157,8 @@ impl RowComparison {
                 let head = head.map(|first| rows::split_head(dir, first)).transpose()?;
                 let value = rows::get_from(batch, table, name).flatten();
                 let stored = head.map(|(revision, ..)| revision).zip(value);
-                self.note_stored(dir, table, name, stored, chunk.is_some())?;
+                let is_part = !rows::is_first_chunk(key);
+                self.note_stored(dir, table, name, stored, is_part || chunk.is_some())?;
                 last = Some(stem);
             }
         }
@@ -171,17 +216,19 @@ impl RowComparison {
 
     /// The result for a log whose entries before `first_seq` were dropped.
     #[must_use]
-    pub fn finish(self, first_seq: u64) -> ComparedRows {
+    pub fn finish(mut self, first_seq: u64) -> ComparedRows {
+        // who hides the digests of an entry must not be able to change its rows
+        self.hidden.retain(|seq, session_id| self.removals.cover(*seq, session_id.as_ref()));
         let mut compared = ComparedRows { equal: 0, unnamed: 0, lost: Vec::new(), differences: Vec::new() };
         let empty = start_of(&Sha256Hex::of(b""));
-        let last_hidden = self.hidden.last().copied().unwrap_or_default();
+        let last_hidden = self.hidden.last_key_value().map_or(0, |(seq, _)| *seq);
         for (path, ComparedRow { named, stored }) in self.rows {
             // their digests are never erased
             let is_permanent = row_of_path(&path).is_some_and(|(table, _)| PERMANENT.contains(&table));
             let seq_of = |version: Option<RowVersion>| version.map_or(0, |(seq, _)| seq);
             let is_unnamed = match stored {
                 Some((revision, _)) => {
-                    let is_hidden = !is_permanent && self.hidden.contains(&revision);
+                    let is_hidden = !is_permanent && self.hidden.contains_key(&revision);
                     revision > seq_of(named) && (revision < first_seq || is_hidden)
                 }
                 // an entry whose digests were erased can have removed it
@@ -201,6 +248,32 @@ impl RowComparison {
             }
         }
         compared
+    }
+}
+
+impl LoggedRemovals {
+    fn note(&mut self, seq: u64, members: RemovalMembers) {
+        let RemovalMembers { session_id, session_ids, due, .. } = members;
+        if let Some(due) = due {
+            let values = [due.log_values, due.verifications].into_iter().flatten().map(|kind| kind.last_seq);
+            self.values_up_to = values.fold(self.values_up_to, u64::max);
+            return;
+        }
+        self.last = seq;
+        let named: Vec<_> = session_id.into_iter().chain(session_ids.into_iter().flatten()).collect();
+        if named.is_empty() {
+            self.hidden = seq;
+        }
+        self.sessions.extend(named.into_iter().map(|session_id| (session_id, seq)));
+    }
+
+    /// Whether a removal can have hidden the digests of entry `seq`, which is about this session.
+    fn cover(&self, seq: u64, session_id: Option<&SessionId>) -> bool {
+        let removed = match session_id {
+            None => self.last,
+            Some(session_id) => self.sessions.get(session_id).copied().unwrap_or_default().max(self.hidden),
+        };
+        seq < removed || seq <= self.values_up_to
     }
 }
 

@@ -154,6 +154,15 @@ impl fmt::Display for SourceFileKind {
 }
 
 impl StoreError {
+    /// The same damage, with a further detail.
+    pub(crate) fn with_detail(self, further: &str) -> Self {
+        match self {
+            Self::Corrupt { dir, detail } => Self::Corrupt { dir, detail: format!("{detail}; {further}") },
+            Self::Short { dir, detail } => Self::Short { dir, detail: format!("{detail}; {further}") },
+            other => other,
+        }
+    }
+
     /// The same error about the directory `to`, of which `from` is a copy.
     pub(crate) fn moved(self, from: &Path, to: &Path) -> Self {
         let moved = |path: PathBuf| path.strip_prefix(from).map(|rest| to.join(rest)).unwrap_or(path.clone());

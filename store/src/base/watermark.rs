@@ -10,6 +10,7 @@ use crate::base::disk::sync_dir;
 use crate::base::error::StoreError;
 use crate::base::rows::{SCHEMA, TableId};
 use crate::base::snapshot::SnapshotId;
+use oracled_domain::audit::log_tree::LogTree;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -22,7 +23,7 @@ pub(crate) const WATERMARK_FILE: &str = "watermark";
 const MAGIC: &[u8; 8] = b"oracledW";
 pub(crate) const COUNTS_BYTES: usize = 128;
 /// The numbers of a slot besides its counts.
-const NUMBERS: usize = 7;
+const NUMBERS: usize = 8;
 /// Magic, schema, generation, counts, numbers, checksum.
 const SLOT_BYTES: usize = 8 + 4 + 8 + COUNTS_BYTES + 8 * NUMBERS + 4;
 /// Attempts to read the file of a mark, which a daemon may write meanwhile, and the pause after each.
@@ -190,6 +191,8 @@ pub(crate) struct WatermarkValues {
     pub(crate) synced: u64,
     /// The start of the system during which the database was last written.
     pub(crate) boot_id: u64,
+    /// A checksum of the Merkle tree of the log; 0 if it is unknown. Entries that only `oracle_log.jsonl` still has must give it.
+    pub(crate) tree_check: u64,
 }
 
 impl Watermark {
@@ -328,7 +331,22 @@ impl WatermarkValues {
             walked: 1,
             synced: 0,
             boot_id: 0,
+            tree_check: 0,
         }
+    }
+
+    /// Notes the counts and the Merkle tree of the log after a commit.
+    pub(crate) fn set_log(&mut self, counts: StoreCounts, tree: &LogTree) {
+        (self.counts, self.tree_check) = (counts, Self::check_of(tree));
+    }
+
+    /// Whether `tree` can be the tree of the log: it has another size than the mark, or its checksum.
+    pub(crate) fn agrees_with(&self, tree: &LogTree) -> bool {
+        self.tree_check == 0 || tree.size() != self.counts.entries || self.tree_check == Self::check_of(tree)
+    }
+
+    fn check_of(tree: &LogTree) -> u64 {
+        1 << 32 | u64::from(crc32fast::hash(&tree.to_bytes()))
     }
 
     /// The bytes of a slot.
@@ -343,18 +361,19 @@ impl WatermarkValues {
     }
 
     fn to_bytes(self) -> Vec<u8> {
-        let Self { counts, mirrored, mirror_first, snapshot, store_id, walked, synced, boot_id } = self;
-        let numbers = [mirrored, mirror_first, snapshot.0, store_id, walked, synced, boot_id];
+        let Self { counts, mirrored, mirror_first, snapshot, store_id, walked, synced, boot_id, tree_check } =
+            self;
+        let numbers = [mirrored, mirror_first, snapshot.0, store_id, walked, synced, boot_id, tree_check];
         [&counts.to_bytes()[..], numbers.map(u64::to_be_bytes).as_flattened()].concat()
     }
 
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (counts, numbers) = bytes.split_at_checked(COUNTS_BYTES)?;
         let numbers: [[u8; 8]; NUMBERS] = numbers.as_chunks().0.try_into().ok()?;
-        let [mirrored, mirror_first, snapshot, store_id, walked, synced, boot_id] =
+        let [mirrored, mirror_first, snapshot, store_id, walked, synced, boot_id, tree_check] =
             numbers.map(u64::from_be_bytes);
         let (counts, snapshot) = (StoreCounts::from_bytes(counts)?, SnapshotId(snapshot));
-        Some(Self { counts, mirrored, mirror_first, snapshot, store_id, walked, synced, boot_id })
+        Some(Self { counts, mirrored, mirror_first, snapshot, store_id, walked, synced, boot_id, tree_check })
     }
 }
 

@@ -76,6 +76,11 @@ pub(crate) fn check_database(
             format_counts(mark.counts)
         ));
     }
+    if meta::read(engine)?.is_some_and(|(_, tree)| !mark.agrees_with(&tree)) {
+        return short(format!(
+            "its entries up to entry {entries} are others than those of its high-water mark"
+        ));
+    }
     let kept = engine.with(|db| meta::first_seq(db, engine.dir()))?;
     let from = mark.walked.saturating_sub(WALKED_AGAIN_ENTRIES).clamp(1, entries.max(1)).max(kept);
     let walked = walk_log(engine, from, entries)?;

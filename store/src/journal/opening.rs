@@ -10,6 +10,7 @@ use crate::base::snapshot::SnapshotId;
 use crate::base::watermark::{StoreCounts, Watermark};
 use crate::ground::files::GroundFiles;
 use crate::journal::check::{WALKED_AGAIN_ENTRIES, check_database};
+use crate::journal::group_tree::tree_after;
 use crate::segments::{PART_BYTES, SegmentFiles, Segments, SegmentsUpTo};
 use std::collections::BTreeMap;
 use std::fs;
@@ -53,12 +54,29 @@ pub(super) fn open_segments(dir: &Path) -> Result<(Result<Segments, StoreError>,
         // with a mark that is lost, the database counts as one that may not be whole, and is rebuilt from the segments
         (Ok(Some(segments)), None) => {
             let mark = Watermark::create(dir, segments.store_id(), StoreCounts::default())?;
-            Ok((Ok(segments), mark))
+            let (entries, mut later) = (segments.entries(), None);
+            SegmentFiles::new(dir).visit_groups_after(entries, |group| {
+                later = Some(group.entries);
+                Ok(true)
+            })?;
+            // without a mark, a damaged group looks like the end of the log
+            let segments = later.map_or(Ok(segments), |later| {
+                Err(short(format!("its log ends at entry {entries}, before a group with entry {later}")))
+            });
+            Ok((segments, mark))
         }
         (Ok(None), Some(mark)) => {
             Ok((Err(short("its first segment is missing or damaged".to_owned())), mark))
         }
         (Err(damage @ (StoreError::Corrupt { .. } | StoreError::Short { .. })), Some(mark)) => {
+            Ok((Err(damage), mark))
+        }
+        (Err(damage @ (StoreError::Corrupt { .. } | StoreError::Short { .. })), None) => {
+            let files = SegmentFiles::new(dir);
+            let mut heads =
+                files.existing_numbers()?.into_iter().filter_map(|number| files.head(number).ok());
+            let Some(head) = heads.next() else { return Err(damage) };
+            let mark = Watermark::create(dir, head.store_id, StoreCounts::default())?;
             Ok((Err(damage), mark))
         }
         (Err(error), _) => Err(error),
@@ -130,15 +148,14 @@ fn begin_after_database(
     mark.now.snapshot = engine.snapshot();
     mark.write_synced().map_err(io)?;
     let missing = || short("the database is empty".to_owned());
-    let (counts, _) = meta::read(engine)?.ok_or_else(missing)?;
+    let (counts, mut tree) = meta::read(engine)?.ok_or_else(missing)?;
     if let Some(doubt) = find_doubt(engine, counts.entries, mark) {
         return Err(short(format!("the database may not be whole: {doubt}")));
     }
-    let mut last = counts.entries;
-    SegmentFiles::new(engine.dir()).visit_groups_after(last, |group| {
-        let follows = group.after_entry == last;
-        last = group.entries;
+    SegmentFiles::new(engine.dir()).visit_groups_after(tree.size(), |group| {
+        let follows = group.after_entry == tree.size();
         if follows {
+            tree = tree_after(engine.dir(), &tree, &group, |_| Ok(()))?;
             engine.apply(group.rows)?;
         }
         Ok(follows)
@@ -194,6 +211,7 @@ pub(super) fn open_database(
                 // the database is the only copy of what a damaged segment has lost
                 return keep_database(engine, segments, mark, known, damage);
             }
+            check_is_behind(engine, segments, mark)?;
             engine.remove_database()?;
         }
         // a power cut from now on leaves a database that is not known to be whole
@@ -225,6 +243,28 @@ pub(super) fn open_database(
                 doubt = Some(damage);
             }
         }
+    }
+}
+
+/// Checks that a database which is to be rebuilt has no entries that the segments lack. A mark that existed knows the last entry.
+fn check_is_behind(
+    engine: &Arc<StoreEngine>,
+    segments: &Segments,
+    mark: &Watermark,
+) -> Result<(), StoreError> {
+    if mark.now.counts.entries > 0 || !engine.has_database() {
+        return Ok(());
+    }
+    let found = engine.open_database(None).and_then(|()| meta::read(engine));
+    engine.close_database();
+    match found {
+        Ok(Some((counts, _))) if counts.entries > segments.entries() => {
+            let (entries, found) = (segments.entries(), counts.entries);
+            let detail = format!("its segments end at entry {entries}, its database at entry {found}");
+            Err(StoreError::Short { dir: engine.dir().to_owned(), detail })
+        }
+        // a damaged database is rebuilt
+        _ => Ok(()),
     }
 }
 
@@ -265,6 +305,9 @@ pub(super) fn note_whole(
     mark: &mut Watermark,
     counts: StoreCounts,
 ) -> Result<(), StoreError> {
+    if mark.now.counts.entries != counts.entries {
+        mark.now.tree_check = 0;
+    }
     (mark.now.counts, mark.now.walked) = (counts, counts.entries.max(1));
     (mark.now.synced, mark.now.boot_id) = (counts.entries, boot_id());
     mark.write_synced().map_err(|source| StoreError::Io { path: engine.dir().to_owned(), source })

@@ -4,8 +4,9 @@
 //! Every entry must be found. Its line names the rows that were set with it, with their digests. A row that no copy has with its digest
 //! is lost: an empty row takes its place, which is no JSON, and [`TableId::Lost`] has its name. It is no longer lost when it is set again.
 
+use super::group_tree::{lines_in, tree_after};
 use super::opening::{begin_segments, note_whole, or_damage};
-use crate::audit::log::{self, LogQuery, first_seq_of, put_line, row};
+use crate::audit::log::{self, LogQuery, put_line};
 use crate::audit::logged_rows::RecoveryMembers;
 use crate::audit::mirror::erasure::lines_of;
 use crate::audit::removal::session_of_path;
@@ -17,7 +18,7 @@ use crate::base::meta;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, TableId, row_of_path};
 use crate::base::session_row::{SessionRow, SessionRowPart};
-use crate::base::watermark::{StoreCounts, Watermark};
+use crate::base::watermark::{StoreCounts, Watermark, WatermarkValues};
 use crate::segments::{ReadableGroup, SegmentFiles, Segments, visit_snapshot};
 use crate::verdict::orders::{OrderPosition, order_name};
 use crate::verification::open_names;
@@ -51,6 +52,12 @@ pub(super) fn continue_with_salvage(
 ) -> Result<Segments, StoreError> {
     tracing::error!(%damage, "the segments and the database are damaged; a new database is built from what is readable");
     let segments = salvage(engine, mark, mirrored).and_then(|()| begin_segments(engine, mark));
+    let damage = match &segments {
+        Err(StoreError::Corrupt { detail, .. } | StoreError::Short { detail, .. }) => {
+            damage.with_detail(detail)
+        }
+        _ => damage,
+    };
     or_damage(engine, segments, damage)
 }
 
@@ -103,16 +110,17 @@ fn build(
         old: old.is_some_and(|opened| opened.is_ok()).then(|| TableReader::new(Arc::clone(engine))),
         new,
         tree: LogTree::default(),
+        old_tree: LogTree::default(),
+        mark: mark.now,
         segment: 1,
         lost: BTreeMap::new(),
     };
-    let mut old_tree = LogTree::default();
     if let Some(old) = &salvage.old {
         // sled has written a snapshot of a database that must not be used
         (mark.now.snapshot, mark.now.walked) = (engine.snapshot(), 0);
         mark.write_synced().map_err(|source| StoreError::Io { path: engine.dir().to_owned(), source })?;
-        old_tree = meta::read(engine).ok().flatten().map(|(_, tree)| tree).unwrap_or_default();
-        old.engine().set_durable_seq(old_tree.size());
+        salvage.old_tree = meta::read(engine).ok().flatten().map(|(_, tree)| tree).unwrap_or_default();
+        old.engine().set_durable_seq(salvage.old_tree.size());
         old.engine().set_up_to_date();
     }
     let files = SegmentFiles::new(engine.dir());
@@ -126,17 +134,17 @@ fn build(
         Ok(true)
     })?;
     let (entries, expected) =
-        (salvage.tree.size(), mark.now.counts.entries.max(mirrored).max(old_tree.size()));
+        (salvage.tree.size(), mark.now.counts.entries.max(mirrored).max(salvage.old_tree.size()));
     if entries < expected {
-        // an older copy of the files ends with zeros: then the later ones may be elsewhere
-        if !has_remains {
+        salvage.segment = last_segment;
+        let lost_before = salvage.lost.len();
+        salvage.fill(entries + 1..=expected, &RowBatch::default())?;
+        // an older copy of the files ends with zeros: then the later ones, with these rows, may be elsewhere. Lines after the known
+        // trees can be any
+        let known = mark.now.counts.entries.max(salvage.old_tree.size());
+        if !has_remains && (salvage.lost.len() > lost_before || expected > known) {
             return Err(salvage.short(format!("its log ends at entry {entries}, and must have {expected}")));
         }
-        salvage.segment = last_segment;
-        salvage.fill(entries + 1..=expected, &RowBatch::default())?;
-    }
-    if salvage.tree.size() == old_tree.size() && salvage.tree != old_tree {
-        return Err(salvage.short("its last entries differ from the Merkle tree of the database".to_owned()));
     }
     salvage.finish()?;
     if meta::store_id(new)? != mark.now.store_id {
@@ -154,6 +162,9 @@ struct Salvage<'s> {
     new: &'s Arc<StoreEngine>,
     /// The tree of the log up to the last entry.
     tree: LogTree,
+    /// The tree of the damaged database; it is empty if it cannot be read.
+    old_tree: LogTree,
+    mark: WatermarkValues,
     /// The segment that was read last.
     segment: u64,
     /// The rows that no copy had, by their names.
@@ -178,24 +189,24 @@ impl Salvage<'_> {
 
     /// Adds a group, and before it the entries between the last one and this one.
     fn add(&mut self, group: ReadableGroup) -> Result<(), StoreError> {
-        let ReadableGroup { segment, after_entry, entries, rows } = group;
         let before = self.tree.size();
-        if before < after_entry {
-            self.fill(before + 1..=after_entry, &rows)?;
-            let mut tree = self.tree.clone();
-            for (_, line) in lines_in(&rows).range(after_entry + 1..) {
-                tree.append(log::leaf(self.dir, line)?.as_bytes());
-            }
-            if meta::tree_in(&rows).as_ref() != Some(&tree) || tree.size() != entries {
-                return Err(self.short(format!(
-                    "entries {} to {after_entry} are damaged in segment {segment}, and other copies of them differ from the \
-                     Merkle tree",
-                    before + 1
-                )));
-            }
+        if before < group.after_entry {
+            self.fill(before + 1..=group.after_entry, &group.rows)?;
         }
-        self.segment = segment;
-        self.apply(rows)
+        tree_after(self.dir, &self.tree, &group, |tree| self.check_tree(tree))?;
+        self.segment = group.segment;
+        self.apply(group.rows)
+    }
+
+    /// Checks that the tree is the one that the database and the mark had with as many entries.
+    fn check_tree(&self, tree: &LogTree) -> Result<(), StoreError> {
+        if self.mark.agrees_with(tree) && (tree.size() != self.old_tree.size() || *tree == self.old_tree) {
+            return Ok(());
+        }
+        Err(self.short(format!(
+            "the entries up to entry {} are others than those of the Merkle tree in the database or the high-water mark",
+            tree.size()
+        )))
     }
 
     /// Adds the entries `seqs`, whose groups are damaged. The rows of the log in `next`, the next group, can have some of them.
@@ -217,6 +228,7 @@ impl Salvage<'_> {
             let line = self.line_of(seq, &copies)?;
             let mut batch = RowBatch::default();
             hashes.append(log::leaf(self.dir, line)?.as_bytes(), &mut batch);
+            self.check_tree(&hashes.tree)?;
             time_us =
                 put_line(&mut batch, seq, line, time_us, Some(first_of_next).filter(|first| seq >= *first));
             counts.entries = seq;
@@ -329,10 +341,21 @@ impl Salvage<'_> {
         }
         let mut batch = RowBatch::default();
         meta::put_counts(&mut batch, counts, &self.tree);
+        let is_lost = |table, name: &str| {
+            reader.stored_value(table, name).map(|value| value.is_some_and(|value| value.is_empty()))
+        };
+        // the group that has set or removed a row can be damaged: then its row was filled, and not its name here
+        for earlier in reader.lost_rows()? {
+            if let Some((table, name)) = row_of_path(&earlier.row)
+                && !is_lost(table, name)?
+            {
+                rows::remove(&mut batch, TableId::Lost, earlier.row.as_bytes(), 1);
+            }
+        }
         for (path, lost) in self.lost {
             let Some((table, name)) = row_of_path(&path) else { continue };
             // a later group can have set it again
-            if reader.stored_value(table, name)?.is_some_and(|value| value.is_empty()) {
+            if is_lost(table, name)? {
                 if GROUND.contains(&table) {
                     let detail = format!(
                         "the row {path}, which entry {} has set, is in no readable copy; restore a backup that has it",
@@ -384,20 +407,6 @@ impl Salvage<'_> {
         }
         Ok(())
     }
-}
-
-/// The entries in the rows of the log of a group. Damaged rows are left out.
-fn lines_in(rows: &RowBatch) -> BTreeMap<u64, String> {
-    let firsts = rows.range(rows::all(TableId::Log)).filter(|(key, _)| rows::is_first_chunk(key));
-    let mut lines = BTreeMap::new();
-    for (key, _) in firsts {
-        let value = rows::get_from(rows, TableId::Log, rows::name(key).unwrap_or_default()).flatten();
-        let text = value.as_deref().and_then(row::decode);
-        if let Some((first, text)) = first_seq_of(key).zip(text) {
-            lines.extend((first..).zip(text.lines().map(str::to_owned)));
-        }
-    }
-    lines
 }
 
 impl TableReader {

@@ -1,6 +1,7 @@
 //! Stages a group of records as one batch: numbers them, checks their expectations, and encodes their rows.
 
 use crate::audit::log::{self, LogTip};
+use crate::audit::removal::session_of_path;
 use crate::base::documents::document_name;
 use crate::base::engine::StoreEngine;
 use crate::base::error::StoreError;
@@ -110,6 +111,10 @@ impl<'a> StagedGroup<'a> {
         let salts = &self.salts;
         let values: Vec<_> = record.writes.iter().map(TableWrite::value).collect();
         let rows = &row_digests(record.writes.iter().zip(&values));
+        debug_assert!(
+            names_own_session(record, rows),
+            "an erasure of another session would hide the digests of {rows:?}"
+        );
         let entries = log::RecordLogEntries { events, callers, rows, salts, stores_session: &stores_session };
         let Self { batch, tip, lines, hashes, row_bytes, .. } = self;
         let mut add_leaf =
@@ -354,6 +359,12 @@ fn row_digests<'w>(writes: impl Iterator<Item = (&'w TableWrite, &'w Option<Vec<
         Some((row_path(table, &name)?, value.as_deref().map(Sha256Hex::of)))
     };
     writes.filter_map(digest).collect()
+}
+
+/// Whether the rows of sessions are those of the session of the last event, whose entry names them.
+fn names_own_session(record: &JournalRecord, rows: &RowDigests) -> bool {
+    let Some(own) = record.events.last().and_then(|event| event.session_id.as_ref()) else { return true };
+    rows.keys().filter_map(|path| session_of_path(path)).all(|named| named == *own)
 }
 
 /// The table and the name of a row.

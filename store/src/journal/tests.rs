@@ -309,14 +309,19 @@ fn log_query_by_session_is_complete_after_row_changes() {
         let mut record = delivered(random.usize(..6), random.usize(..3000));
         record.expect.clear();
         let id = id(random.usize(..6));
+        let of_no_session = AuditEvent::new(at(1), None, EventKind::ServiceStopped);
         match random.u8(..4) {
             // entries of the session without writes, writes of another session's row, and a record of no session
             0 => record.writes.clear(),
-            1 => record.writes = vec![TableWrite::RemoveSession(id)],
-            2 => record.writes.push(TableWrite::RemoveSession(id)),
-            _ if n.is_multiple_of(5) => {
-                record.events = vec![AuditEvent::new(at(1), None, EventKind::ServiceStopped)];
+            1 => {
+                record.writes = vec![TableWrite::RemoveSession(id)];
+                record.events.push(of_no_session);
             }
+            2 => {
+                record.writes.push(TableWrite::RemoveSession(id));
+                record.events.push(of_no_session);
+            }
+            _ if n.is_multiple_of(5) => record.events = vec![of_no_session],
             _ => {}
         }
         record

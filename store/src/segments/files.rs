@@ -312,7 +312,14 @@ impl SegmentFiles {
         mut visit: impl FnMut(ReadableGroup) -> Result<bool, StoreError>,
     ) -> Result<(u64, bool), StoreError> {
         let mut last = (0, false);
-        for number in self.existing_numbers()? {
+        // files can have been swapped: the head says which segment a file is
+        let numbers = self.existing_numbers()?;
+        let mut numbers: Vec<_> = numbers
+            .into_iter()
+            .map(|number| (self.number_in_head(number).unwrap_or(number), number))
+            .collect();
+        numbers.sort_unstable();
+        for (_, number) in numbers {
             let Ok(segment) = self.open(number) else { continue };
             let mut bytes = Vec::new();
             let mut is_damaged = false;
@@ -332,6 +339,13 @@ impl SegmentFiles {
             last = (number, is_damaged || rest.iter().any(|byte| *byte != 0));
         }
         Ok(last)
+    }
+
+    /// The number in the head of the file with this number; `None` if the head is damaged.
+    fn number_in_head(&self, number: u64) -> Option<u64> {
+        let mut bytes = Vec::new();
+        self.open(number).ok()?.take(SegmentHead::BYTES).read_to_end(&mut bytes).ok()?;
+        SegmentHead::from_bytes(&bytes).map(|head| head.number)
     }
 
     /// The numbers of the segments that exist, with those that a snapshot replaces.

@@ -36,6 +36,11 @@ fn later_segments(dir: &Path) -> Vec<PathBuf> {
 /// Changes a bit in the middle of a segment, and removes the database.
 fn damage(dir: &Path, number: usize) -> Vec<u8> {
     drop(fs::remove_dir_all(dir.join("store")));
+    flip(dir, number)
+}
+
+/// Changes a bit in the middle of a segment.
+fn flip(dir: &Path, number: usize) -> Vec<u8> {
     let segment = later_segments(dir).swap_remove(number);
     let mut content = fs::read(&segment).expect("the segment is readable");
     let used = content.iter().rposition(|byte| *byte != 0).expect("it has groups");
@@ -200,4 +205,100 @@ fn entry_that_no_copy_has_prevents_the_start_and_changes_nothing() {
     fs::write(&mirror, kept).expect("the write succeeds");
     let (_journal, copied) = Journal::open(options(damaged.path())).expect("the mirror has the entries");
     assert!(whole_log(&copied) == log, "another log");
+}
+
+#[test]
+fn damage_in_the_last_segment_is_found_without_mark_and_mirror() {
+    let (dir, journal, store) = killed();
+    let (log, head) = (whole_log(&store), store.log_head());
+    drop((journal, store));
+    for name in ["watermark", "oracle_log.jsonl"] {
+        fs::remove_file(dir.path().join(name)).expect("the removal succeeds");
+    }
+    flip(dir.path(), later_segments(dir.path()).len() - 1);
+    let (_journal, store) = open(dir.path());
+    assert!(whole_log(&store) == log && store.log_head() == head, "another log");
+    assert_eq!(unreadable(&store), BTreeSet::new());
+}
+
+#[test]
+fn missing_segment_and_mark_are_replaced_by_the_other_copies() {
+    let (dir, journal, store) = killed();
+    let (log, head) = (whole_log(&store), store.log_head());
+    drop((journal, store));
+    fs::remove_file(dir.path().join("watermark")).expect("the removal succeeds");
+    fs::remove_file(later_segments(dir.path()).swap_remove(1)).expect("the removal succeeds");
+    let (_journal, store) = open(dir.path());
+    assert!(whole_log(&store) == log && store.log_head() == head, "another log");
+    assert_eq!(unreadable(&store), BTreeSet::new());
+}
+
+#[test]
+fn swapped_segments_lose_nothing() {
+    let (dir, journal, store) = killed();
+    let log = whole_log(&store);
+    drop((journal, store));
+    fs::remove_dir_all(dir.path().join("store")).expect("the removal succeeds");
+    let files = later_segments(dir.path());
+    let [first, second] = [&files[0], &files[1]].map(|file| fs::read(file).expect("the segment is readable"));
+    assert_eq!(files[0].extension(), files[1].extension(), "the same form");
+    fs::write(&files[0], second).expect("the write succeeds");
+    fs::write(&files[1], first).expect("the write succeeds");
+    let (_journal, store) = open(dir.path());
+    assert_eq!((whole_log(&store) == log, unreadable(&store)), (true, BTreeSet::new()));
+}
+
+#[test]
+fn segment_of_another_history_changes_nothing() {
+    let (dir, journal, store) = killed();
+    drop((journal, store));
+    let other = tempfile::tempdir().expect("a directory");
+    copy_dir(dir.path(), other.path());
+    let mut logs = [dir.path(), other.path()].into_iter().zip([200, 300]).map(|(dir, first)| {
+        let (mut journal, store) = open(dir);
+        fill(&mut journal, first..first + 10);
+        whole_log(&store)
+    });
+    let log = logs.next().expect("the log of the first store");
+    assert!(logs.next().is_some_and(|other| other.len() == log.len() && other != log), "two histories");
+    let last = later_segments(dir.path()).pop().expect("a segment");
+    let foreign = fs::read(later_segments(other.path()).pop().expect("a segment")).expect("readable");
+    for has_database in [true, false] {
+        let copy = tempfile::tempdir().expect("a directory");
+        copy_dir(dir.path(), copy.path());
+        if !has_database {
+            fs::remove_dir_all(copy.path().join("store")).expect("the removal succeeds");
+        }
+        let (file, right) = (later_segments(copy.path()).pop().expect("a segment"), fs::read(&last));
+        fs::write(&file, &foreign).expect("the write succeeds");
+        if let Ok((_, store)) = Journal::open(options(copy.path())) {
+            assert!(whole_log(&store) == log, "another log");
+        }
+        fs::write(&file, right.expect("readable")).expect("the write succeeds");
+        let (_journal, store) = open(copy.path());
+        assert_eq!((whole_log(&store) == log, unreadable(&store)), (true, BTreeSet::new()), "{has_database}");
+    }
+}
+
+#[test]
+fn changed_line_of_the_mirror_takes_the_place_of_no_entry() {
+    let (dir, journal, store) = killed();
+    drop((journal, store));
+    fs::remove_dir_all(dir.path().join("store")).expect("the removal succeeds");
+    let segment = later_segments(dir.path()).pop().expect("a segment");
+    let mut content = fs::read(&segment).expect("the segment is readable");
+    let used = content.iter().rposition(|byte| *byte != 0).expect("it has groups");
+    content[used - 10] ^= 1;
+    fs::write(&segment, content).expect("the write succeeds");
+    let mirror = dir.path().join("oracle_log.jsonl");
+    let lines = fs::read_to_string(&mirror).expect("readable");
+    let (before, last) = lines.trim_end().rsplit_once('\n').expect("lines");
+    fs::write(&mirror, format!("{before}\n{}\n", last.replacen("cs_119", "cs_999", 1)))
+        .expect("the write succeeds");
+    assert!(last.contains("cs_119"), "{last}");
+    let error = Journal::open(options(dir.path())).expect_err("the last entry is damaged");
+    assert!(matches!(error, StoreError::Corrupt { .. } | StoreError::Short { .. }), "{error}");
+    fs::write(&mirror, &lines).expect("the write succeeds");
+    let (_journal, store) = open(dir.path());
+    assert!(whole_log(&store).last().is_some_and(|line| line.json == last));
 }
