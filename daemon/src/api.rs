@@ -1,56 +1,72 @@
-//! The router of the routes' socket. Each resource has one file.
+//! The routes' socket. Each feature declares its routes.
 
-pub mod openapi;
-
-use crate::ground::api::{changes, query, records, signals, sources};
-use crate::platform::access_log::record_route;
-use crate::platform::api::request::{PATHS, reject_params, require_application};
-use crate::platform::api::{health, metrics, oracles};
-use crate::platform::problem::Problem;
+use crate::ground::api::signals;
+use crate::platform::api::request::{PATHS, require_application};
+use crate::platform::openapi::{Routes, describe, operations_of, reject_params, serve_routes};
 use crate::platform::service::DaemonService;
-use crate::rules::api::rules;
-use crate::verdict::api::{cache, crosscheck, orders, sessions, verdicts};
-use crate::verification::api::verify;
+use crate::{ground, platform, rules, verdict, verification};
 use axum::Router;
 use axum::middleware::from_fn;
-use axum::routing::{get, post, put};
-use std::sync::Arc;
-use tower::util::MapRequestLayer;
+use oracled_api::base::openapi::problem_responses;
+use oracled_api::base::problem::{ProblemCode, ProblemDocument};
+use oracled_api::verdict::CacheResult;
+use std::sync::{Arc, LazyLock};
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
 
-/// Every path of the routes' socket.
+/// The description of the routes' socket, without its routes.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "oracled: routes",
+        description = "The Unix socket for application routes: it judges a model's verdicts before delivery. Errors are `application/problem+json` with a stable `code`.",
+    ),
+    servers((url = "http://localhost", description = "Over the Unix socket `oracled.sock`; the host name is ignored")),
+    tags(
+        (name = "verdict", description = "Verdicts, sessions and the cache"),
+        (name = "rules", description = "Texts checked against facts"),
+        (name = "ground", description = "Sources, their records and changes"),
+        (name = "verification", description = "Values verified by several sources"),
+        (name = "platform", description = "The daemon itself"),
+    ),
+    components(schemas(ProblemDocument, CacheResult)),
+)]
+struct RoutesOpenApi;
+
+/// Every route of the routes' socket.
+fn routes() -> Routes {
+    let of_applications = OpenApiRouter::new()
+        .merge(verdict::api::routes())
+        .merge(rules::api::routes())
+        .merge(ground::api::routes())
+        .merge(verification::api::routes())
+        .merge(platform::api::routes());
+    // webhooks, probes and scrapers may add parameters of their own
+    for_applications(reject_params(of_applications))
+        .merge(platform::api::open_routes())
+        .merge(ground::api::open_routes())
+}
+
+/// The routes, for callers of an application only.
+fn for_applications(mut routes: Routes) -> Routes {
+    for operation in routes.get_openapi_mut().paths.paths.values_mut().flat_map(operations_of) {
+        let refused = problem_responses(&[ProblemCode::ApplicationUnknown]);
+        for (status, response) in refused.into_iter().filter(|(status, _)| status == "403") {
+            // an operation that declares the status names all of its codes
+            operation.responses.responses.entry(status).or_insert(response);
+        }
+    }
+    routes.route_layer(from_fn(require_application))
+}
+
+/// The description of the routes' socket, as JSON.
+#[must_use]
+pub fn document() -> &'static str {
+    static DOCUMENT: LazyLock<String> = LazyLock::new(|| describe(RoutesOpenApi::openapi(), routes()));
+    &DOCUMENT
+}
+
+/// The router of the routes' socket.
 pub fn router(service: Arc<DaemonService>) -> Router {
-    Router::new()
-        .route("/v1/crosscheck", post(crosscheck::post))
-        .route("/v1/verdicts/{session_id}", post(verdicts::post))
-        .route("/v1/orders/{session_id}", get(orders::get).delete(orders::delete))
-        .route("/v1/sessions/{session_id}", put(sessions::put))
-        .route("/cache/{session_id}", get(cache::get).post(cache::post))
-        .route("/v1/rules", get(rules::list))
-        .route("/v1/rules/evaluate", post(rules::evaluate))
-        .route("/v1/rules/evaluate:batch", post(rules::evaluate_batch))
-        .route("/v1/query", post(query::post))
-        .route("/v1/query:batch", post(query::batch))
-        .route("/v1/verify", post(verify::post))
-        .route("/v1/verify:batch", post(verify::batch))
-        .route("/v1/verify/{execution_id}", get(verify::get))
-        .route("/v1/records/{record_id}", get(records::get))
-        .route("/v1/records/{record_id}/provenance", get(records::provenance))
-        .route("/v1/sources", get(sources::list))
-        .route("/v1/health/oracles", get(oracles::get))
-        .route("/openapi.json", get(openapi::get))
-        .route_layer(from_fn(reject_params))
-        // these routes have parameters, and reject unknown ones themselves
-        .route("/v1/verdicts/{session_id}", get(verdicts::get))
-        .route("/v1/changes", get(changes::get))
-        .route("/v1/orders", get(orders::list))
-        .route_layer(from_fn(require_application))
-        // webhooks, probes and scrapers may add parameters of their own
-        .route("/v1/signals/{*name}", post(signals::post))
-        .route("/healthz", get(health::alive))
-        .route("/readyz", get(health::ready))
-        .route("/metrics", get(metrics::get))
-        .fallback(signals::handle_other_path)
-        .method_not_allowed_fallback(async || Problem::method_not_allowed(PATHS))
-        .layer(MapRequestLayer::new(record_route))
-        .with_state(service)
+    serve_routes(routes(), document(), PATHS).fallback(signals::handle_other_path).with_state(service)
 }

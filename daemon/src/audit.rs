@@ -2,3 +2,4 @@
 
 pub(crate) mod checkpoints;
 pub mod control;
+mod problem;

@@ -129,9 +129,9 @@ fn serve(mut flags: DaemonFlags) -> anyhow::Result<ExitCode> {
 
 fn print_openapi(is_control: bool, is_review: bool) -> anyhow::Result<ExitCode> {
     let document = match (is_control, is_review) {
-        (true, _) => control::openapi::document(),
-        (_, true) => review::openapi::document(),
-        _ => api::openapi::document(),
+        (true, _) => control::document(),
+        (_, true) => review::document(),
+        _ => api::document(),
     };
     let document: serde_json::Value = serde_json::from_str(document)?;
     writeln!(io::stdout(), "{document:#}")?;

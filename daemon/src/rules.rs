@@ -1,3 +1,4 @@
 //! Oracle-A: handlers that check text against facts.
 
 pub mod api;
+mod problem;

@@ -2,4 +2,5 @@
 
 pub mod api;
 pub mod control;
+mod problem;
 pub(crate) mod retention;

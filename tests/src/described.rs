@@ -11,11 +11,7 @@ pub const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 #[must_use]
 pub fn documents() -> &'static [Value; 3] {
     static DOCUMENTS: LazyLock<[Value; 3]> = LazyLock::new(|| {
-        let documents = [
-            oracled::api::openapi::document(),
-            oracled::control::openapi::document(),
-            oracled::review::openapi::document(),
-        ];
+        let documents = [oracled::api::document(), oracled::control::document(), oracled::review::document()];
         documents.map(|text| serde_json::from_str(text).expect("valid JSON"))
     });
     &DOCUMENTS

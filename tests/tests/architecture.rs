@@ -90,6 +90,16 @@ fn ctl_is_named_only_by_the_main_function_of_the_program() {
     }
 }
 
+/// A route is declared once, with its description, by `routes!`.
+#[test]
+fn routes_are_declared_with_their_descriptions() {
+    for (name, source) in sources("daemon").into_iter().filter(|(name, _)| !name.contains("/dev/")) {
+        let undescribed = source.matches(".route(").count();
+        // the route that tests use, which exists only with debug assertions
+        assert_eq!(undescribed, usize::from(name.ends_with("src/control.rs")), "{name}");
+    }
+}
+
 /// The storage engine can be replaced, and its peculiarities stay in one crate.
 #[test]
 fn sled_is_named_only_by_the_store_crate() {

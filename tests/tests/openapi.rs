@@ -13,12 +13,6 @@ use strum::VariantArray;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Ident};
 
-/// The sources of the routers, in the order of [`documents`].
-const ROUTERS: [&str; 3] = [
-    include_str!("../../daemon/src/api.rs"),
-    include_str!("../../daemon/src/control.rs"),
-    include_str!("../../daemon/src/review.rs"),
-];
 const EXAMPLES: &str = include_str!("../../daemon/src/platform/openapi/examples.json");
 /// The objects that have no members, by their JSON pointers within the schemas.
 const MEMBERLESS: [&str; 3] = [
@@ -26,23 +20,6 @@ const MEMBERLESS: [&str; 3] = [
     "InvalidationTrigger/oneOf/3/properties/config",
     "SourceReviewRequest/oneOf/0/properties/approve",
 ];
-
-/// Path and method of each route, from the source of a router. Debug builds have one more route.
-fn served_routes(source: &str) -> BTreeSet<(String, String)> {
-    let routes = source.split(".fallback(").next().unwrap_or_default().split(".route(").skip(1);
-    let mut served = BTreeSet::new();
-    for route in routes.filter(|route| !route.contains("inject_panic")) {
-        let mut quoted = route.splitn(3, '"').skip(1);
-        let (path, handlers) = (quoted.next().expect("a path"), quoted.next().expect("a path ends"));
-        for method in METHODS {
-            if handlers.contains(&format!("{method}(")) {
-                // a wildcard parameter is described like any other parameter
-                served.insert((path.replace("{*", "{"), method.to_owned()));
-            }
-        }
-    }
-    served
-}
 
 /// Path, method and description of each operation.
 fn operations(description: &Value) -> impl Iterator<Item = (&str, &str, &Value)> {
@@ -79,11 +56,11 @@ fn all_within(value: &Value) -> Vec<(String, &Value)> {
 }
 
 #[tokio::test]
-async fn described_routes_equal_served_routes() {
+async fn described_routes_are_served() {
     let world = DaemonWorld::for_reviewers("");
     let daemon = world.serve().await;
     let clients = [daemon.routes().await, daemon.control().await, daemon.review().await];
-    for ((mut client, source), expected) in clients.into_iter().zip(ROUTERS).zip(documents()) {
+    for (mut client, expected) in clients.into_iter().zip(documents()) {
         let answer = get(&mut client, "/openapi.json").await;
         assert_eq!(
             (answer.status.as_u16(), &answer.headers["content-type"]),
@@ -92,7 +69,6 @@ async fn described_routes_equal_served_routes() {
         assert!(document(&answer) == *expected, "another document is served");
         let described: BTreeSet<_> =
             operations(expected).map(|(path, method, _)| (path.to_owned(), method.to_owned())).collect();
-        assert_eq!(described, served_routes(source));
         assert!(described.len() >= 10, "too few operations: {described:?}");
         for (path, method) in described {
             // an answer without end

@@ -5,7 +5,7 @@ mod summaries;
 use crate::platform::api::request::{JsonBody, QueryParams, strict};
 use crate::platform::control::body::{ControlBody, DOCUMENT_MAX_BYTES};
 use crate::platform::control::control_request::parse_name;
-use crate::platform::openapi::problems;
+use crate::platform::openapi::{Routes, problems};
 use crate::platform::problem::{Problem, without_state_dir};
 use crate::platform::service::{DaemonService, run_to_end};
 use axum::extract::rejection::PathRejection;
@@ -30,6 +30,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use strum::VariantArray;
 use summaries::read_summaries;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of registered documents.
+pub(super) fn routes() -> Routes {
+    OpenApiRouter::new().routes(routes!(apply)).routes(routes!(list)).routes(routes!(get, put))
+}
 
 /// Maximum size of a body of `POST /v1/documents`, in bytes.
 const APPLY_MAX_BYTES: usize = 32 * 1024 * 1024;

@@ -9,3 +9,20 @@ pub mod oracles;
 pub(crate) mod piece_writer;
 pub mod request;
 pub(crate) mod reserved_body;
+
+use super::openapi::{self, Routes};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes for applications.
+pub(crate) fn routes() -> Routes {
+    OpenApiRouter::new().routes(routes!(oracles::get)).routes(routes!(openapi::read_document))
+}
+
+/// The routes for every process.
+pub(crate) fn open_routes() -> Routes {
+    OpenApiRouter::new()
+        .routes(routes!(health::alive))
+        .routes(routes!(health::ready))
+        .routes(routes!(metrics::get))
+}

@@ -11,3 +11,21 @@ pub mod inject_panic;
 pub mod log_level;
 pub mod reload;
 pub mod status;
+
+use super::api::oracles;
+use super::openapi::{self, Routes};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of the control socket.
+pub(crate) fn routes() -> Routes {
+    OpenApiRouter::new()
+        .routes(routes!(openapi::read_document))
+        .routes(routes!(status::get))
+        .routes(routes!(actors::get))
+        .routes(routes!(oracles::get_with_errors))
+        .routes(routes!(health::post))
+        .routes(routes!(log_level::get, log_level::put))
+        .routes(routes!(drain::post))
+        .routes(routes!(reload::post))
+}

@@ -1,23 +1,18 @@
 //! Every error that a caller can get, as `application/problem+json` (RFC 9457) with a stable code.
 //!
-//! The files below map the errors of each feature to codes.
+//! Each feature maps its errors to codes in its file `problem.rs`.
 
-mod ground;
 mod hidden;
 mod platform;
-mod verdict;
-mod verification;
 
 pub use hidden::{hide_state_dir, without_state_dir};
 pub use oracled_api::base::problem::{ProblemCode, ProblemDocument};
+pub(crate) use platform::by_value;
 
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use oracled_api::base::problem::PROBLEM_MEDIA_TYPE;
-use oracled_domain::SessionId;
-use oracled_domain::audit::logged_verification::ErasedVerification;
-use oracled_domain::verdict::session::SessionMismatch;
 use serde_json::value::RawValue;
 use std::fmt::{self, Display};
 use std::time::Duration;
@@ -116,63 +111,6 @@ impl Problem {
     pub fn draining() -> Self {
         let detail = "the daemon is draining: only delivered verdicts can be read";
         Self::new(ProblemCode::Draining, detail)
-    }
-
-    /// No verdict is cached for the session.
-    pub fn verdict_not_cached(session_id: impl Display) -> Self {
-        Self::new(ProblemCode::VerdictNotCached, format!("no verdict is cached for session {session_id}"))
-    }
-
-    /// The session is not registered, so its verdict cannot be regenerated.
-    pub fn session_unknown(session_id: impl Display) -> Self {
-        let detail = format!(
-            "session {session_id} has no verdict here and is not registered; register it by PUT \
-             /v1/sessions/{session_id} with `tier` and `query` (oraclectl register), then read again"
-        );
-        Self::new(ProblemCode::SessionUnknown, detail)
-    }
-
-    /// The session is registered with other data.
-    #[must_use]
-    pub fn session_mismatch(session_id: &SessionId, mismatch: SessionMismatch) -> Self {
-        let detail = format!("session {} is known with another {mismatch}", session_id.local());
-        let code = match mismatch {
-            SessionMismatch::Owner => ProblemCode::SessionNotOwned,
-            _ => ProblemCode::SessionMismatch,
-        };
-        let mut problem = Self::new(code, detail);
-        problem.document.mismatch = Some(mismatch);
-        problem
-    }
-
-    /// No run has this id, or an id that begins with it.
-    pub fn run_unknown(run_id: impl Display) -> Self {
-        Self::new(
-            ProblemCode::RunUnknown,
-            format!("no run has the id {run_id}, or an id that begins with it"),
-        )
-    }
-
-    /// No decision has this execution id.
-    pub fn execution_unknown(execution_id: impl Display) -> Self {
-        let detail = format!(
-            "no decision with values has the execution id {execution_id}; a retention may have removed the values"
-        );
-        Self::new(ProblemCode::ExecutionUnknown, detail)
-    }
-
-    /// Values of the decision's log entry were erased.
-    pub fn decision_erased(decision: &ErasedVerification) -> Self {
-        let ErasedVerification { seq, execution_id, erased, .. } = decision;
-        let detail =
-            format!("values of the decision {execution_id} (entry {seq}) were erased: {}", erased.join(", "));
-        Self::new(ProblemCode::DecisionErased, detail)
-    }
-
-    /// The log begins with entry `first`.
-    pub fn entry_dropped(what: impl Display, first: u64) -> Self {
-        let detail = format!("{what} was dropped; the log begins with entry {first}");
-        Self::new(ProblemCode::EntryDropped, detail)
     }
 
     /// The JSON of the answer.

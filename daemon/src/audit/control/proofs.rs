@@ -47,7 +47,7 @@ problems!(TileProblems: STORE; EntryDropped InvalidRequest);
 /// The path and the content are those of C2SP `tlog-tiles`. The leaves have hashes in place of the values that can be erased.
 #[utoipa::path(
     get,
-    path = "/v1/log/tile/{path}",
+    path = "/v1/log/tile/{*path}",
     operation_id = "read_log_tile",
     tag = "audit",
     params(("path" = String, Path, description = "The path of the tile, such as `0/x001/067` or `entries/005.p/8`")),

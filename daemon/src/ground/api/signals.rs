@@ -36,7 +36,7 @@ problems!(SignalProblems: STORE; InvalidRequest SourceUnknown BodyBroken BodyToo
 /// type.
 #[utoipa::path(
     post,
-    path = "/v1/signals/{name}",
+    path = "/v1/signals/{*name}",
     operation_id = "send_signal",
     tag = "ground",
     params(("name" = String, Path, description = "The rest of the path that a policy names; it may contain slashes"), ("X-Hub-Signature-256" = Option<String>, Header, pattern = "^sha256=[0-9a-f]{64}$", description = "The HMAC-SHA-256 of the body under the secret of the policy; required if the policy has a `secret_file`")),

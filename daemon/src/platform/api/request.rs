@@ -7,7 +7,7 @@ pub(crate) mod strict;
 
 pub use check::{RequestedCase, RequestedCheck, SourcedCheck};
 pub use params::QueryParams;
-pub(crate) use params::reject_params;
+pub(crate) use params::check_no_params;
 
 use crate::platform::config::LimitsSection;
 use crate::platform::problem::Problem;

@@ -73,5 +73,5 @@ macro_rules! by_value {
         }
     )*};
 }
-pub(super) use by_value;
+pub(crate) use by_value;
 by_value!(StoreError, CommitError);

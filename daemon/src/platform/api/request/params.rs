@@ -2,9 +2,7 @@
 
 use crate::platform::problem::Problem;
 use crate::platform::schema_check::{check_value, read_text};
-use axum::extract::{FromRequestParts, Query, Request};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::extract::{FromRequestParts, Query};
 use hyper::Uri;
 use hyper::http::request::Parts;
 use oracled_api::base::problem::ProblemCode;
@@ -72,15 +70,16 @@ fn describe_fault(name: &str, text: &str, cause: &str) -> String {
     }
 }
 
-/// Rejects each request with query parameters. A layer for the routes that take none.
-pub(crate) async fn reject_params(request: Request, next: Next) -> Response {
-    let params = request.uri().query().unwrap_or_default();
-    let Some(first) = params.split('&').find(|param| !param.is_empty()) else {
-        return next.run(request).await;
-    };
+/// Checks that a request has no query parameters.
+///
+/// # Errors
+/// `InvalidRequest` with the name of the first one.
+pub(crate) fn check_no_params(uri: &Uri) -> Result<(), Problem> {
+    let params = uri.query().unwrap_or_default();
+    let Some(first) = params.split('&').find(|param| !param.is_empty()) else { return Ok(()) };
     let name = excerpt(first.split('=').next().unwrap_or_default());
     let fault = format!("`{name}` is not a query parameter of this path, which has none; remove it");
-    Problem::new(ProblemCode::InvalidRequest, fault).into_response()
+    Err(Problem::new(ProblemCode::InvalidRequest, fault))
 }
 
 #[cfg(test)]

@@ -1,14 +1,12 @@
 //! The errors of ground truth.
 
-use super::{Problem, ProblemCode};
+use crate::platform::problem::{Problem, ProblemCode};
 use oracled_actors::ground::ingestion::IngestionError;
 use oracled_actors::ground::queries::QueryError;
 use oracled_actors::ground::registry::RegistryError;
-use oracled_actors::rules::fact_sources::{FactCollectionError, FactEntryError};
 use oracled_domain::ground::source::SourceRegistrationError;
-use oracled_domain::rules::sourced::NoFactsError;
 use oracled_domain::verification::workflow::WorkflowError;
-use std::time::Duration;
+use std::fmt::Display;
 
 impl From<RegistryError> for Problem {
     fn from(error: RegistryError) -> Self {
@@ -96,8 +94,16 @@ impl From<QueryError> for Problem {
 }
 
 impl Problem {
+    /// No run has this id, or an id that begins with it.
+    pub fn run_unknown(run_id: impl Display) -> Self {
+        Self::new(
+            ProblemCode::RunUnknown,
+            format!("no run has the id {run_id}, or an id that begins with it"),
+        )
+    }
+
     /// The problem of a failed query. `detail` may contain more than the error.
-    fn from_query_error(error: QueryError, detail: String) -> Self {
+    pub(crate) fn from_query_error(error: QueryError, detail: String) -> Self {
         let code = match error {
             QueryError::SourceUnknown(_) => ProblemCode::SourceUnknown,
             QueryError::Live(_) => ProblemCode::SourceLive,
@@ -112,36 +118,6 @@ impl Problem {
             QueryError::Store(error) => return error.into(),
             QueryError::Unlogged(error) => return error.into(),
             QueryError::Reading(_) => ProblemCode::InternalError,
-        };
-        Self::new(code, detail)
-    }
-}
-
-impl From<FactCollectionError> for Problem {
-    fn from(error: FactCollectionError) -> Self {
-        let detail = error.to_string();
-        let cause = match error {
-            FactCollectionError::Entry { cause, .. } => cause,
-            FactCollectionError::Entries(_) | FactCollectionError::Together(_) => {
-                return Self::new(ProblemCode::InvalidRequest, detail);
-            }
-            FactCollectionError::Inside(_) => return Self::new(ProblemCode::InternalError, detail),
-        };
-        let code = match cause {
-            FactEntryError::Query(error) => return Self::from_query_error(error, detail),
-            FactEntryError::None(NoFactsError::NotAuthoritative { retry_after_ms, .. }) => {
-                return Self::new(ProblemCode::FactsUnavailable, detail)
-                    .retry_after(retry_after_ms.map(Duration::from_millis));
-            }
-            FactEntryError::None(NoFactsError::Omitted(_) | NoFactsError::Nothing { .. }) => {
-                ProblemCode::FactsUnavailable
-            }
-            FactEntryError::Verify(error) => return Self::from_verify_error(error, detail),
-            FactEntryError::None(NoFactsError::NoProvenance(_))
-            | FactEntryError::NoOntology(_)
-            | FactEntryError::Inside(_) => ProblemCode::InternalError,
-            FactEntryError::None(_) => ProblemCode::InvalidRequest,
-            FactEntryError::Store(error) => return error.into(),
         };
         Self::new(code, detail)
     }

@@ -1,8 +1,6 @@
-//! The errors of verdicts, of rules and of the outbox.
+//! The errors of verdicts and of the outbox.
 
-use super::platform::by_value;
-use super::{Problem, ProblemCode};
-use oracled_actors::rules::EvaluationError;
+use crate::platform::problem::{Problem, ProblemCode, by_value};
 use oracled_actors::upstream::ModelError;
 use oracled_actors::verdict::cache::VerdictCacheError;
 use oracled_actors::verdict::crosscheck::GateError;
@@ -24,6 +22,33 @@ use std::time::Duration;
 const QUEUE_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 impl Problem {
+    /// No verdict is cached for the session.
+    pub fn verdict_not_cached(session_id: impl Display) -> Self {
+        Self::new(ProblemCode::VerdictNotCached, format!("no verdict is cached for session {session_id}"))
+    }
+
+    /// The session is not registered, so its verdict cannot be regenerated.
+    pub fn session_unknown(session_id: impl Display) -> Self {
+        let detail = format!(
+            "session {session_id} has no verdict here and is not registered; register it by PUT \
+             /v1/sessions/{session_id} with `tier` and `query` (oraclectl register), then read again"
+        );
+        Self::new(ProblemCode::SessionUnknown, detail)
+    }
+
+    /// The session is registered with other data.
+    #[must_use]
+    pub fn session_mismatch(session_id: &SessionId, mismatch: SessionMismatch) -> Self {
+        let detail = format!("session {} is known with another {mismatch}", session_id.local());
+        let code = match mismatch {
+            SessionMismatch::Owner => ProblemCode::SessionNotOwned,
+            _ => ProblemCode::SessionMismatch,
+        };
+        let mut problem = Self::new(code, detail);
+        problem.document.mismatch = Some(mismatch);
+        problem
+    }
+
     /// The verdict of `session_id` could not be generated.
     #[must_use]
     pub fn generation_failed(session_id: &SessionId, failed: &GenerationError) -> Self {
@@ -223,15 +248,6 @@ impl From<&GateError> for Problem {
     }
 }
 
-impl From<&EvaluationError> for Problem {
-    fn from(error: &EvaluationError) -> Self {
-        match error {
-            EvaluationError::Evaluating(_) => Self::new(ProblemCode::InternalError, error.to_string()),
-            EvaluationError::Commit(error) => error.into(),
-        }
-    }
-}
-
 impl From<ErasureError> for Problem {
     fn from(error: ErasureError) -> Self {
         let detail = error.to_string();
@@ -262,4 +278,4 @@ impl From<OutboxError> for Problem {
     }
 }
 
-by_value!(VerdictCacheError, GateError, EvaluationError);
+by_value!(VerdictCacheError, GateError);

@@ -1,11 +1,13 @@
 //! The errors of verification and of reviews.
 
-use super::{Problem, ProblemCode};
+use crate::platform::problem::{Problem, ProblemCode};
 use oracled_actors::verification::{
     CommentError, DismissError, ResolveError, ReviewClosedError, RevokeError, VerifyError,
 };
 use oracled_domain::audit::event::verification::AlteredEntryError;
+use oracled_domain::audit::logged_verification::ErasedVerification;
 use oracled_domain::verification::request::VerifyRequestError;
+use std::fmt::Display;
 
 impl From<VerifyError> for Problem {
     fn from(error: VerifyError) -> Self {
@@ -15,8 +17,24 @@ impl From<VerifyError> for Problem {
 }
 
 impl Problem {
+    /// No decision has this execution id.
+    pub fn execution_unknown(execution_id: impl Display) -> Self {
+        let detail = format!(
+            "no decision with values has the execution id {execution_id}; a retention may have removed the values"
+        );
+        Self::new(ProblemCode::ExecutionUnknown, detail)
+    }
+
+    /// Values of the decision's log entry were erased.
+    pub fn decision_erased(decision: &ErasedVerification) -> Self {
+        let ErasedVerification { seq, execution_id, erased, .. } = decision;
+        let detail =
+            format!("values of the decision {execution_id} (entry {seq}) were erased: {}", erased.join(", "));
+        Self::new(ProblemCode::DecisionErased, detail)
+    }
+
     /// The problem of a failed verification. `detail` may contain more than the error.
-    pub(super) fn from_verify_error(error: VerifyError, detail: String) -> Self {
+    pub(crate) fn from_verify_error(error: VerifyError, detail: String) -> Self {
         let code = match error {
             VerifyError::WorkflowUnknown(_) => ProblemCode::WorkflowUnknown,
             VerifyError::OntologyUnknown(_) => ProblemCode::OntologyUnknown,
