@@ -3,10 +3,11 @@
 use crate::ground::api::signals;
 use crate::platform::api::request::{PATHS, require_application};
 use crate::platform::openapi::{Routes, describe, operations_of, reject_params, serve_routes};
+use crate::platform::scraped::{MetricsReader, ScrapedMetrics};
 use crate::platform::service::DaemonService;
 use crate::{ground, platform, rules, verdict, verification};
-use axum::Router;
 use axum::middleware::from_fn;
+use axum::{Extension, Router};
 use oracled_api::base::openapi::problem_responses;
 use oracled_api::base::problem::{ProblemCode, ProblemDocument};
 use oracled_api::verdict::CacheResult;
@@ -66,7 +67,17 @@ pub fn document() -> &'static str {
     &DOCUMENT
 }
 
+/// The readers of the metrics of each feature.
+const METRICS: [(&str, MetricsReader); 3] = [
+    ("ground", |service| Box::pin(ground::metrics::read(service))),
+    ("verification", |service| Box::pin(verification::metrics::read(service))),
+    ("verdict", |service| Box::pin(verdict::metrics::read(service))),
+];
+
 /// The router of the routes' socket.
 pub fn router(service: Arc<DaemonService>) -> Router {
-    serve_routes(routes(), document(), PATHS).fallback(signals::handle_other_path).with_state(service)
+    serve_routes(routes(), document(), PATHS)
+        .layer(Extension(ScrapedMetrics(&METRICS)))
+        .fallback(signals::handle_other_path)
+        .with_state(service)
 }

@@ -2,4 +2,5 @@
 
 pub mod api;
 pub mod control;
+pub(crate) mod metrics;
 mod problem;

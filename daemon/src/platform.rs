@@ -8,6 +8,7 @@ pub mod listen;
 pub(crate) mod openapi;
 pub mod problem;
 pub(crate) mod schema_check;
+pub(crate) mod scraped;
 pub mod secret;
 pub mod service;
 pub mod signal_rate;

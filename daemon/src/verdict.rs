@@ -2,5 +2,6 @@
 
 pub mod api;
 pub mod control;
+pub(crate) mod metrics;
 mod problem;
 pub(crate) mod retention;

@@ -66,11 +66,17 @@ pub(crate) fn serve_routes(
 /// Rejects requests with query parameters, where the routes describe none. The handlers of the others reject unknown ones.
 pub(crate) fn reject_params(mut routes: Routes) -> Routes {
     let mut taking = HashSet::new();
+    let is_of_query = |parameter: &RefOr<Parameter>| matches!(parameter, RefOr::T(parameter) if parameter.parameter_in == ParameterIn::Query);
     for (path, item) in &mut routes.get_openapi_mut().paths.paths {
-        for (method, operation) in [(Method::GET, &item.get), (Method::POST, &item.post)] {
-            let parameters = operation.iter().flat_map(|operation| operation.parameters.iter().flatten());
-            let is_of_query = |parameter: &RefOr<Parameter>| matches!(parameter, RefOr::T(parameter) if parameter.parameter_in == ParameterIn::Query);
-            if parameters.into_iter().any(is_of_query) {
+        let operations = [
+            (Method::GET, &item.get),
+            (Method::PUT, &item.put),
+            (Method::POST, &item.post),
+            (Method::DELETE, &item.delete),
+            (Method::PATCH, &item.patch),
+        ];
+        for (method, operation) in operations {
+            if operation.iter().flat_map(|operation| operation.parameters.iter().flatten()).any(is_of_query) {
                 taking.insert((method, path.clone()));
             }
         }
@@ -84,11 +90,11 @@ async fn reject_undeclared_params(
     request: Request,
     next: Next,
 ) -> HttpResponse {
-    let method = if request.method() == Method::HEAD { Method::GET } else { request.method().clone() };
-    if !taking.contains(&(method, path.as_str().to_owned()))
-        && let Err(refused) = check_no_params(request.uri())
-    {
-        return refused.into_response();
+    if let Err(refused) = check_no_params(request.uri()) {
+        let method = if request.method() == Method::HEAD { Method::GET } else { request.method().clone() };
+        if !taking.contains(&(method, path.as_str().to_owned())) {
+            return refused.into_response();
+        }
     }
     next.run(request).await
 }

@@ -1,0 +1,39 @@
+//! The metrics of regenerated verdicts and of budgets.
+
+use crate::platform::problem::Problem;
+use crate::platform::scraped::MetricsText;
+use crate::platform::service::{DaemonService, run_blocking};
+use oracled_actors::verdict::regen::ReadVariance;
+use oracled_domain::base::decimal::Decimal;
+use oracled_domain::verdict::cost_budget::DailyBudget;
+use std::sync::Arc;
+
+/// Reads whether regenerated verdicts differ too often, and the daily budgets. The budget of all calls has no label.
+pub(crate) async fn read(service: &Arc<DaemonService>) -> Result<MetricsText, Problem> {
+    let mut text = MetricsText::default();
+    match service.system.regen.ask(ReadVariance).await {
+        Ok(variance) => {
+            let help = "whether regenerated verdicts differ too often";
+            text.gauge("infrastructure_variance", help, u64::from(variance.escalated));
+        }
+        Err(error) => tracing::warn!(%error, "the metrics lack the divergence of regenerated verdicts"),
+    }
+    let reading = Arc::clone(service);
+    let budgets = run_blocking(move || reading.system.daily_budgets()).await?;
+    if budgets.is_empty() {
+        return Ok(text);
+    }
+    let each = |read: fn(&DailyBudget) -> &Decimal| {
+        budgets.iter().map(move |budget| {
+            let label = budget.application.as_ref().map(|name| format!("application=\"{name}\""));
+            (label.unwrap_or_default(), read(budget))
+        })
+    };
+    text.gauges("daily_budget", "budget for model calls of a UTC day", each(|budget| &budget.daily));
+    text.gauges(
+        "daily_costs",
+        "costs of the current UTC day that count toward the budget",
+        each(|budget| &budget.costs_of_today),
+    );
+    Ok(text)
+}

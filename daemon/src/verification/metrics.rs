@@ -1,0 +1,33 @@
+//! The metrics of open reviews.
+
+use crate::platform::problem::Problem;
+use crate::platform::scraped::MetricsText;
+use crate::platform::service::{DaemonService, run_blocking};
+use oracled_domain::ground::id::WorkflowId;
+use oracled_domain::verification::workflow::Workflow;
+use oracled_store::StoreError;
+use std::sync::Arc;
+
+/// Reads the open reviews, in total and of each workflow, and when the oldest was opened.
+pub(crate) async fn read(service: &Arc<DaemonService>) -> Result<MetricsText, Problem> {
+    let store = service.system.store.clone();
+    let read = run_blocking(move || {
+        let of = |workflow_id: WorkflowId| {
+            let open = store.open_reviews_of(&workflow_id)?;
+            Ok::<_, StoreError>((format!("workflow=\"{workflow_id}\""), open))
+        };
+        let workflows = store.all_registered::<Workflow>()?;
+        let open = workflows.into_iter().map(|registered| of(registered.document.workflow_id));
+        Ok::<_, StoreError>((store.oldest_open_review_at()?, open.collect::<Result<Vec<_>, _>>()?))
+    });
+    let (oldest_at, open) = read.await?;
+    let mut text = MetricsText::default();
+    text.gauge("reviews_open", "open reviews", service.journal_report().counts.open_reviews);
+    text.gauges(
+        "review_oldest_open_timestamp_seconds",
+        "when the oldest open review was opened",
+        oldest_at.map(|at| ("", at.as_second())),
+    );
+    text.gauges("workflow_reviews_open", "open reviews of a workflow", open);
+    Ok(text)
+}
