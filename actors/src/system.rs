@@ -180,14 +180,14 @@ impl ActorSystem {
         let (abandon, abandoned) = watch::channel(None);
         let here = Arbiter::current();
         let own_thread = Arbiter::new().handle();
-        let hire = ActorStarter { supervision, clock: clock.clone(), abandon };
+        let starter = ActorStarter { supervision, clock: clock.clone(), abandon };
 
         let (report, reports) = watch::channel(JournalReport::default());
-        let logger = Logger::new(journal, report, hire.abandon.clone(), clock.clone(), metrics.clone());
+        let logger = Logger::new(journal, report, starter.abandon.clone(), clock.clone(), metrics.clone());
         let fallback_entries = logger.fallback_entries();
         // no limit: each message that reaches the logger already has a slot at a limited handle, and no entry may be
         // rejected
-        let handle = hire.start("logger", &own_thread, Semaphore::MAX_PERMITS, move || logger);
+        let handle = starter.start("logger", &own_thread, Semaphore::MAX_PERMITS, move || logger);
         let (webhook_queue, committed_webhooks) =
             WebhookQueue::new(webhooks.client.get().receivers().collect());
         let (log, waiting) =
@@ -196,13 +196,13 @@ impl ActorSystem {
 
         let oracle_health = {
             let (log, clock) = (log.clone(), clock.clone());
-            hire.start("oracle_health", &here, queue, move || OracleHealth::new(oracles, log, clock))
+            starter.start("oracle_health", &here, queue, move || OracleHealth::new(oracles, log, clock))
         };
 
         let rate_limiter = {
             let (store, log, clock) = (store.clone(), log.clone(), clock.clone());
             let spendable = budgets.clone();
-            hire.start("rate_limiter", &here, queue, move || {
+            starter.start("rate_limiter", &here, queue, move || {
                 RateLimiter::new(calls, spendable, store, log, clock)
             })
         };
@@ -217,7 +217,7 @@ impl ActorSystem {
         let ingestion = {
             let ingestion_actor =
                 IngestionActor::new(ingestion, store.clone(), log.clone(), clock.clone(), metrics.clone());
-            hire.start("ingestion", &here, queue, move || ingestion_actor)
+            starter.start("ingestion", &here, queue, move || ingestion_actor)
         };
 
         let processors = ProcessorPool::default();
@@ -239,7 +239,7 @@ impl ActorSystem {
         let verification_upkeep = {
             let verification = verification.clone();
             let make = move || VerificationUpkeep::new(verification);
-            hire.start("verification_upkeep", &here, queue, make)
+            starter.start("verification_upkeep", &here, queue, make)
         };
         let fact_sources = FactCollector::new(queries.clone(), verification.clone(), store.clone());
 
@@ -248,13 +248,13 @@ impl ActorSystem {
             let (oracle_health, store, log) = (oracle_health.clone(), store.clone(), log.clone());
             let (clock, metrics) = (clock.clone(), metrics.clone());
             let make = move || Notifier::of_config(mailing, oracle_health, store, log, clock, metrics);
-            hire.start("notifier", &here, queue, make)
+            starter.start("notifier", &here, queue, make)
         };
 
         let webhooks = {
             let (store, log, clock, metrics) = (store.clone(), log.clone(), clock.clone(), metrics.clone());
             let make = move || WebhookSender::of_config(webhooks, store, log, clock, metrics);
-            hire.start("webhooks", &here, queue, make)
+            starter.start("webhooks", &here, queue, make)
         };
         actix_rt::spawn(wake_for_committed(committed_webhooks, webhooks.clone()));
 
@@ -264,7 +264,7 @@ impl ActorSystem {
             let notifier = mails.then(|| notifier.clone());
             let listeners = DeliveryListeners { notifier, orders: order_progress.clone(), metrics };
             let make = move || VerdictCache::new(store, log, clock, listeners, policy, hot_bytes);
-            hire.start("cache", &here, queue, make)
+            starter.start("cache", &here, queue, make)
         };
 
         let lookup = lookup.map(|client| {
@@ -281,7 +281,7 @@ impl ActorSystem {
             let make = move || {
                 CrosscheckActor::new((unexpected_fields, Arc::clone(&policies)), handles, log, clock, metrics)
             };
-            hire.start("crosscheck", &here, queue, make)
+            starter.start("crosscheck", &here, queue, make)
         };
 
         let model_ids = models.for_first_verdicts();
@@ -301,13 +301,13 @@ impl ActorSystem {
         });
         let regen = {
             let generation = Arc::clone(&generation);
-            hire.start("regen", &here, queue, move || RegenActor::new(generation))
+            starter.start("regen", &here, queue, move || RegenActor::new(generation))
         };
         let (order_waits, orders_in_flight) = (OrderWaits::default(), InFlight::default());
         let orders = {
             let (waits, in_flight) = (order_waits.clone(), orders_in_flight.clone());
             let desk = OrderDesk::new(generation, orders, gate, in_flight, order_progress, waits);
-            hire.start("orders", &here, queue, move || OrdersActor::new(desk))
+            starter.start("orders", &here, queue, move || OrdersActor::new(desk))
         };
 
         let erasure = ErasureService::new(ErasureHandles {
@@ -413,15 +413,15 @@ impl ActorStarter {
     where
         A: actix::Actor<Context = actix::Context<A>> + actix::Supervised + Unpin,
     {
-        let vitals = Arc::new(ActorStats::new(name, self.clock.clone()));
+        let stats = Arc::new(ActorStats::new(name, self.clock.clone()));
         let abandon = self.abandon.clone();
         let give_up = move |reason: String| {
             abandon.send_replace(Some(reason));
         };
         ActorHandle::new(
-            guardian::start(arbiter, self.supervision, Arc::clone(&vitals), give_up, make),
+            guardian::start(arbiter, self.supervision, Arc::clone(&stats), give_up, make),
             queue_slots,
-            vitals,
+            stats,
         )
     }
 }

@@ -119,17 +119,9 @@ impl VerificationService {
         metrics: ActorMetrics,
     ) -> Self {
         let slots = Arc::new(Semaphore::new(config.at_once));
-        let (adapters, promises) = (Mutex::default(), PendingDecisions::new(config.at_once));
-        let verifier = VerificationContext {
-            handles,
-            store,
-            clock,
-            metrics,
-            config,
-            adapters,
-            slots,
-            pending: promises,
-        };
+        let (adapters, pending) = (Mutex::default(), PendingDecisions::new(config.at_once));
+        let verifier =
+            VerificationContext { handles, store, clock, metrics, config, adapters, slots, pending };
         Self { context: Arc::new(verifier) }
     }
 

@@ -7,8 +7,9 @@ mod documents;
 
 use crate::audit::control::backup;
 use crate::ground::control::{ingest, upkeep};
+use crate::platform::api::serving::{reject_params, serve_routes};
 use crate::platform::control::control_request::PATHS;
-use crate::platform::openapi::{Routes, describe, reject_params, serve_routes};
+use crate::platform::openapi::{Routes, describe};
 use crate::platform::service::DaemonService;
 use crate::verdict::control::{erasures, retention};
 use crate::{audit, ground, platform, verdict, verification};

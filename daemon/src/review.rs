@@ -1,6 +1,7 @@
 //! The socket for reviewers: reviews and held orders, and nothing else.
 
-use crate::platform::openapi::{self, Routes, describe, reject_params, serve_routes};
+use crate::platform::api::serving::{self, reject_params, serve_routes};
+use crate::platform::openapi::{Routes, describe};
 use crate::platform::service::DaemonService;
 use crate::{verdict, verification};
 use axum::Router;
@@ -33,7 +34,7 @@ struct ReviewOpenApi;
 /// Every route of the socket for reviewers.
 fn routes() -> Routes {
     let routes = verification::control::review_routes().merge(verdict::control::review_routes());
-    reject_params(routes.routes(routes!(openapi::read_document)))
+    reject_params(routes.routes(routes!(serving::read_document)))
 }
 
 /// The description of the socket for reviewers, as JSON.

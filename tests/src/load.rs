@@ -33,7 +33,7 @@ pub struct AnswerLedger {
     pub sessions: BTreeMap<String, KnownSessionState>,
     /// The fact of each session that was submitted with one. It is also the summary of the verdict.
     facts: BTreeMap<String, String>,
-    /// Sessions with a judgement that was answered, and whether it was an approval.
+    /// Sessions with a judgment that was answered, and whether it was an approval.
     pub judged: Vec<(String, bool)>,
     /// Acknowledged verdicts, including those that were purged later.
     pub acknowledged: usize,
@@ -77,11 +77,11 @@ impl AnswerLedger {
         }
     }
 
-    /// Checks that the log has every judgement that was answered.
+    /// Checks that the log has every judgment that was answered.
     ///
     /// # Panics
     /// Panics if one is missing.
-    pub fn check_judgements(&self, chronicle: &LogContent) {
+    pub fn check_judgments(&self, chronicle: &LogContent) {
         for judged in &self.judged {
             assert!(chronicle.judged.contains(judged), "no entry for {judged:?}");
         }
@@ -104,7 +104,7 @@ impl AnswerLedger {
         let log = store.log(&query).expect("the log is read");
         let chronicle = LogContent::read(log.iter().map(|line| line.json.as_str()));
         assert_eq!(journal.counts(), chronicle.counts());
-        self.check_judgements(&chronicle);
+        self.check_judgments(&chronicle);
         for session in self.sessions.keys().chain(chronicle.sessions.iter()) {
             let id = session.parse().expect("a session id");
             let found = store.verdict(&id).expect("the store is read");
@@ -145,7 +145,7 @@ pub struct LogContent {
     pub cached: BTreeMap<String, String>,
     /// Sessions that have had a verdict.
     pub sessions: BTreeSet<String>,
-    /// Sessions with a judgement, and whether it was an approval.
+    /// Sessions with a judgment, and whether it was an approval.
     pub judged: BTreeSet<(String, bool)>,
 }
 

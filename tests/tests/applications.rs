@@ -83,10 +83,7 @@ async fn applications_neither_see_nor_change_sessions_of_each_other() {
     let metrics = String::from_utf8_lossy(&metrics.body);
     for (application, path) in [("shop", "generate"), ("help", "cache_write")] {
         let labels = format!("application=\"{application}\",tier=\"quick\",path=\"{path}\",reason=\"pass\"");
-        assert!(
-            metrics.contains(&format!("oracled_crosscheck_judgements_total{{{labels}}} 1\n")),
-            "{labels}"
-        );
+        assert!(metrics.contains(&format!("oracled_crosscheck_judgments_total{{{labels}}} 1\n")), "{labels}");
     }
 }
 

@@ -241,7 +241,7 @@ async fn unknown_path_is_404_and_wrong_method_is_405() {
     problem(&get(control, "/healthz").await, 404, "not_found");
     let wrong = [
         (Method::GET, "/v1/crosscheck", "POST"),
-        (Method::DELETE, "/v1/verdicts/cs_1", "POST,GET,HEAD"),
+        (Method::DELETE, "/v1/verdicts/cs_1", "GET,HEAD,POST"),
         (Method::PUT, "/cache/cs_1", "GET,HEAD,POST"),
         (Method::POST, "/healthz", "GET,HEAD"),
         (Method::PATCH, "/metrics", "GET,HEAD"),

@@ -152,7 +152,7 @@ async fn check_full(
     {
         let of_session =
             |line: &&Value| field(line, "event") == "tmm_crosscheck" && field(line, "session_id") == session;
-        let line = lines.iter().find(of_session).expect("the judgement is in the service log");
+        let line = lines.iter().find(of_session).expect("the judgment is in the service log");
         assert_eq!(names(line), expected);
         assert_eq!(
             (field(line, "log_fallback"), field(line, "approved")),

@@ -72,17 +72,17 @@ fn random_bodies_get_documented_answers_and_log_entries() {
     let mut runner = TestRunner::new(Config { cases, ..config });
     let held = runner.run(&requests(), |request| {
         let answer = runtime.block_on(async { send(&mut daemon.routes().await, &request).await })?;
-        let (judgements, deliveries) = count.get();
+        let (judgments, deliveries) = count.get();
         let was_judged = judged(&request, &answer)?;
-        count.set((judgements + usize::from(was_judged), deliveries + usize::from(answer.status == 201)));
+        count.set((judgments + usize::from(was_judged), deliveries + usize::from(answer.status == 201)));
         Ok(())
     });
     if let Err(error) = held {
         panic!("{error}\n{}", world.service_log());
     }
-    let (judgements, deliveries) = count.get();
-    println!("{cases} bodies: {judgements} judged, {deliveries} delivered");
-    assert!(deliveries > 0 && judgements > deliveries, "some bodies are valid and some are delivered");
+    let (judgments, deliveries) = count.get();
+    println!("{cases} bodies: {judgments} judged, {deliveries} delivered");
+    assert!(deliveries > 0 && judgments > deliveries, "some bodies are valid and some are delivered");
 
     runtime.block_on(async {
         let control = &mut daemon.control().await;
@@ -90,7 +90,7 @@ fn random_bodies_get_documented_answers_and_log_entries() {
         let status = document(&get(control, "/v1/status").await);
         assert_eq!(status["entries"], entries.len());
         let of = |event: &str| entries.iter().filter(|entry| entry["event"] == event).count();
-        assert_eq!(of("tmm_crosscheck"), judgements, "one entry for each judgement");
+        assert_eq!(of("tmm_crosscheck"), judgments, "one entry for each judgment");
         assert_eq!((of("verdict_cached"), &status["verdicts"]), (deliveries, &json!(deliveries)));
         assert_eq!(of("crosscheck_error"), 0);
         let reports = document(&get(control, "/v1/actors").await);

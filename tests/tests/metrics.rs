@@ -90,7 +90,7 @@ async fn metrics_are_valid_openmetrics_and_count_requests() {
     let samples = parsed(str::from_utf8(&answer.body).unwrap());
     let judged = |tier: &str, path: &str, reason: &str| {
         format!(
-            "oracled_crosscheck_judgements_total{{application=\"default\",tier=\"{tier}\",path=\"{path}\",reason=\"{reason}\"}}"
+            "oracled_crosscheck_judgments_total{{application=\"default\",tier=\"{tier}\",path=\"{path}\",reason=\"{reason}\"}}"
         )
     };
     for (sample, value) in [

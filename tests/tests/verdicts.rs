@@ -35,12 +35,7 @@ async fn verdict_is_delivered_once_and_then_replayed() {
         let read = get(routes, path).await;
         assert_eq!((read.status.as_u16(), document(&read)), (200, delivered.clone()), "{path}");
     }
-    assert_eq!(
-        world.mirror().lines().count(),
-        3,
-        "the start, the judgement, the caching: {}",
-        world.mirror()
-    );
+    assert_eq!(world.mirror().lines().count(), 3, "the start, the judgment, the caching: {}", world.mirror());
     assert!(daemon.stop().success());
 }
 

@@ -129,22 +129,22 @@ mod tests {
 
     #[test]
     fn report_counts_answered_and_waiting_messages() {
-        let vitals = ActorStats::new("cache", Clock::system());
-        let (one, two) = (vitals.count_waiting_message(), vitals.count_waiting_message());
+        let stats = ActorStats::new("cache", Clock::system());
+        let (one, two) = (stats.count_waiting_message(), stats.count_waiting_message());
         one.count_answered();
         drop(one);
-        vitals.count_panic("over nothing".into());
-        let report = vitals.report();
+        stats.count_panic("over nothing".into());
+        let report = stats.report();
         assert_eq!((report.handled, report.queue_depth, report.restarts), (1, 1, 1));
         assert_eq!(report.last_panic.map(|panic| panic.message).as_deref(), Some("over nothing"));
         drop(two);
-        assert_eq!(vitals.report().queue_depth, 0);
+        assert_eq!(stats.report().queue_depth, 0);
     }
 
     #[test]
     fn latencies_expire_after_two_windows() {
-        let vitals = ActorStats::new("cache", Clock::system());
-        let mut latencies = vitals.latencies.lock().expect("the lock is not poisoned");
+        let stats = ActorStats::new("cache", Clock::system());
+        let mut latencies = stats.latencies.lock().expect("the lock is not poisoned");
         let start = latencies.current_since;
         latencies.current.saturating_record(1000);
         latencies.rotate_windows(start + WINDOW);

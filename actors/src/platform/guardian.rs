@@ -49,7 +49,7 @@ pub struct SupervisionLimits {
 pub(crate) fn start<A>(
     arbiter: &ArbiterHandle,
     supervision: SupervisionLimits,
-    vitals: Arc<ActorStats>,
+    stats: Arc<ActorStats>,
     give_up: impl FnOnce(String) + Send + 'static,
     make: impl FnOnce() -> A + Send + 'static,
 ) -> Addr<A>
@@ -62,7 +62,7 @@ where
         let actor = Context::with_receiver(receiver).into_future(make());
         let panics = VecDeque::new();
         let give_up = Some(Box::new(give_up) as Box<dyn FnOnce(String)>);
-        actix_rt::spawn(ActorGuardian { actor, supervision, stats: vitals, panics, pause: None, give_up });
+        actix_rt::spawn(ActorGuardian { actor, supervision, stats, panics, pause: None, give_up });
     });
     Addr::new(sender)
 }

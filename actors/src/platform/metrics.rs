@@ -187,7 +187,7 @@ impl ActorMetrics {
     /// Adds all metrics to `registry`.
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
-            "crosscheck_judgements",
+            "crosscheck_judgments",
             "verdicts judged, by application, tier, path and reason",
             self.judged.clone(),
         );

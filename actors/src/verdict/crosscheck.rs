@@ -86,7 +86,7 @@ impl CrosscheckActor {
         Self { judge, unexpected_fields, policies, cache, rules, log, clock, metrics }
     }
 
-    /// Judges and counts a verdict. Returns the judgement or the cause of a panic, with its log entry.
+    /// Judges and counts a verdict. Returns the judgment or the cause of a panic, with its log entry.
     fn judge(
         &self,
         application: ApplicationName,
@@ -96,15 +96,15 @@ impl CrosscheckActor {
         payload: VerdictPayload,
     ) -> (Result<CrosscheckJudgment, String>, EventKind) {
         match catch_unwind(AssertUnwindSafe(|| (self.judge)(self.unexpected_fields, tier, payload))) {
-            Ok(judgement) => {
-                let CrosscheckDecision { coherence_score, crosscheck_reason, .. } = &judgement.decision;
+            Ok(judgment) => {
+                let CrosscheckDecision { coherence_score, crosscheck_reason, .. } = &judgment.decision;
                 self.metrics.coherence.observe(coherence_score.max(0.0));
                 self.metrics
                     .judged
                     .get_or_create(&JudgmentLabels::new(application, tier, path, *crosscheck_reason))
                     .inc();
-                let entry = EventKind::TmmCrosscheck(CrosscheckEntry::of(&judgement, query, path));
-                (Ok(judgement), entry)
+                let entry = EventKind::TmmCrosscheck(CrosscheckEntry::of(&judgment, query, path));
+                (Ok(judgment), entry)
             }
             Err(panic) => {
                 let cause = panic_message(&*panic);
@@ -115,7 +115,7 @@ impl CrosscheckActor {
     }
 }
 
-/// The steps after a judgement.
+/// The steps after a judgment.
 struct JudgmentDelivery {
     policies: Arc<DeliveryPolicies>,
     cache: ActorHandle<VerdictCache>,
@@ -127,19 +127,19 @@ struct JudgmentDelivery {
 impl JudgmentDelivery {
     async fn deliver(
         self,
-        judgement: CrosscheckJudgment,
+        judgment: CrosscheckJudgment,
         judged: AuditEvent,
         mut submission: Submission,
     ) -> Result<SubmissionOutcome, GateError> {
         let generation_trace = submission.generation_trace.as_ref();
-        let mut approved = match (submission.path, judgement.outcome) {
+        let mut approved = match (submission.path, judgment.outcome) {
             (GatePath::Check, _) => {
                 self.log.commit(judged.into()).await?;
-                return Ok(SubmissionOutcome::Checked(judgement.decision));
+                return Ok(SubmissionOutcome::Checked(judgment.decision));
             }
             (_, Err(_)) => {
                 self.log.commit(GenerationTrace::record(generation_trace, [judged])).await?;
-                let (decision, retry_after) = (judgement.decision, None);
+                let (decision, retry_after) = (judgment.decision, None);
                 return Ok(SubmissionOutcome::RejectedByCrosscheck { decision, retry_after });
             }
             (_, Ok(approved)) => approved,
@@ -253,7 +253,7 @@ impl JudgmentDelivery {
 }
 
 /// Returns the cache's answer. If the cache failed before it committed `record`, the record is committed
-/// here, so that each judgement is logged.
+/// here, so that each judgment is logged.
 async fn commit_unless_committed<T>(
     answer: Result<Result<T, VerdictCacheError>, ActorCallError>,
     record: JournalRecord,
@@ -286,8 +286,8 @@ impl Handler<JudgeVerdict> for CrosscheckActor {
         let (judged, entry) = self.judge(session_id.application(), *tier, query, *path, payload);
         let entry = AuditEvent::new(self.clock.now(), session_id.clone(), entry);
         let log = self.log.clone();
-        let judgement = match judged {
-            Ok(judgement) => judgement,
+        let judgment = match judged {
+            Ok(judgment) => judgment,
             Err(cause) => {
                 let record = GenerationTrace::record(generation_trace.as_ref(), [entry]);
                 return Box::pin(async move {
@@ -298,9 +298,7 @@ impl Handler<JudgeVerdict> for CrosscheckActor {
         };
         let (cache, rules, clock) = (self.cache.clone(), self.rules.clone(), self.clock.clone());
         let policies = Arc::clone(&self.policies);
-        Box::pin(
-            JudgmentDelivery { policies, cache, rules, log, clock }.deliver(judgement, entry, submission),
-        )
+        Box::pin(JudgmentDelivery { policies, cache, rules, log, clock }.deliver(judgment, entry, submission))
     }
 }
 

@@ -173,9 +173,9 @@ fn delayed_decision_keeps_its_id_over_a_restart() {
         let settings = json!({"authority_latency": {"authority_latency_budget_ms": 500, "enforcement_mode": "ASYNC",
                                                     "on_timeout_behavior": "ESCALATE"}});
         register_two_sources(&world.system, "54208", "54208", settings).await;
-        let promised = verified(&world.system).await;
-        assert_eq!((promised.kind, population(&promised)), (EnvelopeKind::Provisional, None));
-        let decisions = decided(&world.system, &promised.execution_id).await;
+        let provisional = verified(&world.system).await;
+        assert_eq!((provisional.kind, population(&provisional)), (EnvelopeKind::Provisional, None));
+        let decisions = decided(&world.system, &provisional.execution_id).await;
         let kinds: Vec<_> = decisions.iter().map(|(entry, _)| entry.kind).collect();
         assert_eq!(kinds, [EnvelopeKind::Provisional, EnvelopeKind::Authoritative]);
         assert_eq!(population(&decisions[1].1).as_deref(), Some("54208"));

@@ -98,8 +98,8 @@ impl VerificationContext {
         record.writes.extend(claim.is_some().then(|| TableWrite::PutPending(Arc::new(later.clone()))));
         self.handles.log.commit(record).await?;
         self.metrics.verification.count_decision(&inputs, &envelope, false, began.elapsed());
-        if let Some(promise) = claim {
-            promise.start_decision(later);
+        if let Some(claim) = claim {
+            claim.start_decision(later);
         }
         Ok(Arc::new(envelope))
     }

@@ -25,7 +25,7 @@ pub(crate) struct Series {
 }
 
 pub(crate) const SERIES: [Series; 6] = [
-    Series { title: "Judged verdicts", metric: "oracled_crosscheck_judgements_total", is_counter: true },
+    Series { title: "Judged verdicts", metric: "oracled_crosscheck_judgments_total", is_counter: true },
     Series { title: "Orders that wait", metric: "oracled_orders", is_counter: false },
     Series {
         title: "Age of the oldest order, in seconds",

@@ -73,7 +73,7 @@ async fn render(console: &Console) -> Result<Markup, PageError> {
             h2 #verdicts { "Verdicts" }
             div.columns {
                 (bars("Coherence of judged verdicts", "up to", "verdicts", &coherence_rows(&metrics)))
-                (render_judgements(&metrics))
+                (render_judgments(&metrics))
                 (render_divergence(&metrics))
             }
         }
@@ -194,8 +194,8 @@ fn format_number(number: f64) -> String {
     ((number * 10_000.0).round() / 10_000.0).to_string()
 }
 
-fn render_judgements(metrics: &Metrics) -> Markup {
-    let counts = metrics.sums_by("oracled_crosscheck_judgements_total", ["tier", "reason"]);
+fn render_judgments(metrics: &Metrics) -> Markup {
+    let counts = metrics.sums_by("oracled_crosscheck_judgments_total", ["tier", "reason"]);
     let mut tiers: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
     for ([tier, reason], count) in &counts {
         let (approved, all) = tiers.entry(tier).or_default();

@@ -9,14 +9,15 @@ pub mod oracles;
 pub(crate) mod piece_writer;
 pub mod request;
 pub(crate) mod reserved_body;
+pub(crate) mod serving;
 
-use super::openapi::{self, Routes};
+use super::openapi::Routes;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 /// The routes for applications.
 pub(crate) fn routes() -> Routes {
-    OpenApiRouter::new().routes(routes!(oracles::get)).routes(routes!(openapi::read_document))
+    OpenApiRouter::new().routes(routes!(oracles::get)).routes(routes!(serving::read_document))
 }
 
 /// The routes for every process.

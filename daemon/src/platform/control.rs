@@ -12,15 +12,15 @@ pub mod log_level;
 pub mod reload;
 pub mod status;
 
-use super::api::oracles;
-use super::openapi::{self, Routes};
+use super::api::{oracles, serving};
+use super::openapi::Routes;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 /// The routes of the control socket.
 pub(crate) fn routes() -> Routes {
     OpenApiRouter::new()
-        .routes(routes!(openapi::read_document))
+        .routes(routes!(serving::read_document))
         .routes(routes!(status::get))
         .routes(routes!(actors::get))
         .routes(routes!(oracles::get_with_errors))

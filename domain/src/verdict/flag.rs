@@ -1,4 +1,4 @@
-//! The flags of a judgement: each cause with its place and its weight (`docs/mapping.md`).
+//! The flags of a judgment: each cause with its place and its weight (`docs/mapping.md`).
 
 use crate::verdict::label::{ProductTier, UnknownWordError, VerdictDimension};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -176,7 +176,7 @@ impl Flag {
         }
     }
 
-    /// The E_D of this flag (dimensionless); the largest one of a judgement's flags applies.
+    /// The E_D of this flag (dimensionless); the largest one of a judgment's flags applies.
     #[must_use]
     pub const fn e_d(&self) -> f64 {
         match self {

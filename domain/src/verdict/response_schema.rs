@@ -61,9 +61,9 @@ mod tests {
     fn document_of_the_schema_has_all_judged_members_and_no_others() {
         for tier in ProductTier::ALL {
             let verdict = instance(&response_schema(tier));
-            let judgement = judge(tier, VerdictPayload::raw(&verdict.to_string()));
-            assert!(judgement.decision.approved, "{tier:?}: {:?}", judgement.decision);
-            assert_eq!(judgement.decision.flags, []);
+            let judgment = judge(tier, VerdictPayload::raw(&verdict.to_string()));
+            assert!(judgment.decision.approved, "{tier:?}: {:?}", judgment.decision);
+            assert_eq!(judgment.decision.flags, []);
         }
     }
 

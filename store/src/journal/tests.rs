@@ -69,11 +69,11 @@ pub(crate) fn at(second: i64) -> Timestamp {
 /// The record of a delivery as the cache creates it, with a summary of `summary_bytes` bytes.
 pub(crate) fn delivered(n: usize, summary_bytes: usize) -> JournalRecord {
     let verdict = format!(r#"{{"verdict":"GREEN","summary":"{}"}}"#, "s".repeat(summary_bytes));
-    let judgement = judge(ProductTier::Quick, VerdictPayload::raw(&verdict));
+    let judgment = judge(ProductTier::Quick, VerdictPayload::raw(&verdict));
     let query = CustomerQuery::new(format!("Question {n}?"));
-    let crosscheck = EventKind::TmmCrosscheck(CrosscheckEntry::of(&judgement, &query, GatePath::Submit));
+    let crosscheck = EventKind::TmmCrosscheck(CrosscheckEntry::of(&judgment, &query, GatePath::Submit));
     let crosscheck = AuditEvent::new(at(n as i64), id(n), crosscheck);
-    let approved = judgement.outcome.expect("the verdict passes the crosscheck");
+    let approved = judgment.outcome.expect("the verdict passes the crosscheck");
     let cached = AuditEvent::new(
         at(n as i64),
         id(n),

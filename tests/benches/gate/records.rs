@@ -143,10 +143,10 @@ fn judged(
     now: Timestamp,
 ) -> (Vec<AuditEvent>, ApprovedVerdict) {
     let query = CustomerQuery::new(QUERY.to_owned());
-    let judgement = judge(ProductTier::Full, VerdictPayload::raw(text(ProductTier::Full)));
-    let entry = EventKind::TmmCrosscheck(CrosscheckEntry::of(&judgement, &query, path));
+    let judgment = judge(ProductTier::Full, VerdictPayload::raw(text(ProductTier::Full)));
+    let entry = EventKind::TmmCrosscheck(CrosscheckEntry::of(&judgment, &query, path));
     let entry = AuditEvent::new(now, session_id.clone(), entry);
-    let approved = judgement.outcome.expect("the verdict is coherent");
+    let approved = judgment.outcome.expect("the verdict is coherent");
     let cached = AuditEvent::new(
         now,
         session_id.clone(),

@@ -43,12 +43,12 @@ fn start_counting_actor(max_panics: usize) -> (ActorHandle<CountingActor>, onesh
         window: Duration::from_secs(60),
         max_pause: Duration::from_millis(1),
     };
-    let vitals = Arc::new(ActorStats::new("counter", Clock::system()));
+    let stats = Arc::new(ActorStats::new("counter", Clock::system()));
     let (gave_up, reason) = oneshot::channel();
     let give_up = move |text| drop(gave_up.send(text));
     let here = actix_rt::Arbiter::current();
-    let addr = start(&here, supervision, Arc::clone(&vitals), give_up, CountingActor::default);
-    (ActorHandle::new(addr, 10_000, vitals), reason)
+    let addr = start(&here, supervision, Arc::clone(&stats), give_up, CountingActor::default);
+    (ActorHandle::new(addr, 10_000, stats), reason)
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn second_read_of_a_verdict_is_served_from_memory() {
             .ask(JudgeVerdict(test_submission("cs_1", GOOD, GatePath::Submit)))
             .await
             .expect("the actor answers")
-            .expect("the judgement succeeds");
+            .expect("the judgment succeeds");
         let read = || async {
             system
                 .cache
@@ -60,7 +60,7 @@ fn purged_verdict_is_gone_everywhere_and_the_log_names_the_operator() {
             .ask(JudgeVerdict(test_submission("cs_1", GOOD, GatePath::Submit)))
             .await
             .expect("the actor answers")
-            .expect("the judgement succeeds");
+            .expect("the judgment succeeds");
         system
             .cache
             .ask(ReadVerdict(id("cs_1")))
@@ -116,7 +116,7 @@ fn simultaneous_submissions_of_one_session_store_one_verdict() {
                 .await
                 .expect("the task does not panic")
                 .expect("the actor answers")
-                .expect("the judgement succeeds")
+                .expect("the judgment succeeds")
             {
                 SubmissionOutcome::Stored(cached) => {
                     stored += 1;
@@ -179,7 +179,7 @@ async fn judge_submission(system: &ActorSystem, message: Submission) -> Submissi
         .ask(JudgeVerdict(message))
         .await
         .expect("the actor answers")
-        .expect("the judgement succeeds")
+        .expect("the judgment succeeds")
 }
 
 /// Delivers `first`, if it is given, loses it, and regenerates `second` in its place.

@@ -16,7 +16,7 @@ fn vc_4_pass_and_fail_are_logged_on_every_path() {
                     .ask(JudgeVerdict(test_submission(&session, raw, path)))
                     .await
                     .expect("the actor answers")
-                    .expect("the judgement succeeds");
+                    .expect("the judgment succeeds");
                 let mirror =
                     std::fs::read_to_string(dir.join("oracle_log.jsonl")).expect("the mirror exists");
                 let entry =
@@ -56,7 +56,7 @@ fn vc_5_the_gate_is_before_delivery() {
                 .ask(JudgeVerdict(test_submission("cs_1", "{}", path)))
                 .await
                 .expect("the actor answers");
-            match outcome.expect("the judgement succeeds") {
+            match outcome.expect("the judgment succeeds") {
                 SubmissionOutcome::RejectedByCrosscheck { decision, .. }
                 | SubmissionOutcome::Checked(decision) => {
                     assert_eq!(decision.crosscheck_reason, CrosscheckReason::FieldMissing);
@@ -77,7 +77,7 @@ fn vc_5_the_gate_is_before_delivery() {
             system.store.session(&id("cs_1")).expect("the session is readable").is_none(),
             "no session either"
         );
-        assert_eq!(logged_events(&system.store), ["tmm_crosscheck"; 3], "nothing but judgements");
+        assert_eq!(logged_events(&system.store), ["tmm_crosscheck"; 3], "nothing but judgments");
         assert_eq!(system.cache.report().handled, 1, "the cache was asked to read and nothing else");
     });
 }
@@ -136,7 +136,7 @@ fn verdict_is_not_delivered_if_it_cannot_be_logged() {
             "not even read as cached"
         );
         let lines = world.fallback_lines.lock().expect("the lock is not poisoned").clone();
-        assert_eq!(lines.len(), 1, "the judgement, and not the caching that did not happen: {lines:?}");
+        assert_eq!(lines.len(), 1, "the judgment, and not the caching that did not happen: {lines:?}");
         assert!(
             lines.iter().all(
                 |line| line.contains("\"log_fallback\":true,\"fallback_cause\"") && line.contains("tmm_")
@@ -153,7 +153,7 @@ fn submission_with_another_query_is_a_mismatch() {
             .ask(JudgeVerdict(test_submission("cs_1", GOOD, GatePath::Submit)))
             .await
             .expect("the actor answers")
-            .expect("the judgement succeeds");
+            .expect("the judgment succeeds");
         let mut other = test_submission("cs_1", GOOD, GatePath::Submit);
         other.query = CustomerQuery::new("Sell wax?".into());
         let outcome = system.crosscheck.ask(JudgeVerdict(other)).await.expect("the actor answers");
@@ -163,13 +163,13 @@ fn submission_with_another_query_is_a_mismatch() {
 }
 
 #[test]
-fn judgement_is_logged_even_if_its_commit_stays_stale() {
+fn judgment_is_logged_even_if_its_commit_stays_stale() {
     with_system(|TestSystem { system, .. }| async move {
         let stale =
             || VerdictCacheError::Commit(CommitError::Stale(oracled_store::RowKey::Verdict(id("cs_1"))));
-        let judgement = oracled_domain::judge(ProductTier::Quick, VerdictPayload::raw(GOOD));
+        let judgment = oracled_domain::judge(ProductTier::Quick, VerdictPayload::raw(GOOD));
         let message = test_submission("cs_1", GOOD, GatePath::Submit);
-        let entry = EventKind::TmmCrosscheck(CrosscheckEntry::of(&judgement, &message.query, message.path));
+        let entry = EventKind::TmmCrosscheck(CrosscheckEntry::of(&judgment, &message.query, message.path));
         let entry = AuditEvent::new(system.clock.now(), id("cs_1"), entry);
         let admitted =
             commit_unless_committed::<SubmissionOutcome>(Ok(Err(stale())), entry.into(), &system.log).await;

@@ -41,12 +41,12 @@ async fn verify_concurrently(system: &ActorSystem, count: usize) -> Vec<Result<A
 
 /// The execution ids of `count` pending decisions, requested at the same time.
 async fn defer_decisions(system: &ActorSystem, count: usize) -> Vec<String> {
-    let promised = |received: Result<Arc<Envelope>, VerifyError>| {
+    let provisional = |received: Result<Arc<Envelope>, VerifyError>| {
         let envelope = received.expect("the decision is pending");
         assert_eq!(envelope.kind, EnvelopeKind::Provisional);
         envelope.execution_id.clone()
     };
-    verify_concurrently(system, count).await.into_iter().map(promised).collect()
+    verify_concurrently(system, count).await.into_iter().map(provisional).collect()
 }
 
 /// The kinds of the logged decisions of an execution, in order.
@@ -140,10 +140,10 @@ fn restarted_actor_resumes_only_unclaimed_pending_decisions() {
             scene
                 .upstream
                 .set_script("live", &[ScriptedCall::after(1_000, ScriptedSourceReply::People("54208"))]);
-            let promised = defer_decisions(system, 5).await;
+            let provisional = defer_decisions(system, 5).await;
             tokio::time::sleep(Duration::from_millis(100)).await;
             // a pending decision that is not in progress
-            let mut inputs = (*rebuilt(system, &promised[0])[0].0.inputs).clone();
+            let mut inputs = (*rebuilt(system, &provisional[0])[0].0.inputs).clone();
             (inputs.execution_id, inputs.stage) = ("v-lost".into(), DecisionStage::Delayed);
             commit_write(system, TableWrite::PutPending(Arc::new(inputs))).await;
             // a restart while two are in progress and three wait, and another one after the first two
@@ -153,12 +153,12 @@ fn restarted_actor_resumes_only_unclaimed_pending_decisions() {
             }
             after_s(60).await;
             assert_eq!(system.verification_upkeep.report().restarts, 2);
-            for execution_id in &promised {
+            for execution_id in &provisional {
                 assert_eq!(logged_envelope_kinds(system, execution_id), TAKEN);
             }
             assert_eq!(logged_envelope_kinds(system, "v-lost"), TAKEN[1..]);
             assert!(system.store.pending_decisions().expect("the read succeeds").is_empty());
-            assert_eq!(scene.upstream.calls("live"), promised.len() + 1);
+            assert_eq!(scene.upstream.calls("live"), provisional.len() + 1);
         },
     );
 }
@@ -171,11 +171,11 @@ fn abandoned_pending_decision_is_resumed_within_an_hour() {
             let system = &scene.world.system;
             two_sources(&scene, later()).await;
             scene.upstream.set_script("live", &[ScriptedCall::at_once(ScriptedSourceReply::People("54208"))]);
-            let promised = defer_decisions(system, 1).await;
+            let provisional = defer_decisions(system, 1).await;
             after_s(1).await;
-            assert_eq!(logged_envelope_kinds(system, &promised[0]), TAKEN);
+            assert_eq!(logged_envelope_kinds(system, &provisional[0]), TAKEN);
             // a pending decision whose task is gone
-            let mut inputs = (*rebuilt(system, &promised[0])[0].0.inputs).clone();
+            let mut inputs = (*rebuilt(system, &provisional[0])[0].0.inputs).clone();
             (inputs.execution_id, inputs.stage) = ("v-lost".into(), DecisionStage::Delayed);
             commit_write(system, TableWrite::PutPending(Arc::new(inputs))).await;
             after_s(60).await;
@@ -183,7 +183,7 @@ fn abandoned_pending_decision_is_resumed_within_an_hour() {
             after_s(3600).await;
             assert_eq!(logged_envelope_kinds(system, "v-lost"), TAKEN[1..]);
             assert!(system.store.pending_decisions().expect("the read succeeds").is_empty());
-            assert_eq!(scene.upstream.calls("live"), promised.len() + 1);
+            assert_eq!(scene.upstream.calls("live"), provisional.len() + 1);
         },
     );
 }
@@ -198,21 +198,21 @@ fn pending_decision_at_a_stop_is_decided_once_after_it() {
                 "live",
                 &[ScriptedCall::at_once(ScriptedSourceReply::People("54208")), ScriptedCall::HANGS],
             );
-            let promised = defer_decisions(&scene.world.system, 5).await;
+            let provisional = defer_decisions(&scene.world.system, 5).await;
             after_s(1).await;
             let is_decided =
                 |execution_id: &&String| logged_envelope_kinds(&scene.world.system, execution_id) == TAKEN;
-            assert_eq!(promised.iter().filter(is_decided).count(), 1);
+            assert_eq!(provisional.iter().filter(is_decided).count(), 1);
 
             let upstream = ScriptedSources::new(&scene.world.time);
             upstream.set_script("live", &[ScriptedCall::after(10, ScriptedSourceReply::People("54208"))]);
             let scene = scene.restarted(upstream).await;
             after_s(60).await;
-            for execution_id in &promised {
+            for execution_id in &provisional {
                 assert_eq!(logged_envelope_kinds(&scene.world.system, execution_id), TAKEN);
             }
             assert!(scene.world.system.store.pending_decisions().expect("the read succeeds").is_empty());
-            assert_eq!(scene.upstream.calls("live"), promised.len() - 1);
+            assert_eq!(scene.upstream.calls("live"), provisional.len() - 1);
         },
     );
 }

@@ -1,4 +1,4 @@
-//! Finds the single flags that decide: each judgement is repeated with one flag less, or one flag more.
+//! Finds the single flags that decide: each judgment is repeated with one flag less, or one flag more.
 //!
 //! Only the flag's weight in the formula changes:
 //!
@@ -62,8 +62,8 @@ pub(crate) struct FlagTrials {
 }
 
 impl DecisionFlips {
-    pub(crate) fn add(&mut self, judgement: &CrosscheckJudgment) {
-        let CrosscheckJudgment { tier, inspection, decision, .. } = judgement;
+    pub(crate) fn add(&mut self, judgment: &CrosscheckJudgment) {
+        let CrosscheckJudgment { tier, inspection, decision, .. } = judgment;
         if decision.approved {
             self.to_refusal.add(*tier, inspection);
         } else {

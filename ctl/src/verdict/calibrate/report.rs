@@ -84,8 +84,8 @@ impl CalibrationReport {
         }
     }
 
-    pub(crate) fn add(&mut self, judgement: &CrosscheckJudgment) {
-        let CrosscheckJudgment { tier, decision, .. } = judgement;
+    pub(crate) fn add(&mut self, judgment: &CrosscheckJudgment) {
+        let CrosscheckJudgment { tier, decision, .. } = judgment;
         let c = decision.coherence_score;
         for approval in self.approval.both_mut(*tier) {
             approval.add(decision.approved);
@@ -98,7 +98,7 @@ impl CalibrationReport {
         self.histogram.add(*tier, c);
         self.count_reason(*tier, decision.crosscheck_reason);
         self.count_flags(*tier, &decision.flags, decision.approved);
-        self.flips.add(judgement);
+        self.flips.add(judgment);
     }
 
     fn count_reason(&mut self, tier: ProductTier, reason: CrosscheckReason) {

@@ -116,8 +116,8 @@ fn decisions_equal_those_of_the_gate() {
     for line in corpus().lines() {
         let line: Value = serde_json::from_str(line).unwrap();
         let tier = line["tier"].as_str().unwrap().parse().unwrap();
-        let judgement = oracled_domain::judge(tier, VerdictPayload::raw(line["raw"].as_str().unwrap()));
-        approved += u64::from(judgement.outcome.is_ok());
+        let judgment = oracled_domain::judge(tier, VerdictPayload::raw(line["raw"].as_str().unwrap()));
+        approved += u64::from(judgment.outcome.is_ok());
     }
     assert_eq!(report.approval.all.approved, approved);
 }

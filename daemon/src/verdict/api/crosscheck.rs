@@ -1,4 +1,4 @@
-//! `POST /v1/crosscheck`: judges a verdict and logs the judgement, without delivery.
+//! `POST /v1/crosscheck`: judges a verdict and logs the judgment, without delivery.
 
 use crate::platform::api::request::{self, JsonBody};
 use crate::platform::openapi::problems;

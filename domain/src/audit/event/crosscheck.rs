@@ -43,10 +43,10 @@ pub struct CrosscheckEntry {
 }
 
 impl CrosscheckEntry {
-    /// The entry for `judgement` of a verdict that arrived on `path`.
+    /// The entry for `judgment` of a verdict that arrived on `path`.
     #[must_use]
-    pub fn of(judgement: &CrosscheckJudgment, query: &CustomerQuery, path: GatePath) -> Self {
-        let CrosscheckJudgment { tier, inspection, decision, sha256, .. } = judgement;
+    pub fn of(judgment: &CrosscheckJudgment, query: &CustomerQuery, path: GatePath) -> Self {
+        let CrosscheckJudgment { tier, inspection, decision, sha256, .. } = judgment;
         Self {
             tier: *tier,
             query_preview: query.preview(),

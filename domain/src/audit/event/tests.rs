@@ -16,11 +16,11 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 fn entry(verdict: &str) -> AuditEvent {
-    let judgement = judge(ProductTier::Quick, VerdictPayload::raw(verdict));
+    let judgment = judge(ProductTier::Quick, VerdictPayload::raw(verdict));
     let query = CustomerQuery::new("Sell honey?".into());
     let at = "2026-11-20T10:00:00Z".parse().expect("a valid time");
     let session_id: SessionId = "cs_1".parse().expect("a valid id");
-    let entry = CrosscheckEntry::of(&judgement, &query, GatePath::Check);
+    let entry = CrosscheckEntry::of(&judgment, &query, GatePath::Check);
     AuditEvent::new(at, session_id, EventKind::TmmCrosscheck(entry))
 }
 

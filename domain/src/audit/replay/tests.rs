@@ -56,10 +56,10 @@ impl TestLog {
     fn submit(&mut self, verdict: &str, original: Option<VerdictLabel>) {
         let (tier, path) = (ProductTier::Quick, GatePath::Submit);
         let query = CustomerQuery::new("Sell honey?".into());
-        let judgement = judge_with(UnexpectedFieldHandling::Strip, tier, VerdictPayload::raw(verdict));
-        let entry = CrosscheckEntry::of(&judgement, &query, path);
+        let judgment = judge_with(UnexpectedFieldHandling::Strip, tier, VerdictPayload::raw(verdict));
+        let entry = CrosscheckEntry::of(&judgment, &query, path);
         self.add(Some(session_id()), EventKind::TmmCrosscheck(entry));
-        let Ok(approved) = judgement.outcome else { return };
+        let Ok(approved) = judgment.outcome else { return };
         let check = CandidateCheck { facts: vec![FACT.into()], ..CandidateCheck::default() }
             .with_configured_values(&RuleSettings::default());
         let facts = FactSet::compile(&check.facts);

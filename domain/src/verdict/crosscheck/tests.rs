@@ -39,17 +39,17 @@ fn words(flags: &[Flag]) -> Vec<String> {
 #[test]
 fn vc_1_perfect_verdict_passes() {
     let verdict = json!({"verdict": "GREEN", "summary": "More than twenty-five characters of summary."});
-    let judgement = judge(ProductTier::Quick, VerdictPayload::raw(&verdict.to_string()));
-    assert_eq!(judgement.decision.coherence_score, 1.0);
-    assert!(judgement.decision.approved && judgement.outcome.is_ok());
+    let judgment = judge(ProductTier::Quick, VerdictPayload::raw(&verdict.to_string()));
+    assert_eq!(judgment.decision.coherence_score, 1.0);
+    assert!(judgment.decision.approved && judgment.outcome.is_ok());
 }
 
 #[test]
 fn vc_2_malformed_verdict_is_blocked_as_field_missing() {
-    let judgement = judge(ProductTier::Quick, VerdictPayload::raw(r#"{"summary": ""}"#));
-    assert!(!judgement.decision.approved && judgement.outcome.is_err());
-    assert_eq!(judgement.decision.crosscheck_reason, CrosscheckReason::FieldMissing);
-    assert_eq!(words(&judgement.decision.flags), ["short_summary", "verdict_missing", "degenerate_manifold"]);
+    let judgment = judge(ProductTier::Quick, VerdictPayload::raw(r#"{"summary": ""}"#));
+    assert!(!judgment.decision.approved && judgment.outcome.is_err());
+    assert_eq!(judgment.decision.crosscheck_reason, CrosscheckReason::FieldMissing);
+    assert_eq!(words(&judgment.decision.flags), ["short_summary", "verdict_missing", "degenerate_manifold"]);
 }
 
 #[test]
@@ -484,17 +484,17 @@ proptest! {
 
     #[test]
     fn decide_is_total_over_arbitrary_text(tier in any_tier(), text in "\\PC{0,200}") {
-        let judgement = judge(tier, VerdictPayload::raw(&text));
-        prop_assert!(judgement.decision.coherence_score <= 1.0);
-        prop_assert_eq!(judgement.outcome.is_ok(), judgement.decision.approved);
+        let judgment = judge(tier, VerdictPayload::raw(&text));
+        prop_assert!(judgment.decision.coherence_score <= 1.0);
+        prop_assert_eq!(judgment.outcome.is_ok(), judgment.decision.approved);
     }
 
     #[test]
     fn decide_is_total_over_a_verdict_cut_anywhere(tier in any_tier(), cut in any::<prop::sample::Index>()) {
         let whole = verdict(tier).to_string();
         let cut = cut.index(whole.len());
-        let judgement = judge(tier, VerdictPayload::raw(whole.get(..cut).expect("the text is ASCII")));
-        prop_assert_eq!(words(&judgement.decision.flags), ["malformed_json", "degenerate_manifold"]);
+        let judgment = judge(tier, VerdictPayload::raw(whole.get(..cut).expect("the text is ASCII")));
+        prop_assert_eq!(words(&judgment.decision.flags), ["malformed_json", "degenerate_manifold"]);
     }
 }
 
@@ -507,32 +507,32 @@ fn unexpected_members_are_stripped_rejected_or_delivered() {
         (UnexpectedFieldHandling::Refuse, None),
         (UnexpectedFieldHandling::Deliver, Some(text)),
     ] {
-        let judgement = judge_with(unexpected, ProductTier::Quick, VerdictPayload::raw(text));
-        assert_eq!(words(&judgement.decision.flags), ["unexpected_field:x"]);
-        assert_eq!(judgement.decision.approved, delivered.is_some());
+        let judgment = judge_with(unexpected, ProductTier::Quick, VerdictPayload::raw(text));
+        assert_eq!(words(&judgment.decision.flags), ["unexpected_field:x"]);
+        assert_eq!(judgment.decision.approved, delivered.is_some());
         let reason =
             if delivered.is_some() { CrosscheckReason::Pass } else { CrosscheckReason::UnexpectedField };
-        assert_eq!(judgement.decision.crosscheck_reason, reason);
-        let approved = judgement.outcome.ok();
+        assert_eq!(judgment.decision.crosscheck_reason, reason);
+        let approved = judgment.outcome.ok();
         assert_eq!(approved.as_ref().map(|approved| approved.verdict().get()), delivered);
-        assert_eq!(judgement.sha256, Sha256Hex::of(delivered.unwrap_or(text).as_bytes()));
-        assert!(approved.is_none_or(|approved| *approved.sha256() == judgement.sha256));
+        assert_eq!(judgment.sha256, Sha256Hex::of(delivered.unwrap_or(text).as_bytes()));
+        assert!(approved.is_none_or(|approved| *approved.sha256() == judgment.sha256));
     }
     // a verdict that is refused for another reason keeps that reason
-    let judgement =
+    let judgment =
         judge_with(UnexpectedFieldHandling::Refuse, ProductTier::Quick, VerdictPayload::raw(r#"{"x":1}"#));
-    assert_eq!(judgement.decision.crosscheck_reason, CrosscheckReason::FieldMissing);
+    assert_eq!(judgment.decision.crosscheck_reason, CrosscheckReason::FieldMissing);
 }
 
 proptest! {
     #[test]
     fn stripped_verdict_is_the_judged_part_of_the_original(tier in any_tier(), verdict in any_verdict()) {
-        let judgement = judge(tier, VerdictPayload::raw(&verdict.to_string()));
-        if let Ok(approved) = judgement.outcome {
+        let judgment = judge(tier, VerdictPayload::raw(&verdict.to_string()));
+        if let Ok(approved) = judgment.outcome {
             let delivered = VerdictPayload::json(approved.verdict());
             let again = judge_with(UnexpectedFieldHandling::Refuse, tier, delivered);
             prop_assert!(again.outcome.is_ok(), "{}", approved.verdict());
-            prop_assert_eq!((again.inspection.v_t, again.inspection.v_r), (judgement.inspection.v_t, judgement.inspection.v_r));
+            prop_assert_eq!((again.inspection.v_t, again.inspection.v_r), (judgment.inspection.v_t, judgment.inspection.v_r));
         }
     }
 }

@@ -77,8 +77,8 @@ fn approval_flips_only_by_a_flag_of_sufficient_weight() {
 
     let mut null = verdict(ProductTier::Full);
     null["verdict"] = json!("NULL");
-    let judgement = judge_verdict(ProductTier::Full, &null);
-    assert_eq!((judgement.inspection.v_t, judgement.inspection.v_r), (7.0, 3.5));
+    let judgment = judge_verdict(ProductTier::Full, &null);
+    assert_eq!((judgment.inspection.v_t, judgment.inspection.v_r), (7.0, 3.5));
     // one more empty analysis: 1 - 0.168/7 = 0.976, above Ω; one short summary: 1 - 0.189/7 = 0.973, below it
     assert_eq!(
         flipping_flags(ProductTier::Full, &null),
@@ -104,8 +104,8 @@ fn trials_count_verdicts_and_places_separately() {
 
 #[test]
 fn removing_and_adding_a_flag_are_inverse() {
-    for judgement in judgements() {
-        let inspection = &judgement.inspection;
+    for judgment in judgments() {
+        let inspection = &judgment.inspection;
         for flag in &inspection.flags {
             assert_eq!(add_flag(&remove_flag(inspection, flag), flag), *inspection);
         }
@@ -115,9 +115,9 @@ fn removing_and_adding_a_flag_are_inverse() {
 #[test]
 fn raisable_lists_every_weighted_flag_of_the_tier() {
     let mut names = std::collections::BTreeSet::new();
-    for judgement in judgements() {
-        for flag in judgement.inspection.flags.iter().filter(|flag| has_weight(flag)) {
-            assert!(raisable_flags(judgement.tier).contains(flag), "{flag} in {}", judgement.tier);
+    for judgment in judgments() {
+        for flag in judgment.inspection.flags.iter().filter(|flag| has_weight(flag)) {
+            assert!(raisable_flags(judgment.tier).contains(flag), "{flag} in {}", judgment.tier);
             names.insert(flag.into_str());
         }
     }
@@ -129,8 +129,8 @@ fn raisable_lists_every_weighted_flag_of_the_tier() {
     }
 }
 
-/// Judgements that together have every flag.
-fn judgements() -> Vec<CrosscheckJudgment> {
+/// Judgments that together have every flag.
+fn judgments() -> Vec<CrosscheckJudgment> {
     let mut verdicts =
         vec![json!("nothing"), json!({}), json!({"verdict": "green", "summary": "", "mood": 1})];
     let mut with_strategy = |change: &dyn Fn(&mut Value)| {
