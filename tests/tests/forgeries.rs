@@ -121,8 +121,17 @@ impl ForgedLog {
         let value = value.expect("it is stored");
         let (_, (_, last)) = self.groups.last_mut().expect("a group");
         let mut other = key.clone();
-        let kind = ["changed", "hidden", "removed", "removed later", "renamed", "added", "chunk", "no chunk"]
-            [random.usize(..8)];
+        let kind = [
+            "changed",
+            "hidden",
+            "hidden and removed",
+            "removed",
+            "removed later",
+            "renamed",
+            "added",
+            "chunk",
+            "no chunk",
+        ][random.usize(..9)];
         match kind {
             // a character of its JSON, after the head of the row and of a session
             "changed" | "hidden" => {
@@ -137,6 +146,10 @@ impl ForgedLog {
                 }
             }
             "removed" => drop(self.groups[group].1.1.remove(index)),
+            "hidden and removed" => {
+                self.groups[group].1.1.remove(index);
+                self.hide_digests();
+            }
             "removed later" => match last.iter_mut().find(|(stored, _)| *stored == key) {
                 Some((_, stored)) => *stored = None,
                 None => last.push((key.clone(), None)),

@@ -15,7 +15,9 @@ use oracled_api::audit::backup::{CHECKPOINT_FILE, MANIFEST_FILE};
 use oracled_domain::audit::checkpoint::Checkpoint;
 use oracled_domain::audit::log_tree::LogTree;
 use oracled_domain::base::visible::visible_line;
-use oracled_store::{EntryContent, RowComparison, RowDifference, SegmentEntry, SegmentLog, StoreError};
+use oracled_store::{
+    ComparedRows, EntryContent, RowComparison, RowDifference, SegmentEntry, SegmentLog, StoreError,
+};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -205,7 +207,7 @@ pub(super) fn verify_directory(
     let lines = MirrorLines::finish(&mirrors, size)?;
     let files = log.verify_files(&state).map_err(store_error)?;
     let rows = rows.finish(state.first_seq);
-    check_rows(&rows.differences)?;
+    check_rows(&rows)?;
     let files = VerifiedFiles::new(dir, &state, &files, mirrors)?;
     let (replay, log_key, held) = (replay.map(LogReplay::finish), state.log_key, state.held);
     Ok(VerifiedLog {
@@ -224,7 +226,7 @@ pub(super) fn verify_directory(
 }
 
 /// Checks that each row is as the log names it.
-fn check_rows(differences: &[RowDifference]) -> Result<(), CtlError> {
+fn check_rows(compared: &ComparedRows) -> Result<(), CtlError> {
     let list = |difference: &RowDifference| match *difference {
         RowDifference { ref row, named: None, .. } => format!("{row}: no entry names it"),
         RowDifference { ref row, named: Some(named), stored: None } => {
@@ -234,8 +236,12 @@ fn check_rows(differences: &[RowDifference]) -> Result<(), CtlError> {
             "{row}: it differs from the digest in entry {named}, which set it, and says that entry {stored} did"
         ),
     };
-    let listed: Vec<_> =
-        differences.iter().map(|difference| visible_line(&list(difference)).into_owned()).collect();
+    let uncovered = compared.uncovered.iter().map(|seq| {
+        format!("the digests of the rows of entry {seq} are hidden, and no later entry reports their erasure")
+    });
+    let differences = compared.differences.iter();
+    let differences = differences.map(|difference| visible_line(&list(difference)).into_owned());
+    let listed: Vec<_> = differences.chain(uncovered).collect();
     if listed.is_empty() {
         return Ok(());
     }

@@ -7,6 +7,7 @@ use crate::base::session_row::SessionRow;
 use oracled_domain::audit::event::{DueData, EventName, LostRow, read_open};
 use oracled_domain::audit::leaf::{LogLineError, LoggedRows};
 use oracled_domain::{SessionId, Sha256Hex};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,6 +47,18 @@ struct RemovalMembers {
     #[serde(default, deserialize_with = "read_open")]
     session_ids: Option<Vec<SessionId>>,
     due: Option<DueData>,
+    /// The salts of the values that the log commits to and that are not erased.
+    #[serde(default)]
+    salts: BTreeMap<String, IgnoredAny>,
+}
+
+/// An entry whose digests are hidden.
+#[derive(Debug)]
+struct HiddenDigests {
+    /// Its session; `None` if it is about none, or if its id is hidden, too.
+    session_id: Option<SessionId>,
+    /// Whether the log commits to the id, so that an erasure with ids would have hidden it.
+    covers_id: bool,
 }
 
 /// The removals that the log reports.
@@ -76,15 +89,15 @@ struct ComparedRow {
 pub struct RowComparison {
     /// The rows by their paths. Removed rows are absent.
     rows: BTreeMap<Box<str>, ComparedRow>,
-    /// The entries whose digests were erased, with their sessions.
-    hidden: BTreeMap<u64, Option<SessionId>>,
+    /// The entries whose digests were erased.
+    hidden: BTreeMap<u64, HiddenDigests>,
     removals: LoggedRemovals,
     /// The rows that every copy has lost, by the entries that set them.
     lost: BTreeSet<(String, u64)>,
 }
 
 /// The result of a comparison.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ComparedRows {
     /// The number of rows that are as their entries name them.
     pub equal: u64,
@@ -94,6 +107,8 @@ pub struct ComparedRows {
     pub lost: Vec<String>,
     /// The first differences.
     pub differences: Vec<RowDifference>,
+    /// The first entries whose digests are hidden although no entry reports a removal that concerns them.
+    pub uncovered: Vec<u64>,
 }
 
 /// A row that differs from the last entry that names it.
@@ -127,8 +142,9 @@ impl RowComparison {
         match LoggedRows::read(line)? {
             LoggedRows::None => {}
             LoggedRows::Hidden => {
-                let RemovalMembers { session_id, .. } = serde_json::from_str(line)?;
-                self.hidden.insert(seq, session_id);
+                let RemovalMembers { session_id, salts, .. } = serde_json::from_str(line)?;
+                let covers_id = salts.contains_key("session_id");
+                self.hidden.insert(seq, HiddenDigests { session_id, covers_id });
             }
             LoggedRows::Open(named) => {
                 for (path, sha256) in named {
@@ -218,8 +234,10 @@ impl RowComparison {
     #[must_use]
     pub fn finish(mut self, first_seq: u64) -> ComparedRows {
         // who hides the digests of an entry must not be able to change its rows
-        self.hidden.retain(|seq, session_id| self.removals.cover(*seq, session_id.as_ref()));
-        let mut compared = ComparedRows { equal: 0, unnamed: 0, lost: Vec::new(), differences: Vec::new() };
+        let uncovered = self.hidden.extract_if(.., |seq, hidden| !self.removals.cover(*seq, hidden));
+        let mut uncovered: Vec<_> = uncovered.map(|(seq, _)| seq).collect();
+        uncovered.truncate(LISTED_MAX);
+        let mut compared = ComparedRows { uncovered, ..ComparedRows::default() };
         let empty = start_of(&Sha256Hex::of(b""));
         let last_hidden = self.hidden.last_key_value().map_or(0, |(seq, _)| *seq);
         for (path, ComparedRow { named, stored }) in self.rows {
@@ -254,12 +272,12 @@ impl RowComparison {
 impl LoggedRemovals {
     fn note(&mut self, seq: u64, members: RemovalMembers) {
         let RemovalMembers { session_id, session_ids, due, .. } = members;
+        self.last = seq;
         if let Some(due) = due {
             let values = [due.log_values, due.verifications].into_iter().flatten().map(|kind| kind.last_seq);
             self.values_up_to = values.fold(self.values_up_to, u64::max);
             return;
         }
-        self.last = seq;
         let named: Vec<_> = session_id.into_iter().chain(session_ids.into_iter().flatten()).collect();
         if named.is_empty() {
             self.hidden = seq;
@@ -267,13 +285,17 @@ impl LoggedRemovals {
         self.sessions.extend(named.into_iter().map(|session_id| (session_id, seq)));
     }
 
-    /// Whether a removal can have hidden the digests of entry `seq`, which is about this session.
-    fn cover(&self, seq: u64, session_id: Option<&SessionId>) -> bool {
-        let removed = match session_id {
+    /// Whether a removal can have hidden the digests of entry `seq`.
+    fn cover(&self, seq: u64, hidden: &HiddenDigests) -> bool {
+        let removed = match &hidden.session_id {
             None => self.last,
-            Some(session_id) => self.sessions.get(session_id).copied().unwrap_or_default().max(self.hidden),
+            Some(session_id) => {
+                let named = self.sessions.get(session_id).copied().unwrap_or_default();
+                named.max(if hidden.covers_id { 0 } else { self.hidden })
+            }
         };
-        seq < removed || seq <= self.values_up_to
+        // a removal also hides the names of the rows that it has removed
+        seq <= removed.max(self.values_up_to)
     }
 }
 

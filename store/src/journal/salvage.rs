@@ -137,12 +137,11 @@ fn build(
         (salvage.tree.size(), mark.now.counts.entries.max(mirrored).max(salvage.old_tree.size()));
     if entries < expected {
         salvage.segment = last_segment;
-        let lost_before = salvage.lost.len();
         salvage.fill(entries + 1..=expected, &RowBatch::default())?;
         // an older copy of the files ends with zeros: then the later ones, with these rows, may be elsewhere. Lines after the known
         // trees can be any
         let known = mark.now.counts.entries.max(salvage.old_tree.size());
-        if !has_remains && (salvage.lost.len() > lost_before || expected > known) {
+        if !has_remains && (salvage.lost.values().any(|lost| lost.entry > entries) || expected > known) {
             return Err(salvage.short(format!("its log ends at entry {entries}, and must have {expected}")));
         }
     }
@@ -292,6 +291,8 @@ impl Salvage<'_> {
         if value.as_ref().is_some_and(Option::is_none) {
             let lost = LostRow { row: path.to_owned(), entry: seq, segment: self.segment };
             self.lost.insert(path.to_owned(), lost);
+        } else {
+            self.lost.remove(path);
         }
         let value = value.map(Option::unwrap_or_default);
         let (dir, mut batch) = (self.new.dir(), RowBatch::default());

@@ -234,6 +234,26 @@ fn missing_segment_and_mark_are_replaced_by_the_other_copies() {
 }
 
 #[test]
+fn missing_last_segment_and_mark_are_replaced_by_the_other_copies() {
+    let (dir, journal, store) = killed();
+    drop((journal, store));
+    let (mut journal, store) = open(dir.path());
+    // later versions of rows
+    for _ in 0..3 {
+        let mut record = delivered(7, 5);
+        record.expect.clear();
+        journal.commit(&[record]).expect("the commit succeeds").remove(0).expect("the record is not stale");
+    }
+    let (log, head) = (whole_log(&store), store.log_head());
+    drop((journal, store));
+    fs::remove_file(dir.path().join("watermark")).expect("the removal succeeds");
+    fs::remove_file(later_segments(dir.path()).pop().expect("a segment")).expect("the removal succeeds");
+    let (_journal, store) = open(dir.path());
+    assert!(whole_log(&store) == log && store.log_head() == head, "another log");
+    assert_eq!(unreadable(&store), BTreeSet::new());
+}
+
+#[test]
 fn swapped_segments_lose_nothing() {
     let (dir, journal, store) = killed();
     let log = whole_log(&store);
