@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds a static program, and from them all packages, in target/package.
+# Builds a static program, and from it all packages, in target/package.
 # Usage: packaging/build.sh [PROGRAMS]. PROGRAMS is a folder with oracled that is already built.
 # Skips what lacks its tool: dpkg-deb, rpmbuild, cargo-cyclonedx, buildah.
 set -euo pipefail
