@@ -268,7 +268,8 @@ async fn check_hashes(socket: PathBuf, turn: usize, stop: Arc<AtomicBool>) -> us
             let chain_by_id = document(&get(&mut routes, &format!("{path}/provenance")).await);
             assert_eq!(chain_by_id["normalized_hash"], chain["normalized_hash"]);
         }
-        if stop.load(Ordering::Relaxed) {
+        // each kind of query once, also on a slow machine
+        if stop.load(Ordering::Relaxed) && round >= turn + 2 {
             break;
         }
     }
