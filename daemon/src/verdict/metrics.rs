@@ -19,7 +19,10 @@ pub(crate) async fn read(service: &Arc<DaemonService>) -> Result<MetricsText, Pr
         Err(error) => tracing::warn!(%error, "the metrics lack the divergence of regenerated verdicts"),
     }
     let reading = Arc::clone(service);
-    let budgets = run_blocking(move || reading.system.daily_budgets()).await?;
+    let budgets = run_blocking(move || reading.system.daily_budgets()).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "the metrics lack the daily budgets");
+        Vec::new()
+    });
     if budgets.is_empty() {
         return Ok(text);
     }

@@ -16,13 +16,23 @@ pub(crate) async fn read(service: &Arc<DaemonService>) -> Result<MetricsText, Pr
             let open = store.open_reviews_of(&workflow_id)?;
             Ok::<_, StoreError>((format!("workflow=\"{workflow_id}\""), open))
         };
-        let workflows = store.all_registered::<Workflow>()?;
-        let open = workflows.into_iter().map(|registered| of(registered.document.workflow_id));
-        Ok::<_, StoreError>((store.oldest_open_review_at()?, open.collect::<Result<Vec<_>, _>>()?))
+        let open = store.all_registered::<Workflow>().and_then(|workflows| {
+            workflows.into_iter().map(|registered| of(registered.document.workflow_id)).collect()
+        });
+        Ok::<_, StoreError>((store.oldest_open_review_at(), open))
     });
-    let (oldest_at, open) = read.await?;
     let mut text = MetricsText::default();
     text.gauge("reviews_open", "open reviews", service.journal_report().counts.open_reviews);
+    // damage of one must not hide the others
+    let (oldest_at, open) = read.await?;
+    let oldest_at = oldest_at.unwrap_or_else(|error| {
+        tracing::warn!(%error, "the metrics lack the oldest review");
+        None
+    });
+    let open = open.unwrap_or_else(|error| {
+        tracing::warn!(%error, "the metrics lack the open reviews of workflows");
+        Vec::new()
+    });
     text.gauges(
         "review_oldest_open_timestamp_seconds",
         "when the oldest open review was opened",
