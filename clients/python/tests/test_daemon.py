@@ -120,10 +120,13 @@ def test_order_is_delivered_after_a_wait(ordering: Daemon, model: Model) -> None
 
 
 def test_cancelled_order_gets_no_verdict(ordering: Daemon, model: Model) -> None:
+    released = threading.Event()
+    model.answer = lambda: (released.wait(30), GOOD)[1]
     with Client(ordering.socket) as client:
         client.submit_verdict("cancelled", {"tier": "quick", "query": QUERY}, respond_async=True)
         for _ in range(2):
             assert client.cancel_order("cancelled").body["state"] == "cancelled"
+        released.set()
         with pytest.raises(ProblemError) as raised:
             client.wait_for_verdict("cancelled")
         assert raised.value.code == "order_cancelled" and raised.value.status == 409
