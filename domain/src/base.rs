@@ -1,6 +1,7 @@
 //! Shared by all features: decimals, units, dates, digests, JSON.
 
 pub mod actor_report;
+pub mod application;
 pub mod blank;
 pub mod date;
 pub mod decimal;
@@ -15,7 +16,9 @@ pub mod pattern;
 pub mod payload;
 pub mod period;
 pub mod raw;
+pub mod row;
 pub mod schema;
+pub mod session_id;
 pub mod text_form;
 pub(crate) mod text_id;
 pub mod time_format;

@@ -4,12 +4,13 @@
 mod members;
 
 use crate::base::digest::Sha256Hex;
+use crate::base::row::{IndexEntry, KeyedRow, Row, RowData, Table, not_indexed};
 use crate::base::schema::json_schema;
 use crate::base::wording::reword_serde_error;
 use crate::ground::digest_of_json;
 use crate::ground::freshness::FreshnessPolicy;
 use crate::ground::ontology::Ontology;
-use crate::ground::pipeline::PipelineDefinition;
+use crate::ground::pipeline::{PipelineDefinition, RegisteredPipeline};
 use crate::ground::source::SourceRegistration;
 use crate::verdict::mail_template::MailTemplate;
 use crate::verdict::prompt::PromptTemplate;
@@ -181,6 +182,64 @@ document_kinds! {
 impl fmt::Display for DocumentKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.into_str())
+    }
+}
+
+/// The table of registered documents. Sources and their freshness policies are in the table of sources.
+pub const DOCUMENTS: &Table = &Table {
+    name: "documents",
+    bundle: None,
+    data: RowData::Nobody,
+    is_new_work: true,
+    names_files: false,
+    finds_entries: false,
+    indexes: &[],
+    index: not_indexed,
+};
+
+/// The tables of all kinds of documents.
+pub const TABLES: &[&Table] = &[DOCUMENTS];
+
+/// The key of a registered document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DocumentKey {
+    pub kind: DocumentKind,
+    pub document_id: String,
+}
+
+impl fmt::Display for DocumentKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.kind, self.document_id)
+    }
+}
+
+impl<D: RegistryDocument> Row for RegisteredDocument<D> {
+    type Key = DocumentKey;
+    const TABLE: &'static Table = DOCUMENTS;
+
+    fn index(&self) -> Vec<IndexEntry> {
+        Vec::new()
+    }
+}
+
+impl<D: RegistryDocument> KeyedRow for RegisteredDocument<D> {
+    fn key(&self) -> DocumentKey {
+        DocumentKey { kind: D::KIND, document_id: self.document.document_id() }
+    }
+}
+
+impl Row for RegisteredPipeline {
+    type Key = DocumentKey;
+    const TABLE: &'static Table = DOCUMENTS;
+
+    fn index(&self) -> Vec<IndexEntry> {
+        Vec::new()
+    }
+}
+
+impl KeyedRow for RegisteredPipeline {
+    fn key(&self) -> DocumentKey {
+        DocumentKey { kind: DocumentKind::Pipeline, document_id: self.pipeline_id.to_string() }
     }
 }
 

@@ -22,10 +22,15 @@ pub mod rejection;
 pub mod row;
 pub mod run;
 pub mod source;
+pub mod source_state;
 pub mod timeline;
 pub mod value;
 
 use crate::base::digest::Sha256Hex;
+use crate::base::row::{Row, Table};
+use crate::ground::pipeline::PipelineDefinition;
+use crate::ground::run::IngestionRun;
+use crate::ground::source_state::SourceState;
 use serde::Serialize;
 
 /// The SHA-256 of a document's JSON with sorted members, so that the written order has no effect.
@@ -34,3 +39,6 @@ pub(crate) fn digest_of_json(document: &impl Serialize) -> Sha256Hex {
     let value = serde_json::to_value(document).expect("a document is plain data with string keys");
     Sha256Hex::of(value.to_string().as_bytes())
 }
+
+/// The tables of the feature.
+pub const TABLES: &[&Table] = &[SourceState::TABLE, IngestionRun::TABLE, PipelineDefinition::TABLE];

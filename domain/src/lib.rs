@@ -9,13 +9,14 @@ pub mod base;
 pub mod documents;
 pub mod ground;
 pub mod rules;
+pub mod tables;
 pub mod verdict;
 pub mod verification;
 
 pub use audit::event::{AuditEvent, CallerSocket, DecidingUser, EventKind, PeerCredentials, RequestCaller};
+pub use base::application::ApplicationName;
 pub use base::digest::{Sha256Hex, Sha256Stream};
 pub use base::payload::VerdictPayload;
-pub use verdict::application::ApplicationName;
 pub use verdict::crosscheck::{
     ApprovedVerdict, CrosscheckDecision, CrosscheckJudgment, CrosscheckReason, UnexpectedFieldHandling,
     judge, judge_with,

@@ -1,6 +1,5 @@
 //! Verdicts: the crosscheck, sessions, delivery, regeneration, divergence and mail.
 
-pub mod application;
 pub mod cost;
 pub mod cost_budget;
 pub mod crosscheck;
@@ -20,6 +19,7 @@ pub mod mail;
 pub mod mail_template;
 pub mod oracle;
 pub mod order;
+pub mod order_position;
 pub mod order_wait;
 mod outbox_retry;
 pub mod policy;
@@ -33,3 +33,24 @@ pub mod session;
 pub mod template_name;
 pub mod tmm;
 pub mod webhook;
+
+use crate::base::row::{Row, SumTable, Table};
+use delivery::VerdictDelivery;
+use held::HeldVerdict;
+use mail::OutboxMail;
+use regen::RegenAttempt;
+use session::{RejectingCheck, SessionRecord};
+use webhook::OutboxWebhook;
+
+/// The tables of the feature.
+pub const TABLES: &[&Table] = &[
+    SessionRecord::TABLE,
+    VerdictDelivery::TABLE,
+    HeldVerdict::TABLE,
+    RejectingCheck::TABLE,
+    RegenAttempt::TABLE,
+    OutboxMail::TABLE,
+    OutboxWebhook::TABLE,
+];
+/// The sums of the feature.
+pub const SUMS: &[&SumTable] = &[&cost_budget::COSTS];

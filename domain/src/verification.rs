@@ -30,6 +30,8 @@ pub mod stored_state;
 pub mod tier;
 pub mod workflow;
 
+use crate::base::row::{Row, Table};
+use crate::verification::review::ReviewState;
 pub use call::{AnswerFault, CallFailure, CallOutcome, CallTimeLimit, OracleCall, OracleReply};
 pub use candidate::CandidateAnswer;
 pub use decide::{decide, is_query_required};
@@ -48,3 +50,7 @@ pub use workflow::Workflow;
 
 #[cfg(test)]
 pub(crate) mod tests;
+
+/// The tables of the feature.
+pub const TABLES: &[&Table] =
+    &[ReviewState::TABLE, SubjectState::TABLE, CachedAnswer::TABLE, DecisionInputs::TABLE];

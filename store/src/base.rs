@@ -1,5 +1,6 @@
 //! sled, its rows, and the storage functions that all features share.
 
+pub(crate) mod bundle;
 pub(crate) mod check_results;
 pub(crate) mod disk;
 pub(crate) mod documents;
@@ -11,7 +12,8 @@ pub(crate) mod panics;
 pub(crate) mod random;
 pub(crate) mod read;
 pub(crate) mod row_batch;
+pub(crate) mod row_write;
 pub(crate) mod rows;
-pub(crate) mod session_row;
+
 pub(crate) mod snapshot;
 pub(crate) mod watermark;

@@ -25,7 +25,6 @@ pub mod slices;
 pub mod sorted;
 pub mod sorter;
 pub mod staging;
-pub mod state;
 pub mod statement;
 #[cfg(test)]
 mod storage_costs;

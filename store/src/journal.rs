@@ -10,7 +10,7 @@ use crate::ground::Store;
 use crate::ground::files::GroundFiles;
 use crate::journal::check::{check_database, check_segments};
 use crate::journal::opening::{OpenedDatabase, continue_with_database, open_database, open_segments};
-use crate::journal::record::{CommitReceipt, JournalRecord, RecordRejectedError, TableWrite};
+use crate::journal::record::{CommitReceipt, JournalRecord, RecordRejectedError};
 use crate::journal::recovery::{JournalFailure, RecoveryCondition};
 use crate::journal::salvage::continue_with_salvage;
 use crate::journal::staged::StagedGroup;
@@ -97,7 +97,7 @@ impl Journal {
         };
         engine.note_lost_rows(!store.lost_rows()?.is_empty());
         tracing::debug!(entries = counts.entries, "the database is open");
-        store.remove_unnamed_files(counts)?;
+        store.remove_unnamed_files(&counts)?;
         mirror.skip_to(store.first_seq()?);
         mirror.check_last_line(&store)?;
         if mirror.found.is_some() {
@@ -145,7 +145,7 @@ impl Journal {
         }
         self.renew_snapshot(1)?;
         let engine = Arc::clone(&self.engine);
-        let mut staged = StagedGroup::new(&engine, self.mark.now.counts, self.tip.clone())?;
+        let mut staged = StagedGroup::new(&engine, self.mark.now.counts.clone(), self.tip.clone())?;
         let mut outcomes = Vec::new();
         for record in group {
             let outcome = staged.add(record.borrow());
@@ -159,9 +159,9 @@ impl Journal {
             return Ok(outcomes);
         }
         let first_seq = self.mark.now.counts.entries + 1;
-        let bytes = staged.bytes() as u64;
+        let (bytes, last_seq) = (staged.bytes() as u64, staged.counts.entries);
         let StagedGroup { mut batch, counts, tip, hashes, lines, replaced, .. } = staged;
-        meta::put_counts(&mut batch, counts, &hashes.tree);
+        meta::put_counts(&mut batch, &counts, &hashes.tree);
         if let Err(error) = engine.reserve_write_space(bytes) {
             // a group that is too large for the remaining space must not block smaller ones
             let fits_others = bytes > ORDINARY_BYTES && engine.reserve_write_space(ORDINARY_BYTES).is_ok();
@@ -178,8 +178,7 @@ impl Journal {
         let store = self.store.clone();
         let writes = committed.flat_map(|record| &record.borrow().writes);
         // a reader opens views under the same lock: before the rows change, or after it
-        let changed: Vec<_> = writes.clone().filter_map(TableWrite::changed_source).collect();
-        let views = store.lock_views(&changed);
+        let views = store.lock_views(writes.clone());
         let applied = engine.apply(batch);
         drop(views);
         if let Err(error) = applied {
@@ -190,21 +189,17 @@ impl Journal {
                 // it may hold half the group
                 self.rebuild(error.to_string());
             }
-            store.forget(&changed);
+            drop(store.lock_views(writes.clone()));
         }
         self.tip = tip;
         self.mark.now.set_log(counts, &hashes.tree);
         engine.set_log_hashes(hashes);
-        engine.set_durable_seq(counts.entries);
-        for write in writes {
-            if let TableWrite::PutRun(run) = write {
-                self.store.files().unmark(&run.input.raw_sha256);
-            }
-        }
+        engine.set_durable_seq(last_seq);
+        store.note_committed(writes);
         if let Err(error) = self.mark.write() {
             tracing::error!(%error, "cannot write the high-water mark");
         }
-        self.mirror.append(&self.store, &lines, first_seq, counts.entries);
+        self.mirror.append(&self.store, &lines, first_seq, last_seq);
         Ok(outcomes)
     }
 
@@ -216,7 +211,7 @@ impl Journal {
     /// The row counts of the store.
     #[must_use]
     pub fn counts(&self) -> StoreCounts {
-        self.mark.now.counts
+        self.mark.now.counts.clone()
     }
 
     /// The failure of the last write, while the journal rejects writes.
@@ -314,8 +309,8 @@ impl Journal {
         // first of all: after a kill in between, the next start would reject the new snapshot as a wrong one
         self.mark.now.snapshot = self.engine.snapshot();
         self.mark.write_synced().map_err(|error| self.io_error(error))?;
-        let counts = self.mark.now.counts;
-        check_database(&self.engine, counts, &self.mark.now)?;
+        let counts = self.mark.now.counts.clone();
+        check_database(&self.engine, &counts, &self.mark.now)?;
         (self.snapshot_at, self.mark.now.walked) = (counts.entries, counts.entries.max(1));
         Ok(())
     }

@@ -22,6 +22,7 @@ pub use audit::segment_log::{CommittedRows, EntryContent, SegmentEntry, SegmentL
 pub use base::engine::{StoreOptions, TableReader};
 pub use base::error::{SourceFileKind, StoreError};
 pub use base::panics::is_panic_caught;
+pub use base::row_write::{RowExpectation, RowName, RowWrite};
 pub use base::watermark::StoreCounts;
 pub use ground::Store;
 pub use journal::Journal;
@@ -30,12 +31,10 @@ pub use journal::erasure::{Erasure, ErasureOutcome, ErasureStep};
 pub use journal::healing::SegmentHealing;
 pub use journal::opening::RESTORING_FILE;
 pub use journal::preview::PREVIEW_REVISION;
-pub use journal::record::{
-    CommitReceipt, JournalRecord, RecordRejectedError, RowExpectation, RowKey, TableWrite,
-};
+pub use journal::record::{CommitReceipt, JournalRecord, RecordRejectedError};
 pub use journal::state_files::{LoggedState, VerifiedStateFiles};
 pub use verdict::expiry::SessionRevisions;
-pub use verdict::orders::{OrderPosition, OrderPositionError, OrderQuery};
+pub use verdict::orders::OrderQuery;
 pub use verdict::rejecting_checks::RejectingCheckSize;
 pub use verdict::sessions::SessionsWithAddress;
 pub use verification::{CachedAnswerPage, ReviewQuery};

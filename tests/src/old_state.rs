@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::verdict::divergence::OriginalLabel;
 use oracled_domain::{AuditEvent, CustomerQuery, EventKind, ProductTier, SessionId, SessionRecord};
-use oracled_store::{Journal, JournalRecord, StoreOptions, TableWrite};
+use oracled_store::{Journal, JournalRecord, RowWrite, StoreOptions};
 use std::path::Path;
 
 /// Registers sessions with the address `NAME-7421@example.org` in the store in `state_dir`, each with its age in days. No daemon may
@@ -32,7 +32,7 @@ pub fn register_days_ago<'n>(state_dir: &Path, sessions: impl IntoIterator<Item 
         };
         let record = JournalRecord {
             events: vec![AuditEvent::new(at, session_id, registered)],
-            writes: vec![TableWrite::PutSession(record.into())],
+            writes: vec![RowWrite::put::<SessionRecord>(&record)],
             ..JournalRecord::default()
         };
         journal.commit(&[record]).expect("the commit succeeds").remove(0).expect("the record is not stale");

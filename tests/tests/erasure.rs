@@ -81,7 +81,7 @@ async fn erased_person_is_in_no_file_and_proofs_of_before_stay_valid() {
     let erased =
         printed(&world, &["--json", "erase", "--email", "ADA-7421@example.org", "--reason", "asked"]);
     let erased: Value = serde_json::from_str(&erased).expect("JSON");
-    let expected = json!([{"session_id": "ada", "data": ["session", "verdict", "log_values"]}]);
+    let expected = json!([{"session_id": "ada", "data": ["log_values", "session", "verdict"]}]);
     assert_eq!(erased["sessions"], expected);
     assert_eq!((&erased["former_sessions"], &erased["unread_files"]), (&json!([]), &json!([])));
 

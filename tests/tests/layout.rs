@@ -11,7 +11,16 @@ use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
 const ORDER: [(&str, &[&[&str]]); 6] = [
     (
         "domain",
-        &[&["base"], &["ground"], &["verification"], &["rules"], &["verdict"], &["documents"], &["audit"]],
+        &[
+            &["base"],
+            &["ground"],
+            &["verification"],
+            &["rules"],
+            &["verdict"],
+            &["documents"],
+            &["tables"],
+            &["audit"],
+        ],
     ),
     ("store", &[&["base"], &["segments"], &["audit"], &["ground", "verdict", "verification"], &["journal"]]),
     (

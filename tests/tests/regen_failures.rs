@@ -9,7 +9,7 @@ use oracled_domain::verdict::session::OriginalVerdict;
 use oracled_domain::{
     AuditEvent, CustomerQuery, EventKind, ProductTier, SessionRecord, Sha256Hex, VerdictLabel,
 };
-use oracled_store::{Journal, JournalRecord, StoreOptions, TableWrite};
+use oracled_store::{Journal, JournalRecord, RowWrite, StoreOptions};
 use oracled_tests::generation::{
     QUERY, coherent_answer, event_names, purge_verdict, read_cached, read_metric, read_verdict,
     register_session, request_verdict, retry_after_s, x_cache,
@@ -180,7 +180,7 @@ fn store_session(state: &Path, prompt_sha256: Sha256Hex) {
     );
     let record = JournalRecord {
         events: vec![registered],
-        writes: vec![TableWrite::PutSession(session.into())],
+        writes: vec![RowWrite::put::<SessionRecord>(&session)],
         ..JournalRecord::default()
     };
     let committed = journal.commit(&[record]).expect("the commit succeeds");

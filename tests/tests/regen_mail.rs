@@ -6,7 +6,7 @@ use oracled_api::base::client::{DaemonClient, DaemonResponse};
 use oracled_domain::verdict::divergence::DISCLAIMER;
 use oracled_domain::verdict::mail::MailState;
 use oracled_domain::{AuditEvent, EventKind, OutboxMail, ProductTier, VerdictLabel};
-use oracled_store::{Journal, JournalRecord, StoreOptions, TableWrite};
+use oracled_store::{Journal, JournalRecord, RowWrite, StoreOptions};
 use oracled_tests::generation::{
     QUERY, coherent_answer, event_names, generation_request, purge_verdict, put_session, read_verdict,
     x_cache,
@@ -15,7 +15,6 @@ use oracled_tests::load::field;
 use oracled_tests::model::{ModelServer, ReceivedRequest, ScriptedReply};
 use oracled_tests::{DaemonProcess, DaemonWorld, at, document, eventually, get, log, post};
 use serde_json::{Value, json};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
@@ -230,7 +229,7 @@ fn advance_retry(world: &DaemonWorld) {
         None,
         EventKind::ControlAction { action: "pass".into(), detail: "a minute".into(), peer: None },
     );
-    let writes = vec![TableWrite::PutMail(Arc::new(mail))];
+    let writes = vec![RowWrite::put::<OutboxMail>(&mail)];
     let record = JournalRecord { events: vec![passed], writes, ..JournalRecord::default() };
     let committed = journal.commit(&[record]).expect("the commit succeeds");
     assert!(committed.iter().all(Result::is_ok), "{committed:?}");

@@ -43,8 +43,9 @@ impl LoggerHandle {
 mod tests {
     use super::*;
     use crate::testing::{TestSystem, id, logged_events, with_system};
+    use oracled_domain::SessionRecord;
     use oracled_domain::{AuditEvent, EventKind};
-    use oracled_store::{RowExpectation, RowKey};
+    use oracled_store::{RowExpectation, RowName};
 
     #[test]
     fn stale_decision_is_made_again_at_most_8_times() {
@@ -56,7 +57,7 @@ mod tests {
                     attempts += 1;
                     let revision = (attempts < fresh_at).then_some(u64::MAX);
                     let record = JournalRecord {
-                        expect: vec![RowExpectation { row: RowKey::Session(id("cs_1")), revision }],
+                        expect: vec![RowExpectation::new::<SessionRecord>(&id("cs_1"), revision)],
                         ..JournalRecord::from(AuditEvent::new(
                             system.clock.now(),
                             None,
@@ -66,7 +67,7 @@ mod tests {
                     Ok::<_, CommitError>(CommitDecision::Change(attempts, record))
                 });
                 let committed = committed.await;
-                let stale = Err(CommitError::Stale(RowKey::Session(id("cs_1"))));
+                let stale = Err(CommitError::Stale(RowName::of::<SessionRecord>(&id("cs_1"))));
                 let result = committed.map(|(attempt, receipt)| (attempt, receipt.is_some()));
                 assert_eq!(result, if is_committed { Ok((expected_attempts, true)) } else { stale });
                 assert_eq!(attempts, expected_attempts);

@@ -23,7 +23,7 @@ use jiff::Timestamp;
 use oracled_domain::audit::event::LostRow;
 use oracled_domain::{AuditEvent, EventKind};
 use oracled_store::{
-    CommitReceipt, Journal, JournalRecord, MirrorFault, MirrorSnapshot, RecordRejectedError, RowKey,
+    CommitReceipt, Journal, JournalRecord, MirrorFault, MirrorSnapshot, RecordRejectedError, RowName,
     StoreCounts, StoreError,
 };
 use serde::Serialize;
@@ -43,7 +43,7 @@ const TICK: Duration = Duration::from_secs(1);
 pub enum CommitError {
     /// A row that the record depends on was changed meanwhile; nothing was written.
     #[error("{0} was changed meanwhile")]
-    Stale(RowKey),
+    Stale(RowName),
     /// The disk rejects the record, or the logger panicked while it was committing. Nothing may be delivered.
     #[error("the log cannot be written: {0}")]
     Unavailable(String),

@@ -33,14 +33,14 @@ use oracled_domain::ground::pipeline::{PipelineDefinition, RegisteredPipeline};
 use oracled_domain::ground::source::{
     SourceAvailability, SourceRegistration, SourceRegistrationError, SourceRegistryEntry,
 };
+use oracled_domain::ground::source_state::SourceState;
 use oracled_domain::verdict::mail_template::MailTemplateError;
 use oracled_domain::verdict::prompt::PromptTemplateError;
 use oracled_domain::verification::adapter::AdapterError;
 use oracled_domain::verification::workflow::WorkflowError;
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, Sha256Hex};
-use oracled_store::ground::state::SourceState;
 use oracled_store::ground::view::SourceView;
-use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, StoreError, TableWrite};
+use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite, Store, StoreError};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -219,7 +219,7 @@ impl CommitContext {
         &self,
         document: &D,
         mut expect: Vec<RowExpectation>,
-        mut writes: Vec<TableWrite>,
+        mut writes: Vec<RowWrite>,
         peer: PeerCredentials,
     ) -> Result<Option<JournalRecord>, RegistryError> {
         let document_id = document.document_id();
@@ -228,8 +228,8 @@ impl CommitContext {
         if known.as_ref().is_some_and(|known| known.sha256 == registered.sha256) {
             return Ok(None);
         }
-        expect.extend(expect_unchanged_row(RowKey::Document(D::KIND, document_id), revision));
-        writes.push(TableWrite::registered(&registered));
+        expect.extend(expect_unchanged_row(RowName::of_document(D::KIND, document_id), revision));
+        writes.push(RowWrite::put(&registered));
         let events = vec![self.registered_event(known.as_ref().map(|known| &known.document), document, peer)];
         Ok(Some(JournalRecord { expect, events, writes, ..JournalRecord::default() }))
     }
@@ -391,7 +391,7 @@ fn list_axis_bounds<'o>(state: &SourceState, ontology: &'o Ontology) -> Vec<Axis
 }
 
 /// The condition that a row is unchanged since it was read.
-pub(crate) fn expect_unchanged_row(row: RowKey, revision: Option<u64>) -> Vec<RowExpectation> {
+pub(crate) fn expect_unchanged_row(row: RowName, revision: Option<u64>) -> Vec<RowExpectation> {
     vec![RowExpectation { row, revision }]
 }
 

@@ -11,7 +11,7 @@
 use actix::{Message, MessageResult, ResponseFuture};
 use oracled_domain::base::trace::TraceContext;
 use oracled_domain::{ApplicationName, RequestCaller};
-use oracled_store::{JournalRecord, RecordCallers, TableWrite};
+use oracled_store::{JournalRecord, RecordCallers};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -63,25 +63,17 @@ pub(crate) fn run_in_trace<F: Future>(
     MESSAGE_TRACE.scope(trace, work)
 }
 
-/// `record` with the current caller, unless it names callers of its own. Messages that it queues get the caller's trace.
+/// The trace of the current caller, for a message that the work queues.
+pub(crate) fn caller_trace() -> Option<TraceContext> {
+    current_caller()?.trace()
+}
+
+/// `record` with the current caller, unless it names callers of its own.
 pub(crate) fn add_current_caller(mut record: JournalRecord) -> JournalRecord {
     if let (RecordCallers::Nobody, Some(caller)) = (&record.callers, current_caller()) {
-        if let Some(trace) = caller.trace() {
-            record.writes.iter_mut().for_each(|write| add_trace(write, &trace));
-        }
         record.callers = RecordCallers::One(caller);
     }
     record
-}
-
-/// Sets the trace of a message of the outbox that has none.
-fn add_trace(write: &mut TableWrite, trace: &TraceContext) {
-    let message_trace = match write {
-        TableWrite::PutMail(mail) => &mut Arc::make_mut(mail).trace,
-        TableWrite::PutWebhook(webhook) => &mut Arc::make_mut(webhook).trace,
-        _ => return,
-    };
-    message_trace.get_or_insert_with(|| trace.clone());
 }
 
 /// Calls `handle` on behalf of `caller`.

@@ -34,8 +34,9 @@ use crate::platform::metrics::{CacheReadLabels, HIT_MEMORY, HIT_STORE, MISS};
 use crate::verdict::held_key::HeldKeyError;
 use crate::verdict::submission::CachedVerdict;
 use actix::{Actor, Addr, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
+use oracled_domain::VerdictDelivery;
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId};
-use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, StoreError, TableWrite};
+use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache as HotCache;
 use std::sync::Arc;
@@ -155,12 +156,9 @@ async fn purge(
             EventKind::VerdictPurged { verdict_sha256, peer },
         );
         let record = JournalRecord {
-            expect: vec![RowExpectation {
-                row: RowKey::Verdict(session_id.clone()),
-                revision: Some(revision),
-            }],
+            expect: vec![RowExpectation::new::<VerdictDelivery>(&session_id, Some(revision))],
             events: vec![purged],
-            writes: vec![TableWrite::RemoveVerdict(session_id.clone())],
+            writes: vec![RowWrite::remove::<VerdictDelivery>(&session_id)],
             ..JournalRecord::default()
         };
         Ok::<_, VerdictCacheError>(CommitDecision::Change(true, record))

@@ -16,7 +16,8 @@ use crate::verdict::notifier::{Notifier, queued_mails};
 use crate::verdict::outbox::{HoldMessages, OutboxAction, OutboxError};
 use crate::verdict::regen::{AwaitGenerations, RegenActor};
 use crate::verdict::webhooks::{ChangeWebhook, WebhookSender};
-use oracled_domain::audit::event::{ErasedData, ErasureEndEntry, ErasureStartEntry, read_open};
+use oracled_domain::audit::event::{ErasureEndEntry, ErasureStartEntry, read_open};
+use oracled_domain::base::row::ErasedData;
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId};
 use oracled_store::{ErasureOutcome, ErasureStep, JournalRecord, LogQuery, RemovalPlan, Store, StoreError};
 use retention::StartedRetention;
@@ -320,7 +321,7 @@ impl ErasureService {
             let of_session =
                 session_id.as_ref().map(|session_id| data.get(session_id).cloned().unwrap_or_default());
             // an entry that was erased before a restart can be that of any pending session
-            let data = of_session.unwrap_or_else(|| data.values().flatten().copied().collect());
+            let data = of_session.unwrap_or_else(|| data.values().flatten().cloned().collect());
             erased.extend(session_id.iter().map(|session_id| (session_id.clone(), data.clone())));
             let ended = ErasureEndEntry { started_seq: seq, data, reason, peer };
             let session_id = session_id.filter(|_| still_named.contains(&seq));

@@ -19,10 +19,11 @@ use crate::verdict::outbox::{
     OutboxStep, SendOutcome, WakeOutbox,
 };
 use jiff::{SignedDuration, Timestamp};
+use oracled_domain::base::row::Row;
 use oracled_domain::verdict::mail::MailState;
 use oracled_domain::verdict::template_name::TemplateName;
 use oracled_domain::{EventKind, MailId, OracleId, OutboxMail, SessionId};
-use oracled_store::{RowKey, Store, StoreError, TableWrite};
+use oracled_store::{RowName, RowWrite, Store, StoreError};
 use std::sync::Arc;
 
 /// The actor that sends mails.
@@ -169,16 +170,16 @@ impl OutboxChannel for MailChannel {
         &mail.standing
     }
 
-    fn put(mail: OutboxMail, standing: MailState) -> TableWrite {
-        TableWrite::PutMail(Arc::new(OutboxMail { standing, ..mail }))
+    fn put(mail: OutboxMail, standing: MailState) -> RowWrite {
+        RowWrite::put::<OutboxMail>(&OutboxMail { standing, ..mail })
     }
 
-    fn remove(id: MailId) -> TableWrite {
-        TableWrite::RemoveMail(id)
+    fn remove(id: MailId) -> RowWrite {
+        RowWrite::remove::<OutboxMail>(&id)
     }
 
-    fn row(id: MailId) -> RowKey {
-        RowKey::Mail(id)
+    fn row(id: MailId) -> RowName {
+        RowName::of::<OutboxMail>(&id)
     }
 
     fn event(state: &MailState, step: OutboxStep) -> EventKind {
@@ -200,7 +201,7 @@ impl OutboxChannel for MailChannel {
     }
 
     fn count(report: &JournalReport) -> u64 {
-        report.counts.mails
+        report.counts.of(OutboxMail::TABLE.name)
     }
 
     fn count_attempt(metrics: &ActorMetrics, state: &MailState, outcome: OutboxOutcome) {

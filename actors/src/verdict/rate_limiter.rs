@@ -9,6 +9,7 @@ mod call_budget;
 
 use call_budget::{CallRate, ModelCallBudget, SLOT_RETRY_WAIT};
 pub use call_budget::{ModelCallLimits, ModelCallSlot};
+use oracled_domain::SessionRecord;
 
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::{CommitError, LoggerHandle};
@@ -22,7 +23,7 @@ use oracled_domain::verdict::cost_budget::{CostBudgets, DailyBudget};
 use oracled_domain::{
     ApplicationName, AuditEvent, EventKind, OracleId, ProductTier, RegenAttempt, SessionId, VerdictGeneration,
 };
-use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, StoreError, TableWrite};
+use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite, Store, StoreError};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -121,10 +122,8 @@ impl RegenPermit {
     /// Adds to `record` the removal of the attempt. Use this if the model was not reached.
     pub(crate) fn remove_attempt(self, record: &mut JournalRecord) {
         let Self { session_id, revision } = self;
-        record
-            .expect
-            .push(RowExpectation { row: RowKey::Regen(session_id.clone()), revision: Some(revision) });
-        record.writes.push(TableWrite::RemoveRegen(session_id));
+        record.expect.push(RowExpectation::new::<RegenAttempt>(&session_id, Some(revision)));
+        record.writes.push(RowWrite::remove::<RegenAttempt>(&session_id));
     }
 }
 
@@ -325,7 +324,7 @@ async fn commit_regen_attempt(
     let mut read = Some(before);
     let noted = log.decide_and_commit(|| {
         let revision = read.take().map_or_else(|| check_last_attempt(&store, &session_id, &clock), Ok)?;
-        let session = RowKey::Session(session_id.clone());
+        let session = RowName::of::<SessionRecord>(&session_id);
         // a session that was removed meanwhile gets no rows
         let Some((_, session_revision)) = store.session(&session_id)? else {
             return Err(CommitError::Stale(session).into());
@@ -334,11 +333,11 @@ async fn commit_regen_attempt(
         let attempted = EventKind::RegenAttempted { tier, generation };
         let record = JournalRecord {
             expect: vec![
-                RowExpectation { row: RowKey::Regen(session_id.clone()), revision },
+                RowExpectation::new::<RegenAttempt>(&session_id, revision),
                 RowExpectation { row: session, revision: Some(session_revision) },
             ],
             events: vec![AuditEvent::new(now, session_id.clone(), attempted)],
-            writes: vec![TableWrite::PutRegen(RegenAttempt {
+            writes: vec![RowWrite::put::<RegenAttempt>(&RegenAttempt {
                 session_id: session_id.clone(),
                 attempted_at: now,
             })],

@@ -14,11 +14,11 @@ use crate::verdict::outbox::{
 };
 use actix::{Context, Handler, Message, ResponseFuture};
 use jiff::{SignedDuration, Timestamp};
+use oracled_domain::base::row::Row;
 use oracled_domain::verdict::webhook::{WebhookState, WebhookType};
 use oracled_domain::{ApplicationName, EventKind, OutboxWebhook, SessionId, WebhookId};
-use oracled_store::{RowKey, Store, StoreError, TableWrite};
+use oracled_store::{RowName, RowWrite, Store, StoreError};
 use serde_json::json;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -135,16 +135,16 @@ impl OutboxChannel for WebhookChannel {
         &webhook.standing
     }
 
-    fn put(webhook: OutboxWebhook, standing: WebhookState) -> TableWrite {
-        TableWrite::PutWebhook(Arc::new(OutboxWebhook { standing, ..webhook }))
+    fn put(webhook: OutboxWebhook, standing: WebhookState) -> RowWrite {
+        RowWrite::put::<OutboxWebhook>(&OutboxWebhook { standing, ..webhook })
     }
 
-    fn remove(id: WebhookId) -> TableWrite {
-        TableWrite::RemoveWebhook(id)
+    fn remove(id: WebhookId) -> RowWrite {
+        RowWrite::remove::<OutboxWebhook>(&id)
     }
 
-    fn row(id: WebhookId) -> RowKey {
-        RowKey::Webhook(id)
+    fn row(id: WebhookId) -> RowName {
+        RowName::of::<OutboxWebhook>(&id)
     }
 
     fn event(state: &WebhookState, step: OutboxStep) -> EventKind {
@@ -163,7 +163,7 @@ impl OutboxChannel for WebhookChannel {
     }
 
     fn count(report: &JournalReport) -> u64 {
-        report.counts.webhooks
+        report.counts.of(OutboxWebhook::TABLE.name)
     }
 
     fn count_attempt(metrics: &ActorMetrics, state: &WebhookState, outcome: OutboxOutcome) {

@@ -1,8 +1,7 @@
 //! Caching the answers of live sources.
 
 use oracled_domain::verification::{CachedAnswer, CachedAnswerKey, CallOutcome, Envelope};
-use oracled_store::{RowExpectation, RowKey, Store, StoreError, TableWrite};
-use std::sync::Arc;
+use oracled_store::{RowExpectation, RowWrite, Store, StoreError};
 
 /// An answer of a live source to cache, or only its issue time.
 pub(super) struct CacheableAnswer {
@@ -27,7 +26,7 @@ impl CacheableAnswer {
         &self,
         store: &Store,
         is_doubted: bool,
-    ) -> Result<Option<(RowExpectation, TableWrite)>, StoreError> {
+    ) -> Result<Option<(RowExpectation, RowWrite)>, StoreError> {
         let known = store.cached_answer(&self.key)?;
         let revision = known.as_ref().map(|(_, revision)| *revision);
         let (mut answer, mut may_be_served) = (self.answer.clone(), self.may_be_served && !is_doubted);
@@ -51,7 +50,7 @@ impl CacheableAnswer {
         if !may_be_served {
             answer = answer.without_candidate();
         }
-        let expect = RowExpectation { row: RowKey::Kept(self.key.clone()), revision };
-        Ok(Some((expect, TableWrite::PutKept(self.key.clone(), Arc::new(answer)))))
+        let expect = RowExpectation::new::<CachedAnswer>(&self.key, revision);
+        Ok(Some((expect, RowWrite::put_at(&self.key, &answer))))
     }
 }

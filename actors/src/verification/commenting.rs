@@ -9,8 +9,7 @@ use oracled_domain::verification::review::{
     COMMENTS_MAX, CommentRequest, CommentTextError, ReviewComment, ReviewState,
 };
 use oracled_domain::{AuditEvent, DecidingUser, EventKind};
-use oracled_store::{JournalRecord, RowExpectation, RowKey, StoreError, TableWrite};
-use std::sync::Arc;
+use oracled_store::{JournalRecord, RowExpectation, RowWrite, StoreError};
 
 /// Comments on a review, open or closed.
 #[derive(Debug)]
@@ -69,8 +68,7 @@ impl VerificationContext {
             author_name: user.name.clone(),
             commented_at: now,
         });
-        let expect =
-            vec![RowExpectation { row: RowKey::Review(review_id.clone()), revision: Some(revision) }];
+        let expect = vec![RowExpectation::new::<ReviewState>(&review_id, Some(revision))];
         let entry = CommentEntry {
             review_id,
             text: text.to_owned(),
@@ -78,7 +76,7 @@ impl VerificationContext {
             peer: user.peer,
         };
         let events = vec![AuditEvent::new(now, None, EventKind::ReviewCommented(entry))];
-        let writes = vec![TableWrite::PutReview(Arc::new(state.clone()))];
+        let writes = vec![RowWrite::put::<ReviewState>(&state)];
         Ok((state, JournalRecord { expect, events, writes, ..JournalRecord::default() }))
     }
 }

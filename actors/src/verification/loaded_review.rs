@@ -6,8 +6,7 @@ use oracled_domain::AuditEvent;
 use oracled_domain::base::wording::excerpt;
 use oracled_domain::verification::review::{DismissalRecord, ResolutionRecord, ReviewState};
 use oracled_domain::verification::{SubjectKey, SubjectState};
-use oracled_store::{JournalRecord, RowExpectation, RowKey, StoreError, TableWrite};
-use std::sync::Arc;
+use oracled_store::{JournalRecord, RowExpectation, RowWrite, StoreError};
 
 /// Why a review is closed.
 #[derive(Debug, thiserror::Error)]
@@ -59,8 +58,8 @@ impl VerificationContext {
         let key = SubjectKey::of(&review.workflow_id, &review.thing, review.is_about_the_present());
         let (subject, known_at) = self.store.subject(&key)?.unzip();
         let expect = vec![
-            RowExpectation { row: RowKey::Review(review.review_id.clone()), revision: Some(revision) },
-            RowExpectation { row: RowKey::Subject(key.clone()), revision: known_at },
+            RowExpectation::new::<ReviewState>(&review.review_id, Some(revision)),
+            RowExpectation::new::<SubjectState>(&key, known_at),
         ];
         Ok(LoadedReview { state, subject: subject.unwrap_or_default(), key, expect })
     }
@@ -107,11 +106,11 @@ impl LoadedReview {
     pub(super) fn into_record(self, entry: AuditEvent) -> (ReviewState, JournalRecord) {
         let Self { state, subject, key, expect } = self;
         let subject = if subject == SubjectState::default() {
-            TableWrite::RemoveSubject(key)
+            RowWrite::remove::<SubjectState>(&key)
         } else {
-            TableWrite::PutSubject(key, Arc::new(subject))
+            RowWrite::put_at(&key, &subject)
         };
-        let writes = vec![TableWrite::PutReview(Arc::new(state.clone())), subject];
+        let writes = vec![RowWrite::put::<ReviewState>(&state), subject];
         (state, JournalRecord { expect, events: vec![entry], writes, ..JournalRecord::default() })
     }
 }

@@ -16,8 +16,7 @@ use oracled_domain::verification::review::{
 use oracled_domain::verification::workflow::Workflow;
 use oracled_domain::verification::{AxisBaseline, HumanLock, ReviewCase, SubjectState};
 use oracled_domain::{AuditEvent, DecidingUser, EventKind};
-use oracled_store::{JournalRecord, RowExpectation, RowKey, StoreError, TableWrite};
-use std::sync::Arc;
+use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite, StoreError};
 
 /// Resolves a review.
 #[derive(Debug)]
@@ -102,7 +101,7 @@ impl VerificationContext {
         let verifier = Verifier { id: &verifier_id, name: user.name.as_deref() };
         let locks = review.resolve(&ontology, resolution, verifier, now)?;
         let decision = ReviewerDecision { resolution, user, verifier_id, now };
-        let workflow = RowKey::Document(DocumentKind::Workflow, review.workflow_id.to_string());
+        let workflow = RowName::of_document(DocumentKind::Workflow, review.workflow_id.to_string());
         let (state, mut record) = self.resolution_record(case, &locks, &ontology, &decision)?;
         record.expect.push(RowExpectation { row: workflow, revision: Some(workflow_revision) });
         Ok((state, record))
@@ -145,12 +144,10 @@ impl VerificationContext {
                 still_open.push(open);
                 continue;
             };
-            other_reviews
-                .expect
-                .push(RowExpectation { row: RowKey::Review(open.review_id), revision: Some(revision) });
+            other_reviews.expect.push(RowExpectation::new::<ReviewState>(&open.review_id, Some(revision)));
             other_reviews.events.push(decision.resolution_event(&other.review, Vec::new()));
             other.resolved = Some(decision.record_of(&other.review));
-            other_reviews.writes.push(TableWrite::PutReview(Arc::new(other)));
+            other_reviews.writes.push(RowWrite::put::<ReviewState>(&other));
         }
         subject.open = still_open;
         subject.locks.retain(|lock| decision.now < lock.valid_until);

@@ -17,6 +17,7 @@ use super::*;
 use crate::ground::registry::SourceReviewDecision;
 use crate::testing::ground::PEER;
 use crate::testing::{TestServices, TestSystem, with_system};
+use oracled_domain::verification::DecisionInputs;
 use oracled_domain::verification::envelope::ValueBasis;
 use oracled_domain::verification::review::ReviewResolution;
 use oracled_domain::verification::{AxisReason, CallOutcome, EnvelopeKind};
@@ -191,7 +192,7 @@ fn delayed_decision_keeps_its_id_over_a_restart() {
             None,
             EventKind::VerificationDecided(entry.clone()),
         ));
-        record.writes.push(oracled_store::TableWrite::PutPending(Arc::new(inputs)));
+        record.writes.push(oracled_store::RowWrite::put::<DecisionInputs>(&inputs));
         world.system.log.commit(record).await.expect("the commit succeeds");
         let TestSystem { system, .. } = world.restarted(TestServices::default()).await;
         let taken = loop {

@@ -7,7 +7,7 @@ use oracled_domain::audit::event::verification::AnswerRemovalEntry;
 use oracled_domain::verification::adapter::ValidatedAdapter;
 use oracled_domain::verification::{CachedAnswer, CachedAnswerKey, CandidateAnswer};
 use oracled_domain::{AuditEvent, EventKind};
-use oracled_store::{JournalRecord, RowExpectation, RowKey, StoreError, TableWrite};
+use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,9 +62,9 @@ impl VerificationContext {
             let mut record = JournalRecord::default();
             for (key, answer, revision) in page.answers {
                 if !self.is_answer_needed(&key, &answer, now)? {
-                    let (row, revision) = (RowKey::Kept(key.clone()), Some(revision));
+                    let (row, revision) = (RowName::of::<CachedAnswer>(&key), Some(revision));
                     record.expect.push(RowExpectation { row, revision });
-                    record.writes.push(TableWrite::RemoveKept(key));
+                    record.writes.push(RowWrite::remove::<CachedAnswer>(&key));
                 }
             }
             if !record.writes.is_empty() {

@@ -10,6 +10,7 @@ use oracled_domain::audit::event::verification::{ReviewEntry, SourceCallEntry, V
 use oracled_domain::ground::id::{SourceId, WorkflowId};
 use oracled_domain::verification::deviation::{advance_baselines, find_deviations, record_baselines};
 use oracled_domain::verification::envelope::ValueBasis;
+use oracled_domain::verification::review::OPEN_REVIEWS;
 use oracled_domain::verification::review::{
     CALLERS_QUEUE_MAX, CALLERS_QUEUE_TOTAL_MAX, QUEUE_MAX, QUEUE_TOTAL_MAX, ReviewState,
 };
@@ -20,7 +21,7 @@ use oracled_domain::verification::{
     SourceBaselines, SubjectKey, SubjectState, VerifyRequest, decide, is_query_required,
 };
 use oracled_domain::{AuditEvent, EventKind};
-use oracled_store::{JournalRecord, RowExpectation, RowKey, StoreError, TableWrite};
+use oracled_store::{JournalRecord, RowExpectation, RowWrite, StoreError};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -95,7 +96,7 @@ impl VerificationContext {
         later.calls.clear();
         let entry = EventKind::VerificationDecided(VerificationEntry::of(inputs.clone(), &envelope));
         let mut record = JournalRecord::from(AuditEvent::new(envelope.decided_at, None, entry));
-        record.writes.extend(claim.is_some().then(|| TableWrite::PutPending(Arc::new(later.clone()))));
+        record.writes.extend(claim.is_some().then(|| RowWrite::put::<DecisionInputs>(&later)));
         self.handles.log.commit(record).await?;
         self.metrics.verification.count_decision(&inputs, &envelope, false, began.elapsed());
         if let Some(claim) = claim {
@@ -164,7 +165,7 @@ impl VerificationContext {
         let mut read = |key: SubjectKey| {
             let known = self.store.subject(&key)?;
             let revision = known.as_ref().map(|(_, revision)| *revision);
-            expected_rows.push(RowExpectation { row: RowKey::Subject(key), revision });
+            expected_rows.push(RowExpectation::new::<SubjectState>(&key, revision));
             let mut subject = known.map(|(subject, _)| subject).unwrap_or_default();
             self.remove_undone_baselines(&mut subject.baselines)?;
             Ok::<_, StoreError>(subject)
@@ -213,7 +214,7 @@ impl VerificationContext {
     /// Whether the limit of open reviews is reached for the workflow or in total. Reviews that callers can
     /// open at will, and other reviews, have separate limits.
     fn queue_is_full(&self, review: &ReviewCase) -> Result<bool, StoreError> {
-        let all = self.handles.log.report().borrow().counts.open_reviews;
+        let all = self.handles.log.report().borrow().counts.of(OPEN_REVIEWS.name);
         let workflow_id = &review.workflow_id;
         let by_callers = |of: Option<&WorkflowId>| self.store.caller_openable_reviews(of);
         // the reviews of a workflow are only counted if all open reviews together could fill its pool
@@ -277,7 +278,7 @@ impl VerificationContext {
         known.baselines = advanced.unwrap_or(known.baselines);
         if review.is_some() || known.baselines != subject.baselines {
             known.open.extend(review.as_ref().map(ReviewCase::to_open_review));
-            record.writes.push(TableWrite::PutSubject(question_subject_key(inputs), Arc::new(known)));
+            record.writes.push(RowWrite::put_at(&question_subject_key(inputs), &known));
         }
         // a lock that was revoked meanwhile must not be returned
         let rests_on_locks = envelope.axes.values().any(|axis| axis.basis == Some(ValueBasis::HumanLock));
@@ -291,7 +292,7 @@ impl VerificationContext {
             let state = ReviewState::new_open(review.clone());
             let entry = ReviewEntry { review_id, review: Box::new(review) };
             record.events.push(AuditEvent::new(timestamp, None, EventKind::ReviewOpened(entry)));
-            record.writes.push(TableWrite::PutReview(Arc::new(state)));
+            record.writes.push(RowWrite::put::<ReviewState>(&state));
         }
         for answer in attachments
             .extras
@@ -307,7 +308,8 @@ impl VerificationContext {
             }
         }
         if inputs.stage == DecisionStage::Delayed {
-            record.writes.push(TableWrite::RemovePending(inputs.execution_id.clone()));
+            record.writes.push(RowWrite::remove::<DecisionInputs>(&inputs.execution_id));
+            record.ends_work = true;
         }
         Ok(record)
     }

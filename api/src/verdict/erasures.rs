@@ -1,7 +1,7 @@
 //! The erasure of sessions.
 
 use oracled_domain::SessionId;
-use oracled_domain::audit::event::ErasedData;
+use oracled_domain::base::row::ErasedData;
 use oracled_domain::verdict::session::CustomerEmail;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;

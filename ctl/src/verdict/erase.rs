@@ -6,7 +6,6 @@ use crate::base::options::GlobalOptions;
 use crate::base::output::print_json;
 use oracled_api::verdict::erasures::{ErasedSession, ErasureRequest, ErasureResponse};
 use oracled_domain::SessionId;
-use oracled_domain::audit::event::ErasedData;
 use oracled_domain::base::visible::visible_text;
 use std::io::Write;
 
@@ -61,7 +60,7 @@ impl EraseArgs {
 /// The erased data and the remaining data, one text for each session and file.
 pub(crate) fn describe_erased(erased: &ErasureResponse) -> Vec<String> {
     let sessions = erased.sessions.iter().map(|ErasedSession { session_id, data }| {
-        let data: Vec<_> = data.iter().map(|data| data_text(*data)).collect();
+        let data: Vec<_> = data.iter().map(|data| data.as_str().replace('_', " ")).collect();
         let data = if data.is_empty() { "no data were left".to_owned() } else { data.join(", ") };
         format!("session {session_id} is erased: {data}")
     });
@@ -79,17 +78,4 @@ pub(crate) fn describe_erased(erased: &ErasureResponse) -> Vec<String> {
         )
     });
     sessions.chain(former).chain(files).collect()
-}
-
-const fn data_text(data: ErasedData) -> &'static str {
-    match data {
-        ErasedData::Session => "session",
-        ErasedData::Verdict => "verdict",
-        ErasedData::HeldVerdict => "held verdict",
-        ErasedData::RejectingCheck => "rejecting check",
-        ErasedData::RegenAttempt => "time of a regeneration",
-        ErasedData::Mail => "mails",
-        ErasedData::Webhook => "webhooks",
-        ErasedData::LogValues => "values of log entries",
-    }
 }

@@ -5,8 +5,8 @@ use crate::platform::scraped::MetricsText;
 use crate::platform::service::{DaemonService, run_blocking};
 use oracled_domain::ground::check::SourceCheck;
 use oracled_domain::ground::source::VersionRecord;
+use oracled_domain::ground::source_state::SourceState;
 use oracled_store::StoreError;
-use oracled_store::ground::state::SourceState;
 use std::sync::Arc;
 
 /// A source with the state of its files.

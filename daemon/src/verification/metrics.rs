@@ -4,6 +4,7 @@ use crate::platform::problem::Problem;
 use crate::platform::scraped::MetricsText;
 use crate::platform::service::{DaemonService, run_blocking};
 use oracled_domain::ground::id::WorkflowId;
+use oracled_domain::verification::review::OPEN_REVIEWS;
 use oracled_domain::verification::workflow::Workflow;
 use oracled_store::StoreError;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ pub(crate) async fn read(service: &Arc<DaemonService>) -> Result<MetricsText, Pr
         Ok::<_, StoreError>((store.oldest_open_review_at(), open))
     });
     let mut text = MetricsText::default();
-    text.gauge("reviews_open", "open reviews", service.journal_report().counts.open_reviews);
+    text.gauge("reviews_open", "open reviews", service.journal_report().counts.of(OPEN_REVIEWS.name));
     // damage of one must not hide the others
     let (oldest_at, open) = read.await?;
     let oldest_at = oldest_at.unwrap_or_else(|error| {

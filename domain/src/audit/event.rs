@@ -21,14 +21,14 @@ pub use backup::BackupEntry;
 pub use caller::{CallerSocket, DecidingUser, PeerCredentials, REQUEST_ID_MAX_CHARS, RequestCaller};
 pub use common::{EventSeverity, LOST_ROWS, LostRow, ValueChange, read_open};
 pub use crosscheck::CrosscheckEntry;
-pub use erasure::{ErasedData, ErasureEndEntry, ErasureStartEntry};
+pub use erasure::{ErasureEndEntry, ErasureStartEntry};
 pub use query::{QueryEntry, SourceReadKind, SourceReadOutcome};
 pub use retention::{DueData, DueKind, RetentionEndEntry, RetentionStartEntry, SessionExpiryEntry};
 pub use rules::{FactOriginEntry, FactsFromEntry, RuleEntry, RulesEntry};
 
+use crate::base::application::ApplicationName;
 use crate::base::decimal::Decimal;
 use crate::base::digest::Sha256Hex;
-use crate::verdict::application::ApplicationName;
 use crate::verdict::divergence::{DivergenceCheck, OriginalLabel, RegenVariance};
 use crate::verdict::gate_path::GatePath;
 use crate::verdict::generation::VerdictGeneration;

@@ -11,7 +11,9 @@ use super::gates::ReleaseGates;
 use super::id::{OntologyId, PipelineId, SourceId};
 use crate::base::digest::Sha256Hex;
 use crate::base::given::given;
+use crate::base::row::{IndexEntry, KeyedRow, Row, RowData, Table, not_indexed};
 use crate::base::time_zone::AmbiguousTimeHandling;
+use crate::ground::digest_of_json;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value as Json};
@@ -514,4 +516,28 @@ pub struct ValidTime {
     /// Which of two times a time is that occurs twice in `timezone`; by default its record is rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ambiguous: Option<AmbiguousTimeHandling>,
+}
+
+impl Row for PipelineDefinition {
+    type Key = Sha256Hex;
+    const TABLE: &'static Table = &Table {
+        name: "definitions",
+        bundle: None,
+        data: RowData::Nobody,
+        is_new_work: false,
+        names_files: true,
+        finds_entries: false,
+        indexes: &[],
+        index: not_indexed,
+    };
+
+    fn index(&self) -> Vec<IndexEntry> {
+        Vec::new()
+    }
+}
+
+impl KeyedRow for PipelineDefinition {
+    fn key(&self) -> Sha256Hex {
+        digest_of_json(self)
+    }
 }

@@ -8,6 +8,7 @@ use super::rejection::RecordRule;
 use super::timeline::TimelineRun;
 use crate::base::decimal::{Decimal, Rounding};
 use crate::base::digest::Sha256Hex;
+use crate::base::row::{IndexEntry, KeyedRow, Row, RowData, Table, not_indexed};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -544,6 +545,30 @@ pub enum RunPhase {
     Merging,
     /// Its records become visible.
     Committing,
+}
+
+impl Row for IngestionRun {
+    type Key = Sha256Hex;
+    const TABLE: &'static Table = &Table {
+        name: "runs",
+        bundle: None,
+        data: RowData::Nobody,
+        is_new_work: true,
+        names_files: true,
+        finds_entries: false,
+        indexes: &[],
+        index: not_indexed,
+    };
+
+    fn index(&self) -> Vec<IndexEntry> {
+        Vec::new()
+    }
+}
+
+impl KeyedRow for IngestionRun {
+    fn key(&self) -> Sha256Hex {
+        self.run_id.clone()
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The cost of model calls: prices, the cost of a call, and sums.
 
+use crate::base::application::ApplicationName;
 use crate::base::decimal::{Decimal, DecimalError};
-use crate::verdict::application::ApplicationName;
 use crate::verdict::generation::ModelTokenUsage;
 use crate::verdict::label::ProductTier;
 use jiff::tz::TimeZone;

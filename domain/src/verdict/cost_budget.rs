@@ -1,8 +1,10 @@
 //! The daily budgets for model calls, and the costs of a day that count toward them.
 
+use crate::base::application::ApplicationName;
 use crate::base::decimal::Decimal;
-use crate::verdict::application::ApplicationName;
+use crate::base::row::SumTable;
 use crate::verdict::cost::{CostSum, add, end_of_day};
+use jiff::civil::Date;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -16,7 +18,26 @@ pub struct DayCosts {
     pub used_up: Vec<UsedUpBudget>,
 }
 
+/// The costs of each UTC day, under its date.
+pub static COSTS: SumTable = SumTable { name: "costs", add: DayCosts::add_stored };
+
+/// The name of a day's costs in [`COSTS`].
+#[must_use]
+pub fn day_name(day: Date) -> String {
+    day.to_string()
+}
+
 impl DayCosts {
+    fn add_stored(stored: Option<&[u8]>, addition: &[u8]) -> Vec<u8> {
+        let read = |stored| serde_json::from_slice::<Self>(stored).ok();
+        let mut costs = stored.and_then(read).unwrap_or_default();
+        if let Some(Self { sums, used_up }) = read(addition) {
+            sums.into_iter().for_each(|sum| sum.add_to(&mut costs.sums));
+            used_up.into_iter().for_each(|budget| costs.add_used_up(budget));
+        }
+        serde_json::to_vec(&costs).expect("the costs are plain data with string keys")
+    }
+
     /// Adds the finding that a budget is used up, unless the day has it.
     pub fn add_used_up(&mut self, budget: UsedUpBudget) {
         if !self.is_known_used_up(budget.application.as_ref(), &budget.daily) {

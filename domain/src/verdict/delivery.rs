@@ -2,6 +2,7 @@
 
 use crate::base::digest::Sha256Hex;
 use crate::base::payload::VerdictPayload;
+use crate::base::row::{IndexEntry, KeyedRow, Row, RowData, Table, not_indexed};
 use crate::verdict::crosscheck::{ApprovedVerdict, CrosscheckDecision, judge_delivered};
 use crate::verdict::divergence::{
     CustomerNote, DivergenceCheck, DivergenceLevel, NoteLanguage, OriginalLabel,
@@ -229,6 +230,30 @@ impl<'de> Deserialize<'de> for VerdictDelivery {
             language,
         });
         Ok(Self { session_id, query, approved, cached_at, regen, evaluation_sha256 })
+    }
+}
+
+impl Row for VerdictDelivery {
+    type Key = SessionId;
+    const TABLE: &'static Table = &Table {
+        name: "verdicts",
+        bundle: Some("sessions"),
+        data: RowData::of_named_session("verdict"),
+        is_new_work: true,
+        names_files: false,
+        finds_entries: false,
+        indexes: &[],
+        index: not_indexed,
+    };
+
+    fn index(&self) -> Vec<IndexEntry> {
+        Vec::new()
+    }
+}
+
+impl KeyedRow for VerdictDelivery {
+    fn key(&self) -> SessionId {
+        self.session_id.clone()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Verdicts that the policy holds until an operator decides.
 
 use crate::base::digest::Sha256Hex;
+use crate::base::row::{IndexEntry, KeyedRow, Row, RowData, Table, not_indexed};
 use crate::verdict::gate_path::GatePath;
 use crate::verdict::generation::VerdictGeneration;
 use crate::verdict::policy::PolicyCause;
@@ -28,4 +29,28 @@ pub struct HeldVerdict {
     pub prompt: Option<VerdictPrompt>,
     /// Its delivery document, encrypted: the nonce and the ciphertext, in Base64.
     pub sealed: String,
+}
+
+impl Row for HeldVerdict {
+    type Key = SessionId;
+    const TABLE: &'static Table = &Table {
+        name: "held",
+        bundle: None,
+        data: RowData::of_named_session("held_verdict"),
+        is_new_work: false,
+        names_files: false,
+        finds_entries: false,
+        indexes: &[],
+        index: not_indexed,
+    };
+
+    fn index(&self) -> Vec<IndexEntry> {
+        Vec::new()
+    }
+}
+
+impl KeyedRow for HeldVerdict {
+    fn key(&self) -> SessionId {
+        self.session_id.clone()
+    }
 }

@@ -1,6 +1,7 @@
 //! Mail to customers: the outbox and its retries (seed: `regen-consistency`, "Customer Notification" and the failure
 //! mode of its mail).
 
+use crate::base::row::{ErasedData, IndexEntry, KeyedRow, Row, RowData, RowOwner, Table, not_indexed};
 use crate::base::text_id::text_conversions;
 use crate::base::trace::TraceContext;
 use crate::verdict::delivery::VerdictDelivery;
@@ -248,6 +249,49 @@ impl MailState {
     pub const fn is_dead(&self) -> bool {
         self.next_attempt_at.is_none()
     }
+}
+
+impl Row for OutboxMail {
+    type Key = MailId;
+    const TABLE: &'static Table = &Table {
+        name: "mails",
+        bundle: None,
+        data: RowData::Session {
+            owner: RowOwner::Inside(|name, value| match value {
+                Some(value) => session_of_message(value),
+                None => MailId::try_from(name.to_owned()).ok()?.session_id(),
+            }),
+            erased_as: ErasedData::new("mail"),
+        },
+        is_new_work: false,
+        names_files: false,
+        finds_entries: false,
+        indexes: &[],
+        index: not_indexed,
+    };
+
+    fn index(&self) -> Vec<IndexEntry> {
+        Vec::new()
+    }
+}
+
+impl KeyedRow for OutboxMail {
+    fn key(&self) -> MailId {
+        self.standing.mail_id.clone()
+    }
+}
+
+/// The session of a mail or a webhook, by its stored value.
+pub(super) fn session_of_message(value: &[u8]) -> Option<SessionId> {
+    #[derive(Deserialize)]
+    struct Message {
+        standing: Standing,
+    }
+    #[derive(Deserialize)]
+    struct Standing {
+        session_id: Option<SessionId>,
+    }
+    serde_json::from_slice::<Message>(value).ok()?.standing.session_id
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //!
 //! A policy sees only verdicts that the crosscheck approved, so it can deliver fewer verdicts, and never more.
 
+use crate::base::application::ApplicationName;
 use crate::rules::RuleId;
-use crate::verdict::application::ApplicationName;
 use crate::verdict::crosscheck::CrosscheckDecision;
 use crate::verdict::flag::Flag;
 use crate::verdict::label::{ProductTier, UnknownWordError};

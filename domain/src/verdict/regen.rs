@@ -1,5 +1,6 @@
 //! The rate limit for regenerations of a lost verdict (seed: `regen-consistency`, invariant 8 and REGEN-GAP-03).
 
+use crate::base::row::{IndexEntry, KeyedRow, Row, RowData, Table, not_indexed};
 use crate::verdict::session::SessionId;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,30 @@ impl RegenAttempt {
         let left = REGEN_PERIOD - now.duration_since(self.attempted_at);
         let set_back = left > REGEN_PERIOD + REGEN_PERIOD;
         (left.is_positive() && !set_back).then(|| left.min(REGEN_PERIOD))
+    }
+}
+
+impl Row for RegenAttempt {
+    type Key = SessionId;
+    const TABLE: &'static Table = &Table {
+        name: "regens",
+        bundle: None,
+        data: RowData::of_named_session("regen_attempt"),
+        is_new_work: false,
+        names_files: false,
+        finds_entries: false,
+        indexes: &[],
+        index: not_indexed,
+    };
+
+    fn index(&self) -> Vec<IndexEntry> {
+        Vec::new()
+    }
+}
+
+impl KeyedRow for RegenAttempt {
+    fn key(&self) -> SessionId {
+        self.session_id.clone()
     }
 }
 

@@ -1,8 +1,10 @@
 //! Webhooks: messages to applications and operators, by the Standard Webhooks scheme, with their retries.
 
+use crate::base::application::ApplicationName;
+use crate::base::row::{ErasedData, IndexEntry, KeyedRow, Row, RowData, RowOwner, Table, not_indexed};
 use crate::base::text_id::text_conversions;
 use crate::base::trace::TraceContext;
-use crate::verdict::application::ApplicationName;
+use crate::verdict::mail::session_of_message;
 use crate::verdict::outbox_retry::{due_at, retry_pause, stored_cause};
 use crate::verdict::session::SessionId;
 use jiff::{SignedDuration, Timestamp};
@@ -233,5 +235,32 @@ impl WebhookState {
     #[must_use]
     pub fn requeue(&self, now: Timestamp) -> Self {
         Self { attempts: 0, tried_since: now, tried_at: None, next_attempt_at: Some(now), ..self.clone() }
+    }
+}
+
+impl Row for OutboxWebhook {
+    type Key = WebhookId;
+    const TABLE: &'static Table = &Table {
+        name: "webhooks",
+        bundle: None,
+        data: RowData::Session {
+            owner: RowOwner::Inside(|_, value| session_of_message(value?)),
+            erased_as: ErasedData::new("webhook"),
+        },
+        is_new_work: false,
+        names_files: false,
+        finds_entries: false,
+        indexes: &[],
+        index: not_indexed,
+    };
+
+    fn index(&self) -> Vec<IndexEntry> {
+        Vec::new()
+    }
+}
+
+impl KeyedRow for OutboxWebhook {
+    fn key(&self) -> WebhookId {
+        self.standing.webhook_id.clone()
     }
 }

@@ -7,6 +7,7 @@ use super::stored_state::OpenReview;
 use super::workflow::{ConflictGranularity, PartialConflictBehavior, Workflow};
 use crate::base::digest::Sha256Hex;
 use crate::base::moment::find_past_time;
+use crate::base::row::{IndexEntry, KeyedRow, Row, RowData, Table, not_indexed};
 use crate::ground::axis::Axis;
 use crate::ground::digest_of_json;
 use crate::ground::id::SourceId;
@@ -137,5 +138,29 @@ impl DecisionInputs {
             Some(_) => self.question.as_of(self.decided_at),
             None => self.question.point_in_time.unwrap_or(self.decided_at),
         }
+    }
+}
+
+impl Row for DecisionInputs {
+    type Key = String;
+    const TABLE: &'static Table = &Table {
+        name: "pending",
+        bundle: None,
+        data: RowData::Verification,
+        is_new_work: true,
+        names_files: false,
+        finds_entries: false,
+        indexes: &[],
+        index: not_indexed,
+    };
+
+    fn index(&self) -> Vec<IndexEntry> {
+        Vec::new()
+    }
+}
+
+impl KeyedRow for DecisionInputs {
+    fn key(&self) -> String {
+        self.execution_id.clone()
     }
 }

@@ -5,6 +5,7 @@ mod resolution_checks;
 
 use super::decide::dispute::ReviewDispute;
 use crate::base::blank::is_blank;
+use crate::base::row::{Index, IndexEntry, KeyedRow, Row, RowData, Table, index_of};
 pub use comments::{COMMENT_MAX_BYTES, COMMENTS_MAX, CommentRequest, CommentTextError, ReviewComment};
 pub use resolution_checks::DEFINITION_MAX_BYTES;
 
@@ -436,4 +437,56 @@ fn checked(reason: &str) -> Result<&str, ReviewResolutionError> {
     let reason = reason.trim();
     let is_one = !is_blank(reason) && reason.len() <= REASON_MAX_BYTES;
     is_one.then_some(reason).ok_or(ReviewResolutionError::Reason)
+}
+
+/// The ids of the open reviews.
+pub static OPEN_REVIEWS: Index = Index { name: "open_reviews", session_of: |_| None };
+/// The open reviews by workflow. Those that callers can open at will have a second name.
+pub static OPEN_BY_WORKFLOW: Index = Index { name: "open_by_workflow", session_of: |_| None };
+/// Separates the two parts of a name. Neither part contains this character.
+const SEPARATOR: char = '/';
+/// The prefix of index names of open reviews that callers can open at will. No workflow id begins with it.
+const CALLER_OPENABLE: char = '!';
+
+/// The beginning of the names of the open reviews of a workflow in [`OPEN_BY_WORKFLOW`].
+#[must_use]
+pub fn open_prefix(workflow_id: &WorkflowId) -> String {
+    format!("{workflow_id}{SEPARATOR}")
+}
+
+/// The beginning of the names of the open reviews that callers can open at will, for one workflow or for all.
+#[must_use]
+pub fn caller_openable_prefix(workflow_id: Option<&WorkflowId>) -> String {
+    format!("{CALLER_OPENABLE}{}", workflow_id.map(open_prefix).unwrap_or_default())
+}
+
+impl Row for ReviewState {
+    type Key = String;
+    const TABLE: &'static Table = &Table {
+        name: "reviews",
+        bundle: None,
+        data: RowData::Verification,
+        is_new_work: true,
+        names_files: false,
+        finds_entries: false,
+        indexes: &[&OPEN_REVIEWS, &OPEN_BY_WORKFLOW],
+        index: index_of::<Self>,
+    };
+
+    fn index(&self) -> Vec<IndexEntry> {
+        if !self.is_open() {
+            return Vec::new();
+        }
+        let ReviewCase { review_id, workflow_id, .. } = &self.review;
+        let by_caller = self.review.is_caller_openable().then(|| caller_openable_prefix(Some(workflow_id)));
+        let prefixes = by_caller.into_iter().chain([open_prefix(workflow_id)]);
+        let by_workflow = prefixes.map(|prefix| OPEN_BY_WORKFLOW.entry(format!("{prefix}{review_id}")));
+        by_workflow.chain([OPEN_REVIEWS.entry(review_id.clone())]).collect()
+    }
+}
+
+impl KeyedRow for ReviewState {
+    fn key(&self) -> String {
+        self.review.review_id.clone()
+    }
 }

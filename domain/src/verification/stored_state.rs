@@ -3,6 +3,7 @@
 use super::candidate::{CandidateAnswer, StatedValue};
 use super::lock::HumanLock;
 use crate::base::digest::Sha256Hex;
+use crate::base::row::{IndexEntry, Row, RowData, Table, not_indexed};
 use crate::ground::digest_of_json;
 use crate::ground::id::{SourceId, WorkflowId};
 use crate::ground::ontology::OntologyRef;
@@ -10,7 +11,11 @@ use crate::ground::value::AxisValue;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
 
+/// Separates the two parts of a name. Neither part contains this character.
+const SEPARATOR: char = '/';
 /// The maximum number of open reviews of one subject, for its present and for its past each, without reviews that only
 /// claims opened. A further dispute joins the latest review that has all of its axes.
 pub const OPEN_MAX: usize = 16;
@@ -171,5 +176,69 @@ impl SubjectKey {
         is_about_the_present: bool,
     ) -> Self {
         Self { workflow_id: workflow_id.clone(), about: digest_of_json(&(thing, is_about_the_present)) }
+    }
+}
+
+impl fmt::Display for CachedAnswerKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{SEPARATOR}{}", self.oracle_id, self.about)
+    }
+}
+
+impl FromStr for CachedAnswerKey {
+    type Err = CachedAnswerKeyError;
+
+    fn from_str(name: &str) -> Result<Self, CachedAnswerKeyError> {
+        let key = name.split_once(SEPARATOR).and_then(|(oracle_id, about)| {
+            Some(Self { oracle_id: oracle_id.parse().ok()?, about: about.parse().ok()? })
+        });
+        key.ok_or_else(|| CachedAnswerKeyError(name.to_owned()))
+    }
+}
+
+/// A text is not the key of a cached answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not the key of a cached answer")]
+pub struct CachedAnswerKeyError(String);
+
+impl fmt::Display for SubjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{SEPARATOR}{}", self.workflow_id, self.about)
+    }
+}
+
+impl Row for CachedAnswer {
+    type Key = CachedAnswerKey;
+    const TABLE: &'static Table = &Table {
+        name: "cached_answers",
+        bundle: None,
+        data: RowData::Verification,
+        is_new_work: false,
+        names_files: false,
+        finds_entries: false,
+        indexes: &[],
+        index: not_indexed,
+    };
+
+    fn index(&self) -> Vec<IndexEntry> {
+        Vec::new()
+    }
+}
+
+impl Row for SubjectState {
+    type Key = SubjectKey;
+    const TABLE: &'static Table = &Table {
+        name: "subjects",
+        bundle: None,
+        data: RowData::Verification,
+        is_new_work: false,
+        names_files: false,
+        finds_entries: false,
+        indexes: &[],
+        index: not_indexed,
+    };
+
+    fn index(&self) -> Vec<IndexEntry> {
+        Vec::new()
     }
 }

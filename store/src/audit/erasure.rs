@@ -1,34 +1,19 @@
 //! Erasing the data of a [`RemovalPlan`] from rows and from lines of the log.
 
-use crate::audit::log::{damaged_line, row, seq_of_line};
-use crate::audit::removal::{EntryHead, RemovalPlan, session_in_key};
+use crate::audit::log::{LOG, damaged_line, row, seq_of_line};
+use crate::audit::removal::{EntryHead, RemovalPlan, SessionKey, session_in_key};
+use crate::base::bundle::Bundle;
 use crate::base::error::StoreError;
 use crate::base::row_batch::RowBatch;
-use crate::base::rows::{self, TableId};
-use crate::base::session_row::SessionRow;
+use crate::base::rows::{self, stored_in, stored_tables, tables_in};
 use memchr::memmem;
 use oracled_domain::SessionId;
-use oracled_domain::audit::event::ErasedData;
 use oracled_domain::audit::leaf::{LogLineError, has_open_values, hide_values};
-use serde::Deserialize;
+use oracled_domain::base::row::{ErasedData, RowData, RowOwner};
+use oracled_domain::tables::tables;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
-
-/// The tables that have data of sessions in their values.
-const TABLES: [TableId; 7] = [
-    TableId::Sessions,
-    TableId::Held,
-    TableId::Refusals,
-    TableId::Regens,
-    TableId::Outbox,
-    TableId::Webhooks,
-    TableId::Log,
-];
-
-/// The tables that have data of verifications in their values, except the log.
-const VERIFICATION_TABLES: [TableId; 4] =
-    [TableId::Kept, TableId::Reviews, TableId::Subjects, TableId::Pending];
 
 /// Maximum number of sessions whose ids are searched in a content before it is parsed.
 const SEARCHED_MAX: usize = 64;
@@ -45,17 +30,6 @@ pub(crate) struct DataEraser {
     pub(crate) found: BTreeMap<SessionId, BTreeSet<ErasedData>>,
 }
 
-/// The session of a mail or a webhook.
-#[derive(Deserialize)]
-struct MessageHead {
-    standing: MessageStanding,
-}
-
-#[derive(Deserialize)]
-struct MessageStanding {
-    session_id: Option<SessionId>,
-}
-
 impl DataEraser {
     pub(crate) fn new(dir: &Path, plan: RemovalPlan, erases_ids: bool) -> Self {
         Self { dir: dir.to_owned(), plan, erases_ids, last_versions: HashMap::new(), found: BTreeMap::new() }
@@ -68,7 +42,7 @@ impl DataEraser {
 
     /// Notes the versions of the rows of a group.
     pub(crate) fn note_versions(&mut self, group: &RowBatch) -> Result<(), StoreError> {
-        for table in TABLES.into_iter().chain(VERIFICATION_TABLES).filter(|table| *table != TableId::Log) {
+        for table in personal_tables() {
             for (key, value) in group.range(rows::all(table)).filter(|(key, _)| rows::is_first_chunk(key)) {
                 match value {
                     Some(first) => {
@@ -83,12 +57,10 @@ impl DataEraser {
     }
 
     /// Whether this version of a row is erased, since it was replaced or removed later.
-    fn is_old_version(&self, table: TableId, key: &[u8], revision: u64) -> bool {
-        let up_to = match table {
-            TableId::Log => None,
-            table if VERIFICATION_TABLES.contains(&table) => self.plan.verifications_up_to,
-            _ => self.plan.values_up_to,
-        };
+    fn is_old_version(&self, stored_in: &str, key: &[u8], revision: u64) -> bool {
+        let of_verification = tables_in(stored_in).any(|table| matches!(table.data, RowData::Verification));
+        let plan = &self.plan;
+        let up_to = if of_verification { plan.verifications_up_to } else { plan.values_up_to };
         up_to.is_some_and(|up_to| revision <= up_to) && self.last_versions.get(key) != Some(&revision)
     }
 
@@ -97,30 +69,43 @@ impl DataEraser {
     /// # Errors
     /// `Unavailable` if it has one.
     pub(crate) fn check_removed(&self, db: &sled::Db) -> Result<(), StoreError> {
-        let left = |session_id: &SessionId| {
-            let cause = format!("session {session_id} has data that were not removed; try again");
-            Err(StoreError::Unavailable { cause })
-        };
-        for table in [TableId::Sessions, TableId::Held, TableId::Refusals, TableId::Regens] {
-            for session_id in self.plan.sessions.keys() {
-                let head = rows::head(db, &self.dir, table, session_id.as_str().as_bytes())?;
-                if head.is_some_and(|(revision, _)| self.is_erased(session_id, revision)) {
-                    return left(session_id);
-                }
-            }
-        }
-        for table in [TableId::Outbox, TableId::Webhooks] {
-            for head in rows::heads(db, &self.dir, rows::all(table)) {
-                let rows::StoredRowHead { key, revision, .. } = head?;
-                let name = rows::name(&key).unwrap_or_default();
-                let row = rows::get(db, &self.dir, table, name)?;
-                let owner = row.and_then(|row| self.owner_of(table, name, revision, &row.value));
-                if let Some(session_id) = owner {
-                    return left(&session_id);
-                }
+        for table in tables() {
+            let RowData::Session { owner, .. } = &table.data else { continue };
+            let left = match owner {
+                RowOwner::Name => self.named_row(db, stored_in(table))?,
+                RowOwner::Inside(_) => self.row_with_owner(db, table.name)?,
+            };
+            if let Some(session_id) = left {
+                let cause = format!("session {session_id} has data that were not removed; try again");
+                return Err(StoreError::Unavailable { cause });
             }
         }
         Ok(())
+    }
+
+    /// A session that is erased and has a row in this table, whose rows are named by sessions.
+    fn named_row(&self, db: &sled::Db, table: &str) -> Result<Option<&SessionId>, StoreError> {
+        for session_id in self.plan.sessions.keys() {
+            let head = rows::head(db, &self.dir, table, session_id.as_str().as_bytes())?;
+            if head.is_some_and(|(revision, _)| self.is_erased(session_id, revision)) {
+                return Ok(Some(session_id));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A session that is erased and has a row in this table.
+    fn row_with_owner(&self, db: &sled::Db, table: &str) -> Result<Option<&SessionId>, StoreError> {
+        for head in rows::heads(db, &self.dir, rows::all(table)) {
+            let rows::StoredRowHead { key, revision, .. } = head?;
+            let name = rows::name(&key).unwrap_or_default();
+            let row = rows::get(db, &self.dir, table, name)?;
+            let owner = row.and_then(|row| self.owner_of(table, name, revision, &row.value));
+            if let Some((session_id, _)) = owner {
+                return Ok(self.plan.sessions.get_key_value(&session_id).map(|(session_id, _)| session_id));
+            }
+        }
+        Ok(None)
     }
 
     /// Whether a segment may have data: its groups follow entry `after`.
@@ -168,8 +153,8 @@ impl DataEraser {
                 is_changed = true;
                 continue;
             }
-            let mut tables = TABLES.into_iter().chain(VERIFICATION_TABLES);
-            let table = tables.find(|table| key.first() == Some(&(*table as u8)));
+            let table = rows::split_key(&key).map(|(table, _)| table);
+            let table = table.filter(|table| *table == LOG || is_personal(table));
             let (Some(table), Some(first), Some(name)) = (table, &value, rows::name(&key)) else {
                 put(&mut kept, key, value);
                 continue;
@@ -184,10 +169,14 @@ impl DataEraser {
                 row.extend_from_slice(chunk.as_deref().unwrap_or_default());
                 chunks.push((key, chunk));
             }
-            let erasure = if self.is_old_version(table, &key, revision) {
+            let erasure = if table == LOG {
+                self.erase_from_log_row(&row)?
+            } else if self.is_old_version(table, &key, revision)
+                || self.erase_row(table, name, revision, &row)
+            {
                 RowErasure::Whole
             } else {
-                self.erase_from_row(table, name, revision, &row)?
+                RowErasure::None
             };
             match erasure {
                 RowErasure::None => {
@@ -197,61 +186,45 @@ impl DataEraser {
                 RowErasure::Whole => is_changed = true,
                 RowErasure::Lines(row) => {
                     is_changed = true;
-                    rows::put(&mut kept, TableId::Log, name, revision, &row, 0);
+                    rows::put(&mut kept, LOG, name, revision, &row, 0);
                 }
             }
         }
         Ok(is_changed.then_some(kept))
     }
 
-    fn erase_from_row(
-        &mut self,
-        table: TableId,
+    /// Whether the row has data of a session that are erased. Notes what was found.
+    fn erase_row(&mut self, stored_in: &str, name: &[u8], revision: u64, row: &[u8]) -> bool {
+        let Some((session_id, found)) = self.owner_of(stored_in, name, revision, row) else { return false };
+        self.found.entry(session_id).or_default().extend(found);
+        true
+    }
+
+    /// The session whose data a row has, if they are erased, and the kinds of its data.
+    fn owner_of(
+        &self,
+        stored_in: &str,
         name: &[u8],
         revision: u64,
         row: &[u8],
-    ) -> Result<RowErasure, StoreError> {
-        if table == TableId::Log {
-            return self.erase_from_log_row(row);
-        }
-        if VERIFICATION_TABLES.contains(&table) {
-            return Ok(RowErasure::None);
-        }
-        let Some(session_id) = self.owner_of(table, name, revision, row) else { return Ok(RowErasure::None) };
-        let found = match table {
-            TableId::Sessions => {
-                let SessionRow { session, verdict } = SessionRow::from_bytes(&self.dir, row)?;
-                let parts = [session.map(|_| ErasedData::Session), verdict.map(|_| ErasedData::Verdict)];
-                parts.into_iter().flatten().collect()
+    ) -> Option<(SessionId, Vec<ErasedData>)> {
+        let name = str::from_utf8(name).ok()?;
+        let value = Some(row).filter(|row| !row.is_empty());
+        let (mut session_id, mut found) = (None, Vec::new());
+        for table in tables_in(stored_in) {
+            let RowData::Session { owner, erased_as } = &table.data else { continue };
+            session_id = session_id.or_else(|| owner.session_of(name, value));
+            let bundle = table.bundle.map(|_| Bundle::from_bytes(&self.dir, row).ok());
+            if bundle.is_none_or(|bundle| bundle.is_some_and(|bundle| bundle.row(table).is_some())) {
+                found.push(erased_as.clone());
             }
-            TableId::Held => vec![ErasedData::HeldVerdict],
-            TableId::Refusals => vec![ErasedData::RejectingCheck],
-            TableId::Regens => vec![ErasedData::RegenAttempt],
-            TableId::Outbox => vec![ErasedData::Mail],
-            _ => vec![ErasedData::Webhook],
-        };
-        self.found.entry(session_id).or_default().extend(found);
-        Ok(RowErasure::Whole)
-    }
-
-    /// The session whose data the row has, if they are erased.
-    fn owner_of(&self, table: TableId, name: &[u8], revision: u64, row: &[u8]) -> Option<SessionId> {
-        if row.is_empty() {
-            let owner = session_in_key(&rows::chunk_key(table, name, 0)).map(|(session_id, _)| session_id);
-            return owner.filter(|session_id| self.is_erased(session_id, revision));
         }
-        if matches!(table, TableId::Outbox | TableId::Webhooks) {
-            let MessageHead { standing } = serde_json::from_slice(row).ok()?;
-            return standing.session_id.filter(|session_id| self.is_erased(session_id, revision));
-        }
-        let session_id: SessionId = str::from_utf8(name).ok()?.parse().ok()?;
-        self.is_erased(&session_id, revision).then_some(session_id)
+        session_id.filter(|session_id| self.is_erased(session_id, revision)).map(|id| (id, found))
     }
 
     /// Whether a key of the group up to entry `entries` has the id of one of the sessions, and no value that must be read first.
     fn is_erased_name(&self, key: &[u8], value: Option<&[u8]>, entries: u64) -> bool {
-        let Some((session_id, seq)) = session_in_key(key) else { return false };
-        let is_index = matches!(key.first(), Some(table) if [TableId::BySession as u8, TableId::Orders as u8, TableId::Lost as u8].contains(table));
+        let Some(SessionKey { session_id, seq, is_index }) = session_in_key(key) else { return false };
         (is_index || value.is_none()) && self.is_erased(&session_id, seq.unwrap_or(entries))
     }
 
@@ -287,7 +260,7 @@ impl DataEraser {
         let erased = hide_values(line, |member| self.plan.removes(&head, member))?;
         if let Some(session_id) = head.session_id.filter(|id| erased != line && self.is_erased(id, head.seq))
         {
-            self.found.entry(session_id).or_default().insert(ErasedData::LogValues);
+            self.found.entry(session_id).or_default().insert(ErasedData::LOG_VALUES);
         }
         Ok(erased)
     }
@@ -308,6 +281,15 @@ enum RowErasure {
     Whole,
     /// The row of the log without such data.
     Lines(Vec<u8>),
+}
+
+/// The tables of the database with rows that an erasure or a retention removes.
+fn personal_tables() -> impl Iterator<Item = &'static str> {
+    stored_tables().into_iter().filter(|stored_in| is_personal(stored_in))
+}
+
+fn is_personal(stored_in: &str) -> bool {
+    tables_in(stored_in).any(|table| !matches!(table.data, RowData::Nobody))
 }
 
 fn put(rows: &mut RowBatch, key: Vec<u8>, value: Option<Vec<u8>>) {

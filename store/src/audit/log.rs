@@ -28,16 +28,25 @@ pub use query::LogQuery;
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
 use crate::base::meta;
-use crate::base::rows::{self, TableId, key};
+use crate::base::rows::{self, key};
 use jiff::Timestamp;
 use oracled_domain::SessionId;
 use oracled_domain::audit::leaf::{LogLineError, hide_values, is_addition, leaf_of};
+use oracled_domain::tables::tables;
 use query::LogEntryFields;
 use serde::de::DeserializeOwned;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::path::Path;
 
+/// The table of the entries: the text of some successive ones under the number of the first.
+pub(crate) const LOG: &str = "log";
+/// The indexes of the log: the numbers of entries under a session, an execution and an event.
+pub(crate) const BY_SESSION: &str = "by_session";
+pub(crate) const BY_EXECUTION: &str = "by_execution";
+pub(crate) const BY_EVENT: &str = "by_event";
+/// The table of the entries that were dropped from the log and that other rows depend on.
+pub(crate) const KEPT_ENTRIES: &str = "kept_entries";
 /// Entries in a block of the index of events. A row belongs to the block of its first entry.
 const BLOCK_ENTRIES: u64 = 256;
 /// Rows that a search reads at a time, at most. Between two such reads, the database can be reopened after a
@@ -209,7 +218,8 @@ impl LogReader<'_> {
 
     /// The number of the last entry of the record that wrote a session.
     fn session_revision(&self, session_id: &SessionId) -> Result<Option<u64>, StoreError> {
-        Ok(self.store.session_row(self.db, session_id)?.session.map(|session| session.revision))
+        let Some(table) = tables().find(|table| table.finds_entries) else { return Ok(None) };
+        Ok(self.store.bundle(self.db, table, session_id.as_str())?.row(table).map(|row| row.revision))
     }
 
     /// The first entry's number of each row, of those in `range`.
@@ -217,7 +227,7 @@ impl LogReader<'_> {
         &self,
         range: Range<u64>,
     ) -> impl DoubleEndedIterator<Item = Result<u64, StoreError>> + use<'_> {
-        self.numbers(&key(TableId::Log, &[]), range, rows::is_first_chunk)
+        self.numbers(&key(LOG, &[]), range, rows::is_first_chunk)
     }
 
     /// The numbers in `range` that follow `prefix` in those keys for which `is_included` returns true.
@@ -294,7 +304,7 @@ impl LogReader<'_> {
     /// The matching entries of one row.
     fn matching(&self, first_seq: u64, query: &LogQuery) -> Result<Vec<LogLine>, StoreError> {
         let corrupt = |detail: String| StoreError::Corrupt { dir: self.store.dir().to_owned(), detail };
-        let row = rows::get(self.db, self.store.dir(), TableId::Log, &first_seq.to_be_bytes())?
+        let row = rows::get(self.db, self.store.dir(), LOG, &first_seq.to_be_bytes())?
             .ok_or_else(|| corrupt(format!("an index names entry {first_seq}, which is not in the log")))?;
         let entries = row::decode(&row.value);
         let entries = entries.ok_or_else(|| corrupt(format!("the row of entry {first_seq} is damaged")))?;
@@ -341,7 +351,7 @@ impl LogReader<'_> {
     }
 
     fn latest_time_us(&self, first_seq: u64) -> Result<i64, StoreError> {
-        let row = rows::get(self.db, self.store.dir(), TableId::Log, &first_seq.to_be_bytes())?;
+        let row = rows::get(self.db, self.store.dir(), LOG, &first_seq.to_be_bytes())?;
         Ok(row.map_or(i64::MAX, |row| row::time_of(&row.value)))
     }
 }
@@ -355,15 +365,15 @@ fn distinct(
 }
 
 fn by_session(session_id: &SessionId) -> Vec<u8> {
-    key(TableId::BySession, &[session_id.as_str().as_bytes(), &[0]])
+    key(BY_SESSION, &[session_id.as_str().as_bytes(), &[0]])
 }
 
 fn by_execution(execution_id: &str) -> Vec<u8> {
-    key(TableId::ByExecution, &[execution_id.as_bytes(), &[0]])
+    key(BY_EXECUTION, &[execution_id.as_bytes(), &[0]])
 }
 
 fn by_event(kind: &str) -> Vec<u8> {
-    key(TableId::ByEvent, &[kind.as_bytes(), &[0]])
+    key(BY_EVENT, &[kind.as_bytes(), &[0]])
 }
 
 /// The latest timestamp in the log, in microseconds; `i64::MIN` for an empty log.
@@ -397,20 +407,21 @@ pub(crate) fn seq_of_line(line: &[u8]) -> Option<u64> {
 
 /// The first number of the last row that begins at or before `seq`.
 pub(crate) fn row_at(db: &sled::Db, dir: &Path, seq: u64) -> Result<Option<u64>, StoreError> {
-    let up_to = key(TableId::Log, &[&seq.to_be_bytes(), &[u8::MAX]]);
-    let last = db.range(key(TableId::Log, &[])..=up_to).next_back().transpose();
+    let up_to = key(LOG, &[&seq.to_be_bytes(), &[u8::MAX]]);
+    let last = db.range(key(LOG, &[])..=up_to).next_back().transpose();
     Ok(last.map_err(|error| StoreError::damaged(dir, &error))?.and_then(|(key, _)| first_seq_of(&key)))
 }
 
 /// The number of a row's first entry, from the key of one of its chunks.
 pub(crate) fn first_seq_of(key: &[u8]) -> Option<u64> {
-    key.get(1..9)?.try_into().ok().map(u64::from_be_bytes)
+    let (_, name) = rows::split_key(key)?;
+    name.first_chunk().copied().map(u64::from_be_bytes)
 }
 
 /// Walks the rows whose first number is in `range`. Returns the first and the last entry that they hold. A
 /// gap between two rows is an error.
 pub(crate) fn walk(db: &sled::Db, dir: &Path, range: Range<u64>) -> Result<Option<(u64, u64)>, StoreError> {
-    let bound = |seq: u64| key(TableId::Log, &[&seq.to_be_bytes()]);
+    let bound = |seq: u64| key(LOG, &[&seq.to_be_bytes()]);
     let mut walked: Option<(u64, u64)> = None;
     for head in rows::heads(db, dir, bound(range.start)..bound(range.end)) {
         let rows::StoredRowHead { key, revision: last, .. } = head?;

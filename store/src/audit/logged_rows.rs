@@ -1,11 +1,12 @@
 //! The rows at the end of a log, compared with the entries that set them: an entry names each row with its SHA-256.
 
+use crate::base::bundle::Bundle;
 use crate::base::error::StoreError;
 use crate::base::row_batch::RowBatch;
-use crate::base::rows::{self, TableId, row_of_path, row_path};
-use crate::base::session_row::SessionRow;
+use crate::base::rows::{self, StoredValue, row_of_path, row_path, stored_tables, tables_in};
 use oracled_domain::audit::event::{DueData, EventName, LostRow, read_open};
 use oracled_domain::audit::leaf::{LogLineError, LoggedRows};
+use oracled_domain::base::row::{RowData, Table};
 use oracled_domain::{SessionId, Sha256Hex};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -22,9 +23,6 @@ pub(crate) struct RecoveryMembers {
     #[serde(default, deserialize_with = "read_open")]
     pub(crate) lost_rows: Option<Vec<LostRow>>,
 }
-
-/// The tables whose rows are never personal, so that no erasure hides their digests.
-const PERMANENT: [TableId; 4] = [TableId::Definitions, TableId::Documents, TableId::Runs, TableId::Sources];
 
 /// The number of differences that are listed.
 const LISTED_MAX: usize = 20;
@@ -160,7 +158,7 @@ impl RowComparison {
     /// # Errors
     /// `Corrupt` if a row is malformed.
     pub(crate) fn note_group(&mut self, dir: &Path, batch: &RowBatch) -> Result<(), StoreError> {
-        for table in TableId::logged().filter(|table| *table != TableId::Verdicts) {
+        for table in stored_tables() {
             let mut last = None;
             for (key, chunk) in batch.range(rows::all(table)) {
                 let stem = rows::chunk_stem(key);
@@ -168,11 +166,12 @@ impl RowComparison {
                 if last.as_ref() == Some(&stem) {
                     continue;
                 }
-                let name = stem.get(1..stem.len().saturating_sub(1)).unwrap_or_default();
+                let name =
+                    rows::split_key(&stem).and_then(|(_, name)| name.strip_suffix(&[0])).unwrap_or_default();
                 let head = chunk.filter(|_| rows::is_first_chunk(key));
                 let head = head.map(|first| rows::split_head(dir, first)).transpose()?;
                 let value = rows::get_from(batch, table, name).flatten();
-                let stored = head.map(|(revision, ..)| revision).zip(value);
+                let stored = head.zip(value).map(|((revision, ..), value)| StoredValue { revision, value });
                 let is_part = !rows::is_first_chunk(key);
                 self.note_stored(dir, table, name, stored, is_part || chunk.is_some())?;
                 last = Some(stem);
@@ -181,35 +180,36 @@ impl RowComparison {
         Ok(())
     }
 
-    /// Notes a row with its revision and value; `None` if it is removed, or if it `is_set` and not whole.
+    /// Notes a stored row; `None` if it is removed, or if it `is_set` and not whole.
     fn note_stored(
         &mut self,
         dir: &Path,
-        table: TableId,
+        stored_in: &str,
         name: &[u8],
-        stored: Option<(u64, Vec<u8>)>,
+        stored: Option<StoredValue>,
         is_set: bool,
     ) -> Result<(), StoreError> {
-        let is_torn = is_set && stored.is_none();
-        if table != TableId::Sessions {
-            let stored = stored.as_ref().map(|(revision, value)| (*revision, value.as_slice()));
-            self.note_row(table, name, stored.or(is_torn.then_some((0, &[]))));
-            return Ok(());
-        }
-        let row = stored.map(|(_, value)| SessionRow::from_bytes(dir, &value)).transpose()?;
-        let mut row = row.unwrap_or_default();
-        for part in [TableId::Sessions, TableId::Verdicts] {
-            let stored = row.part(part).as_ref().map(|part| (part.revision, part.json.as_slice()));
-            self.note_row(part, name, stored.or(is_torn.then_some((0, &[]))));
+        let torn = (is_set && stored.is_none()).then(|| StoredValue { revision: 0, value: Vec::new() });
+        let bundle = match &stored {
+            Some(stored) if tables_in(stored_in).any(|table| table.bundle.is_some()) => {
+                Some(Bundle::from_bytes(dir, &stored.value)?)
+            }
+            _ => None,
+        };
+        for table in tables_in(stored_in) {
+            let row = match &bundle {
+                Some(bundle) => bundle.row(table),
+                None => stored.as_ref(),
+            };
+            self.note_row(table, name, row.or(torn.as_ref()));
         }
         Ok(())
     }
 
-    fn note_row(&mut self, table: TableId, name: &[u8], stored: Option<(u64, &[u8])>) {
-        let stored = stored.map(|(revision, value)| (revision, start_of(&Sha256Hex::of(value))));
-        if let Some(path) = row_path(table, name) {
-            self.change(path.into(), |row| row.stored = stored);
-        }
+    fn note_row(&mut self, table: &Table, name: &[u8], stored: Option<&StoredValue>) {
+        let stored = stored.map(|row| (row.revision, start_of(&Sha256Hex::of(&row.value))));
+        let path = row_path(table, &String::from_utf8_lossy(name));
+        self.change(path.into(), |row| row.stored = stored);
     }
 
     fn change(&mut self, path: Box<str>, change: impl FnOnce(&mut ComparedRow)) {
@@ -242,7 +242,8 @@ impl RowComparison {
         let last_hidden = self.hidden.last_key_value().map_or(0, |(seq, _)| *seq);
         for (path, ComparedRow { named, stored }) in self.rows {
             // their digests are never erased
-            let is_permanent = row_of_path(&path).is_some_and(|(table, _)| PERMANENT.contains(&table));
+            let is_permanent =
+                row_of_path(&path).is_some_and(|(table, _)| matches!(table.data, RowData::Nobody));
             let seq_of = |version: Option<RowVersion>| version.map_or(0, |(seq, _)| seq);
             let is_unnamed = match stored {
                 Some((revision, _)) => {

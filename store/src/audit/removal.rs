@@ -1,13 +1,15 @@
 //! The data that an erasure or a retention removes, and the entries of the log that have such data.
 
+use crate::audit::log::BY_SESSION;
 use crate::audit::log::LogQuery;
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
-use crate::base::rows::{TableId, chunk_key, row_of_path};
+use crate::base::rows::{LOST, row_of_path, split_key, tables_in};
 use jiff::Timestamp;
 use oracled_domain::audit::event::{EventName, LOST_ROWS, LostRow, read_open};
 use oracled_domain::audit::leaf::{CALLER, ROWS};
-use oracled_domain::{ApplicationName, MailId, SessionId};
+use oracled_domain::base::row::{RowData, Table};
+use oracled_domain::{SessionId, tables};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::collections::{BTreeMap, BTreeSet};
@@ -120,37 +122,44 @@ impl EntryHead {
 
 /// The session whose id is in the name of a row in an entry.
 pub(crate) fn session_of_path(path: &str) -> Option<SessionId> {
-    let (table, name) = row_of_path(path)?;
-    session_in_key(&chunk_key(table.with_keys(), name.as_bytes(), 0)).map(|(session_id, _)| session_id)
+    row_of_path(path).and_then(|(table, name)| session_of_row(table, name))
 }
 
-/// The session whose id is in a key, and the number of the entry that the key names, if it names one.
-pub(crate) fn session_in_key(key: &[u8]) -> Option<(SessionId, Option<u64>)> {
-    let (table, rest) = key.split_first()?;
-    let parse = |name: &[u8]| str::from_utf8(name).ok()?.parse().ok();
-    if *table == TableId::BySession as u8 {
+/// The session whose id is in the name of a row of `table`.
+pub(crate) fn session_of_row(table: &Table, name: &str) -> Option<SessionId> {
+    match &table.data {
+        RowData::Session { owner, .. } => owner.session_of(name, None),
+        RowData::Nobody | RowData::Verification => None,
+    }
+}
+
+/// A key with the id of a session.
+pub(crate) struct SessionKey {
+    pub(crate) session_id: SessionId,
+    /// The number of the entry that the key names, if it names one.
+    pub(crate) seq: Option<u64>,
+    /// Whether it is the key of an index, whose value has nothing.
+    pub(crate) is_index: bool,
+}
+
+/// The session whose id is in a key.
+pub(crate) fn session_in_key(key: &[u8]) -> Option<SessionKey> {
+    let (table, rest) = split_key(key)?;
+    if table == BY_SESSION {
         let (name, seq) = rest.split_last_chunk()?;
-        return Some((parse(name.strip_suffix(&[0])?)?, Some(u64::from_be_bytes(*seq))));
+        let session_id = str::from_utf8(name.strip_suffix(&[0])?).ok()?.parse().ok()?;
+        return Some(SessionKey { session_id, seq: Some(u64::from_be_bytes(*seq)), is_index: true });
     }
     // the number of the chunk follows
-    let name = rest.get(..rest.len().checked_sub(2)?)?.strip_suffix(&[0])?;
-    let is_of = |of: &[TableId]| of.iter().any(|of| *of as u8 == *table);
-    let session_id = if is_of(&[TableId::Lost]) {
-        return session_of_path(str::from_utf8(name).ok()?).map(|session_id| (session_id, None));
-    } else if is_of(&[TableId::Sessions, TableId::Held, TableId::Refusals, TableId::Regens]) {
-        parse(name)?
-    } else if is_of(&[TableId::Orders]) {
-        // the application, the state, the time and the session
-        let mut parts = str::from_utf8(name).ok()?.splitn(4, '/');
-        let application: ApplicationName = parts.next()?.parse().ok()?;
-        let local: SessionId = parts.nth(2)?.parse().ok()?;
-        local.in_application(&application)
-    } else if is_of(&[TableId::Outbox]) {
-        MailId::try_from(str::from_utf8(name).ok()?.to_owned()).ok()?.session_id()?
-    } else {
-        return None;
+    let name = str::from_utf8(rest.get(..rest.len().checked_sub(2)?)?.strip_suffix(&[0])?).ok()?;
+    let in_index = || {
+        let index = tables::indexes().find(|index| index.name == table)?;
+        (index.session_of)(name)
     };
-    Some((session_id, None))
+    let of_index = if table == LOST { session_of_path(name) } else { in_index() };
+    let is_index = of_index.is_some();
+    let session_id = of_index.or_else(|| tables_in(table).find_map(|table| session_of_row(table, name)))?;
+    Some(SessionKey { session_id, seq: None, is_index })
 }
 
 /// The entries that have values of one kind.

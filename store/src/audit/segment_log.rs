@@ -1,20 +1,21 @@
 //! The log as the segments have it, read without the database, for checks of a store or of its backup.
 
-use super::log::{self, row};
+use super::log::{self, LOG, row};
 use super::logged_rows::RowComparison;
+use crate::base::bundle::Bundle;
 use crate::base::error::StoreError;
-use crate::base::log_hashes::name_of;
+use crate::base::log_hashes::{TILES, name_of};
 use crate::base::meta;
 use crate::base::row_batch::RowBatch;
-use crate::base::rows::{self, TableId};
-use crate::base::session_row::SessionRow;
+use crate::base::rows::{self, StoredValue, stored_in};
 use crate::base::watermark::{Watermark, WatermarkValues};
 use crate::segments::{SegmentFiles, read_segments};
-use oracled_domain::SessionId;
 use oracled_domain::audit::leaf::leaf_of;
 use oracled_domain::audit::log_tiles::{TILE_HASHES, TilePlace};
 use oracled_domain::audit::log_tree::{LogTree, TreeHash};
 use oracled_domain::audit::replay::StoredVerdict;
+use oracled_domain::base::row::Row;
+use oracled_domain::{SessionId, SessionRecord, VerdictDelivery};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, SyncSender};
@@ -85,21 +86,21 @@ impl CommittedRows<'_> {
     /// # Errors
     /// `Corrupt` if the row is malformed.
     pub fn verdict(&self, session_id: &SessionId) -> Result<Option<StoredVerdict>, StoreError> {
-        let Some(row) = rows::get_from(self.batch, TableId::Sessions, session_id.as_str().as_bytes()) else {
-            return Ok(None);
-        };
+        let (session, verdict) = (SessionRecord::TABLE, VerdictDelivery::TABLE);
+        let row = rows::get_from(self.batch, stored_in(verdict), session_id.as_str().as_bytes());
+        let Some(row) = row else { return Ok(None) };
         let malformed = |error: &dyn Display| StoreError::Corrupt {
             dir: self.dir.to_owned(),
             detail: format!("the row of session {session_id}: {error}"),
         };
         let row = row.ok_or_else(|| malformed(&"a chunk is missing"))?;
-        let SessionRow { session, verdict } = SessionRow::from_bytes(self.dir, &row)?;
-        let Some(verdict) = verdict else { return Ok(None) };
+        let bundle = Bundle::from_bytes(self.dir, &row)?;
+        let Some(StoredValue { revision, value }) = bundle.row(verdict) else { return Ok(None) };
         // a later session may have another original than the one that the verdict was compared with
-        let session = session.filter(|session| session.revision <= verdict.revision);
-        let session = session.map(|session| serde_json::from_slice(&session.json)).transpose();
+        let session = bundle.row(session).filter(|session| session.revision <= *revision);
+        let session = session.map(|session| serde_json::from_slice(&session.value)).transpose();
         let session = session.map_err(|error| malformed(&error))?;
-        StoredVerdict::read(&verdict.json, session).map(Some).map_err(|error| malformed(&error))
+        StoredVerdict::read(value, session).map(Some).map_err(|error| malformed(&error))
     }
 }
 
@@ -208,7 +209,7 @@ impl SegmentLog {
             }
             reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })?;
-        let (entries, marked) = (rows.tree.size(), self.mark.map_or(0, |mark| mark.counts.entries));
+        let (entries, marked) = (rows.tree.size(), self.mark.as_ref().map_or(0, |mark| mark.counts.entries));
         if has_read_all && entries < marked {
             return Err(self.end_error(entries, &remains, marked));
         }
@@ -334,9 +335,9 @@ impl LogRows<'_> {
         visit: &mut impl FnMut(SegmentEntry<'_>) -> bool,
     ) -> Result<bool, StoreError> {
         self.dropped = meta::first_seq_in(batch).map_or(self.dropped, |first| first - 1);
-        for (key, _) in batch.range(rows::all(TableId::Tiles)).filter(|(key, _)| rows::is_first_chunk(key)) {
+        for (key, _) in batch.range(rows::all(TILES)).filter(|(key, _)| rows::is_first_chunk(key)) {
             let name = rows::name(key).unwrap_or_default();
-            let tile = rows::get_from(batch, TableId::Tiles, name).flatten().unwrap_or_default();
+            let tile = rows::get_from(batch, TILES, name).flatten().unwrap_or_default();
             let size = self.tree.size();
             if size >= self.dropped {
                 return Ok(true);
@@ -419,7 +420,7 @@ fn rest_after<'t>(known: &str, text: &'t str) -> Option<&'t str> {
 /// The rows of the log in a group: the number of the first entry and the text of each. The error is a fault.
 fn assemble_rows(batch: &RowBatch) -> Result<Vec<(u64, RowText)>, String> {
     let mut found: Vec<(u64, u16, Vec<u8>)> = Vec::new();
-    for (key, value) in batch.range(rows::all(TableId::Log)) {
+    for (key, value) in batch.range(rows::all(LOG)) {
         let seq = log::first_seq_of(key).unwrap_or_default();
         let value = value.ok_or_else(|| format!("entry {seq} was removed"))?;
         match found.last_mut() {

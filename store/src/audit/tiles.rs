@@ -6,9 +6,9 @@ mod tests;
 use crate::audit::log::{LogLine, LogQuery, leaf};
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
-use crate::base::log_hashes::{LogHashes, name_of};
+use crate::base::log_hashes::{LogHashes, TILES, name_of};
 use crate::base::meta;
-use crate::base::rows::{self, TableId};
+use crate::base::rows;
 use oracled_domain::audit::log_proof::{is_continued, is_included, prove_consistency, prove_inclusion, root};
 use oracled_domain::audit::log_tiles::{
     LastTiles, Subtree, TILE_HASHES, TILE_HEIGHT, TILE_LEVELS, TilePlace, root_of,
@@ -233,7 +233,7 @@ impl TableReader {
 
     /// The hashes of a full tile.
     fn tile(&self, place: TilePlace) -> Result<Vec<TreeHash>, StoreError> {
-        let row = self.read(|db, _| rows::get(db, self.dir(), TableId::Tiles, &name_of(place)))?;
+        let row = self.read(|db, _| rows::get(db, self.dir(), TILES, &name_of(place)))?;
         let hashes = row.map(|row| row.value.as_chunks().0.to_vec());
         hashes.filter(|hashes| hashes.len() == TILE_HASHES).ok_or_else(|| self.missing_tile(place))
     }

@@ -8,7 +8,7 @@ use crate::base::error::StoreError;
 use crate::base::log_hashes::LogHashes;
 use crate::base::panics::catch_panic;
 use crate::base::row_batch::RowBatch;
-use crate::base::rows::{StoredRow, TableId};
+use crate::base::rows::StoredValue;
 use crate::base::snapshot::{SnapshotId, snapshot_in, snapshots};
 use crate::base::watermark::StoreCounts;
 pub(crate) use database::lock_state;
@@ -51,8 +51,8 @@ pub struct StoreOptions {
     pub min_free_bytes: u64,
 }
 
-/// Rows that are read in place of the stored ones, by their tables and names.
-pub(crate) type PreviewedRows = BTreeMap<(TableId, Vec<u8>), Arc<StoredRow>>;
+/// Rows that are read in place of the stored ones, by their keys.
+pub(crate) type PreviewedRows = BTreeMap<Vec<u8>, Arc<StoredValue>>;
 
 /// A handle for reading the tables. Cheap to clone; reads run concurrently with each other and with the journal.
 #[derive(Debug, Clone)]
@@ -68,8 +68,8 @@ impl TableReader {
     }
 
     /// Reads these rows in place of the stored rows of the same names. Clones of the tables are not changed.
-    pub(crate) fn add_preview(&mut self, rows: impl Iterator<Item = ((TableId, Vec<u8>), StoredRow)>) {
-        Arc::make_mut(&mut self.preview).extend(rows.map(|(name, row)| (name, Arc::new(row))));
+    pub(crate) fn add_preview(&mut self, rows: impl Iterator<Item = (Vec<u8>, StoredValue)>) {
+        Arc::make_mut(&mut self.preview).extend(rows.map(|(key, row)| (key, Arc::new(row))));
     }
 
     /// The rows that are read in place of the stored ones.
@@ -430,8 +430,8 @@ impl StoreEngine {
     /// Stores the counts and the log's tree of an opening, and makes its entries visible to readers.
     pub(crate) fn set_opened_counts(&self, counts: StoreCounts, tree: LogTree) {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        *opened = OpenedCounts { counts, tree, ..OpenedCounts::default() };
         self.set_durable_seq(counts.entries);
+        *opened = OpenedCounts { counts, tree, ..OpenedCounts::default() };
     }
 
     /// The hashes of the durable log.
@@ -445,16 +445,14 @@ impl StoreEngine {
     }
 
     /// Counts rows of these tables and revisions that are about to be replaced.
-    pub(crate) fn note_replaced(&self, rows: &[(TableId, u64)]) {
+    pub(crate) fn note_replaced(&self, rows: &[(&'static str, u64)]) {
         if rows.is_empty() {
             return;
         }
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let entries = opened.counts.entries;
         for (table, _) in rows.iter().filter(|(_, revision)| *revision <= entries) {
-            if let Some(count) = opened.replaced.of(*table) {
-                *count += 1;
-            }
+            opened.replaced.change(table, 1);
         }
     }
 

@@ -1,9 +1,12 @@
 //! The hashes of the log's Merkle tree. Full tiles are rows; the last tile of each level is in memory.
 
 use crate::base::row_batch::RowBatch;
-use crate::base::rows::{self, TableId};
+use crate::base::rows;
 use oracled_domain::audit::log_tiles::{LastTiles, TILE_HEIGHT, TilePlace};
 use oracled_domain::audit::log_tree::{LogTree, TreeHash};
+
+/// The table of the full tiles of the log's Merkle tree.
+pub(crate) const TILES: &str = "tiles";
 
 /// The Merkle tree of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -24,7 +27,7 @@ impl LogHashes {
         let (mut bytes, revision) = (0, self.tree.size());
         self.last.append(index, hash, &mut |place, hashes| {
             let value = hashes.as_flattened();
-            rows::put(batch, TableId::Tiles, &name_of(place), revision, value, 0);
+            rows::put(batch, TILES, &name_of(place), revision, value, 0);
             bytes += value.len();
         });
         bytes

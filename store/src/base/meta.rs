@@ -4,29 +4,32 @@ use crate::base::engine::StoreEngine;
 use crate::base::error::StoreError;
 use crate::base::random::random_bytes;
 use crate::base::row_batch::RowBatch;
-use crate::base::rows::{SCHEMA, TableId, key};
-use crate::base::watermark::{COUNTS_BYTES, StoreCounts};
+use crate::base::rows::{SCHEMA, key};
+use crate::base::watermark::StoreCounts;
 use oracled_domain::audit::log_tree::LogTree;
 use std::path::Path;
 
+/// The table of the metadata.
+pub(crate) const META: &str = "meta";
+
 fn schema_key() -> Vec<u8> {
-    key(TableId::Meta, &[b"schema"])
+    key(META, &[b"schema"])
 }
 
 fn counts_key() -> Vec<u8> {
-    key(TableId::Meta, &[b"counts"])
+    key(META, &[b"counts"])
 }
 
 fn store_id_key() -> Vec<u8> {
-    key(TableId::Meta, &[b"store_id"])
+    key(META, &[b"store_id"])
 }
 
 fn digest_key_key() -> Vec<u8> {
-    key(TableId::Meta, &[b"digest_key"])
+    key(META, &[b"digest_key"])
 }
 
 fn first_seq_key() -> Vec<u8> {
-    key(TableId::Meta, &[b"first_seq"])
+    key(META, &[b"first_seq"])
 }
 
 /// The number of the first entry that was not dropped from the log.
@@ -76,18 +79,18 @@ fn get(engine: &StoreEngine, key: Vec<u8>) -> Result<Option<sled::IVec>, StoreEr
 }
 
 /// Adds the counts and the tree of the log after `batch` to `batch`.
-pub(crate) fn put_counts(batch: &mut RowBatch, counts: StoreCounts, tree: &LogTree) {
+pub(crate) fn put_counts(batch: &mut RowBatch, counts: &StoreCounts, tree: &LogTree) {
     batch.insert(counts_key(), [&counts.to_bytes()[..], &tree.to_bytes()].concat());
 }
 
 /// The tree of the log after `batch`; `None` if the batch has none.
 pub(crate) fn tree_in(batch: &RowBatch) -> Option<LogTree> {
-    LogTree::from_bytes(value_in(batch, counts_key())?.get(COUNTS_BYTES..)?)
+    LogTree::from_bytes(StoreCounts::from_bytes(value_in(batch, counts_key())?)?.1)
 }
 
 /// The counts after `batch`; `None` if the batch has none.
 pub(crate) fn counts_in(batch: &RowBatch) -> Option<StoreCounts> {
-    StoreCounts::from_bytes(value_in(batch, counts_key())?.get(..COUNTS_BYTES)?)
+    Some(StoreCounts::from_bytes(value_in(batch, counts_key())?)?.0)
 }
 
 /// The id of the store, if `batch` is that of its creation.
@@ -107,7 +110,7 @@ pub(crate) fn first_rows() -> Result<(RowBatch, u64), StoreError> {
     batch.insert(schema_key(), SCHEMA.to_be_bytes());
     batch.insert(digest_key_key(), random_bytes::<32>()?);
     batch.insert(store_id_key(), id);
-    put_counts(&mut batch, StoreCounts::default(), &LogTree::default());
+    put_counts(&mut batch, &StoreCounts::default(), &LogTree::default());
     Ok((batch, u64::from_be_bytes(id)))
 }
 
@@ -124,9 +127,8 @@ pub(crate) fn read(engine: &StoreEngine) -> Result<Option<(StoreCounts, LogTree)
         return Err(StoreError::of_schema(engine.dir(), schema, SCHEMA));
     }
     let stored = get(engine, counts_key())?;
-    let parts = stored.as_deref().and_then(|stored| stored.split_at_checked(COUNTS_BYTES));
-    let parsed =
-        parts.and_then(|(counts, tree)| Some((StoreCounts::from_bytes(counts)?, LogTree::from_bytes(tree)?)));
+    let parts = stored.as_deref().and_then(StoreCounts::from_bytes);
+    let parsed = parts.and_then(|(counts, tree)| Some((counts, LogTree::from_bytes(tree)?)));
     let (counts, tree) =
         parsed.ok_or_else(|| corrupt("its counts, or the Merkle tree of its log, are missing"))?;
     if tree.size() != counts.entries {

@@ -1,61 +1,105 @@
-//! Typed rows: one by its name, or rows of a table in the order of their names.
+//! Typed rows: one by its key, or rows of a table in the order of their names.
 
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
-use crate::base::rows::{self, StoredRow, StoredRowHead, TableId, key, row_path};
+use crate::base::rows::{self, StoredRowHead, StoredValue, chunk_key, key, row_path, stored_in};
+use oracled_domain::base::row::{Row, Table};
+use serde::de::DeserializeOwned;
 use std::ops::{Range, RangeBounds};
 
 impl TableReader {
-    /// A durable row, parsed as a `T`, with its revision.
-    pub(crate) fn read_row<T: serde::de::DeserializeOwned>(
+    /// A durable row with its revision.
+    ///
+    /// # Errors
+    /// The row cannot be read. `RowLost` if no copy of its value was left.
+    pub fn get<R: Row>(&self, key: &R::Key) -> Result<Option<(R, u64)>, StoreError> {
+        self.named(&R::name(key))
+    }
+
+    /// The row called `name`, as for [`Self::get`].
+    pub(crate) fn named<R: Row>(&self, name: &str) -> Result<Option<(R, u64)>, StoreError> {
+        self.parse(R::TABLE, name, self.value(R::TABLE, name)?)
+    }
+
+    /// The value of a row of `table`, read as `T`.
+    pub(crate) fn parse<T: DeserializeOwned>(
         &self,
-        table: TableId,
+        table: &Table,
         name: &str,
+        row: Option<StoredValue>,
     ) -> Result<Option<(T, u64)>, StoreError> {
-        self.read(|db, _| {
-            let row = match self.preview().get(&(table, name.as_bytes().to_vec())) {
-                Some(previewed) => Some(StoredRow::clone(previewed)),
-                None => rows::get(db, self.dir(), table, name.as_bytes())?,
-            };
-            let Some(row) = row else { return Ok(None) };
-            check_not_lost(table, name, row.revision, &row.value)?;
-            let value = serde_json::from_slice(&row.value).map_err(|error| StoreError::Corrupt {
-                dir: self.dir().to_owned(),
-                detail: format!("the row {name} in table {table:?}: {error}"),
-            })?;
-            Ok(Some((value, row.revision)))
+        let Some(StoredValue { revision, value }) = row else { return Ok(None) };
+        if value.is_empty() {
+            return Err(StoreError::RowLost { row: row_path(table, name), entry: revision });
+        }
+        Ok(Some((self.parse_value(table.name, name, &value)?, revision)))
+    }
+
+    fn parse_value<T: DeserializeOwned>(
+        &self,
+        table: &str,
+        name: &str,
+        value: &[u8],
+    ) -> Result<T, StoreError> {
+        serde_json::from_slice(value).map_err(|error| StoreError::Corrupt {
+            dir: self.dir().to_owned(),
+            detail: format!("the row {table}/{name}: {error}"),
         })
     }
 
-    /// All rows of a small table, in the order of their names.
-    pub(crate) fn read_all<T: serde::de::DeserializeOwned>(
+    /// The value of a row with its revision; it is empty if the row is lost.
+    pub(crate) fn value(&self, table: &'static Table, name: &str) -> Result<Option<StoredValue>, StoreError> {
+        if let Some(previewed) = self.preview().get(&chunk_key(table.name, name.as_bytes(), 0)) {
+            return Ok(Some(StoredValue::clone(previewed)));
+        }
+        self.read(|db, _| {
+            if table.bundle.is_some() {
+                return Ok(self.bundle(db, table, name)?.set(table, None));
+            }
+            let row = rows::get(db, self.dir(), table.name, name.as_bytes())?;
+            Ok(row.map(|row| StoredValue { revision: row.revision, value: row.value }))
+        })
+    }
+
+    /// A row of one of the journal's own tables, or of sums.
+    pub(crate) fn own_row<T: DeserializeOwned>(
         &self,
-        table: TableId,
-    ) -> Result<Vec<T>, StoreError> {
-        let names = self.names(table, rows::all(table), .., usize::MAX)?;
-        let read = |name: String| skip_lost(self.read_row(table, &name)).transpose();
-        names.into_iter().filter_map(read).map(|row| row.map(|(value, _)| value)).collect()
+        table: &str,
+        name: &str,
+    ) -> Result<Option<T>, StoreError> {
+        let row = self.read(|db, _| rows::get(db, self.dir(), table, name.as_bytes()))?;
+        row.map(|row| self.parse_value(table, name, &row.value)).transpose()
+    }
+
+    /// All rows of a small table, in the order of their names. Lost ones are left out.
+    ///
+    /// # Errors
+    /// A row cannot be read.
+    pub fn all<R: Row>(&self) -> Result<Vec<R>, StoreError> {
+        self.among(rows::all(stored_in(R::TABLE)))
+    }
+
+    /// The rows with these keys.
+    pub(crate) fn among<R: Row>(&self, keys: Range<Vec<u8>>) -> Result<Vec<R>, StoreError> {
+        let read = |name: String| skip_lost(self.named::<R>(&name)).transpose();
+        let names = self.names(keys, .., usize::MAX)?;
+        names.into_iter().filter_map(read).map(|row| row.map(|(row, _)| row)).collect()
     }
 
     /// The names of the first `most` rows among `keys` whose revision is in `revisions`.
     pub(crate) fn names(
         &self,
-        table: TableId,
         keys: Range<Vec<u8>>,
         revisions: impl RangeBounds<u64>,
         most: usize,
     ) -> Result<Vec<String>, StoreError> {
-        debug_assert!(keys.start.first() == Some(&(table as u8)), "the keys are of the table");
         let mut names: Vec<_> = self.read(|db, _| {
             let among = |head: &Result<StoredRowHead, StoreError>| {
                 head.as_ref().map_or(true, |head| revisions.contains(&head.revision))
             };
             rows::heads(db, self.dir(), keys.clone()).filter(among).map(name_of).take(most).collect()
         })?;
-        let previewed =
-            self.preview().keys().filter(|(of, name)| *of == table && keys.contains(&key(table, &[name])));
-        let previewed: Vec<_> =
-            previewed.map(|(_, name)| String::from_utf8_lossy(name).into_owned()).collect();
+        let previewed: Vec<_> = self.preview().range(keys).map(|(key, _)| name_in(key)).collect();
         if !previewed.is_empty() {
             names.extend(previewed);
             names.sort();
@@ -68,20 +112,20 @@ impl TableReader {
     /// The names of the first `most` rows after the row `after`.
     pub(crate) fn names_after(
         &self,
-        table: TableId,
+        table: &str,
         after: Option<&str>,
         most: usize,
     ) -> Result<Vec<String>, StoreError> {
         let Range { start, end } = rows::all(table);
         // a name is followed by a 0 byte, so this key follows all chunks of that row
         let from = after.map_or(start, |after| key(table, &[after.as_bytes(), &[1]]));
-        self.names(table, from..end, .., most)
+        self.names(from..end, .., most)
     }
 
     /// The names of the last `most` rows before the row `before`, the last one first.
     pub(crate) fn names_before(
         &self,
-        table: TableId,
+        table: &str,
         before: Option<&str>,
         most: usize,
     ) -> Result<Vec<String>, StoreError> {
@@ -113,20 +157,10 @@ pub(crate) fn skip_lost<T>(row: Result<Option<T>, StoreError>) -> Result<Option<
     }
 }
 
-/// # Errors
-/// `RowLost` if the value is that of a lost row.
-pub(crate) fn check_not_lost(
-    table: TableId,
-    name: &str,
-    revision: u64,
-    value: &[u8],
-) -> Result<(), StoreError> {
-    if !value.is_empty() {
-        return Ok(());
-    }
-    Err(StoreError::RowLost { row: row_path(table, name.as_bytes()).unwrap_or_default(), entry: revision })
+fn name_of(head: Result<StoredRowHead, StoreError>) -> Result<String, StoreError> {
+    Ok(name_in(&head?.key))
 }
 
-fn name_of(head: Result<StoredRowHead, StoreError>) -> Result<String, StoreError> {
-    Ok(String::from_utf8_lossy(rows::name(&head?.key).unwrap_or_default()).into_owned())
+fn name_in(key: &[u8]) -> String {
+    String::from_utf8_lossy(rows::name(key).unwrap_or_default()).into_owned()
 }

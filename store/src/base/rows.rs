@@ -1,18 +1,21 @@
 //! The layout of a row in the database: its key, its revision, and its value in chunks.
 //!
 //! All tables share one sled tree, so that one batch can hold a whole group of records. sled recovers a batch
-//! completely or not at all. The first byte of a key is its table.
+//! completely or not at all. A key begins with the name of its table and a slash.
 //!
 //! sled keeps up to 16 values in a leaf and moves a leaf of more than 128 KiB to a separate file, which it never syncs.
 //! Therefore no value here is longer than [`CHUNK_BYTES`]. A longer row continues under the next chunk number.
 
 use crate::base::error::StoreError;
 use crate::base::row_batch::RowBatch;
+use oracled_domain::base::row::Table;
+use oracled_domain::tables;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 
 /// The version of this layout. The database and the high-water mark store it.
-pub(crate) const SCHEMA: u32 = 25;
+pub(crate) const SCHEMA: u32 = 26;
 /// The longest value in the database: 17 of them, with their keys, stay below sled's 128 KiB.
 pub(crate) const CHUNK_BYTES: usize = 6 * 1024;
 /// The longest row: 384 MiB. The creators of records keep them well below that. The largest record is that of
@@ -26,93 +29,44 @@ const HEAD_BYTES: usize = 10;
 /// The longest row of one chunk.
 pub(crate) const ONE_CHUNK_BYTES: usize = CHUNK_BYTES - HEAD_BYTES;
 
-/// The tables, by the first byte of their keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub(crate) enum TableId {
-    Meta = b'!',
-    Definitions = b'D',
-    Documents = b'E',
-    Held = b'H',
-    Kept = b'K',
-    /// The rows that every copy has lost, by their paths.
-    Lost = b'L',
-    OpenReviews = b'O',
-    Runs = b'R',
-    Sources = b'S',
-    Subjects = b'T',
-    /// Full tiles of the log's Merkle tree.
-    Tiles = b't',
-    Reviews = b'V',
-    Costs = b'c',
-    ByEvent = b'e',
-    Refusals = b'f',
-    Log = b'l',
-    /// Entries that were dropped from the log and that other rows depend on.
-    KeptEntries = b'k',
-    Outbox = b'o',
-    Webhooks = b'h',
-    Pending = b'p',
-    Orders = b'q',
-    Regens = b'r',
-    BySession = b's',
-    OpenByWorkflow = b'w',
-    ByExecution = b'x',
-    Sessions = b'z',
-    /// Has no keys: a verdict is in the row of its session.
-    Verdicts = b'v',
-}
+/// The table of the rows that every copy has lost, by their paths.
+pub(crate) const LOST: &str = "lost";
+/// Ends the name of the table in a key. No table has it in its name.
+const TABLE_END: u8 = b'/';
 
-/// The tables whose rows are named by the entries that set them, with their names there. The others are indexes and sums.
-const LOGGED: [(TableId, &str); 15] = [
-    (TableId::Definitions, "definitions"),
-    (TableId::Documents, "documents"),
-    (TableId::Held, "held"),
-    (TableId::Kept, "cached_answers"),
-    (TableId::Outbox, "mails"),
-    (TableId::Pending, "pending"),
-    (TableId::Refusals, "refusals"),
-    (TableId::Regens, "regens"),
-    (TableId::Reviews, "reviews"),
-    (TableId::Runs, "runs"),
-    (TableId::Sessions, "sessions"),
-    (TableId::Sources, "sources"),
-    (TableId::Subjects, "subjects"),
-    (TableId::Verdicts, "verdicts"),
-    (TableId::Webhooks, "webhooks"),
-];
-
-/// The name of a row in the entry that sets it: `sessions/cs_1`; `None` for the row of an index.
-pub(crate) fn row_path(table: TableId, name: &[u8]) -> Option<String> {
-    let (_, table) = LOGGED.iter().find(|(logged, _)| *logged == table)?;
-    Some(format!("{table}/{}", String::from_utf8_lossy(name)))
+/// The name of a row in the entry that sets it: `sessions/cs_1`.
+pub(crate) fn row_path(table: &Table, name: &str) -> String {
+    format!("{}/{name}", table.name)
 }
 
 /// The table and the name in a path of [`row_path`].
-pub(crate) fn row_of_path(path: &str) -> Option<(TableId, &str)> {
+pub(crate) fn row_of_path(path: &str) -> Option<(&'static Table, &str)> {
     let (table, name) = path.split_once('/')?;
-    LOGGED.iter().find(|(_, logged)| *logged == table).map(|(table, _)| (*table, name))
+    Some((tables::table(table)?, name))
 }
 
-impl TableId {
-    /// The tables whose rows are named by the entries that set them.
-    pub(crate) fn logged() -> impl Iterator<Item = Self> {
-        LOGGED.into_iter().map(|(table, _)| table)
-    }
-
-    /// The table that has the keys of its rows: a verdict is in the row of its session.
-    pub(crate) const fn with_keys(self) -> Self {
-        if self.is_in_session_row() { Self::Sessions } else { self }
-    }
-
-    /// Whether its rows are parts of the rows of sessions.
-    pub(crate) const fn is_in_session_row(self) -> bool {
-        matches!(self, Self::Sessions | Self::Verdicts)
+/// The table of the database that has the rows of `table`.
+pub(crate) const fn stored_in(table: &'static Table) -> &'static str {
+    match table.bundle {
+        Some(bundle) => bundle,
+        None => table.name,
     }
 }
 
-pub(crate) fn key(table: TableId, parts: &[&[u8]]) -> Vec<u8> {
-    let mut key = vec![table as u8];
+/// The tables whose rows are stored in `stored`, a table of the database.
+pub(crate) fn tables_in(stored: &str) -> impl Iterator<Item = &'static Table> {
+    tables::tables().filter(move |table| stored_in(table) == stored)
+}
+
+/// The tables of the database with rows that entries name, each once.
+pub(crate) fn stored_tables() -> BTreeSet<&'static str> {
+    tables::tables().map(stored_in).collect()
+}
+
+/// A key, and the start of the keys that begin with these parts.
+pub(crate) fn key(table: &str, parts: &[&[u8]]) -> Vec<u8> {
+    let mut key = table.as_bytes().to_vec();
+    key.push(TABLE_END);
     for part in parts {
         key.extend_from_slice(part);
     }
@@ -120,14 +74,42 @@ pub(crate) fn key(table: TableId, parts: &[&[u8]]) -> Vec<u8> {
 }
 
 /// The keys of all rows of a table.
-pub(crate) fn all(table: TableId) -> Range<Vec<u8>> {
-    vec![table as u8]..vec![table as u8 + 1]
+pub(crate) fn all(table: &str) -> Range<Vec<u8>> {
+    let (start, mut end) = (key(table, &[]), table.as_bytes().to_vec());
+    end.push(TABLE_END + 1);
+    start..end
+}
+
+/// The keys of `table` whose names begin with `prefix`.
+pub(crate) fn with_prefix(table: &str, prefix: &str) -> Range<Vec<u8>> {
+    // no name has this byte
+    key(table, &[prefix.as_bytes()])..key(table, &[prefix.as_bytes(), &[u8::MAX]])
+}
+
+/// The table of a key, and the rest of the key.
+pub(crate) fn split_key(key: &[u8]) -> Option<(&str, &[u8])> {
+    let end = key.iter().position(|byte| *byte == TABLE_END)?;
+    let (table, rest) = key.split_at(end);
+    Some((str::from_utf8(table).ok()?, rest.get(1..)?))
+}
+
+/// Whether `key` is one of `table`.
+pub(crate) fn is_of(key: &[u8], table: &str) -> bool {
+    key.strip_prefix(table.as_bytes()).is_some_and(|rest| rest.first() == Some(&TABLE_END))
 }
 
 /// The key of chunk number `chunk` of the row called `name`.
-pub(crate) fn chunk_key(table: TableId, name: &[u8], chunk: u16) -> Vec<u8> {
+pub(crate) fn chunk_key(table: &str, name: &[u8], chunk: u16) -> Vec<u8> {
     // the 0 byte, which no name holds, keeps "ab" + chunk apart from the rows of longer names
     key(table, &[name, &[0], &chunk.to_be_bytes()])
+}
+
+/// The value of a row, with its revision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StoredValue {
+    pub(crate) revision: u64,
+    /// It is empty if no copy was left.
+    pub(crate) value: Vec<u8>,
 }
 
 /// A row that was read.
@@ -143,7 +125,7 @@ pub(crate) struct StoredRow {
 /// the new number of chunks.
 pub(crate) fn put(
     batch: &mut RowBatch,
-    table: TableId,
+    table: &str,
     name: &[u8],
     revision: u64,
     value: &[u8],
@@ -163,11 +145,11 @@ pub(crate) fn put(
 }
 
 /// Removes the row called `name`, which has `chunks_before` chunks.
-pub(crate) fn remove(batch: &mut RowBatch, table: TableId, name: &[u8], chunks_before: u16) {
+pub(crate) fn remove(batch: &mut RowBatch, table: &str, name: &[u8], chunks_before: u16) {
     remove_from(batch, table, name, 0, chunks_before);
 }
 
-fn remove_from(batch: &mut RowBatch, table: TableId, name: &[u8], from: u16, chunks_before: u16) {
+fn remove_from(batch: &mut RowBatch, table: &str, name: &[u8], from: u16, chunks_before: u16) {
     for chunk in from..chunks_before {
         batch.remove(chunk_key(table, name, chunk));
     }
@@ -177,7 +159,7 @@ fn remove_from(batch: &mut RowBatch, table: TableId, name: &[u8], from: u16, chu
 pub(crate) fn head(
     db: &sled::Db,
     dir: &Path,
-    table: TableId,
+    table: &str,
     name: &[u8],
 ) -> Result<Option<(u64, u16)>, StoreError> {
     let first = db.get(chunk_key(table, name, 0)).map_err(|error| StoreError::damaged(dir, &error))?;
@@ -191,12 +173,12 @@ pub(crate) fn head(
 pub(crate) fn get(
     db: &sled::Db,
     dir: &Path,
-    table: TableId,
+    table: &str,
     name: &[u8],
 ) -> Result<Option<StoredRow>, StoreError> {
     match read(db, dir, table, name)? {
         Some((_, Some(chunk))) => {
-            let detail = format!("chunk {chunk} of a row in table {table:?} is missing");
+            let detail = format!("chunk {chunk} of a row in table {table} is missing");
             Err(StoreError::Corrupt { dir: dir.to_owned(), detail })
         }
         row => Ok(row.map(|(row, _)| row)),
@@ -204,7 +186,7 @@ pub(crate) fn get(
 }
 
 /// The row called `name` that `batch` writes, with all its chunks. The inner value is `None` if a chunk is missing.
-pub(crate) fn get_from(batch: &RowBatch, table: TableId, name: &[u8]) -> Option<Option<Vec<u8>>> {
+pub(crate) fn get_from(batch: &RowBatch, table: &str, name: &[u8]) -> Option<Option<Vec<u8>>> {
     let chunks = chunk_key(table, name, 0)..chunk_key(table, name, u16::MAX);
     let numbered =
         |(number, (key, value)): (u16, (&[u8], _))| key.ends_with(&number.to_be_bytes()).then_some(value);
@@ -219,12 +201,12 @@ pub(crate) fn get_from(batch: &RowBatch, table: TableId, name: &[u8]) -> Option<
 pub(crate) fn get_readable(
     db: &sled::Db,
     dir: &Path,
-    table: TableId,
+    table: &str,
     name: &[u8],
 ) -> Result<Option<StoredRow>, StoreError> {
     Ok(read(db, dir, table, name)?.map(|(row, missing)| {
         if let Some(chunk) = missing {
-            tracing::error!(?table, name = %String::from_utf8_lossy(name), chunk, "a chunk of a row is missing");
+            tracing::error!(table, name = %String::from_utf8_lossy(name), chunk, "a chunk of a row is missing");
         }
         row
     }))
@@ -234,7 +216,7 @@ pub(crate) fn get_readable(
 fn read(
     db: &sled::Db,
     dir: &Path,
-    table: TableId,
+    table: &str,
     name: &[u8],
 ) -> Result<Option<(StoredRow, Option<u16>)>, StoreError> {
     let read =
@@ -314,7 +296,7 @@ pub(crate) fn chunk_stem(key: &[u8]) -> Vec<u8> {
 
 /// The row's name in the key of its first chunk.
 pub(crate) fn name(key: &[u8]) -> Option<&[u8]> {
-    key.get(1..)?.strip_suffix(&[0, 0, 0])
+    split_key(key)?.1.strip_suffix(&[0, 0, 0])
 }
 
 /// Splits a first chunk into revision, number of chunks, and the value's start.
@@ -328,4 +310,37 @@ pub(crate) fn split_head<'v>(dir: &Path, first: &'v [u8]) -> Result<(u64, u16, &
         dir: dir.to_owned(),
         detail: "a row is shorter than its head".into(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::log::{BY_EVENT, BY_EXECUTION, BY_SESSION, KEPT_ENTRIES, LOG};
+    use crate::base::log_hashes::TILES;
+    use crate::base::meta::META;
+    use crate::base::watermark::{COUNTS_BYTES, StoreCounts};
+
+    #[test]
+    fn tables_have_distinct_names_without_a_slash() {
+        let own = [LOG, BY_SESSION, BY_EXECUTION, BY_EVENT, KEPT_ENTRIES, TILES, META, LOST];
+        let bundles: BTreeSet<_> = tables::tables().filter_map(|table| table.bundle).collect();
+        let mut names = BTreeSet::new();
+        for name in StoreCounts::tables().chain(own) {
+            assert!(!name.is_empty() && !name.contains('/') && names.insert(name), "{name}");
+        }
+        for bundle in bundles {
+            // a bundle can have the name of one of its tables
+            let own = tables::table(bundle).filter(|table| table.bundle != Some(bundle));
+            assert!(own.is_none() && !bundle.contains('/'), "{bundle}");
+        }
+    }
+
+    #[test]
+    fn counts_of_all_tables_are_read_as_they_were_written() {
+        let rows = StoreCounts::tables().map(|table| (table, u64::MAX)).collect();
+        let counts = StoreCounts { entries: u64::MAX, rows };
+        let bytes = [counts.to_bytes(), vec![1, 2]].concat();
+        assert!(bytes.len() < COUNTS_BYTES);
+        assert_eq!(StoreCounts::from_bytes(&bytes), Some((counts, &[1, 2][..])));
+    }
 }

@@ -8,9 +8,12 @@
 
 use crate::base::disk::sync_dir;
 use crate::base::error::StoreError;
-use crate::base::rows::{SCHEMA, TableId};
+use crate::base::rows::SCHEMA;
 use crate::base::snapshot::SnapshotId;
 use oracled_domain::audit::log_tree::LogTree;
+use oracled_domain::tables;
+use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -21,7 +24,8 @@ use std::time::Duration;
 /// The file of the mark in the state directory.
 pub(crate) const WATERMARK_FILE: &str = "watermark";
 const MAGIC: &[u8; 8] = b"oracledW";
-pub(crate) const COUNTS_BYTES: usize = 128;
+/// The bytes of a slot for the counts, with zeros after them.
+pub(crate) const COUNTS_BYTES: usize = 1024;
 /// The numbers of a slot besides its counts.
 const NUMBERS: usize = 8;
 /// Magic, schema, generation, counts, numbers, checksum.
@@ -32,132 +36,77 @@ const VERIFY_PAUSE: Duration = Duration::from_millis(20);
 /// The distance of the slots: no block of the disk holds both.
 const SLOT_STRIDE_BYTES: u64 = 4096;
 
-/// The number of rows of each kind in a store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// The number of rows in a store.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StoreCounts {
     /// Entries in the log. They are numbered from 1 without gaps, so this is also the number of the last one.
     pub entries: u64,
-    /// Cached verdicts.
-    pub verdicts: u64,
-    pub sessions: u64,
-    /// Mails in the outbox.
-    pub mails: u64,
-    /// Registered documents, without the registrations and freshness policies of sources.
-    pub documents: u64,
-    pub sources: u64,
-    /// Ingestion runs.
-    pub runs: u64,
-    /// Reviews, open or not.
-    pub reviews: u64,
-    /// Reviews that are neither resolved nor dismissed.
-    pub open_reviews: u64,
-    /// Subjects with an open review, a lock or a baseline in a workflow.
-    pub subjects: u64,
-    /// Cached answers of live sources.
-    pub kept: u64,
-    /// Pending decisions.
-    pub pending: u64,
-    /// Stored checks of rules that rejected verdicts of unknown sessions.
-    pub refusals: u64,
-    /// Orders, open or not.
-    pub orders: u64,
-    /// Webhooks in the outbox.
-    pub webhooks: u64,
-    /// Verdicts that the policy holds.
-    pub held: u64,
+    /// The rows of each table and index that is not empty, by its name.
+    pub rows: BTreeMap<&'static str, u64>,
 }
 
 impl StoreCounts {
-    /// The tables that are counted, each with the name of its rows in messages.
-    pub(crate) const TABLES: [(TableId, &'static str); 15] = [
-        (TableId::Verdicts, "verdicts"),
-        (TableId::Sessions, "sessions"),
-        (TableId::Outbox, "mails"),
-        (TableId::Documents, "documents"),
-        (TableId::Sources, "sources"),
-        (TableId::Runs, "runs"),
-        (TableId::Reviews, "reviews"),
-        (TableId::OpenReviews, "open reviews"),
-        (TableId::Subjects, "subjects of review"),
-        (TableId::Kept, "cached answers"),
-        (TableId::Pending, "pending decisions"),
-        (TableId::Refusals, "refusals by the rules"),
-        (TableId::Orders, "orders"),
-        (TableId::Webhooks, "webhooks"),
-        (TableId::Held, "held verdicts"),
-    ];
+    /// The tables, the indexes and the sums, whose rows are counted.
+    pub(crate) fn tables() -> impl Iterator<Item = &'static str> {
+        let indexes = tables::indexes().map(|index| index.name);
+        let sums = tables::sums().map(|sum| sum.name);
+        tables::tables().map(|table| table.name).chain(indexes).chain(sums)
+    }
 
-    /// The count of `table`'s rows; `None` if they are not counted.
-    pub(crate) const fn of(&mut self, table: TableId) -> Option<&mut u64> {
-        match table {
-            TableId::Verdicts => Some(&mut self.verdicts),
-            TableId::Sessions => Some(&mut self.sessions),
-            TableId::Outbox => Some(&mut self.mails),
-            TableId::Documents => Some(&mut self.documents),
-            TableId::Sources => Some(&mut self.sources),
-            TableId::Runs => Some(&mut self.runs),
-            TableId::Reviews => Some(&mut self.reviews),
-            TableId::OpenReviews => Some(&mut self.open_reviews),
-            TableId::Subjects => Some(&mut self.subjects),
-            TableId::Kept => Some(&mut self.kept),
-            TableId::Pending => Some(&mut self.pending),
-            TableId::Refusals => Some(&mut self.refusals),
-            TableId::Orders => Some(&mut self.orders),
-            TableId::Webhooks => Some(&mut self.webhooks),
-            TableId::Held => Some(&mut self.held),
-            TableId::Meta
-            | TableId::ByEvent
-            | TableId::KeptEntries
-            | TableId::Lost
-            | TableId::Log
-            | TableId::BySession
-            | TableId::ByExecution
-            | TableId::OpenByWorkflow
-            | TableId::Regens
-            | TableId::Costs
-            | TableId::Tiles
-            | TableId::Definitions => None,
+    /// The number of rows of a table or an index.
+    #[must_use]
+    pub fn of(&self, table: &str) -> u64 {
+        self.rows.get(table).copied().unwrap_or_default()
+    }
+
+    /// Adds `change` to the number of rows of a table or an index.
+    pub(crate) fn change(&mut self, table: &'static str, change: i64) {
+        debug_assert!(Self::tables().any(|known| known == table), "{table} is in the tables of its feature");
+        let count = self.rows.entry(table).or_default();
+        *count = count.saturating_add_signed(change);
+        if *count == 0 {
+            self.rows.remove(table);
         }
     }
 
-    /// All counts in the order of the stored format: new ones are appended.
-    const fn each(&mut self) -> [&mut u64; 16] {
-        [
-            &mut self.entries,
-            &mut self.verdicts,
-            &mut self.sessions,
-            &mut self.mails,
-            &mut self.documents,
-            &mut self.sources,
-            &mut self.runs,
-            &mut self.reviews,
-            &mut self.open_reviews,
-            &mut self.subjects,
-            &mut self.kept,
-            &mut self.pending,
-            &mut self.refusals,
-            &mut self.orders,
-            &mut self.webhooks,
-            &mut self.held,
-        ]
+    /// The length of the stored form (2 bytes), and the stored form: the entries, and each name with its length and its count.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = self.entries.to_be_bytes().to_vec();
+        for (table, count) in &self.rows {
+            bytes.push(u8::try_from(table.len()).expect("a table has a short name"));
+            bytes.extend_from_slice(table.as_bytes());
+            bytes.extend_from_slice(&count.to_be_bytes());
+        }
+        let length = u16::try_from(bytes.len()).expect("a store has few tables");
+        [&length.to_be_bytes()[..], &bytes].concat()
     }
 
-    pub(crate) fn to_bytes(mut self) -> [u8; COUNTS_BYTES] {
-        let mut bytes = [0; COUNTS_BYTES];
-        for (slot, count) in bytes.chunks_exact_mut(8).zip(self.each()) {
-            slot.copy_from_slice(&count.to_be_bytes());
+    /// Parses the counts at the start of `bytes`, and returns the bytes after them; `None` if they are malformed.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (length, rest) = bytes.split_first_chunk()?;
+        let (bytes, after) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
+        let (entries, mut bytes) = bytes.split_first_chunk()?;
+        let mut rows = BTreeMap::new();
+        while let Some((length, rest)) = bytes.split_first() {
+            let (table, rest) = rest.split_at_checked(usize::from(*length))?;
+            let table = Self::tables().find(|known| known.as_bytes() == table)?;
+            let (count, rest) = rest.split_first_chunk()?;
+            rows.insert(table, u64::from_be_bytes(*count));
+            bytes = rest;
         }
-        bytes
+        Some((Self { entries: u64::from_be_bytes(*entries), rows }, after))
     }
+}
 
-    /// Parses the counts; `None` if `bytes` has another length.
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (found, _) = bytes.as_chunks::<8>();
-        let mut counts = Self::default();
-        for (count, found) in counts.each().into_iter().zip(found) {
-            *count = u64::from_be_bytes(*found);
+impl fmt::Display for StoreCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.rows.is_empty() {
+            return f.write_str("no rows");
         }
-        (bytes.len() == COUNTS_BYTES).then_some(counts)
+        for (index, (table, count)) in self.rows.iter().enumerate() {
+            write!(f, "{}{table}: {count}", if index == 0 { "" } else { ", " })?;
+        }
+        Ok(())
     }
 }
 
@@ -174,7 +123,7 @@ pub(crate) struct Watermark {
 }
 
 /// The content of the mark.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WatermarkValues {
     pub(crate) counts: StoreCounts,
     /// The last entry known to be synced in `oracle_log.jsonl`.
@@ -303,7 +252,7 @@ fn read_slots(dir: &Path, file: &File) -> Result<(u64, u64, WatermarkValues), St
         // another version has another layout, so its checksum cannot be checked here
         other_schema = other_schema.max(schema_of(bytes).filter(|schema| *schema != SCHEMA));
         if let Some((generation, values)) = decode(bytes)
-            && best.is_none_or(|(best, ..)| generation > best)
+            && best.as_ref().is_none_or(|(best, ..)| generation > *best)
         {
             best = Some((generation, slot, values));
         }
@@ -350,7 +299,7 @@ impl WatermarkValues {
     }
 
     /// The bytes of a slot.
-    fn to_slot(self, generation: u64) -> Vec<u8> {
+    fn to_slot(&self, generation: u64) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(SLOT_BYTES);
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&SCHEMA.to_be_bytes());
@@ -360,11 +309,16 @@ impl WatermarkValues {
         bytes
     }
 
-    fn to_bytes(self) -> Vec<u8> {
+    fn to_bytes(&self) -> Vec<u8> {
         let Self { counts, mirrored, mirror_first, snapshot, store_id, walked, synced, boot_id, tree_check } =
             self;
-        let numbers = [mirrored, mirror_first, snapshot.0, store_id, walked, synced, boot_id, tree_check];
-        [&counts.to_bytes()[..], numbers.map(u64::to_be_bytes).as_flattened()].concat()
+        let numbers =
+            [*mirrored, *mirror_first, snapshot.0, *store_id, *walked, *synced, *boot_id, *tree_check];
+        let mut bytes = counts.to_bytes();
+        assert!(bytes.len() <= COUNTS_BYTES, "the counts of all tables fit into a slot");
+        bytes.resize(COUNTS_BYTES, 0);
+        bytes.extend_from_slice(numbers.map(u64::to_be_bytes).as_flattened());
+        bytes
     }
 
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
@@ -372,7 +326,9 @@ impl WatermarkValues {
         let numbers: [[u8; 8]; NUMBERS] = numbers.as_chunks().0.try_into().ok()?;
         let [mirrored, mirror_first, snapshot, store_id, walked, synced, boot_id, tree_check] =
             numbers.map(u64::from_be_bytes);
-        let (counts, snapshot) = (StoreCounts::from_bytes(counts)?, SnapshotId(snapshot));
+        let (counts, zeros) = StoreCounts::from_bytes(counts)?;
+        let snapshot = SnapshotId(snapshot);
+        zeros.iter().all(|byte| *byte == 0).then_some(())?;
         Some(Self { counts, mirrored, mirror_first, snapshot, store_id, walked, synced, boot_id, tree_check })
     }
 }

@@ -3,12 +3,12 @@
 use super::archive::{ArchiveWriter, ArchivedPayload, is_unfinished, mark_path, remove_payloads};
 use super::sealed::FileOwner;
 use super::sorted::{BlockCache, SortedFile, SortedFileSummary, SortedWriter};
-use super::state::SourceState;
 use crate::base::disk::{FreeSpace, sync_dir};
 use crate::base::error::{SourceFileKind, StoreError};
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::run::SortedFileRef;
+use oracled_domain::ground::source_state::SourceState;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
@@ -312,7 +312,7 @@ impl GroundFiles {
 
     /// The sorted files of a source that are missing, truncated or replaced, as far as their footers show it.
     pub fn faults(&self, state: &SourceState) -> Vec<StoreError> {
-        let owner = state.owner(SourceFileKind::Facts);
+        let owner = FileOwner::facts_of(state);
         state.sorted_files().filter_map(|file| self.fault(file, &owner)).collect()
     }
 

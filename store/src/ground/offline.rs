@@ -2,22 +2,20 @@
 
 use super::files::{GroundFileKind, GroundFiles, list_files_in};
 use super::sealed::FileOwner;
-use super::state::SourceState;
 use super::tables::name_files;
 use crate::base::error::{SourceFileKind, StoreError};
 use crate::base::row_batch::RowBatch;
-use crate::base::rows::{self, TableId};
+use crate::base::rows;
 use oracled_domain::Sha256Hex;
+use oracled_domain::base::row::Row;
 use oracled_domain::ground::pipeline::PipelineDefinition;
 use oracled_domain::ground::run::{IngestionRun, RunState};
-use serde::de::DeserializeOwned;
+use oracled_domain::ground::source_state::SourceState;
+use oracled_domain::tables::tables;
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
-
-/// The tables whose rows name files, or say which payloads are kept.
-const TABLES: [TableId; 3] = [TableId::Sources, TableId::Runs, TableId::Definitions];
 
 /// The rows that name the files of sources.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -42,7 +40,8 @@ pub struct VerifiedSourceFiles {
 impl SourceRows {
     /// Applies the changes of a group.
     pub(crate) fn apply(&mut self, batch: &RowBatch) {
-        for (key, value) in TABLES.into_iter().flat_map(|table| batch.range(rows::all(table))) {
+        let tables = tables().filter(|table| table.names_files);
+        for (key, value) in tables.flat_map(|table| batch.range(rows::all(table.name))) {
             match value {
                 Some(value) => drop(self.chunks.insert(key.to_vec(), value.to_vec())),
                 None => drop(self.chunks.remove(key)),
@@ -61,11 +60,11 @@ impl SourceRows {
         pruned: &HashSet<Sha256Hex>,
     ) -> Result<VerifiedSourceFiles, StoreError> {
         let files = GroundFiles::read_only(state_dir);
-        let sources: Vec<SourceState> = self.table(state_dir, TableId::Sources)?;
-        let runs: Vec<IngestionRun> = self.table(state_dir, TableId::Runs)?;
+        let sources: Vec<SourceState> = self.table(state_dir)?;
+        let runs: Vec<IngestionRun> = self.table(state_dir)?;
         let mut verified = VerifiedSourceFiles::default();
         for state in &sources {
-            let owner = state.owner(SourceFileKind::Facts);
+            let owner = FileOwner::facts_of(state);
             for file in state.sorted_files() {
                 files.verify_sorted(file, &owner, &mut |_| Ok(()))?;
                 verified.sorted += 1;
@@ -107,30 +106,25 @@ impl SourceRows {
     /// Whether the payload of a run must be in the archive, unless it was pruned.
     fn needs_payload(&self, state_dir: &Path, run: &IngestionRun) -> Result<bool, StoreError> {
         let name = run.input.pipeline_sha256.as_str().as_bytes();
-        let definition: Option<PipelineDefinition> = self.row(state_dir, TableId::Definitions, name)?;
+        let definition: Option<PipelineDefinition> = self.row(state_dir, name)?;
         let is_kept = definition.is_none_or(|definition| definition.pipeline.audit.log_raw_input);
         Ok(run.state.needs_payload(is_kept))
     }
 
     /// All rows of a table.
-    fn table<T: DeserializeOwned>(&self, state_dir: &Path, table: TableId) -> Result<Vec<T>, StoreError> {
-        let names = self.chunks.range(rows::all(table)).filter_map(|(key, _)| rows::name(key));
-        names.filter_map(|name| self.row(state_dir, table, name).transpose()).collect()
+    fn table<R: Row>(&self, state_dir: &Path) -> Result<Vec<R>, StoreError> {
+        let names = self.chunks.range(rows::all(R::TABLE.name)).filter_map(|(key, _)| rows::name(key));
+        names.filter_map(|name| self.row(state_dir, name).transpose()).collect()
     }
 
-    fn row<T: DeserializeOwned>(
-        &self,
-        state_dir: &Path,
-        table: TableId,
-        name: &[u8],
-    ) -> Result<Option<T>, StoreError> {
-        let chunk = |number| self.chunks.get(&rows::chunk_key(table, name, number));
+    fn row<R: Row>(&self, state_dir: &Path, name: &[u8]) -> Result<Option<R>, StoreError> {
+        let chunk = |number| self.chunks.get(&rows::chunk_key(R::TABLE.name, name, number));
         let Some(first) = chunk(0) else { return Ok(None) };
         let (_, chunks, start) = rows::split_head(state_dir, first)?;
         let rest: Option<Vec<_>> = (1..chunks).map(|number| chunk(number).map(Vec::as_slice)).collect();
         let corrupt = |fault: &dyn Display| StoreError::Corrupt {
             dir: state_dir.to_owned(),
-            detail: format!("the row {} in table {table:?}: {fault}", String::from_utf8_lossy(name)),
+            detail: format!("the row {} in table {}: {fault}", String::from_utf8_lossy(name), R::TABLE.name),
         };
         let rest = rest.ok_or_else(|| corrupt(&"a chunk is missing"))?;
         let value = [start, &rest.concat()].concat();

@@ -60,7 +60,7 @@ impl SourceView {
         limit: usize,
     ) -> Result<Vec<(u64, RunChangeEntry)>, StoreError> {
         let Some(completed) = self.state.run(run) else { return Ok(Vec::new()) };
-        let own = (&completed.rows, &self.state.owner(SourceFileKind::Facts));
+        let own = (&completed.rows, &FileOwner::facts_of(&self.state));
         page(&self.files, own, CHANGE, after, limit, RunChangeEntry::read)
     }
 
@@ -82,7 +82,7 @@ impl SourceView {
     /// The key of the record that run number `run` read at `position`. The run that has its row is found through the
     /// bases of the runs that confirmed it.
     fn record_key(&self, mut run: u32, mut position: u64) -> Result<Option<Vec<u8>>, StoreError> {
-        let owner = self.state.owner(SourceFileKind::Facts);
+        let owner = FileOwner::facts_of(&self.state);
         loop {
             let Some(completed) = self.state.run(run) else { return Ok(None) };
             let rows = self.files.open_sorted(&completed.rows, &owner)?;

@@ -1,7 +1,6 @@
 //! The payloads that can be read again, and the reasons why others cannot.
 
 use super::archive::{ArchiveWriter, ArchivedPayload};
-use super::state::{CompletedRun, SourceState};
 use crate::audit::log::LogQuery;
 use crate::base::error::StoreError;
 use crate::ground::tables::Store;
@@ -9,6 +8,7 @@ use jiff::Timestamp;
 use oracled_domain::audit::event::ground::PruneEntry;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::run::{IngestionRun, RunState};
+use oracled_domain::ground::source_state::{CompletedRun, SourceState};
 use oracled_domain::{AuditEvent, EventKind, Sha256Hex};
 use std::collections::{HashMap, HashSet};
 use std::slice;

@@ -7,14 +7,14 @@
 use super::files::GroundFiles;
 use super::sealed::FileOwner;
 use super::staging::StagedRun;
-use super::state::{CompletedRun, SourceState};
 use super::view::SourceView;
-use crate::base::error::{SourceFileKind, StoreError};
+use crate::base::error::StoreError;
 use crate::ground::tables::Store;
 use jiff::Timestamp;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::run::SortedFileRef;
+use oracled_domain::ground::source_state::{CompletedRun, SourceState};
 use std::sync::Arc;
 use tempfile::TempDir;
 
@@ -104,7 +104,7 @@ impl SourceRebuild {
     /// Reads all sorted files of the source completely. Returns those that are not as committed.
     #[must_use]
     pub fn damaged(&self) -> Vec<SortedFileRef> {
-        let owner: FileOwner = self.committed.owner(SourceFileKind::Facts);
+        let owner: FileOwner = FileOwner::facts_of(&self.committed);
         let is_damaged = |file: &&SortedFileRef| {
             let read = self.files.verify_sorted(file, &owner, &mut |_| Ok(()));
             read.inspect_err(|error| tracing::warn!(%error, "rebuilding a file")).is_err()

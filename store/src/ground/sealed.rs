@@ -15,6 +15,7 @@
 use crate::base::error::{SourceFileKind, StoreError};
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::source_state::SourceState;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
@@ -73,6 +74,11 @@ pub struct FileOwner {
 impl FileOwner {
     pub(super) fn new(oracle_id: &SourceId, kind: SourceFileKind) -> Self {
         Self { oracle_id: oracle_id.clone(), kind }
+    }
+
+    /// The owner of the facts of a source.
+    pub(super) fn facts_of(state: &SourceState) -> Self {
+        Self::new(state.entry.oracle_id(), SourceFileKind::Facts)
     }
 
     pub(super) fn damage_error(&self, path: &Path, fault: String) -> StoreError {

@@ -6,7 +6,6 @@ use super::files::{GroundFiles, UncommittedFiles};
 use super::run_keys::{CHANGE, REJECT, row_key};
 use super::sorted::{RowSource, SortedFile, SortedWriter};
 use super::sorter::RowSorter;
-use super::state::StatedRecords;
 use super::statement::StoredStatement;
 use super::view::{INDEX, RecordStatements, SourceView};
 use crate::base::error::StoreError;
@@ -15,6 +14,7 @@ use oracled_domain::base::varint::put_part;
 use oracled_domain::ground::axis_effect::AxisEffects;
 use oracled_domain::ground::rejection::{RecordRejection, RejectedRecord};
 use oracled_domain::ground::run::{RunCounts, SortedFileRef};
+use oracled_domain::ground::source_state::StatedRecords;
 use oracled_domain::ground::timeline::{
     RecordStatement, RecordVersion, ReleaseScope, TimelineRun, VisibleReleases, changes,
 };

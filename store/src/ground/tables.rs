@@ -2,17 +2,19 @@
 
 use super::files::{GroundFileKind, GroundFiles};
 use super::sealed::FileOwner;
-use super::state::SourceState;
 use super::verify::CheckMeter;
 use super::view::SourceView;
 use crate::base::engine::TableReader;
 use crate::base::error::{SourceFileKind, StoreError};
-use crate::base::rows::{self, StoredRow, TableId, key};
+use crate::base::row_write::RowWrite;
+use crate::base::rows::{self, StoredValue, with_prefix};
 use crate::base::watermark::StoreCounts;
 use oracled_domain::Sha256Hex;
+use oracled_domain::base::row::Row;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::run::{IngestionRun, RunState, SortedFileRef};
+use oracled_domain::ground::source_state::SourceState;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
@@ -55,27 +57,31 @@ impl Store {
     }
 
     /// Reads these rows in place of the stored rows of the same names.
-    pub(crate) fn add_preview(&mut self, rows: impl Iterator<Item = ((TableId, Vec<u8>), StoredRow)>) {
+    pub(crate) fn add_preview(&mut self, rows: impl Iterator<Item = (Vec<u8>, StoredValue)>) {
         self.tables.add_preview(rows);
     }
 
-    /// Removes the cached views of the sources that were `changed`.
-    pub(crate) fn forget(&self, changed: &[&SourceId]) {
-        drop(self.lock_views(changed));
-    }
-
-    /// Removes the cached views of sources. No view is opened while the lock exists: a reader that already sees the changed rows
-    /// must not get a view of the earlier ones. `None` if no source is changed.
-    pub(crate) fn lock_views(&self, changed: &[&SourceId]) -> Option<impl Sized> {
-        if changed.is_empty() {
-            return None;
-        }
+    /// Removes the cached views of the sources that `writes` change. No view is opened while the lock exists: a reader that already
+    /// sees the changed rows must not get a view of the earlier ones. `None` if no source is changed.
+    pub(crate) fn lock_views<'w, W: Iterator<Item = &'w RowWrite>>(
+        &self,
+        writes: W,
+    ) -> Option<impl Sized + use<'_, 'w, W>> {
+        let mut changed = writes.filter_map(|write| write.row.key::<SourceState>()).peekable();
+        changed.peek()?;
         let mut views = self.ground.views.write().unwrap_or_else(PoisonError::into_inner);
         views.removals += 1;
         for oracle_id in changed {
-            views.open.remove(*oracle_id);
+            views.open.remove(&oracle_id);
         }
         Some(views)
+    }
+
+    /// Notes committed writes: the archived payloads of runs are named now.
+    pub(crate) fn note_committed<'w>(&self, writes: impl Iterator<Item = &'w RowWrite>) {
+        for run in writes.filter_map(RowWrite::read::<IngestionRun>) {
+            self.files().unmark(&run.input.raw_sha256);
+        }
     }
 
     /// Removes the cached views of all sources.
@@ -87,7 +93,9 @@ impl Store {
 
     /// Removes the cached view of a source, so that the next reader opens its replaced files.
     pub fn reopen(&self, oracle_id: &SourceId) {
-        self.forget(&[oracle_id]);
+        let mut views = self.ground.views.write().unwrap_or_else(PoisonError::into_inner);
+        views.removals += 1;
+        views.open.remove(oracle_id);
     }
 
     /// The files of the ground-truth layer.
@@ -98,29 +106,27 @@ impl Store {
 
     /// A source, with its revision.
     pub fn source(&self, oracle_id: &SourceId) -> Result<Option<(SourceState, u64)>, StoreError> {
-        self.read_row(TableId::Sources, oracle_id.as_str())
+        self.get(oracle_id)
     }
 
     /// All sources, in the order of their ids.
     pub fn sources(&self) -> Result<Vec<SourceState>, StoreError> {
-        self.read_all(TableId::Sources)
+        self.all()
     }
 
     /// A run, with its revision.
     pub fn run(&self, run_id: &Sha256Hex) -> Result<Option<(IngestionRun, u64)>, StoreError> {
-        self.read_row(TableId::Runs, run_id.as_str())
+        self.get(run_id)
     }
 
     /// All runs, in the order of their ids.
     pub fn runs(&self) -> Result<Vec<IngestionRun>, StoreError> {
-        self.read_all(TableId::Runs)
+        self.all()
     }
 
     /// The ids of the runs that begin with these digits, at most two.
     pub fn runs_with_prefix(&self, digits: &str) -> Result<Vec<String>, StoreError> {
-        let from = key(TableId::Runs, &[digits.as_bytes()]);
-        let to = key(TableId::Runs, &[digits.as_bytes(), &[u8::MAX]]);
-        self.names(TableId::Runs, from..to, .., 2)
+        self.names(with_prefix(IngestionRun::TABLE.name, digits), .., 2)
     }
 
     /// The completed runs whose rows were last written by entry `seq` or later, ordered by entry number. Each has the
@@ -130,7 +136,8 @@ impl Store {
     /// The store cannot be read.
     pub fn completed_since(&self, seq: u64) -> Result<Vec<(u64, IngestionRun)>, StoreError> {
         let mut runs = Vec::new();
-        for name in self.names(TableId::Runs, rows::all(TableId::Runs), seq..=self.last_seq(), usize::MAX)? {
+        let keys = rows::all(IngestionRun::TABLE.name);
+        for name in self.names(keys, seq..=self.last_seq(), usize::MAX)? {
             let run_id = name.parse::<Sha256Hex>().ok();
             let run = run_id.map(|run_id| self.run(&run_id)).transpose()?.flatten();
             runs.extend(
@@ -274,17 +281,18 @@ impl Store {
     ///
     /// # Errors
     /// `Short` if rows are missing, or if a run that the store does not know wrote a file. No file is removed then.
-    pub(crate) fn remove_unnamed_files(&self, expected: StoreCounts) -> Result<(), StoreError> {
+    pub(crate) fn remove_unnamed_files(&self, expected: &StoreCounts) -> Result<(), StoreError> {
         let (sources, runs) = (self.sources()?, self.runs()?);
         let short = |detail| StoreError::Short { dir: self.dir().to_owned(), detail };
-        for (there, expected_count, what) in
-            [(sources.len(), expected.sources, "sources"), (runs.len(), expected.runs, "runs")]
+        for (there, table) in
+            [(sources.len(), SourceState::TABLE.name), (runs.len(), IngestionRun::TABLE.name)]
         {
-            if (there as u64) < expected_count {
-                return Err(short(format!("expected {expected_count} {what}, found {there}")));
+            let expected = expected.of(table);
+            if (there as u64) < expected {
+                return Err(short(format!("expected {expected} rows in the table {table}, found {there}")));
             }
         }
-        let owner = sources.first().map(|state| state.owner(SourceFileKind::Facts));
+        let owner = sources.first().map(FileOwner::facts_of);
         let known: HashSet<_> = runs.iter().map(|run| run.run_id.as_str().to_owned()).collect();
         let named = name_files(&sources, &runs);
         // an older copy of the database names files that a prune or a merge has replaced since

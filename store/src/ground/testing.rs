@@ -5,10 +5,9 @@ pub(super) mod histories;
 use super::files::GroundFiles;
 use super::query::ScanBudget;
 use super::staging::{AcceptedRecord, RunStaging, StagedRun};
-use super::state::{CompletedRun, SourceState, StatedRecords};
 use super::statement::StoredStatement;
 use super::view::SourceView;
-use crate::{Journal, JournalRecord, Store, StoreError, StoreOptions, TableWrite};
+use crate::{Journal, JournalRecord, RowWrite, Store, StoreError, StoreOptions};
 use jiff::Timestamp;
 use oracled_domain::audit::event::ground::PruneEntry;
 use oracled_domain::documents::RegisteredDocument;
@@ -18,6 +17,7 @@ use oracled_domain::ground::query::{QueryRequest, ValidatedQuery};
 use oracled_domain::ground::record::RecordContent;
 use oracled_domain::ground::run::{IngestionRun, RunCounts, RunInput, RunState, SortedFileRef};
 use oracled_domain::ground::source::{SourceRegistration, SourceRegistryEntry};
+use oracled_domain::ground::source_state::{CompletedRun, SourceState, StatedRecords};
 use oracled_domain::ground::timeline::{RecordStatement, TimelineRun};
 use oracled_domain::ground::value::AxisValue;
 use oracled_domain::{AuditEvent, EventKind, Sha256Hex, Sha256Stream};
@@ -190,16 +190,16 @@ impl TestStore {
         .expect("a registration");
         let entry = SourceRegistryEntry::new(registration, "test".into(), at(0));
         self.commit(vec![
-            TableWrite::registered(&RegisteredDocument::new(ontology(), at(0), "test".into())),
-            TableWrite::PutSource(Arc::new(SourceState::new(entry))),
+            RowWrite::put(&RegisteredDocument::new(ontology(), at(0), "test".into())),
+            RowWrite::put::<SourceState>(&SourceState::new(entry)),
         ]);
     }
 
-    pub(super) fn commit(&mut self, writes: Vec<TableWrite>) {
+    pub(super) fn commit(&mut self, writes: Vec<RowWrite>) {
         self.commit_event(AuditEvent::new(at(0), None, EventKind::ServiceStopped), writes);
     }
 
-    pub(super) fn commit_event(&mut self, event: AuditEvent, writes: Vec<TableWrite>) {
+    pub(super) fn commit_event(&mut self, event: AuditEvent, writes: Vec<RowWrite>) {
         let record = JournalRecord { events: vec![event], writes, ..JournalRecord::default() };
         self.journal()
             .commit(&[record])
@@ -328,7 +328,7 @@ impl TestStore {
         };
         self.commit_event(
             AuditEvent::new(at(0), None, EventKind::SourcePruned(entry)),
-            vec![TableWrite::PutSource(Arc::new(state))],
+            vec![RowWrite::put::<SourceState>(&state)],
         );
         self.store().remove_replaced(&old.state).expect("the source is read");
         report
@@ -372,7 +372,7 @@ impl TestStore {
             stated,
         };
         let state = self.view().state.clone().with_completed(completed, vec!["people-v1".into()], files);
-        self.commit(vec![TableWrite::PutSource(Arc::new(state)), TableWrite::PutRun(Arc::new(run))]);
+        self.commit(vec![RowWrite::put::<SourceState>(&state), RowWrite::put::<IngestionRun>(&run)]);
     }
 
     pub(super) fn run_of(

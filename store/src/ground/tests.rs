@@ -2,7 +2,9 @@
 
 use super::testing::*;
 use crate::StoreError;
+use oracled_domain::ground::run::IngestionRun;
 use oracled_domain::ground::run::RunState;
+use oracled_domain::ground::source_state::SourceState;
 use oracled_domain::ground::timeline::{
     RecordStatement, ReleaseScope, TimelineRun, VersionChangeKind, VisibleReleases,
 };
@@ -253,7 +255,7 @@ fn opening_removes_only_files_without_a_reference() {
     let mut run =
         world.run_of(&releases[1], &release, &oracled_domain::ground::run::RunCounts::default(), &rows);
     (run.state, run.rows, run.input.raw_sha256) = (RunState::Running, None, releases[0].input().raw_sha256);
-    world.commit(vec![crate::TableWrite::PutRun(Arc::new(run))]);
+    world.commit(vec![crate::RowWrite::put::<IngestionRun>(&run)]);
     world.staged(&releases[1]).unwrap().keep_files();
     assert_eq!(world.file_names().len(), before.len() + 2);
     let foreign = world.dir.path().join("ground/facts/lost+found");
@@ -307,7 +309,7 @@ fn file_that_is_missing_or_has_another_length_is_found_at_once() {
     let (counts, rows) = world.staging(&failed).rejects_only().unwrap();
     let mut run = world.run_of(&failed, &world.release(&failed), &counts, &rows);
     run.state = RunState::Failed;
-    world.commit(vec![crate::TableWrite::PutRun(Arc::new(run))]);
+    world.commit(vec![crate::RowWrite::put::<IngestionRun>(&run)]);
     assert_eq!(world.store().file_faults().unwrap().len(), 0);
     let state = world.view().state.clone();
     let facts = world.facts_path(&state.files[0]);
@@ -394,7 +396,7 @@ fn block_cache_is_filled_by_lookups_and_not_by_scans_or_runs() {
     let before = cached(&world);
     assert!(before > 50 * 4096, "{before}");
     let registered = world.view().state.clone();
-    world.commit(vec![crate::TableWrite::PutSource(Arc::new(registered))]);
+    world.commit(vec![crate::RowWrite::put::<SourceState>(&registered)]);
     look_up(&world);
     assert_eq!(cached(&world), before, "the reopened files use the same blocks");
     few.version = "3".into();
@@ -625,7 +627,7 @@ fn opening_keeps_payloads_unknown_to_an_older_store() {
     let release = world.release(&second);
     let mut run = world.run_of(&second, &release, &oracled_domain::ground::run::RunCounts::default(), &rows);
     (run.state, run.rows) = (RunState::Failed, None);
-    world.commit(vec![crate::TableWrite::PutRun(Arc::new(run))]);
+    world.commit(vec![crate::RowWrite::put::<IngestionRun>(&run)]);
     world.close();
     remove_database(world.dir.path());
     fs::create_dir(world.dir.path().join("store")).unwrap();

@@ -9,11 +9,12 @@ use super::archive::ArchiveReader;
 use super::run_keys::REJECT;
 use super::sorted::RowSource;
 use super::sorter::{RowSorter, SorterOutput};
-use super::state::CompletedRun;
 use super::statement::StoredStatement;
 use super::view::SourceView;
-use crate::base::error::{SourceFileKind, StoreError};
+use crate::base::error::StoreError;
+use crate::ground::sealed::FileOwner;
 use oracled_domain::ground::rejection::RejectedRecord;
+use oracled_domain::ground::source_state::CompletedRun;
 use oracled_domain::{Sha256Hex, Sha256Stream};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind, Read};
@@ -88,7 +89,7 @@ impl SourceView {
     /// # Errors
     /// `SourceFile` with the first file that does not match its digest; `Stopped` if `proceed` returned false.
     pub fn verify_files(&self, meter: &mut CheckMeter<'_>) -> Result<u64, StoreError> {
-        let owner = self.state.owner(SourceFileKind::Facts);
+        let owner = FileOwner::facts_of(&self.state);
         let mut rows = 0;
         for file in self.state.sorted_files() {
             let mut blocks_bytes = 0;
@@ -238,7 +239,7 @@ impl SourceView {
                 push(statement.time.run, statement.offset, statement.position, statement.len, &raw_hash)?;
             }
         }
-        let owner = self.state.owner(SourceFileKind::Facts);
+        let owner = FileOwner::facts_of(&self.state);
         for completed in runs.iter().filter_map(|run| self.state.run(*run)) {
             let run = completed.release.run;
             for row in self.files.open_sorted(&completed.rows, &owner)?.with_prefix(&[REJECT]) {

@@ -5,9 +5,9 @@ pub mod records;
 
 use super::files::GroundFiles;
 use super::sorted::{MergedKeys, SortedFile, SortedRowRange};
-use super::state::{CompletedRun, SourceState};
 use super::statement::StoredStatement;
-use crate::base::error::{SourceFileKind, StoreError};
+use crate::base::error::StoreError;
+use crate::ground::sealed::FileOwner;
 use crate::ground::view::records::RecordStatementsReader;
 use based::BasedRun;
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use oracled_domain::ground::provenance::{ProvenanceRecord, RawRecordLocation};
 use oracled_domain::ground::record::RecordContent;
 use oracled_domain::ground::row::ContentRow;
 use oracled_domain::ground::run::record_id;
+use oracled_domain::ground::source_state::{CompletedRun, SourceState};
 use oracled_domain::ground::timeline::{
     RecordStatement, RecordVersion, ReleaseScope, VersionEnd, VisibleReleases,
 };
@@ -127,7 +128,7 @@ impl SourceView {
         files: &GroundFiles,
     ) -> Result<Self, StoreError> {
         let known = VisibleReleases::new(&state.releases(), ReleaseScope::default());
-        let owner = state.owner(SourceFileKind::Facts);
+        let owner = FileOwner::facts_of(&state);
         let open = state.files.iter().map(|file| {
             let opened = files.open_sorted(file, &owner)?;
             Ok(opened.cached(&files.blocks, &file.sha256))
@@ -342,7 +343,7 @@ impl SourceView {
 
     /// The error for an invalid row in the source's files whose checksum is valid.
     pub(super) fn corrupt(&self, detail: &str) -> StoreError {
-        self.files.unreadable(&self.state.owner(SourceFileKind::Facts), detail)
+        self.files.unreadable(&FileOwner::facts_of(&self.state), detail)
     }
 }
 

@@ -64,7 +64,7 @@ impl Journal {
             last.bytes = bytes;
         }
         // a new mark: the first start writes `oracle_log.jsonl` from the first entry
-        let watermark = Watermark::new_file(self.mark.now.store_id, self.mark.now.counts);
+        let watermark = Watermark::new_file(self.mark.now.store_id, self.mark.now.counts.clone());
         files.push(StoreBackupFile { name: WATERMARK_FILE.to_owned(), bytes: watermark.len() as u64 });
         let (entries, root) = self.store.log_head();
         let state_dir = self.engine.dir().to_owned();

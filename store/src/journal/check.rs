@@ -1,16 +1,17 @@
 //! The checks of a store before it serves, and the check in the background.
 
 use crate::audit::log::{self, LogLine, LogQuery};
+use crate::base::bundle::Bundle;
 use crate::base::engine::{OpenedCounts, StoreEngine, TableReader};
 use crate::base::error::StoreError;
 use crate::base::meta;
 use crate::base::panics::catch_panic;
-use crate::base::rows::{self, TableId};
-use crate::base::session_row::part_revision;
+use crate::base::rows::{self, stored_in};
 use crate::base::watermark::{StoreCounts, WatermarkValues};
 use crate::segments::{Segments, check_sealed};
 use oracled_domain::audit::leaf::is_erased_form;
 use oracled_domain::audit::log_tree::LogTree;
+use oracled_domain::tables;
 use std::ops::Range;
 use std::path::Path;
 use std::thread;
@@ -61,20 +62,16 @@ pub(crate) fn check_segments(
 /// previous opening on. The check in the background, [`TableReader::audit`], walks the whole log.
 pub(crate) fn check_database(
     engine: &StoreEngine,
-    counts: StoreCounts,
+    counts: &StoreCounts,
     mark: &WatermarkValues,
 ) -> Result<(), StoreError> {
     let short = |detail: String| Err(StoreError::Short { dir: engine.dir().to_owned(), detail });
-    let StoreCounts { entries, .. } = counts;
+    let entries = counts.entries;
     if meta::store_id(engine)? != mark.store_id {
         return short("it belongs to another store".into());
     }
-    if entries == mark.counts.entries && counts != mark.counts {
-        return short(format!(
-            "the database has {}, its high-water mark has {}",
-            format_counts(counts),
-            format_counts(mark.counts)
-        ));
+    if entries == mark.counts.entries && *counts != mark.counts {
+        return short(format!("the database has {counts}, its high-water mark has {}", mark.counts));
     }
     if meta::read(engine)?.is_some_and(|(_, tree)| !mark.agrees_with(&tree)) {
         return short(format!(
@@ -93,11 +90,6 @@ pub(crate) fn check_database(
         return short(format!("its log must have entries {from} to {entries}, and has {first} to {last}"));
     }
     Ok(())
-}
-
-fn format_counts(mut counts: StoreCounts) -> String {
-    let count = |(table, name)| counts.of(table).map(|count| format!("{count} {name}"));
-    StoreCounts::TABLES.into_iter().filter_map(count).collect::<Vec<_>>().join(", ")
 }
 
 /// Walks the log from entry `from` on, in two halves at the same time. A panic of sled on a damaged page
@@ -196,8 +188,8 @@ impl TableReader {
         if !self.audit_log(position, log, &mut next)? {
             return Ok(false);
         }
-        for (table, name) in StoreCounts::TABLES {
-            if !self.audit_table(table, name, opened.clone(), &mut next)? {
+        for table in StoreCounts::tables() {
+            if !self.audit_table(table, opened.clone(), &mut next)? {
                 return Ok(false);
             }
         }
@@ -258,29 +250,27 @@ impl TableReader {
     /// counts again, up to [`COUNTS_MAX`] times in total.
     fn audit_table(
         &self,
-        table: TableId,
-        name: &str,
-        mut opened: OpenedCounts,
+        table: &'static str,
+        opened: OpenedCounts,
         next: &mut impl FnMut(u64) -> bool,
     ) -> Result<bool, StoreError> {
-        let replaced = || self.opened().replaced.of(table).copied();
+        let replaced = || self.opened().replaced.of(table);
+        let counted = opened.counts.of(table);
         for _ in 0..COUNTS_MAX {
-            let (Some(counted), Some(before)) = (opened.counts.of(table).copied(), replaced()) else {
-                return Ok(true);
-            };
+            let before = replaced();
             let Some(there) = self.count_rows(table, opened.counts.entries, next)? else { return Ok(false) };
             let is_same_opening = self.opened().counts == opened.counts;
             // a row that was replaced during the count may be in it already, so only earlier replacements are added
             if !is_same_opening || there + before >= counted {
                 return Ok(true);
             }
-            if there + replaced().unwrap_or_default() < counted {
-                let detail = format!("expected {counted} {name}, found {there}");
+            if there + replaced() < counted {
+                let detail = format!("expected {counted} rows in the table {table}, found {there}");
                 return Err(StoreError::Short { dir: self.dir().to_owned(), detail });
             }
         }
         tracing::warn!(
-            table = name,
+            table,
             "could not count the rows of a table exactly: rows were replaced during each count"
         );
         Ok(true)
@@ -290,21 +280,20 @@ impl TableReader {
     /// be reopened in between. Returns `None` if `next` stopped the count.
     pub(super) fn count_rows(
         &self,
-        table: TableId,
+        table: &'static str,
         entries: u64,
         next: &mut impl FnMut(u64) -> bool,
     ) -> Result<Option<u64>, StoreError> {
-        let of_session = table.is_in_session_row();
-        let (mut there, mut keys) = (0, rows::all(if of_session { TableId::Sessions } else { table }));
+        let bundled = tables::table(table).filter(|table| table.bundle.is_some());
+        let (mut there, mut keys) = (0, rows::all(bundled.map_or(table, stored_in)));
         loop {
             let counted = self.read(|db, _| {
                 let mut counted = (0, 0, None);
                 for head in rows::heads(db, self.dir(), keys.clone()).take(AUDITED_AT_ONCE as usize) {
                     let head = head?;
-                    let revision = if of_session {
-                        part_revision(self.dir(), table, head.start())?
-                    } else {
-                        head.revision
+                    let revision = match bundled {
+                        Some(table) => Bundle::revision_in(self.dir(), table, head.start())?.unwrap_or(0),
+                        None => head.revision,
                     };
                     let is_of_opening = (1..=entries).contains(&revision);
                     counted = (counted.0 + 1, counted.1 + u64::from(is_of_opening), Some(head.key));

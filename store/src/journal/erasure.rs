@@ -21,7 +21,7 @@ use crate::journal::healing::write_snapshot;
 use crate::journal::recovery::RecoveryCondition;
 use crate::segments::{SegmentsUpTo, WrittenSnapshot};
 use oracled_domain::SessionId;
-use oracled_domain::audit::event::ErasedData;
+use oracled_domain::base::row::ErasedData;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -135,7 +135,7 @@ impl Journal {
         apply_groups(database, &now, erasure.applied, None, &|| true)??;
         erasure.applied = Some(now.entries());
         let hashes = self.engine.log_hashes();
-        if meta::read(database)? != Some((self.mark.now.counts, hashes.tree.clone())) {
+        if meta::read(database)? != Some((self.mark.now.counts.clone(), hashes.tree.clone())) {
             let detail = "the database that was built from the segments differs from the present one";
             return Err(StoreError::Corrupt { dir: self.engine.dir().to_owned(), detail: detail.to_owned() });
         }
@@ -226,7 +226,7 @@ impl Erasure {
             meta::put_first_seq(&mut rows, first);
             database.apply(rows)?;
             let (counts, tree) = meta::read(&database)?.unwrap_or_default();
-            self.snapshot = Some(write_snapshot(&database, &self.segments, counts, &tree, proceed)?);
+            self.snapshot = Some(write_snapshot(&database, &self.segments, &counts, &tree, proceed)?);
         }
         self.applied = Some(self.segments.entries());
         database.sync()?;

@@ -1,11 +1,11 @@
 //! The Merkle tree of the log after a group of damaged segments. A group of another store, or of another history of this one, has
 //! another tree.
 
-use crate::audit::log::{self, first_seq_of, row};
+use crate::audit::log::{self, LOG, first_seq_of, row};
 use crate::base::error::StoreError;
 use crate::base::meta;
 use crate::base::row_batch::RowBatch;
-use crate::base::rows::{self, TableId};
+use crate::base::rows;
 use crate::segments::ReadableGroup;
 use oracled_domain::audit::log_tree::LogTree;
 use std::collections::BTreeMap;
@@ -39,10 +39,10 @@ pub(super) fn tree_after(
 
 /// The entries in the rows of the log of a group. Damaged rows are left out.
 pub(super) fn lines_in(rows: &RowBatch) -> BTreeMap<u64, String> {
-    let firsts = rows.range(rows::all(TableId::Log)).filter(|(key, _)| rows::is_first_chunk(key));
+    let firsts = rows.range(rows::all(LOG)).filter(|(key, _)| rows::is_first_chunk(key));
     let mut lines = BTreeMap::new();
     for (key, _) in firsts {
-        let value = rows::get_from(rows, TableId::Log, rows::name(key).unwrap_or_default()).flatten();
+        let value = rows::get_from(rows, LOG, rows::name(key).unwrap_or_default()).flatten();
         let text = value.as_deref().and_then(row::decode);
         if let Some((first, text)) = first_seq_of(key).zip(text) {
             lines.extend((first..).zip(text.lines().map(str::to_owned)));

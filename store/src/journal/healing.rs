@@ -5,12 +5,13 @@
 //! after the snapshot, so a row that changed while it was read does no harm.
 
 use super::Journal;
-use crate::audit::log::first_seq_of;
+use crate::audit::log::{LOG, first_seq_of};
 use crate::base::engine::{StoreEngine, TableReader};
 use crate::base::error::StoreError;
-use crate::base::meta;
+use crate::base::log_hashes::TILES;
+use crate::base::meta::{self, META};
 use crate::base::row_batch::RowBatch;
-use crate::base::rows::{self, TableId};
+use crate::base::rows;
 use crate::base::watermark::StoreCounts;
 use crate::journal::check::check_stop;
 use crate::segments::{SegmentsUpTo, WrittenSnapshot};
@@ -50,7 +51,7 @@ impl Journal {
         Ok(SegmentHealing {
             engine: Arc::clone(&self.engine),
             segments: self.segments.up_to_now(),
-            counts: self.mark.now.counts,
+            counts: self.mark.now.counts.clone(),
             tree: self.engine.log_hashes().tree.clone(),
             snapshot: None,
         })
@@ -86,7 +87,7 @@ impl SegmentHealing {
         if !tables.audit_up_to(&self.tree, |_| proceed())? {
             return Err(StoreError::Stopped);
         }
-        let snapshot = write_snapshot(&self.engine, &self.segments, self.counts, &self.tree, proceed)?;
+        let snapshot = write_snapshot(&self.engine, &self.segments, &self.counts, &self.tree, proceed)?;
         self.snapshot = Some(snapshot);
         Ok(())
     }
@@ -96,7 +97,7 @@ impl SegmentHealing {
 pub(super) fn write_snapshot(
     engine: &StoreEngine,
     segments: &SegmentsUpTo,
-    counts: StoreCounts,
+    counts: &StoreCounts,
     tree: &LogTree,
     proceed: &dyn Fn() -> bool,
 ) -> Result<WrittenSnapshot, StoreError> {
@@ -112,7 +113,7 @@ fn snapshot_rows<'e>(
     up_to: u64,
     proceed: &'e dyn Fn() -> bool,
 ) -> impl Iterator<Item = Result<StoredKey, StoreError>> + use<'e> {
-    let (meta, tiles) = (rows::all(TableId::Meta), rows::all(TableId::Tiles));
+    let (meta, tiles) = (rows::all(META), rows::all(TILES));
     let others = [
         Vec::new()..meta.start.clone(),
         meta.end.clone()..tiles.start.clone(),
@@ -120,8 +121,7 @@ fn snapshot_rows<'e>(
     ];
     let mut ranges: VecDeque<_> = [meta, tiles].into_iter().chain(others).collect();
     let is_left_out = move |key: &[u8]| {
-        let is_later =
-            key.first() == Some(&(TableId::Log as u8)) && first_seq_of(key).is_some_and(|seq| seq > up_to);
+        let is_later = rows::is_of(key, LOG) && first_seq_of(key).is_some_and(|seq| seq > up_to);
         meta::is_counts_key(key) || is_later
     };
     let mut read = VecDeque::new();

@@ -168,12 +168,12 @@ fn begin_after_database(
             counts.entries
         )));
     }
-    check_database(engine, counts, &mark.now)?;
+    check_database(engine, &counts, &mark.now)?;
     engine.sync()?;
-    engine.set_opened_counts(counts, tree.clone());
+    engine.set_opened_counts(counts.clone(), tree.clone());
     engine.set_up_to_date();
     TableReader::new(Arc::clone(engine)).audit_all()?;
-    note_whole(engine, mark, counts)?;
+    note_whole(engine, mark, &counts)?;
     begin_segments(engine, mark)
 }
 
@@ -229,7 +229,7 @@ pub(super) fn open_database(
                 if is_rebuilt && has_entries {
                     tracing::info!(entries = counts.entries, "the database was rebuilt");
                 }
-                note_whole(engine, mark, counts)?;
+                note_whole(engine, mark, &counts)?;
                 return Ok(OpenedDatabase { counts, rebuilt: doubt.filter(|_| has_entries) });
             }
             Err(damage) if is_rebuilt => {
@@ -290,7 +290,7 @@ fn keep_database(
         let counts = apply_segments(engine, segments, mark, known)?.map_err(corrupt)?;
         check_latest_rows(engine, &segments.up_to_now(), walked)?;
         TableReader::new(Arc::clone(engine)).audit_all()?;
-        note_whole(engine, mark, counts)?;
+        note_whole(engine, mark, &counts)?;
         Ok(OpenedDatabase { counts, rebuilt: None })
     })();
     if kept.is_err() {
@@ -303,12 +303,12 @@ fn keep_database(
 pub(super) fn note_whole(
     engine: &StoreEngine,
     mark: &mut Watermark,
-    counts: StoreCounts,
+    counts: &StoreCounts,
 ) -> Result<(), StoreError> {
     if mark.now.counts.entries != counts.entries {
         mark.now.tree_check = 0;
     }
-    (mark.now.counts, mark.now.walked) = (counts, counts.entries.max(1));
+    (mark.now.counts, mark.now.walked) = (counts.clone(), counts.entries.max(1));
     (mark.now.synced, mark.now.boot_id) = (counts.entries, boot_id());
     mark.write_synced().map_err(|source| StoreError::Io { path: engine.dir().to_owned(), source })
 }
@@ -385,9 +385,9 @@ fn apply_segments(
             detail: "its counts are missing".to_owned(),
         };
         let (counts, tree) = meta::read(engine)?.ok_or_else(missing)?;
-        check_database(engine, counts, &mark.now)?;
+        check_database(engine, &counts, &mark.now)?;
         engine.sync()?;
-        engine.set_opened_counts(counts, tree.clone());
+        engine.set_opened_counts(counts.clone(), tree.clone());
         engine.set_up_to_date();
         engine.set_log_hashes(LogHashes::read(&TableReader::new(Arc::clone(engine)), tree)?);
         Ok(counts)

@@ -142,7 +142,7 @@ impl Journal {
     /// `Unavailable` if a group was applied in part, or if that cannot be determined. The journal then
     /// rejects all writes until [`Journal::recover`].
     pub fn check_after_panic(&mut self) -> Result<(), StoreError> {
-        let counts = self.mark.now.counts;
+        let counts = self.mark.now.counts.clone();
         match meta::read(&self.engine) {
             Ok(Some((found, tree)))
                 if found == counts

@@ -2,40 +2,37 @@
 //! and the lines of `oracle_log.jsonl`.
 //!
 //! Every entry must be found. Its line names the rows that were set with it, with their digests. A row that no copy has with its digest
-//! is lost: an empty row takes its place, which is no JSON, and [`TableId::Lost`] has its name. It is no longer lost when it is set again.
+//! is lost: an empty row takes its place, which is no JSON, and [`LOST`] has its name. It is no longer lost when it is set again.
 
 use super::group_tree::{lines_in, tree_after};
 use super::opening::{begin_segments, note_whole, or_damage};
 use crate::audit::log::{self, LogQuery, put_line};
 use crate::audit::logged_rows::RecoveryMembers;
 use crate::audit::mirror::erasure::lines_of;
-use crate::audit::removal::session_of_path;
+use crate::audit::removal::{session_of_path, session_of_row};
+use crate::base::bundle::Bundle;
 use crate::base::disk::{DATABASE_DIR, DATABASE_FILE};
 use crate::base::engine::{NEW_DIR, StoreEngine, StoreOptions, TableReader, lock_state, remove_dir};
 use crate::base::error::StoreError;
 use crate::base::log_hashes::LogHashes;
 use crate::base::meta;
 use crate::base::row_batch::RowBatch;
-use crate::base::rows::{self, TableId, row_of_path};
-use crate::base::session_row::{SessionRow, SessionRowPart};
+use crate::base::rows::{self, LOST, StoredValue, row_of_path, stored_in};
 use crate::base::watermark::{StoreCounts, Watermark, WatermarkValues};
 use crate::segments::{ReadableGroup, SegmentFiles, Segments, visit_snapshot};
-use crate::verdict::orders::{OrderPosition, order_name};
-use crate::verification::open_names;
 use oracled_domain::audit::event::LostRow;
 use oracled_domain::audit::leaf::LoggedRows;
 use oracled_domain::audit::log_tree::LogTree;
-use oracled_domain::verification::review::ReviewState;
-use oracled_domain::{MailId, SessionId, SessionRecord, Sha256Hex};
+use oracled_domain::base::row::{IndexEntry, Row, Table};
+use oracled_domain::tables::tables;
+use oracled_domain::{SessionId, Sha256Hex};
 use std::collections::BTreeMap;
 use std::fs;
-use std::mem;
 use std::ops::RangeInclusive;
 use std::path::Path;
+use std::str::FromStr;
 use std::sync::Arc;
 
-/// The tables whose rows name files. Without such a row, its files would be taken for those of an interrupted run, and removed.
-const GROUND: [TableId; 3] = [TableId::Sources, TableId::Runs, TableId::Definitions];
 /// The page cache of the new database, in bytes.
 const CACHE_BYTES: u64 = 16 * 1024 * 1024;
 
@@ -90,7 +87,7 @@ fn salvage(engine: &Arc<StoreEngine>, mark: &mut Watermark, mirrored: u64) -> Re
         // reads have found it in the previous database
         engine.take_damage();
         mark.now.snapshot = engine.snapshot();
-        note_whole(engine, mark, counts)
+        note_whole(engine, mark, &counts)
     });
     new.close_database();
     remove_dir(&dir)?;
@@ -111,7 +108,7 @@ fn build(
         new,
         tree: LogTree::default(),
         old_tree: LogTree::default(),
-        mark: mark.now,
+        mark: mark.now.clone(),
         segment: 1,
         lost: BTreeMap::new(),
     };
@@ -215,7 +212,7 @@ impl Salvage<'_> {
         let (mut counts, _) = meta::read(self.new)?.ok_or_else(|| {
             self.short("the first group of its segments is damaged, and the database too".to_owned())
         })?;
-        self.new.set_opened_counts(counts, self.tree.clone());
+        self.new.set_opened_counts(counts.clone(), self.tree.clone());
         self.new.set_up_to_date();
         let mut hashes = LogHashes::read(&reader, self.tree.clone())?;
         let mut time_us = reader.read(|db, _| log::latest_time_us(db, &reader, before))?;
@@ -231,7 +228,7 @@ impl Salvage<'_> {
             time_us =
                 put_line(&mut batch, seq, line, time_us, Some(first_of_next).filter(|first| seq >= *first));
             counts.entries = seq;
-            meta::put_counts(&mut batch, counts, &hashes.tree);
+            meta::put_counts(&mut batch, &counts, &hashes.tree);
             self.new.apply(batch)?;
             let named = LoggedRows::read(line).map_err(|error| log::damaged_line(self.dir, &error))?;
             match named {
@@ -294,23 +291,21 @@ impl Salvage<'_> {
         } else {
             self.lost.remove(path);
         }
-        let value = value.map(Option::unwrap_or_default);
+        let value = value.map(|value| StoredValue { revision: seq, value: value.unwrap_or_default() });
         let (dir, mut batch) = (self.new.dir(), RowBatch::default());
-        let of_session = table.is_in_session_row();
-        let stored_in = table.with_keys();
+        let stored_in = stored_in(table);
         let before = self.new.with(|db| rows::get(db, dir, stored_in, name.as_bytes()))?;
         let chunks = before.as_ref().map_or(0, |row| row.chunks);
-        let value = if of_session {
-            let row = before.map(|row| SessionRow::from_bytes(dir, &row.value)).transpose()?;
-            let mut row = row.unwrap_or_default();
-            let value = value.map(|json| SessionRowPart { revision: seq, json });
-            let before = mem::replace(row.part(table), value);
-            if let (TableId::Sessions, Some(before)) = (table, before) {
+        let value = if table.bundle.is_some() {
+            let bundle = before.map(|row| Bundle::from_bytes(dir, &row.value)).transpose()?;
+            let mut bundle = bundle.unwrap_or_default();
+            let before = bundle.set(table, value).filter(|_| table.finds_entries);
+            if let Some(before) = before {
                 log::index_session(&mut batch, name.as_bytes(), before.revision);
             }
-            (row != SessionRow::default()).then(|| row.to_bytes())
+            (bundle != Bundle::default()).then(|| bundle.to_bytes())
         } else {
-            value
+            value.map(|row| row.value)
         };
         match value {
             Some(value) => drop(rows::put(&mut batch, stored_in, name.as_bytes(), seq, &value, chunks)),
@@ -320,12 +315,13 @@ impl Salvage<'_> {
     }
 
     /// The value of a row in the damaged database, if it has this digest.
-    fn old_value(&self, table: TableId, name: &str, sha256: &Sha256Hex) -> Option<Vec<u8>> {
+    fn old_value(&self, table: &'static Table, name: &str, sha256: &Sha256Hex) -> Option<Vec<u8>> {
         self.old
             .as_ref()?
-            .stored_value(table, name)
+            .value(table, name)
             .ok()
             .flatten()
+            .map(|row| row.value)
             .filter(|value| Sha256Hex::of(value) == *sha256)
     }
 
@@ -336,28 +332,28 @@ impl Salvage<'_> {
         self.new.set_durable_seq(self.tree.size());
         self.index_again(&reader)?;
         let mut counts = StoreCounts { entries: self.tree.size(), ..StoreCounts::default() };
-        for (table, _) in StoreCounts::TABLES {
+        for table in StoreCounts::tables() {
             let count = reader.count_rows(table, u64::MAX, &mut |_| true)?.unwrap_or_default();
-            counts.of(table).into_iter().for_each(|of| *of = count);
+            counts.change(table, i64::try_from(count).unwrap_or(i64::MAX));
         }
         let mut batch = RowBatch::default();
-        meta::put_counts(&mut batch, counts, &self.tree);
+        meta::put_counts(&mut batch, &counts, &self.tree);
         let is_lost = |table, name: &str| {
-            reader.stored_value(table, name).map(|value| value.is_some_and(|value| value.is_empty()))
+            reader.value(table, name).map(|row| row.is_some_and(|row| row.value.is_empty()))
         };
         // the group that has set or removed a row can be damaged: then its row was filled, and not its name here
         for earlier in reader.lost_rows()? {
             if let Some((table, name)) = row_of_path(&earlier.row)
                 && !is_lost(table, name)?
             {
-                rows::remove(&mut batch, TableId::Lost, earlier.row.as_bytes(), 1);
+                rows::remove(&mut batch, LOST, earlier.row.as_bytes(), 1);
             }
         }
         for (path, lost) in self.lost {
             let Some((table, name)) = row_of_path(&path) else { continue };
             // a later group can have set it again
             if is_lost(table, name)? {
-                if GROUND.contains(&table) {
+                if table.names_files {
                     let detail = format!(
                         "the row {path}, which entry {} has set, is in no readable copy; restore a backup that has it",
                         lost.entry
@@ -366,44 +362,29 @@ impl Salvage<'_> {
                 }
                 tracing::error!(row = path, lost.entry, lost.segment, "a row is lost");
                 let value = serde_json::to_vec(&lost).expect("plain data with string keys");
-                rows::put(&mut batch, TableId::Lost, path.as_bytes(), lost.entry, &value, 0);
+                rows::put(&mut batch, LOST, path.as_bytes(), lost.entry, &value, 0);
             }
         }
         self.new.apply(batch)
     }
 
-    /// Writes the indexes of orders and of open reviews again: the entries do not name their rows.
+    /// Writes the indexes of all tables again: the entries do not name their rows.
     fn index_again(&self, reader: &TableReader) -> Result<(), StoreError> {
-        for table in [TableId::Orders, TableId::OpenReviews, TableId::OpenByWorkflow] {
-            for name in reader.names(table, rows::all(table), .., usize::MAX)? {
-                let mut batch = RowBatch::default();
-                rows::remove(&mut batch, table, name.as_bytes(), 1);
-                self.new.apply(batch)?;
-            }
-        }
-        let put = |table: TableId, name: &str, revision: u64| {
-            let mut batch = RowBatch::default();
-            rows::put(&mut batch, table, name.as_bytes(), revision, &[], 0);
-            self.new.apply(batch)
-        };
-        for name in reader.names(TableId::Sessions, rows::all(TableId::Sessions), .., usize::MAX)? {
-            let row = reader.read(|db, _| rows::get(db, reader.dir(), TableId::Sessions, name.as_bytes()))?;
-            let Some(row) = row else { continue };
-            let Some(part) = SessionRow::from_bytes(self.dir, &row.value)?.session else { continue };
-            let Ok(session) = serde_json::from_slice::<SessionRecord>(&part.json) else { continue };
-            if let Some(order) = session.order {
-                let position = OrderPosition::of(&session.session_id, order.placed_at);
-                put(TableId::Orders, &order_name(order.state, &position), part.revision)?;
-            }
-        }
-        for review_id in reader.names(TableId::Reviews, rows::all(TableId::Reviews), .., usize::MAX)? {
-            let review = reader.read_row::<ReviewState>(TableId::Reviews, &review_id);
-            let Ok(Some((state, revision))) = review else { continue };
-            if state.is_open() {
-                put(TableId::OpenReviews, &review_id, revision)?;
-                for name in open_names(&state) {
-                    put(TableId::OpenByWorkflow, &name, revision)?;
+        for table in tables().filter(|table| !table.indexes.is_empty()) {
+            for index in table.indexes {
+                for name in reader.names(rows::all(index.name), .., usize::MAX)? {
+                    let mut batch = RowBatch::default();
+                    rows::remove(&mut batch, index.name, name.as_bytes(), 1);
+                    self.new.apply(batch)?;
                 }
+            }
+            for name in reader.names(rows::all(stored_in(table)), .., usize::MAX)? {
+                let Some(StoredValue { revision, value }) = reader.value(table, &name)? else { continue };
+                let mut batch = RowBatch::default();
+                for IndexEntry { index, name } in (table.index)(&value) {
+                    rows::put(&mut batch, index, name.as_bytes(), revision, &[], 0);
+                }
+                self.new.apply(batch)?;
             }
         }
         Ok(())
@@ -416,7 +397,8 @@ impl TableReader {
     /// # Errors
     /// The rows cannot be read.
     pub fn lost_rows(&self) -> Result<Vec<LostRow>, StoreError> {
-        self.read_all(TableId::Lost)
+        let names = self.names(rows::all(LOST), .., usize::MAX)?;
+        names.iter().filter_map(|name| self.own_row(LOST, name).transpose()).collect()
     }
 
     /// The lost rows that no entry of the log names, by their sessions.
@@ -443,34 +425,20 @@ impl TableReader {
         Ok(by_session)
     }
 
-    /// The lost mails of a session.
+    /// The lost rows of type `R` with data of a session.
     ///
     /// # Errors
     /// The rows cannot be read.
-    pub fn lost_mails_of(&self, session_id: &SessionId) -> Result<Vec<MailId>, StoreError> {
-        let mails = self
-            .lost_rows()?
-            .into_iter()
-            .filter(|lost| session_of_path(&lost.row).as_ref() == Some(session_id));
-        let id_of = |lost: LostRow| match row_of_path(&lost.row)? {
-            (TableId::Outbox, name) => MailId::try_from(name.to_owned()).ok(),
-            _ => None,
-        };
-        Ok(mails.filter_map(id_of).collect())
-    }
-
-    /// The stored value of a row, or of the part of a session's row; it is empty if the row is lost.
-    fn stored_value(&self, table: TableId, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        self.read(|db, _| {
-            let Some(row) = rows::get(db, self.dir(), table.with_keys(), name.as_bytes())? else {
-                return Ok(None);
-            };
-            if !table.is_in_session_row() {
-                return Ok(Some(row.value));
-            }
-            let mut row = SessionRow::from_bytes(self.dir(), &row.value)?;
-            Ok(row.part(table).take().map(|part| part.json))
-        })
+    pub fn lost_rows_of<R: Row<Key: FromStr>>(
+        &self,
+        session_id: &SessionId,
+    ) -> Result<Vec<R::Key>, StoreError> {
+        let lost = self.lost_rows()?.into_iter().filter_map(|lost| {
+            let (table, name) = row_of_path(&lost.row)?;
+            let is_of = session_of_row(table, name).as_ref() == Some(session_id);
+            (is_of && table.name == R::TABLE.name).then(|| name.parse().ok())?
+        });
+        Ok(lost.collect())
     }
 }
 

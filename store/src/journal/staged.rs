@@ -1,26 +1,20 @@
 //! Stages a group of records as one batch: numbers them, checks their expectations, and encodes their rows.
 
 use crate::audit::log::{self, LogTip};
-use crate::audit::removal::session_of_path;
-use crate::base::documents::document_name;
+use crate::audit::removal::session_of_row;
+use crate::base::bundle::Bundle;
 use crate::base::engine::StoreEngine;
 use crate::base::error::StoreError;
 use crate::base::log_hashes::LogHashes;
 use crate::base::random::random_bytes;
 use crate::base::row_batch::RowBatch;
-use crate::base::rows::{self, TableId, row_path};
-use crate::base::session_row::{SessionRow, SessionRowPart};
+use crate::base::row_write::{RowName, RowWrite};
+use crate::base::rows::{self, LOST, StoredValue, row_path, stored_in};
 use crate::base::watermark::StoreCounts;
-use crate::journal::record::{CommitReceipt, JournalRecord, RecordRejectedError, RowKey, TableWrite};
-use crate::verdict::costs::day_name;
-use crate::verdict::orders::{OrderPosition, order_name};
-use crate::verification::{cached_answer_name, open_names, subject_name};
+use crate::journal::record::{CommitReceipt, JournalRecord, RecordRejectedError};
 use oracled_domain::audit::leaf::{EntrySalts, RowDigests};
-use oracled_domain::verdict::cost::day_of;
-use oracled_domain::verdict::cost_budget::{DayCosts, UsedUpBudget};
-use oracled_domain::verdict::order::OrderState;
-use oracled_domain::{AuditEvent, EventKind, SessionId, Sha256Hex};
-use std::borrow::Cow;
+use oracled_domain::base::row::{IndexEntry, SumWrite, Table};
+use oracled_domain::{AuditEvent, SessionId, Sha256Hex};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::mem;
@@ -45,16 +39,16 @@ pub(crate) struct StagedGroup<'a> {
     row_bytes: usize,
     /// The bytes of the rows of sessions that were read.
     read_bytes: usize,
-    /// The heads of rows after the records staged so far.
-    rows: HashMap<(TableId, Vec<u8>), Option<StagedRowHead>>,
-    /// The rows of sessions after the records staged so far.
-    sessions: HashMap<Vec<u8>, SessionRow>,
-    /// The costs of days after the records staged so far.
-    costs: HashMap<String, DayCosts>,
-    /// The sessions that the current record has changed. A record with a session and its verdict writes their row once.
-    changed_sessions: BTreeSet<Vec<u8>>,
+    /// The heads of rows after the records staged so far, by tables of the database and names.
+    rows: HashMap<(&'static str, String), Option<StagedRowHead>>,
+    /// The bundles after the records staged so far, by tables of the database and names.
+    bundles: HashMap<(&'static str, String), Bundle>,
+    /// The rows of sums after the records staged so far, by tables and names.
+    sums: HashMap<(&'static str, String), Vec<u8>>,
+    /// The bundles that the current record has changed. A record with a session and its verdict writes their bundle once.
+    changed_bundles: BTreeSet<(&'static str, String)>,
     /// The rows from before the group that it replaces or removes: their tables and revisions.
-    pub(crate) replaced: Vec<(TableId, u64)>,
+    pub(crate) replaced: Vec<(&'static str, u64)>,
 }
 
 impl<'a> StagedGroup<'a> {
@@ -73,9 +67,9 @@ impl<'a> StagedGroup<'a> {
             row_bytes: 0,
             read_bytes: 0,
             rows: HashMap::new(),
-            sessions: HashMap::new(),
-            costs: HashMap::new(),
-            changed_sessions: BTreeSet::new(),
+            bundles: HashMap::new(),
+            sums: HashMap::new(),
+            changed_bundles: BTreeSet::new(),
             replaced: Vec::new(),
         })
     }
@@ -93,9 +87,10 @@ impl<'a> StagedGroup<'a> {
                 return Ok(Err(RecordRejectedError::Stale(expect.row.clone())));
             }
         }
-        let follows = record.writes.iter().any(|write| matches!(write, TableWrite::RemovePending(_)));
-        for write in record.writes.iter().filter(|write| write.is_new_work() && !follows) {
-            if self.revision(&write.row())?.is_none()
+        let is_new_work =
+            |write: &&RowWrite| !record.ends_work && write.value.is_some() && write.row.table.is_new_work;
+        for write in record.writes.iter().filter(is_new_work) {
+            if self.revision(&write.row)?.is_none()
                 && let Some(cause) = self.low_space()
             {
                 return Ok(Err(RecordRejectedError::LowSpace(cause)));
@@ -104,15 +99,18 @@ impl<'a> StagedGroup<'a> {
         let first_seq = self.counts.entries + 1;
         let last_seq = self.counts.entries + record.events.len() as u64;
         let stores_session = |session_id: &SessionId| {
-            let is_session = |write: &TableWrite| matches!(write, TableWrite::PutSession(session) if session.session_id == *session_id);
-            record.writes.iter().any(is_session)
+            let finds_entries = |write: &RowWrite| {
+                write.row.table.finds_entries
+                    && write.value.is_some()
+                    && write.row.name == session_id.as_str()
+            };
+            record.writes.iter().any(finds_entries)
         };
         let JournalRecord { events, callers, .. } = record;
         let salts = &self.salts;
-        let values: Vec<_> = record.writes.iter().map(TableWrite::value).collect();
-        let rows = &row_digests(record.writes.iter().zip(&values));
+        let rows = &row_digests(&record.writes);
         debug_assert!(
-            names_own_session(record, rows),
+            names_own_session(record),
             "an erasure of another session would hide the digests of {rows:?}"
         );
         let entries = log::RecordLogEntries { events, callers, rows, salts, stores_session: &stores_session };
@@ -121,14 +119,14 @@ impl<'a> StagedGroup<'a> {
             |batch: &mut RowBatch, leaf: &str| *row_bytes += hashes.append(leaf.as_bytes(), batch);
         log::put(batch, first_seq, entries, tip, lines, &mut add_leaf);
         self.counts.entries = last_seq;
-        for (write, value) in record.writes.iter().zip(values) {
-            self.write(write, value, last_seq)?;
+        for write in &record.writes {
+            self.write(write, last_seq)?;
         }
-        for event in &record.events {
-            self.add_costs(event, last_seq)?;
+        for sum in record.events.iter().filter_map(AuditEvent::sums) {
+            self.add_sum(sum, last_seq)?;
         }
-        for name in mem::take(&mut self.changed_sessions) {
-            self.put_session(&name, last_seq)?;
+        for (stored, name) in mem::take(&mut self.changed_bundles) {
+            self.put_bundle(stored, name, last_seq)?;
         }
         Ok(Ok(CommitReceipt { first_seq, last_seq }))
     }
@@ -149,242 +147,185 @@ impl<'a> StagedGroup<'a> {
         self.bytes() + self.read_bytes
     }
 
-    fn write(&mut self, write: &TableWrite, value: Option<Vec<u8>>, revision: u64) -> Result<(), StoreError> {
-        let row = write.row();
-        let (table, name) = row_location(&row);
-        if table.is_in_session_row() {
-            if table == TableId::Sessions {
-                self.index_order(&name, write, revision)?;
-            }
-            return self.set_part(table, &name, value, revision);
+    fn write(&mut self, write: &RowWrite, revision: u64) -> Result<(), StoreError> {
+        let RowWrite { row: RowName { table, name }, value, index } = write;
+        self.set_found(table, name);
+        if !table.indexes.is_empty() {
+            let before = self.value(table, name)?.map(|before| (table.index)(&before)).unwrap_or_default();
+            self.set_index(&before, index, revision)?;
         }
-        self.set(table, &name, value, revision)?;
-        if let TableWrite::PutReview(state) = write {
-            let open = state.is_open().then(Vec::new);
-            for name in open_names(state) {
-                self.set(TableId::OpenByWorkflow, name.as_bytes(), open.clone(), revision)?;
-            }
-            self.set(TableId::OpenReviews, &name, open, revision)?;
+        if table.bundle.is_some() {
+            return self.set_bundled(table, name, value.clone(), revision);
+        }
+        self.set(table.name, name, value.as_deref(), revision)
+    }
+
+    /// Updates the indexes of a row, which had the names `before` in them.
+    fn set_index(
+        &mut self,
+        before: &[IndexEntry],
+        after: &[IndexEntry],
+        revision: u64,
+    ) -> Result<(), StoreError> {
+        for IndexEntry { index, name } in before.iter().filter(|entry| !after.contains(entry)) {
+            self.set(index, name, None, revision)?;
+        }
+        for IndexEntry { index, name } in after.iter().filter(|entry| !before.contains(entry)) {
+            self.set(index, name, Some(&[]), revision)?;
         }
         Ok(())
     }
 
-    /// Updates the index of orders for a change of the session `name`.
-    fn index_order(&mut self, name: &[u8], write: &TableWrite, revision: u64) -> Result<(), StoreError> {
-        let (position, state) = match write {
-            TableWrite::PutSession(session) => match &session.order {
-                Some(order) => (OrderPosition::of(&session.session_id, order.placed_at), Some(order.state)),
-                None => return Ok(()),
-            },
-            _ => {
-                // if the session is damaged, its name stays in the index, and readers skip it
-                let before = self.session_row(name)?.session.as_ref();
-                let Some(position) = before.and_then(|part| OrderPosition::read(&part.json)) else {
-                    return Ok(());
-                };
-                (position, None)
+    /// Adds to a row of sums. A damaged one must not prevent other writes, so it begins again.
+    fn add_sum(&mut self, sum: SumWrite, revision: u64) -> Result<(), StoreError> {
+        let SumWrite { table, name, value } = sum;
+        let place = (table.name, name);
+        let before = match self.sums.remove(&place) {
+            Some(staged) => Some(staged),
+            None => {
+                let (dir, name) = (self.engine.dir(), place.1.as_bytes());
+                let row = self.engine.with(|db| rows::get_readable(db, dir, table.name, name))?;
+                row.map(|row| row.value)
             }
         };
-        for other in OrderState::ALL {
-            let value = (state == Some(*other)).then(Vec::new);
-            self.set(TableId::Orders, order_name(*other, &position).as_bytes(), value, revision)?;
-        }
+        let value = (table.add)(before.as_deref(), &value);
+        self.set(table.name, &place.1, Some(&value), revision)?;
+        self.sums.insert(place, value);
         Ok(())
-    }
-
-    /// Adds the cost of a model call, or a budget that is used up, to the costs of its day.
-    fn add_costs(&mut self, event: &AuditEvent, revision: u64) -> Result<(), StoreError> {
-        let cost = event.model_cost();
-        let used_up = match &event.kind {
-            EventKind::DailyBudgetReached { application, budget, .. } => Some(UsedUpBudget {
-                application: application.clone(),
-                daily: budget.clone(),
-                at: event.timestamp,
-            }),
-            _ => None,
-        };
-        if cost.is_none() && used_up.is_none() {
-            return Ok(());
-        }
-        let name = day_name(day_of(event.timestamp));
-        let mut costs = match self.costs.remove(&name) {
-            Some(costs) => costs,
-            None => self.stored_costs(&name)?,
-        };
-        if let Some(cost) = cost {
-            cost.add_to(&mut costs.sums);
-        }
-        if let Some(used_up) = used_up {
-            costs.add_used_up(used_up);
-        }
-        let value = serde_json::to_vec(&costs).expect("the costs are plain data with string keys");
-        self.costs.insert(name.clone(), costs);
-        self.set(TableId::Costs, name.as_bytes(), Some(value), revision)
-    }
-
-    /// The stored costs of a day. A damaged row must not prevent other writes, so its day begins again.
-    fn stored_costs(&self, name: &str) -> Result<DayCosts, StoreError> {
-        let dir = self.engine.dir();
-        let row = self.engine.with(|db| rows::get_readable(db, dir, TableId::Costs, name.as_bytes()))?;
-        let costs = row.map(|row| serde_json::from_slice(&row.value)).transpose();
-        Ok(costs
-            .unwrap_or_else(|error| {
-                tracing::error!(%error, day = name, "the costs of a day are damaged; they begin again");
-                None
-            })
-            .unwrap_or_default())
     }
 
     /// Stores a row in place of any other with its name, or removes it.
     fn set(
         &mut self,
-        table: TableId,
-        name: &[u8],
-        value: Option<Vec<u8>>,
+        table: &'static str,
+        name: &str,
+        value: Option<&[u8]>,
         revision: u64,
     ) -> Result<(), StoreError> {
-        let before = self.row(table, name)?;
-        self.set_found(table, name);
+        let before = self.head(table, name)?;
         self.count(table, before.map(|(revision, _)| revision), value.is_some());
         self.put(table, name, value, revision, before);
         Ok(())
     }
 
-    /// Sets the session or the verdict in the row of a session; `None` removes it.
-    fn set_part(
+    /// Sets a row of a bundle; `None` removes it.
+    fn set_bundled(
         &mut self,
-        table: TableId,
-        name: &[u8],
-        json: Option<Vec<u8>>,
+        table: &'static Table,
+        name: &str,
+        value: Option<Vec<u8>>,
         revision: u64,
     ) -> Result<(), StoreError> {
-        let is_there = json.is_some();
-        self.set_found(table, name);
-        let part = self.session_row(name)?.part(table);
-        let before = mem::replace(part, json.map(|json| SessionRowPart { revision, json }));
-        let before = before.map(|before| before.revision);
-        self.count(table, before, is_there);
-        if let (TableId::Sessions, Some(before)) = (table, before) {
-            log::index_session(&mut self.batch, name, before);
+        let is_there = value.is_some();
+        let value = value.map(|value| StoredValue { revision, value });
+        let before = self.bundle(table, name)?.set(table, value).map(|before| before.revision);
+        self.count(table.name, before, is_there);
+        if let Some(before) = before.filter(|_| table.finds_entries) {
+            log::index_session(&mut self.batch, name.as_bytes(), before);
         }
-        self.changed_sessions.insert(name.to_vec());
+        self.changed_bundles.insert((stored_in(table), name.to_owned()));
         Ok(())
     }
 
     /// Notes that a row is set or removed: it is no longer lost.
-    fn set_found(&mut self, table: TableId, name: &[u8]) {
-        if self.engine.has_lost_rows()
-            && let Some(path) = row_path(table, name)
-        {
-            rows::remove(&mut self.batch, TableId::Lost, path.as_bytes(), 1);
+    fn set_found(&mut self, table: &Table, name: &str) {
+        if self.engine.has_lost_rows() {
+            rows::remove(&mut self.batch, LOST, row_path(table, name).as_bytes(), 1);
         }
     }
 
-    /// Writes the row of a session as it is after the records staged so far.
-    fn put_session(&mut self, name: &[u8], revision: u64) -> Result<(), StoreError> {
-        let row = self.session_row(name)?;
-        let value = (*row != SessionRow::default()).then(|| row.to_bytes());
-        let before = self.row(TableId::Sessions, name)?;
-        self.put(TableId::Sessions, name, value, revision, before);
+    /// Writes a bundle as it is after the records staged so far.
+    fn put_bundle(&mut self, stored: &'static str, name: String, revision: u64) -> Result<(), StoreError> {
+        let before = self.head(stored, &name)?;
+        let bundle = self.bundles.entry((stored, name.clone())).or_default();
+        let value = (*bundle != Bundle::default()).then(|| bundle.to_bytes());
+        self.put(stored, &name, value.as_deref(), revision, before);
         Ok(())
     }
 
     /// Counts a change of a row that had the revision `before`.
-    fn count(&mut self, table: TableId, before: Option<u64>, is_there: bool) {
+    fn count(&mut self, table: &'static str, before: Option<u64>, is_there: bool) {
         self.replaced.extend(before.map(|before| (table, before)));
-        if let Some(count) = self.counts.of(table) {
-            *count = *count + u64::from(is_there) - u64::from(before.is_some());
-        }
+        self.counts.change(table, i64::from(is_there) - i64::from(before.is_some()));
     }
 
     fn put(
         &mut self,
-        table: TableId,
-        name: &[u8],
-        value: Option<Vec<u8>>,
+        table: &'static str,
+        name: &str,
+        value: Option<&[u8]>,
         revision: u64,
         before: Option<StagedRowHead>,
     ) {
         let chunks_before = before.map_or(0, |(_, chunks)| chunks);
         let after = if let Some(value) = value {
             self.row_bytes += value.len();
-            Some((revision, rows::put(&mut self.batch, table, name, revision, &value, chunks_before)))
+            let chunks = rows::put(&mut self.batch, table, name.as_bytes(), revision, value, chunks_before);
+            Some((revision, chunks))
         } else {
-            rows::remove(&mut self.batch, table, name, chunks_before);
+            rows::remove(&mut self.batch, table, name.as_bytes(), chunks_before);
             None
         };
-        self.rows.insert((table, name.to_vec()), after);
+        self.rows.insert((table, name.to_owned()), after);
     }
 
-    /// The revision of `key` after the records staged so far.
-    fn revision(&mut self, key: &RowKey) -> Result<Option<u64>, StoreError> {
-        let (table, name) = row_location(key);
-        if table.is_in_session_row() {
-            return Ok(self.session_row(&name)?.part(table).as_ref().map(|part| part.revision));
+    /// The revision of a row after the records staged so far.
+    fn revision(&mut self, RowName { table, name }: &RowName) -> Result<Option<u64>, StoreError> {
+        if table.bundle.is_some() {
+            return Ok(self.bundle(table, name)?.row(table).map(|row| row.revision));
         }
-        Ok(self.row(table, &name)?.map(|(revision, _)| revision))
+        Ok(self.head(table.name, name)?.map(|(revision, _)| revision))
     }
 
-    /// The row of a session after the records staged so far.
-    fn session_row(&mut self, name: &[u8]) -> Result<&mut SessionRow, StoreError> {
+    /// The value of a row after the records staged so far. If a chunk is missing, it ends before that.
+    fn value(&mut self, table: &'static Table, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        if table.bundle.is_some() {
+            return Ok(self.bundle(table, name)?.row(table).map(|row| row.value.clone()));
+        }
+        if self.rows.contains_key(&(table.name, name.to_owned())) {
+            return Ok(rows::get_from(&self.batch, table.name, name.as_bytes()).flatten());
+        }
         let dir = self.engine.dir();
-        match self.sessions.entry(name.to_vec()) {
+        let row = self.engine.with(|db| rows::get_readable(db, dir, table.name, name.as_bytes()))?;
+        Ok(row.map(|row| row.value))
+    }
+
+    /// The bundle of `table` called `name` after the records staged so far.
+    fn bundle(&mut self, table: &'static Table, name: &str) -> Result<&mut Bundle, StoreError> {
+        let (dir, stored) = (self.engine.dir(), stored_in(table));
+        match self.bundles.entry((stored, name.to_owned())) {
             Entry::Occupied(staged) => Ok(staged.into_mut()),
             Entry::Vacant(vacant) => {
                 // a damaged verdict or session must not prevent other writes
-                let row = self.engine.with(|db| rows::get_readable(db, dir, TableId::Sessions, name))?;
+                let row = self.engine.with(|db| rows::get_readable(db, dir, stored, name.as_bytes()))?;
                 self.read_bytes += row.as_ref().map_or(0, |row| row.value.len());
                 let head = row.as_ref().map(|row| (row.revision, row.chunks));
-                self.rows.insert((TableId::Sessions, name.to_vec()), head);
-                let row = row.map(|row| SessionRow::from_bytes(dir, &row.value)).transpose()?;
-                Ok(vacant.insert(row.unwrap_or_default()))
+                self.rows.insert((stored, name.to_owned()), head);
+                let bundle = row.map(|row| Bundle::from_bytes(dir, &row.value)).transpose()?;
+                Ok(vacant.insert(bundle.unwrap_or_default()))
             }
         }
     }
 
-    /// A row after the records staged so far.
-    fn row(&self, table: TableId, name: &[u8]) -> Result<Option<StagedRowHead>, StoreError> {
-        if let Some(staged) = self.rows.get(&(table, name.to_vec())) {
+    /// The head of a row after the records staged so far.
+    fn head(&self, table: &'static str, name: &str) -> Result<Option<StagedRowHead>, StoreError> {
+        if let Some(staged) = self.rows.get(&(table, name.to_owned())) {
             return Ok(*staged);
         }
-        self.engine.with(|db| rows::head(db, self.engine.dir(), table, name))
+        self.engine.with(|db| rows::head(db, self.engine.dir(), table, name.as_bytes()))
     }
 }
 
 /// The digests of the rows that `writes` set, with their stored values.
-fn row_digests<'w>(writes: impl Iterator<Item = (&'w TableWrite, &'w Option<Vec<u8>>)>) -> RowDigests {
-    let digest = |(write, value): (&TableWrite, &Option<Vec<u8>>)| {
-        let row = write.row();
-        let (table, name) = row_location(&row);
-        Some((row_path(table, &name)?, value.as_deref().map(Sha256Hex::of)))
-    };
-    writes.filter_map(digest).collect()
+fn row_digests(writes: &[RowWrite]) -> RowDigests {
+    let digest =
+        |RowWrite { row, value, .. }: &RowWrite| (row.to_string(), value.as_deref().map(Sha256Hex::of));
+    writes.iter().map(digest).collect()
 }
 
 /// Whether the rows of sessions are those of the session of the last event, whose entry names them.
-fn names_own_session(record: &JournalRecord, rows: &RowDigests) -> bool {
+fn names_own_session(record: &JournalRecord) -> bool {
     let Some(own) = record.events.last().and_then(|event| event.session_id.as_ref()) else { return true };
-    rows.keys().filter_map(|path| session_of_path(path)).all(|named| named == *own)
-}
-
-/// The table and the name of a row.
-pub(crate) fn row_location(row: &RowKey) -> (TableId, Cow<'_, [u8]>) {
-    let named = |table, name| (table, Cow::Borrowed(str::as_bytes(name)));
-    match row {
-        RowKey::Verdict(session_id) => named(TableId::Verdicts, session_id.as_str()),
-        RowKey::Session(session_id) => named(TableId::Sessions, session_id.as_str()),
-        RowKey::Regen(session_id) => named(TableId::Regens, session_id.as_str()),
-        RowKey::Refusal(session_id) => named(TableId::Refusals, session_id.as_str()),
-        RowKey::Held(session_id) => named(TableId::Held, session_id.as_str()),
-        RowKey::Mail(mail_id) => named(TableId::Outbox, mail_id.as_str()),
-        RowKey::Webhook(webhook_id) => named(TableId::Webhooks, webhook_id.as_str()),
-        RowKey::Document(kind, id) => (TableId::Documents, Cow::Owned(document_name(*kind, id).into_bytes())),
-        RowKey::Source(oracle_id) => named(TableId::Sources, oracle_id.as_str()),
-        RowKey::Definition(digest) => named(TableId::Definitions, digest.as_str()),
-        RowKey::Run(run_id) => named(TableId::Runs, run_id.as_str()),
-        RowKey::Review(review_id) => named(TableId::Reviews, review_id),
-        RowKey::Subject(key) => (TableId::Subjects, Cow::Owned(subject_name(key).into_bytes())),
-        RowKey::Kept(key) => (TableId::Kept, Cow::Owned(cached_answer_name(key).into_bytes())),
-        RowKey::Pending(execution_id) => named(TableId::Pending, execution_id),
-    }
+    let sessions = record.writes.iter().filter_map(|write| session_of_row(write.row.table, &write.row.name));
+    sessions.into_iter().all(|named| named == *own)
 }

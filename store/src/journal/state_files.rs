@@ -6,12 +6,14 @@ use crate::audit::segment_log::{EntryContent, SegmentEntry, SegmentLog, SegmentR
 use crate::base::error::StoreError;
 use crate::base::meta;
 use crate::base::row_batch::RowBatch;
-use crate::base::rows::{self, TableId};
+use crate::base::rows;
 use crate::base::watermark::Watermark;
 use crate::ground::offline::{SourceRows, VerifiedSourceFiles};
 use oracled_domain::audit::event::RetentionStartEntry;
 use oracled_domain::audit::event::ground::PruneEntry;
 use oracled_domain::audit::log_tree::LogTree;
+use oracled_domain::base::row::Row;
+use oracled_domain::verdict::held::HeldVerdict;
 use oracled_domain::{AuditEvent, EventKind, Sha256Hex};
 use std::collections::{BTreeSet, HashSet};
 
@@ -92,7 +94,7 @@ impl SegmentLog {
                     }
                 }
                 store_id = store_id.or_else(|| meta::store_id_in(batch));
-                is_mark_known |= meta::counts_in(batch) == self.mark().map(|mark| mark.counts);
+                is_mark_known |= meta::counts_in(batch) == self.mark().map(|mark| mark.counts.clone());
             },
         )?;
         pruned.extend(kept);
@@ -153,7 +155,8 @@ impl SegmentLog {
 
 /// Applies the changes of a group to the sessions with a held verdict.
 fn note_held(batch: &RowBatch, held: &mut BTreeSet<String>) {
-    for (key, value) in batch.range(rows::all(TableId::Held)).filter(|(key, _)| rows::is_first_chunk(key)) {
+    let keys = rows::all(HeldVerdict::TABLE.name);
+    for (key, value) in batch.range(keys).filter(|(key, _)| rows::is_first_chunk(key)) {
         let session_id = String::from_utf8_lossy(rows::name(key).unwrap_or_default()).into_owned();
         if value.is_some() {
             held.insert(session_id);

@@ -1,11 +1,13 @@
 use super::*;
 use crate::MirrorFault;
+use crate::audit::log::LOG;
 use crate::audit::log::{LogLine, LogQuery, PAGE_BYTES};
+use crate::base::log_hashes::TILES;
 use crate::base::row_batch::RowBatch;
-use crate::base::rows::{self, TableId};
+use crate::base::row_write::{RowExpectation, RowName, RowWrite};
+use crate::base::rows;
 use crate::base::snapshot::snapshot_in;
 use crate::journal::opening::RESTORING_FILE;
-use crate::journal::record::{RowExpectation, RowKey, TableWrite};
 use crate::journal::recovery::REPAIR_PAUSE_CALLS;
 use jiff::Timestamp;
 use oracled_domain::audit::event::{CrosscheckEntry, EventSeverity};
@@ -99,9 +101,9 @@ pub(crate) fn delivered(n: usize, summary_bytes: usize) -> JournalRecord {
         evaluation_sha256: None,
     };
     JournalRecord {
-        expect: vec![RowExpectation { row: RowKey::Verdict(id(n)), revision: None }],
+        expect: vec![RowExpectation::new::<VerdictDelivery>(&id(n), None)],
         events: vec![crosscheck, cached],
-        writes: vec![TableWrite::PutVerdict(delivery.into()), TableWrite::PutSession(session.into())],
+        writes: vec![RowWrite::put::<VerdictDelivery>(&delivery), RowWrite::put::<SessionRecord>(&session)],
         ..JournalRecord::default()
     }
 }
@@ -137,10 +139,7 @@ fn committed_records_are_readable_after_reopening() {
     let before = whole_log(&store);
     drop((journal, store));
     let (journal, store) = open(dir.path());
-    assert_eq!(
-        journal.counts(),
-        StoreCounts { entries: 8, verdicts: 4, sessions: 4, mails: 0, ..StoreCounts::default() }
-    );
+    assert_eq!(journal.counts(), StoreCounts { entries: 8, rows: [("sessions", 4), ("verdicts", 4)].into() });
     assert_eq!(whole_log(&store), before);
     assert_eq!(before.iter().map(|line| line.seq).collect::<Vec<_>>(), (1..=8).collect::<Vec<_>>());
     let (delivery, revision) =
@@ -161,7 +160,7 @@ fn stale_record_changes_nothing_and_the_rest_of_its_group_commits() {
     let unlogged = JournalRecord { events: vec![], ..delivered(9, 40) };
     let group = [delivered(1, 40), delivered(1, 50), unlogged, delivered(2, 40)];
     let outcomes = journal.commit(&group).expect("the commit succeeds");
-    let stale = Err(RecordRejectedError::Stale(RowKey::Verdict(id(1))));
+    let stale = Err(RecordRejectedError::Stale(RowName::of::<VerdictDelivery>(&id(1))));
     let receipt = |first_seq| Ok(CommitReceipt { first_seq, last_seq: first_seq + 1 });
     assert_eq!(outcomes, [receipt(1), stale, Err(RecordRejectedError::Unlogged), receipt(3)]);
     assert_eq!(whole_log(&store).len(), 4);
@@ -184,9 +183,9 @@ fn removing_a_verdict_keeps_its_session() {
         },
     );
     let purge = JournalRecord {
-        expect: vec![RowExpectation { row: RowKey::Verdict(id(0)), revision: Some(revision) }],
+        expect: vec![RowExpectation::new::<VerdictDelivery>(&id(0), Some(revision))],
         events: vec![purged],
-        writes: vec![TableWrite::RemoveVerdict(id(0))],
+        writes: vec![RowWrite::remove::<VerdictDelivery>(&id(0))],
         ..JournalRecord::default()
     };
     journal
@@ -196,10 +195,7 @@ fn removing_a_verdict_keeps_its_session() {
         .expect("the expected value");
     assert!(store.verdict(&id(0)).expect("the verdict is readable").is_none());
     assert!(store.session(&id(0)).expect("the session is readable").is_some());
-    assert_eq!(
-        journal.counts(),
-        StoreCounts { entries: 5, verdicts: 1, sessions: 2, mails: 0, ..StoreCounts::default() }
-    );
+    assert_eq!(journal.counts(), StoreCounts { entries: 5, rows: [("sessions", 2), ("verdicts", 1)].into() });
     assert!(
         journal.commit(&[purge]).expect("the commit succeeds").remove(0).is_err(),
         "it cannot be removed twice"
@@ -314,11 +310,11 @@ fn log_query_by_session_is_complete_after_row_changes() {
             // entries of the session without writes, writes of another session's row, and a record of no session
             0 => record.writes.clear(),
             1 => {
-                record.writes = vec![TableWrite::RemoveSession(id)];
+                record.writes = vec![RowWrite::remove::<SessionRecord>(&id)];
                 record.events.push(of_no_session);
             }
             2 => {
-                record.writes.push(TableWrite::RemoveSession(id));
+                record.writes.push(RowWrite::remove::<SessionRecord>(&id));
                 record.events.push(of_no_session);
             }
             _ if n.is_multiple_of(5) => record.events = vec![of_no_session],
@@ -486,15 +482,15 @@ fn open_reports_a_newer_or_older_schema() {
 /// A record that queues the mail of a delivery.
 fn queued(n: usize) -> JournalRecord {
     let record = delivered(n, 40);
-    let Some(TableWrite::PutVerdict(delivery)) = record.writes.first() else { panic!("it delivers") };
+    let delivery = record.writes[0].read::<VerdictDelivery>().expect("it delivers");
     let to = "a@b".to_owned().try_into().expect("an address");
-    let mail = OutboxMail::queued(MailKind::Verdict, Arc::clone(delivery), to);
+    let mail = OutboxMail::queued(MailKind::Verdict, delivery.into(), to);
     let (mail_id, session_id) = (mail.standing.mail_id.clone(), id(n));
     let event =
         AuditEvent::new(at(n as i64), session_id, EventKind::MailQueued { mail_id, kind: MailKind::Verdict });
     JournalRecord {
         events: vec![event],
-        writes: vec![TableWrite::PutMail(mail.into())],
+        writes: vec![RowWrite::put::<OutboxMail>(&mail)],
         ..JournalRecord::default()
     }
 }
@@ -507,7 +503,7 @@ fn outbox_is_visited_in_id_order_from_any_id_and_counted() {
     for outcome in journal.commit(&group).expect("the commit succeeds") {
         outcome.expect("the record is not stale");
     }
-    assert_eq!(journal.counts().mails, 1200);
+    assert_eq!(journal.counts().of("mails"), 1200);
     let visited = |after: Option<&MailId>, most: usize| {
         let mut ids = Vec::new();
         let visit = |standing: oracled_domain::verdict::mail::MailState| {
@@ -523,21 +519,21 @@ fn outbox_is_visited_in_id_order_from_any_id_and_counted() {
     assert_eq!(visited(Some(&after), 3), all[700..703]);
 
     let sent = |n: usize| JournalRecord {
-        writes: vec![TableWrite::RemoveMail(MailId::verdict(&id(n)))],
+        writes: vec![RowWrite::remove::<OutboxMail>(&MailId::verdict(&id(n)))],
         ..JournalRecord::from(AuditEvent::new(at(0), None, EventKind::ServiceStopped))
     };
     journal.commit(&[sent(1000), sent(1700)]).expect("the commit succeeds");
-    assert_eq!((journal.counts().mails, visited(None, usize::MAX).len()), (1198, 1198));
+    assert_eq!((journal.counts().of("mails"), visited(None, usize::MAX).len()), (1198, 1198));
     assert!(store.mail(&MailId::verdict(&id(1700))).expect("the mail is readable").is_none());
     drop(journal);
     drop(store);
 
     let db = raw(dir.path());
-    remove(&db, b"overdict:cs_1001\0");
+    remove(&db, b"mails/verdict:cs_1001\0");
     drop(db);
     let (_journal, store) = open(dir.path());
     let error = store.audit_all().expect_err("the mail is missing").to_string();
-    assert!(error.contains("1198 mails"), "{error}");
+    assert!(error.contains("1198 rows in the table mails"), "{error}");
 }
 
 #[test]
@@ -545,9 +541,10 @@ fn regen_attempt_is_stored_and_removed() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     let attempt = RegenAttempt { session_id: id(1), attempted_at: at(7) };
-    for (write, there) in
-        [(TableWrite::PutRegen(attempt.clone()), Some(attempt)), (TableWrite::RemoveRegen(id(1)), None)]
-    {
+    for (write, there) in [
+        (RowWrite::put::<RegenAttempt>(&attempt), Some(attempt)),
+        (RowWrite::remove::<RegenAttempt>(&id(1)), None),
+    ] {
         let record = JournalRecord {
             writes: vec![write],
             ..JournalRecord::from(AuditEvent::new(at(0), None, EventKind::ServiceStopped))
@@ -570,7 +567,7 @@ fn put_counts(db: &sled::Db, counts: StoreCounts) {
         tree.append(b"made up");
     }
     let mut batch = RowBatch::default();
-    meta::put_counts(&mut batch, counts, &tree);
+    meta::put_counts(&mut batch, &counts, &tree);
     db.apply_batch(batch.into()).expect("the write succeeds");
 }
 
@@ -582,14 +579,13 @@ fn database_with_missing_entries_is_brought_up_to_date_or_rebuilt() {
         ("a row in the middle", |db| take_log_row(db, 1), Some("no entries between")),
         ("the first row", |db| take_log_row(db, 0), Some("has 9 to 40")),
         ("the last row", |db| take_log_row(db, 4), Some("has 1 to 32")),
-        ("the whole log", |db| remove(db, b"l"), Some("has 0 to 0")),
-        ("its schema version", |db| remove(db, b"!schema"), Some("no schema version")),
+        ("the whole log", |db| remove(db, b"log/"), Some("has 0 to 0")),
+        ("its schema version", |db| remove(db, b"meta/schema"), Some("no schema version")),
         (
             "the end, counts and all",
             |db| {
                 take_log_row(db, 4);
-                let counts =
-                    StoreCounts { entries: 32, verdicts: 16, sessions: 16, ..StoreCounts::default() };
+                let counts = StoreCounts { entries: 32, rows: [("sessions", 16), ("verdicts", 16)].into() };
                 put_counts(db, counts);
             },
             None,
@@ -597,11 +593,10 @@ fn database_with_missing_entries_is_brought_up_to_date_or_rebuilt() {
         (
             "the counts' agreement",
             |db| {
-                let counts =
-                    StoreCounts { entries: 40, verdicts: 19, sessions: 20, ..StoreCounts::default() };
+                let counts = StoreCounts { entries: 40, rows: [("sessions", 20), ("verdicts", 19)].into() };
                 put_counts(db, counts);
             },
-            Some("has 19 verdicts"),
+            Some("verdicts: 19"),
         ),
     ];
     for (what, take, message) in cases {
@@ -870,20 +865,18 @@ fn audit_reports_a_missing_verdict() {
     // after this opening the store counts as checked, and older rows are checked only in the background
     drop(open(dir.path()));
     let db = raw(dir.path());
-    remove(&db, b"zcs_3\0");
+    remove(&db, b"sessions/cs_3\0");
     drop(db);
     let (mut journal, store) = open(dir.path());
     fill(&mut journal, 20..30);
     let error = store.audit_all().expect_err("one is missing");
-    assert!(error.to_string().contains("expected 10 verdicts, found 9"), "{error}");
+    assert!(error.to_string().contains("expected 10 rows in the table sessions, found 9"), "{error}");
 }
 
 /// The numbers of the first entries of the rows of the log.
 fn log_rows(db: &sled::Db) -> Vec<u64> {
-    let keys = db.scan_prefix(b"l").keys().map(|key| key.expect("sled reads"));
-    let first_seq =
-        |key: sled::IVec| key.get(1..9).and_then(|seq| seq.try_into().ok()).map(u64::from_be_bytes);
-    let mut rows: Vec<u64> = keys.filter_map(first_seq).collect();
+    let keys = db.scan_prefix(b"log/").keys().map(|key| key.expect("sled reads"));
+    let mut rows: Vec<u64> = keys.filter_map(|key| log::first_seq_of(&key)).collect();
     rows.dedup();
     rows
 }
@@ -891,7 +884,7 @@ fn log_rows(db: &sled::Db) -> Vec<u64> {
 /// Removes row number `number` of the log.
 fn take_log_row(db: &sled::Db, number: usize) {
     let row = *log_rows(db).get(number).expect("the row exists");
-    remove(db, &[b"l", &row.to_be_bytes()[..]].concat());
+    remove(db, &[b"log/", &row.to_be_bytes()[..]].concat());
 }
 
 fn remove(db: &sled::Db, prefix: &[u8]) {
@@ -1020,9 +1013,6 @@ fn equal_records_give_equal_stores() {
             let dir = tempfile::tempdir().expect("a directory");
             let (mut journal, store) = open(dir.path());
             let records: Vec<JournalRecord> = (0..21).map(|n| delivered(n, 40)).collect();
-            // through the serialized form, which a replica would get
-            let text = serde_json::to_string(&records).expect("a record is plain data");
-            let records: Vec<JournalRecord> = serde_json::from_str(&text).expect("valid JSON");
             for group in records.chunks(group) {
                 journal.commit(group).expect("the commit succeeds");
             }
@@ -1056,7 +1046,7 @@ fn read_of_a_row_during_its_replacement_is_consistent() {
             evaluation_sha256: None,
         };
         record.expect.clear();
-        record.writes = vec![TableWrite::PutVerdict(delivery.into())];
+        record.writes = vec![RowWrite::put::<VerdictDelivery>(&delivery)];
         record
     };
     journal.commit(&[put(0, 'a')]).expect("the commit succeeds").remove(0).expect("the record is not stale");
@@ -1386,7 +1376,7 @@ fn verdict_that_lost_a_chunk_can_be_removed_and_its_session_is_read() {
         .expect("the record is not stale");
     drop((journal, store));
     let db = raw(dir.path());
-    remove(&db, b"zcs_0\0\0\x02");
+    remove(&db, b"sessions/cs_0\0\0\x02");
     drop(db);
     let (mut journal, store) = open(dir.path());
     assert!(store.session(&id(0)).expect("the session is readable").is_some());
@@ -1395,8 +1385,8 @@ fn verdict_that_lost_a_chunk_can_be_removed_and_its_session_is_read() {
         store.verdict_for_removal(&id(0)).expect("the verdict is readable").expect("the verdict exists");
     assert_eq!(sha256, None);
     let purge = JournalRecord {
-        expect: vec![RowExpectation { row: RowKey::Verdict(id(0)), revision: Some(revision) }],
-        writes: vec![TableWrite::RemoveVerdict(id(0))],
+        expect: vec![RowExpectation::new::<VerdictDelivery>(&id(0), Some(revision))],
+        writes: vec![RowWrite::remove::<VerdictDelivery>(&id(0))],
         ..delivered(0, 1)
     };
     journal.commit(&[purge]).expect("the commit succeeds").remove(0).expect("the record is not stale");
@@ -1415,7 +1405,7 @@ fn database_that_was_found_damaged_is_rebuilt_at_the_next_opening() {
     // after this opening the store counts as checked, and older rows are checked only in the background
     drop(open(dir.path()));
     let db = raw(dir.path());
-    remove(&db, b"zcs_3\0");
+    remove(&db, b"sessions/cs_3\0");
     drop(db);
     let (mut journal, store) = open(dir.path());
     let damage = store.audit_all().expect_err("one is missing");
@@ -1433,15 +1423,15 @@ fn damage_that_a_read_finds_is_repaired_once() {
     journal.commit(&[delivered(0, 20_000)]).expect("the commit succeeds").remove(0).expect("not stale");
     drop(journal);
     let db = raw(dir.path());
-    remove(&db, b"zcs_0\0\0\x02");
+    remove(&db, b"sessions/cs_0\0\0\x02");
     drop(db);
     let (mut journal, store) = open(dir.path());
     let damage_again = |journal: &Journal| {
         let mut batch = RowBatch::default();
-        batch.remove([&b"zcs_0\0"[..], &2u16.to_be_bytes()].concat());
+        batch.remove([&b"sessions/cs_0\0"[..], &2u16.to_be_bytes()].concat());
         journal.engine.apply(batch).expect("the write succeeds");
     };
-    let read = || store.read_row::<serde_json::Value>(TableId::Sessions, "cs_0");
+    let read = || store.read(|db, _| rows::get(db, dir.path(), "sessions", b"cs_0"));
     assert!(matches!(read(), Err(StoreError::Corrupt { .. })));
     journal.sync_pending_work();
     assert!(journal.failure().is_some(), "writes wait for the repair");
@@ -1469,10 +1459,10 @@ fn damage_that_a_read_finds_during_a_failure_is_repaired() {
         let (mut journal, store) = open(dir.path());
         journal.commit(&[delivered(0, 20_000)]).expect("the commit succeeds").remove(0).expect("not stale");
         let mut batch = RowBatch::default();
-        batch.remove([&b"zcs_0\0"[..], &2u16.to_be_bytes()].concat());
+        batch.remove([&b"sessions/cs_0\0"[..], &2u16.to_be_bytes()].concat());
         journal.engine.apply(batch).expect("the write succeeds");
         journal.fail(StoreError::Unavailable { cause: "a full disk".into() }, condition);
-        let read = store.read_row::<serde_json::Value>(TableId::Sessions, "cs_0");
+        let read = store.read(|db, _| rows::get(db, dir.path(), "sessions", b"cs_0"));
         assert!(matches!(read, Err(StoreError::Corrupt { .. })));
         // the logger does this each second
         for _ in 0..2 {
@@ -1510,7 +1500,7 @@ fn damage_that_a_commit_finds_leads_to_a_rebuild() {
     let (mut journal, store) = open(dir.path());
     fill(&mut journal, 0..3);
     let mut batch = RowBatch::default();
-    batch.remove([&b"zcs_1\0"[..], &1u16.to_be_bytes()].concat());
+    batch.remove([&b"sessions/cs_1\0"[..], &1u16.to_be_bytes()].concat());
     journal.engine.apply(batch).expect("the write succeeds");
     let damage = StoreError::Corrupt { dir: dir.path().to_owned(), detail: "a row is damaged".to_owned() };
     journal.fail(damage, RecoveryCondition::Reopening);
@@ -1591,10 +1581,8 @@ fn read_during_a_replacement_never_returns_an_older_revision() {
             assert!(reads > 300, "there was something to read: {reads}");
         });
         for _ in 0..300 {
-            let writes = vec![
-                TableWrite::PutSession(session.clone().into()),
-                TableWrite::PutSession(session.clone().into()),
-            ];
+            let writes =
+                vec![RowWrite::put::<SessionRecord>(&session), RowWrite::put::<SessionRecord>(&session)];
             let record = JournalRecord {
                 writes,
                 ..JournalRecord::from(AuditEvent::new(at(0), None, EventKind::ServiceStopped))
@@ -1695,7 +1683,7 @@ fn verdict_whose_text_was_changed_on_disk_is_an_error() {
     drop((journal, store));
     let db = raw(dir.path());
     let (key, mut value) = db
-        .scan_prefix([b"z", id(1).as_str().as_bytes()].concat())
+        .scan_prefix([b"sessions/", id(1).as_str().as_bytes()].concat())
         .next()
         .expect("the next item exists")
         .expect("the next item is readable");
@@ -1728,7 +1716,7 @@ fn database_with_a_wrong_snapshot_is_rebuilt_although_it_is_locked_at_first() {
         thread::sleep(Duration::from_millis(400));
         drop(database);
     });
-    assert_eq!(open(dir.path()).0.counts().verdicts, 50);
+    assert_eq!(open(dir.path()).0.counts().of("verdicts"), 50);
     owner.join().expect("the thread does not panic");
 }
 
@@ -1774,7 +1762,7 @@ fn database_with_a_damaged_or_foreign_snapshot_is_rebuilt() {
         assert!(journal.take_rebuilt().is_some(), "{what}");
         assert_eq!(whole_log(&store).len() as u64, journal.counts().entries, "{what}");
         store.audit_all().expect(what);
-        assert_eq!(journal.counts().verdicts, 400, "{what}");
+        assert_eq!(journal.counts().of("verdicts"), 400, "{what}");
     }
     drop(open(ours.path()));
     fs::remove_file(snapshot(ours.path())).expect("the removal succeeds");
@@ -1791,7 +1779,7 @@ fn missing_row_is_found_although_another_is_replaced_during_the_count() {
     drop((journal, store));
     drop(open(dir.path()));
     let db = raw(dir.path());
-    remove(&db, b"zcs_999\0");
+    remove(&db, b"sessions/cs_999\0");
     drop(db);
     let (mut journal, store) = open(dir.path());
     let mut calls = 0;
@@ -1817,14 +1805,14 @@ fn fill_and_change(dir: &Path, count: usize) {
     fill(&mut journal, 0..count);
     drop((journal, store));
     let db = raw(dir);
-    let row = rows::heads(&db, dir, rows::all(TableId::Log)).next().expect("a row").expect("it is whole");
-    let name = row.key[1..9].to_vec();
-    let row = rows::get(&db, dir, TableId::Log, &name).expect("it is whole").expect("a row");
+    let row = rows::heads(&db, dir, rows::all(LOG)).next().expect("a row").expect("it is whole");
+    let name = rows::name(&row.key).expect("a row").to_vec();
+    let row = rows::get(&db, dir, LOG, &name).expect("it is whole").expect("a row");
     let mut value = row.value.clone();
     let at = value.windows(4).position(|window| window == b"cs_1").expect("a session");
     value[at + 3] = b'2';
     let mut batch = RowBatch::default();
-    rows::put(&mut batch, TableId::Log, &name, row.revision, &value, row.chunks);
+    rows::put(&mut batch, LOG, &name, row.revision, &value, row.chunks);
     db.apply_batch(batch.into()).expect("the write succeeds");
 }
 
@@ -1908,7 +1896,7 @@ fn tile_that_differs_from_the_log_is_found_at_the_next_opening() {
     let (mut journal, _) = open(dir.path());
     fill(&mut journal, 0..200);
     let mut batch = RowBatch::default();
-    rows::put(&mut batch, TableId::Tiles, &[0; 9], 256, &[7; 256 * 32], 0);
+    rows::put(&mut batch, TILES, &[0; 9], 256, &[7; 256 * 32], 0);
     journal.engine.apply(batch).expect("the write succeeds");
     drop(journal);
     assert!(open(dir.path()).0.take_rebuilt().is_some());

@@ -4,23 +4,16 @@
 
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
-use crate::base::rows::TableId;
 use jiff::civil::Date;
-use oracled_domain::verdict::cost_budget::DayCosts;
+use oracled_domain::verdict::cost_budget::{COSTS, DayCosts, day_name};
 
 /// The number of days that are read at a time.
 const AT_ONCE: usize = 100;
 
-/// The name of the row of a day, so that the names have the order of the days.
-pub(crate) fn day_name(day: Date) -> String {
-    day.to_string()
-}
-
 impl TableReader {
     /// The costs of one day.
     pub fn costs_of_day(&self, day: Date) -> Result<DayCosts, StoreError> {
-        let row = self.read_row::<DayCosts>(TableId::Costs, &day_name(day))?;
-        Ok(row.map_or_else(DayCosts::default, |(costs, _)| costs))
+        Ok(self.own_row(COSTS.name, &day_name(day))?.unwrap_or_default())
     }
 
     /// The costs of all days from `since` to `until`, the earliest day first. Blocks on disk reads.
@@ -29,14 +22,14 @@ impl TableReader {
         let mut after = before.map(day_name);
         let mut costs = Vec::new();
         loop {
-            let names = self.names_after(TableId::Costs, after.as_deref(), AT_ONCE)?;
+            let names = self.names_after(COSTS.name, after.as_deref(), AT_ONCE)?;
             let Some(last) = names.last() else { return Ok(costs) };
             after = Some(last.clone());
             for name in names {
                 if until.is_some_and(|until| name > day_name(until)) {
                     return Ok(costs);
                 }
-                costs.extend(self.read_row(TableId::Costs, &name)?.map(|(day, _)| day));
+                costs.extend(self.own_row(COSTS.name, &name)?);
             }
         }
     }

@@ -3,9 +3,11 @@
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
 use crate::base::read::skip_lost;
-use crate::base::rows::{self, TableId};
-use crate::base::session_row::SessionRowPart;
-use oracled_domain::SessionId;
+use crate::base::rows::{self, stored_in};
+use oracled_domain::base::row::{Row, Table};
+use oracled_domain::verdict::held::HeldVerdict;
+use oracled_domain::verdict::session::RejectingCheck;
+use oracled_domain::{RegenAttempt, SessionId, SessionRecord, VerdictDelivery};
 use std::collections::BTreeSet;
 
 /// Number of rows whose names are read at a time.
@@ -35,16 +37,20 @@ impl TableReader {
     /// # Errors
     /// The database cannot be read.
     pub fn session_revisions(&self, session_id: &SessionId) -> Result<SessionRevisions, StoreError> {
+        let name = session_id.as_str();
         self.read(|db, _| {
-            let row = self.session_row(db, session_id)?;
-            let revision = |part: Option<SessionRowPart>| part.map(|part| part.revision);
-            let head = |table| rows::head(db, self.dir(), table, session_id.as_str().as_bytes());
+            let bundle = self.bundle(db, SessionRecord::TABLE, name)?;
+            let head = |table: &Table| {
+                Ok::<_, StoreError>(
+                    rows::head(db, self.dir(), table.name, name.as_bytes())?.map(|head| head.0),
+                )
+            };
             Ok(SessionRevisions {
-                session: revision(row.session),
-                verdict: revision(row.verdict),
-                held: head(TableId::Held)?.map(|(revision, _)| revision),
-                refusal: head(TableId::Refusals)?.map(|(revision, _)| revision),
-                regen: head(TableId::Regens)?.map(|(revision, _)| revision),
+                session: bundle.row(SessionRecord::TABLE).map(|row| row.revision),
+                verdict: bundle.row(VerdictDelivery::TABLE).map(|row| row.revision),
+                held: head(HeldVerdict::TABLE)?,
+                refusal: head(RejectingCheck::TABLE)?,
+                regen: head(RegenAttempt::TABLE)?,
             })
         })
     }
@@ -96,21 +102,18 @@ impl TableReader {
         last_seq: u64,
         mut visit: impl FnMut(Vec<(SessionId, u64)>) -> bool,
     ) -> Result<(), StoreError> {
-        for table in [TableId::Sessions, TableId::Refusals, TableId::Regens] {
+        for table in [SessionRecord::TABLE, RejectingCheck::TABLE, RegenAttempt::TABLE] {
             let mut cursor: Option<String> = None;
             loop {
-                let names = self.names_after(table, cursor.as_deref(), AT_ONCE)?;
+                let names = self.names_after(stored_in(table), cursor.as_deref(), AT_ONCE)?;
                 let Some(last) = names.last() else { break };
                 cursor = Some(last.clone());
                 let mut expired = Vec::new();
                 for session_id in names.into_iter().filter_map(|name| SessionId::try_from(name).ok()) {
                     let Some(revisions) = self.expired_session(&session_id, last_seq)? else { continue };
                     // its row in an earlier table was visited
-                    let is_visited = match table {
-                        TableId::Sessions => false,
-                        TableId::Refusals => revisions.session.is_some(),
-                        _ => revisions.session.is_some() || revisions.refusal.is_some(),
-                    };
+                    let is_visited = table.name != SessionRecord::TABLE.name && revisions.session.is_some()
+                        || table.name == RegenAttempt::TABLE.name && revisions.refusal.is_some();
                     if let Some(latest) = revisions.latest().filter(|_| !is_visited) {
                         expired.push((session_id, latest));
                     }

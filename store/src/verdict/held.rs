@@ -2,8 +2,9 @@
 
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
-use crate::base::rows::{self, TableId};
+use crate::base::rows;
 use oracled_domain::SessionId;
+use oracled_domain::base::row::Row;
 use oracled_domain::verdict::held::HeldVerdict;
 
 impl TableReader {
@@ -12,7 +13,7 @@ impl TableReader {
     /// # Errors
     /// The held verdict cannot be read.
     pub fn held_verdict(&self, session_id: &SessionId) -> Result<Option<(HeldVerdict, u64)>, StoreError> {
-        self.read_row(TableId::Held, session_id.as_str())
+        self.get(session_id)
     }
 
     /// The revision of the held verdict of a session, even if the row is damaged.
@@ -21,7 +22,7 @@ impl TableReader {
     /// The database cannot be read.
     pub fn held_verdict_revision(&self, session_id: &SessionId) -> Result<Option<u64>, StoreError> {
         let name = session_id.as_str().as_bytes();
-        let head = self.read(|db, _| rows::head(db, self.dir(), TableId::Held, name))?;
+        let head = self.read(|db, _| rows::head(db, self.dir(), HeldVerdict::TABLE.name, name))?;
         Ok(head.map(|(revision, _)| revision))
     }
 
@@ -30,6 +31,6 @@ impl TableReader {
     /// # Errors
     /// The database cannot be read.
     pub fn has_held_verdicts(&self) -> Result<bool, StoreError> {
-        Ok(!self.names_after(TableId::Held, None, 1)?.is_empty())
+        Ok(!self.names_after(HeldVerdict::TABLE.name, None, 1)?.is_empty())
     }
 }

@@ -1,73 +1,12 @@
-//! The index of orders by application, state and time. The orders themselves are parts of their sessions.
+//! Lists of orders. They are parts of their sessions.
 
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
-use crate::base::rows::{TableId, key};
+use crate::base::rows::{key, with_prefix};
 use jiff::Timestamp;
 use oracled_domain::verdict::order::OrderState;
-use oracled_domain::{ApplicationName, SessionId, SessionRecord};
-use serde::Deserialize;
-use std::cmp::Ordering;
-use std::fmt;
-use std::str::FromStr;
-
-/// Separates the parts of a name. No application and no local session id contains this character.
-const SEPARATOR: char = '/';
-
-/// The sort key of an order: the time at which it was placed, in microseconds, then its application and session.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct OrderPosition {
-    pub placed_at_us: i64,
-    application: ApplicationName,
-    pub session_id: SessionId,
-}
-
-impl OrderPosition {
-    /// The position of the order of `session_id`.
-    #[must_use]
-    pub fn of(session_id: &SessionId, placed_at: Timestamp) -> Self {
-        Self::at(session_id.clone(), placed_at.as_microsecond())
-    }
-
-    fn at(session_id: SessionId, placed_at_us: i64) -> Self {
-        Self { placed_at_us, application: session_id.application(), session_id }
-    }
-
-    /// The position of the order with this name in the index, after its application and state.
-    fn parse_name(name: &str, application: &ApplicationName) -> Option<Self> {
-        let (at, local) = name.split_once(SEPARATOR)?;
-        let session_id: SessionId = local.parse().ok()?;
-        Some(Self::at(session_id.in_application(application), at.parse().ok()?))
-    }
-
-    /// The position of the order in the JSON of a stored session; `None` if it has none, or is damaged.
-    pub(crate) fn read(json: &[u8]) -> Option<Self> {
-        let SessionHead { session_id, order } = serde_json::from_slice(json).ok()?;
-        Some(Self::of(&session_id, order?.placed_at))
-    }
-}
-
-impl fmt::Display for OrderPosition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:020}{SEPARATOR}{}", self.placed_at_us, self.session_id)
-    }
-}
-
-/// A text is not the position of an order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the value is not a position in a list of orders; allowed: the `next` of the previous page")]
-pub struct OrderPositionError;
-
-impl FromStr for OrderPosition {
-    type Err = OrderPositionError;
-
-    fn from_str(text: &str) -> Result<Self, OrderPositionError> {
-        let (at, session_id) = text.split_once(SEPARATOR).ok_or(OrderPositionError)?;
-        let placed_at_us = at.parse().map_err(|_| OrderPositionError)?;
-        let session_id = session_id.parse().map_err(|_| OrderPositionError)?;
-        Ok(Self::at(session_id, placed_at_us))
-    }
-}
+use oracled_domain::verdict::order_position::{ORDERS, OrderPosition, orders_prefix};
+use oracled_domain::{ApplicationName, SessionRecord};
 
 /// Selects the orders to read.
 #[derive(Debug, Clone, Default)]
@@ -80,30 +19,6 @@ pub struct OrderQuery {
     pub before: Option<OrderPosition>,
     /// The highest number of orders to return.
     pub limit: usize,
-}
-
-/// The name of an order in the index.
-pub(crate) fn order_name(state: OrderState, position: &OrderPosition) -> String {
-    let OrderPosition { placed_at_us, application, session_id } = position;
-    let prefix = prefix_of(application, state);
-    format!("{prefix}{placed_at_us:020}{SEPARATOR}{}", session_id.local())
-}
-
-/// The beginning of the names of all orders of `application` in `state`.
-fn prefix_of(application: &ApplicationName, state: OrderState) -> String {
-    format!("{application}{SEPARATOR}{}{SEPARATOR}", state.into_str())
-}
-
-/// The part of a stored session that has the position of its order.
-#[derive(Deserialize)]
-struct SessionHead {
-    session_id: SessionId,
-    order: Option<OrderHead>,
-}
-
-#[derive(Deserialize)]
-struct OrderHead {
-    placed_at: Timestamp,
 }
 
 /// Every application with every state.
@@ -163,8 +78,8 @@ impl TableReader {
         loop {
             // the character after the separator: the names of the last application are before it
             let after = found.last().map(|last| format!("{last}0"));
-            let names = self.names_after(TableId::Orders, after.as_deref(), 1)?;
-            match names.first().and_then(|name| name.split_once(SEPARATOR)?.0.parse().ok()) {
+            let names = self.names_after(ORDERS.name, after.as_deref(), 1)?;
+            match names.first().and_then(|name| name.split_once('/')?.0.parse().ok()) {
                 Some(application) => found.push(application),
                 None => return Ok(found),
             }
@@ -180,9 +95,8 @@ impl TableReader {
         application: &ApplicationName,
         state: OrderState,
     ) -> Result<(u64, Option<Timestamp>), StoreError> {
-        let prefix = prefix_of(application, state);
-        let keys = |end: &[u8]| key(TableId::Orders, &[prefix.as_bytes(), end]);
-        let names = self.names(TableId::Orders, keys(&[])..keys(&[u8::MAX]), .., usize::MAX)?;
+        let prefix = orders_prefix(application, state);
+        let names = self.names(with_prefix(ORDERS.name, &prefix), .., usize::MAX)?;
         let position = |name: &String| OrderPosition::parse_name(name.strip_prefix(&prefix)?, application);
         let oldest = names.first().and_then(position);
         let placed_at = oldest.and_then(|oldest| Timestamp::from_microsecond(oldest.placed_at_us).ok());
@@ -197,23 +111,12 @@ impl TableReader {
         before: Option<&OrderPosition>,
         most: usize,
     ) -> Result<Vec<OrderPosition>, StoreError> {
-        let prefix = prefix_of(application, state);
-        let keys = |end: &[u8]| key(TableId::Orders, &[prefix.as_bytes(), end]);
-        let to = match before {
-            None => keys(&[u8::MAX]),
-            // among orders of the same microsecond, the application comes first
-            Some(before) => keys(
-                match application.cmp(&before.application) {
-                    Ordering::Less => format!("{:020}", before.placed_at_us.saturating_add(1)),
-                    Ordering::Equal => {
-                        format!("{:020}{SEPARATOR}{}", before.placed_at_us, before.session_id.local())
-                    }
-                    Ordering::Greater => format!("{:020}", before.placed_at_us),
-                }
-                .as_bytes(),
-            ),
-        };
-        let names = self.last_names(keys(&[])..to, most)?;
+        let prefix = orders_prefix(application, state);
+        let mut keys = with_prefix(ORDERS.name, &prefix);
+        if let Some(before) = before {
+            keys.end = key(ORDERS.name, &[prefix.as_bytes(), before.names_end(application).as_bytes()]);
+        }
+        let names = self.last_names(keys, most)?;
         let parse = |name: &String| OrderPosition::parse_name(name.strip_prefix(&prefix)?, application);
         Ok(names.iter().filter_map(parse).collect())
     }

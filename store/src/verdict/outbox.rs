@@ -2,7 +2,7 @@
 
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
-use crate::base::rows::TableId;
+use oracled_domain::base::row::Row;
 use oracled_domain::verdict::mail::{MailKind, MailState};
 use oracled_domain::verdict::webhook::WebhookState;
 use oracled_domain::{MailId, OutboxMail, OutboxWebhook, SessionId, WebhookId};
@@ -24,8 +24,7 @@ impl TableReader {
     pub fn mail(&self, mail_id: &MailId) -> Result<Option<(OutboxMail, u64)>, StoreError> {
         let mut before = None;
         loop {
-            let Some((mail, revision)) = self.read_row::<OutboxMail>(TableId::Outbox, mail_id.as_str())?
-            else {
+            let Some((mail, revision)) = self.get::<OutboxMail>(mail_id)? else {
                 return Ok(None);
             };
             let session_id = &mail.standing.session_id;
@@ -47,7 +46,7 @@ impl TableReader {
     /// The state of a mail, with its revision. The verdict is not read, so that a mail with a damaged verdict
     /// can be removed.
     pub fn mail_standing(&self, mail_id: &MailId) -> Result<Option<(MailState, u64)>, StoreError> {
-        let row = self.read_row(TableId::Outbox, mail_id.as_str())?;
+        let row = self.head_of::<OutboxMail, _>(mail_id.as_str())?;
         Ok(row.map(|(MessageRowHead { standing }, revision)| (standing, revision)))
     }
 
@@ -57,12 +56,12 @@ impl TableReader {
         after: Option<&MailId>,
         visit: impl FnMut(MailState) -> bool,
     ) -> Result<(), StoreError> {
-        self.visit_messages(TableId::Outbox, after.map(MailId::as_str), visit)
+        self.visit_messages::<OutboxMail, _>(after.map(MailId::as_str), visit)
     }
 
     /// A webhook with its revision.
     pub fn webhook(&self, webhook_id: &WebhookId) -> Result<Option<(OutboxWebhook, u64)>, StoreError> {
-        self.read_row(TableId::Webhooks, webhook_id.as_str())
+        self.get(webhook_id)
     }
 
     /// The state of a webhook with its revision, even if the rest of the webhook is damaged.
@@ -70,7 +69,7 @@ impl TableReader {
         &self,
         webhook_id: &WebhookId,
     ) -> Result<Option<(WebhookState, u64)>, StoreError> {
-        let row = self.read_row(TableId::Webhooks, webhook_id.as_str())?;
+        let row = self.head_of::<OutboxWebhook, _>(webhook_id.as_str())?;
         Ok(row.map(|(MessageRowHead { standing }, revision)| (standing, revision)))
     }
 
@@ -80,7 +79,7 @@ impl TableReader {
         after: Option<&WebhookId>,
         visit: impl FnMut(WebhookState) -> bool,
     ) -> Result<(), StoreError> {
-        self.visit_messages(TableId::Webhooks, after.map(WebhookId::as_str), visit)
+        self.visit_messages::<OutboxWebhook, _>(after.map(WebhookId::as_str), visit)
     }
 
     /// The webhooks of a session.
@@ -95,19 +94,26 @@ impl TableReader {
         Ok(webhooks)
     }
 
-    fn visit_messages<S: DeserializeOwned>(
+    /// The standing in a row of type `R`, without its verdict or body.
+    fn head_of<R: Row, S: DeserializeOwned>(
         &self,
-        table: TableId,
+        name: &str,
+    ) -> Result<Option<(MessageRowHead<S>, u64)>, StoreError> {
+        self.parse(R::TABLE, name, self.value(R::TABLE, name)?)
+    }
+
+    fn visit_messages<R: Row, S: DeserializeOwned>(
+        &self,
         after: Option<&str>,
         mut visit: impl FnMut(S) -> bool,
     ) -> Result<(), StoreError> {
         let mut cursor = after.map(str::to_owned);
         loop {
-            let names = self.names_after(table, cursor.as_deref(), AT_ONCE)?;
+            let names = self.names_after(R::TABLE.name, cursor.as_deref(), AT_ONCE)?;
             let Some(last) = names.last() else { return Ok(()) };
             cursor = Some(last.clone());
             for name in names {
-                let standing = match self.read_row(table, &name) {
+                let standing = match self.head_of::<R, S>(&name) {
                     Ok(Some((MessageRowHead { standing }, _))) => standing,
                     // the message was sent meanwhile
                     Ok(None) => continue,

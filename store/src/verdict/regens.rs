@@ -2,12 +2,11 @@
 
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
-use crate::base::rows::TableId;
 use oracled_domain::{RegenAttempt, SessionId};
 
 impl TableReader {
     /// The latest attempt of a session, with its revision.
     pub fn regen_attempt(&self, session_id: &SessionId) -> Result<Option<(RegenAttempt, u64)>, StoreError> {
-        self.read_row(TableId::Regens, session_id.as_str())
+        self.get(session_id)
     }
 }

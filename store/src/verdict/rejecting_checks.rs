@@ -2,8 +2,9 @@
 
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
-use crate::base::rows::{self, CHUNK_BYTES, TableId};
+use crate::base::rows::{self, CHUNK_BYTES};
 use oracled_domain::SessionId;
+use oracled_domain::base::row::Row;
 use oracled_domain::verdict::session::RejectingCheck;
 
 /// The size of a stored rejecting check.
@@ -25,7 +26,7 @@ impl TableReader {
         &self,
         session_id: &SessionId,
     ) -> Result<Option<(RejectingCheck, u64)>, StoreError> {
-        self.read_row(TableId::Refusals, session_id.as_str())
+        self.get(session_id)
     }
 
     /// The size of a rejecting check; `None` if it does not exist.
@@ -37,7 +38,7 @@ impl TableReader {
         session_id: SessionId,
     ) -> Result<Option<RejectingCheckSize>, StoreError> {
         let name = session_id.as_str().as_bytes();
-        let head = self.read(|db, _| rows::head(db, self.dir(), TableId::Refusals, name))?;
+        let head = self.read(|db, _| rows::head(db, self.dir(), RejectingCheck::TABLE.name, name))?;
         Ok(head.map(|(revision, chunks)| {
             let bytes = u64::from(chunks) * CHUNK_BYTES as u64;
             RejectingCheckSize { session_id, revision, bytes }
@@ -49,7 +50,7 @@ impl TableReader {
     /// # Errors
     /// A rejecting check cannot be read.
     pub fn rejecting_check_sizes(&self) -> Result<Vec<RejectingCheckSize>, StoreError> {
-        let names = self.names(TableId::Refusals, rows::all(TableId::Refusals), .., usize::MAX)?;
+        let names = self.names(rows::all(RejectingCheck::TABLE.name), .., usize::MAX)?;
         let size = |name: String| {
             name.parse().ok().and_then(|session_id| self.rejecting_check_size(session_id).transpose())
         };

@@ -1,15 +1,14 @@
 //! The sessions and their cached verdicts. A session outlives its verdict.
 
+use crate::base::bundle::Bundle;
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
 use crate::base::meta;
-use crate::base::read::check_not_lost;
-use crate::base::rows::{self, TableId, is_first_chunk};
-use crate::base::session_row::{SessionRow, SessionRowPart};
+use crate::base::rows::{self, is_first_chunk, stored_in};
 use crate::segments::visit_rows;
-use oracled_domain::verdict::session::CustomerEmail;
+use oracled_domain::base::row::Row;
+use oracled_domain::verdict::session::{CustomerEmail, RejectingCheck};
 use oracled_domain::{SessionId, SessionRecord, Sha256Hex, VerdictDelivery};
-use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 
 /// The sessions that have or had an address.
@@ -26,8 +25,7 @@ pub struct SessionsWithAddress {
 impl TableReader {
     /// A session, with its revision.
     pub fn session(&self, session_id: &SessionId) -> Result<Option<(SessionRecord, u64)>, StoreError> {
-        let row = self.read(|db, _| self.session_row(db, session_id))?;
-        self.parse_part(session_id, TableId::Sessions, row.session)
+        self.get(session_id)
     }
 
     /// Whether there is a session with this id, or a rejected verdict of an unknown one, even if the row is lost.
@@ -35,19 +33,23 @@ impl TableReader {
     /// # Errors
     /// The store cannot be read.
     pub fn has_session_data(&self, session_id: &SessionId) -> Result<bool, StoreError> {
-        let name = session_id.as_str().as_bytes();
+        let name = session_id.as_str();
         self.read(|db, _| {
-            let is_refused = rows::head(db, self.dir(), TableId::Refusals, name)?.is_some();
-            Ok(is_refused || self.session_row(db, session_id)?.session.is_some())
+            let refusal = rows::head(db, self.dir(), RejectingCheck::TABLE.name, name.as_bytes())?;
+            Ok(refusal.is_some()
+                || self.bundle(db, SessionRecord::TABLE, name)?.row(SessionRecord::TABLE).is_some())
         })
     }
 
     /// The cached verdict of a session, with its revision. It is judged again when it is read, and its text is compared
     /// with the SHA-256 in its session.
     pub fn verdict(&self, session_id: &SessionId) -> Result<Option<(VerdictDelivery, u64)>, StoreError> {
-        let SessionRow { session, verdict } = self.read(|db, _| self.session_row(db, session_id))?;
-        let verdict = self.parse_part::<VerdictDelivery>(session_id, TableId::Verdicts, verdict)?;
-        let session = self.parse_part::<SessionRecord>(session_id, TableId::Sessions, session)?;
+        let name = session_id.as_str();
+        let mut bundle = self.read(|db, _| self.bundle(db, VerdictDelivery::TABLE, name))?;
+        let [verdict, session] =
+            [VerdictDelivery::TABLE, SessionRecord::TABLE].map(|table| bundle.set(table, None));
+        let verdict = self.parse::<VerdictDelivery>(VerdictDelivery::TABLE, name, verdict)?;
+        let session = self.parse::<SessionRecord>(SessionRecord::TABLE, name, session)?;
         let expected_sha256 = session.and_then(|(session, _)| session.cached_sha256);
         if let (Some((delivery, _)), Some(expected)) = (&verdict, &expected_sha256) {
             self.compare_text(session_id, delivery, expected)?;
@@ -64,26 +66,11 @@ impl TableReader {
         match self.verdict(session_id) {
             Err(error @ (StoreError::Corrupt { .. } | StoreError::RowLost { .. })) => {
                 tracing::warn!(%session_id, %error, "the verdict to be removed is damaged");
-                let row = self.read(|db, _| self.session_row(db, session_id))?;
-                Ok(row.verdict.map(|verdict| (None, verdict.revision)))
+                let row = self.value(VerdictDelivery::TABLE, session_id.as_str())?;
+                Ok(row.map(|verdict| (None, verdict.revision)))
             }
             found => Ok(found?.map(|(delivery, at)| (Some(delivery.approved.sha256().clone()), at))),
         }
-    }
-
-    fn parse_part<T: DeserializeOwned>(
-        &self,
-        session_id: &SessionId,
-        table: TableId,
-        part: Option<SessionRowPart>,
-    ) -> Result<Option<(T, u64)>, StoreError> {
-        let Some(SessionRowPart { revision, json }) = part else { return Ok(None) };
-        check_not_lost(table, session_id.as_str(), revision, &json)?;
-        let value = serde_json::from_slice(&json).map_err(|error| StoreError::Corrupt {
-            dir: self.dir().to_owned(),
-            detail: format!("the row of session {session_id} in table {table:?}: {error}"),
-        })?;
-        Ok(Some((value, revision)))
     }
 
     /// Compares the text of a verdict with the SHA-256 stored in its session.
@@ -115,19 +102,21 @@ impl TableReader {
         };
         let mut ever: BTreeSet<SessionId> = BTreeSet::new();
         visit_rows(self.dir(), |rows| {
-            for (key, _) in rows.range(rows::all(TableId::Sessions)).filter(|(key, _)| is_first_chunk(key)) {
+            let stored_in = stored_in(SessionRecord::TABLE);
+            for (key, _) in rows.range(rows::all(stored_in)).filter(|(key, _)| is_first_chunk(key)) {
                 let name = rows::name(key).unwrap_or_default();
-                let Some(Some(row)) = rows::get_from(rows, TableId::Sessions, name) else { continue };
-                let Some(session) = SessionRow::from_bytes(self.dir(), &row)?.session else { continue };
+                let Some(Some(row)) = rows::get_from(rows, stored_in, name) else { continue };
+                let bundle = Bundle::from_bytes(self.dir(), &row)?;
+                let Some(session) = bundle.row(SessionRecord::TABLE) else { continue };
                 let corrupt = |error: serde_json::Error| StoreError::Corrupt {
                     dir: self.dir().to_owned(),
                     detail: format!("the session {}: {error}", String::from_utf8_lossy(name)),
                 };
                 // a lost one has no address
-                if session.json.is_empty() {
+                if session.value.is_empty() {
                     continue;
                 }
-                let session: SessionRecord = serde_json::from_slice(&session.json).map_err(corrupt)?;
+                let session: SessionRecord = serde_json::from_slice(&session.value).map_err(corrupt)?;
                 if has_address(&session) {
                     ever.insert(session.session_id);
                 }

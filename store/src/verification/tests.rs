@@ -1,8 +1,10 @@
 use super::*;
+use crate::audit::log::LOG;
 use crate::audit::log::row as log_row;
 use crate::base::row_batch::RowBatch;
+use crate::base::row_write::{RowExpectation, RowName, RowWrite};
 use crate::base::rows;
-use crate::journal::record::{JournalRecord, RecordRejectedError, RowExpectation, RowKey, TableWrite};
+use crate::journal::record::{JournalRecord, RecordRejectedError};
 use crate::journal::tests::raw;
 use crate::{Journal, Store, StoreOptions};
 use oracled_domain::audit::event::verification::{
@@ -13,7 +15,11 @@ use oracled_domain::documents::{DocumentKind, RegisteredDocument};
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::source::OracleTier;
 use oracled_domain::verdict::session::RejectingCheck;
+use oracled_domain::verification::CachedAnswer;
+use oracled_domain::verification::DecisionInputs;
+use oracled_domain::verification::SubjectState;
 use oracled_domain::verification::adapter::Adapter;
+use oracled_domain::verification::review::ReviewState;
 use oracled_domain::verification::review::{DismissalRecord, ResolutionRecord, Verifier};
 use oracled_domain::verification::workflow::Workflow;
 use oracled_domain::verification::{
@@ -181,7 +187,7 @@ fn subject(inputs: &DecisionInputs) -> SubjectState {
     SubjectState { open: vec![open], locks, ..SubjectState::default() }
 }
 
-fn record(writes: Vec<TableWrite>) -> JournalRecord {
+fn record(writes: Vec<RowWrite>) -> JournalRecord {
     JournalRecord { writes, ..JournalRecord::from(AuditEvent::new(at(0), None, EventKind::ServiceStopped)) }
 }
 
@@ -190,9 +196,9 @@ fn commit(journal: &mut Journal, record: JournalRecord) -> u64 {
     outcome.expect("the expected value").last_seq
 }
 
-fn put_review(review_id: &str, resolved: Option<ResolutionRecord>) -> TableWrite {
+fn put_review(review_id: &str, resolved: Option<ResolutionRecord>) -> RowWrite {
     let review = review(&inputs(review_id, ""));
-    TableWrite::PutReview(Arc::new(ReviewState { resolved, ..ReviewState::new_open(review) }))
+    RowWrite::put::<ReviewState>(&ReviewState { resolved, ..ReviewState::new_open(review) })
 }
 
 /// The log entries of one decision and of the resolution of its review.
@@ -236,13 +242,13 @@ fn every_row_reads_back_equal_after_reopening_with_its_revision() {
     let revision = commit(
         &mut journal,
         record(vec![
-            TableWrite::registered(&registered("intake")),
-            TableWrite::registered(&registered("discharge")),
-            TableWrite::registered(&adapter()),
-            TableWrite::PutReview(Arc::new(state.clone())),
-            TableWrite::PutSubject(subject_key("intake"), Arc::new(subject(&inputs))),
-            TableWrite::PutKept(kept_key("lab-a", "p-1"), Arc::new(cached_answer_of("lab-a", 3))),
-            TableWrite::PutPending(Arc::new(inputs.clone())),
+            RowWrite::put(&registered("intake")),
+            RowWrite::put(&registered("discharge")),
+            RowWrite::put(&adapter()),
+            RowWrite::put::<ReviewState>(&state),
+            RowWrite::put_at(&subject_key("intake"), &subject(&inputs)),
+            RowWrite::put_at(&kept_key("lab-a", "p-1"), &cached_answer_of("lab-a", 3)),
+            RowWrite::put::<DecisionInputs>(&inputs),
         ]),
     );
     drop((journal, store));
@@ -262,9 +268,9 @@ fn every_row_reads_back_equal_after_reopening_with_its_revision() {
     store.audit_all().expect("nothing is missing");
 
     let removed = record(vec![
-        TableWrite::RemoveSubject(subject_key("intake")),
-        TableWrite::RemoveKept(kept_key("lab-a", "p-1")),
-        TableWrite::RemovePending("v-1".into()),
+        RowWrite::remove::<SubjectState>(&subject_key("intake")),
+        RowWrite::remove::<CachedAnswer>(&kept_key("lab-a", "p-1")),
+        RowWrite::remove::<DecisionInputs>(&"v-1".to_owned()),
     ]);
     commit(&mut journal, removed);
     assert_eq!(store.subject(&subject_key("intake")).expect("read"), None);
@@ -272,8 +278,9 @@ fn every_row_reads_back_equal_after_reopening_with_its_revision() {
     assert_eq!(store.pending_decisions().expect("read"), []);
     let counts = journal.counts();
     assert_eq!(
-        (counts.documents, counts.reviews, counts.open_reviews, counts.subjects, counts.kept, counts.pending),
-        (3, 1, 0, 0, 0, 0)
+        ["documents", "reviews", "open_reviews", "subjects", "cached_answers", "pending"]
+            .map(|table| counts.of(table)),
+        [3, 1, 0, 0, 0, 0]
     );
     store.audit_all().expect("nothing is missing");
 }
@@ -284,22 +291,19 @@ fn second_of_two_concurrent_reviews_of_a_subject_is_stale() {
     let (mut journal, store) = open(dir.path());
     let key = subject_key("intake");
     let open = |id: &str, revision: Option<u64>| JournalRecord {
-        expect: vec![RowExpectation { row: RowKey::Subject(key.clone()), revision }],
-        ..record(vec![
-            put_review(id, None),
-            TableWrite::PutSubject(key.clone(), Arc::new(subject(&inputs(id, "")))),
-        ])
+        expect: vec![RowExpectation::new::<SubjectState>(&key, revision)],
+        ..record(vec![put_review(id, None), RowWrite::put_at(&key, &subject(&inputs(id, "")))])
     };
     let outcomes = journal.commit(&[open("v-1", None), open("v-2", None)]).expect("the commit succeeds");
-    assert_eq!(outcomes.last(), Some(&Err(RecordRejectedError::Stale(RowKey::Subject(key.clone())))));
+    assert_eq!(outcomes.last(), Some(&Err(RecordRejectedError::Stale(RowName::of::<SubjectState>(&key)))));
     assert_eq!(store.review("v-2").expect("read"), None);
     let (_, revision) = store.subject(&key).expect("read").expect("the subject exists");
     commit(&mut journal, open("v-2", Some(revision)));
     for row in [
-        RowKey::Document(DocumentKind::Workflow, "intake".into()),
-        RowKey::Review("v-3".into()),
-        RowKey::Kept(kept_key("lab-a", "p-1")),
-        RowKey::Pending("v-1".into()),
+        RowName::of_document(DocumentKind::Workflow, "intake"),
+        RowName::of::<ReviewState>(&"v-3".to_owned()),
+        RowName::of::<CachedAnswer>(&kept_key("lab-a", "p-1")),
+        RowName::of::<DecisionInputs>(&"v-1".to_owned()),
     ] {
         let expect = vec![RowExpectation { row: row.clone(), revision: Some(1) }];
         let outcomes =
@@ -333,7 +337,7 @@ fn reviews_are_listed_newest_first_with_an_open_filter() {
     assert_eq!(found(false, None, 2), [id(39), id(38)]);
     assert_eq!(found(false, Some("v-0002"), 9), [id(1), id(0)]);
     assert_eq!(found(false, Some("v-0002x"), 1), [id(2)]);
-    assert_eq!((journal.counts().reviews, journal.counts().open_reviews), (40, 4));
+    assert_eq!(["reviews", "open_reviews"].map(|table| journal.counts().of(table)), [40, 4]);
     drop((journal, store));
     let (_, store) = open(dir.path());
     let open_of =
@@ -359,14 +363,14 @@ fn dismissed_review_is_not_open_and_keeps_its_reason() {
     assert!(state.is_open());
     state.dismissed = Some(dismissed);
     assert!(!state.is_open());
-    commit(&mut journal, record(vec![TableWrite::PutReview(Arc::new(state.clone()))]));
+    commit(&mut journal, record(vec![RowWrite::put::<ReviewState>(&state)]));
     let found = |open_only: bool| {
         let query = ReviewQuery { open_only, before: None, limit: 9 };
         let states = store.reviews(&query).expect("read");
         states.into_iter().map(|state| state.review.review_id).collect::<Vec<_>>()
     };
     assert_eq!((found(true), found(false)), (vec!["v-2".into()], vec!["v-2".into(), "v-1".into()]));
-    assert_eq!((journal.counts().reviews, journal.counts().open_reviews), (2, 1));
+    assert_eq!(["reviews", "open_reviews"].map(|table| journal.counts().of(table)), [2, 1]);
     drop((journal, store));
     let (_, store) = open(dir.path());
     assert_eq!(store.review("v-1").expect("read").expect("the review exists").0, state);
@@ -380,7 +384,7 @@ fn cached_answers_are_paged_with_their_revisions() {
     let mut revisions = std::collections::HashMap::new();
     for n in 0..10 {
         let key = kept_key(["lab-a", "lab-b"][n % 2], &format!("p-{n}"));
-        let write = TableWrite::PutKept(key.clone(), Arc::new(cached_answer_of("lab-a", n as i64)));
+        let write = RowWrite::put_at(&key, &cached_answer_of("lab-a", n as i64));
         revisions.insert(key, (n, commit(&mut journal, record(vec![write]))));
     }
     for limit in [1, 3, 5, 10, 99] {
@@ -455,15 +459,14 @@ fn decision_whose_values_were_hidden_is_read_as_erased() {
     commit(&mut journal, decided.into());
     drop((journal, store));
     let db = raw(dir.path());
-    let row =
-        rows::heads(&db, dir.path(), rows::all(TableId::Log)).next().expect("a row").expect("it is whole");
+    let row = rows::heads(&db, dir.path(), rows::all(LOG)).next().expect("a row").expect("it is whole");
     let name = rows::name(&row.key).expect("a name").to_vec();
-    let row = rows::get(&db, dir.path(), TableId::Log, &name).expect("it is whole").expect("a row");
+    let row = rows::get(&db, dir.path(), LOG, &name).expect("it is whole").expect("a row");
     let line = log_row::decode(&row.value).expect("the row is whole");
     let hidden = hide_values(line.trim_end(), |member| member != "envelope_sha256").expect("an entry");
     let value = log_row::with_lines(&row.value, format!("{hidden}\n").as_bytes());
     let mut batch = RowBatch::default();
-    rows::put(&mut batch, TableId::Log, &name, row.revision, &value, row.chunks);
+    rows::put(&mut batch, LOG, &name, row.revision, &value, row.chunks);
     db.apply_batch(batch.into()).expect("the write succeeds");
     drop(db);
     let decisions = open(dir.path()).1.decisions("v-1").expect("the log is read");
@@ -481,7 +484,7 @@ fn mirror_of_a_large_decision_is_complete_and_repaired() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     let large = inputs("v-1", &"\"\u{1}é".repeat(100_000));
-    let writes = vec![TableWrite::PutPending(Arc::new(large.clone()))];
+    let writes = vec![RowWrite::put::<DecisionInputs>(&large)];
     commit(&mut journal, JournalRecord { events: decided(&large), writes, ..JournalRecord::default() });
     drop((journal, store));
     let name = dir.path().join("oracle_log.jsonl");
@@ -508,26 +511,27 @@ fn files(dir: &Path) -> usize {
 
 #[test]
 fn check_finds_a_missing_verification_row() {
-    let rows: [(&str, &str); 7] = [
-        ("Eadapter/lab-a\0", "2 documents"),
-        ("Eworkflow/intake\0", "2 documents"),
-        ("Vv-1\0", "1 reviews"),
-        ("Ov-1\0", "1 open reviews"),
-        ("Tintake/", "1 subjects of review"),
-        ("Klab-a/", "1 cached answers"),
-        ("pv-1\0", "1 pending decisions"),
+    let rows = [
+        "documents/adapter/lab-a\0",
+        "documents/workflow/intake\0",
+        "reviews/v-1\0",
+        "open_reviews/v-1\0",
+        "open_by_workflow/intake/v-1\0",
+        "subjects/intake/",
+        "cached_answers/lab-a/",
+        "pending/v-1\0",
     ];
-    for (row, message) in rows {
+    for row in rows {
         let dir = tempfile::tempdir().expect("a directory");
         let (mut journal, store) = open(dir.path());
         let inputs = inputs("v-1", "");
         let writes = vec![
-            TableWrite::registered(&adapter()),
-            TableWrite::registered(&registered("intake")),
+            RowWrite::put(&adapter()),
+            RowWrite::put(&registered("intake")),
             put_review("v-1", None),
-            TableWrite::PutSubject(subject_key("intake"), Arc::new(subject(&inputs))),
-            TableWrite::PutKept(kept_key("lab-a", "p-1"), Arc::new(cached_answer_of("lab-a", 3))),
-            TableWrite::PutPending(Arc::new(inputs)),
+            RowWrite::put_at(&subject_key("intake"), &subject(&inputs)),
+            RowWrite::put_at(&kept_key("lab-a", "p-1"), &cached_answer_of("lab-a", 3)),
+            RowWrite::put::<DecisionInputs>(&inputs),
         ];
         commit(&mut journal, record(writes));
         drop((journal, store));
@@ -538,7 +542,8 @@ fn check_finds_a_missing_verification_row() {
         drop(db);
         let (_journal, store) = open(dir.path());
         let error = store.audit_all().expect_err("a row is missing").to_string();
-        assert!(error.contains(message), "{row}: {error}");
+        let (table, _) = row.split_once('/').expect("a key");
+        assert!(error.contains(&format!(" rows in the table {table},")), "{row}: {error}");
     }
 }
 
@@ -557,18 +562,20 @@ fn low_space_refuses_new_review_except_for_pending_decision() {
     let (mut journal, _) = Journal::open(options).expect("the store opens");
     let session_id: oracled_domain::SessionId = "cs_1".parse().expect("a valid id");
     let check = Arc::new(oracled_domain::rules::CandidateCheck::default());
-    let refusal = TableWrite::PutRefusal(RejectingCheck { session_id, check });
+    let refusal = RowWrite::put::<RejectingCheck>(&RejectingCheck { session_id, check });
     for (writes, is_taken) in [
         (vec![put_review("v-2", None)], false),
         (vec![refusal], false),
         // an existing review can be resolved
         (vec![put_review("v-1", Some(resolved()))], true),
         // a pending decision is stored
-        (vec![put_review("v-2", None), TableWrite::RemovePending("v-2".into())], true),
+        (vec![put_review("v-2", None), RowWrite::remove::<DecisionInputs>(&"v-2".to_owned())], true),
         // cached answers are bounded, so they are not new work
-        (vec![TableWrite::PutKept(kept_key("lab-a", "p-1"), Arc::new(cached_answer_of("lab-a", 1)))], true),
+        (vec![RowWrite::put_at(&kept_key("lab-a", "p-1"), &cached_answer_of("lab-a", 1))], true),
     ] {
-        let outcome = journal.commit(&[record(writes.clone())]).expect("the commit succeeds").remove(0);
+        let ends_work = writes.iter().any(|write| write.value().is_none());
+        let record = JournalRecord { ends_work, ..record(writes.clone()) };
+        let outcome = journal.commit(&[record]).expect("the commit succeeds").remove(0);
         let is_low = matches!(outcome, Err(RecordRejectedError::LowSpace(_)));
         assert_eq!((outcome.is_ok(), is_low), (is_taken, !is_taken), "{writes:?}: {outcome:?}");
     }
@@ -578,13 +585,9 @@ fn low_space_refuses_new_review_except_for_pending_decision() {
 fn preview_reads_writes_that_are_not_stored() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
-    commit(&mut journal, record(vec![TableWrite::registered(&registered("intake"))]));
+    commit(&mut journal, record(vec![RowWrite::put(&registered("intake"))]));
     let other = RegisteredDocument { registered_by: "uid 2".into(), ..registered("intake") };
-    let writes = [
-        TableWrite::registered(&registered("discharge")),
-        TableWrite::registered(&other),
-        TableWrite::registered(&adapter()),
-    ];
+    let writes = [RowWrite::put(&registered("discharge")), RowWrite::put(&other), RowWrite::put(&adapter())];
     let mut preview = store.clone();
     preview.preview(&writes);
     assert_eq!(preview.all_registered().expect("read"), [registered("discharge"), other.clone()]);

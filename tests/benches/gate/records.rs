@@ -14,9 +14,8 @@ use oracled_domain::{
     OracleInteractionLog, ProductTier, RegenAttempt, SessionId, SessionRecord, Sha256Hex, VerdictDelivery,
     VerdictGeneration, VerdictLabel, VerdictPayload, judge,
 };
-use oracled_store::{JournalRecord, RowExpectation, RowKey, TableWrite};
+use oracled_store::{JournalRecord, RowExpectation, RowWrite};
 use oracled_tests::generation::built_in_prompt;
-use std::sync::Arc;
 
 /// The question of every session.
 pub(crate) const QUERY: &str = "Start a channel about restoring cast iron pans, two videos a week for a year, filmed in a shared workshop.";
@@ -62,14 +61,14 @@ pub(crate) fn ordered(number: usize) -> [JournalRecord; 2] {
     let order = Order::placed(now).attempted(start, now);
     let session = SessionRecord { order: Some(order), ..SessionRecord::new(session_id.clone(), tier, query) };
     let placed = JournalRecord {
-        expect: vec![RowExpectation { row: RowKey::Session(session_id.clone()), revision: None }],
+        expect: vec![RowExpectation::new::<SessionRecord>(&session_id, None)],
         events: [placed, attempted].map(|event| AuditEvent::new(now, session_id.clone(), event)).into(),
-        writes: vec![TableWrite::PutSession(session.into())],
+        writes: vec![RowWrite::put::<SessionRecord>(&session)],
         ..JournalRecord::default()
     };
     let mut verdict = first(number, GatePath::Generate, Some(generation));
     // the revision of the session is known only after the first commit
-    verdict.expect.retain(|expected| !matches!(expected.row, RowKey::Session(_)));
+    verdict.expect.retain(|expected| expected.row.key::<SessionRecord>().is_none());
     let delivered = EventKind::OrderDelivered { path: GatePath::Generate, attempts: 1 };
     verdict.events.push(AuditEvent::new(now, session_id, delivered));
     [placed, verdict]
@@ -85,9 +84,9 @@ pub(crate) fn regenerated(number: usize) -> [JournalRecord; 2] {
         EventKind::RegenAttempted { tier, generation: generation.clone() },
     );
     let noted = JournalRecord {
-        expect: vec![RowExpectation { row: RowKey::Regen(session_id.clone()), revision: None }],
+        expect: vec![RowExpectation::new::<RegenAttempt>(&session_id, None)],
         events: vec![attempted],
-        writes: vec![TableWrite::PutRegen(attempt)],
+        writes: vec![RowWrite::put::<RegenAttempt>(&attempt)],
         ..JournalRecord::default()
     };
     let (mut events, approved) = judged(&session_id, GatePath::Regen, Some(&generation), now);
@@ -131,7 +130,7 @@ fn first(number: usize, path: GatePath, generation: Option<VerdictGeneration>) -
         ..SessionRecord::new(session_id.clone(), ProductTier::Full, CustomerQuery::new(QUERY.to_owned()))
     };
     let mut record = delivered(session_id, approved, None, now, events);
-    record.writes.push(TableWrite::PutSession(session.into()));
+    record.writes.push(RowWrite::put::<SessionRecord>(&session));
     record
 }
 
@@ -210,12 +209,12 @@ fn delivered(
     events: Vec<AuditEvent>,
 ) -> JournalRecord {
     let expect = vec![
-        RowExpectation { row: RowKey::Verdict(session_id.clone()), revision: None },
-        RowExpectation { row: RowKey::Session(session_id.clone()), revision: None },
+        RowExpectation::new::<VerdictDelivery>(&session_id, None),
+        RowExpectation::new::<SessionRecord>(&session_id, None),
     ];
     let query = CustomerQuery::new(QUERY.to_owned());
     let delivery =
         VerdictDelivery { session_id, query, approved, cached_at: now, regen, evaluation_sha256: None };
-    let writes = vec![TableWrite::PutVerdict(Arc::new(delivery))];
+    let writes = vec![RowWrite::put::<VerdictDelivery>(&delivery)];
     JournalRecord { expect, events, writes, ..JournalRecord::default() }
 }

@@ -12,6 +12,7 @@ use crate::standalone_journal::{StandaloneJournal, fill_store};
 use crate::table::{BenchRow, BenchTable, at_least, cpu_each, histogram, median, per_second};
 use crate::{BenchEffort, CONNECTIONS, tree};
 use oracled_domain::ProductTier;
+use oracled_store::{JournalRecord, RowWrite};
 use oracled_tests::{DaemonProcess, DaemonWorld};
 use serde_json::json;
 use std::fs::{self, File};
@@ -108,7 +109,7 @@ fn measure_with(
         grown: File::create(world.path("grown"))?,
         redis: if stored > 0 { None } else { RedisServer::start(&redis_dir)? },
         next: [stored; 3],
-        record_bytes: serde_json::to_vec(&record(0))?.len(),
+        record_bytes: bytes_of(&record(0)),
     };
     table.group(format!(
         "durable submit over the socket with {stored} sessions in the store, full verdicts of {} bytes that make records of \
@@ -233,4 +234,10 @@ fn write_and_sync(file: &mut File, groups: &[usize], record_bytes: usize) -> io:
     }
     let requests = groups.iter().sum();
     Ok(LoadRound { requests, rate: requests as f64 / began.elapsed().as_secs_f64(), latencies })
+}
+
+/// The bytes of a record: its events and the rows that it sets.
+fn bytes_of(record: &JournalRecord) -> usize {
+    let rows = record.writes.iter().filter_map(RowWrite::value).map(<[u8]>::len);
+    serde_json::to_vec(&record.events).expect("plain data").len() + rows.sum::<usize>()
 }

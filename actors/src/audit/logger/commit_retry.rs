@@ -2,7 +2,7 @@
 
 use super::{CommitError, LoggerHandle};
 use crate::platform::caller::add_current_caller;
-use oracled_store::{CommitReceipt, JournalRecord, RowKey};
+use oracled_store::{CommitReceipt, JournalRecord, RowName};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -32,7 +32,7 @@ impl LoggerHandle {
     ///
     /// # Errors
     /// The stale row: read and decide again.
-    pub(crate) async fn commit_with_retries(&self, record: JournalRecord) -> Result<CommitReceipt, RowKey> {
+    pub(crate) async fn commit_with_retries(&self, record: JournalRecord) -> Result<CommitReceipt, RowName> {
         let mut untaken = UncommittedRecord {
             log: self,
             record: Arc::new(add_current_caller(self.webhooks.add_webhooks(record))),

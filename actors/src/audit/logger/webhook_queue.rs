@@ -1,9 +1,11 @@
 //! Queues the webhooks about the events of a record in the commit of the record itself.
 
+use crate::platform::caller::caller_trace;
 use crate::platform::unique_id::random_tag;
+use oracled_domain::OutboxWebhook;
 use oracled_domain::verdict::webhook::WebhookState;
 use oracled_domain::{ApplicationName, AuditEvent, EventKind};
-use oracled_store::{JournalRecord, RecordCallers, TableWrite};
+use oracled_store::{JournalRecord, RecordCallers, RowWrite};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -40,7 +42,7 @@ impl WebhookQueue {
             .map(|(event, webhook)| {
                 let kind = EventKind::WebhookQueued(webhook.standing.entry());
                 let queued = AuditEvent::new(event.timestamp, event.session_id.clone(), kind);
-                (queued, TableWrite::PutWebhook(Arc::new(webhook)))
+                (queued, RowWrite::put(&OutboxWebhook { trace: caller_trace(), ..webhook }))
             })
             .unzip();
         record.events.extend(events);
@@ -50,11 +52,8 @@ impl WebhookQueue {
 
     /// Reports the new webhooks of a committed record to their sender.
     pub(super) fn report_committed(&self, record: &JournalRecord) {
-        for write in &record.writes {
-            if let TableWrite::PutWebhook(webhook) = write
-                && webhook.standing.attempts == 0
-                && self.committed.try_send(webhook.standing.clone()).is_err()
-            {
+        for webhook in record.writes.iter().filter_map(RowWrite::read::<OutboxWebhook>) {
+            if webhook.standing.attempts == 0 && self.committed.try_send(webhook.standing).is_err() {
                 tracing::debug!("could not report a webhook; it is sent after the next survey");
             }
         }

@@ -14,10 +14,10 @@ use oracled_domain::ground::freshness::InvalidationTrigger;
 use oracled_domain::ground::run::GateBreach;
 use oracled_domain::ground::run::RunPhase;
 use oracled_domain::ground::run::{IngestionRun, RunCounts, RunState, SortedFileRef};
+use oracled_domain::ground::source_state::{CompletedRun, SourceState, StatedRecords};
 use oracled_domain::ground::timeline::TimelineRun;
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, Sha256Hex};
 use oracled_store::ground::staging::StagedRun;
-use oracled_store::ground::state::{CompletedRun, SourceState, StatedRecords};
 use std::time::Duration;
 use tokio::time::sleep;
 

@@ -25,7 +25,7 @@ use oracled_domain::ground::run::{IngestionRun, RunState};
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, Sha256Hex};
 use oracled_store::ground::archive::PayloadRef;
 use oracled_store::ground::decoding::PayloadEncoding;
-use oracled_store::{JournalRecord, RowKey, TableWrite};
+use oracled_store::{JournalRecord, RowName, RowWrite};
 use refresh::SourceRefreshState;
 use release::PayloadVersion;
 use std::collections::HashMap;
@@ -209,15 +209,11 @@ impl IngestContext {
             let (registered, revision) = commit_context.registered_pipeline(pipeline_id)?;
             let record = JournalRecord {
                 expect: expect_unchanged_row(
-                    RowKey::Document(DocumentKind::Pipeline, pipeline_id.to_string()),
+                    RowName::of_document(DocumentKind::Pipeline, pipeline_id.to_string()),
                     Some(revision),
                 ),
                 events: vec![event.clone()],
-                writes: vec![TableWrite::document(
-                    DocumentKind::Pipeline,
-                    pipeline_id,
-                    &RegisteredPipeline { last_pull: Some(last), ..registered },
-                )],
+                writes: vec![RowWrite::put(&RegisteredPipeline { last_pull: Some(last), ..registered })],
                 ..JournalRecord::default()
             };
             Ok::<_, RegistryError>(CommitDecision::Change((), record))

@@ -8,11 +8,11 @@ use crate::ground::registry::RegistryError;
 use oracled_domain::audit::event::ground::RebuildEntry;
 use oracled_domain::ground::check::RebuildOutcome;
 use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::source_state::CompletedRun;
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials};
 use oracled_store::ground::payloads::UnreadablePayload;
 use oracled_store::ground::rebuild::{RebuildError, RebuildStep, SourceRebuild};
 use oracled_store::ground::staging::RunStaging;
-use oracled_store::ground::state::CompletedRun;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 

@@ -13,11 +13,12 @@ use jiff::{SignedDuration, Timestamp};
 use oracled_domain::audit::event::ground::RunEntry;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::ontology::is_version;
+use oracled_domain::ground::pipeline::PipelineDefinition;
 use oracled_domain::ground::run::{IngestionRun, RunCounts, RunInput, RunState, split_record_id};
+use oracled_domain::ground::source_state::{CompletedRun, SourceState};
 use oracled_domain::ground::timeline::TimelineRun;
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, Sha256Hex};
-use oracled_store::ground::state::{CompletedRun, SourceState};
-use oracled_store::{JournalRecord, RowKey, StoreError, TableWrite};
+use oracled_store::{JournalRecord, RowName, RowWrite, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::spawn_blocking;
@@ -97,7 +98,7 @@ pub(super) async fn begin(
         if let (CommitDecision::Change((), record), true) =
             (&mut decision, ready.definition.has_words_of_sources())
         {
-            record.writes.push(TableWrite::PutDefinition(Arc::clone(&ready.definition)));
+            record.writes.push(RowWrite::put::<PipelineDefinition>(&ready.definition));
         }
         Ok(decision)
     });
@@ -196,9 +197,9 @@ pub(super) fn decide_run_change(
     let (source, revision) = commit_context.source(oracle_id)?;
     let SourceRunChange { source, run, events } = change(source)?;
     let record = JournalRecord {
-        expect: expect_unchanged_row(RowKey::Source(oracle_id.clone()), Some(revision)),
+        expect: expect_unchanged_row(RowName::of::<SourceState>(oracle_id), Some(revision)),
         events,
-        writes: vec![TableWrite::PutSource(Arc::new(source)), TableWrite::PutRun(Arc::new(run))],
+        writes: vec![RowWrite::put::<SourceState>(&source), RowWrite::put::<IngestionRun>(&run)],
         ..JournalRecord::default()
     };
     Ok(CommitDecision::Change((), record))

@@ -16,11 +16,11 @@ use oracled_domain::ground::check::SourceCheckProgress;
 use oracled_domain::ground::check::SourceCheckReport;
 use oracled_domain::ground::check::{PruneReport, SourcePruning, UnprunedSource};
 use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::source_state::{CompletedRun, SourceState};
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, Sha256Hex};
-use oracled_store::ground::state::{CompletedRun, SourceState};
 use oracled_store::ground::verify::{PayloadCheckReport, PayloadFault};
 use oracled_store::ground::view::SourceView;
-use oracled_store::{JournalRecord, RowKey, Store, StoreError, TableWrite};
+use oracled_store::{JournalRecord, RowName, RowWrite, Store, StoreError};
 use std::sync::Arc;
 use tokio::sync::MutexGuard;
 use tokio::task::spawn_blocking;
@@ -328,9 +328,9 @@ impl IngestContext {
         let changed = self.log.decide_and_commit(|| {
             let (source, revision) = commit_context.source(oracle_id)?;
             let record = JournalRecord {
-                expect: expect_unchanged_row(RowKey::Source(oracle_id.clone()), Some(revision)),
+                expect: expect_unchanged_row(RowName::of::<SourceState>(oracle_id), Some(revision)),
                 events: vec![event.clone()],
-                writes: vec![TableWrite::PutSource(Arc::new(change(source)))],
+                writes: vec![RowWrite::put::<SourceState>(&change(source))],
                 ..JournalRecord::default()
             };
             Ok(CommitDecision::Change((), record))

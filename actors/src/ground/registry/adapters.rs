@@ -4,8 +4,9 @@ use super::{CommitContext, DocumentRegistry, RegistrableDocument, RegistryError,
 use oracled_domain::PeerCredentials;
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::source::{SourceAdapterKind, SourceRegistration};
+use oracled_domain::ground::source_state::SourceState;
 use oracled_domain::verification::adapter::Adapter;
-use oracled_store::{JournalRecord, RowKey};
+use oracled_store::{JournalRecord, RowName};
 use std::sync::Arc;
 
 impl RegistrableDocument for Adapter {
@@ -24,7 +25,7 @@ impl RegistrableDocument for Adapter {
         let ontology = Arc::new(context.ontology(&registration.ontology)?);
         let ready = self.validate(registration, ontology)?;
         registry.live.check(&ready).map_err(|error| RegistryError::Endpoint(error.to_string()))?;
-        let expect = expect_unchanged_row(RowKey::Source(oracle_id.clone()), Some(source_revision));
+        let expect = expect_unchanged_row(RowName::of::<SourceState>(oracle_id), Some(source_revision));
         context.replacement(self, expect, Vec::new(), peer)
     }
 }

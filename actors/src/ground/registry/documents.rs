@@ -13,8 +13,8 @@ use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::pipeline::tables::WordSource;
 use oracled_domain::ground::pipeline::{PipelineDefinition, RegisteredPipeline};
 use oracled_domain::ground::source::SourceAdapterKind;
-use oracled_store::{JournalRecord, RowKey, TableWrite};
-use std::sync::Arc;
+use oracled_domain::ground::source_state::SourceState;
+use oracled_store::{JournalRecord, RowName, RowWrite};
 
 impl RegistrableDocument for Ontology {
     fn decide(
@@ -82,19 +82,16 @@ impl RegistrableDocument for PipelineDefinition {
             last_pull: known.and_then(|known| known.last_pull),
         };
         let mut record = JournalRecord {
-            expect: expect_unchanged_row(RowKey::Document(Self::KIND, self.document_id()), revision),
+            expect: expect_unchanged_row(RowName::of_document(Self::KIND, self.document_id()), revision),
             events: vec![context.registered_event(before.flatten().as_ref(), self, peer)],
-            writes: vec![
-                TableWrite::PutDefinition(Arc::new(self.clone())),
-                TableWrite::document(Self::KIND, pipeline_id, &registered),
-            ],
+            writes: vec![RowWrite::put::<PipelineDefinition>(self), RowWrite::put(&registered)],
             ..JournalRecord::default()
         };
         if revision.is_none() {
             // the row of the source serializes new pipelines, since a snapshot has only one
-            let row = RowKey::Source(oracle_id.clone());
+            let row = RowName::of::<SourceState>(oracle_id);
             record.expect.extend(expect_unchanged_row(row, Some(source_revision)));
-            record.writes.push(TableWrite::PutSource(Arc::new(source)));
+            record.writes.push(RowWrite::put::<SourceState>(&source));
         }
         Ok(Some(record))
     }

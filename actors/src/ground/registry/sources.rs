@@ -13,10 +13,9 @@ use oracled_domain::ground::freshness::{FreshnessPolicy, InvalidationTrigger};
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::run::RunState;
 use oracled_domain::ground::source::{SourceRegistration, SourceRegistryEntry};
+use oracled_domain::ground::source_state::SourceState;
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials};
-use oracled_store::ground::state::SourceState;
-use oracled_store::{JournalRecord, RowKey, TableWrite};
-use std::sync::Arc;
+use oracled_store::{JournalRecord, RowName, RowWrite};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SourceReviewDecision {
@@ -70,7 +69,7 @@ impl RegistrableDocument for SourceRegistration {
         }
         let mut record = put_source(state, Some(revision), event);
         record.expect.extend(expect_unchanged_row(
-            RowKey::Document(DocumentKind::Adapter, oracle_id.to_string()),
+            RowName::of_document(DocumentKind::Adapter, oracle_id.to_string()),
             adapter,
         ));
         record.expect.extend(seen_by);
@@ -104,9 +103,9 @@ impl RegistrableDocument for FreshnessPolicy {
 /// The record that stores a source in place of its row of this revision.
 pub(super) fn put_source(state: SourceState, revision: Option<u64>, event: AuditEvent) -> JournalRecord {
     JournalRecord {
-        expect: expect_unchanged_row(RowKey::Source(state.entry.oracle_id().clone()), revision),
+        expect: expect_unchanged_row(RowName::of::<SourceState>(state.entry.oracle_id()), revision),
         events: vec![event],
-        writes: vec![TableWrite::PutSource(Arc::new(state))],
+        writes: vec![RowWrite::put::<SourceState>(&state)],
         ..JournalRecord::default()
     }
 }

@@ -12,7 +12,7 @@ use oracled_domain::ground::run::{IngestionRun, RunState};
 use oracled_domain::ground::source::SourceRegistration;
 use oracled_domain::{AuditEvent, EventKind};
 use oracled_store::JournalRecord;
-use oracled_store::{RowKey, TableWrite};
+use oracled_store::{RowName, RowWrite};
 use serde_json::{Value as Json, json};
 
 /// Registers another version of the population ontology, and the source with that version.
@@ -70,9 +70,9 @@ fn running_run_counts_as_records_of_the_source() {
         let run = Box::new(goes_on.clone());
         let entry = RunEntry { run, peer: Some(PEER) };
         let record = JournalRecord {
-            expect: expect_unchanged_row(RowKey::Run(failed.run_id.clone()), Some(revision)),
+            expect: expect_unchanged_row(RowName::of::<IngestionRun>(&failed.run_id), Some(revision)),
             events: vec![AuditEvent::new(failed.started_at, None, EventKind::IngestionStarted(entry))],
-            writes: vec![TableWrite::PutRun(Arc::new(goes_on))],
+            writes: vec![RowWrite::put::<IngestionRun>(&goes_on)],
             ..JournalRecord::default()
         };
         system.log.commit(record).await.expect("the commit succeeds");

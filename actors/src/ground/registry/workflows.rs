@@ -6,11 +6,10 @@ use crate::platform::metrics::ActorMetrics;
 use oracled_domain::PeerCredentials;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::source::SourceRegistration;
+use oracled_domain::ground::source_state::SourceState;
 use oracled_domain::verification::workflow::Workflow;
-use oracled_store::ground::state::SourceState;
-use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, TableWrite};
+use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 /// Checks that a workflow works with its ontology and its sources as they are registered now. If a source
 /// changes to another version of the ontology, the workflow stops until it is registered with that version,
@@ -43,7 +42,7 @@ impl RegistrableDocument for Workflow {
         self.validate(&ontology, &sources.iter().collect::<Vec<_>>())?;
         // the sources are written unchanged: a concurrent change of one was decided without this workflow,
         // and is decided again
-        let writes = oracles.into_iter().map(|state| TableWrite::PutSource(Arc::new(state))).collect();
+        let writes = oracles.into_iter().map(|state| RowWrite::put::<SourceState>(&state)).collect();
         context.replacement(self, expect, writes, peer)
     }
 
@@ -99,7 +98,7 @@ impl CommitContext {
         for oracle_id in oracles {
             let known = self.store.source(oracle_id)?;
             let revision = known.as_ref().map(|(_, revision)| *revision);
-            expect.push(RowExpectation { row: RowKey::Source(oracle_id.clone()), revision });
+            expect.push(RowExpectation::new::<SourceState>(oracle_id, revision));
             states.extend(known.map(|(state, _)| state));
         }
         Ok((states, expect))

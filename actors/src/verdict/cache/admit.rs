@@ -1,7 +1,7 @@
 //! Storing an approved verdict: one commit for the verdict, its session, its log entries and the mail that it causes.
 
 use super::admission::{AdmitVerdict, VerdictRelease};
-use super::find::{find_session, mail_queued_event};
+use super::find::{find_session, mail_queued_event, queue_mail};
 use super::hold::{PolicyConfig, remove_held_verdict};
 use super::listeners::DeliveryListeners;
 use super::rejecting_checks::{find_check_in_force, remove_rejecting_check};
@@ -25,7 +25,7 @@ use oracled_domain::{
     ApprovedVerdict, AuditEvent, DecidingUser, DivergenceCheck, EventKind, GatePath, MailId, OutboxMail,
     SessionRecord, VerdictDelivery,
 };
-use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, StoreError, TableWrite};
+use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite, Store, StoreError};
 use std::sync::Arc;
 
 /// A record to commit, and its contents.
@@ -56,7 +56,7 @@ impl AdmitVerdict {
         store: &Store,
     ) -> Result<Option<SubmissionOutcome>, VerdictCacheError> {
         let Submission { session_id, path, .. } = &self.submission;
-        let stale = || Err(CommitError::Stale(RowKey::Session(session_id.clone())).into());
+        let stale = || Err(CommitError::Stale(RowName::of::<SessionRecord>(session_id)).into());
         if let Some(VerdictRelease { held_revision, .. }) = &self.release {
             let is_current = store.held_verdict_revision(session_id)? == Some(*held_revision);
             // a check that refused another verdict meanwhile is in force for the held one, too
@@ -230,21 +230,21 @@ fn build_delivery_record(
     events.extend(delivered);
     let compared = check.clone().map(EventKind::RegenDivergenceCheck);
     events.extend(compared.map(|kind| AuditEvent::new(now, session_id.clone(), kind)));
-    let mut writes = vec![TableWrite::PutVerdict(Arc::clone(&delivery))];
+    let mut writes = vec![RowWrite::put::<VerdictDelivery>(&delivery)];
     let to = session.customer_email.clone().filter(|_| mails);
     let mut mail_id = None;
     if let (Some(to), Some(kind)) = (to, mail_kind_of_delivery(check.as_ref(), first)) {
-        let mail = OutboxMail::queued(kind, Arc::clone(&delivery), to);
+        let mail = queue_mail(kind, &delivery, to);
         mail_id = Some(mail.standing.mail_id.clone());
         events.push(mail_queued_event(&mail, now));
-        writes.push(TableWrite::PutMail(Arc::new(mail)));
+        writes.push(RowWrite::put::<OutboxMail>(&mail));
     }
     if known != Some(&session) {
-        writes.push(TableWrite::PutSession(session.into()));
+        writes.push(RowWrite::put::<SessionRecord>(&session));
     }
     let expect = vec![
-        RowExpectation { row: RowKey::Verdict(session_id.clone()), revision: None },
-        RowExpectation { row: RowKey::Session(session_id.clone()), revision },
+        RowExpectation::new::<VerdictDelivery>(session_id, None),
+        RowExpectation::new::<SessionRecord>(session_id, revision),
     ];
     let record = JournalRecord { expect, events, writes, ..JournalRecord::default() };
     let effects = AdmissionEffects { mail_id, order_end, policy: None };

@@ -3,9 +3,15 @@
 use super::{VerdictCache, VerdictCacheError, evict_verdict};
 use crate::audit::commit_loop::CommitDecision;
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
+use oracled_domain::RegenAttempt;
+use oracled_domain::SessionRecord;
+use oracled_domain::VerdictDelivery;
 use oracled_domain::audit::event::SessionExpiryEntry;
+use oracled_domain::base::row::Row;
+use oracled_domain::verdict::held::HeldVerdict;
+use oracled_domain::verdict::session::RejectingCheck;
 use oracled_domain::{AuditEvent, EventKind, SessionId};
-use oracled_store::{JournalRecord, RowExpectation, RowKey, SessionRevisions, TableWrite};
+use oracled_store::{JournalRecord, RowExpectation, RowWrite, SessionRevisions};
 
 /// Removes the rows of those of `sessions` that were last changed up to entry `last_seq`, in one commit. Returns their number.
 #[derive(Debug, Message)]
@@ -20,18 +26,21 @@ pub struct ExpireSessions {
 /// Adds the removal of the rows of a session to `record`.
 fn remove_rows(record: &mut JournalRecord, session_id: &SessionId, revisions: SessionRevisions) {
     let SessionRevisions { session, verdict, held, refusal, regen } = revisions;
-    let rows = [
-        (RowKey::Session(session_id.clone()), session, TableWrite::RemoveSession(session_id.clone())),
-        (RowKey::Verdict(session_id.clone()), verdict, TableWrite::RemoveVerdict(session_id.clone())),
-        (RowKey::Held(session_id.clone()), held, TableWrite::RemoveHeld(session_id.clone())),
-        (RowKey::Refusal(session_id.clone()), refusal, TableWrite::RemoveRefusal(session_id.clone())),
-        (RowKey::Regen(session_id.clone()), regen, TableWrite::RemoveRegen(session_id.clone())),
-    ];
-    for (row, revision, removal) in rows {
-        record.expect.push(RowExpectation { row, revision });
-        if revision.is_some() {
-            record.writes.push(removal);
-        }
+    remove_row::<SessionRecord>(record, session_id, session);
+    remove_row::<VerdictDelivery>(record, session_id, verdict);
+    remove_row::<HeldVerdict>(record, session_id, held);
+    remove_row::<RejectingCheck>(record, session_id, refusal);
+    remove_row::<RegenAttempt>(record, session_id, regen);
+}
+
+fn remove_row<R: Row<Key = SessionId>>(
+    record: &mut JournalRecord,
+    session_id: &SessionId,
+    revision: Option<u64>,
+) {
+    record.expect.push(RowExpectation::new::<R>(session_id, revision));
+    if revision.is_some() {
+        record.writes.push(RowWrite::remove::<R>(session_id));
     }
 }
 

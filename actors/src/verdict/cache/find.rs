@@ -8,6 +8,7 @@ use super::session_record::{
 use super::{VerdictCache, VerdictCacheError, evict_verdict};
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::LoggerHandle;
+use crate::platform::caller::caller_trace;
 use crate::platform::clock::Clock;
 use crate::verdict::submission::{CachedVerdict, Submission};
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
@@ -17,7 +18,7 @@ use oracled_domain::verdict::mail::MailKind;
 use oracled_domain::verdict::order::Order;
 use oracled_domain::verdict::session::{CustomerEmail, OriginalVerdict, SessionMismatch};
 use oracled_domain::{AuditEvent, EventKind, GatePath, MailId, OutboxMail, SessionRecord, VerdictDelivery};
-use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, StoreError, TableWrite};
+use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
 use std::sync::Arc;
 
 /// Looks up a session whose verdict is to be delivered.
@@ -128,14 +129,8 @@ impl CachedVerdictDelivery {
             let (mut record, delivery, mail, ended) =
                 self.build_repeat_delivery(&session, delivery, find, self.clock.now())?;
             record.expect = vec![
-                RowExpectation {
-                    row: RowKey::Session(find.session_id.clone()),
-                    revision: Some(session_revision),
-                },
-                RowExpectation {
-                    row: RowKey::Verdict(find.session_id.clone()),
-                    revision: Some(verdict_revision),
-                },
+                RowExpectation::new::<SessionRecord>(&find.session_id, Some(session_revision)),
+                RowExpectation::new::<VerdictDelivery>(&find.session_id, Some(verdict_revision)),
             ];
             let known = FindSessionOutcome::Cached(Arc::new(VerdictDelivery::clone(&delivery).into()));
             Ok(CommitDecision::Change((known, mail, ended), record))
@@ -214,14 +209,14 @@ impl CachedVerdictDelivery {
         let mut events = vec![session_registered_event(&session, now)];
         events.extend(order_delivered);
         events.extend(address_change_event(&self.store, Some(known), &session, now)?);
-        let mut writes = vec![TableWrite::PutVerdict(Arc::clone(&delivery))];
-        let mail = to.map(|to| OutboxMail::queued(MailKind::Verdict, Arc::clone(&delivery), to));
+        let mut writes = vec![RowWrite::put::<VerdictDelivery>(&delivery)];
+        let mail = to.map(|to| queue_mail(MailKind::Verdict, &delivery, to));
         let mail_id = mail.as_ref().map(|mail| mail.standing.mail_id.clone());
         if let Some(mail) = mail {
             events.push(mail_queued_event(&mail, now));
-            writes.push(TableWrite::PutMail(Arc::new(mail)));
+            writes.push(RowWrite::put::<OutboxMail>(&mail));
         }
-        writes.push(TableWrite::PutSession(session.into()));
+        writes.push(RowWrite::put::<SessionRecord>(&session));
         Ok((
             JournalRecord { expect: Vec::new(), events, writes, ..JournalRecord::default() },
             delivery,
@@ -229,6 +224,11 @@ impl CachedVerdictDelivery {
             order,
         ))
     }
+}
+
+/// A mail of `kind` about `delivery`, with the trace of the current caller.
+pub(super) fn queue_mail(kind: MailKind, delivery: &Arc<VerdictDelivery>, to: CustomerEmail) -> OutboxMail {
+    OutboxMail { trace: caller_trace(), ..OutboxMail::queued(kind, Arc::clone(delivery), to) }
 }
 
 /// The log entry of a mail that is put into the outbox.

@@ -12,7 +12,7 @@ use oracled_domain::verdict::held::HeldVerdict;
 use oracled_domain::verdict::order::{Order, OrderStopCause};
 use oracled_domain::verdict::policy::{AppliedPolicy, DeliveryPolicies, PolicyAction};
 use oracled_domain::{AuditEvent, EventKind, GatePath, SessionId, SessionRecord, VerdictDelivery};
-use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, StoreError, TableWrite};
+use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
 
 /// The policy beside the gate, and the key of the verdicts that it holds.
 #[derive(Debug, Clone)]
@@ -119,11 +119,11 @@ impl AdmitVerdict {
         record.events.extend(address_change_event(store, known, &session, now)?);
         record.events.push(AuditEvent::new(now, session_id.clone(), stopped));
         record.expect = vec![
-            RowExpectation { row: RowKey::Verdict(session_id.clone()), revision: None },
-            RowExpectation { row: RowKey::Session(session_id.clone()), revision },
-            RowExpectation { row: RowKey::Held(session_id.clone()), revision: None },
+            RowExpectation::new::<VerdictDelivery>(session_id, None),
+            RowExpectation::new::<SessionRecord>(session_id, revision),
+            RowExpectation::new::<HeldVerdict>(session_id, None),
         ];
-        record.writes = vec![TableWrite::PutHeld(held.into()), TableWrite::PutSession(session.into())];
+        record.writes = vec![RowWrite::put::<HeldVerdict>(&held), RowWrite::put::<SessionRecord>(&session)];
         if known.is_none() {
             let (_, refusal_revision) = find_check_in_force(store, session_id, None)?;
             remove_rejecting_check(&mut record, session_id, refusal_revision);
@@ -164,9 +164,9 @@ pub(crate) fn remove_held_verdict(
     session_id: &SessionId,
 ) -> Result<(), StoreError> {
     let revision = store.held_verdict_revision(session_id)?;
-    record.expect.push(RowExpectation { row: RowKey::Held(session_id.clone()), revision });
+    record.expect.push(RowExpectation::new::<HeldVerdict>(session_id, revision));
     if revision.is_some() {
-        record.writes.push(TableWrite::RemoveHeld(session_id.clone()));
+        record.writes.push(RowWrite::remove::<HeldVerdict>(session_id));
     }
     Ok(())
 }

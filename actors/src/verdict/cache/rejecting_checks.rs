@@ -12,9 +12,7 @@ use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use oracled_domain::rules::CandidateCheck;
 use oracled_domain::verdict::session::RejectingCheck;
 use oracled_domain::{AuditEvent, EventKind, SessionId, SessionRecord};
-use oracled_store::{
-    JournalRecord, RejectingCheckSize, RowExpectation, RowKey, Store, StoreError, TableWrite,
-};
+use oracled_store::{JournalRecord, RejectingCheckSize, RowExpectation, RowWrite, Store, StoreError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -103,9 +101,9 @@ pub(crate) fn remove_rejecting_check(
     session_id: &SessionId,
     revision: Option<u64>,
 ) {
-    record.expect.push(RowExpectation { row: RowKey::Refusal(session_id.clone()), revision });
+    record.expect.push(RowExpectation::new::<RejectingCheck>(session_id, revision));
     if revision.is_some() {
-        record.writes.push(TableWrite::RemoveRefusal(session_id.clone()));
+        record.writes.push(RowWrite::remove::<RejectingCheck>(session_id));
     }
 }
 
@@ -134,10 +132,10 @@ async fn store_rejecting_check(
                 keeps = true;
                 let (session_id, check) = (session_id.clone(), Arc::clone(&check));
                 record.expect.extend([
-                    RowExpectation { row: RowKey::Session(session_id.clone()), revision: None },
-                    RowExpectation { row: RowKey::Refusal(session_id.clone()), revision },
+                    RowExpectation::new::<SessionRecord>(&session_id, None),
+                    RowExpectation::new::<RejectingCheck>(&session_id, revision),
                 ]);
-                record.writes.push(TableWrite::PutRefusal(RejectingCheck { session_id, check }));
+                record.writes.push(RowWrite::put::<RejectingCheck>(&RejectingCheck { session_id, check }));
             }
             _ => {}
         }
@@ -149,9 +147,9 @@ async fn store_rejecting_check(
 /// Drops a rejecting check, unless it was replaced or removed meanwhile.
 async fn drop_rejecting_check(session_id: SessionId, revision: u64, log: LoggerHandle, clock: Clock) {
     let record = JournalRecord {
-        expect: vec![RowExpectation { row: RowKey::Refusal(session_id.clone()), revision: Some(revision) }],
+        expect: vec![RowExpectation::new::<RejectingCheck>(&session_id, Some(revision))],
         events: vec![AuditEvent::new(clock.now(), session_id.clone(), EventKind::RefusalDropped)],
-        writes: vec![TableWrite::RemoveRefusal(session_id)],
+        writes: vec![RowWrite::remove::<RejectingCheck>(&session_id)],
         ..JournalRecord::default()
     };
     match log.commit(record).await {

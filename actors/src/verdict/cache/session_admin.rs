@@ -10,11 +10,15 @@ use crate::verdict::notifier::{HeldMails, MailChannel, queued_mails};
 use crate::verdict::outbox::RemovedMessage;
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use jiff::Timestamp;
+use oracled_domain::OutboxMail;
+use oracled_domain::RegenAttempt;
+use oracled_domain::VerdictDelivery;
 use oracled_domain::audit::event::{ErasureStartEntry, ValueChange};
 use oracled_domain::verdict::divergence::OriginalLabel;
+use oracled_domain::verdict::session::RejectingCheck;
 use oracled_domain::verdict::session::{CustomerEmail, OriginalVerdict, SessionMismatch};
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId, SessionRecord, VerdictLabel};
-use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, StoreError, TableWrite};
+use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
 
 /// Corrects a session. A field that is `None` keeps its value.
 #[derive(Debug, Clone, Message)]
@@ -88,20 +92,20 @@ impl SessionRemoval {
             session => session?.unzip(),
         };
         if revision.is_none() {
-            record.expect = vec![RowExpectation { row: RowKey::Session(session_id.clone()), revision: None }];
+            record.expect = vec![RowExpectation::new::<SessionRecord>(session_id, None)];
         }
         if revision.is_some() {
             let verdict = store.verdict_for_removal(session_id)?;
             record.expect = vec![
-                RowExpectation { row: RowKey::Session(session_id.clone()), revision },
-                RowExpectation {
-                    row: RowKey::Verdict(session_id.clone()),
-                    revision: verdict.as_ref().map(|(_, revision)| *revision),
-                },
+                RowExpectation::new::<SessionRecord>(session_id, revision),
+                RowExpectation::new::<VerdictDelivery>(
+                    session_id,
+                    verdict.as_ref().map(|(_, revision)| *revision),
+                ),
             ];
-            record.writes.push(TableWrite::RemoveSession(session_id.clone()));
+            record.writes.push(RowWrite::remove::<SessionRecord>(session_id));
             if verdict.is_some() {
-                record.writes.push(TableWrite::RemoveVerdict(session_id.clone()));
+                record.writes.push(RowWrite::remove::<VerdictDelivery>(session_id));
             }
             remove_held_verdict(&mut record, store, session_id)?;
             record.events.push(AuditEvent::new(
@@ -175,12 +179,9 @@ async fn correct(
         }
         let now = clock.now();
         let mut record = JournalRecord {
-            expect: vec![RowExpectation {
-                row: RowKey::Session(correct.session_id.clone()),
-                revision: Some(revision),
-            }],
+            expect: vec![RowExpectation::new::<SessionRecord>(&correct.session_id, Some(revision))],
             events: vec![correct.event(&before, &after, now)],
-            writes: vec![TableWrite::PutSession(after.clone().into())],
+            writes: vec![RowWrite::put::<SessionRecord>(&after)],
             ..JournalRecord::default()
         };
         record.events.extend(address_change_event(&store, Some(&before), &after, now)?);
@@ -232,9 +233,11 @@ async fn erase(
         let removal = SessionRemoval::of(&session_id, mails.as_ref(), peer, (&store, now))?;
         let SessionRemoval { mut record, dropped, .. } = removal;
         let rest =
-            [TableWrite::RemoveRefusal(session_id.clone()), TableWrite::RemoveRegen(session_id.clone())];
+            [RowWrite::remove::<RejectingCheck>(&session_id), RowWrite::remove::<RegenAttempt>(&session_id)];
         record.writes.extend(rest);
-        record.writes.extend(store.lost_mails_of(&session_id)?.into_iter().map(TableWrite::RemoveMail));
+        record.writes.extend(
+            store.lost_rows_of::<OutboxMail>(&session_id)?.iter().map(RowWrite::remove::<OutboxMail>),
+        );
         // the last entry: the erasure covers all entries up to it
         let started = EventKind::ErasureStarted(ErasureStartEntry { reason: reason.clone(), peer });
         record.events.push(AuditEvent::new(now, session_id.clone(), started));

@@ -9,7 +9,7 @@ use oracled_domain::verdict::generation_outcome::GenerationOutcome;
 use oracled_domain::verdict::order::{Order, OrderState};
 use oracled_domain::verdict::session::CustomerEmail;
 use oracled_domain::{AuditEvent, EventKind, GatePath, SessionRecord};
-use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, StoreError, TableWrite};
+use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite, Store, StoreError};
 
 /// The record that stores `session`, and requires `revision` of its row.
 pub(super) fn session_update_record(
@@ -18,9 +18,9 @@ pub(super) fn session_update_record(
     now: Timestamp,
 ) -> JournalRecord {
     JournalRecord {
-        expect: vec![RowExpectation { row: RowKey::Session(session.session_id.clone()), revision }],
+        expect: vec![RowExpectation::new::<SessionRecord>(&session.session_id, revision)],
         events: vec![session_registered_event(session, now)],
-        writes: vec![TableWrite::PutSession(session.clone().into())],
+        writes: vec![RowWrite::put::<SessionRecord>(session)],
         ..JournalRecord::default()
     }
 }
@@ -37,11 +37,11 @@ pub(crate) fn new_address_record(
     }
     let after = SessionRecord { customer_email: Some(address.clone()), ..session.clone() };
     let changed = address_change_event(store, Some(&session), &after, now)?;
-    let row = RowKey::Session(after.session_id.clone());
+    let row = RowName::of::<SessionRecord>(&after.session_id);
     Ok(Some(JournalRecord {
         expect: vec![RowExpectation { row, revision: Some(revision) }],
         events: changed.into_iter().collect(),
-        writes: vec![TableWrite::PutSession(after.into())],
+        writes: vec![RowWrite::put::<SessionRecord>(&after)],
         ..JournalRecord::default()
     }))
 }

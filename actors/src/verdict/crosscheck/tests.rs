@@ -1,6 +1,7 @@
 use super::*;
 use crate::testing::{GOOD, TestSystem, id, logged_events, test_submission, with_system};
 use crate::verdict::cache::ReadVerdict;
+use oracled_domain::VerdictDelivery;
 use oracled_domain::verdict::crosscheck::CrosscheckReason;
 use oracled_domain::verdict::session::SessionMismatch;
 use oracled_domain::{CrosscheckDecision, CustomerQuery};
@@ -165,8 +166,11 @@ fn submission_with_another_query_is_a_mismatch() {
 #[test]
 fn judgment_is_logged_even_if_its_commit_stays_stale() {
     with_system(|TestSystem { system, .. }| async move {
-        let stale =
-            || VerdictCacheError::Commit(CommitError::Stale(oracled_store::RowKey::Verdict(id("cs_1"))));
+        let stale = || {
+            VerdictCacheError::Commit(CommitError::Stale(oracled_store::RowName::of::<VerdictDelivery>(&id(
+                "cs_1",
+            ))))
+        };
         let judgment = oracled_domain::judge(ProductTier::Quick, VerdictPayload::raw(GOOD));
         let message = test_submission("cs_1", GOOD, GatePath::Submit);
         let entry = EventKind::TmmCrosscheck(CrosscheckEntry::of(&judgment, &message.query, message.path));

@@ -2,7 +2,7 @@ use super::*;
 use crate::testing::{TestSystem, id, with_system};
 use oracled_domain::OutboxWebhook;
 use oracled_domain::verdict::webhook::{WebhookId, WebhookType};
-use oracled_store::TableWrite;
+use oracled_store::RowWrite;
 use serde_json::json;
 use std::fs;
 
@@ -36,7 +36,7 @@ fn webhook_queued_during_the_removal_is_dropped_by_a_resumed_erasure() {
         let event = AuditEvent::new(now, Some(id("ada")), EventKind::WebhookQueued(webhook.standing.entry()));
         let record = JournalRecord {
             events: vec![event],
-            writes: vec![TableWrite::PutWebhook(Arc::new(webhook))],
+            writes: vec![RowWrite::put::<OutboxWebhook>(&webhook)],
             ..JournalRecord::default()
         };
         erasure.0.log.commit(record).await.expect("the commit succeeds");

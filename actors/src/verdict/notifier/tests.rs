@@ -12,7 +12,7 @@ use oracled_domain::verdict::mail_template::MailContent;
 use oracled_domain::{
     AuditEvent, EventKind, OutboxMail, PeerCredentials, ProductTier, VerdictDelivery, VerdictLabel,
 };
-use oracled_store::{JournalRecord, LogQuery, TableWrite};
+use oracled_store::{JournalRecord, LogQuery, RowWrite};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -203,7 +203,7 @@ impl TestSystem {
         let timestamp = self.system.clock.now();
         let event =
             AuditEvent::new(timestamp, session_id, EventKind::MailQueued { mail_id: mail_id.clone(), kind });
-        let writes = vec![TableWrite::PutMail(Arc::new(mail))];
+        let writes = vec![RowWrite::put::<OutboxMail>(&mail)];
         let record = JournalRecord { writes, ..JournalRecord::from(event) };
         self.system.log.commit(record).await.expect("the commit succeeds");
         mail_id

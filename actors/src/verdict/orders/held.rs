@@ -9,7 +9,7 @@ use crate::verdict::submission::{GenerationTrace, Submission, SubmissionOutcome}
 use actix::{Context, Handler, Message, ResponseFuture};
 use oracled_domain::verdict::held::HeldVerdict;
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId, SessionRecord, VerdictDelivery};
-use oracled_store::{JournalRecord, RowExpectation, RowKey};
+use oracled_store::{JournalRecord, RowExpectation};
 
 /// Reads the verdict that the policy holds, for an operator.
 #[derive(Debug, Clone, Message)]
@@ -96,7 +96,7 @@ impl OrderDesk {
         let (text, revision) = self.open_held(&session_id).await?;
         let read = EventKind::HeldVerdictRead { verdict_sha256: text.held.verdict_sha256.clone(), peer };
         let record = JournalRecord {
-            expect: vec![RowExpectation { row: RowKey::Held(session_id.clone()), revision: Some(revision) }],
+            expect: vec![RowExpectation::new::<HeldVerdict>(&session_id, Some(revision))],
             ..JournalRecord::from(AuditEvent::new(self.clock().now(), session_id, read))
         };
         self.runner.handles.log.commit(record).await.map_err(GenerationError::from)?;

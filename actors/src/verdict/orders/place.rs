@@ -16,7 +16,7 @@ use actix::{Addr, Message};
 use oracled_domain::verdict::order::{Order, OrderAttemptStart, OrderState};
 use oracled_domain::verdict::session::SessionMismatch;
 use oracled_domain::{AuditEvent, EventKind, ModelPrompt, SessionId, SessionRecord};
-use oracled_store::{JournalRecord, RowExpectation, RowKey, TableWrite};
+use oracled_store::{JournalRecord, RowExpectation, RowWrite};
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -193,7 +193,7 @@ impl OrderDesk {
             has_email: session.customer_email.is_some(),
         };
         let mut record = JournalRecord {
-            expect: vec![RowExpectation { row: RowKey::Session(session_id.clone()), revision }],
+            expect: vec![RowExpectation::new::<SessionRecord>(session_id, revision)],
             events: vec![AuditEvent::new(now, session_id.clone(), placed)],
             ..JournalRecord::default()
         };
@@ -209,7 +209,7 @@ impl OrderDesk {
                 started.session
             }
         };
-        record.writes.push(TableWrite::PutSession(session.clone().into()));
+        record.writes.push(RowWrite::put::<SessionRecord>(&session));
         Ok(CommitDecision::Change(PlacedRow::New(Box::new(session)), record))
     }
 

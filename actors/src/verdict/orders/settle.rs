@@ -14,7 +14,7 @@ use oracled_domain::verdict::order::{
 use oracled_domain::verdict::policy::join_causes;
 use oracled_domain::verdict::rejection::{AnswerRejection, RejectedClaim};
 use oracled_domain::{AuditEvent, EventKind, OracleId, SessionId, SessionRecord};
-use oracled_store::{JournalRecord, RowExpectation, RowKey, TableWrite};
+use oracled_store::{JournalRecord, RowExpectation, RowWrite};
 
 /// The cause of an attempt whose answer was discarded.
 const CANCELLED: &str = "the order was cancelled during the call";
@@ -219,12 +219,9 @@ impl OrderDesk {
                 return Ok(CommitDecision::Already(None));
             };
             let mut record = JournalRecord {
-                expect: vec![RowExpectation {
-                    row: RowKey::Session(session_id.clone()),
-                    revision: Some(revision),
-                }],
+                expect: vec![RowExpectation::new::<SessionRecord>(session_id, Some(revision))],
                 events,
-                writes: vec![TableWrite::PutSession(session.clone().into())],
+                writes: vec![RowWrite::put::<SessionRecord>(&session)],
                 ..JournalRecord::default()
             };
             // an order that changes in this way has no held verdict any longer

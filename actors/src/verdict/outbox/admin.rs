@@ -9,7 +9,7 @@ use crate::platform::in_flight::InFlightClaim;
 use actix::{Addr, AsyncContext, Context, Handler, Message, ResponseFuture};
 use jiff::Timestamp;
 use oracled_domain::{AuditEvent, PeerCredentials};
-use oracled_store::{JournalRecord, RowExpectation, Store, StoreError, TableWrite};
+use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
 use tokio::task::spawn_blocking;
 
 /// Why an administrator's action failed. Nothing has changed.
@@ -137,7 +137,7 @@ fn add_change<C: OutboxChannel>(
     record: &mut JournalRecord,
     (state, revision): (&C::State, u64),
     step: OutboxStep,
-    write: TableWrite,
+    write: RowWrite,
     now: Timestamp,
 ) {
     record.expect.push(RowExpectation { row: C::row(state.id().clone()), revision: Some(revision) });

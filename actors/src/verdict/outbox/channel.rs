@@ -4,7 +4,7 @@ use crate::audit::logger::JournalReport;
 use crate::platform::metrics::{ActorMetrics, OutboxOutcome};
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::{EventKind, PeerCredentials, SessionId};
-use oracled_store::{RowKey, Store, StoreError, TableWrite};
+use oracled_store::{RowName, RowWrite, Store, StoreError};
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
 
@@ -85,9 +85,9 @@ pub trait OutboxChannel: Debug + Send + Sync + Unpin + 'static {
     ) -> Result<(), StoreError>;
     fn state(message: &Self::Message) -> &Self::State;
     /// Stores `message` with another state.
-    fn put(message: Self::Message, state: Self::State) -> TableWrite;
-    fn remove(id: IdOf<Self>) -> TableWrite;
-    fn row(id: IdOf<Self>) -> RowKey;
+    fn put(message: Self::Message, state: Self::State) -> RowWrite;
+    fn remove(id: IdOf<Self>) -> RowWrite;
+    fn row(id: IdOf<Self>) -> RowName;
     fn event(state: &Self::State, step: OutboxStep) -> EventKind;
     /// The number of messages in the outbox.
     fn count(report: &JournalReport) -> u64;

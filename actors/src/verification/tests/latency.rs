@@ -11,10 +11,10 @@ use crate::upstream::oracle_health::ListHealthStatuses;
 use crate::verification::VerifyError;
 use jiff::SignedDuration;
 use oracled_domain::ground::ontology::Ontology;
+use oracled_domain::ground::source_state::SourceState;
 use oracled_domain::verdict::health::OracleHealthLevel;
 use oracled_domain::verification::{AxisReason, CallOutcome, Envelope, EnvelopeKind, VerifyRequest};
 use serde_json::{Value as Json, json};
-use std::sync::Arc;
 use std::time::Duration;
 
 const HONEST: ScriptedCall = ScriptedCall::at_once(ScriptedSourceReply::People("54208"));
@@ -393,7 +393,7 @@ async fn invalidation_count(system: &ActorSystem, oracle_id: &str) {
         .expect("the source is readable")
         .expect("the source exists");
     state = state.invalidated(system.clock.now());
-    commit_write(system, oracled_store::TableWrite::PutSource(Arc::new(state))).await;
+    commit_write(system, oracled_store::RowWrite::put::<SourceState>(&state)).await;
 }
 
 #[test]

@@ -8,8 +8,9 @@ use super::upstream::{
 use crate::system::ActorSystem;
 use crate::verification::VerifyError;
 use crate::verification::pending::PENDING_DECISIONS_MAX;
+use oracled_domain::verification::DecisionInputs;
 use oracled_domain::verification::{DecisionStage, Envelope, EnvelopeKind};
-use oracled_store::{LogQuery, TableWrite};
+use oracled_store::{LogQuery, RowWrite};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -145,7 +146,7 @@ fn restarted_actor_resumes_only_unclaimed_pending_decisions() {
             // a pending decision that is not in progress
             let mut inputs = (*rebuilt(system, &provisional[0])[0].0.inputs).clone();
             (inputs.execution_id, inputs.stage) = ("v-lost".into(), DecisionStage::Delayed);
-            commit_write(system, TableWrite::PutPending(Arc::new(inputs))).await;
+            commit_write(system, RowWrite::put::<DecisionInputs>(&inputs)).await;
             // a restart while two are in progress and three wait, and another one after the first two
             for wait_ms in [0, 1_500] {
                 tokio::time::sleep(Duration::from_millis(wait_ms)).await;
@@ -177,7 +178,7 @@ fn abandoned_pending_decision_is_resumed_within_an_hour() {
             // a pending decision whose task is gone
             let mut inputs = (*rebuilt(system, &provisional[0])[0].0.inputs).clone();
             (inputs.execution_id, inputs.stage) = ("v-lost".into(), DecisionStage::Delayed);
-            commit_write(system, TableWrite::PutPending(Arc::new(inputs))).await;
+            commit_write(system, RowWrite::put::<DecisionInputs>(&inputs)).await;
             after_s(60).await;
             assert!(logged_envelope_kinds(system, "v-lost").is_empty());
             after_s(3600).await;

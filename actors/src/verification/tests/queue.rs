@@ -11,7 +11,7 @@ use oracled_domain::verification::review::{
 };
 use oracled_domain::verification::{AxisReason, EnvelopeKind, ReviewCase};
 use oracled_domain::{AuditEvent, EventKind};
-use oracled_store::{JournalRecord, TableWrite};
+use oracled_store::{JournalRecord, RowWrite};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ async fn open_copies(system: &ActorSystem, state: &ReviewState, number: u64) {
         let entry = ReviewEntry { review_id: review_id.clone(), review };
         let mut record =
             JournalRecord::from(AuditEvent::new(*opened_at, None, EventKind::ReviewOpened(entry)));
-        record.writes.extend(states.iter().cloned().map(TableWrite::PutReview));
+        record.writes.extend(states.iter().map(|state| RowWrite::put::<ReviewState>(state)));
         system.log.commit(record).await.expect("the commit succeeds");
     }
 }

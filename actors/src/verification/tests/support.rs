@@ -15,7 +15,7 @@ use oracled_domain::ground::run::IngestionRun;
 use oracled_domain::ground::source::SourceRegistration;
 use oracled_domain::verification::{Envelope, VerifyRequest, Workflow};
 use oracled_domain::{AuditEvent, EventKind};
-use oracled_store::{JournalRecord, LogQuery, TableWrite};
+use oracled_store::{JournalRecord, LogQuery, RowWrite};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 
@@ -112,8 +112,7 @@ pub(crate) async fn workflow(system: &ActorSystem, oracles: &[&str], settings: J
     let registered = RegisteredDocument::new(workflow.clone(), system.clock.now(), "7".into());
     let entry = DocumentEntry::new(None, &workflow, PEER);
     let event = AuditEvent::new(registered.registered_at, None, EventKind::DocumentRegistered(entry));
-    let record =
-        JournalRecord { writes: vec![TableWrite::registered(&registered)], ..JournalRecord::from(event) };
+    let record = JournalRecord { writes: vec![RowWrite::put(&registered)], ..JournalRecord::from(event) };
     system.log.commit(record).await.expect("the commit succeeds");
 }
 

@@ -25,7 +25,7 @@ use oracled_domain::verification::{
     OracleVerificationRecord, VerificationTier,
 };
 use oracled_domain::{AuditEvent, EventKind, Sha256Hex};
-use oracled_store::{JournalRecord, TableWrite};
+use oracled_store::{JournalRecord, RowWrite};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -280,11 +280,11 @@ pub(crate) async fn cache_candidate(system: &ActorSystem, area: &str, candidate:
         invalidation_count: 0,
         etag: None,
     };
-    commit_write(system, TableWrite::PutKept(key(area), Arc::new(cached))).await;
+    commit_write(system, RowWrite::put_at(&key(area), &cached)).await;
 }
 
 /// Writes a row directly to the store.
-pub(crate) async fn commit_write(system: &ActorSystem, write: TableWrite) {
+pub(crate) async fn commit_write(system: &ActorSystem, write: RowWrite) {
     let (action, detail, timestamp) = ("test".into(), "a row".into(), system.clock.now());
     let mut record = JournalRecord::from(AuditEvent::new(
         timestamp,

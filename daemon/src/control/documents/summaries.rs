@@ -8,11 +8,11 @@ use oracled_api::documents::{CAN_DECIDE, DocumentSummary};
 use oracled_domain::documents::{DocumentKind, RegisteredDocument, RegistryDocument};
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::source::{OracleTier, SourceAdapterKind, SourceReviewStatus};
+use oracled_domain::ground::source_state::SourceState;
 use oracled_domain::verification::adapter::Adapter;
 use oracled_domain::verification::workflow::Workflow;
 use oracled_domain::{MailTemplate, PromptTemplate};
 use oracled_store::Store;
-use oracled_store::ground::state::SourceState;
 
 /// The registered documents of a kind without their content.
 pub(super) fn read_summaries(

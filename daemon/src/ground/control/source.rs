@@ -16,7 +16,7 @@ use oracled_domain::audit::event::ground::InvalidationCause;
 use oracled_domain::base::moment::Moment;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::source::SourceRegistryEntry;
-use oracled_store::ground::state::SourceState;
+use oracled_domain::ground::source_state::SourceState;
 use std::sync::Arc;
 
 problems!(ReadProblems: STORE; SourceUnknown);

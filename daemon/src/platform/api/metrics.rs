@@ -13,7 +13,9 @@ use hyper::header::CONTENT_TYPE;
 use oracled_actors::upstream::oracle_health::ListHealthStatuses;
 use oracled_api::base::problem::ProblemCode;
 use oracled_domain::base::actor_report::ActorReport;
+use oracled_domain::base::row::Row;
 use oracled_domain::verdict::health::{OracleHealthLevel, OracleHealthStatus};
+use oracled_domain::{SessionRecord, VerdictDelivery};
 use prometheus_client::encoding::text;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -102,8 +104,8 @@ fn write_gauges(text: &mut MetricsText, service: &DaemonService) {
             journal.lost_rows.len() as u64,
         ),
         ("log_entries", "entries in the log", journal.counts.entries),
-        ("cached_verdicts", "verdicts in the store", journal.counts.verdicts),
-        ("sessions", "sessions in the store", journal.counts.sessions),
+        ("cached_verdicts", "verdicts in the store", journal.counts.of(VerdictDelivery::TABLE.name)),
+        ("sessions", "sessions in the store", journal.counts.of(SessionRecord::TABLE.name)),
         (
             "clock_steps_back",
             "steps back of the system clock by 1 s or more, since the last log entry before the start",

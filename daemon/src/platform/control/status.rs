@@ -13,8 +13,11 @@ use oracled_actors::verdict::orders::OrderSurvey;
 use oracled_actors::verdict::regen::ReadVariance;
 use oracled_api::base::service::{HeldRun, StatusReport, WaitingOrders, WitnessReport};
 use oracled_domain::ProductTier;
+use oracled_domain::base::row::Row;
 use oracled_domain::verdict::order::OrderState;
 use oracled_domain::verdict::template_name::TemplateName;
+use oracled_domain::verification::review::OPEN_REVIEWS;
+use oracled_domain::{OutboxMail, OutboxWebhook, SessionRecord, VerdictDelivery};
 use oracled_store::{Store, StoreError};
 use std::process;
 use std::sync::Arc;
@@ -70,8 +73,8 @@ pub async fn get(
         entries: journal.counts.entries,
         log_key: service.log_signer.key().to_string(),
         witnesses: service.witnesses.statuses().into_iter().map(report_of).collect(),
-        verdicts: journal.counts.verdicts,
-        sessions: journal.counts.sessions,
+        verdicts: journal.counts.of(VerdictDelivery::TABLE.name),
+        sessions: journal.counts.of(SessionRecord::TABLE.name),
         journal_failure: journal.failure.map(|(cause, _)| cause),
         fallback_entries: journal.fallback_entries,
         mirror_lag: journal.mirror_lag,
@@ -80,11 +83,11 @@ pub async fn get(
         model: describe_model(&service),
         prompt: describe_prompts(&service),
         mail: describe_mail(&service),
-        mails: journal.counts.mails,
-        webhooks: journal.counts.webhooks,
+        mails: journal.counts.of(OutboxMail::TABLE.name),
+        webhooks: journal.counts.of(OutboxWebhook::TABLE.name),
         orders,
         budgets,
-        open_reviews: journal.counts.open_reviews,
+        open_reviews: journal.counts.of(OPEN_REVIEWS.name),
         held_runs,
         oracles,
         variance,

@@ -1,7 +1,7 @@
 //! The caller that caused an entry.
 
+use crate::base::application::ApplicationName;
 use crate::base::trace::{TraceContext, TraceId};
-use crate::verdict::application::ApplicationName;
 use serde::{Deserialize, Serialize};
 
 /// The longest request id, in characters.

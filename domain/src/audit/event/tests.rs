@@ -1,5 +1,6 @@
 use super::*;
 use crate::base::payload::VerdictPayload;
+use crate::base::row::ErasedData;
 use crate::rules::{self, CandidateCheck, CandidateText, FactSet, RuleId, RulesEvaluation, evaluate};
 use crate::verdict::cost::{ModelCost, day_of};
 use crate::verdict::crosscheck::judge;
@@ -399,7 +400,7 @@ fn order_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Timest
         EventKind::ErasureStarted(ErasureStartEntry { reason: "request of the customer".into(), peer }),
         EventKind::SessionErased(ErasureEndEntry {
             started_seq: 7,
-            data: [ErasedData::Session, ErasedData::LogValues].into(),
+            data: [ErasedData::new("session"), ErasedData::LOG_VALUES].into(),
             reason: "request of the customer".into(),
             peer,
         }),

@@ -1,9 +1,9 @@
 //! Appends entries to the log: their rows and their index.
 
 use super::row::{self, TIME_BYTES};
-use super::{block_of, by_event, by_execution};
+use super::{BY_SESSION, LOG, block_of, by_event, by_execution};
 use crate::base::row_batch::RowBatch;
-use crate::base::rows::{self, TableId, key};
+use crate::base::rows::{self, key};
 use jiff::Timestamp;
 use oracled_domain::audit::event::read_open;
 use oracled_domain::audit::leaf::{EntryAdditions, EntrySalts, RowDigests, entry_text};
@@ -96,7 +96,7 @@ pub(crate) fn put(
     let open_row = tip.row.take();
     let first_of_row = if row::is_long(text) {
         let value = row::compressed(tip.latest_time_us, text);
-        rows::put(batch, TableId::Log, &first_seq.to_be_bytes(), last_seq, &value, 0);
+        rows::put(batch, LOG, &first_seq.to_be_bytes(), last_seq, &value, 0);
         first_seq
     } else {
         let (first, mut row_text) = open_row
@@ -104,7 +104,7 @@ pub(crate) fn put(
             .unwrap_or((first_seq, Vec::new()));
         row_text.extend_from_slice(text);
         let value = row::plain(tip.latest_time_us, &row_text);
-        rows::put(batch, TableId::Log, &first.to_be_bytes(), last_seq, &value, 0);
+        rows::put(batch, LOG, &first.to_be_bytes(), last_seq, &value, 0);
         tip.row = (value.len() < rows::ONE_CHUNK_BYTES).then_some((first, row_text));
         first
     };
@@ -160,7 +160,7 @@ pub(crate) fn put_line(
     let text = [line.as_bytes(), b"\n"].concat();
     let value = if row::is_long(&text) { row::compressed } else { row::plain }(latest_time_us, &text);
     if in_row.is_none() {
-        rows::put(batch, TableId::Log, &seq.to_be_bytes(), seq, &value, 0);
+        rows::put(batch, LOG, &seq.to_be_bytes(), seq, &value, 0);
     }
     if let Some(Members { event, session_id, execution_id, review_id, .. }) = members {
         if let Some(session_id) = session_id {
@@ -181,5 +181,5 @@ pub(crate) fn put_line(
 
 /// Indexes the record with the last entry `last_seq` as one of the session called `name`.
 pub(crate) fn index_session(batch: &mut RowBatch, name: &[u8], last_seq: u64) {
-    batch.insert(key(TableId::BySession, &[name, &[0], &last_seq.to_be_bytes()]), Vec::new());
+    batch.insert(key(BY_SESSION, &[name, &[0], &last_seq.to_be_bytes()]), Vec::new());
 }

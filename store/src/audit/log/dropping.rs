@@ -1,11 +1,14 @@
 //! Dropping the first entries of the log. The hashes of their leaves stay.
 
-use super::{BLOCK_ENTRIES, LogLine, damaged_line, first_seq_of, row, row_at, seq_of_line};
+use super::{
+    BLOCK_ENTRIES, BY_EVENT, BY_EXECUTION, BY_SESSION, KEPT_ENTRIES, LOG, LogLine, damaged_line,
+    first_seq_of, row, row_at, seq_of_line,
+};
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
 use crate::base::meta;
 use crate::base::row_batch::RowBatch;
-use crate::base::rows::{self, TableId};
+use crate::base::rows;
 use oracled_domain::audit::leaf::{hide_values, is_addition};
 use oracled_domain::audit::log_tiles::TILE_HASHES;
 use std::path::Path;
@@ -21,10 +24,10 @@ impl TableReader {
     pub(crate) fn kept_entries(&self) -> Result<Vec<LogLine>, StoreError> {
         self.read(|db, _| {
             let mut lines = Vec::new();
-            for head in rows::heads(db, self.dir(), rows::all(TableId::KeptEntries)) {
+            for head in rows::heads(db, self.dir(), rows::all(KEPT_ENTRIES)) {
                 let rows::StoredRowHead { key, revision: seq, .. } = head?;
                 let name = rows::name(&key).unwrap_or_default();
-                let row = rows::get(db, self.dir(), TableId::KeptEntries, name)?;
+                let row = rows::get(db, self.dir(), KEPT_ENTRIES, name)?;
                 let json = row.and_then(|row| String::from_utf8(row.value).ok());
                 let json = json.ok_or_else(|| StoreError::Corrupt {
                     dir: self.dir().to_owned(),
@@ -55,12 +58,12 @@ impl TableReader {
 /// log, without their callers and rows, since a rebuild of a source repeats its prunings.
 pub(crate) fn without_dropped(rows: RowBatch, first: u64, dir: &Path) -> Result<RowBatch, StoreError> {
     let mut kept = RowBatch::default();
-    for (key, _) in rows.range(rows::all(TableId::Log)).filter(|(key, _)| rows::is_first_chunk(key)) {
+    for (key, _) in rows.range(rows::all(LOG)).filter(|(key, _)| rows::is_first_chunk(key)) {
         let name = rows::name(key).unwrap_or_default();
         if !is_dropped(key, first) {
             continue;
         }
-        let Some(value) = rows::get_from(&rows, TableId::Log, name).flatten() else { continue };
+        let Some(value) = rows::get_from(&rows, LOG, name).flatten() else { continue };
         let lines = row::decode(&value).ok_or_else(|| StoreError::Corrupt {
             dir: dir.to_owned(),
             detail: format!("a row of the log before entry {first} is damaged"),
@@ -68,7 +71,7 @@ pub(crate) fn without_dropped(rows: RowBatch, first: u64, dir: &Path) -> Result<
         for line in lines.lines().filter(|line| line.contains(KEPT)) {
             let seq = seq_of_line(line.as_bytes()).unwrap_or_default();
             let line = hide_values(line, is_addition).map_err(|error| damaged_line(dir, &error))?;
-            rows::put(&mut kept, TableId::KeptEntries, &seq.to_be_bytes(), seq, line.as_bytes(), 0);
+            rows::put(&mut kept, KEPT_ENTRIES, &seq.to_be_bytes(), seq, line.as_bytes(), 0);
         }
     }
     for (key, value) in rows.into_rows() {
@@ -83,23 +86,23 @@ pub(crate) fn without_dropped(rows: RowBatch, first: u64, dir: &Path) -> Result<
 
 /// The entries that were dropped from the log and kept apart, in the rows of a group.
 pub(crate) fn kept_entries_in(rows: &RowBatch) -> impl Iterator<Item = String> + use<'_> {
-    let firsts = rows.range(rows::all(TableId::KeptEntries)).filter(|(key, _)| rows::is_first_chunk(key));
+    let firsts = rows.range(rows::all(KEPT_ENTRIES)).filter(|(key, _)| rows::is_first_chunk(key));
     firsts.filter_map(|(key, _)| {
-        let line = rows::get_from(rows, TableId::KeptEntries, rows::name(key)?)??;
+        let line = rows::get_from(rows, KEPT_ENTRIES, rows::name(key)?)??;
         String::from_utf8(line).ok()
     })
 }
 
 /// Whether `key` is that of a row of entries before `first`, or of their index.
 fn is_dropped(key: &[u8], first: u64) -> bool {
-    let of = |table: TableId| key.first() == Some(&(table as u8));
-    if of(TableId::Log) {
+    let of = |table| rows::is_of(key, table);
+    if of(LOG) {
         first_seq_of(key).is_some_and(|row| row < first)
-    } else if of(TableId::ByEvent) {
+    } else if of(BY_EVENT) {
         // the key has the first entry of a block
         last_number(key).is_some_and(|block| block + BLOCK_ENTRIES <= first)
     } else {
-        let is_indexed = of(TableId::BySession) || of(TableId::ByExecution);
+        let is_indexed = of(BY_SESSION) || of(BY_EXECUTION);
         is_indexed && last_number(key).is_some_and(|seq| seq < first)
     }
 }

@@ -56,10 +56,8 @@ fn rewrite(from: &Path, to: &Path, mut change: impl FnMut(u64, &mut RowBatch)) {
 
 /// Replaces `from` by `to` in the rows of the log.
 fn replace_in_log(rows: &mut RowBatch, from: &str, to: &str) {
-    let log: Vec<_> = rows
-        .range(rows::all(TableId::Log))
-        .filter_map(|(key, value)| Some((key.to_vec(), value?.to_vec())))
-        .collect();
+    let log: Vec<_> =
+        rows.range(rows::all(LOG)).filter_map(|(key, value)| Some((key.to_vec(), value?.to_vec()))).collect();
     for (key, mut value) in log {
         while let Some(at) = value.windows(from.len()).position(|part| part == from.as_bytes()) {
             value.splice(at..at + from.len(), to.bytes());

@@ -1,7 +1,9 @@
+use crate::audit::log::LOG;
 use crate::audit::log::row as log_row;
+use crate::base::log_hashes::TILES;
 use crate::base::log_hashes::name_of;
 use crate::base::row_batch::RowBatch;
-use crate::base::rows::{self, TableId};
+use crate::base::rows;
 use crate::{Journal, JournalRecord, LogQuery, Store, StoreError, StoreOptions};
 use jiff::Timestamp;
 use oracled_domain::audit::leaf::leaf_of;
@@ -45,7 +47,7 @@ fn damage(store: &Store, place: TilePlace, at: usize) {
     hashes[at] = [7; 32];
     let mut batch = RowBatch::default();
     let revision = (place.index + 1) * TILE_HASHES as u64;
-    rows::put(&mut batch, TableId::Tiles, &name_of(place), revision, hashes.as_flattened(), 0);
+    rows::put(&mut batch, TILES, &name_of(place), revision, hashes.as_flattened(), 0);
     store.engine().apply(batch).expect("the write succeeds");
 }
 
@@ -112,13 +114,13 @@ fn check_of_the_log_accepts_it_again_after_a_changed_entry_was_repaired() {
     drop(journal);
     let (mut journal, store) = open(dir.path());
     let name = 1u64.to_be_bytes();
-    let row = store.read(|db, _| rows::get(db, store.dir(), TableId::Log, &name));
+    let row = store.read(|db, _| rows::get(db, store.dir(), LOG, &name));
     let row = row.expect("the row is readable").expect("the row exists");
     let lines = log_row::decode(&row.value).expect("the row is whole");
     let lines = lines.replacen("service_stopped", "service_stopper", 1);
     let mut batch = RowBatch::default();
     let value = log_row::with_lines(&row.value, lines.as_bytes());
-    rows::put(&mut batch, TableId::Log, &name, row.revision, &value, 0);
+    rows::put(&mut batch, LOG, &name, row.revision, &value, 0);
     store.engine().apply(batch).expect("the write succeeds");
     // the check is stopped after the changed entry
     assert!(matches!(store.audit(|_| false), Ok(false)));

@@ -9,10 +9,10 @@ use crate::ground::places::PlaceCollector;
 use crate::ground::run_keys::{POSITION_KEY, row_key};
 use crate::ground::sorted::{MergedKeys, RowSource, SortedWriter};
 use crate::ground::sorter::RowSorter;
-use crate::ground::state::StatedRecords;
 use crate::ground::view::{INDEX, RecordStatements, SourceView};
 use oracled_domain::base::varint::{put_part, take_part};
 use oracled_domain::ground::run::SortedFileRef;
+use oracled_domain::ground::source_state::StatedRecords;
 
 /// The memory of each sort, in bytes.
 const SORT_BYTES: usize = 16 << 20;

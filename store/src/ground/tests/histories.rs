@@ -1,10 +1,9 @@
 //! Random histories of releases, replacements, undos and rejects: queries and exports are compared with a plain model.
 
 use super::*;
-use crate::TableWrite;
+use crate::RowWrite;
 use crate::ground::query::ScanBudget;
 use crate::ground::staging::{AcceptedRecord, RunStaging};
-use crate::ground::state::CompletedRun;
 use crate::ground::statement::StoredStatement;
 use crate::ground::testing::histories::{
     AnswerRecord, DAYS, HistoryStep, RECORDS, ReadRecord, SourceHistory, VersionReading,
@@ -13,6 +12,8 @@ use crate::ground::view::SourceView;
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::rejection::{RecordRejection, RecordRule, RejectedRecord};
+use oracled_domain::ground::source_state::CompletedRun;
+use oracled_domain::ground::source_state::SourceState;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::thread;
@@ -122,7 +123,7 @@ fn ingest_step(world: &mut TestStore, oracle_id: &SourceId, history: &SourceHist
         rows: staged.rows.clone(),
     };
     let state = before.state.clone().with_completed(completed, Vec::new(), staged.statements.clone());
-    world.commit(vec![TableWrite::PutSource(Arc::new(state))]);
+    world.commit(vec![RowWrite::put::<SourceState>(&state)]);
     staged.keep_files();
     world.store().remove_replaced(&before.state).expect("the source is read");
 }

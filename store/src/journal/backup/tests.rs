@@ -100,8 +100,10 @@ fn backup_of_a_state_with_any_flipped_bit_is_refused_and_names_the_segment() {
                 continue;
             };
             let text = error.to_string();
+            // the version of the format in a head has no checksum of its own
+            let is_of_version = matches!(error, StoreError::Newer { .. } | StoreError::Older { .. });
             assert!(
-                text.contains("segment ") && !text.contains(BACKUP_PREFIX),
+                is_of_version || text.contains("segment ") && !text.contains(BACKUP_PREFIX),
                 "{}, byte {at}: {text}",
                 file.name
             );

@@ -1,9 +1,11 @@
 use super::*;
 use crate::audit::log::LogLine;
+use crate::base::row_write::RowWrite;
 use crate::base::snapshot::SnapshotId;
-use crate::journal::record::{JournalRecord, TableWrite};
+use crate::journal::record::JournalRecord;
 use crate::journal::tests::{at, delivered, fill, id, open, whole_log};
 use crate::{RemovableEntries, Store};
+use oracled_domain::VerdictDelivery;
 use oracled_domain::audit::event::verification::{CommentEntry, DismissalEntry};
 use oracled_domain::audit::leaf::leaf_of;
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionRecord};
@@ -38,9 +40,9 @@ fn files_with(dir: &Path, text: &str) -> Vec<PathBuf> {
 fn addressed(n: usize, summary_bytes: usize) -> JournalRecord {
     let mut record = delivered(n, summary_bytes);
     for write in &mut record.writes {
-        if let TableWrite::PutSession(session) = write {
+        if let Some(session) = write.read::<SessionRecord>() {
             let customer_email = Some(ADDRESS.to_owned().try_into().expect("an address"));
-            *write = TableWrite::PutSession(SessionRecord { customer_email, ..(**session).clone() }.into());
+            *write = RowWrite::put(&SessionRecord { customer_email, ..session });
         }
     }
     record
@@ -68,7 +70,7 @@ fn remove(journal: &mut Journal, n: usize) {
     let removed = AuditEvent::new(at(99), id(n), EventKind::SessionRemoved { verdict_sha256: None, peer });
     let record = JournalRecord {
         events: vec![removed],
-        writes: vec![TableWrite::RemoveSession(id(n)), TableWrite::RemoveVerdict(id(n))],
+        writes: vec![RowWrite::remove::<SessionRecord>(&id(n)), RowWrite::remove::<VerdictDelivery>(&id(n))],
         ..JournalRecord::default()
     };
     journal.commit(&[record]).expect("the commit succeeds").remove(0).expect("the record is not stale");
@@ -114,7 +116,8 @@ fn erasure_leaves_no_value_of_the_session_in_any_file() {
     fill(&mut journal, 33..60);
     fs::rename(dir.path().join("oracle_log.jsonl"), dir.path().join("oracle_log-2.jsonl")).expect("a rename");
     let outcome = finish(&mut journal, erasure);
-    let data = BTreeSet::from([ErasedData::Session, ErasedData::Verdict, ErasedData::LogValues]);
+    let data =
+        BTreeSet::from([ErasedData::new("session"), ErasedData::new("verdict"), ErasedData::LOG_VALUES]);
     assert_eq!(outcome.data, [(id(1), data.clone()), (id(3), data)].into());
     assert_eq!(outcome.unread_files, Vec::<PathBuf>::new());
     fill(&mut journal, 60..62);

@@ -196,8 +196,7 @@ fn repair_is_refused_while_the_database_is_damaged_too() {
     // a row of the log that is not the one of the tree
     store
         .read(|db, _| {
-            let (key, value) =
-                db.range(rows::all(TableId::Log)).next().expect("a row").expect("it is readable");
+            let (key, value) = db.range(rows::all(LOG)).next().expect("a row").expect("it is readable");
             let mut changed = value.to_vec();
             let at = changed.len() / 2;
             changed[at] ^= 1;

@@ -1,9 +1,12 @@
 use crate::audit::logged_rows::RowComparison;
 use crate::base::error::StoreError;
+use crate::base::row_write::RowWrite;
 use crate::journal::Journal;
-use crate::journal::record::{JournalRecord, TableWrite};
+use crate::journal::record::JournalRecord;
 use crate::journal::tests::{copy_dir, delivered, fill, id, open, options, whole_log};
 use crate::{SegmentLog, Store};
+use oracled_domain::SessionRecord;
+use oracled_domain::VerdictDelivery;
 use oracled_domain::audit::event::LostRow;
 use oracled_domain::{AuditEvent, EventKind};
 use std::collections::BTreeSet;
@@ -129,7 +132,10 @@ fn damaged_group_that_the_database_lacks_costs_only_its_rows() {
         let event = || AuditEvent::new(jiff::Timestamp::UNIX_EPOCH, None, EventKind::ServiceStopped);
         let put = (0..120).find(|n| id(*n) == session).expect("one of them");
         let removed = JournalRecord {
-            writes: vec![TableWrite::RemoveVerdict(verdict), TableWrite::RemoveSession(session)],
+            writes: vec![
+                RowWrite::remove::<VerdictDelivery>(&verdict),
+                RowWrite::remove::<SessionRecord>(&session),
+            ],
             ..JournalRecord::from(event())
         };
         let outcomes = journal.commit(&[removed, delivered(put, 10)]).expect("the commit succeeds");

@@ -10,8 +10,8 @@ use jiff::{SignedDuration, Timestamp};
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::id::PipelineId;
 use oracled_domain::ground::run::IngestionRun;
+use oracled_domain::ground::source_state::{CompletedRun, SourceState};
 use oracled_domain::ground::timeline::{ReleaseScope, VisibleReleases};
-use oracled_store::ground::state::{CompletedRun, SourceState};
 
 /// The state of a source that a pull needs.
 pub(super) struct PullSourceState {

@@ -36,7 +36,7 @@ async fn all(system: &ActorSystem, known_at: Option<Timestamp>) -> QueryAnswer {
     system.queries.ask(query).await.expect("the actor answers")
 }
 
-fn state(system: &ActorSystem) -> oracled_store::ground::state::SourceState {
+fn state(system: &ActorSystem) -> oracled_domain::ground::source_state::SourceState {
     let oracle_id = "world-bank-population".parse().expect("a valid id");
     system.store.source(&oracle_id).expect("the source is readable").expect("the source exists").0
 }

@@ -4,7 +4,7 @@ use crate::testing::ground::{PEER, document};
 use oracled_domain::ground::axis::Axis;
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::source::SourceRegistration;
-use oracled_store::ground::state::SourceState;
+use oracled_domain::ground::source_state::SourceState;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;

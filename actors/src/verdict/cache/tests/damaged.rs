@@ -4,6 +4,8 @@ use super::*;
 use crate::testing::mail_of;
 use crate::verdict::notifier::ChangeMail;
 use crate::verdict::outbox::OutboxAction;
+use oracled_domain::OutboxMail;
+use oracled_domain::VerdictDelivery;
 
 /// Replaces the text of the cached verdict of `cs_1` but not its session, and queues it as a mail.
 async fn damage(system: &ActorSystem) {
@@ -13,7 +15,7 @@ async fn damage(system: &ActorSystem) {
         id("cs_1"),
         EventKind::MailQueued { mail_id: mail.standing.mail_id.clone(), kind: MailKind::Verdict },
     );
-    let writes = vec![TableWrite::PutVerdict(Arc::clone(&mail.delivery)), TableWrite::PutMail(mail.into())];
+    let writes = vec![RowWrite::put::<VerdictDelivery>(&mail.delivery), RowWrite::put::<OutboxMail>(&mail)];
     let record = JournalRecord { events: vec![event], writes, ..JournalRecord::default() };
     system.log.commit(record).await.expect("the commit succeeds");
     for damaged in [

@@ -1,14 +1,13 @@
 //! The state of a source in the database: its entry, its runs, and the files with its data.
 
-use super::sealed::FileOwner;
-use crate::base::error::SourceFileKind;
+use crate::base::digest::Sha256Hex;
+use crate::base::row::{IndexEntry, KeyedRow, Row, RowData, Table, not_indexed};
+use crate::ground::freshness::FreshnessPolicy;
+use crate::ground::id::{PipelineId, SourceId};
+use crate::ground::run::SortedFileRef;
+use crate::ground::source::{SourceRegistryEntry, VersionRecord};
+use crate::ground::timeline::{ReleaseScope, TimelineRun, VisibleReleases};
 use jiff::Timestamp;
-use oracled_domain::Sha256Hex;
-use oracled_domain::ground::freshness::FreshnessPolicy;
-use oracled_domain::ground::id::PipelineId;
-use oracled_domain::ground::run::SortedFileRef;
-use oracled_domain::ground::source::{SourceRegistryEntry, VersionRecord};
-use oracled_domain::ground::timeline::{ReleaseScope, TimelineRun, VisibleReleases};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -112,11 +111,6 @@ impl SourceState {
         self.files.iter().chain(self.completed.iter().map(|completed| &completed.rows))
     }
 
-    /// The owner of its files of this kind.
-    pub(super) fn owner(&self, kind: SourceFileKind) -> FileOwner {
-        FileOwner::new(self.entry.oracle_id(), kind)
-    }
-
     /// The number of the next run.
     #[must_use]
     pub fn next_number(&self) -> u32 {
@@ -160,7 +154,7 @@ impl SourceState {
 
     /// The payloads of the latest runs, the latest first. The next payload probably shares most with them.
     #[must_use]
-    pub(super) fn latest_payloads(&self) -> Vec<Sha256Hex> {
+    pub fn latest_payloads(&self) -> Vec<Sha256Hex> {
         let runs = self.completed.iter().rev().filter(|completed| completed.release.undoes.is_none());
         runs.take(LATEST_PAYLOADS).map(|completed| completed.raw_sha256.clone()).collect()
     }
@@ -285,5 +279,29 @@ impl SourceState {
             versions.insert(release.version.clone(), record);
         }
         versions.into_values().collect()
+    }
+}
+
+impl Row for SourceState {
+    type Key = SourceId;
+    const TABLE: &'static Table = &Table {
+        name: "sources",
+        bundle: None,
+        data: RowData::Nobody,
+        is_new_work: true,
+        names_files: true,
+        finds_entries: false,
+        indexes: &[],
+        index: not_indexed,
+    };
+
+    fn index(&self) -> Vec<IndexEntry> {
+        Vec::new()
+    }
+}
+
+impl KeyedRow for SourceState {
+    fn key(&self) -> SourceId {
+        self.entry.oracle_id().clone()
     }
 }

@@ -1,0 +1,104 @@
+//! The stored row of a bundle: the rows of several tables with the same name.
+//!
+//! A session and its verdict are read and written together, so sled has one row for both, and one key less per session. Each part
+//! keeps its own revision.
+
+use crate::base::engine::TableReader;
+use crate::base::error::StoreError;
+use crate::base::rows::{self, StoredValue, stored_in};
+use oracled_domain::base::row::Table;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The rows of a bundle, by the names of their tables.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Bundle(pub(crate) BTreeMap<&'static str, StoredValue>);
+
+/// The head of a row: the name of its table, its revision, and the length of its value.
+type RowHead = (&'static str, u64, usize);
+
+impl Bundle {
+    /// The row of `table`.
+    pub(crate) fn row(&self, table: &Table) -> Option<&StoredValue> {
+        self.0.get(table.name)
+    }
+
+    /// Replaces or removes the row of `table`. Returns the one before.
+    pub(crate) fn set(&mut self, table: &'static Table, row: Option<StoredValue>) -> Option<StoredValue> {
+        match row {
+            Some(row) => self.0.insert(table.name, row),
+            None => self.0.remove(table.name),
+        }
+    }
+
+    /// The stored form: the number of rows, their heads, then their values.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let byte = |length: usize| u8::try_from(length).expect("a bundle has few tables, with short names");
+        let mut bytes = vec![byte(self.0.len())];
+        for (table, StoredValue { revision, value }) in &self.0 {
+            bytes.push(byte(table.len()));
+            bytes.extend_from_slice(table.as_bytes());
+            bytes.extend_from_slice(&revision.to_be_bytes());
+            let length = u32::try_from(value.len()).expect("a row has at most ROW_MAX_BYTES bytes");
+            bytes.extend_from_slice(&length.to_be_bytes());
+        }
+        self.0.values().for_each(|row| bytes.extend_from_slice(&row.value));
+        bytes
+    }
+
+    /// Reads the stored form. The end of the last value can be missing.
+    ///
+    /// # Errors
+    /// `Corrupt` if the heads are truncated.
+    pub(crate) fn from_bytes(dir: &Path, bytes: &[u8]) -> Result<Self, StoreError> {
+        let (heads, mut rest) = split_heads(bytes).ok_or_else(|| truncated(dir))?;
+        let mut rows = BTreeMap::new();
+        for (table, revision, length) in heads {
+            let (value, after) = rest.split_at(rest.len().min(length));
+            rows.insert(table, StoredValue { revision, value: value.to_vec() });
+            rest = after;
+        }
+        Ok(Self(rows))
+    }
+
+    /// The revision of the row of `table` in the start of a stored bundle; `None` if the bundle has no such row.
+    ///
+    /// # Errors
+    /// `Corrupt` if the heads are truncated.
+    pub(crate) fn revision_in(dir: &Path, table: &Table, start: &[u8]) -> Result<Option<u64>, StoreError> {
+        let (heads, _) = split_heads(start).ok_or_else(|| truncated(dir))?;
+        Ok(heads.into_iter().find(|(of, ..)| *of == table.name).map(|(_, revision, _)| revision))
+    }
+}
+
+fn split_heads(bytes: &[u8]) -> Option<(Vec<RowHead>, &[u8])> {
+    let (count, mut rest) = bytes.split_first()?;
+    let mut heads = Vec::new();
+    for _ in 0..*count {
+        let (length, after) = rest.split_first()?;
+        let (table, after) = after.split_at_checked(usize::from(*length))?;
+        let (revision, after) = after.split_first_chunk()?;
+        let (length, after) = after.split_first_chunk()?;
+        let table = oracled_domain::tables::table(str::from_utf8(table).ok()?)?.name;
+        heads.push((table, u64::from_be_bytes(*revision), u32::from_be_bytes(*length) as usize));
+        rest = after;
+    }
+    Some((heads, rest))
+}
+
+fn truncated(dir: &Path) -> StoreError {
+    StoreError::Corrupt { dir: dir.to_owned(), detail: "the stored row of a bundle is truncated".into() }
+}
+
+impl TableReader {
+    /// The bundle of `table` called `name`; it is empty if it is not stored. If a chunk is missing, the last value ends before it.
+    pub(crate) fn bundle(
+        &self,
+        db: &sled::Db,
+        table: &'static Table,
+        name: &str,
+    ) -> Result<Bundle, StoreError> {
+        let row = rows::get_readable(db, self.dir(), stored_in(table), name.as_bytes())?;
+        row.map_or_else(|| Ok(Bundle::default()), |row| Bundle::from_bytes(self.dir(), &row.value))
+    }
+}
