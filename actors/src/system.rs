@@ -2,8 +2,9 @@
 
 use crate::audit::fallback::FallbackLog;
 use crate::audit::logger::webhook_queue::WebhookQueue;
-use crate::audit::logger::{JournalReport, Logger, LoggerHandle};
+use crate::audit::logger::{JournalReport, Logger, LoggerHandle, LoggerMetrics};
 use crate::ground::ingestion::{IngestionActor, IngestionConfig};
+use crate::ground::metrics::{IngestionMetrics, QueryMetrics};
 use crate::ground::queries::{ProcessorPool, QueryService};
 use crate::ground::registry::{CommitContext, DocumentRegistry};
 use crate::platform::actor_handle::ActorHandle;
@@ -11,25 +12,30 @@ use crate::platform::actor_stats::ActorStats;
 use crate::platform::clock::Clock;
 use crate::platform::guardian::{self, SupervisionLimits};
 use crate::platform::in_flight::InFlight;
-use crate::platform::metrics::ActorMetrics;
 use crate::platform::per_application::PerApplication;
 use crate::rules::fact_sources::FactCollector;
-use crate::rules::{RuleService, RulesConfig};
+use crate::rules::{RuleMetrics, RuleService, RulesConfig};
 use crate::upstream::lookup::LookupClient;
 use crate::upstream::oracle_health::{MonitoredOracle, OracleHealth};
 use crate::upstream::reloadable::Reloadable;
-use crate::verdict::cache::{DeliveryListeners, PolicyConfig, VerdictCache};
-use crate::verdict::crosscheck::CrosscheckActor;
+use crate::verdict::cache::{
+    CacheReadMetrics, ComparisonMetrics, DeliveryListeners, PolicyConfig, VerdictCache,
+};
+use crate::verdict::crosscheck::{CrosscheckActor, CrosscheckMetrics};
 use crate::verdict::erasure::{ErasureHandles, ErasureService};
-use crate::verdict::generation::{ConfiguredModels, GenerationHandles, GenerationRunner};
-use crate::verdict::lookup::LookupService;
+use crate::verdict::generation::{ConfiguredModels, GenerationHandles, GenerationMetrics, GenerationRunner};
+use crate::verdict::lookup::{LookupMetrics, LookupService};
 use crate::verdict::notifier::{Notifier, NotifierConfig};
+use crate::verdict::order_metrics::OrderMetrics;
 use crate::verdict::order_progress::OrderProgress;
 use crate::verdict::orders::{OrderDesk, OrderWaits, OrdersActor, OrdersConfig};
+use crate::verdict::outbox::OutboxMetrics;
 use crate::verdict::rate_limiter::{CallLimits, RateLimiter};
 use crate::verdict::regen::RegenActor;
 use crate::verdict::webhooks::{WebhookConfig, WebhookSender, wake_for_committed};
-use crate::verification::{self, VerificationConfig, VerificationService, VerificationUpkeep};
+use crate::verification::{
+    self, VerificationConfig, VerificationMetrics, VerificationService, VerificationUpkeep,
+};
 use actix_rt::{Arbiter, ArbiterHandle};
 use oracled_domain::base::actor_report::ActorReport;
 use oracled_domain::verdict::cost::day_of;
@@ -37,6 +43,7 @@ use oracled_domain::verdict::cost_budget::{CostBudgets, DailyBudget};
 use oracled_domain::verdict::template_name::TemplateName;
 use oracled_domain::{ApplicationName, OracleId, UnexpectedFieldHandling};
 use oracled_store::{Journal, Store, StoreError};
+use prometheus_client::registry::Registry;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use tokio::sync::{Mutex, Semaphore, watch};
@@ -134,15 +141,14 @@ pub struct ActorSystem {
     pub log: LoggerHandle,
     /// The tables, for reading.
     pub store: Store,
-    /// The Prometheus metrics of the actors.
-    pub metrics: ActorMetrics,
     /// The clock of all decisions.
     pub clock: Clock,
     abandoned: watch::Receiver<Option<String>>,
 }
 
 impl ActorSystem {
-    /// Starts every actor: the logger on a thread of its own, the others on the calling thread's arbiter.
+    /// Starts every actor: the logger on a thread of its own, the others on the calling thread's arbiter. Adds their
+    /// metrics to `registry`.
     ///
     /// # Panics
     /// If no actix system runs on the calling thread.
@@ -151,7 +157,7 @@ impl ActorSystem {
         clippy::too_many_lines,
         reason = "one list of the actors and services, and of the handles that each has"
     )]
-    pub fn start(parts: SystemParts) -> Self {
+    pub fn start(parts: SystemParts, registry: &mut Registry) -> Self {
         let SystemParts { journal, store, clock, fallback, supervision, .. } = parts;
         let SystemParts {
             oracles,
@@ -174,8 +180,19 @@ impl ActorSystem {
             applications,
             ..
         } = parts;
-        let metrics = ActorMetrics::new(&applications);
-        models.priced().for_each(|oracle_id| metrics.generation.init_costs(&applications, oracle_id));
+        let crosscheck_metrics = CrosscheckMetrics::register(registry, &applications);
+        let rule_metrics = RuleMetrics::register(registry);
+        let ingestion_metrics = IngestionMetrics::register(registry);
+        let query_metrics = QueryMetrics::register(registry);
+        let generation_metrics = GenerationMetrics::register(registry, &applications, models.priced());
+        let comparisons = ComparisonMetrics::register(registry);
+        let mail_metrics = OutboxMetrics::register_for_mails(registry);
+        let webhook_metrics = OutboxMetrics::register_for_webhooks(registry);
+        let order_metrics = OrderMetrics::register(registry, &applications);
+        let verification_metrics = VerificationMetrics::register(registry);
+        let cache_reads = CacheReadMetrics::register(registry);
+        let lookup_metrics = LookupMetrics::register(registry);
+        let logger_metrics = LoggerMetrics::register(registry);
         let (gate, policies) = (policy.clone(), Arc::new(policy.policies.clone()));
         let (abandon, abandoned) = watch::channel(None);
         let here = Arbiter::current();
@@ -183,7 +200,8 @@ impl ActorSystem {
         let starter = ActorStarter { supervision, clock: clock.clone(), abandon };
 
         let (report, reports) = watch::channel(JournalReport::default());
-        let logger = Logger::new(journal, report, starter.abandon.clone(), clock.clone(), metrics.clone());
+        let logger =
+            Logger::new(journal, report, starter.abandon.clone(), clock.clone(), logger_metrics.clone());
         let fallback_entries = logger.fallback_entries();
         // no limit: each message that reaches the logger already has a slot at a limited handle, and no entry may be
         // rejected
@@ -191,7 +209,7 @@ impl ActorSystem {
         let (webhook_queue, committed_webhooks) =
             WebhookQueue::new(webhooks.client.get().receivers().collect());
         let (log, waiting) =
-            LoggerHandle::new(handle, reports, fallback, fallback_entries, metrics.clone(), webhook_queue);
+            LoggerHandle::new(handle, reports, fallback, fallback_entries, logger_metrics, webhook_queue);
         actix_rt::spawn(log.clone().commit_queued_entries(waiting));
 
         let oracle_health = {
@@ -210,31 +228,30 @@ impl ActorSystem {
         let registry = {
             let (store, log, clock) = (store.clone(), log.clone(), clock.clone());
             let (puller, live) = (ingestion.puller.clone(), Arc::clone(&verification.live));
-            let metrics = metrics.clone();
-            DocumentRegistry::new(CommitContext { store, log, clock }, puller, live, metrics)
+            let (sources, workflows) = (ingestion_metrics.clone(), Arc::new(verification_metrics.clone()));
+            DocumentRegistry::new(CommitContext { store, log, clock }, puller, live, sources, workflows)
         };
         let refresh_wait = ingestion.refresh_wait;
         let ingestion = {
             let ingestion_actor =
-                IngestionActor::new(ingestion, store.clone(), log.clone(), clock.clone(), metrics.clone());
+                IngestionActor::new(ingestion, store.clone(), log.clone(), clock.clone(), ingestion_metrics);
             starter.start("ingestion", &here, queue, move || ingestion_actor)
         };
 
         let processors = ProcessorPool::default();
         let queries = {
             let bounds = (pages_bytes, processors.clone());
-            let (store, log) = (store.clone(), log.clone());
-            let (clock, metrics) = (clock.clone(), metrics.clone());
-            QueryService::new(store, log, clock, metrics, ingestion.clone(), refresh_wait, bounds)
+            let (store, log, clock) = (store.clone(), log.clone(), clock.clone());
+            QueryService::new(store, log, clock, query_metrics, ingestion.clone(), refresh_wait, bounds)
         };
         let verification = {
-            let (store, clock, metrics) = (store.clone(), clock.clone(), metrics.clone());
+            let (store, clock) = (store.clone(), clock.clone());
             let handles = verification::VerificationHandles {
                 queries: queries.clone(),
                 oracle_health: oracle_health.clone(),
                 log: log.clone(),
             };
-            VerificationService::new(verification, handles, store, clock, metrics)
+            VerificationService::new(verification, handles, store, clock, verification_metrics)
         };
         let verification_upkeep = {
             let verification = verification.clone();
@@ -246,41 +263,41 @@ impl ActorSystem {
         let mails = mailing.service.is_some();
         let notifier = {
             let (oracle_health, store, log) = (oracle_health.clone(), store.clone(), log.clone());
-            let (clock, metrics) = (clock.clone(), metrics.clone());
-            let make = move || Notifier::of_config(mailing, oracle_health, store, log, clock, metrics);
+            let clock = clock.clone();
+            let make = move || Notifier::of_config(mailing, oracle_health, store, log, clock, mail_metrics);
             starter.start("notifier", &here, queue, make)
         };
 
         let webhooks = {
-            let (store, log, clock, metrics) = (store.clone(), log.clone(), clock.clone(), metrics.clone());
-            let make = move || WebhookSender::of_config(webhooks, store, log, clock, metrics);
+            let (store, log, clock) = (store.clone(), log.clone(), clock.clone());
+            let make = move || WebhookSender::of_config(webhooks, store, log, clock, webhook_metrics);
             starter.start("webhooks", &here, queue, make)
         };
         actix_rt::spawn(wake_for_committed(committed_webhooks, webhooks.clone()));
 
         let order_progress = OrderProgress::default();
         let cache = {
-            let (store, log, clock, metrics) = (store.clone(), log.clone(), clock.clone(), metrics.clone());
+            let (store, log, clock) = (store.clone(), log.clone(), clock.clone());
             let notifier = mails.then(|| notifier.clone());
-            let listeners = DeliveryListeners { notifier, orders: order_progress.clone(), metrics };
-            let make = move || VerdictCache::new(store, log, clock, listeners, policy, hot_bytes);
+            let (orders, order_metrics) = (order_progress.clone(), order_metrics.clone());
+            let listeners = DeliveryListeners { notifier, orders, order_metrics, comparisons };
+            let make =
+                move || VerdictCache::new(store, log, clock, listeners, cache_reads, policy, hot_bytes);
             starter.start("cache", &here, queue, make)
         };
 
         let lookup = lookup.map(|client| {
             let (oracle_health, cache) = (oracle_health.clone(), cache.clone());
-            let (log, clock, metrics) = (log.clone(), clock.clone(), metrics.clone());
-            LookupService::new(client, oracle_health, cache, log, clock, metrics)
+            LookupService::new(client, oracle_health, cache, log.clone(), clock.clone(), lookup_metrics)
         });
 
-        let rules = RuleService::new(rules, processors, log.clone(), clock.clone(), metrics.clone());
+        let rules = RuleService::new(rules, processors, log.clone(), clock.clone(), rule_metrics);
 
         let crosscheck = {
             let handles = (cache.clone(), rules.clone());
-            let (log, clock, metrics) = (log.clone(), clock.clone(), metrics.clone());
-            let make = move || {
-                CrosscheckActor::new((unexpected_fields, Arc::clone(&policies)), handles, log, clock, metrics)
-            };
+            let (log, clock) = (log.clone(), clock.clone());
+            let gate = (unexpected_fields, policies);
+            let make = move || CrosscheckActor::new(gate, handles, log, clock, crosscheck_metrics);
             starter.start("crosscheck", &here, queue, make)
         };
 
@@ -297,7 +314,7 @@ impl ActorSystem {
             },
             store: store.clone(),
             clock: clock.clone(),
-            metrics: metrics.clone(),
+            metrics: generation_metrics,
         });
         let regen = {
             let generation = Arc::clone(&generation);
@@ -306,7 +323,8 @@ impl ActorSystem {
         let (order_waits, orders_in_flight) = (OrderWaits::default(), InFlight::default());
         let orders = {
             let (waits, in_flight) = (order_waits.clone(), orders_in_flight.clone());
-            let desk = OrderDesk::new(generation, orders, gate, in_flight, order_progress, waits);
+            let desk =
+                OrderDesk::new(generation, orders, gate, in_flight, order_progress, waits, order_metrics);
             starter.start("orders", &here, queue, move || OrdersActor::new(desk))
         };
 
@@ -348,7 +366,6 @@ impl ActorSystem {
             fact_sources,
             log,
             store,
-            metrics,
             clock,
             abandoned,
         }

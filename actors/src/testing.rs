@@ -46,6 +46,8 @@ use oracled_domain::{
 };
 use oracled_store::ground::slices::SliceLimits;
 use oracled_store::{Journal, LogQuery, Store, StoreOptions};
+use prometheus_client::encoding::text;
+use prometheus_client::registry::Registry;
 use std::collections::BTreeMap;
 use std::fs;
 use std::num::NonZeroU32;
@@ -90,6 +92,7 @@ pub(crate) struct TestSystem {
     pub(crate) system: Box<ActorSystem>,
     pub(crate) time: TestClock,
     pub(crate) fallback_lines: Arc<Mutex<Vec<String>>>,
+    registry: Registry,
 }
 
 /// The external services of a system.
@@ -133,9 +136,7 @@ pub(crate) fn with_services<F: Future<Output = ()>>(
 ) {
     actix_rt::System::new().block_on(async {
         let dir = tempfile::tempdir().expect("a directory");
-        let fallback_lines: Arc<Mutex<Vec<String>>> = Arc::default();
-        let system = start(dir.path(), &time, outside, Arc::clone(&fallback_lines));
-        test(TestSystem { dir: dir.path().to_owned(), system, time, fallback_lines }).await;
+        test(start(dir.path(), time, outside, Arc::default())).await;
         drop(dir);
     });
 }
@@ -143,10 +144,10 @@ pub(crate) fn with_services<F: Future<Output = ()>>(
 /// Starts a system on the store in `dir`.
 pub(crate) fn start(
     dir: &Path,
-    time: &TestClock,
+    time: TestClock,
     outside: TestServices,
-    lines: Arc<Mutex<Vec<String>>>,
-) -> Box<ActorSystem> {
+    fallback_lines: Arc<Mutex<Vec<String>>>,
+) -> TestSystem {
     let options = StoreOptions {
         dir: dir.to_owned(),
         cache_bytes: 1 << 20,
@@ -154,7 +155,8 @@ pub(crate) fn start(
         min_free_bytes: 0,
     };
     let (journal, store) = Journal::open(options).expect("the store opens");
-    Box::new(ActorSystem::start(SystemParts {
+    let lines = Arc::clone(&fallback_lines);
+    let parts = SystemParts {
         journal,
         store,
         clock: time.clock(),
@@ -174,14 +176,7 @@ pub(crate) fn start(
             outside.prompt_template.unwrap_or_else(PromptTemplate::built_in_name),
         ),
         budgets: outside.budgets,
-        calls: CallLimits {
-            models: [test_model_id(), "backup".parse().expect("an id")]
-                .map(|id| {
-                    (id, ModelCallLimits { per_minute: NonZeroU32::new(1000).expect("not zero"), at_once: 4 })
-                })
-                .into(),
-            applications: BTreeMap::new(),
-        },
+        calls: call_limits(),
         orders: OrdersConfig {
             policy: OrderPolicy {
                 max_age: SignedDuration::from_hours(1),
@@ -208,14 +203,23 @@ pub(crate) fn start(
         policy: PolicyConfig { policies: outside.policies, key: HeldVerdictKey::in_state_dir(dir) },
         unexpected_fields: UnexpectedFieldHandling::default(),
         rules: RulesConfig { settings: RuleSettings::default(), compiled_bytes: 1 << 20 },
-        ingestion: ingestion(time),
+        ingestion: ingestion(&time),
         verification: VerificationConfig {
             at_once: outside.at_once.unwrap_or(64),
             longest: Duration::from_secs(3600),
             health: OracleHealthConfig::default(),
             live: outside.live.unwrap_or_else(|| Arc::new(EmptyLiveOracle)),
         },
-    }))
+    };
+    let mut registry = Registry::default();
+    let system = Box::new(ActorSystem::start(parts, &mut registry));
+    TestSystem { dir: dir.to_owned(), system, time, fallback_lines, registry }
+}
+
+fn call_limits() -> CallLimits {
+    let limits = ModelCallLimits { per_minute: NonZeroU32::new(1000).expect("not zero"), at_once: 4 };
+    let models = [test_model_id(), "backup".parse().expect("an id")];
+    CallLimits { models: models.map(|id| (id, limits)).into(), applications: BTreeMap::new() }
 }
 
 /// The configuration of ingestion.
@@ -347,6 +351,13 @@ pub(crate) fn logged_events(store: &Store) -> Vec<String> {
 }
 
 impl TestSystem {
+    /// The metrics as OpenMetrics text.
+    pub(crate) fn metrics(&self) -> String {
+        let mut text = String::new();
+        text::encode(&mut text, &self.registry).expect("valid UTF-8");
+        text
+    }
+
     /// Closes the log, and starts another system on a copy of the files: the readers of the first system still have the
     /// store open.
     pub(crate) async fn restarted(self, outside: TestServices) -> Self {
@@ -360,8 +371,7 @@ impl TestSystem {
                 fs::copy(entry.path(), to.join(entry.file_name())).expect("the copy succeeds");
             }
         }
-        let system = start(&again, &self.time, outside, Arc::clone(&self.fallback_lines));
-        Self { dir: again, system, ..self }
+        start(&again, self.time, outside, self.fallback_lines)
     }
 
     /// Stops the system, and starts it again `seconds` later. The log is closed first: otherwise a schedule that comes

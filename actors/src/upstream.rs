@@ -7,7 +7,6 @@ pub mod anthropic;
 pub mod call;
 mod error_body;
 pub mod failure;
-mod fence;
 pub mod gemini;
 pub mod http;
 pub mod lookup;

@@ -7,6 +7,7 @@ pub mod generation;
 pub mod held_key;
 pub mod lookup;
 pub mod notifier;
+pub(crate) mod order_metrics;
 pub(crate) mod order_progress;
 pub mod orders;
 pub mod outbox;

@@ -10,6 +10,7 @@ mod commenting;
 mod dismissing;
 mod live;
 mod loaded_review;
+mod metrics;
 mod pending;
 mod resolving;
 mod revoking;
@@ -21,15 +22,16 @@ mod verification_task;
 pub use commenting::{CommentError, CommentOnReview};
 pub use dismissing::{DismissError, DismissReview};
 pub use loaded_review::ReviewClosedError;
+pub(crate) use metrics::VerificationMetrics;
 pub use resolving::{ResolveError, ResolveReview};
 pub use revoking::{RevokeError, RevokeResolution};
 pub use upkeep::VerificationUpkeep;
 
 use crate::audit::logger::{CommitError, LoggerHandle};
 use crate::ground::queries::QueryService;
+use crate::ground::registry::WorkflowCounters;
 use crate::platform::actor_handle::ActorHandle;
 use crate::platform::clock::{Clock, stopwatch};
-use crate::platform::metrics::ActorMetrics;
 use crate::upstream::oracle::LiveOracle;
 use crate::upstream::oracle_health::OracleHealth;
 use live::CachedAdapter;
@@ -94,7 +96,7 @@ struct VerificationContext {
     handles: VerificationHandles,
     store: Store,
     clock: Clock,
-    metrics: ActorMetrics,
+    metrics: VerificationMetrics,
     config: VerificationConfig,
     /// Validated adapters by source.
     adapters: Mutex<BTreeMap<SourceId, CachedAdapter>>,
@@ -116,7 +118,7 @@ impl VerificationService {
         handles: VerificationHandles,
         store: Store,
         clock: Clock,
-        metrics: ActorMetrics,
+        metrics: VerificationMetrics,
     ) -> Self {
         let slots = Arc::new(Semaphore::new(config.at_once));
         let (adapters, pending) = (Mutex::default(), PendingDecisions::new(config.at_once));
@@ -177,9 +179,7 @@ impl VerificationContext {
                 return;
             }
         };
-        workflows
-            .iter()
-            .for_each(|known| self.metrics.verification.init_counters_of_workflow(&known.document));
+        workflows.iter().for_each(|known| self.metrics.init_counters_of_workflow(&known.document));
         let oracles: BTreeSet<_> =
             workflows.into_iter().flat_map(|registered| registered.document.oracles).collect();
         let verifier = Arc::clone(self);

@@ -31,6 +31,7 @@ use oracled_actors::{ActorSystem, Clock};
 use oracled_domain::{AuditEvent, EventKind};
 use oracled_store::JournalRecord;
 use oracled_store::ground::slices::SliceLimits;
+use prometheus_client::registry::Registry;
 use sd_notify::NotifyState;
 use servers::{SocketServers, wait_for_people};
 use std::future::pending;
@@ -154,7 +155,7 @@ impl RunningDaemon {
         checkpoints::check_witnesses(&upstreams.witnesses, &log_signer, &store).await?;
         // after the store: a second daemon on the same store must not take the sockets of the first one
         let sockets = DaemonSockets::open(&config).await?;
-        let system = ActorSystem::start(SystemParts {
+        let parts = SystemParts {
             journal,
             store,
             clock,
@@ -189,9 +190,11 @@ impl RunningDaemon {
                 health: config.health,
                 live: Arc::new(upstreams.live),
             },
-        });
+        };
+        let mut registry = Registry::with_prefix("oracled");
+        let system = ActorSystem::start(parts, &mut registry);
         let (witnesses, clients) = (upstreams.witnesses, upstreams.clients);
-        let service = DaemonService::new(system, config, log_level, log_signer, witnesses, clients);
+        let service = DaemonService::new(system, registry, config, log_level, log_signer, witnesses, clients);
         log_start(&service).await?;
         let flags = Arc::new(flags);
         let bound = sockets.bound_sockets();

@@ -15,7 +15,7 @@ pub use handle::LoggerHandle;
 
 use crate::platform::actor_handle::ActorCallError;
 use crate::platform::clock::{Clock, monotonic};
-use crate::platform::metrics::ActorMetrics;
+use crate::platform::metrics::AddMetric;
 use actix::{
     Actor, ActorFutureExt, AsyncContext, Context, Handler, Message, MessageResult, ResponseFuture, WrapFuture,
 };
@@ -26,6 +26,9 @@ use oracled_store::{
     CommitReceipt, Journal, JournalRecord, MirrorFault, MirrorSnapshot, RecordRejectedError, RowName,
     StoreCounts, StoreError,
 };
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
 use serde::Serialize;
 use std::mem;
 use std::sync::Arc;
@@ -70,6 +73,44 @@ pub struct JournalReport {
     pub fallback_entries: u64,
 }
 
+/// The metrics of commits.
+#[derive(Debug, Clone)]
+pub(crate) struct LoggerMetrics {
+    records: Counter,
+    commit_seconds: Histogram,
+    group_records: Histogram,
+    fallback_entries: Counter,
+    mirror_repairs: Counter,
+}
+
+impl LoggerMetrics {
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        Self {
+            records: registry.add("journal_records", "records made durable", Counter::default()),
+            commit_seconds: registry.add_seconds(
+                "journal_commit",
+                "time to make one group of records durable",
+                Histogram::new(exponential_buckets(0.000_05, 2.0, 16)),
+            ),
+            group_records: registry.add(
+                "journal_group_records",
+                "records made durable at once",
+                Histogram::new(exponential_buckets(1.0, 2.0, 10)),
+            ),
+            fallback_entries: registry.add(
+                "log_fallback_entries",
+                "entries that went to the service log because the journal rejected them",
+                Counter::default(),
+            ),
+            mirror_repairs: registry.add(
+                "mirror_repairs",
+                "times that oracle_log.jsonl differed from the log and was repaired",
+                Counter::default(),
+            ),
+        }
+    }
+}
+
 /// The actor that owns the journal.
 #[derive(Debug)]
 pub struct Logger {
@@ -85,7 +126,7 @@ pub struct Logger {
     abandon: watch::Sender<Option<String>>,
     fallback_entries: Arc<AtomicU64>,
     clock: Clock,
-    metrics: ActorMetrics,
+    metrics: LoggerMetrics,
 }
 
 #[derive(Debug)]
@@ -130,7 +171,7 @@ impl Logger {
         report: watch::Sender<JournalReport>,
         abandon: watch::Sender<Option<String>>,
         clock: Clock,
-        metrics: ActorMetrics,
+        metrics: LoggerMetrics,
     ) -> Self {
         let journal = Some(journal);
         Self {
@@ -176,7 +217,7 @@ impl Logger {
                 self.metrics
                     .group_records
                     .observe(f64::from(u32::try_from(outcomes.len()).unwrap_or(u32::MAX)));
-                self.metrics.committed_records.inc_by(outcomes.len() as u64);
+                self.metrics.records.inc_by(outcomes.len() as u64);
                 for (PendingRecord { reply, .. }, outcome) in group.into_iter().zip(outcomes) {
                     // the caller may no longer wait; the record is committed anyway
                     drop(reply.send(outcome.map_err(CommitError::from)));

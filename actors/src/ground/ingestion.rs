@@ -8,7 +8,6 @@ mod archiving;
 mod deciding;
 mod ending;
 mod error;
-mod preparing;
 mod progress;
 mod pulling;
 mod reading;
@@ -26,10 +25,10 @@ use oracled_domain::ground::run::RunProgress;
 pub use pulling::PullOutcome;
 
 use crate::audit::logger::LoggerHandle;
+use crate::ground::metrics::IngestionMetrics;
 use crate::ground::pull::PayloadPuller;
-use crate::ground::registry::CommitContext;
+use crate::ground::registry::{CommitContext, PreparedPipeline, RegistryError};
 use crate::platform::clock::Clock;
-use crate::platform::metrics::ActorMetrics;
 use crate::upstream::reloadable::Reloadable;
 use actix::{Actor, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
 use jiff::Timestamp;
@@ -48,6 +47,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 
 /// Interval between checks of the schedules, whose resolution is 1 minute.
 const SCHEDULE_CHECK_INTERVAL: Duration = Duration::from_secs(5);
@@ -243,7 +243,7 @@ struct IngestContext {
     store: Store,
     log: LoggerHandle,
     clock: Clock,
-    metrics: ActorMetrics,
+    metrics: IngestionMetrics,
     limits: SliceLimits,
     claims: Arc<SourceClaims>,
     run_slots: Semaphore,
@@ -259,7 +259,7 @@ impl IngestionActor {
         store: Store,
         log: LoggerHandle,
         clock: Clock,
-        metrics: ActorMetrics,
+        metrics: IngestionMetrics,
     ) -> Self {
         let IngestionConfig { runs_at_once, limits, puller, .. } = config;
         let run_slots = Semaphore::new(runs_at_once);
@@ -284,7 +284,7 @@ impl IngestContext {
         match self.store.sources() {
             Ok(sources) => {
                 sources.iter().for_each(|source| {
-                    self.metrics.ingestion.init_counters_of_source(source.entry.oracle_id());
+                    self.metrics.init_counters_of_source(source.entry.oracle_id());
                 });
             }
             Err(error) => {
@@ -296,6 +296,41 @@ impl IngestContext {
     /// The context for changes of the registry.
     fn commit_context(&self) -> CommitContext {
         CommitContext { store: self.store.clone(), log: self.log.clone(), clock: self.clock.clone() }
+    }
+}
+
+impl IngestContext {
+    /// The current definition of a pipeline. The words of its tables are read on a thread of their own.
+    async fn prepare_pipeline(&self, pipeline_id: &PipelineId) -> Result<PreparedPipeline, IngestionError> {
+        let (commit_context, pipeline_id) = (self.commit_context(), pipeline_id.clone());
+        let prepared = spawn_blocking(move || commit_context.pipeline(&pipeline_id)).await;
+        Ok(prepared.map_err(|error| IngestionError::Inside(error.to_string()))??)
+    }
+
+    /// The current definition of a pipeline, if the payload was decoded by it.
+    async fn prepare_pipeline_of_payload(
+        &self,
+        message: &StartRun,
+    ) -> Result<PreparedPipeline, IngestionError> {
+        let commit_context = self.commit_context();
+        let check = || match commit_context.registered_pipeline(&message.pipeline_id)? {
+            (known, _) if known.pipeline_sha256 == message.pipeline_sha256 => Ok(()),
+            (known, _) => Err(IngestionError::Amended(known.oracle_id)),
+        };
+        check()?;
+        let ready = self.prepare_pipeline(&message.pipeline_id).await?;
+        // it may have been registered again meanwhile
+        check()?;
+        Ok(ready)
+    }
+
+    /// The pipeline as of the run's beginning.
+    fn prepare_pipeline_of_run(&self, run: &IngestionRun) -> Result<PreparedPipeline, IngestionError> {
+        let definition = self.store.definition(&run.input.pipeline_sha256)?;
+        let unknown = || RegistryError::PipelineUnknown(run.pipeline_id.clone());
+        Ok(self
+            .commit_context()
+            .prepare_accepted_pipeline(definition.ok_or_else(unknown)?, &run.input.ontology)?)
     }
 }
 

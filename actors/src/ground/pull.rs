@@ -3,28 +3,24 @@
 //! Endpoints and their answers are not trusted: only public addresses are reached, each redirect is checked
 //! before it is followed, and an incomplete payload is an error.
 
-mod body;
-mod error;
-
 pub use crate::upstream::web::{
     BoundCredential, ClientCredentials, HttpValidators, URL_MAX_BYTES, UpstreamCredential,
     UpstreamCredentialError, UrlOrigin, UrlOriginError,
 };
-pub use error::PullError;
 
 use crate::platform::clock::{Clock, monotonic};
 use crate::upstream::call::{RETRIES_MAX, retry_pauses, retry_wait};
+use crate::upstream::http::root_cause;
 use crate::upstream::web::{
     CredentialHolder, OutboundRequest, WebClient, WebError, WebResponseHead, format_url, last_modified,
     without_keys,
 };
-use body::PullProgress;
 use bytes::Bytes;
 use ipnet::IpNet;
 use jiff::Timestamp;
 use oracled_domain::ground::id::PipelineId;
 use oracled_domain::ground::pipeline::{IngestionPipeline, SourceAuthentication};
-use reqwest::{StatusCode, Url};
+use reqwest::{Response, StatusCode, Url};
 use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
@@ -49,6 +45,54 @@ pub struct PullSettings {
     pub idle: Duration,
     /// The longest time of a pull.
     pub whole: Duration,
+}
+
+/// Why nothing was pulled.
+#[derive(Debug, thiserror::Error)]
+pub enum PullError {
+    /// There is no answer, or the answer is not a payload.
+    #[error(transparent)]
+    Web(#[from] WebError),
+    /// The payload is too long.
+    #[error("the payload has {} bytes (limit {max_bytes}: `ingestion.max_payload_bytes`)", announced_or_many(*announced_bytes))]
+    TooLarge {
+        /// Its announced length in bytes, if known.
+        announced_bytes: Option<u64>,
+        /// The limit, in bytes.
+        max_bytes: u64,
+    },
+    /// The payload is incomplete.
+    #[error("received {received_bytes} of {} bytes: {why}", announced_or_unknown(*announced_bytes))]
+    Cut {
+        /// Number of bytes received.
+        received_bytes: u64,
+        /// Announced length in bytes, if known.
+        announced_bytes: Option<u64>,
+        /// The cause.
+        why: String,
+    },
+    /// The received data could not be stored.
+    #[error("could not store the payload: {0}")]
+    Keep(io::Error),
+}
+
+impl PullError {
+    /// The wait that the server requests before a retry, if it requests one.
+    #[must_use]
+    pub const fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Web(WebError::Failed { failure, .. }) => failure.retry_after,
+            _ => None,
+        }
+    }
+}
+
+fn announced_or_many(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| "too many".to_owned(), |bytes| bytes.to_string())
+}
+
+fn announced_or_unknown(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| "an unknown number of".to_owned(), |bytes| bytes.to_string())
 }
 
 /// A payload to pull.
@@ -172,7 +216,7 @@ impl PayloadPuller {
         head.check_complete()?;
         let WebResponseHead { url, response, retrieved_at } = head;
         let (validators, modified) = (HttpValidators::of(&response), last_modified(&response));
-        let size_bytes = body::read(&self.settings, response, progress, keep).await?;
+        let size_bytes = read_body(&self.settings, response, progress, keep).await?;
         let url =
             if url.origin() == endpoint.origin() { without_keys(url.as_str()) } else { format_url(&url) };
         Ok(PayloadFetchOutcome::Payload(FetchedPayload {
@@ -217,6 +261,52 @@ impl PayloadPuller {
             sleep(wait).await;
         }
     }
+}
+
+/// Bytes of a payload that were received, and its announced length if that is known.
+#[derive(Debug, Default)]
+struct PullProgress {
+    received_bytes: u64,
+    announced_bytes: Option<u64>,
+}
+
+impl PullProgress {
+    /// The error for an incomplete payload, with the cause `why`.
+    const fn truncation_error(&self, why: String) -> PullError {
+        let Self { received_bytes, announced_bytes } = *self;
+        PullError::Cut { received_bytes, announced_bytes, why }
+    }
+}
+
+/// Reads the payload, and passes each piece to `keep`. Returns its length in bytes.
+async fn read_body(
+    settings: &PullSettings,
+    mut response: Response,
+    progress: &mut PullProgress,
+    mut keep: impl AsyncFnMut(Bytes) -> io::Result<()>,
+) -> Result<u64, PullError> {
+    let PullSettings { max_payload_bytes: max_bytes, idle, .. } = *settings;
+    progress.announced_bytes = response.content_length();
+    let announced_bytes = progress.announced_bytes;
+    if announced_bytes.is_some_and(|announced| announced > max_bytes) {
+        return Err(PullError::TooLarge { announced_bytes, max_bytes });
+    }
+    loop {
+        let Ok(piece) = timeout(idle, response.chunk()).await else {
+            let idle_s = idle.as_secs_f64();
+            return Err(progress.truncation_error(format!("no data for {idle_s} s (`ingestion.idle_s`)")));
+        };
+        let Some(piece) = piece.map_err(|error| progress.truncation_error(root_cause(&error)))? else {
+            break;
+        };
+        progress.received_bytes = progress.received_bytes.saturating_add(piece.len() as u64);
+        if progress.received_bytes > max_bytes {
+            return Err(PullError::TooLarge { announced_bytes, max_bytes });
+        }
+        keep(piece).await.map_err(PullError::Keep)?;
+    }
+    // the client reports an error if bytes are missing, and does not read extra bytes
+    Ok(progress.received_bytes)
 }
 
 #[cfg(test)]

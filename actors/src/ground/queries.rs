@@ -4,7 +4,6 @@
 //! Reading needs no actor. The caller reads the store: a small lookup on its own thread, a longer scan on another one.
 
 mod answer;
-mod cursor;
 mod entry;
 mod feed;
 mod freshness;
@@ -22,20 +21,21 @@ pub(crate) use source_answer::{IngestedSourceAnswer, IngestedSourceQuestion};
 
 use crate::audit::logger::{CommitError, LoggerHandle};
 use crate::ground::ingestion::IngestionActor;
+use crate::ground::metrics::{QueryMetrics, QueryOutcome};
 use crate::platform::actor_handle::ActorHandle;
 use crate::platform::clock::Clock;
-use crate::platform::metrics::{ActorMetrics, QueryOutcome};
 use answer::{PolicyCheckedAnswer, QueryLookupOutcome, RunningQuery};
-use cursor::QueryCursor;
 use jiff::Timestamp;
+use oracled_domain::Sha256Hex;
 use oracled_domain::base::moment::{FutureTimeError, find_past_time};
 use oracled_domain::ground::freshness::AnswerFreshness;
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::query::{InvalidQueryError, OracleQuery, QueryAnswer};
+use oracled_domain::ground::query::{InvalidQueryError, OracleQuery, QueryAnswer, QueryRequest};
 use oracled_domain::ground::source::{SourceAdapterKind, SourceAvailability};
 use oracled_store::ground::query::{ScanError, WORK_MAX};
 use oracled_store::{Store, StoreError};
 use scan::{ScanPermit, SourceScan};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -46,6 +46,10 @@ use tokio::time::timeout;
 const PAGE_MEMORY_WAIT_MAX: Duration = Duration::from_secs(5);
 /// The assumed ratio of an answer's JSON to the data of its records, at most.
 const JSON_TIMES: usize = 2;
+/// The longest cursor, in bytes.
+const CURSOR_MAX_BYTES: usize = 128 * 1024;
+/// Hexadecimal digits of a query's digest in a cursor, to distinguish queries.
+const DIGEST_DIGITS: usize = 16;
 
 /// The longest id of a query, in bytes.
 pub const QUERY_ID_MAX_BYTES: usize = 128;
@@ -119,7 +123,7 @@ pub struct QueryService {
     store: Store,
     log: LoggerHandle,
     clock: Clock,
-    metrics: ActorMetrics,
+    metrics: QueryMetrics,
     ingestion: ActorHandle<IngestionActor>,
     /// The longest wait of a stale answer for a refresh.
     refresh_wait: Duration,
@@ -166,7 +170,7 @@ impl QueryService {
         store: Store,
         log: LoggerHandle,
         clock: Clock,
-        metrics: ActorMetrics,
+        metrics: QueryMetrics,
         ingestion: ActorHandle<IngestionActor>,
         refresh_wait: Duration,
         (pages_bytes, processors): (usize, ProcessorPool),
@@ -186,7 +190,7 @@ impl QueryService {
     ) -> Result<QueryAnswerPage, QueryError> {
         let mut entry = self.open_query_entry(&query);
         let answered = self.answer(query, entry.began(), &still_waiting).await;
-        self.metrics.queries.count_query(entry.elapsed(), outcome(answered.as_ref().err()));
+        self.metrics.count_query(entry.elapsed(), outcome(answered.as_ref().err()));
         if let Ok(page) = &answered {
             entry.note_answer(&page.answer);
         }
@@ -308,6 +312,56 @@ impl RunningQuery {
             }
         }
         freshness::evaluate_freshness(&self.view, &axes, oldest, past, self.now, self.scope())
+    }
+}
+
+/// The position after a page, with the times of the query: data ingested between two pages is in neither. It is opaque to
+/// callers, and valid only for its query.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct QueryCursor {
+    /// The key of the last record that was read.
+    key: Vec<u8>,
+    point_in_time: Timestamp,
+    known_at: Option<Timestamp>,
+    /// The beginning of the query's digest.
+    query: String,
+}
+
+impl QueryCursor {
+    /// A digest of the query without its cursor, page size and id.
+    fn digest(query: &OracleQuery) -> String {
+        let request = QueryRequest {
+            cursor: None,
+            max_results: None,
+            explain: false,
+            include_provenance: false,
+            ..query.request.clone()
+        };
+        let json = serde_json::to_vec(&(&query.oracle_id, &request)).expect("a query is plain data");
+        Sha256Hex::of(&json).as_str().get(..DIGEST_DIGITS).unwrap_or_default().to_owned()
+    }
+
+    /// The cursor as text: the hexadecimal digits of its JSON.
+    fn to_text(&self) -> String {
+        let json = serde_json::to_vec(self).expect("a cursor is plain data");
+        json.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Parses `text`, which must be a cursor of `query`.
+    fn read(text: &str, query: &OracleQuery) -> Result<Self, InvalidQueryError> {
+        let read = || {
+            if text.len() > CURSOR_MAX_BYTES || !text.len().is_multiple_of(2) {
+                return None;
+            }
+            let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+            let (pairs, _) = text.as_bytes().as_chunks::<2>();
+            let json: Option<Vec<u8>> =
+                pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect();
+            let cursor: Self = serde_json::from_slice(&json?).ok()?;
+            Some(cursor).filter(|cursor| cursor.query == Self::digest(query))
+        };
+        read().ok_or(InvalidQueryError::Cursor)
     }
 }
 

@@ -14,12 +14,13 @@ mod workflows;
 pub use apply::{DocumentChange, as_registrable};
 pub(crate) use confirm::SourceConfirmation;
 pub use sources::{SourceInvalidation, SourceReviewDecision};
+pub(crate) use workflows::WorkflowCounters;
 pub use workflows::check_workflow;
 
 use crate::audit::logger::{CommitError, LoggerHandle};
+use crate::ground::metrics::IngestionMetrics;
 use crate::ground::pull::PayloadPuller;
 use crate::platform::clock::Clock;
-use crate::platform::metrics::ActorMetrics;
 use crate::upstream::oracle::LiveOracle;
 use crate::upstream::reloadable::Reloadable;
 use oracled_domain::audit::event::ground::DocumentEntry;
@@ -163,7 +164,8 @@ pub struct DocumentRegistry {
     puller: Reloadable<PayloadPuller>,
     /// Checks that an adapter can be called.
     live: Arc<dyn LiveOracle>,
-    metrics: ActorMetrics,
+    ingestion: IngestionMetrics,
+    workflows: Arc<dyn WorkflowCounters>,
 }
 
 /// The context of every change.
@@ -186,8 +188,8 @@ pub trait RegistrableDocument: Sync {
         peer: PeerCredentials,
     ) -> Result<Option<JournalRecord>, RegistryError>;
 
-    /// Prepares the metrics of the document.
-    fn init_metrics(&self, _: &ActorMetrics) {}
+    /// Creates the counters of the document at 0.
+    fn init_counters(&self, _: &DocumentRegistry) {}
 }
 
 impl DocumentRegistry {
@@ -195,9 +197,10 @@ impl DocumentRegistry {
         context: CommitContext,
         puller: Reloadable<PayloadPuller>,
         live: Arc<dyn LiveOracle>,
-        metrics: ActorMetrics,
+        ingestion: IngestionMetrics,
+        workflows: Arc<dyn WorkflowCounters>,
     ) -> Self {
-        Self { context, puller, live, metrics }
+        Self { context, puller, live, ingestion, workflows }
     }
 }
 

@@ -5,16 +5,7 @@
 //! interval. A change of status is logged in the background. An administrator's action is committed before it
 //! takes effect.
 
-mod error;
-mod lease;
-mod requested_wait;
-
-pub use error::{CircuitActionError, PermitError, UnknownOracle};
-pub use lease::CallLease;
-use oracled_domain::verdict::health::CircuitAction;
-pub use requested_wait::ApplyRequestedWait;
-
-use crate::audit::logger::LoggerHandle;
+use crate::audit::logger::{CommitError, LoggerHandle};
 use crate::platform::actor_handle::ActorCallError;
 use crate::platform::clock::Clock;
 use crate::upstream::BoxFuture;
@@ -23,8 +14,8 @@ use actix::{
 };
 use jiff::Timestamp;
 use oracled_domain::verdict::health::{
-    self, CallPurpose, CircuitBreaker, CircuitCallOutcome, ERROR_MAX_CHARS, HealthStatusChange,
-    OracleHealthConfig, OracleHealthStatus, PermitDenial, PermitDenialCause,
+    self, CallPurpose, CircuitAction, CircuitBreaker, CircuitCallOutcome, ERROR_MAX_CHARS,
+    HealthStatusChange, OracleHealthConfig, OracleHealthStatus, PermitDenial, PermitDenialCause,
 };
 use oracled_domain::{AuditEvent, EventKind, OracleId, PeerCredentials};
 use std::collections::BTreeMap;
@@ -56,6 +47,88 @@ pub struct MonitoredOracle {
     pub config: OracleHealthConfig,
     /// Its probe, if it can be probed.
     pub probe: Option<Arc<dyn OracleProbe>>,
+}
+
+/// No oracle has this name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no oracle `{oracle_id}`; known: {}", names(.known))]
+pub struct UnknownOracle {
+    /// The requested name.
+    pub oracle_id: OracleId,
+    /// The names of all oracles.
+    pub known: Vec<OracleId>,
+}
+
+fn names(known: &[OracleId]) -> String {
+    let names: Vec<_> = known.iter().map(OracleId::as_str).collect();
+    if names.is_empty() { "none".into() } else { names.join(", ") }
+}
+
+/// Why an oracle may not be called now.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PermitError {
+    /// No oracle has this name.
+    #[error(transparent)]
+    Unknown(#[from] UnknownOracle),
+    #[error("the circuit of the oracle `{oracle_id}` is open")]
+    CircuitOpen {
+        oracle_id: OracleId,
+        /// Time until the next permitted call; `None` if an administrator must close the circuit.
+        retry_after: Option<Duration>,
+    },
+    /// The oracle requested a wait that is not over.
+    #[error("the oracle `{oracle_id}` requested a wait; calls are allowed again in {} s", .retry_after.as_secs_f64().ceil())]
+    RequestedWait {
+        oracle_id: OracleId,
+        /// Time until calls are permitted again.
+        retry_after: Duration,
+    },
+    /// The oracle rejects every call.
+    #[error(
+        "the oracle `{oracle_id}` has refused every call since {since:.0}; an operator checks its key, its credit and its name \
+         (`oraclectl health`)"
+    )]
+    Refusing {
+        oracle_id: OracleId,
+        since: Timestamp,
+        /// Whether a call that may succeed is in progress.
+        is_being_tried: bool,
+        /// Time until the next permitted call.
+        retry_after: Duration,
+    },
+}
+
+impl PermitError {
+    /// The time until the next permitted call; `None` if an administrator must act first.
+    #[must_use]
+    pub const fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Unknown(_) => None,
+            Self::CircuitOpen { retry_after, .. } => *retry_after,
+            Self::RequestedWait { retry_after, .. } | Self::Refusing { retry_after, .. } => {
+                Some(*retry_after)
+            }
+        }
+    }
+}
+
+/// Why an administrator's action failed. Nothing has changed, except possibly after `ActorCallError`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CircuitActionError {
+    /// No oracle has this name.
+    #[error(transparent)]
+    Unknown(#[from] UnknownOracle),
+    #[error("the oracle `{0}` has no probe")]
+    NoProbe(OracleId),
+    /// Another probe of the oracle is running.
+    #[error("the oracle `{0}` is being probed already")]
+    Probing(OracleId),
+    /// The log entry could not be committed.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    /// The actor failed in between. The log contains the intended action.
+    #[error(transparent)]
+    NoAnswer(#[from] ActorCallError),
 }
 
 #[derive(Debug, Message)]
@@ -128,6 +201,48 @@ struct OracleMonitorState {
 impl OracleMonitorState {
     fn new(MonitoredOracle { id, config, probe }: MonitoredOracle) -> Self {
         Self { health: CircuitBreaker::new(id, config), probe, probe_slot: Arc::new(Semaphore::new(1)) }
+    }
+}
+
+/// The permit for one call. Dropping it without a report counts as a neutral outcome.
+#[derive(Debug)]
+#[must_use = "a lease is for one call, and its outcome is to be reported"]
+pub struct CallLease {
+    oracle_id: OracleId,
+    permit: health::CircuitPermit,
+    outcome: CircuitCallOutcome,
+    trial: bool,
+    oracle_health: Addr<OracleHealth>,
+}
+
+impl CallLease {
+    fn new(
+        oracle_id: OracleId,
+        permit: health::CircuitPermit,
+        trial: bool,
+        oracle_health: Addr<OracleHealth>,
+    ) -> Self {
+        Self { oracle_id, permit, outcome: CircuitCallOutcome::Neutral, trial, oracle_health }
+    }
+
+    /// Whether the call is the trial call of a half-open circuit. A caller that cannot afford a failed call
+    /// may probe the oracle instead, and report that outcome.
+    #[must_use]
+    pub const fn is_trial(&self) -> bool {
+        self.trial
+    }
+
+    pub fn report(mut self, outcome: CircuitCallOutcome) {
+        self.outcome = outcome;
+    }
+}
+
+impl Drop for CallLease {
+    fn drop(&mut self) {
+        let (oracle_id, permit) = (self.oracle_id.clone(), self.permit);
+        let outcome = std::mem::replace(&mut self.outcome, CircuitCallOutcome::Neutral);
+        // one message per permitted call; if a panic loses it, the expiry of the permit makes up for it
+        self.oracle_health.do_send(ReportCallOutcome { oracle_id, permit, outcome });
     }
 }
 
@@ -347,6 +462,27 @@ impl Handler<ReportCallOutcome> for OracleHealth {
         let Ok(watched) = self.oracle_at(&oracle_id, now) else { return };
         let change = watched.health.report(now, permit, outcome);
         log_status_change(&self.log, &oracle_id, change, now);
+    }
+}
+
+/// Blocks all calls of an oracle that requested a wait.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct ApplyRequestedWait {
+    pub oracle_id: OracleId,
+    /// How long no call is permitted.
+    pub wait: Duration,
+}
+
+impl Handler<ApplyRequestedWait> for OracleHealth {
+    type Result = ();
+
+    fn handle(&mut self, ApplyRequestedWait { oracle_id, wait }: ApplyRequestedWait, _: &mut Context<Self>) {
+        let now = self.clock.now();
+        // a call has a lease, and a lease names an oracle that exists
+        let Ok(watched) = self.oracle_at(&oracle_id, now) else { return };
+        watched.health.note_requested_wait(now, wait);
+        tracing::warn!(%oracle_id, wait_s = wait.as_secs(), "oracle requested a wait");
     }
 }
 

@@ -6,16 +6,17 @@
 mod address;
 mod credential;
 mod error;
-mod origin;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod webhook;
 pub mod witness;
 
-pub use credential::{ClientCredentials, UpstreamCredential, UpstreamCredentialError};
+pub use credential::{
+    BoundCredential, ClientCredentials, UpstreamCredential, UpstreamCredentialError, UrlOrigin,
+    UrlOriginError,
+};
 pub use error::URL_MAX_BYTES;
 pub use error::{CredentialHolder, WebAddressError, WebError};
-pub use origin::{BoundCredential, UrlOrigin, UrlOriginError};
 
 use super::http::{client, failure, reason_phrase, requested_wait, root_cause};
 use super::trace::add_traceparent;

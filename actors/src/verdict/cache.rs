@@ -10,6 +10,7 @@ mod expiry;
 mod find;
 mod hold;
 mod listeners;
+mod metrics;
 mod register;
 mod rejecting_checks;
 mod session_admin;
@@ -21,6 +22,7 @@ pub use find::{FindSession, FindSessionOutcome};
 pub use hold::PolicyConfig;
 pub(crate) use hold::remove_held_verdict;
 pub(crate) use listeners::DeliveryListeners;
+pub(crate) use metrics::{CacheReadMetrics, ComparisonMetrics};
 pub use register::{RegisterSession, RegisterSessionOutcome};
 pub use rejecting_checks::StoreRejectingCheck;
 pub(crate) use rejecting_checks::{find_check_in_force, remove_rejecting_check};
@@ -30,10 +32,10 @@ pub(crate) use session_record::{address_change_event, new_address_record};
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::{CommitError, LoggerHandle};
 use crate::platform::clock::Clock;
-use crate::platform::metrics::{CacheReadLabels, HIT_MEMORY, HIT_STORE, MISS};
 use crate::verdict::held_key::HeldKeyError;
 use crate::verdict::submission::CachedVerdict;
 use actix::{Actor, Addr, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
+use metrics::CacheReadResult;
 use oracled_domain::VerdictDelivery;
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId};
 use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
@@ -86,6 +88,7 @@ pub struct VerdictCache {
     log: LoggerHandle,
     clock: Clock,
     listeners: DeliveryListeners,
+    reads: CacheReadMetrics,
     policy: PolicyConfig,
     refusals: rejecting_checks::RejectingCheckUsage,
     hot_bytes: u64,
@@ -107,30 +110,33 @@ impl VerdictCache {
         log: LoggerHandle,
         clock: Clock,
         listeners: DeliveryListeners,
+        reads: CacheReadMetrics,
         policy: PolicyConfig,
         hot_bytes: u64,
     ) -> Self {
         let refusals = rejecting_checks::RejectingCheckUsage::default();
-        Self { store, log, clock, listeners, policy, refusals, hot_bytes, hot: empty(hot_bytes) }
+        Self { store, log, clock, listeners, reads, policy, refusals, hot_bytes, hot: empty(hot_bytes) }
     }
 
     fn read(&mut self, session_id: &SessionId) -> Result<Option<Arc<CachedVerdict>>, VerdictCacheError> {
         let (cached, found_in) = self.look_up(session_id)?;
-        self.listeners.metrics.cache_reads.get_or_create(found_in).inc();
+        self.reads.count_read(found_in);
         Ok(cached)
     }
 
     fn look_up(
         &mut self,
         session_id: &SessionId,
-    ) -> Result<(Option<Arc<CachedVerdict>>, &'static CacheReadLabels), StoreError> {
+    ) -> Result<(Option<Arc<CachedVerdict>>, CacheReadResult), StoreError> {
         if let Some(cached) = self.hot.get(session_id) {
-            return Ok((Some(Arc::clone(cached)), &HIT_MEMORY));
+            return Ok((Some(Arc::clone(cached)), CacheReadResult::HitMemory));
         }
-        let Some((delivery, _)) = self.store.verdict(session_id)? else { return Ok((None, &MISS)) };
+        let Some((delivery, _)) = self.store.verdict(session_id)? else {
+            return Ok((None, CacheReadResult::Miss));
+        };
         let cached = Arc::new(CachedVerdict::from(delivery));
         self.hot.insert(session_id.clone(), Arc::clone(&cached));
-        Ok((Some(cached), &HIT_STORE))
+        Ok((Some(cached), CacheReadResult::HitStore))
     }
 }
 

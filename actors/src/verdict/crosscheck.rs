@@ -4,7 +4,7 @@ use crate::audit::logger::{CommitError, LoggerHandle};
 use crate::platform::actor_handle::{ActorCallError, ActorHandle};
 use crate::platform::clock::Clock;
 use crate::platform::guardian::panic_message;
-use crate::platform::metrics::{ActorMetrics, JudgmentLabels};
+use crate::platform::metrics::{AddMetric, ApplicationLabelValue, MetricLabelValue, init_counters, pairs};
 use crate::rules::{EvaluationError, RuleService};
 use crate::verdict::cache::{
     AdmitVerdict, FindSession, FindSessionOutcome, StoreRejectingCheck, VerdictCache, VerdictCacheError,
@@ -13,15 +13,23 @@ use crate::verdict::submission::{GenerationTrace, Submission, SubmissionOutcome}
 use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
 use oracled_domain::audit::event::{CrosscheckEntry, EventSeverity, RulesEntry};
 use oracled_domain::rules::CandidateCheck;
+use oracled_domain::verdict::crosscheck::CrosscheckReason;
 use oracled_domain::verdict::policy::DeliveryPolicies;
 use oracled_domain::verdict::rules_gate::RulesGateOutcome;
+use oracled_domain::verdict::tmm::OMEGA;
 use oracled_domain::{
     ApplicationName, ApprovedVerdict, AuditEvent, CrosscheckDecision, CrosscheckJudgment, CustomerQuery,
     EventKind, GatePath, ProductTier, SessionId, Sha256Hex, UnexpectedFieldHandling, VerdictPayload,
 };
 use oracled_store::JournalRecord;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use strum::VariantArray;
 
 /// Judges a verdict and, on every path but `check`, delivers it if it passes.
 #[derive(Debug, Message)]
@@ -62,6 +70,59 @@ pub enum GateError {
 /// Judges a payload. Any function fits this type, but only the gate in `domain` can create an approved value.
 type JudgeFn = fn(UnexpectedFieldHandling, ProductTier, VerdictPayload) -> CrosscheckJudgment;
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct JudgmentLabels {
+    application: ApplicationLabelValue,
+    tier: MetricLabelValue,
+    path: MetricLabelValue,
+    reason: MetricLabelValue,
+}
+
+impl JudgmentLabels {
+    const fn new(
+        application: ApplicationName,
+        tier: ProductTier,
+        path: GatePath,
+        reason: CrosscheckReason,
+    ) -> Self {
+        Self {
+            application: ApplicationLabelValue(application),
+            tier: MetricLabelValue(tier.into_str()),
+            path: MetricLabelValue(path.into_str()),
+            reason: MetricLabelValue(reason.into_str()),
+        }
+    }
+}
+
+/// The metrics of judgments.
+#[derive(Debug, Clone)]
+pub(crate) struct CrosscheckMetrics {
+    judged: Family<JudgmentLabels, Counter>,
+    coherence: Histogram,
+}
+
+impl CrosscheckMetrics {
+    /// The metrics of verdicts of `applications`. Others are added with their first verdict.
+    pub(crate) fn register(registry: &mut Registry, applications: &[ApplicationName]) -> Self {
+        let paths: Vec<_> = pairs(&ProductTier::ALL, GatePath::VARIANTS).collect();
+        let judged: Vec<_> = pairs(applications, &paths).collect();
+        let judged = pairs(&judged, CrosscheckReason::VARIANTS)
+            .map(|((name, (tier, path)), reason)| JudgmentLabels::new(name, tier, path, reason));
+        Self {
+            judged: registry.add(
+                "crosscheck_judgments",
+                "verdicts judged, by application, tier, path and reason",
+                init_counters(judged),
+            ),
+            coherence: registry.add(
+                "coherence",
+                "coherence of the verdicts judged, a negative one as 0",
+                Histogram::new([0.0, 0.25, 0.5, 0.75, 0.9, OMEGA, 0.99, 1.0]),
+            ),
+        }
+    }
+}
+
 #[derive(Debug)]
 pub struct CrosscheckActor {
     judge: JudgeFn,
@@ -71,7 +132,7 @@ pub struct CrosscheckActor {
     rules: RuleService,
     log: LoggerHandle,
     clock: Clock,
-    metrics: ActorMetrics,
+    metrics: CrosscheckMetrics,
 }
 
 impl CrosscheckActor {
@@ -80,7 +141,7 @@ impl CrosscheckActor {
         (cache, rules): (ActorHandle<VerdictCache>, RuleService),
         log: LoggerHandle,
         clock: Clock,
-        metrics: ActorMetrics,
+        metrics: CrosscheckMetrics,
     ) -> Self {
         let judge = oracled_domain::judge_with;
         Self { judge, unexpected_fields, policies, cache, rules, log, clock, metrics }
@@ -98,11 +159,9 @@ impl CrosscheckActor {
         match catch_unwind(AssertUnwindSafe(|| (self.judge)(self.unexpected_fields, tier, payload))) {
             Ok(judgment) => {
                 let CrosscheckDecision { coherence_score, crosscheck_reason, .. } = &judgment.decision;
+                let labels = JudgmentLabels::new(application, tier, path, *crosscheck_reason);
+                self.metrics.judged.get_or_create(&labels).inc();
                 self.metrics.coherence.observe(coherence_score.max(0.0));
-                self.metrics
-                    .judged
-                    .get_or_create(&JudgmentLabels::new(application, tier, path, *crosscheck_reason))
-                    .inc();
                 let entry = EventKind::TmmCrosscheck(CrosscheckEntry::of(&judgment, query, path));
                 (Ok(judgment), entry)
             }

@@ -1,6 +1,7 @@
 //! Generating a verdict: limits, model call, gate. Orders and regenerations share these steps.
 
 mod error;
+mod metrics;
 mod model;
 mod outcome;
 mod prompt;
@@ -10,6 +11,7 @@ mod runner;
 mod trial;
 
 pub use error::{GenerationError, GenerationResult};
+pub(crate) use metrics::GenerationMetrics;
 pub use model::{ConfiguredModel, ConfiguredModels};
 pub use prompt::{PromptError, find_prompt, find_prompt_template};
 pub use queue_limit::QueueLimit;

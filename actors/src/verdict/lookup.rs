@@ -6,7 +6,7 @@
 use crate::audit::logger::LoggerHandle;
 use crate::platform::actor_handle::{ActorCallError, ActorHandle};
 use crate::platform::clock::{Clock, monotonic};
-use crate::platform::metrics::ActorMetrics;
+use crate::platform::metrics::{AddMetric, MetricLabelValue, init_counters};
 use crate::upstream::lookup::{LookupAnswer, LookupCallError, LookupClient};
 use crate::upstream::oracle_health::{
     ApplyRequestedWait, CallLease, OracleHealth, PermitError, RequestCallPermit,
@@ -19,9 +19,14 @@ use oracled_domain::verdict::interaction::InteractionStatus;
 use oracled_domain::verdict::lookup::{LookupEntry, LookupOutcome};
 use oracled_domain::verdict::session::SessionCaller;
 use oracled_domain::{AuditEvent, EventKind, SessionId};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use strum::VariantArray;
 use tokio::sync::{OnceCell, Semaphore};
 
 /// How long a negative answer is kept.
@@ -57,6 +62,31 @@ pub type LookupResult = Result<(), Arc<LookupError>>;
 #[derive(Debug, Clone)]
 pub struct LookupService(Arc<LookupContext>);
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LookupLabels {
+    outcome: MetricLabelValue,
+}
+
+impl LookupLabels {
+    const fn new(outcome: LookupOutcome) -> Self {
+        Self { outcome: MetricLabelValue(outcome.into_str()) }
+    }
+}
+
+/// The metrics of calls of the payment service.
+#[derive(Debug, Clone)]
+pub(crate) struct LookupMetrics(Family<LookupLabels, Counter>);
+
+impl LookupMetrics {
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        Self(registry.add(
+            "session_lookups",
+            "sessions looked up, by outcome",
+            init_counters(LookupOutcome::VARIANTS.iter().copied().map(LookupLabels::new)),
+        ))
+    }
+}
+
 #[derive(Debug)]
 struct LookupContext {
     client: Reloadable<LookupClient>,
@@ -64,7 +94,7 @@ struct LookupContext {
     cache: ActorHandle<VerdictCache>,
     log: LoggerHandle,
     clock: Clock,
-    metrics: ActorMetrics,
+    metrics: LookupMetrics,
     slots: Semaphore,
     lookups: Mutex<HashMap<SessionId, Arc<Lookup>>>,
 }
@@ -110,7 +140,7 @@ impl LookupService {
         cache: ActorHandle<VerdictCache>,
         log: LoggerHandle,
         clock: Clock,
-        metrics: ActorMetrics,
+        metrics: LookupMetrics,
     ) -> Self {
         let slots = Semaphore::new(CALLS_MAX);
         let lookups = Mutex::default();
@@ -183,7 +213,7 @@ impl LookupContext {
             self.oracle_health.ask(requested_wait).await?;
         }
         let outcome = error.map_or(LookupOutcome::Found, LookupCallError::outcome);
-        self.metrics.count_lookup(outcome);
+        self.metrics.0.get_or_create(&LookupLabels::new(outcome)).inc();
         let now = self.clock.now();
         let entry = LookupEntry {
             oracle_id: LookupClient::oracle_id(),

@@ -10,12 +10,11 @@ pub use content::{MailContentError, find_mail_template};
 use crate::audit::logger::{JournalReport, LoggerHandle};
 use crate::platform::actor_handle::ActorHandle;
 use crate::platform::clock::Clock;
-use crate::platform::metrics::{ActorMetrics, OutboxOutcome};
 use crate::platform::per_application::PerApplication;
 use crate::upstream::mail::MailService;
 use crate::upstream::oracle_health::OracleHealth;
 use crate::verdict::outbox::{
-    ChangeMessage, HeldMessages, ListMessages, OutboxChannel, OutboxDepth, OutboxSender, OutboxState,
+    ChangeMessage, HeldMessages, ListMessages, OutboxChannel, OutboxMetrics, OutboxSender, OutboxState,
     OutboxStep, SendOutcome, WakeOutbox,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -101,7 +100,7 @@ impl Notifier {
         store: Store,
         log: LoggerHandle,
         clock: Clock,
-        metrics: ActorMetrics,
+        metrics: OutboxMetrics,
     ) -> Self {
         let NotifierConfig { service, max_age, templates, contacts } = mailing;
         let sender = service.map(|service| MailSender {
@@ -124,6 +123,10 @@ impl OutboxState for MailState {
 
     fn id(&self) -> &MailId {
         &self.mail_id
+    }
+
+    fn kind(&self) -> &'static str {
+        self.kind.into_str()
     }
 
     fn receiver(&self) {}
@@ -202,14 +205,6 @@ impl OutboxChannel for MailChannel {
 
     fn count(report: &JournalReport) -> u64 {
         report.counts.of(OutboxMail::TABLE.name)
-    }
-
-    fn count_attempt(metrics: &ActorMetrics, state: &MailState, outcome: OutboxOutcome) {
-        metrics.mail.count_mail_attempt(state.kind, outcome);
-    }
-
-    fn set_depth(metrics: &ActorMetrics, depth: OutboxDepth) {
-        metrics.mail.set_outbox_depth(depth.queued, depth.dead, depth.oldest_age);
     }
 
     fn is_on(&self) -> bool {

@@ -28,6 +28,7 @@ use crate::platform::clock::Clock;
 use crate::platform::in_flight::InFlight;
 use crate::verdict::cache::PolicyConfig;
 use crate::verdict::generation::{GenerationError, GenerationRunner, QueueLimit};
+use crate::verdict::order_metrics::OrderMetrics;
 use crate::verdict::order_progress::OrderProgress;
 use actix::{
     Actor, ActorFutureExt, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised, WrapFuture,
@@ -117,6 +118,7 @@ pub(crate) struct OrderDesk {
     in_flight: InFlight<SessionId>,
     progress: OrderProgress,
     waits: OrderWaits,
+    metrics: OrderMetrics,
     /// Whether no further attempt is started.
     stopped: Arc<AtomicBool>,
 }
@@ -129,8 +131,9 @@ impl OrderDesk {
         in_flight: InFlight<SessionId>,
         progress: OrderProgress,
         waits: OrderWaits,
+        metrics: OrderMetrics,
     ) -> Self {
-        Self { runner, config, gate, in_flight, progress, waits, stopped: Arc::default() }
+        Self { runner, config, gate, in_flight, progress, waits, metrics, stopped: Arc::default() }
     }
 
     /// The limits of an order. The time in which a daily budget was used up does not count toward its age.

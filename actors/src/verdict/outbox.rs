@@ -9,16 +9,17 @@ mod admin;
 mod attempt;
 mod channel;
 mod head;
+mod metrics;
 mod survey;
 
 pub(crate) use admin::RemovedMessage;
 pub use admin::{ChangeMessage, HeldMessages, HoldMessages, ListMessages, OutboxAction, OutboxError};
-pub use channel::{IdOf, OutboxChannel, OutboxDepth, OutboxState, OutboxStep, ReceiverOf, SendOutcome};
+pub use channel::{IdOf, OutboxChannel, OutboxState, OutboxStep, ReceiverOf, SendOutcome};
+pub(crate) use metrics::OutboxMetrics;
 
 use crate::audit::logger::LoggerHandle;
 use crate::platform::clock::Clock;
 use crate::platform::in_flight::InFlight;
-use crate::platform::metrics::ActorMetrics;
 use actix::{
     Actor, ActorFutureExt, Addr, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised,
     WrapFuture,
@@ -112,7 +113,7 @@ impl<C: OutboxChannel> OutboxSender<C> {
         store: Store,
         log: LoggerHandle,
         clock: Clock,
-        metrics: ActorMetrics,
+        metrics: OutboxMetrics,
     ) -> Self {
         Self {
             parts: OutboxAttempts { channel: Arc::new(channel), store, log, clock, metrics },
@@ -237,8 +238,7 @@ impl<C: OutboxChannel> OutboxSender<C> {
             self.oldest = None;
         }
         let age = self.oldest.map(|oldest| self.now().duration_since(oldest));
-        let oldest_age = age.unwrap_or_default();
-        C::set_depth(&self.parts.metrics, OutboxDepth { queued, dead: self.dead, oldest_age });
+        self.parts.metrics.set_depth(queued, self.dead, age.unwrap_or_default());
     }
 }
 

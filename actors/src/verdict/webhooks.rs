@@ -4,12 +4,11 @@ use crate::audit::logger::{JournalReport, LoggerHandle};
 use crate::platform::actor_handle::ActorHandle;
 use crate::platform::caller::run_in_trace;
 use crate::platform::clock::Clock;
-use crate::platform::metrics::{ActorMetrics, OutboxOutcome};
 use crate::platform::unique_id::random_tag;
 use crate::upstream::reloadable::Reloadable;
 use crate::upstream::web::webhook::WebhookClient;
 use crate::verdict::outbox::{
-    ChangeMessage, ListMessages, OutboxChannel, OutboxDepth, OutboxSender, OutboxState, OutboxStep,
+    ChangeMessage, ListMessages, OutboxChannel, OutboxMetrics, OutboxSender, OutboxState, OutboxStep,
     SendOutcome, WakeOutbox,
 };
 use actix::{Context, Handler, Message, ResponseFuture};
@@ -62,7 +61,7 @@ impl WebhookSender {
         store: Store,
         log: LoggerHandle,
         clock: Clock,
-        metrics: ActorMetrics,
+        metrics: OutboxMetrics,
     ) -> Self {
         let WebhookConfig { client, max_age } = config;
         Self::new(WebhookChannel { client, max_age, clock: clock.clone() }, store, log, clock, metrics)
@@ -87,6 +86,10 @@ impl OutboxState for WebhookState {
 
     fn id(&self) -> &WebhookId {
         &self.webhook_id
+    }
+
+    fn kind(&self) -> &'static str {
+        self.kind.into_str()
     }
 
     fn receiver(&self) -> Option<ApplicationName> {
@@ -164,14 +167,6 @@ impl OutboxChannel for WebhookChannel {
 
     fn count(report: &JournalReport) -> u64 {
         report.counts.of(OutboxWebhook::TABLE.name)
-    }
-
-    fn count_attempt(metrics: &ActorMetrics, state: &WebhookState, outcome: OutboxOutcome) {
-        metrics.webhooks.count_attempt(state.kind, outcome);
-    }
-
-    fn set_depth(metrics: &ActorMetrics, depth: OutboxDepth) {
-        metrics.webhooks.set_outbox_depth(depth.queued, depth.dead);
     }
 
     fn is_on(&self) -> bool {

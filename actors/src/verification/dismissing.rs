@@ -51,7 +51,7 @@ impl VerificationContext {
                 Ok::<_, DismissError>(CommitDecision::Change(state, record))
             })
             .await?;
-        self.metrics.verification.count_dismissal();
+        self.metrics.count_dismissal();
         Ok(state)
     }
 

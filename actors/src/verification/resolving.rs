@@ -82,7 +82,7 @@ impl VerificationContext {
                 Ok::<_, ResolveError>(CommitDecision::Change(state, record))
             })
             .await?;
-        self.metrics.verification.count_resolved_reviews(resolved);
+        self.metrics.count_resolved_reviews(resolved);
         Ok(state)
     }
 

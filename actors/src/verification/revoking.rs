@@ -73,7 +73,7 @@ impl VerificationContext {
                 Ok::<_, RevokeError>(CommitDecision::Change(state, record))
             })
             .await?;
-        self.metrics.verification.count_revocation();
+        self.metrics.count_revocation();
         Ok(state)
     }
 

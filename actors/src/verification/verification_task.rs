@@ -98,7 +98,7 @@ impl VerificationContext {
         let mut record = JournalRecord::from(AuditEvent::new(envelope.decided_at, None, entry));
         record.writes.extend(claim.is_some().then(|| RowWrite::put::<DecisionInputs>(&later)));
         self.handles.log.commit(record).await?;
-        self.metrics.verification.count_decision(&inputs, &envelope, false, began.elapsed());
+        self.metrics.count_decision(&inputs, &envelope, false, began.elapsed());
         if let Some(claim) = claim {
             claim.start_decision(later);
         }
@@ -251,7 +251,7 @@ impl VerificationContext {
         settled.await?;
         let UncommittedDecision { inputs, envelope, .. } = decided;
         let opened = envelope.review_id.as_ref() == Some(&envelope.execution_id);
-        self.metrics.verification.count_decision(&inputs, &envelope, opened, began.elapsed());
+        self.metrics.count_decision(&inputs, &envelope, opened, began.elapsed());
         Ok(Arc::new(envelope))
     }
 

@@ -137,14 +137,13 @@ impl DaemonService {
     #[must_use]
     pub fn new(
         system: ActorSystem,
+        mut registry: Registry,
         config: DaemonConfig,
         log_level: LogLevelHandle,
         log_signer: LogSigner,
         witnesses: Witnesses,
         clients: ReloadableClients,
     ) -> Arc<Self> {
-        let mut registry = Registry::with_prefix("oracled");
-        system.metrics.register(&mut registry);
         witnesses.register_metrics(&mut registry);
         let request_metrics = RequestMetrics::default();
         request_metrics.register(&mut registry);

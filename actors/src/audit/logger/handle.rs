@@ -3,15 +3,14 @@
 pub(super) mod queue;
 
 use super::{
-    CloseJournal, CommitError, CommitRecord, EntryQueueReceiver, JournalReport, Logger, RebuildDatabase,
-    ReopenMirror, RewriteMirror, SnapshotMirror,
+    CloseJournal, CommitError, CommitRecord, EntryQueueReceiver, JournalReport, Logger, LoggerMetrics,
+    RebuildDatabase, ReopenMirror, RewriteMirror, SnapshotMirror,
 };
 use crate::audit::fallback::FallbackLog;
 use crate::audit::logger::handle::queue::EntryQueue;
 use crate::audit::logger::webhook_queue::WebhookQueue;
 use crate::platform::actor_handle::ActorHandle;
 use crate::platform::caller;
-use crate::platform::metrics::ActorMetrics;
 use oracled_store::{CommitReceipt, JournalRecord, MirrorFault, MirrorSnapshot};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +24,7 @@ pub struct LoggerHandle {
     pub(super) report: watch::Receiver<JournalReport>,
     fallback: FallbackLog,
     fallback_entries: Arc<AtomicU64>,
-    metrics: ActorMetrics,
+    metrics: LoggerMetrics,
     pub(super) webhooks: WebhookQueue,
 }
 
@@ -36,7 +35,7 @@ impl LoggerHandle {
         report: watch::Receiver<JournalReport>,
         fallback: FallbackLog,
         fallback_entries: Arc<AtomicU64>,
-        metrics: ActorMetrics,
+        metrics: LoggerMetrics,
         webhooks: WebhookQueue,
     ) -> (Self, EntryQueueReceiver) {
         let (queue, waiting) = EntryQueue::new();

@@ -10,10 +10,10 @@ fn stopped() -> AuditEvent {
 
 #[test]
 fn records_that_arrive_together_share_commits() {
-    with_system(|TestSystem { system, .. }| async move {
+    with_system(|world| async move {
         let tasks: Vec<_> = (0..64)
             .map(|_| {
-                let log = system.log.clone();
+                let log = world.system.log.clone();
                 actix_rt::spawn(async move { log.commit(stopped().into()).await })
             })
             .collect();
@@ -22,10 +22,7 @@ fn records_that_arrive_together_share_commits() {
             seqs.push(task.await.expect("the task does not panic").expect("the commit succeeds").first_seq);
         }
         assert_eq!(seqs, (1..=64).collect::<Vec<_>>(), "in the order of the calls");
-        let mut metrics = String::new();
-        let mut registry = prometheus_client::registry::Registry::default();
-        system.metrics.register(&mut registry);
-        prometheus_client::encoding::text::encode(&mut metrics, &registry).expect("valid UTF-8");
+        let metrics = world.metrics();
         let count = |name: &str| {
             let line = metrics.lines().find(|line| line.starts_with(name)).expect("it is counted");
             line.rsplit(' ').next().and_then(|n| n.parse::<f64>().ok()).expect("a number")

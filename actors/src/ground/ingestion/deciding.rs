@@ -70,7 +70,7 @@ pub(super) async fn approve(
     // the run is final only after the commit
     let progress = Arc::new(RunTracker::new(run.clone()));
     claim.assign_to_run(&progress);
-    context.metrics.ingestion.count_started_run();
+    context.metrics.count_started_run();
     spawn_for_caller(execute_run(context, ready, claim, progress));
     Ok(run)
 }
@@ -88,7 +88,7 @@ pub(super) async fn discard(
         context.decide_closing(&context.commit_context(), &run, Some(request.peer))
     };
     context.log.decide_and_commit(close).await?;
-    context.metrics.ingestion.count_operator_decision(&run);
+    context.metrics.count_operator_decision(&run);
     context.remove_unless_needed(&run).await;
     Ok(run)
 }
@@ -157,7 +157,7 @@ pub(super) async fn undo(
     // after a failed commit the store may or may not name the files; if not, the next start removes them
     staged.keep_files();
     committed?;
-    context.metrics.ingestion.count_operator_decision(&run);
+    context.metrics.count_operator_decision(&run);
     drop(claim);
     Ok(run)
 }

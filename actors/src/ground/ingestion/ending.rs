@@ -65,7 +65,7 @@ impl IngestContext {
                         tracing::info!(%run_id, %oracle_id, state = state.into_str(), records, rejected, cause, "ingestion run ended");
                     }
                 }
-                self.metrics.ingestion.count_ended_run(&run);
+                self.metrics.count_ended_run(&run);
             }
             // in the store the run is still running, so the next start reads its payload again
             Err(error) => {

@@ -1,20 +1,19 @@
 //! Pulls: the daemon fetches payloads on request, by a schedule, or because an answer was stale.
-
-mod due;
-mod refresh;
-mod release;
-
-use due::PipelineSchedule;
-pub(super) use due::begin_due;
-pub(super) use refresh::refresh;
+//!
+//! A payload that differs from the source's last payload is a new release, even if the source had the same
+//! payload earlier. Only the latest run of a version counts. If a source returns to earlier content, that
+//! content must therefore not get its former version again.
 
 use super::archiving::{ARCHIVING, ArchiveError, PayloadArchiver};
+use super::error::REFRESH_PAUSE;
 use super::run_task::begin;
 use super::{IngestContext, IngestionError, StartRun, StartRunOutcome};
 use crate::audit::commit_loop::CommitDecision;
 use crate::ground::pull::{FetchedPayload, HttpValidators, PayloadFetchOutcome, PullError, PullRequest};
 use crate::ground::registry::{PreparedPipeline, RegistryError, SourceConfirmation, expect_unchanged_row};
-use jiff::Timestamp;
+use crate::ground::schedule::PullSchedule;
+use crate::platform::caller::run_as_current_caller;
+use jiff::{SignedDuration, Timestamp};
 use oracled_domain::audit::event::ground::{
     ConfirmationCause, PullEndedEntry, PullFailedEntry, PullStartedEntry,
 };
@@ -22,15 +21,21 @@ use oracled_domain::documents::DocumentKind;
 use oracled_domain::ground::id::{PipelineId, SourceId};
 use oracled_domain::ground::pipeline::{LastPullTimes, RegisteredPipeline};
 use oracled_domain::ground::run::{IngestionRun, RunState};
+use oracled_domain::ground::source_state::{CompletedRun, SourceState};
+use oracled_domain::ground::timeline::{ReleaseScope, VisibleReleases};
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, Sha256Hex};
 use oracled_store::ground::archive::PayloadRef;
 use oracled_store::ground::decoding::PayloadEncoding;
-use oracled_store::{JournalRecord, RowName, RowWrite};
-use refresh::SourceRefreshState;
-use release::PayloadVersion;
+use oracled_store::{JournalRecord, RowName, RowWrite, StoreError};
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
+
+/// A pull that was interrupted by the end of the daemon is due again this long after it began, unless its
+/// schedule has an earlier time. Without the pause, a daemon that restarts in a loop would pull at each
+/// start.
+const INTERRUPTED_PULL_PAUSE: SignedDuration = SignedDuration::from_mins(15);
 
 #[derive(Debug, Clone)]
 pub(super) struct RequestedPull {
@@ -130,7 +135,7 @@ pub(super) async fn pull(
             )
         }
         Err(error) => {
-            context.metrics.ingestion.count_failed_pull();
+            context.metrics.count_failed_pull();
             let cause = error.to_string();
             AuditEvent::new(
                 timestamp,
@@ -337,5 +342,317 @@ impl PullTracker {
     fn remember(&self, run: &IngestionRun, validators: HttpValidators) {
         let mut known = self.known_validators.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(run.pipeline_id.clone(), (run.run_id.clone(), validators));
+    }
+}
+
+/// A pipeline's schedule. Definitions may be long, so each is read only once for its schedule.
+#[derive(Debug)]
+struct PipelineSchedule {
+    /// The digest of the definition.
+    pipeline_sha256: Sha256Hex,
+    /// The schedule with its text, if the definition has one.
+    schedule: Option<(String, PullSchedule)>,
+    /// When the pipeline is due next.
+    next: Option<Timestamp>,
+}
+
+/// Begins the pulls that are due. While the daemon drains or stops, the pulls stay due.
+pub(super) fn begin_due(context: &Arc<IngestContext>) {
+    if context.draining.load(Ordering::Relaxed) || context.claims.is_stopping() {
+        return;
+    }
+    let due = match context.take_due_pipelines() {
+        Ok(due) => due,
+        Err(error) => {
+            tracing::error!(%error, "could not read the schedules");
+            return;
+        }
+    };
+    for pipeline_id in due {
+        let context = Arc::clone(context);
+        actix_rt::spawn(async move {
+            let request = RequestedPull {
+                pipeline_id: pipeline_id.clone(),
+                requested_by: "schedule".into(),
+                peer: None,
+                force: false,
+            };
+            match pull(context, request).await {
+                Ok(outcome) => tracing::info!(%pipeline_id, ?outcome, "scheduled pull ended"),
+                Err(IngestionError::Pulling(_)) => {
+                    tracing::warn!(%pipeline_id, "scheduled pull skipped: the previous pull is still in progress");
+                }
+                Err(error) => tracing::warn!(%pipeline_id, %error, "scheduled pull failed"),
+            }
+        });
+    }
+}
+
+impl IngestContext {
+    /// The pipelines whose schedules have come due since the last call. Several missed times count as one.
+    fn take_due_pipelines(&self) -> Result<Vec<PipelineId>, StoreError> {
+        let now = self.clock.now();
+        let mut known = self.pulls.schedules.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut due = Vec::new();
+        let mut scheduled = HashMap::new();
+        for registered in self.store.pipelines()? {
+            let before = known.remove(&registered.pipeline_id);
+            let is_as_before =
+                |before: &PipelineSchedule| before.pipeline_sha256 == registered.pipeline_sha256;
+            let mut pipeline = match before {
+                Some(before) if is_as_before(&before) => before,
+                before => match self.read_pipeline_schedule(&registered, before, now)? {
+                    Some(pipeline) => pipeline,
+                    None => continue,
+                },
+            };
+            if let Some((_, schedule)) = &pipeline.schedule {
+                let next = schedule.next_after(now);
+                if pipeline.next.is_some_and(|next| next <= now) {
+                    due.push(registered.pipeline_id.clone());
+                    pipeline.next = next;
+                } else if pipeline.next > next {
+                    // the clock was set back
+                    pipeline.next = next;
+                }
+            }
+            scheduled.insert(registered.pipeline_id, pipeline);
+        }
+        *known = scheduled;
+        Ok(due)
+    }
+
+    /// The schedule of a registered pipeline. If the schedule is the same as `before`, its next time is kept.
+    fn read_pipeline_schedule(
+        &self,
+        registered: &RegisteredPipeline,
+        before: Option<PipelineSchedule>,
+        now: Timestamp,
+    ) -> Result<Option<PipelineSchedule>, StoreError> {
+        let pipeline_sha256 = registered.pipeline_sha256.clone();
+        let Some(definition) = self.store.definition(&pipeline_sha256)? else { return Ok(None) };
+        let text = definition.pipeline.retrieval.schedule;
+        let schedule = text.and_then(|text| PullSchedule::parse(&text).ok().map(|schedule| (text, schedule)));
+        let next = schedule.as_ref().and_then(|(text, schedule)| {
+            let is_same =
+                |before: &PipelineSchedule| before.schedule.as_ref().is_some_and(|(known, _)| known == text);
+            let before = before.filter(is_same);
+            before.map_or_else(|| first_due(schedule, registered, now), |before| before.next)
+        });
+        Ok(Some(PipelineSchedule { pipeline_sha256, schedule, next }))
+    }
+}
+
+/// The first due time at `now` of a pipeline without a remembered schedule. The schedule counts from the last pull, or
+/// from a later registration.
+fn first_due(schedule: &PullSchedule, registered: &RegisteredPipeline, now: Timestamp) -> Option<Timestamp> {
+    let last = registered.last_pull.filter(|last| last.began_at > registered.registered_at);
+    let since = last.map_or(registered.registered_at, |last| last.began_at);
+    // a time in the future was recorded before the clock was set back
+    let next = schedule.next_after(since.min(now));
+    let was_cut_short = last.is_some_and(|last| last.ended_at.is_none());
+    let again = since.checked_add(INTERRUPTED_PULL_PAUSE).ok().filter(|_| was_cut_short);
+    next.into_iter().chain(again).min()
+}
+
+#[derive(Debug)]
+enum SourceRefreshState {
+    /// A refresh is in progress; the channel reports its end.
+    InProgress(watch::Receiver<bool>),
+    /// The last refresh brought nothing.
+    NothingNew { invalidation_count: u64, ended_at: Timestamp },
+}
+
+/// Pulls the current payload of a source and waits for the end, unless a refresh is in progress or a recent one brought
+/// nothing. The caller checks whether there is anything new.
+pub(super) async fn refresh(context: Arc<IngestContext>, oracle_id: SourceId) -> Result<(), IngestionError> {
+    let pipeline_id = context.pulled_pipeline(&oracle_id)?;
+    let (source, _) = context.commit_context().source(&oracle_id)?;
+    let now = context.clock.now();
+    let (sender, mut ended) = {
+        let mut refreshing = context.pulls.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
+        match refreshing.get(&oracle_id) {
+            // if the sender is gone, the refresh has ended without a report
+            Some(SourceRefreshState::InProgress(ended)) if ended.has_changed().is_ok() => {
+                (None, ended.clone())
+            }
+            // the source may have something new if it was invalidated since that refresh began
+            Some(SourceRefreshState::NothingNew { invalidation_count, ended_at })
+                if is_in_refresh_pause(*ended_at, now)
+                    && source.invalidation_count == *invalidation_count =>
+            {
+                return Err(IngestionError::Resting { oracle_id, at: *ended_at });
+            }
+            Some(_) | None => {
+                let (sender, ended) = watch::channel(false);
+                refreshing.insert(oracle_id.clone(), SourceRefreshState::InProgress(ended.clone()));
+                (Some(sender), ended)
+            }
+        }
+    };
+    if let Some(sender) = sender {
+        // a separate task on this thread: the caller may stop waiting
+        actix_rt::spawn(run_as_current_caller(async move {
+            let failed_or_held = context.pull_for(&oracle_id, pipeline_id).await;
+            let now =
+                context.commit_context().source(&oracle_id).map_or_else(|_| source.clone(), |(now, _)| now);
+            let mut refreshing = context.pulls.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
+            refreshing.remove(&oracle_id);
+            if now.completed.len() == source.completed.len() {
+                // a failed run invalidates its source itself
+                let invalidation_count =
+                    if failed_or_held { now.invalidation_count } else { source.invalidation_count };
+                let ended_at = context.clock.now();
+                refreshing.insert(oracle_id, SourceRefreshState::NothingNew { invalidation_count, ended_at });
+            }
+            sender.send_replace(true);
+        }));
+    }
+    // a closed channel also means that the refresh has ended
+    drop(ended.wait_for(|ended| *ended).await);
+    Ok(())
+}
+
+/// Whether a source that had nothing new at `at` is not pulled at `now`. If the clock was set back, it is pulled.
+fn is_in_refresh_pause(at: Timestamp, now: Timestamp) -> bool {
+    at <= now && now.duration_since(at) < REFRESH_PAUSE
+}
+
+impl IngestContext {
+    /// Pulls a pipeline for stale answers of its source, or waits for the pull in progress. Then waits for
+    /// the runs that follow. Returns whether its run failed or is held.
+    async fn pull_for(self: &Arc<Self>, oracle_id: &SourceId, pipeline_id: PipelineId) -> bool {
+        let request = RequestedPull { pipeline_id, requested_by: "refresh".into(), peer: None, force: false };
+        let mut begun = None;
+        match pull(Arc::clone(self), request).await {
+            Ok(outcome) => begun = outcome.run().map(|run| run.run_id.clone()),
+            Err(IngestionError::Pulling(pipeline_id)) => self.pulls.wait_for_pull(&pipeline_id).await,
+            Err(error) => tracing::warn!(%oracle_id, %error, "refresh failed"),
+        }
+        self.claims.wait_until_no_run(oracle_id).await;
+        let run = begun.and_then(|run_id| self.store.run(&run_id).ok().flatten());
+        run.is_some_and(|(run, _)| matches!(run.state, RunState::Failed | RunState::Held))
+    }
+
+    fn pulled_pipeline(&self, oracle_id: &SourceId) -> Result<PipelineId, IngestionError> {
+        for registered in self.store.pipelines()?.into_iter().filter(|known| known.oracle_id == *oracle_id) {
+            let definition = self.store.definition(&registered.pipeline_sha256)?;
+            if definition.is_some_and(|definition| definition.pipeline.retrieval.method.is_pull()) {
+                return Ok(registered.pipeline_id);
+            }
+        }
+        Err(IngestionError::NoPull(oracle_id.clone()))
+    }
+}
+
+/// The state of a source that a pull needs.
+struct PullSourceState {
+    source: SourceState,
+    /// The run that read the data of this pipeline that is now in force.
+    current: Option<IngestionRun>,
+    /// The latest attempt of the pipeline that is not visible.
+    invisible_attempt: Option<IngestionRun>,
+}
+
+/// The version and release date of a payload.
+struct PayloadVersion {
+    version: String,
+    released_at: Timestamp,
+}
+
+impl IngestContext {
+    /// The state of a pipeline's source as of `now`.
+    fn read_pull_source_state(
+        &self,
+        ready: &PreparedPipeline,
+        now: Timestamp,
+    ) -> Result<PullSourceState, IngestionError> {
+        let pipeline = &ready.definition.pipeline;
+        let (source, _) = self.commit_context().source(&pipeline.oracle_id)?;
+        let present = source.present(now);
+        let known = VisibleReleases::new(&source.releases(), ReleaseScope::default());
+        let is_meant = |completed: &&CompletedRun| {
+            let release = &completed.release;
+            completed.pipeline_id == pipeline.pipeline_id
+                && release.released_at <= present
+                && known.is_counted(release.run)
+        };
+        let order =
+            |completed: &&CompletedRun| (completed.release.released_at, completed.release.version.clone());
+        let current = source.completed.iter().filter(is_meant).max_by_key(order);
+        let current = match current {
+            Some(completed) => self.store.run(&completed.run_id)?.map(|(run, _)| run),
+            None => None,
+        };
+        let invisible_attempt = self.find_invisible_attempt(&source, &pipeline.pipeline_id)?;
+        Ok(PullSourceState { source, current, invisible_attempt })
+    }
+
+    fn find_invisible_attempt(
+        &self,
+        source: &SourceState,
+        pipeline_id: &PipelineId,
+    ) -> Result<Option<IngestionRun>, IngestionError> {
+        for run_id in source.attempts.iter().rev() {
+            let run = self.store.run(run_id)?.map(|(run, _)| run);
+            if let Some(run) = run.filter(|run| run.pipeline_id == *pipeline_id) {
+                return Ok(Some(run));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl PullSourceState {
+    /// The number of invalidations of the source.
+    const fn invalidation_count(&self) -> u64 {
+        self.source.invalidation_count
+    }
+
+    /// The run that read the data in force exactly as `ready` would read it.
+    fn read_by(&self, ready: &PreparedPipeline) -> Option<&IngestionRun> {
+        let ontology = &self.source.entry.registration.ontology;
+        let reads = |run: &&IngestionRun| {
+            run.input.pipeline_sha256 == ready.sha256 && run.input.ontology == *ontology
+        };
+        self.current.as_ref().filter(reads)
+    }
+
+    /// The version and release date of the payload with the digest `raw`, which was requested at `retrieved_at`.
+    ///
+    /// A known payload keeps its version, even if another definition reads it now, or if its last run failed. Otherwise
+    /// the release date is `modified`, the date that the source reports, if that is newer than all known releases.
+    /// Otherwise it is the time of the pull.
+    fn version_of_payload(
+        &self,
+        raw: &Sha256Hex,
+        modified: Option<Timestamp>,
+        retrieved_at: Timestamp,
+    ) -> PayloadVersion {
+        let retrieved_at = self.source.present(retrieved_at);
+        let completed = self.source.completed.iter().map(|completed| &completed.release);
+        let brought: Vec<_> = completed.filter(|release| release.undoes.is_none()).collect();
+        let releases = || brought.iter().copied();
+        let by_then = releases().map(|release| release.released_at).filter(|at| *at <= retrieved_at);
+        let newest = by_then.max();
+        let is_newest = |at: Timestamp| at <= retrieved_at && newest.is_none_or(|newest| newest < at);
+        let attempt = self.invisible_attempt.as_ref().filter(|run| is_newest(run.input.released_at));
+        let known = self.current.iter().chain(attempt).find(|run| run.input.raw_sha256 == *raw);
+        if let Some(run) = known {
+            return PayloadVersion { version: run.input.version.clone(), released_at: run.input.released_at };
+        }
+        let is_taken = |at: Timestamp| {
+            let text = at.to_string();
+            releases().any(|release| release.released_at == at || release.version == text)
+        };
+        let modified = modified.filter(|modified| is_newest(*modified) && !is_taken(*modified));
+        let mut released_at = modified.unwrap_or(retrieved_at);
+        // the clock may not have advanced since the last release
+        while is_taken(released_at)
+            && let Ok(next) = released_at.checked_add(SignedDuration::from_micros(1))
+        {
+            released_at = next;
+        }
+        PayloadVersion { version: released_at.to_string(), released_at }
     }
 }

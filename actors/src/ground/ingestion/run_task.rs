@@ -108,7 +108,7 @@ pub(super) async fn begin(
         }
         return Err(error);
     }
-    context.metrics.ingestion.count_started_run();
+    context.metrics.count_started_run();
     spawn_for_caller(execute_run(context, ready, claim, progress));
     Ok(StartRunOutcome::Started(Box::new(run)))
 }
@@ -131,7 +131,7 @@ pub(super) async fn resume_all(context: Arc<IngestContext>) {
                 continue;
             }
         };
-        context.metrics.ingestion.count_started_run();
+        context.metrics.count_started_run();
         match context.prepare_pipeline_of_run(&run) {
             Ok(ready) => drop(tokio::spawn(execute_run(Arc::clone(&context), ready, claim, progress))),
             Err(error) => {

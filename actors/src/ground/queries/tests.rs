@@ -1,22 +1,24 @@
 mod freshness;
-mod look_ahead;
-mod pages;
 
 use super::*;
 use crate::ground::ingestion::tests::{NEW, OLD};
 use crate::ground::registry::{RegistryError, SourceInvalidation, SourceReviewDecision, policy_of};
 use crate::system::ActorSystem;
-use crate::testing::ground::approve_source;
 use crate::testing::ground::{PEER, ingest_replacement, ingest_version, population};
+use crate::testing::ground::{approve_source, open_pipeline, register_pipeline};
 use crate::testing::{TestSystem, with_system};
+use freshness::set_policy;
 use jiff::SignedDuration;
 use oracled_domain::audit::event::ground::InvalidationCause;
 use oracled_domain::ground::freshness::{FreshnessPolicy, StaleBehavior};
 use oracled_domain::ground::provenance::ProvenanceRecord;
 use oracled_domain::ground::query::answer::RecordStatus;
 use oracled_domain::ground::query::{FilterOperator, QueryFilter, QueryRequest};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
 use serde_json::json;
 use std::time::Duration;
+use tokio::time::timeout;
 
 fn source() -> SourceId {
     "world-bank-population".parse().expect("a valid id")
@@ -246,7 +248,7 @@ fn record_is_found_by_its_id_in_every_standing() {
                 .archive(&chain.oracle_id, &chain.raw.raw_sha256)
                 .expect("the archive exists");
             let raw = archive.slice(chain.raw.offset, chain.raw.len.into()).expect("the range exists");
-            assert_eq!(oracled_domain::Sha256Hex::of(&raw), chain.raw_hash);
+            assert_eq!(Sha256Hex::of(&raw), chain.raw_hash);
         }
         // the second release has the same record of 1961 as the first
         let run_id = &system
@@ -404,4 +406,157 @@ fn patterns_are_compiled_only_with_a_processor() {
         let answer = run_query(&system, pattern("^Ar")).await.expect("the call succeeds");
         assert_eq!(summarize_answer(&answer).len(), 2);
     });
+}
+
+/// A source with `records` records of one subject, which differ in their values, and one record of another subject.
+async fn ingest_records_of_one_subject(system: &ActorSystem, records: usize) {
+    let pipeline_id = population(system).await;
+    let mut definition = open_pipeline();
+    let key = ["Country Code", "Year", "Value"].map(str::to_owned);
+    definition.pipeline.validation.deduplication_key = key.into();
+    register_pipeline(system, definition).await;
+    let rows: String = (1..=records).map(|value| format!("Aruba,ABW,1960,{value}\n")).collect();
+    let payload = format!("Country Name,Country Code,Year,Value\n{rows}Zambia,ZMB,1960,3119430\n");
+    ingest_version(system, &pipeline_id, &payload, "2023-05-04").await;
+    approve_source(system, &source()).await;
+}
+
+async fn page(system: &ActorSystem, area: &str, max_results: usize) -> Result<QueryAnswerPage, QueryError> {
+    let one = [("area", FilterOperator::Eq, json!(area)), ("year", FilterOperator::Eq, json!(1960))];
+    let request = QueryRequest { max_results: Some(max_results), ..request(&one) };
+    system.queries.page(OracleQuery { query_id: None, oracle_id: source(), request }, Arc::new(|| true)).await
+}
+
+#[test]
+fn lookup_of_many_records_becomes_a_scan() {
+    with_system(|TestSystem { system, .. }| async move {
+        ingest_records_of_one_subject(&system, 300).await;
+        let all = page(&system, "ABW", 1000).await.expect("the call succeeds");
+        assert_eq!(all.answer.response.records.len(), 300);
+        assert!(all.memory_permit.is_some(), "it is no lookup");
+        let few = page(&system, "ABW", 20).await.expect("the call succeeds");
+        assert_eq!(few.answer.response.records.len(), 20);
+        assert!(few.memory_permit.is_none() && few.answer.response.cursor.is_some());
+        let one = page(&system, "ZMB", 1000).await.expect("the call succeeds");
+        assert_eq!((one.answer.response.records.len(), one.memory_permit.is_none()), (1, true));
+    });
+}
+
+#[test]
+fn pages_wait_for_memory_but_lookups_do_not() {
+    with_system(|TestSystem { system, .. }| async move {
+        ingest_records_of_one_subject(&system, 300).await;
+        let mut held = Vec::new();
+        // 64 MiB in total, and each page takes twice its data
+        for _ in 0..2 {
+            held.push(page(&system, "ABW", 10_000).await.expect("there is room"));
+        }
+        page(&system, "ZMB", 10_000).await.expect("it takes no room");
+        let none = timeout(Duration::from_millis(200), page(&system, "ABW", 10_000)).await;
+        assert!(none.is_err(), "it waits: {none:?}");
+        let room = held.pop().and_then(|page| page.memory_permit);
+        page(&system, "ABW", 10_000).await.expect_err("other pages have all memory");
+        drop(room);
+        page(&system, "ABW", 10_000).await.expect("there is room");
+    });
+}
+
+/// The content of a release for each of four records: none, a value, or a value that is rejected.
+type ReleaseValues = [Option<Option<u8>>; 4];
+
+/// The years in which releases appear.
+const YEARS: std::ops::Range<i64> = 2000..2006;
+
+fn payload(values: ReleaseValues) -> String {
+    let row = |(index, value): (usize, Option<Option<u8>>)| {
+        let value = value?.map_or_else(|| "\"1,0\"".to_owned(), |value| (value + 1).to_string());
+        Some(format!("Aruba,ABW,{},{value}\n", 1960 + index))
+    };
+    let rows: String = values.into_iter().enumerate().filter_map(row).collect();
+    // every payload has this record, so that no run fails as empty
+    format!("Country Name,Country Code,Year,Value\n{rows}Zambia,ZMB,1960,1\n")
+}
+
+/// The answers about a time, without the fields that differ for each request.
+async fn about(system: &ActorSystem, time: &str) -> serde_json::Value {
+    let request = QueryRequest {
+        point_in_time: Some(time.parse().expect("a valid time")),
+        include_provenance: true,
+        explain: true,
+        ..request(&[])
+    };
+    let answer = match run_query(system, request).await {
+        Ok(answer) => serde_json::to_value(answer).expect("plain data serializes"),
+        Err(QueryError::Stale(stale)) => {
+            return json!({ "stale": serde_json::to_value(&stale.freshness).expect("plain data serializes") });
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let mut response = answer["response"].clone();
+    for of_the_asking in ["latency_ms", "executed_at", "known_at", "records_scanned"] {
+        response["query_metadata"].as_object_mut().expect("an object").remove(of_the_asking);
+    }
+    response["explain"].as_object_mut().expect("an object").remove("files");
+    response
+}
+
+#[test]
+fn later_release_changes_no_answer_about_an_earlier_time() {
+    let value = || prop::option::weighted(0.8, prop::option::weighted(0.9, 0..3_u8));
+    let values = move || prop::array::uniform4(value());
+    let releases = prop::collection::vec((YEARS, values()), 1..4);
+    let cases = if cfg!(debug_assertions) { 12 } else { 200 };
+    let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
+    let strategy = (releases, YEARS, values(), 0..3_usize);
+    let result = runner.run(&strategy, |(releases, year, later, behavior)| {
+        with_system(|TestSystem { system, .. }| async move {
+            let pipeline_id = population(&system).await;
+            approve_source(&system, &source()).await;
+            let behaviors =
+                [StaleBehavior::FailClosed, StaleBehavior::ServeStaleWithWarning, StaleBehavior::DegradeTier];
+            set_policy(&system, |policy| {
+                policy.default_max_age_seconds = 400 * 86_400;
+                policy.default_stale_behavior = behaviors[behavior];
+            })
+            .await;
+            for (index, (year, values)) in releases.into_iter().enumerate() {
+                ingest_version(&system, &pipeline_id, &payload(values), &format!("{year}-01-0{}", index + 1))
+                    .await;
+            }
+            let time = format!("{year}-06-01T00:00:00Z");
+            let before = about(&system, &time).await;
+            ingest_version(&system, &pipeline_id, &payload(later), &format!("{}-02-01", year + 1)).await;
+            assert_eq!(about(&system, &time).await, before);
+        });
+        Ok(())
+    });
+    result.expect("no later release is seen");
+}
+
+fn test_query(max_results: usize, axis: &str) -> OracleQuery {
+    OracleQuery {
+        query_id: None,
+        oracle_id: "source".parse().expect("a valid id"),
+        request: QueryRequest {
+            axes_requested: vec![axis.into()],
+            max_results: Some(max_results),
+            ..QueryRequest::default()
+        },
+    }
+}
+
+#[test]
+fn cursor_is_accepted_only_for_its_own_query() {
+    let cursor = QueryCursor {
+        key: vec![0, 255, 7],
+        point_in_time: Timestamp::UNIX_EPOCH,
+        known_at: None,
+        query: QueryCursor::digest(&test_query(1, "a")),
+    };
+    let text = cursor.to_text();
+    assert_eq!(QueryCursor::read(&text, &test_query(2, "a")), Ok(cursor));
+    assert_eq!(QueryCursor::read(&text, &test_query(1, "b")), Err(InvalidQueryError::Cursor));
+    for broken in ["", "0", "zz", "éé", &text[2..], &text.repeat(2), &"00".repeat(CURSOR_MAX_BYTES)] {
+        assert_eq!(QueryCursor::read(broken, &test_query(1, "a")), Err(InvalidQueryError::Cursor));
+    }
 }

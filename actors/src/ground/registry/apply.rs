@@ -54,7 +54,7 @@ impl DocumentRegistry {
             })
         });
         let (change, _) = decided.await?;
-        document.init_metrics(&self.metrics);
+        document.init_counters(self);
         Ok(change)
     }
 
@@ -81,7 +81,7 @@ impl DocumentRegistry {
         });
         let (changes, receipt) = decided.await?;
         if receipt.is_some() {
-            documents.iter().for_each(|document| as_registrable(document).init_metrics(&self.metrics));
+            documents.iter().for_each(|document| as_registrable(document).init_counters(self));
         }
         Ok(changes)
     }

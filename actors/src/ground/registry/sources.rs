@@ -5,7 +5,6 @@ use super::{
     list_axis_bounds, policy_of,
 };
 use crate::audit::commit_loop::CommitDecision;
-use crate::platform::metrics::ActorMetrics;
 use jiff::Timestamp;
 use oracled_domain::audit::event::ground::{InvalidationCause, InvalidationEntry, SourceChange, SourceEntry};
 use oracled_domain::documents::DocumentKind;
@@ -76,8 +75,8 @@ impl RegistrableDocument for SourceRegistration {
         Ok(Some(record))
     }
 
-    fn init_metrics(&self, metrics: &ActorMetrics) {
-        metrics.ingestion.init_counters_of_source(&self.oracle_id);
+    fn init_counters(&self, registry: &DocumentRegistry) {
+        registry.ingestion.init_counters_of_source(&self.oracle_id);
     }
 }
 

@@ -2,7 +2,6 @@
 //! (RFC-0002, Part II).
 
 use super::{CommitContext, DocumentRegistry, RegistrableDocument, RegistryError};
-use crate::platform::metrics::ActorMetrics;
 use oracled_domain::PeerCredentials;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::source::SourceRegistration;
@@ -10,6 +9,13 @@ use oracled_domain::ground::source_state::SourceState;
 use oracled_domain::verification::workflow::Workflow;
 use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store};
 use std::collections::BTreeSet;
+use std::fmt::Debug;
+
+/// The counters of verifications by their workflow.
+pub(crate) trait WorkflowCounters: Debug + Send + Sync {
+    /// Creates the counters of `workflow` and its sources at 0.
+    fn init_counters_of_workflow(&self, workflow: &Workflow);
+}
 
 /// Checks that a workflow works with its ontology and its sources as they are registered now. If a source
 /// changes to another version of the ontology, the workflow stops until it is registered with that version,
@@ -46,8 +52,8 @@ impl RegistrableDocument for Workflow {
         context.replacement(self, expect, writes, peer)
     }
 
-    fn init_metrics(&self, metrics: &ActorMetrics) {
-        metrics.verification.init_counters_of_workflow(self);
+    fn init_counters(&self, registry: &DocumentRegistry) {
+        registry.workflows.init_counters_of_workflow(self);
     }
 }
 

@@ -1,15 +1,13 @@
 //! Mail by SMTP, with one connection for each mail: mails are few, and a pooled connection can go stale.
 
-mod content;
-
 use super::MailService;
 use super::mail_text::format_mail;
 use crate::upstream::BoxFuture;
 use crate::upstream::http::is_shortage;
 use crate::upstream::oracle_health::OracleProbe;
 use lettre::address::Envelope;
-use lettre::message::Mailbox;
-use lettre::message::header::ContentType;
+use lettre::message::header::{ContentType, Header, HeaderName, HeaderValue};
+use lettre::message::{Mailbox, MessageBuilder, MultiPart, MultiPartKind, SinglePart};
 use lettre::transport::smtp::Error;
 use lettre::transport::smtp::authentication::Credentials;
 use lettre::transport::smtp::client::{Tls, TlsParameters};
@@ -192,7 +190,7 @@ impl SmtpMailService {
             .date(SystemTime::from(*queued_at))
             .message_id(Some(message_id(mail_id, from.email.domain())));
         let message = match content {
-            Some(content) => content::add_content(message, content),
+            Some(content) => add_content(message, content),
             None => {
                 let message = message.subject(subject_of(mail, subject)).header(ContentType::TEXT_PLAIN);
                 message.body(format_mail(mail))
@@ -244,6 +242,36 @@ fn classify_smtp_error(error: &Error, ascii: bool) -> MailSendFailure {
 
 fn failure(cause: String, fault: MailFailureCause) -> MailSendFailure {
     MailSendFailure { cause: visible_line(&cause).into_owned(), fault, retry_after: None }
+}
+
+/// Completes a message: plain text, or plain text with HTML as its alternative.
+fn add_content(message: MessageBuilder, content: &MailContent) -> Result<Message, lettre::error::Error> {
+    let MailContent { subject, text, html, language } = content;
+    let message = message.subject(subject.clone()).header(ContentLanguage(language.to_string()));
+    let Some(html) = html else { return message.header(ContentType::TEXT_PLAIN).body(text.clone()) };
+    // a text cannot contain its own digest, so it cannot end its part
+    let boundary = Sha256Hex::of([text.as_str(), html].concat().as_bytes());
+    let parts = MultiPart::builder().kind(MultiPartKind::Alternative).boundary(boundary.as_str());
+    let parts = parts.singlepart(SinglePart::plain(text.clone()));
+    message.multipart(parts.singlepart(SinglePart::html(html.clone())))
+}
+
+/// The header of RFC 3282.
+#[derive(Debug, Clone)]
+struct ContentLanguage(String);
+
+impl Header for ContentLanguage {
+    fn name() -> HeaderName {
+        HeaderName::new_from_ascii_str("Content-Language")
+    }
+
+    fn parse(text: &str) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+        Ok(Self(text.to_owned()))
+    }
+
+    fn display(&self) -> HeaderValue {
+        HeaderValue::new(Self::name(), self.0.clone())
+    }
 }
 
 impl OracleProbe for SmtpMailService {

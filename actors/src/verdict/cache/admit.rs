@@ -119,12 +119,11 @@ impl Admission {
             self.decide(&admit, there, session.as_ref(), sealed.as_deref())
         });
         let ((admission, effects), _) = admitted.await?;
-        let metrics = &self.listeners.metrics;
         if let Some(action) = effects.policy {
-            metrics.orders.count_policy(session_id.application(), action);
+            self.listeners.order_metrics.count_policy(session_id.application(), action);
         }
         if let SubmissionOutcome::Regenerated(_, check) = &admission {
-            metrics.generation.count_comparison(check);
+            self.listeners.comparisons.count_comparison(check);
         }
         self.listeners.report(session_id, effects.mail_id, effects.order_end.as_ref());
         Ok(admission)

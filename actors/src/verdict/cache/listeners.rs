@@ -1,8 +1,9 @@
 //! The parts of the daemon to which deliveries are reported after their commit.
 
+use super::metrics::ComparisonMetrics;
 use crate::platform::actor_handle::ActorHandle;
-use crate::platform::metrics::ActorMetrics;
 use crate::verdict::notifier::{Notifier, WakeNotifier};
+use crate::verdict::order_metrics::OrderMetrics;
 use crate::verdict::order_progress::OrderProgress;
 use oracled_domain::verdict::order::Order;
 use oracled_domain::{MailId, SessionId};
@@ -12,14 +13,15 @@ pub(crate) struct DeliveryListeners {
     /// `None` if no mail is sent.
     pub(crate) notifier: Option<ActorHandle<Notifier>>,
     pub(crate) orders: OrderProgress,
-    pub(crate) metrics: ActorMetrics,
+    pub(crate) order_metrics: OrderMetrics,
+    pub(crate) comparisons: ComparisonMetrics,
 }
 
 impl DeliveryListeners {
     /// Reports the mail that a commit queued, and the order that it stopped or ended.
     pub(super) fn report(&self, session_id: &SessionId, mail_id: Option<MailId>, order: Option<&Order>) {
         if let Some(order) = order {
-            self.metrics.orders.count_end(session_id.application(), order.state);
+            self.order_metrics.count_end(session_id.application(), order.state);
             self.orders.publish(session_id, order);
         }
         wake_notifier(self.notifier.as_ref(), mail_id);

@@ -103,7 +103,8 @@ fn check_path_delivers_nothing_even_for_an_approved_verdict() {
 fn panic_while_judging_is_logged_as_an_error_and_approves_nothing() {
     with_system(|TestSystem { system, .. }| async move {
         let handles = (system.cache.clone(), system.rules.clone());
-        let (log, clock, metrics) = (system.log.clone(), system.clock.clone(), system.metrics.clone());
+        let (log, clock) = (system.log.clone(), system.clock.clone());
+        let metrics = CrosscheckMetrics::register(&mut Registry::default(), &[]);
         let gate = (UnexpectedFieldHandling::default(), Arc::default());
         let mut broken = CrosscheckActor::new(gate, handles, log, clock, metrics);
         broken.judge = |_, _, _| panic!("a fault in the mapping");

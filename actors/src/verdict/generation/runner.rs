@@ -1,12 +1,12 @@
 //! One generation: limits, model call, gate.
 
 use super::error::GenerationError;
+use super::metrics::GenerationMetrics;
 use super::prompt::{PromptError, find_prompt, find_prompt_template};
 use super::{ConfiguredModel, ConfiguredModels};
 use crate::audit::logger::{CommitError, LoggerHandle};
 use crate::platform::actor_handle::ActorHandle;
 use crate::platform::clock::{Clock, monotonic};
-use crate::platform::metrics::ActorMetrics;
 use crate::platform::per_application::PerApplication;
 use crate::upstream::oracle_health::{
     ApplyRequestedWait, CallLease, ListHealthStatuses, OracleHealth, PermitError, RequestCallPermit,
@@ -56,7 +56,7 @@ pub(crate) struct GenerationRunner {
     pub(crate) handles: GenerationHandles,
     pub(crate) store: Store,
     pub(crate) clock: Clock,
-    pub(crate) metrics: ActorMetrics,
+    pub(crate) metrics: GenerationMetrics,
 }
 
 /// The permits of one call of the model for a first verdict.
@@ -314,7 +314,7 @@ impl GenerationRunner {
         let outcome = result
             .as_ref()
             .map_or_else(GenerationError::generation_outcome, SubmissionOutcome::generation_outcome);
-        self.metrics.generation.count_outcome(application, path, outcome);
+        self.metrics.count_outcome(application, path, outcome);
     }
 
     pub(super) async fn request_lease(&self, model: &ConfiguredModel) -> Result<CallLease, GenerationError> {
@@ -445,14 +445,14 @@ impl GenerationRunner {
     /// Counts the attempts of a finished call, and reports its effect on the model's health. `is_own_name` is whether the
     /// configured model was called, and not another one of its provider.
     pub(super) fn report_call(&self, lease: CallLease, called: &ModelCallResult, is_own_name: bool) {
-        self.metrics.generation.count_attempts(&called.interactions);
+        self.metrics.count_attempts(&called.interactions);
         lease.report(health_outcome(called, is_own_name));
     }
 
     /// Counts a call that the model refused permanently.
     pub(super) fn count_refused_request(&self, called: &ModelCallResult) {
         if let Err(ModelError::RefusedRequest { status, .. }) = &called.outcome {
-            self.metrics.generation.count_refused_request(*status);
+            self.metrics.count_refused_request(*status);
         }
     }
 

@@ -265,7 +265,7 @@ fn queued_mail_is_sent_at_once_and_removed_from_the_outbox() {
         world.wait_for_mail_events(&[("mail_queued", None), ("mail_sent", Some(1))]).await;
         assert_eq!(service.attempts(), 1);
         world.tick().await;
-        let text = metrics(&world);
+        let text = world.metrics();
         assert!(text.contains("mails_total{kind=\"verdict\",outcome=\"sent\"} 1\n"), "{text}");
         assert!(text.contains("outbox_depth{state=\"queued\"} 0\n"), "{text}");
     });
@@ -292,14 +292,6 @@ fn address_quoted_by_the_mail_service_is_redacted() {
     });
 }
 
-fn metrics(world: &TestSystem) -> String {
-    let mut registry = prometheus_client::registry::Registry::default();
-    world.system.metrics.register(&mut registry);
-    let mut text = String::new();
-    prometheus_client::encoding::text::encode(&mut text, &registry).expect("the write succeeds");
-    text
-}
-
 #[test]
 fn regen_gap_04_notice_is_retried_after_60_s_and_then_dead_in_the_log() {
     with_service(MailServiceScript::Fails, |world, hand, service| async move {
@@ -315,7 +307,7 @@ fn regen_gap_04_notice_is_retried_after_60_s_and_then_dead_in_the_log() {
         let dead = world.list(true).await;
         assert_eq!((dead.len(), &dead[0].mail_id, dead[0].next_attempt_at), (1, &mail_id, None));
         assert_eq!(dead[0].last_error.as_deref(), Some("status 502"));
-        let text = metrics(&world);
+        let text = world.metrics();
         for line in [
             "mails_total{kind=\"divergence_notice\",outcome=\"failed\"} 1\n",
             "mails_total{kind=\"divergence_notice\",outcome=\"dead\"} 1\n",
@@ -507,7 +499,7 @@ fn mail_without_a_wake_up_is_found_within_a_minute() {
     with_service(MailServiceScript::Takes, |world, hand, service| async move {
         eventually("the first survey is over", async || {
             world.tick().await;
-            metrics(&world).contains("outbox_depth{state=\"queued\"} 0\n")
+            world.metrics().contains("outbox_depth{state=\"queued\"} 0\n")
         })
         .await;
         tokio::time::sleep(Duration::from_millis(50)).await;

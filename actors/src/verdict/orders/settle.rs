@@ -233,7 +233,7 @@ impl OrderDesk {
             self.progress.publish(session_id, order);
             // the end of a call changes nothing in the state of a cancelled order
             if *before != order.state {
-                self.runner.metrics.orders.count_end(session_id.application(), order.state);
+                self.metrics.count_end(session_id.application(), order.state);
             }
         }
         Ok(changed.map(|(session, _)| session))

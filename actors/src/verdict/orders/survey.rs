@@ -1,7 +1,7 @@
 //! A survey of the orders that wait, for the metrics and the status.
 
 use super::OrdersActor;
-use crate::platform::metrics::WAITING;
+use crate::verdict::order_metrics::WAITING;
 use actix::{ActorFutureExt, AsyncContext, Context, WrapFuture};
 use jiff::Timestamp;
 use oracled_domain::ApplicationName;
@@ -50,7 +50,7 @@ impl OrdersActor {
         ctx.spawn(survey.map(|survey, orders, _| match survey {
             Ok(Ok(OrderSurvey { counts, oldest })) => {
                 let age = oldest.map(|oldest| orders.desk.clock().now().duration_since(oldest));
-                orders.desk.runner.metrics.orders.set_waiting(counts, age.unwrap_or_default());
+                orders.desk.metrics.set_waiting(counts, age.unwrap_or_default());
             }
             Ok(Err(error)) => tracing::warn!(%error, "could not count the orders"),
             Err(panic) => tracing::error!(%panic, "the survey of orders failed"),

@@ -1,9 +1,9 @@
 //! One attempt to send a message. Its outcome is one commit.
 
 use super::channel::{IdOf, OutboxChannel, OutboxState, OutboxStep, SendOutcome};
+use super::metrics::{OutboxMetrics, OutboxOutcome};
 use crate::audit::logger::LoggerHandle;
 use crate::platform::clock::Clock;
-use crate::platform::metrics::{ActorMetrics, OutboxOutcome};
 use jiff::Timestamp;
 use oracled_domain::AuditEvent;
 use oracled_store::{JournalRecord, RowExpectation, Store};
@@ -33,7 +33,7 @@ pub(super) struct OutboxAttempts<C> {
     pub(super) store: Store,
     pub(super) log: LoggerHandle,
     pub(super) clock: Clock,
-    pub(super) metrics: ActorMetrics,
+    pub(super) metrics: OutboxMetrics,
 }
 
 impl<C> Clone for OutboxAttempts<C> {
@@ -105,7 +105,7 @@ impl<C: OutboxChannel> OutboxAttempts<C> {
             committed.expect("a record that depends on no row is not stale");
             change = StateChange::Due(now);
         }
-        C::count_attempt(&self.metrics, &before, outcome);
+        self.metrics.count_attempt(before.kind(), outcome);
         change
     }
 }

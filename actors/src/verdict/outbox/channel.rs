@@ -1,8 +1,7 @@
 //! The differences between the kinds of messages.
 
 use crate::audit::logger::JournalReport;
-use crate::platform::metrics::{ActorMetrics, OutboxOutcome};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use oracled_domain::{EventKind, PeerCredentials, SessionId};
 use oracled_store::{RowName, RowWrite, Store, StoreError};
 use std::fmt::{Debug, Display};
@@ -15,6 +14,8 @@ pub trait OutboxState: Debug + Clone + Send + Unpin + 'static {
     type Receiver: Debug + Clone + Ord + Send + Unpin + 'static;
 
     fn id(&self) -> &Self::Id;
+    /// The kind of the message, as the metrics name it.
+    fn kind(&self) -> &'static str;
     fn receiver(&self) -> Self::Receiver;
     fn session_id(&self) -> Option<SessionId>;
     /// The time at which it was queued first.
@@ -49,16 +50,6 @@ pub enum SendOutcome<S> {
     Paused,
 }
 
-/// The numbers of messages in the outbox.
-#[derive(Debug, Clone, Copy)]
-pub struct OutboxDepth {
-    /// The messages that are not dead letters.
-    pub queued: u64,
-    pub dead: u64,
-    /// The age of the oldest message that is not a dead letter; zero if there is none.
-    pub oldest_age: SignedDuration,
-}
-
 /// A kind of messages, and how they are sent.
 pub trait OutboxChannel: Debug + Send + Sync + Unpin + 'static {
     /// The name of a message in errors.
@@ -91,8 +82,6 @@ pub trait OutboxChannel: Debug + Send + Sync + Unpin + 'static {
     fn event(state: &Self::State, step: OutboxStep) -> EventKind;
     /// The number of messages in the outbox.
     fn count(report: &JournalReport) -> u64;
-    fn count_attempt(metrics: &ActorMetrics, state: &Self::State, outcome: OutboxOutcome);
-    fn set_depth(metrics: &ActorMetrics, depth: OutboxDepth);
     /// Whether messages can be sent at all. If not, they stay in the outbox.
     fn is_on(&self) -> bool;
     /// Makes one attempt to send a message that is due.

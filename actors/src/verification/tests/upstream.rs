@@ -399,13 +399,10 @@ pub(crate) fn with_scene<F: Future<Output = ()>>(
         });
         let dir = tempfile::tempdir().expect("a directory");
         let upstream = ScriptedSources::new(&time.hand);
-        let fallback_lines: Arc<Mutex<Vec<String>>> = Arc::default();
         let mut outside = TestServices { live: Some(Arc::clone(&upstream) as _), ..TestServices::default() };
         change(&mut outside);
-        let system = start(dir.path(), &time.hand, outside, Arc::clone(&fallback_lines));
-        time.set_awaited_log(&system.log);
-        let world =
-            TestSystem { dir: dir.path().to_owned(), system, time: time.hand.clone(), fallback_lines };
+        let world = start(dir.path(), time.hand.clone(), outside, Arc::default());
+        time.set_awaited_log(&world.system.log);
         test(TestScenario { world, upstream, time }).await;
         drop(dir);
     });

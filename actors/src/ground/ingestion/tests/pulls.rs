@@ -7,6 +7,7 @@ use oracled_domain::audit::event::ground::InvalidationCause;
 use oracled_domain::ground::freshness::StaleBehavior;
 use oracled_domain::ground::pipeline::{PipelineDefinition, RetrievalMethod, SourceAuthentication};
 use oracled_domain::ground::query::{OracleQuery, QueryRequest};
+use prometheus_client::registry::Registry;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -376,7 +377,14 @@ fn pipeline_registered_again_keeps_its_last_pull_but_not_its_schedule() {
 fn ingest_context(system: &ActorSystem, time: &TestClock) -> Arc<IngestContext> {
     let config = crate::testing::ingestion(time);
     let (store, log) = (system.store.clone(), system.log.clone());
-    IngestionActor::new(config, store, log, system.clock.clone(), system.metrics.clone()).context
+    IngestionActor::new(
+        config,
+        store,
+        log,
+        system.clock.clone(),
+        IngestionMetrics::register(&mut Registry::default()),
+    )
+    .context
 }
 
 /// A source that is pulled from `endpoint` and has a release of 2020. Its policy allows no answer older

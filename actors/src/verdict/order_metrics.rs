@@ -1,6 +1,6 @@
 //! The metrics of orders.
 
-use super::{ApplicationLabelValue, MetricLabelValue, init_counters, pairs};
+use crate::platform::metrics::{AddMetric, ApplicationLabelValue, MetricLabelValue, init_counters, pairs};
 use jiff::SignedDuration;
 use oracled_domain::ApplicationName;
 use oracled_domain::verdict::order::OrderState;
@@ -9,18 +9,18 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::Registry;
 use strum::VariantArray;
 
 /// The states in which an order waits.
-pub(crate) const WAITING: [OrderState; 3] = [OrderState::Queued, OrderState::Generating, OrderState::Held];
+pub(super) const WAITING: [OrderState; 3] = [OrderState::Queued, OrderState::Generating, OrderState::Held];
 /// The states that an attempt, a limit or a cancellation ends in.
 const ENDS: [OrderState; 4] =
     [OrderState::Delivered, OrderState::Held, OrderState::Failed, OrderState::Cancelled];
 
 /// The labels of an order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct OrderLabels {
+struct OrderLabels {
     application: ApplicationLabelValue,
     state: MetricLabelValue,
 }
@@ -33,7 +33,7 @@ impl OrderLabels {
 
 /// The labels of an action of the policy.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct PolicyLabels {
+struct PolicyLabels {
     application: ApplicationLabelValue,
     action: MetricLabelValue,
 }
@@ -54,7 +54,7 @@ pub(crate) struct OrderMetrics {
 
 impl OrderMetrics {
     /// The metrics of orders of `applications`. Others are added with their first order.
-    pub(super) fn new(applications: &[ApplicationName]) -> Self {
+    pub(crate) fn register(registry: &mut Registry, applications: &[ApplicationName]) -> Self {
         let all = |states| pairs(applications, states).map(|(name, state)| OrderLabels::new(name, state));
         let waiting = Family::<_, Gauge>::default();
         for labels in all(&WAITING) {
@@ -62,16 +62,32 @@ impl OrderMetrics {
         }
         let policy = pairs(applications, PolicyAction::VARIANTS);
         Self {
-            waiting,
-            oldest_age: Gauge::default(),
-            ended: init_counters(all(&ENDS)),
-            policy: init_counters(policy.map(|(name, action)| PolicyLabels::new(name, action))),
+            waiting: registry.add(
+                "orders",
+                "orders that wait, by application and state, updated every 10 s",
+                waiting,
+            ),
+            oldest_age: registry.add_seconds(
+                "orders_oldest_age",
+                "age of the oldest queued or generating order, updated every 10 s",
+                Gauge::default(),
+            ),
+            ended: registry.add(
+                "orders_ended",
+                "orders delivered, held, failed or cancelled, by application",
+                init_counters(all(&ENDS)),
+            ),
+            policy: registry.add(
+                "policy_decisions",
+                "approved verdicts that the policy held or refused, by application",
+                init_counters(policy.map(|(name, action)| PolicyLabels::new(name, action))),
+            ),
         }
     }
 
     /// Sets the number of orders of each application in each of the states of [`WAITING`], and the age of the oldest open
     /// order.
-    pub(crate) fn set_waiting(
+    pub(super) fn set_waiting(
         &self,
         counts: Vec<(ApplicationName, OrderState, u64)>,
         oldest_age: SignedDuration,
@@ -84,39 +100,14 @@ impl OrderMetrics {
     }
 
     /// Counts an order that entered `state`, if that ends it.
-    pub(crate) fn count_end(&self, application: ApplicationName, state: OrderState) {
+    pub(super) fn count_end(&self, application: ApplicationName, state: OrderState) {
         if ENDS.contains(&state) {
             self.ended.get_or_create(&OrderLabels::new(application, state)).inc();
         }
     }
 
     /// Counts a verdict that the policy held or refused.
-    pub(crate) fn count_policy(&self, application: ApplicationName, action: PolicyAction) {
+    pub(super) fn count_policy(&self, application: ApplicationName, action: PolicyAction) {
         self.policy.get_or_create(&PolicyLabels::new(application, action)).inc();
-    }
-
-    /// Adds the metrics to `registry`.
-    pub(super) fn register(&self, registry: &mut Registry) {
-        registry.register(
-            "orders",
-            "orders that wait, by application and state, updated every 10 s",
-            self.waiting.clone(),
-        );
-        registry.register_with_unit(
-            "orders_oldest_age",
-            "age of the oldest queued or generating order, updated every 10 s",
-            Unit::Seconds,
-            self.oldest_age.clone(),
-        );
-        registry.register(
-            "orders_ended",
-            "orders delivered, held, failed or cancelled, by application",
-            self.ended.clone(),
-        );
-        registry.register(
-            "policy_decisions",
-            "approved verdicts that the policy held or refused, by application",
-            self.policy.clone(),
-        );
     }
 }

@@ -1,6 +1,6 @@
-//! The metrics of ingestion.
+//! The metrics of ingestion and of queries.
 
-use super::{MetricLabelValue, init_missing_counters};
+use crate::platform::metrics::{AddMetric, MetricLabelValue, init_counters, init_missing_counters};
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::run::{IngestionRun, RunState};
 use prometheus_client::encoding::EncodeLabelSet;
@@ -8,22 +8,23 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::{Registry, Unit};
-use strum::VariantArray;
+use prometheus_client::registry::Registry;
+use std::time::Duration;
+use strum::{IntoStaticStr, VariantArray};
 
 /// The values of the label `result` of a completed run's records.
 const RESULTS: [&str; 3] = ["taken", "collapsed", "rejected"];
 
 /// The labels of a run that has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct RunLabels {
+struct RunLabels {
     oracle: String,
     state: MetricLabelValue,
 }
 
 /// The labels of records that were read.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct RecordLabels {
+struct RecordLabels {
     oracle: String,
     result: MetricLabelValue,
 }
@@ -37,21 +38,35 @@ pub(crate) struct IngestionMetrics {
     seconds: Histogram,
 }
 
-impl Default for IngestionMetrics {
-    fn default() -> Self {
+impl IngestionMetrics {
+    pub(crate) fn register(registry: &mut Registry) -> Self {
         Self {
-            runs: Family::default(),
-            records: Family::default(),
-            running: Gauge::default(),
-            pulls_failed: Counter::default(),
-            seconds: Histogram::new(exponential_buckets(0.01, 4.0, 10)),
+            runs: registry.add(
+                "ingestion_runs",
+                "runs that have ended, by source and state",
+                Family::default(),
+            ),
+            records: registry.add(
+                "ingestion_records",
+                "records of completed runs, by source and result",
+                Family::default(),
+            ),
+            running: registry.add("ingestion_running", "runs in progress or waiting", Gauge::default()),
+            pulls_failed: registry.add(
+                "ingestion_pulls_failed",
+                "pulls that failed before a run began",
+                Counter::default(),
+            ),
+            seconds: registry.add_seconds(
+                "ingestion",
+                "time from a run's beginning to its end",
+                Histogram::new(exponential_buckets(0.01, 4.0, 10)),
+            ),
         }
     }
-}
 
-impl IngestionMetrics {
     /// Creates the counters of a registered source at 0.
-    pub(crate) fn init_counters_of_source(&self, oracle_id: &SourceId) {
+    pub(super) fn init_counters_of_source(&self, oracle_id: &SourceId) {
         let oracle = || oracle_id.as_str().to_owned();
         let ended = RunState::VARIANTS.iter().filter(|state| **state != RunState::Running);
         init_missing_counters(
@@ -65,23 +80,23 @@ impl IngestionMetrics {
     }
 
     /// Counts a run that has begun.
-    pub(crate) fn count_started_run(&self) {
+    pub(super) fn count_started_run(&self) {
         self.running.inc();
     }
 
     /// Counts a pull that failed before there was a run.
-    pub(crate) fn count_failed_pull(&self) {
+    pub(super) fn count_failed_pull(&self) {
         self.pulls_failed.inc();
     }
 
     /// Counts a run that an operator ended and that read no payload: a discarded run, or an undo.
-    pub(crate) fn count_operator_decision(&self, run: &IngestionRun) {
+    pub(super) fn count_operator_decision(&self, run: &IngestionRun) {
         let (oracle, state) = (run.oracle_id.as_str().into(), MetricLabelValue(run.state.into_str()));
         self.runs.get_or_create(&RunLabels { oracle, state }).inc();
     }
 
     /// Counts a run that has ended, with its records.
-    pub(crate) fn count_ended_run(&self, run: &IngestionRun) {
+    pub(super) fn count_ended_run(&self, run: &IngestionRun) {
         let oracle = run.oracle_id.as_str();
         self.running.dec();
         self.count_operator_decision(run);
@@ -99,26 +114,56 @@ impl IngestionMetrics {
             }
         }
     }
+}
 
-    /// Adds the metrics to `registry`.
-    pub(super) fn register(&self, registry: &mut Registry) {
-        registry.register("ingestion_runs", "runs that have ended, by source and state", self.runs.clone());
-        registry.register(
-            "ingestion_records",
-            "records of completed runs, by source and result",
-            self.records.clone(),
-        );
-        registry.register("ingestion_running", "runs in progress or waiting", self.running.clone());
-        registry.register(
-            "ingestion_pulls_failed",
-            "pulls that failed before a run began",
-            self.pulls_failed.clone(),
-        );
-        registry.register_with_unit(
-            "ingestion",
-            "time from a run's beginning to its end",
-            Unit::Seconds,
-            self.seconds.clone(),
-        );
+#[derive(Debug, Clone, Copy, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case", const_into_str)]
+pub(super) enum QueryOutcome {
+    Answered,
+    Refused,
+    Silent,
+    Stale,
+    Busy,
+    TooCostly,
+    Stopped,
+    Failed,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct QueryLabels {
+    result: MetricLabelValue,
+}
+
+impl QueryLabels {
+    const fn new(outcome: QueryOutcome) -> Self {
+        Self { result: MetricLabelValue(outcome.into_str()) }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct QueryMetrics {
+    queries: Family<QueryLabels, Counter>,
+    seconds: Histogram,
+}
+
+impl QueryMetrics {
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        Self {
+            queries: registry.add(
+                "source_queries",
+                "queries of sources, by result",
+                init_counters(QueryOutcome::VARIANTS.iter().copied().map(QueryLabels::new)),
+            ),
+            seconds: registry.add_seconds(
+                "source_query",
+                "time to answer a query",
+                Histogram::new(exponential_buckets(0.000_01, 4.0, 10)),
+            ),
+        }
+    }
+
+    pub(super) fn count_query(&self, took: Duration, outcome: QueryOutcome) {
+        self.queries.get_or_create(&QueryLabels::new(outcome)).inc();
+        self.seconds.observe(took.as_secs_f64());
     }
 }

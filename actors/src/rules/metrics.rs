@@ -1,17 +1,17 @@
 //! The metrics of the rules.
 
-use super::{MetricLabelValue, init_counters, pairs};
+use crate::platform::metrics::{AddMetric, MetricLabelValue, init_counters, pairs};
 use oracled_domain::rules::{RuleId, RuleVerdict, RulesEvaluation};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::Registry;
 use std::time::Duration;
 use strum::VariantArray;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct EvaluationLabels {
+struct EvaluationLabels {
     verdict: MetricLabelValue,
 }
 
@@ -22,7 +22,7 @@ impl EvaluationLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct RuleResultLabels {
+struct RuleResultLabels {
     rule: MetricLabelValue,
     verdict: MetricLabelValue,
 }
@@ -35,7 +35,7 @@ impl RuleResultLabels {
 
 /// Where a compiled fact set was found.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct FactSetLabels {
+struct FactSetLabels {
     result: MetricLabelValue,
 }
 
@@ -54,24 +54,36 @@ pub(crate) struct RuleMetrics {
     fact_sets: Family<FactSetLabels, Counter>,
 }
 
-impl Default for RuleMetrics {
-    fn default() -> Self {
+impl RuleMetrics {
+    pub(crate) fn register(registry: &mut Registry) -> Self {
         Self {
-            evaluations: init_counters(
-                RuleVerdict::VARIANTS.iter().map(|verdict| EvaluationLabels::of(*verdict)),
+            evaluations: registry.add(
+                "rules_evaluations",
+                "texts checked against facts, by verdict",
+                init_counters(RuleVerdict::VARIANTS.iter().map(|verdict| EvaluationLabels::of(*verdict))),
             ),
-            rules: init_counters(
-                pairs(RuleId::VARIANTS, RuleVerdict::VARIANTS)
-                    .map(|(rule, verdict)| RuleResultLabels::of(rule, verdict)),
+            rules: registry.add(
+                "rules_applied",
+                "rules that were applied, by rule and verdict",
+                init_counters(
+                    pairs(RuleId::VARIANTS, RuleVerdict::VARIANTS)
+                        .map(|(rule, verdict)| RuleResultLabels::of(rule, verdict)),
+                ),
             ),
-            seconds: Histogram::new(exponential_buckets(0.000_01, 4.0, 10)),
-            fact_sets: init_counters([true, false].map(FactSetLabels::of)),
+            seconds: registry.add_seconds(
+                "rules_evaluation",
+                "time to check a text against facts, without its commit",
+                Histogram::new(exponential_buckets(0.000_01, 4.0, 10)),
+            ),
+            fact_sets: registry.add(
+                "rules_fact_sets",
+                "lookups of compiled fact sets: a hit, or compiled now",
+                init_counters([true, false].map(FactSetLabels::of)),
+            ),
         }
     }
-}
 
-impl RuleMetrics {
-    pub(crate) fn count_evaluation(&self, evaluation: &RulesEvaluation) {
+    pub(super) fn count_evaluation(&self, evaluation: &RulesEvaluation) {
         self.evaluations.get_or_create(&EvaluationLabels::of(evaluation.verdict)).inc();
         for rule in &evaluation.rules {
             self.rules.get_or_create(&RuleResultLabels::of(rule.rule, rule.verdict)).inc();
@@ -79,37 +91,12 @@ impl RuleMetrics {
     }
 
     /// Records the duration of an evaluation, without its commit.
-    pub(crate) fn observe_duration(&self, time: Duration) {
+    pub(super) fn observe_duration(&self, time: Duration) {
         self.seconds.observe(time.as_secs_f64());
     }
 
     /// Counts a lookup of a compiled fact set: found, or compiled now.
-    pub(crate) fn count_fact_set_lookup(&self, found: bool) {
+    pub(super) fn count_fact_set_lookup(&self, found: bool) {
         self.fact_sets.get_or_create(&FactSetLabels::of(found)).inc();
-    }
-
-    /// Adds the metrics to `registry`.
-    pub(super) fn register(&self, registry: &mut Registry) {
-        registry.register(
-            "rules_evaluations",
-            "texts checked against facts, by verdict",
-            self.evaluations.clone(),
-        );
-        registry.register(
-            "rules_applied",
-            "rules that were applied, by rule and verdict",
-            self.rules.clone(),
-        );
-        registry.register_with_unit(
-            "rules_evaluation",
-            "time to check a text against facts, without its commit",
-            Unit::Seconds,
-            self.seconds.clone(),
-        );
-        registry.register(
-            "rules_fact_sets",
-            "lookups of compiled fact sets: a hit, or compiled now",
-            self.fact_sets.clone(),
-        );
     }
 }
