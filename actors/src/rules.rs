@@ -93,6 +93,12 @@ impl RuleService {
         Self { runner: Arc::new(RuleRunner { settings, compiled, processors, log, clock, metrics }) }
     }
 
+    /// The settings of checks that do not set them.
+    #[must_use]
+    pub fn settings(&self) -> &RuleSettings {
+        &self.runner.settings
+    }
+
     /// Evaluates texts, in their order, and logs the evaluations in one commit.
     ///
     /// # Errors
@@ -138,7 +144,7 @@ impl RuleService {
             || CandidateCheck { rules: Some(Vec::new()), ..CandidateCheck::default() },
             |check| CandidateCheck::clone(check),
         );
-        Some(Arc::new(own.with_added_rules(required, &self.runner.settings)))
+        Some(Arc::new(own.with_added_rules(required, self.settings())))
     }
 
     /// Examines an approved verdict against a valid check. The caller logs the evaluation with the other

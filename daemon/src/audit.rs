@@ -1,5 +1,6 @@
 //! The audit log.
 
 pub(crate) mod checkpoints;
+pub mod config;
 pub mod control;
 mod problem;

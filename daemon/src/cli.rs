@@ -1,8 +1,10 @@
 //! `oracled`: the daemon's command line.
 
-use crate::platform::config::{DaemonConfig, DaemonFlags, redact_url};
+use crate::config::DaemonConfig;
+use crate::platform::config::{DaemonFlags, redact_url};
 use crate::platform::telemetry;
-use crate::platform::upstreams::UpstreamClients;
+use crate::upstreams::UpstreamClients;
+use crate::verdict::config::applications::unused_mail_headings;
 use crate::{api, control, dev, review, run};
 use clap::{Command, CommandFactory, Parser, Subcommand};
 use nix::sys::prctl::set_dumpable;
@@ -120,7 +122,7 @@ fn serve(mut flags: DaemonFlags) -> anyhow::Result<ExitCode> {
             "environment variables ignored: not configuration keys"
         );
     }
-    for key in config.unused_mail_headings() {
+    for key in unused_mail_headings(&config.applications, &config.mail) {
         tracing::warn!(key, "the key has no effect without `mail.transport = \"smtp\"`");
     }
     run::serve(config, flags, log_level)?;
@@ -147,7 +149,7 @@ fn check_config(flags: &DaemonFlags, json: bool) -> anyhow::Result<ExitCode> {
     for fault in &upstreams.cleartext {
         print_note(&format!("warning: {fault}"));
     }
-    for key in config.unused_mail_headings() {
+    for key in unused_mail_headings(&config.applications, &config.mail) {
         print_note(&format!("warning: `{key}` has no effect without `mail.transport = \"smtp\"`"));
     }
     let ignored = DaemonConfig::ignored_variables();

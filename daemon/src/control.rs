@@ -4,6 +4,8 @@
 //! No handler regenerates a verdict, changes a constant or approves a verdict.
 
 mod documents;
+pub mod reload;
+pub mod status;
 
 use crate::audit::control::backup;
 use crate::ground::control::{ingest, upkeep};
@@ -13,12 +15,15 @@ use crate::platform::openapi::{Routes, describe};
 use crate::platform::service::DaemonService;
 use crate::verdict::control::{erasures, retention};
 use crate::{audit, ground, platform, verdict, verification};
-use axum::Router;
+use axum::{Extension, Router};
 use hyper::Request;
 use oracled_api::audit::HiddenValue;
 use oracled_api::base::problem::ProblemDocument;
+use reload::DaemonStart;
 use std::sync::{Arc, LazyLock};
 use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 /// The description of the control socket, without its routes.
 #[derive(OpenApi)]
@@ -42,7 +47,10 @@ struct ControlOpenApi;
 
 /// Every route of the control socket.
 fn routes() -> Routes {
-    let routes = platform::control::routes()
+    let routes = OpenApiRouter::new()
+        .routes(routes!(status::get))
+        .routes(routes!(reload::post))
+        .merge(platform::control::routes())
         .merge(audit::control::routes())
         .merge(documents::routes())
         .merge(ground::control::routes())
@@ -59,8 +67,8 @@ pub fn document() -> &'static str {
 }
 
 /// The router of the control socket.
-pub fn router(service: Arc<DaemonService>) -> Router {
-    let router = serve_routes(routes(), document(), PATHS);
+pub fn router(service: Arc<DaemonService>, start: Arc<DaemonStart>) -> Router {
+    let router = serve_routes(routes(), document(), PATHS).layer(Extension(start));
     // not described: builds with debug assertions have it, for tests
     #[cfg(debug_assertions)]
     let router =

@@ -9,7 +9,8 @@ mod upstreams;
 mod verdicts;
 mod walk;
 
-use crate::platform::config::{DaemonConfig, DaemonFlags};
+use crate::config::DaemonConfig;
+use crate::platform::config::DaemonFlags;
 use crate::platform::telemetry;
 use crate::run::RunningDaemon;
 use anyhow::{Context, bail};
@@ -125,7 +126,7 @@ async fn run_chapters(walk: &mut DevWalk<'_>) -> io::Result<()> {
 /// Puts every path without a flag into the temporary directory, because the paths from the file and the
 /// variables may belong to a running daemon. Also replaces the default log level.
 fn use_temporary_paths(mut config: DaemonConfig, flags: &DaemonFlags, temporary: &TempDir) -> DaemonConfig {
-    for (key, flag, path) in flags.paths(&mut config) {
+    for (key, flag, path) in config.paths_with_flags(flags) {
         if flag.is_none() {
             *path = temporary.path().join(key);
         }

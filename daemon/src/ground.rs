@@ -1,6 +1,7 @@
 //! Ground truth.
 
 pub mod api;
+pub mod config;
 pub mod control;
 pub(crate) mod metrics;
 mod problem;

@@ -5,6 +5,7 @@
 pub mod api;
 pub mod audit;
 pub mod cli;
+pub mod config;
 pub mod control;
 pub mod dev;
 pub mod ground;
@@ -12,6 +13,7 @@ pub mod platform;
 pub mod review;
 pub mod rules;
 pub mod run;
+pub mod upstreams;
 pub mod verdict;
 pub mod verification;
 

@@ -2,6 +2,7 @@
 
 pub mod access_log;
 pub mod api;
+pub mod applications;
 pub mod config;
 pub mod control;
 pub mod listen;
@@ -9,10 +10,8 @@ pub(crate) mod openapi;
 pub mod problem;
 pub(crate) mod schema_check;
 pub(crate) mod scraped;
-pub mod secret;
 pub mod service;
 pub mod signal_rate;
 pub(crate) mod state_size;
 pub(crate) mod store_check;
 pub mod telemetry;
-pub mod upstreams;

@@ -1,4 +1,5 @@
 //! Oracle-A: handlers that check text against facts.
 
 pub mod api;
+pub mod config;
 mod problem;

@@ -7,21 +7,24 @@ mod servers;
 mod state_dir;
 
 use crate::audit::checkpoints::{self, CheckpointTask};
-use crate::platform::config::{DaemonConfig, DaemonFlags};
-use crate::platform::control::reload::reload;
+use crate::config::DaemonConfig;
+use crate::control::reload::{DaemonStart, reload};
+use crate::platform::config::DaemonFlags;
 use crate::platform::listen::{BoundSocket, DaemonSockets};
 use crate::platform::problem::hide_state_dir;
 use crate::platform::service::DaemonService;
 use crate::platform::state_size::StateSizeTask;
 use crate::platform::store_check::StoreCheckTask;
 use crate::platform::telemetry::LogLevelHandle;
-use crate::platform::upstreams::UpstreamClients;
+use crate::upstreams::UpstreamClients;
+use crate::verdict::config::applications::processes;
+use crate::verdict::config::models::model_entries;
 use crate::verdict::retention::RetentionTask;
 use anyhow::{Context, bail};
 use nix::sys::stat::{Mode, umask};
 use oracled_actors::audit::fallback::FallbackLog;
 use oracled_actors::audit::logger::CommitError;
-use oracled_actors::ground::ingestion::{self, IngestionConfig};
+use oracled_actors::ground::ingestion;
 use oracled_actors::system::SystemParts;
 use oracled_actors::verdict::cache::PolicyConfig;
 use oracled_actors::verdict::outbox::StopSending;
@@ -30,7 +33,6 @@ use oracled_actors::verification::VerificationConfig;
 use oracled_actors::{ActorSystem, Clock};
 use oracled_domain::{AuditEvent, EventKind};
 use oracled_store::JournalRecord;
-use oracled_store::ground::slices::SliceLimits;
 use prometheus_client::registry::Registry;
 use sd_notify::NotifyState;
 use servers::{SocketServers, wait_for_people};
@@ -53,7 +55,7 @@ const FOLLOWERS_STAY: Duration = Duration::from_secs(1);
 pub struct RunningDaemon {
     /// The state that its handlers share.
     pub service: Arc<DaemonService>,
-    flags: Arc<DaemonFlags>,
+    start: Arc<DaemonStart>,
     servers: SocketServers,
     bound: Vec<BoundSocket>,
     checking: StoreCheckTask,
@@ -140,7 +142,7 @@ impl RunningDaemon {
         umask(Mode::from_bits_truncate(0o077));
         // before the sockets exist: a signal without a handler ends the process at once
         let signals = ProcessSignals::listen()?;
-        let calls: usize = config.model_entries().iter().map(|model| model.section.calls_at_once).sum();
+        let calls: usize = model_entries(&config).iter().map(|model| model.section.calls_at_once).sum();
         let files =
             file_limit::raise(config.limits.connections + 2 * config.limits.control_connections + calls);
         state_dir::check_mode(&config.state_dir)?;
@@ -154,60 +156,57 @@ impl RunningDaemon {
         let log_signer = keys::open_log_signer(log_key, &config, &store)?;
         checkpoints::check_witnesses(&upstreams.witnesses, &log_signer, &store).await?;
         // after the store: a second daemon on the same store must not take the sockets of the first one
-        let sockets = DaemonSockets::open(&config).await?;
+        let sockets = DaemonSockets::open(&config.socket_files()?).await?;
+        let (applications, clients) = (processes(&config.applications), upstreams.clients);
         let parts = SystemParts {
             journal,
             store,
             clock,
             fallback: FallbackLog::stderr(),
             supervision: config.supervision.to_limits(),
-            applications: config.application_names(),
+            applications: applications.names(),
             oracles: upstreams.oracles,
             models: upstreams.models,
-            prompt_templates: config.prompt_templates(),
+            prompt_templates: config.prompt_template.templates(&config.applications),
             calls: upstreams.calls,
-            budgets: config.cost_budgets(),
-            lookup: upstreams.lookup,
+            budgets: config.costs.to_budgets(&config.applications),
+            lookup: clients.services.lookup.clone(),
             orders: config.orders.to_orders_config(&config.applications),
             queue: config.limits.in_flight.saturating_add(config.limits.connections),
             hot_bytes: config.storage.hot_bytes,
             pages_bytes: config.limits.bodies_bytes,
-            mailing: upstreams.mailing,
-            webhooks: upstreams.webhooks,
+            mailing: clients.services.notifier_config(&config),
+            webhooks: clients.services.webhook_config(&config),
             policy: PolicyConfig { policies: config.gate.to_policies(&config.applications), key: held_key },
             unexpected_fields: config.gate.unexpected_fields,
             rules: config.rules.to_config(),
-            ingestion: IngestionConfig {
-                runs_at_once: config.ingestion.runs_at_once,
-                limits: SliceLimits::default(),
-                puller: upstreams.puller,
-                refresh_wait: Duration::from_secs(config.ingestion.refresh_s),
-            },
+            ingestion: config.ingestion.to_config(clients.puller.clone()),
             verification: VerificationConfig {
                 at_once: config.verification.at_once,
                 // a longer request times out, and no caller would get its envelope
                 longest: Duration::from_secs(config.limits.request_s).mul_f64(LONGEST_PART),
                 health: config.health,
-                live: Arc::new(upstreams.live),
+                live: Arc::new(clients.live.clone()),
             },
         };
         let mut registry = Registry::with_prefix("oracled");
         let system = ActorSystem::start(parts, &mut registry);
-        let (witnesses, clients) = (upstreams.witnesses, upstreams.clients);
-        let service = DaemonService::new(system, registry, config, log_level, log_signer, witnesses, clients);
+        let (config, witnesses) = (Arc::new(config), upstreams.witnesses);
+        let all = Arc::<DaemonConfig>::clone(&config);
+        let service =
+            DaemonService::new(system, registry, all, applications, log_level, log_signer, witnesses);
         log_start(&service).await?;
-        let flags = Arc::new(flags);
+        let start = Arc::new(DaemonStart { flags, config, clients });
         let bound = sockets.bound_sockets();
-        let connections =
-            file_limit::limit_connections(files.saturating_sub(calls as u64), &service.config.limits);
-        let servers = SocketServers::start(&service, &flags, sockets, connections);
+        let connections = file_limit::limit_connections(files.saturating_sub(calls as u64), &service.limits);
+        let servers = SocketServers::start(&service, &start, sockets, connections);
         let checking = StoreCheckTask::start(&service);
         let checkpoints = CheckpointTask::start(&service);
         let retention = RetentionTask::start(&service);
-        let state_size = StateSizeTask::start(&service.config.state_dir, &service.state_size);
-        missing_parts::warn_of_missing_parts(&service);
-        log_serving(&service, files);
-        Ok(Self { service, flags, servers, bound, checking, checkpoints, retention, state_size, signals })
+        let state_size = StateSizeTask::start(&start.config.state_dir, &service.state_size);
+        missing_parts::warn_of_missing_parts(&service, &start.config);
+        log_serving(&service, &start.config, files);
+        Ok(Self { service, start, servers, bound, checking, checkpoints, retention, state_size, signals })
     }
 
     /// Serves until SIGTERM or SIGINT, reloads on SIGHUP, and stops in order.
@@ -252,7 +251,7 @@ impl RunningDaemon {
             state_size,
             ..
         } = self;
-        let bound_s = Duration::from_secs(service.config.limits.shutdown_s);
+        let bound_s = Duration::from_secs(service.limits.shutdown_s);
         retention.stop();
         state_size.stop();
         service.system.erasure.stop();
@@ -316,7 +315,7 @@ impl RunningDaemon {
         if let Ok(now) = NotifyState::monotonic_usec_now() {
             notify_systemd(&[NotifyState::Reloading, now]);
         }
-        match reload(&self.service, &self.flags, None).await {
+        match reload(&self.service, &self.start, None).await {
             Ok(reloaded) => tracing::info!(?reloaded, "reloaded"),
             Err(problem) => tracing::error!("the reload failed: {problem}"),
         }
@@ -325,12 +324,12 @@ impl RunningDaemon {
 }
 
 /// Writes to the service log that requests are answered.
-fn log_serving(service: &DaemonService, file_limit: u64) {
+fn log_serving(service: &DaemonService, config: &DaemonConfig, file_limit: u64) {
     tracing::info!(
-        socket = %service.config.socket.display(),
-        control_socket = %service.config.control_socket.display(),
-        review_socket = service.config.review_socket.as_ref().map(|path| tracing::field::display(path.display())),
-        state_dir = %service.config.state_dir.display(),
+        socket = %config.socket.display(),
+        control_socket = %config.control_socket.display(),
+        review_socket = config.review_socket.as_ref().map(|path| tracing::field::display(path.display())),
+        state_dir = %config.state_dir.display(),
         entries = service.journal_report().counts.entries,
         file_limit,
         "oracled serves"

@@ -1,7 +1,9 @@
 //! Verdicts and their sessions.
 
 pub mod api;
+pub mod config;
 pub mod control;
 pub(crate) mod metrics;
 mod problem;
-pub(crate) mod retention;
+pub mod retention;
+pub mod upstreams;

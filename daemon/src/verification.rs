@@ -1,6 +1,7 @@
 //! Verification.
 
 pub mod api;
+pub mod config;
 pub mod control;
 pub(crate) mod metrics;
 mod problem;

@@ -41,7 +41,7 @@ pub use check::{
     UnsupportedClaimLimit,
 };
 pub use fact_set::FactSet;
-pub use registry::{RuleDefinition, RuleId, RuleInvariant, UnknownRuleError};
+pub use registry::{RuleDefinition, RuleId, RuleIds, RuleInvariant, UnknownRuleError};
 pub use result::{
     CandidateSpan, EvaluationMetrics, EvidenceFinding, EvidenceInput, EvidenceOutput, RuleEvidence,
     RuleResult, RuleVerdict, RuleViolation, RulesEvaluation, SupportDirection,

@@ -41,6 +41,8 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
         &[
             &["platform"],
             &["audit", "ground", "rules", "verdict", "verification"],
+            &["config"],
+            &["upstreams"],
             &["api", "control", "review"],
             &["run"],
             &["dev"],

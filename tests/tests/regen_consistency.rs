@@ -2,7 +2,7 @@
 //! with a daemon and a model over real sockets.
 
 use jiff::Timestamp;
-use oracled::platform::config::DaemonConfig;
+use oracled::config::DaemonConfig;
 use oracled_api::base::client::DaemonClient;
 use oracled_domain::verdict::divergence::{CHANGED_NOTICE, DISCLAIMER, UNKNOWN_NOTICE};
 use oracled_domain::verdict::response_schema::response_schema;

@@ -2,7 +2,7 @@
 
 mod folder;
 
-use crate::platform::config::CheckpointsSection;
+use crate::audit::config::CheckpointsSection;
 use crate::platform::service::DaemonService;
 use anyhow::bail;
 use folder::CheckpointFolder;
@@ -74,7 +74,7 @@ impl CheckpointTask {
     pub(crate) fn start(service: &Arc<DaemonService>) -> Self {
         let (stop, mut stopped) = watch::channel(false);
         let service = Arc::clone(service);
-        let mut ticks = interval(Duration::from_secs(service.config.checkpoints.every_s));
+        let mut ticks = interval(Duration::from_secs(service.section::<CheckpointsSection>().every_s));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let task = tokio::spawn(async move {
             let mut size = 0;
@@ -147,7 +147,7 @@ async fn have_cosigned(service: &Arc<DaemonService>, checkpoint: SignedCheckpoin
 
 /// Writes a checkpoint to the folder, if there is one. Returns whether it was written.
 async fn write(service: &Arc<DaemonService>, note: String) -> bool {
-    let Some(dir) = service.config.checkpoints.dir.clone() else { return true };
+    let Some(dir) = service.section::<CheckpointsSection>().dir.clone() else { return true };
     let (store, now) = (service.system.store.clone(), service.system.clock.now());
     let written = spawn_blocking(move || CheckpointFolder::new(&dir, &store)?.write(&note, now)).await;
     match written.map_err(anyhow::Error::from).and_then(|written| written) {

@@ -1,7 +1,7 @@
 //! A substitute for a mail service: a server on the loopback that accepts mails like the mail service, and
 //! stores each in a file.
 
-use crate::platform::config;
+use crate::verdict::config::mail::{MailSection, MailTransport};
 use axum::Router;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, Json, State};
@@ -75,8 +75,8 @@ impl Mailbox {
     }
 
     /// Configures this mailbox as the mail service.
-    pub(super) fn configure(&self, config: &mut config::MailSection) {
-        config.transport = config::MailTransport::Http;
+    pub(super) fn configure(&self, config: &mut MailSection) {
+        config.transport = MailTransport::Http;
         config.base_url = format!("http://{}", self.address);
     }
 

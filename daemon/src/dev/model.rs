@@ -1,6 +1,6 @@
 //! A substitute for a model: a server on the loopback with Gemini's API that returns recorded answers of a real model.
 
-use crate::platform::config;
+use crate::verdict::config::models::ModelSection;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, State};
@@ -72,7 +72,7 @@ impl RecordedModel {
     }
 
     /// Configures this server as the model, with a key file in `dir`.
-    pub(super) fn configure(&self, config: &mut config::ModelSection, dir: &path::Path) -> io::Result<()> {
+    pub(super) fn configure(&self, config: &mut ModelSection, dir: &path::Path) -> io::Result<()> {
         let key_file = dir.join("model-key");
         fs::write(&key_file, KEY)?;
         config.base_url = Some(self.url());

@@ -2,8 +2,11 @@
 
 use super::mailbox::Mailbox;
 use super::model::RecordedModel;
-use crate::platform::config::{DaemonConfig, DaemonFlags, MailSection, ModelSection as ModelConfig};
-use crate::platform::upstreams::UpstreamClients;
+use crate::config::DaemonConfig;
+use crate::platform::config::DaemonFlags;
+use crate::upstreams::UpstreamClients;
+use crate::verdict::config::mail::MailSection;
+use crate::verdict::config::models::ModelSection as ModelConfig;
 use anyhow::Context;
 use oracled_actors::Clock;
 use oracled_domain::verdict::health::OracleHealthConfig;

@@ -9,8 +9,6 @@ pub(crate) mod identified_user;
 #[cfg(debug_assertions)]
 pub mod inject_panic;
 pub mod log_level;
-pub mod reload;
-pub mod status;
 
 use super::api::{oracles, serving};
 use super::openapi::Routes;
@@ -21,11 +19,9 @@ use utoipa_axum::routes;
 pub(crate) fn routes() -> Routes {
     OpenApiRouter::new()
         .routes(routes!(serving::read_document))
-        .routes(routes!(status::get))
         .routes(routes!(actors::get))
         .routes(routes!(oracles::get_with_errors))
         .routes(routes!(health::post))
         .routes(routes!(log_level::get, log_level::put))
         .routes(routes!(drain::post))
-        .routes(routes!(reload::post))
 }

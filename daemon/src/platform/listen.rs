@@ -7,7 +7,7 @@ mod shared;
 
 use crate::platform::access_log::AccessLog;
 use crate::platform::api::front::new_request_id;
-use crate::platform::config::{ConfigError, DaemonConfig, SocketFile};
+use crate::platform::config::{SocketFile, SocketFiles};
 use bounded_writes::BoundedWrites;
 pub use bounded_writes::ShortageCheck;
 use hyper::body::Incoming;
@@ -84,9 +84,6 @@ pub enum ListenError {
         /// Name of the descriptor.
         name: String,
     },
-    /// The configured mode or group is invalid.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
 }
 
 /// The sockets, listening.
@@ -106,12 +103,12 @@ impl DaemonSockets {
     ///
     /// # Errors
     /// If a socket is in use, cannot be created, or is not as expected.
-    pub async fn open(config: &DaemonConfig) -> Result<Self, ListenError> {
+    pub async fn open(files: &SocketFiles<'_>) -> Result<Self, ListenError> {
         let InheritedSockets { routes, control, review } = InheritedSockets::take()?;
         let mut bound = Vec::new();
-        let routes = open_socket(routes, &config.routes_socket_file()?, &mut bound).await?;
-        let control = open_socket(control, &config.control_socket_file()?, &mut bound).await?;
-        let review = match (review, config.review_socket_file()?) {
+        let routes = open_socket(routes, &files.routes, &mut bound).await?;
+        let control = open_socket(control, &files.control, &mut bound).await?;
+        let review = match (review, files.review) {
             (Some(inherited), _) => Some(listen(inherited, Path::new(REVIEW_NAME))?),
             (None, Some(file)) => Some(open_socket(None, &file, &mut bound).await?),
             (None, None) => None,

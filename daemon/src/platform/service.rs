@@ -1,12 +1,12 @@
 //! The state that the sockets share: the running system, its limits, and its readiness.
 
 use crate::platform::access_log::RequestMetrics;
-use crate::platform::config::DaemonConfig;
+use crate::platform::applications::Applications;
+use crate::platform::config::{Configuration, LimitsSection, Section};
 use crate::platform::problem::{Problem, without_state_dir};
 use crate::platform::signal_rate::SignalRate;
 use crate::platform::state_size::StateSizeMetrics;
 use crate::platform::telemetry::LogLevelHandle;
-use crate::platform::upstreams::ReloadableClients;
 use jiff::Timestamp;
 use oracled_actors::ActorSystem;
 use oracled_actors::audit::logger::JournalReport;
@@ -14,10 +14,10 @@ use oracled_actors::platform::caller::{current_application, spawn_for_caller};
 use oracled_actors::upstream::web::witness::SignedCheckpoint;
 use oracled_actors::upstream::witnesses::{ConflictingWitness, Witnesses};
 use oracled_api::base::problem::ProblemCode;
+use oracled_domain::ApplicationName;
 use oracled_domain::audit::checkpoint::LogSigner;
 use oracled_domain::ground::check::SourceCheckProgress;
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::{ApplicationName, SessionId};
 use prometheus_client::registry::Registry;
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -96,14 +96,14 @@ pub(crate) fn request_panics() -> u64 {
 pub struct DaemonService {
     pub system: ActorSystem,
     /// The configuration at the start.
-    pub config: DaemonConfig,
+    config: Arc<dyn Configuration>,
+    pub limits: LimitsSection,
+    pub applications: Applications,
     pub log_level: LogLevelHandle,
     /// The key that signs checkpoints of the log.
     pub log_signer: LogSigner,
     /// The witnesses of the log.
     pub witnesses: Witnesses,
-    /// The clients of upstream systems, for reloads.
-    pub clients: ReloadableClients,
     /// When the daemon started to serve.
     pub started_at: Timestamp,
     /// The metrics registry.
@@ -138,32 +138,35 @@ impl DaemonService {
     pub fn new(
         system: ActorSystem,
         mut registry: Registry,
-        config: DaemonConfig,
+        config: Arc<dyn Configuration>,
+        applications: Applications,
         log_level: LogLevelHandle,
         log_signer: LogSigner,
         witnesses: Witnesses,
-        clients: ReloadableClients,
     ) -> Arc<Self> {
         witnesses.register_metrics(&mut registry);
         let request_metrics = RequestMetrics::default();
         request_metrics.register(&mut registry);
         let state_size = StateSizeMetrics::default();
         state_size.register(&mut registry);
-        let slots = Arc::new(Semaphore::new(config.limits.in_flight));
-        let own = config.applications.iter();
-        let own = own
-            .filter_map(|(name, section)| Some((name.clone(), Arc::new(Semaphore::new(section.in_flight?)))));
+        let limits = config.section::<LimitsSection>().clone();
+        let slots = Arc::new(Semaphore::new(limits.in_flight));
+        let own = applications.0.iter();
+        let own = own.filter_map(|(name, processes)| {
+            Some((name.clone(), Arc::new(Semaphore::new(processes.in_flight?))))
+        });
         let application_slots = own.collect();
-        let bodies = Arc::new(Semaphore::new(config.limits.bodies_bytes));
-        let answers = Arc::new(Semaphore::new(config.limits.bodies_bytes));
+        let bodies = Arc::new(Semaphore::new(limits.bodies_bytes));
+        let answers = Arc::new(Semaphore::new(limits.bodies_bytes));
         let service = Self {
             started_at: system.clock.now(),
             system,
             config,
+            limits,
+            applications,
             log_level,
             log_signer,
             witnesses,
-            clients,
             registry,
             request_metrics,
             state_size,
@@ -183,11 +186,10 @@ impl DaemonService {
         Arc::new(service)
     }
 
-    /// The contact for questions about a session.
+    /// The section of a feature in the configuration at the start.
     #[must_use]
-    pub fn contact_of(&self, session_id: &SessionId) -> Option<&String> {
-        let own = self.config.applications.get(&session_id.application());
-        own.and_then(|section| section.contact.as_ref()).or(self.config.contact.as_ref())
+    pub fn section<S: Section>(&self) -> &S {
+        self.config.section()
     }
 
     /// Runs `work` to its end, even if its caller disconnects.
@@ -249,7 +251,7 @@ impl DaemonService {
     /// Number of slots in use.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.config.limits.in_flight.saturating_sub(self.slots.available_permits())
+        self.limits.in_flight.saturating_sub(self.slots.available_permits())
     }
 
     /// Reserves `bytes` of the memory for requests' bodies, until the permit is dropped.
@@ -276,7 +278,7 @@ impl DaemonService {
     }
 
     fn response_permits(&self, bytes: usize) -> u32 {
-        u32::try_from(bytes.min(self.config.limits.bodies_bytes)).unwrap_or(u32::MAX)
+        u32::try_from(bytes.min(self.limits.bodies_bytes)).unwrap_or(u32::MAX)
     }
 
     /// Whether requests wait for memory that answers hold until they are read.
@@ -293,7 +295,7 @@ impl DaemonService {
 
     /// Waits until no work is in flight.
     pub async fn wait_until_idle(&self) {
-        let all = u32::try_from(self.config.limits.in_flight).unwrap_or(u32::MAX);
+        let all = u32::try_from(self.limits.in_flight).unwrap_or(u32::MAX);
         // the semaphore is never closed, so this call returns only with all permits
         drop(self.slots.acquire_many(all).await);
     }

@@ -1,7 +1,8 @@
 //! The keys of the daemon: of verdicts that the policy holds, and of checkpoints of the log.
 
-use crate::platform::config::{ConfigError, DaemonConfig};
-use crate::platform::secret::find_credential;
+use crate::config::DaemonConfig;
+use crate::platform::config::ConfigError;
+use crate::platform::config::secrets::find_credential;
 use anyhow::Error;
 use oracled_actors::platform::key_file::{KEY_BYTES, create_key, read_key};
 use oracled_actors::verdict::held_key::HeldVerdictKey;

@@ -1,12 +1,12 @@
 //! The tasks that serve the sockets.
 
+use crate::control::reload::DaemonStart;
 use crate::platform::access_log::{AccessLog, SocketKind};
 use crate::platform::api::front::SocketFrontend;
-use crate::platform::config::{DaemonFlags, LimitsSection};
+use crate::platform::config::LimitsSection;
 use crate::platform::listen::{self, DaemonSockets, SocketLimits};
 use crate::platform::service::DaemonService;
 use crate::{api, control, review};
-use axum::Extension;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
@@ -24,18 +24,18 @@ pub(super) struct SocketServers {
 impl SocketServers {
     pub(super) fn start(
         service: &Arc<DaemonService>,
-        flags: &Arc<DaemonFlags>,
+        start: &Arc<DaemonStart>,
         sockets: DaemonSockets,
         connections: usize,
     ) -> Self {
-        let limits = &service.config.limits;
+        let limits = &service.limits;
         let idle = Duration::from_secs(limits.idle_s);
         let DaemonSockets { routes, control, review, .. } = sockets;
         let access_log =
-            |socket| AccessLog::new(socket, service.config.access_log, service.request_metrics.clone());
+            |socket| AccessLog::new(socket, start.config.access_log, service.request_metrics.clone());
         let log = access_log(SocketKind::Routes);
         let front = SocketFrontend::new(api::router(Arc::clone(service)), limits, Arc::clone(&log))
-            .for_applications(service.config.applications.clone());
+            .for_applications(service.applications.clone());
         let routes = tokio::spawn(listen::serve(
             routes,
             // submitted work is finished even if the client has disconnected
@@ -49,7 +49,7 @@ impl SocketServers {
             log,
             move |request, peer, still_waiting| front.clone().answer(request, peer, still_waiting),
         ));
-        let router = control::router(Arc::clone(service)).layer(Extension(Arc::clone(flags)));
+        let router = control::router(Arc::clone(service), Arc::clone(start));
         let log = access_log(SocketKind::Control);
         let front = SocketFrontend::new(router, limits, Arc::clone(&log))
             .without_time_limit_for(control::has_no_time_limit);
@@ -74,7 +74,7 @@ fn serve_people(
     unread: Duration,
     open: Arc<AtomicUsize>,
 ) -> JoinHandle<()> {
-    let limits = &service.config.limits;
+    let limits = &service.limits;
     tokio::spawn(listen::serve(
         socket,
         socket_limits(limits, limits.control_connections, unread, false),

@@ -1,6 +1,7 @@
 //! The state directory at a start.
 
-use crate::platform::config::{DaemonConfig, StorageSection};
+use crate::config::DaemonConfig;
+use crate::platform::config::StorageSection;
 use anyhow::bail;
 use oracled_store::{Journal, Store, StoreError, StoreOptions};
 use std::fs;

@@ -1,20 +1,87 @@
-//! The daily removal of data that are older than configured.
+//! The daily removal of data that are older than configured, and its configuration.
 
+use crate::platform::config::{ConfigError, Configuration, Section, not_allowed_error};
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
 use oracled_actors::ground::ingestion::PruneOldContent;
 use oracled_actors::verdict::erasure::RetentionDays;
 use oracled_api::verdict::retention::PayloadRetention;
 use oracled_domain::PeerCredentials;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
+use utoipa::ToSchema;
 
 /// The time from the start to the first run.
 const FIRST_AFTER: Duration = Duration::from_secs(5 * 60);
 /// The time between the end of a run and the next one.
 const EVERY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// After how many days data are removed from all files of the state directory. Without a key, data of its kind are kept forever.
+/// The daemon removes due data once a day, and 5 minutes after a start. [Retention](../operations.md#retention) has the details.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RetentionSection {
+    /// Days after the last change of a session. Then everything that `oraclectl erase` removes is removed.
+    #[schema(minimum = 1, maximum = 36_500)]
+    pub verdicts_days: Option<u32>,
+    /// Days after a log entry. Then its caller and its erasable values are replaced by their hashes, except values of
+    /// verifications. The session itself stays.
+    #[schema(minimum = 1, maximum = 36_500)]
+    pub log_values_days: Option<u32>,
+    /// Days after a log entry about a verification or its review. Then its erasable values are replaced by their hashes, except its
+    /// caller. Open reviews keep their values.
+    #[schema(minimum = 1, maximum = 36_500)]
+    pub verifications_days: Option<u32>,
+    /// Days after a log entry. Then the entry is dropped from the log, and only its hash in the Merkle tree stays, so that all
+    /// proofs of other entries stay valid. Sessions, verdicts and all other state stay. The log is dropped in blocks of some
+    /// hundred entries.
+    #[schema(minimum = 1, maximum = 36_500)]
+    pub log_days: Option<u32>,
+    /// Days after content of a source ceased to be valid. Then it is removed as by `oraclectl source prune`, with the payloads that
+    /// no content needs; its provenance stays. A pipeline with a longer `storage.retention_days` keeps its content longer.
+    #[schema(minimum = 1, maximum = 36_500)]
+    pub payloads_days: Option<u32>,
+}
+
+impl Section for RetentionSection {
+    fn key(&self) -> &'static str {
+        "retention"
+    }
+
+    /// The age of a session is known from the log.
+    fn check_limits(&self, _: &dyn Configuration) -> Vec<ConfigError> {
+        self.check_log_days().err().into_iter().collect()
+    }
+}
+
+impl RetentionSection {
+    fn check_log_days(&self) -> Result<(), ConfigError> {
+        match (self.log_days, self.verdicts_days) {
+            (Some(log), Some(verdicts)) if log < verdicts => Err(not_allowed_error(
+                "retention.log_days",
+                log,
+                format!(
+                    "at least `retention.verdicts_days` ({verdicts}), since the log has the ages of sessions"
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The days by kind.
+    #[must_use]
+    pub const fn to_days(self) -> RetentionDays {
+        RetentionDays {
+            verdicts: self.verdicts_days,
+            log_values: self.log_values_days,
+            verifications: self.verifications_days,
+            log: self.log_days,
+        }
+    }
+}
 
 /// The task that removes old data.
 #[derive(Debug)]
@@ -24,9 +91,9 @@ impl RetentionTask {
     /// Starts the task if a kind of data is not kept forever.
     #[must_use]
     pub(crate) fn start(service: &Arc<DaemonService>) -> Self {
-        let days = service.config.retention.to_days();
-        let is_configured =
-            days != RetentionDays::default() || service.config.retention.payloads_days.is_some();
+        let section = service.section::<RetentionSection>();
+        let days = section.to_days();
+        let is_configured = days != RetentionDays::default() || section.payloads_days.is_some();
         Self(is_configured.then(|| tokio::spawn(run_daily(Arc::clone(service), days))))
     }
 
@@ -44,7 +111,7 @@ pub(crate) async fn prune_old_content(
     peer: Option<PeerCredentials>,
     is_dry_run: bool,
 ) -> Result<Option<PayloadRetention>, Problem> {
-    let Some(days) = service.config.retention.payloads_days else { return Ok(None) };
+    let Some(days) = service.section::<RetentionSection>().payloads_days else { return Ok(None) };
     let report = service.system.ingestion.ask(PruneOldContent { days, peer, is_dry_run }).await??;
     Ok(Some(PayloadRetention { days, report }))
 }
@@ -70,6 +137,24 @@ async fn run_daily(service: Arc<DaemonService>, days: RetentionDays) {
         match prune_old_content(&service, None, false).await {
             Ok(pruned) => tracing::info!(?pruned, "old content of sources was pruned"),
             Err(problem) => tracing::error!("could not prune old content of sources: {problem}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn log_days_below_verdicts_days_are_refused() {
+        for (log, verdicts, is_allowed) in [(10, 20, false), (20, 20, true), (30, 20, true)] {
+            let section = RetentionSection {
+                log_days: Some(log),
+                verdicts_days: Some(verdicts),
+                ..RetentionSection::default()
+            };
+            let checked = section.check_log_days();
+            assert_eq!(checked.is_ok(), is_allowed, "{checked:?}");
         }
     }
 }

@@ -189,6 +189,28 @@ impl RuleDefinition {
     }
 }
 
+/// The rules of a configuration, in the order in which they apply.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<String>", into = "Vec<String>")]
+pub struct RuleIds(pub Vec<RuleId>);
+
+impl TryFrom<Vec<String>> for RuleIds {
+    type Error = String;
+
+    fn try_from(words: Vec<String>) -> Result<Self, String> {
+        let ids: Result<Vec<RuleId>, _> = words.iter().map(|word| word.parse()).collect();
+        ids.map(Self).map_err(|_: UnknownRuleError| {
+            format!("an entry is not a rule; allowed: {}", <RuleId as VariantNames>::VARIANTS.join(", "))
+        })
+    }
+}
+
+impl From<RuleIds> for Vec<String> {
+    fn from(RuleIds(ids): RuleIds) -> Self {
+        ids.iter().map(ToString::to_string).collect()
+    }
+}
+
 /// The definition of a rule, as it is published.
 #[derive(Serialize, ToSchema)]
 struct CanonicalRuleDefinition {

@@ -2,7 +2,7 @@
 
 use super::markdown::{code, codes, grouped, table};
 use super::types::{self, SchemaTypes, text};
-use oracled::platform::config::DaemonConfig;
+use oracled::config::DaemonConfig;
 use oracled_domain::base::schema::json_schema;
 use serde_json::{Map, Value};
 

@@ -2,6 +2,7 @@
 
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
+use crate::verdict::config::CommonPromptTemplate;
 use oracled_actors::ground::registry::{RegistryError, check_workflow};
 use oracled_actors::verdict::generation::{PromptError, find_prompt_template};
 use oracled_api::documents::{CAN_DECIDE, DocumentSummary};
@@ -72,7 +73,8 @@ pub(super) fn read_summaries(
 fn list_prompt_templates(service: &DaemonService) -> Result<Vec<DocumentSummary>, Problem> {
     let store = &service.system.store;
     let mut current = Vec::new();
-    for (_, name) in service.config.prompt_templates().iter() {
+    let templates = service.section::<CommonPromptTemplate>().templates(service.section());
+    for (_, name) in templates.iter() {
         match find_prompt_template(store, name) {
             Ok(template) => current.push(template.reference()),
             Err(PromptError::Unknown(_) | PromptError::Tier(_)) => {}

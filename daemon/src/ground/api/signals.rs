@@ -2,9 +2,9 @@
 //! reliable.
 
 use crate::platform::api::request::{JsonBody, PATHS};
+use crate::platform::config::secrets::read_secret_file;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
-use crate::platform::secret::read_secret_file;
 use crate::platform::service::DaemonService;
 use crate::platform::signal_rate::SIGNALS_PER_WINDOW;
 use axum::extract::rejection::PathRejection;

@@ -2,6 +2,7 @@
 //!
 //! The size of a payload is only limited by the disk: at most a few pieces are in memory.
 
+use crate::ground::config::IngestionSection;
 use crate::platform::api::request::QueryParams;
 use crate::platform::control::control_request::parse_name;
 use crate::platform::openapi::problems;
@@ -117,7 +118,7 @@ async fn check_upload(
 
 /// Maximum size of a payload, in bytes.
 fn max_payload_bytes(service: &DaemonService) -> usize {
-    usize::try_from(service.config.ingestion.max_payload_bytes).unwrap_or(usize::MAX)
+    usize::try_from(service.section::<IngestionSection>().max_payload_bytes).unwrap_or(usize::MAX)
 }
 
 /// Receives a payload piece by piece. If the result is dropped before it is finished, nothing is stored.
@@ -126,7 +127,7 @@ async fn receive(
     body: &mut Body,
     upload: &AcceptedUpload,
 ) -> Result<PayloadArchiver, Problem> {
-    let (max_bytes, idle_s) = (max_payload_bytes(service), service.config.limits.idle_s);
+    let (max_bytes, idle_s) = (max_payload_bytes(service), service.limits.idle_s);
     let store = service.system.store.clone();
     let archiving =
         PayloadArchiver::begin(store, upload.pipeline.oracle_id.clone(), upload.encoding, max_bytes as u64);

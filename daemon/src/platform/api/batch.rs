@@ -67,7 +67,7 @@ struct LastBatchAnswer {
 impl BatchSender {
     fn new(service: &Arc<DaemonService>) -> (Self, ReservedBodyStream) {
         let (sender, answers) = ReservedBodyStream::channel();
-        let spool_bytes = SPOOL_MAX_BYTES.min(service.config.limits.bodies_bytes / SPOOL_SHARE).max(1);
+        let spool_bytes = SPOOL_MAX_BYTES.min(service.limits.bodies_bytes / SPOOL_SHARE).max(1);
         let sender = Self {
             service: Arc::clone(service),
             sender,
@@ -84,7 +84,7 @@ impl BatchSender {
     /// client does not read, the rest of `lines` is discarded: it may read once it has written everything.
     pub(crate) async fn send(&mut self, part: BatchPart, lines: &mut BatchLineReader) -> bool {
         let BatchPart { line, lines: answered, mut body } = part;
-        let patience = Duration::from_secs(self.service.config.limits.idle_s) / 2;
+        let patience = Duration::from_secs(self.service.limits.idle_s) / 2;
         let mut stopping = self.stopping.clone();
         let reserved = tokio::select! {
             biased;

@@ -3,7 +3,8 @@
 
 use super::lent_body::lend_body;
 use crate::platform::access_log::{AccessLog, RecordedBody};
-use crate::platform::config::{ApplicationSections, LimitsSection, application_of};
+use crate::platform::applications::Applications;
+use crate::platform::config::LimitsSection;
 use crate::platform::problem::Problem;
 use crate::platform::service::count_request_panic;
 use axum::Router;
@@ -51,7 +52,7 @@ pub struct SocketFrontend {
     /// The socket, if callers name it.
     socket: Option<CallerSocket>,
     /// `None` if callers belong to no application.
-    applications: Option<Arc<ApplicationSections>>,
+    applications: Option<Arc<Applications>>,
     is_unhurried: fn(&Request<Incoming>) -> bool,
     access_log: Arc<AccessLog>,
 }
@@ -80,7 +81,7 @@ impl SocketFrontend {
 
     /// The same for callers that belong to these applications.
     #[must_use]
-    pub fn for_applications(self, applications: ApplicationSections) -> Self {
+    pub fn for_applications(self, applications: Applications) -> Self {
         Self { applications: Some(Arc::new(applications)), ..self }
     }
 
@@ -111,7 +112,7 @@ impl SocketFrontend {
                 request.extensions_mut().insert(peer);
                 request.extensions_mut().insert(still_waiting);
                 let applications = self.applications.as_deref();
-                let application = applications.and_then(|all| application_of(all, peer));
+                let application = applications.and_then(|all| all.of_peer(peer));
                 if let Some(application) = application.clone() {
                     request.extensions_mut().insert(application);
                 }

@@ -2,6 +2,7 @@
 
 mod process;
 
+use crate::platform::config::StorageSection;
 use crate::platform::openapi::CommonProblems;
 use crate::platform::problem::Problem;
 use crate::platform::scraped::{MetricsReader, MetricsText, ScrapedMetrics};
@@ -70,7 +71,7 @@ async fn read(service: &Arc<DaemonService>) -> Result<MetricsText, Problem> {
     match run_blocking(move || store.free_space().bytes()).await {
         Ok(free) => {
             text.gauge("storage_free_bytes", "free space on the disk of the state directory", free);
-            let min = service.config.storage.min_free_bytes;
+            let min = service.section::<StorageSection>().min_free_bytes;
             text.gauge("storage_min_free_bytes", "free space below which new work is rejected", min);
         }
         Err(error) => tracing::warn!(%error, "the metrics lack the disk space"),

@@ -56,7 +56,7 @@ impl FromRequestParts<Arc<DaemonService>> for PathSessionId {
             .await
             // the path has escapes that are not UTF-8
             .map_err(|rejection| Problem::new(ProblemCode::InvalidSessionId, rejection.body_text()))?;
-        parse_session_id(text, parts.extensions.get(), &service.config.limits).map(Self)
+        parse_session_id(text, parts.extensions.get(), &service.limits).map(Self)
     }
 }
 
@@ -67,7 +67,7 @@ impl FromRequestParts<Arc<DaemonService>> for RequestCallerOfSession {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, service: &Arc<DaemonService>) -> Result<Self, Problem> {
-        if !service.config.applications.is_empty() {
+        if !service.applications.0.is_empty() {
             return Ok(Self(SessionCaller::Application));
         }
         let peer = parts.extensions.get::<PeerCredentials>();
@@ -99,7 +99,7 @@ impl FromRequest<Arc<DaemonService>> for JsonBody {
     type Rejection = Problem;
 
     async fn from_request(request: Request, service: &Arc<DaemonService>) -> Result<Self, Problem> {
-        Self::read_within(request, service, service.config.limits.body_bytes).await
+        Self::read_within(request, service, service.limits.body_bytes).await
     }
 }
 
@@ -142,7 +142,7 @@ impl JsonBody {
 
     /// A body of any media type, unchanged.
     pub(crate) async fn read_any_type(request: Request, service: &DaemonService) -> Result<Self, Problem> {
-        Self::read(request.into_body(), service, service.config.limits.body_bytes).await
+        Self::read(request.into_body(), service, service.limits.body_bytes).await
     }
 
     /// The bytes of the body, unchanged.

@@ -1,86 +1,101 @@
-//! Loads the configuration: merges all its sources, and collects the faults of the result.
+//! Loads a configuration: merges the file, the `ORACLED_…` variables and the flags, and collects the faults of the result.
+//!
+//! Variables are keys, misspelled keys, or variables of other programs. For instance, Kubernetes sets `ORACLED_PORT` and
+//! `ORACLED_SERVICE_HOST` in every container next to a service called `oracled`.
 
-use super::given::{GivenCheck, merge};
-use super::keys::KnownKeys;
-use super::variables::{ConfigVariables, variable_of};
-use super::{ConfigError, DaemonConfig, DaemonFlags, PREFIX};
+use super::keys::{KnownKeys, ValueCheck};
+use super::{CONFIG_VARIABLE, ConfigError, Configuration, DaemonFlags};
 use ::config::{Environment, File, FileFormat};
 use oracled_domain::base::schema::json_schema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use std::collections::HashMap;
-use std::env;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::fs;
 use std::num::ParseIntError;
 use std::path::Path;
+use utoipa::ToSchema;
 
-impl DaemonConfig {
-    /// Builds the configuration from all its sources and checks it.
-    ///
-    /// # Errors
-    /// All unknown keys and all values of a wrong type or out of range, and the first fault of each other check, each
-    /// with its key. If the file cannot be parsed, only its first fault.
-    pub fn load(flags: &DaemonFlags) -> Result<Self, ConfigError> {
-        Self::from_sources(flags, env::vars_os())
+/// The prefix of every variable. Two underscores separate levels: `ORACLED_LIMITS__BODY_BYTES`.
+const PREFIX: &str = "ORACLED";
+/// The separator of a key's levels in a variable's name.
+const LEVEL: &str = "__";
+
+/// Builds a configuration from all its sources and checks it.
+///
+/// # Errors
+/// All unknown keys and all values of a wrong type or out of range, and the first fault of each other check, each
+/// with its key. If the file cannot be parsed, only its first fault.
+pub fn load<C>(
+    flags: &DaemonFlags,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<C, ConfigError>
+where
+    C: Configuration + Default + Serialize + DeserializeOwned + ToSchema,
+{
+    let schema = json_schema::<C>();
+    let mut values = serde_json::to_value(C::default()).map_err(|error| not_understood(error.to_string()))?;
+    let known = KnownKeys::new(&schema, &values);
+    let file = flags.config_file();
+    let ConfigVariables { keys: variables, mut faults, .. } =
+        ConfigVariables::from_environment(environment, &known);
+    let text = file.as_deref().map(read_file).transpose()?.unwrap_or_default();
+    let path = file.as_deref().unwrap_or(Path::new(""));
+    let mut given = read_given(path, &text, &variables)?;
+    let variable_for = |key: &str| variables.keys().find(|name| name.eq_ignore_ascii_case(&variable_of(key)));
+    let mut check = ValueCheck {
+        known: &known,
+        root: &schema,
+        file: path,
+        text: &text,
+        variable_for: &variable_for,
+        faults: Vec::new(),
+    };
+    check.check_table("", &mut given, Some(&schema));
+    let mut of_values = check.faults;
+    // a faulty value has its default here, so that the other faults are found too
+    merge(&mut values, Value::Object(given));
+    let mut flag_keys = Vec::new();
+    let config = match serde_path_to_error::deserialize::<_, C>(values) {
+        Ok(mut config) => {
+            flag_keys = config.apply_flags(flags);
+            let has_default = of_values.iter().any(|fault| matches!(fault, ConfigError::NotAllowed { .. }));
+            of_values.extend(config.check(!has_default));
+            Some(config)
+        }
+        Err(error) => {
+            of_values.push(not_understood(format!("`{}`: {}", error.path(), error.inner())));
+            None
+        }
+    };
+    faults.extend(of_values);
+    for fault in &mut faults {
+        if let ConfigError::NotAllowed { key, variable, .. } = fault {
+            *variable = variable_for(key.as_str()).filter(|_| !flag_keys.contains(&key.as_str())).cloned();
+        }
     }
+    config.filter(|_| faults.is_empty()).ok_or(ConfigError::Several(faults))
+}
 
-    /// The names of the `ORACLED_…` variables of this process that are ignored, since they do not look like keys.
-    #[must_use]
-    pub fn ignored_variables() -> Vec<String> {
-        ConfigVariables::from_environment(env::vars_os(), &KnownKeys::new()).ignored
-    }
+/// The names of the `ORACLED_…` variables in `environment` that are ignored, since they do not look like keys.
+#[must_use]
+pub fn ignored_variables<C: Default + Serialize + ToSchema>(
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Vec<String> {
+    let defaults = serde_json::to_value(C::default()).unwrap_or_default();
+    ConfigVariables::from_environment(environment, &KnownKeys::new(&json_schema::<C>(), &defaults)).ignored
+}
 
-    /// The same as [`Self::load`], with these variables as the environment.
-    pub(super) fn from_sources(
-        flags: &DaemonFlags,
-        environment: impl IntoIterator<Item = (OsString, OsString)>,
-    ) -> Result<Self, ConfigError> {
-        let file = flags.config_file();
-        let known = KnownKeys::new();
-        let ConfigVariables { keys: variables, mut faults, .. } =
-            ConfigVariables::from_environment(environment, &known);
-        let text = file.as_deref().map(read_file).transpose()?.unwrap_or_default();
-        let path = file.as_deref().unwrap_or(Path::new(""));
-        let mut given = read_given(path, &text, &variables)?;
-        let variable_for =
-            |key: &str| variables.keys().find(|name| name.eq_ignore_ascii_case(&variable_of(key)));
-        let root = json_schema::<Self>();
-        let mut check = GivenCheck {
-            known: &known,
-            root: &root,
-            file: path,
-            text: &text,
-            variable_for: &variable_for,
-            faults: Vec::new(),
-        };
-        check.check_table("", &mut given, Some(&root));
-        let mut of_values = check.faults;
-        // a faulty value has its default here, so that the other faults are found too
-        let mut values =
-            serde_json::to_value(Self::default()).map_err(|error| not_understood(error.to_string()))?;
-        merge(&mut values, Value::Object(given));
-        let mut flag_keys = Vec::new();
-        let config = match serde_path_to_error::deserialize::<_, Self>(values) {
-            Ok(mut config) => {
-                flag_keys = flags.apply_to(&mut config);
-                let has_default =
-                    of_values.iter().any(|fault| matches!(fault, ConfigError::NotAllowed { .. }));
-                of_values.extend(config.check(!has_default));
-                Some(config)
-            }
-            Err(error) => {
-                of_values.push(not_understood(format!("`{}`: {}", error.path(), error.inner())));
-                None
-            }
-        };
-        faults.extend(of_values);
-        for fault in &mut faults {
-            if let ConfigError::NotAllowed { key, variable, .. } = fault {
-                *variable =
-                    variable_for(key.as_str()).filter(|_| !flag_keys.contains(&key.as_str())).cloned();
+/// Puts `given` over `values`: tables are merged, other values are replaced.
+fn merge(values: &mut Value, given: Value) {
+    match (values, given) {
+        (Value::Object(values), Value::Object(given)) => {
+            for (name, given) in given {
+                merge(values.entry(name).or_insert(Value::Null), given);
             }
         }
-        config.filter(|_| faults.is_empty()).ok_or(ConfigError::Several(faults))
+        (values, given) => *values = given,
     }
 }
 
@@ -134,4 +149,57 @@ fn strip_source_lines(error: &str) -> String {
     let is_quoted =
         |line: &&str| line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ').starts_with('|');
     error.lines().filter(|line| !is_quoted(line)).map(str::trim).collect::<Vec<_>>().join(": ")
+}
+
+/// The variables with our prefix.
+#[derive(Debug, Default)]
+struct ConfigVariables {
+    /// The variables that are keys, with their values.
+    keys: HashMap<String, String>,
+    /// The names of the variables of other programs, in alphabetical order.
+    ignored: Vec<String>,
+    /// The faults: variables that look like keys but are not, and keys with values that are not text.
+    faults: Vec<ConfigError>,
+}
+
+impl ConfigVariables {
+    /// Sorts the variables of `environment`.
+    fn from_environment(
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+        known: &KnownKeys,
+    ) -> Self {
+        let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value));
+        let readable: BTreeMap<String, OsString> = environment.into_iter().filter_map(text).collect();
+        let mut variables = Self::default();
+        for (name, value) in readable {
+            let rest = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_prefix('_'));
+            let Some(rest) = rest.filter(|_| name != CONFIG_VARIABLE) else { continue };
+            let key = rest.to_lowercase().replace(LEVEL, ".");
+            if known.contains(&key) && !rest.contains('.') {
+                match value.into_string() {
+                    Ok(value) => drop(variables.keys.insert(name, value)),
+                    Err(_) => variables.faults.push(not_text_error(&name)),
+                }
+                continue;
+            }
+            let meant = known.meant_by_variable(&key);
+            if meant.is_empty() {
+                variables.ignored.push(name);
+            } else {
+                let names = meant.into_iter().map(|key| format!("`{}`", variable_of(key)));
+                let allowed = names.collect::<Vec<_>>().join(", ");
+                variables.faults.push(ConfigError::UnknownVariable { variable: name, allowed });
+            }
+        }
+        variables
+    }
+}
+
+/// The name of the variable that sets `key`.
+fn variable_of(key: &str) -> String {
+    format!("{PREFIX}_{}", key.replace('.', LEVEL).to_uppercase())
+}
+
+fn not_text_error(name: &str) -> ConfigError {
+    ConfigError::NotUnderstood(format!("the value of the variable `{name}` is not UTF-8 text"))
 }

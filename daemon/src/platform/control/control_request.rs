@@ -26,7 +26,7 @@ pub(crate) fn parse_name<T: TryFrom<String, Error: Display>>(
 
 /// Checks that the application `name` is configured.
 pub(crate) fn require_application(service: &DaemonService, name: &ApplicationName) -> Result<(), Problem> {
-    let names = service.config.application_names();
+    let names = service.applications.names();
     if names.contains(name) {
         return Ok(());
     }

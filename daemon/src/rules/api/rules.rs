@@ -36,7 +36,7 @@ use strum::VariantArray;
     ),
 )]
 pub async fn list(State(service): State<Arc<DaemonService>>) -> Json<RulesResponse> {
-    let settings = service.config.rules.settings();
+    let settings = service.system.rules.settings();
     let registered = |id: &RuleId| {
         let rule = id.rule();
         RegisteredRule { rule, sha256: rule.sha256(), in_profile: settings.profile.contains(id) }
@@ -65,7 +65,7 @@ pub async fn evaluate(
     State(service): State<Arc<DaemonService>>,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let case = RequestedCase::from_request(body.parse()?, &service.config.rules.settings())?;
+    let case = RequestedCase::from_request(body.parse()?, service.system.rules.settings())?;
     let SourcedCheck { request: case, held } = case.gather_facts(&service).await?;
     let room =
         reserved_body::reserve_rules_response(body.length_bytes() + held.length_bytes(), &service).await?;

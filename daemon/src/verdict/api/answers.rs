@@ -1,9 +1,9 @@
 //! Answers that submitting, ordering and reading a verdict share.
 
 use crate::platform::api::reserved_body::json_response;
-use crate::platform::config::ModelProvider;
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
+use crate::verdict::config::models::{ModelProvider, ModelSection};
 use axum::response::Response;
 use bytes::Bytes;
 use hyper::StatusCode;
@@ -26,7 +26,7 @@ pub(super) fn generation_problem(
 
 /// The reason why no verdict can be generated, and the remedy.
 fn no_model_problem(service: &DaemonService) -> Problem {
-    let cause = match service.config.model.provider {
+    let cause = match service.section::<ModelSection>().provider {
         ModelProvider::None => {
             "no model is configured; send `verdict` or `raw`, or configure `model.provider`".to_owned()
         }

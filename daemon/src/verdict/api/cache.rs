@@ -45,7 +45,7 @@ pub async fn post(
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let CacheVerdictRequest { tier, query, verdict, .. } = body.parse()?;
-    let limits = &service.config.limits;
+    let limits = &service.limits;
     let submission = Submission {
         session_id,
         caller,

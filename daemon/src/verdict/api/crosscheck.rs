@@ -36,7 +36,7 @@ pub async fn post(
     body: JsonBody,
 ) -> Result<Json<CrosscheckDecision>, Problem> {
     let CrosscheckRequest { session_id, tier, query, verdict, raw } = body.parse()?;
-    let limits = &service.config.limits;
+    let limits = &service.limits;
     let submission = Submission {
         session_id: request::parse_session_id(session_id, Some(&application), limits)?,
         // a check changes no session

@@ -52,7 +52,7 @@ pub(super) async fn place(
     is_async: bool,
     began: Instant,
 ) -> Result<Response, Problem> {
-    let limit = Duration::from_secs(service.config.limits.request_s);
+    let limit = Duration::from_secs(service.limits.request_s);
     let until = began + limit.saturating_sub(ANSWER_TAKES);
     let (session_id, orders) = (submission.session_id.clone(), service.system.orders.clone());
     let placed = service.run_work(async move { Ok(orders.ask(PlaceOrder(submission)).await?) }).await?;

@@ -46,7 +46,7 @@ pub async fn put(
         return Err(Problem::new(ProblemCode::InvalidRequest, detail));
     }
     let tier = request::parse_tier(&tier)?;
-    let query = request::parse_model_query(query, &service.config.limits)?;
+    let query = request::parse_model_query(query, &service.limits)?;
     let register = RegisterSession {
         session_id: session_id.clone(),
         caller,

@@ -11,6 +11,8 @@ use crate::verdict::api::answers::replayed_response;
 use crate::verdict::api::orders;
 use crate::verdict::api::proof::add_proof;
 use crate::verdict::api::submitted_prompt::parse_prompt;
+use crate::verdict::config::CommonContact;
+use crate::verdict::config::applications::ApplicationSections;
 use axum::extract::State;
 use axum::response::Response;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
@@ -68,9 +70,9 @@ pub async fn post(
 ) -> Result<Response, Problem> {
     let began = stopwatch();
     let mut request: SubmitVerdictRequest = body.parse()?;
-    let check = RequestedCheck::take_from(&mut request, &service.config.rules.settings())?;
+    let check = RequestedCheck::take_from(&mut request, service.system.rules.settings())?;
     let SubmitVerdictRequest { tier, query, customer_email, verdict, raw, prompt, .. } = request;
-    let limits = &service.config.limits;
+    let limits = &service.limits;
     let (tier, customer_email) = (request::parse_tier(&tier)?, request::parse_email(customer_email)?);
     let is_generated = verdict.is_none() && raw.is_none();
     if is_generated && prompt.is_some() {
@@ -214,10 +216,11 @@ pub async fn get(
 
 /// Looks the session up if it is unknown and the look-up is configured for its application. A found session is registered.
 async fn look_up_unknown(service: &DaemonService, session_id: &SessionId) -> Result<(), Problem> {
-    let config = &service.config;
     let Some(lookup) = service.system.lookup.clone() else { return Ok(()) };
-    if !config.is_looked_up(&session_id.application()) || service.system.store.session(session_id)?.is_some()
-    {
+    let applications = service.section::<ApplicationSections>();
+    let own = applications.get(&session_id.application());
+    let is_looked_up = applications.is_empty() || own.is_some_and(|section| section.lookup);
+    if !is_looked_up || service.system.store.session(session_id)?.is_some() {
         return Ok(());
     }
     let id = session_id.clone();
@@ -357,7 +360,9 @@ fn rejection_problem(
     service: &DaemonService,
     session_id: &SessionId,
 ) -> Problem {
-    let contact = service.contact_of(session_id);
+    let own = service.section::<ApplicationSections>().get(&session_id.application());
+    let CommonContact(common) = service.section();
+    let contact = own.and_then(|section| section.contact.as_ref()).or(common.as_ref());
     let remedy = contact.map(|contact| format!("; the contact for questions is {contact}"));
     let remedy = remedy.unwrap_or_default();
     let detail = format!("the verdict of session {} did not pass {gate}{remedy}", session_id.local());

@@ -4,6 +4,7 @@ use crate::platform::api::request::{self, JsonBody};
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
+use crate::verdict::config::CommonPromptTemplate;
 use axum::Json;
 use axum::extract::State;
 use oracled_actors::verdict::generation::{
@@ -37,7 +38,7 @@ pub async fn post(
     body: JsonBody,
 ) -> Result<Json<PromptTryResponse>, Problem> {
     let PromptTryRequest { template, tier, query } = body.parse()?;
-    let query = request::parse_model_query(query, &service.config.limits)?;
+    let query = request::parse_model_query(query, &service.limits)?;
     let template = match template {
         Some(template) if PromptTemplate::built_in_versions().contains(&template) => template,
         Some(template) => {
@@ -47,7 +48,8 @@ pub async fn post(
             template
         }
         None => {
-            let found = find_prompt_template(&service.system.store, &service.config.prompt_template);
+            let CommonPromptTemplate(name) = service.section();
+            let found = find_prompt_template(&service.system.store, name);
             found.map_err(|error| match error {
                 PromptError::Store(error) => error.into(),
                 error => Problem::model_call_failed(&GenerationError::Prompt(error)),

@@ -3,7 +3,7 @@
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
-use crate::verdict::retention::prune_old_content;
+use crate::verdict::retention::{RetentionSection, prune_old_content};
 use axum::extract::State;
 use axum::{Extension, Json};
 use hyper::Request;
@@ -35,7 +35,7 @@ problems!(ApplyProblems: STORE; SourceDamaged);
     ),
 )]
 pub async fn get(State(service): State<Arc<DaemonService>>) -> Result<Json<RetentionResponse>, Problem> {
-    let due = service.system.erasure.due_data(service.config.retention.to_days()).await?;
+    let due = service.system.erasure.due_data(service.section::<RetentionSection>().to_days()).await?;
     let payloads = prune_old_content(&service, None, true).await?;
     Ok(Json(RetentionResponse { due, unread_files: Vec::new(), payloads }))
 }
@@ -62,7 +62,7 @@ pub async fn post(
         let erasure = &service.system.erasure;
         let turn = erasure.wait_for_turn().await;
         let log_key = service.log_signer.key();
-        let days = service.config.retention.to_days();
+        let days = service.section::<RetentionSection>().to_days();
         let RetentionReport { due, unread_files } =
             erasure.apply_retention(turn, days, Some(peer), log_key).await?;
         let unread_files = unread_files.iter().filter_map(|path| path.file_name());

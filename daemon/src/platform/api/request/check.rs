@@ -80,7 +80,7 @@ impl RequestedCheck {
         let fact_sources = service.system.fact_sources.clone();
         let check =
             run_to_end(async move { Ok(fact_sources.collect_facts(check, facts_from).await?) }).await?;
-        let check = validated(check, &service.config.rules.settings())?;
+        let check = validated(check, service.system.rules.settings())?;
         let sourced = check.facts_from.iter().flat_map(FactSource::facts);
         let held = service.reserve_body(sourced.map(|fact| fact.text.len()).sum())?;
         Ok(SourcedCheck { request: Arc::new(check), held: FactsReservation(Some(held)) })

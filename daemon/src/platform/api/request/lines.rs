@@ -65,7 +65,7 @@ impl BatchLineReader {
         if !MEDIA_TYPES.iter().any(|known| given.eq_ignore_ascii_case(known)) {
             return Err(Problem::unsupported_media_type(&excerpt(given), "application/x-ndjson"));
         }
-        let limits = &service.config.limits;
+        let limits = &service.limits;
         Ok(Self {
             body: request.into_body(),
             buffer: Vec::new(),

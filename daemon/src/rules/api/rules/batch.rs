@@ -64,8 +64,8 @@ async fn answer_batch(service: &DaemonService, lines: Vec<BatchLine>) -> Reserve
     let mut bytes = lines.iter().filter_map(|line| line.text.as_ref().ok()).map(Vec::len).sum();
     let (mut cases, mut all_held) = (Vec::new(), Vec::new());
     let mut read: Vec<(u64, Option<String>, Option<Problem>)> = Vec::new();
-    let settings = service.config.rules.settings();
-    for ParsedBatchLine { line, id, case } in lines.into_iter().map(|line| parse_line(line, &settings)) {
+    let settings = service.system.rules.settings();
+    for ParsedBatchLine { line, id, case } in lines.into_iter().map(|line| parse_line(line, settings)) {
         let gathered = match case {
             Ok(case) => case.gather_facts(service).await,
             Err(problem) => Err(problem),

@@ -1,6 +1,9 @@
 //! The configuration of the delivery of verdicts: unexpected members, and the policy beside the gate.
 
-use super::{ApplicationSections, ConfigError, PolicySection, RuleIds};
+use super::applications::ApplicationSections;
+use super::policy::PolicySection;
+use crate::platform::config::{ConfigError, Configuration, Section};
+use oracled_domain::rules::RuleIds;
 use oracled_domain::verdict::policy::{DeliveryPolicies, DeliveryPolicy, FlagSelector};
 use oracled_domain::{ProductTier, UnexpectedFieldHandling};
 use serde::{Deserialize, Serialize};
@@ -42,6 +45,16 @@ pub struct GateSection {
     pub strategy: PolicySection,
 }
 
+impl Section for GateSection {
+    fn key(&self) -> &'static str {
+        "gate"
+    }
+
+    fn check(&self, all: &dyn Configuration) -> Vec<ConfigError> {
+        self.check_tables(all.section())
+    }
+}
+
 impl GateSection {
     fn common(&self) -> PolicySection {
         let Self { hold, refuse, coherence_min, rules, .. } = self.clone();
@@ -57,7 +70,7 @@ impl GateSection {
     }
 
     /// The first fault of each table.
-    pub(super) fn check(&self, applications: &ApplicationSections) -> Vec<ConfigError> {
+    fn check_tables(&self, applications: &ApplicationSections) -> Vec<ConfigError> {
         let mut checks = vec![self.common().check("gate")];
         for tier in ProductTier::ALL {
             checks.push(self.of(tier).check(&format!("gate.{tier}")));
@@ -90,7 +103,7 @@ impl GateSection {
     }
 }
 
-/// The policy of `sections`, the most specific one first. Unknown flags are faults, which [`GateSection::check`] reports.
+/// The policy of `sections`, the most specific one first. Unknown flags are faults, which [`GateSection::check_tables`] reports.
 fn resolve(sections: &[&PolicySection]) -> DeliveryPolicy {
     let flags = |words: fn(&PolicySection) -> Option<&Vec<String>>| -> Vec<FlagSelector> {
         let words = sections.iter().find_map(|section| words(section));
@@ -103,7 +116,7 @@ fn resolve(sections: &[&PolicySection]) -> DeliveryPolicy {
         rules: sections
             .iter()
             .find_map(|section| section.rules.as_ref())
-            .map(RuleIds::to_vec)
+            .map(|RuleIds(ids)| ids.clone())
             .unwrap_or_default(),
     }
 }
@@ -116,7 +129,7 @@ mod tests {
 
     fn section(json: Value) -> GateSection {
         let mut values = serde_json::to_value(GateSection::default()).expect("plain data");
-        crate::platform::config::given::merge(&mut values, json);
+        values.as_object_mut().expect("a table").extend(json.as_object().expect("a table").clone());
         serde_json::from_value(values).expect("a section")
     }
 
@@ -163,7 +176,7 @@ mod tests {
             "strategy": {"refuse": ["empty_analysis:Curvature"], "coherence_min": 1.0},
         }));
         let applications = applications(json!({"shop": {"gate": {"quick": {"refuse": ["x"]}}}}));
-        let keys = gate.check(&applications).into_iter().map(|fault| match fault {
+        let keys = gate.check_tables(&applications).into_iter().map(|fault| match fault {
             ConfigError::NotAllowed { key, .. } => key,
             other => other.to_string(),
         });

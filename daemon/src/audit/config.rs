@@ -1,11 +1,16 @@
 //! The configuration of checkpoints of the log.
 
-use super::models::is_table_name;
-use super::{ConfigError, check_path, check_url, not_allowed_error};
+use crate::platform::config::credentials::ClientSetup;
+use crate::platform::config::{
+    ConfigError, Configuration, Section, check_path, check_url, is_table_name, not_allowed_error,
+};
+use oracled_actors::upstream::web::witness::WitnessClient;
+use oracled_actors::upstream::witnesses::Witnesses;
 use oracled_domain::audit::cosignature::{WitnessKey, WitnessKeyError};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use utoipa::ToSchema;
 
 /// Maximum number of witnesses. A verifier may refuse a checkpoint with more than 16 signatures, of which one is the log's.
@@ -63,13 +68,46 @@ impl WitnessSection {
     ///
     /// # Errors
     /// If the text is not one.
-    pub(crate) fn to_key(&self) -> Result<WitnessKey, WitnessKeyError> {
+    fn to_key(&self) -> Result<WitnessKey, WitnessKeyError> {
         self.key.parse()
     }
 }
 
+impl Section for CheckpointsSection {
+    fn key(&self) -> &'static str {
+        "checkpoints"
+    }
+
+    fn check_limits(&self, all: &dyn Configuration) -> Vec<ConfigError> {
+        self.check_all(all.state_dir())
+    }
+}
+
 impl CheckpointsSection {
-    pub(super) fn check(&self, state_dir: &Path) -> Vec<ConfigError> {
+    /// The witnesses; `None` if one cannot be used. No connection is opened yet.
+    pub(crate) fn create_witnesses(&self, setup: &mut ClientSetup<'_>) -> Option<Witnesses> {
+        let (allow_local, allow_cleartext) = (&setup.network.allow_local, setup.network.allow_cleartext);
+        let timeout = Duration::from_millis(self.witness_timeout_ms);
+        let (mut clients, mut faults) = (Vec::new(), Vec::new());
+        for (name, witness) in &self.witnesses {
+            let fault = |key: &str, error: String| {
+                ConfigError::NotUnderstood(format!("`checkpoints.witnesses.{name}.{key}`: {error}"))
+            };
+            let client = witness.to_key().map_err(|error| fault("key", error.to_string())).and_then(|key| {
+                let clock = setup.clock.clone();
+                WitnessClient::new(&witness.url, key, allow_local, timeout, allow_cleartext, clock)
+                    .map_err(|error| fault("url", error.to_string()))
+            });
+            clients.extend(ConfigError::collect(client, &mut faults).map(|client| (name.clone(), client)));
+        }
+        if faults.is_empty() {
+            return Some(Witnesses::new(clients, self.stop_at_conflicts, setup.clock.clone()));
+        }
+        setup.faults.push(ConfigError::Several(faults));
+        None
+    }
+
+    fn check_all(&self, state_dir: &Path) -> Vec<ConfigError> {
         let checks = [self.check_dir(state_dir), self.check_witness_names()];
         let of_witnesses = self.witnesses.iter().flat_map(|(name, witness)| check_witness(name, witness));
         checks.into_iter().chain(of_witnesses).filter_map(Result::err).collect()
@@ -132,7 +170,7 @@ mod tests {
         };
         let witnesses = witnesses.iter().map(witness).collect();
         let section = CheckpointsSection { witnesses, ..CheckpointsSection::default() };
-        ConfigError::Several(section.check(Path::new("/s"))).to_string()
+        ConfigError::Several(section.check_all(Path::new("/s"))).to_string()
     }
 
     #[test]

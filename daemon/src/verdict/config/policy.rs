@@ -1,7 +1,8 @@
 //! The parts of the policy beside the gate: of a tier, and of an application.
 
-use super::{ConfigError, RuleIds, not_allowed_error};
+use crate::platform::config::{ConfigError, not_allowed_error};
 use oracled_domain::ProductTier;
+use oracled_domain::rules::{RuleId, RuleIds};
 use oracled_domain::verdict::policy::FlagSelector;
 use oracled_domain::verdict::tmm::OMEGA;
 use serde::{Deserialize, Serialize};
@@ -65,8 +66,9 @@ impl PolicySection {
                 ));
             }
         }
-        if let Some(rules) = &self.rules {
-            rules.check(&format!("{table}.rules"))?;
+        if let Some(rule) = self.rules.as_ref().and_then(|rules| RuleId::first_repeated(&rules.0)) {
+            let key = format!("{table}.rules");
+            return Err(not_allowed_error(key, format_args!("`{rule}` twice"), "each rule once"));
         }
         match self.coherence_min.filter(|minimum| !(*minimum > OMEGA && *minimum <= 1.0)) {
             Some(minimum) => {

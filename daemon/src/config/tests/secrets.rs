@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cli;
-use crate::platform::upstreams::UpstreamClients;
+use crate::upstreams::UpstreamClients;
 use oracled_actors::Clock;
 use std::collections::BTreeSet;
 

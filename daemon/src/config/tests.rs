@@ -1,4 +1,5 @@
 use super::*;
+use crate::verdict::config::applications::unused_mail_headings;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -12,7 +13,7 @@ fn load(file: &str, variables: &[(&str, &str)], flags: &DaemonFlags) -> Result<D
     fs::write(&path, file).expect("the file is written");
     let flags = DaemonFlags { config: Some(path), ..flags.clone() };
     let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into()));
-    DaemonConfig::from_sources(&flags, variables).map_err(|error| error.to_string())
+    config::load::<DaemonConfig>(&flags, variables).map_err(|error| error.to_string())
 }
 
 fn load_error(file: &str, variables: &[(&str, &str)]) -> String {
@@ -26,10 +27,24 @@ fn sender_and_subject_without_smtp_are_reported() {
             "[mail]\n{transport}\nfrom = \"a@b.example\"\nsubject = \"Your verdict\"\n[applications.shop]\nuids = [1]\n\
              mail_subject = \"Shop\""
         );
-        load(&file, &[], &DaemonFlags::default()).expect("a valid configuration").unused_mail_headings()
+        let config = load(&file, &[], &DaemonFlags::default()).expect("a valid configuration");
+        unused_mail_headings(&config.applications, &config.mail)
     };
     assert_eq!(unused("transport = \"http\""), ["mail.from", "applications.shop.mail_subject"]);
     assert!(unused("transport = \"smtp\"\nsmtp_host = \"127.0.0.1\"").is_empty());
+}
+
+#[test]
+fn every_table_is_listed_once_as_a_section() {
+    let config = DaemonConfig::default();
+    let defaults = serde_json::to_value(&config).expect("plain data");
+    let tables = defaults.as_object().expect("an object").iter().filter(|(_, value)| value.is_object());
+    let mut tables: Vec<_> =
+        tables.map(|(key, _)| key.as_str()).chain(["contact", "prompt_template"]).collect();
+    let mut listed: Vec<_> = config.sections().iter().map(|section| section.key()).collect();
+    tables.sort_unstable();
+    listed.sort_unstable();
+    assert_eq!(listed, tables);
 }
 
 #[test]
@@ -51,7 +66,7 @@ fn flags_override_variables_and_variables_override_the_file() {
     let config = load(file, &variables, &flags).expect("a valid configuration");
     assert_eq!(config.socket, Path::new("/flag/s"));
     assert_eq!(config.state_dir, Path::new("/variable"));
-    assert_eq!(config.contact.as_deref(), Some("file@x"));
+    assert_eq!(config.contact.0.as_deref(), Some("file@x"));
     assert_eq!((config.limits.body_bytes, config.limits.idle_s), (3000, 7));
 }
 
@@ -202,7 +217,7 @@ fn file_that_is_not_utf8_is_refused_with_the_position() {
     let path = dir.path().join("oracled.toml");
     fs::write(&path, b"contact = 'caf\xe9'").expect("the file is written");
     let flags = DaemonFlags { config: Some(path), ..DaemonFlags::default() };
-    let error = DaemonConfig::from_sources(&flags, []).expect_err("the file is not UTF-8").to_string();
+    let error = config::load::<DaemonConfig>(&flags, []).expect_err("the file is not UTF-8").to_string();
     assert!(error.contains("oracled.toml") && error.contains("first 14 bytes"), "{error}");
 }
 
@@ -215,7 +230,7 @@ fn variable_is_converted_to_the_type_of_its_key() {
         ("ORACLED_CONTACT", "5"),
     ];
     let config = load("", &variables, &DaemonFlags::default()).expect("a valid configuration");
-    assert_eq!((config.limits.idle_s, config.contact.as_deref()), (7, Some("5")));
+    assert_eq!((config.limits.idle_s, config.contact.0.as_deref()), (7, Some("5")));
     assert_eq!((config.model.takes_top_k, config.model.original_temperature), (Some(false), 1.0));
     for (name, value, allowed) in [
         ("ORACLED_LIMITS__IDLE_S", "yes", "1 to 3600"),
@@ -241,7 +256,7 @@ fn path_must_be_absolute_unless_a_flag_sets_it() {
     }
     let flags = DaemonFlags { state_dir: Some("./x".into()), ..DaemonFlags::default() };
     let config = load("state_dir = 'y'", &[], &flags).expect("the flag overrides the file");
-    assert_eq!(config.state_dir, std::env::current_dir().expect("a current directory").join("x"));
+    assert_eq!(config.state_dir, env::current_dir().expect("a current directory").join("x"));
     let flags = DaemonFlags { socket: Some("".into()), ..DaemonFlags::default() };
     let error = load("", &[("ORACLED_SOCKET", "/x")], &flags).expect_err("an empty path");
     assert!(error.contains("`socket` is empty"), "the flag has the fault, not the variable: {error}");
@@ -297,8 +312,8 @@ fn variable_that_is_not_text_is_refused_only_if_it_is_a_key() {
     use std::os::unix::ffi::OsStringExt;
     let set = |name: &str| [(name.into(), OsString::from_vec(vec![0xff]))];
     let flags = DaemonFlags::default();
-    assert!(DaemonConfig::from_sources(&flags, set("ORACLED_PORT")).is_ok());
-    let error = DaemonConfig::from_sources(&flags, set("ORACLED_CONTACT"))
+    assert!(config::load::<DaemonConfig>(&flags, set("ORACLED_PORT")).is_ok());
+    let error = config::load::<DaemonConfig>(&flags, set("ORACLED_CONTACT"))
         .expect_err("the variable is not UTF-8")
         .to_string();
     assert!(error.contains("`ORACLED_CONTACT`"), "{error}");
@@ -426,33 +441,14 @@ fn value_that_is_not_allowed_is_rejected_with_its_key() {
 #[test]
 fn missing_configuration_file_is_an_error() {
     let flags = DaemonFlags { config: Some("/no/such/file.toml".into()), ..DaemonFlags::default() };
-    let error = DaemonConfig::from_sources(&flags, []).expect_err("the file is missing").to_string();
+    let error = config::load::<DaemonConfig>(&flags, []).expect_err("the file is missing").to_string();
     assert!(error.contains("the file /no/such/file.toml does not exist"), "{error}");
-}
-
-#[test]
-fn mail_to_another_machine_is_encrypted_by_default() {
-    use oracled_actors::upstream::mail::SmtpTls;
-    for (configured, host, used) in [
-        (MailTls::Auto, "mail.example.org", SmtpTls::Starttls),
-        (MailTls::Auto, "10.0.0.1", SmtpTls::Starttls),
-        (MailTls::Auto, "localhost.example.org", SmtpTls::Starttls),
-        (MailTls::Auto, "localhost", SmtpTls::None),
-        (MailTls::Auto, "127.0.0.1", SmtpTls::None),
-        (MailTls::Auto, "::1", SmtpTls::None),
-        (MailTls::Starttls, "127.0.0.1", SmtpTls::Starttls),
-        (MailTls::Implicit, "127.0.0.1", SmtpTls::Implicit),
-        (MailTls::None, "mail.example.org", SmtpTls::None),
-    ] {
-        let mail = MailSection { smtp_tls: configured, ..MailSection::default() };
-        assert_eq!(mail.tls_for(host), used, "{configured:?} {host}");
-    }
 }
 
 #[test]
 fn rules_profile_is_a_list_of_distinct_known_rules() {
     let config = load("[rules]\nprofile = ['RULE-CONT-001', 'RULE-PREC-002']", &[], &DaemonFlags::default());
-    let profile = config.expect("a valid configuration").rules.settings().profile;
+    let profile = config.expect("a valid configuration").rules.to_config().settings.profile;
     assert_eq!(
         profile.iter().map(ToString::to_string).collect::<Vec<_>>(),
         ["RULE-CONT-001", "RULE-PREC-002"]

@@ -1,7 +1,7 @@
 //! Secrets, such as keys and passwords. They come from systemd's credentials, a file or a variable. They are
 //! never part of the printed configuration, a log or an error.
 
-use crate::platform::config::ConfigError;
+use super::ConfigError;
 use oracled_domain::Sha256Hex;
 use secrecy::{ExposeSecret, SecretString};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ const SECRET_MAX_BYTES: u64 = 64 * 1024;
 
 /// The digests of secrets by their keys, so that a reload finds the secrets that changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SecretDigests(BTreeMap<String, Sha256Hex>);
+pub(crate) struct SecretDigests(BTreeMap<String, Sha256Hex>);
 
 impl SecretDigests {
     /// Records the secret of `key`.
@@ -38,7 +38,7 @@ impl SecretDigests {
 ///
 /// # Errors
 /// If a configured file, or an existing credential, is empty or cannot be read.
-pub fn read_secret(
+pub(crate) fn read_secret(
     credential: &str,
     key: &str,
     file: Option<&Path>,
@@ -54,7 +54,7 @@ pub fn read_secret(
 ///
 /// # Errors
 /// As for [`read_secret`].
-pub fn read_configured_secret(
+pub(crate) fn read_configured_secret(
     credential: &str,
     key: &str,
     file: Option<&Path>,
@@ -69,7 +69,7 @@ pub fn read_configured_secret(
 ///
 /// # Errors
 /// If the directory of the credentials cannot be read.
-pub fn find_credential(credential: &str) -> Result<Option<PathBuf>, ConfigError> {
+pub(crate) fn find_credential(credential: &str) -> Result<Option<PathBuf>, ConfigError> {
     let credentials = env::var_os(CREDENTIALS_VARIABLE).map(PathBuf::from);
     let file = credentials.map(|dir| dir.join(format!("oracled_{credential}")));
     Ok(file.map(|file| find_file(&credential_name(credential), file)).transpose()?.flatten())
@@ -84,7 +84,7 @@ fn credential_name(credential: &str) -> String {
 ///
 /// # Errors
 /// If the value is not UTF-8.
-pub fn read_variable(name: &str, variable: &str) -> Result<Option<SecretString>, ConfigError> {
+pub(crate) fn read_variable(name: &str, variable: &str) -> Result<Option<SecretString>, ConfigError> {
     match env::var(variable) {
         Ok(text) => Ok(Some(text).filter(|text| !text.is_empty()).map(SecretString::from)),
         Err(VarError::NotPresent) => Ok(None),
@@ -109,7 +109,7 @@ fn find_file(name: &str, file: PathBuf) -> Result<Option<PathBuf>, ConfigError> 
 ///
 /// # Errors
 /// If the file is empty, too long, not a regular file, or cannot be read.
-pub fn read_secret_file(name: &str, file: &Path) -> Result<SecretString, ConfigError> {
+pub(crate) fn read_secret_file(name: &str, file: &Path) -> Result<SecretString, ConfigError> {
     let unusable = |why: &str| {
         ConfigError::NotUnderstood(format!(
             "{name}: cannot read a secret from the file: {why}; allowed: the path of a file with the secret"

@@ -1,9 +1,13 @@
 //! `GET /v1/status`: the state of the daemon.
 
-use crate::platform::config::{DaemonFlags, MailTransport, ModelProvider, ModelSection, redact_url};
+use super::reload::DaemonStart;
+use crate::config::DaemonConfig;
+use crate::platform::config::redact_url;
 use crate::platform::openapi::CommonProblems;
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
+use crate::verdict::config::mail::{MailSection, MailTransport};
+use crate::verdict::config::models::{ModelProvider, ModelSection, model_entries};
 use axum::extract::State;
 use axum::{Extension, Json};
 use oracled_actors::upstream::oracle_health::ListHealthStatuses;
@@ -37,7 +41,7 @@ use tokio::task::spawn_blocking;
 )]
 pub async fn get(
     State(service): State<Arc<DaemonService>>,
-    Extension(flags): Extension<Arc<DaemonFlags>>,
+    Extension(start): Extension<Arc<DaemonStart>>,
 ) -> Result<Json<StatusReport>, Problem> {
     let journal = service.journal_report();
     let reasons = service.unready_reasons();
@@ -68,8 +72,8 @@ pub async fn get(
         uptime_s: service.system.clock.now().duration_since(service.started_at).as_secs(),
         ready: reasons.is_empty(),
         reasons,
-        config_file: flags.config.as_ref().map(|file| file.display().to_string()),
-        state_dir: service.config.state_dir.display().to_string(),
+        config_file: start.flags.config.as_ref().map(|file| file.display().to_string()),
+        state_dir: start.config.state_dir.display().to_string(),
         entries: journal.counts.entries,
         log_key: service.log_signer.key().to_string(),
         witnesses: service.witnesses.statuses().into_iter().map(report_of).collect(),
@@ -80,9 +84,9 @@ pub async fn get(
         mirror_lag: journal.mirror_lag,
         segment_damage: journal.segment_damage,
         lost_rows: journal.lost_rows,
-        model: describe_model(&service),
-        prompt: describe_prompts(&service),
-        mail: describe_mail(&service),
+        model: describe_model(&service, &start.config),
+        prompt: describe_prompts(&service, &start.config),
+        mail: describe_mail(&start.config.mail),
         mails: journal.counts.of(OutboxMail::TABLE.name),
         webhooks: journal.counts.of(OutboxWebhook::TABLE.name),
         orders,
@@ -114,23 +118,23 @@ fn report_of(WitnessStatus { name, cosigned, failure }: WitnessStatus) -> Witnes
     WitnessReport { name, cosigned_entries, cosigned_at, failure }
 }
 
-fn describe_model(service: &DaemonService) -> String {
-    let config = &service.config.model;
-    let entries = service.config.model_entries();
+fn describe_model(service: &DaemonService, config: &DaemonConfig) -> String {
+    let entries = model_entries(config);
     let models = entries.iter().filter(|model| service.system.models.contains(&model.oracle_id));
     let models: Vec<_> = models.map(|model| format!("{}, {}", model.oracle_id, model.section.name)).collect();
-    match config.provider {
+    let DaemonConfig { model, models: further, .. } = config;
+    match model.provider {
         _ if !models.is_empty() => models.join("; "),
         ModelProvider::None => "none: verdicts are only submitted".to_owned(),
-        _ if *config == ModelSection::default() && service.config.models.is_empty() => {
-            format!("none: {} is the default, and it has no key, so verdicts are only submitted", config.name)
+        _ if *model == ModelSection::default() && further.is_empty() => {
+            format!("none: {} is the default, and it has no key, so verdicts are only submitted", model.name)
         }
-        _ => format!("{}: it has no key, so no verdicts are generated", config.name),
+        _ => format!("{}: it has no key, so no verdicts are generated", model.name),
     }
 }
 
-fn describe_prompts(service: &DaemonService) -> String {
-    let names = service.config.prompt_templates();
+fn describe_prompts(service: &DaemonService, config: &DaemonConfig) -> String {
+    let names = config.prompt_template.templates(&config.applications);
     let described = names.iter().map(|(application, name)| match application {
         Some(application) => format!("{application}: {}", describe_prompt(service, name)),
         None => describe_prompt(service, name),
@@ -154,8 +158,7 @@ fn describe_prompt(service: &DaemonService, name: &TemplateName) -> String {
     }
 }
 
-fn describe_mail(service: &DaemonService) -> String {
-    let config = &service.config.mail;
+fn describe_mail(config: &MailSection) -> String {
     match config.transport {
         MailTransport::None => "none: no mail is sent".to_owned(),
         MailTransport::Http => format!("http, {}", redact_url(&config.base_url)),

@@ -1,7 +1,8 @@
 //! The configuration of mail to customers.
 
-use super::cleartext::parse_address;
-use super::{ConfigError, check_url, is_local, not_allowed_error};
+use crate::platform::config::{
+    ConfigError, Configuration, Section, check_url, is_local, not_allowed_error, parse_address,
+};
 use oracled_actors::upstream::mail::{MailHeading, SmtpSettingsError, SmtpTls};
 use oracled_domain::base::blank::is_blank;
 use oracled_domain::verdict::template_name::TemplateName;
@@ -113,6 +114,20 @@ impl Default for MailSection {
     }
 }
 
+impl Section for MailSection {
+    fn key(&self) -> &'static str {
+        "mail"
+    }
+
+    fn check(&self, _: &dyn Configuration) -> Vec<ConfigError> {
+        self.check_addresses().err().into_iter().collect()
+    }
+
+    fn check_limits(&self, _: &dyn Configuration) -> Vec<ConfigError> {
+        self.check_smtp().err().into_iter().collect()
+    }
+}
+
 impl MailSection {
     /// The encryption of the connection to the server `host`.
     #[must_use]
@@ -131,7 +146,7 @@ impl MailSection {
         MailHeading { from: self.from.clone().unwrap_or_default(), subject: self.subject.clone() }
     }
 
-    pub(super) fn check(&self) -> Result<(), ConfigError> {
+    fn check_addresses(&self) -> Result<(), ConfigError> {
         check_url("mail.base_url", &self.base_url)?;
         let is_host = |host: &String| parse_address(host).is_some() || host.chars().all(is_host_char);
         if !self.smtp_host.iter().all(is_host) {
@@ -145,7 +160,7 @@ impl MailSection {
     }
 
     /// Checks the values that the transport `smtp` requires.
-    pub(super) fn check_smtp(&self) -> Result<(), ConfigError> {
+    fn check_smtp(&self) -> Result<(), ConfigError> {
         if self.transport != MailTransport::Smtp {
             return Ok(());
         }
@@ -156,5 +171,28 @@ impl MailSection {
             return Err(not_allowed_error("mail.from", "not set", SENDER));
         }
         check_heading(&self.heading(), "mail.from", "mail.subject")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mail_to_another_machine_is_encrypted_by_default() {
+        for (configured, host, used) in [
+            (MailTls::Auto, "mail.example.org", SmtpTls::Starttls),
+            (MailTls::Auto, "10.0.0.1", SmtpTls::Starttls),
+            (MailTls::Auto, "localhost.example.org", SmtpTls::Starttls),
+            (MailTls::Auto, "localhost", SmtpTls::None),
+            (MailTls::Auto, "127.0.0.1", SmtpTls::None),
+            (MailTls::Auto, "::1", SmtpTls::None),
+            (MailTls::Starttls, "127.0.0.1", SmtpTls::Starttls),
+            (MailTls::Implicit, "127.0.0.1", SmtpTls::Implicit),
+            (MailTls::None, "mail.example.org", SmtpTls::None),
+        ] {
+            let mail = MailSection { smtp_tls: configured, ..MailSection::default() };
+            assert_eq!(mail.tls_for(host), used, "{configured:?} {host}");
+        }
     }
 }

@@ -1,43 +1,17 @@
-//! Ingestion: the limits of pulls and runs, and the credentials of pipelines.
+//! Credentials of upstream systems: their keys, their secrets, and the clients that get them.
 
-use super::{ConfigError, has_login, not_allowed_error};
+use super::secrets::{SecretDigests, read_secret_file, read_variable};
+use super::{ConfigError, has_login, is_cleartext, redact_url};
 use ipnet::IpNet;
-use oracled_actors::ground::pull::{PullSettings, UrlOrigin};
+use oracled_actors::Clock;
 use oracled_actors::upstream::oracle::LiveSettings;
-use oracled_actors::upstream::web::origin_of;
-use oracled_domain::ground::id::PipelineId;
+use oracled_actors::upstream::web::{BoundCredential, UpstreamCredential, UrlOrigin, origin_of};
+use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::fmt::Display;
 use std::path::PathBuf;
-use std::time::Duration;
 use utoipa::ToSchema;
-
-/// The seconds that remain for a query after it has waited for fresh data. The query can then return an
-/// error before the request times out.
-const LEFT_FOR_THE_REST_S: u64 = 1;
-
-/// Private address ranges that sources may be pulled from.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Vec<String>", into = "Vec<String>")]
-pub struct AddressRanges(Vec<IpNet>);
-
-impl TryFrom<Vec<String>> for AddressRanges {
-    type Error = &'static str;
-
-    fn try_from(words: Vec<String>) -> Result<Self, &'static str> {
-        let ranges: Result<_, _> = words.iter().map(|word| word.parse()).collect();
-        ranges.map(Self).map_err(
-            |_| "an entry is not a range of addresses; allowed: 10.0.0.0/8, fd00::/8, 127.0.0.1/32, …",
-        )
-    }
-}
-
-impl From<AddressRanges> for Vec<String> {
-    fn from(AddressRanges(ranges): AddressRanges) -> Self {
-        ranges.iter().map(ToString::to_string).collect()
-    }
-}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SecretOrigin {
@@ -120,7 +94,7 @@ pub enum ConfiguredSecrets {
 /// ```
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct CredentialKeys {
+pub(crate) struct CredentialKeys {
     /// The origin of the endpoints that receive the credential: `https://host` or `https://host:port`.
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
@@ -258,96 +232,201 @@ impl From<ConfiguredSecrets> for CredentialKeys {
     }
 }
 
-/// Limits of ingestion, and the credentials of pipelines.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct IngestionSection {
-    /// Private address ranges that sources may be pulled from, for example `["10.0.0.0/8"]`; in a variable separated by
-    /// commas. All other connections go only to public addresses, also after name resolution or a redirect.
-    #[serde(default)]
-    #[schema(value_type = Vec<String>)]
-    pub allow_local: AddressRanges,
-    /// Maximum length of a payload.
-    #[schema(minimum = 1, maximum = 1_099_511_627_776u64)]
-    pub max_payload_bytes: u64,
-    /// Time limit for connecting to a source.
-    #[schema(minimum = 1, maximum = 300)]
-    pub connect_s: u64,
-    /// Time that a source may send no bytes.
-    #[schema(minimum = 1, maximum = 3600)]
-    pub idle_s: u64,
-    /// Time limit of a whole pull.
-    #[schema(minimum = 1, maximum = 86_400)]
-    pub pull_s: u64,
-    /// Maximum number of runs in progress.
-    #[schema(minimum = 1, maximum = 64)]
-    pub runs_at_once: usize,
-    /// Time that a query waits for fresh data, if its source's policy requires this; at least 1 s less than
-    /// `limits.request_s`. With 0, a query does not wait.
-    pub refresh_s: u64,
-    /// The credential of each pipeline, by its `pipeline_id`.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schema(value_type = BTreeMap<String, CredentialKeys>)]
-    pub credentials: BTreeMap<PipelineId, ConfiguredCredential>,
+/// The creation of the clients of upstream systems: what all of them need, and the faults that were found.
+#[derive(Debug)]
+pub(crate) struct ClientSetup<'c> {
+    pub(crate) clock: &'c Clock,
+    /// The networks and timeouts of live sources, which apply to other systems too.
+    pub(crate) network: LiveSettings,
+    pub(crate) digests: SecretDigests,
+    pub(crate) faults: Vec<ConfigError>,
+    /// Secrets that would cross a network in clear text.
+    pub(crate) cleartext: Vec<ConfigError>,
 }
 
-impl Default for IngestionSection {
-    fn default() -> Self {
-        Self {
-            allow_local: AddressRanges::default(),
-            max_payload_bytes: 16 << 30,
-            connect_s: 10,
-            idle_s: 60,
-            pull_s: 3600,
-            runs_at_once: 2,
-            refresh_s: 10,
-            credentials: BTreeMap::new(),
-        }
+impl<'c> ClientSetup<'c> {
+    pub(crate) fn new(clock: &'c Clock, network: LiveSettings) -> Self {
+        let (faults, cleartext) = (Vec::new(), Vec::new());
+        Self { clock, network, digests: SecretDigests::default(), faults, cleartext }
+    }
+
+    /// The value of `result`. A fault is added to the faults.
+    pub(crate) fn collect<T>(&mut self, result: Result<T, ConfigError>) -> Option<T> {
+        ConfigError::collect(result, &mut self.faults)
+    }
+
+    /// Reads the credentials in `table` of the configuration.
+    pub(crate) fn read_credentials<K: Ord + Clone + Display>(
+        &mut self,
+        table: &str,
+        configured: &BTreeMap<K, ConfiguredCredential>,
+    ) -> Option<BTreeMap<K, BoundCredential>> {
+        let read = read_credentials(table, configured, &mut self.digests);
+        self.collect(read)
     }
 }
 
-impl IngestionSection {
-    /// Checks `refresh_s` against a value of another section. `request_s` is the time limit of a request, in
-    /// seconds.
-    pub(super) fn check(&self, request_s: u64) -> Result<(), ConfigError> {
-        let max_s = request_s.saturating_sub(LEFT_FOR_THE_REST_S);
-        if self.refresh_s > max_s {
-            let allowed = format!("0 to {max_s}: a second less than `limits.request_s`");
-            return Err(not_allowed_error("ingestion.refresh_s", self.refresh_s, allowed));
+/// The credentials in `table` of the configuration, by pipeline or source.
+///
+/// # Errors
+/// If a secret is missing or cannot be used.
+fn read_credentials<K: Ord + Clone + Display>(
+    table: &str,
+    configured: &BTreeMap<K, ConfiguredCredential>,
+    digests: &mut SecretDigests,
+) -> Result<BTreeMap<K, BoundCredential>, ConfigError> {
+    let read = |(id, configured): (&K, &ConfiguredCredential)| {
+        let (origin, key) = (configured.origin.clone(), format!("{table}.{id}"));
+        Ok((
+            id.clone(),
+            BoundCredential { origin, credential: read_credential(&key, &configured.proof, digests)? },
+        ))
+    };
+    configured.iter().map(read).collect()
+}
+
+/// The credential at the key `of` of the configuration.
+fn read_credential(
+    of: &str,
+    proof: &ConfiguredSecrets,
+    digests: &mut SecretDigests,
+) -> Result<UpstreamCredential, ConfigError> {
+    let key = match proof {
+        ConfiguredSecrets::ApiKey { header, key } => {
+            UpstreamCredential::api_key(header, read_secret(of, "key", key, digests)?)
         }
-        Ok(())
+        ConfiguredSecrets::Token(token) => {
+            UpstreamCredential::token(read_secret(of, "token", token, digests)?)
+        }
+        ConfiguredSecrets::Client { token_url, client_id, client_secret, scope } => {
+            let client_secret = read_secret(of, "client_secret", client_secret, digests)?;
+            Ok(UpstreamCredential::client(token_url.clone(), client_id.clone(), client_secret, scope.clone()))
+        }
+        ConfiguredSecrets::Certificate { certificate_file, key_file } => {
+            let mut read = |name, file| {
+                let secret = read_secret_file(&format!("`{of}.{name}`"), file)?;
+                digests.record(format!("{of}.{name}"), &secret);
+                Ok(secret)
+            };
+            let certificate = read("certificate_file", certificate_file)?;
+            UpstreamCredential::certificate(certificate.expose_secret(), &read("key_file", key_file)?)
+        }
+    };
+    key.map_err(|error| unusable_error(of, error))
+}
+
+/// Reads the secret. `name` is the stem of its keys, `{name}_file` and `{name}_env`.
+fn read_secret(
+    of: &str,
+    name: &str,
+    from: &SecretOrigin,
+    digests: &mut SecretDigests,
+) -> Result<SecretString, ConfigError> {
+    let (key, secret) = match from {
+        SecretOrigin::File(file) => {
+            let key = format!("{of}.{name}_file");
+            let secret = read_secret_file(&format!("`{key}`"), file)?;
+            (key, secret)
+        }
+        SecretOrigin::Variable(variable) => {
+            let key = format!("{of}.{name}_env");
+            let secret = read_variable(&format!("`{key}`"), variable)?.ok_or_else(|| {
+                unusable_error(&key, "the environment variable that this key names is not set or is empty")
+            })?;
+            (key, secret)
+        }
+    };
+    digests.record(key, &secret);
+    Ok(secret)
+}
+
+/// Whether a URL is reached in clear text, in a network outside of `allow_local`.
+pub(crate) fn crosses_in_cleartext(url: &str, allow_local: &[IpNet]) -> bool {
+    is_cleartext(url, |ip| allow_local.iter().any(|range| range.contains(&ip.to_canonical())))
+}
+
+/// One error for each credential in `table` that would cross a network in clear text.
+pub(crate) fn cleartext_faults<K: Display>(
+    table: &str,
+    configured: &BTreeMap<K, ConfiguredCredential>,
+    allow_local: &[IpNet],
+) -> Vec<ConfigError> {
+    let mut faults = Vec::new();
+    for (id, ConfiguredCredential { origin, proof }) in configured {
+        let mut check = |name, url: &str, what| {
+            if crosses_in_cleartext(url, allow_local) {
+                let (key, given) = (format!("{table}.{id}.{name}"), redact_url(url));
+                let remedy = "use https://, or a numeric address within `ingestion.allow_local`";
+                faults.push(ConfigError::Cleartext { key, given, what, remedy });
+            }
+        };
+        check("origin", &origin.to_string(), "the credential");
+        if let ConfiguredSecrets::Client { token_url, .. } = proof {
+            check("token_url", token_url, "the client's secret");
+        }
+    }
+    faults
+}
+
+fn unusable_error(of: &str, why: impl Display) -> ConfigError {
+    ConfigError::NotUnderstood(format!("`{of}`: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_one(proof: ConfiguredSecrets) -> Result<BTreeMap<String, BoundCredential>, ConfigError> {
+        let origin = "https://example.org".parse().expect("a valid origin");
+        read_credentials(
+            "ingestion.credentials",
+            &[("wb".to_owned(), ConfiguredCredential { origin, proof })].into(),
+            &mut SecretDigests::default(),
+        )
     }
 
-    /// Whether `allow_local` contains `ip`.
-    pub(crate) fn is_allowed(&self, ip: IpAddr) -> bool {
-        let AddressRanges(ranges) = &self.allow_local;
-        ranges.iter().any(|range| range.contains(&ip.to_canonical()))
+    fn read_error(proof: ConfiguredSecrets) -> String {
+        read_one(proof).expect_err("the credential is invalid").to_string()
     }
 
-    /// The limits of pulls.
-    #[must_use]
-    pub fn to_pull_settings(&self, allow_cleartext: bool) -> PullSettings {
-        let Self { allow_local: AddressRanges(ranges), max_payload_bytes, connect_s, idle_s, pull_s, .. } =
-            self;
-        PullSettings {
-            allow_local: ranges.clone(),
-            allow_cleartext,
-            max_payload_bytes: *max_payload_bytes,
-            connect: Duration::from_secs(*connect_s),
-            idle: Duration::from_secs(*idle_s),
-            whole: Duration::from_secs(*pull_s),
-        }
+    fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("secret");
+        std::fs::write(&path, text).expect("the file is written");
+        (dir, path)
     }
 
-    /// The limits of calls to live sources: the same networks and timeouts as for pulls.
-    #[must_use]
-    pub fn to_live_settings(&self, allow_cleartext: bool) -> LiveSettings {
-        let Self { allow_local: AddressRanges(ranges), connect_s, idle_s, .. } = self;
-        LiveSettings {
-            allow_local: ranges.clone(),
-            allow_cleartext,
-            connect: Duration::from_secs(*connect_s),
-            idle: Duration::from_secs(*idle_s),
-        }
+    #[test]
+    fn unusable_credential_is_reported_by_key_without_its_secret() {
+        let (_kept, path) = file("s3cret\n");
+        let key = SecretOrigin::File(path.clone());
+        let good = ConfiguredSecrets::ApiKey { header: "X-Key".into(), key: key.clone() };
+        let read = read_one(good).expect("the credentials are valid");
+        assert!(read.len() == 1 && !format!("{read:?}").contains("s3cret"), "{read:?}");
+
+        let error = read_error(ConfiguredSecrets::ApiKey { header: "X Key".into(), key });
+        assert!(
+            error.contains("`ingestion.credentials.wb`: `header` is not the name of a header; allowed: "),
+            "{error}"
+        );
+        let (_kept, two) = file("s3cret\nand more");
+        let error = read_error(ConfiguredSecrets::Token(SecretOrigin::File(two)));
+        assert!(error.contains("visible ASCII characters") && !error.contains("s3cret"), "{error}");
+        let error = read_error(ConfiguredSecrets::Token(SecretOrigin::File("/no/such".into())));
+        assert!(
+            error.contains("`ingestion.credentials.wb.token_file`: ") && !error.contains("/no/such"),
+            "{error}"
+        );
+        let error = read_error(ConfiguredSecrets::Token(SecretOrigin::Variable("NO_SUCH_VARIABLE".into())));
+        assert!(
+            error.contains("`ingestion.credentials.wb.token_env`: the environment variable that this key names is not set"),
+            "{error}"
+        );
+        let error =
+            read_error(ConfiguredSecrets::Certificate { certificate_file: path.clone(), key_file: path });
+        assert!(
+            error.contains("the certificate and its key cannot be used: ") && !error.contains("s3cret"),
+            "{error}"
+        );
     }
 }

@@ -1,16 +1,15 @@
 //! The configuration of applications.
 
-use super::mail::check_heading;
-use super::{
-    ApplicationGateSection, ConfigError, DaemonConfig, MailSection, MailTransport, not_allowed_error,
-};
+use super::mail::{MailSection, MailTransport, check_heading};
+use super::policy::ApplicationGateSection;
+use crate::platform::applications::{ApplicationProcesses, Applications};
+use crate::platform::config::{ConfigError, Configuration, Section, not_allowed_error};
 use oracled_actors::platform::per_application::PerApplication;
 use oracled_actors::upstream::mail::MailHeading;
+use oracled_domain::ApplicationName;
 use oracled_domain::verdict::template_name::TemplateName;
-use oracled_domain::{ApplicationName, PeerCredentials, PromptTemplate};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::iter;
 use std::path::PathBuf;
 use utoipa::ToSchema;
 
@@ -80,108 +79,66 @@ impl ApplicationSection {
     }
 }
 
-/// The applications by name. If there are none, all callers belong to `default`.
+/// The applications by name.
 pub type ApplicationSections = BTreeMap<ApplicationName, ApplicationSection>;
 
-impl DaemonConfig {
-    /// The applications, or only `default` if none is configured.
-    #[must_use]
-    pub fn application_names(&self) -> Vec<ApplicationName> {
-        if self.applications.is_empty() {
-            return vec![ApplicationName::default()];
-        }
-        self.applications.keys().cloned().collect()
+impl Section for ApplicationSections {
+    fn key(&self) -> &'static str {
+        "applications"
     }
 
-    /// Whether unknown sessions of `application` are looked up.
-    #[must_use]
-    pub fn is_looked_up(&self, application: &ApplicationName) -> bool {
-        self.applications.is_empty()
-            || self.applications.get(application).is_some_and(|section| section.lookup)
-    }
-
-    /// The prompt templates for first verdicts.
-    #[must_use]
-    pub fn prompt_templates(&self) -> PerApplication<TemplateName> {
-        self.per_application(self.prompt_template.clone(), |section| section.prompt_template.clone())
-    }
-
-    /// The mail templates.
-    #[must_use]
-    pub fn mail_templates(&self) -> PerApplication<Vec<TemplateName>> {
-        self.per_application(self.mail.templates.clone(), |section| section.mail_templates.clone())
-    }
-
-    /// The contacts for customers.
-    #[must_use]
-    pub fn contacts(&self) -> PerApplication<Option<String>> {
-        self.per_application(self.contact.clone(), |section| section.contact.clone().map(Some))
-    }
-
-    /// The senders and subjects of mails that have no effect, because only the transport `smtp` uses them: their keys.
-    #[must_use]
-    pub fn unused_mail_headings(&self) -> Vec<String> {
-        if self.mail.transport == MailTransport::Smtp {
-            return Vec::new();
-        }
-        let common = [
-            ("mail.from", self.mail.from.is_some()),
-            ("mail.subject", self.mail.subject != MailSection::default().subject),
-        ];
-        let common = common.into_iter().map(|(key, is_set)| (key.to_owned(), is_set));
-        let own = self.applications.iter().flat_map(|(name, section)| {
-            let set = [("mail_from", &section.mail_from), ("mail_subject", &section.mail_subject)];
-            set.map(|(key, value)| (format!("applications.{name}.{key}"), value.is_some()))
-        });
-        common.chain(own).filter(|(_, is_set)| *is_set).map(|(key, _)| key).collect()
-    }
-
-    /// The names of prompt templates that no document can have: versions of the built-in one that do not exist.
-    pub(super) fn check_prompt_templates(&self) -> Vec<ConfigError> {
-        let own = self.applications.iter().filter_map(|(name, section)| {
-            Some((format!("applications.{name}.prompt_template"), section.prompt_template.as_ref()?))
-        });
-        let all = iter::once(("prompt_template".to_owned(), &self.prompt_template)).chain(own);
-        let built_in = PromptTemplate::built_in().reference();
-        let is_missing = |name: &TemplateName| {
-            name.template_id == built_in.template_id && PromptTemplate::find_built_in(name).is_none()
-        };
-        let fault = |(key, name): (String, &TemplateName)| {
-            let versions = PromptTemplate::built_in_versions()
-                .iter()
-                .map(|version| format!("`{}`", version.reference()));
-            let versions = versions.collect::<Vec<_>>().join(" or ");
-            let allowed = format!("`{}`, {versions} for the built-in template", built_in.template_id);
-            not_allowed_error(key, name, allowed)
-        };
-        all.filter(|(_, name)| is_missing(name)).map(fault).collect()
-    }
-
-    fn per_application<T>(
-        &self,
-        common: T,
-        own: impl Fn(&ApplicationSection) -> Option<T>,
-    ) -> PerApplication<T> {
-        let own = self.applications.iter().filter_map(|(name, section)| Some((name.clone(), own(section)?)));
-        PerApplication { common, own: own.collect() }
+    fn check(&self, _: &dyn Configuration) -> Vec<ConfigError> {
+        check_applications(self)
     }
 }
 
-/// The application of the process `peer`; `None` if it belongs to none.
-pub(crate) fn application_of(
+/// The processes of each application.
+pub(crate) fn processes(applications: &ApplicationSections) -> Applications {
+    let processes = |section: &ApplicationSection| ApplicationProcesses {
+        uids: section.uids.clone(),
+        gids: section.gids.clone(),
+        in_flight: section.in_flight,
+    };
+    Applications(applications.iter().map(|(name, section)| (name.clone(), processes(section))).collect())
+}
+
+/// The value `common`, and the `own` values of applications.
+pub(crate) fn with_own<T>(
     applications: &ApplicationSections,
-    peer: PeerCredentials,
-) -> Option<ApplicationName> {
-    if applications.is_empty() {
-        return Some(ApplicationName::default());
+    common: T,
+    own: impl Fn(&ApplicationSection) -> Option<T>,
+) -> PerApplication<T> {
+    let own = applications.iter().filter_map(|(name, section)| Some((name.clone(), own(section)?)));
+    PerApplication { common, own: own.collect() }
+}
+
+/// The mail templates of all applications.
+pub(crate) fn mail_templates(
+    applications: &ApplicationSections,
+    mail: &MailSection,
+) -> PerApplication<Vec<TemplateName>> {
+    with_own(applications, mail.templates.clone(), |section| section.mail_templates.clone())
+}
+
+/// The senders and subjects of mails that have no effect, because only the transport `smtp` uses them: their keys.
+pub(crate) fn unused_mail_headings(applications: &ApplicationSections, mail: &MailSection) -> Vec<String> {
+    if mail.transport == MailTransport::Smtp {
+        return Vec::new();
     }
-    let by_uid = || applications.iter().find(|(_, section)| section.uids.contains(&peer.uid));
-    let by_gid = || applications.iter().find(|(_, section)| section.gids.contains(&peer.gid));
-    by_uid().or_else(by_gid).map(|(name, _)| name.clone())
+    let common = [
+        ("mail.from", mail.from.is_some()),
+        ("mail.subject", mail.subject != MailSection::default().subject),
+    ];
+    let common = common.into_iter().map(|(key, is_set)| (key.to_owned(), is_set));
+    let own = applications.iter().flat_map(|(name, section)| {
+        let set = [("mail_from", &section.mail_from), ("mail_subject", &section.mail_subject)];
+        set.map(|(key, value)| (format!("applications.{name}.{key}"), value.is_some()))
+    });
+    common.chain(own).filter(|(_, is_set)| *is_set).map(|(key, _)| key).collect()
 }
 
 /// The faults of the applications: no process, the process of another one, or an unusable sender.
-pub(super) fn check_applications(applications: &ApplicationSections) -> Vec<ConfigError> {
+fn check_applications(applications: &ApplicationSections) -> Vec<ConfigError> {
     let (mut uids, mut gids) = (BTreeSet::new(), BTreeSet::new());
     let mut faults = Vec::new();
     for (name, section) in applications {
@@ -211,20 +168,6 @@ mod tests {
 
     fn applications(json: Value) -> ApplicationSections {
         serde_json::from_value(json).expect("valid applications")
-    }
-
-    #[test]
-    fn process_belongs_to_application_of_its_uid_before_that_of_its_gid() {
-        let all = applications(json!({"shop": {"uids": [1]}, "help": {"uids": [3], "gids": [2]}}));
-        let of = |uid, gid| {
-            let peer = PeerCredentials { uid, gid, pid: None };
-            application_of(&all, peer).map(String::from)
-        };
-        assert_eq!(of(1, 2).as_deref(), Some("shop"));
-        assert_eq!(of(9, 2).as_deref(), Some("help"));
-        assert_eq!(of(9, 1), None);
-        let peer = PeerCredentials { uid: 9, gid: 9, pid: None };
-        assert_eq!(application_of(&ApplicationSections::new(), peer), Some(ApplicationName::default()));
     }
 
     #[test]

@@ -1,17 +1,26 @@
 //! `POST /v1/reload`, and SIGHUP: reopens `oracle_log.jsonl`, applies the configured log level, and reads credentials again.
 
-use super::control_request::log_control_action;
-use crate::platform::config::{ConfigError, DaemonConfig, DaemonFlags};
+use crate::config::DaemonConfig;
+use crate::platform::config::{ConfigError, DaemonFlags};
+use crate::platform::control::control_request::log_control_action;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
-use crate::platform::upstreams::CredentialChange;
+use crate::upstreams::{CredentialChange, ReloadableClients};
 use axum::extract::State;
 use axum::{Extension, Json};
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::base::service::ReloadResponse;
 use oracled_domain::PeerCredentials;
 use std::sync::Arc;
+
+/// What the daemon was started with.
+#[derive(Debug)]
+pub struct DaemonStart {
+    pub flags: DaemonFlags,
+    pub config: Arc<DaemonConfig>,
+    pub clients: ReloadableClients,
+}
 
 problems!(ReloadProblems: STORE; InvalidRequest);
 
@@ -33,9 +42,9 @@ problems!(ReloadProblems: STORE; InvalidRequest);
 pub async fn post(
     State(service): State<Arc<DaemonService>>,
     Extension(peer): Extension<PeerCredentials>,
-    Extension(flags): Extension<Arc<DaemonFlags>>,
+    Extension(start): Extension<Arc<DaemonStart>>,
 ) -> Result<Json<ReloadResponse>, Problem> {
-    run_to_end(async move { reload(&service, &flags, Some(peer)).await.map(Json) }).await
+    run_to_end(async move { reload(&service, &start, Some(peer)).await.map(Json) }).await
 }
 
 /// Reloads by request of `peer`, or by a signal.
@@ -45,16 +54,16 @@ pub async fn post(
 /// an unusable credential does not prevent the change of the log level.
 pub async fn reload(
     service: &Arc<DaemonService>,
-    flags: &DaemonFlags,
+    start: &Arc<DaemonStart>,
     peer: Option<PeerCredentials>,
 ) -> Result<ReloadResponse, Problem> {
     let _guard = service.lock_control().await;
     // first, and even if the rest fails: after a log rotation the old file must be closed, so that its disk
     // space is freed
     let reopened = service.system.log.reopen_mirror().await;
-    let config = DaemonConfig::load(flags).map_err(|error| config_problem(&error))?;
-    let mut needs_restart = changed_keys(&service.config, &config);
-    let credentials = read_credentials(service, flags).await?;
+    let config = DaemonConfig::load(&start.flags).map_err(|error| config_problem(&error))?;
+    let mut needs_restart = changed_keys(&start.config, &config);
+    let credentials = read_credentials(service, start).await?;
     let change_names = match &credentials {
         Ok(change) => {
             needs_restart.extend(change.needs_restart.iter().cloned());
@@ -70,7 +79,7 @@ pub async fn reload(
         .map_err(|error| Problem::new(ProblemCode::InternalError, error))?;
     reopened.map_err(|error| Problem::new(ProblemCode::StorageUnavailable, error))?;
     let change = credentials.map_err(|error| config_problem(&error))?;
-    service.clients.apply(&change);
+    start.clients.apply(&change);
     let changed_credentials = change.changed;
     Ok(ReloadResponse { log_level: service.log_level.get(), needs_restart, changed_credentials })
 }
@@ -87,11 +96,11 @@ fn config_problem(error: &ConfigError) -> Problem {
 /// Reads the credentials again, with the configuration of the start.
 async fn read_credentials(
     service: &Arc<DaemonService>,
-    flags: &DaemonFlags,
+    start: &Arc<DaemonStart>,
 ) -> Result<Result<CredentialChange, ConfigError>, Problem> {
-    let (service, allow_cleartext) = (Arc::clone(service), flags.allow_cleartext);
+    let (clock, start) = (service.system.clock.clone(), Arc::clone(start));
     let read = tokio::task::spawn_blocking(move || {
-        service.clients.read_again(&service.config, &service.system.clock, allow_cleartext)
+        start.clients.read_again(&start.config, &clock, start.flags.allow_cleartext)
     });
     read.await.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))
 }
@@ -126,12 +135,16 @@ fn collect_changed_keys(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verdict::config::CommonContact;
 
     #[test]
     fn reload_lists_the_changed_keys_that_need_a_restart() {
         let before = DaemonConfig::default();
-        let mut after =
-            DaemonConfig { log_level: "debug".into(), contact: Some("a@b".into()), ..before.clone() };
+        let mut after = DaemonConfig {
+            log_level: "debug".into(),
+            contact: CommonContact(Some("a@b".into())),
+            ..before.clone()
+        };
         after.limits.idle_s = 1;
         assert_eq!(changed_keys(&before, &after), ["contact", "limits.idle_s"]);
         assert_eq!(changed_keys(&before, &before), Vec::<String>::new());

@@ -1,6 +1,8 @@
 //! The configuration of the look-up of sessions that are not registered.
 
-use super::{ApplicationSections, ConfigError, not_allowed_error};
+use super::applications::ApplicationSections;
+use super::models::{FurtherModels, ModelSection};
+use crate::platform::config::{ConfigError, Configuration, LimitsSection, Section, not_allowed_error};
 use oracled_domain::verdict::lookup::{LookupDefinition, LookupSettings, LookupSettingsError};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -63,6 +65,23 @@ impl Default for LookupSection {
     }
 }
 
+impl Section for LookupSection {
+    fn key(&self) -> &'static str {
+        "lookup"
+    }
+
+    fn check(&self, all: &dyn Configuration) -> Vec<ConfigError> {
+        self.check_applications(all.section()).into_iter().collect()
+    }
+
+    fn check_limits(&self, all: &dyn Configuration) -> Vec<ConfigError> {
+        let models = all.section::<FurtherModels>().values().chain([all.section::<ModelSection>()]);
+        let deadline_ms = models.map(|model| model.deadline_ms).max().unwrap_or_default();
+        let checked = self.check_keys(all.section::<LimitsSection>().request_s, deadline_ms);
+        checked.err().into_iter().collect()
+    }
+}
+
 impl LookupSection {
     /// Whether unknown sessions are looked up.
     #[must_use]
@@ -103,7 +122,7 @@ impl LookupSection {
 
     /// Checks the keys together. `request_s` is the time limit of a request, in seconds, and `deadline_ms` the longest of the
     /// models.
-    pub(super) fn check(&self, request_s: u64, deadline_ms: u64) -> Result<(), ConfigError> {
+    fn check_keys(&self, request_s: u64, deadline_ms: u64) -> Result<(), ConfigError> {
         if !self.is_on() {
             let keys = [
                 ("tier_path", self.tier_path.is_some()),
@@ -154,7 +173,7 @@ impl LookupSection {
     }
 
     /// The fault if the look-up and the applications do not fit together.
-    pub(super) fn check_applications(&self, applications: &ApplicationSections) -> Option<ConfigError> {
+    fn check_applications(&self, applications: &ApplicationSections) -> Option<ConfigError> {
         let first = applications.iter().find(|(_, section)| section.lookup).map(|(name, _)| name);
         match first {
             Some(name) if !self.is_on() => Some(not_allowed_error(
@@ -185,7 +204,7 @@ mod tests {
 
     /// The key of the fault of a section, if it has one: the first text between backticks.
     fn fault(changes: Value) -> Option<String> {
-        let error = section(changes).check(30, 28_000).err()?.to_string();
+        let error = section(changes).check_keys(30, 28_000).err()?.to_string();
         error.split('`').nth(1).map(str::to_owned)
     }
 

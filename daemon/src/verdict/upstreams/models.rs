@@ -1,11 +1,11 @@
 //! Clients of the configured models.
 
-use super::reload::ReloadableModel;
-use crate::platform::config::{
-    ApplicationSection, ConfigError, DaemonConfig, ModelEntry, ModelProvider, ModelSection as ModelConfig,
-    is_cleartext, redact_url,
-};
-use crate::platform::secret::{SecretDigests, read_configured_secret, read_secret};
+use crate::platform::config::credentials::ClientSetup;
+use crate::platform::config::secrets::{read_configured_secret, read_secret};
+use crate::platform::config::{ConfigError, Configuration, is_cleartext, redact_url};
+use crate::verdict::config::CostsSection;
+use crate::verdict::config::applications::{ApplicationSection, ApplicationSections};
+use crate::verdict::config::models::{FurtherModels, ModelEntry, ModelProvider, ModelSection, model_entries};
 use oracled_actors::Clock;
 use oracled_actors::upstream::oracle_health::{MonitoredOracle, OracleProbe};
 use oracled_actors::upstream::reloadable::Reloadable;
@@ -16,7 +16,7 @@ use oracled_actors::upstream::{
 use oracled_actors::verdict::generation::{ConfiguredModel, ConfiguredModels};
 use oracled_actors::verdict::rate_limiter::{CallLimits, ModelCallLimits};
 use oracled_domain::ApplicationName;
-use oracled_domain::verdict::health::CircuitCallOutcome;
+use oracled_domain::verdict::health::{CircuitCallOutcome, OracleHealthConfig};
 use secrecy::SecretString;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -32,61 +32,66 @@ const ANTHROPIC_BASE: &str = "https://api.anthropic.com";
 /// Time limit of a probe. `oracle_health` has the same limit.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The client of a model, and the configuration key of its API key.
+#[derive(Debug)]
+pub(crate) struct ReloadableModel {
+    pub(crate) key: String,
+    pub(crate) client: Reloadable<dyn ModelClient>,
+}
+
 /// The clients of all models.
 #[derive(Debug, Default)]
-pub(super) struct ModelClients {
-    pub(super) models: ConfiguredModels,
-    pub(super) calls: CallLimits,
-    pub(super) oracles: Vec<MonitoredOracle>,
-    /// Keys that would cross a network in clear text.
-    pub(super) cleartext: Vec<ConfigError>,
+pub(crate) struct ModelClients {
+    pub(crate) models: ConfiguredModels,
+    pub(crate) calls: CallLimits,
+    pub(crate) oracles: Vec<MonitoredOracle>,
     /// The clients that a reload replaces.
-    pub(super) reloadable: Vec<ReloadableModel>,
+    pub(crate) reloadable: Vec<ReloadableModel>,
 }
 
 impl ModelClients {
-    /// The clients for `config`: none if the first model has no key. Adds the faults of all models to `faults`.
-    pub(super) fn new(
-        config: &DaemonConfig,
-        clock: &Clock,
-        digests: &mut SecretDigests,
-        faults: &mut Vec<ConfigError>,
-    ) -> Self {
+    /// The clients for `all`: none if the first model has no key. Adds the faults of all models to `setup`, and keys that
+    /// would cross a network in clear text.
+    pub(crate) fn new(all: &dyn Configuration, setup: &mut ClientSetup<'_>) -> Self {
         let mut clients = Self::default();
-        let own = config.applications.iter();
+        let applications = all.section::<ApplicationSections>();
+        let own = applications.iter();
         let own = own
             .filter_map(|(name, section)| Some((name.clone(), NonZeroU32::new(section.calls_per_minute?)?)));
         clients.calls.applications = own.collect();
-        for entry in config.model_entries() {
-            let Some(key) = ConfigError::collect(read_model_key(&entry), faults) else { continue };
+        for entry in model_entries(all) {
+            let Some(key) = setup.collect(read_model_key(&entry)) else { continue };
             if let Some(key) = &key {
-                digests.record(format!("{}.api_key_file", entry.table), key);
+                setup.digests.record(format!("{}.api_key_file", entry.table), key);
             }
-            clients.cleartext.extend(cleartext_key_fault(&entry, key.as_ref()));
-            match create_client(&entry, key, clock) {
-                Ok(Some(client)) => clients.add(config, &entry, client, clock),
-                Ok(None) if config.models.is_empty() => {}
-                Ok(None) => faults.push(no_key_error(&entry)),
-                Err(fault) => faults.push(fault),
+            setup.cleartext.extend(cleartext_key_fault(&entry, key.as_ref()));
+            match create_client(&entry, key, setup.clock) {
+                Ok(Some(client)) => clients.add(all, &entry, client, setup.clock),
+                Ok(None) if all.section::<FurtherModels>().is_empty() => {}
+                Ok(None) => setup.faults.push(no_key_error(&entry)),
+                Err(fault) => setup.faults.push(fault),
             }
         }
-        clients.models.own_orders = clients.own_orders(config);
+        clients.models.own_orders = clients.own_orders(applications);
         clients
     }
 
     /// The models of the applications that name some. There are none without a first model.
-    fn own_orders(&self, config: &DaemonConfig) -> BTreeMap<ApplicationName, Vec<Arc<ConfiguredModel>>> {
+    fn own_orders(
+        &self,
+        applications: &ApplicationSections,
+    ) -> BTreeMap<ApplicationName, Vec<Arc<ConfiguredModel>>> {
         let all = || self.models.order.iter().chain(&self.models.others);
         let find = |name: &String| all().find(|model| model.oracle_id().as_str() == name).cloned();
         let models = |names: &[String]| names.iter().filter_map(find).collect::<Vec<_>>();
         let names = |section: &ApplicationSection| models(section.models.as_deref().unwrap_or_default());
-        let own = config.applications.iter().map(|(name, section)| (name.clone(), names(section)));
+        let own = applications.iter().map(|(name, section)| (name.clone(), names(section)));
         own.filter(|(_, models)| !models.is_empty()).collect()
     }
 
     fn add(
         &mut self,
-        config: &DaemonConfig,
+        all: &dyn Configuration,
         entry: &ModelEntry<'_>,
         client: Arc<dyn ModelClient>,
         clock: &Clock,
@@ -97,17 +102,21 @@ impl ModelClients {
         self.reloadable.push(ReloadableModel { key, client: client.clone() });
         let probe = ModelProbe { model: client.clone(), name: section.name.clone() };
         let probe: Option<Arc<dyn OracleProbe>> = Some(Arc::new(probe));
-        self.oracles.push(MonitoredOracle { id: id.clone(), config: config.health, probe });
+        self.oracles.push(MonitoredOracle {
+            id: id.clone(),
+            config: *all.section::<OracleHealthConfig>(),
+            probe,
+        });
         let per_minute = NonZeroU32::new(section.calls_per_minute).unwrap_or(NonZeroU32::MIN);
         self.calls.models.insert(id.clone(), ModelCallLimits { per_minute, at_once: section.calls_at_once });
         let caller = ModelCaller::new(id.clone(), Arc::new(client), call_policy(section), clock.clone());
-        let caller = caller.with_prices(section.prices(&config.costs.currency));
+        let caller = caller.with_prices(section.prices(&all.section::<CostsSection>().currency));
         let model = Arc::new(ConfiguredModel::new(caller, section.original_settings()));
         if *is_in_order { self.models.order.push(model) } else { self.models.others.push(model) }
     }
 }
 
-fn call_policy(config: &ModelConfig) -> ModelCallPolicy {
+fn call_policy(config: &ModelSection) -> ModelCallPolicy {
     ModelCallPolicy {
         soft_timeout: Duration::from_millis(config.soft_timeout_ms),
         hard_timeout: Duration::from_millis(config.hard_timeout_ms),

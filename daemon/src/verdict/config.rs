@@ -1,0 +1,312 @@
+//! The configuration of verdicts: orders, costs, webhooks, and the sections with files of their own.
+
+pub mod applications;
+pub mod gate;
+pub mod lookup;
+pub mod mail;
+pub mod models;
+pub mod policy;
+
+use crate::platform::config::{ConfigError, Configuration, Section, not_allowed_error};
+use applications::{ApplicationSection, ApplicationSections};
+use jiff::SignedDuration;
+use oracled_actors::platform::per_application::PerApplication;
+use oracled_actors::verdict::orders::OrdersConfig;
+use oracled_domain::base::decimal::Decimal;
+use oracled_domain::verdict::cost_budget::CostBudgets;
+use oracled_domain::verdict::health::OracleHealthConfig;
+use oracled_domain::verdict::order::OrderPolicy;
+use oracled_domain::verdict::template_name::TemplateName;
+use oracled_domain::{ApplicationName, PromptTemplate};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::iter;
+use std::path::PathBuf;
+use utoipa::ToSchema;
+
+/// The contact for customers of applications without a contact of their own.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CommonContact(pub Option<String>);
+
+impl Section for CommonContact {
+    fn key(&self) -> &'static str {
+        "contact"
+    }
+}
+
+impl CommonContact {
+    /// The contacts of all applications.
+    #[must_use]
+    pub fn contacts(&self, applications: &ApplicationSections) -> PerApplication<Option<String>> {
+        applications::with_own(applications, self.0.clone(), |section| section.contact.clone().map(Some))
+    }
+}
+
+/// The prompt template of applications without a template of their own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CommonPromptTemplate(pub TemplateName);
+
+impl Default for CommonPromptTemplate {
+    fn default() -> Self {
+        Self(PromptTemplate::built_in_name())
+    }
+}
+
+impl Section for CommonPromptTemplate {
+    fn key(&self) -> &'static str {
+        "prompt_template"
+    }
+
+    /// The names that no document can have: versions of the built-in template that do not exist.
+    fn check(&self, all: &dyn Configuration) -> Vec<ConfigError> {
+        let own = all.section::<ApplicationSections>().iter().filter_map(|(name, section)| {
+            Some((format!("applications.{name}.prompt_template"), section.prompt_template.as_ref()?))
+        });
+        let names = iter::once((self.key().to_owned(), &self.0)).chain(own);
+        let built_in = PromptTemplate::built_in().reference();
+        let is_missing = |name: &TemplateName| {
+            name.template_id == built_in.template_id && PromptTemplate::find_built_in(name).is_none()
+        };
+        let fault = |(key, name): (String, &TemplateName)| {
+            let versions = PromptTemplate::built_in_versions()
+                .iter()
+                .map(|version| format!("`{}`", version.reference()));
+            let versions = versions.collect::<Vec<_>>().join(" or ");
+            let allowed = format!("`{}`, {versions} for the built-in template", built_in.template_id);
+            not_allowed_error(key, name, allowed)
+        };
+        names.filter(|(_, name)| is_missing(name)).map(fault).collect()
+    }
+}
+
+impl CommonPromptTemplate {
+    /// The prompt templates of all applications.
+    #[must_use]
+    pub fn templates(&self, applications: &ApplicationSections) -> PerApplication<TemplateName> {
+        applications::with_own(applications, self.0.clone(), |section| section.prompt_template.clone())
+    }
+}
+
+impl Section for OracleHealthConfig {
+    fn key(&self) -> &'static str {
+        "health"
+    }
+}
+
+/// The effect of a limit on an order.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OrderLimitAction {
+    /// The order fails.
+    #[default]
+    Fail,
+    /// The order is held until an operator retries or fails it.
+    Hold,
+}
+
+/// Orders: first verdicts that the model generates.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OrdersSection {
+    /// Age of an order at which each model gets one last attempt. Before, it is attempted again after failures of a model.
+    #[schema(minimum = 60, maximum = 2_592_000)]
+    pub max_age_s: u32,
+    /// Total number of [rejected answers](../delivery.md#generate-a-verdict) of the models to an order, at which it stops:
+    /// answers that the crosscheck, the rules or the policy reject, that are incomplete or empty, that cannot be read
+    /// but report tokens, or in which a model declines.
+    #[schema(minimum = 1, maximum = 100)]
+    pub generations_max: u32,
+    /// Temperatures of the calls after the first, second and further rejected answers. The last one is also that of all
+    /// further calls, and `top_k` is not sent with them. With an empty list, all calls have the settings of the first one.
+    pub further_temperatures: Vec<f64>,
+    /// Maximum number of open orders. Further ones get 503 `model_busy`.
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    pub queue_max: usize,
+    /// Effect of `orders.max_age_s` and `orders.generations_max` on an order: `fail`, or `hold` until an operator retries or
+    /// fails it.
+    pub at_limit: OrderLimitAction,
+}
+
+impl Default for OrdersSection {
+    fn default() -> Self {
+        Self {
+            max_age_s: 24 * 60 * 60,
+            generations_max: 3,
+            further_temperatures: vec![0.4, 0.8],
+            queue_max: 10_000,
+            at_limit: OrderLimitAction::default(),
+        }
+    }
+}
+
+impl Section for OrdersSection {
+    fn key(&self) -> &'static str {
+        "orders"
+    }
+
+    fn check(&self, _: &dyn Configuration) -> Vec<ConfigError> {
+        let other = self.further_temperatures.iter().find(|temperature| !(0.0..=2.0).contains(*temperature));
+        let fault = |other| not_allowed_error("orders.further_temperatures", other, "numbers from 0 to 2");
+        other.map(fault).into_iter().collect()
+    }
+}
+
+impl OrdersSection {
+    /// The limits of applications. With several applications, those without a limit of their own share equally what the others
+    /// leave of `queue_max`, so that none can fill it.
+    fn limits_of_applications(&self, applications: &ApplicationSections) -> BTreeMap<ApplicationName, usize> {
+        let own = applications.values().filter_map(|section| section.queue_max);
+        let (sum, count) =
+            own.fold((0, 0), |(sum, count): (usize, usize), own| (sum.saturating_add(own), count + 1));
+        let sharing = applications.len() - count;
+        let share = self.queue_max.saturating_sub(sum).checked_div(sharing).unwrap_or_default().max(1);
+        let share = (applications.len() > 1).then_some(share);
+        let limit = |(name, section): (&ApplicationName, &ApplicationSection)| {
+            Some((name.clone(), section.queue_max.or(share)?))
+        };
+        applications.iter().filter_map(limit).collect()
+    }
+
+    /// The limits of orders.
+    #[must_use]
+    pub fn to_orders_config(&self, applications: &ApplicationSections) -> OrdersConfig {
+        OrdersConfig {
+            policy: OrderPolicy {
+                max_age: SignedDuration::from_secs(self.max_age_s.into()),
+                generations_max: self.generations_max,
+                holds_stopped: self.at_limit == OrderLimitAction::Hold,
+            },
+            queue_max: self.queue_max,
+            applications: self.limits_of_applications(applications),
+            further_temperatures: self.further_temperatures.clone(),
+        }
+    }
+}
+
+/// The costs of the models, as computed from their prices.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CostsSection {
+    /// The currency of all prices and budgets: three letters, such as `EUR`. It is only a name; nothing is converted.
+    pub currency: String,
+    /// The budget of a UTC day, for all models together. When the costs of the day reach it, no further verdict is generated
+    /// on this day: orders wait, and reads of lost verdicts get 503 `model_busy`. Calls in flight are completed. Every model
+    /// must have prices. Without a value, costs are not limited.
+    #[schema(minimum = 0, maximum = 1_000_000_000)]
+    pub daily_budget: Option<f64>,
+}
+
+impl Default for CostsSection {
+    fn default() -> Self {
+        Self { currency: "USD".into(), daily_budget: None }
+    }
+}
+
+impl Section for CostsSection {
+    fn key(&self) -> &'static str {
+        "costs"
+    }
+
+    fn check(&self, _: &dyn Configuration) -> Vec<ConfigError> {
+        if self.currency.len() == 3 && self.currency.bytes().all(|byte| byte.is_ascii_uppercase()) {
+            return Vec::new();
+        }
+        let allowed = "three letters of `A-Z`, such as EUR";
+        vec![not_allowed_error("costs.currency", "not the code of a currency", allowed)]
+    }
+}
+
+impl CostsSection {
+    /// The daily budgets.
+    #[must_use]
+    pub fn to_budgets(&self, applications: &ApplicationSections) -> CostBudgets {
+        let own = applications.iter().filter_map(|(name, section)| {
+            section.daily_budget.and_then(exact_amount).map(|daily| (name.clone(), daily))
+        });
+        CostBudgets {
+            currency: self.currency.clone(),
+            all: self.daily_budget.and_then(exact_amount),
+            applications: own.collect(),
+        }
+    }
+}
+
+/// The number as it is written in the configuration; `None` if it is not finite.
+fn exact_amount(number: f64) -> Option<Decimal> {
+    // the shortest text that reads back as the number
+    number.to_string().parse().ok()
+}
+
+/// Webhooks to applications and operators.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WebhooksSection {
+    /// URL of the endpoint of applications without an endpoint of their own. Without an endpoint, no webhook is queued. The
+    /// URL is https, or http to a numeric address in `ingestion.allow_local`.
+    pub url: Option<String>,
+    /// File with the secret that signs webhooks to `url`: `whsec_` and the base64 form of 24 to 64 bytes.
+    #[schema(value_type = Option<String>)]
+    pub secret_file: Option<PathBuf>,
+    /// URL of the endpoint of operators.
+    pub operator_url: Option<String>,
+    /// File with the secret that signs webhooks to `operator_url`.
+    #[schema(value_type = Option<String>)]
+    pub operator_secret_file: Option<PathBuf>,
+    /// Time during which a webhook is retried.
+    #[schema(minimum = 60, maximum = 2_592_000)]
+    pub max_age_s: u32,
+    /// Time limit of an attempt.
+    #[schema(minimum = 100, maximum = 60_000)]
+    pub hard_timeout_ms: u64,
+}
+
+impl Default for WebhooksSection {
+    fn default() -> Self {
+        Self {
+            url: None,
+            secret_file: None,
+            operator_url: None,
+            operator_secret_file: None,
+            max_age_s: 3 * 24 * 60 * 60,
+            hard_timeout_ms: 10_000,
+        }
+    }
+}
+
+impl Section for WebhooksSection {
+    fn key(&self) -> &'static str {
+        "webhooks"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn applications_without_a_limit_share_what_the_others_leave() {
+        let limits = |queue_max: usize, own: &[(&str, Option<usize>)]| {
+            let section = |queue_max| ApplicationSection { queue_max, ..ApplicationSection::default() };
+            let own = own.iter().map(|(name, own)| (name.parse().expect("a name"), section(*own))).collect();
+            let limits = OrdersSection { queue_max, ..OrdersSection::default() }.limits_of_applications(&own);
+            limits.into_values().collect::<Vec<_>>()
+        };
+        assert_eq!(limits(10_000, &[]), Vec::<usize>::new());
+        assert_eq!(limits(10_000, &[("a", None)]), Vec::<usize>::new());
+        assert_eq!(limits(10_000, &[("a", Some(7))]), [7]);
+        assert_eq!(limits(10_000, &[("a", None), ("b", None)]), [5000, 5000]);
+        assert_eq!(limits(10_000, &[("a", None), ("b", Some(4000)), ("c", None)]), [3000, 4000, 3000]);
+        assert_eq!(limits(10, &[("a", None), ("b", Some(10))]), [1, 10]);
+    }
+
+    #[test]
+    fn amount_has_the_written_digits() {
+        for text in ["0.1", "0.3", "2.5", "0.0000001", "19.99", "1000000000"] {
+            let number: f64 = text.parse().expect("a number");
+            assert_eq!(exact_amount(number).map(|amount| amount.to_string()).as_deref(), Some(text));
+        }
+        assert_eq!(exact_amount(f64::NAN), None);
+    }
+}
