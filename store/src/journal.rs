@@ -89,15 +89,32 @@ impl Journal {
         let opened = segments
             .or_else(|damage| continue_with_database(&engine, &mut mark, mirrored, damage))
             .and_then(|segments| open(segments, &mut mark));
-        let (segments, OpenedDatabase { counts, rebuilt }) = match opened {
+        let (segments, mut opened) = match opened {
             Err(damage @ (StoreError::Corrupt { .. } | StoreError::Short { .. })) => {
                 open(continue_with_salvage(&engine, &mut mark, mirrored, damage)?, &mut mark)?
             }
             opened => opened?,
         };
-        engine.note_lost_rows(!store.lost_rows()?.is_empty());
+        let read_tip = |counts: &StoreCounts| {
+            engine.note_lost_rows(!store.lost_rows()?.is_empty());
+            store.remove_unnamed_files(counts)?;
+            store.read(|db, last_seq| log::latest_time_us(db, &store, last_seq)).map(LogTip::new)
+        };
+        let mut tip = read_tip(&opened.counts);
+        if let Err(StoreError::Corrupt { detail, .. }) = &tip
+            && opened.rebuilt.is_none()
+        {
+            tracing::error!(detail, "a read has found damage; the database is rebuilt");
+            engine.close_database();
+            mark.now.walked = 0;
+            mark.write_synced().map_err(|source| StoreError::Io { path: dir.clone(), source })?;
+            opened = open_database(&engine, &segments, &mut mark, true)?;
+            // it was in the database before
+            engine.take_damage();
+            tip = read_tip(&opened.counts);
+        }
+        let (tip, OpenedDatabase { counts, rebuilt }) = (tip?, opened);
         tracing::debug!(entries = counts.entries, "the database is open");
-        store.remove_unnamed_files(&counts)?;
         mirror.skip_to(store.first_seq()?);
         mirror.check_last_line(&store)?;
         if mirror.found.is_some() {
@@ -106,7 +123,6 @@ impl Journal {
             mark.write_synced().map_err(|source| StoreError::Io { path: dir.clone(), source })?;
         }
         mirror.repair(&store, counts.entries);
-        let tip = LogTip::new(store.read(|db, last_seq| log::latest_time_us(db, &store, last_seq))?);
         let mut journal = Self {
             store: store.clone(),
             engine: Arc::clone(&engine),

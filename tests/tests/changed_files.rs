@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Changes of each operation to each kind of file in the short version.
 const FEW: usize = 1;
@@ -273,7 +274,12 @@ fn copy_dir(from: &Path, to: &Path) {
 
 /// Runs `oraclectl` while the daemon serves, and returns its output.
 async fn printed(world: &DaemonWorld, arguments: &[&str]) -> String {
-    let output = world.ctl_in_thread(arguments).await;
+    let mut output = world.ctl_in_thread(arguments).await;
+    // a retention has ended, and the daemon still removes its copies
+    while String::from_utf8_lossy(&output.stderr).contains("(backup_in_progress)") {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        output = world.ctl_in_thread(arguments).await;
+    }
     assert!(output.status.success(), "{arguments:?}: {output:?}");
     String::from_utf8(output.stdout).expect("valid UTF-8")
 }
