@@ -1,36 +1,37 @@
-//! Verdicts, sessions, the cache and the outbox.
+//! Verdicts, sessions, the cache and the outbox; costs, prompt trials, retention and erasure.
 
-pub mod costs;
-pub mod erasures;
 pub mod orders;
-pub mod prompts;
-pub mod retention;
 
-use crate::audit::LogEntry;
-use crate::audit::proofs::LogBundle;
+use crate::audit::{LogBundle, LogEntry};
 use crate::base::page::PageLimit;
 use crate::rules::object;
-use crate::verdict::orders::HeldVerdictReport;
 use jiff::Timestamp;
+use oracled_domain::audit::event::DueData;
 use oracled_domain::base::given::given;
 use oracled_domain::base::moment::{self, Moment};
+use oracled_domain::base::row::ErasedData;
+use oracled_domain::ground::check::PruneReport;
 use oracled_domain::rules::sourced::FactsFrom;
 use oracled_domain::rules::{CandidateExpectations, RuleId};
-use oracled_domain::verdict::cost::ModelCost;
+use oracled_domain::verdict::cost::{CostSum, ModelCost};
+use oracled_domain::verdict::cost_budget::DailyBudget;
 use oracled_domain::verdict::divergence::{DivergenceTable, OriginalLabel, RegenVariance};
+use oracled_domain::verdict::generation::ModelTokenUsage;
 use oracled_domain::verdict::mail::MailState;
 use oracled_domain::verdict::order::Order;
 use oracled_domain::verdict::order_wait::OrderWait;
 use oracled_domain::verdict::session::CustomerEmail;
 use oracled_domain::verdict::template_name::TemplateRef;
 use oracled_domain::{
-    ApplicationName, MailId, ProductTier, SessionId, SessionRecord, Sha256Hex, VerdictDelivery, VerdictLabel,
-    WebhookId,
+    ApplicationName, CrosscheckDecision, MailId, ProductTier, PromptTemplate, SessionId, SessionRecord,
+    Sha256Hex, VerdictDelivery, VerdictLabel, WebhookId,
 };
+use orders::HeldVerdictReport;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use std::collections::BTreeSet;
 
 /// `POST /v1/crosscheck`.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
@@ -431,4 +432,115 @@ impl From<SessionRecord> for SessionReport {
             cached_sha256: session.cached_sha256,
         }
     }
+}
+
+/// `POST /v1/prompts/try`.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PromptTryRequest {
+    /// The template, which need not be registered. Without it, the configured template is tried.
+    #[serde(default, deserialize_with = "object", skip_serializing_if = "Option::is_none")]
+    pub template: Option<PromptTemplate>,
+    /// `quick`, `full` or `strategy`.
+    pub tier: ProductTier,
+    /// The query.
+    pub query: String,
+}
+
+/// The result of one trial.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct PromptTryResponse {
+    /// The version of the template that was tried.
+    pub template: TemplateRef,
+    /// The decision on the model's answer; null if there is no answer that can be judged.
+    pub decision: Option<CrosscheckDecision>,
+    /// Why there is no such answer; null if there is one.
+    pub failure: Option<String>,
+    /// The tokens used, with retries; null if the model did not report them.
+    pub usage: Option<ModelTokenUsage>,
+    /// The cost, with retries; null if the model has no prices, or reported no tokens.
+    pub cost: Option<ModelCost>,
+}
+
+/// The query of `GET /v1/costs`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct CostsParams {
+    /// Only costs of the UTC day of this time and of later days.
+    #[serde(default, deserialize_with = "moment::optional")]
+    #[param(value_type = Option<Moment>)]
+    pub since: Option<Timestamp>,
+    /// Only costs of the UTC day of this time and of earlier days.
+    #[serde(default, deserialize_with = "moment::optional")]
+    #[param(value_type = Option<Moment>)]
+    pub until: Option<Timestamp>,
+}
+
+/// The costs of the models.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct CostsResponse {
+    /// The costs by UTC day, application, model and tier, the earliest day first.
+    pub costs: Vec<CostSum>,
+    /// The daily budgets: that of all model calls, and those of applications.
+    pub budgets: Vec<DailyBudget>,
+}
+
+/// `GET` and `POST /v1/retention`: the data that are due, or that were removed.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RetentionResponse {
+    /// The data by kind.
+    pub due: DueData,
+    /// Rotated files of `oracle_log.jsonl` in the state directory that may still have the data: they are compressed, cannot be
+    /// read, or have lines that are not entries of the log. Empty for `GET`.
+    pub unread_files: Vec<String>,
+    /// The content of sources that is pruned; null if it is kept forever.
+    pub payloads: Option<PayloadRetention>,
+}
+
+/// The content and the payloads of sources that are older than configured.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct PayloadRetention {
+    /// The configured number of days.
+    pub days: u32,
+    /// The sources by result.
+    #[serde(flatten)]
+    pub report: PruneReport,
+}
+
+/// `POST /v1/erasures`: either a session, or all sessions that have an address, or had it when they were removed.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ErasureRequest {
+    /// The session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<SessionId>)]
+    pub session_id: Option<String>,
+    /// The address. Upper and lower case count as the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<CustomerEmail>)]
+    pub customer_email: Option<String>,
+    /// The reason, 1 to 1,024 bytes. The audit log keeps it.
+    pub reason: String,
+}
+
+/// The result of an erasure.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ErasureResponse {
+    /// The erased sessions. They can include sessions of an earlier erasure that was interrupted.
+    pub sessions: Vec<ErasedSession>,
+    /// Sessions that had the address before it was corrected. They were not erased.
+    pub former_sessions: BTreeSet<SessionId>,
+    /// Rotated files of `oracle_log.jsonl` in the state directory that may still have the data: they are compressed, cannot be
+    /// read, or have lines that are not entries of the log.
+    pub unread_files: Vec<String>,
+}
+
+/// A session that was erased.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ErasedSession {
+    /// The id of the session.
+    pub session_id: SessionId,
+    /// The kinds of data that were found.
+    pub data: BTreeSet<ErasedData>,
 }

@@ -1,23 +1,18 @@
 //! `oraclectl console`: a web console for one user, on the loopback address.
 
 mod access;
-mod assets;
 mod chart;
 mod events;
-mod form;
-mod frame;
-mod history;
+mod form_fields;
 mod layout;
 mod local_listener;
 mod log;
 mod login;
 mod metrics;
-mod order_forms;
 mod orders;
 mod overview;
 mod page_error;
 mod query;
-mod query_code;
 mod review;
 mod review_form;
 mod reviews;
@@ -26,23 +21,24 @@ mod run;
 mod session;
 mod source;
 mod sources;
-mod state;
-mod text;
 mod value_history;
 
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
 use crate::base::output::print_json;
+use access::Access;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
+use hyper::Method;
 use local_listener::LocalListener;
+use metrics::MetricHistory;
 use serde_json::json;
-use state::{Console, ConsoleState};
 use std::future::IntoFuture;
 use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
 use std::thread;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 /// Serve a console for browsers on this machine
 ///
@@ -74,7 +70,7 @@ impl ConsoleArgs {
             was_printed: false,
         })?;
         let console = Console::new(options.clone(), listener.port()).await?;
-        tokio::spawn(history::sample(options.clone(), console.history.clone()));
+        tokio::spawn(metrics::sample(options.clone(), console.history.clone()));
         let (sender, mut lines) = mpsc::channel(1);
         thread::spawn(move || {
             for _ in io::stdin().lines().map_while(Result::ok) {
@@ -141,12 +137,51 @@ fn router(console: ConsoleState) -> Router {
     pages
         .route_layer(from_fn_with_state(console.clone(), login::require_login))
         .route("/login", get(login::log_in))
-        .route(assets::STYLE_PATH, get(assets::style))
-        .route(assets::SCRIPT_PATH, get(assets::script))
+        .route(layout::STYLE_PATH, get(layout::style))
+        .route(layout::SCRIPT_PATH, get(layout::script))
         .fallback(page_error::not_found)
         .layer(from_fn_with_state(console.clone(), page_error::render_errors))
         .layer(from_fn_with_state(console.clone(), login::guard))
         .with_state(console)
+}
+
+/// Maximum number of pages that receive events at a time. Each of them sends requests to the daemon again and again. One browser
+/// needs fewer: it opens at most six connections to the console, and its script opens none for a page that is hidden.
+const STREAMS_MAX: usize = 16;
+
+/// The state of the console.
+#[derive(Debug)]
+pub(crate) struct Console {
+    pub(crate) options: GlobalOptions,
+    /// Whether this user may use reviews and held orders only.
+    pub(crate) has_only_reviews: bool,
+    pub(crate) access: Access,
+    /// A permit for each page that receives events.
+    pub(crate) streams: Arc<Semaphore>,
+    pub(crate) history: Arc<Mutex<MetricHistory>>,
+}
+
+/// Whether the control socket that was given is the socket for reviewers, which has no status.
+async fn is_reviewer_socket(options: &GlobalOptions) -> bool {
+    let status = options.call_control(Method::GET, "/v1/status", None).await;
+    let reviews = options.call_control(Method::GET, "/v1/reviews?limit=1", None).await;
+    matches!(status, Err(CtlError::Problem { status: 404, .. })) && reviews.is_ok()
+}
+
+type ConsoleState = Arc<Console>;
+
+impl Console {
+    pub(crate) async fn new(options: GlobalOptions, port: u16) -> Result<ConsoleState, CtlError> {
+        let has_only_reviews =
+            options.reviewer_socket_path()? != options.control_path()? || is_reviewer_socket(&options).await;
+        Ok(Arc::new(Self {
+            options,
+            has_only_reviews,
+            access: Access::new(port),
+            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            history: Arc::default(),
+        }))
+    }
 }
 
 #[cfg(test)]

@@ -1,14 +1,11 @@
 //! `oraclectl rules`.
 
 mod case;
-mod check;
+pub(crate) mod check;
 mod complaint;
-mod complaint_table;
 mod eval;
-mod feed;
 mod outcome;
 mod show;
-pub(crate) mod support;
 mod tally;
 
 pub(crate) use check::show_verdict_evaluation;

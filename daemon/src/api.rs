@@ -4,7 +4,7 @@ use crate::ground::api::signals;
 use crate::platform::api::request::{PATHS, require_application};
 use crate::platform::api::serving::{reject_params, serve_routes};
 use crate::platform::openapi::{Routes, describe, operations_of};
-use crate::platform::scraped::{MetricsReader, ScrapedMetrics};
+use crate::platform::scraped_metrics::{MetricsReader, ScrapedMetrics};
 use crate::platform::service::DaemonService;
 use crate::{ground, platform, rules, verdict, verification};
 use axum::middleware::from_fn;

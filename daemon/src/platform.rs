@@ -9,7 +9,7 @@ pub mod listen;
 pub(crate) mod openapi;
 pub mod problem;
 pub(crate) mod schema_check;
-pub(crate) mod scraped;
+pub(crate) mod scraped_metrics;
 pub mod service;
 pub mod signal_rate;
 pub(crate) mod state_size;

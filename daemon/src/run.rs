@@ -1,46 +1,52 @@
 //! The start and the stop of the daemon: from the store to the sockets, and back in the opposite order.
 
-mod file_limit;
 pub(crate) mod keys;
-mod missing_parts;
-mod servers;
-mod state_dir;
 
 use crate::audit::checkpoints::{self, CheckpointTask};
 use crate::config::DaemonConfig;
 use crate::control::reload::{DaemonStart, reload};
-use crate::platform::config::DaemonFlags;
-use crate::platform::listen::{BoundSocket, DaemonSockets};
+use crate::platform::access_log::{AccessLog, SocketKind};
+use crate::platform::api::front::SocketFrontend;
+use crate::platform::config::{DaemonFlags, LimitsSection, StorageSection};
+use crate::platform::listen::{self, BoundSocket, DaemonSockets, REFUSALS_MAX, SocketLimits};
 use crate::platform::problem::hide_state_dir;
 use crate::platform::service::DaemonService;
 use crate::platform::state_size::StateSizeTask;
 use crate::platform::store_check::StoreCheckTask;
 use crate::platform::telemetry::LogLevelHandle;
 use crate::upstreams::UpstreamClients;
-use crate::verdict::config::applications::processes;
-use crate::verdict::config::models::model_entries;
+use crate::verdict::config::applications::{mail_templates, processes};
+use crate::verdict::config::models::{ModelProvider, model_entries};
 use crate::verdict::retention::RetentionTask;
+use crate::{api, control, review};
 use anyhow::{Context, bail};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::{Mode, umask};
 use oracled_actors::audit::fallback::FallbackLog;
 use oracled_actors::audit::logger::CommitError;
 use oracled_actors::ground::ingestion;
 use oracled_actors::system::SystemParts;
 use oracled_actors::verdict::cache::PolicyConfig;
+use oracled_actors::verdict::generation::find_prompt_template;
+use oracled_actors::verdict::notifier::find_mail_template;
 use oracled_actors::verdict::outbox::StopSending;
 use oracled_actors::verdict::{orders, regen};
 use oracled_actors::verification::VerificationConfig;
 use oracled_actors::{ActorSystem, Clock};
 use oracled_domain::{AuditEvent, EventKind};
-use oracled_store::JournalRecord;
+use oracled_store::{Journal, JournalRecord, Store, StoreError, StoreOptions};
 use prometheus_client::registry::Registry;
 use sd_notify::NotifyState;
-use servers::{SocketServers, wait_for_people};
+use std::fs;
 use std::future::pending;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use tokio::net::UnixListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 /// The part of a request's time limit that a verification may take; the rest is for the answer.
@@ -144,14 +150,14 @@ impl RunningDaemon {
         let signals = ProcessSignals::listen()?;
         let calls: usize = model_entries(&config).iter().map(|model| model.section.calls_at_once).sum();
         let files =
-            file_limit::raise(config.limits.connections + 2 * config.limits.control_connections + calls);
-        state_dir::check_mode(&config.state_dir)?;
+            raise_file_limit(config.limits.connections + 2 * config.limits.control_connections + calls);
+        check_state_dir_mode(&config.state_dir)?;
         hide_state_dir(&config.state_dir);
         let clock = Clock::system();
         let upstreams = UpstreamClients::from_config(&config, &clock, flags.allow_cleartext)?;
         upstreams.warn_of_cleartext();
         let (held_key, log_key) = (keys::find_held_key(&config)?, keys::find_log_key()?);
-        let (mut journal, store) = state_dir::open_store(&config)?;
+        let (mut journal, store) = open_store(&config)?;
         checkpoints::check_or_repair(&config.checkpoints, &mut journal, &store)?;
         let log_signer = keys::open_log_signer(log_key, &config, &store)?;
         checkpoints::check_witnesses(&upstreams.witnesses, &log_signer, &store).await?;
@@ -198,13 +204,13 @@ impl RunningDaemon {
         log_start(&service).await?;
         let start = Arc::new(DaemonStart { flags, config, clients });
         let bound = sockets.bound_sockets();
-        let connections = file_limit::limit_connections(files.saturating_sub(calls as u64), &service.limits);
+        let connections = limit_connections(files.saturating_sub(calls as u64), &service.limits);
         let servers = SocketServers::start(&service, &start, sockets, connections);
         let checking = StoreCheckTask::start(&service);
         let checkpoints = CheckpointTask::start(&service);
         let retention = RetentionTask::start(&service);
         let state_size = StateSizeTask::start(&start.config.state_dir, &service.state_size);
-        missing_parts::warn_of_missing_parts(&service, &start.config);
+        warn_of_missing_parts(&service, &start.config);
         log_serving(&service, &start.config, files);
         Ok(Self { service, start, servers, bound, checking, checkpoints, retention, state_size, signals })
     }
@@ -339,5 +345,181 @@ fn log_serving(service: &DaemonService, config: &DaemonConfig, file_limit: u64) 
 fn notify_systemd(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
         tracing::warn!(%error, "could not notify systemd");
+    }
+}
+
+/// Logs a warning if the model has no key, or if a configured template is not registered.
+fn warn_of_missing_parts(service: &DaemonService, config: &DaemonConfig) {
+    if config.model.provider != ModelProvider::None && service.system.models.is_empty() {
+        tracing::warn!("the model's key is missing, so no verdicts are generated; see `model.api_key_file`");
+    }
+    for (application, name) in config.prompt_template.templates(&config.applications).iter() {
+        if let Err(error) = find_prompt_template(&service.system.store, name) {
+            let application = application.map(ToString::to_string);
+            tracing::warn!(application, %error, "no prompt can be built, so orders wait");
+        }
+    }
+    for (application, names) in mail_templates(&config.applications, &config.mail).iter() {
+        for name in names {
+            if let Err(error) = find_mail_template(&service.system.store, name) {
+                let application = application.map(ToString::to_string);
+                tracing::warn!(application, %error, "mails wait for their template");
+            }
+        }
+    }
+}
+
+/// File descriptors reserved for the store, the log and others.
+const OTHER_FILES: u64 = 256;
+
+/// Maximum number of connections to the routes' socket for this limit of open files. More connections would
+/// leave no file descriptors for the store.
+fn limit_connections(files: u64, limits: &LimitsSection) -> usize {
+    let left = files.saturating_sub(OTHER_FILES).saturating_sub(2 * limits.control_connections as u64);
+    let left = left.saturating_sub(2 * REFUSALS_MAX as u64);
+    let connections = limits.connections.min(usize::try_from(left).unwrap_or(usize::MAX)).max(1);
+    if connections < limits.connections {
+        tracing::warn!(
+            connections,
+            file_limit = files,
+            "fewer connections than configured: raise the limit on open files"
+        );
+    }
+    connections
+}
+
+/// Raises the limit of open files to the needs of the connections, as far as the system allows. Returns the
+/// resulting limit.
+fn raise_file_limit(connections: usize) -> u64 {
+    let needed = connections as u64 + OTHER_FILES + 2 * REFUSALS_MAX as u64;
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 0 };
+    let raised = needed.min(hard);
+    if soft < raised && setrlimit(Resource::RLIMIT_NOFILE, raised, hard).is_ok() {
+        return raised;
+    }
+    soft
+}
+
+/// Opens the store as configured.
+fn open_store(config: &DaemonConfig) -> Result<(Journal, Store), StoreError> {
+    let StorageSection { cache_bytes, facts_cache_bytes, min_free_bytes, erase_session_ids, .. } =
+        config.storage;
+    let dir = config.state_dir.clone();
+    let (journal, store) =
+        Journal::open(StoreOptions { dir, cache_bytes, facts_cache_bytes, min_free_bytes })?;
+    if erase_session_ids {
+        journal.cover_session_ids();
+    }
+    Ok((journal, store))
+}
+
+/// Checks that other users cannot write to the state directory, if it exists.
+fn check_state_dir_mode(dir: &Path) -> anyhow::Result<()> {
+    // the store reports all other faults of the directory
+    let mode = fs::metadata(dir).map_or(0, |found| found.mode() & 0o7777);
+    if mode & 0o022 != 0 {
+        bail!(
+            "the state directory {} has mode {mode:04o}: other users can replace its files (allowed: 0700, 0750 or 0755); run: \
+             chmod go-w {0}",
+            dir.display()
+        );
+    }
+    Ok(())
+}
+
+/// The task of each socket.
+#[derive(Debug)]
+struct SocketServers {
+    routes: JoinHandle<()>,
+    control: JoinHandle<()>,
+    review: Option<JoinHandle<()>>,
+}
+
+impl SocketServers {
+    fn start(
+        service: &Arc<DaemonService>,
+        start: &Arc<DaemonStart>,
+        sockets: DaemonSockets,
+        connections: usize,
+    ) -> Self {
+        let limits = &service.limits;
+        let idle = Duration::from_secs(limits.idle_s);
+        let DaemonSockets { routes, control, review, .. } = sockets;
+        let access_log =
+            |socket| AccessLog::new(socket, start.config.access_log, service.request_metrics.clone());
+        let log = access_log(SocketKind::Routes);
+        let front = SocketFrontend::new(api::router(Arc::clone(service)), limits, Arc::clone(&log))
+            .for_applications(service.applications.clone());
+        let routes = tokio::spawn(listen::serve(
+            routes,
+            // submitted work is finished even if the client has disconnected
+            socket_limits(limits, connections, idle, true),
+            Arc::clone(&service.connections),
+            service.subscribe_stop(),
+            {
+                let service = Arc::clone(service);
+                Arc::new(move || service.is_short_of_memory())
+            },
+            log,
+            move |request, peer, still_waiting| front.clone().answer(request, peer, still_waiting),
+        ));
+        let router = control::router(Arc::clone(service), Arc::clone(start));
+        let log = access_log(SocketKind::Control);
+        let front = SocketFrontend::new(router, limits, Arc::clone(&log))
+            .without_time_limit_for(control::has_no_time_limit);
+        // an administrator may follow the log without a time limit
+        let counter = Arc::clone(&service.control_connections);
+        let control = serve_people(service, control, (front, log), Duration::MAX, counter);
+        let review = review.map(|socket| {
+            let router = review::router(Arc::clone(service));
+            let log = access_log(SocketKind::Review);
+            let front = SocketFrontend::new(router, limits, Arc::clone(&log)).for_reviewers();
+            serve_people(service, socket, (front, log), idle, Arc::default())
+        });
+        Self { routes, control, review }
+    }
+}
+
+/// Serves a socket of administrators or reviewers.
+fn serve_people(
+    service: &Arc<DaemonService>,
+    socket: UnixListener,
+    (front, log): (SocketFrontend, Arc<AccessLog>),
+    unread: Duration,
+    open: Arc<AtomicUsize>,
+) -> JoinHandle<()> {
+    let limits = &service.limits;
+    tokio::spawn(listen::serve(
+        socket,
+        socket_limits(limits, limits.control_connections, unread, false),
+        open,
+        service.subscribe_stop(),
+        Arc::new(|| false),
+        log,
+        move |request, peer, still_waiting| front.clone().answer(request, peer, still_waiting),
+    ))
+}
+
+/// Waits until the connections of administrators and reviewers are closed.
+async fn wait_for_people(control: JoinHandle<()>, review: Option<JoinHandle<()>>) {
+    drop(control.await);
+    if let Some(review) = review {
+        drop(review.await);
+    }
+}
+
+const fn socket_limits(
+    limits: &LimitsSection,
+    connections: usize,
+    unread: Duration,
+    finish_unheard: bool,
+) -> SocketLimits {
+    SocketLimits {
+        connections,
+        idle: Duration::from_secs(limits.idle_s),
+        unread,
+        finish_unheard,
+        headers: limits.headers,
+        header_bytes: limits.header_bytes,
     }
 }

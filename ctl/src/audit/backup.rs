@@ -4,7 +4,7 @@ use super::backup_files::{NewDir, check_file, sync_dirs, unusable, write_file};
 use super::log_keys::refused;
 use crate::base::error::CtlError;
 use crate::base::input::read_all;
-use crate::base::lines::progress_bar;
+use crate::base::input_lines::progress_bar;
 use crate::base::options::{GlobalOptions, problem_error};
 use crate::base::output::{format_count, print_json};
 use http_body_util::BodyExt;

@@ -3,7 +3,7 @@
 use super::log_keys::{LogKeys, refused};
 use crate::base::error::CtlError;
 use crate::base::input::read_all;
-use crate::base::lines::progress_bar;
+use crate::base::input_lines::progress_bar;
 use crate::base::output_stream::print_note;
 use nix::libc;
 use oracled_api::audit::backup::{BackedUpFile, BackupManifest, CHECKPOINT_FILE, MANIFEST_FILE};

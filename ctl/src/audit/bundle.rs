@@ -3,7 +3,7 @@
 use super::log_keys::{LogKeys, refused};
 use super::replay_report::{LogReplay, ReplayReport};
 use crate::base::error::CtlError;
-use oracled_api::audit::proofs::LogBundle;
+use oracled_api::audit::LogBundle;
 use oracled_domain::audit::checkpoint::Checkpoint;
 use oracled_domain::audit::leaf::leaf_of;
 use oracled_domain::audit::log_proof::{is_continued, is_included};

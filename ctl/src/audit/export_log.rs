@@ -4,7 +4,7 @@ use super::log_keys::{LogKeys, refused};
 use super::replay_report::{LogReplay, ReplayReport};
 use super::requests::{read_checkpoint, read_key, unreadable};
 use crate::base::error::CtlError;
-use crate::base::lines::progress_bar;
+use crate::base::input_lines::progress_bar;
 use crate::base::options::problem_error;
 use crate::base::output::{format_count, format_pairs, print_json};
 use base64::Engine;

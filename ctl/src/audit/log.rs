@@ -1,13 +1,12 @@
 //! `oraclectl log`.
 
-mod ground;
-mod verdict;
-mod verification;
+pub(crate) mod event_summary;
 
 use super::prove::LogVerb;
 use crate::base::arguments::{id_parser, limit_parser};
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment, response_lines};
+use event_summary::summarize_entry;
 use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
 use oracled_api::audit::LogLimit;
@@ -174,80 +173,9 @@ fn is_hidden(value: &Value) -> bool {
     value.as_object().is_some_and(|members| members.len() == 1 && members.contains_key("sha256"))
 }
 
-/// The outcome of a request to the model.
-fn format_interaction(entry: &Value) -> String {
-    let text = |name: &str| field_text(entry, name);
-    let (path, attempt, status) = (text("path"), text("attempt"), text("status"));
-    let why = [text("error_code"), text("finish_reason")].join(" ");
-    format!("{path} {} request {attempt} {status} {why} {} ms", text("oracle_version"), text("latency_ms"))
-}
-
 /// A time with exactly three decimal places, so that the next column is aligned.
 fn format_timestamp(timestamp: String) -> String {
     timestamp.parse().map_or(timestamp, |Moment(at)| format!("{at:.3}"))
-}
-
-/// The content of an entry in words, without its number, time, event, session and caller.
-pub(crate) fn summarize_entry(entry: &Value) -> String {
-    let text = |name: &str| field_text(entry, name);
-    match text("event").as_str() {
-        "tmm_crosscheck" => {
-            let flags = entry.get("flags").and_then(Value::as_array).into_iter().flatten();
-            let flags: Vec<_> = flags.filter_map(Value::as_str).collect();
-            let decided = if text("approved") == "true" { "approved" } else { "rejected" };
-            let score = entry.get("coherence_score").and_then(Value::as_f64).unwrap_or_default();
-            let (tier, path, reason) = (text("tier"), text("path"), text("crosscheck_reason"));
-            format!(
-                "{decided} {path} {tier} {} C={score:.4} {reason} {}",
-                text("verdict_label"),
-                flags.join(",")
-            )
-        }
-        "rules_evaluated" => {
-            let rules = entry.get("rules").and_then(Value::as_array).into_iter().flatten();
-            let against = rules.filter(|rule| field_text(rule, "verdict") != "PASS");
-            let against =
-                against.map(|rule| format!("{} {}", field_text(rule, "rule"), field_text(rule, "verdict")));
-            let against: Vec<_> = against.collect();
-            format!("{} {} {} {}", text("case_id"), text("path"), text("verdict"), against.join(", "))
-        }
-        "verdict_cached" => format!("{} {} {}", text("path"), text("tier"), text("verdict_label")),
-        "regen_attempted" => text("tier"),
-        "oracle_interaction" => format_interaction(entry),
-        "regen_divergence_check" => {
-            let level = text("divergence_level");
-            let level = if level.is_empty() { "not compared" } else { &level };
-            format!("{} -> {} {level}", text("original_verdict"), text("regen_verdict"))
-        }
-        "infrastructure_variance" => {
-            format!("{} of {} regenerated verdicts differ", text("diverged"), text("regens"))
-        }
-        "daily_budget_reached" => {
-            let of_what = format!("{} {}", text("currency"), text("application"));
-            format!("{}: {} of {} {}", text("day"), text("costs"), text("budget"), of_what.trim_end())
-        }
-        "control_action" => format!("{} {} by {}", text("action"), text("detail"), format_peer(entry)),
-        "oracle_health_changed" => {
-            let (oracle_id, from, to, cause) = (text("oracle_id"), text("from"), text("to"), text("cause"));
-            let by =
-                if text("peer").is_empty() { String::new() } else { format!(": {}", format_peer(entry)) };
-            format!("{oracle_id} {from} → {to}: {cause}{by}")
-        }
-        "crosscheck_error" => format!("{} {}", text("path"), text("cause")),
-        "mirror_repaired" => format!("from entry {}, at byte {}", text("damaged_seq"), text("offset")),
-        "storage_recovered" => {
-            format!(
-                "failed at {}: {}; {} entries in the service log",
-                text("failed_at"),
-                text("cause"),
-                text("fallback_entries")
-            )
-        }
-        name => verdict::format_entry(name, entry)
-            .or_else(|| ground::format_entry(name, entry))
-            .or_else(|| verification::format_entry(name, entry))
-            .unwrap_or_else(|| text("version")),
-    }
 }
 
 /// One line: number, time, event, session, a summary of the entry, and the caller.

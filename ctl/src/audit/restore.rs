@@ -6,9 +6,9 @@ use super::backup_files::{
 use super::log_keys::{LogKeys, refused};
 use super::verify_directory::{ComparedCheckpoint, VerifiedLog, verify_directory};
 use crate::base::error::CtlError;
-use crate::base::lines::progress_bar;
+use crate::base::input::decode_secret_key;
+use crate::base::input_lines::progress_bar;
 use crate::base::output::{format_count, print_json};
-use crate::base::secret_key::decode_secret_key;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use oracled_api::audit::backup::{BackupManifest, CHECKPOINT_FILE};

@@ -7,7 +7,7 @@ use super::log_mirror::MirrorLines;
 use super::replay_report::{LogReplay, ReplayReport};
 use super::verify_files::VerifiedFiles;
 use crate::base::error::CtlError;
-use crate::base::lines::progress_bar;
+use crate::base::input_lines::progress_bar;
 use crate::base::output::{format_count, format_pairs, print_json};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;

@@ -3,8 +3,8 @@
 use super::log_keys::refused;
 use super::log_mirror::{FileNote, MirrorLines};
 use crate::base::error::CtlError;
+use crate::base::input::decode_secret_key;
 use crate::base::output::format_count;
-use crate::base::secret_key::decode_secret_key;
 use oracled_api::audit::backup::{CHECKPOINT_FILE, MANIFEST_FILE};
 use oracled_domain::audit::checkpoint::{LogKey, LogSigner};
 use oracled_store::{LoggedState, VerifiedStateFiles};

@@ -1,6 +1,8 @@
-//! Files that the command line names.
+//! Files that a verb reads.
 
 use super::error::CtlError;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use oracled_domain::base::blank::is_blank;
 use std::fs::File;
@@ -51,6 +53,11 @@ pub(crate) fn regular_file_parser() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|file| {
         if file == Path::new("-") { Err("`-` is not supported here; name a file") } else { Ok(file) }
     })
+}
+
+/// The key in the content of a file; `None` if it has another form.
+pub(crate) fn decode_secret_key(content: &[u8]) -> Option<[u8; 32]> {
+    BASE64_STANDARD.decode(content.trim_ascii_end()).ok()?.try_into().ok()
 }
 
 #[cfg(test)]

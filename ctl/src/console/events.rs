@@ -1,8 +1,8 @@
 //! Server-sent events: parts of a page, rendered again while the page is open.
 
+use super::Console;
 use super::access::LoginEnd;
 use super::page_error::{PageError, PageResult};
-use super::state::Console;
 use crate::base::error::CtlError;
 use axum::body::Body;
 use axum::response::IntoResponse;

@@ -1,11 +1,13 @@
-//! The navigation, and parts that several pages have.
+//! The document around each page with its style and script, the navigation, and parts that several pages have.
 
-use super::frame::document;
-use super::state::Console;
+use super::Console;
 use crate::base::options::encode_segment;
-use axum::response::Response;
+use axum::response::{Html, IntoResponse, Response};
 use hyper::StatusCode;
-use maud::{Markup, html};
+use hyper::header::CONTENT_TYPE;
+use jiff::Timestamp;
+use maud::{DOCTYPE, Markup, html};
+use oracled_domain::base::moment::format_span;
 
 /// The section of the navigation that a page belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,4 +105,84 @@ pub(crate) fn live(path: &str, parts: &Markup) -> Markup {
         }
         div #live data-events=(path) { (parts) }
     }
+}
+
+pub(crate) const STYLE_PATH: &str = "/assets/style.css";
+pub(crate) const SCRIPT_PATH: &str = "/assets/console.js";
+
+pub(crate) async fn style() -> impl IntoResponse {
+    ([(CONTENT_TYPE, "text/css; charset=utf-8")], include_str!("../../assets/style.css"))
+}
+
+pub(crate) async fn script() -> impl IntoResponse {
+    ([(CONTENT_TYPE, "text/javascript; charset=utf-8")], include_str!("../../assets/console.js"))
+}
+
+/// A page with one text and without navigation, for a browser without a login.
+pub(super) fn text_page(title: &str, text: &str, status: StatusCode) -> Response {
+    document(title, &html! {}, &html! {}, &html! { p { (text) } }, status)
+}
+
+/// The page after the login, which opens the console. A redirect would not do: after a link on another page, the browser
+/// would follow it without the cookie.
+pub(super) fn entry_page() -> Response {
+    let head = html! { meta http-equiv="refresh" content="0; url=/"; };
+    document(
+        "Logged in",
+        &head,
+        &html! {},
+        &html! { p { a href="/" { "Open the console" } } },
+        StatusCode::OK,
+    )
+}
+
+pub(super) fn document(
+    title: &str,
+    head: &Markup,
+    navigation: &Markup,
+    body: &Markup,
+    status: StatusCode,
+) -> Response {
+    let document = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                (head)
+                title { (title) " – oracled" }
+                link rel="stylesheet" href=(STYLE_PATH);
+                script src=(SCRIPT_PATH) defer {}
+            }
+            body {
+                a.skip href="#main" { "Skip to the content" }
+                header { span.brand { "oracled" } (navigation) }
+                main #main tabindex="-1" { h1 { (title) } (body) }
+            }
+        }
+    };
+    (status, Html(document.into_string())).into_response()
+}
+
+/// A moment as UTC with its age.
+pub(crate) fn moment(at: Timestamp) -> Markup {
+    html! { time datetime=(at) { (at.strftime("%Y-%m-%d %H:%M:%S UTC")) } " (" (age_text(at, Timestamp::now())) ")" }
+}
+
+/// A moment as UTC, or `none`.
+pub(crate) fn moment_or_none(at: Option<Timestamp>) -> Markup {
+    html! { @if let Some(at) = at { (moment(at)) } @else { "none" } }
+}
+
+/// How long ago `at` was, or how far in the future it is.
+fn age_text(at: Timestamp, now: Timestamp) -> String {
+    let seconds = now.duration_since(at).as_secs();
+    let span = format_span(seconds.unsigned_abs());
+    if seconds < 0 { format!("in {span}") } else { format!("{span} ago") }
+}
+
+/// A link to the page of a session.
+pub(crate) fn session_link(session_id: &str) -> Markup {
+    html! { a href=(format!("/sessions/{}", encode_segment(session_id))) { (session_id) } }
 }

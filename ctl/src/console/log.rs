@@ -2,12 +2,12 @@
 
 use super::access::LoginEnd;
 use super::events;
-use super::form::Fields;
-use super::layout::{Section, live, page as render_page, pairs, table};
+use super::form_fields::Fields;
+use super::layout::{Section, live, page as render_page, pairs, session_link, table};
 use super::page_error::{PageError, PageResult};
-use super::state::{Console, ConsoleState};
-use super::text::session_link;
-use crate::audit::log::{SinceTime, field_text, format_caller, summarize_entry};
+use super::{Console, ConsoleState};
+use crate::audit::log::event_summary::summarize_entry;
+use crate::audit::log::{SinceTime, field_text, format_caller};
 use crate::audit::prove::prove_entry;
 use crate::base::options::encode_segment;
 use crate::base::output::format_count;

@@ -1,7 +1,7 @@
 //! The login, and the checks before each page.
 
-use super::frame::{entry_page, text_page};
-use super::state::ConsoleState;
+use super::ConsoleState;
+use super::layout::{entry_page, text_page};
 use axum::body::Body;
 use axum::extract::{Query, Request, State};
 use axum::middleware::Next;

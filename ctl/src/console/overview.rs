@@ -3,12 +3,10 @@
 use super::access::LoginEnd;
 use super::chart::{bars, sparkline};
 use super::events;
-use super::history::{SERIES, Series, read_metrics};
-use super::layout::{Section, live, page as render_page, pairs, table};
-use super::metrics::Metrics;
+use super::layout::{Section, live, moment, moment_or_none, page as render_page, pairs, table};
+use super::metrics::{Metrics, SERIES, Series, read_metrics};
 use super::page_error::{PageError, PageResult};
-use super::state::{Console, ConsoleState};
-use super::text::{moment, moment_or_none};
+use super::{Console, ConsoleState};
 use crate::base::output::format_count;
 use crate::platform::status::{format_budgets, format_variance, format_witnesses, list_lost_rows};
 use axum::Extension;

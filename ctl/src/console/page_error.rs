@@ -1,8 +1,7 @@
 //! Pages that cannot be shown, and actions that failed.
 
-use super::frame::document;
-use super::layout::navigation;
-use super::state::ConsoleState;
+use super::ConsoleState;
+use super::layout::{document, navigation};
 use crate::base::error::CtlError;
 use axum::body::to_bytes;
 use axum::extract::{Request, State};

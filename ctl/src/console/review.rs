@@ -1,11 +1,10 @@
 //! One review: the candidates side by side with their origin, and the decisions.
 
-use super::form::{Fields, after_action, done_note};
-use super::layout::{Section, page as render_page, pairs, reason_form, scrolled};
+use super::form_fields::{Fields, after_action, done_note};
+use super::layout::{Section, moment, page as render_page, pairs, reason_form, scrolled};
 use super::page_error::PageResult;
 use super::review_form::{read_resolution, render_form};
-use super::state::{Console, ConsoleState};
-use super::text::moment;
+use super::{Console, ConsoleState};
 use crate::base::options::encode_segment;
 use crate::verification::review::show::{
     changed_lines, format_comment, format_dismissal, format_resolution, format_revocation, format_subject,

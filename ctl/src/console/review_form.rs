@@ -1,6 +1,6 @@
 //! The form that resolves a review.
 
-use super::form::Fields;
+use super::form_fields::Fields;
 use super::page_error::PageError;
 use crate::audit::log::parse_duration;
 use maud::{Markup, html};

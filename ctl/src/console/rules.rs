@@ -1,12 +1,12 @@
 //! A text checked against facts: its claims are colored by the result.
 
-use super::form::Fields;
+use super::form_fields::Fields;
 use super::layout::{Section, page as render_page, table};
 use super::page_error::{PageError, PageResult};
 use super::query::read_filters;
 use super::sources::read_sources;
-use super::state::{Console, ConsoleState};
-use crate::rules::support::format_target;
+use super::{Console, ConsoleState};
+use crate::rules::check::format_target;
 use axum::extract::State;
 use hyper::Method;
 use maud::{Markup, html};

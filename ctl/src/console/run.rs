@@ -1,11 +1,12 @@
 //! One run: its counts, the gates that it broke, its rejects with their raw records, and the decision about it.
 
+use super::ConsoleState;
 use super::chart::bars;
-use super::form::{Fields, after_action, done_note};
-use super::layout::{Section, next_link, page as render_page, pairs, reason_form, table};
+use super::form_fields::{Fields, after_action, done_note};
+use super::layout::{
+    Section, moment, moment_or_none, next_link, page as render_page, pairs, reason_form, table,
+};
 use super::page_error::{PageError, PageResult};
-use super::state::ConsoleState;
-use super::text::{moment, moment_or_none};
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
 use crate::base::output::{format_requester, short_run_id};

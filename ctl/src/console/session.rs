@@ -1,12 +1,11 @@
 //! One session, with everything that happened to it in the order of time.
 
-use super::form::{Fields, after_action, done_note};
-use super::layout::{Section, page as render_page, pairs, reason_form, table};
+use super::ConsoleState;
+use super::form_fields::{Fields, after_action, done_note};
+use super::layout::{Section, moment, moment_or_none, page as render_page, pairs, reason_form, table};
 use super::log::{ENTRY_HEADING, entry_rows};
-use super::order_forms::render_order;
+use super::orders::render_order;
 use super::page_error::{PageError, PageResult};
-use super::state::ConsoleState;
-use super::text::{moment, moment_or_none};
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
 use crate::verdict::erase::describe_erased;
@@ -15,9 +14,8 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect};
 use hyper::Method;
 use maud::{Markup, html};
-use oracled_api::verdict::SessionPage;
-use oracled_api::verdict::erasures::{ErasureRequest, ErasureResponse};
 use oracled_api::verdict::orders::{HeldVerdictReport, OrderReport};
+use oracled_api::verdict::{ErasureRequest, ErasureResponse, SessionPage};
 use oracled_domain::base::moment::Moment;
 use oracled_domain::verdict::mail::MailState;
 use oracled_domain::verdict::order::OrderAction;

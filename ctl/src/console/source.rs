@@ -1,14 +1,13 @@
 //! One source: its registration, its freshness, its runs, and forms for queries.
 
+use super::ConsoleState;
 use super::chart::bars;
-use super::form::Fields;
-use super::layout::{Section, page as render_page, pairs, table};
+use super::form_fields::Fields;
+use super::layout::{Section, moment, moment_or_none, page as render_page, pairs, table};
 use super::page_error::PageResult;
 use super::query::query_form;
 use super::run::{RUN_HEADING, coverage_rows, run_row};
 use super::sources::read_source;
-use super::state::ConsoleState;
-use super::text::{moment, moment_or_none};
 use super::value_history::history_form;
 use crate::base::options::encode_segment;
 use axum::extract::{Path, State};

@@ -1,10 +1,9 @@
 //! The catalog of sources, and the runs that wait for a decision.
 
-use super::layout::{Section, page as render_page, table};
+use super::layout::{Section, moment_or_none, page as render_page, table};
 use super::page_error::{PageError, PageResult};
 use super::run::{RUN_HEADING, run_row};
-use super::state::{Console, ConsoleState};
-use super::text::moment_or_none;
+use super::{Console, ConsoleState};
 use crate::base::options::encode_segment;
 use axum::extract::State;
 use axum::response::Response;

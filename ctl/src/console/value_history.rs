@@ -1,11 +1,11 @@
 //! The history of one value over both time axes: when it is valid, and when it was known.
 
 use super::chart::{StepLine, step_chart};
-use super::form::Fields;
+use super::form_fields::Fields;
 use super::layout::table;
 use super::page_error::{PageError, PageResult};
 use super::sources::{read_source, result_page};
-use super::state::{Console, ConsoleState};
+use super::{Console, ConsoleState};
 use crate::base::options::encode_segment;
 use axum::extract::{Path, State};
 use hyper::Method;

@@ -3,7 +3,7 @@
 use super::document_files::{FileDocument, FileFault, read_all};
 use super::documents::to_yaml;
 use crate::base::error::{CtlError, next_command};
-use crate::base::lines::display_name;
+use crate::base::input_lines::display_name;
 use crate::base::options::{GlobalOptions, read_pages};
 use crate::base::output::{format_count, print_json};
 use crate::base::output_stream::print_note;

@@ -4,7 +4,7 @@ mod yaml;
 
 use crate::base::error::CtlError;
 use crate::base::input::read_text;
-use crate::base::lines::{display_name, json_error_text};
+use crate::base::input_lines::{display_name, json_error_text};
 use oracled_domain::base::duplicate_keys::DuplicateKeyCheck;
 use oracled_domain::base::wording::reword_serde_error;
 use oracled_domain::documents::{AnyDocument, DocumentKind, DocumentKindHint};

@@ -1,11 +1,8 @@
 //! `oraclectl ingest`.
 
 pub(crate) mod changes;
-mod follow;
 pub(crate) mod show;
 mod upload;
-
-pub(super) use show::format_coverage;
 
 use crate::base::arguments::{id_parser, limit_parser};
 use crate::base::error::CtlError;
@@ -13,14 +10,19 @@ use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::{format_table, print_csv, print_json, warn_of_omitted_rows};
 use crate::base::output_stream::Output;
 use hyper::Method;
+use indicatif::{ProgressBar, ProgressStyle};
+use jiff::Timestamp;
 use oracled_api::base::page::{ListPage, PageLimit};
-use oracled_api::ground::PullResponse;
-use oracled_api::ground::ReasonRequest;
-use oracled_api::ground::RunReport;
+use oracled_api::ground::{PullResponse, ReasonRequest, RunReport};
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::id::{PipelineId, SourceId};
-use oracled_domain::ground::run::{IngestionRun, RunState};
+use oracled_domain::ground::run::{IngestionRun, RunProgress, RunState};
+pub(super) use show::format_coverage;
 use std::io::Write;
+use std::pin::pin;
+use std::time::Duration;
+use tokio::signal::ctrl_c;
+use tokio::time::sleep;
 
 /// Ingest payloads of sources, and show and control ingestion runs
 #[derive(Debug, clap::Args)]
@@ -128,7 +130,7 @@ impl IngestArgs {
                 if *detach {
                     return if options.json { print_json(out, &seen) } else { show::show(out, &seen) };
                 }
-                show_ended(options, out, &follow::wait_for_end(options, &seen.run.run_id).await?)
+                show_ended(options, out, &wait_for_end(options, &seen.run.run_id).await?)
             }
             IngestAction::Discard { run_id, reason } => {
                 let seen = decide(options, run_id, "discard", reason).await?;
@@ -198,7 +200,7 @@ async fn pull(
         };
         return Ok(writeln!(out, "{text}")?);
     };
-    show_ended(options, out, &follow::wait_for_end(options, &run.run_id).await?)
+    show_ended(options, out, &wait_for_end(options, &run.run_id).await?)
 }
 
 /// Requests the cancellation of a run, which ends later.
@@ -250,4 +252,54 @@ async fn list(
         return Ok(writeln!(out, "no runs: `oraclectl ingest run`")?);
     }
     Ok(writeln!(out, "{}", format_table(show::HEADING, runs.iter().map(show::short_row).collect()))?)
+}
+
+/// Interval at which the state of a run is read.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Watches a run until it ends. The bar is hidden if standard error is not a terminal.
+///
+/// # Errors
+/// `Detached` if the user interrupts the wait, `RunLost` if the daemon does not answer.
+async fn wait_for_end(options: &GlobalOptions, run_id: &Sha256Hex) -> Result<RunReport, CtlError> {
+    let bar = ProgressBar::new(0);
+    let style = ProgressStyle::with_template("{bar:20} {percent:>3}% {wide_msg}");
+    let bar = style.map_or_else(|_| bar.clone(), |style| bar.clone().with_style(style));
+    let mut interrupted = pin!(ctrl_c());
+    loop {
+        let seen = read_run(options, run_id.as_str()).await.map_err(|error| lost_error(error, run_id))?;
+        if seen.run.state != RunState::Running {
+            bar.finish_and_clear();
+            return Ok(seen);
+        }
+        if let Some(progress) = &seen.progress {
+            draw(&bar, progress);
+        }
+        tokio::select! {
+            () = sleep(LOOK_EVERY) => {}
+            _ = &mut interrupted => {
+                bar.finish_and_clear();
+                return Err(CtlError::Detached(run_id.clone()));
+            }
+        }
+    }
+}
+
+/// Adds to an error of the connection how to find the run. Other errors stay as they are.
+fn lost_error(error: CtlError, run_id: &Sha256Hex) -> CtlError {
+    let CtlError::Client(cause) = error else { return error };
+    let next = format!(
+        "run {run_id} continues, or resumes at the daemon's next start; `oraclectl ingest show {run_id}` shows it"
+    );
+    CtlError::RunLost { cause, next }
+}
+
+fn draw(bar: &ProgressBar, progress: &RunProgress) {
+    let RunProgress { bytes, bytes_read, read, rejected, .. } = progress;
+    let elapsed = Timestamp::now().duration_since(progress.started_at);
+    let each_s = read / u64::try_from(elapsed.as_secs()).unwrap_or(0).max(1);
+    bar.set_length(*bytes);
+    bar.set_position(*bytes_read);
+    let doing: &str = progress.phase.into();
+    bar.set_message(format!("{doing}: {read} records ({each_s}/s), {rejected} rejected"));
 }

@@ -3,22 +3,24 @@
 //! The daemon gets these lines as NDJSON and reads no Parquet: the library allocates memory by sizes that are in the file, and panics
 //! for some damaged files. A file of 12 KB can take 4 GB, so `oraclectl` reads it in a process of its own, whose memory has a limit.
 
-use crate::base::lines::{self, OpenedFile};
-use crate::base::output_stream::print_note;
-use oracled_domain::ground::format::PayloadFormat;
-use oracled_domain::ground::pipeline::PipelineRetrieval;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, ErrorKind, Read};
-use std::mem;
-use std::os::unix::process::CommandExt;
-use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
-
-mod reader;
 mod values;
 
-pub(crate) use reader::run_reader;
+use crate::base::input_lines::{self, OpenedFile};
+use crate::base::output_stream::print_note;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use oracled_domain::ground::format::PayloadFormat;
+use oracled_domain::ground::pipeline::PipelineRetrieval;
+use parquet::column::reader::ColumnReader;
+use parquet::errors::ParquetError;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use serde_json::{Map, Value as Json};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
+use std::{env, mem, panic};
+use values::{ColumnMeaning, RowColumn, general};
 
 /// The first bytes of a Parquet file.
 const MAGIC: &[u8] = b"PAR1";
@@ -55,14 +57,14 @@ struct ParquetRows {
     omitted: Vec<String>,
 }
 
-/// Opens a payload as [`lines::open`] does. A Parquet file is read as lines of JSON, which must be what `retrieval` names.
+/// Opens a payload as [`input_lines::open`] does. A Parquet file is read as lines of JSON, which must be what `retrieval` names.
 pub(in crate::ground) fn open_payload(
     file: &Path,
     done: &str,
     retrieval: Option<&PipelineRetrieval>,
 ) -> io::Result<OpenedFile> {
     if !is_parquet(file)? {
-        return lines::open(file, done);
+        return input_lines::open(file, done);
     }
     let rows = ParquetRows::open(file)?;
     let is_plain = |retrieval: &PipelineRetrieval| {
@@ -81,7 +83,7 @@ pub(in crate::ground) fn open_payload(
             rows.omitted.join(", ")
         ));
     }
-    let bar = lines::progress_bar(None, done);
+    let bar = input_lines::progress_bar(None, done);
     Ok((BufReader::new(Box::new(bar.wrap_read(rows))), bar))
 }
 
@@ -98,7 +100,7 @@ impl ParquetRows {
         let output = reader.stdout.take().ok_or(ErrorKind::BrokenPipe)?;
         let mut rows = Self { reader, lines: BufReader::new(output), omitted: Vec::new() };
         let mut head = Vec::new();
-        rows.lines.by_ref().take(lines::LINE_MAX_BYTES as u64).read_until(b'\n', &mut head)?;
+        rows.lines.by_ref().take(input_lines::LINE_MAX_BYTES as u64).read_until(b'\n', &mut head)?;
         if head.is_empty() {
             rows.check_end()?;
         }
@@ -111,7 +113,7 @@ impl ParquetRows {
         let ended = self.reader.wait()?;
         let mut reason = String::new();
         if let Some(errors) = self.reader.stderr.take() {
-            errors.take(lines::LINE_MAX_BYTES as u64).read_to_string(&mut reason)?;
+            errors.take(input_lines::LINE_MAX_BYTES as u64).read_to_string(&mut reason)?;
         }
         match (ended.code(), ended.signal()) {
             (Some(0), _) => Ok(()),
@@ -148,3 +150,127 @@ impl Drop for ParquetRows {
 fn invalid(fault: String) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, fault)
 }
+
+/// The most rows that are in memory.
+const BATCH_ROWS: usize = 64;
+
+/// The rows of a file.
+struct RowReader {
+    file: SerializedFileReader<File>,
+    columns: Vec<RowColumn>,
+    next_group: usize,
+    /// The readers of the current row group, by column.
+    readers: Vec<ColumnReader>,
+    rows_left: usize,
+    /// The columns that are left out.
+    omitted: Vec<String>,
+}
+
+/// Reads the file that the command line names, if this process was started for that. It writes a line with the columns that are left
+/// out, and then the rows; or the reason to standard error.
+pub(crate) fn run_reader() -> Option<ExitCode> {
+    let mut arguments = env::args_os().skip(1);
+    if arguments.next()? != READER_VERB {
+        return None;
+    }
+    let file = arguments.next()?;
+    // the parent reports a panic
+    panic::set_hook(Box::new(|_| {}));
+    let read = limit_memory().and_then(|()| write_rows(Path::new(&file), &mut io::stdout().lock()));
+    Some(match read {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let fault = match error {
+                ParquetError::General(fault) => fault,
+                error => error.to_string(),
+            };
+            drop(io::stderr().write_all(fault.as_bytes()));
+            ExitCode::from(READER_REFUSED)
+        }
+    })
+}
+
+fn limit_memory() -> Result<(), ParquetError> {
+    let limited = getrlimit(Resource::RLIMIT_AS).and_then(|(_, hard)| {
+        let limit = MEMORY_MAX_BYTES.min(hard);
+        setrlimit(Resource::RLIMIT_AS, limit, limit)
+    });
+    limited.map_err(|errno| general(io::Error::from(errno)))
+}
+
+/// Writes the columns that are left out, and the rows.
+fn write_rows(file: &Path, out: &mut impl Write) -> Result<(), ParquetError> {
+    let mut rows = RowReader::open(file)?;
+    let mut text = serde_json::to_vec(&rows.omitted).map_err(general)?;
+    text.push(b'\n');
+    out.write_all(&text)?;
+    while let Some(batch) = rows.read_batch()? {
+        out.write_all(&batch)?;
+    }
+    Ok(())
+}
+
+impl RowReader {
+    fn open(file: &Path) -> Result<Self, ParquetError> {
+        let file = SerializedFileReader::new(File::open(file)?)?;
+        let (mut columns, mut omitted) = (Vec::<RowColumn>::new(), Vec::new());
+        for (index, column) in file.metadata().file_metadata().schema_descr().columns().iter().enumerate() {
+            let path = column.path().parts().to_vec();
+            if columns.iter().any(|known| known.path == path) {
+                return Err(general(format!("two columns have the name `{}`", path.join("."))));
+            }
+            match ColumnMeaning::of(column) {
+                Some(meaning) => {
+                    columns.push(RowColumn { index, path, value_level: column.max_def_level(), meaning });
+                }
+                None => omitted.push(path.join(".")),
+            }
+        }
+        Ok(Self { file, columns, next_group: 0, readers: Vec::new(), rows_left: 0, omitted })
+    }
+
+    /// The lines of the next rows; `None` at the end.
+    fn read_batch(&mut self) -> Result<Option<Vec<u8>>, ParquetError> {
+        while self.rows_left == 0 {
+            if self.next_group == self.file.num_row_groups() {
+                return Ok(None);
+            }
+            let group = self.file.get_row_group(self.next_group)?;
+            self.next_group += 1;
+            self.rows_left = usize::try_from(group.metadata().num_rows()).map_err(general)?;
+            let readers = self.columns.iter().map(|column| group.get_column_reader(column.index));
+            self.readers = readers.collect::<Result<_, _>>()?;
+        }
+        let mut rows = vec![Map::new(); self.rows_left.min(BATCH_ROWS)];
+        for (column, reader) in self.columns.iter().zip(&mut self.readers) {
+            let named = |error| ParquetError::General(format!("column `{}`: {error}", column.path.join(".")));
+            let values = column.read(reader, rows.len()).map_err(named)?;
+            for (row, value) in rows.iter_mut().zip(values) {
+                insert(row, &column.path, value);
+            }
+        }
+        self.rows_left -= rows.len();
+        let mut text = Vec::new();
+        for row in rows {
+            serde_json::to_writer(&mut text, &row).map_err(general)?;
+            text.push(b'\n');
+        }
+        Ok(Some(text))
+    }
+}
+
+/// Inserts a value at a path of names.
+fn insert(row: &mut Map<String, Json>, path: &[String], value: Json) {
+    match path {
+        [] => {}
+        [name] => drop(row.insert(name.clone(), value)),
+        [name, rest @ ..] => {
+            if let Json::Object(inner) = row.entry(name.clone()).or_insert_with(|| Json::Object(Map::new())) {
+                insert(inner, rest, value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@ use super::parquet_rows::open_payload;
 use super::trial::{PreparedTrial, TrialLimits, TrialReport, prepare};
 use crate::base::arguments::limit_parser;
 use crate::base::error::CtlError;
-use crate::base::lines::display_name;
+use crate::base::input_lines::display_name;
 use crate::base::output::{format_count, format_pairs, format_table, print_json, shorten_line};
 use crate::base::output_stream::print_note;
 use oracled_domain::ground::id::{PipelineId, SourceId};

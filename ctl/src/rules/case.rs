@@ -1,6 +1,6 @@
 //! A case: one evaluation request with its expected result.
 
-use crate::base::lines::{LineTooLong, json_error_text};
+use crate::base::input_lines::{LineTooLong, json_error_text};
 use bytes::Bytes;
 use oracled_api::base::problem::{ProblemCode, ProblemDocument};
 use oracled_domain::rules::{RuleId, RuleVerdict};

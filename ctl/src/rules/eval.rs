@@ -1,20 +1,25 @@
 //! `oraclectl rules eval`.
 
 use super::RulesCommandError;
-use super::feed::{BatchRequest, CaseFeed, CaseFeedItem};
+use super::case::{CaseLineFault, EvalCase};
 use super::outcome::{CaseOutcome, ReceivedBatchLine};
 use super::tally::CaseTally;
 use crate::base::error::CtlError;
-use crate::base::lines;
+use crate::base::input_lines::{self, InputLine, InputLineReader};
 use crate::base::options::{GlobalOptions, response_lines};
 use crate::base::output_style::OutputStyle;
 use bytes::Bytes;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use oracled_api::base::client::{ClientError, DaemonClient, PATIENCE, ResponseLines};
+use oracled_api::base::streamed_body::{StreamedBody, StreamedBodySender};
 use oracled_domain::base::visible::visible_json;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
 use std::time::Instant;
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
 const PATH: &str = "/v1/rules/evaluate:batch";
@@ -38,7 +43,8 @@ impl RulesEvalArgs {
         let began = Instant::now();
         let mut run = EvalOutput { out, json: options.json, tally: CaseTally::default() };
         let ended = self.evaluate(options, &mut run).await;
-        let ended = ended.and_then(|()| Ok(run.tally.check_result(&lines::display_name(&self.file))?));
+        let ended =
+            ended.and_then(|()| Ok(run.tally.check_result(&input_lines::display_name(&self.file))?));
         let EvalOutput { out, tally, .. } = run;
         let shown =
             if options.json { Ok(()) } else { tally.write(out, began.elapsed(), OutputStyle::for_stdout()) };
@@ -47,7 +53,8 @@ impl RulesEvalArgs {
     }
 
     async fn evaluate(&self, options: &GlobalOptions, run: &mut EvalOutput<'_>) -> Result<(), CtlError> {
-        let (input, bar) = lines::open(&self.file, "evaluating").map_err(|cause| self.read_error(cause))?;
+        let (input, bar) =
+            input_lines::open(&self.file, "evaluating").map_err(|cause| self.read_error(cause))?;
         if run.json && io::stdout().is_terminal() {
             // a bar would appear between the lines
             bar.set_draw_target(ProgressDrawTarget::hidden());
@@ -84,7 +91,7 @@ impl RulesEvalArgs {
     }
 
     fn read_error(&self, cause: io::Error) -> CtlError {
-        CtlError::Read { file: lines::display_name(&self.file), cause }
+        CtlError::Read { file: input_lines::display_name(&self.file), cause }
     }
 }
 
@@ -150,4 +157,85 @@ impl BatchResponseReader {
         let Some(lines) = &mut self.lines else { return Ok(None) };
         timeout(PATIENCE, lines.next_line()).await.unwrap_or(Err(ClientError::Silent(PATIENCE)))
     }
+}
+
+/// Maximum number of cases in flight.
+const CASES_AT_ONCE: usize = 256;
+/// Maximum size of the cases in flight, in bytes: several of the longest lines.
+const BYTES_AT_ONCE: usize = 16 * 1024 * 1024;
+
+/// The result of reading a line.
+enum CaseFeedItem {
+    /// A case, which is being sent to the daemon.
+    Case(EvalCase, OwnedSemaphorePermit),
+    /// A line that is not a case.
+    NoCase(u64, CaseLineFault),
+    /// The file cannot be read any further.
+    Unreadable(io::Error),
+    /// The end of the file.
+    End,
+}
+
+/// The reading side of a file of cases.
+struct CaseFeed {
+    /// Every line that is not blank, in order, then `End` or `Unreadable`. If neither comes, the reading thread failed.
+    pub(crate) items: mpsc::Receiver<CaseFeedItem>,
+    pub(crate) requests: BatchRequest,
+}
+
+/// The request to the daemon.
+struct BatchRequest {
+    /// The cases' requests, in the same order.
+    pub(crate) body: StreamedBody,
+    /// Signals that the daemon has begun to answer. Until then only the first case is sent: a rejection would
+    /// be lost on a connection that breaks during a write.
+    pub(crate) accepted: oneshot::Sender<()>,
+}
+
+impl CaseFeed {
+    /// Starts a thread that reads. No one joins the thread, since a read from a terminal or a pipe may never return.
+    pub(crate) fn start(input: impl BufRead + Send + 'static) -> io::Result<Self> {
+        let (items_in, items) = mpsc::channel(CASES_AT_ONCE);
+        let (requests, body) = StreamedBody::new(1);
+        let (accepted, is_accepted) = oneshot::channel();
+        let runtime = Handle::current();
+        let read = move || {
+            runtime.block_on(read(InputLineReader::new(input), items_in, requests, is_accepted));
+        };
+        thread::Builder::new().name("cases".into()).spawn(read)?;
+        Ok(Self { items, requests: BatchRequest { body, accepted } })
+    }
+}
+
+/// Reads until the end, or until the receiver is gone.
+async fn read(
+    mut lines: InputLineReader<impl BufRead>,
+    items: mpsc::Sender<CaseFeedItem>,
+    mut requests: StreamedBodySender,
+    is_accepted: oneshot::Receiver<()>,
+) -> Option<()> {
+    let mut is_accepted = Some(is_accepted);
+    let room = Arc::new(Semaphore::new(BYTES_AT_ONCE));
+    let end = loop {
+        let InputLine { number, text } = match lines.next_line() {
+            Ok(Some(line)) => line,
+            Ok(None) => break CaseFeedItem::End,
+            Err(cause) => break CaseFeedItem::Unreadable(cause),
+        };
+        match text.map_err(CaseLineFault::from).and_then(|text| EvalCase::parse(number, text)) {
+            Ok((case, request)) => {
+                let bytes = u32::try_from(request.len()).expect("a line has at most 4 MiB");
+                let permit = room.clone().acquire_many_owned(bytes).await.ok()?;
+                items.send(CaseFeedItem::Case(case, permit)).await.ok()?;
+                requests.send(request).await.ok()?;
+                if let Some(is_accepted) = is_accepted.take() {
+                    is_accepted.await.ok()?;
+                }
+            }
+            Err(fault) => items.send(CaseFeedItem::NoCase(number, fault)).await.ok()?,
+        }
+    };
+    // the cases that were sent are complete and are answered, even if the next line cannot be read
+    requests.finish();
+    items.send(end).await.ok()
 }

@@ -2,7 +2,7 @@
 
 use super::case::{CaseExpectation, CaseLineFault, EvalCase};
 use super::complaint::{EvaluationSummary, RuleComplaint, RuleMessage, merge_messages};
-use crate::base::lines::strip_position;
+use crate::base::input_lines::strip_position;
 use crate::base::output::shorten_line;
 use oracled_api::base::client::ClientError;
 use oracled_domain::rules::{RuleId, RuleVerdict};

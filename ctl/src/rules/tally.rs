@@ -1,7 +1,7 @@
 //! Counts the cases with and without the expected result.
 
 use super::RulesCommandError;
-use super::complaint_table::ComplaintTable;
+use super::complaint::ComplaintTable;
 use super::outcome::{CaseOutcome, CaseStatus};
 use crate::base::output::{format_count, shorten_line};
 use crate::base::output_style::{OutputStyle, write_section};

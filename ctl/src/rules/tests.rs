@@ -270,7 +270,7 @@ async fn json_lines_are_the_daemon_answers_with_ok_and_want() {
 #[tokio::test]
 async fn invalid_line_is_reported_and_the_others_are_evaluated() {
     let world = EvalWorld::with(SimulatedAnswers::plain());
-    let long = "x".repeat(crate::base::lines::LINE_MAX_BYTES + 1);
+    let long = "x".repeat(crate::base::input_lines::LINE_MAX_BYTES + 1);
     let text = format!("{}[]\n{long}\n{}{{\"facts\":[]}}\n", case(json!({})), case(json!({})));
     let (shown, ended) = world.eval_text(&text, false).await;
     assert_eq!(exit_code(&ended), 5);

@@ -4,11 +4,7 @@
 //! text. Every verdict goes through [`oracled_domain::judge`] and no other code. This module only counts, and
 //! finds the single flags that decide. It needs no daemon, reads no store, and changes no constant.
 
-mod by_flag;
-mod by_tier;
 mod corpus;
-mod flips;
-mod histogram;
 mod report;
 mod terminal;
 
@@ -16,7 +12,7 @@ pub(crate) use corpus::CorpusLineFault;
 pub(crate) use report::CalibrationReport;
 
 use crate::base::error::CtlError;
-use crate::base::lines;
+use crate::base::input_lines;
 use crate::base::output_style::OutputStyle;
 use corpus::{CorpusEntry, CorpusReader};
 use oracled_domain::VerdictPayload;
@@ -87,8 +83,8 @@ impl CalibrateArgs {
 
     /// Judges the corpus line by line, with one line in memory at a time.
     fn report(&self) -> Result<CalibrationReport, CalibrateError> {
-        let name = lines::display_name(&self.file);
-        let opened = lines::open(&self.file, "judging");
+        let name = input_lines::display_name(&self.file);
+        let opened = input_lines::open(&self.file, "judging");
         let (input, bar) = opened.map_err(|cause| CalibrateError::Read { file: name.clone(), cause })?;
         let report = judge_all(name, input);
         bar.finish_and_clear();

@@ -5,7 +5,7 @@ use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::{format_pairs, format_table, print_json};
 use hyper::Method;
-use oracled_api::verdict::costs::CostsResponse;
+use oracled_api::verdict::CostsResponse;
 use oracled_domain::verdict::cost::{CostSum, ModelCost};
 use oracled_domain::verdict::cost_budget::DailyBudget;
 use std::io::Write;

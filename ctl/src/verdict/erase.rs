@@ -4,7 +4,7 @@ use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
 use crate::base::output::print_json;
-use oracled_api::verdict::erasures::{ErasedSession, ErasureRequest, ErasureResponse};
+use oracled_api::verdict::{ErasedSession, ErasureRequest, ErasureResponse};
 use oracled_domain::SessionId;
 use oracled_domain::base::visible::visible_text;
 use std::io::Write;

@@ -1,6 +1,5 @@
 //! `oraclectl prompt`.
 
-mod queries;
 mod report;
 mod trial;
 

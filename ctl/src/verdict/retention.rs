@@ -5,7 +5,7 @@ use crate::base::options::{GlobalOptions, problem_error};
 use crate::base::output::{format_count, print_json};
 use hyper::Method;
 use oracled_api::base::client::DaemonClient;
-use oracled_api::verdict::retention::{PayloadRetention, RetentionResponse};
+use oracled_api::verdict::{PayloadRetention, RetentionResponse};
 use oracled_domain::audit::event::DueKind;
 use oracled_domain::base::visible::visible_text;
 use oracled_domain::ground::check::{PruneOutcome, PruneReport, SourcePruning, UnprunedSource};

@@ -3,8 +3,7 @@
 pub(crate) mod show;
 
 use crate::audit::log::parse_duration;
-use crate::base::arguments::{id_parser, limit_parser};
-use crate::base::axis_values::{AxisValueArg, collect_by_axis, parse_axis_value};
+use crate::base::arguments::{AxisValueArg, collect_by_axis, id_parser, limit_parser, parse_axis_value};
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment, read_pages, response_lines};
 use crate::base::output::print_error;

@@ -3,7 +3,7 @@
 pub(crate) mod descriptions;
 pub(crate) mod show;
 
-use crate::base::axis_values::{AxisValueArg, collect_by_axis, parse_axis_value};
+use crate::base::arguments::{AxisValueArg, collect_by_axis, parse_axis_value};
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::print_json;

@@ -1,7 +1,7 @@
 //! The metrics of sources.
 
 use crate::platform::problem::Problem;
-use crate::platform::scraped::MetricsText;
+use crate::platform::scraped_metrics::MetricsText;
 use crate::platform::service::{DaemonService, run_blocking};
 use oracled_domain::ground::check::SourceCheck;
 use oracled_domain::ground::source::VersionRecord;

@@ -2,24 +2,25 @@
 //!
 //! An entry has the template of the route instead of the path, which has ids of sessions, and no query.
 
-mod body;
 mod metrics;
-mod rate;
 
-pub use body::RecordedBody;
-pub use metrics::RequestMetrics;
-
-use crate::platform::telemetry::AccessLogLevel;
+use super::telemetry::AccessLogLevel;
+use axum::body::Body;
 use axum::extract::MatchedPath;
+use axum::response::Response;
+use bytes::Bytes;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use hyper::header::HeaderValue;
 use hyper::{Method, Request, StatusCode};
+pub use metrics::RequestMetrics;
 use metrics::{InFlightRequest, RouteLabels};
 use oracled_actors::platform::clock::monotonic;
 use oracled_domain::base::trace::TraceParent;
 use oracled_domain::{ApplicationName, PeerCredentials};
-use rate::EntryRate;
-use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
 /// A socket, as the access log and the metrics name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -183,5 +184,108 @@ impl Drop for RequestRecord {
             parent_id = self.trace.as_ref().map(|trace| trace.parent_id.as_str()),
             "request ended"
         );
+    }
+}
+
+/// The body of a response with the record of its request.
+#[derive(Debug)]
+pub struct RecordedBody {
+    body: Body,
+    record: RequestRecord,
+}
+
+impl RequestRecord {
+    /// `response` with this record, which ends with its body.
+    pub(crate) fn wrap_response(mut self, response: Response) -> Response<RecordedBody> {
+        self.status = Some(response.status().as_u16());
+        // hyper does not read the body of a response to HEAD
+        self.is_complete = self.method == Method::HEAD;
+        response.map(|body| RecordedBody { body, record: self })
+    }
+}
+
+impl HttpBody for RecordedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        match &frame {
+            Some(Ok(frame)) => {
+                self.record.response_bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+            }
+            Some(Err(_)) => {}
+            None => self.record.is_complete = true,
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for RecordedBody {
+    fn drop(&mut self) {
+        // hyper does not poll a body of known length to its end
+        self.record.is_complete |= self.body.is_end_stream();
+    }
+}
+
+/// Maximum number of entries of a socket in a window, with `access_log = "errors"`.
+const ENTRIES_PER_WINDOW: u32 = 100;
+const ENTRY_WINDOW: Duration = Duration::from_secs(1);
+
+/// The entries in the current window. Without a limit, a flood of failing requests would fill journald, which then drops other
+/// entries.
+#[derive(Debug, Default)]
+struct EntryRate(Mutex<RateWindow>);
+
+#[derive(Debug, Default)]
+struct RateWindow {
+    began: Option<Instant>,
+    entries: u32,
+    omitted: u64,
+}
+
+impl EntryRate {
+    /// Counts an entry at `now`. Returns the number of entries that were omitted since the last one, or `None` if this one
+    /// must be omitted.
+    fn count_entry(&self, now: Instant) -> Option<u64> {
+        let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if window.began.is_none_or(|began| now.saturating_duration_since(began) >= ENTRY_WINDOW) {
+            (window.began, window.entries) = (Some(now), 0);
+        }
+        if window.entries >= ENTRIES_PER_WINDOW {
+            window.omitted += 1;
+            return None;
+        }
+        window.entries += 1;
+        Some(std::mem::take(&mut window.omitted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oracled_actors::platform::clock::monotonic;
+
+    #[test]
+    fn entries_beyond_the_rate_are_counted_in_the_next_entry() {
+        let (rate, now) = (EntryRate::default(), monotonic());
+        for _ in 0..ENTRIES_PER_WINDOW {
+            assert_eq!(rate.count_entry(now), Some(0));
+        }
+        let later = now + ENTRY_WINDOW / 2;
+        assert_eq!((rate.count_entry(later), rate.count_entry(later)), (None, None));
+        assert_eq!(rate.count_entry(now + ENTRY_WINDOW), Some(2));
+        assert_eq!(rate.count_entry(now + ENTRY_WINDOW), Some(0));
     }
 }

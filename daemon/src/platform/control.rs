@@ -1,7 +1,6 @@
 //! Control of the whole daemon.
 
 pub mod actors;
-pub mod body;
 pub mod control_request;
 pub mod drain;
 pub mod health;

@@ -1,13 +1,11 @@
 //! The sockets: inherited from systemd or bound here, and served within limits.
 
 mod bounded_writes;
-mod pace;
-pub(crate) mod refusal;
-mod shared;
 
-use crate::platform::access_log::AccessLog;
-use crate::platform::api::front::new_request_id;
-use crate::platform::config::{SocketFile, SocketFiles};
+use super::access_log::AccessLog;
+use super::api::front::{REQUEST_ID, new_request_id};
+use super::config::{SocketFile, SocketFiles};
+use super::problem::Problem;
 use bounded_writes::BoundedWrites;
 pub use bounded_writes::ShortageCheck;
 use hyper::body::Incoming;
@@ -17,27 +15,30 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use listenfd::ListenFd;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{Shutdown, shutdown};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::chown;
 use oracled_actors::ground::queries::CallerWaitCheck;
+use oracled_actors::platform::clock::stopwatch;
+use oracled_api::base::problem::PROBLEM_MEDIA_TYPE;
 use oracled_domain::PeerCredentials;
-use pace::AcceptPace;
-use refusal::{ConnectionRefusals, discard_rest_for_a_moment};
-use shared::SharedStream;
 use std::convert::Infallible;
-use std::env;
-use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, IoSlice};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::{Path, PathBuf};
-use std::process;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
+use std::{env, fs, process};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::watch;
-use tokio::time::interval;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, interval, sleep_until, timeout};
 
 /// The name of the routes' socket among the sockets from systemd.
 const ROUTES_NAME: &str = "oracled";
@@ -367,5 +368,237 @@ impl ConnectionSlot {
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Maximum number of connections accepted in each [`ACCEPT_INTERVAL`]. A client can open and close tens of thousands
+/// of connections a second; accepting all of them takes a whole processor. Connections beyond this rate wait
+/// in the kernel's backlog. If the backlog is full, a blocking `connect` waits, and a non-blocking one fails
+/// with `EAGAIN`.
+const ACCEPT_BATCH: u32 = 16;
+/// Time in which at most [`ACCEPT_BATCH`] connections are accepted.
+const ACCEPT_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Limits the rate of accepted connections.
+#[derive(Debug)]
+struct AcceptPace {
+    accepted: u32,
+    began: Instant,
+}
+
+impl AcceptPace {
+    fn new() -> Self {
+        Self { accepted: 0, began: stopwatch() }
+    }
+
+    /// To be called after each accepted connection. Waits until the next one may be accepted.
+    async fn wait_after_accept(&mut self) {
+        self.accepted += 1;
+        if self.accepted < ACCEPT_BATCH {
+            return;
+        }
+        let next = self.began + ACCEPT_INTERVAL;
+        // tokio rounds a timer up to the next millisecond, even if its deadline has passed
+        if stopwatch() < next {
+            sleep_until(next).await;
+        }
+        *self = Self::new();
+    }
+}
+
+/// Maximum number of refusals written at a time. Each holds a file descriptor for up to [`FAREWELL`]; without
+/// the limit a flood of connections would use up the store's descriptors.
+pub(crate) const REFUSALS_MAX: usize = 32;
+/// Maximum time that a connection over the limit stays open for its refusal.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Refuses connections of one socket.
+#[derive(Debug)]
+struct ConnectionRefusals {
+    connections: usize,
+    writing: Arc<Semaphore>,
+    access_log: Arc<AccessLog>,
+}
+
+impl ConnectionRefusals {
+    /// `connections` is the limit of the socket.
+    fn new(connections: usize, access_log: Arc<AccessLog>) -> Self {
+        Self { connections, writing: Arc::new(Semaphore::new(REFUSALS_MAX)), access_log }
+    }
+
+    /// Answers 503 without reading the request. Closes the connection at once if [`REFUSALS_MAX`] refusals
+    /// are being written.
+    fn refuse(&self, stream: UnixStream, peer: PeerCredentials) {
+        let request_id = new_request_id();
+        let permit = Arc::clone(&self.writing).try_acquire_owned().ok();
+        let status = permit.is_some().then_some(StatusCode::SERVICE_UNAVAILABLE);
+        self.access_log.record_rejected_connection(peer, status, &request_id);
+        let Some(permit) = permit else { return };
+        let connections = self.connections;
+        tokio::spawn(async move {
+            if let Ok(Err(error)) = timeout(FAREWELL, write_refusal(stream, connections, &request_id)).await {
+                tracing::debug!(%error, "could not write the refusal of a connection");
+            }
+            drop(permit);
+        });
+    }
+}
+
+async fn write_refusal(mut stream: UnixStream, connections: usize, request_id: &str) -> io::Result<()> {
+    let problem = Problem::overloaded(format!("there are {connections} connections already"));
+    let body = problem.to_json();
+    let head = format!(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: {PROBLEM_MEDIA_TYPE}\r\ncontent-length: {}\r\nretry-after: 1\r\n\
+         {REQUEST_ID}: {request_id}\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await?;
+    stream.write_all(&body).await?;
+    stream.shutdown().await?;
+    discard_rest(stream).await
+}
+
+/// Discards what the client still sends to a connection that is answered, for at most [`FAREWELL`].
+async fn discard_rest_for_a_moment(stream: impl AsyncRead + Unpin) {
+    if let Ok(Err(error)) = timeout(FAREWELL, discard_rest(stream)).await {
+        tracing::debug!(%error, "could not read the rest of a rejected request");
+    }
+}
+
+/// A close before the client has sent its request would break the connection before the client reads the answer.
+async fn discard_rest(mut stream: impl AsyncRead + Unpin) -> io::Result<()> {
+    let mut rest = [0; 4096];
+    while stream.read(&mut rest).await? > 0 {}
+    Ok(())
+}
+
+/// A connection with several handles.
+#[derive(Debug, Clone)]
+struct SharedStream(Arc<UnixStream>);
+
+impl SharedStream {
+    fn new(stream: UnixStream) -> Self {
+        Self(Arc::new(stream))
+    }
+
+    /// Whether the client has its end open. A client that only shut down its sending half counts as connected.
+    fn has_client(&self) -> bool {
+        let mut polled = [PollFd::new(self.0.as_fd(), PollFlags::empty())];
+        let is_known = poll(&mut polled, PollTimeout::ZERO).is_ok();
+        let hangup = PollFlags::POLLHUP | PollFlags::POLLERR;
+        !(is_known && polled.iter().filter_map(PollFd::revents).any(|revents| revents.intersects(hangup)))
+    }
+
+    fn poll_write_with(
+        &self,
+        cx: &mut Context<'_>,
+        write: impl Fn(&UnixStream) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.0.poll_write_ready(cx))?;
+            match write(&self.0) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                written => return Poll::Ready(written),
+            }
+        }
+    }
+}
+
+impl AsyncRead for SharedStream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.0.poll_read_ready(cx))?;
+            match self.0.try_read(buf.initialize_unfilled()) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+                Ok(read) => {
+                    buf.advance(read);
+                    return Poll::Ready(Ok(()));
+                }
+            }
+        }
+    }
+}
+
+impl AsyncWrite for SharedStream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_with(cx, |stream| stream.try_write(buf))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_with(cx, |stream| stream.try_write_vectored(bufs))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(shutdown(self.0.as_raw_fd(), Shutdown::Write).map_err(io::Error::from))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::time::advance;
+
+    #[tokio::test(start_paused = true)]
+    async fn connection_flood_is_accepted_one_batch_each_interval() {
+        let (mut pace, began) = (AcceptPace::new(), stopwatch());
+        for batch in 1..=10 {
+            for _ in 1..ACCEPT_BATCH {
+                pace.wait_after_accept().await;
+            }
+            assert_eq!(began.elapsed(), ACCEPT_INTERVAL * (batch - 1));
+            pace.wait_after_accept().await;
+            assert!(began.elapsed() >= ACCEPT_INTERVAL * batch);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_below_the_rate_do_not_wait() {
+        let (mut pace, began) = (AcceptPace::new(), stopwatch());
+        let step = ACCEPT_INTERVAL / ACCEPT_BATCH + Duration::from_micros(1);
+        for number in 1..=10 * ACCEPT_BATCH {
+            advance(step).await;
+            pace.wait_after_accept().await;
+            assert_eq!(began.elapsed(), step * number);
+        }
+    }
+
+    #[tokio::test]
+    async fn client_that_only_finished_sending_counts_as_connected() {
+        let (stream, mut client) = UnixStream::pair().expect("a pair");
+        let mut shared = SharedStream::new(stream);
+        assert!(shared.has_client());
+        client.write_all(b"request").await.expect("the request is sent");
+        client.shutdown().await.expect("the client closes its sending side");
+        let mut request = Vec::new();
+        shared.read_to_end(&mut request).await.expect("the request is received");
+        assert_eq!(request, b"request");
+        assert!(shared.has_client());
+        shared.write_all(b"answer").await.expect("the answer is sent");
+        shared.shutdown().await.expect("the daemon closes its sending side");
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).await.expect("the answer is received");
+        assert_eq!(answer, b"answer");
+    }
+
+    #[tokio::test]
+    async fn client_that_closed_counts_as_disconnected() {
+        let (stream, client) = UnixStream::pair().expect("a pair");
+        let shared = SharedStream::new(stream);
+        drop(client);
+        assert!(!shared.has_client());
     }
 }

@@ -2,21 +2,21 @@
 //!
 //! Handlers describe themselves with `#[utoipa::path]`, and declare their problem codes with `problems!`.
 
-mod examples;
-mod flatten;
+pub(crate) mod problem_sets;
 mod schemas;
-pub(crate) mod sets;
 
 use super::service::DaemonService;
 use oracled_api::base::openapi::{problem_responses, retry_after};
-use std::collections::{BTreeMap, BTreeSet};
+use oracled_api::base::problem::PROBLEM_MEDIA_TYPE;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use utoipa::openapi::extensions::Extensions;
 use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn, PathItem};
 use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
-use utoipa::openapi::{Header, OpenApi, Ref, RefOr, Response};
+use utoipa::openapi::{Content, Header, OpenApi, Ref, RefOr, Response};
 use utoipa::{IntoResponses, Modify};
 use utoipa_axum::router::OpenApiRouter;
 
@@ -46,7 +46,7 @@ macro_rules! problems {
             -> std::collections::BTreeMap<String, utoipa::openapi::RefOr<utoipa::openapi::Response>> {
                 use oracled_api::base::problem::ProblemCode;
                 let sets: &[&[ProblemCode]] = &[
-                    $($crate::platform::openapi::sets::$set,)*
+                    $($crate::platform::openapi::problem_sets::$set,)*
                     &[$($(ProblemCode::$code,)+)?],
                 ];
                 oracled_api::base::openapi::problem_responses(&sets.concat())
@@ -81,7 +81,7 @@ impl Modify for Complete {
                     share_headers(response);
                 }
             }
-            examples::add(operation);
+            add_examples(operation);
         }
         for item in document.paths.paths.values_mut() {
             let request_id = Ref::new(format!("#/components/parameters/{REQUEST_ID}"));
@@ -178,4 +178,29 @@ fn response_id() -> Header {
 
 pub(crate) fn json(document: &OpenApi) -> String {
     serde_json::to_string(document).expect("a description is plain data with string keys")
+}
+
+/// The examples of each operation by its id: of the request under `request`, of a response under its status.
+static EXAMPLES: LazyLock<HashMap<String, HashMap<String, Value>>> =
+    LazyLock::new(|| serde_json::from_str(include_str!("openapi/examples.json")).expect("valid JSON"));
+
+/// Adds the examples of an operation.
+fn add_examples(operation: &mut Operation) {
+    let Some(examples) = operation.operation_id.as_ref().and_then(|id| EXAMPLES.get(id)) else { return };
+    for (part, example) in examples {
+        let body = match (part.as_str(), &mut operation.request_body) {
+            ("request", Some(RefOr::T(body))) => body.content.values_mut().next(),
+            ("request", _) => None,
+            (status, _) => match operation.responses.responses.get_mut(status) {
+                Some(RefOr::T(response)) => {
+                    let mut content = response.content.iter_mut();
+                    content.find(|(name, _)| *name != PROBLEM_MEDIA_TYPE).map(|(_, content)| content)
+                }
+                _ => None,
+            },
+        };
+        if let Some(RefOr::T(Content { example: slot, .. })) = body {
+            *slot = Some(example.clone());
+        }
+    }
 }

@@ -2,19 +2,19 @@
 //!
 //! Each feature maps its errors to codes in its file `problem.rs`.
 
-mod hidden;
-mod platform;
-
-pub use hidden::{hide_state_dir, without_state_dir};
-pub use oracled_api::base::problem::{ProblemCode, ProblemDocument};
-pub(crate) use platform::by_value;
-
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use oracled_actors::ActorCallError;
+use oracled_actors::audit::logger::CommitError;
+use oracled_actors::upstream::oracle_health::CircuitActionError;
 use oracled_api::base::problem::PROBLEM_MEDIA_TYPE;
+pub use oracled_api::base::problem::{ProblemCode, ProblemDocument};
+use oracled_store::StoreError;
 use serde_json::value::RawValue;
 use std::fmt::{self, Display};
+use std::path::Path;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// The answer to a request that fails.
@@ -149,5 +149,121 @@ impl IntoResponse for Problem {
             headers.insert(RETRY_AFTER, seconds.into());
         }
         response
+    }
+}
+
+impl From<ActorCallError> for Problem {
+    fn from(error: ActorCallError) -> Self {
+        let code = match error {
+            ActorCallError::Full { .. } => return Self::overloaded(error),
+            ActorCallError::Failed { .. } => ProblemCode::InternalError,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl Problem {
+    /// The daemon is overloaded.
+    pub fn overloaded(error: impl Display) -> Self {
+        Self::new(ProblemCode::Overloaded, format!("{error}; try again in a moment"))
+    }
+}
+
+impl From<&StoreError> for Problem {
+    fn from(error: &StoreError) -> Self {
+        let code = match error {
+            StoreError::Unavailable { .. } | StoreError::Io { .. } => ProblemCode::StorageUnavailable,
+            StoreError::Stopped => return Self::draining(),
+            StoreError::SourceFile { .. } => ProblemCode::SourceDamaged,
+            StoreError::RowLost { .. } => ProblemCode::RecordDamaged,
+            StoreError::Corrupt { .. }
+            | StoreError::Short { .. }
+            | StoreError::Newer { .. }
+            | StoreError::Older { .. }
+            | StoreError::TooLarge { .. }
+            | StoreError::OutOfOrder { .. }
+            | StoreError::Locked { .. } => ProblemCode::InternalError,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<&CommitError> for Problem {
+    fn from(error: &CommitError) -> Self {
+        match error {
+            CommitError::Unavailable(_) => Self::new(ProblemCode::StorageUnavailable, error.to_string()),
+            CommitError::Stale(_) => Self::overloaded(error),
+        }
+    }
+}
+
+impl From<CircuitActionError> for Problem {
+    fn from(error: CircuitActionError) -> Self {
+        match error {
+            CircuitActionError::Unknown(_) => Self::new(ProblemCode::OracleUnknown, error.to_string()),
+            CircuitActionError::NoProbe(_) => Self::new(ProblemCode::InvalidRequest, error.to_string()),
+            CircuitActionError::Probing(_) => Self::overloaded(error),
+            CircuitActionError::Commit(error) => error.into(),
+            CircuitActionError::NoAnswer(error) => error.into(),
+        }
+    }
+}
+
+/// Implements `From` for errors by value, which `?` needs.
+macro_rules! by_value {
+    ($($error:ty),*) => {$(
+        impl From<$error> for $crate::platform::problem::Problem {
+            fn from(error: $error) -> Self {
+                (&error).into()
+            }
+        }
+    )*};
+}
+pub(crate) use by_value;
+by_value!(StoreError, CommitError);
+
+/// The replacement for the path of the state directory.
+const STATE_DIR_NAME: &str = "<state_dir>";
+static STATE_DIR_PATH: OnceLock<String> = OnceLock::new();
+
+/// Sets the path that all answers of this process leave out. The service log keeps it.
+pub fn hide_state_dir(dir: &Path) {
+    // only a test starts a second daemon in one process
+    drop(STATE_DIR_PATH.set(dir.display().to_string()));
+}
+
+/// `text` without the path of the state directory.
+#[must_use]
+pub fn without_state_dir(text: String) -> String {
+    match STATE_DIR_PATH.get() {
+        Some(path) if !path.is_empty() && text.contains(path.as_str()) => {
+            text.replace(path.as_str(), STATE_DIR_NAME)
+        }
+        _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::problem::Problem;
+    use oracled_store::StoreError;
+
+    #[test]
+    fn answer_does_not_contain_the_path_of_the_state_directory() {
+        let dir = Path::new("/var/lib/oracled-hidden");
+        hide_state_dir(dir);
+        let source = || std::io::Error::other("no");
+        for error in [
+            StoreError::Corrupt { dir: dir.to_owned(), detail: "a checksum is wrong".into() },
+            StoreError::Io { path: dir.join("store"), source: source() },
+            StoreError::Unavailable { cause: format!("cannot write {}", dir.join("store/db").display()) },
+        ] {
+            let problem = Problem::from(error);
+            let logged = problem.to_string();
+            let response = String::from_utf8(problem.to_json()).expect("a response is UTF-8");
+            assert!(!response.contains("oracled-hidden") && response.contains(STATE_DIR_NAME), "{response}");
+            assert!(logged.contains("oracled-hidden"), "the service log has the path: {logged}");
+        }
     }
 }

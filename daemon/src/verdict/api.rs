@@ -4,7 +4,6 @@ mod answers;
 pub mod cache;
 pub mod crosscheck;
 pub mod orders;
-mod proof;
 pub mod sessions;
 mod submitted_prompt;
 pub mod verdicts;

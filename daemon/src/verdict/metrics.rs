@@ -1,7 +1,7 @@
 //! The metrics of regenerated verdicts and of budgets.
 
 use crate::platform::problem::Problem;
-use crate::platform::scraped::MetricsText;
+use crate::platform::scraped_metrics::MetricsText;
 use crate::platform::service::{DaemonService, run_blocking};
 use oracled_actors::verdict::regen::ReadVariance;
 use oracled_domain::base::decimal::Decimal;

@@ -5,7 +5,7 @@ use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
 use oracled_actors::ground::ingestion::PruneOldContent;
 use oracled_actors::verdict::erasure::RetentionDays;
-use oracled_api::verdict::retention::PayloadRetention;
+use oracled_api::verdict::PayloadRetention;
 use oracled_domain::PeerCredentials;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The metrics of open reviews.
 
 use crate::platform::problem::Problem;
-use crate::platform::scraped::MetricsText;
+use crate::platform::scraped_metrics::MetricsText;
 use crate::platform::service::{DaemonService, run_blocking};
 use oracled_domain::ground::id::WorkflowId;
 use oracled_domain::verification::review::OPEN_REVIEWS;

@@ -1,6 +1,6 @@
 use super::*;
 use clap::Parser;
-use oracled_api::audit::proofs::{LogBundle, LogProof, ProvedContinuation, ProvedEntry};
+use oracled_api::audit::{LogBundle, LogProof, ProvedContinuation, ProvedEntry};
 use oracled_domain::Sha256Hex;
 use oracled_domain::audit::checkpoint::LogSigner;
 use oracled_domain::audit::log_proof::{prove_consistency, prove_inclusion, root};

@@ -1,8 +1,7 @@
 //! `oraclectl ingest run`: sends a payload to the daemon.
 
-use super::follow;
 use crate::base::error::CtlError;
-use crate::base::lines;
+use crate::base::input_lines;
 use crate::base::options::{GlobalOptions, encode_segment, problem_error};
 use crate::base::output::print_json;
 use crate::ground::parquet_rows::{is_parquet, open_payload};
@@ -63,7 +62,7 @@ impl IngestRunArgs {
                 if unchanged { "has brought these records before; nothing changes" } else { "continues" };
             return Ok(writeln!(out, "run {} {how}", run.run_id)?);
         }
-        super::show_ended(options, out, &follow::wait_for_end(options, &ingested.run.run_id).await?)
+        super::show_ended(options, out, &super::wait_for_end(options, &ingested.run.run_id).await?)
     }
 
     /// The definition of the pipeline.
@@ -76,7 +75,7 @@ impl IngestRunArgs {
 
     /// Sends the payload, and waits for the daemon's answer.
     async fn upload(&self, options: &GlobalOptions) -> Result<UploadResponse, CtlError> {
-        let unreadable = |cause| CtlError::Read { file: lines::display_name(&self.file), cause };
+        let unreadable = |cause| CtlError::Read { file: input_lines::display_name(&self.file), cause };
         let is_parquet = is_parquet(&self.file).map_err(unreadable)?;
         let definition = if is_parquet { Some(self.read_definition(options).await?) } else { None };
         let retrieval = definition.as_ref().map(|definition| &definition.pipeline.retrieval);

@@ -2,7 +2,7 @@
 
 use super::source_path;
 use crate::base::error::CtlError;
-use crate::base::lines;
+use crate::base::input_lines;
 use crate::base::options::GlobalOptions;
 use crate::base::output::{format_count, print_json, short_run_id};
 use hyper::Method;
@@ -48,7 +48,7 @@ async fn with_progress(
     oracle_id: &SourceId,
     answered: impl Future<Output = Result<DaemonResponse, CtlError>>,
 ) -> Result<DaemonResponse, CtlError> {
-    let bar = lines::progress_bar(Some(0), "checking");
+    let bar = input_lines::progress_bar(Some(0), "checking");
     let mut answered = pin!(answered);
     loop {
         tokio::select! {

@@ -2,7 +2,7 @@
 
 use super::CheckResult;
 use super::config::CheckedConfig;
-use crate::base::secret_key::decode_secret_key;
+use crate::base::input::decode_secret_key;
 use nix::sys::statvfs::statvfs;
 use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};

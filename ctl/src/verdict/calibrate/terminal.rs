@@ -1,10 +1,8 @@
 //! A report for people: tables, and a histogram of C drawn with block characters.
 
-use super::by_flag::FlagTotal;
-use super::by_tier::TierTotals;
-use super::flips::FlagTrials;
-use super::histogram::CoherenceBin;
-use super::report::{ApprovalCounts, CalibrationReport, FlagOccurrences};
+use super::report::{
+    ApprovalCounts, CalibrationReport, CoherenceBin, FlagOccurrences, FlagTotal, FlagTrials, TierTotals,
+};
 use crate::base::output::shorten_line;
 use crate::base::output_style::{OutputStyle, write_section};
 use comfy_table::{Cell, Color, ContentArrangement, Table};

@@ -1,6 +1,6 @@
 //! The comparison of two prompt templates.
 
-use oracled_api::verdict::prompts::PromptTryResponse;
+use oracled_api::verdict::PromptTryResponse;
 use oracled_domain::ProductTier;
 use oracled_domain::verdict::cost::ModelCost;
 use oracled_domain::verdict::generation::ModelTokenUsage;

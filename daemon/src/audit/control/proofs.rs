@@ -8,7 +8,7 @@ use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use hyper::header::{CONTENT_TYPE, HeaderName};
-use oracled_api::audit::proofs::{CheckpointParams, ContinuationParams, EntryProofParams, LogProof};
+use oracled_api::audit::{CheckpointParams, ContinuationParams, EntryProofParams, LogProof};
 use oracled_api::base::problem::ProblemCode;
 use oracled_domain::audit::log_tiles::{TileContent, TileFile, TilePathError, TilePlace};
 use oracled_domain::audit::log_tree::TreeHash;

@@ -1,7 +1,7 @@
 //! `POST /v1/query`: queries of registered sources.
 
 use crate::platform::api::batch;
-use crate::platform::api::request::lines::BatchLine;
+use crate::platform::api::request::batch_lines::BatchLine;
 use crate::platform::api::request::{JsonBody, parse};
 use crate::platform::api::reserved_body::ReservedBody;
 use crate::platform::api::reserved_body::json_response;

@@ -2,7 +2,7 @@
 
 use super::source;
 use crate::platform::api::request::QueryParams;
-use crate::platform::control::body::ControlBody;
+use crate::platform::control::control_request::ControlBody;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};

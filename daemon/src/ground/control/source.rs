@@ -1,7 +1,6 @@
 //! `/v1/sources/{oracle_id}`: the state of a source, and the operations of administrators on it.
 
-use crate::platform::control::body::ControlBody;
-use crate::platform::control::control_request::{check_reason, parse_name};
+use crate::platform::control::control_request::{ControlBody, check_reason, parse_name};
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};

@@ -5,8 +5,7 @@
 
 use crate::platform::api::piece_writer::PieceWriter;
 use crate::platform::api::request::QueryParams;
-use crate::platform::control::body::ControlBody;
-use crate::platform::control::control_request::parse_name;
+use crate::platform::control::control_request::{ControlBody, parse_name};
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};

@@ -1,7 +1,6 @@
 //! `POST /v1/sources/{oracle_id}/history`: the history of a value on both axes of time.
 
-use crate::platform::control::body::ControlBody;
-use crate::platform::control::control_request::parse_name;
+use crate::platform::control::control_request::{ControlBody, parse_name};
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;

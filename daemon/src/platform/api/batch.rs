@@ -1,6 +1,6 @@
 //! Batches: one request per line, answered in order while further lines arrive.
 
-use super::request::lines::{BatchLine, BatchLineReader};
+use super::request::batch_lines::{BatchLine, BatchLineReader};
 use super::reserved_body::{ReservedBody, ReservedBodyStream};
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;

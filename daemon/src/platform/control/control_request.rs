@@ -1,13 +1,16 @@
 //! Helpers that the control handlers share.
 
+use crate::platform::api::request::{JsonBody, strict_json};
 use crate::platform::problem::{Problem, ProblemCode};
 use crate::platform::service::DaemonService;
-use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
+use axum::extract::{FromRequest, Path, Request};
 use oracled_actors::audit::logger::CommitError;
 use oracled_domain::base::blank::is_blank;
 use oracled_domain::{ApplicationName, AuditEvent, EventKind, PeerCredentials};
+use serde::de::DeserializeOwned;
 use std::fmt::Display;
+use std::sync::Arc;
 
 /// The list of the paths of the control socket, for errors.
 pub(crate) const PATHS: &str = "/openapi.json, or use `oraclectl`: this is the control socket";
@@ -61,4 +64,33 @@ pub(crate) async fn log_control_action(
         EventKind::ControlAction { action: action.to_owned(), detail, peer },
     );
     service.system.log.commit(event.into()).await.map(|_| ())
+}
+
+/// Maximum length of a body, in bytes: a pipeline contains its schemas and tables.
+pub const DOCUMENT_MAX_BYTES: usize = 4 * 1024 * 1024;
+
+/// The body of a request on the control socket. It is read strictly: a misspelled member of a document would be missing from
+/// every answer that depends on it.
+pub struct ControlBody(JsonBody);
+
+impl FromRequest<Arc<DaemonService>> for ControlBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, service: &Arc<DaemonService>) -> Result<Self, Problem> {
+        JsonBody::read_within(request, service, DOCUMENT_MAX_BYTES).await.map(Self)
+    }
+}
+
+impl ControlBody {
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+
+    /// Reads the body as a `T`. A name must not occur twice in one object, even if `T` ignores it.
+    ///
+    /// # Errors
+    /// `InvalidJson` if the body is not JSON; `InvalidDocument` with the position of the fault.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        strict_json::read(self.0.as_bytes(), "a document", ProblemCode::InvalidDocument)
+    }
 }

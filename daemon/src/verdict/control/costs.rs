@@ -6,7 +6,7 @@ use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_blocking};
 use axum::Json;
 use axum::extract::State;
-use oracled_api::verdict::costs::{CostsParams, CostsResponse};
+use oracled_api::verdict::{CostsParams, CostsResponse};
 use oracled_domain::verdict::cost::day_of;
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use axum::{Extension, Json};
 use hyper::{Method, Request};
 use oracled_actors::verdict::erasure::ErasureReport;
 use oracled_api::base::problem::ProblemCode;
-use oracled_api::verdict::erasures::{ErasedSession, ErasureRequest, ErasureResponse};
+use oracled_api::verdict::{ErasedSession, ErasureRequest, ErasureResponse};
 use oracled_domain::verdict::session::CustomerEmail;
 use oracled_domain::{PeerCredentials, SessionId};
 use oracled_store::{LogQuery, SessionsWithAddress, Store};

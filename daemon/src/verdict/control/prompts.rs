@@ -12,7 +12,7 @@ use oracled_actors::verdict::generation::{
 };
 use oracled_actors::verdict::orders::TryPrompt;
 use oracled_api::base::problem::ProblemCode;
-use oracled_api::verdict::prompts::{PromptTryRequest, PromptTryResponse};
+use oracled_api::verdict::{PromptTryRequest, PromptTryResponse};
 use oracled_domain::PromptTemplate;
 use std::sync::Arc;
 

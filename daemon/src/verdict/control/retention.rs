@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::{Extension, Json};
 use hyper::Request;
 use oracled_actors::verdict::erasure::RetentionReport;
-use oracled_api::verdict::retention::RetentionResponse;
+use oracled_api::verdict::RetentionResponse;
 use oracled_domain::PeerCredentials;
 use std::sync::Arc;
 

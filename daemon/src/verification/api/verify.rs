@@ -1,7 +1,7 @@
 //! `/v1/verify`: verifies values of a subject with registered sources (RFC-0002, Part II).
 
 use crate::platform::api::batch;
-use crate::platform::api::request::lines::BatchLine;
+use crate::platform::api::request::batch_lines::BatchLine;
 use crate::platform::api::request::{JsonBody, parse_strictly};
 use crate::platform::api::reserved_body::{ReservedBody, json_response};
 use crate::platform::openapi::problems;

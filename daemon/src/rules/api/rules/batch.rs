@@ -2,7 +2,7 @@
 
 use crate::platform::api::batch::{self, BatchPart, BatchSender, to_line};
 use crate::platform::api::request;
-use crate::platform::api::request::lines::{BatchLine, BatchLineReader};
+use crate::platform::api::request::batch_lines::{BatchLine, BatchLineReader};
 use crate::platform::api::request::{RequestedCase, SourcedCheck};
 use crate::platform::api::reserved_body::{self, ReservedBody};
 use crate::platform::openapi::problems;

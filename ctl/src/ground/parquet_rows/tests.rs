@@ -1,4 +1,4 @@
-use super::super::values::{format_decimal, unscaled};
+use super::values::{format_decimal, unscaled};
 use super::*;
 use parquet::data_type::{
     ByteArray, ByteArrayType, DataType, DoubleType, FixedLenByteArrayType, FloatType, Int32Type, Int64Type,
