@@ -13,11 +13,12 @@ use crate::ground::queries::ProcessorPool;
 use crate::platform::clock::{Clock, monotonic};
 use crate::platform::guardian::panic_message;
 use oracled_domain::audit::event::RulesEntry;
+use oracled_domain::audit::event::RulesEvaluated;
 use oracled_domain::rules::{
     CandidateCheck, CandidateText, FactSet, RuleId, RuleSettings, RulesEvaluation, evaluate,
 };
 use oracled_domain::verdict::rules_gate::{RulesGateOutcome, examine};
-use oracled_domain::{ApprovedVerdict, AuditEvent, EventKind, Sha256Hex};
+use oracled_domain::{ApprovedVerdict, AuditEvent, Sha256Hex};
 use oracled_store::JournalRecord;
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
@@ -124,7 +125,7 @@ impl RuleService {
         let now = self.runner.clock.now();
         let event = |(evaluation, case_id)| {
             let entry = RulesEntry { case_id, ..RulesEntry::of(evaluation, None) };
-            AuditEvent::new(now, None, EventKind::RulesEvaluated(entry))
+            AuditEvent::new(now, None, RulesEvaluated(entry))
         };
         let events = evaluations.iter().zip(ids).map(event).collect();
         self.runner.log.commit(JournalRecord { events, ..JournalRecord::default() }).await?;

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 pub type LogLimit = PageLimit<100, 10_000>;
 
 /// An entry of the audit log: one line of `oracle_log.jsonl`.
-#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[derive(Debug, utoipa::ToSchema)]
 pub struct LogEntry {
     /// The number of the entry, from 1 without gaps.
     pub seq: u64,

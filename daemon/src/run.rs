@@ -33,7 +33,8 @@ use oracled_actors::verdict::outbox::StopSending;
 use oracled_actors::verdict::{orders, regen};
 use oracled_actors::verification::VerificationConfig;
 use oracled_actors::{ActorSystem, Clock};
-use oracled_domain::{AuditEvent, EventKind};
+use oracled_domain::AuditEvent;
+use oracled_domain::audit::event::{LogKeyReplaced, ServiceStarted, ServiceStopped};
 use oracled_store::{Journal, JournalRecord, Store, StoreError, StoreOptions};
 use prometheus_client::registry::Registry;
 use sd_notify::NotifyState;
@@ -120,10 +121,10 @@ async fn log_start(service: &DaemonService) -> anyhow::Result<()> {
             "the key of the log is another one than before; if you did not replace it, restore the previous key, else give the new \
              public key to everyone who verifies the log"
         );
-        let replaced = EventKind::LogKeyReplaced { before, after: log_key.clone() };
+        let replaced = LogKeyReplaced { before, after: log_key.clone() };
         events.push(AuditEvent::new(service.started_at, None, replaced));
     }
-    events.push(AuditEvent::new(service.started_at, None, EventKind::ServiceStarted { version, log_key }));
+    events.push(AuditEvent::new(service.started_at, None, ServiceStarted { version, log_key }));
     match service.system.log.commit(JournalRecord { events, ..JournalRecord::default() }).await {
         Err(CommitError::Unavailable(cause)) => {
             tracing::error!(cause, "the first entry could not be logged");
@@ -305,7 +306,7 @@ impl RunningDaemon {
         let closed = timeout(bound_s.max(CLOSING_TAKES), async {
             // the stop of the daemon is the last entry
             service.system.log.flush().await;
-            let stopped = AuditEvent::new(service.system.clock.now(), None, EventKind::ServiceStopped);
+            let stopped = AuditEvent::new(service.system.clock.now(), None, ServiceStopped {});
             if let Err(error) = service.system.log.commit(stopped.into()).await {
                 tracing::error!(%error, "the last entry could not be logged");
             }

@@ -8,6 +8,7 @@ pub mod decimal;
 pub mod digest;
 pub mod due_time;
 pub mod duplicate_keys;
+pub mod event;
 pub mod given;
 pub mod key_names;
 pub mod moment;

@@ -1,8 +1,9 @@
 //! A state directory whose first entries are old.
 
 use jiff::{SignedDuration, Timestamp};
+use oracled_domain::audit::event::SessionRegistered;
 use oracled_domain::verdict::divergence::OriginalLabel;
-use oracled_domain::{AuditEvent, CustomerQuery, EventKind, ProductTier, SessionId, SessionRecord};
+use oracled_domain::{AuditEvent, CustomerQuery, ProductTier, SessionId, SessionRecord};
 use oracled_store::{Journal, JournalRecord, RowWrite, StoreOptions};
 use std::path::Path;
 
@@ -24,7 +25,7 @@ pub fn register_days_ago<'n>(state_dir: &Path, sessions: impl IntoIterator<Item 
             customer_email: Some(format!("{session}-7421@example.org").try_into().expect("an address")),
             ..SessionRecord::new(session_id.clone(), ProductTier::Quick, CustomerQuery::new(query.clone()))
         };
-        let registered = EventKind::SessionRegistered {
+        let registered = SessionRegistered {
             tier: ProductTier::Quick,
             query_preview: query,
             original_verdict: OriginalLabel(None),

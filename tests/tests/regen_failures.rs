@@ -2,13 +2,12 @@
 
 use jiff::Timestamp;
 use oracled_domain::audit::event::EventSeverity;
+use oracled_domain::audit::event::SessionRegistered;
 use oracled_domain::verdict::divergence::{CHANGED_NOTICE, UNKNOWN_NOTICE};
 use oracled_domain::verdict::generation::{GenerationSettings, LOCKED_MODEL};
 use oracled_domain::verdict::prompt::VerdictPrompt;
 use oracled_domain::verdict::session::OriginalVerdict;
-use oracled_domain::{
-    AuditEvent, CustomerQuery, EventKind, ProductTier, SessionRecord, Sha256Hex, VerdictLabel,
-};
+use oracled_domain::{AuditEvent, CustomerQuery, ProductTier, SessionRecord, Sha256Hex, VerdictLabel};
 use oracled_store::{Journal, JournalRecord, RowWrite, StoreOptions};
 use oracled_tests::generation::{
     QUERY, coherent_answer, event_names, purge_verdict, read_cached, read_metric, read_verdict,
@@ -171,7 +170,7 @@ fn store_session(state: &Path, prompt_sha256: Sha256Hex) {
     let registered = AuditEvent::new(
         Timestamp::now(),
         session.session_id.clone(),
-        EventKind::SessionRegistered {
+        SessionRegistered {
             tier: session.tier,
             query_preview: session.query.preview(),
             original_verdict: oracled_domain::verdict::divergence::OriginalLabel(Some(VerdictLabel::Green)),

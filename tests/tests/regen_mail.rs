@@ -3,9 +3,10 @@
 
 use jiff::{SignedDuration, Timestamp};
 use oracled_api::base::client::{DaemonClient, DaemonResponse};
+use oracled_domain::audit::event::ControlAction;
 use oracled_domain::verdict::divergence::DISCLAIMER;
 use oracled_domain::verdict::mail::MailState;
-use oracled_domain::{AuditEvent, EventKind, OutboxMail, ProductTier, VerdictLabel};
+use oracled_domain::{AuditEvent, OutboxMail, ProductTier, VerdictLabel};
 use oracled_store::{Journal, JournalRecord, RowWrite, StoreOptions};
 use oracled_tests::generation::{
     QUERY, coherent_answer, event_names, generation_request, purge_verdict, put_session, read_verdict,
@@ -227,7 +228,7 @@ fn advance_retry(world: &DaemonWorld) {
     let passed = AuditEvent::new(
         Timestamp::now(),
         None,
-        EventKind::ControlAction { action: "pass".into(), detail: "a minute".into(), peer: None },
+        ControlAction { action: "pass".into(), detail: "a minute".into(), peer: None },
     );
     let writes = vec![RowWrite::put::<OutboxMail>(&mail)];
     let record = JournalRecord { events: vec![passed], writes, ..JournalRecord::default() };

@@ -1,9 +1,13 @@
 //! `oraclectl verify-log --replay`: every decision of a daemon is computed again, offline.
 
 use oracled_api::base::client::DaemonClient;
+use oracled_domain::audit::event::Event;
+use oracled_domain::audit::event::{
+    RegenDivergenceCheck, ReviewOpened, RulesEvaluated, SourceAsked, TmmCrosscheck, VerificationDecided,
+};
 use oracled_domain::rules::RuleVerdict;
-use oracled_domain::{AuditEvent, DivergenceLevel, EventKind, ProductTier, VerdictLabel};
-use oracled_store::{JournalRecord, LogQuery};
+use oracled_domain::{AuditEvent, DivergenceLevel, ProductTier, VerdictLabel};
+use oracled_store::{JournalRecord, LogLine, LogQuery};
 use oracled_tests::generation::{coherent_answer, purge_verdict, read_verdict, request_verdict};
 use oracled_tests::ground::open_store;
 use oracled_tests::model::{ModelServer, ScriptedReply};
@@ -129,34 +133,38 @@ async fn each_decision_of_a_daemon_is_reproduced_offline() {
 }
 
 /// The same decision with a wrong result, and the member that has it.
-fn falsified(mut event: AuditEvent) -> Option<(AuditEvent, &'static str)> {
-    let member = match &mut event.kind {
-        EventKind::TmmCrosscheck(entry) => {
-            entry.coherence_score -= 0.001;
+fn falsified(event: &AuditEvent) -> Option<(AuditEvent, &'static str)> {
+    let mut details: Value = serde_json::from_str(&event.to_json()).expect("JSON");
+    let member = match event.kind.name() {
+        TmmCrosscheck::NAME => {
+            let score = details["coherence_score"].as_f64().expect("a number");
+            details["coherence_score"] = json!(score - 0.001);
             "coherence_score"
         }
-        EventKind::RulesEvaluated(entry) => {
-            entry.verdict = RuleVerdict::Error;
+        RulesEvaluated::NAME => {
+            details["verdict"] = json!(RuleVerdict::Error);
             "verdict"
         }
-        EventKind::RegenDivergenceCheck(check) => {
-            check.divergence_level = Some(DivergenceLevel::None);
+        RegenDivergenceCheck::NAME => {
+            details["divergence_level"] = json!(DivergenceLevel::None);
             "divergence_level"
         }
-        EventKind::VerificationDecided(entry) => {
-            entry.envelope.warnings.push("well!".into());
+        VerificationDecided::NAME => {
+            details["envelope"]["warnings"].as_array_mut().expect("a list").push(json!("well!"));
             "envelope.warnings"
         }
-        EventKind::SourceAsked(entry) => {
-            entry.latency_ms += 1;
+        SourceAsked::NAME => {
+            details["latency_ms"] = json!(details["latency_ms"].as_u64().expect("a number") + 1);
             "latency_ms"
         }
-        EventKind::ReviewOpened(entry) => {
-            entry.review.of_claim = !entry.review.of_claim;
+        ReviewOpened::NAME => {
+            let of_claim = details["review"]["of_claim"].as_bool().unwrap_or_default();
+            details["review"]["of_claim"] = json!(!of_claim);
             "review.of_claim"
         }
         _ => return None,
     };
+    let event = AuditEvent::read(&details.to_string()).expect("an entry")?;
     Some((event, member))
 }
 
@@ -171,12 +179,12 @@ async fn decision_that_was_logged_wrongly_is_found_in_the_state_directory() {
 
     let (mut journal, store) = open_store(&world.state());
     let lines = store.log(&LogQuery { limit: usize::MAX, ..LogQuery::default() }).expect("the log is read");
-    let events: Vec<AuditEvent> =
-        lines.iter().map(|line| store.parse_entry(line).expect("an entry")).collect();
+    let read = |line: &LogLine| AuditEvent::read(&line.json).expect("an entry").expect("a known event");
+    let events: Vec<AuditEvent> = lines.iter().map(read).collect();
     let verification: Vec<_> = events.iter().filter(|event| event.kind.execution_id().is_some()).collect();
     let mut expected = Vec::new();
     for event in &events {
-        let Some((falsified, member)) = falsified(event.clone()) else { continue };
+        let Some((falsified, member)) = falsified(event) else { continue };
         let events = if event.kind.execution_id().is_some() {
             // the entries of a verification are replayed together
             let falsify = |one: &&AuditEvent| if *one == event { falsified.clone() } else { (*one).clone() };

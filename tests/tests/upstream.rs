@@ -6,10 +6,11 @@ use oracled_actors::upstream::{
     AnthropicClient, GeminiClient, ModelCallPolicy, ModelCallPurpose, ModelCallResult, ModelCaller,
     ModelClient, ModelError, ModelHealthEffect, OpenAiClient, RequestFailureKind, UpstreamEndpoint,
 };
+use oracled_domain::audit::event::OracleInteraction;
 use oracled_domain::verdict::generation::{GenerationSettings, LOCKED_MODEL, ModelTokenUsage};
 use oracled_domain::verdict::interaction::{InteractionStatus, OracleInteractionLog};
 use oracled_domain::verdict::response_schema::response_schema;
-use oracled_domain::{AuditEvent, EventKind, GatePath, ModelPrompt, ProductTier, SessionId, Sha256Hex};
+use oracled_domain::{AuditEvent, GatePath, ModelPrompt, ProductTier, SessionId, Sha256Hex};
 use oracled_tests::GOOD;
 use oracled_tests::generation::built_in_prompt;
 use oracled_tests::model::{ModelServer, ScriptedReply, anthropic_answer, gemini_answer, openai_answer};
@@ -68,11 +69,7 @@ async fn call(model: Arc<dyn ModelClient>) -> ModelCallResult {
 }
 
 fn interactions(attempts: &[AuditEvent]) -> Vec<&OracleInteractionLog> {
-    let interaction = |event| match event {
-        &AuditEvent { kind: EventKind::OracleInteraction(ref interaction), .. } => Some(&**interaction),
-        _ => None,
-    };
-    attempts.iter().filter_map(interaction).collect()
+    attempts.iter().filter_map(|event| Some(&*event.kind.get::<OracleInteraction>()?.0)).collect()
 }
 
 fn codes(called: &ModelCallResult) -> Vec<&str> {
@@ -512,7 +509,7 @@ async fn answer_is_returned_without_its_fence_and_logged_with_its_metadata() {
             interactions(std::slice::from_ref(&logged)).first().map(|logged| logged.execution_id.clone());
         let execution_id = id.expect("an interaction");
         assert!(execution_id.starts_with("m-") && !execution_id.contains("cs_1"), "{execution_id}");
-        let expected = EventKind::OracleInteraction(Box::new(OracleInteractionLog {
+        let expected = OracleInteraction(Box::new(OracleInteractionLog {
             execution_id,
             oracle_id: "tested".into(),
             oracle_version: version.into(),

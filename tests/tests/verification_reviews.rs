@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use hyper::Method;
 use oracled_api::base::client::DaemonClient;
+use oracled_domain::audit::event::VerificationDecided;
 use oracled_domain::verification::{DecisionInputs, Envelope, decide};
-use oracled_domain::{AuditEvent, EventKind, Sha256Hex};
+use oracled_domain::{AuditEvent, Sha256Hex};
 use oracled_store::JournalRecord;
 use oracled_tests::ground::{example, open_pipeline, open_store, register_all};
 use oracled_tests::verification::{register, register_offices, several_years, workflow};
@@ -383,7 +384,7 @@ async fn decision_is_shown_with_all_inputs_and_an_altered_one_is_an_error() {
             .commit(&[JournalRecord::from(AuditEvent::new(
                 entry.envelope.decided_at,
                 None,
-                EventKind::VerificationDecided(entry),
+                VerificationDecided(entry),
             ))])
             .expect("the request is accepted");
         assert!(committed.iter().all(Result::is_ok), "{committed:?}");

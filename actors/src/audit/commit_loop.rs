@@ -43,8 +43,9 @@ impl LoggerHandle {
 mod tests {
     use super::*;
     use crate::testing::{TestSystem, id, logged_events, with_system};
+    use oracled_domain::AuditEvent;
     use oracled_domain::SessionRecord;
-    use oracled_domain::{AuditEvent, EventKind};
+    use oracled_domain::audit::event::ServiceStopped;
     use oracled_store::{RowExpectation, RowName};
 
     #[test]
@@ -58,11 +59,7 @@ mod tests {
                     let revision = (attempts < fresh_at).then_some(u64::MAX);
                     let record = JournalRecord {
                         expect: vec![RowExpectation::new::<SessionRecord>(&id("cs_1"), revision)],
-                        ..JournalRecord::from(AuditEvent::new(
-                            system.clock.now(),
-                            None,
-                            EventKind::ServiceStopped,
-                        ))
+                        ..JournalRecord::from(AuditEvent::new(system.clock.now(), None, ServiceStopped {}))
                     };
                     Ok::<_, CommitError>(CommitDecision::Change(attempts, record))
                 });

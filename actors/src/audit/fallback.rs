@@ -1,7 +1,7 @@
 //! The fallback for audit entries that the journal rejects: each goes to the service log as one marked line (seed:
 //! `tmm-crosscheck`, failure mode "oracle_log.jsonl write fails").
 
-use oracled_domain::{AuditEvent, RequestCaller};
+use oracled_domain::RequestCaller;
 use oracled_store::JournalRecord;
 use serde::Serialize;
 use std::fmt;
@@ -14,14 +14,12 @@ type FallbackLineSink = dyn Fn(&str) + Send + Sync;
 #[derive(Clone)]
 pub struct FallbackLog(Arc<FallbackLineSink>);
 
-/// One line: the marker, the cause and the entry.
+/// The begin of a line, before the entry: the marker, the cause and the caller.
 #[derive(Serialize)]
-struct FallbackLine<'e> {
+struct FallbackHead<'e> {
     log_fallback: bool,
     /// Not named `cause`, because some entries have a field `cause`.
     fallback_cause: &'e str,
-    #[serde(flatten)]
-    entry: &'e AuditEvent,
     #[serde(skip_serializing_if = "Option::is_none")]
     caller: Option<&'e RequestCaller>,
 }
@@ -47,13 +45,10 @@ impl FallbackLog {
         for (index, entry) in record.events.iter().enumerate().filter(|(_, event)| !event.kind.needs_commit())
         {
             let caller = record.callers.of(index);
-            let line = serde_json::to_string(&FallbackLine {
-                log_fallback: true,
-                fallback_cause: cause,
-                entry,
-                caller,
-            });
-            (self.0)(&line.expect("an event is plain data with string keys"));
+            let head = FallbackHead { log_fallback: true, fallback_cause: cause, caller };
+            let head = serde_json::to_string(&head).expect("a head is plain data with string keys");
+            let entry = entry.to_json();
+            (self.0)(&format!("{},{}", head.trim_end_matches('}'), entry.trim_start_matches('{')));
             entries += 1;
         }
         entries

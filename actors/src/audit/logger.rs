@@ -21,6 +21,7 @@ use actix::{
 };
 use jiff::Timestamp;
 use oracled_domain::audit::event::LostRow;
+use oracled_domain::audit::event::{MirrorRepaired, StorageRecovered};
 use oracled_domain::{AuditEvent, EventKind};
 use oracled_store::{
     CommitReceipt, Journal, JournalRecord, MirrorFault, MirrorSnapshot, RecordRejectedError, RowName,
@@ -285,8 +286,8 @@ impl Logger {
 
     fn log_recovery(&mut self, cause: String, failed_at: Timestamp) {
         let fallback_entries = self.fallback_entries.load(Ordering::Relaxed);
-        let recovered = EventKind::StorageRecovered { cause, failed_at, fallback_entries, lost_rows: None };
-        if self.commit_own(recovered).is_ok() {
+        let recovered = StorageRecovered { cause, failed_at, fallback_entries, lost_rows: None };
+        if self.commit_own(recovered.into()).is_ok() {
             self.fallback_entries.fetch_sub(fallback_entries, Ordering::Relaxed);
         }
     }
@@ -304,12 +305,7 @@ impl Logger {
         let (now, fallback_entries) = (self.clock.now(), 0);
         for (session_id, lost) in lost {
             let cause = "a segment and the database were damaged".to_owned();
-            let kind = EventKind::StorageRecovered {
-                cause,
-                failed_at: now,
-                fallback_entries,
-                lost_rows: Some(lost),
-            };
+            let kind = StorageRecovered { cause, failed_at: now, fallback_entries, lost_rows: Some(lost) };
             if self.commit_event(AuditEvent::new(now, session_id, kind)).is_err() {
                 return;
             }
@@ -324,7 +320,7 @@ impl Logger {
             "oracle_log.jsonl differs from the log; it is written again"
         );
         self.metrics.mirror_repairs.inc();
-        self.commit_own(EventKind::MirrorRepaired { damaged_seq: seq, offset })
+        self.commit_own(MirrorRepaired { damaged_seq: seq, offset }.into())
     }
 
     /// Commits an event of the journal itself.
@@ -342,8 +338,8 @@ impl Logger {
         let (Some(journal), Some(failed_at)) = (&mut self.journal, self.failed_at) else { return };
         let cause = journal.failure().unwrap_or_default().to_owned();
         let fallback_entries = self.fallback_entries.load(Ordering::Relaxed);
-        let recovered = EventKind::StorageRecovered { cause, failed_at, fallback_entries, lost_rows: None };
-        match journal.recover().and_then(|()| self.commit_own(recovered)) {
+        let recovered = StorageRecovered { cause, failed_at, fallback_entries, lost_rows: None };
+        match journal.recover().and_then(|()| self.commit_own(recovered.into())) {
             Ok(()) => {
                 tracing::info!(fallback_entries, "the journal accepts entries again");
                 self.failed_at = None;

@@ -23,6 +23,7 @@ use crate::ground::pull::PayloadPuller;
 use crate::platform::clock::Clock;
 use crate::upstream::oracle::LiveOracle;
 use crate::upstream::reloadable::Reloadable;
+use oracled_domain::audit::event::DocumentRegistered;
 use oracled_domain::audit::event::ground::DocumentEntry;
 use oracled_domain::documents::{DocumentKind, RegisteredDocument, RegistryDocument};
 use oracled_domain::ground::freshness::{AxisFreshnessLimits, FreshnessPolicy, FreshnessPolicyError};
@@ -39,7 +40,7 @@ use oracled_domain::verdict::mail_template::MailTemplateError;
 use oracled_domain::verdict::prompt::PromptTemplateError;
 use oracled_domain::verification::adapter::AdapterError;
 use oracled_domain::verification::workflow::WorkflowError;
-use oracled_domain::{AuditEvent, EventKind, PeerCredentials, Sha256Hex};
+use oracled_domain::{AuditEvent, PeerCredentials, Sha256Hex};
 use oracled_store::ground::view::SourceView;
 use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite, Store, StoreError};
 use std::ops::Bound;
@@ -245,7 +246,7 @@ impl CommitContext {
         peer: PeerCredentials,
     ) -> AuditEvent {
         let entry = DocumentEntry::new(before, after, peer);
-        AuditEvent::new(self.clock.now(), None, EventKind::DocumentRegistered(entry))
+        AuditEvent::new(self.clock.now(), None, DocumentRegistered(entry))
     }
 
     pub(crate) fn ontology(&self, reference: &OntologyRef) -> Result<Ontology, RegistryError> {

@@ -13,11 +13,12 @@ use actix::{
     Actor, Addr, AsyncContext, Context, Handler, Message, MessageResult, ResponseFuture, Supervised,
 };
 use jiff::Timestamp;
+use oracled_domain::audit::event::{ControlAction, OracleHealthChanged};
 use oracled_domain::verdict::health::{
     self, CallPurpose, CircuitAction, CircuitBreaker, CircuitCallOutcome, ERROR_MAX_CHARS,
     HealthStatusChange, OracleHealthConfig, OracleHealthStatus, PermitDenial, PermitDenialCause,
 };
-use oracled_domain::{AuditEvent, EventKind, OracleId, PeerCredentials};
+use oracled_domain::{AuditEvent, OracleId, PeerCredentials};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -329,11 +330,7 @@ impl OracleHealth {
             CircuitAction::Probe => {
                 let (action, detail) = ("probe_oracle".to_owned(), oracle_id.to_string());
                 let peer = Some(*peer);
-                return Ok(Some(AuditEvent::new(
-                    now,
-                    None,
-                    EventKind::ControlAction { action, detail, peer },
-                )));
+                return Ok(Some(AuditEvent::new(now, None, ControlAction { action, detail, peer })));
             }
         };
         Ok(change.map(|change| status_change_event(oracle_id.clone(), change, Some(*peer), now)))
@@ -368,7 +365,7 @@ fn status_change_event(
     AuditEvent::new(
         timestamp,
         None,
-        EventKind::OracleHealthChanged { oracle_id, from, to, cause, consecutive_failures, peer },
+        OracleHealthChanged { oracle_id, from, to, cause, consecutive_failures, peer },
     )
 }
 

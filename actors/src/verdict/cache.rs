@@ -37,7 +37,8 @@ use crate::verdict::submission::CachedVerdict;
 use actix::{Actor, Addr, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
 use metrics::CacheReadResult;
 use oracled_domain::VerdictDelivery;
-use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId};
+use oracled_domain::audit::event::VerdictPurged;
+use oracled_domain::{AuditEvent, PeerCredentials, SessionId};
 use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache as HotCache;
@@ -156,11 +157,7 @@ async fn purge(
         let Some((verdict_sha256, revision)) = store.verdict_for_removal(&session_id)? else {
             return Ok(CommitDecision::Already(false));
         };
-        let purged = AuditEvent::new(
-            clock.now(),
-            session_id.clone(),
-            EventKind::VerdictPurged { verdict_sha256, peer },
-        );
+        let purged = AuditEvent::new(clock.now(), session_id.clone(), VerdictPurged { verdict_sha256, peer });
         let record = JournalRecord {
             expect: vec![RowExpectation::new::<VerdictDelivery>(&session_id, Some(revision))],
             events: vec![purged],

@@ -12,6 +12,7 @@ use crate::verdict::cache::{
 use crate::verdict::submission::{GenerationTrace, Submission, SubmissionOutcome};
 use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
 use oracled_domain::audit::event::{CrosscheckEntry, EventSeverity, RulesEntry};
+use oracled_domain::audit::event::{CrosscheckError, RulesEvaluated, TmmCrosscheck};
 use oracled_domain::rules::CandidateCheck;
 use oracled_domain::verdict::crosscheck::CrosscheckReason;
 use oracled_domain::verdict::policy::DeliveryPolicies;
@@ -162,13 +163,13 @@ impl CrosscheckActor {
                 let labels = JudgmentLabels::new(application, tier, path, *crosscheck_reason);
                 self.metrics.judged.get_or_create(&labels).inc();
                 self.metrics.coherence.observe(coherence_score.max(0.0));
-                let entry = EventKind::TmmCrosscheck(CrosscheckEntry::of(&judgment, query, path));
-                (Ok(judgment), entry)
+                let entry = TmmCrosscheck(CrosscheckEntry::of(&judgment, query, path));
+                (Ok(judgment), entry.into())
             }
             Err(panic) => {
                 let cause = panic_message(&*panic);
                 let level = EventSeverity::Error;
-                (Err(cause.clone()), EventKind::CrosscheckError { path, level, cause })
+                (Err(cause.clone()), CrosscheckError { path, level, cause }.into())
             }
         }
     }
@@ -282,11 +283,7 @@ impl JudgmentDelivery {
                 judged.push(AuditEvent::new(
                     self.clock.now(),
                     session_id.clone(),
-                    EventKind::CrosscheckError {
-                        path: *path,
-                        level: EventSeverity::Error,
-                        cause: error.to_string(),
-                    },
+                    CrosscheckError { path: *path, level: EventSeverity::Error, cause: error.to_string() },
                 ));
                 self.log.commit(GenerationTrace::record(generation_trace.as_ref(), judged.clone())).await?;
                 Err(error)
@@ -305,7 +302,7 @@ impl JudgmentDelivery {
         judged: &mut Vec<AuditEvent>,
     ) -> Result<RulesGateOutcome, GateError> {
         let examination = self.rules.examine(approved, Arc::clone(check)).await?;
-        let entry = EventKind::RulesEvaluated(RulesEntry::of(&examination.evaluation, Some(path)));
+        let entry = RulesEvaluated(RulesEntry::of(&examination.evaluation, Some(path)));
         judged.push(AuditEvent::new(self.clock.now(), session_id.clone(), entry));
         Ok(examination)
     }

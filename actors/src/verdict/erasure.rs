@@ -16,9 +16,10 @@ use crate::verdict::notifier::{Notifier, queued_mails};
 use crate::verdict::outbox::{HoldMessages, OutboxAction, OutboxError};
 use crate::verdict::regen::{AwaitGenerations, RegenActor};
 use crate::verdict::webhooks::{ChangeWebhook, WebhookSender};
+use oracled_domain::audit::event::SessionErased;
 use oracled_domain::audit::event::{ErasureEndEntry, ErasureStartEntry, read_open};
 use oracled_domain::base::row::ErasedData;
-use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId};
+use oracled_domain::{AuditEvent, PeerCredentials, SessionId};
 use oracled_store::{ErasureOutcome, ErasureStep, JournalRecord, LogQuery, RemovalPlan, Store, StoreError};
 use retention::StartedRetention;
 use serde::Deserialize;
@@ -325,7 +326,7 @@ impl ErasureService {
             erased.extend(session_id.iter().map(|session_id| (session_id.clone(), data.clone())));
             let ended = ErasureEndEntry { started_seq: seq, data, reason, peer };
             let session_id = session_id.filter(|_| still_named.contains(&seq));
-            record.events.push(AuditEvent::new(clock.now(), session_id, EventKind::SessionErased(ended)));
+            record.events.push(AuditEvent::new(clock.now(), session_id, SessionErased(ended)));
         }
         for (sessions, started) in retentions {
             record.events.push(started.end_event(clock.now(), sessions, unread_files.len() as u64));

@@ -14,11 +14,12 @@ use crate::upstream::oracle_health::{
 use crate::upstream::reloadable::Reloadable;
 use crate::verdict::cache::{RegisterSession, VerdictCache, VerdictCacheError};
 use jiff::{SignedDuration, Timestamp};
+use oracled_domain::audit::event::SessionLookedUp;
 use oracled_domain::verdict::health::CircuitCallOutcome;
 use oracled_domain::verdict::interaction::InteractionStatus;
 use oracled_domain::verdict::lookup::{LookupEntry, LookupOutcome};
 use oracled_domain::verdict::session::SessionCaller;
-use oracled_domain::{AuditEvent, EventKind, SessionId};
+use oracled_domain::{AuditEvent, SessionId};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -225,7 +226,7 @@ impl LookupContext {
             error_code: error.map(LookupCallError::error_code),
             response_hash,
         };
-        let event = AuditEvent::new(now, session_id.clone(), EventKind::SessionLookedUp(entry));
+        let event = AuditEvent::new(now, session_id.clone(), SessionLookedUp(entry));
         match result {
             Ok(found) => {
                 if let Some(error) = found.email_error {

@@ -18,6 +18,7 @@ use crate::verdict::outbox::{
     OutboxStep, SendOutcome, WakeOutbox,
 };
 use jiff::{SignedDuration, Timestamp};
+use oracled_domain::audit::event::{MailDropped, MailFailed, MailRequeued, MailSent};
 use oracled_domain::base::row::Row;
 use oracled_domain::verdict::mail::MailState;
 use oracled_domain::verdict::template_name::TemplateName;
@@ -188,18 +189,17 @@ impl OutboxChannel for MailChannel {
     fn event(state: &MailState, step: OutboxStep) -> EventKind {
         let (mail_id, kind) = (state.mail_id.clone(), state.kind);
         match step {
-            OutboxStep::Sent => {
-                EventKind::MailSent { mail_id, kind, attempt: state.attempts.saturating_add(1) }
-            }
-            OutboxStep::Failed => EventKind::MailFailed {
+            OutboxStep::Sent => MailSent { mail_id, kind, attempt: state.attempts.saturating_add(1) }.into(),
+            OutboxStep::Failed => MailFailed {
                 mail_id,
                 kind,
                 attempt: state.attempts,
                 cause: state.last_error.clone().unwrap_or_default(),
                 next_attempt_at: state.next_attempt_at,
-            },
-            OutboxStep::Requeued(peer) => EventKind::MailRequeued { mail_id, peer },
-            OutboxStep::Dropped(peer) => EventKind::MailDropped { mail_id, peer },
+            }
+            .into(),
+            OutboxStep::Requeued(peer) => MailRequeued { mail_id, peer }.into(),
+            OutboxStep::Dropped(peer) => MailDropped { mail_id, peer }.into(),
         }
     }
 

@@ -10,6 +10,7 @@ mod call_budget;
 use call_budget::{CallRate, ModelCallBudget, SLOT_RETRY_WAIT};
 pub use call_budget::{ModelCallLimits, ModelCallSlot};
 use oracled_domain::SessionRecord;
+use oracled_domain::audit::event::{DailyBudgetReached, RegenAttempted};
 
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::{CommitError, LoggerHandle};
@@ -21,7 +22,7 @@ use oracled_domain::audit::event::EventSeverity;
 use oracled_domain::verdict::cost::{day_of, end_of_day};
 use oracled_domain::verdict::cost_budget::{CostBudgets, DailyBudget};
 use oracled_domain::{
-    ApplicationName, AuditEvent, EventKind, OracleId, ProductTier, RegenAttempt, SessionId, VerdictGeneration,
+    ApplicationName, AuditEvent, OracleId, ProductTier, RegenAttempt, SessionId, VerdictGeneration,
 };
 use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite, Store, StoreError};
 use std::collections::BTreeMap;
@@ -285,8 +286,7 @@ impl RateLimiter {
         let day = day_of(now);
         tracing::warn!(%costs, budget = %daily, currency, key = %budget, "a daily budget for model calls is used up");
         let level = EventSeverity::Escalation;
-        let reached =
-            EventKind::DailyBudgetReached { application, day, budget: daily, costs, currency, level };
+        let reached = DailyBudgetReached { application, day, budget: daily, costs, currency, level };
         let (log, reached) = (self.log.clone(), AuditEvent::new(now, None, reached));
         actix_rt::spawn(async move {
             // if it fails, the next refused call tries again
@@ -330,7 +330,7 @@ async fn commit_regen_attempt(
             return Err(CommitError::Stale(session).into());
         };
         let (now, generation) = (clock.now(), generation.clone());
-        let attempted = EventKind::RegenAttempted { tier, generation };
+        let attempted = RegenAttempted { tier, generation };
         let record = JournalRecord {
             expect: vec![
                 RowExpectation::new::<RegenAttempt>(&session_id, revision),

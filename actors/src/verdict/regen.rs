@@ -9,11 +9,14 @@ use crate::platform::caller::run_as_current_caller;
 use crate::verdict::generation::{GenerationError, GenerationResult, GenerationRunner};
 use crate::verdict::submission::SubmissionOutcome;
 use actix::{Actor, AsyncContext, Context, Handler, Message, MessageResult, ResponseFuture, Supervised};
+use oracled_domain::audit::event::Event;
 use oracled_domain::audit::event::EventSeverity;
+use oracled_domain::audit::event::LoggedEvent;
+use oracled_domain::audit::event::{InfrastructureVariance, RegenDivergenceCheck};
 use oracled_domain::verdict::divergence::{
     RegenVariance, RegenVarianceWindow, VARIANCE_THRESHOLD, VARIANCE_WINDOW,
 };
-use oracled_domain::{AuditEvent, DivergenceCheck, EventKind, SessionId};
+use oracled_domain::{AuditEvent, DivergenceCheck, SessionId};
 use oracled_store::{LogQuery, Store, StoreError};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -103,7 +106,7 @@ impl RegenActor {
         let escalation = AuditEvent::new(
             timestamp,
             None,
-            EventKind::InfrastructureVariance {
+            InfrastructureVariance {
                 variance,
                 threshold: VARIANCE_THRESHOLD,
                 level: EventSeverity::Escalation,
@@ -125,13 +128,11 @@ fn restore_variance_watch(store: &Store) -> Result<(RegenVarianceWindow, bool), 
     };
     let mut limit = VARIANCE_WINDOW;
     let (watch, first) = loop {
-        let lines = store.log(&newest("regen_divergence_check", limit))?;
+        let lines = store.log(&newest(RegenDivergenceCheck::NAME, limit))?;
         let mut watch = RegenVarianceWindow::default();
         for line in &lines {
-            if let Ok(AuditEvent { kind: EventKind::RegenDivergenceCheck(check), .. }) =
-                serde_json::from_str(&line.json)
-            {
-                watch.note(&check);
+            if let Ok(Some(entry)) = LoggedEvent::<RegenDivergenceCheck>::read(&line.json) {
+                watch.note(&entry.event.0);
             }
         }
         // regenerations that the watch does not count are skipped, so more entries may be needed
@@ -141,7 +142,7 @@ fn restore_variance_watch(store: &Store) -> Result<(RegenVarianceWindow, bool), 
         limit *= 10;
     };
     let is_logged =
-        store.log(&newest("infrastructure_variance", 1))?.last().is_some_and(|line| line.seq > first);
+        store.log(&newest(InfrastructureVariance::NAME, 1))?.last().is_some_and(|line| line.seq > first);
     let unsaid = watch.variance().escalated && !is_logged;
     Ok((watch, unsaid))
 }

@@ -13,6 +13,7 @@ use crate::verdict::outbox::{
 };
 use actix::{Context, Handler, Message, ResponseFuture};
 use jiff::{SignedDuration, Timestamp};
+use oracled_domain::audit::event::{WebhookDropped, WebhookFailed, WebhookRequeued, WebhookSent};
 use oracled_domain::base::row::Row;
 use oracled_domain::verdict::webhook::{WebhookState, WebhookType};
 use oracled_domain::{ApplicationName, EventKind, OutboxWebhook, SessionId, WebhookId};
@@ -153,15 +154,16 @@ impl OutboxChannel for WebhookChannel {
     fn event(state: &WebhookState, step: OutboxStep) -> EventKind {
         let webhook = state.entry();
         match step {
-            OutboxStep::Sent => EventKind::WebhookSent { webhook, attempt: state.attempts.saturating_add(1) },
-            OutboxStep::Failed => EventKind::WebhookFailed {
+            OutboxStep::Sent => WebhookSent { webhook, attempt: state.attempts.saturating_add(1) }.into(),
+            OutboxStep::Failed => WebhookFailed {
                 webhook,
                 attempt: state.attempts,
                 cause: state.last_error.clone().unwrap_or_default(),
                 next_attempt_at: state.next_attempt_at,
-            },
-            OutboxStep::Requeued(peer) => EventKind::WebhookRequeued { webhook, peer },
-            OutboxStep::Dropped(peer) => EventKind::WebhookDropped { webhook, peer },
+            }
+            .into(),
+            OutboxStep::Requeued(peer) => WebhookRequeued { webhook, peer }.into(),
+            OutboxStep::Dropped(peer) => WebhookDropped { webhook, peer }.into(),
         }
     }
 

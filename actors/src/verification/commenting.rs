@@ -3,12 +3,13 @@
 use super::VerificationContext;
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::CommitError;
+use oracled_domain::audit::event::ReviewCommented;
 use oracled_domain::audit::event::verification::CommentEntry;
 use oracled_domain::base::wording::excerpt;
 use oracled_domain::verification::review::{
     COMMENTS_MAX, CommentRequest, CommentTextError, ReviewComment, ReviewState,
 };
-use oracled_domain::{AuditEvent, DecidingUser, EventKind};
+use oracled_domain::{AuditEvent, DecidingUser};
 use oracled_store::{JournalRecord, RowExpectation, RowWrite, StoreError};
 
 /// Comments on a review, open or closed.
@@ -75,7 +76,7 @@ impl VerificationContext {
             author_name: user.name.clone(),
             peer: user.peer,
         };
-        let events = vec![AuditEvent::new(now, None, EventKind::ReviewCommented(entry))];
+        let events = vec![AuditEvent::new(now, None, ReviewCommented(entry))];
         let writes = vec![RowWrite::put::<ReviewState>(&state)];
         Ok((state, JournalRecord { expect, events, writes, ..JournalRecord::default() }))
     }

@@ -4,11 +4,12 @@ use super::VerificationContext;
 use super::loaded_review::ReviewClosedError;
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::CommitError;
+use oracled_domain::audit::event::ReviewDismissed;
 use oracled_domain::audit::event::verification::DismissalEntry;
 use oracled_domain::verification::review::{
     DismissalRecord, DismissalRequest, ReviewResolutionError, ReviewState,
 };
-use oracled_domain::{AuditEvent, DecidingUser, EventKind};
+use oracled_domain::{AuditEvent, DecidingUser};
 use oracled_store::{JournalRecord, StoreError};
 
 /// Closes a review without a decision.
@@ -74,7 +75,7 @@ impl VerificationContext {
         Ok(case.into_record(AuditEvent::new(
             now,
             None,
-            EventKind::ReviewDismissed(DismissalEntry {
+            ReviewDismissed(DismissalEntry {
                 review_id: review_id.clone(),
                 reason: reason.to_owned(),
                 verifier_name: user.name.clone(),

@@ -5,6 +5,7 @@ use super::loaded_review::{LoadedReview, ReviewClosedError};
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::CommitError;
 use jiff::Timestamp;
+use oracled_domain::audit::event::ReviewResolved;
 use oracled_domain::audit::event::verification::ResolutionEntry;
 use oracled_domain::documents::DocumentKind;
 use oracled_domain::ground::id::WorkflowId;
@@ -15,7 +16,7 @@ use oracled_domain::verification::review::{
 };
 use oracled_domain::verification::workflow::Workflow;
 use oracled_domain::verification::{AxisBaseline, HumanLock, ReviewCase, SubjectState};
-use oracled_domain::{AuditEvent, DecidingUser, EventKind};
+use oracled_domain::{AuditEvent, DecidingUser};
 use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite, StoreError};
 
 /// Resolves a review.
@@ -237,7 +238,7 @@ impl ReviewerDecision<'_> {
         AuditEvent::new(
             self.now,
             None,
-            EventKind::ReviewResolved(ResolutionEntry {
+            ReviewResolved(ResolutionEntry {
                 review_id: review.review_id.clone(),
                 resolution: self.resolution_for_review(review),
                 locks,

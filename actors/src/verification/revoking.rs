@@ -5,13 +5,14 @@ use super::loaded_review::{LoadedReview, ReviewClosedError};
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::CommitError;
 use jiff::Timestamp;
+use oracled_domain::audit::event::ReviewRevoked;
 use oracled_domain::audit::event::verification::RevocationEntry;
 use oracled_domain::verification::HumanLock;
 use oracled_domain::verification::deviation::restore_baselines;
 use oracled_domain::verification::review::{
     ReviewResolutionError, ReviewState, RevocationRecord, RevocationRequest,
 };
-use oracled_domain::{AuditEvent, DecidingUser, EventKind};
+use oracled_domain::{AuditEvent, DecidingUser};
 use oracled_store::{JournalRecord, StoreError};
 
 /// Revokes the resolution of a review.
@@ -116,6 +117,6 @@ impl VerificationContext {
             peer: user.peer,
         };
         state.revoked = Some(revoked);
-        Ok(case.into_record(AuditEvent::new(now, None, EventKind::ReviewRevoked(entry))))
+        Ok(case.into_record(AuditEvent::new(now, None, ReviewRevoked(entry))))
     }
 }

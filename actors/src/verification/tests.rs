@@ -17,11 +17,12 @@ use super::*;
 use crate::ground::registry::SourceReviewDecision;
 use crate::testing::ground::PEER;
 use crate::testing::{TestServices, TestSystem, with_system};
+use oracled_domain::AuditEvent;
+use oracled_domain::audit::event::VerificationDecided;
 use oracled_domain::verification::DecisionInputs;
 use oracled_domain::verification::envelope::ValueBasis;
 use oracled_domain::verification::review::ReviewResolution;
 use oracled_domain::verification::{AxisReason, CallOutcome, EnvelopeKind};
-use oracled_domain::{AuditEvent, EventKind};
 use oracled_store::LogQuery;
 use serde_json::json;
 use support::*;
@@ -190,7 +191,7 @@ fn delayed_decision_keeps_its_id_over_a_restart() {
         let mut record = oracled_store::JournalRecord::from(AuditEvent::new(
             entry.envelope.decided_at,
             None,
-            EventKind::VerificationDecided(entry.clone()),
+            VerificationDecided(entry.clone()),
         ));
         record.writes.push(oracled_store::RowWrite::put::<DecisionInputs>(&inputs));
         world.system.log.commit(record).await.expect("the commit succeeds");

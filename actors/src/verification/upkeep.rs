@@ -3,10 +3,11 @@
 use super::{VerificationContext, VerificationService, VerifyError, pending};
 use actix::{Actor, AsyncContext, Context, Supervised};
 use jiff::{SignedDuration, Timestamp};
+use oracled_domain::AuditEvent;
+use oracled_domain::audit::event::KeptAnswersRemoved;
 use oracled_domain::audit::event::verification::AnswerRemovalEntry;
 use oracled_domain::verification::adapter::ValidatedAdapter;
 use oracled_domain::verification::{CachedAnswer, CachedAnswerKey, CandidateAnswer};
-use oracled_domain::{AuditEvent, EventKind};
 use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,7 +70,7 @@ impl VerificationContext {
             }
             if !record.writes.is_empty() {
                 let entry = AnswerRemovalEntry { count: record.writes.len() as u64 };
-                record.events.push(AuditEvent::new(now, None, EventKind::KeptAnswersRemoved(entry)));
+                record.events.push(AuditEvent::new(now, None, KeptAnswersRemoved(entry)));
                 self.handles.log.commit(record).await?;
             }
             after = page.next;

@@ -6,7 +6,9 @@ use super::{VerificationContext, VerifyError};
 use crate::audit::commit_loop;
 use crate::platform::clock::stopwatch;
 use crate::platform::unique_id::unique_id;
+use oracled_domain::AuditEvent;
 use oracled_domain::audit::event::verification::{ReviewEntry, SourceCallEntry, VerificationEntry};
+use oracled_domain::audit::event::{ReviewOpened, SourceAsked, VerificationDecided};
 use oracled_domain::ground::id::{SourceId, WorkflowId};
 use oracled_domain::verification::deviation::{advance_baselines, find_deviations, record_baselines};
 use oracled_domain::verification::envelope::ValueBasis;
@@ -20,7 +22,6 @@ use oracled_domain::verification::{
     AxisBaseline, DecisionInputs, DecisionStage, Envelope, EnvelopeKind, OracleReply, ReviewCase,
     SourceBaselines, SubjectKey, SubjectState, VerifyRequest, decide, is_query_required,
 };
-use oracled_domain::{AuditEvent, EventKind};
 use oracled_store::{JournalRecord, RowExpectation, RowWrite, StoreError};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -94,7 +95,7 @@ impl VerificationContext {
         };
         let mut later = DecisionInputs { stage: DecisionStage::Delayed, ..inputs.clone() };
         later.calls.clear();
-        let entry = EventKind::VerificationDecided(VerificationEntry::of(inputs.clone(), &envelope));
+        let entry = VerificationDecided(VerificationEntry::of(inputs.clone(), &envelope));
         let mut record = JournalRecord::from(AuditEvent::new(envelope.decided_at, None, entry));
         record.writes.extend(claim.is_some().then(|| RowWrite::put::<DecisionInputs>(&later)));
         self.handles.log.commit(record).await?;
@@ -267,7 +268,7 @@ impl VerificationContext {
             JournalRecord { events: attachments.first_call_events.clone(), ..JournalRecord::default() };
         let calls = SourceCallEntry::all(inputs, envelope).into_iter();
         record.events.extend(calls.map(|call| source_call_event(inputs, call)));
-        let entry = EventKind::VerificationDecided(VerificationEntry::of(inputs.clone(), envelope));
+        let entry = VerificationDecided(VerificationEntry::of(inputs.clone(), envelope));
         record.events.push(AuditEvent::new(envelope.decided_at, None, entry));
         let review = ReviewCase::of(inputs, envelope);
         let mut known = subject.clone();
@@ -291,7 +292,7 @@ impl VerificationContext {
             let (review_id, timestamp) = (review.review_id.clone(), envelope.decided_at);
             let state = ReviewState::new_open(review.clone());
             let entry = ReviewEntry { review_id, review: Box::new(review) };
-            record.events.push(AuditEvent::new(timestamp, None, EventKind::ReviewOpened(entry)));
+            record.events.push(AuditEvent::new(timestamp, None, ReviewOpened(entry)));
             record.writes.push(RowWrite::put::<ReviewState>(&state));
         }
         for answer in attachments
@@ -350,7 +351,7 @@ fn compare_with_baselines(
 
 /// The event that reports a call of `inputs`.
 fn source_call_event(inputs: &DecisionInputs, call: SourceCallEntry) -> AuditEvent {
-    AuditEvent::new(inputs.decided_at, None, EventKind::SourceAsked(call))
+    AuditEvent::new(inputs.decided_at, None, SourceAsked(call))
 }
 
 /// The key of the subject in the present: its open reviews, locks and baselines.

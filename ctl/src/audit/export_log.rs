@@ -15,9 +15,10 @@ use nix::fcntl::{OFlag, openat, renameat};
 use nix::sys::stat::{Mode, mkdirat};
 use oracled_api::base::client::DaemonClient;
 use oracled_domain::audit::checkpoint::Checkpoint;
+use oracled_domain::audit::event::LoggedEvent;
+use oracled_domain::audit::event::RetentionStarted;
 use oracled_domain::audit::log_tiles::{LastTiles, TILE_HASHES, TileContent, TileFile};
 use oracled_domain::audit::log_tree::{LogTree, TreeHash, leaf_hash};
-use oracled_domain::{AuditEvent, EventKind};
 use oracled_store::SegmentLog;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -247,10 +248,9 @@ impl LoggedDrops {
 
     fn note(&mut self, line: &str) {
         if line.contains("\"event\":\"retention_started\"")
-            && let Ok(event) = serde_json::from_str::<AuditEvent>(line)
-            && let EventKind::RetentionStarted(started) = event.kind
+            && let Ok(Some(started)) = LoggedEvent::<RetentionStarted>::read(line)
         {
-            self.named = self.named.max(started.due.dropped_up_to().unwrap_or_default());
+            self.named = self.named.max(started.event.0.due.dropped_up_to().unwrap_or_default());
         }
     }
 

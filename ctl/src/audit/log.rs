@@ -11,7 +11,7 @@ use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
 use oracled_api::audit::LogLimit;
 use oracled_api::base::client::{ClientError, DaemonClient};
-use oracled_domain::EventKind;
+use oracled_domain::audit::event::event_types;
 use oracled_domain::base::date::Date;
 use oracled_domain::base::moment::Moment;
 use oracled_domain::base::visible::{visible_json, visible_line};
@@ -38,7 +38,7 @@ pub(crate) struct LogArgs {
     #[arg(long, value_name = "ID", value_parser = id_parser())]
     request: Option<String>,
     /// Only entries of this event
-    #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(EventKind::NAMES))]
+    #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(event_types().map(|kind| kind.name)))]
     event: Option<String>,
     /// Only entries since a time (2026-11-20T10:00:00Z) or a day (in UTC), or of the last period (90s, 15m, 2h, 7d)
     #[arg(long, value_name = "TIME")]

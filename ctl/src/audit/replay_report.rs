@@ -90,7 +90,6 @@ impl LogReplay {
 
 impl ReplayReport {
     fn count(&mut self, ReplayedDecision { seq, event, outcome }: ReplayedDecision) {
-        let event = event.into();
         let counts = self.events.entry(event).or_default();
         match outcome {
             ReplayOutcome::Reproduced => counts.reproduced += 1,

@@ -18,8 +18,8 @@ use hyper::Method;
 use hyper::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use maud::{Markup, html};
 use oracled_api::base::client::{ClientError, DaemonClient};
-use oracled_domain::EventKind;
 use oracled_domain::audit::checkpoint::Checkpoint;
+use oracled_domain::audit::event::event_types;
 use serde_json::Value;
 
 /// Number of entries on the page.
@@ -93,7 +93,7 @@ fn filter_form(fields: &Fields) -> Markup {
                 "Event"
                 select name="event" {
                     option value="" { "any" }
-                    @for name in EventKind::NAMES.iter().copied() { option value=(name) selected[fields.text("event") == name] { (name) } }
+                    @for name in event_types().map(|kind| kind.name) { option value=(name) selected[fields.text("event") == name] { (name) } }
                 }
             }
             (fields.input("execution", "Verification", ""))

@@ -7,7 +7,8 @@ use anyhow::Error;
 use oracled_actors::platform::key_file::{KEY_BYTES, create_key, read_key};
 use oracled_actors::verdict::held_key::HeldVerdictKey;
 use oracled_domain::audit::checkpoint::LogSigner;
-use oracled_domain::{AuditEvent, EventKind};
+use oracled_domain::audit::event::LOG_KEY_EVENTS;
+use oracled_domain::audit::event::log_key_in;
 use oracled_store::{LogQuery, Store, StoreError};
 use std::io::ErrorKind;
 
@@ -63,7 +64,7 @@ pub(super) fn open_log_signer(
 /// The last public key that the log names; `None` if it names none.
 pub(super) fn last_named_log_key(store: &Store) -> Result<Option<String>, StoreError> {
     let mut last: Option<(u64, String)> = None;
-    for event in EventKind::LOG_KEY_NAMES {
+    for event in LOG_KEY_EVENTS {
         let query = LogQuery {
             event: Some(event.to_owned()),
             newest: true,
@@ -71,11 +72,9 @@ pub(super) fn last_named_log_key(store: &Store) -> Result<Option<String>, StoreE
             ..LogQuery::default()
         };
         for line in store.log(&query)? {
-            let event: AuditEvent = store.parse_entry(&line)?;
-            if let Some(key) =
-                event.kind.named_log_key().filter(|_| last.as_ref().is_none_or(|(seq, _)| *seq < line.seq))
-            {
-                last = Some((line.seq, key.to_owned()));
+            let key = store.read_entry(&line, log_key_in)?;
+            if let Some(key) = key.filter(|_| last.as_ref().is_none_or(|(seq, _)| *seq < line.seq)) {
+                last = Some((line.seq, key));
             }
         }
     }

@@ -5,7 +5,7 @@
 //! leaf of a line is computed from the line alone, and stays the same. In a leaf that would be too long, the longest values are
 //! committed to as well.
 
-use crate::audit::event::{AuditEvent, EventName, RequestCaller};
+use crate::audit::event::{AuditEvent, RequestCaller, event_type};
 use crate::base::digest::{DIGITS, Sha256Hex};
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -14,7 +14,6 @@ use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
-use strum::VariantArray;
 
 /// The member that has the salts of the values that are committed to, by the names of their members.
 pub const SALTS: &str = "salts";
@@ -118,7 +117,7 @@ pub fn entry_text(
 ) -> EntryText {
     let EntryAdditions { caller, rows } = additions;
     let EntrySalts { secret, covers_session_ids } = salts;
-    let json = serde_json::to_string(event).expect("an event is plain data with string keys");
+    let json = event.to_json();
     let members = json.strip_prefix('{').and_then(|json| json.strip_suffix('}'));
     let mut line = format!("{{\"seq\":{seq},{}", members.expect("an event is an object"));
     if let Some(caller) = caller {
@@ -130,7 +129,7 @@ pub fn entry_text(
         write!(line, ",\"{ROWS}\":{rows}").expect("a text can be extended");
     }
     line.push('}');
-    let erasable = event.kind.erasable_members();
+    let erasable = event.kind.event_type().erasable;
     let session_ids = if *covers_session_ids { &SESSION_IDS[..] } else { &[] };
     let is_short = line.len() <= LEAF_BYTES_MAX;
     let is_plain = erasable.is_empty() && session_ids.is_empty() && caller.is_none() && rows.is_none();
@@ -276,8 +275,7 @@ pub fn has_open_values(line: &str) -> bool {
     let Ok(RawMembers(members)) = read_members(line) else { return true };
     let event =
         members.iter().find(|(name, _)| name == "event").map(|(_, value)| value.get().trim_matches('"'));
-    let event = EventName::VARIANTS.iter().find(|name| event == Some(<&str>::from(*name)));
-    let Some(erasable) = event.map(|event| event.erasable_members()) else { return true };
+    let Some(erasable) = event.and_then(event_type).map(|kind| kind.erasable) else { return true };
     let is_erasable = |name: &str| is_addition(name) || erasable.contains(&name);
     members.iter().any(|(name, value)| is_erasable(name) && value.get() != "null" && !is_hash(value.get()))
 }

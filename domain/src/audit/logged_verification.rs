@@ -1,7 +1,7 @@
 //! The decisions of verification in the log, some of whose values may be erased.
 
-use crate::audit::event::EventName;
 use crate::audit::event::verification::VerificationEntry;
+use crate::audit::event::{Event, VerificationDecided};
 use crate::audit::leaf::{LogLineError, hidden_members};
 use crate::ground::id::WorkflowId;
 use crate::verification::{AxisReason, EnvelopeKind};
@@ -43,8 +43,7 @@ impl LoggedVerification {
     /// The line is not the entry of a decision.
     pub fn read(line: &str) -> Result<Self, LogLineError> {
         let hidden = hidden_members(line)?;
-        let is_needed =
-            |member: &String| EventName::VerificationDecided.erasable_members().contains(&&**member);
+        let is_needed = |member: &String| VerificationDecided::ERASABLE.contains(&&**member);
         let erased: Vec<_> = hidden.into_iter().filter(is_needed).collect();
         if erased.is_empty() {
             return Ok(Self::Whole(serde_json::from_str(line)?));
@@ -66,7 +65,7 @@ impl LoggedVerification {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::event::{AuditEvent, EventKind};
+    use crate::audit::event::AuditEvent;
     use crate::audit::leaf::{CALLER, EntryAdditions, EntrySalts, entry_text, hide_values};
     use crate::ground::source::OracleTier::Primary;
     use crate::verification::decide;
@@ -78,7 +77,7 @@ mod tests {
         let mut inputs = inputs(workflow(&["dose"], &["lab-a"], json!({})), &["dose"], json!({}));
         answers(&mut inputs, "lab-a", Primary, &[("dose", "10")]);
         let entry = VerificationEntry::of(inputs.clone(), &decide(&inputs));
-        let event = AuditEvent::new(now(), None, EventKind::VerificationDecided(entry.clone()));
+        let event = AuditEvent::new(now(), None, VerificationDecided(entry.clone()));
         let line = entry_text(
             7,
             &event,

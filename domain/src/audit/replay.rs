@@ -12,7 +12,10 @@ pub use entry::LoggedDecision;
 pub use outcome::{MemberDifference, MissingInput, ReplayOutcome, ReplayedDecision};
 pub use verdicts::StoredVerdict;
 
-use crate::audit::event::EventName;
+use crate::audit::event::{
+    Event, InfrastructureVariance, PolicyApplied, RegenDivergenceCheck, RulesEvaluated, SourceAsked,
+    TmmCrosscheck, VerdictCached, VerificationDecided,
+};
 use verdicts::{VerdictHistory, replay_rules};
 use verifications::{VerificationHistory, continues_calls};
 
@@ -47,20 +50,20 @@ impl DecisionReplay {
         let mut replayed =
             if continues_calls(entry.event) { Vec::new() } else { self.verifications.end_calls() };
         let outcome = match entry.event {
-            EventName::SourceAsked => {
+            SourceAsked::NAME => {
                 replayed.extend(self.verifications.add_call(entry));
                 return replayed;
             }
-            EventName::VerificationDecided => {
+            VerificationDecided::NAME => {
                 replayed.extend(self.verifications.decide(entry, self.is_whole));
                 return replayed;
             }
-            EventName::TmmCrosscheck => self.verdicts.crosscheck(entry, stored),
-            EventName::RulesEvaluated => replay_rules(entry, stored),
-            EventName::PolicyApplied => self.verdicts.policy(entry),
-            EventName::VerdictCached => self.verdicts.cached(entry, stored),
-            EventName::RegenDivergenceCheck => self.verdicts.divergence(entry, stored),
-            EventName::InfrastructureVariance => self.verdicts.variance(entry),
+            TmmCrosscheck::NAME => self.verdicts.crosscheck(entry, stored),
+            RulesEvaluated::NAME => replay_rules(entry, stored),
+            PolicyApplied::NAME => self.verdicts.policy(entry),
+            VerdictCached::NAME => self.verdicts.cached(entry, stored),
+            RegenDivergenceCheck::NAME => self.verdicts.divergence(entry, stored),
+            InfrastructureVariance::NAME => self.verdicts.variance(entry),
             _ => self.verifications.review(entry),
         };
         let outcome = outcome.unwrap_or_else(ReplayOutcome::from);

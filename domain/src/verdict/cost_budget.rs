@@ -2,7 +2,7 @@
 
 use crate::base::application::ApplicationName;
 use crate::base::decimal::Decimal;
-use crate::base::row::SumTable;
+use crate::base::row::{SumTable, SumWrite};
 use crate::verdict::cost::{CostSum, add, end_of_day};
 use jiff::civil::Date;
 use jiff::{SignedDuration, Timestamp};
@@ -36,6 +36,13 @@ impl DayCosts {
             used_up.into_iter().for_each(|budget| costs.add_used_up(budget));
         }
         serde_json::to_vec(&costs).expect("the costs are plain data with string keys")
+    }
+
+    /// The addition of these costs to those of a day.
+    #[must_use]
+    pub fn to_sum(&self, day: Date) -> SumWrite {
+        let value = serde_json::to_vec(self).expect("the costs are plain data with string keys");
+        SumWrite { table: &COSTS, name: day_name(day), value }
     }
 
     /// Adds the finding that a budget is used up, unless the day has it.

@@ -1,7 +1,8 @@
 //! Logged attempts to get an answer from an upstream (seed: `rfc-0002-ground-truth`, "Versioned Oracle Logging").
 
 use crate::base::digest::Sha256Hex;
-use crate::verdict::cost::ModelCost;
+use crate::base::session_id::SessionId;
+use crate::verdict::cost::{CostSum, ModelCost, day_of};
 use crate::verdict::gate_path::GatePath;
 use crate::verdict::generation::{GenerationSettings, ModelTokenUsage};
 use crate::verdict::label::ProductTier;
@@ -77,6 +78,24 @@ pub struct OracleInteractionLog {
     /// The cost, if the model has prices and has reported its tokens.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cost: Option<ModelCost>,
+}
+
+impl OracleInteractionLog {
+    /// The cost of the call, which a session caused; `None` if it is unknown.
+    #[must_use]
+    pub fn cost_sum(&self, timestamp: Timestamp, session_id: Option<&SessionId>) -> Option<CostSum> {
+        let usage = self.usage?;
+        Some(CostSum {
+            day: day_of(timestamp),
+            application: session_id.map(SessionId::application),
+            model: self.oracle_id.clone(),
+            tier: self.tier,
+            calls: 1,
+            prompt_tokens: usage.prompt_tokens.unwrap_or(0),
+            output_tokens: usage.output_tokens.unwrap_or(0),
+            cost: self.cost.clone()?,
+        })
+    }
 }
 
 #[cfg(test)]

@@ -70,6 +70,14 @@ pub enum WebhookType {
     Test,
 }
 
+impl WebhookType {
+    /// The type with this name.
+    #[must_use]
+    pub fn of(name: &str) -> Option<Self> {
+        Self::VARIANTS.iter().copied().find(|kind| kind.into_str() == name)
+    }
+}
+
 /// Why a text is not the id of a webhook.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the webhook id is invalid (`msg_` and 32 of `0-9 a-f` allowed)")]

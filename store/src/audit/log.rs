@@ -127,7 +127,19 @@ impl TableReader {
     /// # Errors
     /// `Corrupt` if it has other members.
     pub fn parse_entry<T: DeserializeOwned>(&self, line: &LogLine) -> Result<T, StoreError> {
-        serde_json::from_str(&line.json).map_err(|error| StoreError::Corrupt {
+        self.read_entry(line, |json| serde_json::from_str(json))
+    }
+
+    /// The result of `read` for the line of an entry.
+    ///
+    /// # Errors
+    /// `Corrupt` if it cannot read the line.
+    pub fn read_entry<T>(
+        &self,
+        line: &LogLine,
+        read: impl FnOnce(&str) -> Result<T, serde_json::Error>,
+    ) -> Result<T, StoreError> {
+        read(&line.json).map_err(|error| StoreError::Corrupt {
             dir: self.dir().to_owned(),
             detail: format!("entry {}: {error}", line.seq),
         })

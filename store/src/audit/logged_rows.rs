@@ -4,7 +4,9 @@ use crate::base::bundle::Bundle;
 use crate::base::error::StoreError;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, StoredValue, row_of_path, row_path, stored_tables, tables_in};
-use oracled_domain::audit::event::{DueData, EventName, LostRow, read_open};
+use oracled_domain::audit::event::EventClass;
+use oracled_domain::audit::event::event_types;
+use oracled_domain::audit::event::{DueData, LostRow, read_open};
 use oracled_domain::audit::leaf::{LogLineError, LoggedRows};
 use oracled_domain::base::row::{RowData, Table};
 use oracled_domain::{SessionId, Sha256Hex};
@@ -26,15 +28,6 @@ pub(crate) struct RecoveryMembers {
 
 /// The number of differences that are listed.
 const LISTED_MAX: usize = 20;
-
-/// The events that remove data. An entry with such an event can be the reason why digests are hidden.
-const REMOVALS: [EventName; 5] = [
-    EventName::ErasureStarted,
-    EventName::SessionErased,
-    EventName::SessionsExpired,
-    EventName::RetentionStarted,
-    EventName::RetentionApplied,
-];
 
 /// The members of an entry whose digests are hidden, or that reports a removal.
 #[derive(Deserialize)]
@@ -130,10 +123,10 @@ impl RowComparison {
             let RecoveryMembers { lost_rows } = serde_json::from_str(line).map_err(LogLineError::from)?;
             self.lost.extend(lost_rows.into_iter().flatten().map(|lost| (lost.row, lost.entry)));
         }
-        let is_removal = |text: &str| REMOVALS.iter().any(|name| text.contains(<&str>::from(name)));
-        if is_removal(line) {
+        let removals = || event_types().filter(|kind| kind.class == EventClass::Removal);
+        if removals().any(|kind| line.contains(kind.name)) {
             let members: RemovalMembers = serde_json::from_str(line)?;
-            if is_removal(&members.event) {
+            if removals().any(|kind| kind.name == members.event) {
                 self.removals.note(seq, members);
             }
         }

@@ -6,24 +6,15 @@ use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
 use crate::base::rows::{LOST, row_of_path, split_key, tables_in};
 use jiff::Timestamp;
-use oracled_domain::audit::event::{EventName, LOST_ROWS, LostRow, read_open};
+use oracled_domain::audit::event::EventClass;
+use oracled_domain::audit::event::event_type;
+use oracled_domain::audit::event::{LOST_ROWS, LostRow, read_open};
 use oracled_domain::audit::leaf::{CALLER, ROWS};
 use oracled_domain::base::row::{RowData, Table};
 use oracled_domain::{SessionId, tables};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The events of verifications and their reviews.
-const VERIFICATION_EVENTS: [EventName; 7] = [
-    EventName::SourceAsked,
-    EventName::VerificationDecided,
-    EventName::ReviewOpened,
-    EventName::ReviewResolved,
-    EventName::ReviewRevoked,
-    EventName::ReviewDismissed,
-    EventName::ReviewCommented,
-];
 
 /// The data that are removed from all files. Each kind has the number of the last entry concerned.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -116,7 +107,7 @@ impl EntryHead {
     }
 
     fn is_of_verification(&self) -> bool {
-        VERIFICATION_EVENTS.iter().any(|name| <&str>::from(*name) == self.event)
+        event_type(&self.event).is_some_and(|kind| kind.class == EventClass::Verification)
     }
 }
 

@@ -5,11 +5,14 @@ use crate::audit::log::LogQuery;
 use crate::base::error::StoreError;
 use crate::ground::tables::Store;
 use jiff::Timestamp;
+use oracled_domain::Sha256Hex;
+use oracled_domain::audit::event::Event;
+use oracled_domain::audit::event::LoggedEvent;
+use oracled_domain::audit::event::SourcePruned;
 use oracled_domain::audit::event::ground::PruneEntry;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::run::{IngestionRun, RunState};
 use oracled_domain::ground::source_state::{CompletedRun, SourceState};
-use oracled_domain::{AuditEvent, EventKind, Sha256Hex};
 use std::collections::{HashMap, HashSet};
 use std::slice;
 
@@ -273,14 +276,12 @@ impl Store {
 
     /// The prunings of a source, each with the number of its log entry.
     pub(super) fn prunings(&self, oracle_id: &SourceId) -> Result<Vec<(u64, PruneEntry)>, StoreError> {
-        let event = Some("source_pruned".to_owned());
+        let event = Some(SourcePruned::NAME.to_owned());
         let lines = self.log(&LogQuery { event, limit: usize::MAX, ..LogQuery::default() })?;
         let mut prunings = Vec::new();
         for line in self.kept_entries()?.into_iter().chain(lines) {
-            let event: AuditEvent = self.parse_entry(&line)?;
-            if let EventKind::SourcePruned(entry) = event.kind
-                && entry.oracle_id == *oracle_id
-            {
+            let LoggedEvent { event: SourcePruned(entry), .. } = self.parse_entry(&line)?;
+            if entry.oracle_id == *oracle_id {
                 prunings.push((line.seq, entry));
             }
         }

@@ -10,6 +10,7 @@ use super::view::SourceView;
 use crate::{Journal, JournalRecord, RowWrite, Store, StoreError, StoreOptions};
 use jiff::Timestamp;
 use oracled_domain::audit::event::ground::PruneEntry;
+use oracled_domain::audit::event::{ServiceStopped, SourcePruned};
 use oracled_domain::documents::RegisteredDocument;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::ontology::Ontology;
@@ -20,7 +21,7 @@ use oracled_domain::ground::source::{SourceRegistration, SourceRegistryEntry};
 use oracled_domain::ground::source_state::{CompletedRun, SourceState, StatedRecords};
 use oracled_domain::ground::timeline::{RecordStatement, TimelineRun};
 use oracled_domain::ground::value::AxisValue;
-use oracled_domain::{AuditEvent, EventKind, Sha256Hex, Sha256Stream};
+use oracled_domain::{AuditEvent, Sha256Hex, Sha256Stream};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
@@ -196,7 +197,7 @@ impl TestStore {
     }
 
     pub(super) fn commit(&mut self, writes: Vec<RowWrite>) {
-        self.commit_event(AuditEvent::new(at(0), None, EventKind::ServiceStopped), writes);
+        self.commit_event(AuditEvent::new(at(0), None, ServiceStopped {}), writes);
     }
 
     pub(super) fn commit_event(&mut self, event: AuditEvent, writes: Vec<RowWrite>) {
@@ -327,7 +328,7 @@ impl TestStore {
             peer: None,
         };
         self.commit_event(
-            AuditEvent::new(at(0), None, EventKind::SourcePruned(entry)),
+            AuditEvent::new(at(0), None, SourcePruned(entry)),
             vec![RowWrite::put::<SourceState>(&state)],
         );
         self.store().remove_replaced(&old.state).expect("the source is read");

@@ -9,12 +9,15 @@ use crate::base::row_batch::RowBatch;
 use crate::base::rows;
 use crate::base::watermark::Watermark;
 use crate::ground::offline::{SourceRows, VerifiedSourceFiles};
-use oracled_domain::audit::event::RetentionStartEntry;
-use oracled_domain::audit::event::ground::PruneEntry;
+use oracled_domain::Sha256Hex;
+use oracled_domain::audit::event::Event;
+use oracled_domain::audit::event::LOG_KEY_EVENTS;
+use oracled_domain::audit::event::LoggedEvent;
+use oracled_domain::audit::event::log_key_in;
+use oracled_domain::audit::event::{RetentionStarted, SourcePruned};
 use oracled_domain::audit::log_tree::LogTree;
 use oracled_domain::base::row::Row;
 use oracled_domain::verdict::held::HeldVerdict;
-use oracled_domain::{AuditEvent, EventKind, Sha256Hex};
 use std::collections::{BTreeSet, HashSet};
 
 /// The state at the end of a log, as far as files depend on it.
@@ -68,18 +71,17 @@ impl SegmentLog {
             |entry| {
                 match &entry.content {
                     EntryContent::Dropped(_) => (first_seq, is_drop_logged) = (entry.seq + 1, false),
-                    EntryContent::Line { line, .. } => match kind_of(line) {
-                        Some(EventKind::SourcePruned(PruneEntry { payloads, .. })) => pruned.extend(payloads),
-                        Some(kind) => {
-                            if let Some(named) = kind.named_log_key() {
-                                log_key = Some(named.to_owned());
-                            }
-                            if let EventKind::RetentionStarted(RetentionStartEntry { due, .. }) = &kind {
-                                is_drop_logged |= due.dropped_up_to() == Some(first_seq - 1);
-                            }
+                    EntryContent::Line { line, .. } => {
+                        pruned.extend(pruned_payloads(line));
+                        if names_event(line, &LOG_KEY_EVENTS) {
+                            log_key = log_key_in(line).ok().flatten().or_else(|| log_key.take());
                         }
-                        None => {}
-                    },
+                        if names_event(line, &[RetentionStarted::NAME])
+                            && let Ok(Some(started)) = LoggedEvent::<RetentionStarted>::read(line)
+                        {
+                            is_drop_logged |= started.event.0.due.dropped_up_to() == Some(first_seq - 1);
+                        }
+                    }
                 }
                 let proceeds = visit(entry);
                 is_stopped |= !proceeds;
@@ -89,9 +91,7 @@ impl SegmentLog {
                 rows.apply(batch);
                 note_held(batch, &mut held);
                 for line in kept_entries_in(batch) {
-                    if let Some(EventKind::SourcePruned(PruneEntry { payloads, .. })) = kind_of(&line) {
-                        kept.extend(payloads);
-                    }
+                    kept.extend(pruned_payloads(&line));
                 }
                 store_id = store_id.or_else(|| meta::store_id_in(batch));
                 is_mark_known |= meta::counts_in(batch) == self.mark().map(|mark| mark.counts.clone());
@@ -169,13 +169,15 @@ fn note_held(batch: &RowBatch, held: &mut BTreeSet<String>) {
 /// The bytes at the start of a line that have its event.
 const EVENT_BYTES: usize = 160;
 
-/// The event of an entry, if the files depend on its kind.
-fn kind_of(line: &str) -> Option<EventKind> {
+/// Whether the line may be an entry with one of these events.
+fn names_event(line: &str, events: &[&str]) -> bool {
     let start = line.get(..line.len().min(EVENT_BYTES)).unwrap_or(line);
-    let is_used = EventKind::LOG_KEY_NAMES
-        .iter()
-        .chain(&["source_pruned"])
-        .any(|event| start.contains(&format!("\"event\":\"{event}\"")));
-    let event: AuditEvent = is_used.then(|| serde_json::from_str(line).ok())??;
-    Some(event.kind)
+    events.iter().any(|event| start.contains(&format!("\"event\":\"{event}\"")))
+}
+
+/// The payloads that the entry with this line has pruned.
+fn pruned_payloads(line: &str) -> Vec<Sha256Hex> {
+    let read = |line| LoggedEvent::<SourcePruned>::read(line).ok().flatten();
+    let pruned = Some(line).filter(|line| names_event(line, &[SourcePruned::NAME])).and_then(read);
+    pruned.map(|pruned| pruned.event.0.payloads).unwrap_or_default()
 }

@@ -11,14 +11,16 @@ use crate::journal::opening::RESTORING_FILE;
 use crate::journal::recovery::REPAIR_PAUSE_CALLS;
 use jiff::Timestamp;
 use oracled_domain::audit::event::{CrosscheckEntry, EventSeverity};
+use oracled_domain::audit::event::{
+    CrosscheckError, MailQueued, ServiceStopped, TmmCrosscheck, VerdictCached, VerdictPurged,
+};
 use oracled_domain::audit::leaf::leaf_of;
 use oracled_domain::audit::log_proof::{is_continued, is_included};
 use oracled_domain::audit::log_tree::{LogTree, leaf_hash};
 use oracled_domain::verdict::mail::MailKind;
 use oracled_domain::verdict::session::OriginalVerdict;
 use oracled_domain::{
-    AuditEvent, CustomerQuery, EventKind, GatePath, MailId, OutboxMail, RegenAttempt, VerdictDelivery,
-    VerdictPayload,
+    AuditEvent, CustomerQuery, GatePath, MailId, OutboxMail, RegenAttempt, VerdictDelivery, VerdictPayload,
 };
 use oracled_domain::{ProductTier, SessionId, SessionRecord, judge};
 use std::fs::File;
@@ -73,13 +75,13 @@ pub(crate) fn delivered(n: usize, summary_bytes: usize) -> JournalRecord {
     let verdict = format!(r#"{{"verdict":"GREEN","summary":"{}"}}"#, "s".repeat(summary_bytes));
     let judgment = judge(ProductTier::Quick, VerdictPayload::raw(&verdict));
     let query = CustomerQuery::new(format!("Question {n}?"));
-    let crosscheck = EventKind::TmmCrosscheck(CrosscheckEntry::of(&judgment, &query, GatePath::Submit));
+    let crosscheck = TmmCrosscheck(CrosscheckEntry::of(&judgment, &query, GatePath::Submit));
     let crosscheck = AuditEvent::new(at(n as i64), id(n), crosscheck);
     let approved = judgment.outcome.expect("the verdict passes the crosscheck");
     let cached = AuditEvent::new(
         at(n as i64),
         id(n),
-        EventKind::VerdictCached {
+        VerdictCached {
             tier: ProductTier::Quick,
             verdict_label: approved.label(),
             verdict_sha256: approved.sha256().clone(),
@@ -177,7 +179,7 @@ fn removing_a_verdict_keeps_its_session() {
     let purged = AuditEvent::new(
         at(9),
         id(0),
-        EventKind::VerdictPurged {
+        VerdictPurged {
             verdict_sha256: Some(delivery.approved.sha256().clone()),
             peer: oracled_domain::PeerCredentials { uid: 0, gid: 0, pid: None },
         },
@@ -238,7 +240,7 @@ fn log_query_matches_a_plain_filter() {
             event.timestamp = at(second);
         }
         if n % 3 == 0 {
-            record.events.push(AuditEvent::new(at(second + 1), None, EventKind::ServiceStopped));
+            record.events.push(AuditEvent::new(at(second + 1), None, ServiceStopped {}));
         }
         journal.commit(&[record]).expect("the commit succeeds").remove(0).expect("the record is not stale");
     }
@@ -305,7 +307,7 @@ fn log_query_by_session_is_complete_after_row_changes() {
         let mut record = delivered(random.usize(..6), random.usize(..3000));
         record.expect.clear();
         let id = id(random.usize(..6));
-        let of_no_session = AuditEvent::new(at(1), None, EventKind::ServiceStopped);
+        let of_no_session = AuditEvent::new(at(1), None, ServiceStopped {});
         match random.u8(..4) {
             // entries of the session without writes, writes of another session's row, and a record of no session
             0 => record.writes.clear(),
@@ -416,7 +418,7 @@ fn log_query_by_event_finds_entries_in_all_index_blocks() {
         fill(&mut journal, n * 50..n * 50 + 50);
         if matches!(n, 1 | 2 | 6) {
             journal
-                .commit(&[JournalRecord::from(AuditEvent::new(at(0), None, EventKind::ServiceStopped))])
+                .commit(&[JournalRecord::from(AuditEvent::new(at(0), None, ServiceStopped {}))])
                 .expect("the commit succeeds");
             stopped.push(journal.counts().entries);
         }
@@ -486,8 +488,7 @@ fn queued(n: usize) -> JournalRecord {
     let to = "a@b".to_owned().try_into().expect("an address");
     let mail = OutboxMail::queued(MailKind::Verdict, delivery.into(), to);
     let (mail_id, session_id) = (mail.standing.mail_id.clone(), id(n));
-    let event =
-        AuditEvent::new(at(n as i64), session_id, EventKind::MailQueued { mail_id, kind: MailKind::Verdict });
+    let event = AuditEvent::new(at(n as i64), session_id, MailQueued { mail_id, kind: MailKind::Verdict });
     JournalRecord {
         events: vec![event],
         writes: vec![RowWrite::put::<OutboxMail>(&mail)],
@@ -520,7 +521,7 @@ fn outbox_is_visited_in_id_order_from_any_id_and_counted() {
 
     let sent = |n: usize| JournalRecord {
         writes: vec![RowWrite::remove::<OutboxMail>(&MailId::verdict(&id(n)))],
-        ..JournalRecord::from(AuditEvent::new(at(0), None, EventKind::ServiceStopped))
+        ..JournalRecord::from(AuditEvent::new(at(0), None, ServiceStopped {}))
     };
     journal.commit(&[sent(1000), sent(1700)]).expect("the commit succeeds");
     assert_eq!((journal.counts().of("mails"), visited(None, usize::MAX).len()), (1198, 1198));
@@ -547,7 +548,7 @@ fn regen_attempt_is_stored_and_removed() {
     ] {
         let record = JournalRecord {
             writes: vec![write],
-            ..JournalRecord::from(AuditEvent::new(at(0), None, EventKind::ServiceStopped))
+            ..JournalRecord::from(AuditEvent::new(at(0), None, ServiceStopped {}))
         };
         journal.commit(&[record]).expect("the commit succeeds");
         assert_eq!(
@@ -1585,7 +1586,7 @@ fn read_during_a_replacement_never_returns_an_older_revision() {
                 vec![RowWrite::put::<SessionRecord>(&session), RowWrite::put::<SessionRecord>(&session)];
             let record = JournalRecord {
                 writes,
-                ..JournalRecord::from(AuditEvent::new(at(0), None, EventKind::ServiceStopped))
+                ..JournalRecord::from(AuditEvent::new(at(0), None, ServiceStopped {}))
             };
             journal.commit(&[record]).expect("the commit succeeds");
         }
@@ -1615,11 +1616,7 @@ fn long(bytes: usize) -> AuditEvent {
     AuditEvent::new(
         at(0),
         id(bytes),
-        EventKind::CrosscheckError {
-            path: GatePath::Submit,
-            level: EventSeverity::Error,
-            cause: "x".repeat(bytes),
-        },
+        CrosscheckError { path: GatePath::Submit, level: EventSeverity::Error, cause: "x".repeat(bytes) },
     )
 }
 

@@ -10,6 +10,9 @@ use crate::{Journal, Store, StoreOptions};
 use oracled_domain::audit::event::verification::{
     ResolutionEntry, ReviewEntry, SourceCallEntry, VerificationEntry,
 };
+use oracled_domain::audit::event::{
+    ReviewOpened, ReviewResolved, ServiceStopped, SourceAsked, VerificationDecided,
+};
 use oracled_domain::audit::leaf::hide_values;
 use oracled_domain::documents::{DocumentKind, RegisteredDocument};
 use oracled_domain::ground::ontology::Ontology;
@@ -25,7 +28,7 @@ use oracled_domain::verification::workflow::Workflow;
 use oracled_domain::verification::{
     CandidateAnswer, OracleCall, OracleReply, ReviewCase, ReviewResolution, VerifyRequest, decide,
 };
-use oracled_domain::{AuditEvent, EventKind, PeerCredentials};
+use oracled_domain::{AuditEvent, PeerCredentials};
 use serde_json::{Value as Json, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -188,7 +191,7 @@ fn subject(inputs: &DecisionInputs) -> SubjectState {
 }
 
 fn record(writes: Vec<RowWrite>) -> JournalRecord {
-    JournalRecord { writes, ..JournalRecord::from(AuditEvent::new(at(0), None, EventKind::ServiceStopped)) }
+    JournalRecord { writes, ..JournalRecord::from(AuditEvent::new(at(0), None, ServiceStopped {})) }
 }
 
 fn commit(journal: &mut Journal, record: JournalRecord) -> u64 {
@@ -208,7 +211,7 @@ fn decided(inputs: &DecisionInputs) -> Vec<AuditEvent> {
     let (review_id, timestamp) = (review.review_id.clone(), at(1));
     let locks = review.resolve(&ontology(), &resolution(), REVIEWER, at(9)).expect("the value is valid");
     let calls = SourceCallEntry::all(inputs, &envelope).into_iter();
-    let calls = calls.map(|call| AuditEvent::new(timestamp, None, EventKind::SourceAsked(call)));
+    let calls = calls.map(|call| AuditEvent::new(timestamp, None, SourceAsked(call)));
     let resolved = ResolutionEntry {
         review_id: review_id.clone(),
         resolution: resolution(),
@@ -221,14 +224,14 @@ fn decided(inputs: &DecisionInputs) -> Vec<AuditEvent> {
             AuditEvent::new(
                 timestamp,
                 None,
-                EventKind::VerificationDecided(VerificationEntry::of(inputs.clone(), &envelope)),
+                VerificationDecided(VerificationEntry::of(inputs.clone(), &envelope)),
             ),
             AuditEvent::new(
                 timestamp,
                 None,
-                EventKind::ReviewOpened(ReviewEntry { review_id, review: Box::new(review) }),
+                ReviewOpened(ReviewEntry { review_id, review: Box::new(review) }),
             ),
-            AuditEvent::new(timestamp, None, EventKind::ReviewResolved(resolved)),
+            AuditEvent::new(timestamp, None, ReviewResolved(resolved)),
         ])
         .collect()
 }
@@ -416,8 +419,7 @@ fn log_query_by_execution_returns_equal_decisions() {
     let delayed =
         DecisionInputs { stage: oracled_domain::verification::DecisionStage::Delayed, ..one.clone() };
     for inputs in [&one, &two, &delayed] {
-        let events =
-            [vec![AuditEvent::new(at(0), None, EventKind::ServiceStopped)], decided(inputs)].concat();
+        let events = [vec![AuditEvent::new(at(0), None, ServiceStopped {})], decided(inputs)].concat();
         commit(&mut journal, JournalRecord { events, ..JournalRecord::default() });
     }
     let seqs = |query: LogQuery| {
@@ -455,7 +457,7 @@ fn decision_whose_values_were_hidden_is_read_as_erased() {
     let (mut journal, store) = open(dir.path());
     let inputs = inputs("v-1", "why");
     let entry = VerificationEntry::of(inputs.clone(), &decide(&inputs));
-    let decided = AuditEvent::new(at(0), None, EventKind::VerificationDecided(entry));
+    let decided = AuditEvent::new(at(0), None, VerificationDecided(entry));
     commit(&mut journal, decided.into());
     drop((journal, store));
     let db = raw(dir.path());

@@ -3,6 +3,10 @@
 
 use jiff::Timestamp;
 use oracled_domain::audit::event::CrosscheckEntry;
+use oracled_domain::audit::event::{
+    OracleInteraction, OrderAttempted, OrderDelivered, OrderPlaced, RegenAttempted, RegenDivergenceCheck,
+    TmmCrosscheck, VerdictCached,
+};
 use oracled_domain::verdict::delivery::RegenNotes;
 use oracled_domain::verdict::divergence::{NoteLanguage, OriginalLabel, RegeneratedVerdict};
 use oracled_domain::verdict::generation::{GenerationSettings, LOCKED_MODEL, ModelTokenUsage};
@@ -49,9 +53,9 @@ pub(crate) fn record(number: usize) -> JournalRecord {
 pub(crate) fn ordered(number: usize) -> [JournalRecord; 2] {
     let (session_id, now, tier, generation) = (id(number), Timestamp::now(), ProductTier::Full, generation());
     let query = CustomerQuery::new(QUERY.to_owned());
-    let placed = EventKind::OrderPlaced { tier, query_preview: query.preview(), has_email: false };
+    let placed = OrderPlaced { tier, query_preview: query.preview(), has_email: false };
     let oracle_id: OracleId = "gemini".parse().expect("a valid id");
-    let attempted = EventKind::OrderAttempted {
+    let attempted = OrderAttempted {
         attempt: 1,
         generation: generation.clone(),
         oracle_id: Some(oracle_id.clone()),
@@ -62,14 +66,16 @@ pub(crate) fn ordered(number: usize) -> [JournalRecord; 2] {
     let session = SessionRecord { order: Some(order), ..SessionRecord::new(session_id.clone(), tier, query) };
     let placed = JournalRecord {
         expect: vec![RowExpectation::new::<SessionRecord>(&session_id, None)],
-        events: [placed, attempted].map(|event| AuditEvent::new(now, session_id.clone(), event)).into(),
+        events: [EventKind::from(placed), attempted.into()]
+            .map(|event| AuditEvent::new(now, session_id.clone(), event))
+            .into(),
         writes: vec![RowWrite::put::<SessionRecord>(&session)],
         ..JournalRecord::default()
     };
     let mut verdict = first(number, GatePath::Generate, Some(generation));
     // the revision of the session is known only after the first commit
     verdict.expect.retain(|expected| expected.row.key::<SessionRecord>().is_none());
-    let delivered = EventKind::OrderDelivered { path: GatePath::Generate, attempts: 1 };
+    let delivered = OrderDelivered { path: GatePath::Generate, attempts: 1 };
     verdict.events.push(AuditEvent::new(now, session_id, delivered));
     [placed, verdict]
 }
@@ -78,11 +84,8 @@ pub(crate) fn ordered(number: usize) -> [JournalRecord; 2] {
 pub(crate) fn regenerated(number: usize) -> [JournalRecord; 2] {
     let (session_id, now, tier, generation) = (id(number), Timestamp::now(), ProductTier::Full, generation());
     let attempt = RegenAttempt { session_id: session_id.clone(), attempted_at: now };
-    let attempted = AuditEvent::new(
-        now,
-        session_id.clone(),
-        EventKind::RegenAttempted { tier, generation: generation.clone() },
-    );
+    let attempted =
+        AuditEvent::new(now, session_id.clone(), RegenAttempted { tier, generation: generation.clone() });
     let noted = JournalRecord {
         expect: vec![RowExpectation::new::<RegenAttempt>(&session_id, None)],
         events: vec![attempted],
@@ -95,7 +98,7 @@ pub(crate) fn regenerated(number: usize) -> [JournalRecord; 2] {
     let regenerated =
         RegeneratedVerdict { tier, label, path, prompt: Some(&prompt), settings: Some(settings) };
     let check = DivergenceCheck::of(Some(&original), &regenerated);
-    events.push(AuditEvent::new(now, session_id.clone(), EventKind::RegenDivergenceCheck(check)));
+    events.push(AuditEvent::new(now, session_id.clone(), RegenDivergenceCheck(check)));
     let original_label = OriginalLabel(Some(original.verdict_label));
     let regen = Some(RegenNotes {
         original: original_label,
@@ -143,13 +146,13 @@ fn judged(
 ) -> (Vec<AuditEvent>, ApprovedVerdict) {
     let query = CustomerQuery::new(QUERY.to_owned());
     let judgment = judge(ProductTier::Full, VerdictPayload::raw(text(ProductTier::Full)));
-    let entry = EventKind::TmmCrosscheck(CrosscheckEntry::of(&judgment, &query, path));
+    let entry = TmmCrosscheck(CrosscheckEntry::of(&judgment, &query, path));
     let entry = AuditEvent::new(now, session_id.clone(), entry);
     let approved = judgment.outcome.expect("the verdict is coherent");
     let cached = AuditEvent::new(
         now,
         session_id.clone(),
-        EventKind::VerdictCached {
+        VerdictCached {
             tier: approved.tier(),
             verdict_label: approved.label(),
             verdict_sha256: approved.sha256().clone(),
@@ -176,7 +179,7 @@ fn interaction(
     AuditEvent::new(
         now,
         session_id.clone(),
-        EventKind::OracleInteraction(Box::new(OracleInteractionLog {
+        OracleInteraction(Box::new(OracleInteractionLog {
             execution_id: format!("{}:{session_id}:{}", path.into_str(), now.as_microsecond()),
             oracle_id: "gemini".into(),
             oracle_version: format!("v1beta/{LOCKED_MODEL}"),

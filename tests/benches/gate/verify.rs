@@ -115,8 +115,8 @@ async fn entries(daemon: &DaemonProcess<'_>, fact: &BenchFact) -> Vec<AuditEvent
     let execution_id = execution_id.as_str().expect("the envelope has an id");
     let log = get(&mut daemon.control().await, &format!("/v1/log?execution={execution_id}")).await;
     let lines = str::from_utf8(&log.body).expect("JSON is UTF-8").lines();
-    let entries: Vec<AuditEvent> =
-        lines.map(|line| serde_json::from_str(line).expect("a valid entry")).collect();
+    let read = |line| AuditEvent::read(line).expect("a valid entry").expect("a known event");
+    let entries: Vec<_> = lines.map(read).collect();
     assert_eq!(entries.len(), SOURCES.len() + 1, "one entry for each source call, and the decision");
     entries
 }

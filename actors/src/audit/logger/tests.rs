@@ -1,11 +1,12 @@
 use crate::audit::logger::CommitError;
 use crate::testing::{TestSystem, logged_events, with_system};
 use oracled_domain::audit::event::EventSeverity;
-use oracled_domain::{AuditEvent, EventKind, GatePath, SessionId};
+use oracled_domain::audit::event::{CrosscheckError, ServiceStopped};
+use oracled_domain::{AuditEvent, GatePath, SessionId};
 use std::time::Duration;
 
 fn stopped() -> AuditEvent {
-    AuditEvent::new("2026-11-20T10:00:00Z".parse().expect("a valid time"), None, EventKind::ServiceStopped)
+    AuditEvent::new("2026-11-20T10:00:00Z".parse().expect("a valid time"), None, ServiceStopped {})
 }
 
 #[test]
@@ -38,7 +39,7 @@ fn records_of_3_mib_that_arrive_together_are_committed_in_order() {
         let long = AuditEvent::new(
             "2026-11-20T10:00:00Z".parse().expect("a valid time"),
             "long".parse::<SessionId>().expect("a valid id"),
-            EventKind::CrosscheckError {
+            CrosscheckError {
                 path: GatePath::Submit,
                 level: EventSeverity::Error,
                 cause: "x".repeat(3 * 1024 * 1024),

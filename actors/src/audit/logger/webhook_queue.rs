@@ -3,8 +3,9 @@
 use crate::platform::caller::caller_trace;
 use crate::platform::unique_id::random_tag;
 use oracled_domain::OutboxWebhook;
+use oracled_domain::audit::event::WebhookQueued;
 use oracled_domain::verdict::webhook::WebhookState;
-use oracled_domain::{ApplicationName, AuditEvent, EventKind};
+use oracled_domain::{ApplicationName, AuditEvent};
 use oracled_store::{JournalRecord, RecordCallers, RowWrite};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -40,7 +41,7 @@ impl WebhookQueue {
             .filter(|(_, webhook)| self.receivers.contains(&webhook.standing.application));
         let (events, writes): (Vec<_>, Vec<_>) = webhooks
             .map(|(event, webhook)| {
-                let kind = EventKind::WebhookQueued(webhook.standing.entry());
+                let kind = WebhookQueued(webhook.standing.entry());
                 let queued = AuditEvent::new(event.timestamp, event.session_id.clone(), kind);
                 (queued, RowWrite::put(&OutboxWebhook { trace: caller_trace(), ..webhook }))
             })

@@ -8,9 +8,10 @@ use super::{IngestContext, IngestionError};
 use crate::ground::registry::RegistryError;
 use crate::platform::caller::spawn_for_caller;
 use oracled_domain::audit::event::ground::RunEntry;
+use oracled_domain::audit::event::{IngestionEnded, IngestionStarted};
 use oracled_domain::ground::run::{IngestionRun, RunCounts, RunDecision, RunState, UndoneRun, undo_run_id};
 use oracled_domain::ground::timeline::TimelineRun;
-use oracled_domain::{AuditEvent, EventKind, PeerCredentials, Sha256Hex};
+use oracled_domain::{AuditEvent, PeerCredentials, Sha256Hex};
 use oracled_store::ground::staging::{RunStaging, StagedRun};
 use oracled_store::ground::view::SourceView;
 use std::sync::Arc;
@@ -62,7 +63,7 @@ pub(super) async fn approve(
             Ok(SourceRunChange {
                 source,
                 run: run.clone(),
-                events: vec![AuditEvent::new(timestamp, None, EventKind::IngestionStarted(entry))],
+                events: vec![AuditEvent::new(timestamp, None, IngestionStarted(entry))],
             })
         })
     });
@@ -149,7 +150,7 @@ pub(super) async fn undo(
             Ok(SourceRunChange {
                 source,
                 run: run.clone(),
-                events: vec![AuditEvent::new(now, None, EventKind::IngestionEnded(entry))],
+                events: vec![AuditEvent::new(now, None, IngestionEnded(entry))],
             })
         })
     });

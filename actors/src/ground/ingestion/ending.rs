@@ -10,13 +10,14 @@ use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::CommitError;
 use crate::ground::registry::{CommitContext, PreparedPipeline, policy_of};
 use oracled_domain::audit::event::ground::{InvalidationCause, InvalidationEntry, RunEntry};
+use oracled_domain::audit::event::{IngestionEnded, SourceInvalidated};
 use oracled_domain::ground::freshness::InvalidationTrigger;
 use oracled_domain::ground::run::GateBreach;
 use oracled_domain::ground::run::RunPhase;
 use oracled_domain::ground::run::{IngestionRun, RunCounts, RunState, SortedFileRef};
 use oracled_domain::ground::source_state::{CompletedRun, SourceState, StatedRecords};
 use oracled_domain::ground::timeline::TimelineRun;
-use oracled_domain::{AuditEvent, EventKind, PeerCredentials, Sha256Hex};
+use oracled_domain::{AuditEvent, PeerCredentials, Sha256Hex};
 use oracled_store::ground::staging::StagedRun;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -150,7 +151,7 @@ impl IngestContext {
                 Ok(SourceRunChange {
                     source,
                     run: run.clone(),
-                    events: vec![AuditEvent::new(now, None, EventKind::IngestionEnded(entry))],
+                    events: vec![AuditEvent::new(now, None, IngestionEnded(entry))],
                 })
             })
         });
@@ -241,7 +242,7 @@ impl IngestContext {
         let timestamp = run.ended_at.unwrap_or(run.started_at);
         decide_run_change(commit_context, &run.oracle_id, |source| {
             let entry = RunEntry { run: Box::new(run.clone()), peer };
-            let mut events = vec![AuditEvent::new(timestamp, None, EventKind::IngestionEnded(entry))];
+            let mut events = vec![AuditEvent::new(timestamp, None, IngestionEnded(entry))];
             let mut source = match run.state {
                 RunState::Held => source.with_held(&run.run_id),
                 _ => source.with_attempt(&run.run_id),
@@ -253,7 +254,7 @@ impl IngestContext {
                 events.push(AuditEvent::new(
                     timestamp,
                     None,
-                    EventKind::SourceInvalidated(InvalidationEntry {
+                    SourceInvalidated(InvalidationEntry {
                         oracle_id: run.oracle_id.clone(),
                         trigger: InvalidationCause::VersionChange,
                         detail: format!("run {} of a newer version is {}", run.run_id, run.state.into_str()),

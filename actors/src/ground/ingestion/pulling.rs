@@ -17,13 +17,14 @@ use jiff::{SignedDuration, Timestamp};
 use oracled_domain::audit::event::ground::{
     ConfirmationCause, PullEndedEntry, PullFailedEntry, PullStartedEntry,
 };
+use oracled_domain::audit::event::{PullEnded, PullFailed, PullStarted};
 use oracled_domain::documents::DocumentKind;
 use oracled_domain::ground::id::{PipelineId, SourceId};
 use oracled_domain::ground::pipeline::{LastPullTimes, RegisteredPipeline};
 use oracled_domain::ground::run::{IngestionRun, RunState};
 use oracled_domain::ground::source_state::{CompletedRun, SourceState};
 use oracled_domain::ground::timeline::{ReleaseScope, VisibleReleases};
-use oracled_domain::{AuditEvent, EventKind, PeerCredentials, Sha256Hex};
+use oracled_domain::{AuditEvent, PeerCredentials, Sha256Hex};
 use oracled_store::ground::archive::PayloadRef;
 use oracled_store::ground::decoding::PayloadEncoding;
 use oracled_store::{JournalRecord, RowName, RowWrite, StoreError};
@@ -119,7 +120,7 @@ pub(super) async fn pull(
         .commit_pull_state(
             &requested_pull,
             LastPullTimes { began_at, ended_at: None },
-            AuditEvent::new(began_at, None, EventKind::PullStarted(entry)),
+            AuditEvent::new(began_at, None, PullStarted(entry)),
         )
         .await?;
     let pulled = try_pull(Arc::clone(&context), &requested_pull).await;
@@ -131,7 +132,7 @@ pub(super) async fn pull(
             AuditEvent::new(
                 timestamp,
                 None,
-                EventKind::PullEnded(PullEndedEntry { pipeline_id, requested_by, run_id, peer }),
+                PullEnded(PullEndedEntry { pipeline_id, requested_by, run_id, peer }),
             )
         }
         Err(error) => {
@@ -140,7 +141,7 @@ pub(super) async fn pull(
             AuditEvent::new(
                 timestamp,
                 None,
-                EventKind::PullFailed(PullFailedEntry { pipeline_id, requested_by, cause, peer }),
+                PullFailed(PullFailedEntry { pipeline_id, requested_by, cause, peer }),
             )
         }
     };

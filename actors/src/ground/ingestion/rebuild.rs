@@ -5,11 +5,12 @@ use super::reading::{PayloadReadOutcome, PayloadReader};
 use super::source_claims::{ClaimHolder, SourceClaim};
 use super::{IngestContext, IngestionError};
 use crate::ground::registry::RegistryError;
+use oracled_domain::audit::event::SourceRebuilt;
 use oracled_domain::audit::event::ground::RebuildEntry;
 use oracled_domain::ground::check::RebuildOutcome;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::source_state::CompletedRun;
-use oracled_domain::{AuditEvent, EventKind, PeerCredentials};
+use oracled_domain::{AuditEvent, PeerCredentials};
 use oracled_store::ground::payloads::UnreadablePayload;
 use oracled_store::ground::rebuild::{RebuildError, RebuildStep, SourceRebuild};
 use oracled_store::ground::staging::RunStaging;
@@ -42,11 +43,7 @@ pub(super) async fn rebuild(
     let entry = RebuildEntry { oracle_id: oracle_id.clone(), runs, prunings, files, peer };
     // the state of the source is unchanged; the commit makes readers of the damaged files close them
     context
-        .commit_files(
-            &oracle_id,
-            AuditEvent::new(timestamp, None, EventKind::SourceRebuilt(entry)),
-            |source| source,
-        )
+        .commit_files(&oracle_id, AuditEvent::new(timestamp, None, SourceRebuilt(entry)), |source| source)
         .await?;
     Ok(outcome)
 }

@@ -10,6 +10,7 @@ use crate::audit::logger::CommitError;
 use crate::ground::registry::{CommitContext, PreparedPipeline, RegistryError, expect_unchanged_row};
 use crate::platform::caller::spawn_for_caller;
 use jiff::{SignedDuration, Timestamp};
+use oracled_domain::audit::event::IngestionStarted;
 use oracled_domain::audit::event::ground::RunEntry;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::ontology::is_version;
@@ -17,7 +18,7 @@ use oracled_domain::ground::pipeline::PipelineDefinition;
 use oracled_domain::ground::run::{IngestionRun, RunCounts, RunInput, RunState, split_record_id};
 use oracled_domain::ground::source_state::{CompletedRun, SourceState};
 use oracled_domain::ground::timeline::TimelineRun;
-use oracled_domain::{AuditEvent, EventKind, PeerCredentials, Sha256Hex};
+use oracled_domain::{AuditEvent, PeerCredentials, Sha256Hex};
 use oracled_store::{JournalRecord, RowName, RowWrite, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,7 +93,7 @@ pub(super) async fn begin(
             Ok(SourceRunChange {
                 source: source.with_attempt(&run.run_id),
                 run: run.clone(),
-                events: vec![AuditEvent::new(run.started_at, None, EventKind::IngestionStarted(entry))],
+                events: vec![AuditEvent::new(run.started_at, None, IngestionStarted(entry))],
             })
         })?;
         if let (CommitDecision::Change((), record), true) =

@@ -8,6 +8,7 @@ use super::{
 use crate::audit::commit_loop::CommitDecision;
 use crate::ground::registry::{RegistryError, expect_unchanged_row};
 use jiff::{SignedDuration, Timestamp};
+use oracled_domain::audit::event::SourcePruned;
 use oracled_domain::audit::event::ground::PruneEntry;
 use oracled_domain::ground::check::PruneOutcome;
 use oracled_domain::ground::check::RunCheckReport;
@@ -17,7 +18,7 @@ use oracled_domain::ground::check::SourceCheckReport;
 use oracled_domain::ground::check::{PruneReport, SourcePruning, UnprunedSource};
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::source_state::{CompletedRun, SourceState};
-use oracled_domain::{AuditEvent, EventKind, PeerCredentials, Sha256Hex};
+use oracled_domain::{AuditEvent, PeerCredentials, Sha256Hex};
 use oracled_store::ground::verify::{PayloadCheckReport, PayloadFault};
 use oracled_store::ground::view::SourceView;
 use oracled_store::{JournalRecord, RowName, RowWrite, Store, StoreError};
@@ -107,11 +108,9 @@ async fn prune(
         peer,
     };
     context
-        .commit_files(
-            &oracle_id,
-            AuditEvent::new(timestamp, None, EventKind::SourcePruned(entry)),
-            |source| SourceState { files: files.clone(), ..source },
-        )
+        .commit_files(&oracle_id, AuditEvent::new(timestamp, None, SourcePruned(entry)), |source| {
+            SourceState { files: files.clone(), ..source }
+        })
         .await?;
     context.store.remove_replaced(&old)?;
     let (store, payloads) = (context.store.clone(), outcome.payloads.clone());

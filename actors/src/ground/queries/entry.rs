@@ -3,11 +3,12 @@
 use super::{ChangesPage, QueryCursor, QueryError, QueryService};
 use crate::audit::logger::CommitError;
 use crate::platform::clock::monotonic;
+use oracled_domain::audit::event::SourceQueried;
 use oracled_domain::audit::event::{QueryEntry, SourceReadKind, SourceReadOutcome};
 use oracled_domain::ground::freshness::AnswerHandling;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::query::{OracleQuery, QueryAnswer};
-use oracled_domain::{AuditEvent, EventKind, Sha256Hex};
+use oracled_domain::{AuditEvent, Sha256Hex};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -127,7 +128,7 @@ impl QueryService {
         OpenReadEntry { mut entry, began }: OpenReadEntry,
     ) -> Result<(), CommitError> {
         entry.latency_ms = began.elapsed().as_secs_f64() * 1e3;
-        self.log.append(AuditEvent::new(self.clock.now(), None, EventKind::SourceQueried(entry))).await
+        self.log.append(AuditEvent::new(self.clock.now(), None, SourceQueried(entry))).await
     }
 }
 

@@ -2,8 +2,9 @@
 
 use super::{DocumentRegistry, RegistrableDocument, RegistryError};
 use crate::audit::commit_loop::CommitDecision;
+use oracled_domain::PeerCredentials;
+use oracled_domain::audit::event::DocumentRegistered;
 use oracled_domain::documents::AnyDocument;
-use oracled_domain::{EventKind, PeerCredentials};
 use oracled_store::{JournalRecord, PREVIEW_REVISION};
 use serde_json::Value as Json;
 
@@ -22,10 +23,7 @@ impl DocumentChange {
     /// The change by the record of a registration.
     fn of(record: Option<&JournalRecord>) -> Self {
         let before = |record: &JournalRecord| {
-            record.events.iter().find_map(|event| match &event.kind {
-                EventKind::DocumentRegistered(entry) => entry.before.clone(),
-                _ => None,
-            })
+            record.events.iter().find_map(|event| event.kind.get::<DocumentRegistered>()?.0.before.clone())
         };
         match record.map(before) {
             None => Self::Unchanged,

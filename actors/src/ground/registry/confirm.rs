@@ -3,9 +3,10 @@
 use super::sources::put_source;
 use super::{CommitContext, DocumentRegistry, RegistryError};
 use crate::audit::commit_loop::CommitDecision;
+use oracled_domain::audit::event::SourceConfirmed;
 use oracled_domain::audit::event::ground::{ConfirmationCause, ConfirmationEntry};
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::{AuditEvent, EventKind, PeerCredentials};
+use oracled_domain::{AuditEvent, PeerCredentials};
 
 #[derive(Debug, Clone)]
 pub(crate) struct SourceConfirmation {
@@ -40,7 +41,7 @@ impl CommitContext {
                 detail: detail.clone(),
                 peer,
             };
-            let event = AuditEvent::new(timestamp, None, EventKind::SourceConfirmed(entry));
+            let event = AuditEvent::new(timestamp, None, SourceConfirmed(entry));
             Ok(CommitDecision::Change((), put_source(state.confirmed(timestamp), Some(revision), event)))
         });
         Ok(confirmed.await?.1.is_some())

@@ -7,13 +7,14 @@ use super::{
 use crate::audit::commit_loop::CommitDecision;
 use jiff::Timestamp;
 use oracled_domain::audit::event::ground::{InvalidationCause, InvalidationEntry, SourceChange, SourceEntry};
+use oracled_domain::audit::event::{SourceChanged, SourceInvalidated};
 use oracled_domain::documents::DocumentKind;
 use oracled_domain::ground::freshness::{FreshnessPolicy, InvalidationTrigger};
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::run::RunState;
 use oracled_domain::ground::source::{SourceRegistration, SourceRegistryEntry};
 use oracled_domain::ground::source_state::SourceState;
-use oracled_domain::{AuditEvent, EventKind, PeerCredentials};
+use oracled_domain::{AuditEvent, PeerCredentials};
 use oracled_store::{JournalRecord, RowName, RowWrite};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,7 +135,7 @@ impl DocumentRegistry {
             if entry == state.entry {
                 return Ok::<_, RegistryError>(CommitDecision::Already(entry));
             }
-            let event = EventKind::SourceChanged(SourceEntry {
+            let event = SourceChanged(SourceEntry {
                 oracle_id: oracle_id.clone(),
                 change,
                 before: Box::new(state.entry.without_history()),
@@ -175,7 +176,7 @@ impl DocumentRegistry {
             let timestamp = context.clock.now();
             let (id, detail) = (oracle_id.clone(), detail.clone());
             let entry = InvalidationEntry { oracle_id: id, trigger, detail, peer: Some(peer) };
-            let event = AuditEvent::new(timestamp, None, EventKind::SourceInvalidated(entry));
+            let event = AuditEvent::new(timestamp, None, SourceInvalidated(entry));
             Ok(CommitDecision::Change((), put_source(state.invalidated(timestamp), Some(revision), event)))
         });
         invalidated.await.map(|_| ())

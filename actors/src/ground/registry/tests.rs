@@ -5,13 +5,14 @@ use crate::testing::ground::{PEER, document, ingest_version, open_pipeline, popu
 use crate::testing::{TestSystem, logged_events, with_system};
 use crate::verification::tests::support::{registration, source, source_id, workflow_over};
 use crate::verification::tests::upstream::adapter_of;
+use oracled_domain::AuditEvent;
+use oracled_domain::audit::event::IngestionStarted;
 use oracled_domain::audit::event::ground::RunEntry;
 use oracled_domain::documents::AnyDocument;
 use oracled_domain::ground::run::{IngestionRun, RunState};
 use oracled_domain::ground::source::SourceRegistration;
 use oracled_domain::verification::Workflow;
 use oracled_domain::verification::adapter::Adapter;
-use oracled_domain::{AuditEvent, EventKind};
 use oracled_store::JournalRecord;
 use oracled_store::{RowName, RowWrite};
 use serde_json::{Value as Json, json};
@@ -72,7 +73,7 @@ fn running_run_counts_as_records_of_the_source() {
         let entry = RunEntry { run, peer: Some(PEER) };
         let record = JournalRecord {
             expect: expect_unchanged_row(RowName::of::<IngestionRun>(&failed.run_id), Some(revision)),
-            events: vec![AuditEvent::new(failed.started_at, None, EventKind::IngestionStarted(entry))],
+            events: vec![AuditEvent::new(failed.started_at, None, IngestionStarted(entry))],
             writes: vec![RowWrite::put::<IngestionRun>(&goes_on)],
             ..JournalRecord::default()
         };

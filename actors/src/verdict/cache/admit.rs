@@ -14,6 +14,7 @@ use crate::verdict::submission::{GenerationTrace, Submission, SubmissionOutcome}
 use crate::verdict::templates::find_prompt_language;
 use actix::{Context, Handler, ResponseFuture};
 use jiff::Timestamp;
+use oracled_domain::audit::event::{OrderReleased, RegenDivergenceCheck, VerdictCached};
 use oracled_domain::verdict::delivery::RegenNotes;
 use oracled_domain::verdict::divergence::{DivergenceLevel, NoteLanguage, RegeneratedVerdict};
 use oracled_domain::verdict::mail::MailKind;
@@ -22,8 +23,8 @@ use oracled_domain::verdict::policy::PolicyAction;
 use oracled_domain::verdict::prompt::VerdictPrompt;
 use oracled_domain::verdict::session::OriginalVerdict;
 use oracled_domain::{
-    ApprovedVerdict, AuditEvent, DecidingUser, DivergenceCheck, EventKind, GatePath, MailId, OutboxMail,
-    SessionRecord, VerdictDelivery,
+    ApprovedVerdict, AuditEvent, DecidingUser, DivergenceCheck, GatePath, MailId, OutboxMail, SessionRecord,
+    VerdictDelivery,
 };
 use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite, Store, StoreError};
 use std::sync::Arc;
@@ -227,7 +228,7 @@ fn build_delivery_record(
     let order_end = order_end.map(released);
     session.order = order_end.clone().or(session.order);
     events.extend(delivered);
-    let compared = check.clone().map(EventKind::RegenDivergenceCheck);
+    let compared = check.clone().map(RegenDivergenceCheck);
     events.extend(compared.map(|kind| AuditEvent::new(now, session_id.clone(), kind)));
     let mut writes = vec![RowWrite::put::<VerdictDelivery>(&delivery)];
     let to = session.customer_email.clone().filter(|_| mails);
@@ -309,7 +310,7 @@ fn cached_event(
     AuditEvent::new(
         timestamp,
         session.session_id.clone(),
-        EventKind::VerdictCached {
+        VerdictCached {
             tier: approved.tier(),
             verdict_label: approved.label(),
             verdict_sha256: approved.sha256().clone(),
@@ -321,7 +322,7 @@ fn cached_event(
 fn released_event(admit: &AdmitVerdict, release: &VerdictRelease, timestamp: Timestamp) -> AuditEvent {
     let VerdictRelease { reason, user: DecidingUser { peer, name: user_name }, .. } = release.clone();
     let verdict_sha256 = admit.approved.sha256().clone();
-    let released = EventKind::OrderReleased { verdict_sha256, reason, user_name, peer };
+    let released = OrderReleased { verdict_sha256, reason, user_name, peer };
     AuditEvent::new(timestamp, admit.submission.session_id.clone(), released)
 }
 

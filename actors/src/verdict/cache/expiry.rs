@@ -7,10 +7,11 @@ use oracled_domain::RegenAttempt;
 use oracled_domain::SessionRecord;
 use oracled_domain::VerdictDelivery;
 use oracled_domain::audit::event::SessionExpiryEntry;
+use oracled_domain::audit::event::SessionsExpired;
 use oracled_domain::base::row::Row;
 use oracled_domain::verdict::held::HeldVerdict;
 use oracled_domain::verdict::session::RejectingCheck;
-use oracled_domain::{AuditEvent, EventKind, SessionId};
+use oracled_domain::{AuditEvent, SessionId};
 use oracled_store::{JournalRecord, RowExpectation, RowWrite, SessionRevisions};
 
 /// Removes the rows of those of `sessions` that were last changed up to entry `last_seq`, in one commit. Returns their number.
@@ -64,7 +65,7 @@ impl Handler<ExpireSessions> for VerdictCache {
                 if session_ids.is_empty() {
                     return Ok::<_, VerdictCacheError>(CommitDecision::Already(count));
                 }
-                let expired = EventKind::SessionsExpired(SessionExpiryEntry { started_seq, session_ids });
+                let expired = SessionsExpired(SessionExpiryEntry { started_seq, session_ids });
                 record.events.push(AuditEvent::new(clock.now(), None, expired));
                 Ok(CommitDecision::Change(count, record))
             });

@@ -13,11 +13,12 @@ use crate::platform::clock::Clock;
 use crate::verdict::submission::{CachedVerdict, Submission};
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use jiff::Timestamp;
+use oracled_domain::audit::event::MailQueued;
 use oracled_domain::rules::CandidateCheck;
 use oracled_domain::verdict::mail::MailKind;
 use oracled_domain::verdict::order::Order;
 use oracled_domain::verdict::session::{CustomerEmail, OriginalVerdict, SessionMismatch};
-use oracled_domain::{AuditEvent, EventKind, GatePath, MailId, OutboxMail, SessionRecord, VerdictDelivery};
+use oracled_domain::{AuditEvent, GatePath, MailId, OutboxMail, SessionRecord, VerdictDelivery};
 use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
 use std::sync::Arc;
 
@@ -234,7 +235,7 @@ pub(super) fn queue_mail(kind: MailKind, delivery: &Arc<VerdictDelivery>, to: Cu
 /// The log entry of a mail that is put into the outbox.
 pub(super) fn mail_queued_event(mail: &OutboxMail, timestamp: Timestamp) -> AuditEvent {
     let oracled_domain::verdict::mail::MailState { mail_id, session_id, kind, .. } = mail.standing.clone();
-    AuditEvent::new(timestamp, session_id, EventKind::MailQueued { mail_id, kind })
+    AuditEvent::new(timestamp, session_id, MailQueued { mail_id, kind })
 }
 
 impl Handler<FindSession> for VerdictCache {

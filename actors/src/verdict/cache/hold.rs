@@ -7,11 +7,12 @@ use super::session_record::{address_change_event, attempt_end};
 use crate::verdict::held_key::HeldVerdictKey;
 use crate::verdict::submission::{GenerationTrace, Submission};
 use jiff::Timestamp;
+use oracled_domain::audit::event::{OrderPlaced, OrderStopped, PolicyApplied};
 use oracled_domain::verdict::generation_outcome::GenerationOutcome;
 use oracled_domain::verdict::held::HeldVerdict;
 use oracled_domain::verdict::order::{Order, OrderStopCause};
 use oracled_domain::verdict::policy::{AppliedPolicy, DeliveryPolicies, PolicyAction};
-use oracled_domain::{AuditEvent, EventKind, GatePath, SessionId, SessionRecord, VerdictDelivery};
+use oracled_domain::{AuditEvent, GatePath, SessionId, SessionRecord, VerdictDelivery};
 use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
 
 /// The policy beside the gate, and the key of the verdicts that it holds.
@@ -61,7 +62,7 @@ impl AdmitVerdict {
     fn policy_event(&self, policy: &AppliedPolicy, now: Timestamp) -> AuditEvent {
         let Submission { session_id, path, .. } = &self.submission;
         let verdict_sha256 = self.approved.sha256().clone();
-        let applied = EventKind::PolicyApplied { policy: policy.clone(), verdict_sha256, path: *path };
+        let applied = PolicyApplied { policy: policy.clone(), verdict_sha256, path: *path };
         AuditEvent::new(now, session_id.clone(), applied)
     }
 
@@ -83,7 +84,7 @@ impl AdmitVerdict {
         let order = base.order.clone().unwrap_or_else(|| Order::placed(now));
         let end = attempt_end(*path, GenerationOutcome::Held, trace);
         let order = order.held_by_policy(policy.causes.clone(), end, now);
-        let stopped = EventKind::OrderStopped {
+        let stopped = OrderStopped {
             state: order.state,
             cause: OrderStopCause::Policy,
             attempts: order.attempts,
@@ -109,7 +110,7 @@ impl AdmitVerdict {
         };
         let mut record = self.refusal_record(policy, now);
         if known.is_none_or(|session| session.order.is_none()) {
-            let placed = EventKind::OrderPlaced {
+            let placed = OrderPlaced {
                 tier: session.tier,
                 query_preview: session.query.preview(),
                 has_email: session.customer_email.is_some(),

@@ -9,9 +9,10 @@ use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::{CommitError, LoggerHandle};
 use crate::platform::clock::Clock;
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
+use oracled_domain::audit::event::RefusalDropped;
 use oracled_domain::rules::CandidateCheck;
 use oracled_domain::verdict::session::RejectingCheck;
-use oracled_domain::{AuditEvent, EventKind, SessionId, SessionRecord};
+use oracled_domain::{AuditEvent, SessionId, SessionRecord};
 use oracled_store::{JournalRecord, RejectingCheckSize, RowExpectation, RowWrite, Store, StoreError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -148,7 +149,7 @@ async fn store_rejecting_check(
 async fn drop_rejecting_check(session_id: SessionId, revision: u64, log: LoggerHandle, clock: Clock) {
     let record = JournalRecord {
         expect: vec![RowExpectation::new::<RejectingCheck>(&session_id, Some(revision))],
-        events: vec![AuditEvent::new(clock.now(), session_id.clone(), EventKind::RefusalDropped)],
+        events: vec![AuditEvent::new(clock.now(), session_id.clone(), RefusalDropped {})],
         writes: vec![RowWrite::remove::<RejectingCheck>(&session_id)],
         ..JournalRecord::default()
     };

@@ -14,10 +14,11 @@ use oracled_domain::OutboxMail;
 use oracled_domain::RegenAttempt;
 use oracled_domain::VerdictDelivery;
 use oracled_domain::audit::event::{ErasureStartEntry, ValueChange};
+use oracled_domain::audit::event::{ErasureStarted, SessionCorrected, SessionRemoved};
 use oracled_domain::verdict::divergence::OriginalLabel;
 use oracled_domain::verdict::session::RejectingCheck;
 use oracled_domain::verdict::session::{CustomerEmail, OriginalVerdict, SessionMismatch};
-use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId, SessionRecord, VerdictLabel};
+use oracled_domain::{AuditEvent, PeerCredentials, SessionId, SessionRecord, VerdictLabel};
 use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
 
 /// Corrects a session. A field that is `None` keeps its value.
@@ -111,7 +112,7 @@ impl SessionRemoval {
             record.events.push(AuditEvent::new(
                 timestamp,
                 session_id.clone(),
-                EventKind::SessionRemoved { verdict_sha256: verdict.and_then(|(sha256, _)| sha256), peer },
+                SessionRemoved { verdict_sha256: verdict.and_then(|(sha256, _)| sha256), peer },
             ));
         }
         let dropped = mails.map(|mails| mails.put_removal(&mut record, store, peer, timestamp));
@@ -150,7 +151,7 @@ impl CorrectSession {
         AuditEvent::new(
             timestamp,
             self.session_id.clone(),
-            EventKind::SessionCorrected {
+            SessionCorrected {
                 original_verdict: ValueChange { before: label(before), after: label(after) },
                 address_changed: before.customer_email != after.customer_email,
                 owner_uid: after.owner_uid.filter(|_| before.owner_uid != after.owner_uid),
@@ -239,7 +240,7 @@ async fn erase(
             store.lost_rows_of::<OutboxMail>(&session_id)?.iter().map(RowWrite::remove::<OutboxMail>),
         );
         // the last entry: the erasure covers all entries up to it
-        let started = EventKind::ErasureStarted(ErasureStartEntry { reason: reason.clone(), peer });
+        let started = ErasureStarted(ErasureStartEntry { reason: reason.clone(), peer });
         record.events.push(AuditEvent::new(now, session_id.clone(), started));
         Ok::<_, VerdictCacheError>(CommitDecision::Change(Some(dropped), record))
     });

@@ -2,13 +2,14 @@
 
 use crate::verdict::submission::GenerationTrace;
 use jiff::Timestamp;
+use oracled_domain::audit::event::{OrderDelivered, SessionAddressChanged, SessionRegistered};
 use oracled_domain::verdict::cost::ModelCost;
 use oracled_domain::verdict::divergence::OriginalLabel;
 use oracled_domain::verdict::generation::ModelTokenUsage;
 use oracled_domain::verdict::generation_outcome::GenerationOutcome;
 use oracled_domain::verdict::order::{Order, OrderState};
 use oracled_domain::verdict::session::CustomerEmail;
-use oracled_domain::{AuditEvent, EventKind, GatePath, SessionRecord};
+use oracled_domain::{AuditEvent, GatePath, SessionRecord};
 use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite, Store, StoreError};
 
 /// The record that stores `session`, and requires `revision` of its row.
@@ -52,7 +53,7 @@ pub(super) fn session_registered_event(session: &SessionRecord, timestamp: Times
     AuditEvent::new(
         timestamp,
         session.session_id.clone(),
-        EventKind::SessionRegistered {
+        SessionRegistered {
             tier: session.tier,
             query_preview: session.query.preview(),
             original_verdict: OriginalLabel(label),
@@ -71,7 +72,7 @@ pub(super) fn deliver_order(
 ) -> Option<(Order, AuditEvent)> {
     let order = session.order.as_ref().filter(|order| order.state != OrderState::Delivered)?;
     let order = order.clone().delivered(attempt_end(path, GenerationOutcome::Delivered, trace), now);
-    let delivered = EventKind::OrderDelivered { path, attempts: order.attempts };
+    let delivered = OrderDelivered { path, attempts: order.attempts };
     Some((order, AuditEvent::new(now, session.session_id.clone(), delivered)))
 }
 
@@ -102,7 +103,7 @@ pub(crate) fn address_change_event(
     Ok(Some(AuditEvent::new(
         timestamp,
         after.session_id.clone(),
-        EventKind::SessionAddressChanged {
+        SessionAddressChanged {
             before: digest(before.customer_email.as_ref())?,
             after: digest(after.customer_email.as_ref())?,
         },

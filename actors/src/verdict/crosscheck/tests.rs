@@ -2,6 +2,7 @@ use super::*;
 use crate::testing::{GOOD, TestSystem, id, logged_events, test_submission, with_system};
 use crate::verdict::cache::ReadVerdict;
 use oracled_domain::VerdictDelivery;
+use oracled_domain::audit::event::TmmCrosscheck;
 use oracled_domain::verdict::crosscheck::CrosscheckReason;
 use oracled_domain::verdict::session::SessionMismatch;
 use oracled_domain::{CrosscheckDecision, CustomerQuery};
@@ -174,7 +175,7 @@ fn judgment_is_logged_even_if_its_commit_stays_stale() {
         };
         let judgment = oracled_domain::judge(ProductTier::Quick, VerdictPayload::raw(GOOD));
         let message = test_submission("cs_1", GOOD, GatePath::Submit);
-        let entry = EventKind::TmmCrosscheck(CrosscheckEntry::of(&judgment, &message.query, message.path));
+        let entry = TmmCrosscheck(CrosscheckEntry::of(&judgment, &message.query, message.path));
         let entry = AuditEvent::new(system.clock.now(), id("cs_1"), entry);
         let admitted =
             commit_unless_committed::<SubmissionOutcome>(Ok(Err(stale())), entry.into(), &system.log).await;

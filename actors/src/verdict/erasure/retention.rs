@@ -9,7 +9,8 @@ use crate::verdict::cache::ExpireSessions;
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::audit::checkpoint::LogKey;
 use oracled_domain::audit::event::{DueData, DueKind, RetentionEndEntry, RetentionStartEntry, read_open};
-use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId};
+use oracled_domain::audit::event::{RetentionApplied, RetentionStarted};
+use oracled_domain::{AuditEvent, PeerCredentials, SessionId};
 use oracled_store::{LogQuery, RemovableEntries, RemovalPlan, Store, StoreError};
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -92,7 +93,7 @@ impl ErasureService {
             return Ok(RetentionReport { due, unread_files: Vec::new() });
         }
         let log_key = due.dropped_up_to().map(|_| log_key.to_string());
-        let started = EventKind::RetentionStarted(RetentionStartEntry { due: due.clone(), peer, log_key });
+        let started = RetentionStarted(RetentionStartEntry { due: due.clone(), peer, log_key });
         let started = AuditEvent::new(self.0.clock.now(), None, started);
         let receipt = self.0.log.commit(started.into()).await?;
         let expired = self.expire_sessions(receipt.last_seq, &due).await;
@@ -262,7 +263,7 @@ impl StartedRetention {
     /// The event that logs its end.
     pub(super) fn end_event(self, at: Timestamp, sessions: u64, unread_files: u64) -> AuditEvent {
         let end = RetentionEndEntry { started_seq: self.seq, due: self.start.due, sessions, unread_files };
-        AuditEvent::new(at, None, EventKind::RetentionApplied(end))
+        AuditEvent::new(at, None, RetentionApplied(end))
     }
 }
 

@@ -1,6 +1,7 @@
 use super::*;
 use crate::testing::{TestSystem, id, with_system};
 use oracled_domain::OutboxWebhook;
+use oracled_domain::audit::event::{ErasureStarted, WebhookQueued};
 use oracled_domain::verdict::webhook::{WebhookId, WebhookType};
 use oracled_store::RowWrite;
 use serde_json::json;
@@ -11,8 +12,7 @@ const PEER: PeerCredentials = PeerCredentials { uid: 0, gid: 0, pid: None };
 /// Commits the start of an erasure of session `ada`.
 async fn start_erasure(system: &TestSystem, erased: &str) {
     let start = ErasureStartEntry { reason: "asked".to_owned(), peer: PEER };
-    let event =
-        AuditEvent::new(system.time.clock().now(), Some(id(erased)), EventKind::ErasureStarted(start));
+    let event = AuditEvent::new(system.time.clock().now(), Some(id(erased)), ErasureStarted(start));
     let record = JournalRecord { events: vec![event], ..JournalRecord::default() };
     system.system.erasure.0.log.commit(record).await.expect("the commit succeeds");
 }
@@ -33,7 +33,7 @@ fn webhook_queued_during_the_removal_is_dropped_by_a_resumed_erasure() {
             &json!({}),
             now,
         );
-        let event = AuditEvent::new(now, Some(id("ada")), EventKind::WebhookQueued(webhook.standing.entry()));
+        let event = AuditEvent::new(now, Some(id("ada")), WebhookQueued(webhook.standing.entry()));
         let record = JournalRecord {
             events: vec![event],
             writes: vec![RowWrite::put::<OutboxWebhook>(&webhook)],

@@ -1,9 +1,10 @@
 //! The metrics of verdicts that the model makes.
 
 use crate::platform::metrics::{AddMetric, ApplicationLabelValue, MetricLabelValue, init_counters, pairs};
+use oracled_domain::audit::event::OracleInteraction;
 use oracled_domain::verdict::generation_outcome::GenerationOutcome;
 use oracled_domain::verdict::interaction::{InteractionStatus, PERMANENT_STATUSES};
-use oracled_domain::{ApplicationName, AuditEvent, EventKind, GatePath, OracleId, ProductTier, SessionId};
+use oracled_domain::{ApplicationName, AuditEvent, GatePath, OracleId, ProductTier, SessionId};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -166,7 +167,7 @@ impl GenerationMetrics {
     /// Counts the attempts of one call of the model.
     pub(super) fn count_attempts(&self, attempts: &[AuditEvent]) {
         for attempt in attempts {
-            let EventKind::OracleInteraction(interaction) = &attempt.kind else { continue };
+            let Some(OracleInteraction(interaction)) = attempt.kind.get() else { continue };
             self.attempts.get_or_create(&ModelAttemptLabels::new(interaction.path, interaction.status)).inc();
             self.retries.inc_by(u64::from(interaction.attempt > 1));
             self.attempt_seconds.observe(interaction.latency_ms as f64 / 1000.0);

@@ -6,12 +6,11 @@ use crate::upstream::BoxFuture;
 use crate::upstream::oracle_health::{ListHealthStatuses, MonitoredOracle, OracleProbe};
 use crate::verdict::outbox::{HEAD_MAX, OutboxAction, OutboxError, StopSending};
 use actix::{Context, Handler, Message};
+use oracled_domain::audit::event::{MailQueued, ServiceStopped};
 use oracled_domain::verdict::health::{CircuitCallOutcome, OracleHealthConfig, OracleHealthLevel};
 use oracled_domain::verdict::mail::{MailFailureCause, MailKind, MailSendFailure, MailState};
 use oracled_domain::verdict::mail_template::MailContent;
-use oracled_domain::{
-    AuditEvent, EventKind, OutboxMail, PeerCredentials, ProductTier, VerdictDelivery, VerdictLabel,
-};
+use oracled_domain::{AuditEvent, OutboxMail, PeerCredentials, ProductTier, VerdictDelivery, VerdictLabel};
 use oracled_store::{JournalRecord, LogQuery, RowWrite};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -201,8 +200,7 @@ impl TestSystem {
     async fn queue_mail(&self, mail: OutboxMail) -> MailId {
         let MailState { mail_id, kind, session_id, .. } = mail.standing.clone();
         let timestamp = self.system.clock.now();
-        let event =
-            AuditEvent::new(timestamp, session_id, EventKind::MailQueued { mail_id: mail_id.clone(), kind });
+        let event = AuditEvent::new(timestamp, session_id, MailQueued { mail_id: mail_id.clone(), kind });
         let writes = vec![RowWrite::put::<OutboxMail>(&mail)];
         let record = JournalRecord { writes, ..JournalRecord::from(event) };
         self.system.log.commit(record).await.expect("the commit succeeds");
@@ -679,7 +677,7 @@ fn no_mail_is_sent_while_the_log_is_unavailable() {
         later.standing.next_attempt_at = now.checked_add(SignedDuration::from_secs(5)).ok();
         let mail_id = world.queue_mail(later).await;
         world.break_store();
-        let event = AuditEvent::new(world.system.clock.now(), None, EventKind::ServiceStopped);
+        let event = AuditEvent::new(world.system.clock.now(), None, ServiceStopped {});
         world.system.log.commit(event.into()).await.expect_err("the write fails");
         world.wake(mail_id).await;
         world.advance_time(&hand, 8).await;

@@ -5,6 +5,7 @@ use crate::verdict::generation::GenerationError;
 use crate::verdict::held_key::HeldKeyError;
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use jiff::Timestamp;
+use oracled_domain::audit::event::{OrderCancelled, OrderRetried, OrderStopped};
 use oracled_domain::verdict::order::{OperatorAction, Order, OrderAction, OrderState, OrderStopCause};
 use oracled_domain::verdict::policy::{PolicyCause, join_causes};
 use oracled_domain::{AuditEvent, DecidingUser, EventKind, SessionId, SessionRecord};
@@ -88,14 +89,14 @@ fn event_of(
     DecidingUser { peer, name: user_name }: DecidingUser,
 ) -> EventKind {
     match action {
-        OrderAction::Retry => EventKind::OrderRetried { reason, user_name, peer },
+        OrderAction::Retry => OrderRetried { reason, user_name, peer }.into(),
         OrderAction::Cancel => {
             let (reason, peer) = (Some(reason), Some(peer));
-            EventKind::OrderCancelled { from, attempts, reason, user_name, peer }
+            OrderCancelled { from, attempts, reason, user_name, peer }.into()
         }
         OrderAction::Fail | OrderAction::Release => {
             let (cause, reason, peer) = (OrderStopCause::Operator, Some(reason), Some(peer));
-            EventKind::OrderStopped { state, cause, attempts, reason, user_name, peer }
+            OrderStopped { state, cause, attempts, reason, user_name, peer }.into()
         }
     }
 }

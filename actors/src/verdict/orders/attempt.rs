@@ -11,15 +11,14 @@ use crate::verdict::rate_limiter::CallLimitError;
 use crate::verdict::submission::Submission;
 use actix::Addr;
 use jiff::{SignedDuration, Timestamp};
+use oracled_domain::audit::event::OrderAttempted;
 use oracled_domain::verdict::generation_outcome::GenerationOutcome;
 use oracled_domain::verdict::order::{
     OpenRejection, Order, OrderAttemptFailure, OrderAttemptStart, OrderState,
 };
 use oracled_domain::verdict::order_wait::OrderWait;
 use oracled_domain::verdict::rejection::RejectedClaim;
-use oracled_domain::{
-    AuditEvent, CustomerQuery, EventKind, ModelPrompt, ProductTier, SessionId, SessionRecord,
-};
+use oracled_domain::{AuditEvent, CustomerQuery, ModelPrompt, ProductTier, SessionId, SessionRecord};
 use oracled_store::StoreError;
 use std::time::Duration;
 
@@ -53,12 +52,8 @@ impl StartedOrder {
         let order = session.order.clone().unwrap_or_else(|| Order::placed(now));
         let order = order.attempted(start.clone(), now);
         let OrderAttemptStart { oracle_id, generation, is_last } = start;
-        let attempted = EventKind::OrderAttempted {
-            attempt: order.attempts,
-            generation,
-            oracle_id: Some(oracle_id),
-            is_last,
-        };
+        let attempted =
+            OrderAttempted { attempt: order.attempts, generation, oracle_id: Some(oracle_id), is_last };
         let event = AuditEvent::new(now, session.session_id.clone(), attempted);
         Self { session: SessionRecord { order: Some(order), ..session }, event }
     }

@@ -4,8 +4,9 @@ use super::admin::OrderChangeError;
 use super::{DequeueOrder, OrderDesk, OrdersActor};
 use crate::verdict::generation::GenerationError;
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
+use oracled_domain::audit::event::OrderCancelled;
 use oracled_domain::verdict::session::SessionCaller;
-use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId, SessionRecord};
+use oracled_domain::{AuditEvent, PeerCredentials, SessionId, SessionRecord};
 
 /// Cancels an order for its application. A call in progress continues, since it costs the same, and its answer is discarded.
 /// Returns the session afterwards, also if the order was cancelled before. Errors have the session's id without its application.
@@ -28,7 +29,7 @@ impl OrderDesk {
         let is_refused = |session: &SessionRecord| session.change_mismatch(caller, None).is_some();
         let changed = self.change_order(session_id, |session, order, now| {
             (!order.state.has_ended() && !is_refused(&session)).then(|| {
-                let cancelled = EventKind::OrderCancelled {
+                let cancelled = OrderCancelled {
                     from: order.state,
                     attempts: order.attempts,
                     reason: None,

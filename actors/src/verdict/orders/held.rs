@@ -7,8 +7,9 @@ use crate::verdict::cache::{AdmitVerdict, VerdictCacheError, VerdictRelease};
 use crate::verdict::generation::GenerationError;
 use crate::verdict::submission::{GenerationTrace, Submission, SubmissionOutcome};
 use actix::{Context, Handler, Message, ResponseFuture};
+use oracled_domain::audit::event::HeldVerdictRead;
 use oracled_domain::verdict::held::HeldVerdict;
-use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId, SessionRecord, VerdictDelivery};
+use oracled_domain::{AuditEvent, PeerCredentials, SessionId, SessionRecord, VerdictDelivery};
 use oracled_store::{JournalRecord, RowExpectation};
 
 /// Reads the verdict that the policy holds, for an operator.
@@ -94,7 +95,7 @@ impl OrderDesk {
     async fn read_held(&self, message: ReadHeldVerdict) -> Result<HeldVerdictText, OrderChangeError> {
         let ReadHeldVerdict { session_id, peer } = message;
         let (text, revision) = self.open_held(&session_id).await?;
-        let read = EventKind::HeldVerdictRead { verdict_sha256: text.held.verdict_sha256.clone(), peer };
+        let read = HeldVerdictRead { verdict_sha256: text.held.verdict_sha256.clone(), peer };
         let record = JournalRecord {
             expect: vec![RowExpectation::new::<HeldVerdict>(&session_id, Some(revision))],
             ..JournalRecord::from(AuditEvent::new(self.clock().now(), session_id, read))

@@ -13,9 +13,10 @@ use crate::verdict::generation::{
 };
 use crate::verdict::submission::{CachedVerdict, Submission};
 use actix::{Addr, Message};
+use oracled_domain::audit::event::OrderPlaced;
 use oracled_domain::verdict::order::{Order, OrderAttemptStart, OrderState};
 use oracled_domain::verdict::session::SessionMismatch;
-use oracled_domain::{AuditEvent, EventKind, ModelPrompt, SessionId, SessionRecord};
+use oracled_domain::{AuditEvent, ModelPrompt, SessionId, SessionRecord};
 use oracled_store::{JournalRecord, RowExpectation, RowWrite};
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -187,7 +188,7 @@ impl OrderDesk {
             order: Some(Order::placed(now)),
             ..base
         };
-        let placed = EventKind::OrderPlaced {
+        let placed = OrderPlaced {
             tier: *tier,
             query_preview: query.preview(),
             has_email: session.customer_email.is_some(),

@@ -7,13 +7,14 @@ use crate::verdict::cache::{FindSession, FindSessionOutcome, PolicyConfig, remov
 use crate::verdict::generation::{GenerationEnd, GenerationError};
 use crate::verdict::submission::{Submission, SubmissionOutcome};
 use jiff::Timestamp;
+use oracled_domain::audit::event::{OrderAttemptFailed, OrderStopped};
 use oracled_domain::verdict::generation_outcome::GenerationOutcome;
 use oracled_domain::verdict::order::{
     OpenRejection, Order, OrderAttemptFailure, OrderAttemptStart, OrderPolicy, OrderState, OrderStopCause,
 };
 use oracled_domain::verdict::policy::join_causes;
 use oracled_domain::verdict::rejection::{AnswerRejection, RejectedClaim};
-use oracled_domain::{AuditEvent, EventKind, OracleId, SessionId, SessionRecord};
+use oracled_domain::{AuditEvent, OracleId, SessionId, SessionRecord};
 use oracled_store::{JournalRecord, RowExpectation, RowWrite};
 
 /// The cause of an attempt whose answer was discarded.
@@ -139,7 +140,7 @@ impl OrderDesk {
         let changed = self.change_order(session_id, |session, order, now| {
             if order.state == OrderState::Cancelled {
                 let order = order.cancelled_call_ended(failure.usage, failure.cost.clone())?;
-                let attempt_failed = EventKind::OrderAttemptFailed {
+                let attempt_failed = OrderAttemptFailed {
                     attempt: order.attempts,
                     outcome: GenerationOutcome::Cancelled,
                     cause: CANCELLED.to_owned(),
@@ -252,7 +253,7 @@ fn fail_order(
     let order = order.attempt_failed(failure.clone(), models, policy, now);
     // as the order has it: without the rest of a long text of the model's service
     let cause = order.last_attempts.last().and_then(|attempt| attempt.cause.clone());
-    let attempt_failed = EventKind::OrderAttemptFailed {
+    let attempt_failed = OrderAttemptFailed {
         attempt: order.attempts,
         outcome: failure.outcome,
         cause: cause.unwrap_or_default(),
@@ -267,7 +268,6 @@ fn fail_order(
 /// The entry of an order that a limit stopped.
 fn stopped_event(session_id: &SessionId, order: &Order, cause: OrderStopCause, now: Timestamp) -> AuditEvent {
     let Order { state, attempts, .. } = *order;
-    let stopped =
-        EventKind::OrderStopped { state, cause, attempts, reason: None, user_name: None, peer: None };
+    let stopped = OrderStopped { state, cause, attempts, reason: None, user_name: None, peer: None };
     AuditEvent::new(now, session_id.clone(), stopped)
 }

@@ -20,13 +20,12 @@ use crate::verdict::generation::PromptError;
 use crate::verdict::regen::RegenerateVerdict;
 use crate::verdict::submission::{Submission, SubmissionOutcome};
 use jiff::SignedDuration;
+use oracled_domain::audit::event::ServiceStopped;
 use oracled_domain::rules::CandidateCheck;
 use oracled_domain::verdict::generation_outcome::GenerationOutcome;
 use oracled_domain::verdict::order::{Order, OrderAction, OrderStopCause};
 use oracled_domain::verdict::session::{CustomerEmail, SessionMismatch};
-use oracled_domain::{
-    AuditEvent, EventKind, GatePath, PromptTemplate, SessionRecord, VerdictLabel, VerdictPayload,
-};
+use oracled_domain::{AuditEvent, GatePath, PromptTemplate, SessionRecord, VerdictLabel, VerdictPayload};
 use oracled_store::{JournalRecord, LogQuery};
 use serde_json::json;
 use std::collections::VecDeque;
@@ -595,7 +594,7 @@ fn check_of_a_session_that_was_removed_meanwhile_is_not_kept() {
                 record: JournalRecord::from(AuditEvent::new(
                     world.system.clock.now(),
                     None,
-                    EventKind::ServiceStopped,
+                    ServiceStopped {},
                 )),
             };
             world.system.cache.ask(refuse).await.expect("the actor answers").expect("the commit succeeds");

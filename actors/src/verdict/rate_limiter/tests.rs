@@ -4,6 +4,7 @@ use crate::testing::model::register;
 use crate::testing::{TestSystem, id, logged_events, test_model_id, with_system};
 use governor::clock::FakeRelativeClock;
 use oracled_domain::ModelPrompt;
+use oracled_domain::audit::event::ServiceStopped;
 use oracled_domain::verdict::generation::GenerationSettings;
 
 fn request_regen(session_id: &str) -> RequestRegen {
@@ -106,8 +107,7 @@ fn attempt_that_did_not_reach_the_model_can_be_undone() {
         let TestSystem { system, .. } = world;
         let taken = system.rate_limiter.ask(request_regen("cs_1")).await.expect("the actor answers");
         let (taken, _slot) = taken.expect("the request is allowed");
-        let mut record =
-            JournalRecord::from(AuditEvent::new(system.clock.now(), None, EventKind::ServiceStopped));
+        let mut record = JournalRecord::from(AuditEvent::new(system.clock.now(), None, ServiceStopped {}));
         taken.remove_attempt(&mut record);
         system.log.commit(record).await.expect("the commit succeeds");
         system

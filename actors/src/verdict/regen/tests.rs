@@ -11,6 +11,7 @@ use crate::verdict::crosscheck::GateError;
 use crate::verdict::generation::ConfiguredModel;
 use crate::verdict::rate_limiter::CallLimitError;
 use crate::verdict::submission::Submission;
+use oracled_domain::audit::event::ServiceStopped;
 use oracled_domain::rules::CandidateCheck;
 use oracled_domain::verdict::generation::{GenerationSettings, LOCKED_MODEL};
 use oracled_domain::verdict::order::OrderState;
@@ -97,7 +98,7 @@ fn model_is_not_called_if_the_verdict_could_not_be_stored() {
     with_model(model, |world, model| async move {
         register(&world, "cs_1", None).await;
         world.break_store();
-        let lost = AuditEvent::new(world.system.clock.now(), None, EventKind::ServiceStopped);
+        let lost = AuditEvent::new(world.system.clock.now(), None, ServiceStopped {});
         assert!(world.system.log.commit(lost.into()).await.is_err());
         let refused = order(&world, "cs_2", "Sell honey?").await;
         assert!(matches!(refused, Err(GenerationError::Commit(_))), "{refused:?}");

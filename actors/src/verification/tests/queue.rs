@@ -5,12 +5,13 @@ use crate::system::ActorSystem;
 use crate::testing::ground::PEER;
 use crate::testing::{TestSystem, with_system};
 use crate::verification::{DismissReview, ResolveReview};
+use oracled_domain::AuditEvent;
+use oracled_domain::audit::event::ReviewOpened;
 use oracled_domain::audit::event::verification::ReviewEntry;
 use oracled_domain::verification::review::{
     CALLERS_QUEUE_MAX, DismissalRequest, QUEUE_MAX, ReviewResolution, ReviewState,
 };
 use oracled_domain::verification::{AxisReason, EnvelopeKind, ReviewCase};
-use oracled_domain::{AuditEvent, EventKind};
 use oracled_store::{JournalRecord, RowWrite};
 use serde_json::json;
 use std::sync::Arc;
@@ -31,8 +32,7 @@ async fn open_copies(system: &ActorSystem, state: &ReviewState, number: u64) {
         let ReviewCase { review_id, opened_at, .. } = &states[0].review;
         let review = Box::new(states[0].review.clone());
         let entry = ReviewEntry { review_id: review_id.clone(), review };
-        let mut record =
-            JournalRecord::from(AuditEvent::new(*opened_at, None, EventKind::ReviewOpened(entry)));
+        let mut record = JournalRecord::from(AuditEvent::new(*opened_at, None, ReviewOpened(entry)));
         record.writes.extend(states.iter().map(|state| RowWrite::put::<ReviewState>(state)));
         system.log.commit(record).await.expect("the commit succeeds");
     }

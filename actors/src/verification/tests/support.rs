@@ -4,6 +4,8 @@ use crate::system::ActorSystem;
 use crate::testing::ground::approve_source;
 use crate::testing::ground::{PEER, ingest_version};
 use crate::verification::VerifyError;
+use oracled_domain::AuditEvent;
+use oracled_domain::audit::event::DocumentRegistered;
 use oracled_domain::audit::event::ground::DocumentEntry;
 use oracled_domain::audit::event::verification::VerificationEntry;
 use oracled_domain::audit::logged_verification::LoggedVerification;
@@ -14,7 +16,6 @@ use oracled_domain::ground::pipeline::PipelineDefinition;
 use oracled_domain::ground::run::IngestionRun;
 use oracled_domain::ground::source::SourceRegistration;
 use oracled_domain::verification::{Envelope, VerifyRequest, Workflow};
-use oracled_domain::{AuditEvent, EventKind};
 use oracled_store::{JournalRecord, LogQuery, RowWrite};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
@@ -111,7 +112,7 @@ pub(crate) async fn workflow(system: &ActorSystem, oracles: &[&str], settings: J
     let workflow = workflow_over(oracles, settings);
     let registered = RegisteredDocument::new(workflow.clone(), system.clock.now(), "7".into());
     let entry = DocumentEntry::new(None, &workflow, PEER);
-    let event = AuditEvent::new(registered.registered_at, None, EventKind::DocumentRegistered(entry));
+    let event = AuditEvent::new(registered.registered_at, None, DocumentRegistered(entry));
     let record = JournalRecord { writes: vec![RowWrite::put(&registered)], ..JournalRecord::from(event) };
     system.log.commit(record).await.expect("the commit succeeds");
 }

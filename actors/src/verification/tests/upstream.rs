@@ -15,6 +15,7 @@ use crate::upstream::BoxFuture;
 use crate::upstream::oracle::{LiveAnswer, LiveOracle, LiveQuery};
 use crate::upstream::web::WebError;
 use jiff::{SignedDuration, Timestamp};
+use oracled_domain::audit::event::ControlAction;
 use oracled_domain::ground::value::AxisValue;
 use oracled_domain::verdict::health::CircuitCallOutcome;
 use oracled_domain::verification::adapter::{Adapter, ValidatedAdapter};
@@ -24,7 +25,7 @@ use oracled_domain::verification::{
     AnswerFault, CachedAnswer, CachedAnswerKey, CallFailure, CallTimeLimit, CandidateAnswer, OracleReply,
     OracleVerificationRecord, VerificationTier,
 };
-use oracled_domain::{AuditEvent, EventKind, Sha256Hex};
+use oracled_domain::{AuditEvent, Sha256Hex};
 use oracled_store::{JournalRecord, RowWrite};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
@@ -286,11 +287,8 @@ pub(crate) async fn cache_candidate(system: &ActorSystem, area: &str, candidate:
 /// Writes a row directly to the store.
 pub(crate) async fn commit_write(system: &ActorSystem, write: RowWrite) {
     let (action, detail, timestamp) = ("test".into(), "a row".into(), system.clock.now());
-    let mut record = JournalRecord::from(AuditEvent::new(
-        timestamp,
-        None,
-        EventKind::ControlAction { action, detail, peer: None },
-    ));
+    let mut record =
+        JournalRecord::from(AuditEvent::new(timestamp, None, ControlAction { action, detail, peer: None }));
     record.writes.push(write);
     system.log.commit(record).await.expect("the commit succeeds");
 }

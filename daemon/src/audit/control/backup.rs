@@ -17,8 +17,9 @@ use oracled_api::audit::backup::{
 use oracled_api::base::problem::ProblemCode;
 use oracled_domain::audit::checkpoint::LogSigner;
 use oracled_domain::audit::event::BackupEntry;
+use oracled_domain::audit::event::BackupTaken;
 use oracled_domain::base::digest::Sha256Stream;
-use oracled_domain::{AuditEvent, EventKind, PeerCredentials};
+use oracled_domain::{AuditEvent, PeerCredentials};
 use oracled_store::{StoreBackup, StoreError};
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -121,7 +122,7 @@ fn send(
         let Ok((written, sent, out)) = sending.await else { return };
         let entry =
             BackupEntry { entries: sent.manifest.entries, bytes: sent.sent, complete: written.is_ok(), peer };
-        let taken = AuditEvent::new(service.system.clock.now(), None, EventKind::BackupTaken(entry));
+        let taken = AuditEvent::new(service.system.clock.now(), None, BackupTaken(entry));
         // an entry that a full disk does not take is in the service log
         let logged = service.system.log.commit(taken.into()).await;
         if let Err(error) = logged {

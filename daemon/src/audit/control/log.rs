@@ -12,7 +12,9 @@ use hyper::header::CONTENT_TYPE;
 use oracled_api::audit::{LogEntry, LogParams};
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::base::streamed_body::{StreamedBody, StreamedBodySender};
-use oracled_domain::{EventKind, SessionId};
+use oracled_domain::SessionId;
+use oracled_domain::audit::event::event_type;
+use oracled_domain::audit::event::event_types;
 use oracled_store::{LogLine, LogPage, LogQuery, Store};
 use std::sync::Arc;
 
@@ -130,8 +132,9 @@ async fn send_and_follow(
 fn parse_log_query(params: LogParams) -> Result<LogQuery, Problem> {
     let session = params.session.map(SessionId::try_from).transpose();
     let session = session.map_err(|error| Problem::new(ProblemCode::InvalidSessionId, error.to_string()))?;
-    if let Some(event) = params.event.as_deref().filter(|event| !EventKind::NAMES.contains(event)) {
-        let known = EventKind::NAMES.join(", ");
+    if let Some(event) = params.event.as_deref().filter(|event| event_type(event).is_none()) {
+        let known: Vec<_> = event_types().map(|kind| kind.name).collect();
+        let known = known.join(", ");
         return Err(Problem::new(
             ProblemCode::InvalidRequest,
             format!("`{event}` is not an event; allowed: {known}"),

@@ -6,8 +6,9 @@ use crate::platform::service::DaemonService;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequest, Path, Request};
 use oracled_actors::audit::logger::CommitError;
+use oracled_domain::audit::event::ControlAction;
 use oracled_domain::base::blank::is_blank;
-use oracled_domain::{ApplicationName, AuditEvent, EventKind, PeerCredentials};
+use oracled_domain::{ApplicationName, AuditEvent, PeerCredentials};
 use serde::de::DeserializeOwned;
 use std::fmt::Display;
 use std::sync::Arc;
@@ -58,11 +59,7 @@ pub(crate) async fn log_control_action(
     peer: Option<PeerCredentials>,
 ) -> Result<(), CommitError> {
     let timestamp = service.system.clock.now();
-    let event = AuditEvent::new(
-        timestamp,
-        None,
-        EventKind::ControlAction { action: action.to_owned(), detail, peer },
-    );
+    let event = AuditEvent::new(timestamp, None, ControlAction { action: action.to_owned(), detail, peer });
     service.system.log.commit(event.into()).await.map(|_| ())
 }
 

@@ -1,11 +1,10 @@
 //! The parts of schemas that utoipa does not derive.
 
-use oracled_domain::audit::event::EventName;
+use oracled_domain::audit::event::event_type;
 use oracled_domain::audit::leaf::{CALLER, SESSION_IDS};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::mem;
-use strum::VariantArray;
 use utoipa::openapi::schema::{
     AdditionalProperties, AllOf, ArrayItems, Object, OneOfBuilder, SchemaType, Type,
 };
@@ -25,9 +24,7 @@ fn allow_hidden_values(schemas: &mut Schemas) {
     if let Some(RefOr::T(Schema::OneOf(kinds))) = schemas.get_mut("EventKind") {
         for kind in &mut kinds.items {
             let RefOr::T(Schema::Object(kind)) = kind else { continue };
-            let has_title = |name: &&EventName| kind.title.as_deref() == Some((*name).into());
-            let name = EventName::VARIANTS.iter().find(has_title);
-            let erasable = name.map(|name| name.erasable_members()).unwrap_or_default();
+            let erasable = kind.title.as_deref().and_then(event_type).map_or(&[][..], |kind| kind.erasable);
             for member in erasable.iter().chain(&SESSION_IDS) {
                 allow_hidden_value(kind, member);
             }

@@ -9,8 +9,10 @@ use axum::extract::State;
 use jiff::Timestamp;
 use oracled_actors::verdict::regen::ReadVariance;
 use oracled_api::verdict::{DivergenceParams, DivergenceResponse};
+use oracled_domain::audit::event::Event;
+use oracled_domain::audit::event::LoggedEvent;
+use oracled_domain::audit::event::RegenDivergenceCheck;
 use oracled_domain::verdict::divergence::DivergenceTable;
-use oracled_domain::{AuditEvent, EventKind};
 use oracled_store::{LogQuery, Store, StoreError};
 use std::sync::Arc;
 
@@ -44,17 +46,15 @@ pub async fn get(
 
 fn count_divergences(store: &Store, since: Option<Timestamp>) -> Result<DivergenceTable, StoreError> {
     let mut table = DivergenceTable::default();
-    let event = Some("regen_divergence_check".to_owned());
+    let event = Some(RegenDivergenceCheck::NAME.to_owned());
     let mut query = LogQuery { event, since, limit: AT_ONCE, ..LogQuery::default() };
     loop {
         let lines = store.log(&query)?;
         let Some(last) = lines.last() else { return Ok(table) };
         query.after = last.seq;
         for line in &lines {
-            if let Ok(AuditEvent { kind: EventKind::RegenDivergenceCheck(check), .. }) =
-                serde_json::from_str(&line.json)
-            {
-                table.count(&check);
+            if let Ok(Some(entry)) = LoggedEvent::<RegenDivergenceCheck>::read(&line.json) {
+                table.count(&entry.event.0);
             }
         }
     }

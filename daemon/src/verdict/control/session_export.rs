@@ -12,7 +12,8 @@ use oracled_actors::verdict::notifier::queued_mails;
 use oracled_actors::verdict::orders::ReadHeldVerdict;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::verdict::SessionExport;
-use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId};
+use oracled_domain::audit::event::SessionExported;
+use oracled_domain::{AuditEvent, PeerCredentials, SessionId};
 use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
@@ -43,8 +44,7 @@ pub async fn get(
     let id = session_id.clone();
     let (mut export, is_held) = run_blocking(move || read_stored(&system, &id)).await?;
     let (log, orders) = (service.system.log.clone(), service.system.orders.clone());
-    let exported =
-        AuditEvent::new(service.system.clock.now(), session_id.clone(), EventKind::SessionExported { peer });
+    let exported = AuditEvent::new(service.system.clock.now(), session_id.clone(), SessionExported { peer });
     let held = run_to_end(async move {
         // first of all: no data leaves the daemon without an entry
         log.commit(exported.into()).await?;

@@ -1,7 +1,6 @@
 //! Values that several entries have.
 
-use crate::base::digest::Sha256Hex;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 /// A value before and after a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -20,28 +19,6 @@ pub enum EventSeverity {
     Error,
     /// An operator must act.
     Escalation,
-}
-
-/// Reads the value of a member that can be erased: `None` if it is missing, null or erased.
-///
-/// # Errors
-/// It is neither such a value nor a hash.
-pub fn read_open<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    deserializer: D,
-) -> Result<Option<T>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum ErasableValue<T> {
-        Open(T),
-        Erased {
-            #[serde(rename = "sha256")]
-            _hash: Sha256Hex,
-        },
-    }
-    Ok(match Option::<ErasableValue<T>>::deserialize(deserializer)? {
-        Some(ErasableValue::Open(value)) => Some(value),
-        Some(ErasableValue::Erased { .. }) | None => None,
-    })
 }
 
 /// The member of an entry with lost rows.

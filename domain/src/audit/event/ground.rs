@@ -1,14 +1,19 @@
 //! The log entries of the ground-truth layer.
 
 use super::PeerCredentials;
+use super::query::QueryEntry;
 use crate::base::digest::Sha256Hex;
+use crate::base::event::{Event, EventClass, EventNotice, EventType};
+use crate::base::session_id::SessionId;
 use crate::documents::{DocumentKind, RegistryDocument};
 use crate::ground::id::{PipelineId, SourceId};
 use crate::ground::run::IngestionRun;
+use crate::ground::run::RunState;
 use crate::ground::source::SourceRegistryEntry;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
+use serde_json::json;
 
 /// A document was registered, or changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -198,3 +203,176 @@ pub struct RebuildEntry {
     /// The administrator's process.
     pub peer: PeerCredentials,
 }
+
+/// A document was registered, or changed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(transparent)]
+pub struct DocumentRegistered(pub DocumentEntry);
+
+impl Event for DocumentRegistered {
+    const NAME: &'static str = "document_registered";
+    const ERASABLE: &'static [&'static str] = &[];
+    const CLASS: EventClass = EventClass::Value;
+    const NEEDS_COMMIT: bool = true;
+}
+
+/// A source was approved or deprecated.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(transparent)]
+pub struct SourceChanged(pub SourceEntry);
+
+impl Event for SourceChanged {
+    const NAME: &'static str = "source_changed";
+    const ERASABLE: &'static [&'static str] = &[];
+    const CLASS: EventClass = EventClass::Value;
+    const NEEDS_COMMIT: bool = true;
+}
+
+/// All data of a source was marked stale.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(transparent)]
+pub struct SourceInvalidated(pub InvalidationEntry);
+
+impl Event for SourceInvalidated {
+    const NAME: &'static str = "source_invalidated";
+    const ERASABLE: &'static [&'static str] = &[];
+    const CLASS: EventClass = EventClass::Value;
+    const NEEDS_COMMIT: bool = true;
+}
+
+/// Data of a source that was marked stale was confirmed as valid.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(transparent)]
+pub struct SourceConfirmed(pub ConfirmationEntry);
+
+impl Event for SourceConfirmed {
+    const NAME: &'static str = "source_confirmed";
+    const ERASABLE: &'static [&'static str] = &[];
+    const CLASS: EventClass = EventClass::Value;
+    const NEEDS_COMMIT: bool = true;
+}
+
+/// A payload is about to be pulled. This entry is committed before the source is called, so that schedules hold after a
+/// restart.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(transparent)]
+pub struct PullStarted(pub PullStartedEntry);
+
+impl Event for PullStarted {
+    const NAME: &'static str = "pull_started";
+    const ERASABLE: &'static [&'static str] = &[];
+    const CLASS: EventClass = EventClass::Value;
+    const NEEDS_COMMIT: bool = true;
+}
+
+/// A payload was pulled, or the source had no new one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(transparent)]
+pub struct PullEnded(pub PullEndedEntry);
+
+impl Event for PullEnded {
+    const NAME: &'static str = "pull_ended";
+    const ERASABLE: &'static [&'static str] = &[];
+    const CLASS: EventClass = EventClass::Value;
+    const NEEDS_COMMIT: bool = false;
+}
+
+/// A payload could not be pulled.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(transparent)]
+pub struct PullFailed(pub PullFailedEntry);
+
+impl Event for PullFailed {
+    const NAME: &'static str = "pull_failed";
+    const ERASABLE: &'static [&'static str] = &[];
+    const CLASS: EventClass = EventClass::Value;
+    const NEEDS_COMMIT: bool = false;
+}
+
+/// An ingestion run started.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(transparent)]
+pub struct IngestionStarted(pub RunEntry);
+
+impl Event for IngestionStarted {
+    const NAME: &'static str = "ingestion_started";
+    const ERASABLE: &'static [&'static str] = &[];
+    const CLASS: EventClass = EventClass::Value;
+    const NEEDS_COMMIT: bool = true;
+}
+
+/// An ingestion run ended. Its records are visible, or the run has no effect.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(transparent)]
+pub struct IngestionEnded(pub RunEntry);
+
+impl Event for IngestionEnded {
+    const NAME: &'static str = "ingestion_ended";
+    const ERASABLE: &'static [&'static str] = &[];
+    const CLASS: EventClass = EventClass::Value;
+    const NEEDS_COMMIT: bool = true;
+
+    fn notice(&self, _: Option<&SessionId>) -> Option<EventNotice> {
+        let IngestionRun { run_id, oracle_id, pipeline_id, .. } = &*self.0.run;
+        (self.0.run.state == RunState::Held).then(|| {
+            let data = json!({ "run_id": run_id, "oracle_id": oracle_id, "pipeline_id": pipeline_id });
+            EventNotice::to_operators("run.held", data)
+        })
+    }
+}
+
+/// Old content and raw payloads of a source were removed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(transparent)]
+pub struct SourcePruned(pub PruneEntry);
+
+impl Event for SourcePruned {
+    const NAME: &'static str = "source_pruned";
+    const ERASABLE: &'static [&'static str] = &[];
+    const CLASS: EventClass = EventClass::Kept;
+    const NEEDS_COMMIT: bool = true;
+}
+
+/// Damaged or missing files of a source were recreated.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(transparent)]
+pub struct SourceRebuilt(pub RebuildEntry);
+
+impl Event for SourceRebuilt {
+    const NAME: &'static str = "source_rebuilt";
+    const ERASABLE: &'static [&'static str] = &[];
+    const CLASS: EventClass = EventClass::Value;
+    const NEEDS_COMMIT: bool = false;
+}
+
+/// A source was read by a query, by the id of a record, by the change feed, or by an export.
+///
+/// These entries are written in groups, and the response does not wait for the disk: a crash may lose those of the last
+/// 100 ms. A clean stop loses none. While more than 4,096 of them wait, reads wait too; no entry is dropped. While the
+/// log accepts no entries, reads of sources get 503 `storage_unavailable`, and their entries go to standard error.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(transparent)]
+pub struct SourceQueried(pub QueryEntry);
+
+impl Event for SourceQueried {
+    const NAME: &'static str = "source_queried";
+    const ERASABLE: &'static [&'static str] = &["query_id", "request_sha256"];
+    const CLASS: EventClass = EventClass::Value;
+    const NEEDS_COMMIT: bool = false;
+}
+
+/// The events of the feature.
+pub(super) const EVENTS: &[&EventType] = &[
+    DocumentRegistered::TYPE,
+    SourceChanged::TYPE,
+    SourceInvalidated::TYPE,
+    SourceConfirmed::TYPE,
+    PullStarted::TYPE,
+    PullEnded::TYPE,
+    PullFailed::TYPE,
+    IngestionStarted::TYPE,
+    IngestionEnded::TYPE,
+    SourcePruned::TYPE,
+    SourceRebuilt::TYPE,
+    SourceQueried::TYPE,
+];

@@ -1,6 +1,7 @@
 //! The log entry of a rules evaluation: the result of each rule and the digests of the inputs, without text.
 
 use crate::base::digest::Sha256Hex;
+use crate::base::event::{Event, EventClass, EventType};
 use crate::rules::sourced::{FactSource, RecordOrigin, SourcedFactOrigin};
 use crate::rules::{RuleId, RuleResult, RuleVerdict, RulesEvaluation};
 use crate::verdict::gate_path::GatePath;
@@ -124,3 +125,21 @@ impl RulesEntry {
         }
     }
 }
+
+/// A text, or the text of a verdict, was checked against facts. `session_id` is null for a text without a session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(transparent)]
+pub struct RulesEvaluated(pub RulesEntry);
+
+impl Event for RulesEvaluated {
+    const NAME: &'static str = "rules_evaluated";
+    // each can be the digest of a text that can be guessed
+    const ERASABLE: &'static [&'static str] =
+        &["case_id", "candidate_sha256", "facts_sha256", "facts_from", "input_sha256", "evaluation_sha256"];
+    const CLASS: EventClass = EventClass::Value;
+    const NEEDS_COMMIT: bool = false;
+    const SAYS_NO_SESSION: bool = true;
+}
+
+/// The events of the feature.
+pub(super) const EVENTS: &[&EventType] = &[RulesEvaluated::TYPE];

@@ -2,6 +2,8 @@
 
 use super::PeerCredentials;
 use crate::base::digest::Sha256Hex;
+use crate::base::event::{Event, EventClass, EventNotice, EventType};
+use crate::base::session_id::SessionId;
 use crate::ground::id::{SourceId, WorkflowId};
 use crate::verdict::interaction::InteractionStatus;
 use crate::verification::review::ReviewResolution;
@@ -11,6 +13,7 @@ use crate::verification::{
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::json;
 use std::collections::BTreeSet;
 
 /// The version of an oracle that does not report one.
@@ -254,3 +257,146 @@ impl SourceCallEntry {
         }
     }
 }
+
+/// A source was queried for a verification. The entry has the fields of the RFC's `OracleInteractionLog`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(transparent)]
+pub struct SourceAsked(pub SourceCallEntry);
+
+impl Event for SourceAsked {
+    const NAME: &'static str = "source_asked";
+    const ERASABLE: &'static [&'static str] = &["response_hash"];
+    const CLASS: EventClass = EventClass::Verification;
+    const NEEDS_COMMIT: bool = false;
+
+    fn execution_id(&self) -> Option<&str> {
+        Some(&self.0.execution_id)
+    }
+}
+
+/// A verification was decided. The entry has all inputs, from which the same envelope can be computed again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(transparent)]
+pub struct VerificationDecided(pub VerificationEntry);
+
+impl Event for VerificationDecided {
+    const NAME: &'static str = "verification_decided";
+    const ERASABLE: &'static [&'static str] = &["envelope_sha256", "envelope", "inputs"];
+    const CLASS: EventClass = EventClass::Verification;
+    const NEEDS_COMMIT: bool = true;
+
+    fn execution_id(&self) -> Option<&str> {
+        Some(&self.0.execution_id)
+    }
+}
+
+/// A review was opened: a question that the sources did not settle. The entry has every candidate with its provenance.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(transparent)]
+pub struct ReviewOpened(pub ReviewEntry);
+
+impl Event for ReviewOpened {
+    const NAME: &'static str = "review_opened";
+    const ERASABLE: &'static [&'static str] = &["review"];
+    const CLASS: EventClass = EventClass::Verification;
+    const NEEDS_COMMIT: bool = true;
+
+    fn execution_id(&self) -> Option<&str> {
+        Some(&self.0.review_id)
+    }
+
+    fn notice(&self, _: Option<&SessionId>) -> Option<EventNotice> {
+        let ReviewEntry { review_id, review } = &self.0;
+        let data = json!({ "review_id": review_id, "workflow_id": review.workflow_id });
+        Some(EventNotice::to_operators("review.opened", data))
+    }
+}
+
+/// A reviewer decided a review.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(transparent)]
+pub struct ReviewResolved(pub ResolutionEntry);
+
+impl Event for ReviewResolved {
+    const NAME: &'static str = "review_resolved";
+    const ERASABLE: &'static [&'static str] = &["resolution", "locks", "verifier_name"];
+    const CLASS: EventClass = EventClass::Verification;
+    const NEEDS_COMMIT: bool = true;
+
+    fn execution_id(&self) -> Option<&str> {
+        Some(&self.0.review_id)
+    }
+}
+
+/// Cached answers of live sources were removed: each was too old for its adapter, was read by another adapter, or only
+/// had the time of its issue.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(transparent)]
+pub struct KeptAnswersRemoved(pub AnswerRemovalEntry);
+
+impl Event for KeptAnswersRemoved {
+    const NAME: &'static str = "kept_answers_removed";
+    const ERASABLE: &'static [&'static str] = &[];
+    const CLASS: EventClass = EventClass::Value;
+    const NEEDS_COMMIT: bool = true;
+}
+
+/// The resolution of a review was revoked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(transparent)]
+pub struct ReviewRevoked(pub RevocationEntry);
+
+impl Event for ReviewRevoked {
+    const NAME: &'static str = "review_revoked";
+    const ERASABLE: &'static [&'static str] = &["reason", "locks", "verifier_name"];
+    const CLASS: EventClass = EventClass::Verification;
+    const NEEDS_COMMIT: bool = true;
+
+    fn execution_id(&self) -> Option<&str> {
+        Some(&self.0.review_id)
+    }
+}
+
+/// A review was closed without a decision.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(transparent)]
+pub struct ReviewDismissed(pub DismissalEntry);
+
+impl Event for ReviewDismissed {
+    const NAME: &'static str = "review_dismissed";
+    const ERASABLE: &'static [&'static str] = &["reason", "verifier_name"];
+    const CLASS: EventClass = EventClass::Verification;
+    const NEEDS_COMMIT: bool = true;
+
+    fn execution_id(&self) -> Option<&str> {
+        Some(&self.0.review_id)
+    }
+}
+
+/// A reviewer commented on a review, which changes nothing else.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(transparent)]
+pub struct ReviewCommented(pub CommentEntry);
+
+impl Event for ReviewCommented {
+    const NAME: &'static str = "review_commented";
+    const ERASABLE: &'static [&'static str] = &["text", "author_name"];
+    const CLASS: EventClass = EventClass::Verification;
+    const NEEDS_COMMIT: bool = true;
+
+    fn execution_id(&self) -> Option<&str> {
+        Some(&self.0.review_id)
+    }
+}
+
+/// The events of the feature.
+pub(super) const EVENTS: &[&EventType] = &[
+    SourceAsked::TYPE,
+    VerificationDecided::TYPE,
+    ReviewOpened::TYPE,
+    ReviewResolved::TYPE,
+    KeptAnswersRemoved::TYPE,
+    ReviewRevoked::TYPE,
+    ReviewDismissed::TYPE,
+    ReviewCommented::TYPE,
+];

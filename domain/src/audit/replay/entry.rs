@@ -1,7 +1,10 @@
 //! A logged decision, and the comparison of its members with the ones that were computed again.
 
 use super::outcome::{MemberDifference, MissingInput, ReplayOutcome};
-use crate::audit::event::{EventName, read_open};
+use crate::audit::event::{
+    Event, InfrastructureVariance, PolicyApplied, RegenDivergenceCheck, ReviewOpened, RulesEvaluated,
+    SourceAsked, TmmCrosscheck, VerdictCached, VerificationDecided, read_open,
+};
 use crate::audit::leaf::{CALLER, LineMembers, LogLineError, ROWS, SALTS};
 use crate::verdict::session::SessionId;
 use serde::de::DeserializeOwned;
@@ -20,7 +23,7 @@ const LINE_MEMBERS: [&str; 7] = ["seq", "event", "session_id", "timestamp", CALL
 #[derive(Debug)]
 pub struct LoggedDecision<'l> {
     pub(super) seq: u64,
-    pub(super) event: EventName,
+    pub(super) event: &'static str,
     pub(super) session_id: Option<SessionId>,
     pub(super) line: &'l str,
     members: Vec<(Cow<'l, str>, &'l RawValue)>,
@@ -59,7 +62,7 @@ impl<'l> LoggedDecision<'l> {
     /// The line is not an entry.
     pub fn read(line: &'l str) -> Result<Option<Self>, LogLineError> {
         let LineHead { seq, event, session_id } = serde_json::from_str(line)?;
-        let Some(event) = event.parse().ok().filter(|event| is_replayed(*event)) else { return Ok(None) };
+        let Some(event) = REPLAYED.into_iter().find(|name| event == *name) else { return Ok(None) };
         let LineMembers { members, hidden } = LineMembers::read(line)?;
         Ok(Some(Self { seq, event, session_id, line, members, hidden }))
     }
@@ -136,21 +139,18 @@ impl<'l> LoggedDecision<'l> {
     }
 }
 
-/// Whether entries of this kind are decisions that are computed again.
-const fn is_replayed(event: EventName) -> bool {
-    matches!(
-        event,
-        EventName::TmmCrosscheck
-            | EventName::RulesEvaluated
-            | EventName::PolicyApplied
-            | EventName::VerdictCached
-            | EventName::RegenDivergenceCheck
-            | EventName::InfrastructureVariance
-            | EventName::SourceAsked
-            | EventName::VerificationDecided
-            | EventName::ReviewOpened
-    )
-}
+/// The events that are decisions, which are computed again.
+const REPLAYED: [&str; 9] = [
+    TmmCrosscheck::NAME,
+    RulesEvaluated::NAME,
+    PolicyApplied::NAME,
+    VerdictCached::NAME,
+    RegenDivergenceCheck::NAME,
+    InfrastructureVariance::NAME,
+    SourceAsked::NAME,
+    VerificationDecided::NAME,
+    ReviewOpened::NAME,
+];
 
 fn members_of(value: &impl Serialize) -> Map<String, Value> {
     match serde_json::to_value(value).expect("a decision is plain data with string keys") {

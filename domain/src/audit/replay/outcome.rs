@@ -1,6 +1,5 @@
 //! The outcomes of a replay.
 
-use crate::audit::event::EventName;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -11,7 +10,7 @@ use std::fmt;
 pub struct ReplayedDecision {
     /// The number of the entry.
     pub seq: u64,
-    pub event: EventName,
+    pub event: &'static str,
     pub outcome: ReplayOutcome,
 }
 

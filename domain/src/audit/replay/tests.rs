@@ -1,6 +1,10 @@
 use super::*;
 use crate::audit::event::verification::{ReviewEntry, SourceCallEntry, VerificationEntry};
 use crate::audit::event::{AuditEvent, CrosscheckEntry, EventKind, EventSeverity, RulesEntry};
+use crate::audit::event::{
+    InfrastructureVariance, PolicyApplied, RegenDivergenceCheck, ReviewOpened, RulesEvaluated, SourceAsked,
+    TmmCrosscheck, VerdictCached, VerificationDecided,
+};
 use crate::audit::leaf::{EntryAdditions, EntrySalts, entry_text, hide_values};
 use crate::ground::source::OracleTier::Primary;
 use crate::rules::{CandidateCheck, FactSet, RuleSettings};
@@ -58,17 +62,17 @@ impl TestLog {
         let query = CustomerQuery::new("Sell honey?".into());
         let judgment = judge_with(UnexpectedFieldHandling::Strip, tier, VerdictPayload::raw(verdict));
         let entry = CrosscheckEntry::of(&judgment, &query, path);
-        self.add(Some(session_id()), EventKind::TmmCrosscheck(entry));
+        self.add(Some(session_id()), TmmCrosscheck(entry).into());
         let Ok(approved) = judgment.outcome else { return };
         let check = CandidateCheck { facts: vec![FACT.into()], ..CandidateCheck::default() }
             .with_configured_values(&RuleSettings::default());
         let facts = FactSet::compile(&check.facts);
         let evaluation = examine(approved.clone(), &check, &facts, &RuleSettings::default()).evaluation;
         let entry = RulesEntry::of(&evaluation, Some(path));
-        self.add(Some(session_id()), EventKind::RulesEvaluated(entry));
+        self.add(Some(session_id()), RulesEvaluated(entry).into());
         let (verdict_label, verdict_sha256) = (approved.label(), approved.sha256().clone());
-        let cached = EventKind::VerdictCached { tier, verdict_label, verdict_sha256, path };
-        self.add(Some(session_id()), cached);
+        let cached = VerdictCached { tier, verdict_label, verdict_sha256, path };
+        self.add(Some(session_id()), cached.into());
         let mut session = SessionRecord::new(session_id(), tier, query);
         session.check = Some(check.into());
         session.original = original.map(OriginalVerdict::reported);
@@ -90,13 +94,13 @@ impl TestLog {
         let (tier, prompt, settings) = (ProductTier::Quick, Some(&prompt), Some(&settings));
         let regenerated = RegeneratedVerdict { tier, label, path, prompt, settings };
         let check = DivergenceCheck::of(original.as_ref(), &regenerated);
-        self.add(Some(session_id()), EventKind::RegenDivergenceCheck(check));
+        self.add(Some(session_id()), RegenDivergenceCheck(check).into());
     }
 
     fn escalate(&mut self, regens: usize, diverged: usize) {
         let (variance, threshold) = (RegenVariance::of(regens, diverged), VARIANCE_THRESHOLD);
         let level = EventSeverity::Escalation;
-        self.add(None, EventKind::InfrastructureVariance { variance, threshold, level });
+        self.add(None, InfrastructureVariance { variance, threshold, level }.into());
     }
 
     /// Two primary sources disagree, so that a review is opened.
@@ -106,12 +110,12 @@ impl TestLog {
         answers(&mut inputs, "lab-b", Primary, &[("dose", "12")]);
         let envelope = decide(&inputs);
         for call in SourceCallEntry::all(&inputs, &envelope) {
-            self.add(None, EventKind::SourceAsked(call));
+            self.add(None, SourceAsked(call).into());
         }
         let review = ReviewCase::of(&inputs, &envelope).expect("a reviewer decides");
-        self.add(None, EventKind::VerificationDecided(VerificationEntry::of(inputs, &envelope)));
+        self.add(None, VerificationDecided(VerificationEntry::of(inputs, &envelope)).into());
         let review_id = review.review_id.clone();
-        self.add(None, EventKind::ReviewOpened(ReviewEntry { review_id, review: Box::new(review) }));
+        self.add(None, ReviewOpened(ReviewEntry { review_id, review: Box::new(review) }).into());
     }
 
     /// A log with each kind of decision.
@@ -136,7 +140,7 @@ impl TestLog {
     }
 
     fn outcomes(&self) -> Vec<(&'static str, ReplayOutcome)> {
-        self.replay().into_iter().map(|replayed| (replayed.event.into(), replayed.outcome)).collect()
+        self.replay().into_iter().map(|replayed| (replayed.event, replayed.outcome)).collect()
     }
 }
 
@@ -217,7 +221,7 @@ fn changed_value_of_each_kind_is_reported_with_its_member() {
         });
         let (found, differences) = different.unwrap_or_else(|| panic!("{event}: {to} is not found"));
         let members: Vec<_> = differences.iter().map(|difference| difference.member.as_str()).collect();
-        assert_eq!(<&str>::from(found), event, "{to}: {members:?}");
+        assert_eq!(found, event, "{to}: {members:?}");
         assert!(members.contains(&member), "{to}: {members:?}");
     }
 }
@@ -299,8 +303,8 @@ fn policy_causes_must_apply_to_the_judged_verdict() {
         let stored = log.stored.take().expect("it is approved");
         let policy = AppliedPolicy { action: PolicyAction::Refuse, causes };
         let verdict_sha256 = Sha256Hex::of(stored.verdict.get().as_bytes());
-        let applied = EventKind::PolicyApplied { policy, verdict_sha256, path: GatePath::Submit };
-        log.add(Some(session_id()), applied);
+        let applied = PolicyApplied { policy, verdict_sha256, path: GatePath::Submit };
+        log.add(Some(session_id()), applied.into());
         let outcome = log.outcomes().remove(1).1;
         let missing = ReplayOutcome::ReproducedInPart(MissingInput::Configuration);
         assert_eq!(outcome == missing, is_reproduced, "{outcome:?}");

@@ -2,8 +2,8 @@
 
 use super::entry::{LoggedDecision, ReplayStop};
 use super::outcome::{MemberDifference, MissingInput, ReplayOutcome, ReplayedDecision};
-use crate::audit::event::EventName;
 use crate::audit::event::verification::SourceCallEntry;
+use crate::audit::event::{Event, SourceAsked, VerificationDecided};
 use crate::verification::{DecisionInputs, Envelope, ReviewCase, decide};
 use serde_json::{Value, json};
 
@@ -125,6 +125,6 @@ fn replayed(entry: &LoggedDecision<'_>, outcome: ReplayOutcome) -> ReplayedDecis
 }
 
 /// Whether entries of this kind continue the calls of a verification.
-pub(super) const fn continues_calls(event: EventName) -> bool {
-    matches!(event, EventName::SourceAsked | EventName::VerificationDecided)
+pub(super) fn continues_calls(event: &str) -> bool {
+    [SourceAsked::NAME, VerificationDecided::NAME].contains(&event)
 }

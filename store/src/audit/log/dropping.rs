@@ -9,12 +9,11 @@ use crate::base::error::StoreError;
 use crate::base::meta;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows;
+use oracled_domain::audit::event::EventClass;
+use oracled_domain::audit::event::event_types;
 use oracled_domain::audit::leaf::{hide_values, is_addition};
 use oracled_domain::audit::log_tiles::TILE_HASHES;
 use std::path::Path;
-
-/// The event of the entries that are kept apart.
-const KEPT: &str = "\"event\":\"source_pruned\"";
 
 impl TableReader {
     /// The entries that were dropped from the log and kept apart, in the order of their numbers.
@@ -68,7 +67,7 @@ pub(crate) fn without_dropped(rows: RowBatch, first: u64, dir: &Path) -> Result<
             dir: dir.to_owned(),
             detail: format!("a row of the log before entry {first} is damaged"),
         })?;
-        for line in lines.lines().filter(|line| line.contains(KEPT)) {
+        for line in lines.lines().filter(|line| is_kept(line)) {
             let seq = seq_of_line(line.as_bytes()).unwrap_or_default();
             let line = hide_values(line, is_addition).map_err(|error| damaged_line(dir, &error))?;
             rows::put(&mut kept, KEPT_ENTRIES, &seq.to_be_bytes(), seq, line.as_bytes(), 0);
@@ -91,6 +90,12 @@ pub(crate) fn kept_entries_in(rows: &RowBatch) -> impl Iterator<Item = String> +
         let line = rows::get_from(rows, KEPT_ENTRIES, rows::name(key)?)??;
         String::from_utf8(line).ok()
     })
+}
+
+/// Whether the entry with this line is kept apart.
+fn is_kept(line: &str) -> bool {
+    let kept = event_types().filter(|kind| kind.class == EventClass::Kept);
+    kept.into_iter().any(|kind| line.contains(&format!("\"event\":\"{}\"", kind.name)))
 }
 
 /// Whether `key` is that of a row of entries before `first`, or of their index.

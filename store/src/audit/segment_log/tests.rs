@@ -2,10 +2,11 @@ use super::*;
 use crate::JournalRecord;
 use crate::journal::tests::{at, delivered, fill, id, open, whole_log};
 use crate::segments::Segments;
+use oracled_domain::audit::event::CrosscheckError;
 use oracled_domain::audit::event::EventSeverity;
 use oracled_domain::audit::leaf::hide_values;
 use oracled_domain::audit::log_tree::TreeHash;
-use oracled_domain::{AuditEvent, EventKind, GatePath, Sha256Hex};
+use oracled_domain::{AuditEvent, GatePath, Sha256Hex};
 use std::fs;
 
 /// The number and the line of each entry in `dir`, and the tree of the log.
@@ -29,7 +30,7 @@ fn filled(dir: &Path) -> (Vec<(u64, String)>, TreeHash) {
     }
     // digits that compression leaves several chunks of
     let cause = (0..400_u32).map(|n| Sha256Hex::of(&n.to_be_bytes()).to_string()).collect();
-    let long = EventKind::CrosscheckError { path: GatePath::Submit, level: EventSeverity::Error, cause };
+    let long = CrosscheckError { path: GatePath::Submit, level: EventSeverity::Error, cause };
     let record = JournalRecord::from(AuditEvent::new(at(0), id(1), long));
     drop(journal.commit(&[record]).expect("the commit succeeds"));
     fill(&mut journal, 2000..2001);

@@ -6,11 +6,12 @@ use crate::base::row_batch::RowBatch;
 use crate::base::rows;
 use crate::{Journal, JournalRecord, LogQuery, Store, StoreError, StoreOptions};
 use jiff::Timestamp;
+use oracled_domain::AuditEvent;
+use oracled_domain::audit::event::ServiceStopped;
 use oracled_domain::audit::leaf::leaf_of;
 use oracled_domain::audit::log_proof::{is_continued, is_included};
 use oracled_domain::audit::log_tiles::{TILE_HASHES, TilePlace};
 use oracled_domain::audit::log_tree::{TreeHash, leaf_hash};
-use oracled_domain::{AuditEvent, EventKind};
 use std::path::Path;
 
 /// Several full tiles, and a part of one.
@@ -30,7 +31,7 @@ fn open(dir: &Path) -> (Journal, Store) {
 /// A store with several tiles. Returns the size and the root after each record, too.
 fn filled(dir: &Path) -> (Journal, Store, Vec<(u64, TreeHash)>) {
     let (mut journal, store) = open(dir);
-    let event = || AuditEvent::new(Timestamp::UNIX_EPOCH, None, EventKind::ServiceStopped);
+    let event = || AuditEvent::new(Timestamp::UNIX_EPOCH, None, ServiceStopped {});
     let mut heads = Vec::new();
     while store.log_head().0 < ENTRIES {
         let events = (0..RECORD_ENTRIES).map(|_| event()).collect();

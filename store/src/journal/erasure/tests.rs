@@ -7,6 +7,7 @@ use crate::journal::tests::{at, delivered, fill, id, open, whole_log};
 use crate::{RemovableEntries, Store};
 use oracled_domain::VerdictDelivery;
 use oracled_domain::audit::event::verification::{CommentEntry, DismissalEntry};
+use oracled_domain::audit::event::{ReviewCommented, ReviewDismissed, SessionRemoved};
 use oracled_domain::audit::leaf::leaf_of;
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionRecord};
 use std::io::Read;
@@ -67,7 +68,7 @@ fn filled(dir: &Path) -> (Journal, Store) {
 
 fn remove(journal: &mut Journal, n: usize) {
     let peer = PeerCredentials { uid: 0, gid: 0, pid: None };
-    let removed = AuditEvent::new(at(99), id(n), EventKind::SessionRemoved { verdict_sha256: None, peer });
+    let removed = AuditEvent::new(at(99), id(n), SessionRemoved { verdict_sha256: None, peer });
     let record = JournalRecord {
         events: vec![removed],
         writes: vec![RowWrite::remove::<SessionRecord>(&id(n)), RowWrite::remove::<VerdictDelivery>(&id(n))],
@@ -326,18 +327,18 @@ fn retention_of_verifications_erases_names_and_comments_of_reviewers() {
     let peer = PeerCredentials { uid: 7, gid: 7, pid: None };
     let name = || Some("anna-4711".to_owned());
     for event in [
-        EventKind::ReviewDismissed(DismissalEntry {
+        EventKind::from(ReviewDismissed(DismissalEntry {
             review_id: "v-1".to_owned(),
             reason: "settled".to_owned(),
             verifier_name: name(),
             peer,
-        }),
-        EventKind::ReviewCommented(CommentEntry {
+        })),
+        EventKind::from(ReviewCommented(CommentEntry {
             review_id: "v-1".to_owned(),
             text: "as agreed with bob-4711".to_owned(),
             author_name: name(),
             peer,
-        }),
+        })),
     ] {
         let record = JournalRecord::from(AuditEvent::new(at(98), None, event));
         journal.commit(&[record]).expect("the commit succeeds").remove(0).expect("the record is not stale");

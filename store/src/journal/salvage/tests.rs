@@ -5,10 +5,11 @@ use crate::journal::Journal;
 use crate::journal::record::JournalRecord;
 use crate::journal::tests::{copy_dir, delivered, fill, id, open, options, whole_log};
 use crate::{SegmentLog, Store};
+use oracled_domain::AuditEvent;
 use oracled_domain::SessionRecord;
 use oracled_domain::VerdictDelivery;
 use oracled_domain::audit::event::LostRow;
-use oracled_domain::{AuditEvent, EventKind};
+use oracled_domain::audit::event::{ServiceStopped, StorageRecovered};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -72,7 +73,7 @@ fn unreadable(store: &Store) -> BTreeSet<String> {
 fn log_losses(journal: &mut Journal) -> Vec<LostRow> {
     let lost = journal.unreported_losses().expect("the log is readable").into_values().flatten();
     let lost: Vec<_> = lost.collect();
-    let kind = EventKind::StorageRecovered {
+    let kind = StorageRecovered {
         cause: "damage".to_owned(),
         failed_at: jiff::Timestamp::UNIX_EPOCH,
         fallback_entries: 0,
@@ -129,7 +130,7 @@ fn damaged_group_that_the_database_lacks_costs_only_its_rows() {
             let row = rows.iter().find(|row| row.starts_with(table)).expect("a row");
             row.split_once('/').expect("a name").1.parse().expect("a session id")
         });
-        let event = || AuditEvent::new(jiff::Timestamp::UNIX_EPOCH, None, EventKind::ServiceStopped);
+        let event = || AuditEvent::new(jiff::Timestamp::UNIX_EPOCH, None, ServiceStopped {});
         let put = (0..120).find(|n| id(*n) == session).expect("one of them");
         let removed = JournalRecord {
             writes: vec![

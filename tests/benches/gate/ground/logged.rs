@@ -7,10 +7,11 @@ use super::{SOURCE, as_of, question, random_facts};
 use crate::BenchEffort;
 use crate::table::{BenchRow, BenchTable, median};
 use jiff::Timestamp;
+use oracled_domain::audit::event::SourceQueried;
 use oracled_domain::audit::event::{QueryEntry, SourceReadKind, SourceReadOutcome};
 use oracled_domain::ground::freshness::AnswerHandling;
 use oracled_domain::ground::query::QueryRequest;
-use oracled_domain::{AuditEvent, EventKind, PeerCredentials, RequestCaller, Sha256Hex};
+use oracled_domain::{AuditEvent, PeerCredentials, RequestCaller, Sha256Hex};
 use serde_json::json;
 use std::io;
 use std::sync::Arc;
@@ -85,7 +86,7 @@ fn entry(fact: &BenchFact, at: i64, records: usize, asked_at: Instant) -> AuditE
     AuditEvent::new(
         point_in_time,
         None,
-        EventKind::SourceQueried(QueryEntry {
+        SourceQueried(QueryEntry {
             read: SourceReadKind::Query,
             oracle_id: Some(SOURCE.parse().expect("a valid id")),
             query_id: Some(format!("q-{at}-{}", fact.year)),

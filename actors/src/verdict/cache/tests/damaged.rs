@@ -6,6 +6,7 @@ use crate::verdict::notifier::ChangeMail;
 use crate::verdict::outbox::OutboxAction;
 use oracled_domain::OutboxMail;
 use oracled_domain::VerdictDelivery;
+use oracled_domain::audit::event::MailQueued;
 
 /// Replaces the text of the cached verdict of `cs_1` but not its session, and queues it as a mail.
 async fn damage(system: &ActorSystem) {
@@ -13,7 +14,7 @@ async fn damage(system: &ActorSystem) {
     let event = AuditEvent::new(
         system.clock.now(),
         id("cs_1"),
-        EventKind::MailQueued { mail_id: mail.standing.mail_id.clone(), kind: MailKind::Verdict },
+        MailQueued { mail_id: mail.standing.mail_id.clone(), kind: MailKind::Verdict },
     );
     let writes = vec![RowWrite::put::<VerdictDelivery>(&mail.delivery), RowWrite::put::<OutboxMail>(&mail)];
     let record = JournalRecord { events: vec![event], writes, ..JournalRecord::default() };

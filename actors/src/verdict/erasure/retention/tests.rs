@@ -2,6 +2,7 @@ use super::*;
 use crate::testing::{TestSystem, id, logged_events, with_system};
 use crate::verdict::cache::{RegisterSession, RegisterSessionOutcome};
 use oracled_domain::audit::checkpoint::LogSigner;
+use oracled_domain::audit::event::RetentionStarted;
 use oracled_domain::verdict::session::SessionCaller;
 use oracled_domain::{CustomerQuery, ProductTier};
 
@@ -120,8 +121,7 @@ fn interrupted_retention_is_completed_after_a_restart() {
         let days = RetentionDays { verdicts: Some(20), log_values: Some(20), ..RetentionDays::default() };
         let erasure = world.system.erasure.clone();
         let due = erasure.due_data(days).await.expect("the store is readable");
-        let started =
-            EventKind::RetentionStarted(RetentionStartEntry { due: due.clone(), peer: None, log_key: None });
+        let started = RetentionStarted(RetentionStartEntry { due: due.clone(), peer: None, log_key: None });
         let started = AuditEvent::new(world.system.clock.now(), None, started);
         let receipt = world.system.log.commit(started.into()).await.expect("the commit succeeds");
         erasure.expire_sessions(receipt.last_seq, &due).await.expect("the commits succeed");

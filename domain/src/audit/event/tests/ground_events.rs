@@ -1,5 +1,10 @@
 use super::super::ground::{ConfirmationCause, InvalidationCause, SourceChange};
 use super::*;
+use crate::Sha256Hex;
+use crate::audit::event::{
+    DocumentRegistered, IngestionEnded, IngestionStarted, PullEnded, PullFailed, PullStarted, SourceChanged,
+    SourceConfirmed, SourceInvalidated, SourcePruned, SourceQueried, SourceRebuilt,
+};
 use crate::ground::frequency::UpdateFrequency;
 use crate::ground::freshness::FreshnessPolicy;
 use crate::ground::ontology::OntologyRef;
@@ -64,11 +69,11 @@ fn pull_events(run: &IngestionRun) -> [EventKind; 3] {
     let ended = PullEndedEntry { pipeline_id, requested_by, run_id, peer };
     let PullStartedEntry { pipeline_id, requested_by, peer, .. } = begun.clone();
     let failed = PullFailedEntry { pipeline_id, requested_by, cause: "status 502".into(), peer };
-    [EventKind::PullStarted(begun), EventKind::PullEnded(ended), EventKind::PullFailed(failed)]
+    [PullStarted(begun).into(), PullEnded(ended).into(), PullFailed(failed).into()]
 }
 
-fn query_events(timestamp: Timestamp) -> EventKind {
-    EventKind::SourceQueried(QueryEntry {
+fn query_events(timestamp: Timestamp) -> SourceQueried {
+    SourceQueried(QueryEntry {
         read: SourceReadKind::Query,
         oracle_id: Some("world-bank-population".parse().expect("a valid id")),
         query_id: None,
@@ -91,22 +96,22 @@ pub(super) fn all(peer: PeerCredentials, timestamp: Timestamp) -> Vec<EventKind>
     let run = Box::new(run(timestamp));
     let [pull_started, pull_ended, pull_failed] = pull_events(&run);
     let queried = query_events(timestamp);
-    vec![
-        EventKind::DocumentRegistered(DocumentEntry::new(Some(&policy), &policy, peer)),
-        EventKind::SourceChanged(SourceEntry {
+    kinds![
+        DocumentRegistered(DocumentEntry::new(Some(&policy), &policy, peer)),
+        SourceChanged(SourceEntry {
             oracle_id: oracle_id.clone(),
             change: SourceChange::Approved,
             before: Box::new(source.clone()),
             after: Box::new(source.approve()),
             peer,
         }),
-        EventKind::SourceInvalidated(InvalidationEntry {
+        SourceInvalidated(InvalidationEntry {
             oracle_id: oracle_id.clone(),
             trigger: InvalidationCause::Manual,
             detail: String::new(),
             peer: Some(peer),
         }),
-        EventKind::SourceConfirmed(ConfirmationEntry {
+        SourceConfirmed(ConfirmationEntry {
             oracle_id: oracle_id.clone(),
             invalidated_at: timestamp,
             confirmed_by: ConfirmationCause::Pull,
@@ -116,16 +121,16 @@ pub(super) fn all(peer: PeerCredentials, timestamp: Timestamp) -> Vec<EventKind>
         pull_started,
         pull_ended,
         pull_failed,
-        EventKind::IngestionStarted(RunEntry { run: run.clone(), peer: Some(peer) }),
-        EventKind::IngestionEnded(RunEntry { run, peer: None }),
-        EventKind::SourcePruned(PruneEntry {
+        IngestionStarted(RunEntry { run: run.clone(), peer: Some(peer) }),
+        IngestionEnded(RunEntry { run, peer: None }),
+        SourcePruned(PruneEntry {
             oracle_id: oracle_id.clone(),
             before: timestamp,
             versions: 4,
             payloads: vec![sha256.clone()],
             peer: Some(peer),
         }),
-        EventKind::SourceRebuilt(RebuildEntry { oracle_id, runs: 2, prunings: 1, files: vec![sha256], peer }),
+        SourceRebuilt(RebuildEntry { oracle_id, runs: 2, prunings: 1, files: vec![sha256], peer }),
         queried,
     ]
 }

@@ -3,6 +3,11 @@ use super::super::verification::{
     RevocationEntry, SourceCallEntry, VerificationEntry,
 };
 use super::*;
+use crate::Sha256Hex;
+use crate::audit::event::{
+    KeptAnswersRemoved, ReviewCommented, ReviewDismissed, ReviewOpened, ReviewResolved, ReviewRevoked,
+    SourceAsked, VerificationDecided,
+};
 use crate::ground::source::OracleTier::{Primary, Secondary};
 use crate::verdict::interaction::InteractionStatus;
 use crate::verification::review::{ReviewResolution, Verifier};
@@ -43,37 +48,37 @@ pub(super) fn all(peer: PeerCredentials) -> Vec<EventKind> {
     let locks = review.resolve(ontology(), &resolution, reviewer, timestamp).expect("the value is valid");
     let interaction = SourceCallEntry::all(&inputs, &envelope).remove(0);
     let review_id = review.review_id.clone();
-    vec![
-        EventKind::SourceAsked(interaction),
-        EventKind::VerificationDecided(VerificationEntry::of(inputs, &envelope)),
-        EventKind::ReviewOpened(ReviewEntry { review_id: review_id.clone(), review: Box::new(review) }),
-        EventKind::ReviewResolved(ResolutionEntry {
+    kinds![
+        SourceAsked(interaction),
+        VerificationDecided(VerificationEntry::of(inputs, &envelope)),
+        ReviewOpened(ReviewEntry { review_id: review_id.clone(), review: Box::new(review) }),
+        ReviewResolved(ResolutionEntry {
             review_id: review_id.clone(),
             resolution,
             locks: locks.clone(),
             verifier_name: verifier_name.clone(),
             peer,
         }),
-        EventKind::ReviewRevoked(RevocationEntry {
+        ReviewRevoked(RevocationEntry {
             review_id: review_id.clone(),
             reason: "misread".into(),
             locks,
             verifier_name: verifier_name.clone(),
             peer,
         }),
-        EventKind::ReviewDismissed(DismissalEntry {
+        ReviewDismissed(DismissalEntry {
             review_id: review_id.clone(),
             reason: "they agree by now".into(),
             verifier_name: verifier_name.clone(),
             peer,
         }),
-        EventKind::ReviewCommented(CommentEntry {
+        ReviewCommented(CommentEntry {
             review_id,
             text: "the laboratory confirms it".into(),
             author_name: verifier_name,
             peer,
         }),
-        EventKind::KeptAnswersRemoved(AnswerRemovalEntry { count: 3 }),
+        KeptAnswersRemoved(AnswerRemovalEntry { count: 3 }),
     ]
 }
 

@@ -4,6 +4,7 @@ use super::*;
 use crate::audit::logged_rows::RowComparison;
 use crate::audit::segment_log::{EntryContent, SegmentLog};
 use crate::journal::tests::{copy_dir, rows_of};
+use oracled_domain::audit::event::RetentionStarted;
 use oracled_domain::audit::event::{DueData, DueKind, RetentionStartEntry};
 use oracled_domain::audit::log_tree::TreeHash;
 
@@ -13,7 +14,7 @@ fn start(journal: &mut Journal, store: &Store, last: u64) -> u64 {
     let log = Some(DueKind { days: 1, before: at(1), last_seq, count: 1, oldest: None });
     let due = DueData { log, ..DueData::default() };
     let started = RetentionStartEntry { due, peer: None, log_key: Some("key".to_owned()) };
-    let started = AuditEvent::new(at(99), None, EventKind::RetentionStarted(started));
+    let started = AuditEvent::new(at(99), None, RetentionStarted(started));
     let record = JournalRecord::from(started);
     journal.commit(&[record]).expect("the commit succeeds").remove(0).expect("the record is not stale");
     last_seq

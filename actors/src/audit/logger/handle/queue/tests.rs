@@ -2,7 +2,8 @@ use super::{GROUP_MAX, GROUP_WAIT, QUEUED_MAX};
 use crate::audit::logger::CommitError;
 use crate::platform::caller::run_as_caller;
 use crate::testing::{TestSystem, logged_events, with_system};
-use oracled_domain::{AuditEvent, EventKind, PeerCredentials, RequestCaller};
+use oracled_domain::audit::event::ServiceStopped;
+use oracled_domain::{AuditEvent, PeerCredentials, RequestCaller};
 use oracled_store::{LogLine, LogQuery, Store};
 use serde_json::{Value, json};
 use std::future::poll_fn;
@@ -13,7 +14,7 @@ use tokio::task::unconstrained;
 use tokio::time::sleep;
 
 fn stopped() -> AuditEvent {
-    AuditEvent::new("2026-11-20T10:00:00Z".parse().expect("a valid time"), None, EventKind::ServiceStopped)
+    AuditEvent::new("2026-11-20T10:00:00Z".parse().expect("a valid time"), None, ServiceStopped {})
 }
 
 fn caller(request_id: &str) -> RequestCaller {
