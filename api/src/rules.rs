@@ -2,7 +2,7 @@
 
 use crate::base::problem::ProblemDocument;
 use oracled_domain::Sha256Hex;
-use oracled_domain::base::given::given;
+use oracled_domain::base::present_member::given;
 use oracled_domain::rules::sourced::FactsFrom;
 use oracled_domain::rules::{CandidateExpectations, RuleDefinition, RuleId, RulesEvaluation};
 use serde::de::{DeserializeOwned, Error};

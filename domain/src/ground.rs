@@ -5,9 +5,7 @@
 
 pub mod axis;
 pub mod axis_effect;
-pub mod check;
 pub mod format;
-pub mod frequency;
 pub mod freshness;
 pub mod gates;
 pub mod id;
@@ -24,6 +22,7 @@ pub mod run;
 pub mod source;
 pub mod source_state;
 pub mod timeline;
+pub mod upkeep;
 pub mod value;
 
 use crate::base::digest::Sha256Hex;

@@ -4,34 +4,30 @@
 //! evidence. The same input gives the same bytes: rules do not sample, and do not guess meanings. Each family
 //! of rules has its own file. [`precision`] checks where claims come from, [`patterns`] checks required and
 //! forbidden text, [`contradiction`] and [`comparison`] check whether the text is consistent. Rules added
-//! after the published ones use Unicode's boundaries ([`sentences`], [`words`]), texts without layout
-//! ([`plain`]), joined claims ([`parts`]), numbers with units ([`quantity`]), facts without "is" ([`notes`]),
-//! and [`inflections`] of opposites.
+//! after the published ones use Unicode's boundaries ([`claims`], [`words`]), texts without layout
+//! ([`plain_text`]), joined claims ([`joint_claims`]), numbers with units ([`quantity`]), facts without "is"
+//! ([`fact_set`]), and inflections of opposites.
 
 mod candidate;
 mod check;
 mod claims;
 mod comparison;
+mod comparison_form;
 mod contradiction;
 mod fact_set;
 mod facts;
 mod findings;
-mod form;
-mod inflections;
-mod lines;
+mod joint_claims;
 mod needles;
-mod normal;
-mod notes;
+mod normalization;
 mod number;
-mod pairs;
-mod parts;
+mod opposite_pairs;
 mod patterns;
-mod plain;
+mod plain_text;
 mod precision;
 mod quantity;
 pub mod registry;
 mod result;
-mod sentences;
 pub mod sourced;
 mod words;
 
@@ -50,8 +46,8 @@ pub use result::{
 use crate::base::digest::Sha256Hex;
 use crate::rules::sourced::FactSource;
 use candidate::RuleContext;
+use comparison_form::ComparisonForm;
 use findings::{RuleError, RuleFindings};
-use form::ComparisonForm;
 use patterns::LineEndMode;
 use serde::Serialize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -135,7 +131,7 @@ fn apply(rule: RuleId, subject: &RuleContext<'_>, findings: &mut RuleFindings) -
         RuleId::Cont001 => contradiction::direct_negation(subject, findings),
         RuleId::Cont002 => return comparison::incompatible(subject, findings),
         RuleId::Cont003 => contradiction::assertion_then_infirmation(subject, findings),
-        RuleId::Cont004 => inflections::whole_words(subject, findings),
+        RuleId::Cont004 => contradiction::whole_words(subject, findings),
     }
     Ok(())
 }

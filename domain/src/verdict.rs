@@ -20,7 +20,6 @@ pub mod mail_template;
 pub mod oracle;
 pub mod order;
 pub mod order_position;
-pub mod order_wait;
 mod outbox_retry;
 pub mod policy;
 pub mod prompt;

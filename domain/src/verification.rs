@@ -9,11 +9,13 @@
 //! axis whose kind is `authoritative` has a value.
 
 pub mod adapter;
+mod axis_settlement;
 pub mod call;
 pub mod candidate;
 mod collected_answers;
 mod compare;
 mod conflict;
+pub mod conflict_step;
 mod decide;
 pub mod deviation;
 pub mod envelope;
@@ -23,9 +25,7 @@ pub mod reason;
 pub mod record;
 pub mod request;
 pub mod review;
-mod settle;
 mod statements;
-pub mod step;
 pub mod stored_state;
 pub mod tier;
 pub mod workflow;

@@ -5,7 +5,7 @@ use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
 use oracled_api::base::client::DaemonClient;
 use oracled_domain::Sha256Hex;
-use oracled_domain::ground::check::SourceCheck;
+use oracled_domain::ground::upkeep::SourceCheck;
 use oracled_store::ground::view::SourceView;
 use oracled_store::{Store, StoreError};
 use oracled_tests::ground::{

@@ -8,6 +8,9 @@ use oracled_domain::ground::source::OracleTier;
 use oracled_domain::rules::sourced::FactsFrom;
 use oracled_domain::verification::call::CallOutcome;
 use oracled_domain::verification::candidate::StatedValue;
+use oracled_domain::verification::conflict_step::{
+    ConflictSide, ConflictStep, ConflictStepOutcome, TierRelation,
+};
 use oracled_domain::verification::envelope::{
     AxisEvidence, AxisOutcome, AxisStatus, CandidateOutcome, Envelope, EnvelopeKind,
     EnvelopeVerificationStatus, RetryAdvice, Reverification, ValueBasis,
@@ -15,7 +18,6 @@ use oracled_domain::verification::envelope::{
 use oracled_domain::verification::reason::AxisReason;
 use oracled_domain::verification::record::{OracleVerificationRecord, SignatureVerification};
 use oracled_domain::verification::request::{ClaimedValue, VerifyRequest};
-use oracled_domain::verification::step::{ConflictSide, ConflictStep, ConflictStepOutcome, TierRelation};
 use oracled_domain::verification::tier::VerificationTier;
 use oracled_domain::verification::workflow::ConflictStrategy;
 use oracled_tests::{DaemonWorld, document, get, post};

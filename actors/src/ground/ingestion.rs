@@ -18,10 +18,10 @@ mod upkeep;
 
 pub use archiving::{ARCHIVING, ArchiveError, PayloadArchiver};
 pub use error::IngestionError;
-use oracled_domain::ground::check::RebuildOutcome;
-use oracled_domain::ground::check::SourceCheckReport;
-use oracled_domain::ground::check::{PruneOutcome, PruneReport};
-use oracled_domain::ground::run::RunProgress;
+use oracled_domain::ground::run::{IngestionRun, RunProgress};
+use oracled_domain::ground::upkeep::{
+    PruneOutcome, PruneReport, RebuildOutcome, SourceCheckProgress, SourceCheckReport,
+};
 pub use pulling::PullOutcome;
 
 use crate::audit::logger::LoggerHandle;
@@ -32,11 +32,8 @@ use crate::platform::clock::Clock;
 use crate::upstream::reloadable::Reloadable;
 use actix::{Actor, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
 use jiff::Timestamp;
-use oracled_domain::PeerCredentials;
-use oracled_domain::Sha256Hex;
-use oracled_domain::ground::check::SourceCheckProgress;
 use oracled_domain::ground::id::{PipelineId, SourceId};
-use oracled_domain::ground::run::IngestionRun;
+use oracled_domain::{PeerCredentials, Sha256Hex};
 use oracled_store::Store;
 use oracled_store::ground::archive::PayloadRef;
 use oracled_store::ground::slices::SliceLimits;

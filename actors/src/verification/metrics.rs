@@ -2,7 +2,7 @@
 
 use crate::ground::registry::WorkflowCounters;
 use crate::platform::metrics::{AddMetric, MetricLabelValue, init_missing_counters, pairs};
-use oracled_domain::verification::step::ConflictStepOutcome;
+use oracled_domain::verification::conflict_step::ConflictStepOutcome;
 use oracled_domain::verification::workflow::{ConflictStrategy, Workflow};
 use oracled_domain::verification::{AxisReason, CallOutcome, DecisionInputs, Envelope, EnvelopeKind};
 use prometheus_client::encoding::EncodeLabelSet;

@@ -3,8 +3,7 @@
 use crate::base::page::PageLimit;
 use jiff::Timestamp;
 use oracled_domain::base::moment::{self, Moment};
-use oracled_domain::verdict::order::{Order, OrderAction, OrderState};
-use oracled_domain::verdict::order_wait::OrderWait;
+use oracled_domain::verdict::order::{Order, OrderAction, OrderState, OrderWait};
 use oracled_domain::verdict::policy::PolicyCause;
 use oracled_domain::{
     ApplicationName, CrosscheckDecision, CustomerQuery, GatePath, ProductTier, SessionId, SessionRecord,

@@ -13,8 +13,8 @@ use hyper::Method;
 use maud::{Markup, html};
 use oracled_api::base::page::ListPage;
 use oracled_api::verdict::orders::OrderReport;
+use oracled_domain::verdict::order::OrderWait;
 use oracled_domain::verdict::order::{OperatorAction, Order, OrderAttempt, OrderState};
-use oracled_domain::verdict::order_wait::OrderWait;
 use oracled_domain::verdict::policy::join_causes;
 use strum::VariantArray;
 

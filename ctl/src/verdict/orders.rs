@@ -11,8 +11,9 @@ use oracled_api::base::page::{ListPage, PageLimit};
 use oracled_api::verdict::orders::{HeldVerdictReport, OrderActionRequest, OrderReport};
 use oracled_domain::ApplicationName;
 use oracled_domain::base::visible::visible_json;
-use oracled_domain::verdict::order::{OperatorAction, Order, OrderAction, OrderAttempt, OrderState};
-use oracled_domain::verdict::order_wait::OrderWait;
+use oracled_domain::verdict::order::{
+    OperatorAction, Order, OrderAction, OrderAttempt, OrderState, OrderWait,
+};
 use oracled_domain::verdict::policy::join_causes;
 use std::io::Write;
 use strum::VariantArray;

@@ -8,7 +8,7 @@ use oracled_api::base::client::DaemonClient;
 use oracled_api::verdict::{PayloadRetention, RetentionResponse};
 use oracled_domain::audit::event::DueKind;
 use oracled_domain::base::visible::visible_text;
-use oracled_domain::ground::check::{PruneOutcome, PruneReport, SourcePruning, UnprunedSource};
+use oracled_domain::ground::upkeep::{PruneOutcome, PruneReport, SourcePruning, UnprunedSource};
 use std::io::Write;
 
 /// Remove the data that are older than configured

@@ -5,21 +5,16 @@
 //! repeating quotients, accepts `1_0`, and has neither these limits nor sort keys. `fastnum` rounds to a
 //! fixed width, which is too narrow for products and units.
 
-mod decimal_schema;
-mod rounding;
-
-pub(crate) use decimal_schema::{DecimalNumber, DecimalText};
-pub use rounding::Rounding;
-
 use crate::base::wording::excerpt;
+use num::Integer;
 use num::bigint::{BigInt, BigUint, Sign};
 use num::traits::{Pow, ToPrimitive};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
-use utoipa::openapi::schema::{ObjectBuilder, Type};
-use utoipa::openapi::{RefOr, Schema};
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaType, Type};
 use utoipa::{PartialSchema, ToSchema};
 
 /// The maximum number of significant digits.
@@ -410,6 +405,77 @@ impl Ord for Decimal {
 impl PartialOrd for Decimal {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
+    }
+}
+
+/// How a number is rounded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rounding {
+    /// To the nearest number, and from halfway to the even one: 2.5 becomes 2, 3.5 becomes 4.
+    HalfEven,
+    /// To the nearest number, and from halfway away from zero: 2.5 becomes 3, -2.5 becomes -3.
+    HalfUp,
+    /// Towards zero.
+    Truncate,
+}
+
+impl Rounding {
+    /// Divides `dividend` by `divisor`, which must be positive, and rounds to an integer.
+    pub(crate) fn divide(self, dividend: &BigInt, divisor: &BigInt) -> BigInt {
+        let (quotient, rest) = dividend.div_rem(divisor);
+        let half = (rest.magnitude() * 2_u32).cmp(divisor.magnitude());
+        let is_away = match self {
+            Self::HalfEven => half == Ordering::Greater || half == Ordering::Equal && quotient.is_odd(),
+            Self::HalfUp => half != Ordering::Less,
+            Self::Truncate => false,
+        };
+        match (is_away, dividend.sign()) {
+            (false, _) | (_, Sign::NoSign) => quotient,
+            (true, Sign::Plus) => quotient + 1,
+            (true, Sign::Minus) => quotient - 1,
+        }
+    }
+}
+
+/// Every text that is parsed as a decimal matches this pattern.
+const DECIMAL_PATTERN: &str = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$";
+
+/// The schema of a decimal that is read from a text.
+#[derive(Debug)]
+pub(crate) enum DecimalText {}
+
+/// The schema of a decimal that is read from a number or a text.
+#[derive(Debug)]
+pub(crate) enum DecimalNumber {}
+
+fn describe_decimal(kind: impl Into<SchemaType>, description: &str) -> RefOr<Schema> {
+    let builder = ObjectBuilder::new().schema_type(kind).pattern(Some(DECIMAL_PATTERN));
+    builder.max_length(Some(TEXT_MAX_BYTES)).description(Some(description)).into()
+}
+
+impl PartialSchema for DecimalText {
+    fn schema() -> RefOr<Schema> {
+        describe_decimal(Type::String, "A decimal number as a string, such as \"0.5\".")
+    }
+}
+
+impl PartialSchema for DecimalNumber {
+    fn schema() -> RefOr<Schema> {
+        let kinds = SchemaType::from_iter([Type::Number, Type::String]);
+        describe_decimal(kinds, "A decimal number. As a string, such as \"0.5\", it keeps all its digits.")
+    }
+}
+
+impl ToSchema for DecimalText {
+    fn name() -> Cow<'static, str> {
+        "DecimalText".into()
+    }
+}
+
+impl ToSchema for DecimalNumber {
+    fn name() -> Cow<'static, str> {
+        "DecimalNumber".into()
     }
 }
 

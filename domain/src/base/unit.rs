@@ -7,21 +7,19 @@
 //! not households. Parsing a unit and finding a factor take some microseconds, and applying a factor a tenth
 //! of a microsecond. A caller that converts a million records should therefore keep the factors.
 
-mod equivalence;
-mod factor;
-mod measure;
 mod parser;
 mod spelling;
 mod table;
 
-pub use equivalence::SubstanceEquivalence;
-pub use factor::ConversionFactor;
-pub use measure::FACTOR_BITS_MAX;
 pub use parser::{EXPONENT_MAX, NESTING_MAX};
 
-use super::decimal::Decimal;
-use measure::UnitMeasure;
+use super::decimal::{Decimal, DecimalError, Rounding, last_place, ten_to};
+use num::rational::Ratio;
+use num::traits::One;
+use num::{BigInt, Integer};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// The maximum length of a code, and of a spelling, in bytes.
@@ -236,6 +234,211 @@ impl From<UcumUnit> for String {
 impl fmt::Display for UcumUnit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.code)
+    }
+}
+
+/// One unit of a substance in another unit: an international unit of vitamin D is 0.025 `ug`, a `mol` of
+/// glucose is 180.156 `g`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubstanceEquivalence {
+    /// The quotient of both sides, which is one for this substance.
+    measure: UnitMeasure,
+}
+
+impl SubstanceEquivalence {
+    /// Declares that one `unit` is `amount` of `other`.
+    ///
+    /// # Errors
+    ///
+    /// If `amount` is not greater than zero, or one of the units is a scale.
+    pub fn new(unit: &UcumUnit, amount: &Decimal, other: &UcumUnit) -> Result<Self, UnitError> {
+        if *amount <= Decimal::from(0) {
+            return Err(UnitError::Amount { amount: amount.clone() });
+        }
+        if unit.measure.scale().or(other.measure.scale()).is_some() {
+            return Err(UnitError::Scale { from: unit.code.clone(), to: other.code.clone() });
+        }
+        let other = other.measure.times(&UnitMeasure::of(amount));
+        Ok(Self { measure: unit.measure.over(&other) })
+    }
+
+    fn measure(&self) -> &UnitMeasure {
+        &self.measure
+    }
+}
+
+/// The factor that converts a number of one unit to a number of another: a positive fraction.
+///
+/// The power of ten is stored separately, so the denominator has no factor of two or five. A product that the
+/// denominator does not divide has infinitely many digits after the point.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConversionFactor {
+    numerator: BigInt,
+    denominator: BigInt,
+    exponent: i64,
+}
+
+impl ConversionFactor {
+    /// Creates a factor from `ratio`, which must not be zero.
+    fn new(ratio: &Ratio<BigInt>) -> Self {
+        let (twos, denominator) = without(2, ratio.denom().clone());
+        let (fives, denominator) = without(5, denominator);
+        let places = twos.max(fives);
+        let numerator =
+            ratio.numer() * BigInt::from(2).pow(places - twos) * BigInt::from(5).pow(places - fives);
+        let (tens, numerator) = without(10, numerator);
+        Self { numerator, denominator, exponent: i64::from(tens) - i64::from(places) }
+    }
+
+    /// The exact product.
+    ///
+    /// # Errors
+    ///
+    /// [`DecimalError::Endless`] if the product has infinitely many digits; other errors if it exceeds the limits.
+    pub fn apply(&self, number: &Decimal) -> Result<Decimal, DecimalError> {
+        let product = number.coefficient() * &self.numerator;
+        let (quotient, rest) = product.div_rem(&self.denominator);
+        if rest != BigInt::ZERO {
+            return Err(DecimalError::Endless);
+        }
+        Decimal::from_parts(&quotient, number.exponent() + self.exponent)
+    }
+
+    /// The product, rounded once to `places` digits after the point.
+    ///
+    /// # Errors
+    ///
+    /// If `places` is outside -64 to 127, or the result exceeds the limits.
+    pub fn apply_rounded(
+        &self,
+        number: &Decimal,
+        places: i32,
+        rounding: Rounding,
+    ) -> Result<Decimal, DecimalError> {
+        let last = last_place(places)?;
+        let shift = number.exponent() + self.exponent - last;
+        let dividend = number.coefficient() * &self.numerator * ten_to(shift);
+        let divisor = &self.denominator * ten_to(-shift);
+        Decimal::from_parts(&rounding.divide(&dividend, &divisor), last)
+    }
+}
+
+/// Returns how often `prime` divides `number`, which must not be zero, and the remaining factor.
+fn without(prime: u32, mut number: BigInt) -> (u32, BigInt) {
+    let mut times = 0;
+    loop {
+        let (quotient, rest) = number.div_rem(&prime.into());
+        if rest != BigInt::ZERO {
+            return (times, number);
+        }
+        number = quotient;
+        times += 1;
+    }
+}
+
+/// The maximum number of bits in the numerator, and in the denominator, of a value: enough for the square of `Ym3`.
+pub const FACTOR_BITS_MAX: u64 = 512;
+
+/// An amount of base units, or a scale.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct UnitMeasure {
+    ratio: Ratio<BigInt>,
+    /// The base units and annotations, with their exponents, of which none is zero.
+    bases: BTreeMap<Cow<'static, str>, i32>,
+    /// The code of the scale, with its prefix. A scale is not a multiple of another unit.
+    scale: Option<String>,
+}
+
+impl UnitMeasure {
+    /// The plain number one.
+    fn one() -> Self {
+        Self::new(Ratio::one())
+    }
+
+    /// A plain number.
+    fn of(number: &Decimal) -> Self {
+        let (coefficient, exponent) = (Ratio::from(number.coefficient()), number.exponent());
+        Self::new(coefficient * ten_to(exponent) / ten_to(-exponent))
+    }
+
+    /// A plain number, of any size.
+    fn of_integer(number: BigInt) -> Self {
+        Self::new(number.into())
+    }
+
+    fn of_base(code: &'static str) -> Self {
+        Self { bases: [(code.into(), 1)].into(), ..Self::one() }
+    }
+
+    /// This unit with an annotation, braces included. The annotation counts as a base unit, so `{USD}` and `{EUR}`
+    /// differ.
+    fn annotated(mut self, annotation: &str) -> Self {
+        *self.bases.entry(annotation.to_owned().into()).or_default() += 1;
+        self
+    }
+
+    fn of_scale(code: String) -> Self {
+        Self { scale: Some(code), ..Self::one() }
+    }
+
+    fn new(ratio: Ratio<BigInt>) -> Self {
+        Self { ratio, bases: BTreeMap::new(), scale: None }
+    }
+
+    /// The product of two measures that are not scales.
+    fn times(&self, other: &Self) -> Self {
+        let mut bases = self.bases.clone();
+        for (base, exponent) in &other.bases {
+            *bases.entry(base.clone()).or_default() += exponent;
+        }
+        bases.retain(|_, exponent| *exponent != 0);
+        Self { ratio: &self.ratio * &other.ratio, bases, scale: None }
+    }
+
+    /// The quotient of two measures that are neither scales nor zero.
+    fn over(&self, other: &Self) -> Self {
+        self.times(&other.power(-1))
+    }
+
+    /// The measure to the power of `exponent`; it must be neither a scale nor zero.
+    fn power(&self, exponent: i32) -> Self {
+        let bases = self.bases.iter().map(|(base, own)| (base.clone(), own * exponent));
+        let bases = bases.filter(|(_, exponent)| *exponent != 0).collect();
+        Self { ratio: self.ratio.pow(exponent), bases, scale: None }
+    }
+
+    /// The plain number, if the measure has no dimension.
+    fn number(&self) -> Option<&Ratio<BigInt>> {
+        (self.bases.is_empty() && self.scale.is_none()).then_some(&self.ratio)
+    }
+
+    /// The code of the scale, if the measure is one.
+    fn scale(&self) -> Option<&str> {
+        self.scale.as_deref()
+    }
+
+    /// Whether the value is greater than zero, and within the limits.
+    fn is_in_range(&self) -> bool {
+        let fits = |number: &BigInt| (1..=FACTOR_BITS_MAX).contains(&number.bits());
+        fits(self.ratio.numer()) && fits(self.ratio.denom())
+    }
+
+    /// Whether `other` is the same scale with the same annotation.
+    fn is_same_scale(&self, other: &Self) -> bool {
+        self.scale.is_some() && self.scale == other.scale && self.bases == other.bases
+    }
+
+    /// The base units with their exponents, as text.
+    fn dimension(&self) -> String {
+        let power = |(base, exponent): (&Cow<'_, str>, &i32)| match exponent {
+            1 => base.clone().into_owned(),
+            _ => format!("{base}{exponent}"),
+        };
+        match self.scale() {
+            Some(scale) => scale.to_owned(),
+            None if self.bases.is_empty() => "1".to_owned(),
+            None => self.bases.iter().map(power).collect::<Vec<_>>().join("."),
+        }
     }
 }
 

@@ -1,9 +1,9 @@
 //! How old an answer may be, and how an answer that is too old is handled (seed: `rfc-0002-ground-truth`, "Freshness &
 //! Invalidation").
 
-use crate::base::given::given;
-use crate::ground::frequency::UpdateFrequency;
+use crate::base::present_member::given;
 use crate::ground::id::SourceId;
+use crate::ground::source::UpdateFrequency;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;

@@ -11,9 +11,7 @@ mod expression;
 mod mapping;
 mod paths;
 mod schema;
-mod size;
 mod steps;
-mod units;
 
 pub use compile::{PipelineDefinitionError, PipelineDefinitionErrors};
 pub use coverage::DefinitionCoverage;
@@ -152,7 +150,7 @@ impl RecordNormalizer {
             identity.push(self.identity_value(raw, index)?);
         }
         let source_record_id = self.record_id(raw, &identity).ok()?;
-        size::check_id(&source_record_id).ok()?;
+        check_id_size(&source_record_id).ok()?;
         Some((RecordIdentity::new(identity), source_record_id))
     }
 
@@ -191,9 +189,9 @@ impl RecordNormalizer {
         }
         let (valid_from, valid_until) = self.valid_time(raw)?;
         let source_record_id = self.record_id(raw, &identity)?;
-        size::check_id(&source_record_id)?;
+        check_id_size(&source_record_id)?;
         let definitions = definitions_of(&values, &mut warnings)?;
-        size::check_values(&values, &definitions, &self.ontology)?;
+        check_value_sizes(&values, &definitions, &self.ontology)?;
         let (mut cells, mut index) = (Vec::with_capacity(128), Vec::new());
         for (path, (mapping, value)) in &values {
             let axis = self.ontology.axes.get(mapping.axis);
@@ -307,6 +305,48 @@ fn is_filled(raw: &SourceValue) -> bool {
         SourceValue::List(items) => !items.is_empty(),
         SourceValue::Object(members) => !members.is_empty(),
     }
+}
+
+/// The maximum length of a text that is part of a key or an index, in bytes.
+const KEY_MAX_BYTES: usize = 2048;
+/// The maximum size of all paths, values and definitions of a record, in bytes; its JSON is at most six times as large.
+const CONTENT_MAX_BYTES: usize = 512 * 1024;
+
+/// Checks the size of the values and their definitions, and of the values that become parts of keys.
+fn check_value_sizes(
+    values: &ValuesByPath<'_>,
+    definitions: &BTreeMap<String, String>,
+    ontology: &Ontology,
+) -> Result<(), RecordRejection> {
+    let mut size_bytes: usize =
+        definitions.iter().map(|(path, definition)| path.len() + definition.len()).sum();
+    let mut identity_bytes = 0;
+    for (path, (mapping, value)) in values {
+        let text = value.text();
+        size_bytes += path.len() + text.len();
+        let Some(axis) = ontology.axes.get(mapping.axis).filter(|axis| axis.identity || axis.indexed) else {
+            continue;
+        };
+        identity_bytes += if axis.identity { text.len() } else { 0 };
+        if text.len().max(identity_bytes) > KEY_MAX_BYTES {
+            let reason = format!("its value, a lookup key, has more than {KEY_MAX_BYTES} bytes");
+            return Err(RecordRejection::new(RecordRule::AxisType, Some(path), reason));
+        }
+    }
+    if size_bytes <= CONTENT_MAX_BYTES {
+        return Ok(());
+    }
+    let reason = format!("the record has {size_bytes} bytes (at most {CONTENT_MAX_BYTES} allowed)");
+    Err(RecordRejection::new(RecordRule::Mapping, None, reason))
+}
+
+/// Checks the size of the id, which is part of keys.
+fn check_id_size(id: &str) -> Result<(), RecordRejection> {
+    if id.len() <= KEY_MAX_BYTES {
+        return Ok(());
+    }
+    let reason = format!("its id has {} bytes (at most {KEY_MAX_BYTES} allowed)", id.len());
+    Err(RecordRejection::new(RecordRule::Mapping, None, reason))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use super::format::{PayloadCompression, PayloadFormat, TextEncoding};
 use super::gates::ReleaseGates;
 use super::id::{OntologyId, PipelineId, SourceId};
 use crate::base::digest::Sha256Hex;
-use crate::base::given::given;
+use crate::base::present_member::given;
 use crate::base::row::{IndexEntry, KeyedRow, Row, RowData, Table, not_indexed};
 use crate::base::time_zone::AmbiguousTimeHandling;
 use crate::ground::digest_of_json;

@@ -3,20 +3,15 @@
 //! Source: RFC-0002, "Source Registry". An entry has the RFC's fields under the RFC's names. The daemon fills in the
 //! rest; a registration cannot set these fields.
 
-mod tier;
-
-pub use tier::OracleTier;
-
-use super::frequency::UpdateFrequency;
 use super::id::SourceId;
 use super::ontology::{IncompatibleAxisError, Ontology, OntologyRef};
 use crate::base::blank::is_blank;
 use crate::base::digest::Sha256Hex;
-use crate::base::given::given;
+use crate::base::present_member::given;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use strum::IntoStaticStr;
+use strum::{IntoStaticStr, VariantArray};
 use utoipa::ToSchema;
 
 /// The source id of locks in verification records. No source can have it.
@@ -423,6 +418,59 @@ impl SourceRegistryEntry {
         let current_version = versions.last().map(|newest| newest.version.clone()).unwrap_or_default();
         Self { version_history: versions, current_version, ..self.clone() }
     }
+}
+
+/// The trust in a source: declared, never inferred (RFC, "Oracle Trust Hierarchy"). Tiers are ordered by trust.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema, IntoStaticStr,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
+pub enum OracleTier {
+    /// Untrusted until validated.
+    Unverified,
+    /// Valid for a related domain only.
+    CrossDomain,
+    /// Supplementary.
+    Secondary,
+    /// Authoritative for the domain.
+    Primary,
+}
+
+impl OracleTier {
+    /// The next lower tier; the lowest tier stays the same.
+    #[must_use]
+    pub const fn lower(self) -> Self {
+        match self {
+            Self::Primary => Self::Secondary,
+            Self::Secondary => Self::CrossDomain,
+            Self::CrossDomain | Self::Unverified => Self::Unverified,
+        }
+    }
+}
+
+/// How often a source publishes a new version.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema, VariantArray,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum UpdateFrequency {
+    /// Continuously.
+    Realtime,
+    /// Every day.
+    Daily,
+    /// Every week.
+    Weekly,
+    /// Every month.
+    Monthly,
+    /// Every quarter.
+    Quarterly,
+    /// Every year.
+    Annual,
+    /// No update is planned.
+    Static,
+    /// On request.
+    OnDemand,
 }
 
 #[cfg(test)]

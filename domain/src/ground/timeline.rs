@@ -26,22 +26,17 @@
 //! - An interval that would end before it begins is dropped. If the record itself names a `valid_until` up to its
 //!   `valid_from`, the record had expired by then, and so had its former content.
 
-use jiff::Timestamp;
-use placement::RecordPlacement;
-use reverse_versions::ReverseVersionIterator;
-use std::collections::BTreeSet;
-
 mod changes;
 mod history;
 mod placement;
-mod release;
-mod reverse_versions;
-mod statement_state;
 
 pub use changes::{VersionChange, VersionChangeKind, changes};
 pub use history::{KnownVersion, ReleaseHistory};
-pub use release::{ReleaseScope, TimelineRun};
-pub use statement_state::StatementState;
+
+use jiff::Timestamp;
+use placement::RecordPlacement;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// The statement of one run about one source record; at most one for each run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -296,6 +291,188 @@ impl VisibleReleases {
     ) -> ReverseVersionIterator<'_> {
         let RecordPlacement { entries, unconfirmed, .. } = RecordPlacement::new(self, statements).combined();
         ReverseVersionIterator { knowledge: self, entries, unconfirmed, following: None, pending: None }
+    }
+}
+
+/// A run, either the release that it read or the undo of an earlier run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimelineRun {
+    /// The number of the run within its source, in the order of ingestion.
+    pub run: u32,
+    /// The source version that it read.
+    pub version: String,
+    /// When the source released that version.
+    pub released_at: Timestamp,
+    /// When the run was committed.
+    pub ingested_at: Timestamp,
+    /// Whether the version contains all records of the source, so that a missing record is withdrawn.
+    pub snapshot: bool,
+    /// Whether it has rejected records whose identity could not be read. Such a release withdraws nothing that was in
+    /// force.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_unidentified: bool,
+    /// The number of the run that this one undoes. Such a run is not a release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undoes: Option<u32>,
+}
+
+/// The releases that a query sees.
+///
+/// A query about a time sees no release after that time (`released_by`), ingested or not. A query with `known_at` sees
+/// no ingestion after that time. The default sees all releases.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReleaseScope {
+    /// Only releases that were ingested at or before this time.
+    pub known_at: Option<Timestamp>,
+    /// Only versions that the source had released at or before this time.
+    pub released_by: Option<Timestamp>,
+}
+
+impl ReleaseScope {
+    /// Whether the release is visible.
+    #[must_use]
+    pub fn is_visible(&self, release: &TimelineRun) -> bool {
+        self.known_at.is_none_or(|at| release.ingested_at <= at)
+            && (release.undoes.is_some() || self.released_by.is_none_or(|at| release.released_at <= at))
+    }
+}
+
+impl TimelineRun {
+    /// The time from which the age of its data is counted: the release time, or the time of ingestion if that is
+    /// earlier.
+    #[must_use]
+    pub fn as_of(&self) -> Timestamp {
+        self.released_at.min(self.ingested_at)
+    }
+}
+
+/// Iterator over the versions of a record, the latest first.
+struct ReverseVersionIterator<'a> {
+    knowledge: &'a VisibleReleases,
+    /// The remaining entries, in the order of `valid_from`.
+    entries: Vec<TimelineEntry>,
+    /// The latest version that could not confirm the record.
+    unconfirmed: Option<UnconfirmingVersion>,
+    /// The time at which the next version ends, and how.
+    following: Option<(Timestamp, VersionEnd)>,
+    /// The version that may still begin earlier, and the rank of the reading that saw it last.
+    pending: Option<(RecordVersion, usize)>,
+}
+
+impl Iterator for ReverseVersionIterator<'_> {
+    type Item = RecordVersion;
+
+    fn next(&mut self) -> Option<RecordVersion> {
+        while let Some(entry) = self.entries.pop() {
+            if let Some(why) = self.knowledge.empty_interval_cause(&entry) {
+                if why == VersionEnd::Expired {
+                    self.following = Some((entry.valid_from, why));
+                }
+                continue;
+            }
+            let expired = entry.valid_until.map(|until| (until, VersionEnd::Expired));
+            let withdrawn = self.knowledge.withdrawal(&entry);
+            let withdrawn = withdrawn.map(|known| (known.released_at, VersionEnd::Withdrawn(known.run)));
+            // the first of several ends at one time is used: a following version is more informative than an expiry or
+            // a withdrawal
+            let ends = [self.following, expired, withdrawn].into_iter().flatten();
+            let end = ends.min_by_key(|(time, _)| *time);
+            if let Some(finished) = self.merge_entry(entry, end) {
+                return Some(finished);
+            }
+        }
+        self.pending.take().map(|(version, _)| version)
+    }
+}
+
+impl ReverseVersionIterator<'_> {
+    /// The run that could not confirm a version with this end, if any.
+    fn unconfirmed_by(&self, end: Option<(Timestamp, VersionEnd)>) -> Option<u32> {
+        let UnconfirmingVersion { place, latest } = self.unconfirmed?;
+        let released_at = self.knowledge.reading(place)?.released_at;
+        let ended_before = match end {
+            Some((time, VersionEnd::Superseded(_) | VersionEnd::Withdrawn(_))) => time <= released_at,
+            Some((_, VersionEnd::Expired | VersionEnd::Open)) | None => false,
+        };
+        if ended_before { None } else { self.knowledge.reading(latest).map(|reading| reading.run) }
+    }
+
+    /// Puts `entry` before the pending version. Returns the pending version as finished, or extends it if the content
+    /// is the same.
+    fn merge_entry(
+        &mut self,
+        entry: TimelineEntry,
+        end: Option<(Timestamp, VersionEnd)>,
+    ) -> Option<RecordVersion> {
+        self.following = Some((entry.valid_from, VersionEnd::Superseded(entry.statement)));
+        let touched = self.pending.as_mut().filter(|(pending, _)| {
+            pending.content == entry.content && end.is_some_and(|(time, _)| time == pending.valid_from)
+        });
+        if let Some((version, last_seen)) = touched {
+            version.statement = entry.statement;
+            version.valid_from = entry.valid_from;
+            if entry.last_seen > *last_seen {
+                *last_seen = entry.last_seen;
+                version.last_seen = self.knowledge.reading(entry.last_seen)?.run;
+            }
+            return None;
+        }
+        let version = RecordVersion {
+            statement: entry.statement,
+            content: entry.content,
+            valid_from: entry.valid_from,
+            valid_until: end.map(|(time, _)| time),
+            ended_by: end.map_or(VersionEnd::Open, |(_, why)| why),
+            last_seen: self.knowledge.reading(entry.last_seen)?.run,
+            unconfirmed_by: self.unconfirmed_by(end),
+        };
+        self.pending.replace((version, entry.last_seen)).map(|(finished, _)| finished)
+    }
+}
+
+/// The current state of a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StatementState {
+    /// It represents this version.
+    Version(RecordVersion),
+    /// It has the content of this version at its `valid_from`, but another statement represents the version.
+    Same(RecordVersion),
+    /// It has no interval, because a later release states other content from the same time on. The statement with this
+    /// index represents that content.
+    Corrected(usize),
+    /// It has no interval, because it was withdrawn or had expired by its `valid_from`.
+    Ended(VersionEnd),
+    /// It does not count: its version was read again, or is not known yet.
+    Replaced,
+    /// Its run was undone, so it does not count.
+    Undone,
+}
+
+impl VisibleReleases {
+    /// The state of the statement at `index` of all `statements` of a record; `None` if there is no such statement.
+    #[must_use]
+    pub fn statement_state(&self, statements: &[RecordStatement], index: usize) -> Option<StatementState> {
+        let statement = statements.get(index)?;
+        if self.is_undone(statement.run) {
+            return Some(StatementState::Undone);
+        }
+        let versions = self.versions(statements);
+        if let Some(version) = versions.iter().find(|version| version.statement == index) {
+            return Some(StatementState::Version(*version));
+        }
+        let placement = RecordPlacement::new(self, statements);
+        let Some(own) = placement.entry_of(index) else { return Some(StatementState::Replaced) };
+        let combined = placement.combined();
+        let counts = combined.entries.iter().find(|entry| entry.valid_from == own.valid_from)?;
+        let version = at(&versions, own.valid_from).filter(|version| version.content == counts.content);
+        if counts.content != own.content {
+            return Some(StatementState::Corrected(
+                version.map_or(counts.statement, |version| version.statement),
+            ));
+        }
+        version
+            .map(|version| StatementState::Same(*version))
+            .or_else(|| self.empty_interval_cause(counts).map(StatementState::Ended))
     }
 }
 

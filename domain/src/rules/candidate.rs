@@ -1,14 +1,13 @@
 //! The candidate of a check: one text, or the texts of one verdict.
 
 use super::check::CandidateCheck;
-use super::claims::{CandidateClaim, CandidateRange, sentences};
+use super::claims::{CandidateClaim, CandidateRange, sentences, split_claims};
 use super::fact_set::FactSet;
 use super::facts::{FactSupport, SearchableFacts};
-use super::normal::{OriginOffsets, normalize};
-use super::pairs::RequestedPairs;
-use super::plain::PlainText;
+use super::normalization::{OriginOffsets, normalize};
+use super::opposite_pairs::RequestedPairs;
+use super::plain_text::PlainText;
 use super::result::{CandidateSpan, EvaluationMetrics, RuleResult, RuleVerdict};
-use super::sentences;
 use crate::base::digest::Sha256Hex;
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
@@ -155,7 +154,7 @@ impl<'a> RuleContext<'a> {
 
     /// The claims, split as the published rules do.
     pub(super) fn claims(&self) -> &[CandidateClaim] {
-        let split = || self.texts().enumerate().flat_map(|(part, text)| sentences(part, text)).collect();
+        let split = || self.texts().enumerate().flat_map(|(part, text)| split_claims(part, text)).collect();
         self.claims.get_or_init(split)
     }
 
@@ -167,7 +166,7 @@ impl<'a> RuleContext<'a> {
     /// The sentences by Unicode's boundaries, of the texts without their layout.
     pub(super) fn sentences(&self) -> &[CandidateRange] {
         let ranges = |(part, plain): (usize, &PlainText<'_>)| {
-            sentences::sentences(plain.text()).into_iter().map(move |range| CandidateRange { part, range })
+            sentences(plain.text()).into_iter().map(move |range| CandidateRange { part, range })
         };
         self.sentences.get_or_init(|| self.plain().iter().enumerate().flat_map(ranges).collect())
     }

@@ -1,7 +1,6 @@
 //! The check of a candidate: facts, constraints, expectations, and the rules to apply.
 
-mod threshold;
-
+use super::normalization::normalize;
 use super::registry::{RuleCheckType, RuleId};
 use crate::base::blank::is_blank;
 use crate::base::digest::Sha256Hex;
@@ -174,7 +173,7 @@ impl CandidateCheck {
                     return Err(InvalidCheckError::Term { pair, bytes: term.len() });
                 }
             }
-            if super::normal::normalize(one) == super::normal::normalize(other) {
+            if normalize(one) == normalize(other) {
                 return Err(InvalidCheckError::SameTerm { pair });
             }
         }
@@ -312,7 +311,16 @@ impl Serialize for UnsupportedClaimLimit {
 
 impl utoipa::PartialSchema for UnsupportedClaimLimit {
     fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
-        threshold::schema()
+        use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Type};
+
+        let number = ObjectBuilder::new().schema_type(Type::Integer);
+        let number = number.minimum(Some(0)).maximum(Some(UNSUPPORTED_MAX_MAX));
+        let config = ObjectBuilder::new().schema_type(Type::String).enum_values(Some([UNSUPPORTED_MAX]));
+        OneOfBuilder::new()
+            .item(number)
+            .item(config)
+            .description(Some("A number, or the configured number."))
+            .into()
     }
 }
 

@@ -5,7 +5,7 @@
 //! only where needles with the same beginning diverge. Building takes time linear in the needles, and searching takes
 //! time linear in the text. Nested, repeated or single-letter needles make no difference.
 
-use super::lines::NormalizedLines;
+use super::normalization::NormalizedLines;
 
 /// The initial state: no byte has been read.
 const ROOT: u32 = 0;

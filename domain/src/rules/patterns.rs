@@ -3,9 +3,8 @@
 use super::candidate::{NormalizedText, RuleContext};
 use super::claims::CandidateRange;
 use super::findings::{FullViolation, RuleError, RuleFindings, quoted};
-use super::lines::NormalizedLines;
 use super::needles::NeedleAutomaton;
-use super::normal::normalize;
+use super::normalization::{NormalizedLines, normalize};
 use super::result::{EvidenceFinding, EvidenceOutput};
 
 /// How line ends in texts and patterns are compared.

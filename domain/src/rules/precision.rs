@@ -2,10 +2,10 @@
 
 use super::candidate::{RuleContext, supports};
 use super::claims::{CandidateClaim, CandidateRange};
+use super::comparison_form::ComparisonForm;
 use super::facts::{FactSupport, SearchableFacts};
 use super::findings::{FullViolation, RuleError, RuleFindings};
-use super::form::ComparisonForm;
-use super::parts::{SentencePart, parts};
+use super::joint_claims::{SentencePart, parts};
 use super::result::{EvidenceFinding, EvidenceOutput};
 
 /// RULE-PREC-001: at most the allowed number of claims has no support.

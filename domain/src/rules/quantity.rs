@@ -4,7 +4,7 @@
 mod unit;
 
 use super::number::ExactNumber;
-use super::plain::is_line_end;
+use super::plain_text::is_line_end;
 use super::words::{WordSequence, words};
 use std::ops::Range;
 #[cfg(test)]

@@ -4,21 +4,23 @@
 //!
 //! Members of every object are in RFC 8785 order, because an evaluation contains them.
 
-mod facts_from;
-mod no_facts;
 mod rendering;
 
-pub use facts_from::FactsFrom;
-pub use no_facts::{NoFactsError, OmittedValue};
 pub use rendering::check_fact_limits;
 
 use crate::base::digest::Sha256Hex;
 use crate::ground::id::{FactTemplateId, SourceId, WorkflowId};
 use crate::ground::ontology::OntologyRef;
+use crate::ground::ontology::template::FactTooLongError;
+use crate::ground::query::OracleQuery;
 use crate::ground::source::OracleTier;
-use crate::verification::OracleVerificationRecord;
+use crate::verification::{EnvelopeKind, OracleVerificationRecord, VerifyRequest};
 use serde::{Deserialize, Serialize, Serializer};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 /// The maximum number of entries of `facts_from`.
 pub const FACTS_FROM_MAX: usize = 16;
@@ -139,6 +141,166 @@ impl FactSource {
             fact.fact = u32::try_from(number).unwrap_or(u32::MAX);
         }
     }
+}
+
+/// An entry of `facts_from`: `{"query": …}` or `{"verify": …}`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "FactsFromInput", rename_all = "snake_case")]
+pub enum FactsFrom {
+    /// The records of a source, as with `POST /v1/query`.
+    Query(Box<OracleQuery>),
+    /// A decision over several sources, as with `POST /v1/verify`.
+    Verify(Box<VerifyRequest>),
+}
+
+// serde's own error for an unknown enum variant would not name the entry, so this struct is parsed first
+/// A request for facts: either a query of a source or a verification by a workflow.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(min_properties = 1, max_properties = 1)]
+struct FactsFromInput {
+    /// The records of a source, as with `POST /v1/query`.
+    #[schema(nullable = false)]
+    query: Option<Box<OracleQuery>>,
+    /// A decision over several sources, as with `POST /v1/verify`.
+    #[schema(nullable = false)]
+    verify: Option<Box<VerifyRequest>>,
+}
+
+impl PartialSchema for FactsFrom {
+    fn schema() -> RefOr<Schema> {
+        FactsFromInput::schema()
+    }
+}
+
+impl ToSchema for FactsFrom {
+    fn name() -> Cow<'static, str> {
+        "FactsFrom".into()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        FactsFromInput::schemas(schemas);
+    }
+}
+
+/// An entry has neither or both.
+#[derive(Debug, thiserror::Error)]
+#[error("an entry of `facts_from` is invalid: it has either `query` or `verify`")]
+struct FactsFromError;
+
+impl TryFrom<FactsFromInput> for FactsFrom {
+    type Error = FactsFromError;
+
+    fn try_from(entry: FactsFromInput) -> Result<Self, FactsFromError> {
+        match entry {
+            FactsFromInput { query: Some(query), verify: None } => Ok(Self::Query(query)),
+            FactsFromInput { query: None, verify: Some(verify) } => Ok(Self::Verify(verify)),
+            FactsFromInput { .. } => Err(FactsFromError),
+        }
+    }
+}
+
+/// Why there are no facts.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoFactsError {
+    /// Every template uses an axis that was not requested.
+    #[error("no template of {ontology} uses only {requested}; the axes in its templates are: {named}")]
+    NoTemplate {
+        ontology: OntologyRef,
+        /// The requested axes, separated by commas.
+        requested: String,
+        /// The axes that the templates use, or a text that there are no templates.
+        named: String,
+    },
+    /// There is more than one page.
+    #[error(
+        "the query finds more than one page of {records} records, but facts must cover the complete result; add filters or \
+         increase `max_results`"
+    )]
+    More {
+        /// The number of records on the page.
+        records: usize,
+    },
+    /// The query has a cursor.
+    #[error("`cursor` is not allowed, because facts must cover the complete result of a query")]
+    Cursor,
+    #[error(transparent)]
+    TooLong(#[from] FactTooLongError),
+    /// The facts exceed their number or their total size.
+    #[error(
+        "there are too many facts (at most {SOURCED_FACTS_MAX} facts of {SOURCED_BYTES_MAX} bytes in total allowed)"
+    )]
+    TooMany,
+    /// The provenance of a record is missing.
+    #[error("the answer has no provenance for record {0}")]
+    NoProvenance(String),
+    /// A value is in no fact, although templates include it.
+    #[error("{0}")]
+    Omitted(Box<OmittedValue>),
+    /// Records were found, but none gives a fact.
+    #[error(
+        "{of} gives no fact: each template of {ontology} for the requested axes ({templates}) lacks a value or a definition"
+    )]
+    Nothing {
+        /// The verification or the answer.
+        of: String,
+        ontology: OntologyRef,
+        /// The templates that use only requested axes.
+        templates: String,
+    },
+    /// The workflow does not decide inline.
+    #[error(
+        "workflow {workflow} does not decide within a request, because its `enforcement_mode` is not INLINE, and only an \
+         authoritative decision gives facts"
+    )]
+    NotInline { workflow: WorkflowId },
+    /// The envelope is not authoritative.
+    #[error("the decision {execution_id} is {}; only an authoritative decision gives facts{}", kind.into_str(), append_advice(advice.as_ref()))]
+    NotAuthoritative {
+        /// The id of the verification.
+        execution_id: String,
+        kind: EnvelopeKind,
+        /// The time after which the verification may be repeated, in milliseconds.
+        retry_after_ms: Option<u64>,
+        /// The required action.
+        advice: Option<String>,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OmittedValue {
+    /// The record or the verification.
+    pub of: String,
+    /// The path of the value.
+    pub axis: String,
+    /// The definition of the value, if no template includes it.
+    pub definition: Option<String>,
+    pub ontology: OntologyRef,
+    /// The templates that include the value.
+    pub templates: String,
+}
+
+impl fmt::Display for OmittedValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { of, axis, definition, ontology, templates } = self;
+        let templates = format!("the templates of {ontology} for it ({templates})");
+        match definition {
+            Some(definition) => write!(
+                f,
+                "no fact contains `{axis}` of {of}: {templates} do not include its definition `{definition}`; add a template \
+                 with `{{{axis}:definition}}`"
+            ),
+            None => write!(
+                f,
+                "no fact contains `{axis}` of {of}: {templates} need a value or a definition that is missing, or the value \
+                 rounds to zero"
+            ),
+        }
+    }
+}
+
+fn append_advice(advice: Option<&String>) -> String {
+    advice.map(|advice| format!("; {advice}")).unwrap_or_default()
 }
 
 #[cfg(test)]

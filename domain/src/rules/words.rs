@@ -1,6 +1,6 @@
 //! Whole words by Unicode's word boundaries (UAX #29), as the rules after the published ones match them.
 
-use super::normal::normalize;
+use super::normalization::normalize;
 use std::ops::Range;
 use unicode_segmentation::UnicodeSegmentation;
 

@@ -1,16 +1,10 @@
 //! The comparison of regenerated verdicts with the delivered ones (seed: `regen-consistency`, invariants 4 and 5).
 
-mod note;
-mod table;
-
-pub use note::{CHANGED_NOTICE, CustomerNote, DISCLAIMER, NoteLanguage, UNKNOWN_NOTICE};
-pub use table::{DivergenceCell, DivergenceTable};
-
 use crate::base::schema::one_of;
 use crate::verdict::gate_path::GatePath;
 use crate::verdict::generation::GenerationSettings;
 use crate::verdict::label::{ProductTier, VerdictLabel};
-use crate::verdict::prompt::VerdictPrompt;
+use crate::verdict::prompt::{LanguageTag, VerdictPrompt};
 use crate::verdict::session::OriginalVerdict;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -143,7 +137,7 @@ pub struct DivergenceCheck {
 /// The members of a [`DivergenceCheck`] that follow from the two labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct LabelComparison {
-    pub(crate) top_level_match: Option<bool>,
+    top_level_match: Option<bool>,
     pub(crate) divergence_level: Option<DivergenceLevel>,
     pub(crate) skipped: bool,
 }
@@ -254,6 +248,130 @@ impl RegenVarianceWindow {
     pub fn variance(&self) -> RegenVariance {
         let diverged = self.diverged.iter().filter(|diverged| **diverged).count();
         RegenVariance::of(self.diverged.len(), diverged)
+    }
+}
+
+/// The disclaimer for the customer if the two verdicts differ, in the seed's words.
+pub const DISCLAIMER: &str = "NOTE: Due to a technical condition, the verdict on your results page may differ \
+    slightly from the one you received by email. Both represent a valid coherence reading of your submission. If \
+    you have questions, reply to this email and we will provide clarification.";
+/// The notice with a regenerated verdict whose original is not known, or may not exist.
+pub const UNKNOWN_NOTICE: &str = "NOTE: This verdict was generated when it was read. No earlier verdict is on record here. \
+    If you received a verdict earlier, that earlier verdict applies, and this one may differ from it.";
+/// The notice with a regenerated verdict that was made in another way than the original.
+pub const CHANGED_NOTICE: &str = "NOTE: This verdict was generated again, and not in exactly the same way as the first one. \
+    The first verdict applies, and this one may differ from it.";
+
+const DISCLAIMER_DE: &str = "HINWEIS: Aus technischen Gründen kann das Urteil auf Ihrer Ergebnisseite leicht von dem \
+    abweichen, das Sie per E-Mail erhalten haben. Beide geben eine gültige Einschätzung der Kohärenz Ihrer Einreichung \
+    wieder. Wenn Sie Fragen haben, antworten Sie auf diese E-Mail; wir geben Ihnen gern Auskunft.";
+const UNKNOWN_NOTICE_DE: &str = "HINWEIS: Dieses Urteil wurde erst beim Abruf erstellt. Ein früheres Urteil ist hier nicht \
+    verzeichnet. Wenn Sie schon früher ein Urteil erhalten haben, gilt jenes, und dieses kann davon abweichen.";
+const CHANGED_NOTICE_DE: &str = "HINWEIS: Dieses Urteil wurde erneut erstellt, und zwar nicht auf genau dieselbe Weise wie \
+    das erste. Es gilt das erste Urteil, und dieses kann davon abweichen.";
+
+/// A language that has these texts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum NoteLanguage {
+    /// English.
+    #[default]
+    En,
+    /// German.
+    De,
+}
+
+/// A text for the customer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CustomerNote {
+    /// The two verdicts differ.
+    Disclaimer,
+    /// The first verdict is not known.
+    UnknownOriginal,
+    /// The verdict was made in another way than the first.
+    Changed,
+}
+
+impl NoteLanguage {
+    /// The language of `tag`, of which regions and other subtags do not matter; English for any other language.
+    #[must_use]
+    pub fn of(tag: &LanguageTag) -> Self {
+        let primary = tag.as_str().split('-').next().unwrap_or_default();
+        if primary.eq_ignore_ascii_case("de") { Self::De } else { Self::En }
+    }
+
+    /// Whether it is the default.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl CustomerNote {
+    /// The text.
+    #[must_use]
+    pub const fn text(self, language: NoteLanguage) -> &'static str {
+        match (self, language) {
+            (Self::Disclaimer, NoteLanguage::En) => DISCLAIMER,
+            (Self::Disclaimer, NoteLanguage::De) => DISCLAIMER_DE,
+            (Self::UnknownOriginal, NoteLanguage::En) => UNKNOWN_NOTICE,
+            (Self::UnknownOriginal, NoteLanguage::De) => UNKNOWN_NOTICE_DE,
+            (Self::Changed, NoteLanguage::En) => CHANGED_NOTICE,
+            (Self::Changed, NoteLanguage::De) => CHANGED_NOTICE_DE,
+        }
+    }
+}
+
+/// Regenerations, counted by the first verdict and the regenerated one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct DivergenceTable {
+    /// All pairs, in the order of labels; the unknown original comes last.
+    pub cells: Vec<DivergenceCell>,
+}
+
+/// One pair of verdicts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct DivergenceCell {
+    /// The first verdict.
+    pub original_verdict: OriginalLabel,
+    /// The regenerated verdict.
+    pub regen_verdict: VerdictLabel,
+    /// Their difference; null if the first verdict is not known.
+    pub divergence_level: Option<DivergenceLevel>,
+    /// The number of regenerations.
+    pub count: u64,
+}
+
+impl Default for DivergenceTable {
+    fn default() -> Self {
+        let originals = VerdictLabel::ALL.map(Some).into_iter().chain([None]).map(OriginalLabel);
+        let cells = originals.flat_map(|original_verdict| {
+            VerdictLabel::ALL.map(|regen_verdict| DivergenceCell {
+                original_verdict,
+                regen_verdict,
+                divergence_level: original_verdict
+                    .0
+                    .map(|original| DivergenceLevel::between(original, regen_verdict)),
+                count: 0,
+            })
+        });
+        Self { cells: cells.collect() }
+    }
+}
+
+impl DivergenceTable {
+    /// Counts one regeneration.
+    pub fn count(&mut self, check: &DivergenceCheck) {
+        let pair = (check.original_verdict, check.regen_verdict);
+        for cell in &mut self.cells {
+            cell.count += u64::from((cell.original_verdict, cell.regen_verdict) == pair);
+        }
+    }
+
+    /// The number of regenerations at this level; for `None`, those whose original is not known.
+    #[must_use]
+    pub fn at(&self, level: Option<DivergenceLevel>) -> u64 {
+        self.cells.iter().filter(|cell| cell.divergence_level == level).map(|cell| cell.count).sum()
     }
 }
 

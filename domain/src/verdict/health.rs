@@ -26,19 +26,18 @@
 //!   healthy.
 //! - If the clock jumps back, the times of the circuit move back with it, so that elapsed time stays elapsed.
 
-use crate::verdict::oracle::OracleId;
-use config::seconds;
-use jiff::{SignedDuration, Timestamp};
-use latencies::LatencyWindow;
-use serde::{Deserialize, Serialize};
-use std::time::Duration;
-
 mod config;
-mod latencies;
 mod status;
 
 pub use config::OracleHealthConfig;
 pub use status::{OracleHealthLevel, OracleHealthStatus};
+
+use crate::verdict::oracle::OracleId;
+use config::seconds;
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::time::Duration;
 
 /// A call through a half-open circuit is replaced by another one if there is no report after this time.
 const LEASE: SignedDuration = SignedDuration::from_secs(60);
@@ -604,6 +603,31 @@ impl CircuitBreaker {
 
 fn format_count(count: u32, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
+}
+
+/// The number of latencies that are kept.
+const REMEMBERED: usize = 256;
+
+/// The latencies of the last successful calls, in milliseconds.
+#[derive(Debug, Clone, Default)]
+struct LatencyWindow(VecDeque<u64>);
+
+impl LatencyWindow {
+    fn add(&mut self, latency_ms: u64) {
+        if self.0.len() == REMEMBERED {
+            self.0.pop_front();
+        }
+        self.0.push_back(latency_ms);
+    }
+
+    /// The percentile by nearest rank: the smallest latency that at least `percent` % of the latencies do not exceed. 0
+    /// without latencies.
+    fn percentile(&self, percent: usize) -> u64 {
+        let mut sorted: Vec<_> = self.0.iter().copied().collect();
+        sorted.sort_unstable();
+        let rank = (sorted.len() * percent).div_ceil(100);
+        rank.checked_sub(1).and_then(|index| sorted.get(index)).copied().unwrap_or(0)
+    }
 }
 
 #[cfg(test)]

@@ -1,18 +1,23 @@
 //! Mail templates: registered documents, immutable under their version.
 
 mod render;
-mod sample;
-mod syntax;
 
 pub use render::{MailContent, MailRenderError};
 
 use crate::base::blank::is_blank;
+use crate::base::payload::VerdictPayload;
 use crate::ground::id::TemplateId;
-use crate::verdict::label::ProductTier;
-use crate::verdict::mail::MailKind;
+use crate::verdict::crosscheck::judge;
+use crate::verdict::delivery::{RegenNotes, VerdictDelivery};
+use crate::verdict::divergence::{NoteLanguage, OriginalLabel};
+use crate::verdict::label::{ProductTier, VerdictLabel};
+use crate::verdict::mail::{MailKind, OutboxMail};
 use crate::verdict::prompt::LanguageTag;
+use crate::verdict::query::CustomerQuery;
 use crate::verdict::template_name::TemplateRef;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::sync::Arc;
 use strum::VariantArray;
 use utoipa::ToSchema;
 
@@ -115,7 +120,7 @@ impl MailTemplate {
             has_mail = true;
             parts.check_lengths(*kind)?;
             for tier in ProductTier::ALL {
-                let rendered = self.render(&sample::mail(*kind, tier), Some("support@example.org"));
+                let rendered = self.render(&sample_mail(*kind, tier), Some("support@example.org"));
                 rendered.map_err(|error| MailTemplateError::Render { tier, error })?;
             }
         }
@@ -160,6 +165,50 @@ pub fn select_mail_template<'t>(
         range = tag.rsplit_once('-').map(|(shorter, _)| shorter);
     }
     templates.first()
+}
+
+/// A mail of this kind about a verdict of this tier.
+fn sample_mail(kind: MailKind, tier: ProductTier) -> OutboxMail {
+    let original = OriginalLabel(Some(VerdictLabel::Red));
+    let delivery = VerdictDelivery {
+        session_id: "sample".parse().expect("a valid id"),
+        query: CustomerQuery::new("Sell honey & jam?".to_owned()),
+        approved: judge(tier, VerdictPayload::raw(&sample_verdict(tier)))
+            .outcome
+            .expect("the sample passes the crosscheck"),
+        cached_at: "2026-01-01T00:00:00Z".parse().expect("a valid time"),
+        regen: (kind == MailKind::DivergenceNotice).then_some(RegenNotes {
+            original,
+            prompt_changed: false,
+            settings_changed: false,
+            reasked: false,
+            language: NoteLanguage::default(),
+        }),
+        evaluation_sha256: None,
+    };
+    let to = "customer@example.org".to_owned().try_into().expect("a valid address");
+    OutboxMail::queued(kind, Arc::new(delivery), to)
+}
+
+/// A verdict with exactly the members of the tier. A test is a text or an object.
+fn sample_verdict(tier: ProductTier) -> String {
+    let judged = json!({"verdict": "GREEN", "analysis": "It holds."});
+    let (label, summary) = ("GREEN", "A sound and simple plan.");
+    let breakdown = json!({
+        "Stability": judged, "Turbulence": judged, "Change Rate": judged, "Completion": judged, "Curvature": judged,
+    });
+    let verdict = match tier {
+        ProductTier::Quick => json!({"verdict": label, "summary": summary}),
+        ProductTier::Full => json!({"verdict": label, "summary": summary, "breakdown": breakdown}),
+        ProductTier::Strategy => json!({
+            "verdict": label, "summary": summary, "breakdown": breakdown,
+            "strategy": {
+                "next_step": "Ask ten people.", "alternative": "Sell jam.",
+                "tests": ["A stall at the market", {"name": "A price", "days": 3}],
+            },
+        }),
+    };
+    verdict.to_string()
 }
 
 #[cfg(test)]

@@ -2,14 +2,13 @@
 
 mod assemble;
 pub(super) mod dispute;
-mod retry;
 
+use super::axis_settlement::{AxisSettlement, AxisStatus, is_reverification_required, settle};
 use super::call::CallTimeLimit;
 use super::collected_answers::{CollectedAnswers, MissingSource, MissingSourceReason, collect_answers};
 use super::envelope::{Envelope, EnvelopeKind};
 use super::inputs::{DecisionInputs, DecisionStage};
 use super::reason::AxisReason;
-use super::settle::{AxisSettlement, AxisStatus, is_reverification_required, settle};
 use super::statements::collect_statements;
 use super::workflow::{BudgetExceededBehavior, ConflictGranularity, EnforcementMode, OracleTimeoutBehavior};
 use crate::ground::id::SourceId;

@@ -1,12 +1,12 @@
 //! Envelopes: the answers to verification requests. Only an axis whose kind is `authoritative` has a value. The
 //! oracles' answers are shown for `authoritative` axes and for axes in a dispute or a review.
 
+pub use super::axis_settlement::{AxisStatus, ValueBasis};
 use super::call::CallOutcome;
 use super::candidate::StatedValue;
+use super::conflict_step::ConflictStep;
 use super::reason::AxisReason;
 use super::record::OracleVerificationRecord;
-pub use super::settle::{AxisStatus, ValueBasis};
-use super::step::ConflictStep;
 use super::tier::VerificationTier;
 use crate::base::decimal::Decimal;
 use crate::base::digest::Sha256Hex;

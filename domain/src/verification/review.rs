@@ -1,33 +1,30 @@
 //! Reviews: the questions to a reviewer, and their decisions.
 
-mod comments;
-mod resolution_checks;
-
-use super::decide::dispute::ReviewDispute;
-use crate::base::blank::is_blank;
-use crate::base::row::{Index, IndexEntry, KeyedRow, Row, RowData, Table, index_of};
-pub use comments::{COMMENT_MAX_BYTES, COMMENTS_MAX, CommentRequest, CommentTextError, ReviewComment};
-pub use resolution_checks::DEFINITION_MAX_BYTES;
-
 use super::call::CallOutcome;
-use super::candidate::CandidateAnswer;
+use super::candidate::{CandidateAnswer, StatedValue};
+use super::decide::dispute::ReviewDispute;
 use super::envelope::Envelope;
 use super::inputs::DecisionInputs;
 use super::lock::HumanLock;
 use super::reason::AxisReason;
 use super::request::{ValidatedClaim, values_as_written};
 use super::stored_state::{AxisBaseline, BaselineOrNull, OpenReview};
+use crate::base::blank::is_blank;
 use crate::base::digest::Sha256Hex;
+use crate::base::row::{Index, IndexEntry, KeyedRow, Row, RowData, Table, index_of};
+use crate::base::wording::excerpt;
+use crate::ground::axis::Axis;
 use crate::ground::freshness::MAX_AGE_S;
 use crate::ground::id::{SourceId, WorkflowId};
 use crate::ground::ontology::{Ontology, OntologyRef};
 use crate::ground::query::{WrittenValue, typed};
-// utoipa maps every type with the name `AxisValue` to arbitrary JSON
-use crate::ground::value::AxisValue;
+use crate::ground::value::{AxisValue, TypedValue};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
+
+// utoipa maps every type with the name `AxisValue` to arbitrary JSON
 
 /// The maximum length of the reason of a resolution, in bytes.
 pub const REASON_MAX_BYTES: usize = 4096;
@@ -488,5 +485,181 @@ impl Row for ReviewState {
 impl KeyedRow for ReviewState {
     fn key(&self) -> String {
         self.review.review_id.clone()
+    }
+}
+
+/// The maximum length of a comment, in bytes.
+pub const COMMENT_MAX_BYTES: usize = 4096;
+/// The maximum number of comments on a review.
+pub const COMMENTS_MAX: usize = 50;
+
+/// The request to comment on a review.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CommentRequest {
+    /// The comment: 1 to 4,096 bytes.
+    #[schema(min_length = 1, max_length = 4096)]
+    pub text: String,
+}
+
+/// A comment on a review, with its author. It changes nothing else.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReviewComment {
+    /// The comment.
+    pub text: String,
+    /// The user id of the author.
+    pub author_id: String,
+    /// The name of the author at the time of the comment; absent if the system had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author_name: Option<String>,
+    /// The time of the comment.
+    pub commented_at: Timestamp,
+}
+
+/// The text of a comment is blank or too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("`text` is blank or has {bytes} bytes (1 to {COMMENT_MAX_BYTES} bytes allowed)")]
+pub struct CommentTextError {
+    /// The length of the text without surrounding white space, in bytes.
+    pub bytes: usize,
+}
+
+impl CommentRequest {
+    /// The trimmed text.
+    ///
+    /// # Errors
+    /// If it is blank or too long.
+    pub fn checked(&self) -> Result<&str, CommentTextError> {
+        let text = self.text.trim();
+        let is_allowed = !is_blank(text) && text.len() <= COMMENT_MAX_BYTES;
+        is_allowed.then_some(text).ok_or(CommentTextError { bytes: text.len() })
+    }
+}
+
+/// The maximum length of a definition in a resolution, in bytes.
+pub const DEFINITION_MAX_BYTES: usize = 1024;
+/// The maximum number of values or definitions that an error lists.
+const NAMED_MAX: usize = 8;
+
+impl ReviewCase {
+    /// The definitions of the candidates' values on an axis; "" is the axis's own.
+    #[must_use]
+    pub fn definitions_of(&self, path: &str) -> BTreeSet<&str> {
+        let stated_values = self.candidates.values().filter_map(|candidate| candidate.values.get(path));
+        stated_values.map(|stated| stated.definition.as_deref().unwrap_or_default()).collect()
+    }
+
+    /// Whether a resolution must name the definition of its value on an axis, because the candidates have
+    /// different ones.
+    #[must_use]
+    pub fn is_definition_required(&self, path: &str) -> bool {
+        let is_mismatch = |reasons: &BTreeSet<AxisReason>| reasons.contains(&AxisReason::DefinitionMismatch);
+        self.axes.get(path).is_some_and(is_mismatch) || self.definitions_of(path).len() > 1
+    }
+
+    /// The definition of the candidates whose value on an axis is written `value`; `None` unless it is the
+    /// same for all of them.
+    #[must_use]
+    pub fn only_definition_of(&self, path: &str, value: &str) -> Option<&str> {
+        let stated_values = self.candidates.values().filter_map(|candidate| candidate.values.get(path));
+        let matching = stated_values.filter(|stated| stated.value.to_string() == value);
+        let mut definitions: BTreeSet<_> =
+            matching.map(|stated| stated.definition.as_deref().unwrap_or_default()).collect();
+        definitions.pop_first().filter(|_| definitions.is_empty())
+    }
+
+    /// The definition of the value of `resolution` on an axis; `None` for the axis's own. By default it is the common
+    /// definition of the candidates.
+    fn definition_by(
+        &self,
+        resolution: &ReviewResolution,
+        path: &str,
+    ) -> Result<Option<String>, ReviewResolutionError> {
+        let definitions = self.definitions_of(path);
+        let definition = match resolution.definitions.get(path) {
+            Some(given) if given.len() > DEFINITION_MAX_BYTES => {
+                return Err(ReviewResolutionError::LongDefinition {
+                    axis: path.to_owned(),
+                    bytes: given.len(),
+                });
+            }
+            Some(given) => given.trim(),
+            None if self.is_definition_required(path) => {
+                let definitions = definitions.into_iter().map(format_definition);
+                return Err(ReviewResolutionError::NoDefinition {
+                    axis: path.to_owned(),
+                    definitions: join_first(definitions),
+                });
+            }
+            None => definitions.first().copied().unwrap_or_default(),
+        };
+        Ok(Some(definition.to_owned()).filter(|definition| !definition.is_empty()))
+    }
+
+    /// Rejects a value that no candidate has with this definition, and no claim has.
+    fn check_value_offered(
+        &self,
+        path: &str,
+        axis: &Axis,
+        value: &TypedValue,
+        definition: Option<&str>,
+    ) -> Result<(), ReviewResolutionError> {
+        let is_value = |offered: &AxisValue| offered.typed(axis).is_ok_and(|offered| offered == *value);
+        let stated = || self.candidates.values().filter_map(|candidate| candidate.values.get(path));
+        let claim = self.claimed.get(path).map(|claim| &claim.value);
+        let is_offered =
+            |stated: &StatedValue| stated.definition.as_deref() == definition && is_value(&stated.value);
+        // a claim names no definition: it has the axis's own
+        if stated().any(is_offered) || (definition.is_none() && claim.is_some_and(is_value)) {
+            return Ok(());
+        }
+        let offered: BTreeSet<_> = stated()
+            .map(|stated| format_value(&stated.value, stated.definition.as_deref()))
+            .chain(claim.map(|claim| format_value(claim, None)))
+            .collect();
+        let offered = if offered.is_empty() { "nothing".into() } else { join_first(offered.into_iter()) };
+        let value = format_value(&value.to_value(), definition);
+        Err(ReviewResolutionError::ValueNotOffered { axis: path.to_owned(), value, offered })
+    }
+
+    /// Rejects definitions of axes that the review does not have.
+    fn check_definitions(&self, definitions: &BTreeMap<String, String>) -> Result<(), ReviewResolutionError> {
+        let other = definitions.keys().find(|path| !self.axes.contains_key(*path));
+        other.map_or(Ok(()), |path| Err(ReviewResolutionError::OtherDefinition { axis: path.clone() }))
+    }
+}
+
+/// A value with its definition, for an error.
+fn format_value(value: &AxisValue, definition: Option<&str>) -> String {
+    let value_text = excerpt(&value.to_string());
+    definition.map_or_else(|| value_text.clone(), |definition| format!("{value_text} ({definition})"))
+}
+
+/// A definition for an error; `""` is the axis's own.
+fn format_definition(definition: &str) -> String {
+    if definition.is_empty() { "`\"\"` (the axis's own)".into() } else { format!("`{definition}`") }
+}
+
+/// The first [`NAMED_MAX`] items, joined by commas.
+fn join_first(items: impl Iterator<Item = String>) -> String {
+    items.take(NAMED_MAX).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comment_has_visible_text_of_limited_length() {
+        let checked = |text: &str| CommentRequest { text: text.into() }.checked().map(str::to_owned);
+        let longest = "\u{e9}".repeat(COMMENT_MAX_BYTES / 2);
+        for (text, expected) in [(" seen ", "seen"), (&*longest, &*longest)] {
+            assert_eq!(checked(text).as_deref(), Ok(expected));
+        }
+        assert_eq!(checked(&format!("{longest}x")), Err(CommentTextError { bytes: COMMENT_MAX_BYTES + 1 }));
+        for blank in ["", " \n", "\u{200b}"] {
+            assert!(checked(blank).is_err(), "{blank:?}");
+        }
     }
 }

@@ -4,8 +4,8 @@
 use crate::base::disk::FileIdentity;
 use crate::base::error::StoreError;
 use oracled_domain::audit::log_tree::LogTree;
-use oracled_domain::ground::check::SourceCheck;
 use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::upkeep::SourceCheck;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};

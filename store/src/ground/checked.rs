@@ -3,8 +3,8 @@
 use crate::base::error::StoreError;
 use crate::ground::tables::Store;
 use jiff::Timestamp;
-use oracled_domain::ground::check::SourceCheck;
 use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::upkeep::SourceCheck;
 
 impl Store {
     /// The last completed check of a source.

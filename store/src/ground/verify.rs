@@ -3,7 +3,7 @@
 mod meter;
 
 pub use meter::CheckMeter;
-use oracled_domain::ground::check::SourceCheckProgress;
+use oracled_domain::ground::upkeep::SourceCheckProgress;
 
 use super::archive::ArchiveReader;
 use super::run_keys::REJECT;

@@ -10,14 +10,12 @@ use crate::ground::registry::{RegistryError, expect_unchanged_row};
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::audit::event::SourcePruned;
 use oracled_domain::audit::event::ground::PruneEntry;
-use oracled_domain::ground::check::PruneOutcome;
-use oracled_domain::ground::check::RunCheckReport;
-use oracled_domain::ground::check::SourceCheck;
-use oracled_domain::ground::check::SourceCheckProgress;
-use oracled_domain::ground::check::SourceCheckReport;
-use oracled_domain::ground::check::{PruneReport, SourcePruning, UnprunedSource};
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::source_state::{CompletedRun, SourceState};
+use oracled_domain::ground::upkeep::{
+    PruneOutcome, PruneReport, RunCheckReport, SourceCheck, SourceCheckProgress, SourceCheckReport,
+    SourcePruning, UnprunedSource,
+};
 use oracled_domain::{AuditEvent, PeerCredentials, Sha256Hex};
 use oracled_store::ground::verify::{PayloadCheckReport, PayloadFault};
 use oracled_store::ground::view::SourceView;

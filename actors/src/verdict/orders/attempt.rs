@@ -14,9 +14,8 @@ use jiff::{SignedDuration, Timestamp};
 use oracled_domain::audit::event::OrderAttempted;
 use oracled_domain::verdict::generation_outcome::GenerationOutcome;
 use oracled_domain::verdict::order::{
-    OpenRejection, Order, OrderAttemptFailure, OrderAttemptStart, OrderState,
+    OpenRejection, Order, OrderAttemptFailure, OrderAttemptStart, OrderState, OrderWait,
 };
-use oracled_domain::verdict::order_wait::OrderWait;
 use oracled_domain::verdict::rejection::RejectedClaim;
 use oracled_domain::{AuditEvent, CustomerQuery, ModelPrompt, ProductTier, SessionId, SessionRecord};
 use oracled_store::StoreError;

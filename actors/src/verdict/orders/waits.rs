@@ -1,6 +1,6 @@
 //! The causes for which queued orders wait. They are kept in memory: an order is tried again every few seconds.
 
-use oracled_domain::verdict::order_wait::OrderWait;
+use oracled_domain::verdict::order::OrderWait;
 use oracled_domain::{ApplicationName, SessionId};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -7,13 +7,13 @@ use crate::base::options::GlobalOptions;
 use crate::base::output::{format_count, print_json, short_run_id};
 use hyper::Method;
 use oracled_api::base::client::DaemonResponse;
-use oracled_api::ground::SourceReport;
-use oracled_api::ground::{PruneRequest, VerifyFilesRequest};
+use oracled_api::ground::{PruneRequest, SourceReport, VerifyFilesRequest};
 use oracled_domain::base::moment::Moment;
 use oracled_domain::base::visible::visible_line;
-use oracled_domain::ground::check::SourceCheckProgress;
-use oracled_domain::ground::check::{PruneOutcome, RebuildOutcome, RunCheckReport, SourceCheckReport};
 use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::upkeep::{
+    PruneOutcome, RebuildOutcome, RunCheckReport, SourceCheckProgress, SourceCheckReport,
+};
 use std::io::Write;
 use std::pin::pin;
 use std::time::Duration;

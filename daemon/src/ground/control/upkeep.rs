@@ -26,8 +26,8 @@ use oracled_api::ground::{ExportedVersion, PruneRequest, PullParams, PullRespons
 use oracled_domain::PeerCredentials;
 use oracled_domain::audit::event::{SourceReadKind, SourceReadOutcome};
 use oracled_domain::base::moment::Moment;
-use oracled_domain::ground::check::{PruneOutcome, RebuildOutcome, SourceCheckReport};
 use oracled_domain::ground::id::{PipelineId, SourceId};
+use oracled_domain::ground::upkeep::{PruneOutcome, RebuildOutcome, SourceCheckReport};
 use std::io::Write;
 use std::sync::Arc;
 

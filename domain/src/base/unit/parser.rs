@@ -1,8 +1,7 @@
 //! A parser of UCUM codes, from left to right (The Unified Code for Units of Measure, sections 1 to 13).
 
-use super::measure::UnitMeasure;
 use super::table::{ATOMS, PREFIXES, UnitAtom, UnitDefinition};
-use super::{CODE_MAX_BYTES, UnitError};
+use super::{CODE_MAX_BYTES, UnitError, UnitMeasure};
 use crate::base::decimal::Decimal;
 use num::BigInt;
 

@@ -4,16 +4,13 @@
 //! A template is a sentence with the paths of axes in braces. It gives a fact for each record that has values on all of
 //! these axes. A value with its own definition is only included if the template also includes the definition.
 
-mod figure;
-mod render;
-
-pub use render::{FactTooLongError, RenderedFact};
-
 use super::super::id::FactTemplateId;
 use super::Ontology;
+use crate::base::decimal::{Decimal, PLACES_MAX, PLACES_MIN, Rounding};
 use crate::ground::axis::Axis;
-use figure::NumberFormat;
+use crate::ground::value::{AxisValue, TypedValue};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
 /// The maximum number of templates in an ontology.
@@ -232,6 +229,190 @@ fn parse_piece<'o>(within: &str, ontology: &'o Ontology) -> Result<FactTemplateP
         }
     };
     Ok(FactTemplatePiece::Axis { axis, path: path.to_owned(), property })
+}
+
+/// The number of digits between two commas.
+const GROUP_DIGITS: usize = 3;
+
+/// The names of the powers of ten in which a number may be written.
+const SCALES: [(&str, i64); 4] =
+    [("round", 1), ("thousand", 1_000), ("million", 1_000_000), ("billion", 1_000_000_000)];
+
+/// A form of a number; by default it is its exact text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct NumberFormat {
+    /// The scale and the number of decimal places; `None` if the number is not rounded.
+    rounded: Option<(i64, i32)>,
+    /// Whether commas separate the thousands.
+    grouped: bool,
+}
+
+impl NumberFormat {
+    /// Parses a form, such as `grouped`, `million:1` or `thousand:0:grouped`.
+    fn read(form: &str) -> Result<Self, String> {
+        let unknown = || {
+            let scales = SCALES.map(|(word, _)| format!("`{word}:N`")).join(", ");
+            format!(
+                "the forms are `unit`, `definition` and `grouped`, or rounding to N decimal places, {PLACES_MIN} to \
+                 {PLACES_MAX}, with {scales}, each optionally followed by `:grouped`"
+            )
+        };
+        let (form, grouped) = match form.strip_suffix("grouped") {
+            Some("") => return Ok(Self { rounded: None, grouped: true }),
+            Some(form) => (form.strip_suffix(':').ok_or_else(unknown)?, true),
+            None => (form, false),
+        };
+        let (word, places) = form.split_once(':').ok_or_else(unknown)?;
+        let (_, scale) = SCALES.into_iter().find(|(known, _)| *known == word).ok_or_else(unknown)?;
+        let places = places.parse::<i32>().ok().filter(|places| (PLACES_MIN..=PLACES_MAX).contains(places));
+        Ok(Self { rounded: Some((scale, places.ok_or_else(unknown)?)), grouped })
+    }
+
+    /// Whether the form is the exact text of the number.
+    fn is_plain(self) -> bool {
+        self == Self::default()
+    }
+
+    /// Formats `number`. Ties round away from zero. `None` if a number other than zero rounds to zero, because the text
+    /// would be false.
+    fn of(self, number: &Decimal) -> Option<String> {
+        let number = match self.rounded {
+            None => number.clone(),
+            Some((scale, places)) => {
+                let rounded = number.div_rounded(&Decimal::from(scale), places, Rounding::HalfUp).ok()?;
+                let zero = Decimal::from(0);
+                if rounded == zero && *number != zero {
+                    return None;
+                }
+                rounded
+            }
+        };
+        let text = number.to_string();
+        Some(if self.grouped { grouped(&text) } else { text })
+    }
+}
+
+/// Formats a number's text with commas between its thousands.
+fn grouped(text: &str) -> String {
+    let whole = text.find('.').unwrap_or(text.len());
+    let mut out = String::with_capacity(text.len() + text.len() / GROUP_DIGITS);
+    for (at, letter) in text.char_indices() {
+        let left = whole.saturating_sub(at);
+        let is_between = at > 0 && left > 0 && left.is_multiple_of(GROUP_DIGITS) && !out.ends_with('-');
+        if is_between {
+            out.push(',');
+        }
+        out.push(letter);
+    }
+    out
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RenderedFact {
+    pub template_id: FactTemplateId,
+    pub text: String,
+    /// The paths of the values that it contains.
+    pub paths: Vec<String>,
+}
+
+/// A fact is too long, because the source has a long text on an axis.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("template `{template_id}` gives a fact of {bytes} bytes (at most {FACT_MAX_BYTES} allowed)")]
+pub struct FactTooLongError {
+    pub template_id: FactTemplateId,
+    /// The length of the fact, in bytes.
+    pub bytes: usize,
+}
+
+/// The content of a record: values, and the definitions of some of them, by the paths of their axes.
+struct FactTemplateInput<'r> {
+    axes: &'r BTreeMap<String, AxisValue>,
+    definitions: &'r BTreeMap<String, String>,
+}
+
+impl ParsedFactTemplate<'_> {
+    /// Renders the facts of a record with these values and definitions, by their paths. The result is one fact, or one
+    /// for each key of the template's group, in the order of paths. It is empty if a value of the template is missing,
+    /// if a value has a definition that the template does not include, or if a value other than zero rounds to zero.
+    ///
+    /// # Errors
+    /// A fact is too long.
+    pub fn render(
+        &self,
+        axes: &BTreeMap<String, AxisValue>,
+        definitions: &BTreeMap<String, String>,
+    ) -> Result<Vec<RenderedFact>, FactTooLongError> {
+        let input = FactTemplateInput { axes, definitions };
+        let facts: Vec<_> = match self.group() {
+            None => self.fact(&input, "").into_iter().collect(),
+            Some(group) => {
+                let keys = axes.keys().filter_map(|path| group.key_in(path));
+                keys.filter_map(|key| self.fact(&input, key)).collect()
+            }
+        };
+        match facts.iter().map(|fact| fact.text.len()).find(|bytes| *bytes > FACT_MAX_BYTES) {
+            None => Ok(facts),
+            Some(bytes) => Err(FactTooLongError { template_id: self.template_id.clone(), bytes }),
+        }
+    }
+
+    /// Whether the value at `path` is in no fact only because the template does not include definitions.
+    #[must_use]
+    pub fn is_missing_definition(
+        &self,
+        path: &str,
+        axes: &BTreeMap<String, AxisValue>,
+        definitions: &BTreeMap<String, String>,
+    ) -> bool {
+        if self.properties_at(path).next().is_none() {
+            return false;
+        }
+        let has_definition = |path: &str| self.properties_at(path).any(|one| one == AxisProperty::Definition);
+        let included = definitions.iter().filter(|(path, _)| has_definition(path));
+        let included = included.map(|(path, definition)| (path.clone(), definition.clone())).collect();
+        let has_value =
+            |facts: Vec<RenderedFact>| facts.iter().any(|fact| fact.paths.iter().any(|at| at == path));
+        !has_definition(path) && self.render(axes, &included).map_or(true, has_value)
+    }
+
+    /// The fact for `key`, or for the whole record if the template has no group.
+    fn fact(&self, input: &FactTemplateInput<'_>, key: &str) -> Option<RenderedFact> {
+        let (mut text, mut paths) = (String::new(), Vec::new());
+        for piece in &self.pieces {
+            match piece {
+                FactTemplatePiece::Text(words) => text.push_str(words),
+                FactTemplatePiece::Key { in_words: false } => text.push_str(key),
+                FactTemplatePiece::Key { in_words: true } => text.push_str(&key.replace(['_', '-'], " ")),
+                FactTemplatePiece::Axis { axis, path, property } => {
+                    let at = if path.contains('*') { axis.at_key(key) } else { path.clone() };
+                    let value = input.axes.get(&at)?;
+                    match property {
+                        AxisProperty::Unit => text.push_str(axis.unit.as_deref()?),
+                        AxisProperty::Definition => text.push_str(input.definitions.get(&at)?),
+                        AxisProperty::Value(_)
+                            if input.definitions.contains_key(&at) && !self.has_definition_at(path) =>
+                        {
+                            return None;
+                        }
+                        AxisProperty::Value(figure) if figure.is_plain() => text.push_str(&value.to_string()),
+                        AxisProperty::Value(figure) => match value.typed(axis).ok()? {
+                            TypedValue::Number(number) => text.push_str(&figure.of(&number)?),
+                            TypedValue::Bool(_) | TypedValue::Date(_) | TypedValue::Text(_) => return None,
+                        },
+                    }
+                    if matches!(property, AxisProperty::Value(_)) {
+                        paths.push(at);
+                    }
+                }
+            }
+        }
+        Some(RenderedFact { template_id: self.template_id.clone(), text, paths })
+    }
+
+    /// Whether the template includes the definition of the value at `path`.
+    fn has_definition_at(&self, path: &str) -> bool {
+        self.axes().any(|(_, axis_path, property)| axis_path == path && property == AxisProperty::Definition)
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The lookup tables for a pipeline's mappings and normalizers.
 
 use crate::base::decimal::{Decimal, DecimalText};
-use crate::base::given::given;
+use crate::base::present_member::given;
 use crate::base::text_form::to_nfc;
 use crate::ground::id::SourceId;
 use crate::ground::record::RecordContent;

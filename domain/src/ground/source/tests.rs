@@ -198,3 +198,12 @@ fn source_entry_round_trips_with_names_of_the_seed() {
         serde_json::from_value::<SourceRegistration>(json!({ "oracle_id": "ab", "registered_by": "me" }));
     assert!(unknown.unwrap_err().to_string().contains("registered_by"), "that is the daemon's to fill");
 }
+
+#[test]
+fn update_frequencies_have_the_names_of_the_seed() {
+    let words = r#"["realtime","daily","weekly","monthly","quarterly","annual","static","on_demand"]"#;
+    assert_eq!(serde_json::to_string(&UpdateFrequency::VARIANTS).expect("the value serializes"), words);
+    let read: Vec<UpdateFrequency> = serde_json::from_str(words).expect("valid JSON");
+    assert_eq!(read, UpdateFrequency::VARIANTS);
+    serde_json::from_str::<UpdateFrequency>(r#""hourly""#).expect_err("an unknown frequency");
+}

@@ -3,7 +3,7 @@
 //! If an operand may be only a part of a longer one, its comparison is skipped. Otherwise a part of the operand would
 //! be compared, and could contradict a statement that agrees with it.
 
-use crate::rules::normal::normalize;
+use crate::rules::normalization::normalize;
 use crate::rules::number::ExactNumber;
 use crate::rules::quantity::{begins_with_unit, is_space};
 use std::cmp::Ordering;

@@ -1,4 +1,4 @@
-use super::super::normal::normalize;
+use super::super::normalization::normalize;
 use super::*;
 use proptest::prelude::*;
 
@@ -70,10 +70,10 @@ fn search_without_index_ends_when_budget_is_spent() {
     let facts = NormalizedLines::normalized(&vec!["b".to_owned(); 1_000]);
     let claim = "a".repeat(10_000);
     let mut left = 1_000_000;
-    assert!(direct::support(&facts, &claim, &mut left).is_err(), "ten million bytes would be compared");
+    assert!(scan(&facts, &claim, &mut left).is_err(), "ten million bytes would be compared");
     assert_eq!(left, 0);
     let mut left = 20_000_000;
-    assert!(matches!(direct::support(&facts, &claim, &mut left), Ok(None)));
+    assert!(matches!(scan(&facts, &claim, &mut left), Ok(None)));
 }
 
 proptest! {
@@ -98,5 +98,18 @@ proptest! {
         let claims: Vec<String> = cuts.iter().map(piece).collect();
         let claims = borrowed(&claims);
         prop_assert_eq!(indexed(&compiled(&facts), &claims), looped(&facts, &claims));
+    }
+}
+
+#[test]
+fn suffixes_use_at_most_their_declared_memory() {
+    for size in [0, 1, SUFFIX_BLOCK, SUFFIX_BLOCK + 1, SUFFIX_BLOCK * SUFFIX_BLOCK + 1, 1_000_000] {
+        let text = "ab".repeat(size / 2);
+        let suffixes = SuffixArray::of(&text).expect("the text is short");
+        let places: usize = suffixes.lows.iter().chain([&suffixes.order]).map(Vec::len).sum();
+        assert!(
+            (places * size_of::<i32>()) as u64 <= SuffixArray::weight_bytes(&text),
+            "{places} for {size}"
+        );
     }
 }

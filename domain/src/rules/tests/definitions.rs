@@ -1,7 +1,9 @@
 //! Compares the published definitions of the rules with the code of the rules.
 
 use super::*;
-use crate::rules::{claims, inflections, notes, parts, plain, quantity, sentences, words};
+use crate::rules::{
+    claims, contradiction, fact_set, joint_claims, opposite_pairs, plain_text, quantity, words,
+};
 use serde_json::{Value, json};
 use strum::VariantArray;
 
@@ -33,25 +35,25 @@ fn parameters_match_the_code_of_the_rules() {
         assert_eq!(parameters(rule)["sentence_delimiters"], json!(claims::DELIMITERS));
     }
     for rule in [RuleId::Cont001, RuleId::Cont002, RuleId::Cont003] {
-        assert_eq!(parameters(rule)["pairs"], json!(pairs::PAIRS));
+        assert_eq!(parameters(rule)["pairs"], json!(opposite_pairs::PAIRS));
     }
     let dropped = json!({
-        "bullets": plain::BULLETS,
-        "heading_max": plain::HEADING_MAX,
-        "list_number_max_digits": plain::LIST_NUMBER_MAX_DIGITS,
-        "marks": plain::MARKS,
-        "quote": plain::QUOTE,
+        "bullets": plain_text::BULLETS,
+        "heading_max": plain_text::HEADING_MAX,
+        "list_number_max_digits": plain_text::LIST_NUMBER_MAX_DIGITS,
+        "marks": plain_text::MARKS,
+        "quote": plain_text::QUOTE,
     });
     for rule in BY_SENTENCES {
         let parameters = parameters(rule);
-        assert_eq!(parameters["abbreviations"], json!(sentences::ABBREVIATIONS));
-        assert_eq!(parameters["abbreviations_before_digits"], json!(sentences::BEFORE_DIGITS.as_slice()));
-        assert_eq!(parameters["behind_stop_max_chars"], json!(sentences::BEHIND_STOP_MAX_CHARS));
+        assert_eq!(parameters["abbreviations"], json!(claims::ABBREVIATIONS));
+        assert_eq!(parameters["abbreviations_before_digits"], json!(claims::BEFORE_DIGITS.as_slice()));
+        assert_eq!(parameters["behind_stop_max_chars"], json!(claims::BEHIND_STOP_MAX_CHARS));
         assert_eq!(parameters["dropped"], dropped);
         assert_eq!(parameters["edges"], json!(words::EDGES));
     }
     for rule in [RuleId::Prec006, RuleId::Prec008, RuleId::Prec010] {
-        assert_eq!(parameters(rule)["joints"], json!(parts::JOINTS));
+        assert_eq!(parameters(rule)["joints"], json!(joint_claims::JOINTS));
     }
     let listed =
         |known: &quantity::KnownUnit| json!([known.name, known.symbols, known.words, known.is_prefixed]);
@@ -70,11 +72,11 @@ fn parameters_match_the_code_of_the_rules() {
     }
     for rule in [RuleId::Prec009, RuleId::Prec010] {
         assert_eq!(parameters(rule)["quantities_counted"], json!(counted));
-        let notes = json!({"added": notes::ADDED, "prepositions": notes::PREPOSITIONS.as_slice()});
+        let notes = json!({"added": fact_set::ADDED, "prepositions": fact_set::PREPOSITIONS.as_slice()});
         assert_eq!(parameters(rule)["notes"], notes);
     }
     assert_eq!(parameters(RuleId::Cont004)["dropped"], dropped);
-    assert_eq!(parameters(RuleId::Cont004)["pairs"], json!(inflections::INFLECTED));
+    assert_eq!(parameters(RuleId::Cont004)["pairs"], json!(contradiction::INFLECTED));
 }
 
 #[test]
@@ -88,8 +90,8 @@ fn boundaries_use_unicode_version_named_in_parameters() {
 #[test]
 fn inflected_pairs_match_published_pairs() {
     let first = |side: &[&'static str]| side[0];
-    let terms = inflections::INFLECTED.map(|[one, other]| (first(one), first(other)));
-    assert_eq!(terms, pairs::PAIRS);
+    let terms = contradiction::INFLECTED.map(|[one, other]| (first(one), first(other)));
+    assert_eq!(terms, opposite_pairs::PAIRS);
 }
 
 #[test]

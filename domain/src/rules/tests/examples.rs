@@ -1,7 +1,7 @@
 //! The examples of `docs/rules.md`.
 
 use super::*;
-use crate::rules::{quantity, sentences};
+use crate::rules::{claims, quantity};
 use serde_json::{Value, json};
 use strum::VariantArray;
 
@@ -59,8 +59,8 @@ fn documented_units_and_abbreviations_match_the_rules() {
     let prefixes = format!("| prefix | word | power of ten |\n| --- | --- | --- |\n{prefixes}");
     let abbreviations = format!(
         "| no sentence ends after | |\n| --- | --- |\n| always | {} |\n| before a digit | {} |",
-        listed(&sentences::ABBREVIATIONS),
-        listed(&sentences::BEFORE_DIGITS)
+        listed(&claims::ABBREVIATIONS),
+        listed(&claims::BEFORE_DIGITS)
     );
     for table in [table(&quantity::UNITS), table(&quantity::COUNTED), prefixes, abbreviations] {
         assert!(DOCUMENTATION.contains(&format!("\n\n{table}\n\n")), "{table}");

@@ -769,3 +769,17 @@ fn quota_wait_blocks_calls_until_over_or_circuit_closed() {
     );
     assert_eq!(health.status().retry_at, None);
 }
+
+#[test]
+fn percentile_is_nearest_rank_of_last_256_latencies() {
+    let mut latencies = LatencyWindow::default();
+    assert_eq!((latencies.percentile(50), latencies.percentile(99)), (0, 0));
+    latencies.add(7);
+    assert_eq!((latencies.percentile(50), latencies.percentile(99)), (7, 7));
+    latencies.add(3);
+    assert_eq!((latencies.percentile(50), latencies.percentile(99)), (3, 7));
+    // 1 to 300, of which 45 to 300 are kept
+    let mut latencies = LatencyWindow::default();
+    (1..=300).for_each(|latency_ms| latencies.add(latency_ms));
+    assert_eq!((latencies.percentile(50), latencies.percentile(99)), (44 + 128, 44 + 254));
+}

@@ -23,7 +23,7 @@ fn mail_about(query: &str, verdict: &str) -> OutboxMail {
         approved: judge(ProductTier::Quick, VerdictPayload::raw(verdict))
             .outcome
             .expect("an approved verdict"),
-        ..(*sample::mail(MailKind::Verdict, ProductTier::Quick).delivery).clone()
+        ..(*sample_mail(MailKind::Verdict, ProductTier::Quick).delivery).clone()
     };
     let to = "a@example.org".to_owned().try_into().expect("an address");
     OutboxMail::queued(MailKind::Verdict, Arc::new(delivery), to)
@@ -183,7 +183,7 @@ fn template_has_a_value_for_each_documented_variable() {
     let template = template(json!({"verdict": parts, "divergence_notice": parts}));
     assert_eq!(template.validate(), Ok(()));
     let text = |kind| {
-        let mail = sample::mail(kind, ProductTier::Strategy);
+        let mail = sample_mail(kind, ProductTier::Strategy);
         let content = template.render(&mail, Some("help@example.org")).expect("it renders");
         content.expect("it has a text").text
     };
@@ -199,7 +199,7 @@ fn template_has_a_value_for_each_documented_variable() {
 #[test]
 fn mail_of_a_kind_without_text_is_not_rendered() {
     let template = template(json!({"divergence_notice": {"subject": "s", "text": "t"}}));
-    let mail = sample::mail(MailKind::Verdict, ProductTier::Quick);
+    let mail = sample_mail(MailKind::Verdict, ProductTier::Quick);
     assert_eq!(template.render(&mail, None), Ok(None));
 }
 

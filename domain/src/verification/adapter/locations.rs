@@ -1,11 +1,14 @@
-//! The locations of metadata in an answer, parsed.
+//! The locations of metadata in an answer, parsed, and the check of this metadata that rejects an answer which was given
+//! before (RFC-0002, "Oracle Integrity Requirements": replay detection).
 
-use super::error::AdapterError;
-use super::replay::moment;
-use super::{Adapter, AnswerLocation};
+use super::{Adapter, AdapterError, AnswerLocation};
+use crate::base::date::{Date, read_http_date};
+use crate::base::decimal::{Decimal, Rounding};
+use crate::base::moment::{CLOCK_SKEW_MAX, format_span};
 use crate::base::raw::SourceValue;
 use crate::ground::path::RawFieldPath;
-use jiff::Timestamp;
+use crate::verification::call::AnswerFault;
+use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 
 /// The maximum length of the name of a header, in bytes.
@@ -88,7 +91,7 @@ impl MetadataLocations {
         };
         let moment = |field: &str, at: &Option<ParsedAnswerLocation>| {
             let found = at.as_ref().and_then(|at| at.find(body, headers));
-            found.map(|raw| moment(&raw).ok_or_else(|| fault(field, MOMENT))).transpose()
+            found.map(|raw| read_moment(&raw).ok_or_else(|| fault(field, MOMENT))).transpose()
         };
         let of_itself = AnswerMetadata {
             version: word("version", &self.version)?,
@@ -141,4 +144,63 @@ fn header_name(field: &'static str, name: &str) -> Result<String, AdapterError> 
     }
     let fault = format!("not a valid header name; allowed: 1 to {HEADER_MAX_BYTES} letters, digits and `-`");
     Err(AdapterError::Place { field, fault })
+}
+
+/// Checks that an answer with this time of issue and this returned nonce is current.
+///
+/// `sent` is the nonce of the request. `last_issued_at` is the time of issue of the last accepted answer.
+///
+/// # Errors
+/// `AnswerFault::Replay`, with the reason in words. The only content of the answer in it is the time of issue.
+pub(super) fn check_replay(
+    adapter: &Adapter,
+    issued_at: Option<Timestamp>,
+    nonce: Option<&str>,
+    sent: &str,
+    last_issued_at: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<(), (AnswerFault, String)> {
+    let replay = |cause: String| Err((AnswerFault::Replay, cause));
+    if adapter.nonce.is_some() && nonce != Some(sent) {
+        return replay("it does not return the nonce that was sent".into());
+    }
+    if adapter.issued_at.is_none() {
+        return Ok(());
+    }
+    let Some(issued_at) = issued_at else { return replay("its time of issue is missing".into()) };
+    if now.saturating_add(CLOCK_SKEW_MAX).is_ok_and(|latest| issued_at > latest) {
+        return replay(format!("its time of issue is {issued_at}, which is in the future"));
+    }
+    let age = now.duration_since(issued_at);
+    let is_over = |most_s: &u64| age > SignedDuration::from_secs(i64::try_from(*most_s).unwrap_or(i64::MAX));
+    if let Some(most_s) = adapter.max_issue_age_seconds.filter(is_over) {
+        let most = format_span(most_s);
+        return replay(format!("it was issued at {issued_at}, over {most} ago (`max_issue_age_seconds`)"));
+    }
+    match last_issued_at.filter(|last| issued_at < *last) {
+        Some(last) => {
+            replay(format!("it was issued at {issued_at}, before the last accepted answer ({last})"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Parses a time: a date of RFC 3339, a date of HTTP (RFC 9110, 5.6.7), or seconds since 1970 (`NumericDate`
+/// of RFC 7519).
+fn read_moment(raw: &SourceValue) -> Option<Timestamp> {
+    match raw {
+        SourceValue::Text(text) => moment_of_text(text),
+        SourceValue::Number(digits) => {
+            let seconds: Decimal = digits.parse().ok()?;
+            let whole = seconds.round(0, Rounding::HalfEven).ok()?;
+            Timestamp::from_second(whole.to_i64()?).ok()
+        }
+        _ => None,
+    }
+}
+
+/// Parses a time that is a text, as in [`read_moment`].
+fn moment_of_text(text: &str) -> Option<Timestamp> {
+    let date = Date::read(text).and_then(|date| date.moment());
+    date.or_else(|| read_http_date(text))
 }

@@ -1,8 +1,8 @@
 //! Reads an answer, or rejects it with a reason.
 
-use super::locations::AnswerMetadata;
+use super::UnsupportedQuestionError;
+use super::locations::{AnswerMetadata, check_replay};
 use super::validate::ValidatedAdapter;
-use super::{UnsupportedQuestionError, replay};
 use crate::base::moment::CLOCK_SKEW_MAX;
 use crate::base::raw::{RawRecordError, SourceValue};
 use crate::ground::normalize::NormalizerOutput;
@@ -174,7 +174,7 @@ impl ValidatedAdapter {
         let metadata = self.locations.read(&body, received.headers).map_err(schema)?;
         let AnswerMetadata { version, observed_at, issued_at, nonce } = metadata;
         let last_issued_at = question.kept.and_then(|cached| cached.issued_at);
-        replay::check(
+        check_replay(
             &self.adapter,
             issued_at,
             nonce.as_deref(),

@@ -1,9 +1,9 @@
 //! The signature method and the keys of a source (RFC-0002, "Oracle Integrity Requirements"). Keys are JSON
 //! Web Keys (RFC 7517). Each key is for one algorithm; the algorithm that an answer names never selects one.
 
-use super::curve_point::{CURVE_BYTES, check_ed25519, check_p256};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use curve25519_dalek::edwards::CompressedEdwardsY;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use strum::IntoStaticStr;
@@ -243,4 +243,38 @@ fn bytes(text: &str) -> Result<Vec<u8>, &'static str> {
 
 fn coordinate(text: &str) -> Result<[u8; CURVE_BYTES], &'static str> {
     bytes(text)?.try_into().map_err(|_| "its `x` or `y` does not have 32 bytes")
+}
+
+/// The length of an Ed25519 key, and of one coordinate of P-256, in bytes.
+const CURVE_BYTES: usize = 32;
+
+/// Checks that these bytes are the canonical form of a point of Ed25519 (RFC 8032, 5.1.2), and that the order
+/// of the point is not small: a key of small order verifies forged signatures.
+///
+/// # Errors
+/// The fault and what is allowed.
+fn check_ed25519(x: &[u8; CURVE_BYTES]) -> Result<(), &'static str> {
+    const NO_POINT: &str = "its `x` is not a point of Ed25519; allowed: a public key in the form of RFC 8032";
+    let point = CompressedEdwardsY(*x).decompress().ok_or(NO_POINT)?;
+    // `decompress` also accepts a `y` that is not reduced, which differs in its first byte; the sign of `x`
+    // is in the last one
+    if point.compress().0.first() != x.first() {
+        return Err(NO_POINT);
+    }
+    if point.is_small_order() {
+        return Err(
+            "its `x` is a point of small order, which verifies forged signatures; allowed: the public key of a \
+                    key pair",
+        );
+    }
+    Ok(())
+}
+
+/// Checks that `point`, in the uncompressed form of SEC 1, is a point of P-256.
+///
+/// # Errors
+/// The fault and what is allowed.
+fn check_p256(point: &[u8]) -> Result<(), &'static str> {
+    let fault = |_| "its `x` and `y` are not a point of P-256; allowed: the coordinates of a public key";
+    p256::PublicKey::from_sec1_bytes(point).map(drop).map_err(fault)
 }

@@ -1,10 +1,9 @@
 //! Validation of an adapter.
 
-use super::error::AdapterError;
 use super::locations::MetadataLocations;
 use super::signature::{PublicKey, SignaturePolicy};
 use super::template::{EndpointTemplate, NONCE, POINT_IN_TIME};
-use super::{Adapter, ISSUE_AGE_MAX_S, KEEP_MAX_S};
+use super::{Adapter, AdapterError, ISSUE_AGE_MAX_S, KEEP_MAX_S};
 use crate::base::digest::Sha256Hex;
 use crate::ground::digest_of_json;
 use crate::ground::format::{PayloadFormat, TextEncoding};

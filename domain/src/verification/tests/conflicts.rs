@@ -2,9 +2,9 @@ use super::support::*;
 use crate::ground::axis::AxisClass;
 use crate::ground::source::OracleTier::{self, CrossDomain, Primary, Secondary, Unverified};
 use crate::ground::value::AxisValue;
+use crate::verification::conflict_step::{ConflictStepOutcome, TierRelation};
 use crate::verification::envelope::{AxisStatus, ValueBasis};
 use crate::verification::record::SignatureVerification;
-use crate::verification::step::{ConflictStepOutcome, TierRelation};
 use crate::verification::{AxisReason, DecisionInputs, Envelope, EnvelopeKind, decide};
 use serde_json::{Value as Json, json};
 

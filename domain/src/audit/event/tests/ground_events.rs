@@ -5,12 +5,11 @@ use crate::audit::event::{
     DocumentRegistered, IngestionEnded, IngestionStarted, PullEnded, PullFailed, PullStarted, SourceChanged,
     SourceConfirmed, SourceInvalidated, SourcePruned, SourceQueried, SourceRebuilt,
 };
-use crate::ground::frequency::UpdateFrequency;
 use crate::ground::freshness::FreshnessPolicy;
 use crate::ground::ontology::OntologyRef;
 use crate::ground::rejection::RecordRule;
 use crate::ground::run::{IngestionRun, RunCounts, RunInput, RunState, SortedFileRef};
-use crate::ground::source::SourceRegistryEntry;
+use crate::ground::source::{SourceRegistryEntry, UpdateFrequency};
 
 fn source(timestamp: Timestamp) -> SourceRegistryEntry {
     let document = include_str!("../../../../../examples/ground-truth/sources/world-bank-population.json");

@@ -1,7 +1,7 @@
 //! Compiles value normalizers with their configurations.
 
 use super::PipelineDefinitionError;
-use super::parts::{DefinitionCompiler, format_group_mismatch};
+use super::definition_compiler::{DefinitionCompiler, format_group_mismatch};
 use super::values::{check_translations, dates, periods};
 use crate::base::number_notation::NumberNotation;
 use crate::base::period::PeriodLength;
@@ -11,9 +11,8 @@ use crate::base::wording::reword_serde_error;
 use crate::ground::axis::{Axis, AxisType};
 use crate::ground::normalize::mapping::CompiledMapping;
 use crate::ground::normalize::steps::{
-    DecimalPrecision, NormalizationStep, NormalizationStepKind, TextNormalization,
+    DecimalPrecision, NormalizationStep, NormalizationStepKind, TextNormalization, UnitConverter,
 };
-use crate::ground::normalize::units::UnitConverter;
 use crate::ground::pipeline::tables::{LookupTable, UnitEquivalent, UnknownWordHandling, WordTable};
 use crate::ground::pipeline::{FixedUnitConversion, NormalizerType, PipelineDefinition, ValueNormalizer};
 use crate::ground::value::TypedValue;

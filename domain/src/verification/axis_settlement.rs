@@ -3,12 +3,12 @@
 use super::collected_answers::CollectedAnswers;
 use super::compare::is_agreement;
 use super::conflict::{ConflictOutcome, resolve};
+use super::conflict_step::ConflictStep;
 use super::inputs::DecisionInputs;
 use super::lock::HumanLock;
 use super::reason::AxisReason;
 use super::request::ValidatedClaim;
 use super::statements::{AxisStatement, CollectedStatements, collect_statements};
-use super::step::ConflictStep;
 use super::workflow::{ConflictGranularity, ConflictStrategy, PartialConflictBehavior};
 use crate::base::decimal::Decimal;
 use crate::ground::axis::{Axis, AxisClass};

@@ -1,10 +1,10 @@
 //! Splits sentences at "and", "with" and commas: RULE-PREC-006, RULE-PREC-008.
 
+use super::comparison_form::ComparisonForm;
 use super::facts::SearchableFacts;
 use super::findings::RuleError;
-use super::form::ComparisonForm;
-use super::lines::NormalizedLines;
 use super::needles::NeedleAutomaton;
+use super::normalization::NormalizedLines;
 use std::ops::Range;
 
 /// The joints between claims. A comma between digits is part of the number's word and not a joint.
