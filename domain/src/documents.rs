@@ -189,7 +189,7 @@ impl fmt::Display for DocumentKind {
 pub const DOCUMENTS: &Table = &Table {
     name: "documents",
     bundle: None,
-    data: RowData::Nobody,
+    data: RowData::Impersonal,
     is_new_work: true,
     names_files: false,
     finds_entries: false,

@@ -327,7 +327,7 @@ fn documented_graph_equals_actor_wiring() {
 #[test]
 fn ground_truth_reference_names_every_document_field() {
     for (page, files) in [
-        ("documents", &["axis", "ontology", "ontology/template", "source", "source/tier", "freshness"][..]),
+        ("documents", &["axis", "ontology", "ontology/template", "source", "freshness"][..]),
         ("pipelines", &["pipeline", "pipeline/tables"]),
         ("ground-truth", &["query/filter", "rejection"]),
     ] {
@@ -343,9 +343,9 @@ fn verification_reference_names_every_field_and_enum_value() {
         "workflow",
         "request",
         "envelope",
-        "settle",
+        "axis_settlement",
         "record",
-        "step",
+        "conflict_step",
         "review",
         "candidate",
         "reason",

@@ -14,12 +14,17 @@ type FallbackLineSink = dyn Fn(&str) + Send + Sync;
 #[derive(Clone)]
 pub struct FallbackLog(Arc<FallbackLineSink>);
 
-/// The begin of a line, before the entry: the marker, the cause and the caller.
+/// The start of a line, before the members of the entry: the marker and the cause.
 #[derive(Serialize)]
 struct FallbackHead<'e> {
     log_fallback: bool,
     /// Not named `cause`, because some entries have a field `cause`.
     fallback_cause: &'e str,
+}
+
+/// The end of a line, after the members of the entry.
+#[derive(Serialize)]
+struct FallbackEnd<'e> {
     #[serde(skip_serializing_if = "Option::is_none")]
     caller: Option<&'e RequestCaller>,
 }
@@ -44,15 +49,22 @@ impl FallbackLog {
         let mut entries = 0;
         for (index, entry) in record.events.iter().enumerate().filter(|(_, event)| !event.kind.needs_commit())
         {
-            let caller = record.callers.of(index);
-            let head = FallbackHead { log_fallback: true, fallback_cause: cause, caller };
-            let head = serde_json::to_string(&head).expect("a head is plain data with string keys");
-            let entry = entry.to_json();
-            (self.0)(&format!("{},{}", head.trim_end_matches('}'), entry.trim_start_matches('{')));
+            let head = members(&FallbackHead { log_fallback: true, fallback_cause: cause });
+            let end = members(&FallbackEnd { caller: record.callers.of(index) });
+            let entry = members(entry);
+            let comma = if end.is_empty() { "" } else { "," };
+            (self.0)(&format!("{{{head},{entry}{comma}{end}}}"));
             entries += 1;
         }
         entries
     }
+}
+
+/// The members of an object.
+fn members(object: &impl Serialize) -> String {
+    let json = serde_json::to_string(object).expect("plain data with string keys");
+    let members = json.strip_prefix('{').and_then(|json| json.strip_suffix('}'));
+    members.expect("it is an object").to_owned()
 }
 
 impl fmt::Debug for FallbackLog {

@@ -50,18 +50,18 @@ pub trait Event: Serialize + DeserializeOwned + ToSchema + Debug + Send + Sync +
         None
     }
 
-    /// What the event adds to rows of sums.
+    /// The addition of the event to a row of sums.
     fn sums(&self, _timestamp: Timestamp, _session_id: Option<&SessionId>) -> Option<SumWrite> {
         None
     }
 
-    /// What a webhook reports of the event; `None` if no webhook does.
+    /// The report of the event by a webhook; `None` if no webhook reports it.
     fn notice(&self, _session_id: Option<&SessionId>) -> Option<EventNotice> {
         None
     }
 }
 
-/// What removes the erasable values of an event, and what the event itself does to others.
+/// The retention that removes the erasable values of an event, and the effect of the event itself on others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventClass {
     /// The retention of values of the log removes its values.
@@ -89,7 +89,7 @@ pub struct EventType {
     pub schemas: fn(&mut Vec<(String, RefOr<Schema>)>),
 }
 
-/// What a webhook reports of an event. It has no address, no query and no text of a verdict.
+/// The report of an event by a webhook. It has no address, no query and no text of a verdict.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EventNotice {
     /// The type of the webhook.

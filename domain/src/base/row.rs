@@ -16,7 +16,7 @@ pub struct Table {
     /// The stored row that has this row and those of other tables with the same name; `None` if it is stored by itself. Of rows that
     /// are read or written together, the database then has one.
     pub bundle: Option<&'static str>,
-    /// Whose data the rows are.
+    /// The owner of the data in its rows.
     pub data: RowData,
     /// Whether a row that does not exist yet is new work, which low disk space rejects. Other rows follow from accepted work, such as
     /// mail, and are written until the disk is full.
@@ -31,17 +31,17 @@ pub struct Table {
     pub index: fn(&[u8]) -> Vec<IndexEntry>,
 }
 
-/// Whose data the rows of a table are, and so what removes them.
+/// The owner of the data in the rows of a table, and so the reason for which they are removed.
 #[derive(Debug)]
 pub enum RowData {
-    /// Nobody's: no erasure and no retention hides their digests in the log.
-    Nobody,
+    /// No person: no erasure and no retention hides their digests in the log.
+    Impersonal,
     /// Those of verifications, which a retention removes.
     Verification,
     /// Those of sessions, which an erasure removes.
     Session {
         owner: RowOwner,
-        /// What an erasure reports of the rows.
+        /// The kind of data that an erasure reports.
         erased_as: ErasedData,
     },
 }
@@ -123,7 +123,7 @@ impl ErasedData {
 
 /// A row: state that outlives the process, and changes only with an entry in the log.
 pub trait Row: Serialize + DeserializeOwned {
-    /// What its name is made of.
+    /// The key whose text is the name of the row.
     type Key: fmt::Display;
     const TABLE: &'static Table;
 
@@ -162,7 +162,7 @@ pub struct SumTable {
     pub add: fn(Option<&[u8]>, &[u8]) -> Vec<u8>,
 }
 
-/// What an entry adds to a row of sums.
+/// The addition of an entry to a row of sums.
 #[derive(Debug, Clone)]
 pub struct SumWrite {
     pub table: &'static SumTable,

@@ -523,7 +523,7 @@ impl Row for PipelineDefinition {
     const TABLE: &'static Table = &Table {
         name: "definitions",
         bundle: None,
-        data: RowData::Nobody,
+        data: RowData::Impersonal,
         is_new_work: false,
         names_files: true,
         finds_entries: false,

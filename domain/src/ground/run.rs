@@ -552,7 +552,7 @@ impl Row for IngestionRun {
     const TABLE: &'static Table = &Table {
         name: "runs",
         bundle: None,
-        data: RowData::Nobody,
+        data: RowData::Impersonal,
         is_new_work: true,
         names_files: true,
         finds_entries: false,

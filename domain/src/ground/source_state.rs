@@ -287,7 +287,7 @@ impl Row for SourceState {
     const TABLE: &'static Table = &Table {
         name: "sources",
         bundle: None,
-        data: RowData::Nobody,
+        data: RowData::Impersonal,
         is_new_work: true,
         names_files: true,
         finds_entries: false,

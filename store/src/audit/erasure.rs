@@ -289,7 +289,7 @@ fn personal_tables() -> impl Iterator<Item = &'static str> {
 }
 
 fn is_personal(stored_in: &str) -> bool {
-    tables_in(stored_in).any(|table| !matches!(table.data, RowData::Nobody))
+    tables_in(stored_in).any(|table| !matches!(table.data, RowData::Impersonal))
 }
 
 fn put(rows: &mut RowBatch, key: Vec<u8>, value: Option<Vec<u8>>) {

@@ -236,7 +236,7 @@ impl RowComparison {
         for (path, ComparedRow { named, stored }) in self.rows {
             // their digests are never erased
             let is_permanent =
-                row_of_path(&path).is_some_and(|(table, _)| matches!(table.data, RowData::Nobody));
+                row_of_path(&path).is_some_and(|(table, _)| matches!(table.data, RowData::Impersonal));
             let seq_of = |version: Option<RowVersion>| version.map_or(0, |(seq, _)| seq);
             let is_unnamed = match stored {
                 Some((revision, _)) => {

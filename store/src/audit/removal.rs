@@ -120,7 +120,7 @@ pub(crate) fn session_of_path(path: &str) -> Option<SessionId> {
 pub(crate) fn session_of_row(table: &Table, name: &str) -> Option<SessionId> {
     match &table.data {
         RowData::Session { owner, .. } => owner.session_of(name, None),
-        RowData::Nobody | RowData::Verification => None,
+        RowData::Impersonal | RowData::Verification => None,
     }
 }
 
