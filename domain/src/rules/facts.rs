@@ -101,7 +101,8 @@ const COMPARE: usize = 64;
 /// The search would exceed its remaining budget.
 struct SearchBudgetError;
 
-/// The first of `facts` that supports `claim`, by a linear search, which needs no index. Its cost is subtracted from `left`, in units of one compared byte.
+/// The first of `facts` that supports `claim`, by a linear search, which needs no index. Its cost is subtracted from
+/// `left`, in units of one compared byte.
 fn scan(
     facts: &NormalizedLines,
     claim: &str,
@@ -198,7 +199,8 @@ const SORTED_BYTE: u64 = 16;
 /// The number of places of a level that share one place of the level above.
 const SUFFIX_BLOCK: usize = 64;
 
-/// The sorted suffixes of a text, to find the first occurrence of another one in it without reading it. The text is not stored; callers pass it to every call.
+/// The sorted suffixes of a text, to find the first occurrence of another one in it without reading it. The text is not
+/// stored; callers pass it to every call.
 #[derive(Debug)]
 struct SuffixArray {
     /// The offsets of the suffixes, in alphabetical order.
