@@ -2,6 +2,7 @@
 //! `tmm-crosscheck`, failure mode "oracle_log.jsonl write fails").
 
 use oracled_domain::RequestCaller;
+use oracled_domain::base::event::json_members;
 use oracled_store::JournalRecord;
 use serde::Serialize;
 use std::fmt;
@@ -49,22 +50,15 @@ impl FallbackLog {
         let mut entries = 0;
         for (index, entry) in record.events.iter().enumerate().filter(|(_, event)| !event.kind.needs_commit())
         {
-            let head = members(&FallbackHead { log_fallback: true, fallback_cause: cause });
-            let end = members(&FallbackEnd { caller: record.callers.of(index) });
-            let entry = members(entry);
+            let head = json_members(&FallbackHead { log_fallback: true, fallback_cause: cause });
+            let end = json_members(&FallbackEnd { caller: record.callers.of(index) });
+            let entry = entry.members();
             let comma = if end.is_empty() { "" } else { "," };
             (self.0)(&format!("{{{head},{entry}{comma}{end}}}"));
             entries += 1;
         }
         entries
     }
-}
-
-/// The members of an object.
-fn members(object: &impl Serialize) -> String {
-    let json = serde_json::to_string(object).expect("plain data with string keys");
-    let members = json.strip_prefix('{').and_then(|json| json.strip_suffix('}'));
-    members.expect("it is an object").to_owned()
 }
 
 impl fmt::Debug for FallbackLog {

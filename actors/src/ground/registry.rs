@@ -232,7 +232,7 @@ impl CommitContext {
         if known.as_ref().is_some_and(|known| known.sha256 == registered.sha256) {
             return Ok(None);
         }
-        expect.extend(expect_unchanged_row(RowName::of_document(D::KIND, document_id), revision));
+        expect.push(RowExpectation { row: RowName::of_document(D::KIND, document_id), revision });
         writes.push(RowWrite::put(&registered));
         let events = vec![self.registered_event(known.as_ref().map(|known| &known.document), document, peer)];
         Ok(Some(JournalRecord { expect, events, writes, ..JournalRecord::default() }))
@@ -392,11 +392,6 @@ fn list_axis_bounds<'o>(state: &SourceState, ontology: &'o Ontology) -> Vec<Axis
         max_ttl_seconds: axis.max_ttl_seconds,
     })
     .collect()
-}
-
-/// The condition that a row is unchanged since it was read.
-pub(crate) fn expect_unchanged_row(row: RowName, revision: Option<u64>) -> Vec<RowExpectation> {
-    vec![RowExpectation { row, revision }]
 }
 
 #[cfg(test)]

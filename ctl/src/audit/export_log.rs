@@ -247,9 +247,7 @@ impl LoggedDrops {
     }
 
     fn note(&mut self, line: &str) {
-        if line.contains("\"event\":\"retention_started\"")
-            && let Ok(Some(started)) = LoggedEvent::<RetentionStarted>::read(line)
-        {
+        if let Ok(Some(started)) = LoggedEvent::<RetentionStarted>::read(line) {
             self.named = self.named.max(started.event.0.due.dropped_up_to().unwrap_or_default());
         }
     }

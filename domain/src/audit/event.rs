@@ -16,7 +16,7 @@ mod verdict;
 pub mod verification;
 
 pub use crate::base::event::{
-    AuditEvent, Event, EventClass, EventKind, EventType, LoggedEvent, event_name, read_open,
+    AuditEvent, Event, EventClass, EventKind, EventType, LoggedEvent, event_in, read_open,
 };
 pub use backup::BackupEntry;
 pub use caller::{CallerSocket, DecidingUser, PeerCredentials, REQUEST_ID_MAX_CHARS, RequestCaller};
@@ -77,13 +77,14 @@ impl PartialSchema for EventKind {
         let form = |kind: &EventType| {
             let name = ObjectBuilder::new().schema_type(Type::String).enum_values(Some([kind.name]));
             let tag = ObjectBuilder::new().property("event", name).required("event");
-            let description = match (kind.schema)() {
-                RefOr::T(Schema::Object(details)) => details.description,
-                RefOr::T(Schema::AllOf(details)) => details.description,
-                RefOr::Ref(details) => Some(details.description),
+            let details = (kind.schema)();
+            let description = match &details {
+                RefOr::T(Schema::Object(details)) => details.description.clone(),
+                RefOr::T(Schema::AllOf(details)) => details.description.clone(),
+                RefOr::Ref(details) => Some(details.description.clone()),
                 RefOr::T(_) => None,
             };
-            AllOfBuilder::new().item((kind.schema)()).item(tag).description(description).build()
+            AllOfBuilder::new().item(details).item(tag).description(description).build()
         };
         let forms = event_types()
             .fold(OneOfBuilder::new(), |forms, kind| forms.item(Schema::AllOf(form(kind))))

@@ -117,9 +117,7 @@ pub fn entry_text(
 ) -> EntryText {
     let EntryAdditions { caller, rows } = additions;
     let EntrySalts { secret, covers_session_ids } = salts;
-    let json = event.to_json();
-    let members = json.strip_prefix('{').and_then(|json| json.strip_suffix('}'));
-    let mut line = format!("{{\"seq\":{seq},{}", members.expect("an event is an object"));
+    let mut line = format!("{{\"seq\":{seq},{}", event.members());
     if let Some(caller) = caller {
         let caller = serde_json::to_string(caller).expect("a caller is plain data with string keys");
         write!(line, ",\"{CALLER}\":{caller}").expect("a text can be extended");

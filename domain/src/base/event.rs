@@ -124,7 +124,7 @@ pub struct EventKind(Arc<dyn AnyEvent>);
 
 trait AnyEvent: Any + Debug + Send + Sync {
     fn event_type(&self) -> &'static EventType;
-    fn json(&self) -> String;
+    fn members(&self) -> String;
     fn says_no_session(&self) -> bool;
     fn needs_commit(&self) -> bool;
     fn execution_id(&self) -> Option<&str>;
@@ -137,8 +137,8 @@ impl<E: Event> AnyEvent for E {
         Self::TYPE
     }
 
-    fn json(&self) -> String {
-        serde_json::to_string(self).expect("an event is plain data with string keys")
+    fn members(&self) -> String {
+        json_members(self)
     }
 
     fn says_no_session(&self) -> bool {
@@ -170,7 +170,7 @@ impl<E: Event> From<E> for EventKind {
 
 impl PartialEq for EventKind {
     fn eq(&self, other: &Self) -> bool {
-        self.name() == other.name() && self.0.json() == other.0.json()
+        self.name() == other.name() && self.0.members() == other.0.members()
     }
 }
 
@@ -226,16 +226,20 @@ impl AuditEvent {
         Self { kind: kind.into(), session_id: session_id.into(), timestamp }
     }
 
-    /// Its JSON, an object: `event`, the details, the session and the time.
+    /// Its JSON, an object.
     #[must_use]
     pub fn to_json(&self) -> String {
-        let details = self.kind.0.json();
-        let members = details.strip_prefix('{').and_then(|json| json.strip_suffix('}'));
-        let members = members.expect("the details are an object");
-        let mut json = format!("{{\"event\":\"{}\"", self.kind.name());
-        if !members.is_empty() {
+        format!("{{{}}}", self.members())
+    }
+
+    /// The members of its JSON: `event`, the details, the session and the time.
+    #[must_use]
+    pub fn members(&self) -> String {
+        let details = self.kind.0.members();
+        let mut json = format!("\"event\":\"{}\"", self.kind.name());
+        if !details.is_empty() {
             json.push(',');
-            json.push_str(members);
+            json.push_str(&details);
         }
         // neither an id nor a time has a character that is escaped
         match &self.session_id {
@@ -243,7 +247,7 @@ impl AuditEvent {
             None if self.kind.0.says_no_session() => write!(json, ",\"session_id\":null"),
             None => Ok(()),
         }
-        .and_then(|()| write!(json, ",\"timestamp\":\"{}\"}}", self.timestamp))
+        .and_then(|()| write!(json, ",\"timestamp\":\"{}\"", self.timestamp))
         .expect("a text can be extended");
         json
     }
@@ -259,6 +263,18 @@ impl AuditEvent {
     pub fn notice(&self) -> Option<EventNotice> {
         self.kind.0.notice(self.session_id.as_ref())
     }
+}
+
+/// The members of the JSON of `object`, without braces.
+///
+/// # Panics
+/// It is not an object with string keys.
+#[must_use]
+pub fn json_members(object: &impl Serialize) -> String {
+    let mut json = serde_json::to_string(object).expect("plain data with string keys");
+    assert!(json.starts_with('{') && json.pop() == Some('}'), "an object");
+    json.remove(0);
+    json
 }
 
 impl Serialize for AuditEvent {
@@ -282,22 +298,22 @@ impl<E: Event> LoggedEvent<E> {
     /// The entry with this line; `None` if it is another event.
     ///
     /// # Errors
-    /// The line is not an entry, or a member of it is not one of this event.
+    /// A member of the line is not one of this event.
     pub fn read(line: &str) -> Result<Option<Self>, serde_json::Error> {
-        if event_name(line)? == E::NAME { serde_json::from_str(line).map(Some) } else { Ok(None) }
+        if event_in(line) == Some(E::NAME) { serde_json::from_str(line).map(Some) } else { Ok(None) }
     }
 }
 
-/// The `event` field of the entry with this line.
-///
-/// # Errors
-/// The line is not an entry.
-pub fn event_name(line: &str) -> Result<String, serde_json::Error> {
-    #[derive(Deserialize)]
-    struct Named {
-        event: String,
-    }
-    Ok(serde_json::from_str::<Named>(line)?.event)
+/// The bytes at the start of a line that have its event.
+const EVENT_BYTES: usize = 160;
+
+/// The `event` field of the entry with this line, which is not parsed: the log writes the field right after the number. `None` if the
+/// line does not start so.
+#[must_use]
+pub fn event_in(line: &str) -> Option<&str> {
+    let start = line.get(..line.len().min(EVENT_BYTES)).unwrap_or(line);
+    let (_, event) = start.split_once("\"event\":\"")?;
+    event.split_once('"').map(|(event, _)| event)
 }
 
 /// Reads the value of a member that can be erased: `None` if it is missing, null or erased.

@@ -84,25 +84,25 @@ impl DataEraser {
     }
 
     /// A session that is erased and has a row in this table, whose rows are named by sessions.
-    fn named_row(&self, db: &sled::Db, table: &str) -> Result<Option<&SessionId>, StoreError> {
+    fn named_row(&self, db: &sled::Db, table: &str) -> Result<Option<SessionId>, StoreError> {
         for session_id in self.plan.sessions.keys() {
             let head = rows::head(db, &self.dir, table, session_id.as_str().as_bytes())?;
             if head.is_some_and(|(revision, _)| self.is_erased(session_id, revision)) {
-                return Ok(Some(session_id));
+                return Ok(Some(session_id.clone()));
             }
         }
         Ok(None)
     }
 
     /// A session that is erased and has a row in this table.
-    fn row_with_owner(&self, db: &sled::Db, table: &str) -> Result<Option<&SessionId>, StoreError> {
+    fn row_with_owner(&self, db: &sled::Db, table: &str) -> Result<Option<SessionId>, StoreError> {
         for head in rows::heads(db, &self.dir, rows::all(table)) {
             let rows::StoredRowHead { key, revision, .. } = head?;
             let name = rows::name(&key).unwrap_or_default();
             let row = rows::get(db, &self.dir, table, name)?;
             let owner = row.and_then(|row| self.owner_of(table, name, revision, &row.value));
             if let Some((session_id, _)) = owner {
-                return Ok(self.plan.sessions.get_key_value(&session_id).map(|(session_id, _)| session_id));
+                return Ok(Some(session_id));
             }
         }
         Ok(None)
@@ -285,7 +285,7 @@ enum RowErasure {
 
 /// The tables of the database with rows that an erasure or a retention removes.
 fn personal_tables() -> impl Iterator<Item = &'static str> {
-    stored_tables().into_iter().filter(|stored_in| is_personal(stored_in))
+    stored_tables().filter(|stored_in| is_personal(stored_in))
 }
 
 fn is_personal(stored_in: &str) -> bool {

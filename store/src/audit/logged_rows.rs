@@ -5,8 +5,8 @@ use crate::base::error::StoreError;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, StoredValue, row_of_path, row_path, stored_tables, tables_in};
 use oracled_domain::audit::event::EventClass;
-use oracled_domain::audit::event::event_types;
 use oracled_domain::audit::event::{DueData, LostRow, read_open};
+use oracled_domain::audit::event::{event_in, event_type};
 use oracled_domain::audit::leaf::{LogLineError, LoggedRows};
 use oracled_domain::base::row::{RowData, Table};
 use oracled_domain::{SessionId, Sha256Hex};
@@ -32,7 +32,6 @@ const LISTED_MAX: usize = 20;
 /// The members of an entry whose digests are hidden, or that reports a removal.
 #[derive(Deserialize)]
 struct RemovalMembers {
-    event: String,
     #[serde(default, deserialize_with = "read_open")]
     session_id: Option<SessionId>,
     #[serde(default, deserialize_with = "read_open")]
@@ -123,12 +122,8 @@ impl RowComparison {
             let RecoveryMembers { lost_rows } = serde_json::from_str(line).map_err(LogLineError::from)?;
             self.lost.extend(lost_rows.into_iter().flatten().map(|lost| (lost.row, lost.entry)));
         }
-        let removals = || event_types().filter(|kind| kind.class == EventClass::Removal);
-        if removals().any(|kind| line.contains(kind.name)) {
-            let members: RemovalMembers = serde_json::from_str(line)?;
-            if removals().any(|kind| kind.name == members.event) {
-                self.removals.note(seq, members);
-            }
+        if event_in(line).and_then(event_type).is_some_and(|kind| kind.class == EventClass::Removal) {
+            self.removals.note(seq, serde_json::from_str(line)?);
         }
         match LoggedRows::read(line)? {
             LoggedRows::None => {}

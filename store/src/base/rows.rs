@@ -13,6 +13,7 @@ use oracled_domain::tables;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::LazyLock;
 
 /// The version of this layout. The database and the high-water mark store it.
 pub(crate) const SCHEMA: u32 = 26;
@@ -59,8 +60,9 @@ pub(crate) fn tables_in(stored: &str) -> impl Iterator<Item = &'static Table> {
 }
 
 /// The tables of the database with rows that entries name, each once.
-pub(crate) fn stored_tables() -> BTreeSet<&'static str> {
-    tables::tables().map(stored_in).collect()
+pub(crate) fn stored_tables() -> impl Iterator<Item = &'static str> {
+    static STORED: LazyLock<BTreeSet<&str>> = LazyLock::new(|| tables::tables().map(stored_in).collect());
+    STORED.iter().copied()
 }
 
 /// A key, and the start of the keys that begin with these parts.

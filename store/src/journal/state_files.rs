@@ -10,8 +10,6 @@ use crate::base::rows;
 use crate::base::watermark::Watermark;
 use crate::ground::offline::{SourceRows, VerifiedSourceFiles};
 use oracled_domain::Sha256Hex;
-use oracled_domain::audit::event::Event;
-use oracled_domain::audit::event::LOG_KEY_EVENTS;
 use oracled_domain::audit::event::LoggedEvent;
 use oracled_domain::audit::event::log_key_in;
 use oracled_domain::audit::event::{RetentionStarted, SourcePruned};
@@ -73,12 +71,8 @@ impl SegmentLog {
                     EntryContent::Dropped(_) => (first_seq, is_drop_logged) = (entry.seq + 1, false),
                     EntryContent::Line { line, .. } => {
                         pruned.extend(pruned_payloads(line));
-                        if names_event(line, &LOG_KEY_EVENTS) {
-                            log_key = log_key_in(line).ok().flatten().or_else(|| log_key.take());
-                        }
-                        if names_event(line, &[RetentionStarted::NAME])
-                            && let Ok(Some(started)) = LoggedEvent::<RetentionStarted>::read(line)
-                        {
+                        log_key = log_key_in(line).ok().flatten().or_else(|| log_key.take());
+                        if let Ok(Some(started)) = LoggedEvent::<RetentionStarted>::read(line) {
                             is_drop_logged |= started.event.0.due.dropped_up_to() == Some(first_seq - 1);
                         }
                     }
@@ -94,7 +88,7 @@ impl SegmentLog {
                     kept.extend(pruned_payloads(&line));
                 }
                 store_id = store_id.or_else(|| meta::store_id_in(batch));
-                is_mark_known |= meta::counts_in(batch) == self.mark().map(|mark| mark.counts.clone());
+                is_mark_known |= meta::counts_in(batch).as_ref() == self.mark().map(|mark| &mark.counts);
             },
         )?;
         pruned.extend(kept);
@@ -166,18 +160,8 @@ fn note_held(batch: &RowBatch, held: &mut BTreeSet<String>) {
     }
 }
 
-/// The bytes at the start of a line that have its event.
-const EVENT_BYTES: usize = 160;
-
-/// Whether the line may be an entry with one of these events.
-fn names_event(line: &str, events: &[&str]) -> bool {
-    let start = line.get(..line.len().min(EVENT_BYTES)).unwrap_or(line);
-    events.iter().any(|event| start.contains(&format!("\"event\":\"{event}\"")))
-}
-
 /// The payloads that the entry with this line has pruned.
 fn pruned_payloads(line: &str) -> Vec<Sha256Hex> {
-    let read = |line| LoggedEvent::<SourcePruned>::read(line).ok().flatten();
-    let pruned = Some(line).filter(|line| names_event(line, &[SourcePruned::NAME])).and_then(read);
+    let pruned = LoggedEvent::<SourcePruned>::read(line).ok().flatten();
     pruned.map(|pruned| pruned.event.0.payloads).unwrap_or_default()
 }

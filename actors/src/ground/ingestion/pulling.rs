@@ -10,7 +10,7 @@ use super::run_task::begin;
 use super::{IngestContext, IngestionError, StartRun, StartRunOutcome};
 use crate::audit::commit_loop::CommitDecision;
 use crate::ground::pull::{FetchedPayload, HttpValidators, PayloadFetchOutcome, PullError, PullRequest};
-use crate::ground::registry::{PreparedPipeline, RegistryError, SourceConfirmation, expect_unchanged_row};
+use crate::ground::registry::{PreparedPipeline, RegistryError, SourceConfirmation};
 use crate::ground::schedule::PullSchedule;
 use crate::platform::caller::run_as_current_caller;
 use jiff::{SignedDuration, Timestamp};
@@ -27,7 +27,7 @@ use oracled_domain::ground::timeline::{ReleaseScope, VisibleReleases};
 use oracled_domain::{AuditEvent, PeerCredentials, Sha256Hex};
 use oracled_store::ground::archive::PayloadRef;
 use oracled_store::ground::decoding::PayloadEncoding;
-use oracled_store::{JournalRecord, RowName, RowWrite, StoreError};
+use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite, StoreError};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -214,10 +214,10 @@ impl IngestContext {
         let changed = self.log.decide_and_commit(|| {
             let (registered, revision) = commit_context.registered_pipeline(pipeline_id)?;
             let record = JournalRecord {
-                expect: expect_unchanged_row(
-                    RowName::of_document(DocumentKind::Pipeline, pipeline_id.to_string()),
-                    Some(revision),
-                ),
+                expect: vec![RowExpectation {
+                    row: RowName::of_document(DocumentKind::Pipeline, pipeline_id.to_string()),
+                    revision: Some(revision),
+                }],
                 events: vec![event.clone()],
                 writes: vec![RowWrite::put(&RegisteredPipeline { last_pull: Some(last), ..registered })],
                 ..JournalRecord::default()

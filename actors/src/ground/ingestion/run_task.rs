@@ -7,7 +7,7 @@ use super::source_claims::SourceClaim;
 use super::{IngestContext, IngestionError, StartRun, StartRunOutcome};
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::CommitError;
-use crate::ground::registry::{CommitContext, PreparedPipeline, RegistryError, expect_unchanged_row};
+use crate::ground::registry::{CommitContext, PreparedPipeline, RegistryError};
 use crate::platform::caller::spawn_for_caller;
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::audit::event::IngestionStarted;
@@ -19,7 +19,7 @@ use oracled_domain::ground::run::{IngestionRun, RunCounts, RunInput, RunState, s
 use oracled_domain::ground::source_state::{CompletedRun, SourceState};
 use oracled_domain::ground::timeline::TimelineRun;
 use oracled_domain::{AuditEvent, PeerCredentials, Sha256Hex};
-use oracled_store::{JournalRecord, RowName, RowWrite, StoreError};
+use oracled_store::{JournalRecord, RowExpectation, RowWrite, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::spawn_blocking;
@@ -198,7 +198,7 @@ pub(super) fn decide_run_change(
     let (source, revision) = commit_context.source(oracle_id)?;
     let SourceRunChange { source, run, events } = change(source)?;
     let record = JournalRecord {
-        expect: expect_unchanged_row(RowName::of::<SourceState>(oracle_id), Some(revision)),
+        expect: vec![RowExpectation::new::<SourceState>(oracle_id, Some(revision))],
         events,
         writes: vec![RowWrite::put::<SourceState>(&source), RowWrite::put::<IngestionRun>(&run)],
         ..JournalRecord::default()

@@ -6,7 +6,7 @@ use super::{
     CheckProgressCallback, IngestContext, IngestionError, PruneOldContent, PruneSource, VerifySourceFiles,
 };
 use crate::audit::commit_loop::CommitDecision;
-use crate::ground::registry::{RegistryError, expect_unchanged_row};
+use crate::ground::registry::RegistryError;
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::audit::event::SourcePruned;
 use oracled_domain::audit::event::ground::PruneEntry;
@@ -19,7 +19,7 @@ use oracled_domain::ground::upkeep::{
 use oracled_domain::{AuditEvent, PeerCredentials, Sha256Hex};
 use oracled_store::ground::verify::{PayloadCheckReport, PayloadFault};
 use oracled_store::ground::view::SourceView;
-use oracled_store::{JournalRecord, RowName, RowWrite, Store, StoreError};
+use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
 use std::sync::Arc;
 use tokio::sync::MutexGuard;
 use tokio::task::spawn_blocking;
@@ -325,7 +325,7 @@ impl IngestContext {
         let changed = self.log.decide_and_commit(|| {
             let (source, revision) = commit_context.source(oracle_id)?;
             let record = JournalRecord {
-                expect: expect_unchanged_row(RowName::of::<SourceState>(oracle_id), Some(revision)),
+                expect: vec![RowExpectation::new::<SourceState>(oracle_id, Some(revision))],
                 events: vec![event.clone()],
                 writes: vec![RowWrite::put::<SourceState>(&change(source))],
                 ..JournalRecord::default()

@@ -1,12 +1,12 @@
 //! Adapters of live sources: how each source is asked, and how its answer is parsed (RFC-0002, Part II).
 
-use super::{CommitContext, DocumentRegistry, RegistrableDocument, RegistryError, expect_unchanged_row};
+use super::{CommitContext, DocumentRegistry, RegistrableDocument, RegistryError};
 use oracled_domain::PeerCredentials;
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::source::{SourceAdapterKind, SourceRegistration};
 use oracled_domain::ground::source_state::SourceState;
 use oracled_domain::verification::adapter::Adapter;
-use oracled_store::{JournalRecord, RowName};
+use oracled_store::{JournalRecord, RowExpectation};
 use std::sync::Arc;
 
 impl RegistrableDocument for Adapter {
@@ -25,7 +25,7 @@ impl RegistrableDocument for Adapter {
         let ontology = Arc::new(context.ontology(&registration.ontology)?);
         let ready = self.validate(registration, ontology)?;
         registry.live.check(&ready).map_err(|error| RegistryError::Endpoint(error.to_string()))?;
-        let expect = expect_unchanged_row(RowName::of::<SourceState>(oracle_id), Some(source_revision));
+        let expect = vec![RowExpectation::new::<SourceState>(oracle_id, Some(source_revision))];
         context.replacement(self, expect, Vec::new(), peer)
     }
 }

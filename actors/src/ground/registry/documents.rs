@@ -1,8 +1,6 @@
 //! Registration of ontologies, and of pipelines with all documents that they name.
 
-use super::{
-    CommitContext, DocumentRegistry, RegistrableDocument, RegistryError, expect_unchanged_row, known_or_lost,
-};
+use super::{CommitContext, DocumentRegistry, RegistrableDocument, RegistryError, known_or_lost};
 use crate::ground::pull::{HttpValidators, PayloadPuller, PullError, PullRequest};
 use crate::ground::schedule::PullSchedule;
 use crate::upstream::web::WebError;
@@ -14,7 +12,7 @@ use oracled_domain::ground::pipeline::tables::WordSource;
 use oracled_domain::ground::pipeline::{PipelineDefinition, RegisteredPipeline};
 use oracled_domain::ground::source::SourceAdapterKind;
 use oracled_domain::ground::source_state::SourceState;
-use oracled_store::{JournalRecord, RowName, RowWrite};
+use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite};
 
 impl RegistrableDocument for Ontology {
     fn decide(
@@ -82,15 +80,17 @@ impl RegistrableDocument for PipelineDefinition {
             last_pull: known.and_then(|known| known.last_pull),
         };
         let mut record = JournalRecord {
-            expect: expect_unchanged_row(RowName::of_document(Self::KIND, self.document_id()), revision),
+            expect: vec![RowExpectation {
+                row: RowName::of_document(Self::KIND, self.document_id()),
+                revision,
+            }],
             events: vec![context.registered_event(before.flatten().as_ref(), self, peer)],
             writes: vec![RowWrite::put::<PipelineDefinition>(self), RowWrite::put(&registered)],
             ..JournalRecord::default()
         };
         if revision.is_none() {
             // the row of the source serializes new pipelines, since a snapshot has only one
-            let row = RowName::of::<SourceState>(oracle_id);
-            record.expect.extend(expect_unchanged_row(row, Some(source_revision)));
+            record.expect.push(RowExpectation::new::<SourceState>(oracle_id, Some(source_revision)));
             record.writes.push(RowWrite::put::<SourceState>(&source));
         }
         Ok(Some(record))

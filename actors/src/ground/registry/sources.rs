@@ -1,8 +1,7 @@
 //! Sources: registration, review, freshness policy, invalidation.
 
 use super::{
-    CommitContext, DocumentRegistry, RegistrableDocument, RegistryError, expect_unchanged_row,
-    list_axis_bounds, policy_of,
+    CommitContext, DocumentRegistry, RegistrableDocument, RegistryError, list_axis_bounds, policy_of,
 };
 use crate::audit::commit_loop::CommitDecision;
 use jiff::Timestamp;
@@ -15,7 +14,7 @@ use oracled_domain::ground::run::RunState;
 use oracled_domain::ground::source::{SourceRegistration, SourceRegistryEntry};
 use oracled_domain::ground::source_state::SourceState;
 use oracled_domain::{AuditEvent, PeerCredentials};
-use oracled_store::{JournalRecord, RowName, RowWrite};
+use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SourceReviewDecision {
@@ -68,10 +67,10 @@ impl RegistrableDocument for SourceRegistration {
             policy.validate(&list_axis_bounds(&state, &ontology)).map_err(RegistryError::PolicyKept)?;
         }
         let mut record = put_source(state, Some(revision), event);
-        record.expect.extend(expect_unchanged_row(
-            RowName::of_document(DocumentKind::Adapter, oracle_id.to_string()),
-            adapter,
-        ));
+        record.expect.push(RowExpectation {
+            row: RowName::of_document(DocumentKind::Adapter, oracle_id.to_string()),
+            revision: adapter,
+        });
         record.expect.extend(seen_by);
         Ok(Some(record))
     }
@@ -103,7 +102,7 @@ impl RegistrableDocument for FreshnessPolicy {
 /// The record that stores a source in place of its row of this revision.
 pub(super) fn put_source(state: SourceState, revision: Option<u64>, event: AuditEvent) -> JournalRecord {
     JournalRecord {
-        expect: expect_unchanged_row(RowName::of::<SourceState>(state.entry.oracle_id()), revision),
+        expect: vec![RowExpectation::new::<SourceState>(state.entry.oracle_id(), revision)],
         events: vec![event],
         writes: vec![RowWrite::put::<SourceState>(&state)],
         ..JournalRecord::default()

@@ -14,7 +14,7 @@ use oracled_domain::ground::source::SourceRegistration;
 use oracled_domain::verification::Workflow;
 use oracled_domain::verification::adapter::Adapter;
 use oracled_store::JournalRecord;
-use oracled_store::{RowName, RowWrite};
+use oracled_store::{RowExpectation, RowWrite};
 use serde_json::{Value as Json, json};
 
 /// Registers another version of the population ontology, and the source with that version.
@@ -72,7 +72,7 @@ fn running_run_counts_as_records_of_the_source() {
         let run = Box::new(goes_on.clone());
         let entry = RunEntry { run, peer: Some(PEER) };
         let record = JournalRecord {
-            expect: expect_unchanged_row(RowName::of::<IngestionRun>(&failed.run_id), Some(revision)),
+            expect: vec![RowExpectation::new::<IngestionRun>(&failed.run_id, Some(revision))],
             events: vec![AuditEvent::new(failed.started_at, None, IngestionStarted(entry))],
             writes: vec![RowWrite::put::<IngestionRun>(&goes_on)],
             ..JournalRecord::default()

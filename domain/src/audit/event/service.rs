@@ -4,7 +4,7 @@ use super::backup::BackupEntry;
 use super::erasure::{ErasureEndEntry, ErasureStartEntry};
 use super::retention::{RetentionEndEntry, RetentionStartEntry, SessionExpiryEntry};
 use super::{LostRow, PeerCredentials};
-use crate::base::event::{Event, EventClass, EventNotice, EventType, event_name, read_open};
+use crate::base::event::{Event, EventClass, EventNotice, EventType, event_in, read_open};
 use crate::base::session_id::SessionId;
 use crate::verdict::health::OracleHealthLevel;
 use crate::verdict::oracle::OracleId;
@@ -247,9 +247,9 @@ pub const LOG_KEY_EVENTS: [&str; 3] = [ServiceStarted::NAME, LogKeyReplaced::NAM
 /// The public key that the entry with this line names; `None` if it names none, or is none of [`LOG_KEY_EVENTS`].
 ///
 /// # Errors
-/// The line is not an entry.
+/// A member of the line is not one of its event.
 pub fn log_key_in(line: &str) -> Result<Option<String>, serde_json::Error> {
-    Ok(match event_name(line)?.as_str() {
+    Ok(match event_in(line).unwrap_or_default() {
         ServiceStarted::NAME => Some(serde_json::from_str::<ServiceStarted>(line)?.log_key),
         LogKeyReplaced::NAME => Some(serde_json::from_str::<LogKeyReplaced>(line)?.after),
         RetentionStarted::NAME => serde_json::from_str::<RetentionStarted>(line)?.0.log_key,

@@ -457,6 +457,9 @@ fn every_event_round_trips_with_its_kind_as_tag() {
         let line = serde_json::to_string(&event).expect("the value serializes");
         assert_eq!(AuditEvent::read(&line).expect("valid JSON").as_ref(), Some(&event));
         assert!(line.starts_with(&format!("{{\"event\":\"{}\"", event.kind.name())), "{line}");
+        assert_eq!(event_in(&line), Some(event.kind.name()));
+        let notice = event.notice().map(|notice| WebhookType::of(notice.kind));
+        assert_ne!(notice, Some(None), "a notice without a type of webhook: {line}");
         assert!(line.ends_with("\"timestamp\":\"2026-11-20T10:00:00Z\"}"), "{line}");
         let session_id = match (&event.session_id, event.kind.name()) {
             (Some(session_id), _) => Some(json!(session_id)),

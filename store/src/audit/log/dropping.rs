@@ -10,7 +10,7 @@ use crate::base::meta;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows;
 use oracled_domain::audit::event::EventClass;
-use oracled_domain::audit::event::event_types;
+use oracled_domain::audit::event::{event_in, event_type};
 use oracled_domain::audit::leaf::{hide_values, is_addition};
 use oracled_domain::audit::log_tiles::TILE_HASHES;
 use std::path::Path;
@@ -94,8 +94,7 @@ pub(crate) fn kept_entries_in(rows: &RowBatch) -> impl Iterator<Item = String> +
 
 /// Whether the entry with this line is kept apart.
 fn is_kept(line: &str) -> bool {
-    let kept = event_types().filter(|kind| kind.class == EventClass::Kept);
-    kept.into_iter().any(|kind| line.contains(&format!("\"event\":\"{}\"", kind.name)))
+    event_in(line).and_then(event_type).is_some_and(|kind| kind.class == EventClass::Kept)
 }
 
 /// Whether `key` is that of a row of entries before `first`, or of their index.
