@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds a static program, and from it all packages, in target/package.
-# Usage: packaging/build.sh [PROGRAMS]. PROGRAMS is a folder with oracled that is already built.
+# Builds static programs, and from them all packages, in target/package.
+# Usage: packaging/build.sh [PROGRAMS]. PROGRAMS is a folder with programs that are already built.
 # Skips what lacks its tool: dpkg-deb, rpmbuild, cargo-cyclonedx, buildah.
 set -euo pipefail
 programs="${1:+$(realpath "$1")}"
@@ -18,13 +18,15 @@ if [[ -z $programs ]]; then
     # --target keeps these flags from procedural macros, which are shared libraries
     RUSTFLAGS="-C target-feature=+crt-static --remap-path-prefix=$PWD=oracled --remap-path-prefix=$cargo_home=cargo" \
         CFLAGS="-ffile-prefix-map=$PWD=oracled -ffile-prefix-map=$cargo_home=cargo" \
-        cargo build --profile dist --locked --target "$host" -p oracled --features jemalloc
+        cargo build --profile dist --locked --target "$host" -p oracled -p oracled-tools --features oracled/jemalloc
     programs="$target/$host/dist"
 fi
-if ! LC_ALL=C ldd "$programs/oracled" 2>&1 | grep -Eq 'statically linked|not a dynamic executable'; then
-    echo "$programs/oracled is not static: build it with -C target-feature=+crt-static" >&2
-    exit 1
-fi
+for program in oracled oraclectl-{calibrate,parquet,prompt-try,rules-eval}; do
+    if ! LC_ALL=C ldd "$programs/$program" 2>&1 | grep -Eq 'statically linked|not a dynamic executable'; then
+        echo "$programs/$program is not static: build it with -C target-feature=+crt-static" >&2
+        exit 1
+    fi
+done
 
 rm -rf "$out"
 mkdir -p "$out"

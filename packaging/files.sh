@@ -6,12 +6,14 @@ set_layout() {
     case "$1" in
     local)
         prefix=/usr/local
+        libexec=/usr/local/bin
         units=/etc/systemd/system
         sysusers=/etc/sysusers.d
         tmpfiles=/etc/tmpfiles.d
         ;;
     package)
         prefix=/usr
+        libexec=/usr/libexec/oracled
         units=/usr/lib/systemd/system
         sysusers=/usr/lib/sysusers.d
         tmpfiles=/usr/lib/tmpfiles.d
@@ -31,6 +33,7 @@ for_each_file() {
         source=${source/#PROGRAMS/${programs:-}}
         source=${source/#GENERATED/${generated:-}}
         destination=${destination/#PREFIX/$prefix}
+        destination=${destination/#LIBEXEC/$libexec}
         destination=${destination/#UNITS/$units}
         destination=${destination/#SYSUSERS/$sysusers}
         destination=${destination/#TMPFILES/$tmpfiles}

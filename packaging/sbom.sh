@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes the software bill of materials (CycloneDX 1.5) of oracled, with cargo-cyclonedx.
+# Writes the software bill of materials (CycloneDX 1.5) of oracled and of its tools, with cargo-cyclonedx.
 # Usage: packaging/sbom.sh VERSION OUT. The same commit and SOURCE_DATE_EPOCH (by default the time of the commit) give the same bytes.
 set -euo pipefail
 version=$1
@@ -15,4 +15,6 @@ git archive HEAD | tar -x -C "$sources"
 cargo cyclonedx --manifest-path "$sources/Cargo.toml" --format json --spec-version 1.5 --target "$host" --no-build-deps --quiet
 mkdir -p "$out"
 # without the path of this machine
-sed "s|path+file://$sources/|path+file:///|g" "$sources/daemon/oracled.cdx.json" >"$out/oracled-$version.cdx.json"
+for crate in daemon/oracled tools/oracled-tools; do
+    sed "s|path+file://$sources/|path+file:///|g" "$sources/$crate.cdx.json" >"$out/${crate#*/}-$version.cdx.json"
+done

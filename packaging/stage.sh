@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Copies the installed files below a directory, as packaging/files lists them.
-# Usage: packaging/stage.sh PROGRAMS DEST LAYOUT. PROGRAMS has oracled; LAYOUT is `local` or `package`.
+# Usage: packaging/stage.sh PROGRAMS DEST LAYOUT. PROGRAMS has oracled and the programs that oraclectl starts; LAYOUT is `local` or `package`.
 set -euo pipefail
 programs=$(realpath "$1")
 dest=$(realpath -m "$2")

@@ -1,12 +1,13 @@
 //! Shared by all verbs: options, input, output, errors.
 
-pub(crate) mod arguments;
-pub(crate) mod error;
-pub(crate) mod examples;
-pub(crate) mod input;
-pub(crate) mod input_lines;
-pub(crate) mod man;
-pub(crate) mod options;
-pub(crate) mod output;
-pub(crate) mod output_stream;
-pub(crate) mod output_style;
+pub mod arguments;
+pub mod error;
+pub mod examples;
+pub mod input;
+pub mod input_lines;
+pub mod man;
+pub mod options;
+pub mod output;
+pub mod output_stream;
+pub mod output_style;
+pub mod program;

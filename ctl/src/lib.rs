@@ -1,25 +1,21 @@
 //! `oraclectl`: the administrators' command line, one file per verb.
 
 mod audit;
-mod base;
+pub mod base;
 mod console;
-mod ground;
+pub mod ground;
 mod platform;
-mod rules;
-mod verdict;
+pub mod rules;
+pub mod verdict;
 mod verification;
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
-use crate::base::output_stream::{Output, StandardOutput};
-use crate::verdict::calibrate::CalibrateArgs;
+use crate::base::output_stream::Output;
+use crate::base::program::{ProgramArgs, block_on, run_command_line};
 pub use base::man::man_pages;
-use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Args, Command, Parser, Subcommand};
 use clap_complete::Shell;
-use nix::sys::prctl::set_dumpable;
-use oracled_domain::base::visible::visible_text;
 use std::fs;
-use std::future::Future;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -46,8 +42,6 @@ Exit codes:
 #[derive(Debug, Parser)]
 #[command(name = "oraclectl", version, after_help = EXIT_CODES, max_term_width = 100)]
 struct CtlArgs {
-    #[command(flatten)]
-    options: GlobalOptions,
     #[command(subcommand)]
     verb: CtlCommand,
 }
@@ -95,7 +89,7 @@ enum CtlCommand {
     Reload,
     /// Show or set the level of the service log
     LogLevel(platform::log_level::LogLevelArgs),
-    Calibrate(CalibrateArgs),
+    Calibrate(verdict::calibrate::CalibrateArgs),
     Rules(rules::RulesArgs),
     Apply(ground::apply::ApplyArgs),
     New(ground::new_source::NewArgs),
@@ -128,7 +122,7 @@ enum CtlCommand {
 /// The command line, with the examples of its verbs.
 #[must_use]
 pub fn command() -> Command {
-    base::examples::add_to(CtlArgs::command())
+    base::examples::add_to(CtlArgs::augment_args(GlobalOptions::augment_args(Command::new(NAME))))
 }
 
 /// The name under which the program is this command line.
@@ -143,46 +137,10 @@ pub fn is_called() -> bool {
 /// Runs the command line.
 #[must_use]
 pub fn main() -> ExitCode {
-    // a core dump would contain keys, queries and addresses
-    if let Err(error) = set_dumpable(false) {
-        drop(writeln!(io::stderr(), "oraclectl: cannot turn core dumps off: {error}"));
-        return ExitCode::FAILURE;
-    }
-    if let Some(ended) = ground::parquet_rows::run_reader() {
-        return ended;
-    }
-    let matches = command().try_get_matches();
-    let CtlArgs { options, verb } = match matches.and_then(|matches| CtlArgs::from_arg_matches(&matches)) {
-        Ok(arguments) => arguments,
-        Err(error) => return print_usage_error(&error),
-    };
-    let json = options.json;
-    let out = &mut StandardOutput::new();
-    let done = run(verb, &options, out);
-    let done = done.and_then(|()| Ok(out.flush()?));
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
-        Err(error) => {
-            base::output::print_error(&error, json, out);
-            ExitCode::from(error.exit_code())
-        }
-    }
+    run_command_line(command(), |CtlArgs { verb }, options, out| run(verb, options, out))
 }
 
-/// Prints an error of the command line, or its help. The error quotes the arguments, which may be foreign text.
-fn print_usage_error(error: &clap::Error) -> ExitCode {
-    let text = error.to_string();
-    // a reader that closed the pipe has seen enough
-    if !error.use_stderr() || visible_text(&text) == text {
-        drop(error.print());
-    } else {
-        drop(write!(io::stderr(), "{}", visible_text(&text)));
-    }
-    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
-}
-
-fn run(verb: CtlCommand, options: &GlobalOptions, out: &mut dyn Output) -> Result<(), CtlError> {
+fn run(verb: &CtlCommand, options: &GlobalOptions, out: &mut dyn Output) -> Result<(), CtlError> {
     match verb {
         CtlCommand::Status => block_on(platform::status::run(options, out)),
         CtlCommand::Doctor(verb) => block_on(verb.run(options, out)),
@@ -211,7 +169,7 @@ fn run(verb: CtlCommand, options: &GlobalOptions, out: &mut dyn Output) -> Resul
         CtlCommand::Drain(verb) => block_on(verb.run(options, out)),
         CtlCommand::Reload => block_on(platform::reload::run(options, out)),
         CtlCommand::LogLevel(verb) => block_on(verb.run(options, out)),
-        CtlCommand::Calibrate(verb) => Ok(verb.run(out, options.json)?),
+        CtlCommand::Calibrate(verb) => verb.start(options),
         CtlCommand::Rules(verb) => block_on(verb.run(options, out)),
         CtlCommand::Apply(verb) => block_on(verb.run(options, out)),
         CtlCommand::New(verb) => verb.run(options.json, out),
@@ -231,10 +189,10 @@ fn run(verb: CtlCommand, options: &GlobalOptions, out: &mut dyn Output) -> Resul
         CtlCommand::Completions { shell } => {
             // clap_complete panics if it cannot write
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut command(), "oraclectl", &mut script);
+            clap_complete::generate(*shell, &mut command(), "oraclectl", &mut script);
             Ok(out.write_all(&script)?)
         }
-        CtlCommand::Man { dir } => write_man_pages(&dir),
+        CtlCommand::Man { dir } => write_man_pages(dir),
     }
 }
 
@@ -248,10 +206,4 @@ fn write_man_pages(dir: &Path) -> Result<(), CtlError> {
         })?;
     }
     Ok(())
-}
-
-/// Runs a verb that sends requests to the daemon.
-fn block_on(verb: impl Future<Output = Result<(), CtlError>>) -> Result<(), CtlError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(CtlError::Output)?.block_on(verb)
 }

@@ -1,24 +1,23 @@
 //! `oraclectl rules`.
 
-mod case;
 pub(crate) mod check;
-mod complaint;
-mod eval;
-mod outcome;
+pub mod complaint;
 mod show;
-mod tally;
 
 pub(crate) use check::show_verdict_evaluation;
 
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
 use crate::base::output::{format_count, format_table, print_json};
+use crate::base::program::ProgramArgs;
 use hyper::Method;
 use oracled_api::base::client::DaemonResponse;
 use oracled_domain::rules::RuleId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::ffi::OsStr;
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 /// Show the rules for text, check a text, or evaluate test cases
 #[derive(Debug, clap::Args)]
@@ -33,12 +32,33 @@ enum RulesAction {
     List,
     Show(show::RulesShowArgs),
     Check(check::RulesCheckArgs),
-    Eval(eval::RulesEvalArgs),
+    Eval(RulesEvalArgs),
+}
+
+/// Evaluate test cases through the daemon, and show the cases with an unexpected result
+///
+/// A case is an evaluation request that can have three more members, which are not sent: `category` and
+/// `note` (text), and `want` (`{"verdict", "failed"?}`, where `failed` lists the rules that must fail).
+/// Without `want`, the expected verdict is PASS. If a line is not a case, it is reported, the other lines are
+/// still evaluated, and the exit status is 5.
+#[derive(Debug, clap::Args)]
+pub struct RulesEvalArgs {
+    /// The cases, one `{"candidate_output", "facts", …}` object per line; `-` reads standard input
+    #[arg(value_name = "FILE.ndjson")]
+    pub file: PathBuf,
+}
+
+impl ProgramArgs for RulesEvalArgs {
+    const PROGRAM: &'static str = "oraclectl-rules-eval";
+
+    fn arguments(&self) -> Vec<&OsStr> {
+        vec![self.file.as_os_str()]
+    }
 }
 
 /// An error of `oraclectl rules`. Each message is one line.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum RulesCommandError {
+pub enum RulesCommandError {
     /// A text does not pass the rules. The reason was printed.
     #[error("the verdict is not PASS")]
     NoPass,
@@ -96,7 +116,7 @@ impl RulesArgs {
             RulesAction::List => list(options, out).await,
             RulesAction::Show(show) => show.run(options, out).await,
             RulesAction::Check(check) => check.run(options, out).await,
-            RulesAction::Eval(eval) => eval.run(options, out).await,
+            RulesAction::Eval(eval) => eval.start(options),
         }
     }
 }
@@ -143,6 +163,3 @@ async fn list(options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlErr
     writeln!(out, "{}", format_table(["id", "invariant", "in profile", "description"], rows.collect()))?;
     Ok(writeln!(out, "\nClaims allowed without support: {unsupported_max} (unsupported_max)")?)
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,6 +1,6 @@
 //! Verbs for verdicts and sessions.
 
-pub(crate) mod calibrate;
+pub mod calibrate;
 pub(crate) mod costs;
 pub(crate) mod crosscheck;
 pub(crate) mod divergence;
@@ -8,7 +8,7 @@ pub(crate) mod erase;
 pub(crate) mod export;
 pub(crate) mod orders;
 pub(crate) mod outbox;
-pub(crate) mod prompt;
+pub mod prompt;
 pub(crate) mod purge;
 pub(crate) mod register;
 pub(crate) mod retention;

@@ -25,10 +25,11 @@ use oracled_api::base::client::{DaemonClient, DaemonResponse};
 use serde_json::{Value, json};
 use std::env;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::symlink;
+use std::io;
+
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{self, Child, Command, ExitStatus, Output, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -62,16 +63,27 @@ pub fn program(name: &str) -> PathBuf {
     // test programs are in target/<profile>/deps, the programs under test one folder above
     let this = env::current_exe().expect("the path of this program is known");
     let profile = this.parent().and_then(Path::parent).expect("cargo puts tests two folders deep");
+    static LINKS: OnceLock<PathBuf> = OnceLock::new();
     if name == oracled_ctl::NAME {
-        let folder = profile.join("under-test");
-        fs::create_dir_all(&folder).expect("the folder is created");
-        let link = folder.join(name);
-        // another test may have made it
-        let made = symlink("../oracled-under-test", &link).map_err(|error| error.kind());
-        assert!(matches!(made, Ok(()) | Err(ErrorKind::AlreadyExists)), "{made:?}");
-        return link;
+        return LINKS.get_or_init(|| link_programs(profile)).join(name);
     }
     profile.join(format!("{name}-under-test"))
+}
+
+/// The folder with the program under the name `oraclectl`, and beside it under those of the programs that it starts.
+fn link_programs(profile: &Path) -> PathBuf {
+    let folder = profile.join("under-test");
+    fs::create_dir_all(&folder).expect("the folder is created");
+    let tools = oracled_tools::PROGRAMS.map(|(name, _)| name);
+    for name in tools.into_iter().chain([oracled_ctl::NAME]) {
+        // a hard link, since the programs are beside the file that a symbolic link leads to. Another process may replace it, too
+        let link = folder.join(format!("{name}.{}", process::id()));
+        fs::hard_link(profile.join("oracled-under-test"), &link).expect("the program was built");
+        fs::rename(&link, folder.join(name)).expect("the link is in place");
+        // a link to the same file is not renamed
+        drop(fs::remove_file(link));
+    }
+    folder
 }
 
 /// Removes from `command` the environment variables that the user of the tests has set for another daemon.

@@ -2,7 +2,7 @@
 
 use oracled_tests::model::{ModelServer, ScriptedReply};
 use oracled_tests::{
-    DaemonProcess, DaemonWorld, GOOD, PATIENCE, document, get, lines, log, post, submission,
+    DaemonProcess, DaemonWorld, GOOD, PATIENCE, document, get, lines, log, post, program, submission,
 };
 use serde_json::{Value, json};
 use std::fs;
@@ -365,6 +365,17 @@ fn calibrate_judges_lines_without_a_daemon() {
     complaint(&world.ctl(&["calibrate", "/nowhere.ndjson"]), 5);
 }
 
+#[test]
+fn verb_of_a_program_that_is_not_installed_is_an_error() {
+    let world = DaemonWorld::default();
+    let alone = world.path("oraclectl");
+    fs::copy(program("oraclectl"), &alone).expect("the program is copied");
+    for arguments in [&["calibrate", "-"][..], &["rules", "eval", "-"], &["prompt", "try", "house", "-"]] {
+        let refused = Command::new(&alone).args(arguments).stdin(Stdio::null()).output().expect("it starts");
+        assert!(complaint(&refused, 5).contains("oraclectl-"));
+    }
+}
+
 #[tokio::test]
 async fn rules_list_and_eval_report_results_and_exit_codes() {
     let world = DaemonWorld::default();
@@ -507,7 +518,7 @@ async fn submit_with_facts_is_checked_by_the_rules() {
 
 #[test]
 fn usage_error_names_required_arguments_if_sockets_are_set() {
-    let mut command = Command::new(oracled_tests::program("oraclectl"));
+    let mut command = Command::new(program("oraclectl"));
     command.arg("query").env("ORACLED_SOCKET", "/s").env("ORACLED_CONTROL_SOCKET", "/c");
     let output = command.output().expect("oraclectl starts");
     let stderr_text = String::from_utf8_lossy(&output.stderr);
@@ -521,7 +532,7 @@ fn socket_path_of_another_file_and_empty_socket_variable_are_reported() {
     for (path, code, message) in
         [(other.as_str(), 3, "is not a socket"), ("", 2, "`ORACLED_CONTROL_SOCKET` is empty")]
     {
-        let mut command = Command::new(oracled_tests::program("oraclectl"));
+        let mut command = Command::new(program("oraclectl"));
         command.arg("status").env("ORACLED_CONTROL_SOCKET", path);
         let error = complaint(&command.output().expect("oraclectl starts"), code);
         assert!(error.contains(message), "{error}");

@@ -6,31 +6,31 @@ use serde_json::Value as Json;
 use std::collections::BTreeMap;
 
 /// Parses an id. Rejects an empty one, because the path of the request would then be another one.
-pub(crate) fn id_parser() -> NonEmptyStringValueParser {
+pub fn id_parser() -> NonEmptyStringValueParser {
     NonEmptyStringValueParser::new()
 }
 
 /// Parses the option `-n`: a number of rows from 1 to `max`.
-pub(crate) fn limit_parser(max: usize) -> RangedU64ValueParser<usize> {
+pub fn limit_parser(max: usize) -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=max as u64)
 }
 
 /// A value of an axis. The axis decides its type.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct AxisValueArg {
-    pub(crate) axis: String,
-    pub(crate) value: String,
+pub struct AxisValueArg {
+    pub axis: String,
+    pub value: String,
 }
 
 /// Parses `AXIS=VALUE`. The value is all text after the first `=`.
-pub(crate) fn parse_axis_value(text: &str) -> Result<AxisValueArg, String> {
+pub fn parse_axis_value(text: &str) -> Result<AxisValueArg, String> {
     let (axis, value) =
         text.split_once('=').ok_or("the value has no `=`; write AXIS=VALUE, such as area=ABW")?;
     Ok(AxisValueArg { axis: axis.trim().to_owned(), value: value.trim().to_owned() })
 }
 
 /// The values by their axes.
-pub(crate) fn collect_by_axis(given: &[AxisValueArg]) -> Result<BTreeMap<String, Json>, CtlError> {
+pub fn collect_by_axis(given: &[AxisValueArg]) -> Result<BTreeMap<String, Json>, CtlError> {
     let mut values = BTreeMap::new();
     for AxisValueArg { axis, value } in given {
         if values.insert(axis.clone(), Json::String(value.clone())).is_some() {

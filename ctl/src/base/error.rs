@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// The error with which a verb ends.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CtlError {
+pub enum CtlError {
     /// The daemon does not answer.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -105,7 +105,7 @@ pub(crate) enum CtlError {
 
 /// The next command after a problem with this code, as a suffix of the problem's text. Empty if there is no such
 /// command, or if the daemon's text already names it.
-pub(crate) fn next_command(code: &str) -> &'static str {
+pub fn next_command(code: &str) -> &'static str {
     match code {
         "source_unknown" => "; `oraclectl get source` lists the sources",
         "ontology_unknown" => "; `oraclectl get ontology` lists the ontologies",
@@ -127,7 +127,7 @@ pub(crate) fn next_command(code: &str) -> &'static str {
 impl CtlError {
     /// Replaces the text of a problem with the code `problem_code`, and the `detail` of its document. Other errors stay
     /// as they are.
-    pub(crate) fn reword(self, problem_code: &str, text: impl FnOnce() -> String) -> Self {
+    pub fn reword(self, problem_code: &str, text: impl FnOnce() -> String) -> Self {
         match self {
             Self::Problem { code, status, retry_after, mut document, .. } if code == problem_code => {
                 let detail = text();
@@ -141,7 +141,7 @@ impl CtlError {
     }
 
     /// Adds to the error about an unknown session how a session of an application is named, unless `session_id` is such a name.
-    pub(crate) fn with_application_hint(self, session_id: &str) -> Self {
+    pub fn with_application_hint(self, session_id: &str) -> Self {
         let Self::Problem { detail, code, .. } = &self else { return self };
         if session_id.contains('/') || !matches!(code.as_str(), "session_unknown" | "order_unknown") {
             return self;
@@ -152,7 +152,7 @@ impl CtlError {
         })
     }
 
-    pub(crate) fn exit_code(&self) -> u8 {
+    pub fn exit_code(&self) -> u8 {
         match self {
             Self::NotApproved
             | Self::NotReproduced
@@ -179,7 +179,7 @@ impl CtlError {
     }
 
     /// Whether the reader of standard output has closed it. The program then ends with success.
-    pub(crate) fn is_broken_pipe(&self) -> bool {
+    pub fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == ErrorKind::BrokenPipe)
     }
 }

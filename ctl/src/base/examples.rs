@@ -132,7 +132,7 @@ const EXAMPLES: [(&str, &[&str]); 56] = [
 ];
 
 /// Adds to each verb of `command` its examples, as the end of its help.
-pub(crate) fn add_to(command: Command) -> Command {
+pub fn add_to(command: Command) -> Command {
     add_below(command, "")
 }
 

@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 const FILE_MAX_BYTES: u64 = 256 * 1024 * 1024;
 
 /// The text of a file, or of standard input if the name is `-`.
-pub(crate) fn read_text(file: &Path) -> Result<String, CtlError> {
+pub fn read_text(file: &Path) -> Result<String, CtlError> {
     let read =
         if file == Path::new("-") { read_all(io::stdin()) } else { File::open(file).and_then(read_all) };
     read.map_err(|cause| CtlError::Read { file: file.display().to_string(), cause })
 }
 
 /// All text of `source`, which can be foreign; an error if it has more than [`FILE_MAX_BYTES`].
-pub(crate) fn read_all(source: impl Read) -> io::Result<String> {
+pub fn read_all(source: impl Read) -> io::Result<String> {
     read_limited(source, FILE_MAX_BYTES)
 }
 
@@ -34,13 +34,13 @@ fn read_limited(source: impl Read, bytes_max: u64) -> io::Result<String> {
 }
 
 /// The facts in a file, one per line. Blank lines are skipped.
-pub(crate) fn read_facts(file: &Path) -> Result<Vec<String>, CtlError> {
+pub fn read_facts(file: &Path) -> Result<Vec<String>, CtlError> {
     let text = read_text(file)?;
     Ok(text.lines().filter(|line| !is_blank(line)).map(str::to_owned).collect())
 }
 
 /// The list of a request's `read_facts_from`, read from a file.
-pub(crate) fn read_facts_from(file: &Path) -> Result<serde_json::Value, CtlError> {
+pub fn read_facts_from(file: &Path) -> Result<serde_json::Value, CtlError> {
     let text = read_text(file)?;
     serde_json::from_str(&text).map_err(|error| CtlError::Read {
         file: file.display().to_string(),
@@ -49,14 +49,14 @@ pub(crate) fn read_facts_from(file: &Path) -> Result<serde_json::Value, CtlError
 }
 
 /// Parses a file name. Rejects `-`, since another argument of the same command may already read standard input.
-pub(crate) fn regular_file_parser() -> impl TypedValueParser<Value = PathBuf> {
+pub fn regular_file_parser() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|file| {
         if file == Path::new("-") { Err("`-` is not supported here; name a file") } else { Ok(file) }
     })
 }
 
 /// The key in the content of a file; `None` if it has another form.
-pub(crate) fn decode_secret_key(content: &[u8]) -> Option<[u8; 32]> {
+pub fn decode_secret_key(content: &[u8]) -> Option<[u8; 32]> {
     BASE64_STANDARD.decode(content.trim_ascii_end()).ok()?.try_into().ok()
 }
 

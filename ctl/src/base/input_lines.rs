@@ -6,13 +6,13 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 /// Maximum length of a line in bytes, without the line end.
-pub(crate) const LINE_MAX_BYTES: usize = 4 * 1024 * 1024;
+pub const LINE_MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// An open file, and a bar that shows how much of it was read.
-pub(crate) type OpenedFile = (BufReader<Box<dyn Read + Send>>, ProgressBar);
+pub type OpenedFile = (BufReader<Box<dyn Read + Send>>, ProgressBar);
 
 /// The name of a file for messages.
-pub(crate) fn display_name(file: &Path) -> String {
+pub fn display_name(file: &Path) -> String {
     if is_stdin(file) { "standard input".to_owned() } else { file.display().to_string() }
 }
 
@@ -22,7 +22,7 @@ fn is_stdin(file: &Path) -> bool {
 
 /// Opens a file, or standard input if the name is `-`. The bar begins with the word `done`; indicatif hides the bar if
 /// standard error is not a terminal.
-pub(crate) fn open(file: &Path, done: &str) -> io::Result<OpenedFile> {
+pub fn open(file: &Path, done: &str) -> io::Result<OpenedFile> {
     let (input, length_bytes): (Box<dyn Read + Send>, _) = if is_stdin(file) {
         (Box::new(io::stdin()), None)
     } else {
@@ -36,7 +36,7 @@ pub(crate) fn open(file: &Path, done: &str) -> io::Result<OpenedFile> {
     Ok((BufReader::new(Box::new(bar.wrap_read(input))), bar))
 }
 
-pub(crate) fn progress_bar(length_bytes: Option<u64>, done: &str) -> ProgressBar {
+pub fn progress_bar(length_bytes: Option<u64>, done: &str) -> ProgressBar {
     let (bar, template) = match length_bytes {
         Some(length) => (ProgressBar::new(length), "{bar:20} {percent:>3}%, {eta} left{wide_msg}"),
         None => (ProgressBar::no_length(), "{spinner} {bytes}{wide_msg}"),
@@ -50,19 +50,19 @@ pub(crate) fn progress_bar(length_bytes: Option<u64>, done: &str) -> ProgressBar
 /// The line has more bytes than [`LINE_MAX_BYTES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the line is longer than 4 MiB, the maximum")]
-pub(crate) struct LineTooLong;
+pub struct LineTooLong;
 
 /// A line that is not blank.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct InputLine<'l> {
+pub struct InputLine<'l> {
     /// The line number, from 1; blank lines count.
-    pub(crate) number: u64,
+    pub number: u64,
     /// The text without surrounding white space.
-    pub(crate) text: Result<&'l [u8], LineTooLong>,
+    pub text: Result<&'l [u8], LineTooLong>,
 }
 
 /// Iterates over lines. The memory is bounded by [`LINE_MAX_BYTES`].
-pub(crate) struct InputLineReader<R> {
+pub struct InputLineReader<R> {
     input: R,
     line: Vec<u8>,
     number: u64,
@@ -71,12 +71,12 @@ pub(crate) struct InputLineReader<R> {
 }
 
 impl<R: BufRead> InputLineReader<R> {
-    pub(crate) fn new(input: R) -> Self {
+    pub fn new(input: R) -> Self {
         Self { input, line: Vec::new(), number: 0, is_cut: false }
     }
 
     /// The next line that is not blank; `None` at the end.
-    pub(crate) fn next_line(&mut self) -> io::Result<Option<InputLine<'_>>> {
+    pub fn next_line(&mut self) -> io::Result<Option<InputLine<'_>>> {
         while self.read_line()? {
             if self.is_cut {
                 return Ok(Some(InputLine { number: self.number, text: Err(LineTooLong) }));
@@ -107,13 +107,13 @@ impl<R: BufRead> InputLineReader<R> {
 }
 
 /// The message of a JSON error, without the position.
-pub(crate) fn json_error_text(error: &serde_json::Error) -> String {
+pub fn json_error_text(error: &serde_json::Error) -> String {
     strip_position(&error.to_string()).to_owned()
 }
 
 /// Removes the position from a message of a JSON parser. The parser counts lines and columns within the text
 /// that it gets, which may be one line of a file.
-pub(crate) fn strip_position(message: &str) -> &str {
+pub fn strip_position(message: &str) -> &str {
     let is_position = |position: &str| position.split(" column ").all(|number| number.parse::<u64>().is_ok());
     message
         .rsplit_once(" at line ")

@@ -22,30 +22,30 @@ const CONTROL_VARIABLE: &str = "ORACLED_CONTROL_SOCKET";
 
 /// The global options.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct GlobalOptions {
+pub struct GlobalOptions {
     /// The routes' socket [env: ORACLED_SOCKET]
     #[arg(long, global = true, help_heading = HEADING, value_name = "PATH")]
-    pub(crate) socket: Option<PathBuf>,
+    pub socket: Option<PathBuf>,
     /// The control socket [env: ORACLED_CONTROL_SOCKET]
     #[arg(long, global = true, help_heading = HEADING, value_name = "PATH")]
-    pub(crate) control_socket: Option<PathBuf>,
+    pub control_socket: Option<PathBuf>,
     /// Print JSON, for programs
     #[arg(long, global = true, help_heading = HEADING)]
-    pub(crate) json: bool,
+    pub json: bool,
 }
 
 impl GlobalOptions {
-    pub(crate) fn routes_path(&self) -> Result<PathBuf, CtlError> {
+    pub fn routes_path(&self) -> Result<PathBuf, CtlError> {
         socket_path(self.socket.as_ref(), "ORACLED_SOCKET", "oracled.sock")
     }
 
-    pub(crate) fn control_path(&self) -> Result<PathBuf, CtlError> {
+    pub fn control_path(&self) -> Result<PathBuf, CtlError> {
         socket_path(self.control_socket.as_ref(), CONTROL_VARIABLE, "control.sock")
     }
 
     /// The socket for decisions of reviewers: the control socket, or the socket for reviewers if this user may connect to that
     /// one only. A given control socket is always used.
-    pub(crate) fn reviewer_socket_path(&self) -> Result<PathBuf, CtlError> {
+    pub fn reviewer_socket_path(&self) -> Result<PathBuf, CtlError> {
         let control = self.control_path()?;
         if self.control_socket.is_some() || std::env::var_os(CONTROL_VARIABLE).is_some() {
             return Ok(control);
@@ -55,7 +55,7 @@ impl GlobalOptions {
         }))
     }
 
-    pub(crate) async fn call_for_reviewer(
+    pub async fn call_for_reviewer(
         &self,
         method: Method,
         path: &str,
@@ -64,7 +64,7 @@ impl GlobalOptions {
         call(&self.reviewer_socket_path()?, method, path, body).await
     }
 
-    pub(crate) async fn call_routes(
+    pub async fn call_routes(
         &self,
         method: Method,
         path: &str,
@@ -74,7 +74,7 @@ impl GlobalOptions {
     }
 
     /// Sends an order on the control socket, and waits for its answer without a time limit.
-    pub(crate) async fn run_on_control(
+    pub async fn run_on_control(
         &self,
         path: &str,
         order: &impl serde::Serialize,
@@ -85,7 +85,7 @@ impl GlobalOptions {
         if answer.status.is_success() { Ok(answer) } else { Err(problem_error(&answer)) }
     }
 
-    pub(crate) async fn call_control(
+    pub async fn call_control(
         &self,
         method: Method,
         path: &str,
@@ -114,7 +114,7 @@ fn socket_path(given: Option<&PathBuf>, variable: &str, name: &str) -> Result<Pa
     Ok(path)
 }
 
-pub(crate) async fn call(
+pub async fn call(
     socket: &Path,
     method: Method,
     path: &str,
@@ -125,7 +125,7 @@ pub(crate) async fn call(
 }
 
 /// All items of a list, page by page. `path` has a query.
-pub(crate) async fn read_pages<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<Vec<T>, CtlError> {
+pub async fn read_pages<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<Vec<T>, CtlError> {
     let (mut items, mut after) = (Vec::new(), String::new());
     loop {
         let path = format!("{path}&limit={}{after}", <PageLimit>::MAX);
@@ -137,7 +137,7 @@ pub(crate) async fn read_pages<T: DeserializeOwned>(socket: &Path, path: &str) -
 }
 
 /// The lines of a successful response, or its problem as an error.
-pub(crate) async fn response_lines(response: Response<Incoming>) -> Result<ResponseLines, CtlError> {
+pub async fn response_lines(response: Response<Incoming>) -> Result<ResponseLines, CtlError> {
     if response.status().is_success() {
         return Ok(ResponseLines::new(response.into_body()));
     }
@@ -145,7 +145,7 @@ pub(crate) async fn response_lines(response: Response<Incoming>) -> Result<Respo
 }
 
 /// The error in a response without success.
-pub(crate) fn problem_error(answer: &DaemonResponse) -> CtlError {
+pub fn problem_error(answer: &DaemonResponse) -> CtlError {
     let status = answer.status.as_u16();
     let Ok(document) = answer.json::<serde_json::Value>() else {
         let text = format!("status {status} without a problem document");
@@ -159,7 +159,7 @@ pub(crate) fn problem_error(answer: &DaemonResponse) -> CtlError {
 }
 
 /// One segment of a path. Every character that could end it is percent-encoded.
-pub(crate) fn encode_segment(text: &str) -> String {
+pub fn encode_segment(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte);
     text.bytes()
         .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })

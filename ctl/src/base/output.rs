@@ -10,18 +10,18 @@ use serde_json::Value;
 use std::io::{self, IsTerminal, Write};
 
 /// Shown for a record whose validity has no known end.
-pub(crate) const NO_END: &str = "no end";
+pub const NO_END: &str = "no end";
 /// Digits of a run's id that are shown.
 const DIGITS: usize = 12;
 
 /// Prints one JSON document, indented.
-pub(crate) fn print_json(out: &mut dyn Write, value: &impl Serialize) -> Result<(), CtlError> {
+pub fn print_json(out: &mut dyn Write, value: &impl Serialize) -> Result<(), CtlError> {
     let text = serde_json::to_string_pretty(value).map_err(io::Error::from)?;
     Ok(writeln!(out, "{}", visible_json(&text))?)
 }
 
 /// Like [`visible_line`], cut to `chars_max` characters.
-pub(crate) fn shorten_line(text: &str, chars_max: usize) -> String {
+pub fn shorten_line(text: &str, chars_max: usize) -> String {
     let cut = text.char_indices().nth(chars_max).map(|(at, _)| at);
     match cut.and_then(|at| text.get(..at)) {
         Some(head) => visible_line(head).into_owned() + "…",
@@ -30,12 +30,12 @@ pub(crate) fn shorten_line(text: &str, chars_max: usize) -> String {
 }
 
 /// A number with its noun, singular or plural.
-pub(crate) fn format_count(number: u64, one: &str, several: &str) -> String {
+pub fn format_count(number: u64, one: &str, several: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { several })
 }
 
 /// A table with a heading; row by row if the terminal is too narrow.
-pub(crate) fn format_table<const N: usize>(heading: [&str; N], rows: Vec<[String; N]>) -> String {
+pub fn format_table<const N: usize>(heading: [&str; N], rows: Vec<[String; N]>) -> String {
     let cells =
         rows.iter().map(|row| row.iter().map(|cell| visible_line(cell).into_owned()).collect()).collect();
     if let Some(table) = OutputStyle::for_stdout().data_table(&heading, cells) {
@@ -49,36 +49,36 @@ pub(crate) fn format_table<const N: usize>(heading: [&str; N], rows: Vec<[String
 const ROWS: usize = 100;
 
 /// Maximum number of rows to print: `requested`, else all for programs, else [`ROWS`].
-pub(crate) fn row_limit(requested: Option<usize>, for_programs: bool) -> usize {
+pub fn row_limit(requested: Option<usize>, for_programs: bool) -> usize {
     requested.unwrap_or(if for_programs { usize::MAX } else { ROWS })
 }
 
 /// Prints on standard error that more results exist. `next` is the value of `--after` for the next page, if the verb has
 /// pages.
-pub(crate) fn warn_of_omitted_rows(next: Option<&str>) {
+pub fn warn_of_omitted_rows(next: Option<&str>) {
     let next = next.map(|next| format!("; continue with --after {next}")).unwrap_or_default();
     print_note(&format!("oraclectl: there are more results than -n allows; they are left out{next}"));
 }
 
 /// The first digits of a run's id, which usually identify it.
-pub(crate) fn short_run_id(run_id: &Sha256Hex) -> String {
+pub fn short_run_id(run_id: &Sha256Hex) -> String {
     run_id.as_str().chars().take(DIGITS).collect()
 }
 
 /// The name of who requested something. A numeric user id is marked as one.
-pub(crate) fn format_requester(name: &str) -> String {
+pub fn format_requester(name: &str) -> String {
     let is_uid = name.bytes().all(|byte| byte.is_ascii_digit());
     if is_uid { format!("uid {name}") } else { name.to_owned() }
 }
 
 /// A user with a name and a numeric user id; only the id if the name is unknown.
-pub(crate) fn format_user(uid: &str, name: Option<&str>) -> String {
+pub fn format_user(uid: &str, name: Option<&str>) -> String {
     let uid = format_requester(uid);
     name.map_or_else(|| uid.clone(), |name| format!("{name} ({uid})"))
 }
 
 /// The same as CSV (RFC 4180).
-pub(crate) fn print_csv<const N: usize>(
+pub fn print_csv<const N: usize>(
     out: &mut dyn Output,
     heading: [&str; N],
     rows: Vec<[String; N]>,
@@ -88,7 +88,7 @@ pub(crate) fn print_csv<const N: usize>(
 
 /// The same for a table with a variable number of columns. Cells are exact, so that a program reads what the daemon has.
 /// Only on a terminal are they escaped, because a terminal obeys control characters.
-pub(crate) fn print_csv_rows(
+pub fn print_csv_rows(
     out: &mut dyn Output,
     heading: Vec<String>,
     rows: Vec<Vec<String>>,
@@ -111,13 +111,13 @@ fn write_csv(
 }
 
 /// Names and values, one pair per line.
-pub(crate) fn format_pairs(pairs: &[(&str, String)]) -> String {
+pub fn format_pairs(pairs: &[(&str, String)]) -> String {
     let width = pairs.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     pairs.iter().map(|(name, value)| format!("{name:width$}  {}\n", visible_line(value))).collect()
 }
 
 /// A decision for people: the decision, its reason and its grounds.
-pub(crate) fn format_decision(decision: &Value) -> String {
+pub fn format_decision(decision: &Value) -> String {
     let field = |name: &str| match decision.get(name) {
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
@@ -136,7 +136,7 @@ pub(crate) fn format_decision(decision: &Value) -> String {
 }
 
 /// Prints the error of a verb, unless its reason was printed already.
-pub(crate) fn print_error(error: &CtlError, json: bool, out: &mut dyn Write) {
+pub fn print_error(error: &CtlError, json: bool, out: &mut dyn Write) {
     if let (true, CtlError::Problem { document, .. }) = (json, error) {
         drop(writeln!(out, "{}", visible_json(&document.to_string())));
     }

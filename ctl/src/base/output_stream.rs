@@ -4,7 +4,7 @@ use oracled_domain::base::visible::{visible_colored_text, visible_line, visible_
 use std::io::{self, IsTerminal, StdoutLock, Write};
 
 /// The output of a verb. What is written is shown to people, with escapes for characters that hide or reorder text.
-pub(crate) trait Output: Write {
+pub trait Output: Write {
     /// The same output for bytes that a program reads. On a terminal, they get escapes too.
     fn exact(&mut self) -> &mut dyn Write;
 }
@@ -66,6 +66,6 @@ impl Output for Vec<u8> {
 }
 
 /// Prints a line on standard error. Without a reader, the line is lost.
-pub(crate) fn print_note(line: &str) {
+pub fn print_note(line: &str) {
     drop(writeln!(io::stderr(), "{}", visible_line(line)));
 }

@@ -18,19 +18,19 @@ const COLUMN_MIN: usize = 10;
 
 /// The width of the output, and whether it is colored.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct OutputStyle {
-    pub(crate) width: u16,
+pub struct OutputStyle {
+    pub width: u16,
     /// The width of the terminal: tables of data use all of it.
-    pub(crate) columns: u16,
-    pub(crate) color: bool,
+    pub columns: u16,
+    pub color: bool,
     /// Whether the width is unknown, as in a pipe: text is then neither cut nor wrapped.
-    pub(crate) is_whole: bool,
+    pub is_whole: bool,
 }
 
 impl OutputStyle {
     /// The look of standard output. `COLUMNS` sets the width, otherwise the terminal does. It is colored on a terminal
     /// unless `NO_COLOR` is set.
-    pub(crate) fn for_stdout() -> Self {
+    pub fn for_stdout() -> Self {
         let no_color = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let from_env =
             env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|columns| *columns > 0);
@@ -39,18 +39,18 @@ impl OutputStyle {
         Self { is_whole: columns.is_none(), ..look }
     }
 
-    pub(crate) fn new(columns: u16, color: bool) -> Self {
+    pub fn new(columns: u16, color: bool) -> Self {
         Self { width: columns.clamp(WIDTH_MIN, WIDTH_MAX), columns, color, is_whole: false }
     }
 
     /// Whether less important columns are left out so that words do not break.
-    pub(crate) const fn is_narrow(self) -> bool {
+    pub const fn is_narrow(self) -> bool {
         self.width < WIDTH_OF_ALL
     }
 
     /// An empty table with this look. Columns are right-aligned for numbers; the `text` columns are
     /// left-aligned, and their words are never broken.
-    pub(crate) fn table(self, header: &[&str], text: &[usize]) -> Table {
+    pub fn table(self, header: &[&str], text: &[usize]) -> Table {
         let mut table = self.empty_table(header);
         table.set_width(self.width);
         for (index, column) in table.column_iter_mut().enumerate() {
@@ -64,13 +64,13 @@ impl OutputStyle {
     }
 
     /// The text in green if it is good, else in red; unchanged without colors.
-    pub(crate) fn paint(self, text: &str, is_good: bool) -> String {
+    pub fn paint(self, text: &str, is_good: bool) -> String {
         let code = if is_good { 32 } else { 31 };
         if self.color { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 
     /// A table of data as wide as the terminal; `None` if the terminal is too narrow for the number of columns.
-    pub(crate) fn data_table(self, header: &[&str], rows: Vec<Vec<String>>) -> Option<Table> {
+    pub fn data_table(self, header: &[&str], rows: Vec<Vec<String>>) -> Option<Table> {
         let mut table = self.empty_table(header);
         if self.is_whole {
             table.set_content_arrangement(ContentArrangement::Disabled);
@@ -99,12 +99,12 @@ impl OutputStyle {
 }
 
 /// The lines of a table, without trailing white space.
-pub(crate) fn table_text(table: &Table) -> String {
+pub fn table_text(table: &Table) -> String {
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
 /// Writes a table below its title; only the title if the table is empty.
-pub(crate) fn write_section(out: &mut dyn Write, title: &str, table: &Table) -> io::Result<()> {
+pub fn write_section(out: &mut dyn Write, title: &str, table: &Table) -> io::Result<()> {
     writeln!(out, "\n{title}")?;
     if table.is_empty() {
         return Ok(());

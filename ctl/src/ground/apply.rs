@@ -105,7 +105,7 @@ async fn warn_of_workflows(options: &GlobalOptions) -> Result<(), CtlError> {
 }
 
 /// The only document of a file.
-pub(crate) fn read_document(file: &Path) -> Result<AnyDocument, CtlError> {
+pub fn read_document(file: &Path) -> Result<AnyDocument, CtlError> {
     let (documents, faults) = read_all(&[file.to_owned()])?;
     let message = match faults.first() {
         Some(fault) => fault.to_string(),

@@ -15,13 +15,13 @@ use std::io;
 use strum::VariantArray;
 
 /// Parses the kind of a document.
-pub(crate) fn kind_parser() -> impl TypedValueParser<Value = DocumentKind> {
+pub fn kind_parser() -> impl TypedValueParser<Value = DocumentKind> {
     let names = DocumentKind::VARIANTS.iter().map(|kind| kind.into_str());
     PossibleValuesParser::new(names).try_map(|name| name.parse::<DocumentKind>())
 }
 
 /// All registered documents of a kind.
-pub(crate) async fn list_documents(
+pub async fn list_documents(
     options: &GlobalOptions,
     kind: DocumentKind,
 ) -> Result<Vec<DocumentSummary>, CtlError> {
@@ -36,7 +36,7 @@ pub(crate) async fn list_documents(
 }
 
 /// A registered document.
-pub(crate) async fn find_document(
+pub async fn find_document(
     options: &GlobalOptions,
     kind: DocumentKind,
     document_id: &str,
@@ -79,15 +79,15 @@ async fn complete_version(
 
 /// A document with its kind, in the form that `apply` reads.
 #[derive(Serialize)]
-pub(crate) struct TaggedDocument<'d> {
-    pub(crate) kind: DocumentKind,
+pub struct TaggedDocument<'d> {
+    pub kind: DocumentKind,
     #[serde(flatten)]
-    pub(crate) document: &'d Value,
+    pub document: &'d Value,
 }
 
 /// A document as YAML, with its kind. If it has characters that a terminal interprets or does not show, it is
 /// written as JSON, which can escape them everywhere.
-pub(crate) fn to_yaml(kind: DocumentKind, document: &Value) -> Result<String, CtlError> {
+pub fn to_yaml(kind: DocumentKind, document: &Value) -> Result<String, CtlError> {
     let text = serde_saphyr::to_string(document).map_err(io::Error::other)?;
     if visible_text(&text) == text {
         return Ok(format!("kind: {kind}\n{text}"));

@@ -11,7 +11,7 @@ mod table;
 mod yaml;
 
 use super::document_files::read_all;
-use super::parquet_rows::open_payload;
+use super::parquet::open_payload;
 use super::trial::{TrialLimits, prepare};
 use crate::base::error::CtlError;
 use crate::base::output::{format_pairs, print_json};

@@ -1,7 +1,6 @@
 //! `oraclectl source`.
 
-mod export;
-mod parquet_columns;
+pub mod export;
 mod upkeep;
 
 use crate::base::error::CtlError;

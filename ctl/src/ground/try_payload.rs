@@ -2,7 +2,7 @@
 
 use super::document_files::read_all;
 use super::ingest::format_coverage;
-use super::parquet_rows::open_payload;
+use super::parquet::open_payload;
 use super::trial::{PreparedTrial, TrialLimits, TrialReport, prepare};
 use crate::base::arguments::limit_parser;
 use crate::base::error::CtlError;

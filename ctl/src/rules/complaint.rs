@@ -17,16 +17,16 @@ const WORDS_MAX_CHARS: usize = 1_000;
 
 /// One complaint about a text. Control characters in foreign text are escaped.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct RuleComplaint {
+pub struct RuleComplaint {
     /// The rules with this complaint, or a problem code.
-    pub(crate) about: Vec<String>,
-    pub(crate) message: String,
+    pub about: Vec<String>,
+    pub message: String,
     /// The offending words, at most 1,000 characters.
-    pub(crate) words: Option<String>,
+    pub words: Option<String>,
 }
 
 impl RuleComplaint {
-    pub(crate) fn new(about: &str, message: &str) -> Self {
+    pub fn new(about: &str, message: &str) -> Self {
         Self {
             about: vec![visible_line(about).into_owned()],
             message: shorten_line(message, MESSAGE_MAX_CHARS),
@@ -37,14 +37,14 @@ impl RuleComplaint {
 
 /// The parts of an evaluation that are shown.
 #[derive(Deserialize)]
-pub(crate) struct EvaluationSummary {
-    pub(crate) verdict: RuleVerdict,
-    pub(crate) rules: Vec<AppliedRule>,
+pub struct EvaluationSummary {
+    pub verdict: RuleVerdict,
+    pub rules: Vec<AppliedRule>,
 }
 
 #[derive(Deserialize)]
-pub(crate) struct AppliedRule {
-    pub(crate) rule: RuleId,
+pub struct AppliedRule {
+    pub rule: RuleId,
     verdict: RuleVerdict,
     cause: Option<String>,
     violations: Vec<RuleViolation>,
@@ -53,12 +53,12 @@ pub(crate) struct AppliedRule {
 
 impl EvaluationSummary {
     /// The rules with this verdict.
-    pub(crate) fn with_verdict(&self, verdict: RuleVerdict) -> impl Iterator<Item = &AppliedRule> {
+    pub fn with_verdict(&self, verdict: RuleVerdict) -> impl Iterator<Item = &AppliedRule> {
         self.rules.iter().filter(move |applied| applied.verdict == verdict)
     }
 
     /// The causes of the rules with `ERROR`, and the violations of the failing rules that `is_told` accepts.
-    pub(crate) fn collect_messages(&self, is_included: impl Fn(RuleId) -> bool) -> Vec<RuleMessage<'_>> {
+    pub fn collect_messages(&self, is_included: impl Fn(RuleId) -> bool) -> Vec<RuleMessage<'_>> {
         let causes = self.with_verdict(RuleVerdict::Error).map(|AppliedRule { rule, cause, .. }| {
             RuleMessage::new(
                 *rule,
@@ -83,14 +83,14 @@ impl AppliedRule {
 }
 
 /// A message of one rule.
-pub(crate) struct RuleMessage<'a> {
+pub struct RuleMessage<'a> {
     rule: RuleId,
     message: Cow<'a, str>,
     violation: Option<&'a RuleViolation>,
 }
 
 impl<'a> RuleMessage<'a> {
-    pub(crate) fn new(rule: RuleId, message: impl Into<Cow<'a, str>>) -> Self {
+    pub fn new(rule: RuleId, message: impl Into<Cow<'a, str>>) -> Self {
         Self { rule, message: message.into(), violation: None }
     }
 
@@ -120,7 +120,7 @@ impl<'a> RuleMessage<'a> {
 }
 
 /// The complaints. Several rules with the same message about the same words give one complaint.
-pub(crate) fn merge_messages(messages: &[RuleMessage<'_>]) -> Vec<RuleComplaint> {
+pub fn merge_messages(messages: &[RuleMessage<'_>]) -> Vec<RuleComplaint> {
     let (mut complaints, mut indexes) = (Vec::<RuleComplaint>::new(), HashMap::new());
     for message in messages {
         let index = *indexes.entry(message.grouping_key()).or_insert(complaints.len());
@@ -142,7 +142,7 @@ const TABLE_WORDS_MAX_CHARS: usize = 120;
 const NOTE_MAX_CHARS: usize = 200;
 
 /// The table, row by row.
-pub(crate) struct ComplaintTable {
+pub struct ComplaintTable {
     table: Table,
     look: OutputStyle,
     /// Number of columns before the complaints.
@@ -151,7 +151,7 @@ pub(crate) struct ComplaintTable {
 
 impl ComplaintTable {
     /// An empty table with these columns before the complaints.
-    pub(crate) fn new(names: &[&str], look: OutputStyle) -> Self {
+    pub fn new(names: &[&str], look: OutputStyle) -> Self {
         let header = [names, &["rule", "complaint"]].concat();
         let last = header.len() - 1;
         let mut table = look.table(&header, &(0..last).collect::<Vec<_>>());
@@ -166,7 +166,7 @@ impl ComplaintTable {
 
     /// Adds a row for each complaint, for the number of omitted ones, and for the note. The first row begins
     /// with `names`.
-    pub(crate) fn add_complaints(
+    pub fn add_complaints(
         &mut self,
         names: &[&str],
         complaints: &[RuleComplaint],
@@ -201,7 +201,7 @@ impl ComplaintTable {
         format!("note: {note}")
     }
 
-    pub(crate) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}", table_text(&self.table))
     }
 }

@@ -1,17 +1,16 @@
 //! `oraclectl prompt`.
 
-mod report;
-mod trial;
-
 use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
 use crate::base::output::print_json;
+use crate::base::program::ProgramArgs;
 use crate::ground::documents::{TaggedDocument, find_document, list_documents, to_yaml};
 use crate::ground::get::format_documents;
 use oracled_domain::documents::DocumentKind;
+use std::ffi::OsStr;
 use std::io::Write;
-use trial::PromptTryArgs;
+use std::path::PathBuf;
 
 /// List, show or try prompt templates
 #[derive(Debug, clap::Args)]
@@ -33,6 +32,29 @@ enum PromptVerb {
     Try(PromptTryArgs),
 }
 
+/// Run queries through the model with a prompt template and with the current one, and compare the results
+///
+/// Each query is sent twice with each template. No verdict is stored or mailed. The model's calls are in the
+/// audit log with the path `try`. Orders and regenerations come first. Ctrl-C stops the trial; calls in flight
+/// end in the daemon.
+#[derive(Debug, clap::Args)]
+pub struct PromptTryArgs {
+    /// The template: a registered ID or ID@VERSION, or a YAML or JSON file such as `./house.yaml`
+    #[arg(value_name = "TEMPLATE|FILE")]
+    pub template: String,
+    /// The queries, at most 500: one `{"tier", "query"}` object per line; `-` reads standard input
+    #[arg(value_name = "QUERIES.ndjson")]
+    pub queries: PathBuf,
+}
+
+impl ProgramArgs for PromptTryArgs {
+    const PROGRAM: &'static str = "oraclectl-prompt-try";
+
+    fn arguments(&self) -> Vec<&OsStr> {
+        vec![self.template.as_ref(), self.queries.as_os_str()]
+    }
+}
+
 impl PromptArgs {
     pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         let kind = DocumentKind::PromptTemplate;
@@ -51,7 +73,7 @@ impl PromptArgs {
                 }
                 Ok(out.write_all(to_yaml(kind, &document)?.as_bytes())?)
             }
-            PromptVerb::Try(verb) => verb.run(options, out).await,
+            PromptVerb::Try(verb) => verb.start(options),
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::base::error::CtlError;
 use crate::base::input_lines;
 use crate::base::options::{GlobalOptions, encode_segment, problem_error};
 use crate::base::output::print_json;
-use crate::ground::parquet_rows::{is_parquet, open_payload};
+use crate::ground::parquet::{is_parquet, open_payload};
 use hyper::Method;
 use oracled_api::base::client::{ClientError, DaemonClient, DaemonResponse, PATIENCE};
 use oracled_api::base::streamed_body::{StreamedBody, StreamedBodySender};

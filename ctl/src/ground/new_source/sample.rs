@@ -5,7 +5,7 @@ use super::identity::find_columns;
 use super::record_list::{CARRIAGE_RETURNS, begins_with_line, find_json_format};
 use super::remark::SourceRemark;
 use super::table::{find_table, unpivot_measured};
-use crate::ground::parquet_rows::{omitted_columns, open_payload};
+use crate::ground::parquet::{omitted_columns, open_payload};
 use oracled_domain::base::blank::is_blank;
 use oracled_domain::base::raw::SourceValue;
 use oracled_domain::ground::format::{ColumnUnpivot, PayloadCompression, PayloadFormat, TextEncoding};

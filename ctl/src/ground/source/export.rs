@@ -1,88 +1,33 @@
 //! `oraclectl source export`: every version of every record, as lines or as Parquet.
 
-use super::parquet_columns::{ColumnBuffer, ColumnProfile, ColumnType};
 use super::source_path;
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment, response_lines};
 use crate::base::output_stream::Output;
+use crate::ground::parquet::{check_end, start};
 use hyper::Method;
 use oracled_api::base::client::{ClientError, DaemonClient, ResponseLines};
 use oracled_api::documents::DocumentReport;
 use oracled_api::ground::SourceReport;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::ontology::Ontology;
-use oracled_domain::ground::record::RecordContent;
-use parquet::basic::{Compression, ZstdLevel};
-use parquet::errors::ParquetError;
-use parquet::file::metadata::KeyValue;
-use parquet::file::properties::WriterProperties;
-use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::types::Type;
-use serde::Deserialize;
-use serde_json::Value as Json;
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal, Seek, Write};
-use std::os::fd::AsFd;
-use std::sync::Arc;
+use serde::{Deserialize, Serialize};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+use std::process::{ChildStdin, Stdio};
 
-/// Number of rows that are held in memory and written together.
-const GROUP_ROWS: usize = 64 * 1024;
-
-/// The columns after those of the axes: the two time axes, and the provenance. Each is a member of the line or of its provenance,
-/// or the last name of a member of `raw`.
-const FIXED: [(&str, ColumnType); 20] = [
-    ("record_id", ColumnType::Text),
-    ("source_record_id", ColumnType::Text),
-    ("source_version", ColumnType::Text),
-    ("valid_from", ColumnType::Timestamp),
-    ("valid_until", ColumnType::Timestamp),
-    ("known_from", ColumnType::Timestamp),
-    ("known_until", ColumnType::Timestamp),
-    ("superseded_by", ColumnType::Text),
-    ("unconfirmed_by", ColumnType::Text),
-    ("ingestion_pipeline_id", ColumnType::Text),
-    ("ingestion_run_id", ColumnType::Text),
-    ("source_url", ColumnType::Text),
-    ("verification_status", ColumnType::Text),
-    ("normalized_hash", ColumnType::Text),
-    ("raw_hash", ColumnType::Text),
-    ("raw_sha256", ColumnType::Text),
-    ("position", ColumnType::Integer),
-    ("offset", ColumnType::Integer),
-    ("len", ColumnType::Integer),
-    (PRUNED, ColumnType::Boolean),
-];
-/// The member of a line's provenance that is present if its content was pruned.
-const PRUNED: &str = "pruned";
-
-/// A line of the export.
-#[derive(Deserialize)]
-struct ExportLine {
-    provenance: BTreeMap<String, Json>,
-    record: Option<RecordContent>,
-    /// The two periods of time.
-    #[serde(flatten)]
-    times: BTreeMap<String, Json>,
+/// The first line for the program that writes the Parquet file; the lines of the export follow.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ExportHead {
+    pub oracle_id: SourceId,
+    pub ontology: Ontology,
 }
 
-/// The record of a line; its other members are skipped.
-#[derive(Deserialize)]
-struct RecordLine {
-    record: Option<RecordContent>,
-}
-
-/// A column: an axis, the definition of an axis, or a fixed one.
-struct ExportColumn {
-    name: String,
-    source: ColumnSource,
-    buffer: ColumnBuffer,
-}
-
-enum ColumnSource {
-    Axis(String),
-    Definition(String),
-    Fixed(&'static str),
+/// The last line.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExportEnd {
+    /// The number of lines before it, without the first one.
+    pub records: u64,
 }
 
 pub(super) async fn print_lines(
@@ -102,73 +47,53 @@ async fn open(options: &GlobalOptions, oracle_id: &SourceId) -> Result<ResponseL
     response_lines(client.open(Method::GET, &source_path(oracle_id, "/export"), None).await?).await
 }
 
-/// Stores the export in a temporary file, since the types of the columns are known only at its end.
+/// Sends the lines to the program that writes the file to standard output after the last one.
 pub(super) async fn print_parquet(options: &GlobalOptions, oracle_id: &SourceId) -> Result<(), CtlError> {
     if io::stdout().is_terminal() {
         let message = "Parquet is binary; redirect the output to a file, for example > source.parquet";
         return Err(CtlError::Usage(message.to_owned()));
     }
+    let failed = |error: io::Error| CtlError::Verb {
+        message: format!("cannot write Parquet: {error}"),
+        exit_code: 5,
+        was_printed: false,
+    };
+    let mut writer = start("write", Stdio::piped(), Stdio::inherit()).map_err(failed)?;
+    let input = writer.stdin.take().ok_or_else(|| failed(ErrorKind::BrokenPipe.into()))?;
+    match send_export(options, oracle_id, BufWriter::new(input)).await {
+        // the program has ended, and its error is the cause
+        Err(CtlError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => {}
+        sent => sent?,
+    }
+    check_end(&mut writer).map_err(failed)
+}
+
+/// Sends the export. Without its last line, nothing is written.
+async fn send_export(
+    options: &GlobalOptions,
+    oracle_id: &SourceId,
+    mut input: BufWriter<ChildStdin>,
+) -> Result<(), CtlError> {
     let ontology = read_ontology(options, oracle_id).await?;
-    let (mut columns, stored) = find_columns(options, oracle_id, &ontology).await?;
-    if read_ontology(options, oracle_id).await?.reference() != ontology.reference() {
+    let reference = ontology.reference();
+    write_line(&mut input, &ExportHead { oracle_id: oracle_id.clone(), ontology })?;
+    let mut lines = open(options, oracle_id).await?;
+    let mut records = 0;
+    while let Some(line) = lines.next_line().await? {
+        input.write_all(&line)?;
+        records += 1;
+    }
+    if read_ontology(options, oracle_id).await?.reference() != reference {
         let message = "the source got another ontology during the export; repeat the command".to_owned();
         return Err(CtlError::Verb { message, exit_code: 4, was_printed: false });
     }
-    let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-    let fields = columns.iter().map(|column| column.buffer.field(&column.name)).collect::<Result<_, _>>();
-    let schema = Type::group_type_builder("records").with_fields(fields.map_err(failed)?).build();
-    let mut writer =
-        SerializedFileWriter::new(file, Arc::new(schema.map_err(failed)?), properties(oracle_id, &ontology))
-            .map_err(failed)?;
-    let mut rows = 0;
-    for line in stored.lines() {
-        let line: ExportLine = read_line(line?.as_bytes())?;
-        for column in &mut columns {
-            let value = column.source.value(&line);
-            if !column.buffer.push(value.as_deref()) {
-                let fault = format!("column `{}` has a value of another type", column.name);
-                return Err(failed(ParquetError::General(fault)));
-            }
-        }
-        rows += 1;
-        if rows == GROUP_ROWS {
-            write_group(&mut writer, &mut columns).map_err(failed)?;
-            rows = 0;
-        }
-    }
-    write_group(&mut writer, &mut columns).map_err(failed)?;
-    writer.close().map_err(failed)?;
-    Ok(())
+    write_line(&mut input, &ExportEnd { records })?;
+    Ok(input.flush()?)
 }
 
-impl ColumnSource {
-    /// The value of a line as text; `None` if it has none.
-    fn value(&self, line: &ExportLine) -> Option<String> {
-        let record = line.record.as_ref();
-        match self {
-            Self::Axis(path) => record?.axes.get(path).map(ToString::to_string),
-            Self::Definition(path) => record?.definitions.get(path).cloned(),
-            Self::Fixed(name) => {
-                let member = line.times.get(*name).or_else(|| line.provenance.get(*name));
-                let member = member.or_else(|| line.provenance.get("raw")?.get(*name));
-                match member {
-                    None if *name == PRUNED => Some(false.to_string()),
-                    None | Some(Json::Null) => None,
-                    Some(Json::String(text)) => Some(text.clone()),
-                    Some(other) => Some(other.to_string()),
-                }
-            }
-        }
-    }
-}
-
-fn failed(error: ParquetError) -> CtlError {
-    CtlError::Verb { message: format!("cannot write Parquet: {error}"), exit_code: 5, was_printed: false }
-}
-
-fn read_line<'l, L: Deserialize<'l>>(line: &'l [u8]) -> Result<L, CtlError> {
-    let unreadable = |error: serde_json::Error| ClientError::Unreadable(error.to_string());
-    Ok(serde_json::from_slice(line).map_err(unreadable)?)
+fn write_line(input: &mut impl Write, line: &impl Serialize) -> Result<(), CtlError> {
+    serde_json::to_writer(&mut *input, line).map_err(io::Error::from)?;
+    Ok(input.write_all(b"\n")?)
 }
 
 async fn read_ontology(options: &GlobalOptions, oracle_id: &SourceId) -> Result<Ontology, CtlError> {
@@ -179,77 +104,4 @@ async fn read_ontology(options: &GlobalOptions, oracle_id: &SourceId) -> Result<
     let report: DocumentReport = options.call_control(Method::GET, &path, None).await?.json()?;
     let unreadable = |error: serde_json::Error| ClientError::Unreadable(error.to_string());
     Ok(serde_json::from_value(report.document).map_err(unreadable)?)
-}
-
-/// The columns, and the lines of the export: the axes in the order of the ontology, then those that are the same for each source.
-async fn find_columns(
-    options: &GlobalOptions,
-    oracle_id: &SourceId,
-    ontology: &Ontology,
-) -> Result<(Vec<ExportColumn>, BufReader<File>), CtlError> {
-    let mut stored = BufWriter::new(tempfile::tempfile()?);
-    let mut axes: BTreeMap<(usize, String), (ColumnProfile, bool)> = BTreeMap::new();
-    let mut lines = open(options, oracle_id).await?;
-    while let Some(line) = lines.next_line().await? {
-        stored.write_all(&line)?;
-        let RecordLine { record } = read_line(&line)?;
-        let Some(RecordContent { axes: values, definitions }) = record else { continue };
-        for (path, value) in values {
-            let Some((place, axis)) = ontology.place(&path) else { continue };
-            let is_defined = definitions.contains_key(&path);
-            let (profile, has_definition) =
-                axes.entry((place, path)).or_insert_with(|| (ColumnProfile::new(axis.kind), false));
-            profile.note(&value.to_string());
-            *has_definition |= is_defined;
-        }
-    }
-    let mut columns = Vec::new();
-    for ((_, path), (profile, has_definition)) in axes {
-        let buffer = ColumnBuffer::new(profile.column_type());
-        if has_definition {
-            let (name, source) = (format!("{path}.definition"), ColumnSource::Definition(path.clone()));
-            columns.push(ExportColumn { name, source, buffer: ColumnBuffer::new(ColumnType::Text) });
-        }
-        columns.push(ExportColumn { name: path.clone(), source: ColumnSource::Axis(path), buffer });
-    }
-    columns.extend(FIXED.map(|(name, kind)| {
-        let is_taken = ontology.axis(name).is_some();
-        let shown = match name {
-            "position" | "offset" | "len" => format!("raw_{name}"),
-            _ if is_taken => format!("provenance.{name}"),
-            _ => name.to_owned(),
-        };
-        ExportColumn { name: shown, source: ColumnSource::Fixed(name), buffer: ColumnBuffer::new(kind) }
-    }));
-    let mut stored = stored.into_inner().map_err(io::IntoInnerError::into_error)?;
-    stored.rewind()?;
-    Ok((columns, BufReader::new(stored)))
-}
-
-/// The properties of the file: its compression, and the source with the units of its axes as metadata.
-fn properties(oracle_id: &SourceId, ontology: &Ontology) -> Arc<WriterProperties> {
-    let units = ontology.axes.iter().filter_map(|axis| {
-        let unit = axis.unit.clone()?;
-        Some(KeyValue::new(format!("unit:{}", axis.axis), unit))
-    });
-    let own = [("oracle_id", oracle_id.to_string()), ("ontology", ontology.reference().to_string())];
-    let metadata = own.map(|(name, value)| KeyValue::new(name.to_owned(), value)).into_iter().chain(units);
-    let properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default()));
-    Arc::new(properties.set_key_value_metadata(Some(metadata.collect())).build())
-}
-
-fn write_group(
-    writer: &mut SerializedFileWriter<File>,
-    columns: &mut [ExportColumn],
-) -> Result<(), ParquetError> {
-    let mut group = writer.next_row_group()?;
-    for column in columns {
-        let mut target = group
-            .next_column()?
-            .ok_or_else(|| ParquetError::General("the schema has fewer columns".into()))?;
-        column.buffer.write(&mut target)?;
-        target.close()?;
-    }
-    group.close()?;
-    Ok(())
 }

@@ -1,11 +1,11 @@
 //! Counts the cases with and without the expected result.
 
-use super::RulesCommandError;
-use super::complaint::ComplaintTable;
 use super::outcome::{CaseOutcome, CaseStatus};
-use crate::base::output::{format_count, shorten_line};
-use crate::base::output_style::{OutputStyle, write_section};
 use comfy_table::Table;
+use oracled_ctl::base::output::{format_count, shorten_line};
+use oracled_ctl::base::output_style::{OutputStyle, write_section};
+use oracled_ctl::rules::RulesCommandError;
+use oracled_ctl::rules::complaint::ComplaintTable;
 use std::io::{self, Write};
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 //! The daemon's answer to a case, compared with the expected result.
 
 use super::case::{CaseExpectation, CaseLineFault, EvalCase};
-use super::complaint::{EvaluationSummary, RuleComplaint, RuleMessage, merge_messages};
-use crate::base::input_lines::strip_position;
-use crate::base::output::shorten_line;
 use oracled_api::base::client::ClientError;
+use oracled_ctl::base::input_lines::strip_position;
+use oracled_ctl::base::output::shorten_line;
+use oracled_ctl::rules::complaint::{EvaluationSummary, RuleComplaint, RuleMessage, merge_messages};
 use oracled_domain::rules::{RuleId, RuleVerdict};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

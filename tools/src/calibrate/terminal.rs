@@ -3,9 +3,9 @@
 use super::report::{
     ApprovalCounts, CalibrationReport, CoherenceBin, FlagOccurrences, FlagTotal, FlagTrials, TierTotals,
 };
-use crate::base::output::shorten_line;
-use crate::base::output_style::{OutputStyle, write_section};
 use comfy_table::{Cell, Color, ContentArrangement, Table};
+use oracled_ctl::base::output::shorten_line;
+use oracled_ctl::base::output_style::{OutputStyle, write_section};
 use oracled_domain::ProductTier;
 use oracled_domain::base::visible::visible_line;
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-use super::values::{format_decimal, unscaled};
+use super::super::values::{format_decimal, unscaled};
 use super::*;
 use parquet::data_type::{
     ByteArray, ByteArrayType, DataType, DoubleType, FixedLenByteArrayType, FloatType, Int32Type, Int64Type,
@@ -8,9 +8,10 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::parser::parse_message_type;
 use serde_json::json;
-use std::fs;
 use std::io::BufRead;
+use std::path::Path;
 use std::sync::Arc;
+use std::{fs, panic};
 use tempfile::TempDir;
 
 /// Writes a value and a null.
@@ -73,7 +74,7 @@ fn write(path: &Path) {
 
 fn read(path: &Path) -> Result<(Vec<Json>, Vec<String>), ParquetError> {
     let mut text = Vec::new();
-    write_rows(path, &mut text)?;
+    write_rows(File::open(path).unwrap(), &mut text)?;
     let mut lines = text.lines().map(|line| serde_json::from_str(&line.expect("UTF-8")).expect("JSON"));
     let omitted = serde_json::from_value(lines.next().expect("a line")).expect("names");
     Ok((lines.collect(), omitted))

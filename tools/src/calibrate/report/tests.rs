@@ -1,4 +1,4 @@
-use crate::verdict::calibrate::report::*;
+use super::*;
 use oracled_domain::{VerdictDimension, VerdictPayload, judge};
 use serde_json::{Map, Value, json};
 

@@ -1,50 +1,54 @@
 //! `oraclectl rules eval`.
 
-use super::RulesCommandError;
-use super::case::{CaseLineFault, EvalCase};
-use super::outcome::{CaseOutcome, ReceivedBatchLine};
-use super::tally::CaseTally;
-use crate::base::error::CtlError;
-use crate::base::input_lines::{self, InputLine, InputLineReader};
-use crate::base::options::{GlobalOptions, response_lines};
-use crate::base::output_style::OutputStyle;
+mod case;
+mod outcome;
+mod tally;
+
 use bytes::Bytes;
+use case::{CaseLineFault, EvalCase};
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use oracled_api::base::client::{ClientError, DaemonClient, PATIENCE, ResponseLines};
 use oracled_api::base::streamed_body::{StreamedBody, StreamedBodySender};
+use oracled_ctl::base::error::CtlError;
+use oracled_ctl::base::input_lines::{self, InputLine, InputLineReader};
+use oracled_ctl::base::options::{GlobalOptions, response_lines};
+use oracled_ctl::base::output_style::OutputStyle;
+use oracled_ctl::base::program::{ProgramArgs, block_on, run_program};
+use oracled_ctl::rules::{RulesCommandError, RulesEvalArgs};
 use oracled_domain::base::visible::visible_json;
+use outcome::{CaseOutcome, ReceivedBatchLine};
 use std::io::{self, BufRead, IsTerminal, Write};
-use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
+use tally::CaseTally;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
 const PATH: &str = "/v1/rules/evaluate:batch";
 
-/// Evaluate test cases through the daemon, and show the cases with an unexpected result
-///
-/// A case is an evaluation request that can have three more members, which are not sent: `category` and
-/// `note` (text), and `want` (`{"verdict", "failed"?}`, where `failed` lists the rules that must fail).
-/// Without `want`, the expected verdict is PASS. If a line is not a case, it is reported, the other lines are
-/// still evaluated, and the exit status is 5.
-#[derive(Debug, clap::Args)]
-pub(crate) struct RulesEvalArgs {
-    /// The cases, one `{"candidate_output", "facts", …}` object per line; `-` reads standard input
-    #[arg(value_name = "FILE.ndjson")]
-    pub(crate) file: PathBuf,
+/// The name of the program.
+pub const PROGRAM: &str = RulesEvalArgs::PROGRAM;
+
+/// Runs the program.
+#[must_use]
+pub fn main() -> ExitCode {
+    run_program(|args: &RulesEvalArgs, options, out| block_on(Evaluation(args).run(options, out)))
 }
 
-impl RulesEvalArgs {
+/// The evaluation of a file of cases.
+struct Evaluation<'a>(&'a RulesEvalArgs);
+
+impl Evaluation<'_> {
     /// Evaluates the cases. Prints the table even after an error.
-    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+    async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         let began = Instant::now();
         let mut run = EvalOutput { out, json: options.json, tally: CaseTally::default() };
         let ended = self.evaluate(options, &mut run).await;
         let ended =
-            ended.and_then(|()| Ok(run.tally.check_result(&input_lines::display_name(&self.file))?));
+            ended.and_then(|()| Ok(run.tally.check_result(&input_lines::display_name(&self.0.file))?));
         let EvalOutput { out, tally, .. } = run;
         let shown =
             if options.json { Ok(()) } else { tally.write(out, began.elapsed(), OutputStyle::for_stdout()) };
@@ -54,7 +58,7 @@ impl RulesEvalArgs {
 
     async fn evaluate(&self, options: &GlobalOptions, run: &mut EvalOutput<'_>) -> Result<(), CtlError> {
         let (input, bar) =
-            input_lines::open(&self.file, "evaluating").map_err(|cause| self.read_error(cause))?;
+            input_lines::open(&self.0.file, "evaluating").map_err(|cause| self.read_error(cause))?;
         if run.json && io::stdout().is_terminal() {
             // a bar would appear between the lines
             bar.set_draw_target(ProgressDrawTarget::hidden());
@@ -91,7 +95,7 @@ impl RulesEvalArgs {
     }
 
     fn read_error(&self, cause: io::Error) -> CtlError {
-        CtlError::Read { file: input_lines::display_name(&self.file), cause }
+        CtlError::Read { file: input_lines::display_name(&self.0.file), cause }
     }
 }
 
@@ -239,3 +243,6 @@ async fn read(
     requests.finish();
     items.send(end).await.ok()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! A corpus of model outputs: one `{"tier", "raw", …}` object per line, read one line at a time.
 
 use super::CalibrateError;
-use crate::base::input_lines::{InputLineReader, LineTooLong, json_error_text};
+use oracled_ctl::base::input_lines::{InputLineReader, LineTooLong, json_error_text};
 use oracled_domain::ProductTier;
 use oracled_domain::verdict::label::UnknownWordError;
 use serde::Deserialize;
@@ -12,7 +12,7 @@ use std::io::BufRead;
 /// A fault in a line. Each message states what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CorpusLineFault {
-    /// The line has more bytes than [`LINE_MAX_BYTES`](crate::base::input_lines::LINE_MAX_BYTES).
+    /// The line has more bytes than [`LINE_MAX_BYTES`](oracled_ctl::base::input_lines::LINE_MAX_BYTES).
     #[error(transparent)]
     TooLong(#[from] LineTooLong),
     /// The line is not a JSON document.
@@ -131,7 +131,7 @@ fn line_fault(error: &serde_json::Error, is_object: bool) -> CorpusLineFault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::input_lines::LINE_MAX_BYTES;
+    use oracled_ctl::base::input_lines::LINE_MAX_BYTES;
     use std::io::{self, BufReader, Read};
 
     fn read(text: impl Read) -> CorpusReader<BufReader<impl Read>> {

@@ -1,6 +1,7 @@
 use super::report::ApprovalCounts;
 use super::*;
 use serde_json::{Value, json};
+use std::path::PathBuf;
 
 const SOUND: &str = "A sound plan with clear aims.";
 
@@ -182,7 +183,7 @@ fn invalid_line_stops_the_calibration_without_output() {
     let file = scratch.0.join("verdicts.ndjson");
     std::fs::write(&file, corpus() + "{\"tier\":\"quick\"}\n").unwrap();
     let mut out = Vec::new();
-    let error = CalibrateArgs { file }.run(&mut out, true).unwrap_err().to_string();
+    let error = calibrate(&CalibrateArgs { file }, true, &mut out).unwrap_err().to_string();
     assert!(error.contains("verdicts.ndjson, line 7: `raw` is missing"), "{error}");
     assert!(out.is_empty());
 }
@@ -192,7 +193,8 @@ fn unreadable_corpus_is_an_error_with_its_name() {
     let scratch = ScratchDirectory::new("unreadable");
     for (file, message) in [("absent.ndjson", "No such file"), ("", "directory")] {
         let file = scratch.0.join(file);
-        let error = CalibrateArgs { file: file.clone() }.run(&mut Vec::new(), false).unwrap_err().to_string();
+        let error =
+            calibrate(&CalibrateArgs { file: file.clone() }, false, &mut Vec::new()).unwrap_err().to_string();
         assert!(error.starts_with(&format!("cannot read the corpus {}: ", file.display())), "{error}");
         assert!(error.contains(message), "{error}");
     }

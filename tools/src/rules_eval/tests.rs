@@ -1,16 +1,13 @@
 //! `oraclectl rules eval` against simulated daemons, each with a given behavior.
 
-use super::eval::RulesEvalArgs;
 use super::*;
-use crate::base::error::CtlError;
-use crate::base::options::GlobalOptions;
 use http_body_util::{BodyExt, Either, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use oracled_api::base::streamed_body::{StreamedBody, StreamedBodySender};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -19,7 +16,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::net::UnixListener;
 
-type SimulatedBody = Either<Full<bytes::Bytes>, StreamedBody>;
+type SimulatedBody = Either<Full<Bytes>, StreamedBody>;
 
 /// How a simulated daemon answers.
 #[derive(Clone)]
@@ -147,7 +144,7 @@ impl EvalWorld {
         let eval = RulesEvalArgs { file: file.to_owned() };
         let mut out = Vec::new();
         let patient = Duration::from_secs(60);
-        let ended = tokio::time::timeout(patient, eval.run(&options, &mut out))
+        let ended = timeout(patient, Evaluation(&eval).run(&options, &mut out))
             .await
             .expect("the evaluation ends in time");
         (String::from_utf8(out).unwrap(), ended)
@@ -270,7 +267,7 @@ async fn json_lines_are_the_daemon_answers_with_ok_and_want() {
 #[tokio::test]
 async fn invalid_line_is_reported_and_the_others_are_evaluated() {
     let world = EvalWorld::with(SimulatedAnswers::plain());
-    let long = "x".repeat(crate::base::input_lines::LINE_MAX_BYTES + 1);
+    let long = "x".repeat(input_lines::LINE_MAX_BYTES + 1);
     let text = format!("{}[]\n{long}\n{}{{\"facts\":[]}}\n", case(json!({})), case(json!({})));
     let (shown, ended) = world.eval_text(&text, false).await;
     assert_eq!(exit_code(&ended), 5);
@@ -397,7 +394,7 @@ async fn failed_output_is_not_a_success() {
     let eval = RulesEvalArgs { file };
     for (json, code) in [(true, 5), (false, 1)] {
         let options = GlobalOptions { socket: Some(world.path("socket")), control_socket: None, json };
-        let ended = eval.run(&options, &mut ClosedOutput).await;
+        let ended = Evaluation(&eval).run(&options, &mut ClosedOutput).await;
         assert_eq!(exit_code(&ended), code, "{ended:?}");
         assert!(!ended.unwrap_err().is_broken_pipe());
     }

@@ -1,23 +1,28 @@
 //! `oraclectl prompt try`.
 
-use super::report::{RUNS, TemplateReport, TrialReport};
-use crate::base::error::CtlError;
-use crate::base::input_lines::{InputLine, InputLineReader, display_name, json_error_text, open};
-use crate::base::options::{GlobalOptions, call};
-use crate::base::output::{format_table, print_json};
-use crate::ground::apply::read_document;
-use crate::ground::documents::find_document;
+mod report;
+
 use hyper::Method;
 use indicatif::{ProgressBar, ProgressStyle};
 use oracled_api::verdict::{PromptTryRequest, PromptTryResponse};
+use oracled_ctl::base::error::CtlError;
+use oracled_ctl::base::input_lines::{InputLine, InputLineReader, display_name, json_error_text, open};
+use oracled_ctl::base::options::{GlobalOptions, call};
+use oracled_ctl::base::output::{format_table, print_json};
+use oracled_ctl::base::program::{ProgramArgs, block_on, run_program};
+use oracled_ctl::ground::apply::read_document;
+use oracled_ctl::ground::documents::find_document;
+use oracled_ctl::verdict::prompt::PromptTryArgs;
 use oracled_domain::base::blank::is_blank;
 use oracled_domain::base::wording::reword_serde_error;
 use oracled_domain::documents::{AnyDocument, DocumentKind};
 use oracled_domain::verdict::template_name::TemplateName;
 use oracled_domain::{ProductTier, PromptTemplate};
+use report::{RUNS, TemplateReport, TrialReport};
 use serde::Deserialize;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -31,62 +36,58 @@ const BUSY_PAUSE: Duration = Duration::from_secs(1);
 /// The longest wait for the limits of calls.
 const BUSY_MAX: Duration = Duration::from_secs(120);
 
-/// Run queries through the model with a prompt template and with the current one, and compare the results
-///
-/// Each query is sent twice with each template. No verdict is stored or mailed. The model's calls are in the
-/// audit log with the path `try`. Orders and regenerations come first. Ctrl-C stops the trial; calls in flight
-/// end in the daemon.
-#[derive(Debug, clap::Args)]
-pub(crate) struct PromptTryArgs {
-    /// The template: a registered ID or ID@VERSION, or a YAML or JSON file such as `./house.yaml`
-    #[arg(value_name = "TEMPLATE|FILE")]
-    template: String,
-    /// The queries, at most 500: one `{"tier", "query"}` object per line; `-` reads standard input
-    #[arg(value_name = "QUERIES.ndjson")]
-    queries: PathBuf,
+/// The name of the program.
+pub const PROGRAM: &str = PromptTryArgs::PROGRAM;
+
+/// Runs the program.
+#[must_use]
+pub fn main() -> ExitCode {
+    run_program(|args: &PromptTryArgs, options, out| block_on(try_template(args, options, out)))
 }
 
-impl PromptTryArgs {
-    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
-        let template = self.find_template(options).await?;
-        let queries = read_queries(&self.queries, &template)?;
-        let [candidate, current] = run_all(&options.control_path()?, template, &queries).await?;
-        let report = TrialReport {
-            queries: queries.len(),
-            candidate: TemplateReport::of(&candidate),
-            current: TemplateReport::of(&current),
-        };
-        if options.json {
-            return print_json(out, &report);
-        }
-        let name = |report: &TemplateReport, what: &str| {
-            report.template.as_ref().map_or_else(|| what.to_owned(), |template| format!("{what}: {template}"))
-        };
-        let (candidate, current) = (name(&report.candidate, "candidate"), name(&report.current, "current"));
-        let heading = [format!("{} queries, {RUNS} runs", report.queries), candidate, current];
-        let [queries, candidate, current] = &heading;
-        Ok(writeln!(out, "{}", format_table([queries, candidate, current], report.rows()))?)
+async fn try_template(
+    args: &PromptTryArgs,
+    options: &GlobalOptions,
+    out: &mut dyn Write,
+) -> Result<(), CtlError> {
+    let template = find_template(args, options).await?;
+    let queries = read_queries(&args.queries, &template)?;
+    let [candidate, current] = run_all(&options.control_path()?, template, &queries).await?;
+    let report = TrialReport {
+        queries: queries.len(),
+        candidate: TemplateReport::of(&candidate),
+        current: TemplateReport::of(&current),
+    };
+    if options.json {
+        return print_json(out, &report);
     }
+    let name = |report: &TemplateReport, what: &str| {
+        report.template.as_ref().map_or_else(|| what.to_owned(), |template| format!("{what}: {template}"))
+    };
+    let (candidate, current) = (name(&report.candidate, "candidate"), name(&report.current, "current"));
+    let heading = [format!("{} queries, {RUNS} runs", report.queries), candidate, current];
+    let [queries, candidate, current] = &heading;
+    Ok(writeln!(out, "{}", format_table([queries, candidate, current], report.rows()))?)
+}
 
-    /// The template of a file, or the registered one.
-    async fn find_template(&self, options: &GlobalOptions) -> Result<PromptTemplate, CtlError> {
-        let kind = DocumentKind::PromptTemplate;
-        if self.template.parse::<TemplateName>().is_ok() {
-            let document = find_document(options, kind, &self.template).await?.document;
-            return Ok(serde_json::from_value(document).map_err(io::Error::from)?);
+/// The template of a file, or the registered one.
+async fn find_template(args: &PromptTryArgs, options: &GlobalOptions) -> Result<PromptTemplate, CtlError> {
+    let kind = DocumentKind::PromptTemplate;
+    if args.template.parse::<TemplateName>().is_ok() {
+        let document = find_document(options, kind, &args.template).await?.document;
+        return Ok(serde_json::from_value(document).map_err(io::Error::from)?);
+    }
+    let invalid = |fault: String| CtlError::Verb {
+        message: format!("{}: {fault}", args.template),
+        exit_code: 5,
+        was_printed: false,
+    };
+    match read_document(Path::new(&args.template))? {
+        AnyDocument::PromptTemplate(template) => {
+            template.validate().map_err(|error| invalid(error.to_string()))?;
+            Ok(*template)
         }
-        let invalid = |fault: String| CtlError::Verb {
-            message: format!("{}: {fault}", self.template),
-            exit_code: 5,
-            was_printed: false,
-        };
-        match read_document(Path::new(&self.template))? {
-            AnyDocument::PromptTemplate(template) => {
-                template.validate().map_err(|error| invalid(error.to_string()))?;
-                Ok(*template)
-            }
-            other => Err(invalid(format!("it has a document of the kind {}, not {kind}", other.kind()))),
-        }
+        other => Err(invalid(format!("it has a document of the kind {}, not {kind}", other.kind()))),
     }
 }
 

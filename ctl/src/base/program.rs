@@ -1,0 +1,133 @@
+//! Command lines, and the verbs that are programs of their own: few people use them, or they need libraries that `oraclectl` does not
+//! link.
+
+use super::error::CtlError;
+use super::options::GlobalOptions;
+use super::output_stream::{Output, StandardOutput};
+use clap::error::{Error as UsageError, Result as UsageResult};
+use clap::{Args, Command, FromArgMatches};
+use nix::sys::prctl::set_dumpable;
+use oracled_domain::base::visible::visible_text;
+use std::ffi::OsStr;
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::{fs, process};
+
+/// The folder of the packages for programs that another program starts.
+const LIBEXEC: &str = "/usr/libexec/oracled";
+
+/// The command line of a verb that is a program of its own. `oraclectl` parses it, and starts the program.
+pub trait ProgramArgs: Args {
+    /// The name of the program: `oraclectl-A-B` for the verb `A B`.
+    const PROGRAM: &'static str;
+
+    /// The arguments, in their order.
+    fn arguments(&self) -> Vec<&OsStr>;
+
+    /// Starts the program in place of this one.
+    ///
+    /// # Errors
+    /// It is not installed, or cannot be started.
+    fn start(&self, options: &GlobalOptions) -> Result<(), CtlError> {
+        let GlobalOptions { socket, control_socket, json } = options;
+        let mut command = process::Command::new(find_program(Self::PROGRAM)?);
+        for (name, path) in [("--socket", socket), ("--control-socket", control_socket)] {
+            if let Some(path) = path {
+                command.arg(name).arg(path);
+            }
+        }
+        if *json {
+            command.arg("--json");
+        }
+        Err(start_error(Self::PROGRAM, &command.arg("--").args(self.arguments()).exec()))
+    }
+}
+
+/// The file of a program. It is beside this program, or in the folder of the packages; `PATH` could name a foreign one.
+///
+/// # Errors
+/// It is not installed.
+pub fn find_program(name: &str) -> Result<PathBuf, CtlError> {
+    // after an upgrade, the name of the file has a suffix, but the folder is right
+    let this = fs::read_link("/proc/self/exe").map_err(|error| start_error(name, &error))?;
+    let beside = this.parent().unwrap_or(Path::new("/"));
+    let found =
+        [beside, Path::new(LIBEXEC)].map(|folder| folder.join(name)).into_iter().find(|file| file.is_file());
+    found.ok_or_else(|| failure(format!(
+        "the program {name} is not installed: it is neither in {} nor in {LIBEXEC}; the packages of oracled and `just install` \
+         install it, and `cargo build -p oracled-tools` builds it",
+        beside.display()
+    )))
+}
+
+/// The error of a program that cannot be started.
+pub fn start_error(name: &str, error: &io::Error) -> CtlError {
+    failure(format!("cannot start {name}: {error}"))
+}
+
+fn failure(message: String) -> CtlError {
+    CtlError::Verb { message, exit_code: 5, was_printed: false }
+}
+
+/// Runs a program of its own with its command line.
+#[must_use]
+pub fn run_program<A: ProgramArgs>(
+    run: impl FnOnce(&A, &GlobalOptions, &mut dyn Output) -> Result<(), CtlError>,
+) -> ExitCode {
+    let command = GlobalOptions::augment_args(Command::new(A::PROGRAM).version(env!("CARGO_PKG_VERSION")));
+    run_command_line(A::augment_args(command), |args: &A, options, out| run(args, options, out))
+}
+
+/// Parses the command line of this process, runs it, and prints its error.
+#[must_use]
+pub fn run_command_line<A: FromArgMatches>(
+    command: Command,
+    run: impl FnOnce(&A, &GlobalOptions, &mut dyn Output) -> Result<(), CtlError>,
+) -> ExitCode {
+    let name = command.get_name().to_owned();
+    // a core dump would contain keys, queries and addresses
+    if let Err(error) = set_dumpable(false) {
+        drop(writeln!(io::stderr(), "{name}: cannot turn core dumps off: {error}"));
+        return ExitCode::FAILURE;
+    }
+    let parsed: UsageResult<(GlobalOptions, A)> = command
+        .try_get_matches()
+        .and_then(|matches| Ok((GlobalOptions::from_arg_matches(&matches)?, A::from_arg_matches(&matches)?)));
+    let (options, args) = match parsed {
+        Ok(parsed) => parsed,
+        Err(error) => return print_usage_error(&error),
+    };
+    let out = &mut StandardOutput::new();
+    let done = run(&args, &options, out).and_then(|()| Ok(out.flush()?));
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
+        Err(error) => {
+            super::output::print_error(&error, options.json, out);
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+/// Prints an error of the command line, or its help. The error quotes the arguments, which may be foreign text.
+fn print_usage_error(error: &UsageError) -> ExitCode {
+    let text = error.to_string();
+    // a reader that closed the pipe has seen enough
+    if !error.use_stderr() || visible_text(&text) == text {
+        drop(error.print());
+    } else {
+        drop(write!(io::stderr(), "{}", visible_text(&text)));
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}
+
+/// Runs a verb that sends requests to the daemon.
+///
+/// # Errors
+/// That of the verb.
+pub fn block_on(verb: impl Future<Output = Result<(), CtlError>>) -> Result<(), CtlError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(CtlError::Output)?.block_on(verb)
+}

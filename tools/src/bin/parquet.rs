@@ -1,0 +1,3 @@
+fn main() -> std::process::ExitCode {
+    oracled_tools::parquet::main()
+}

@@ -1,0 +1,3 @@
+fn main() -> std::process::ExitCode {
+    oracled_tools::rules_eval::main()
+}
