@@ -12,8 +12,8 @@ use crate::audit::logger::{CommitError, LoggerHandle};
 use crate::ground::queries::ProcessorPool;
 use crate::platform::clock::{Clock, monotonic};
 use crate::platform::guardian::panic_message;
-use oracled_domain::audit::event::RulesEntry;
-use oracled_domain::audit::event::RulesEvaluated;
+use oracled_domain::rules::event::RulesEntry;
+use oracled_domain::rules::event::RulesEvaluated;
 use oracled_domain::rules::{
     CandidateCheck, CandidateText, FactSet, RuleId, RuleSettings, RulesEvaluation, evaluate,
 };

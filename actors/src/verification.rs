@@ -37,7 +37,7 @@ use crate::upstream::oracle_health::OracleHealth;
 use live::CachedAdapter;
 use oracled_domain::ground::id::{SourceId, WorkflowId};
 use oracled_domain::ground::ontology::OntologyRef;
-use oracled_domain::verdict::health::OracleHealthConfig;
+use oracled_domain::upstream::health::OracleHealthConfig;
 use oracled_domain::verification::request::VerifyRequestError;
 use oracled_domain::verification::review::ReviewState;
 use oracled_domain::verification::workflow::Workflow;

@@ -6,11 +6,12 @@ use crate::base::page::PageLimit;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use jiff::Timestamp;
-use oracled_domain::audit::event::RequestCaller;
 use oracled_domain::audit::leaf::RowDigests;
 use oracled_domain::audit::log_tree::TreeHash;
+use oracled_domain::base::caller::RequestCaller;
 use oracled_domain::base::moment::{self, Moment};
-use oracled_domain::{EventKind, SessionId, Sha256Hex};
+use oracled_domain::events::EventForms;
+use oracled_domain::{SessionId, Sha256Hex};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -24,7 +25,7 @@ pub struct LogEntry {
     pub seq: u64,
     /// The event, with its details.
     #[serde(flatten)]
-    pub event: EventKind,
+    pub event: EventForms,
     /// The session that the event is about; null for an evaluation of a text without a session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,

@@ -3,8 +3,8 @@
 use crate::base::page::PageLimit;
 use crate::base::problem::ProblemDocument;
 use jiff::Timestamp;
-use oracled_domain::audit::logged_verification::ErasedVerification;
 use oracled_domain::ground::id::{SourceId, WorkflowId};
+use oracled_domain::verification::logged_verification::ErasedVerification;
 // utoipa maps every type with the name `AxisValue` to arbitrary JSON
 use oracled_domain::ground::value::AxisValue;
 use oracled_domain::verification::candidate::StatedValue;

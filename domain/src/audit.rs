@@ -7,8 +7,5 @@ pub mod leaf;
 pub mod log_proof;
 pub mod log_tiles;
 pub mod log_tree;
-pub mod logged_verification;
-mod model_calls;
 pub mod replay;
 mod signed_note;
-pub mod webhooks;

@@ -3,12 +3,14 @@
 pub mod actor_report;
 pub mod application;
 pub mod blank;
+pub mod caller;
 pub mod date;
 pub mod decimal;
 pub mod digest;
 pub mod due_time;
 pub mod duplicate_keys;
 pub mod event;
+pub mod gate_path;
 pub mod key_names;
 pub mod moment;
 pub mod number_notation;

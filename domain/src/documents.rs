@@ -1,6 +1,7 @@
 //! The kinds of registered documents (RFC-0002, "Source Registry"). A new kind is a type and one entry in the
 //! list below.
 
+pub mod event;
 mod members;
 
 use crate::base::digest::Sha256Hex;

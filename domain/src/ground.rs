@@ -5,6 +5,7 @@
 
 pub mod axis;
 pub mod axis_effect;
+pub mod event;
 pub mod format;
 pub mod freshness;
 pub mod gates;

@@ -14,6 +14,7 @@ mod claims;
 mod comparison;
 mod comparison_form;
 mod contradiction;
+pub mod event;
 mod fact_set;
 mod facts;
 mod findings;

@@ -6,9 +6,9 @@ use crate::base::error::StoreError;
 use crate::base::read::skip_lost;
 use crate::base::rows::with_prefix;
 use jiff::Timestamp;
-use oracled_domain::audit::logged_verification::LoggedVerification;
 use oracled_domain::base::row::Row;
 use oracled_domain::ground::id::WorkflowId;
+use oracled_domain::verification::logged_verification::LoggedVerification;
 use oracled_domain::verification::review::{
     OPEN_BY_WORKFLOW, OPEN_REVIEWS, ReviewState, caller_openable_prefix, open_prefix,
 };

@@ -1,8 +1,8 @@
 //! A state directory whose first entries are old.
 
 use jiff::{SignedDuration, Timestamp};
-use oracled_domain::audit::event::SessionRegistered;
 use oracled_domain::verdict::divergence::OriginalLabel;
+use oracled_domain::verdict::event::SessionRegistered;
 use oracled_domain::{AuditEvent, CustomerQuery, ProductTier, SessionId, SessionRecord};
 use oracled_store::{Journal, JournalRecord, RowWrite, StoreOptions};
 use std::path::Path;

@@ -6,9 +6,9 @@ use oracled_actors::upstream::mail::{
     HttpMailService, MailHeading, MailService, SmtpMailService, SmtpSettings, SmtpTls,
 };
 use oracled_actors::upstream::oracle_health::OracleProbe;
+use oracled_domain::upstream::health::CircuitCallOutcome;
 use oracled_domain::verdict::delivery::RegenNotes;
 use oracled_domain::verdict::divergence::{DISCLAIMER, NoteLanguage, OriginalLabel};
-use oracled_domain::verdict::health::CircuitCallOutcome;
 use oracled_domain::verdict::mail::{MailFailureCause, MailKind, MailSendFailure};
 use oracled_domain::{
     CustomerQuery, OutboxMail, ProductTier, VerdictDelivery, VerdictLabel, VerdictPayload, judge,

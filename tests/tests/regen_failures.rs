@@ -1,9 +1,9 @@
 //! Failures of regenerated verdicts (seed: `regen-consistency`, "Failure modes" and "Gaps"), and their results.
 
 use jiff::Timestamp;
-use oracled_domain::audit::event::EventSeverity;
-use oracled_domain::audit::event::SessionRegistered;
+use oracled_domain::base::event::EventSeverity;
 use oracled_domain::verdict::divergence::{CHANGED_NOTICE, UNKNOWN_NOTICE};
+use oracled_domain::verdict::event::SessionRegistered;
 use oracled_domain::verdict::generation::{GenerationSettings, LOCKED_MODEL};
 use oracled_domain::verdict::prompt::VerdictPrompt;
 use oracled_domain::verdict::session::OriginalVerdict;

@@ -1,11 +1,12 @@
 //! `oraclectl verify-log --replay`: every decision of a daemon is computed again, offline.
 
 use oracled_api::base::client::DaemonClient;
-use oracled_domain::audit::event::Event;
-use oracled_domain::audit::event::{
-    RegenDivergenceCheck, ReviewOpened, RulesEvaluated, SourceAsked, TmmCrosscheck, VerificationDecided,
-};
+use oracled_domain::base::event::Event;
+use oracled_domain::events::read_event;
 use oracled_domain::rules::RuleVerdict;
+use oracled_domain::rules::event::RulesEvaluated;
+use oracled_domain::verdict::event::{RegenDivergenceCheck, TmmCrosscheck};
+use oracled_domain::verification::event::{ReviewOpened, SourceAsked, VerificationDecided};
 use oracled_domain::{AuditEvent, DivergenceLevel, ProductTier, VerdictLabel};
 use oracled_store::{JournalRecord, LogLine, LogQuery};
 use oracled_tests::generation::{coherent_answer, purge_verdict, read_verdict, request_verdict};
@@ -164,7 +165,7 @@ fn falsified(event: &AuditEvent) -> Option<(AuditEvent, &'static str)> {
         }
         _ => return None,
     };
-    let event = AuditEvent::read(&details.to_string()).expect("an entry")?;
+    let event = read_event(&details.to_string()).expect("an entry")?;
     Some((event, member))
 }
 
@@ -179,7 +180,7 @@ async fn decision_that_was_logged_wrongly_is_found_in_the_state_directory() {
 
     let (mut journal, store) = open_store(&world.state());
     let lines = store.log(&LogQuery { limit: usize::MAX, ..LogQuery::default() }).expect("the log is read");
-    let read = |line: &LogLine| AuditEvent::read(&line.json).expect("an entry").expect("a known event");
+    let read = |line: &LogLine| read_event(&line.json).expect("an entry").expect("a known event");
     let events: Vec<AuditEvent> = lines.iter().map(read).collect();
     let verification: Vec<_> = events.iter().filter(|event| event.kind.execution_id().is_some()).collect();
     let mut expected = Vec::new();

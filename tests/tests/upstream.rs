@@ -6,9 +6,10 @@ use oracled_actors::upstream::{
     AnthropicClient, GeminiClient, ModelCallPolicy, ModelCallPurpose, ModelCallResult, ModelCaller,
     ModelClient, ModelError, ModelHealthEffect, OpenAiClient, RequestFailureKind, UpstreamEndpoint,
 };
-use oracled_domain::audit::event::OracleInteraction;
+use oracled_domain::upstream::interaction::InteractionStatus;
+use oracled_domain::verdict::event::OracleInteraction;
 use oracled_domain::verdict::generation::{GenerationSettings, LOCKED_MODEL, ModelTokenUsage};
-use oracled_domain::verdict::interaction::{InteractionStatus, OracleInteractionLog};
+use oracled_domain::verdict::interaction::OracleInteractionLog;
 use oracled_domain::verdict::response_schema::response_schema;
 use oracled_domain::{AuditEvent, GatePath, ModelPrompt, ProductTier, SessionId, Sha256Hex};
 use oracled_tests::GOOD;
@@ -770,7 +771,7 @@ async fn litellm_is_understood_by_all_clients() {
                 .map_err(|_| code.unwrap_or_default());
             let name = format!("{name} by {model:?}");
             assert_eq!((called.interactions.len(), &got), (*attempts, outcome), "{name}: {called:?}");
-            let usage = called.interactions.last().and_then(AuditEvent::token_usage);
+            let usage = called.interactions.last().and_then(OracleInteraction::usage_of);
             let is_counted = usage.is_some_and(|usage| usage.output_tokens > Some(0));
             assert_eq!(is_counted, outcome.is_ok(), "{name}: {called:?}");
         }

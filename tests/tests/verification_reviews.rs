@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use hyper::Method;
 use oracled_api::base::client::DaemonClient;
-use oracled_domain::audit::event::VerificationDecided;
+use oracled_domain::verification::event::VerificationDecided;
 use oracled_domain::verification::{DecisionInputs, Envelope, decide};
 use oracled_domain::{AuditEvent, Sha256Hex};
 use oracled_store::JournalRecord;

@@ -10,8 +10,8 @@ use crate::verdict::cache::{PurgeVerdict, RegisterSession};
 use crate::verdict::generation::{ConfiguredModel, ConfiguredModels, GenerationError};
 use crate::verdict::orders::{PlaceOrder, PlacedOrder};
 use crate::verdict::submission::Submission;
+use oracled_domain::upstream::health::OracleHealthConfig;
 use oracled_domain::verdict::generation::{GenerationSettings, LOCKED_MODEL, ModelTokenUsage};
-use oracled_domain::verdict::health::OracleHealthConfig;
 use oracled_domain::verdict::order::Order;
 use oracled_domain::verdict::session::SessionCaller;
 use oracled_domain::{

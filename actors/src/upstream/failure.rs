@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 use oracled_domain::base::date::read_http_date;
-use oracled_domain::verdict::health::CircuitCallOutcome;
-use oracled_domain::verdict::interaction::PERMANENT_STATUSES;
+use oracled_domain::upstream::health::CircuitCallOutcome;
+use oracled_domain::upstream::interaction::PERMANENT_STATUSES;
 use serde_json::Value;
 use std::fmt;
 use std::time::Duration;

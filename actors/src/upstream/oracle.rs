@@ -14,7 +14,7 @@ use super::web::WebError;
 use jiff::Timestamp;
 use oracled_domain::ground::source::OracleTier;
 use oracled_domain::ground::value::AxisValue;
-use oracled_domain::verdict::health::CircuitCallOutcome;
+use oracled_domain::upstream::health::CircuitCallOutcome;
 use oracled_domain::verification::adapter::ValidatedAdapter;
 use oracled_domain::verification::{CachedAnswer, OracleReply};
 use std::collections::BTreeMap;

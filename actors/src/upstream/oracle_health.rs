@@ -13,10 +13,12 @@ use actix::{
     Actor, Addr, AsyncContext, Context, Handler, Message, MessageResult, ResponseFuture, Supervised,
 };
 use jiff::Timestamp;
-use oracled_domain::audit::event::{ControlAction, OracleHealthChanged};
-use oracled_domain::verdict::health::{
-    self, CallPurpose, CircuitAction, CircuitBreaker, CircuitCallOutcome, ERROR_MAX_CHARS,
-    HealthStatusChange, OracleHealthConfig, OracleHealthStatus, PermitDenial, PermitDenialCause,
+use oracled_domain::audit::event::ControlAction;
+use oracled_domain::upstream::event::OracleHealthChanged;
+use oracled_domain::upstream::health;
+use oracled_domain::upstream::health::{
+    CallPurpose, CircuitAction, CircuitBreaker, CircuitCallOutcome, ERROR_MAX_CHARS, HealthStatusChange,
+    OracleHealthConfig, OracleHealthStatus, PermitDenial, PermitDenialCause,
 };
 use oracled_domain::{AuditEvent, OracleId, PeerCredentials};
 use std::collections::BTreeMap;

@@ -37,7 +37,7 @@ use crate::verdict::submission::CachedVerdict;
 use actix::{Actor, Addr, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
 use metrics::CacheReadResult;
 use oracled_domain::VerdictDelivery;
-use oracled_domain::audit::event::VerdictPurged;
+use oracled_domain::verdict::event::VerdictPurged;
 use oracled_domain::{AuditEvent, PeerCredentials, SessionId};
 use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
 use quick_cache::Weighter;

@@ -11,10 +11,13 @@ use crate::verdict::cache::{
 };
 use crate::verdict::submission::{GenerationTrace, Submission, SubmissionOutcome};
 use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
-use oracled_domain::audit::event::{CrosscheckEntry, EventSeverity, RulesEntry};
-use oracled_domain::audit::event::{CrosscheckError, RulesEvaluated, TmmCrosscheck};
+use oracled_domain::base::event::EventSeverity;
 use oracled_domain::rules::CandidateCheck;
+use oracled_domain::rules::event::RulesEntry;
+use oracled_domain::rules::event::RulesEvaluated;
 use oracled_domain::verdict::crosscheck::CrosscheckReason;
+use oracled_domain::verdict::event::CrosscheckEntry;
+use oracled_domain::verdict::event::{CrosscheckError, TmmCrosscheck};
 use oracled_domain::verdict::policy::DeliveryPolicies;
 use oracled_domain::verdict::rules_gate::RulesGateOutcome;
 use oracled_domain::verdict::tmm::OMEGA;

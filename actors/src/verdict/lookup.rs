@@ -14,9 +14,9 @@ use crate::upstream::oracle_health::{
 use crate::upstream::reloadable::Reloadable;
 use crate::verdict::cache::{RegisterSession, VerdictCache, VerdictCacheError};
 use jiff::{SignedDuration, Timestamp};
-use oracled_domain::audit::event::SessionLookedUp;
-use oracled_domain::verdict::health::CircuitCallOutcome;
-use oracled_domain::verdict::interaction::InteractionStatus;
+use oracled_domain::upstream::health::CircuitCallOutcome;
+use oracled_domain::upstream::interaction::InteractionStatus;
+use oracled_domain::verdict::event::SessionLookedUp;
 use oracled_domain::verdict::lookup::{LookupEntry, LookupOutcome};
 use oracled_domain::verdict::session::SessionCaller;
 use oracled_domain::{AuditEvent, SessionId};

@@ -18,8 +18,8 @@ use crate::verdict::outbox::{
     OutboxStep, SendOutcome, WakeOutbox,
 };
 use jiff::{SignedDuration, Timestamp};
-use oracled_domain::audit::event::{MailDropped, MailFailed, MailRequeued, MailSent};
 use oracled_domain::base::row::Row;
+use oracled_domain::verdict::event::{MailDropped, MailFailed, MailRequeued, MailSent};
 use oracled_domain::verdict::mail::MailState;
 use oracled_domain::verdict::template_name::TemplateName;
 use oracled_domain::{EventKind, MailId, OracleId, OutboxMail, SessionId};

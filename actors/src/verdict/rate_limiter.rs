@@ -10,7 +10,7 @@ mod call_budget;
 use call_budget::{CallRate, ModelCallBudget, SLOT_RETRY_WAIT};
 pub use call_budget::{ModelCallLimits, ModelCallSlot};
 use oracled_domain::SessionRecord;
-use oracled_domain::audit::event::{DailyBudgetReached, RegenAttempted};
+use oracled_domain::verdict::event::{DailyBudgetReached, RegenAttempted};
 
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::{CommitError, LoggerHandle};
@@ -18,7 +18,7 @@ use crate::platform::clock::{Clock, monotonic};
 use crate::platform::in_flight::InFlight;
 use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
 use jiff::Timestamp;
-use oracled_domain::audit::event::EventSeverity;
+use oracled_domain::base::event::EventSeverity;
 use oracled_domain::verdict::cost::{day_of, end_of_day};
 use oracled_domain::verdict::cost_budget::{CostBudgets, DailyBudget};
 use oracled_domain::{

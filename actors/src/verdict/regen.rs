@@ -9,13 +9,13 @@ use crate::platform::caller::run_as_current_caller;
 use crate::verdict::generation::{GenerationError, GenerationResult, GenerationRunner};
 use crate::verdict::submission::SubmissionOutcome;
 use actix::{Actor, AsyncContext, Context, Handler, Message, MessageResult, ResponseFuture, Supervised};
-use oracled_domain::audit::event::Event;
-use oracled_domain::audit::event::EventSeverity;
-use oracled_domain::audit::event::LoggedEvent;
-use oracled_domain::audit::event::{InfrastructureVariance, RegenDivergenceCheck};
+use oracled_domain::base::event::Event;
+use oracled_domain::base::event::EventSeverity;
+use oracled_domain::base::event::LoggedEvent;
 use oracled_domain::verdict::divergence::{
     RegenVariance, RegenVarianceWindow, VARIANCE_THRESHOLD, VARIANCE_WINDOW,
 };
+use oracled_domain::verdict::event::{InfrastructureVariance, RegenDivergenceCheck};
 use oracled_domain::{AuditEvent, DivergenceCheck, SessionId};
 use oracled_store::{LogQuery, Store, StoreError};
 use std::collections::HashMap;

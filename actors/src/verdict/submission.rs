@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use oracled_domain::rules::{CandidateCheck, RulesEvaluation};
 use oracled_domain::verdict::cost::ModelCost;
+use oracled_domain::verdict::event::OracleInteraction;
 use oracled_domain::verdict::generation::ModelTokenUsage;
 use oracled_domain::verdict::policy::PolicyCause;
 use oracled_domain::verdict::prompt::VerdictPrompt;
@@ -72,12 +73,14 @@ pub struct GenerationTrace {
 impl GenerationTrace {
     /// The tokens used by the model calls.
     pub(crate) fn usage(trace: Option<&Self>) -> Option<ModelTokenUsage> {
-        ModelTokenUsage::sum(Self::entries(trace).filter_map(|entry| entry.token_usage()))
+        ModelTokenUsage::sum(Self::entries(trace).filter_map(|event| OracleInteraction::usage_of(&event)))
     }
 
     /// The cost of the model calls.
     pub(crate) fn cost(trace: Option<&Self>) -> Option<ModelCost> {
-        ModelCost::sum(Self::entries(trace).filter_map(|entry| entry.model_cost()).map(|sum| sum.cost))
+        ModelCost::sum(
+            Self::entries(trace).filter_map(|event| OracleInteraction::cost_of(&event)).map(|sum| sum.cost),
+        )
     }
 
     /// The log entries of the model calls.

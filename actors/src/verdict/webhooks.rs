@@ -13,8 +13,8 @@ use crate::verdict::outbox::{
 };
 use actix::{Context, Handler, Message, ResponseFuture};
 use jiff::{SignedDuration, Timestamp};
-use oracled_domain::audit::event::{WebhookDropped, WebhookFailed, WebhookRequeued, WebhookSent};
 use oracled_domain::base::row::Row;
+use oracled_domain::verdict::event::{WebhookDropped, WebhookFailed, WebhookRequeued, WebhookSent};
 use oracled_domain::verdict::webhook::{WebhookState, WebhookType};
 use oracled_domain::{ApplicationName, EventKind, OutboxWebhook, SessionId, WebhookId};
 use oracled_store::{RowName, RowWrite, Store, StoreError};

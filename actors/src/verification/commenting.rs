@@ -3,9 +3,9 @@
 use super::VerificationContext;
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::CommitError;
-use oracled_domain::audit::event::ReviewCommented;
-use oracled_domain::audit::event::verification::CommentEntry;
 use oracled_domain::base::wording::excerpt;
+use oracled_domain::verification::event::CommentEntry;
+use oracled_domain::verification::event::ReviewCommented;
 use oracled_domain::verification::review::{
     COMMENTS_MAX, CommentRequest, CommentTextError, ReviewComment, ReviewState,
 };

@@ -4,8 +4,8 @@ use super::VerificationContext;
 use super::loaded_review::ReviewClosedError;
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::CommitError;
-use oracled_domain::audit::event::ReviewDismissed;
-use oracled_domain::audit::event::verification::DismissalEntry;
+use oracled_domain::verification::event::DismissalEntry;
+use oracled_domain::verification::event::ReviewDismissed;
 use oracled_domain::verification::review::{
     DismissalRecord, DismissalRequest, ReviewResolutionError, ReviewState,
 };

@@ -5,12 +5,12 @@ use super::loaded_review::{LoadedReview, ReviewClosedError};
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::CommitError;
 use jiff::Timestamp;
-use oracled_domain::audit::event::ReviewResolved;
-use oracled_domain::audit::event::verification::ResolutionEntry;
 use oracled_domain::documents::DocumentKind;
 use oracled_domain::ground::id::WorkflowId;
 use oracled_domain::ground::ontology::{Ontology, OntologyRef};
 use oracled_domain::verification::deviation::restore_baselines;
+use oracled_domain::verification::event::ResolutionEntry;
+use oracled_domain::verification::event::ReviewResolved;
 use oracled_domain::verification::review::{
     PriorBaselines, ResolutionRecord, ReviewResolution, ReviewResolutionError, ReviewState, Verifier,
 };

@@ -5,10 +5,10 @@ use super::loaded_review::{LoadedReview, ReviewClosedError};
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::CommitError;
 use jiff::Timestamp;
-use oracled_domain::audit::event::ReviewRevoked;
-use oracled_domain::audit::event::verification::RevocationEntry;
 use oracled_domain::verification::HumanLock;
 use oracled_domain::verification::deviation::restore_baselines;
+use oracled_domain::verification::event::ReviewRevoked;
+use oracled_domain::verification::event::RevocationEntry;
 use oracled_domain::verification::review::{
     ReviewResolutionError, ReviewState, RevocationRecord, RevocationRequest,
 };

@@ -16,7 +16,7 @@ use oracled_domain::ground::freshness::AxisFreshness;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::source::{OracleTier, SourceAvailability, SourceReviewStatus};
 use oracled_domain::ground::timeline::ReleaseScope;
-use oracled_domain::verdict::health::CircuitCallOutcome;
+use oracled_domain::upstream::health::CircuitCallOutcome;
 use oracled_domain::verification::adapter::ValidatedAdapter;
 use oracled_domain::verification::workflow::Workflow;
 use oracled_domain::verification::{

@@ -18,9 +18,9 @@ use crate::ground::registry::SourceReviewDecision;
 use crate::testing::ground::PEER;
 use crate::testing::{TestServices, TestSystem, with_system};
 use oracled_domain::AuditEvent;
-use oracled_domain::audit::event::VerificationDecided;
 use oracled_domain::verification::DecisionInputs;
 use oracled_domain::verification::envelope::ValueBasis;
+use oracled_domain::verification::event::VerificationDecided;
 use oracled_domain::verification::review::ReviewResolution;
 use oracled_domain::verification::{AxisReason, CallOutcome, EnvelopeKind};
 use oracled_store::LogQuery;
@@ -212,7 +212,7 @@ fn delayed_decision_keeps_its_id_over_a_restart() {
 async fn decided(
     system: &crate::system::ActorSystem,
     execution_id: &str,
-) -> Vec<(oracled_domain::audit::event::verification::VerificationEntry, Envelope)> {
+) -> Vec<(oracled_domain::verification::event::VerificationEntry, Envelope)> {
     loop {
         let decisions = rebuilt(system, execution_id);
         if decisions.len() == 2 {

@@ -7,11 +7,11 @@ use crate::audit::commit_loop;
 use crate::platform::clock::stopwatch;
 use crate::platform::unique_id::unique_id;
 use oracled_domain::AuditEvent;
-use oracled_domain::audit::event::verification::{ReviewEntry, SourceCallEntry, VerificationEntry};
-use oracled_domain::audit::event::{ReviewOpened, SourceAsked, VerificationDecided};
 use oracled_domain::ground::id::{SourceId, WorkflowId};
 use oracled_domain::verification::deviation::{advance_baselines, find_deviations, record_baselines};
 use oracled_domain::verification::envelope::ValueBasis;
+use oracled_domain::verification::event::{ReviewEntry, SourceCallEntry, VerificationEntry};
+use oracled_domain::verification::event::{ReviewOpened, SourceAsked, VerificationDecided};
 use oracled_domain::verification::review::OPEN_REVIEWS;
 use oracled_domain::verification::review::{
     CALLERS_QUEUE_MAX, CALLERS_QUEUE_TOTAL_MAX, QUEUE_MAX, QUEUE_TOTAL_MAX, ReviewState,

@@ -4,9 +4,9 @@ use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
 use oracled_domain::audit::event::LostRow;
 use oracled_domain::ground::id::SourceId;
+use oracled_domain::upstream::health::{CircuitAction, CircuitCallOutcome, OracleHealthStatus};
 use oracled_domain::verdict::cost_budget::DailyBudget;
 use oracled_domain::verdict::divergence::RegenVariance;
-use oracled_domain::verdict::health::{CircuitAction, CircuitCallOutcome, OracleHealthStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -8,7 +8,7 @@ use oracled_domain::audit::checkpoint::Checkpoint;
 use oracled_domain::audit::leaf::leaf_of;
 use oracled_domain::audit::log_proof::{is_continued, is_included};
 use oracled_domain::audit::log_tree::leaf_hash;
-use oracled_domain::audit::replay::StoredVerdict;
+use oracled_domain::verdict::replay::StoredVerdict;
 use oracled_domain::{ApplicationName, SessionId, Sha256Hex};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};

@@ -3,10 +3,10 @@
 use crate::base::error::CtlError;
 use crate::base::output::{format_count, format_table};
 use oracled_domain::SessionId;
-use oracled_domain::audit::replay::{
-    DecisionReplay, LoggedDecision, MemberDifference, ReplayOutcome, ReplayedDecision, StoredVerdict,
-};
+use oracled_domain::audit::replay::{MemberDifference, ReplayOutcome, ReplayedDecision};
 use oracled_domain::base::visible::visible_line;
+use oracled_domain::verdict::replay::read_decision;
+use oracled_domain::verdict::replay::{DecisionReplay, StoredVerdict};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -72,7 +72,7 @@ impl LogReplay {
     ) -> Result<(), CtlError> {
         let unreadable =
             |error| CtlError::Verb { message: format!("{error}"), exit_code: 1, was_printed: false };
-        let Some(entry) = LoggedDecision::read(line).map_err(unreadable)? else { return Ok(()) };
+        let Some(entry) = read_decision(line).map_err(unreadable)? else { return Ok(()) };
         let stored = entry.session_id().map_or(Ok(None), find_verdict)?;
         for decision in self.replay.add(&entry, stored.as_ref()) {
             self.report.count(decision);

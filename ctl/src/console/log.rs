@@ -19,7 +19,7 @@ use hyper::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use maud::{Markup, html};
 use oracled_api::base::client::{ClientError, DaemonClient};
 use oracled_domain::audit::checkpoint::Checkpoint;
-use oracled_domain::audit::event::event_types;
+use oracled_domain::events::event_types;
 use serde_json::Value;
 
 /// Number of entries on the page.

@@ -22,7 +22,7 @@ use oracled_domain::CrosscheckReason;
 use oracled_domain::audit::checkpoint::Checkpoint;
 use oracled_domain::base::actor_report::ActorReport;
 use oracled_domain::base::moment::format_span;
-use oracled_domain::verdict::health::OracleHealthStatus;
+use oracled_domain::upstream::health::OracleHealthStatus;
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 

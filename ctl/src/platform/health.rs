@@ -7,8 +7,8 @@ use crate::base::output::{format_table, print_json};
 use hyper::Method;
 use oracled_api::base::service::{CircuitRequest, CircuitResponse, ProbeReport};
 use oracled_domain::base::visible::visible_line;
-use oracled_domain::verdict::health::CircuitAction;
-use oracled_domain::verdict::health::{OracleHealthLevel, OracleHealthStatus};
+use oracled_domain::upstream::health::CircuitAction;
+use oracled_domain::upstream::health::{OracleHealthLevel, OracleHealthStatus};
 use std::io::Write;
 
 /// Show the health of the oracles (model, mail service, sources), or control one
@@ -124,7 +124,8 @@ fn format_statuses(statuses: Vec<OracleHealthStatus>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oracled_domain::verdict::health::{self, CircuitCallOutcome, OracleHealthConfig};
+    use oracled_domain::upstream::health;
+    use oracled_domain::upstream::health::{CircuitCallOutcome, OracleHealthConfig};
 
     #[test]
     fn table_shows_a_requested_wait_with_the_status() {

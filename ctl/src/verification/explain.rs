@@ -8,8 +8,8 @@ use crate::base::output::{format_pairs, format_table, format_user, print_json};
 use crate::base::output_style::OutputStyle;
 use hyper::Method;
 use oracled_api::verification::{ExplainResponse, ExplainedDecision};
-use oracled_domain::audit::logged_verification::ErasedVerification;
 use oracled_domain::ground::id::SourceId;
+use oracled_domain::verification::logged_verification::ErasedVerification;
 use oracled_domain::verification::{DecisionInputs, DecisionStage, EnvelopeKind, OracleCall, decide};
 use std::io::Write;
 

@@ -15,9 +15,9 @@ use oracled_api::base::client::{ClientError, DaemonClient};
 use oracled_api::base::service::StatusReport;
 use oracled_api::verdict::orders::OrderReport;
 use oracled_api::verification::{ReviewEvidence, ReviewSummary};
-use oracled_domain::audit::event::verification::ReviewEntry;
 use oracled_domain::base::visible::{visible_json, visible_line};
 use oracled_domain::ground::id::WorkflowId;
+use oracled_domain::verification::event::ReviewEntry;
 use oracled_domain::verification::review::{
     CommentRequest, DismissalRequest, ReviewResolution, ReviewState, RevocationRequest,
 };

@@ -9,7 +9,7 @@ use crate::verdict::config::mail::MailSection;
 use crate::verdict::config::models::ModelSection as ModelConfig;
 use anyhow::Context;
 use oracled_actors::Clock;
-use oracled_domain::verdict::health::OracleHealthConfig;
+use oracled_domain::upstream::health::OracleHealthConfig;
 use std::num::NonZeroU32;
 use std::path::Path;
 

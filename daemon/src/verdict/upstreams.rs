@@ -27,7 +27,7 @@ use oracled_actors::upstream::web::webhook::{
 };
 use oracled_actors::verdict::notifier::NotifierConfig;
 use oracled_actors::verdict::webhooks::WebhookConfig;
-use oracled_domain::verdict::health::OracleHealthConfig;
+use oracled_domain::upstream::health::OracleHealthConfig;
 use oracled_domain::verdict::lookup::LookupDefinition;
 use secrecy::SecretString;
 use std::collections::BTreeMap;

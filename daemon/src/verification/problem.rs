@@ -4,8 +4,8 @@ use crate::platform::problem::{Problem, ProblemCode};
 use oracled_actors::verification::{
     CommentError, DismissError, ResolveError, ReviewClosedError, RevokeError, VerifyError,
 };
-use oracled_domain::audit::event::verification::AlteredEntryError;
-use oracled_domain::audit::logged_verification::ErasedVerification;
+use oracled_domain::verification::event::AlteredEntryError;
+use oracled_domain::verification::logged_verification::ErasedVerification;
 use oracled_domain::verification::request::VerifyRequestError;
 use std::fmt::Display;
 

@@ -110,7 +110,7 @@ fn hash(prefix: u8, parts: [&[u8]; 2]) -> TreeHash {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Sha256Hex;
+    use crate::base::digest::Sha256Hex;
     use proptest::prelude::*;
 
     fn tree(leaves: &[Vec<u8>]) -> LogTree {

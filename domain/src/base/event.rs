@@ -61,6 +61,16 @@ pub trait Event: Serialize + DeserializeOwned + ToSchema + Debug + Send + Sync +
     }
 }
 
+/// The severity of an event, where the specification requires one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum EventSeverity {
+    /// Something failed.
+    Error,
+    /// An operator must act.
+    Escalation,
+}
+
 /// The retention that removes the erasable values of an event, and the effect of the event itself on others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventClass {

@@ -73,6 +73,3 @@ fn adapted(mut schema: Json) -> Json {
     }
     schema
 }
-
-#[cfg(test)]
-mod tests;

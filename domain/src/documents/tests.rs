@@ -3,6 +3,8 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use strum::VariantArray;
 
+mod schemas;
+
 fn policy() -> Json {
     json!({
         "oracle_id": "un-wpp", "axis_freshness": {}, "default_max_age_seconds": 60,

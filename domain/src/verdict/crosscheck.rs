@@ -198,7 +198,7 @@ pub struct RejectedVerdict(());
 /// again:
 ///
 /// ```compile_fail
-/// let forged: oracled_domain::ApprovedVerdict = serde_json::from_str("{}").unwrap();
+/// let forged: oracled_domain::verdict::crosscheck::ApprovedVerdict = serde_json::from_str("{}").unwrap();
 /// ```
 #[derive(Debug, Clone)]
 pub struct ApprovedVerdict {

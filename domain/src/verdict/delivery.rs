@@ -3,13 +3,13 @@
 use crate::base::digest::Sha256Hex;
 use crate::base::payload::VerdictPayload;
 use crate::base::row::{IndexEntry, KeyedRow, Row, RowData, Table, not_indexed};
+use crate::base::session_id::SessionId;
 use crate::verdict::crosscheck::{ApprovedVerdict, CrosscheckDecision, judge_delivered};
 use crate::verdict::divergence::{
     CustomerNote, DivergenceCheck, DivergenceLevel, NoteLanguage, OriginalLabel,
 };
 use crate::verdict::label::ProductTier;
 use crate::verdict::query::CustomerQuery;
-use crate::verdict::session::SessionId;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;

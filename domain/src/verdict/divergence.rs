@@ -1,7 +1,7 @@
 //! The comparison of regenerated verdicts with the delivered ones (seed: `regen-consistency`, invariants 4 and 5).
 
+use crate::base::gate_path::GatePath;
 use crate::base::schema::one_of;
-use crate::verdict::gate_path::GatePath;
 use crate::verdict::generation::GenerationSettings;
 use crate::verdict::label::{ProductTier, VerdictLabel};
 use crate::verdict::prompt::{LanguageTag, VerdictPrompt};

@@ -1,12 +1,12 @@
 //! Verdicts that the policy holds until an operator decides.
 
 use crate::base::digest::Sha256Hex;
+use crate::base::gate_path::GatePath;
 use crate::base::row::{IndexEntry, KeyedRow, Row, RowData, Table, not_indexed};
-use crate::verdict::gate_path::GatePath;
+use crate::base::session_id::SessionId;
 use crate::verdict::generation::VerdictGeneration;
 use crate::verdict::policy::PolicyCause;
 use crate::verdict::prompt::VerdictPrompt;
-use crate::verdict::session::SessionId;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 

@@ -1,34 +1,14 @@
 //! Logged attempts to get an answer from an upstream (seed: `rfc-0002-ground-truth`, "Versioned Oracle Logging").
 
 use crate::base::digest::Sha256Hex;
+use crate::base::gate_path::GatePath;
 use crate::base::session_id::SessionId;
+use crate::upstream::interaction::InteractionStatus;
 use crate::verdict::cost::{CostSum, ModelCost, day_of};
-use crate::verdict::gate_path::GatePath;
 use crate::verdict::generation::{GenerationSettings, ModelTokenUsage};
 use crate::verdict::label::ProductTier;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use strum::{IntoStaticStr, VariantArray};
-
-/// The HTTP statuses of a permanent rejection: the model would reject the same request again.
-pub const PERMANENT_STATUSES: [u16; 7] = [400, 401, 402, 403, 404, 413, 422];
-
-/// The outcome of an attempt.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, VariantArray, IntoStaticStr, utoipa::ToSchema,
-)]
-#[serde(rename_all = "lowercase")]
-#[strum(serialize_all = "lowercase", const_into_str)]
-pub enum InteractionStatus {
-    /// A usable answer.
-    Success,
-    /// No answer within the timeout.
-    Timeout,
-    /// An error, or an unusable answer.
-    Error,
-    /// An answer that contradicts another one.
-    Conflict,
-}
 
 /// The seed's `OracleInteractionLog`, with additional fields about the oracle and the generation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]

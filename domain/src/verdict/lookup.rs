@@ -4,13 +4,14 @@
 use crate::base::blank::is_blank;
 use crate::base::digest::Sha256Hex;
 use crate::base::raw::SourceValue;
+use crate::base::session_id::SessionId;
 use crate::ground::path::RawFieldPath;
 use crate::ground::value::AxisValue;
-use crate::verdict::interaction::InteractionStatus;
+use crate::upstream::interaction::InteractionStatus;
+use crate::upstream::oracle::OracleId;
 use crate::verdict::label::ProductTier;
-use crate::verdict::oracle::OracleId;
 use crate::verdict::query::CustomerQuery;
-use crate::verdict::session::{CustomerEmail, ParseEmailError, SessionId};
+use crate::verdict::session::{CustomerEmail, ParseEmailError};
 use crate::verification::adapter::UnsupportedQuestionError;
 use crate::verification::adapter::template::{EndpointTemplate, NONCE, POINT_IN_TIME};
 use jiff::Timestamp;

@@ -2,11 +2,12 @@
 //! mode of its mail).
 
 use crate::base::row::{ErasedData, IndexEntry, KeyedRow, Row, RowData, RowOwner, Table, not_indexed};
+use crate::base::session_id::SessionId;
 use crate::base::text_id::text_conversions;
 use crate::base::trace::TraceContext;
 use crate::verdict::delivery::VerdictDelivery;
 use crate::verdict::outbox_retry::{due_at, retry_pause, stored_cause};
-use crate::verdict::session::{CustomerEmail, SessionId};
+use crate::verdict::session::CustomerEmail;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

@@ -2,10 +2,10 @@
 //! lasts until its session is removed.
 
 use crate::base::due_time::due_at;
+use crate::upstream::oracle::OracleId;
 use crate::verdict::cost::ModelCost;
 use crate::verdict::generation::{GenerationSettings, ModelTokenUsage, VerdictGeneration};
 use crate::verdict::generation_outcome::GenerationOutcome;
-use crate::verdict::oracle::OracleId;
 use crate::verdict::outbox_retry::stored_cause;
 use crate::verdict::policy::{PolicyCause, join_causes};
 use crate::verdict::rejection::AnswerRejection;

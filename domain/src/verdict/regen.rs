@@ -1,7 +1,7 @@
 //! The rate limit for regenerations of a lost verdict (seed: `regen-consistency`, invariant 8 and REGEN-GAP-03).
 
 use crate::base::row::{IndexEntry, KeyedRow, Row, RowData, Table, not_indexed};
-use crate::verdict::session::SessionId;
+use crate::base::session_id::SessionId;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 

@@ -40,7 +40,8 @@ fn object<'m>(members: impl IntoIterator<Item = (&'m str, Value)>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{VerdictPayload, judge};
+    use crate::base::payload::VerdictPayload;
+    use crate::verdict::crosscheck::judge;
 
     /// A document that the schema allows.
     fn instance(schema: &Value) -> Value {

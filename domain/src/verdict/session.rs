@@ -2,7 +2,7 @@
 
 use crate::base::digest::Sha256Hex;
 use crate::base::row::{IndexEntry, KeyedRow, Row, RowData, Table, index_of, not_indexed};
-pub use crate::base::session_id::{SESSION_ID_MAX_CHARS, SessionId, SessionIdError};
+use crate::base::session_id::SessionId;
 use crate::rules::CandidateCheck;
 use crate::verdict::crosscheck::ApprovedVerdict;
 pub use crate::verdict::email::{CustomerEmail, ParseEmailError};

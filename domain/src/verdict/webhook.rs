@@ -2,11 +2,11 @@
 
 use crate::base::application::ApplicationName;
 use crate::base::row::{ErasedData, IndexEntry, KeyedRow, Row, RowData, RowOwner, Table, not_indexed};
+use crate::base::session_id::SessionId;
 use crate::base::text_id::text_conversions;
 use crate::base::trace::TraceContext;
 use crate::verdict::mail::session_of_message;
 use crate::verdict::outbox_retry::{due_at, retry_pause, stored_cause};
-use crate::verdict::session::SessionId;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

@@ -10,6 +10,7 @@ use memchr::memmem;
 use oracled_domain::SessionId;
 use oracled_domain::audit::leaf::{LogLineError, has_open_values, hide_values};
 use oracled_domain::base::row::{ErasedData, RowData, RowOwner};
+use oracled_domain::events::event_type;
 use oracled_domain::tables::tables;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -269,7 +270,7 @@ impl DataEraser {
     pub(crate) fn has_values(&self, line: &str) -> bool {
         let head = self.may_have_data(line.as_bytes()).then(|| serde_json::from_str(line).ok()).flatten();
         let Some(EntryHead { seq, session_id: Some(session_id), .. }) = head else { return false };
-        self.is_erased(&session_id, seq) && has_open_values(line)
+        self.is_erased(&session_id, seq) && has_open_values(line, event_type)
     }
 }
 

@@ -10,11 +10,12 @@ use crate::base::rows;
 use crate::base::watermark::Watermark;
 use crate::ground::offline::{SourceRows, VerifiedSourceFiles};
 use oracled_domain::Sha256Hex;
-use oracled_domain::audit::event::LoggedEvent;
+use oracled_domain::audit::event::RetentionStarted;
 use oracled_domain::audit::event::log_key_in;
-use oracled_domain::audit::event::{RetentionStarted, SourcePruned};
 use oracled_domain::audit::log_tree::LogTree;
+use oracled_domain::base::event::LoggedEvent;
 use oracled_domain::base::row::Row;
+use oracled_domain::ground::event::SourcePruned;
 use oracled_domain::verdict::held::HeldVerdict;
 use std::collections::{BTreeSet, HashSet};
 

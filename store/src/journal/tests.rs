@@ -10,13 +10,15 @@ use crate::base::snapshot::snapshot_in;
 use crate::journal::opening::RESTORING_FILE;
 use crate::journal::recovery::REPAIR_PAUSE_CALLS;
 use jiff::Timestamp;
-use oracled_domain::audit::event::{CrosscheckEntry, EventSeverity};
-use oracled_domain::audit::event::{
-    CrosscheckError, MailQueued, ServiceStopped, TmmCrosscheck, VerdictCached, VerdictPurged,
-};
+use oracled_domain::audit::event::ServiceStopped;
 use oracled_domain::audit::leaf::leaf_of;
 use oracled_domain::audit::log_proof::{is_continued, is_included};
 use oracled_domain::audit::log_tree::{LogTree, leaf_hash};
+use oracled_domain::base::event::EventSeverity;
+use oracled_domain::verdict::event::CrosscheckEntry;
+use oracled_domain::verdict::event::{
+    CrosscheckError, MailQueued, TmmCrosscheck, VerdictCached, VerdictPurged,
+};
 use oracled_domain::verdict::mail::MailKind;
 use oracled_domain::verdict::session::OriginalVerdict;
 use oracled_domain::{

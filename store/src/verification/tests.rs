@@ -7,12 +7,7 @@ use crate::base::rows;
 use crate::journal::record::{JournalRecord, RecordRejectedError};
 use crate::journal::tests::raw;
 use crate::{Journal, Store, StoreOptions};
-use oracled_domain::audit::event::verification::{
-    ResolutionEntry, ReviewEntry, SourceCallEntry, VerificationEntry,
-};
-use oracled_domain::audit::event::{
-    ReviewOpened, ReviewResolved, ServiceStopped, SourceAsked, VerificationDecided,
-};
+use oracled_domain::audit::event::ServiceStopped;
 use oracled_domain::audit::leaf::hide_values;
 use oracled_domain::documents::{DocumentKind, RegisteredDocument};
 use oracled_domain::ground::ontology::Ontology;
@@ -22,6 +17,8 @@ use oracled_domain::verification::CachedAnswer;
 use oracled_domain::verification::DecisionInputs;
 use oracled_domain::verification::SubjectState;
 use oracled_domain::verification::adapter::Adapter;
+use oracled_domain::verification::event::{ResolutionEntry, ReviewEntry, SourceCallEntry, VerificationEntry};
+use oracled_domain::verification::event::{ReviewOpened, ReviewResolved, SourceAsked, VerificationDecided};
 use oracled_domain::verification::review::ReviewState;
 use oracled_domain::verification::review::{DismissalRecord, ResolutionRecord, Verifier};
 use oracled_domain::verification::workflow::Workflow;

@@ -2,15 +2,15 @@
 //! create them.
 
 use jiff::Timestamp;
-use oracled_domain::audit::event::CrosscheckEntry;
-use oracled_domain::audit::event::{
+use oracled_domain::upstream::interaction::InteractionStatus;
+use oracled_domain::verdict::delivery::RegenNotes;
+use oracled_domain::verdict::divergence::{NoteLanguage, OriginalLabel, RegeneratedVerdict};
+use oracled_domain::verdict::event::CrosscheckEntry;
+use oracled_domain::verdict::event::{
     OracleInteraction, OrderAttempted, OrderDelivered, OrderPlaced, RegenAttempted, RegenDivergenceCheck,
     TmmCrosscheck, VerdictCached,
 };
-use oracled_domain::verdict::delivery::RegenNotes;
-use oracled_domain::verdict::divergence::{NoteLanguage, OriginalLabel, RegeneratedVerdict};
 use oracled_domain::verdict::generation::{GenerationSettings, LOCKED_MODEL, ModelTokenUsage};
-use oracled_domain::verdict::interaction::InteractionStatus;
 use oracled_domain::verdict::order::{Order, OrderAttemptStart};
 use oracled_domain::verdict::session::OriginalVerdict;
 use oracled_domain::{

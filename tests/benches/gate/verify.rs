@@ -11,6 +11,7 @@ use crate::table::{BenchRow, BenchTable, at_most, histogram, latencies, per_seco
 use hdrhistogram::Histogram;
 use oracled_api::base::client::DaemonClient;
 use oracled_domain::AuditEvent;
+use oracled_domain::events::read_event;
 use oracled_store::JournalRecord;
 use oracled_tests::ground::{
     approve, ingest, office_documents, put_document, register_all, started_run, wait_for_run, workflow,
@@ -115,7 +116,7 @@ async fn entries(daemon: &DaemonProcess<'_>, fact: &BenchFact) -> Vec<AuditEvent
     let execution_id = execution_id.as_str().expect("the envelope has an id");
     let log = get(&mut daemon.control().await, &format!("/v1/log?execution={execution_id}")).await;
     let lines = str::from_utf8(&log.body).expect("JSON is UTF-8").lines();
-    let read = |line| AuditEvent::read(line).expect("a valid entry").expect("a known event");
+    let read = |line| read_event(line).expect("a valid entry").expect("a known event");
     let entries: Vec<_> = lines.map(read).collect();
     assert_eq!(entries.len(), SOURCES.len() + 1, "one entry for each source call, and the decision");
     entries

@@ -1,7 +1,8 @@
 use crate::audit::logger::CommitError;
 use crate::testing::{TestSystem, logged_events, with_system};
-use oracled_domain::audit::event::EventSeverity;
-use oracled_domain::audit::event::{CrosscheckError, ServiceStopped};
+use oracled_domain::audit::event::ServiceStopped;
+use oracled_domain::base::event::EventSeverity;
+use oracled_domain::verdict::event::CrosscheckError;
 use oracled_domain::{AuditEvent, GatePath, SessionId};
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 use crate::platform::caller::caller_trace;
 use crate::platform::unique_id::random_tag;
 use oracled_domain::OutboxWebhook;
-use oracled_domain::audit::event::WebhookQueued;
+use oracled_domain::verdict::event::WebhookQueued;
 use oracled_domain::verdict::webhook::WebhookState;
 use oracled_domain::{ApplicationName, AuditEvent};
 use oracled_store::{JournalRecord, RecordCallers, RowWrite};
@@ -34,8 +34,11 @@ impl WebhookQueue {
         if self.receivers.is_empty() || matches!(record.callers, RecordCallers::Each(_)) {
             return record;
         }
-        let webhooks: Vec<_> =
-            record.events.iter().filter_map(|event| Some((event, event.webhook(random_tag())?))).collect();
+        let webhooks: Vec<_> = record
+            .events
+            .iter()
+            .filter_map(|event| Some((event, OutboxWebhook::of_event(event, random_tag())?)))
+            .collect();
         let webhooks = webhooks
             .into_iter()
             .filter(|(_, webhook)| self.receivers.contains(&webhook.standing.application));

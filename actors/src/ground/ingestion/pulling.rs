@@ -14,11 +14,9 @@ use crate::ground::registry::{PreparedPipeline, RegistryError, SourceConfirmatio
 use crate::ground::schedule::PullSchedule;
 use crate::platform::caller::run_as_current_caller;
 use jiff::{SignedDuration, Timestamp};
-use oracled_domain::audit::event::ground::{
-    ConfirmationCause, PullEndedEntry, PullFailedEntry, PullStartedEntry,
-};
-use oracled_domain::audit::event::{PullEnded, PullFailed, PullStarted};
 use oracled_domain::documents::DocumentKind;
+use oracled_domain::ground::event::{ConfirmationCause, PullEndedEntry, PullFailedEntry, PullStartedEntry};
+use oracled_domain::ground::event::{PullEnded, PullFailed, PullStarted};
 use oracled_domain::ground::id::{PipelineId, SourceId};
 use oracled_domain::ground::pipeline::{LastPullTimes, RegisteredPipeline};
 use oracled_domain::ground::run::{IngestionRun, RunState};

@@ -7,7 +7,7 @@ use crate::testing::ground::{
 };
 use crate::testing::{TestClock, TestServices, TestSystem, logged_events, with_services, with_system};
 use jiff::SignedDuration;
-use oracled_domain::audit::event::ground::InvalidationCause;
+use oracled_domain::ground::event::InvalidationCause;
 use oracled_domain::ground::query::{OracleQuery, QueryRequest};
 use oracled_domain::ground::run::RunState;
 use oracled_domain::ground::value::AxisValue;

@@ -8,8 +8,8 @@ use super::{
 use crate::audit::commit_loop::CommitDecision;
 use crate::ground::registry::RegistryError;
 use jiff::{SignedDuration, Timestamp};
-use oracled_domain::audit::event::SourcePruned;
-use oracled_domain::audit::event::ground::PruneEntry;
+use oracled_domain::ground::event::PruneEntry;
+use oracled_domain::ground::event::SourcePruned;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::source_state::{CompletedRun, SourceState};
 use oracled_domain::ground::upkeep::{

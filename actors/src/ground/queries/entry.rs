@@ -3,8 +3,8 @@
 use super::{ChangesPage, QueryCursor, QueryError, QueryService};
 use crate::audit::logger::CommitError;
 use crate::platform::clock::monotonic;
-use oracled_domain::audit::event::SourceQueried;
-use oracled_domain::audit::event::{QueryEntry, SourceReadKind, SourceReadOutcome};
+use oracled_domain::ground::event::SourceQueried;
+use oracled_domain::ground::event::{QueryEntry, SourceReadKind, SourceReadOutcome};
 use oracled_domain::ground::freshness::AnswerHandling;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::query::{OracleQuery, QueryAnswer};

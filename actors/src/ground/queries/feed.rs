@@ -4,8 +4,8 @@
 use super::{QueryError, QueryService};
 use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
-use oracled_domain::audit::event::SourceReadKind;
 use oracled_domain::base::wording::excerpt;
+use oracled_domain::ground::event::SourceReadKind;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::source::SourceAvailability;
 use oracled_domain::ground::timeline::VersionChangeKind;

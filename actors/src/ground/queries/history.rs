@@ -1,7 +1,7 @@
 //! The history of one value on both axes of time.
 
 use super::{QueryError, QueryService};
-use oracled_domain::audit::event::SourceReadKind;
+use oracled_domain::ground::event::SourceReadKind;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::query::answer::{KnownValue, ValueHistory};
 use oracled_domain::ground::query::{QueryRequest, ValidatedQuery};

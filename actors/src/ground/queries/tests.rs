@@ -9,7 +9,7 @@ use crate::testing::ground::{approve_source, open_pipeline, register_pipeline};
 use crate::testing::{TestSystem, with_system};
 use freshness::set_policy;
 use jiff::SignedDuration;
-use oracled_domain::audit::event::ground::InvalidationCause;
+use oracled_domain::ground::event::InvalidationCause;
 use oracled_domain::ground::freshness::{FreshnessPolicy, StaleBehavior};
 use oracled_domain::ground::provenance::ProvenanceRecord;
 use oracled_domain::ground::query::answer::RecordStatus;

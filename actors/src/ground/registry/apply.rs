@@ -3,8 +3,8 @@
 use super::{DocumentRegistry, RegistrableDocument, RegistryError};
 use crate::audit::commit_loop::CommitDecision;
 use oracled_domain::PeerCredentials;
-use oracled_domain::audit::event::DocumentRegistered;
 use oracled_domain::documents::AnyDocument;
+use oracled_domain::documents::event::DocumentRegistered;
 use oracled_store::{JournalRecord, PREVIEW_REVISION};
 use serde_json::Value as Json;
 

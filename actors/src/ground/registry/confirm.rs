@@ -3,8 +3,8 @@
 use super::sources::put_source;
 use super::{CommitContext, DocumentRegistry, RegistryError};
 use crate::audit::commit_loop::CommitDecision;
-use oracled_domain::audit::event::SourceConfirmed;
-use oracled_domain::audit::event::ground::{ConfirmationCause, ConfirmationEntry};
+use oracled_domain::ground::event::SourceConfirmed;
+use oracled_domain::ground::event::{ConfirmationCause, ConfirmationEntry};
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::{AuditEvent, PeerCredentials};
 

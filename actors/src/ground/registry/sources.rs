@@ -5,9 +5,9 @@ use super::{
 };
 use crate::audit::commit_loop::CommitDecision;
 use jiff::Timestamp;
-use oracled_domain::audit::event::ground::{InvalidationCause, InvalidationEntry, SourceChange, SourceEntry};
-use oracled_domain::audit::event::{SourceChanged, SourceInvalidated};
 use oracled_domain::documents::DocumentKind;
+use oracled_domain::ground::event::{InvalidationCause, InvalidationEntry, SourceChange, SourceEntry};
+use oracled_domain::ground::event::{SourceChanged, SourceInvalidated};
 use oracled_domain::ground::freshness::{FreshnessPolicy, InvalidationTrigger};
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::run::RunState;

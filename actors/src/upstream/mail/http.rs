@@ -8,8 +8,8 @@ use crate::upstream::{
     BoxFuture, RequestFailure, RequestFailureKind, UpstreamEndpoint, UpstreamEndpointError,
 };
 use jiff::SignedDuration;
+use oracled_domain::upstream::health::CircuitCallOutcome;
 use oracled_domain::verdict::divergence::{NoteLanguage, OriginalLabel};
-use oracled_domain::verdict::health::CircuitCallOutcome;
 use oracled_domain::verdict::mail::{MailFailureCause, MailKind, MailSendFailure};
 use oracled_domain::verdict::mail_template::MailContent;
 use oracled_domain::{ApplicationName, CustomerQuery, MailId, OutboxMail, ProductTier};

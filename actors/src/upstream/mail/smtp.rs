@@ -13,7 +13,7 @@ use lettre::transport::smtp::authentication::Credentials;
 use lettre::transport::smtp::client::{Tls, TlsParameters};
 use lettre::{Address, AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor};
 use oracled_domain::base::visible::visible_line;
-use oracled_domain::verdict::health::CircuitCallOutcome;
+use oracled_domain::upstream::health::CircuitCallOutcome;
 use oracled_domain::verdict::mail::{MailFailureCause, MailKind, MailSendFailure, MailState};
 use oracled_domain::verdict::mail_template::MailContent;
 use oracled_domain::{ApplicationName, MailId, OutboxMail, Sha256Hex};

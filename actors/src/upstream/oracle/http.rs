@@ -12,7 +12,7 @@ use crate::upstream::web::{
 use crate::upstream::{BoxFuture, RequestFailure, RequestFailureKind};
 use ipnet::IpNet;
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::verdict::health::CircuitCallOutcome;
+use oracled_domain::upstream::health::CircuitCallOutcome;
 use oracled_domain::verification::adapter::{SourceQuestion, UnsupportedQuestionError, ValidatedAdapter};
 use oracled_domain::verification::{
     self, AnswerFault, CachedAnswer, CallTimeLimit, CandidateAnswer, OracleReply,

@@ -3,7 +3,7 @@
 use super::{LiveAnswer, LiveQuery};
 use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
-use oracled_domain::verdict::health::CircuitCallOutcome;
+use oracled_domain::upstream::health::CircuitCallOutcome;
 use oracled_domain::verification::adapter::{
     AnswerContent, AnswerReadOutcome, ReceivedAnswer, SignatureAlgorithm, SignaturePolicy, SourceQuestion,
 };

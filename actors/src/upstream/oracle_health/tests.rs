@@ -1,7 +1,7 @@
 use super::*;
 use crate::platform::clock::monotonic;
 use crate::testing::{TestClock, TestSystem, logged_events, with_oracles, with_system};
-use oracled_domain::verdict::health::OracleHealthLevel;
+use oracled_domain::upstream::health::OracleHealthLevel;
 use oracled_store::{LogQuery, Store};
 use serde_json::{Value, json};
 use std::num::NonZeroU32;

@@ -14,9 +14,9 @@ use crate::verdict::submission::{GenerationTrace, Submission, SubmissionOutcome}
 use crate::verdict::templates::find_prompt_language;
 use actix::{Context, Handler, ResponseFuture};
 use jiff::Timestamp;
-use oracled_domain::audit::event::{OrderReleased, RegenDivergenceCheck, VerdictCached};
 use oracled_domain::verdict::delivery::RegenNotes;
 use oracled_domain::verdict::divergence::{DivergenceLevel, NoteLanguage, RegeneratedVerdict};
+use oracled_domain::verdict::event::{OrderReleased, RegenDivergenceCheck, VerdictCached};
 use oracled_domain::verdict::mail::MailKind;
 use oracled_domain::verdict::order::{OperatorAction, Order, OrderAction, OrderState};
 use oracled_domain::verdict::policy::PolicyAction;

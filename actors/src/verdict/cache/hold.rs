@@ -7,7 +7,7 @@ use super::session_record::{address_change_event, attempt_end};
 use crate::verdict::held_key::HeldVerdictKey;
 use crate::verdict::submission::{GenerationTrace, Submission};
 use jiff::Timestamp;
-use oracled_domain::audit::event::{OrderPlaced, OrderStopped, PolicyApplied};
+use oracled_domain::verdict::event::{OrderPlaced, OrderStopped, PolicyApplied};
 use oracled_domain::verdict::generation_outcome::GenerationOutcome;
 use oracled_domain::verdict::held::HeldVerdict;
 use oracled_domain::verdict::order::{Order, OrderStopCause};

@@ -2,9 +2,9 @@
 
 use crate::verdict::submission::GenerationTrace;
 use jiff::Timestamp;
-use oracled_domain::audit::event::{OrderDelivered, SessionAddressChanged, SessionRegistered};
 use oracled_domain::verdict::cost::ModelCost;
 use oracled_domain::verdict::divergence::OriginalLabel;
+use oracled_domain::verdict::event::{OrderDelivered, SessionAddressChanged, SessionRegistered};
 use oracled_domain::verdict::generation::ModelTokenUsage;
 use oracled_domain::verdict::generation_outcome::GenerationOutcome;
 use oracled_domain::verdict::order::{Order, OrderState};

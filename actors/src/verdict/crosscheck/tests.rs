@@ -2,8 +2,8 @@ use super::*;
 use crate::testing::{GOOD, TestSystem, id, logged_events, test_submission, with_system};
 use crate::verdict::cache::ReadVerdict;
 use oracled_domain::VerdictDelivery;
-use oracled_domain::audit::event::TmmCrosscheck;
 use oracled_domain::verdict::crosscheck::CrosscheckReason;
+use oracled_domain::verdict::event::TmmCrosscheck;
 use oracled_domain::verdict::session::SessionMismatch;
 use oracled_domain::{CrosscheckDecision, CustomerQuery};
 

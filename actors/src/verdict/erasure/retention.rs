@@ -8,8 +8,9 @@ use super::{ErasureError, ErasureHandles, ErasureReport, ErasureService, Started
 use crate::verdict::cache::ExpireSessions;
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::audit::checkpoint::LogKey;
-use oracled_domain::audit::event::{DueData, DueKind, RetentionEndEntry, RetentionStartEntry, read_open};
+use oracled_domain::audit::event::{DueData, DueKind, RetentionEndEntry, RetentionStartEntry};
 use oracled_domain::audit::event::{RetentionApplied, RetentionStarted};
+use oracled_domain::base::event::read_open;
 use oracled_domain::{AuditEvent, PeerCredentials, SessionId};
 use oracled_store::{LogQuery, RemovableEntries, RemovalPlan, Store, StoreError};
 use serde::Deserialize;

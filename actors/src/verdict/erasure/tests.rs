@@ -1,7 +1,8 @@
 use super::*;
 use crate::testing::{TestSystem, id, with_system};
 use oracled_domain::OutboxWebhook;
-use oracled_domain::audit::event::{ErasureStarted, WebhookQueued};
+use oracled_domain::audit::event::ErasureStarted;
+use oracled_domain::verdict::event::WebhookQueued;
 use oracled_domain::verdict::webhook::{WebhookId, WebhookType};
 use oracled_store::RowWrite;
 use serde_json::json;

@@ -1,9 +1,9 @@
 //! The metrics of verdicts that the model makes.
 
 use crate::platform::metrics::{AddMetric, ApplicationLabelValue, MetricLabelValue, init_counters, pairs};
-use oracled_domain::audit::event::OracleInteraction;
+use oracled_domain::upstream::interaction::{InteractionStatus, PERMANENT_STATUSES};
+use oracled_domain::verdict::event::OracleInteraction;
 use oracled_domain::verdict::generation_outcome::GenerationOutcome;
-use oracled_domain::verdict::interaction::{InteractionStatus, PERMANENT_STATUSES};
 use oracled_domain::{ApplicationName, AuditEvent, GatePath, OracleId, ProductTier, SessionId};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;

@@ -19,9 +19,10 @@ use crate::verdict::rate_limiter::{
     CallLimitError, ModelCallSlot, RateLimiter, RegenPermit, RequestCallRetry, RequestFirstCall,
 };
 use crate::verdict::submission::{GenerationTrace, Submission, SubmissionOutcome};
+use oracled_domain::upstream::health::{CircuitCallOutcome, OracleHealthLevel};
 use oracled_domain::verdict::cost::ModelCost;
+use oracled_domain::verdict::event::OracleInteraction;
 use oracled_domain::verdict::generation::{GenerationSettings, ModelTokenUsage};
-use oracled_domain::verdict::health::{CircuitCallOutcome, OracleHealthLevel};
 use oracled_domain::verdict::order::{Order, OrderAttemptStart};
 use oracled_domain::verdict::prompt::build_prompt_after_rejection;
 use oracled_domain::verdict::rejection::{AnswerRejection, RejectedClaim};
@@ -398,8 +399,8 @@ impl GenerationRunner {
         }
         self.report_call(lease, &called, is_own_name);
         let ModelCallResult { outcome, interactions, reached, .. } = called;
-        let usage = ModelTokenUsage::sum(interactions.iter().filter_map(AuditEvent::token_usage));
-        let costs = interactions.iter().filter_map(AuditEvent::model_cost);
+        let usage = ModelTokenUsage::sum(interactions.iter().filter_map(OracleInteraction::usage_of));
+        let costs = interactions.iter().filter_map(OracleInteraction::cost_of);
         let cost = ModelCost::sum(costs.map(|sum| sum.cost));
         let result = match outcome {
             Ok(answer) => self.judge_text(job, answer.text, interactions).await,

@@ -8,9 +8,10 @@ use crate::verdict::crosscheck::JudgeTrial;
 use crate::verdict::rate_limiter::RequestTrialCall;
 use crate::verdict::submission::GenerationTrace;
 use oracled_domain::verdict::cost::ModelCost;
+use oracled_domain::verdict::event::OracleInteraction;
 use oracled_domain::verdict::generation::ModelTokenUsage;
 use oracled_domain::{
-    AuditEvent, CrosscheckDecision, CustomerQuery, GatePath, ProductTier, PromptTemplate, VerdictPayload,
+    CrosscheckDecision, CustomerQuery, GatePath, ProductTier, PromptTemplate, VerdictPayload,
     build_verdict_prompt,
 };
 
@@ -50,8 +51,9 @@ impl GenerationRunner {
         self.count_refused_request(&called);
         self.report_call(lease, &called, true);
         let interactions = called.interactions;
-        let usage = ModelTokenUsage::sum(interactions.iter().filter_map(AuditEvent::token_usage));
-        let cost = ModelCost::sum(interactions.iter().filter_map(AuditEvent::model_cost).map(|sum| sum.cost));
+        let usage = ModelTokenUsage::sum(interactions.iter().filter_map(OracleInteraction::usage_of));
+        let cost =
+            ModelCost::sum(interactions.iter().filter_map(OracleInteraction::cost_of).map(|sum| sum.cost));
         let trace = GenerationTrace { generation: request.generation(), interactions };
         let decision = match called.outcome {
             Ok(answer) => {

@@ -3,7 +3,7 @@ use crate::testing::{TestClock, TestServices, TestSystem, id, logged_events, wit
 use crate::upstream::oracle::LiveSettings;
 use crate::upstream::oracle_health::MonitoredOracle;
 use crate::upstream::web::testing::{ScriptedServer, ServerStep, complete_reply, send_text, status};
-use oracled_domain::verdict::health::OracleHealthConfig;
+use oracled_domain::upstream::health::OracleHealthConfig;
 use oracled_domain::verdict::lookup::{LookupDefinition, LookupSettings};
 
 const PAID: &str = r#"{"paid":true,"tier":"quick","query":"Sell honey?","email":"ada@example.org"}"#;

@@ -6,7 +6,7 @@ use crate::platform::clock::monotonic;
 use crate::upstream::oracle_health::{CallLease, RequestCallPermit};
 use crate::verdict::outbox::SendOutcome;
 use oracled_domain::OutboxMail;
-use oracled_domain::verdict::health::CircuitCallOutcome;
+use oracled_domain::upstream::health::CircuitCallOutcome;
 use oracled_domain::verdict::mail::{MailFailureCause, MailSendFailure, MailState};
 use std::time::Duration;
 

@@ -5,7 +5,7 @@ use crate::verdict::generation::GenerationError;
 use crate::verdict::held_key::HeldKeyError;
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use jiff::Timestamp;
-use oracled_domain::audit::event::{OrderCancelled, OrderRetried, OrderStopped};
+use oracled_domain::verdict::event::{OrderCancelled, OrderRetried, OrderStopped};
 use oracled_domain::verdict::order::{OperatorAction, Order, OrderAction, OrderState, OrderStopCause};
 use oracled_domain::verdict::policy::{PolicyCause, join_causes};
 use oracled_domain::{AuditEvent, DecidingUser, EventKind, SessionId, SessionRecord};

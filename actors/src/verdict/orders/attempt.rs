@@ -11,7 +11,7 @@ use crate::verdict::rate_limiter::CallLimitError;
 use crate::verdict::submission::Submission;
 use actix::Addr;
 use jiff::{SignedDuration, Timestamp};
-use oracled_domain::audit::event::OrderAttempted;
+use oracled_domain::verdict::event::OrderAttempted;
 use oracled_domain::verdict::generation_outcome::GenerationOutcome;
 use oracled_domain::verdict::order::{
     OpenRejection, Order, OrderAttemptFailure, OrderAttemptStart, OrderState, OrderWait,

@@ -4,7 +4,7 @@ use super::admin::OrderChangeError;
 use super::{DequeueOrder, OrderDesk, OrdersActor};
 use crate::verdict::generation::GenerationError;
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
-use oracled_domain::audit::event::OrderCancelled;
+use oracled_domain::verdict::event::OrderCancelled;
 use oracled_domain::verdict::session::SessionCaller;
 use oracled_domain::{AuditEvent, PeerCredentials, SessionId, SessionRecord};
 

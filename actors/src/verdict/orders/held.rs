@@ -7,7 +7,7 @@ use crate::verdict::cache::{AdmitVerdict, VerdictCacheError, VerdictRelease};
 use crate::verdict::generation::GenerationError;
 use crate::verdict::submission::{GenerationTrace, Submission, SubmissionOutcome};
 use actix::{Context, Handler, Message, ResponseFuture};
-use oracled_domain::audit::event::HeldVerdictRead;
+use oracled_domain::verdict::event::HeldVerdictRead;
 use oracled_domain::verdict::held::HeldVerdict;
 use oracled_domain::{AuditEvent, PeerCredentials, SessionId, SessionRecord, VerdictDelivery};
 use oracled_store::{JournalRecord, RowExpectation};

@@ -13,7 +13,7 @@ use crate::verdict::generation::{
 };
 use crate::verdict::submission::{CachedVerdict, Submission};
 use actix::{Addr, Message};
-use oracled_domain::audit::event::OrderPlaced;
+use oracled_domain::verdict::event::OrderPlaced;
 use oracled_domain::verdict::order::{Order, OrderAttemptStart, OrderState};
 use oracled_domain::verdict::session::SessionMismatch;
 use oracled_domain::{AuditEvent, ModelPrompt, SessionId, SessionRecord};

@@ -7,7 +7,7 @@ use crate::verdict::cache::{FindSession, FindSessionOutcome, PolicyConfig, remov
 use crate::verdict::generation::{GenerationEnd, GenerationError};
 use crate::verdict::submission::{Submission, SubmissionOutcome};
 use jiff::Timestamp;
-use oracled_domain::audit::event::{OrderAttemptFailed, OrderStopped};
+use oracled_domain::verdict::event::{OrderAttemptFailed, OrderStopped};
 use oracled_domain::verdict::generation_outcome::GenerationOutcome;
 use oracled_domain::verdict::order::{
     OpenRejection, Order, OrderAttemptFailure, OrderAttemptStart, OrderPolicy, OrderState, OrderStopCause,

@@ -9,7 +9,7 @@ use crate::ground::registry::SourceInvalidation;
 use crate::system::ActorSystem;
 use crate::testing::ground::PEER;
 use jiff::{SignedDuration, Timestamp};
-use oracled_domain::audit::event::ground::InvalidationCause;
+use oracled_domain::ground::event::InvalidationCause;
 use oracled_domain::ground::value::AxisValue;
 use oracled_domain::verification::candidate::StatedValue;
 use oracled_domain::verification::{CachedAnswerKey, EnvelopeKind};

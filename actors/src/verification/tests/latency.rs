@@ -12,7 +12,7 @@ use crate::verification::VerifyError;
 use jiff::SignedDuration;
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::source_state::SourceState;
-use oracled_domain::verdict::health::OracleHealthLevel;
+use oracled_domain::upstream::health::OracleHealthLevel;
 use oracled_domain::verification::{AxisReason, CallOutcome, Envelope, EnvelopeKind, VerifyRequest};
 use serde_json::{Value as Json, json};
 use std::time::Duration;

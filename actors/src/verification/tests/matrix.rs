@@ -14,12 +14,12 @@ use crate::upstream::oracle_health::ApplyCircuitAction;
 use crate::verification::source::health_oracle_id;
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::Sha256Hex;
-use oracled_domain::audit::event::verification::VerificationEntry;
 use oracled_domain::ground::value::AxisValue;
-use oracled_domain::verdict::health::CircuitAction;
+use oracled_domain::upstream::health::CircuitAction;
 use oracled_domain::verification::EnvelopeKind::{
     Authoritative, Blocked, HumanReview, NarrativeOnly, Provisional,
 };
+use oracled_domain::verification::event::VerificationEntry;
 use oracled_domain::verification::workflow::EnforcementMode::{Async, Inline, NonAuthoritativeOnly};
 use oracled_domain::verification::workflow::{
     BudgetExceededBehavior, EnforcementMode, OracleTimeoutBehavior,

@@ -6,8 +6,8 @@ use crate::testing::ground::PEER;
 use crate::testing::{TestSystem, with_system};
 use crate::verification::{DismissReview, ResolveReview};
 use oracled_domain::AuditEvent;
-use oracled_domain::audit::event::ReviewOpened;
-use oracled_domain::audit::event::verification::ReviewEntry;
+use oracled_domain::verification::event::ReviewEntry;
+use oracled_domain::verification::event::ReviewOpened;
 use oracled_domain::verification::review::{
     CALLERS_QUEUE_MAX, DismissalRequest, QUEUE_MAX, ReviewResolution, ReviewState,
 };

@@ -17,7 +17,7 @@ use crate::upstream::web::WebError;
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::audit::event::ControlAction;
 use oracled_domain::ground::value::AxisValue;
-use oracled_domain::verdict::health::CircuitCallOutcome;
+use oracled_domain::upstream::health::CircuitCallOutcome;
 use oracled_domain::verification::adapter::{Adapter, ValidatedAdapter};
 use oracled_domain::verification::candidate::StatedValue;
 use oracled_domain::verification::record::SignatureVerification;

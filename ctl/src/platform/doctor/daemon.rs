@@ -7,7 +7,7 @@ use crate::platform::status::list_lost_rows;
 use hyper::Method;
 use jiff::Timestamp;
 use oracled_api::base::service::{HeldRun, StatusReport};
-use oracled_domain::verdict::health::{OracleHealthLevel, OracleHealthStatus};
+use oracled_domain::upstream::health::{OracleHealthLevel, OracleHealthStatus};
 use serde::Deserialize;
 use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;

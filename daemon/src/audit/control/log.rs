@@ -13,8 +13,8 @@ use oracled_api::audit::{LogEntry, LogParams};
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::base::streamed_body::{StreamedBody, StreamedBodySender};
 use oracled_domain::SessionId;
-use oracled_domain::audit::event::event_type;
-use oracled_domain::audit::event::event_types;
+use oracled_domain::events::event_type;
+use oracled_domain::events::event_types;
 use oracled_store::{LogLine, LogPage, LogQuery, Store};
 use std::sync::Arc;
 

@@ -15,7 +15,7 @@ use oracled_actors::ground::registry::SourceInvalidation;
 use oracled_actors::platform::clock::monotonic;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::ground::SignalResponse;
-use oracled_domain::audit::event::ground::InvalidationCause;
+use oracled_domain::ground::event::InvalidationCause;
 use oracled_domain::ground::freshness::InvalidationTrigger;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::source_state::SourceState;

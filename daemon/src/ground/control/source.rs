@@ -11,8 +11,8 @@ use oracled_actors::ground::registry::{SourceInvalidation, SourceReviewDecision}
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::ground::{ReasonRequest, SourceReport, SourceReviewRequest};
 use oracled_domain::PeerCredentials;
-use oracled_domain::audit::event::ground::InvalidationCause;
 use oracled_domain::base::moment::Moment;
+use oracled_domain::ground::event::InvalidationCause;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::source::SourceRegistryEntry;
 use oracled_domain::ground::source_state::SourceState;

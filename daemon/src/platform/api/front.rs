@@ -15,7 +15,7 @@ use hyper::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue};
 use oracled_actors::ground::queries::CallerWaitCheck;
 use oracled_actors::platform::caller::run_as_caller;
 use oracled_api::base::problem::ProblemCode;
-use oracled_domain::audit::event::REQUEST_ID_MAX_CHARS;
+use oracled_domain::base::caller::REQUEST_ID_MAX_CHARS;
 use oracled_domain::base::trace::TraceParent;
 use oracled_domain::{CallerSocket, PeerCredentials, RequestCaller};
 use std::convert::Infallible;

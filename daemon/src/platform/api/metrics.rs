@@ -17,7 +17,7 @@ use oracled_actors::upstream::oracle_health::ListHealthStatuses;
 use oracled_api::base::problem::ProblemCode;
 use oracled_domain::base::actor_report::ActorReport;
 use oracled_domain::base::row::Row;
-use oracled_domain::verdict::health::{OracleHealthLevel, OracleHealthStatus};
+use oracled_domain::upstream::health::{OracleHealthLevel, OracleHealthStatus};
 use oracled_domain::{SessionRecord, VerdictDelivery};
 use prometheus_client::encoding::text;
 use std::fmt::{self, Display, Write};
@@ -246,7 +246,7 @@ fn read_start_time(now: Timestamp) -> Option<f64> {
 mod tests {
     use super::*;
     use oracled_actors::Clock;
-    use oracled_domain::verdict::health::{
+    use oracled_domain::upstream::health::{
         CallPurpose, CircuitBreaker, CircuitCallOutcome, OracleHealthConfig,
     };
 

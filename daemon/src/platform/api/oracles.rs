@@ -7,7 +7,7 @@ use crate::platform::service::DaemonService;
 use axum::Json;
 use axum::extract::State;
 use oracled_actors::upstream::oracle_health::ListHealthStatuses;
-use oracled_domain::verdict::health::OracleHealthStatus;
+use oracled_domain::upstream::health::OracleHealthStatus;
 use std::sync::Arc;
 
 /// List the health of every oracle, in the order of their names.

@@ -2,7 +2,7 @@
 
 use super::{ConfigError, Configuration, Section, check_range};
 use oracled_actors::SupervisionLimits;
-use oracled_domain::verdict::session::SESSION_ID_MAX_CHARS;
+use oracled_domain::base::session_id::SESSION_ID_MAX_CHARS;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use utoipa::ToSchema;

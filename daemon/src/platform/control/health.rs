@@ -10,7 +10,7 @@ use axum::extract::{Path, State};
 use axum::{Extension, Json};
 use oracled_actors::upstream::oracle_health::{ApplyCircuitAction, ListHealthStatuses};
 use oracled_api::base::service::{CircuitRequest, CircuitResponse, ProbeReport};
-use oracled_domain::verdict::health::CircuitAction;
+use oracled_domain::upstream::health::CircuitAction;
 use oracled_domain::{OracleId, PeerCredentials};
 use std::sync::Arc;
 

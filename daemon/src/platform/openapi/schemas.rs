@@ -1,7 +1,7 @@
 //! The parts of schemas that utoipa does not derive.
 
-use oracled_domain::audit::event::event_type;
 use oracled_domain::audit::leaf::{CALLER, SESSION_IDS};
+use oracled_domain::events::event_type;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::mem;

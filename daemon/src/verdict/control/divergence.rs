@@ -9,10 +9,10 @@ use axum::extract::State;
 use jiff::Timestamp;
 use oracled_actors::verdict::regen::ReadVariance;
 use oracled_api::verdict::{DivergenceParams, DivergenceResponse};
-use oracled_domain::audit::event::Event;
-use oracled_domain::audit::event::LoggedEvent;
-use oracled_domain::audit::event::RegenDivergenceCheck;
+use oracled_domain::base::event::Event;
+use oracled_domain::base::event::LoggedEvent;
 use oracled_domain::verdict::divergence::DivergenceTable;
+use oracled_domain::verdict::event::RegenDivergenceCheck;
 use oracled_store::{LogQuery, Store, StoreError};
 use std::sync::Arc;
 

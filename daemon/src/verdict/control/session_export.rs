@@ -12,7 +12,7 @@ use oracled_actors::verdict::notifier::queued_mails;
 use oracled_actors::verdict::orders::ReadHeldVerdict;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::verdict::SessionExport;
-use oracled_domain::audit::event::SessionExported;
+use oracled_domain::verdict::event::SessionExported;
 use oracled_domain::{AuditEvent, PeerCredentials, SessionId};
 use serde::Serialize;
 use serde_json::Value;

@@ -16,7 +16,7 @@ use oracled_actors::upstream::{
 use oracled_actors::verdict::generation::{ConfiguredModel, ConfiguredModels};
 use oracled_actors::verdict::rate_limiter::{CallLimits, ModelCallLimits};
 use oracled_domain::ApplicationName;
-use oracled_domain::verdict::health::{CircuitCallOutcome, OracleHealthConfig};
+use oracled_domain::upstream::health::{CircuitCallOutcome, OracleHealthConfig};
 use secrecy::SecretString;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;

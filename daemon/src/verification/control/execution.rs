@@ -9,8 +9,8 @@ use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use oracled_api::verification::{ExplainResponse, ExplainedDecision};
-use oracled_domain::audit::event::verification::VerificationEntry;
-use oracled_domain::audit::logged_verification::LoggedVerification;
+use oracled_domain::verification::event::VerificationEntry;
+use oracled_domain::verification::logged_verification::LoggedVerification;
 use std::sync::Arc;
 
 problems!(ExplainProblems: STORE; ExecutionUnknown DecisionAltered);

@@ -1,12 +1,9 @@
 //! A logged decision, and the comparison of its members with the ones that were computed again.
 
 use super::outcome::{MemberDifference, MissingInput, ReplayOutcome};
-use crate::audit::event::{
-    Event, InfrastructureVariance, PolicyApplied, RegenDivergenceCheck, ReviewOpened, RulesEvaluated,
-    SourceAsked, TmmCrosscheck, VerdictCached, VerificationDecided, read_open,
-};
 use crate::audit::leaf::{CALLER, LineMembers, LogLineError, ROWS, SALTS};
-use crate::verdict::session::SessionId;
+use crate::base::event::read_open;
+use crate::base::session_id::SessionId;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -22,10 +19,10 @@ const LINE_MEMBERS: [&str; 7] = ["seq", "event", "session_id", "timestamp", CALL
 /// An entry of a kind that is replayed.
 #[derive(Debug)]
 pub struct LoggedDecision<'l> {
-    pub(super) seq: u64,
-    pub(super) event: &'static str,
-    pub(super) session_id: Option<SessionId>,
-    pub(super) line: &'l str,
+    pub seq: u64,
+    pub event: &'static str,
+    pub session_id: Option<SessionId>,
+    pub line: &'l str,
     members: Vec<(Cow<'l, str>, &'l RawValue)>,
     hidden: Vec<String>,
 }
@@ -40,7 +37,7 @@ struct LineHead<'l> {
 }
 
 /// Why an entry cannot be replayed, or differs.
-pub(super) enum ReplayStop {
+pub enum ReplayStop {
     Missing(MissingInput),
     /// The value of a member is not one that this program writes.
     Unreadable(MemberDifference),
@@ -56,13 +53,13 @@ impl From<ReplayStop> for ReplayOutcome {
 }
 
 impl<'l> LoggedDecision<'l> {
-    /// The entry with this line; `None` if it is of a kind that is not replayed.
+    /// The entry with this line; `None` if its event is none of `replayed`.
     ///
     /// # Errors
     /// The line is not an entry.
-    pub fn read(line: &'l str) -> Result<Option<Self>, LogLineError> {
+    pub fn read(line: &'l str, replayed: &[&'static str]) -> Result<Option<Self>, LogLineError> {
         let LineHead { seq, event, session_id } = serde_json::from_str(line)?;
-        let Some(event) = REPLAYED.into_iter().find(|name| event == *name) else { return Ok(None) };
+        let Some(event) = replayed.iter().copied().find(|name| event == *name) else { return Ok(None) };
         let LineMembers { members, hidden } = LineMembers::read(line)?;
         Ok(Some(Self { seq, event, session_id, line, members, hidden }))
     }
@@ -77,7 +74,7 @@ impl<'l> LoggedDecision<'l> {
     ///
     /// # Errors
     /// The value was erased or withheld, or is none of its type.
-    pub(super) fn read_member<T: DeserializeOwned>(&self, name: &str) -> Result<T, ReplayStop> {
+    pub fn read_member<T: DeserializeOwned>(&self, name: &str) -> Result<T, ReplayStop> {
         if self.is_hidden(name) {
             return Err(ReplayStop::Missing(self.missing_values([name])));
         }
@@ -90,18 +87,18 @@ impl<'l> LoggedDecision<'l> {
         })
     }
 
-    pub(super) fn is_hidden(&self, name: &str) -> bool {
+    pub fn is_hidden(&self, name: &str) -> bool {
         self.hidden.iter().any(|hidden| hidden == name)
     }
 
     /// The inputs among `names` whose values were erased or withheld.
-    pub(super) fn missing_values<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> MissingInput {
+    pub fn missing_values<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> MissingInput {
         let hidden = names.into_iter().filter(|name| self.is_hidden(name));
         MissingInput::HiddenValues(hidden.map(str::to_owned).collect())
     }
 
     /// The first of `names` that were erased or withheld, as a missing input.
-    pub(super) fn require(&self, names: &[&str]) -> Result<(), ReplayStop> {
+    pub fn require(&self, names: &[&str]) -> Result<(), ReplayStop> {
         if names.iter().any(|name| self.is_hidden(name)) {
             return Err(ReplayStop::Missing(self.missing_values(names.iter().copied())));
         }
@@ -112,12 +109,12 @@ impl<'l> LoggedDecision<'l> {
         self.members.iter().find(|(member, _)| member == name).map_or("null", |(_, value)| value.get())
     }
 
-    pub(super) fn value(&self, name: &str) -> Value {
+    pub fn value(&self, name: &str) -> Value {
         serde_json::from_str(self.text(name)).unwrap_or_default()
     }
 
     /// Compares the members of `computed`, an object, with those of the entry. Values that were erased or withheld are skipped.
-    pub(super) fn compare(&self, computed: &impl Serialize) -> Vec<MemberDifference> {
+    pub fn compare(&self, computed: &impl Serialize) -> Vec<MemberDifference> {
         let mut differences = Vec::new();
         for (name, computed) in &members_of(computed) {
             if !self.is_hidden(name) {
@@ -128,7 +125,7 @@ impl<'l> LoggedDecision<'l> {
     }
 
     /// Compares all members of the decision with `computed`, an object that has all of them.
-    pub(super) fn compare_all(&self, computed: &impl Serialize) -> Vec<MemberDifference> {
+    pub fn compare_all(&self, computed: &impl Serialize) -> Vec<MemberDifference> {
         let mut computed = members_of(computed);
         for (name, _) in &self.members {
             if !LINE_MEMBERS.contains(&&**name) && !computed.contains_key(&**name) {
@@ -138,19 +135,6 @@ impl<'l> LoggedDecision<'l> {
         self.compare(&computed)
     }
 }
-
-/// The events that are decisions, which are computed again.
-const REPLAYED: [&str; 9] = [
-    TmmCrosscheck::NAME,
-    RulesEvaluated::NAME,
-    PolicyApplied::NAME,
-    VerdictCached::NAME,
-    RegenDivergenceCheck::NAME,
-    InfrastructureVariance::NAME,
-    SourceAsked::NAME,
-    VerificationDecided::NAME,
-    ReviewOpened::NAME,
-];
 
 fn members_of(value: &impl Serialize) -> Map<String, Value> {
     match serde_json::to_value(value).expect("a decision is plain data with string keys") {

@@ -85,7 +85,7 @@ impl Serialize for MissingInput {
 
 impl ReplayOutcome {
     /// The outcome of a comparison with these differences. Results that need `missing` were not compared.
-    pub(super) fn of(differences: Vec<MemberDifference>, missing: Option<MissingInput>) -> Self {
+    pub fn of(differences: Vec<MemberDifference>, missing: Option<MissingInput>) -> Self {
         match missing {
             _ if !differences.is_empty() => Self::Different(differences),
             Some(missing) => Self::ReproducedInPart(missing),

@@ -1,8 +1,8 @@
 use super::*;
-use crate::audit::event::{FactOriginEntry, RulesEntry};
 use crate::ground::ontology::Ontology;
 use crate::ground::provenance::ProvenanceRecord;
 use crate::ground::query::QueryAnswer;
+use crate::rules::event::{FactOriginEntry, RulesEntry};
 use crate::rules::{CandidateCheck, CandidateText, FactSet, RuleSettings, RulesEvaluation, evaluate};
 use crate::verification::tests::support::{answer_of, answers, inputs, ontology as clinic, workflow};
 use crate::verification::{Envelope, EnvelopeKind, decide};

@@ -358,7 +358,7 @@ fn call_that_was_not_awaited_is_no_timeout() {
         (&envelope["kind"], &envelope["candidates"][1]["outcome"]),
         (&json!("authoritative"), &json!("not_awaited"))
     );
-    let logged = crate::audit::event::verification::SourceCallEntry::all(&inputs, &decide(&inputs));
+    let logged = crate::verification::event::SourceCallEntry::all(&inputs, &decide(&inputs));
     let logged = serde_json::to_value(&logged[1]).expect("the value serializes");
     assert_ne!(logged["status"], "timeout");
     assert_eq!(logged["error_code"], "not_awaited");

@@ -9,10 +9,11 @@ use crate::base::error::StoreError;
 use crate::base::meta;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows;
-use oracled_domain::audit::event::EventClass;
-use oracled_domain::audit::event::{event_in, event_type};
 use oracled_domain::audit::leaf::{hide_values, is_addition};
 use oracled_domain::audit::log_tiles::TILE_HASHES;
+use oracled_domain::base::event::EventClass;
+use oracled_domain::base::event::event_in;
+use oracled_domain::events::event_type;
 use std::path::Path;
 
 impl TableReader {

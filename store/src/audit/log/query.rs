@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use oracled_domain::SessionId;
-use oracled_domain::audit::event::read_open;
+use oracled_domain::base::event::read_open;
 use serde::Deserialize;
 
 /// Which entries to read. Without any field set, the whole log.

@@ -2,10 +2,10 @@ use super::*;
 use crate::JournalRecord;
 use crate::journal::tests::{at, delivered, fill, id, open, whole_log};
 use crate::segments::Segments;
-use oracled_domain::audit::event::CrosscheckError;
-use oracled_domain::audit::event::EventSeverity;
 use oracled_domain::audit::leaf::hide_values;
 use oracled_domain::audit::log_tree::TreeHash;
+use oracled_domain::base::event::EventSeverity;
+use oracled_domain::verdict::event::CrosscheckError;
 use oracled_domain::{AuditEvent, GatePath, Sha256Hex};
 use std::fs;
 

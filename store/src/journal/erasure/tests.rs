@@ -6,9 +6,10 @@ use crate::journal::record::JournalRecord;
 use crate::journal::tests::{at, delivered, fill, id, open, whole_log};
 use crate::{RemovableEntries, Store};
 use oracled_domain::VerdictDelivery;
-use oracled_domain::audit::event::verification::{CommentEntry, DismissalEntry};
-use oracled_domain::audit::event::{ReviewCommented, ReviewDismissed, SessionRemoved};
 use oracled_domain::audit::leaf::leaf_of;
+use oracled_domain::verdict::event::SessionRemoved;
+use oracled_domain::verification::event::{CommentEntry, DismissalEntry};
+use oracled_domain::verification::event::{ReviewCommented, ReviewDismissed};
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionRecord};
 use std::io::Read;
 

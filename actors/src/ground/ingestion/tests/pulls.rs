@@ -3,7 +3,7 @@ use crate::ground::queries::QueryError;
 use crate::ground::registry::{RegistryError, SourceInvalidation, policy_of};
 use crate::testing::ground::approve_source;
 use crate::testing::ground::{PEER, open_pipeline};
-use oracled_domain::audit::event::ground::InvalidationCause;
+use oracled_domain::ground::event::InvalidationCause;
 use oracled_domain::ground::freshness::StaleBehavior;
 use oracled_domain::ground::pipeline::{PipelineDefinition, RetrievalMethod, SourceAuthentication};
 use oracled_domain::ground::query::{OracleQuery, QueryRequest};

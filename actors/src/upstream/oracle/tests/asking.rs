@@ -3,7 +3,7 @@
 use super::*;
 use crate::platform::clock::monotonic;
 use crate::upstream::web::UpstreamCredential;
-use oracled_domain::verdict::health::CircuitCallOutcome;
+use oracled_domain::upstream::health::CircuitCallOutcome;
 use oracled_domain::verification::{CallFailure, CallTimeLimit};
 
 fn failed(answer: LiveAnswer) -> (CallFailure, String) {

@@ -6,7 +6,7 @@ use crate::verdict::notifier::ChangeMail;
 use crate::verdict::outbox::OutboxAction;
 use oracled_domain::OutboxMail;
 use oracled_domain::VerdictDelivery;
-use oracled_domain::audit::event::MailQueued;
+use oracled_domain::verdict::event::MailQueued;
 
 /// Replaces the text of the cached verdict of `cs_1` but not its session, and queues it as a mail.
 async fn damage(system: &ActorSystem) {

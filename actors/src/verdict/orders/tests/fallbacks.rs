@@ -5,7 +5,7 @@ use crate::testing::model::{configured, lose_verdict};
 use crate::testing::{TestClock, TestServices, test_model_id, with_services};
 use crate::upstream::oracle_health::{ApplyCircuitAction, ListHealthStatuses, RequestCallPermit};
 use crate::verdict::rate_limiter::{CallLimitError, RequestFirstCall};
-use oracled_domain::verdict::health::{CircuitAction, CircuitCallOutcome, OracleHealthLevel};
+use oracled_domain::upstream::health::{CircuitAction, CircuitCallOutcome, OracleHealthLevel};
 use oracled_domain::{ApplicationName, OracleId};
 
 /// The name of the second model.

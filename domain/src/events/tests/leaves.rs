@@ -1,11 +1,18 @@
-use super::*;
-use crate::audit::event::ground::PruneEntry;
-use crate::audit::event::{
-    ControlAction, MailQueued, OrderRetried, ServiceStopped, SessionAddressChanged, SourcePruned,
-    StorageRecovered,
-};
+use crate::audit::event::{ControlAction, ServiceStopped, StorageRecovered};
+use crate::audit::leaf::*;
+use crate::base::caller::PeerCredentials;
+use crate::base::caller::RequestCaller;
+use crate::base::digest::Sha256Hex;
+use crate::base::event::AuditEvent;
+use crate::base::event::EventKind;
+use crate::base::session_id::SessionId;
+use crate::events::read_event;
+use crate::ground::event::PruneEntry;
+use crate::ground::event::SourcePruned;
+use crate::verdict::event::{MailQueued, OrderRetried, SessionAddressChanged};
+use crate::verdict::mail::MailId;
 use crate::verdict::mail::MailKind;
-use crate::{EventKind, MailId, PeerCredentials, SessionId};
+use std::borrow::Cow;
 
 /// A line and its leaf, written out so that no change of the program changes the leaf of a stored line.
 const LINE: &str = r#"{"seq":7,"event":"order_placed","tier":"quick","query_preview":"Sell \"honey\"?","has_email":false,"session_id":"cs_1","timestamp":"2026-11-20T10:00:00Z","caller":{"uid":1,"gid":2,"pid":3,"request_id":"r1"},"salts":{"query_preview":"000102030405060708090a0b0c0d0e0f","caller":"101112131415161718191a1b1c1d1e1f"}}"#;
@@ -126,7 +133,7 @@ fn entry_text_has_the_leaf_of_its_line() {
                 "{line}"
             );
             assert_eq!(other.leaf != leaf, is_salted, "{line}");
-            let read = AuditEvent::read(&line).expect("an event");
+            let read = read_event(&line).expect("an event");
             assert_eq!(read.as_ref(), Some(&event));
             let logged = rows.map_or(LoggedRows::None, |rows| LoggedRows::Open(rows.clone()));
             assert_eq!(LoggedRows::read(&line), Ok(logged));

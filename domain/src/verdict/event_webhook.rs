@@ -1,28 +1,29 @@
 //! The webhooks about events of the log.
 
-use crate::audit::event::AuditEvent;
+use crate::base::event::AuditEvent;
 use crate::base::event::EventNotice;
 use crate::verdict::webhook::{OutboxWebhook, WebhookId, WebhookType};
 
-impl AuditEvent {
+impl OutboxWebhook {
     /// The webhook that reports the event; `None` if no webhook does. `tag` is a random number for its id.
     #[must_use]
-    pub fn webhook(&self, tag: u64) -> Option<OutboxWebhook> {
-        let EventNotice { kind, application, data } = self.notice()?;
-        let (id, kind) = (WebhookId::new(self.timestamp, tag), WebhookType::of(kind)?);
-        let session_id = self.session_id.clone();
-        Some(OutboxWebhook::queued(id, kind, application, session_id, &data, self.timestamp))
+    pub fn of_event(event: &AuditEvent, tag: u64) -> Option<Self> {
+        let EventNotice { kind, application, data } = event.notice()?;
+        let (id, kind) = (WebhookId::new(event.timestamp, tag), WebhookType::of(kind)?);
+        let session_id = event.session_id.clone();
+        Some(Self::queued(id, kind, application, session_id, &data, event.timestamp))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::event::{EventKind, MailFailed, OrderCancelled, OrderDelivered, OrderStopped};
-    use crate::verdict::gate_path::GatePath;
+    use crate::base::event::EventKind;
+    use crate::base::gate_path::GatePath;
+    use crate::base::session_id::SessionId;
+    use crate::verdict::event::{MailFailed, OrderCancelled, OrderDelivered, OrderStopped};
     use crate::verdict::mail::{MailId, MailKind};
     use crate::verdict::order::{OrderState, OrderStopCause};
-    use crate::verdict::session::SessionId;
     use jiff::Timestamp;
     use serde_json::{Value, json};
 
@@ -47,7 +48,8 @@ mod tests {
     #[test]
     fn webhook_of_an_order_names_the_session_without_its_application() {
         let delivered = OrderDelivered { path: GatePath::Submit, attempts: 1 };
-        let webhook = event(delivered.clone().into()).webhook(7).expect("an order has a webhook");
+        let webhook =
+            OutboxWebhook::of_event(&event(delivered.clone().into()), 7).expect("an order has a webhook");
         let body: Value = serde_json::from_str(&webhook.body).expect("the body is JSON");
         let expected = json!({
             "type": "order.delivered",
@@ -64,13 +66,13 @@ mod tests {
             user_name: None,
             peer: None,
         };
-        let webhook = event(cancelled.into()).webhook(7).expect("an order has a webhook");
+        let webhook = OutboxWebhook::of_event(&event(cancelled.into()), 7).expect("an order has a webhook");
         assert_eq!(webhook.standing.webhook_id, delivered_id, "nothing of the body is in the id");
         assert_eq!(webhook.standing.kind, WebhookType::OrderCancelled);
         for (state, kind) in
             [(OrderState::Held, WebhookType::OrderHeld), (OrderState::Failed, WebhookType::OrderFailed)]
         {
-            let webhook = event(stopped(state)).webhook(7).expect("an order has a webhook");
+            let webhook = OutboxWebhook::of_event(&event(stopped(state)), 7).expect("an order has a webhook");
             assert_eq!(webhook.standing.kind, kind);
             assert!(!webhook.body.contains("private"), "{}", webhook.body);
         }
@@ -85,8 +87,9 @@ mod tests {
             cause: "refused".into(),
             next_attempt_at,
         };
-        assert_eq!(event(failed(Some(Timestamp::MAX)).into()).webhook(7), None);
-        let webhook = event(failed(None).into()).webhook(7).expect("a dead letter has a webhook");
+        assert_eq!(OutboxWebhook::of_event(&event(failed(Some(Timestamp::MAX)).into()), 7), None);
+        let webhook =
+            OutboxWebhook::of_event(&event(failed(None).into()), 7).expect("a dead letter has a webhook");
         assert_eq!(
             (webhook.standing.kind, webhook.standing.application),
             (WebhookType::MailDeadLetter, None)

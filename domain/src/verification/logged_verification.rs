@@ -1,9 +1,10 @@
 //! The decisions of verification in the log, some of whose values may be erased.
 
-use crate::audit::event::verification::VerificationEntry;
-use crate::audit::event::{Event, VerificationDecided};
 use crate::audit::leaf::{LogLineError, hidden_members};
+use crate::base::event::Event;
 use crate::ground::id::WorkflowId;
+use crate::verification::event::VerificationDecided;
+use crate::verification::event::VerificationEntry;
 use crate::verification::{AxisReason, EnvelopeKind};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -65,8 +66,8 @@ impl LoggedVerification {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::event::AuditEvent;
     use crate::audit::leaf::{CALLER, EntryAdditions, EntrySalts, entry_text, hide_values};
+    use crate::base::event::AuditEvent;
     use crate::ground::source::OracleTier::Primary;
     use crate::verification::decide;
     use crate::verification::tests::support::{answers, inputs, now, workflow};

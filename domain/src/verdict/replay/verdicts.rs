@@ -1,10 +1,11 @@
 //! The replay of decisions about verdicts.
 
-use super::entry::{LoggedDecision, ReplayStop};
-use super::outcome::{MemberDifference, MissingInput, ReplayOutcome};
-use crate::audit::event::{RuleEntry, RulesEntry};
+use crate::audit::replay::{LoggedDecision, ReplayStop};
+use crate::audit::replay::{MemberDifference, MissingInput, ReplayOutcome};
 use crate::base::digest::Sha256Hex;
 use crate::base::payload::VerdictPayload;
+use crate::base::session_id::SessionId;
+use crate::rules::event::{RuleEntry, RulesEntry};
 use crate::rules::{CandidateCheck, FactSet, RuleSettings, RuleVerdict};
 use crate::verdict::crosscheck::{
     ApprovedVerdict, CrosscheckDecision, CrosscheckInspection, CrosscheckReason, UnexpectedFieldHandling,
@@ -17,7 +18,7 @@ use crate::verdict::flag::Flag;
 use crate::verdict::label::{ProductTier, VerdictLabel};
 use crate::verdict::policy::PolicyCause;
 use crate::verdict::rules_gate::examine;
-use crate::verdict::session::{SessionId, SessionRecord};
+use crate::verdict::session::SessionRecord;
 use crate::verdict::tmm::{OMEGA, PHI};
 use serde::Deserialize;
 use serde_json::json;

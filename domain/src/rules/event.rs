@@ -2,9 +2,9 @@
 
 use crate::base::digest::Sha256Hex;
 use crate::base::event::{Event, EventClass, EventType};
+use crate::base::gate_path::GatePath;
 use crate::rules::sourced::{FactSource, RecordOrigin, SourcedFactOrigin};
 use crate::rules::{RuleId, RuleResult, RuleVerdict, RulesEvaluation};
-use crate::verdict::gate_path::GatePath;
 use serde::{Deserialize, Serialize};
 
 /// The maximum number of listed origins; further ones are only counted.
@@ -142,4 +142,4 @@ impl Event for RulesEvaluated {
 }
 
 /// The events of the feature.
-pub(super) const EVENTS: &[&EventType] = &[RulesEvaluated::TYPE];
+pub const EVENTS: &[&EventType] = &[RulesEvaluated::TYPE];

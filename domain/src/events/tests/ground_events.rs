@@ -1,9 +1,25 @@
-use super::super::ground::{ConfirmationCause, InvalidationCause, SourceChange};
 use super::*;
-use crate::Sha256Hex;
-use crate::audit::event::{
-    DocumentRegistered, IngestionEnded, IngestionStarted, PullEnded, PullFailed, PullStarted, SourceChanged,
-    SourceConfirmed, SourceInvalidated, SourcePruned, SourceQueried, SourceRebuilt,
+use crate::EventKind;
+use crate::PeerCredentials;
+use crate::base::digest::Sha256Hex;
+use crate::documents::event::DocumentEntry;
+use crate::documents::event::DocumentRegistered;
+use crate::ground::event::ConfirmationEntry;
+use crate::ground::event::InvalidationEntry;
+use crate::ground::event::PruneEntry;
+use crate::ground::event::PullEndedEntry;
+use crate::ground::event::PullFailedEntry;
+use crate::ground::event::PullStartedEntry;
+use crate::ground::event::QueryEntry;
+use crate::ground::event::RebuildEntry;
+use crate::ground::event::RunEntry;
+use crate::ground::event::SourceEntry;
+use crate::ground::event::SourceReadKind;
+use crate::ground::event::SourceReadOutcome;
+use crate::ground::event::{ConfirmationCause, InvalidationCause, SourceChange};
+use crate::ground::event::{
+    IngestionEnded, IngestionStarted, PullEnded, PullFailed, PullStarted, SourceChanged, SourceConfirmed,
+    SourceInvalidated, SourcePruned, SourceQueried, SourceRebuilt,
 };
 use crate::ground::freshness::FreshnessPolicy;
 use crate::ground::ontology::OntologyRef;
@@ -12,7 +28,7 @@ use crate::ground::run::{IngestionRun, RunCounts, RunInput, RunState, SortedFile
 use crate::ground::source::{SourceRegistryEntry, UpdateFrequency};
 
 fn source(timestamp: Timestamp) -> SourceRegistryEntry {
-    let document = include_str!("../../../../../examples/ground-truth/sources/world-bank-population.json");
+    let document = include_str!("../../../../examples/ground-truth/sources/world-bank-population.json");
     SourceRegistryEntry::new(
         serde_json::from_str(document).expect("a valid registration"),
         "0".into(),

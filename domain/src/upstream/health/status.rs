@@ -2,7 +2,7 @@
 
 #[cfg(doc)]
 use super::ERROR_MAX_CHARS;
-use crate::verdict::oracle::OracleId;
+use crate::upstream::oracle::OracleId;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;

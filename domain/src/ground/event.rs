@@ -1,55 +1,102 @@
 //! The log entries of the ground-truth layer.
 
-use super::PeerCredentials;
-use super::query::QueryEntry;
+use crate::base::caller::PeerCredentials;
 use crate::base::digest::Sha256Hex;
 use crate::base::event::{Event, EventClass, EventNotice, EventType};
 use crate::base::session_id::SessionId;
-use crate::documents::{DocumentKind, RegistryDocument};
+use crate::ground::freshness::AnswerHandling;
 use crate::ground::id::{PipelineId, SourceId};
 use crate::ground::run::IngestionRun;
 use crate::ground::run::RunState;
 use crate::ground::source::SourceRegistryEntry;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::Value as Json;
 use serde_json::json;
 
-/// A document was registered, or changed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct DocumentEntry {
-    /// The kind of the document.
-    pub kind: DocumentKind,
-    /// Its id.
-    pub document_id: String,
-    /// The digest of the document that it replaces; null if it is new.
-    pub before_sha256: Option<Sha256Hex>,
-    /// Its digest.
-    pub sha256: Sha256Hex,
-    /// The document that it replaces; null if it is new.
-    #[schema(value_type = Option<Value>)]
-    pub before: Option<Box<Json>>,
-    /// The document.
-    #[schema(value_type = Value)]
-    pub after: Box<Json>,
-    /// The process that registered it.
-    pub peer: PeerCredentials,
+/// One read of a source.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct QueryEntry {
+    /// The way in which the source was read. `query` includes entries of `facts_from`.
+    pub read: SourceReadKind,
+    /// The source; absent for the change feed of all sources, and if no such record exists.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub oracle_id: Option<SourceId>,
+    /// The id of the query.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub query_id: Option<String>,
+    /// The SHA-256 of the canonical JSON (RFC 8785) of the query's `request`, with `filters`, `include_provenance` and
+    /// `explain` always present. For the other reads it is the digest of `{"record_id"}`, of
+    /// `{"limit", "oracle_id", "since"}` (null if omitted), or of `{"oracle_id"}`.
+    pub request_sha256: Sha256Hex,
+    /// The valid time that was asked about; absent for the time of the read.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub point_in_time: Option<Timestamp>,
+    /// The system time that the answer is limited to.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub known_at: Option<Timestamp>,
+    /// The result: `answered`, or the code of the problem. An export has two entries: `started`, and its end.
+    pub outcome: SourceReadOutcome,
+    /// The versions of the source that the answer comes from.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub data_version: Option<String>,
+    /// The number of records, or of changes.
+    pub records_returned: u64,
+    /// The decision of the freshness policy.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub freshness: Option<AnswerHandling>,
+    /// The time until the answer was ready, in milliseconds.
+    pub latency_ms: f64,
 }
 
-impl DocumentEntry {
-    /// The entry of the registration of `after`, which replaces `before`.
-    #[must_use]
-    pub fn new<D: RegistryDocument>(before: Option<&D>, after: &D, peer: PeerCredentials) -> Self {
-        Self {
-            kind: D::KIND,
-            document_id: after.document_id(),
-            before_sha256: before.map(RegistryDocument::digest),
-            sha256: after.digest(),
-            before: before.map(|before| before.to_json().into()),
-            after: after.to_json().into(),
-            peer,
-        }
-    }
+/// A way to read a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceReadKind {
+    /// `POST /v1/query`, or an entry of `facts_from`.
+    Query,
+    /// A record by its id.
+    Record,
+    /// The provenance of a record.
+    Provenance,
+    /// The change feed.
+    Changes,
+    /// All records of a source.
+    Export,
+    /// The history of a value on both axes of time.
+    History,
+}
+
+/// The result of a read; other than `answered` and `started`, the problem code of the response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceReadOutcome {
+    /// Records were returned, or there are none.
+    Answered,
+    /// An export began; a second entry reports its end.
+    Started,
+    /// No such source is registered.
+    SourceUnknown,
+    /// The source is live and has no stored records.
+    SourceLive,
+    /// The source is not approved, or its deprecation date has passed.
+    SourceSilent,
+    /// The data is too old for the freshness policy.
+    SourceStale,
+    /// No such record exists.
+    RecordUnknown,
+    /// The query names a time in the future.
+    TimeInFuture,
+    /// The query is invalid.
+    InvalidQuery,
+    /// The limit of concurrent answers is reached.
+    Overloaded,
+    /// The query exceeds the work limit.
+    QueryTooCostly,
+    /// The scan reached its deadline, or the caller closed the connection.
+    QueryStopped,
+    /// Reading failed.
+    Failed,
 }
 
 /// A source was approved or deprecated. Contains its registry entry before and after, without its versions.
@@ -204,18 +251,6 @@ pub struct RebuildEntry {
     pub peer: PeerCredentials,
 }
 
-/// A document was registered, or changed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(transparent)]
-pub struct DocumentRegistered(pub DocumentEntry);
-
-impl Event for DocumentRegistered {
-    const NAME: &'static str = "document_registered";
-    const ERASABLE: &'static [&'static str] = &[];
-    const CLASS: EventClass = EventClass::Value;
-    const NEEDS_COMMIT: bool = true;
-}
-
 /// A source was approved or deprecated.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(transparent)]
@@ -362,8 +397,7 @@ impl Event for SourceQueried {
 }
 
 /// The events of the feature.
-pub(super) const EVENTS: &[&EventType] = &[
-    DocumentRegistered::TYPE,
+pub const EVENTS: &[&EventType] = &[
     SourceChanged::TYPE,
     SourceInvalidated::TYPE,
     SourceConfirmed::TYPE,

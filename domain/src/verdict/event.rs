@@ -1,24 +1,30 @@
 //! The events of verdicts, sessions, orders, mails and webhooks.
 
-use super::crosscheck::CrosscheckEntry;
-use super::{EventSeverity, PeerCredentials, ValueChange};
+mod crosscheck;
+
+pub use crosscheck::CrosscheckEntry;
+
+use crate::AuditEvent;
 use crate::base::application::ApplicationName;
+use crate::base::caller::PeerCredentials;
 use crate::base::decimal::Decimal;
 use crate::base::digest::Sha256Hex;
-use crate::base::event::{Event, EventClass, EventNotice, EventType, read_open};
+use crate::base::event::{Event, EventClass, EventNotice, EventSeverity, EventType, read_open};
+use crate::base::gate_path::GatePath;
 use crate::base::row::SumWrite;
 use crate::base::session_id::SessionId;
+use crate::upstream::oracle::OracleId;
+use crate::verdict::cost::CostSum;
 use crate::verdict::cost::day_of;
 use crate::verdict::cost_budget::{DayCosts, UsedUpBudget};
 use crate::verdict::divergence::{DivergenceCheck, DivergenceLevel, OriginalLabel, RegenVariance};
-use crate::verdict::gate_path::GatePath;
+use crate::verdict::generation::ModelTokenUsage;
 use crate::verdict::generation::VerdictGeneration;
 use crate::verdict::generation_outcome::GenerationOutcome;
 use crate::verdict::interaction::OracleInteractionLog;
 use crate::verdict::label::{ProductTier, VerdictLabel};
 use crate::verdict::lookup::LookupEntry;
 use crate::verdict::mail::{MailId, MailKind};
-use crate::verdict::oracle::OracleId;
 use crate::verdict::order::{OrderState, OrderStopCause};
 use crate::verdict::policy::AppliedPolicy;
 use crate::verdict::rejection::AnswerRejection;
@@ -26,6 +32,15 @@ use crate::verdict::webhook::WebhookEntry;
 use jiff::{Timestamp, civil};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+
+/// A value before and after a change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ValueChange<T> {
+    /// The value before the change.
+    pub before: T,
+    /// The value after the change.
+    pub after: T,
+}
 
 /// A verdict was judged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -463,6 +478,20 @@ impl Event for OrderCancelled {
 #[serde(transparent)]
 pub struct OracleInteraction(pub Box<OracleInteractionLog>);
 
+impl OracleInteraction {
+    /// The tokens of the model call that the event is about.
+    #[must_use]
+    pub fn usage_of(event: &AuditEvent) -> Option<ModelTokenUsage> {
+        event.kind.get::<Self>()?.0.usage
+    }
+
+    /// The cost of the model call that the event is about.
+    #[must_use]
+    pub fn cost_of(event: &AuditEvent) -> Option<CostSum> {
+        event.kind.get::<Self>()?.0.cost_sum(event.timestamp, event.session_id.as_ref())
+    }
+}
+
 impl Event for OracleInteraction {
     const NAME: &'static str = "oracle_interaction";
     const ERASABLE: &'static [&'static str] = &["prompt_sha256", "response_hash"];
@@ -728,7 +757,7 @@ impl Event for WebhookDropped {
 }
 
 /// The events of the feature.
-pub(super) const EVENTS: &[&EventType] = &[
+pub const EVENTS: &[&EventType] = &[
     TmmCrosscheck::TYPE,
     CrosscheckError::TYPE,
     RefusalDropped::TYPE,

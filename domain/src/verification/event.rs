@@ -1,11 +1,11 @@
 //! The log entries of verification. A decision is logged with all of its inputs, so that it can be computed again.
 
-use super::PeerCredentials;
+use crate::base::caller::PeerCredentials;
 use crate::base::digest::Sha256Hex;
 use crate::base::event::{Event, EventClass, EventNotice, EventType};
 use crate::base::session_id::SessionId;
 use crate::ground::id::{SourceId, WorkflowId};
-use crate::verdict::interaction::InteractionStatus;
+use crate::upstream::interaction::InteractionStatus;
 use crate::verification::review::ReviewResolution;
 use crate::verification::{
     AxisReason, CallOutcome, CandidateAnswer, DecisionInputs, Envelope, EnvelopeKind, HumanLock, OracleCall,
@@ -390,7 +390,7 @@ impl Event for ReviewCommented {
 }
 
 /// The events of the feature.
-pub(super) const EVENTS: &[&EventType] = &[
+pub const EVENTS: &[&EventType] = &[
     SourceAsked::TYPE,
     VerificationDecided::TYPE,
     ReviewOpened::TYPE,

@@ -1,37 +1,57 @@
 use super::*;
-use crate::DivergenceCheck;
-use crate::GatePath;
-use crate::MailId;
-use crate::OracleInteractionLog;
-use crate::ProductTier;
-use crate::Sha256Hex;
-use crate::VerdictGeneration;
-use crate::VerdictLabel;
+use crate::EventKind;
+use crate::PeerCredentials;
+use crate::audit::event::BackupEntry;
+use crate::audit::event::DueData;
+use crate::audit::event::DueKind;
+use crate::audit::event::ErasureEndEntry;
+use crate::audit::event::ErasureStartEntry;
+use crate::audit::event::LostRow;
+use crate::audit::event::RetentionEndEntry;
+use crate::audit::event::RetentionStartEntry;
+use crate::audit::event::SessionExpiryEntry;
 use crate::audit::event::{
-    BackupTaken, ControlAction, CrosscheckError, DailyBudgetReached, ErasureStarted, HeldVerdictRead,
-    InfrastructureVariance, LogKeyReplaced, MailDropped, MailFailed, MailQueued, MailRequeued, MailSent,
-    MirrorRepaired, OracleHealthChanged, OracleInteraction, OrderAttemptFailed, OrderAttempted,
-    OrderCancelled, OrderDelivered, OrderPlaced, OrderReleased, OrderRetried, OrderStopped, PolicyApplied,
-    RefusalDropped, RegenAttempted, RegenDivergenceCheck, RetentionApplied, RetentionStarted, RulesEvaluated,
-    ServiceStarted, ServiceStopped, SessionAddressChanged, SessionCorrected, SessionErased, SessionExported,
-    SessionLookedUp, SessionRegistered, SessionRemoved, SessionsExpired, StorageRecovered, TmmCrosscheck,
-    VerdictCached, VerdictPurged, WebhookDropped, WebhookFailed, WebhookQueued, WebhookRequeued, WebhookSent,
+    BackupTaken, ControlAction, ErasureStarted, LogKeyReplaced, MirrorRepaired, RetentionApplied,
+    RetentionStarted, ServiceStarted, ServiceStopped, SessionErased, SessionsExpired, StorageRecovered,
 };
+use crate::base::digest::Sha256Hex;
+use crate::base::event::EventSeverity;
+use crate::base::event::event_in;
+use crate::base::gate_path::GatePath;
 use crate::base::payload::VerdictPayload;
 use crate::base::row::ErasedData;
+use crate::rules::event::RulesEntry;
+use crate::rules::event::RulesEvaluated;
 use crate::rules::{self, CandidateCheck, CandidateText, FactSet, RuleId, RulesEvaluation, evaluate};
+use crate::upstream::event::OracleHealthChanged;
+use crate::upstream::health::OracleHealthLevel;
+use crate::upstream::interaction::InteractionStatus;
 use crate::verdict::cost::{ModelCost, day_of};
 use crate::verdict::crosscheck::judge;
+use crate::verdict::divergence::DivergenceCheck;
 use crate::verdict::divergence::OriginalLabel;
 use crate::verdict::divergence::RegenVariance;
 use crate::verdict::divergence::RegeneratedVerdict;
+use crate::verdict::event::CrosscheckEntry;
+use crate::verdict::event::ValueChange;
+use crate::verdict::event::{
+    CrosscheckError, DailyBudgetReached, HeldVerdictRead, InfrastructureVariance, MailDropped, MailFailed,
+    MailQueued, MailRequeued, MailSent, OracleInteraction, OrderAttemptFailed, OrderAttempted,
+    OrderCancelled, OrderDelivered, OrderPlaced, OrderReleased, OrderRetried, OrderStopped, PolicyApplied,
+    RefusalDropped, RegenAttempted, RegenDivergenceCheck, SessionAddressChanged, SessionCorrected,
+    SessionExported, SessionLookedUp, SessionRegistered, SessionRemoved, TmmCrosscheck, VerdictCached,
+    VerdictPurged, WebhookDropped, WebhookFailed, WebhookQueued, WebhookRequeued, WebhookSent,
+};
 use crate::verdict::flag::Flag;
+use crate::verdict::generation::VerdictGeneration;
 use crate::verdict::generation::{GenerationSettings, ModelTokenUsage};
 use crate::verdict::generation_outcome::GenerationOutcome;
-use crate::verdict::health::OracleHealthLevel;
-use crate::verdict::interaction::InteractionStatus;
+use crate::verdict::interaction::OracleInteractionLog;
+use crate::verdict::label::ProductTier;
+use crate::verdict::label::VerdictLabel;
 use crate::verdict::lookup::LookupEntry;
 use crate::verdict::lookup::LookupOutcome;
+use crate::verdict::mail::MailId;
 use crate::verdict::mail::MailKind;
 use crate::verdict::order::OrderState;
 use crate::verdict::order::OrderStopCause;
@@ -238,6 +258,8 @@ fn webhook_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Time
 
 /// Events of the ground-truth layer.
 mod ground_events;
+
+mod leaves;
 
 mod verification_events;
 
@@ -455,7 +477,7 @@ fn every_event_round_trips_with_its_kind_as_tag() {
     assert_eq!(names, event_types().map(|kind| kind.name).collect());
     for event in events {
         let line = serde_json::to_string(&event).expect("the value serializes");
-        assert_eq!(AuditEvent::read(&line).expect("valid JSON").as_ref(), Some(&event));
+        assert_eq!(read_event(&line).expect("valid JSON").as_ref(), Some(&event));
         assert!(line.starts_with(&format!("{{\"event\":\"{}\"", event.kind.name())), "{line}");
         assert_eq!(event_in(&line), Some(event.kind.name()));
         let notice = event.notice().map(|notice| WebhookType::of(notice.kind));

@@ -32,7 +32,7 @@ mod status;
 pub use config::OracleHealthConfig;
 pub use status::{OracleHealthLevel, OracleHealthStatus};
 
-use crate::verdict::oracle::OracleId;
+use crate::upstream::oracle::OracleId;
 use config::seconds;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};

@@ -1,15 +1,16 @@
 //! The replay of decisions of verification.
 
-use super::entry::{LoggedDecision, ReplayStop};
-use super::outcome::{MemberDifference, MissingInput, ReplayOutcome, ReplayedDecision};
-use crate::audit::event::verification::SourceCallEntry;
-use crate::audit::event::{Event, SourceAsked, VerificationDecided};
+use crate::audit::replay::{LoggedDecision, ReplayStop};
+use crate::audit::replay::{MemberDifference, MissingInput, ReplayOutcome, ReplayedDecision};
+use crate::base::event::Event;
+use crate::verification::event::SourceCallEntry;
+use crate::verification::event::{SourceAsked, VerificationDecided};
 use crate::verification::{DecisionInputs, Envelope, ReviewCase, decide};
 use serde_json::{Value, json};
 
 /// The entries of the verification that is being replayed. Its calls are logged before the decision, and its review after it.
 #[derive(Debug, Default)]
-pub(super) struct VerificationHistory {
+pub struct VerificationHistory {
     /// The lines of calls whose decision follows.
     calls: Vec<String>,
     /// The last decision.
@@ -18,9 +19,10 @@ pub(super) struct VerificationHistory {
 
 impl VerificationHistory {
     /// Keeps a call until its decision. Returns earlier calls that have none.
-    pub(super) fn add_call(&mut self, entry: &LoggedDecision<'_>) -> Vec<ReplayedDecision> {
-        let execution_id =
-            |line: &str| LoggedDecision::read(line).ok()?.map(|call| call.value("execution_id"));
+    pub fn add_call(&mut self, entry: &LoggedDecision<'_>) -> Vec<ReplayedDecision> {
+        let execution_id = |line: &str| {
+            LoggedDecision::read(line, &[SourceAsked::NAME]).ok()?.map(|call| call.value("execution_id"))
+        };
         let is_next = self.calls.last().is_some_and(|last| execution_id(last) != execution_id(entry.line));
         let ended = if is_next { self.end_calls() } else { Vec::new() };
         self.calls.push(entry.line.to_owned());
@@ -28,21 +30,23 @@ impl VerificationHistory {
     }
 
     /// Ends the calls that have no decision.
-    pub(super) fn end_calls(&mut self) -> Vec<ReplayedDecision> {
+    pub fn end_calls(&mut self) -> Vec<ReplayedDecision> {
         let calls = std::mem::take(&mut self.calls);
         let ended = |line: &String| {
-            let call = LoggedDecision::read(line).ok()??;
+            let call = LoggedDecision::read(line, &[SourceAsked::NAME]).ok()??;
             Some(replayed(&call, ReplayOutcome::NotReproducible(MissingInput::OtherEntries)))
         };
         calls.iter().filter_map(ended).collect()
     }
 
     /// Replays a decision and its calls.
-    pub(super) fn decide(&mut self, entry: &LoggedDecision<'_>, is_whole: bool) -> Vec<ReplayedDecision> {
+    pub fn decide(&mut self, entry: &LoggedDecision<'_>, is_whole: bool) -> Vec<ReplayedDecision> {
         self.decision = None;
         let calls = std::mem::take(&mut self.calls);
-        let calls: Vec<_> =
-            calls.iter().filter_map(|line| LoggedDecision::read(line).ok().flatten()).collect();
+        let calls: Vec<_> = calls
+            .iter()
+            .filter_map(|line| LoggedDecision::read(line, &[SourceAsked::NAME]).ok().flatten())
+            .collect();
         let (decision, mut differences) = match decide_again(entry) {
             Ok(decided) => decided,
             Err(stop) => {
@@ -70,7 +74,7 @@ impl VerificationHistory {
         found
     }
 
-    pub(super) fn review(&self, entry: &LoggedDecision<'_>) -> Result<ReplayOutcome, ReplayStop> {
+    pub fn review(&self, entry: &LoggedDecision<'_>) -> Result<ReplayOutcome, ReplayStop> {
         entry.require(&["review"])?;
         let review_id: String = entry.read_member("review_id")?;
         let decision = self.decision.as_ref().filter(|decision| decision.0.execution_id == review_id);
@@ -125,6 +129,6 @@ fn replayed(entry: &LoggedDecision<'_>, outcome: ReplayOutcome) -> ReplayedDecis
 }
 
 /// Whether entries of this kind continue the calls of a verification.
-pub(super) fn continues_calls(event: &str) -> bool {
+pub fn continues_calls(event: &str) -> bool {
     [SourceAsked::NAME, VerificationDecided::NAME].contains(&event)
 }

@@ -1,9 +1,9 @@
 //! The log entry of a crosscheck.
 
 use crate::base::digest::Sha256Hex;
+use crate::base::gate_path::GatePath;
 use crate::verdict::crosscheck::{CrosscheckJudgment, CrosscheckReason};
 use crate::verdict::flag::Flag;
-use crate::verdict::gate_path::GatePath;
 use crate::verdict::label::{ProductTier, VerdictLabel};
 use crate::verdict::query::CustomerQuery;
 use crate::verdict::tmm::{OMEGA, PHI};

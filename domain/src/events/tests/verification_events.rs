@@ -1,15 +1,16 @@
-use super::super::verification::{
+use crate::EventKind;
+use crate::PeerCredentials;
+use crate::base::digest::Sha256Hex;
+use crate::ground::source::OracleTier::{Primary, Secondary};
+use crate::upstream::interaction::InteractionStatus;
+use crate::verification::event::{
     AlteredEntryError, AnswerRemovalEntry, CommentEntry, DismissalEntry, ResolutionEntry, ReviewEntry,
     RevocationEntry, SourceCallEntry, VerificationEntry,
 };
-use super::*;
-use crate::Sha256Hex;
-use crate::audit::event::{
+use crate::verification::event::{
     KeptAnswersRemoved, ReviewCommented, ReviewDismissed, ReviewOpened, ReviewResolved, ReviewRevoked,
     SourceAsked, VerificationDecided,
 };
-use crate::ground::source::OracleTier::{Primary, Secondary};
-use crate::verdict::interaction::InteractionStatus;
 use crate::verification::review::{ReviewResolution, Verifier};
 use crate::verification::tests::support::{ago, answers, call, inputs, now, ontology, workflow};
 use crate::verification::{CallTimeLimit, DecisionInputs, OracleReply, ReviewCase, decide};

@@ -1,28 +1,37 @@
 use super::*;
-use crate::audit::event::verification::{ReviewEntry, SourceCallEntry, VerificationEntry};
-use crate::audit::event::{AuditEvent, CrosscheckEntry, EventKind, EventSeverity, RulesEntry};
-use crate::audit::event::{
-    InfrastructureVariance, PolicyApplied, RegenDivergenceCheck, ReviewOpened, RulesEvaluated, SourceAsked,
-    TmmCrosscheck, VerdictCached, VerificationDecided,
-};
 use crate::audit::leaf::{EntryAdditions, EntrySalts, entry_text, hide_values};
+use crate::audit::replay::MissingInput;
+use crate::base::digest::Sha256Hex;
+use crate::base::event::{AuditEvent, EventKind, EventSeverity};
+use crate::base::gate_path::GatePath;
+use crate::base::payload::VerdictPayload;
+use crate::base::session_id::SessionId;
 use crate::ground::source::OracleTier::Primary;
+use crate::rules::event::RulesEntry;
+use crate::rules::event::RulesEvaluated;
 use crate::rules::{CandidateCheck, FactSet, RuleSettings};
 use crate::verdict::crosscheck::{UnexpectedFieldHandling, judge_with};
+use crate::verdict::divergence::DivergenceCheck;
 use crate::verdict::divergence::{
     OriginalLabel, RegenVariance, RegeneratedVerdict, VARIANCE_THRESHOLD, VARIANCE_WINDOW,
 };
+use crate::verdict::event::CrosscheckEntry;
+use crate::verdict::event::{
+    InfrastructureVariance, PolicyApplied, RegenDivergenceCheck, TmmCrosscheck, VerdictCached,
+};
+use crate::verdict::flag::Flag;
 use crate::verdict::generation::GenerationSettings;
+use crate::verdict::label::{ProductTier, VerdictLabel};
 use crate::verdict::policy::{AppliedPolicy, PolicyAction, PolicyCause};
 use crate::verdict::prompt::VerdictPrompt;
+use crate::verdict::query::CustomerQuery;
 use crate::verdict::rules_gate::examine;
 use crate::verdict::session::OriginalVerdict;
+use crate::verdict::session::SessionRecord;
+use crate::verification::event::{ReviewEntry, SourceCallEntry, VerificationEntry};
+use crate::verification::event::{ReviewOpened, SourceAsked, VerificationDecided};
 use crate::verification::tests::support::{answers, inputs, now, workflow};
 use crate::verification::{ReviewCase, decide};
-use crate::{
-    CustomerQuery, DivergenceCheck, Flag, GatePath, ProductTier, SessionId, SessionRecord, Sha256Hex,
-    VerdictLabel, VerdictPayload,
-};
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -130,7 +139,7 @@ impl TestLog {
         let mut replay = DecisionReplay::new(true);
         let mut replayed = Vec::new();
         for line in &self.lines {
-            if let Some(entry) = LoggedDecision::read(line).expect("an entry") {
+            if let Some(entry) = read_decision(line).expect("an entry") {
                 let stored = self.stored.as_ref().filter(|_| entry.session_id() == Some(&session_id()));
                 replayed.extend(replay.add(&entry, stored));
             }
@@ -210,7 +219,7 @@ fn changed_value_of_each_kind_is_reported_with_its_member() {
         let mut log = TestLog::of_all_kinds();
         let is_kind = |line: &&mut String| line.contains(&format!("\"event\":\"{event}\""));
         let line = log.lines.iter_mut().find(is_kind).expect("the log has the kind");
-        let logged = LoggedDecision::read(line).expect("an entry").expect("a decision").value("input_sha256");
+        let logged = read_decision(line).expect("an entry").expect("a decision").value("input_sha256");
         let from = from.replace("INPUT", logged.as_str().unwrap_or_default());
         let changed = line.replacen(&from, &to.replace("OTHER", &input), 1);
         assert_ne!(changed, *line, "{event}: {from}");
@@ -355,12 +364,12 @@ fn divergence_is_compared_with_the_stored_verdict_and_its_session() {
 #[test]
 fn other_entries_are_not_decisions_and_other_texts_are_errors() {
     let line = r#"{"seq":1,"event":"service_stopped","timestamp":"2026-11-20T10:00:00Z"}"#;
-    assert!(LoggedDecision::read(line).expect("an entry").is_none());
-    assert!(LoggedDecision::read(r#"{"seq":1,"event":"unknown_kind"}"#).expect("an entry").is_none());
+    assert!(read_decision(line).expect("an entry").is_none());
+    assert!(read_decision(r#"{"seq":1,"event":"unknown_kind"}"#).expect("an entry").is_none());
     for line in ["", "{}", "[]", r#"{"seq":"1","event":"tmm_crosscheck"}"#] {
-        assert!(LoggedDecision::read(line).is_err(), "{line}");
+        assert!(read_decision(line).is_err(), "{line}");
     }
-    let empty = LoggedDecision::read(r#"{"seq":1,"event":"verification_decided"}"#);
+    let empty = read_decision(r#"{"seq":1,"event":"verification_decided"}"#);
     let empty = empty.expect("an entry").expect("a decision");
     let replayed = DecisionReplay::new(true).add(&empty, None);
     assert!(matches!(replayed[0].outcome, ReplayOutcome::Different(_)), "{replayed:?}");

@@ -1,0 +1,88 @@
+//! The events of all features.
+
+use crate::base::event::{AuditEvent, EventType, read_open};
+use crate::base::session_id::SessionId;
+use crate::{audit, documents, ground, rules, upstream, verdict, verification};
+use jiff::Timestamp;
+use serde::Deserialize;
+use std::borrow::Cow;
+use utoipa::openapi::schema::{AllOfBuilder, ObjectBuilder, OneOfBuilder, Type};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
+
+/// The events of each feature.
+const EVENTS: [&[&EventType]; 7] = [
+    verdict::event::EVENTS,
+    rules::event::EVENTS,
+    documents::event::EVENTS,
+    ground::event::EVENTS,
+    verification::event::EVENTS,
+    upstream::event::EVENTS,
+    audit::event::EVENTS,
+];
+
+/// All kinds of events.
+pub fn event_types() -> impl Iterator<Item = &'static EventType> {
+    EVENTS.into_iter().flatten().copied()
+}
+
+/// The kind with this name.
+#[must_use]
+pub fn event_type(name: &str) -> Option<&'static EventType> {
+    event_types().find(|kind| kind.name == name)
+}
+
+/// The event of the entry with this line; `None` if this program does not know its kind.
+///
+/// # Errors
+/// The line is not an entry, or a member of it is not one of its kind.
+pub fn read_event(line: &str) -> Result<Option<AuditEvent>, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct Envelope {
+        event: String,
+        #[serde(default, deserialize_with = "read_open")]
+        session_id: Option<SessionId>,
+        timestamp: Timestamp,
+    }
+    let Envelope { event, session_id, timestamp } = serde_json::from_str(line)?;
+    let kind = event_type(&event).map(|kind| (kind.read)(line)).transpose()?;
+    Ok(kind.map(|kind| AuditEvent { kind, session_id, timestamp }))
+}
+
+/// The schema of [`EventKind`](crate::base::event::EventKind) with all events.
+#[derive(Debug)]
+pub struct EventForms;
+
+impl PartialSchema for EventForms {
+    fn schema() -> RefOr<Schema> {
+        let form = |kind: &EventType| {
+            let name = ObjectBuilder::new().schema_type(Type::String).enum_values(Some([kind.name]));
+            let tag = ObjectBuilder::new().property("event", name).required("event");
+            let details = (kind.schema)();
+            let description = match &details {
+                RefOr::T(Schema::Object(details)) => details.description.clone(),
+                RefOr::T(Schema::AllOf(details)) => details.description.clone(),
+                RefOr::Ref(details) => Some(details.description.clone()),
+                RefOr::T(_) => None,
+            };
+            AllOfBuilder::new().item(details).item(tag).description(description).build()
+        };
+        let forms = event_types()
+            .fold(OneOfBuilder::new(), |forms, kind| forms.item(Schema::AllOf(form(kind))))
+            .build();
+        Schema::OneOf(forms).into()
+    }
+}
+
+impl ToSchema for EventForms {
+    fn name() -> Cow<'static, str> {
+        "EventKind".into()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        event_types().for_each(|kind| (kind.schemas)(schemas));
+    }
+}
+
+#[cfg(test)]
+mod tests;

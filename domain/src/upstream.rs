@@ -1,0 +1,6 @@
+//! The systems that the daemon calls: their circuits, and the log of the calls.
+
+pub mod event;
+pub mod health;
+pub mod interaction;
+pub mod oracle;
