@@ -6,7 +6,9 @@ use crate::audit::logger::{JournalReport, Logger, LoggerHandle, LoggerMetrics};
 use crate::ground::ingestion::{IngestionActor, IngestionConfig};
 use crate::ground::metrics::{IngestionMetrics, QueryMetrics};
 use crate::ground::queries::{ProcessorPool, QueryService};
-use crate::ground::registry::{CommitContext, DocumentRegistry};
+use crate::ground::registry::{
+    self, CommitContext, DocumentCounters, DocumentRegistration, DocumentRegistry,
+};
 use crate::platform::actor_handle::ActorHandle;
 use crate::platform::actor_stats::ActorStats;
 use crate::platform::clock::Clock;
@@ -18,6 +20,7 @@ use crate::rules::{RuleMetrics, RuleService, RulesConfig};
 use crate::upstream::lookup::LookupClient;
 use crate::upstream::oracle_health::{MonitoredOracle, OracleHealth};
 use crate::upstream::reloadable::Reloadable;
+use crate::verdict;
 use crate::verdict::cache::{
     CacheReadMetrics, ComparisonMetrics, DeliveryListeners, PolicyConfig, VerdictCache,
 };
@@ -38,15 +41,20 @@ use crate::verification::{
 };
 use actix_rt::{Arbiter, ArbiterHandle};
 use oracled_domain::base::actor_report::ActorReport;
+use oracled_domain::base::document::Document;
 use oracled_domain::verdict::cost::day_of;
 use oracled_domain::verdict::cost_budget::{CostBudgets, DailyBudget};
 use oracled_domain::verdict::template_name::TemplateName;
-use oracled_domain::{ApplicationName, OracleId, UnexpectedFieldHandling};
+use oracled_domain::{ApplicationName, OracleId, PromptTemplate, UnexpectedFieldHandling};
 use oracled_store::{Journal, Store, StoreError};
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use tokio::sync::{Mutex, Semaphore, watch};
+
+/// The kinds of documents of each feature, in the order of their dependencies.
+const DOCUMENTS: &[&[&DocumentRegistration]] =
+    &[registry::DOCUMENTS, verification::documents::DOCUMENTS, verdict::documents::DOCUMENTS];
 
 /// The configuration and resources of the system.
 #[derive(Debug)]
@@ -228,8 +236,11 @@ impl ActorSystem {
         let registry = {
             let (store, log, clock) = (store.clone(), log.clone(), clock.clone());
             let (puller, live) = (ingestion.puller.clone(), Arc::clone(&verification.live));
-            let (sources, workflows) = (ingestion_metrics.clone(), Arc::new(verification_metrics.clone()));
-            DocumentRegistry::new(CommitContext { store, log, clock }, puller, live, sources, workflows)
+            let counters: [Arc<dyn DocumentCounters>; 2] =
+                [Arc::new(ingestion_metrics.clone()), Arc::new(verification_metrics.clone())];
+            let prompts = prompt_templates.iter().map(|(_, name)| (PromptTemplate::TYPE, name.to_string()));
+            let (context, prompts) = (CommitContext { store, log, clock }, prompts.collect::<Vec<_>>());
+            DocumentRegistry::new(context, puller, live, counters, DOCUMENTS, prompts)
         };
         let refresh_wait = ingestion.refresh_wait;
         let ingestion = {

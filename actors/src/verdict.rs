@@ -2,6 +2,7 @@
 
 pub mod cache;
 pub mod crosscheck;
+pub(crate) mod documents;
 pub mod erasure;
 pub mod generation;
 pub mod held_key;

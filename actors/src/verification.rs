@@ -8,6 +8,7 @@
 mod answer_cache;
 mod commenting;
 mod dismissing;
+pub(crate) mod documents;
 mod live;
 mod loaded_review;
 mod metrics;
@@ -29,7 +30,6 @@ pub use upkeep::VerificationUpkeep;
 
 use crate::audit::logger::{CommitError, LoggerHandle};
 use crate::ground::queries::QueryService;
-use crate::ground::registry::WorkflowCounters;
 use crate::platform::actor_handle::ActorHandle;
 use crate::platform::clock::{Clock, stopwatch};
 use crate::upstream::oracle::LiveOracle;

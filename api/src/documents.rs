@@ -3,14 +3,8 @@
 use crate::base::page::PageLimit;
 use crate::base::problem::ProblemCode;
 use jiff::Timestamp;
-use oracled_domain::documents::DocumentKind;
-use oracled_domain::ground::freshness::FreshnessPolicy;
-use oracled_domain::ground::ontology::Ontology;
-use oracled_domain::ground::pipeline::PipelineDefinition;
-use oracled_domain::ground::source::SourceRegistration;
-use oracled_domain::verification::adapter::Adapter;
-use oracled_domain::verification::workflow::Workflow;
-use oracled_domain::{MailTemplate, PromptTemplate, Sha256Hex};
+use oracled_domain::Sha256Hex;
+use oracled_domain::documents::{DocumentContent, DocumentKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use serde_json::value::RawValue;
@@ -28,31 +22,6 @@ pub struct DocumentsParams {
     pub limit: PageLimit,
 }
 
-/// The content of a document of any kind.
-#[derive(Debug, Serialize, utoipa::ToSchema)]
-#[serde(untagged)]
-pub enum DocumentContent {
-    /// An ontology.
-    Ontology(Box<Ontology>),
-    /// The registration of a source.
-    Source(Box<SourceRegistration>),
-    /// The freshness policy of a source.
-    FreshnessPolicy(Box<FreshnessPolicy>),
-    /// A pipeline with its normalization, schemas and tables.
-    Pipeline(Box<PipelineDefinition>),
-    /// The adapter of a live source.
-    Adapter(Box<Adapter>),
-    /// A verification workflow.
-    Workflow(Box<Workflow>),
-    /// A prompt template.
-    PromptTemplate(Box<PromptTemplate>),
-    /// A mail template.
-    MailTemplate(Box<MailTemplate>),
-}
-
-/// The status of a workflow that can use all of its sources.
-pub const CAN_DECIDE: &str = "can decide";
-
 /// A registered document without its content.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct DocumentSummary {
@@ -62,10 +31,9 @@ pub struct DocumentSummary {
     pub document_id: String,
     /// The SHA-256 of its canonical JSON.
     pub sha256: Sha256Hex,
-    /// When it was registered: with this content; a source, first. Null for a freshness policy and
-    /// for a built-in prompt template.
+    /// When it was registered with this content. Null for a built-in prompt template.
     pub registered_at: Option<Timestamp>,
-    /// The user id that registered it then. Null for a freshness policy and for a built-in prompt template.
+    /// The user id that registered it then. Null for a built-in prompt template.
     pub registered_by: Option<String>,
     /// Its state in words: whether a source answers, whether a workflow can decide, whether a prompt template is the current
     /// one. Null if its kind has none.

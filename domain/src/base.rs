@@ -7,6 +7,7 @@ pub mod caller;
 pub mod date;
 pub mod decimal;
 pub mod digest;
+pub mod document;
 pub mod due_time;
 pub mod duplicate_keys;
 pub mod event;

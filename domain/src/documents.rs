@@ -1,246 +1,210 @@
-//! The kinds of registered documents (RFC-0002, "Source Registry"). A new kind is a type and one entry in the
-//! list below.
+//! The kinds of documents of all features (RFC-0002, "Source Registry").
 
 pub mod event;
-mod members;
 
-use crate::base::digest::Sha256Hex;
-use crate::base::row::{IndexEntry, KeyedRow, Row, RowData, Table, not_indexed};
-use crate::base::schema::json_schema;
+use crate::base::document::{AnyDocument, DocumentList, DocumentType, KIND_MEMBER};
+use crate::base::schema::one_of;
 use crate::base::wording::reword_serde_error;
-use crate::ground::digest_of_json;
-use crate::ground::freshness::FreshnessPolicy;
-use crate::ground::ontology::Ontology;
-use crate::ground::pipeline::{PipelineDefinition, RegisteredPipeline};
-use crate::ground::source::SourceRegistration;
-use crate::verdict::mail_template::MailTemplate;
-use crate::verdict::prompt::PromptTemplate;
-use crate::verification::adapter::Adapter;
-use crate::verification::workflow::Workflow;
-use jiff::Timestamp;
-use members::UnmarkedDeserializer;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer, Serialize};
+use crate::{ground, verdict, verification};
+use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value as Json;
 use serde_path_to_error::{Deserializer as PathDeserializer, Track};
+use std::cmp::Ordering;
 use std::fmt;
-use strum::{EnumString, IntoStaticStr, VariantArray};
+use std::ops::Deref;
+use std::sync::LazyLock;
+use utoipa::openapi::schema::OneOfBuilder;
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
-pub use members::DocumentKindHint;
+/// The kinds of each feature.
+type Documents = (ground::Documents, verification::Documents, verdict::Documents);
 
-/// A document that the registry stores.
-pub trait RegistryDocument: Serialize + DeserializeOwned {
-    const KIND: DocumentKind;
+static TYPES: LazyLock<Vec<&DocumentType>> = LazyLock::new(|| {
+    let mut types = Vec::new();
+    Documents::add_types(&mut types);
+    types
+});
+static NAMES: LazyLock<Vec<&str>> = LazyLock::new(|| TYPES.iter().map(|kind| kind.name).collect());
 
-    /// Its id, unique within its kind.
-    fn document_id(&self) -> String;
+/// One of the kinds of documents. They are ordered: a document depends only on documents of earlier kinds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DocumentKind(&'static DocumentType);
 
-    /// Its JSON with all defaults.
-    fn to_json(&self) -> Json {
-        serde_json::to_value(self).expect("a document is plain data with string keys")
+impl DocumentKind {
+    /// All kinds, in their order.
+    pub fn all() -> impl Iterator<Item = Self> {
+        TYPES.iter().copied().map(Self)
     }
 
-    /// The SHA-256 of its canonical JSON.
-    fn digest(&self) -> Sha256Hex {
-        digest_of_json(self)
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RegisteredDocument<D> {
-    pub document: D,
-    /// Its digest.
-    pub sha256: Sha256Hex,
-    /// When it was registered with this content.
-    pub registered_at: Timestamp,
-    /// The user id that registered it.
-    pub registered_by: String,
-}
-
-impl<D: RegistryDocument> RegisteredDocument<D> {
-    /// The registration of `document` at `registered_at`.
+    /// The names of all kinds, in their order.
     #[must_use]
-    pub fn new(document: D, registered_at: Timestamp, registered_by: String) -> Self {
-        Self { sha256: document.digest(), document, registered_at, registered_by }
+    pub fn names() -> &'static [&'static str] {
+        &NAMES
+    }
+
+    /// The kind with this name.
+    #[must_use]
+    pub fn find(name: &str) -> Option<Self> {
+        Self::all().find(|kind| kind.name == name)
+    }
+
+    /// Reads a document of this kind. Its members `kind` and `$schema` are ignored.
+    ///
+    /// # Errors
+    /// If a member is missing, unknown or invalid.
+    pub fn read<'de, D: Deserializer<'de>>(self, from: D) -> Result<AnyDocument, D::Error> {
+        Documents::read(self.0, from).unwrap_or_else(|_| Err(D::Error::unknown_variant(self.name, &NAMES)))
+    }
+
+    /// Reads a document of this kind as [`DocumentKind::read`] does.
+    ///
+    /// # Errors
+    /// The fault, with the path of the member.
+    pub fn read_json(self, json: Json) -> Result<AnyDocument, String> {
+        let mut track = Track::new();
+        self.read(PathDeserializer::new(json, &mut track)).map_err(|error| {
+            let (path, fault) = (track.path(), reword_serde_error(&error.to_string()));
+            if path.iter().next().is_none() { fault } else { format!("`{path}`: {fault}") }
+        })
     }
 }
 
-macro_rules! document_kinds {
-    ($($(#[$attribute:meta])* $Kind:ident($Document:ty), $member:literal, $id:expr;)+) => {
-        /// The kinds of documents. A document depends only on documents of earlier kinds.
-        #[derive(
-            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-            EnumString, IntoStaticStr, VariantArray, utoipa::ToSchema)]
-        #[serde(rename_all = "snake_case")]
-        #[strum(serialize_all = "snake_case", const_into_str)]
-        pub enum DocumentKind {
-            $($(#[$attribute])* $Kind,)+
-        }
-
-        #[derive(Debug, Clone, PartialEq)]
-        pub enum AnyDocument {
-            $($(#[$attribute])* $Kind(Box<$Document>),)+
-        }
-
-        $(impl RegistryDocument for $Document {
-            const KIND: DocumentKind = DocumentKind::$Kind;
-
-            fn document_id(&self) -> String {
-                let document_id: fn(&Self) -> String = $id;
-                document_id(self)
-            }
-        })+
-
-        impl DocumentKind {
-            #[must_use]
-            pub fn json_schema(self) -> Json {
-                let mut schema = match self {
-                    $(Self::$Kind => json_schema::<$Document>(),)+
-                };
-                if let Some(kind) = schema.pointer_mut("/properties/kind").and_then(Json::as_object_mut) {
-                    kind.insert("const".to_owned(), self.into_str().into());
-                }
-                schema
-            }
-
-            /// The member that only documents of this kind have.
-            #[must_use]
-            pub const fn distinguishing_member(self) -> &'static str {
-                match self {
-                    $(Self::$Kind => $member,)+
-                }
-            }
-        }
-
-        impl AnyDocument {
-            /// Reads a document of this kind. Its members `kind` and `$schema` are ignored.
-            ///
-            /// # Errors
-            /// If a member is missing, unknown or invalid.
-            pub fn read<'de, D: Deserializer<'de>>(kind: DocumentKind, from: D) -> Result<Self, D::Error> {
-                match kind {
-                    $(DocumentKind::$Kind => Box::deserialize(UnmarkedDeserializer(from)).map(Self::$Kind),)+
-                }
-            }
-
-            /// Reads a document of this kind as [`AnyDocument::read`] does.
-            ///
-            /// # Errors
-            /// The fault, with the path of the member.
-            pub fn from_json(kind: DocumentKind, json: Json) -> Result<Self, String> {
-                let mut track = Track::new();
-                Self::read(kind, PathDeserializer::new(json, &mut track)).map_err(|error| {
-                    let (path, fault) = (track.path(), reword_serde_error(&error.to_string()));
-                    if path.iter().next().is_none() { fault } else { format!("`{path}`: {fault}") }
-                })
-            }
-
-            #[must_use]
-            pub const fn kind(&self) -> DocumentKind {
-                match self {
-                    $(Self::$Kind(_) => DocumentKind::$Kind,)+
-                }
-            }
-
-            /// Its id, unique within its kind.
-            #[must_use]
-            pub fn document_id(&self) -> String {
-                match self {
-                    $(Self::$Kind(document) => document.document_id(),)+
-                }
-            }
-
-            /// Its JSON with all defaults.
-            #[must_use]
-            pub fn to_json(&self) -> Json {
-                match self {
-                    $(Self::$Kind(document) => document.to_json(),)+
-                }
-            }
-        }
-    };
+impl From<&'static DocumentType> for DocumentKind {
+    fn from(kind: &'static DocumentType) -> Self {
+        Self(kind)
+    }
 }
 
-document_kinds! {
-    /// An ontology; its id is `ontology_id@version`.
-    Ontology(Ontology), "ontology_id", |ontology| ontology.reference().to_string();
-    Source(SourceRegistration), "oracle_name", |source| source.oracle_id.to_string();
-    /// The freshness policy of a source, under the source's id.
-    FreshnessPolicy(FreshnessPolicy), "default_max_age_seconds", |policy| policy.oracle_id.to_string();
-    /// A pipeline with its normalization, schemas and tables.
-    Pipeline(PipelineDefinition), "pipeline", |definition| definition.pipeline.pipeline_id.to_string();
-    /// The adapter of a live source, under the source's id.
-    Adapter(Adapter), "endpoint", |adapter| adapter.oracle_id.to_string();
-    /// A verification workflow.
-    Workflow(Workflow), "workflow_id", |workflow| workflow.workflow_id.to_string();
-    /// A prompt template; its id is `template_id@version`.
-    PromptTemplate(PromptTemplate), "tiers", |template| template.reference().to_string();
-    /// A mail template; its id is `template_id@version`.
-    MailTemplate(MailTemplate), "mails", |template| template.reference().to_string();
+impl Deref for DocumentKind {
+    type Target = DocumentType;
+
+    fn deref(&self) -> &DocumentType {
+        self.0
+    }
+}
+
+impl PartialEq<&'static DocumentType> for DocumentKind {
+    fn eq(&self, other: &&'static DocumentType) -> bool {
+        self.0 == *other
+    }
+}
+
+impl Ord for DocumentKind {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let position = |kind: &Self| Self::all().position(|known| known == *kind);
+        position(self).cmp(&position(other))
+    }
+}
+
+impl PartialOrd for DocumentKind {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl fmt::Display for DocumentKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.into_str())
+        f.write_str(self.name)
     }
 }
 
-/// The table of registered documents. Sources and their freshness policies are in the table of sources.
-pub const DOCUMENTS: &Table = &Table {
-    name: "documents",
-    bundle: None,
-    data: RowData::Impersonal,
-    is_new_work: true,
-    names_files: false,
-    finds_entries: false,
-    indexes: &[],
-    index: not_indexed,
-};
-
-/// The tables of all kinds of documents.
-pub const TABLES: &[&Table] = &[DOCUMENTS];
-
-/// The key of a registered document.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DocumentKey {
-    pub kind: DocumentKind,
-    pub document_id: String,
-}
-
-impl fmt::Display for DocumentKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.kind, self.document_id)
+impl Serialize for DocumentKind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name)
     }
 }
 
-impl<D: RegistryDocument> Row for RegisteredDocument<D> {
-    type Key = DocumentKey;
-    const TABLE: &'static Table = DOCUMENTS;
+impl<'de> Deserialize<'de> for DocumentKind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct KindVisitor;
 
-    fn index(&self) -> Vec<IndexEntry> {
-        Vec::new()
+        impl Visitor<'_> for KindVisitor {
+            type Value = DocumentKind;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a kind of documents")
+            }
+
+            fn visit_str<E: Error>(self, name: &str) -> Result<DocumentKind, E> {
+                DocumentKind::find(name).ok_or_else(|| E::unknown_variant(name, &NAMES))
+            }
+        }
+
+        deserializer.deserialize_str(KindVisitor)
     }
 }
 
-impl<D: RegistryDocument> KeyedRow for RegisteredDocument<D> {
-    fn key(&self) -> DocumentKey {
-        DocumentKey { kind: D::KIND, document_id: self.document.document_id() }
+impl PartialSchema for DocumentKind {
+    fn schema() -> RefOr<Schema> {
+        let meaning = "The kinds of documents. A document depends only on documents of earlier kinds.";
+        one_of(meaning, NAMES.iter().copied())
     }
 }
 
-impl Row for RegisteredPipeline {
-    type Key = DocumentKey;
-    const TABLE: &'static Table = DOCUMENTS;
+impl ToSchema for DocumentKind {}
 
-    fn index(&self) -> Vec<IndexEntry> {
-        Vec::new()
+/// The schema of a document of any kind.
+#[derive(Debug)]
+pub enum DocumentContent {}
+
+impl PartialSchema for DocumentContent {
+    fn schema() -> RefOr<Schema> {
+        let meaning = "The content of a document of any kind.";
+        let contents = DocumentKind::all()
+            .fold(OneOfBuilder::new(), |contents, kind| contents.item((kind.reference)()))
+            .description(Some(meaning));
+        Schema::OneOf(contents.build()).into()
     }
 }
 
-impl KeyedRow for RegisteredPipeline {
-    fn key(&self) -> DocumentKey {
-        DocumentKey { kind: DocumentKind::Pipeline, document_id: self.pipeline_id.to_string() }
+impl ToSchema for DocumentContent {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        DocumentKind::all().for_each(|kind| (kind.add_schemas)(schemas));
+    }
+}
+
+/// The kind of a document: by its member `kind`, or else by the one member that only documents of that kind have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DocumentKindHint(pub DocumentKind);
+
+impl<'de> Deserialize<'de> for DocumentKindHint {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct KindHintVisitor;
+
+        impl<'de> Visitor<'de> for KindHintVisitor {
+            type Value = DocumentKindHint;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a document with named members")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<DocumentKindHint, A::Error> {
+                let (mut named, mut found) = (None, None);
+                while let Some(name) = map.next_key::<String>()? {
+                    if name == KIND_MEMBER {
+                        named = Some(map.next_value()?);
+                        continue;
+                    }
+                    map.next_value::<IgnoredAny>()?;
+                    found =
+                        found.or_else(|| DocumentKind::all().find(|kind| kind.distinguishing_member == name));
+                }
+                let unknown = || {
+                    let kinds = NAMES.join(", ");
+                    let members: Vec<_> = TYPES.iter().map(|kind| kind.distinguishing_member).collect();
+                    A::Error::custom(format!(
+                        "the kind of this document is unknown: add `kind` (one of {kinds}), or the member that only its \
+                         kind has (one of {})",
+                        members.join(", ")
+                    ))
+                };
+                named.or(found).map(DocumentKindHint).ok_or_else(unknown)
+            }
+        }
+
+        deserializer.deserialize_map(KindHintVisitor)
     }
 }
 

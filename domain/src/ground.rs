@@ -26,19 +26,16 @@ pub mod timeline;
 pub mod upkeep;
 pub mod value;
 
-use crate::base::digest::Sha256Hex;
 use crate::base::row::{Row, Table};
-use crate::ground::pipeline::PipelineDefinition;
+use crate::ground::freshness::FreshnessPolicy;
+use crate::ground::ontology::Ontology;
+use crate::ground::pipeline::{PipelineDefinition, PipelineState};
 use crate::ground::run::IngestionRun;
+use crate::ground::source::SourceRegistration;
 use crate::ground::source_state::SourceState;
-use serde::Serialize;
-
-/// The SHA-256 of a document's JSON with sorted members, so that the written order has no effect.
-pub(crate) fn digest_of_json(document: &impl Serialize) -> Sha256Hex {
-    // a `Value` sorts the members of objects
-    let value = serde_json::to_value(document).expect("a document is plain data with string keys");
-    Sha256Hex::of(value.to_string().as_bytes())
-}
 
 /// The tables of the feature.
-pub const TABLES: &[&Table] = &[SourceState::TABLE, IngestionRun::TABLE, PipelineDefinition::TABLE];
+pub const TABLES: &[&Table] =
+    &[SourceState::TABLE, PipelineState::TABLE, IngestionRun::TABLE, PipelineDefinition::TABLE];
+/// The kinds of documents of the feature.
+pub type Documents = (Ontology, SourceRegistration, FreshnessPolicy, PipelineDefinition);

@@ -1,11 +1,11 @@
 //! The tables of all features.
 
+use crate::base::document::DOCUMENTS;
 use crate::base::row::{Index, SumTable, Table};
 use crate::{ground, verdict, verification};
 
-/// The tables of each feature, with the table of registered documents.
-const TABLES: [&[&Table]; 4] =
-    [crate::documents::TABLES, ground::TABLES, verification::TABLES, verdict::TABLES];
+/// The table of registered documents, and the tables of each feature.
+const TABLES: [&[&Table]; 4] = [&[DOCUMENTS], ground::TABLES, verification::TABLES, verdict::TABLES];
 /// The sums of each feature.
 const SUMS: [&[&SumTable]; 1] = [verdict::SUMS];
 

@@ -37,6 +37,8 @@ use crate::base::row::{Row, SumTable, Table};
 use delivery::VerdictDelivery;
 use held::HeldVerdict;
 use mail::OutboxMail;
+use mail_template::MailTemplate;
+use prompt::PromptTemplate;
 use regen::RegenAttempt;
 use session::{RejectingCheck, SessionRecord};
 use webhook::OutboxWebhook;
@@ -53,3 +55,5 @@ pub const TABLES: &[&Table] = &[
 ];
 /// The sums of the feature.
 pub const SUMS: &[&SumTable] = &[&cost_budget::COSTS];
+/// The kinds of documents of the feature.
+pub type Documents = (PromptTemplate, MailTemplate);

@@ -34,6 +34,7 @@ pub mod tier;
 pub mod workflow;
 
 use crate::base::row::{Row, Table};
+use crate::verification::adapter::Adapter;
 use crate::verification::review::ReviewState;
 pub use call::{AnswerFault, CallFailure, CallOutcome, CallTimeLimit, OracleCall, OracleReply};
 pub use candidate::CandidateAnswer;
@@ -57,3 +58,5 @@ pub(crate) mod tests;
 /// The tables of the feature.
 pub const TABLES: &[&Table] =
     &[ReviewState::TABLE, SubjectState::TABLE, CachedAnswer::TABLE, DecisionInputs::TABLE];
+/// The kinds of documents of the feature.
+pub type Documents = (Adapter, Workflow);

@@ -14,8 +14,8 @@ use oracled_ctl::ground::apply::read_document;
 use oracled_ctl::ground::documents::find_document;
 use oracled_ctl::verdict::prompt::PromptTryArgs;
 use oracled_domain::base::blank::is_blank;
+use oracled_domain::base::document::Document;
 use oracled_domain::base::wording::reword_serde_error;
-use oracled_domain::documents::{AnyDocument, DocumentKind};
 use oracled_domain::verdict::template_name::TemplateName;
 use oracled_domain::{ProductTier, PromptTemplate};
 use report::{RUNS, TemplateReport, TrialReport};
@@ -72,9 +72,9 @@ async fn try_template(
 
 /// The template of a file, or the registered one.
 async fn find_template(args: &PromptTryArgs, options: &GlobalOptions) -> Result<PromptTemplate, CtlError> {
-    let kind = DocumentKind::PromptTemplate;
+    let kind = PromptTemplate::TYPE;
     if args.template.parse::<TemplateName>().is_ok() {
-        let document = find_document(options, kind, &args.template).await?.document;
+        let document = find_document(options, kind.into(), &args.template).await?.document;
         return Ok(serde_json::from_value(document).map_err(io::Error::from)?);
     }
     let invalid = |fault: String| CtlError::Verb {
@@ -82,13 +82,13 @@ async fn find_template(args: &PromptTryArgs, options: &GlobalOptions) -> Result<
         exit_code: 5,
         was_printed: false,
     };
-    match read_document(Path::new(&args.template))? {
-        AnyDocument::PromptTemplate(template) => {
-            template.validate().map_err(|error| invalid(error.to_string()))?;
-            Ok(*template)
-        }
-        other => Err(invalid(format!("it has a document of the kind {}, not {kind}", other.kind()))),
-    }
+    let document = read_document(Path::new(&args.template))?;
+    let Some(template) = document.get::<PromptTemplate>() else {
+        let other = document.document_type();
+        return Err(invalid(format!("it has a document of the kind {other}, not {kind}")));
+    };
+    template.validate().map_err(|error| invalid(error.to_string()))?;
+    Ok(template.clone())
 }
 
 /// The results of a template: the tier of each query, and its runs.

@@ -310,7 +310,7 @@ impl IngestContext {
         message: &StartRun,
     ) -> Result<PreparedPipeline, IngestionError> {
         let commit_context = self.commit_context();
-        let check = || match commit_context.registered_pipeline(&message.pipeline_id)? {
+        let check = || match commit_context.pipeline_state(&message.pipeline_id)? {
             (known, _) if known.pipeline_sha256 == message.pipeline_sha256 => Ok(()),
             (known, _) => Err(IngestionError::Amended(known.oracle_id)),
         };

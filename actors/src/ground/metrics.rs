@@ -1,8 +1,11 @@
 //! The metrics of ingestion and of queries.
 
+use crate::ground::registry::DocumentCounters;
 use crate::platform::metrics::{AddMetric, MetricLabelValue, init_counters, init_missing_counters};
+use oracled_domain::base::document::AnyDocument;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::run::{IngestionRun, RunState};
+use oracled_domain::ground::source::SourceRegistration;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -36,6 +39,14 @@ pub(crate) struct IngestionMetrics {
     running: Gauge,
     pulls_failed: Counter,
     seconds: Histogram,
+}
+
+impl DocumentCounters for IngestionMetrics {
+    fn init_counters_of(&self, document: &AnyDocument) {
+        if let Some(SourceRegistration { oracle_id, .. }) = document.get() {
+            self.init_counters_of_source(oracle_id);
+        }
+    }
 }
 
 impl IngestionMetrics {

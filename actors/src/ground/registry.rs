@@ -3,46 +3,45 @@
 //! `domain` decides whether a change is valid. The registry reads the rows, decides, and commits on the
 //! condition that the rows have not changed meanwhile; otherwise it reads and decides again.
 
-mod adapters;
 mod apply;
 mod confirm;
 mod documents;
+mod kind;
 mod sources;
-mod templates;
-mod workflows;
 
-pub use apply::{DocumentChange, as_registrable};
+pub use apply::DocumentChange;
 pub(crate) use confirm::SourceConfirmation;
+pub(crate) use kind::DocumentCounters;
+pub use kind::{
+    DocumentRegistration, DocumentState, FoundDocument, RegistrableDocument, SourceAmendment,
+    SourceDependents, StatusReader,
+};
 pub use sources::{SourceInvalidation, SourceReviewDecision};
-pub(crate) use workflows::WorkflowCounters;
-pub use workflows::check_workflow;
 
 use crate::audit::logger::{CommitError, LoggerHandle};
-use crate::ground::metrics::IngestionMetrics;
 use crate::ground::pull::PayloadPuller;
 use crate::platform::clock::Clock;
 use crate::upstream::oracle::LiveOracle;
 use crate::upstream::reloadable::Reloadable;
+use oracled_domain::base::document::{
+    AnyDocument, Document, DocumentType, DocumentVersions, RegisteredDocument,
+};
 use oracled_domain::documents::event::DocumentEntry;
 use oracled_domain::documents::event::DocumentRegistered;
-use oracled_domain::documents::{DocumentKind, RegisteredDocument, RegistryDocument};
 use oracled_domain::ground::freshness::{AxisFreshnessLimits, FreshnessPolicy, FreshnessPolicyError};
-use oracled_domain::ground::id::{PipelineId, SourceId, WorkflowId};
+use oracled_domain::ground::id::{PipelineId, SourceId};
 use oracled_domain::ground::normalize::{PipelineDefinitionErrors, RecordNormalizer};
 use oracled_domain::ground::ontology::{Ontology, OntologyError, OntologyRef};
 use oracled_domain::ground::pipeline::tables::{WordSource, WordTable};
-use oracled_domain::ground::pipeline::{PipelineDefinition, RegisteredPipeline};
+use oracled_domain::ground::pipeline::{PipelineDefinition, PipelineState};
 use oracled_domain::ground::source::{
     SourceAvailability, SourceRegistration, SourceRegistrationError, SourceRegistryEntry,
 };
 use oracled_domain::ground::source_state::SourceState;
-use oracled_domain::verdict::mail_template::MailTemplateError;
-use oracled_domain::verdict::prompt::PromptTemplateError;
-use oracled_domain::verification::adapter::AdapterError;
-use oracled_domain::verification::workflow::WorkflowError;
 use oracled_domain::{AuditEvent, PeerCredentials, Sha256Hex};
 use oracled_store::ground::view::SourceView;
-use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite, Store, StoreError};
+use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
+use std::error::Error;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -58,22 +57,11 @@ pub enum RegistryError {
     /// The pipeline is not registered.
     #[error("no pipeline {0} is registered")]
     PipelineUnknown(PipelineId),
-    /// A version of an ontology is immutable.
-    #[error(
-        "ontology {0} is registered with other content, and a version is immutable; register this one under another `version`"
-    )]
-    OntologyFixed(OntologyRef),
-    /// The prompt template is invalid.
-    #[error("{0}")]
-    PromptTemplate(#[from] PromptTemplateError),
-    /// The mail template is invalid.
-    #[error("{0}")]
-    MailTemplate(#[from] MailTemplateError),
-    /// A version of a template is immutable.
+    /// A version is immutable.
     #[error(
         "{kind} {document_id} is registered with other content, and a version is immutable; register this one under another `version`"
     )]
-    TemplateFixed { kind: DocumentKind, document_id: String },
+    VersionFixed { kind: &'static DocumentType, document_id: String },
     /// A pipeline cannot change its source.
     #[error("pipeline {pipeline_id} belongs to source {oracle_id}; register another pipeline")]
     PipelineFixed { pipeline_id: PipelineId, oracle_id: SourceId },
@@ -113,32 +101,9 @@ pub enum RegistryError {
     /// The source is live, so no data of it is ingested.
     #[error("source {0} is live (`adapter_id` is http); register an adapter for it instead of a pipeline")]
     Live(SourceId),
-    /// The source is ingested, so it has no adapter.
-    #[error(
-        "source {0} is ingested (`adapter_id` is store) and cannot have an adapter; register another source"
-    )]
-    NotLive(SourceId),
-    /// The adapter is invalid.
-    #[error(transparent)]
-    Adapter(#[from] AdapterError),
-    /// The adapter's address is not allowed.
-    #[error("{0}")]
-    Endpoint(String),
-    /// The current adapter of the source would become invalid.
-    #[error(
-        "the source's adapter would no longer work: {0}; first set an adapter that works before and after"
-    )]
-    AdapterKept(AdapterError),
-    /// The workflow is invalid, or no longer works.
-    #[error(transparent)]
-    Workflow(#[from] WorkflowError),
-    /// A registered workflow would stop working.
-    #[error("workflow {workflow_id} would no longer work: {fault}; change that workflow first")]
-    WorkflowKept {
-        workflow_id: WorkflowId,
-        /// The fault that it would have.
-        fault: WorkflowError,
-    },
+    /// A later feature does not accept a document of its own, or a change that its documents depend on.
+    #[error("{error}")]
+    Document { fault: DocumentFault, error: Box<dyn Error + Send + Sync> },
     /// The source's policy does not have the trigger.
     #[error("the freshness policy of source {oracle_id} has no trigger of the type {trigger}")]
     NoTrigger {
@@ -157,16 +122,37 @@ pub enum RegistryError {
     Commit(#[from] CommitError),
 }
 
+/// The kind of a fault that a later feature found in a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DocumentFault {
+    /// The document is invalid.
+    Invalid,
+    /// The change is not allowed.
+    Fixed,
+    /// The document names a source that is not registered.
+    SourceUnknown,
+}
+
+impl RegistryError {
+    /// The document is invalid.
+    pub(crate) fn invalid(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Document { fault: DocumentFault::Invalid, error: error.into() }
+    }
+}
+
 /// The registry of documents. A clone shares its state.
 #[derive(Debug, Clone)]
 pub struct DocumentRegistry {
-    context: CommitContext,
+    pub(crate) context: CommitContext,
     /// Checks that a pipeline can be pulled.
     puller: Reloadable<PayloadPuller>,
     /// Checks that an adapter can be called.
-    live: Arc<dyn LiveOracle>,
-    ingestion: IngestionMetrics,
-    workflows: Arc<dyn WorkflowCounters>,
+    pub(crate) live: Arc<dyn LiveOracle>,
+    counters: Arc<[Arc<dyn DocumentCounters>]>,
+    /// The kinds of each feature.
+    kinds: &'static [&'static [&'static DocumentRegistration]],
+    /// The documents that the configuration names.
+    configured: Arc<[(&'static DocumentType, String)]>,
 }
 
 /// The context of every change.
@@ -177,32 +163,42 @@ pub(crate) struct CommitContext {
     pub(crate) clock: Clock,
 }
 
-/// A document that the registry can register.
-pub trait RegistrableDocument: Sync {
-    /// Decides on the registration over the rows as they are now; `None` if the same document is registered already.
-    ///
-    /// # Errors
-    /// Why the document cannot be registered.
-    fn decide(
-        &self,
-        registry: &DocumentRegistry,
-        peer: PeerCredentials,
-    ) -> Result<Option<JournalRecord>, RegistryError>;
-
-    /// Creates the counters of the document at 0.
-    fn init_counters(&self, _: &DocumentRegistry) {}
-}
-
 impl DocumentRegistry {
-    pub(crate) const fn new(
+    pub(crate) fn new(
         context: CommitContext,
         puller: Reloadable<PayloadPuller>,
         live: Arc<dyn LiveOracle>,
-        ingestion: IngestionMetrics,
-        workflows: Arc<dyn WorkflowCounters>,
+        counters: impl Into<Arc<[Arc<dyn DocumentCounters>]>>,
+        kinds: &'static [&'static [&'static DocumentRegistration]],
+        configured: impl Into<Arc<[(&'static DocumentType, String)]>>,
     ) -> Self {
-        Self { context, puller, live, ingestion, workflows }
+        let (counters, configured) = (counters.into(), configured.into());
+        Self { context, puller, live, counters, kinds, configured }
     }
+
+    /// All kinds, in the order of their dependencies.
+    fn kinds(&self) -> impl Iterator<Item = &'static DocumentRegistration> + use<> {
+        self.kinds.iter().copied().flatten().copied()
+    }
+
+    /// The names of the documents of a kind that the configuration names.
+    pub(crate) fn configured<D: Document>(&self) -> impl Iterator<Item = &str> {
+        self.configured.iter().filter(|(kind, _)| *kind == D::TYPE).map(|(_, name)| name.as_str())
+    }
+
+    fn init_counters_of(&self, document: &AnyDocument) {
+        self.counters.iter().for_each(|counters| counters.init_counters_of(document));
+    }
+}
+
+/// The rows that a registration changes besides the document.
+#[derive(Debug, Default)]
+pub(crate) struct DerivedRows {
+    /// The rows that must be unchanged.
+    pub(crate) expect: Vec<RowExpectation>,
+    pub(crate) writes: Vec<RowWrite>,
+    /// Whether a row was lost, so that it is written even if the document is unchanged.
+    pub(crate) is_lost: bool,
 }
 
 /// A row that is to be replaced, and its revision. A lost one has no value, and can be replaced.
@@ -216,37 +212,35 @@ fn known_or_lost<T>(
 }
 
 impl CommitContext {
-    /// The record that puts a document in place of the one with its id; `None` if the same document is
-    /// registered already. It also makes `writes`, and is committed only if the rows of `expect` are
-    /// unchanged.
-    fn replacement<D: RegistryDocument + Clone>(
+    /// The record that puts a document in place of the one with its id, with the rows that depend on it; `None` if the same
+    /// document is registered already.
+    pub(crate) fn replacement<D: Document>(
         &self,
         document: &D,
-        mut expect: Vec<RowExpectation>,
-        mut writes: Vec<RowWrite>,
+        derived: DerivedRows,
         peer: PeerCredentials,
     ) -> Result<Option<JournalRecord>, RegistryError> {
         let document_id = document.document_id();
-        let (known, revision) = known_or_lost(self.store.registered::<D>(&document_id))?;
+        let stored = self.store.registered::<D>(&document_id);
+        let (known, revision) = match D::VERSIONS {
+            DocumentVersions::None => known_or_lost(stored)?,
+            // a lost version could come back with other content
+            DocumentVersions::Named | DocumentVersions::Numbered => stored?.unzip(),
+        };
         let registered = RegisteredDocument::new(document.clone(), self.clock.now(), peer.uid.to_string());
-        if known.as_ref().is_some_and(|known| known.sha256 == registered.sha256) {
-            return Ok(None);
+        let DerivedRows { mut expect, mut writes, is_lost } = derived;
+        match &known {
+            Some(known) if known.sha256 == registered.sha256 && !is_lost => return Ok(None),
+            Some(_) if D::VERSIONS != DocumentVersions::None => {
+                return Err(RegistryError::VersionFixed { kind: D::TYPE, document_id });
+            }
+            _ => {}
         }
-        expect.push(RowExpectation { row: RowName::of_document(D::KIND, document_id), revision });
+        let entry = DocumentEntry::new(known.as_ref().map(|known| &known.document), document, peer);
+        let events = vec![AuditEvent::new(registered.registered_at, None, DocumentRegistered(entry))];
+        expect.push(RowExpectation::new::<RegisteredDocument<D>>(&document_id, revision));
         writes.push(RowWrite::put(&registered));
-        let events = vec![self.registered_event(known.as_ref().map(|known| &known.document), document, peer)];
         Ok(Some(JournalRecord { expect, events, writes, ..JournalRecord::default() }))
-    }
-
-    /// The event of the registration of a document in place of `before`.
-    fn registered_event<D: RegistryDocument>(
-        &self,
-        before: Option<&D>,
-        after: &D,
-        peer: PeerCredentials,
-    ) -> AuditEvent {
-        let entry = DocumentEntry::new(before, after, peer);
-        AuditEvent::new(self.clock.now(), None, DocumentRegistered(entry))
     }
 
     pub(crate) fn ontology(&self, reference: &OntologyRef) -> Result<Ontology, RegistryError> {
@@ -258,11 +252,11 @@ impl CommitContext {
         self.store.source(oracle_id)?.ok_or_else(|| RegistryError::SourceUnknown(oracle_id.clone()))
     }
 
-    /// The registration of a pipeline, with its revision.
-    pub(crate) fn registered_pipeline(
+    /// The state of a pipeline, with its revision.
+    pub(crate) fn pipeline_state(
         &self,
         pipeline_id: &PipelineId,
-    ) -> Result<(RegisteredPipeline, u64), RegistryError> {
+    ) -> Result<(PipelineState, u64), RegistryError> {
         let found = self.store.pipeline(pipeline_id)?;
         found.ok_or_else(|| RegistryError::PipelineUnknown(pipeline_id.clone()))
     }
@@ -292,10 +286,9 @@ impl CommitContext {
     /// The current definition of a pipeline with its digest, prepared for its source. It has the words that the sources of its tables
     /// have now, so that the definition of a run does not change later. Reads all records of these sources.
     pub(crate) fn pipeline(&self, pipeline_id: &PipelineId) -> Result<PreparedPipeline, RegistryError> {
-        let (registered, _) = self.registered_pipeline(pipeline_id)?;
         let unknown = || RegistryError::PipelineUnknown(pipeline_id.clone());
-        let definition = self.store.definition(&registered.pipeline_sha256)?.ok_or_else(unknown)?;
-        let (state, _) = self.source(&registered.oracle_id)?;
+        let definition = self.store.registered_definition(pipeline_id)?.ok_or_else(unknown)?;
+        let (state, _) = self.source(&definition.pipeline.oracle_id)?;
         let definition = definition.with_words(|table, source| self.read_words(table, source))?;
         self.prepare_pipeline(definition, &state.entry)
     }
@@ -393,6 +386,14 @@ fn list_axis_bounds<'o>(state: &SourceState, ontology: &'o Ontology) -> Vec<Axis
     })
     .collect()
 }
+
+/// The kinds of documents of the feature.
+pub(crate) const DOCUMENTS: &[&DocumentRegistration] = &[
+    Ontology::REGISTRATION,
+    SourceRegistration::REGISTRATION,
+    FreshnessPolicy::REGISTRATION,
+    PipelineDefinition::REGISTRATION,
+];
 
 #[cfg(test)]
 mod tests;

@@ -23,11 +23,11 @@ pub(crate) fn document<T: DeserializeOwned>(text: &str) -> T {
 pub(crate) async fn population(system: &ActorSystem) -> PipelineId {
     let ontology: Ontology =
         document(include_str!("../../../examples/ground-truth/ontologies/population.json"));
-    let registered = system.registry.register(&ontology, PEER).await;
+    let registered = system.registry.register(ontology, PEER).await;
     registered.expect("the registration succeeds");
     let registration: SourceRegistration =
         document(include_str!("../../../examples/ground-truth/sources/world-bank-population.json"));
-    let registered = system.registry.register(&registration, PEER).await;
+    let registered = system.registry.register(registration, PEER).await;
     registered.expect("the registration succeeds");
     register_pipeline(system, open_pipeline()).await
 }
@@ -64,7 +64,7 @@ pub(crate) async fn register_pipeline(
     system: &ActorSystem,
     definition: Box<PipelineDefinition>,
 ) -> PipelineId {
-    system.registry.register(&*definition, PEER).await.expect("the registration succeeds");
+    system.registry.register(*definition.clone(), PEER).await.expect("the registration succeeds");
     definition.pipeline.pipeline_id
 }
 

@@ -1,13 +1,13 @@
 //! Registered templates by their names.
 
 use oracled_domain::PromptTemplate;
-use oracled_domain::documents::RegistryDocument;
+use oracled_domain::base::document::Document;
 use oracled_domain::verdict::prompt::{LanguageTag, VerdictPrompt};
 use oracled_domain::verdict::template_name::{TemplateName, TemplateRef};
 use oracled_store::{Store, StoreError};
 
 /// The registered template that `name` names.
-pub(crate) fn find_registered_template<D: RegistryDocument>(
+pub(crate) fn find_registered_template<D: Document>(
     store: &Store,
     name: &TemplateName,
 ) -> Result<Option<D>, StoreError> {

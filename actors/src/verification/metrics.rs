@@ -1,6 +1,5 @@
 //! The metrics of verification: decisions, conflicts, escalations, staleness, and the calls of sources.
 
-use crate::ground::registry::WorkflowCounters;
 use crate::platform::metrics::{AddMetric, MetricLabelValue, init_missing_counters, pairs};
 use oracled_domain::verification::conflict_step::ConflictStepOutcome;
 use oracled_domain::verification::workflow::{ConflictStrategy, Workflow};
@@ -175,8 +174,9 @@ impl VerificationMetrics {
     }
 }
 
-impl WorkflowCounters for VerificationMetrics {
-    fn init_counters_of_workflow(&self, workflow: &Workflow) {
+impl VerificationMetrics {
+    /// Creates the counters of `workflow` and its sources at 0.
+    pub(super) fn init_counters_of_workflow(&self, workflow: &Workflow) {
         let name = || workflow.workflow_id.as_str().to_owned();
         let kinds = EnvelopeKind::VARIANTS
             .iter()

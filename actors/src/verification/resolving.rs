@@ -5,7 +5,7 @@ use super::loaded_review::{LoadedReview, ReviewClosedError};
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::CommitError;
 use jiff::Timestamp;
-use oracled_domain::documents::DocumentKind;
+use oracled_domain::base::document::RegisteredDocument;
 use oracled_domain::ground::id::WorkflowId;
 use oracled_domain::ground::ontology::{Ontology, OntologyRef};
 use oracled_domain::verification::deviation::restore_baselines;
@@ -102,7 +102,7 @@ impl VerificationContext {
         let verifier = Verifier { id: &verifier_id, name: user.name.as_deref() };
         let locks = review.resolve(&ontology, resolution, verifier, now)?;
         let decision = ReviewerDecision { resolution, user, verifier_id, now };
-        let workflow = RowName::of_document(DocumentKind::Workflow, review.workflow_id.to_string());
+        let workflow = RowName::of::<RegisteredDocument<Workflow>>(&review.workflow_id.to_string());
         let (state, mut record) = self.resolution_record(case, &locks, &ontology, &decision)?;
         record.expect.push(RowExpectation { row: workflow, revision: Some(workflow_revision) });
         Ok((state, record))

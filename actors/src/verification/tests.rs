@@ -2,6 +2,7 @@ mod answer_cache;
 mod baselines;
 mod clock;
 mod dismissing;
+mod documents;
 mod latency;
 mod look_ahead;
 mod matrix;

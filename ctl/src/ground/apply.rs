@@ -9,12 +9,13 @@ use crate::base::output::{format_count, print_json};
 use crate::base::output_stream::print_note;
 use hyper::Method;
 use oracled_api::documents::{
-    AppliedDocument, ApplyRequest, ApplyResponse, CAN_DECIDE, DocumentChangeKind, DocumentFault,
-    DocumentRequest, DocumentSummary,
+    AppliedDocument, ApplyRequest, ApplyResponse, DocumentChangeKind, DocumentFault, DocumentRequest,
+    DocumentSummary,
 };
+use oracled_domain::base::document::{AnyDocument, DocumentType};
 use oracled_domain::base::key_names::is_key_name;
 use oracled_domain::base::visible::visible_line;
-use oracled_domain::documents::{AnyDocument, DocumentKind};
+use oracled_domain::verification::workflow::CAN_DECIDE;
 use serde::Serialize;
 use similar::TextDiff;
 use std::io::Write;
@@ -57,21 +58,14 @@ struct LocatedDocument<'r> {
 /// Whether a fault with this code may follow from another fault: a document is unknown, and either a document of its
 /// kind has a fault, or some document cannot be read. A document depends only on documents of earlier kinds, so the
 /// faults of the earliest kind never follow from another one.
-fn is_consequence(code: &str, faulty_kinds: &[DocumentKind], is_readable: bool) -> bool {
+fn is_consequence(code: &str, faulty_kinds: &[&DocumentType], is_readable: bool) -> bool {
     code.strip_suffix("_unknown")
-        .is_some_and(|missing| !is_readable || faulty_kinds.iter().any(|kind| kind.into_str() == missing))
+        .is_some_and(|missing| !is_readable || faulty_kinds.iter().any(|kind| kind.name == missing))
 }
 
 /// The names of the query parameters in the endpoint of `document` that probably contain a secret.
 fn find_secret_params(document: &AnyDocument) -> Vec<&str> {
-    let endpoint = match document {
-        AnyDocument::Adapter(adapter) => adapter.endpoint.as_str(),
-        AnyDocument::Pipeline(definition) => {
-            definition.pipeline.retrieval.endpoint.as_deref().unwrap_or_default()
-        }
-        _ => "",
-    };
-    let query = endpoint.split_once('?').map_or("", |(_, query)| query);
+    let query = document.endpoint().unwrap_or_default().split_once('?').map_or("", |(_, query)| query);
     let params = query.split('&').filter_map(|param| param.split_once('='));
     // a value such as `{area}` is inserted by the daemon
     let is_secret =
@@ -132,7 +126,7 @@ impl ApplyArgs {
         let found = documents.iter().zip(&response.items);
         let found: Vec<_> =
             found.filter_map(|(read, applied)| Some((read, applied.fault.as_ref()?))).collect();
-        let faulty_kinds: Vec<_> = found.iter().map(|(read, _)| read.document.kind()).collect();
+        let faulty_kinds: Vec<_> = found.iter().map(|(read, _)| read.document.document_type()).collect();
         let shown =
             found.iter().filter(|(_, fault)| !is_consequence(&fault.code, &faulty_kinds, is_readable));
         faults.extend(shown.map(|(read, DocumentFault { code, detail })| {
@@ -188,7 +182,7 @@ impl ApplyArgs {
     ) -> Result<ApplyResponse, CtlError> {
         let request = |document: &FileDocument| {
             let raw = serde_json::value::to_raw_value(&document.document.to_json());
-            Ok(DocumentRequest { kind: document.document.kind(), document: raw? })
+            Ok(DocumentRequest { kind: document.document.document_type().into(), document: raw? })
         };
         let documents = documents.iter().map(request).collect::<Result<_, serde_json::Error>>();
         let request = ApplyRequest {
@@ -231,6 +225,9 @@ impl ApplyArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oracled_domain::base::document::Document;
+    use oracled_domain::ground::pipeline::PipelineDefinition;
+    use oracled_domain::ground::source::SourceRegistration;
 
     #[test]
     fn secret_is_found_in_the_query_of_an_endpoint() {
@@ -238,7 +235,8 @@ mod tests {
         let mut pipeline: serde_json::Value = serde_json::from_str(pipeline).expect("valid JSON");
         let mut secrets = |endpoint: &str| {
             pipeline["pipeline"]["retrieval"]["endpoint"] = endpoint.into();
-            let document = AnyDocument::read(DocumentKind::Pipeline, &pipeline).expect("a valid pipeline");
+            let document =
+                AnyDocument::from(PipelineDefinition::deserialize(&pipeline).expect("a valid pipeline"));
             find_secret_params(&document).into_iter().map(str::to_owned).collect::<Vec<_>>()
         };
         assert_eq!(
@@ -254,7 +252,7 @@ mod tests {
 
     #[test]
     fn unknown_document_is_a_consequence_only_of_a_fault_that_may_explain_it() {
-        let source = [DocumentKind::Source];
+        let source = [SourceRegistration::TYPE];
         for (code, faulty_kinds, is_readable, expected) in [
             ("source_unknown", &source[..], true, true),
             ("ontology_unknown", &source, true, false),

@@ -8,12 +8,13 @@ use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::{format_count, format_pairs, format_requester, format_table, print_json};
 use hyper::Method;
 use oracled_api::ground::{FreshnessReport, SourceReport};
+use oracled_domain::base::document::Document;
 use oracled_domain::base::moment::format_span;
 use oracled_domain::documents::DocumentKind;
 use oracled_domain::ground::axis::{Axis, AxisClass, ConservativeSide};
-use oracled_domain::ground::freshness::AxisFreshness;
+use oracled_domain::ground::freshness::{AxisFreshness, FreshnessPolicy};
 use oracled_domain::ground::ontology::{FactTemplate, Ontology};
-use oracled_domain::ground::source::VersionRecord;
+use oracled_domain::ground::source::{SourceRegistration, VersionRecord};
 use oracled_domain::ground::upkeep::SourceCheck;
 use serde::Serialize;
 use serde_json::Value;
@@ -34,11 +35,11 @@ impl DescribeArgs {
     pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         let of_source = |rest: &str| format!("/v1/sources/{}{rest}", encode_segment(&self.document_id));
         match self.kind {
-            DocumentKind::Source => {
+            kind if kind == SourceRegistration::TYPE => {
                 let source = options.call_control(Method::GET, &of_source(""), None).await?.json()?;
                 if options.json { print_json(out, &source) } else { show_source(out, &source) }
             }
-            DocumentKind::FreshnessPolicy => {
+            kind if kind == FreshnessPolicy::TYPE => {
                 let report =
                     options.call_control(Method::GET, &of_source("/freshness"), None).await?.json()?;
                 if options.json { print_json(out, &report) } else { show_freshness_policy(out, &report) }
@@ -51,13 +52,13 @@ impl DescribeArgs {
                 let summary = report.summary;
                 let registered = summary.registered_at.zip(summary.registered_by);
                 let registered = registered.map(|(at, by)| format!("{at} by {}", format_requester(&by)));
-                let mut head = vec![(kind.into_str(), summary.document_id)];
+                let mut head = vec![(kind.name, summary.document_id)];
                 head.extend(registered.map(|registered| ("registered", registered)));
                 head.push(("sha256", summary.sha256.to_string()));
                 head.extend(summary.status.map(|status| ("status", status)));
                 writeln!(out, "{}", format_pairs(&head))?;
-                match (kind, serde_json::from_value(report.document.clone())) {
-                    (DocumentKind::Ontology, Ok(ontology)) => show_ontology(out, &ontology),
+                match serde_json::from_value(report.document.clone()) {
+                    Ok(ontology) if kind == Ontology::TYPE => show_ontology(out, &ontology),
                     _ => Ok(out.write_all(to_yaml(kind, &report.document)?.as_bytes())?),
                 }
             }

@@ -5,9 +5,10 @@ mod yaml;
 use crate::base::error::CtlError;
 use crate::base::input::read_text;
 use crate::base::input_lines::{display_name, json_error_text};
+use oracled_domain::base::document::AnyDocument;
 use oracled_domain::base::duplicate_keys::DuplicateKeyCheck;
 use oracled_domain::base::wording::reword_serde_error;
-use oracled_domain::documents::{AnyDocument, DocumentKind, DocumentKindHint};
+use oracled_domain::documents::DocumentKindHint;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -46,7 +47,8 @@ pub(super) struct FileFault {
 
 impl FileFault {
     pub(super) fn from_document(document: &FileDocument, detail: &str) -> Self {
-        let detail = format!("{} {}: {detail}", document.document.kind(), document.document.document_id());
+        let detail =
+            format!("{} {}: {detail}", document.document.document_type(), document.document.document_id());
         Self { file: document.file.clone(), line: Some(document.line), column: None, detail }
     }
 }
@@ -80,9 +82,9 @@ pub(super) fn read_all(given: &[PathBuf]) -> Result<(Vec<FileDocument>, Vec<File
             }
         }
     }
-    let mut known: BTreeMap<(DocumentKind, String), String> = BTreeMap::new();
+    let mut known: BTreeMap<(&str, String), String> = BTreeMap::new();
     documents.retain(|read: &FileDocument| {
-        match known.entry((read.document.kind(), read.document.document_id())) {
+        match known.entry((read.document.document_type().name, read.document.document_id())) {
             Entry::Vacant(vacant) => {
                 vacant.insert(format!("{}:{}", read.file, read.line));
                 true
@@ -182,7 +184,7 @@ fn read_part(text: &str) -> Result<AnyDocument, FilePartFault> {
         let DuplicateKeyCheck = serde_json::from_str(text)?;
         let DocumentKindHint(kind) = serde_json::from_str(text)?;
         let mut json = serde_json::Deserializer::from_str(text);
-        let document = AnyDocument::read(kind, &mut json)?;
+        let document = kind.read(&mut json)?;
         json.end()?;
         return Ok(document);
     }
@@ -192,6 +194,8 @@ fn read_part(text: &str) -> Result<AnyDocument, FilePartFault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oracled_domain::ground::freshness::FreshnessPolicy;
+    use serde::Deserialize;
     use std::fs;
     use tempfile::TempDir;
 
@@ -215,7 +219,7 @@ mod tests {
         assert_eq!(faults, []);
         let places: Vec<_> = documents.iter().map(|read| (read.line, read.document.document_id())).collect();
         assert_eq!(places, [(4, "un-wpp".to_owned()), (10, "other".to_owned())]);
-        assert!(documents.iter().all(|read| read.document.kind() == DocumentKind::FreshnessPolicy));
+        assert!(documents.iter().all(|read| read.document.get::<FreshnessPolicy>().is_some()));
         let (documents, faults) = read(&format!("%YAML 1.2\n# a policy\n---\n{POLICY}"));
         let lines: Vec<_> = documents.iter().map(|read| read.line).collect();
         assert_eq!((lines, faults), (vec![4], Vec::new()));
@@ -315,10 +319,11 @@ mod tests {
                 {"trigger_type": "upstream_signal", "config": {"webhook": "no", "secret_file": "0x10"}},
             ],
         });
-        let odd = AnyDocument::read(DocumentKind::FreshnessPolicy, odd).expect("a valid policy");
+        let odd = AnyDocument::from(FreshnessPolicy::deserialize(odd).expect("a valid policy"));
         for document in documents.into_iter().map(|read| read.document).chain([odd]) {
-            let printed = crate::ground::documents::to_yaml(document.kind(), &document.to_json())
-                .expect("the file is written");
+            let printed =
+                crate::ground::documents::to_yaml(document.document_type().into(), &document.to_json())
+                    .expect("the file is written");
             let (again, faults) = read(&printed);
             assert_eq!(faults, [], "{printed}");
             assert_eq!(again.into_iter().map(|read| read.document).collect::<Vec<_>>(), [document]);

@@ -6,18 +6,18 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use hyper::Method;
 use oracled_api::base::page::ListPage;
 use oracled_api::documents::{DocumentReport, DocumentSummary};
+use oracled_domain::base::document::DocumentVersions;
 use oracled_domain::base::visible::{visible_json, visible_text};
 use oracled_domain::documents::DocumentKind;
 use oracled_domain::verdict::template_name::TemplateRef;
 use serde::Serialize;
 use serde_json::Value;
 use std::io;
-use strum::VariantArray;
 
 /// Parses the kind of a document.
 pub fn kind_parser() -> impl TypedValueParser<Value = DocumentKind> {
-    let names = DocumentKind::VARIANTS.iter().map(|kind| kind.into_str());
-    PossibleValuesParser::new(names).try_map(|name| name.parse::<DocumentKind>())
+    let find = |name: String| DocumentKind::find(&name).expect("only these names are possible");
+    PossibleValuesParser::new(DocumentKind::names()).map(find)
 }
 
 /// All registered documents of a kind.
@@ -49,21 +49,20 @@ pub async fn find_document(
     Ok(found.map_err(|error| error.reword("document_unknown", unknown))?.json()?)
 }
 
-/// The id of a document. The version of an ontology may be left out if only one is registered. Without its version, a
-/// template is the newest one.
+/// The id of a document. A version that is a text may be left out if only one is registered. Without its number, a version is the
+/// newest one.
 async fn complete_version(
     options: &GlobalOptions,
     kind: DocumentKind,
     document_id: &str,
 ) -> Result<String, CtlError> {
-    let is_template = matches!(kind, DocumentKind::PromptTemplate | DocumentKind::MailTemplate);
-    if !(kind == DocumentKind::Ontology || is_template) || document_id.contains('@') {
+    if kind.versions == DocumentVersions::None || document_id.contains('@') {
         return Ok(document_id.to_owned());
     }
     let is_version = |known: &String| known.split_once('@').is_some_and(|(name, _)| name == document_id);
     let known = list_documents(options, kind).await?.into_iter().map(|summary| summary.document_id);
     let mut versions: Vec<_> = known.filter(is_version).collect();
-    if is_template {
+    if kind.versions == DocumentVersions::Numbered {
         let version = |known: &String| known.parse::<TemplateRef>().ok().map(|known| known.version);
         return Ok(versions.into_iter().max_by_key(version).unwrap_or_else(|| document_id.to_owned()));
     }
@@ -71,7 +70,7 @@ async fn complete_version(
         0 => Ok(document_id.to_owned()),
         1 => Ok(versions.remove(0)),
         _ => Err(CtlError::NotOne(format!(
-            "ontology {document_id} has several versions (name one of {})",
+            "{kind} {document_id} has several versions (name one of {})",
             versions.join(", ")
         ))),
     }

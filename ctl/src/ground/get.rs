@@ -55,8 +55,8 @@ pub(crate) fn format_documents(kind: DocumentKind, documents: Vec<DocumentSummar
     };
     let rows = documents.into_iter().map(row);
     if has_status {
-        return format_table([kind.into_str(), "status", "sha256", "registered at", "by"], rows.collect());
+        return format_table([kind.name, "status", "sha256", "registered at", "by"], rows.collect());
     }
     let rows = rows.map(|[document_id, _, sha256, at, by]| [document_id, sha256, at, by]);
-    format_table([kind.into_str(), "sha256", "registered at", "by"], rows.collect())
+    format_table([kind.name, "sha256", "registered at", "by"], rows.collect())
 }

@@ -3,7 +3,6 @@
 use super::document_files::{FileDocument, FileFault};
 use oracled_domain::Sha256Stream;
 use oracled_domain::base::raw::SourceValue;
-use oracled_domain::documents::AnyDocument;
 use oracled_domain::ground::axis_effect::AxisEffects;
 use oracled_domain::ground::normalize::{
     DefinitionCoverage, MissingColumnError, NormalizerOutput, PipelineDefinitionErrors, RecordNormalizer,
@@ -87,64 +86,46 @@ enum TrialError {
 
 /// The pipelines among the documents. All faults are appended to `faults`.
 pub(super) fn prepare(documents: &[FileDocument], faults: &mut Vec<FileFault>) -> Vec<PreparedTrial> {
-    let ontologies: Vec<_> = documents
-        .iter()
-        .filter_map(|read| match &read.document {
-            AnyDocument::Ontology(ontology) => Some(&**ontology),
-            _ => None,
-        })
-        .collect();
+    let ontologies: Vec<&Ontology> = documents.iter().filter_map(|read| read.document.get()).collect();
     let find_ontology = |reference: &OntologyRef| {
         ontologies.iter().copied().find(|ontology| ontology.reference() == *reference)
     };
     let mut prepared = Vec::new();
     for read in documents {
         let mut fault = |detail: String| faults.push(FileFault::from_document(read, &detail));
-        match &read.document {
-            AnyDocument::Ontology(ontology) => {
-                if let Err(error) = ontology.validate() {
-                    fault(error.to_string());
-                }
-            }
-            AnyDocument::Source(source) => match find_ontology(&source.ontology) {
-                Some(ontology) => {
-                    if let Err(error) = source.validate(ontology) {
-                        fault(error.to_string());
-                    }
-                }
+        if let Some(Err(error)) = read.document.get::<Ontology>().map(Ontology::validate) {
+            fault(error.to_string());
+        } else if let Some(source) = read.document.get::<SourceRegistration>() {
+            match find_ontology(&source.ontology).map(|ontology| source.validate(ontology)) {
+                Some(Ok(())) => {}
+                Some(Err(error)) => fault(error.to_string()),
                 None => fault(missing("ontology", &source.ontology)),
-            },
-            AnyDocument::Pipeline(definition) => {
-                let source = documents.iter().find_map(|other| match &other.document {
-                    AnyDocument::Source(source) if source.oracle_id == definition.pipeline.oracle_id => {
-                        Some(source)
-                    }
-                    _ => None,
-                });
-                let Some(source) = source else {
-                    fault(missing("source", &definition.pipeline.oracle_id));
-                    continue;
-                };
-                // the source's own fault names a missing ontology
-                let Some(ontology) = find_ontology(&source.ontology) else { continue };
-                let foreign: Vec<_> = definition.word_sources().collect();
-                for (table, WordSource { oracle_id, .. }) in &foreign {
-                    fault(format!(
-                        "tables.{table}: its words are the records of source {oracle_id}, which only the daemon has; write some of \
-                         them as `words` for a trial"
-                    ));
-                }
-                if !foreign.is_empty() {
-                    continue;
-                }
-                match PreparedTrial::new(definition, source, ontology) {
-                    Ok(trial) => prepared.push(trial),
-                    Err(PipelineDefinitionErrors(errors)) => {
-                        errors.iter().for_each(|error| fault(error.to_string()));
-                    }
+            }
+        } else if let Some(definition) = read.document.get::<PipelineDefinition>() {
+            let oracle_id = &definition.pipeline.oracle_id;
+            let mut sources = documents.iter().filter_map(|other| other.document.get::<SourceRegistration>());
+            let Some(source) = sources.find(|source| source.oracle_id == *oracle_id) else {
+                fault(missing("source", oracle_id));
+                continue;
+            };
+            // the source's own fault names a missing ontology
+            let Some(ontology) = find_ontology(&source.ontology) else { continue };
+            let foreign: Vec<_> = definition.word_sources().collect();
+            for (table, WordSource { oracle_id, .. }) in &foreign {
+                fault(format!(
+                    "tables.{table}: its words are the records of source {oracle_id}, which only the daemon has; write some of \
+                     them as `words` for a trial"
+                ));
+            }
+            if !foreign.is_empty() {
+                continue;
+            }
+            match PreparedTrial::new(definition, source, ontology) {
+                Ok(trial) => prepared.push(trial),
+                Err(PipelineDefinitionErrors(errors)) => {
+                    errors.iter().for_each(|error| fault(error.to_string()));
                 }
             }
-            _ => {}
         }
     }
     prepared

@@ -7,7 +7,8 @@ use crate::base::output::print_json;
 use crate::base::program::ProgramArgs;
 use crate::ground::documents::{TaggedDocument, find_document, list_documents, to_yaml};
 use crate::ground::get::format_documents;
-use oracled_domain::documents::DocumentKind;
+use oracled_domain::PromptTemplate;
+use oracled_domain::base::document::Document;
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::PathBuf;
@@ -57,7 +58,7 @@ impl ProgramArgs for PromptTryArgs {
 
 impl PromptArgs {
     pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
-        let kind = DocumentKind::PromptTemplate;
+        let kind = PromptTemplate::TYPE.into();
         match &self.action {
             PromptVerb::List => {
                 let templates = list_documents(options, kind).await?;

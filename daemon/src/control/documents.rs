@@ -1,7 +1,5 @@
 //! `/v1/documents`: the registered documents of all kinds.
 
-mod summaries;
-
 use crate::platform::api::request::{JsonBody, QueryParams, strict_json};
 use crate::platform::control::control_request::{ControlBody, DOCUMENT_MAX_BYTES, parse_name};
 use crate::platform::openapi::{Routes, problems};
@@ -10,25 +8,18 @@ use crate::platform::service::{DaemonService, run_to_end};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::{Extension, Json};
-use oracled_actors::ground::registry::{DocumentChange, RegistryError, as_registrable};
+use oracled_actors::ground::registry::{DocumentChange, DocumentState, RegistryError};
 use oracled_api::base::page::ListPage;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::documents::{
-    AppliedDocument, ApplyRequest, ApplyResponse, DocumentChangeKind, DocumentContent, DocumentFault,
-    DocumentReport, DocumentSummary, DocumentsParams,
+    AppliedDocument, ApplyRequest, ApplyResponse, DocumentChangeKind, DocumentFault, DocumentReport,
+    DocumentSummary, DocumentsParams,
 };
-use oracled_domain::documents::{AnyDocument, DocumentKind, RegistryDocument};
-use oracled_domain::ground::id::PipelineId;
-use oracled_domain::ground::ontology::Ontology;
-use oracled_domain::verification::adapter::Adapter;
-use oracled_domain::verification::workflow::Workflow;
-use oracled_domain::{MailTemplate, PeerCredentials, PromptTemplate};
-use oracled_store::{Store, StoreError};
-use serde_json::Value;
+use oracled_domain::PeerCredentials;
+use oracled_domain::base::document::AnyDocument;
+use oracled_domain::documents::{DocumentContent, DocumentKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use strum::VariantArray;
-use summaries::read_summaries;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -62,7 +53,9 @@ pub(super) async fn list(
     QueryParams(params): QueryParams<DocumentsParams>,
 ) -> Result<Json<ListPage<DocumentSummary>>, Problem> {
     let DocumentsParams { after, limit } = params;
-    let mut known = read_summaries(&service, parse_kind(parse_name(kind)?)?)?;
+    let kind = parse_kind(&parse_name::<String>(kind)?)?;
+    let known = service.system.registry.list(&kind)?.into_iter();
+    let mut known: Vec<_> = known.map(|state| summary(kind, state)).collect();
     known.sort_by(|one, other| one.document_id.cmp(&other.document_id));
     known.retain(|summary| after.as_ref().is_none_or(|after| summary.document_id > *after));
     Ok(Json(ListPage::from_items(known, *limit, |summary| summary.document_id.clone())))
@@ -87,14 +80,11 @@ pub(super) async fn get(
     path: Result<Path<(String, String)>, PathRejection>,
 ) -> Result<Json<DocumentReport>, Problem> {
     let (kind, document_id) = parse_path(path)?;
-    let store = &service.system.store;
-    let summary =
-        read_summaries(&service, kind)?.into_iter().find(|summary| summary.document_id == document_id);
-    let document = read_content(store, kind, &document_id)?;
+    let found = service.system.registry.find(&kind, &document_id)?;
     let unknown =
         || Problem::new(ProblemCode::DocumentUnknown, format!("no {kind} {document_id} is registered"));
-    let (summary, document) = summary.zip(document).ok_or_else(unknown)?;
-    Ok(Json(DocumentReport { summary, document }))
+    let (state, document) = found.ok_or_else(unknown)?;
+    Ok(Json(DocumentReport { summary: summary(kind, state), document }))
 }
 
 problems!(PutProblems: DOCUMENT_BODY STORE; OntologyUnknown SourceUnknown DocumentFixed SourceLive);
@@ -133,7 +123,7 @@ pub(super) async fn put(
         return Err(Problem::new(ProblemCode::InvalidDocument, detail));
     }
     run_to_end(async move {
-        let change = service.system.registry.register(as_registrable(&document), peer).await?;
+        let change = service.system.registry.register(document.clone(), peer).await?;
         Ok(Json(applied_document(&document, change)))
     })
     .await
@@ -186,7 +176,7 @@ pub(super) async fn apply(
         }
     }
     // an earlier kind never depends on a later one
-    readable.sort_by_key(|(position, document)| (document.kind(), *position));
+    readable.sort_by_key(|(position, document)| (DocumentKind::from(document.document_type()), *position));
     let (positions, documents): (Vec<_>, Vec<_>) = readable.into_iter().unzip();
     let check_only = dry_run || !items.is_empty();
     run_to_end(async move {
@@ -213,7 +203,7 @@ fn read_within_limit(text: &str, kind: DocumentKind) -> Result<AnyDocument, Prob
 fn document_result(document: &AnyDocument, change: Result<DocumentChange, RegistryError>) -> AppliedDocument {
     match change {
         Ok(change) => applied_document(document, change),
-        Err(error) => rejected_document(document.kind(), Some(document), error.into()),
+        Err(error) => rejected_document(document.document_type().into(), Some(document), error.into()),
     }
 }
 
@@ -224,7 +214,7 @@ fn applied_document(document: &AnyDocument, change: DocumentChange) -> AppliedDo
         DocumentChange::Unchanged => (DocumentChangeKind::Unchanged, None),
     };
     AppliedDocument {
-        kind: document.kind(),
+        kind: document.document_type().into(),
         document_id: Some(document.document_id()),
         change: Some(change),
         before,
@@ -251,46 +241,17 @@ fn rejected_document(
     }
 }
 
-/// The content of a registered document.
-fn read_content(store: &Store, kind: DocumentKind, document_id: &str) -> Result<Option<Value>, StoreError> {
-    fn read_registered<D: RegistryDocument>(
-        store: &Store,
-        document_id: &str,
-    ) -> Result<Option<Value>, StoreError> {
-        Ok(store.registered::<D>(document_id)?.map(|(registered, _)| registered.document.to_json()))
-    }
-    let source = || match document_id.parse() {
-        Ok(oracle_id) => Ok(store.source(&oracle_id)?.map(|(state, _)| state)),
-        Err(_) => Ok::<_, StoreError>(None),
-    };
-    Ok(match kind {
-        DocumentKind::Ontology => read_registered::<Ontology>(store, document_id)?,
-        DocumentKind::Adapter => read_registered::<Adapter>(store, document_id)?,
-        DocumentKind::Workflow => read_registered::<Workflow>(store, document_id)?,
-        DocumentKind::PromptTemplate => {
-            match document_id.parse().ok().and_then(|name| PromptTemplate::find_built_in(&name)) {
-                Some(built_in) => Some(built_in.to_json()),
-                None => read_registered::<PromptTemplate>(store, document_id)?,
-            }
-        }
-        DocumentKind::MailTemplate => read_registered::<MailTemplate>(store, document_id)?,
-        DocumentKind::Source => source()?.map(|state| state.entry.registration.to_json()),
-        DocumentKind::FreshnessPolicy => {
-            source()?.and_then(|state| state.policy).map(|policy| policy.to_json())
-        }
-        DocumentKind::Pipeline => {
-            let Ok(pipeline_id) = document_id.parse::<PipelineId>() else { return Ok(None) };
-            let Some((registered, _)) = store.pipeline(&pipeline_id)? else { return Ok(None) };
-            store.definition(&registered.pipeline_sha256)?.map(|definition| definition.to_json())
-        }
-    })
+fn summary(kind: DocumentKind, state: DocumentState) -> DocumentSummary {
+    let DocumentState { document_id, sha256, registered, status } = state;
+    let (registered_at, registered_by) = registered.unzip();
+    DocumentSummary { kind, document_id, sha256, registered_at, registered_by, status }
 }
 
-fn parse_kind(name: String) -> Result<DocumentKind, Problem> {
-    let kinds = || DocumentKind::VARIANTS.iter().map(|kind| kind.into_str()).collect::<Vec<_>>().join(", ");
-    let unknown =
-        |_| Problem::new(ProblemCode::InvalidRequest, format!("`{name}` is not a kind (one of {})", kinds()));
-    name.parse().map_err(unknown)
+fn parse_kind(name: &str) -> Result<DocumentKind, Problem> {
+    DocumentKind::find(name).ok_or_else(|| {
+        let kinds = DocumentKind::names().join(", ");
+        Problem::new(ProblemCode::InvalidRequest, format!("`{name}` is not a kind (one of {kinds})"))
+    })
 }
 
 fn parse_path(
@@ -298,5 +259,5 @@ fn parse_path(
 ) -> Result<(DocumentKind, String), Problem> {
     let Path((kind, document_id)) =
         path.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
-    Ok((parse_kind(kind)?, document_id))
+    Ok((parse_kind(&kind)?, document_id))
 }

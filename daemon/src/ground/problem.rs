@@ -3,9 +3,8 @@
 use crate::platform::problem::{Problem, ProblemCode};
 use oracled_actors::ground::ingestion::IngestionError;
 use oracled_actors::ground::queries::QueryError;
-use oracled_actors::ground::registry::RegistryError;
+use oracled_actors::ground::registry::{DocumentFault, RegistryError};
 use oracled_domain::ground::source::SourceRegistrationError;
-use oracled_domain::verification::workflow::WorkflowError;
 use std::fmt::Display;
 
 impl From<RegistryError> for Problem {
@@ -14,14 +13,14 @@ impl From<RegistryError> for Problem {
         let code = match error {
             RegistryError::OntologyUnknown(_) => ProblemCode::OntologyUnknown,
             RegistryError::SourceUnknown(_)
-            | RegistryError::Workflow(WorkflowError::UnknownOracle { .. }) => ProblemCode::SourceUnknown,
+            | RegistryError::Document { fault: DocumentFault::SourceUnknown, .. } => {
+                ProblemCode::SourceUnknown
+            }
             RegistryError::PipelineUnknown(_) => ProblemCode::PipelineUnknown,
-            RegistryError::OntologyFixed(_)
-            | RegistryError::TemplateFixed { .. }
+            RegistryError::VersionFixed { .. }
             | RegistryError::PipelineFixed { .. }
             | RegistryError::SecondPipeline { .. }
-            | RegistryError::NotLive(_)
-            | RegistryError::WorkflowKept { .. }
+            | RegistryError::Document { fault: DocumentFault::Fixed, .. }
             | RegistryError::Source(
                 SourceRegistrationError::Fixed { .. } | SourceRegistrationError::Ontology { .. },
             ) => ProblemCode::DocumentFixed,
@@ -29,18 +28,13 @@ impl From<RegistryError> for Problem {
             RegistryError::Source(SourceRegistrationError::TooSoon { .. })
             | RegistryError::NoTrigger { .. } => ProblemCode::InvalidRequest,
             RegistryError::Ontology(_)
-            | RegistryError::PromptTemplate(_)
-            | RegistryError::MailTemplate(_)
             | RegistryError::Source(_)
             | RegistryError::Pipeline(_)
             | RegistryError::Retrieval(_)
             | RegistryError::Words { .. }
-            | RegistryError::Adapter(_)
-            | RegistryError::Endpoint(_)
-            | RegistryError::AdapterKept(_)
-            | RegistryError::Workflow(_)
             | RegistryError::Policy(_)
-            | RegistryError::PolicyKept(_) => ProblemCode::InvalidDocument,
+            | RegistryError::PolicyKept(_)
+            | RegistryError::Document { fault: DocumentFault::Invalid, .. } => ProblemCode::InvalidDocument,
             RegistryError::Live(_) => ProblemCode::SourceLive,
             RegistryError::NotInvalidated(_) => ProblemCode::NotInvalidated,
             RegistryError::Store(error) => return error.into(),

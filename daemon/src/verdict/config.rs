@@ -13,6 +13,7 @@ use jiff::SignedDuration;
 use oracled_actors::platform::per_application::PerApplication;
 use oracled_actors::verdict::orders::OrdersConfig;
 use oracled_domain::base::decimal::Decimal;
+use oracled_domain::base::document::Document;
 use oracled_domain::upstream::health::OracleHealthConfig;
 use oracled_domain::verdict::cost_budget::CostBudgets;
 use oracled_domain::verdict::order::OrderPolicy;

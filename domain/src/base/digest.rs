@@ -92,6 +92,13 @@ impl Sha256Hex {
     }
 }
 
+/// The SHA-256 of a document's JSON with sorted members, so that the written order has no effect.
+pub(crate) fn digest_of_json(document: &impl Serialize) -> Sha256Hex {
+    // a `Value` sorts the members of objects
+    let value = serde_json::to_value(document).expect("a document is plain data with string keys");
+    Sha256Hex::of(value.to_string().as_bytes())
+}
+
 /// A text is not a SHA-256 digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a SHA-256 digest ({DIGITS} lower-case hexadecimal digits)")]

@@ -1,17 +1,20 @@
 //! The event of a registration.
 
-use super::{DocumentKind, RegistryDocument};
+use super::DocumentKind;
 use crate::base::caller::PeerCredentials;
 use crate::base::digest::Sha256Hex;
+use crate::base::document::Document;
 use crate::base::event::{Event, EventClass, EventType};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
+use std::borrow::Cow;
 
 /// A document was registered, or changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct DocumentEntry {
     /// The kind of the document.
-    pub kind: DocumentKind,
+    #[schema(value_type = DocumentKind)]
+    pub kind: Cow<'static, str>,
     /// Its id.
     pub document_id: String,
     /// The digest of the document that it replaces; null if it is new.
@@ -31,11 +34,11 @@ pub struct DocumentEntry {
 impl DocumentEntry {
     /// The entry of the registration of `after`, which replaces `before`.
     #[must_use]
-    pub fn new<D: RegistryDocument>(before: Option<&D>, after: &D, peer: PeerCredentials) -> Self {
+    pub fn new<D: Document>(before: Option<&D>, after: &D, peer: PeerCredentials) -> Self {
         Self {
-            kind: D::KIND,
+            kind: D::KIND.into(),
             document_id: after.document_id(),
-            before_sha256: before.map(RegistryDocument::digest),
+            before_sha256: before.map(Document::digest),
             sha256: after.digest(),
             before: before.map(|before| before.to_json().into()),
             after: after.to_json().into(),

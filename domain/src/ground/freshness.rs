@@ -1,6 +1,7 @@
 //! How old an answer may be, and how an answer that is too old is handled (seed: `rfc-0002-ground-truth`, "Freshness &
 //! Invalidation").
 
+use crate::base::document::{Document, DocumentVersions};
 use crate::base::present_member::given;
 use crate::ground::id::SourceId;
 use crate::ground::source::UpdateFrequency;
@@ -138,6 +139,17 @@ impl AxisFreshnessLimits<'_> {
     /// The maximum age in seconds; `None` if any age is allowed.
     fn limit_s(&self) -> Option<u64> {
         self.max_ttl_seconds.or(self.state_sensitive.then_some(STATE_SENSITIVE_MAX_AGE_S))
+    }
+}
+
+/// Under the id of the source.
+impl Document for FreshnessPolicy {
+    const KIND: &'static str = "freshness_policy";
+    const DISTINGUISHING_MEMBER: &'static str = "default_max_age_seconds";
+    const VERSIONS: DocumentVersions = DocumentVersions::None;
+
+    fn document_id(&self) -> String {
+        self.oracle_id.to_string()
     }
 }
 

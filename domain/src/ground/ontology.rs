@@ -11,6 +11,7 @@ pub use template::FactTemplate;
 
 use super::axis::Axis;
 use super::id::{FactTemplateId, OntologyId};
+use crate::base::document::{Document, DocumentVersions};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use template::{ParsedFactTemplate, TEMPLATES_MAX};
@@ -77,6 +78,16 @@ pub enum OntologyError {
     /// A template is invalid.
     #[error("template `{template_id}`: {fault}")]
     Template { template_id: FactTemplateId, fault: String },
+}
+
+impl Document for Ontology {
+    const KIND: &'static str = "ontology";
+    const DISTINGUISHING_MEMBER: &'static str = "ontology_id";
+    const VERSIONS: DocumentVersions = DocumentVersions::Named;
+
+    fn document_id(&self) -> String {
+        self.reference().to_string()
+    }
 }
 
 impl Ontology {

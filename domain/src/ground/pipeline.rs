@@ -10,10 +10,11 @@ use super::format::{PayloadCompression, PayloadFormat, TextEncoding};
 use super::gates::ReleaseGates;
 use super::id::{OntologyId, PipelineId, SourceId};
 use crate::base::digest::Sha256Hex;
+use crate::base::digest::digest_of_json;
+use crate::base::document::{Document, DocumentVersions};
 use crate::base::present_member::given;
 use crate::base::row::{IndexEntry, KeyedRow, Row, RowData, Table, not_indexed};
 use crate::base::time_zone::AmbiguousTimeHandling;
-use crate::ground::digest_of_json;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value as Json};
@@ -63,6 +64,20 @@ impl Serialize for PipelineDefinition {
     }
 }
 
+impl Document for PipelineDefinition {
+    const KIND: &'static str = "pipeline";
+    const DISTINGUISHING_MEMBER: &'static str = "pipeline";
+    const VERSIONS: DocumentVersions = DocumentVersions::None;
+
+    fn document_id(&self) -> String {
+        self.pipeline.pipeline_id.to_string()
+    }
+
+    fn endpoint(&self) -> Option<&str> {
+        self.pipeline.retrieval.endpoint.as_deref()
+    }
+}
+
 impl PipelineDefinition {
     /// The sources of its tables of words, by the ids of the tables.
     pub fn word_sources(&self) -> impl Iterator<Item = (&str, &WordSource)> {
@@ -87,17 +102,12 @@ impl PipelineDefinition {
         }
         Ok(self)
     }
-
-    /// Whether it has words that were read from the records of a source. It then differs from the registered document.
-    #[must_use]
-    pub fn has_words_of_sources(&self) -> bool {
-        self.tables.values().any(LookupTable::has_words_of_source)
-    }
 }
 
+/// The state of a registered pipeline. A list of all pipelines reads it in place of their definitions, which may be long.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RegisteredPipeline {
+pub struct PipelineState {
     pub pipeline_id: PipelineId,
     /// The id of the source that it feeds.
     pub oracle_id: SourceId,
@@ -105,11 +115,33 @@ pub struct RegisteredPipeline {
     pub pipeline_sha256: Sha256Hex,
     /// The time of the registration of its definition.
     pub registered_at: Timestamp,
-    /// The user of the peer process that registered it.
-    pub registered_by: String,
     /// The last pull, with any definition of the pipeline; `None` if it was never pulled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_pull: Option<LastPullTimes>,
+}
+
+impl Row for PipelineState {
+    type Key = PipelineId;
+    const TABLE: &'static Table = &Table {
+        name: "pipelines",
+        bundle: None,
+        data: RowData::Impersonal,
+        is_new_work: true,
+        names_files: false,
+        finds_entries: false,
+        indexes: &[],
+        index: not_indexed,
+    };
+
+    fn index(&self) -> Vec<IndexEntry> {
+        Vec::new()
+    }
+}
+
+impl KeyedRow for PipelineState {
+    fn key(&self) -> PipelineId {
+        self.pipeline_id.clone()
+    }
 }
 
 /// A pull, as it must be known after a restart.
@@ -518,6 +550,7 @@ pub struct ValidTime {
     pub ambiguous: Option<AmbiguousTimeHandling>,
 }
 
+/// The definition of runs, which outlives the registered document.
 impl Row for PipelineDefinition {
     type Key = Sha256Hex;
     const TABLE: &'static Table = &Table {

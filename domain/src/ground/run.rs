@@ -1,13 +1,13 @@
 //! Runs: one reading of one payload as one version of a source. A run becomes visible completely or not at all.
 
 use super::axis_effect::AxisEffect;
-use super::digest_of_json;
 use super::id::{PipelineId, SourceId};
 use super::ontology::OntologyRef;
 use super::rejection::RecordRule;
 use super::timeline::TimelineRun;
 use crate::base::decimal::{Decimal, Rounding};
 use crate::base::digest::Sha256Hex;
+use crate::base::digest::digest_of_json;
 use crate::base::row::{IndexEntry, KeyedRow, Row, RowData, Table, not_indexed};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

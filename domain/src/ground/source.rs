@@ -7,6 +7,7 @@ use super::id::SourceId;
 use super::ontology::{IncompatibleAxisError, Ontology, OntologyRef};
 use crate::base::blank::is_blank;
 use crate::base::digest::Sha256Hex;
+use crate::base::document::{Document, DocumentVersions};
 use crate::base::present_member::given;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -215,6 +216,16 @@ pub enum SourceRegistrationError {
         /// The requested change.
         change: &'static str,
     },
+}
+
+impl Document for SourceRegistration {
+    const KIND: &'static str = "source";
+    const DISTINGUISHING_MEMBER: &'static str = "oracle_name";
+    const VERSIONS: DocumentVersions = DocumentVersions::None;
+
+    fn document_id(&self) -> String {
+        self.oracle_id.to_string()
+    }
 }
 
 impl SourceRegistration {

@@ -5,6 +5,7 @@ mod render;
 pub use render::{MailContent, MailRenderError};
 
 use crate::base::blank::is_blank;
+use crate::base::document::{Document, DocumentVersions};
 use crate::base::payload::VerdictPayload;
 use crate::ground::id::TemplateId;
 use crate::verdict::crosscheck::judge;
@@ -97,6 +98,16 @@ pub enum MailTemplateError {
     /// A part cannot be rendered for a sample verdict.
     #[error("{error} (rendered for a sample verdict of the tier {tier})")]
     Render { tier: ProductTier, error: MailRenderError },
+}
+
+impl Document for MailTemplate {
+    const KIND: &'static str = "mail_template";
+    const DISTINGUISHING_MEMBER: &'static str = "mails";
+    const VERSIONS: DocumentVersions = DocumentVersions::Numbered;
+
+    fn document_id(&self) -> String {
+        self.reference().to_string()
+    }
 }
 
 impl MailTemplate {

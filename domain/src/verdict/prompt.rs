@@ -206,6 +206,7 @@ fn escape(literal: &mut String, character: char) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::document::Document;
     use crate::rules::RuleId;
     use crate::verdict::flag::Flag;
     use crate::verdict::label::VerdictDimension;

@@ -23,6 +23,7 @@ pub use signature::{
 pub use template::{EndpointError, UnsupportedQuestionError};
 pub use validate::ValidatedAdapter;
 
+use crate::base::document::{Document, DocumentVersions};
 use crate::ground::format::RecordsPath;
 use crate::ground::id::SourceId;
 use crate::ground::pipeline::tables::LookupTable;
@@ -109,6 +110,21 @@ pub enum AnswerLocation {
     Header(String),
     /// A path in the body.
     Path(String),
+}
+
+/// Under the id of the live source.
+impl Document for Adapter {
+    const KIND: &'static str = "adapter";
+    const DISTINGUISHING_MEMBER: &'static str = "endpoint";
+    const VERSIONS: DocumentVersions = DocumentVersions::None;
+
+    fn document_id(&self) -> String {
+        self.oracle_id.to_string()
+    }
+
+    fn endpoint(&self) -> Option<&str> {
+        Some(&self.endpoint)
+    }
 }
 
 impl<'de> Deserialize<'de> for Adapter {

@@ -3,8 +3,8 @@
 use super::candidate::{CandidateAnswer, StatedValue};
 use super::lock::HumanLock;
 use crate::base::digest::Sha256Hex;
+use crate::base::digest::digest_of_json;
 use crate::base::row::{IndexEntry, Row, RowData, Table, not_indexed};
-use crate::ground::digest_of_json;
 use crate::ground::id::{SourceId, WorkflowId};
 use crate::ground::ontology::OntologyRef;
 use crate::ground::value::AxisValue;

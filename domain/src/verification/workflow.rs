@@ -9,12 +9,16 @@ pub use validate::{
 };
 
 use crate::base::decimal::{self, Decimal, DecimalNumber};
+use crate::base::document::{Document, DocumentVersions};
 use crate::ground::id::{SourceId, WorkflowId};
 use crate::ground::ontology::OntologyRef;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use strum::{IntoStaticStr, VariantArray};
 use utoipa::ToSchema;
+
+/// The status of a workflow that can use all of its sources.
+pub const CAN_DECIDE: &str = "can decide";
 
 /// A workflow document: how the sources of an ontology are verified against each other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -43,6 +47,16 @@ pub struct Workflow {
     pub oracle_latency: OracleLatencyPolicy,
     /// The time limit for the decision.
     pub authority_latency: AuthorityLatencyPolicy,
+}
+
+impl Document for Workflow {
+    const KIND: &'static str = "workflow";
+    const DISTINGUISHING_MEMBER: &'static str = "workflow_id";
+    const VERSIONS: DocumentVersions = DocumentVersions::None;
+
+    fn document_id(&self) -> String {
+        self.workflow_id.to_string()
+    }
 }
 
 /// The maximum change since the previous value; if both limits are set, both apply.

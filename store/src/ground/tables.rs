@@ -11,8 +11,9 @@ use crate::base::rows::{self, StoredValue, with_prefix};
 use crate::base::watermark::StoreCounts;
 use oracled_domain::Sha256Hex;
 use oracled_domain::base::row::Row;
-use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::ontology::Ontology;
+use oracled_domain::ground::id::{PipelineId, SourceId};
+use oracled_domain::ground::ontology::{Ontology, OntologyRef};
+use oracled_domain::ground::pipeline::{PipelineDefinition, PipelineState};
 use oracled_domain::ground::run::{IngestionRun, RunState, SortedFileRef};
 use oracled_domain::ground::source_state::SourceState;
 use std::collections::{HashMap, HashSet};
@@ -112,6 +113,34 @@ impl Store {
     /// All sources, in the order of their ids.
     pub fn sources(&self) -> Result<Vec<SourceState>, StoreError> {
         self.all()
+    }
+
+    /// A version of an ontology.
+    pub fn ontology(&self, reference: &OntologyRef) -> Result<Option<Ontology>, StoreError> {
+        Ok(self.registered(&reference.to_string())?.map(|(registered, _)| registered.document))
+    }
+
+    /// The state of a pipeline, with its revision.
+    pub fn pipeline(&self, pipeline_id: &PipelineId) -> Result<Option<(PipelineState, u64)>, StoreError> {
+        self.get(pipeline_id)
+    }
+
+    /// The states of all pipelines, in the order of their ids.
+    pub fn pipelines(&self) -> Result<Vec<PipelineState>, StoreError> {
+        self.all()
+    }
+
+    /// The definition with which a pipeline is registered.
+    pub fn registered_definition(
+        &self,
+        pipeline_id: &PipelineId,
+    ) -> Result<Option<PipelineDefinition>, StoreError> {
+        Ok(self.registered(pipeline_id.as_str())?.map(|(registered, _)| registered.document))
+    }
+
+    /// The definition of runs, by its digest.
+    pub fn definition(&self, sha256: &Sha256Hex) -> Result<Option<PipelineDefinition>, StoreError> {
+        Ok(self.get(sha256)?.map(|(definition, _)| definition))
     }
 
     /// A run, with its revision.

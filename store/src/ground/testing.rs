@@ -10,7 +10,7 @@ use super::view::SourceView;
 use crate::{Journal, JournalRecord, RowWrite, Store, StoreError, StoreOptions};
 use jiff::Timestamp;
 use oracled_domain::audit::event::ServiceStopped;
-use oracled_domain::documents::RegisteredDocument;
+use oracled_domain::base::document::RegisteredDocument;
 use oracled_domain::ground::event::PruneEntry;
 use oracled_domain::ground::event::SourcePruned;
 use oracled_domain::ground::id::SourceId;

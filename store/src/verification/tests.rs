@@ -9,7 +9,7 @@ use crate::journal::tests::raw;
 use crate::{Journal, Store, StoreOptions};
 use oracled_domain::audit::event::ServiceStopped;
 use oracled_domain::audit::leaf::hide_values;
-use oracled_domain::documents::{DocumentKind, RegisteredDocument};
+use oracled_domain::base::document::RegisteredDocument;
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::source::OracleTier;
 use oracled_domain::verdict::session::RejectingCheck;
@@ -300,7 +300,7 @@ fn second_of_two_concurrent_reviews_of_a_subject_is_stale() {
     let (_, revision) = store.subject(&key).expect("read").expect("the subject exists");
     commit(&mut journal, open("v-2", Some(revision)));
     for row in [
-        RowName::of_document(DocumentKind::Workflow, "intake"),
+        RowName::of::<RegisteredDocument<Workflow>>(&"intake".to_owned()),
         RowName::of::<ReviewState>(&"v-3".to_owned()),
         RowName::of::<CachedAnswer>(&kept_key("lab-a", "p-1")),
         RowName::of::<DecisionInputs>(&"v-1".to_owned()),

@@ -14,18 +14,17 @@ use crate::ground::registry::{PreparedPipeline, RegistryError, SourceConfirmatio
 use crate::ground::schedule::PullSchedule;
 use crate::platform::caller::run_as_current_caller;
 use jiff::{SignedDuration, Timestamp};
-use oracled_domain::documents::DocumentKind;
 use oracled_domain::ground::event::{ConfirmationCause, PullEndedEntry, PullFailedEntry, PullStartedEntry};
 use oracled_domain::ground::event::{PullEnded, PullFailed, PullStarted};
 use oracled_domain::ground::id::{PipelineId, SourceId};
-use oracled_domain::ground::pipeline::{LastPullTimes, RegisteredPipeline};
+use oracled_domain::ground::pipeline::{LastPullTimes, PipelineState};
 use oracled_domain::ground::run::{IngestionRun, RunState};
 use oracled_domain::ground::source_state::{CompletedRun, SourceState};
 use oracled_domain::ground::timeline::{ReleaseScope, VisibleReleases};
 use oracled_domain::{AuditEvent, PeerCredentials, Sha256Hex};
 use oracled_store::ground::archive::PayloadRef;
 use oracled_store::ground::decoding::PayloadEncoding;
-use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite, StoreError};
+use oracled_store::{JournalRecord, RowExpectation, RowWrite, StoreError};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -159,7 +158,7 @@ async fn try_pull(
     context: Arc<IngestContext>,
     requested_pull: &RequestedPull,
 ) -> Result<PullOutcome, IngestionError> {
-    let (registered, _) = context.commit_context().registered_pipeline(&requested_pull.pipeline_id)?;
+    let (registered, _) = context.commit_context().pipeline_state(&requested_pull.pipeline_id)?;
     let pipeline_sha256 = registered.pipeline_sha256;
     let ready = context.prepare_pipeline(&requested_pull.pipeline_id).await?;
     let source_state = context.read_pull_source_state(&ready, context.clock.now())?;
@@ -210,14 +209,11 @@ impl IngestContext {
     ) -> Result<(), IngestionError> {
         let (pipeline_id, commit_context) = (&requested_pull.pipeline_id, self.commit_context());
         let changed = self.log.decide_and_commit(|| {
-            let (registered, revision) = commit_context.registered_pipeline(pipeline_id)?;
+            let (state, revision) = commit_context.pipeline_state(pipeline_id)?;
             let record = JournalRecord {
-                expect: vec![RowExpectation {
-                    row: RowName::of_document(DocumentKind::Pipeline, pipeline_id.to_string()),
-                    revision: Some(revision),
-                }],
+                expect: vec![RowExpectation::new::<PipelineState>(pipeline_id, Some(revision))],
                 events: vec![event.clone()],
-                writes: vec![RowWrite::put(&RegisteredPipeline { last_pull: Some(last), ..registered })],
+                writes: vec![RowWrite::put(&PipelineState { last_pull: Some(last), ..state })],
                 ..JournalRecord::default()
             };
             Ok::<_, RegistryError>(CommitDecision::Change((), record))
@@ -424,12 +420,14 @@ impl IngestContext {
     /// The schedule of a registered pipeline. If the schedule is the same as `before`, its next time is kept.
     fn read_pipeline_schedule(
         &self,
-        registered: &RegisteredPipeline,
+        registered: &PipelineState,
         before: Option<PipelineSchedule>,
         now: Timestamp,
     ) -> Result<Option<PipelineSchedule>, StoreError> {
         let pipeline_sha256 = registered.pipeline_sha256.clone();
-        let Some(definition) = self.store.definition(&pipeline_sha256)? else { return Ok(None) };
+        let Some(definition) = self.store.registered_definition(&registered.pipeline_id)? else {
+            return Ok(None);
+        };
         let text = definition.pipeline.retrieval.schedule;
         let schedule = text.and_then(|text| PullSchedule::parse(&text).ok().map(|schedule| (text, schedule)));
         let next = schedule.as_ref().and_then(|(text, schedule)| {
@@ -444,7 +442,7 @@ impl IngestContext {
 
 /// The first due time at `now` of a pipeline without a remembered schedule. The schedule counts from the last pull, or
 /// from a later registration.
-fn first_due(schedule: &PullSchedule, registered: &RegisteredPipeline, now: Timestamp) -> Option<Timestamp> {
+fn first_due(schedule: &PullSchedule, registered: &PipelineState, now: Timestamp) -> Option<Timestamp> {
     let last = registered.last_pull.filter(|last| last.began_at > registered.registered_at);
     let since = last.map_or(registered.registered_at, |last| last.began_at);
     // a time in the future was recorded before the clock was set back
@@ -535,7 +533,7 @@ impl IngestContext {
 
     fn pulled_pipeline(&self, oracle_id: &SourceId) -> Result<PipelineId, IngestionError> {
         for registered in self.store.pipelines()?.into_iter().filter(|known| known.oracle_id == *oracle_id) {
-            let definition = self.store.definition(&registered.pipeline_sha256)?;
+            let definition = self.store.registered_definition(&registered.pipeline_id)?;
             if definition.is_some_and(|definition| definition.pipeline.retrieval.method.is_pull()) {
                 return Ok(registered.pipeline_id);
             }

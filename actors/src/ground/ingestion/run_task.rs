@@ -83,6 +83,8 @@ pub(super) async fn begin(
         return Err(IngestionError::TooManyHeld { oracle_id: run.oracle_id, held: source.held });
     }
     let commit_context = context.commit_context();
+    // a lost one is stored again
+    let is_stored = matches!(context.store.definition(&ready.sha256), Ok(Some(_)));
     let begun = context.log.decide_and_commit(|| {
         let entry = RunEntry { run: Box::new(run.clone()), peer };
         let mut decision = decide_run_change(&commit_context, &run.oracle_id, |source| {
@@ -96,9 +98,7 @@ pub(super) async fn begin(
                 events: vec![AuditEvent::new(run.started_at, None, IngestionStarted(entry))],
             })
         })?;
-        if let (CommitDecision::Change((), record), true) =
-            (&mut decision, ready.definition.has_words_of_sources())
-        {
+        if let (CommitDecision::Change((), record), false) = (&mut decision, is_stored) {
             record.writes.push(RowWrite::put::<PipelineDefinition>(&ready.definition));
         }
         Ok(decision)

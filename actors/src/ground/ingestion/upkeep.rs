@@ -307,7 +307,7 @@ impl IngestContext {
     fn latest_prune_time(&self, oracle_id: &SourceId) -> Result<Timestamp, IngestionError> {
         let mut days = 0;
         for registered in self.store.pipelines()?.iter().filter(|known| known.oracle_id == *oracle_id) {
-            let definition = self.store.definition(&registered.pipeline_sha256)?;
+            let definition = self.store.registered_definition(&registered.pipeline_id)?;
             days = days.max(definition.map_or(0, |definition| definition.pipeline.storage.retention_days));
         }
         let retention = SignedDuration::from_hours(i64::from(days) * 24);

@@ -170,7 +170,7 @@ fn stale_data_is_served_as_the_policy_requires() {
         ] {
             policy.default_stale_behavior = behavior;
             policy.default_max_age_seconds = 60;
-            system.registry.register(&policy.clone(), PEER).await.expect("it is set");
+            system.registry.register(policy.clone(), PEER).await.expect("it is set");
             let answer = run_query(&system, request(&[])).await;
             assert_eq!(answer.is_ok(), served, "{behavior:?}: {answer:?}");
             let Ok(answer) = answer else { continue };

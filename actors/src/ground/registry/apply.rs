@@ -1,9 +1,9 @@
 //! Documents of any kind, registered one by one or together.
 
-use super::{DocumentRegistry, RegistrableDocument, RegistryError};
+use super::{DocumentRegistry, RegistryError};
 use crate::audit::commit_loop::CommitDecision;
 use oracled_domain::PeerCredentials;
-use oracled_domain::documents::AnyDocument;
+use oracled_domain::base::document::AnyDocument;
 use oracled_domain::documents::event::DocumentRegistered;
 use oracled_store::{JournalRecord, PREVIEW_REVISION};
 use serde_json::Value as Json;
@@ -40,11 +40,12 @@ impl DocumentRegistry {
     /// Why it cannot be registered; or the entry cannot be committed, and then nothing changes.
     pub async fn register(
         &self,
-        document: &dyn RegistrableDocument,
+        document: impl Into<AnyDocument>,
         peer: PeerCredentials,
     ) -> Result<DocumentChange, RegistryError> {
+        let document = document.into();
         let decided = self.context.log.decide_and_commit(|| {
-            let record = document.decide(self, peer)?;
+            let record = self.decide(&document, peer)?;
             let change = DocumentChange::of(record.as_ref());
             Ok::<_, RegistryError>(match record {
                 Some(record) => CommitDecision::Change(change, record),
@@ -52,7 +53,7 @@ impl DocumentRegistry {
             })
         });
         let (change, _) = decided.await?;
-        document.init_counters(self);
+        self.init_counters_of(&document);
         Ok(change)
     }
 
@@ -79,7 +80,7 @@ impl DocumentRegistry {
         });
         let (changes, receipt) = decided.await?;
         if receipt.is_some() {
-            documents.iter().for_each(|document| as_registrable(document).init_counters(self));
+            documents.iter().for_each(|document| self.init_counters_of(document));
         }
         Ok(changes)
     }
@@ -92,7 +93,7 @@ impl DocumentRegistry {
     ) -> (Vec<Result<DocumentChange, RegistryError>>, JournalRecord) {
         let (mut all, mut registry) = (JournalRecord::default(), self.clone());
         let decided = documents.iter().map(|document| {
-            let record = as_registrable(document).decide(&registry, peer)?;
+            let record = registry.decide(document, peer)?;
             let change = DocumentChange::of(record.as_ref());
             if let Some(JournalRecord { expect, events, writes, .. }) = record {
                 registry.context.store.preview(&writes);
@@ -106,19 +107,13 @@ impl DocumentRegistry {
         let changes = decided.collect();
         (changes, all)
     }
-}
 
-/// The registration of a document of any kind.
-#[must_use]
-pub fn as_registrable(document: &AnyDocument) -> &dyn RegistrableDocument {
-    match document {
-        AnyDocument::Ontology(document) => &**document,
-        AnyDocument::Source(document) => &**document,
-        AnyDocument::FreshnessPolicy(document) => &**document,
-        AnyDocument::Pipeline(document) => &**document,
-        AnyDocument::Adapter(document) => &**document,
-        AnyDocument::Workflow(document) => &**document,
-        AnyDocument::PromptTemplate(document) => &**document,
-        AnyDocument::MailTemplate(document) => &**document,
+    /// Decides on the registration of a document by the checks of its kind.
+    fn decide(
+        &self,
+        document: &AnyDocument,
+        peer: PeerCredentials,
+    ) -> Result<Option<JournalRecord>, RegistryError> {
+        (self.registration(document.document_type()).decide)(document, self, peer)
     }
 }

@@ -1,18 +1,21 @@
-//! Registration of ontologies, and of pipelines with all documents that they name.
+//! Registration of ontologies and pipelines.
 
-use super::{CommitContext, DocumentRegistry, RegistrableDocument, RegistryError, known_or_lost};
+use super::{
+    CommitContext, DerivedRows, DocumentRegistry, RegistrableDocument, RegistryError, StatusReader,
+    known_or_lost,
+};
 use crate::ground::pull::{HttpValidators, PayloadPuller, PullError, PullRequest};
 use crate::ground::schedule::PullSchedule;
 use crate::upstream::web::WebError;
 use oracled_domain::PeerCredentials;
-use oracled_domain::documents::RegistryDocument;
+use oracled_domain::base::document::Document;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::pipeline::tables::WordSource;
-use oracled_domain::ground::pipeline::{PipelineDefinition, RegisteredPipeline};
+use oracled_domain::ground::pipeline::{PipelineDefinition, PipelineState};
 use oracled_domain::ground::source::SourceAdapterKind;
 use oracled_domain::ground::source_state::SourceState;
-use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite};
+use oracled_store::{JournalRecord, RowExpectation, RowWrite};
 
 impl RegistrableDocument for Ontology {
     fn decide(
@@ -20,15 +23,8 @@ impl RegistrableDocument for Ontology {
         registry: &DocumentRegistry,
         peer: PeerCredentials,
     ) -> Result<Option<JournalRecord>, RegistryError> {
-        let context = &registry.context;
         self.validate()?;
-        let reference = self.reference();
-        match context.store.ontology(&reference)? {
-            Some(known) if known == *self => return Ok(None),
-            Some(_) => return Err(RegistryError::OntologyFixed(reference)),
-            None => {}
-        }
-        context.replacement(self, Vec::new(), Vec::new(), peer)
+        registry.context.replacement(self, DerivedRows::default(), peer)
     }
 }
 
@@ -40,7 +36,6 @@ impl RegistrableDocument for PipelineDefinition {
     ) -> Result<Option<JournalRecord>, RegistryError> {
         let context = &registry.context;
         let (pipeline_id, oracle_id) = (&self.pipeline.pipeline_id, &self.pipeline.oracle_id);
-        let digest = self.digest();
         let (source, source_revision) = context.source(oracle_id)?;
         if source.entry.registration.adapter_id == SourceAdapterKind::Http {
             return Err(RegistryError::Live(oracle_id.clone()));
@@ -62,38 +57,35 @@ impl RegistrableDocument for PipelineDefinition {
                 let (pipeline_id, oracle_id) = (pipeline_id.clone(), known.oracle_id.clone());
                 return Err(RegistryError::PipelineFixed { pipeline_id, oracle_id });
             }
-            if known.pipeline_sha256 == digest {
-                return Ok(None);
-            }
         } else {
             context.check_single_pipeline(&source.entry.registration, Some(pipeline_id))?;
         }
-        let timestamp = context.clock.now();
-        let before =
-            known.as_ref().map(|known| context.store.definition(&known.pipeline_sha256)).transpose()?;
-        let registered = RegisteredPipeline {
+        let state = PipelineState {
             pipeline_id: pipeline_id.clone(),
             oracle_id: oracle_id.clone(),
-            pipeline_sha256: digest,
-            registered_at: timestamp,
-            registered_by: peer.uid.to_string(),
-            last_pull: known.and_then(|known| known.last_pull),
+            pipeline_sha256: self.digest(),
+            registered_at: context.clock.now(),
+            last_pull: known.as_ref().and_then(|known| known.last_pull),
         };
-        let mut record = JournalRecord {
-            expect: vec![RowExpectation {
-                row: RowName::of_document(Self::KIND, self.document_id()),
-                revision,
-            }],
-            events: vec![context.registered_event(before.flatten().as_ref(), self, peer)],
-            writes: vec![RowWrite::put::<PipelineDefinition>(self), RowWrite::put(&registered)],
-            ..JournalRecord::default()
+        let mut derived = DerivedRows {
+            expect: vec![RowExpectation::new::<PipelineState>(pipeline_id, revision)],
+            writes: vec![RowWrite::put(&state)],
+            is_lost: known.is_none() && revision.is_some(),
         };
         if revision.is_none() {
             // the row of the source serializes new pipelines, since a snapshot has only one
-            record.expect.push(RowExpectation::new::<SourceState>(oracle_id, Some(source_revision)));
-            record.writes.push(RowWrite::put::<SourceState>(&source));
+            derived.expect.push(RowExpectation::new::<SourceState>(oracle_id, Some(source_revision)));
+            derived.writes.push(RowWrite::put::<SourceState>(&source));
         }
-        Ok(Some(record))
+        context.replacement(self, derived, peer)
+    }
+
+    fn status_reader(registry: &DocumentRegistry) -> Result<StatusReader<'_, Self>, RegistryError> {
+        Ok(Box::new(|definition| {
+            let state = registry.context.store.pipeline(&definition.pipeline.pipeline_id)?;
+            let last_pull = state.and_then(|(state, _)| state.last_pull);
+            Ok(last_pull.map(|pull| format!("last pulled {}", pull.began_at)))
+        }))
     }
 }
 

@@ -1,11 +1,11 @@
 //! Sources: registration, review, freshness policy, invalidation.
 
 use super::{
-    CommitContext, DocumentRegistry, RegistrableDocument, RegistryError, list_axis_bounds, policy_of,
+    CommitContext, DerivedRows, DocumentRegistry, RegistrableDocument, RegistryError, SourceAmendment,
+    SourceDependents, StatusReader, list_axis_bounds, policy_of,
 };
 use crate::audit::commit_loop::CommitDecision;
 use jiff::Timestamp;
-use oracled_domain::documents::DocumentKind;
 use oracled_domain::ground::event::{InvalidationCause, InvalidationEntry, SourceChange, SourceEntry};
 use oracled_domain::ground::event::{SourceChanged, SourceInvalidated};
 use oracled_domain::ground::freshness::{FreshnessPolicy, InvalidationTrigger};
@@ -14,7 +14,7 @@ use oracled_domain::ground::run::RunState;
 use oracled_domain::ground::source::{SourceRegistration, SourceRegistryEntry};
 use oracled_domain::ground::source_state::SourceState;
 use oracled_domain::{AuditEvent, PeerCredentials};
-use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite};
+use oracled_store::{JournalRecord, RowExpectation, RowWrite};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SourceReviewDecision {
@@ -47,36 +47,36 @@ impl RegistrableDocument for SourceRegistration {
         let Some((state, revision)) = context.store.source(oracle_id)? else {
             let (by, now) = (peer.uid.to_string(), context.clock.now());
             let state = SourceState::new(SourceRegistryEntry::new(self.clone(), by, now));
-            let event = context.registered_event(None, self, peer);
-            return Ok(Some(put_source(state, None, event)));
+            return context.replacement(self, derived_source(&state, None), peer);
         };
         if state.entry.registration == *self {
-            return Ok(None);
+            return context.replacement(self, derived_source(&state, Some(revision)), peer);
         }
         context.check_single_pipeline(self, None)?;
         let before = context.ontology(&state.entry.registration.ontology)?;
-        let adapter = context.check_adapter(self, &ontology)?;
+        let SourceDependents { expect, is_queried } =
+            registry.check_dependents(&SourceAmendment { after: self, ontology: &ontology })?;
         // a run that was undone, or is held, may come back
         let has_runs = !state.completed.is_empty() || !state.held.is_empty();
-        let is_being_read = adapter.is_some() || has_runs || context.has_run_in_progress(&state)?;
+        let is_being_read = is_queried || has_runs || context.has_run_in_progress(&state)?;
         let entry = state.entry.amend(self.clone(), &before, &ontology, is_being_read)?;
-        let seen_by = context.check_workflows(self)?;
-        let event = context.registered_event(Some(&state.entry.registration), self, peer);
         let state = SourceState { entry, ..state };
         if let Some(policy) = &state.policy {
             policy.validate(&list_axis_bounds(&state, &ontology)).map_err(RegistryError::PolicyKept)?;
         }
-        let mut record = put_source(state, Some(revision), event);
-        record.expect.push(RowExpectation {
-            row: RowName::of_document(DocumentKind::Adapter, oracle_id.to_string()),
-            revision: adapter,
-        });
-        record.expect.extend(seen_by);
-        Ok(Some(record))
+        let mut derived = derived_source(&state, Some(revision));
+        derived.expect.extend(expect);
+        context.replacement(self, derived, peer)
     }
 
-    fn init_counters(&self, registry: &DocumentRegistry) {
-        registry.ingestion.init_counters_of_source(&self.oracle_id);
+    fn status_reader(registry: &DocumentRegistry) -> Result<StatusReader<'_, Self>, RegistryError> {
+        Ok(Box::new(|source| {
+            let state = registry.context.store.source(&source.oracle_id)?;
+            Ok(state.map(|(SourceState { entry, .. }, _)| match entry.current_version.as_str() {
+                "" => format!("{}, no version", entry.review_status.into_str()),
+                version => format!("{}, version {version}", entry.review_status.into_str()),
+            }))
+        }))
     }
 }
 
@@ -90,12 +90,17 @@ impl RegistrableDocument for FreshnessPolicy {
         let (state, revision) = context.source(&self.oracle_id)?;
         let ontology = context.ontology(&state.entry.registration.ontology)?;
         self.validate(&list_axis_bounds(&state, &ontology))?;
-        if state.policy.as_ref() == Some(self) {
-            return Ok(None);
-        }
-        let event = context.registered_event(state.policy.as_ref(), self, peer);
         let state = SourceState { policy: Some(self.clone()), ..state };
-        Ok(Some(put_source(state, Some(revision), event)))
+        context.replacement(self, derived_source(&state, Some(revision)), peer)
+    }
+}
+
+/// The row of a source, which has its registration and its policy, so that a reader of the source needs no other row.
+fn derived_source(state: &SourceState, revision: Option<u64>) -> DerivedRows {
+    DerivedRows {
+        expect: vec![RowExpectation::new::<SourceState>(state.entry.oracle_id(), revision)],
+        writes: vec![RowWrite::put::<SourceState>(state)],
+        is_lost: false,
     }
 }
 
@@ -110,6 +115,17 @@ pub(super) fn put_source(state: SourceState, revision: Option<u64>, event: Audit
 }
 
 impl DocumentRegistry {
+    /// Checks that a change of a source breaks no other document.
+    fn check_dependents(&self, change: &SourceAmendment<'_>) -> Result<SourceDependents, RegistryError> {
+        let mut all = SourceDependents::default();
+        for kind in self.kinds() {
+            let SourceDependents { expect, is_queried } = (kind.check_source)(self, change)?;
+            all.expect.extend(expect);
+            all.is_queried |= is_queried;
+        }
+        Ok(all)
+    }
+
     /// Approves or deprecates a source. Does nothing if the source is already approved, or deprecated from the same date
     /// on.
     ///

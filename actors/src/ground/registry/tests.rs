@@ -3,16 +3,13 @@ use crate::ground::ingestion::tests::OLD;
 use crate::system::ActorSystem;
 use crate::testing::ground::{PEER, document, ingest_version, open_pipeline, population};
 use crate::testing::{TestSystem, logged_events, with_system};
-use crate::verification::tests::support::{registration, source, source_id, workflow_over};
-use crate::verification::tests::upstream::adapter_of;
+use crate::verification::tests::support::source_id;
 use oracled_domain::AuditEvent;
-use oracled_domain::documents::AnyDocument;
+use oracled_domain::documents::DocumentKind;
 use oracled_domain::ground::event::IngestionStarted;
 use oracled_domain::ground::event::RunEntry;
 use oracled_domain::ground::run::{IngestionRun, RunState};
 use oracled_domain::ground::source::SourceRegistration;
-use oracled_domain::verification::Workflow;
-use oracled_domain::verification::adapter::Adapter;
 use oracled_store::JournalRecord;
 use oracled_store::{RowExpectation, RowWrite};
 use serde_json::{Value as Json, json};
@@ -28,12 +25,12 @@ async fn registered_by(
     ontology["version"] = json!(version);
     change(&mut ontology);
     let ontology: Ontology = document(&ontology.to_string());
-    let registered = system.registry.register(&ontology, PEER).await;
+    let registered = system.registry.register(ontology, PEER).await;
     registered.expect("the registration succeeds");
     let source = include_str!("../../../../examples/ground-truth/sources/world-bank-population.json");
     let mut registration: Box<SourceRegistration> = document(source);
     registration.ontology.version = version.into();
-    system.registry.register(&*registration, PEER).await
+    system.registry.register(*registration, PEER).await
 }
 
 #[test]
@@ -96,7 +93,7 @@ fn policy_must_be_valid_with_a_new_ontology_of_its_source() {
                 "default_stale_behavior": "serve_stale_silent", "invalidation_triggers": [],
             });
             let policy: FreshnessPolicy = document(&policy.to_string());
-            system.registry.register(&policy, PEER).await
+            system.registry.register(policy, PEER).await
         };
         assert!(set(3600).await.is_ok());
         let bounded = |ontology: &mut Json| {
@@ -117,8 +114,8 @@ fn documents_are_registered_together_in_one_commit_or_not_at_all() {
             document(include_str!("../../../../examples/ground-truth/ontologies/population.json"));
         let source: SourceRegistration =
             document(include_str!("../../../../examples/ground-truth/sources/world-bank-population.json"));
-        let (ontology, source) = (AnyDocument::Ontology(ontology.into()), AnyDocument::Source(source.into()));
-        let pipeline = AnyDocument::Pipeline(open_pipeline());
+        let (ontology, source) = (AnyDocument::from(ontology), AnyDocument::from(source));
+        let pipeline = AnyDocument::from(*open_pipeline());
         let in_order = [ontology, source, pipeline];
         let before = logged_events(&system.store).len();
         let registered = async |documents: &[AnyDocument], dry_run: bool| {
@@ -132,7 +129,7 @@ fn documents_are_registered_together_in_one_commit_or_not_at_all() {
         assert!(registered(&in_order[1..], false).await.iter().all(Result::is_err));
         let mut broken = open_pipeline();
         broken.pipeline.oracle_id = source_id("nowhere");
-        let with_a_fault = [in_order[0].clone(), in_order[1].clone(), AnyDocument::Pipeline(broken)];
+        let with_a_fault = [in_order[0].clone(), in_order[1].clone(), AnyDocument::from(*broken)];
         assert!(registered(&with_a_fault, false).await[2].is_err());
         assert_eq!(logged_events(&system.store).len(), before, "nothing was committed");
         assert!(system.store.sources().expect("the sources are readable").is_empty());
@@ -144,7 +141,7 @@ fn documents_are_registered_together_in_one_commit_or_not_at_all() {
         let mut other = open_pipeline();
         other.pipeline.audit.log_raw_input = false;
         let before = DocumentChange::Changed(in_order[2].to_json().into());
-        assert_eq!(registered(&[AnyDocument::Pipeline(other)], true).await, [Ok(before)]);
+        assert_eq!(registered(&[AnyDocument::from(*other)], true).await, [Ok(before)]);
     });
 }
 
@@ -154,128 +151,79 @@ fn second_pipeline_of_a_snapshot_source_is_refused() {
         let first = population(&system).await;
         let mut second = open_pipeline();
         second.pipeline.pipeline_id = "other".parse().expect("a valid id");
-        let refused = system.registry.register(&*second, PEER).await;
+        let refused = system.registry.register(*second.clone(), PEER).await;
         assert!(
             matches!(&refused, Err(RegistryError::SecondPipeline { pipeline_id, .. }) if *pipeline_id == first),
             "{refused:?}"
         );
         assert!(
-            system.registry.register(&*open_pipeline(), PEER).await.is_ok(),
+            system.registry.register(*open_pipeline(), PEER).await.is_ok(),
             "its own pipeline may change"
         );
         // two pipelines of a source whose releases are changes do not withdraw records
         let source = include_str!("../../../../examples/ground-truth/sources/world-bank-population.json");
         let mut registration: Box<SourceRegistration> = document(source);
         registration.snapshot = false;
-        assert!(system.registry.register(&*registration, PEER).await.is_ok(), "there are no records yet");
-        assert!(system.registry.register(&*second, PEER).await.is_ok());
+        assert!(
+            system.registry.register(*registration.clone(), PEER).await.is_ok(),
+            "there are no records yet"
+        );
+        assert!(system.registry.register(*second, PEER).await.is_ok());
         registration.snapshot = true;
-        let refused = system.registry.register(&*registration, PEER).await;
+        let refused = system.registry.register(*registration, PEER).await;
         assert!(matches!(refused, Err(RegistryError::SecondPipeline { .. })), "{refused:?}");
     });
 }
 
-/// Commits one decision, and checks that the other one, made over the same rows, is then stale.
-async fn commits_one(system: &ActorSystem, one: Option<JournalRecord>, other: Option<JournalRecord>) {
-    let (Some(one), Some(other)) = (one, other) else { panic!("both change it") };
-    system.log.commit(one).await.expect("nothing has changed");
-    let late = system.log.commit(other).await;
-    assert!(matches!(late, Err(CommitError::Stale(_))), "{late:?}");
-}
-
-async fn registers_source(
-    system: &ActorSystem,
-    registration: &SourceRegistration,
-) -> Result<(), RegistryError> {
-    system.registry.register(registration, PEER).await.map(drop)
-}
-
-async fn registers_workflow(system: &ActorSystem, workflow: &Workflow) -> Result<(), RegistryError> {
-    system.registry.register(workflow, PEER).await.map(drop)
-}
-
-/// A source that does not provide the axis `population`.
-fn without_people(oracle_id: &str, mut settings: Json) -> SourceRegistration {
-    settings["axes_provided"] = json!(["area", "area_name", "year"]);
-    registration(oracle_id, settings)
-}
-
 #[test]
-fn workflow_and_a_source_dropping_its_axis_are_serialized() {
+fn kinds_with_checks_are_all_kinds_in_the_order_of_their_dependencies() {
     with_system(|TestSystem { system, .. }| async move {
-        let registry = &system.registry;
-        let decide = |oracle_id, workflow_id: &str| {
-            let after = without_people(oracle_id, json!({}));
-            let workflow = workflow_over(&[oracle_id], json!({"workflow_id": workflow_id}));
-            let source = after.decide(registry, PEER).expect("no workflow needs it");
-            let over_it = workflow.decide(registry, PEER).expect("it still provides it");
-            (after, workflow, source, over_it)
-        };
-        for oracle_id in ["office-a", "office-b"] {
-            source(&system, oracle_id, json!({})).await;
-        }
-        let (after, _, source, over_it) = decide("office-a", "census");
-        commits_one(&system, over_it, source).await;
-        let refused = registers_source(&system, &after).await;
-        assert!(matches!(refused, Err(RegistryError::WorkflowKept { .. })), "{refused:?}");
-
-        // a registered workflow that changes to another source
-        let (after, workflow, source, over_it) = decide("office-b", "census");
-        commits_one(&system, over_it, source).await;
-        let refused = registers_source(&system, &after).await;
-        assert!(matches!(refused, Err(RegistryError::WorkflowKept { .. })), "{refused:?}");
-        assert!(check_workflow(&system.store, &workflow).is_ok());
-
-        let (_, workflow, source, over_it) = decide("office-a", "another");
-        commits_one(&system, source, over_it).await;
-        let refused = registers_workflow(&system, &workflow).await;
-        assert!(matches!(refused, Err(RegistryError::Workflow(_))), "{refused:?}");
+        let checked: Vec<_> = system.registry.kinds().map(|registration| registration.kind.name).collect();
+        assert_eq!(checked, DocumentKind::names());
     });
 }
 
 #[test]
-fn only_one_of_two_concurrent_losses_of_trust_is_committed() {
+fn source_and_its_policy_are_registered_documents_and_in_its_state() {
     with_system(|TestSystem { system, .. }| async move {
-        let registry = &system.registry;
-        for oracle_id in ["office-a", "office-b"] {
-            source(&system, oracle_id, json!({})).await;
+        let pipeline_id = population(&system).await;
+        let oracle_id = source_id("world-bank-population");
+        let (state, _) = system.store.source(&oracle_id).expect("readable").expect("it is registered");
+        let mut policy = policy_of(
+            &state,
+            &system.registry.context.ontology(&state.entry.registration.ontology).expect("it is registered"),
+        );
+        policy.default_max_age_seconds = 60;
+        system.registry.register(policy.clone(), PEER).await.expect("the registration succeeds");
+
+        let (state, _) = system.store.source(&oracle_id).expect("readable").expect("it is registered");
+        let documents = [
+            (SourceRegistration::TYPE, oracle_id.as_str(), state.entry.registration.to_json()),
+            (FreshnessPolicy::TYPE, oracle_id.as_str(), policy.to_json()),
+            (PipelineDefinition::TYPE, pipeline_id.as_str(), open_pipeline().to_json()),
+        ];
+        for (kind, document_id, content) in documents {
+            let found = system.registry.find(kind, document_id).expect("readable");
+            let (summary, document) = found.expect("it is registered");
+            assert_eq!(document, content, "{kind}");
+            assert_eq!(summary.registered.map(|(_, by)| by), Some(PEER.uid.to_string()), "{kind}");
+            assert_eq!(system.registry.list(kind).expect("readable").len(), 1, "{kind}");
         }
-        let workflow = workflow_over(&["office-a", "office-b"], json!({}));
-        registers_workflow(&system, &workflow).await.expect("the call succeeds");
-        let [a, b] =
-            ["office-a", "office-b"].map(|id| registration(id, json!({"oracle_tier": "unverified"})));
-        let [one, other] = [&a, &b].map(|after| after.decide(registry, PEER).expect("another item exists"));
-        commits_one(&system, one, other).await;
-        let refused = registers_source(&system, &b).await;
-        assert!(matches!(refused, Err(RegistryError::WorkflowKept { .. })), "{refused:?}");
-        assert!(check_workflow(&system.store, &workflow).is_ok());
+        assert_eq!(state.policy, Some(policy));
     });
 }
 
 #[test]
-fn adapter_and_a_source_dropping_what_it_reads_are_serialized() {
+fn definition_of_a_run_outlives_its_registration() {
     with_system(|TestSystem { system, .. }| async move {
-        let registry = &system.registry;
-        let live = json!({"adapter_id": "http"});
-        let decide = |oracle_id| {
-            let (after, adapter) =
-                (without_people(oracle_id, live.clone()), adapter_of(oracle_id, json!({})));
-            let source = after.decide(registry, PEER).expect("it has no adapter");
-            let of_it = adapter.decide(registry, PEER).expect("it still provides it");
-            (after, adapter, source, of_it)
-        };
-        for oracle_id in ["live-a", "live-b"] {
-            source(&system, oracle_id, live.clone()).await;
-        }
-        let (after, _, source, of_it) = decide("live-a");
-        commits_one(&system, of_it, source).await;
-        let refused = registers_source(&system, &after).await;
-        assert!(matches!(refused, Err(RegistryError::AdapterKept(_))), "{refused:?}");
-
-        let (_, adapter, source, of_it) = decide("live-b");
-        commits_one(&system, source, of_it).await;
-        let refused = system.registry.register(&adapter, PEER).await;
-        assert!(matches!(refused, Err(RegistryError::Adapter(_))), "{refused:?}");
-        assert!(system.store.registered::<Adapter>("live-b").expect("the document is readable").is_none());
+        let pipeline_id = population(&system).await;
+        let first = open_pipeline().digest();
+        let stored = |sha256| system.store.definition(sha256).expect("readable").is_some();
+        assert!(!stored(&first), "no run has used it");
+        ingest_version(&system, &pipeline_id, OLD, "2020-04-14").await;
+        let mut other = open_pipeline();
+        other.pipeline.storage.retention_days += 1;
+        system.registry.register(*other.clone(), PEER).await.expect("the registration succeeds");
+        assert!(stored(&first) && !stored(&other.digest()));
     });
 }

@@ -150,7 +150,7 @@ fn stale_source_gives_no_facts_or_facts_marked_stale_by_policy() {
             let mut policy = policy_of(&view.state, &view.ontology);
             policy.default_max_age_seconds = 60;
             policy.default_stale_behavior = behavior;
-            system.registry.register(&policy, PEER).await.expect("it is set");
+            system.registry.register(policy, PEER).await.expect("it is set");
             match gathered(&system, vec![query_both_axes("ABW")]).await {
                 Ok(check) => {
                     let mut origins = check.facts_from.iter().flat_map(|source| &source.origins);

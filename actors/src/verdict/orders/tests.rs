@@ -117,7 +117,7 @@ fn with_house_template<F: Future<Output = ()>>(
 }
 
 async fn register_template(world: &TestSystem, version: u32, tiers: serde_json::Value) {
-    let registered = world.system.registry.register(&house_template(version, tiers), PEER).await;
+    let registered = world.system.registry.register(house_template(version, tiers), PEER).await;
     registered.expect("the registration succeeds");
 }
 

@@ -610,7 +610,7 @@ async fn register_short_lived(system: &ActorSystem) {
         }
     }
     let ontology: Ontology = serde_json::from_value(document).expect("a valid ontology");
-    let registered = system.registry.register(&ontology, PEER).await;
+    let registered = system.registry.register(ontology, PEER).await;
     registered.expect("the registration succeeds");
 }
 

@@ -5,7 +5,7 @@ use crate::testing::ground::approve_source;
 use crate::testing::ground::{PEER, ingest_version};
 use crate::verification::VerifyError;
 use oracled_domain::AuditEvent;
-use oracled_domain::documents::RegisteredDocument;
+use oracled_domain::base::document::RegisteredDocument;
 use oracled_domain::documents::event::DocumentEntry;
 use oracled_domain::documents::event::DocumentRegistered;
 use oracled_domain::ground::id::SourceId;
@@ -65,9 +65,9 @@ pub(crate) async fn source(system: &ActorSystem, oracle_id: &str, settings: Json
 /// Registers a source without approving it.
 pub(crate) async fn registered(system: &ActorSystem, oracle_id: &str, settings: Json) {
     let ontology: Ontology = read(parsed(ONTOLOGY));
-    let registered = system.registry.register(&ontology, PEER).await;
+    let registered = system.registry.register(ontology, PEER).await;
     registered.expect("the registration succeeds");
-    let registered = system.registry.register(&registration(oracle_id, settings), PEER).await;
+    let registered = system.registry.register(registration(oracle_id, settings), PEER).await;
     registered.expect("the registration succeeds");
 }
 
@@ -89,7 +89,7 @@ pub(crate) async fn ingest_source_release(
     document["pipeline"]["oracle_id"] = json!(oracle_id);
     document["pipeline"]["gates"] = json!({"max_rejected_ratio": "1", "max_withdrawn_ratio": "1"});
     let definition: PipelineDefinition = read(document);
-    system.registry.register(&definition, PEER).await.expect("the registration succeeds");
+    system.registry.register(definition.clone(), PEER).await.expect("the registration succeeds");
     let payload = format!("Country Name,Country Code,Year,Value\n{}\n", rows.join("\n"));
     ingest_version(system, &definition.pipeline.pipeline_id, &payload, version).await
 }

@@ -229,7 +229,7 @@ pub(crate) async fn live(system: &ActorSystem, oracle_id: &str, mut settings: Js
 /// Registers the adapter of a live source with simple defaults, except for these settings.
 pub(crate) async fn adapter(system: &ActorSystem, oracle_id: &str, settings: Json) {
     let adapter = Box::new(adapter_of(oracle_id, settings));
-    let registered = system.registry.register(&*adapter, PEER).await;
+    let registered = system.registry.register(*adapter, PEER).await;
     registered.expect("the registration succeeds");
 }
 

@@ -1,15 +1,15 @@
 //! Documents in YAML, read as strictly as those in JSON.
 
 use super::{FilePartFault, SEPARATE, YAML_VERSION, is_blank};
+use oracled_domain::base::document::AnyDocument;
 use oracled_domain::base::wording::reword_serde_error;
-use oracled_domain::documents::{AnyDocument, DocumentKind, DocumentKindHint};
+use oracled_domain::documents::{DocumentKind, DocumentKindHint};
 use serde_json::{Number, Value as Json};
 use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle};
 use serde_saphyr::{
     Error as YamlError, Options, from_str_with_options, with_deserializer_from_str_with_options,
 };
-use strum::VariantArray;
 
 /// Texts of the YAML parser that name its options or Rust types, each with its replacement in plain words.
 const YAML_WORDS: [(&str, &str); 7] = [
@@ -34,12 +34,11 @@ pub(super) fn read(text: &str) -> Result<AnyDocument, FilePartFault> {
     let fault = |error: YamlError| FilePartFault::from_yaml(&error, text);
     let DocumentKindHint(kind) = from_str_with_options(text, options()).map_err(fault)?;
     // a fault that this reading finds has a position
-    with_deserializer_from_str_with_options(text, options(), |yaml| AnyDocument::read(kind, yaml))
-        .map_err(fault)?;
+    with_deserializer_from_str_with_options(text, options(), |yaml| kind.read(yaml)).map_err(fault)?;
     reject_number_of_yaml(text)?;
     // a typed reading takes `"10"` for a number, which JSON does not
     let json = from_str_with_options(text, options()).map_err(fault)?;
-    AnyDocument::from_json(kind, json).map_err(|detail| FilePartFault { position: None, detail })
+    kind.read_json(json).map_err(|detail| FilePartFault { position: None, detail })
 }
 
 /// Text that looks like a number or a boolean must be quoted: otherwise `1` and `"1"` are two names of one member.
@@ -98,8 +97,8 @@ fn is_second_document(error: &YamlError, text: &str) -> bool {
         }
         YamlError::SerdeUnknownField { .. } => {
             let names: Vec<_> = names.collect();
-            let has_member = |kind: &&DocumentKind| names.contains(&kind.distinguishing_member());
-            DocumentKind::VARIANTS.iter().filter(has_member).count() > 1
+            let has_member = |kind: &DocumentKind| names.contains(&kind.distinguishing_member);
+            DocumentKind::all().filter(has_member).count() > 1
         }
         _ => false,
     }

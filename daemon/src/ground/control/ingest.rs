@@ -24,7 +24,7 @@ use oracled_domain::PeerCredentials;
 use oracled_domain::base::moment::Moment;
 use oracled_domain::ground::id::PipelineId;
 use oracled_domain::ground::ontology::is_version;
-use oracled_domain::ground::pipeline::RegisteredPipeline;
+use oracled_domain::ground::pipeline::PipelineState;
 use oracled_domain::ground::run::{IngestionRun, RunState};
 use oracled_store::ground::decoding::PayloadEncoding;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ pub async fn post(
 
 /// An upload that is accepted.
 struct AcceptedUpload {
-    pipeline: RegisteredPipeline,
+    pipeline: PipelineState,
     params: UploadParams,
     encoding: PayloadEncoding,
 }
@@ -95,7 +95,7 @@ async fn check_upload(
     }
     let unknown = || RegistryError::PipelineUnknown(PipelineId::clone(&pipeline_id));
     let (pipeline, _) = service.system.store.pipeline(&pipeline_id)?.ok_or_else(unknown)?;
-    let definition = service.system.store.definition(&pipeline.pipeline_sha256)?.ok_or_else(unknown)?;
+    let definition = service.system.store.registered_definition(&pipeline_id)?.ok_or_else(unknown)?;
     let encoding = PayloadEncoding::of(&definition.pipeline.retrieval);
     let oracle_id = &pipeline.oracle_id;
     let running = service.system.ingestion.ask(ListRunProgress).await?;
@@ -157,7 +157,7 @@ async fn start_run(
     let _turn = ARCHIVING.lock().await;
     let payload = payload.finish().await.map_err(IngestionError::from)?;
     let AcceptedUpload { pipeline, params, .. } = upload;
-    let RegisteredPipeline { pipeline_id, pipeline_sha256, .. } = pipeline;
+    let PipelineState { pipeline_id, pipeline_sha256, .. } = pipeline;
     let UploadParams { version, released_at: Moment(released_at), replace } = params;
     let begin = StartRun {
         pipeline_id,

@@ -14,6 +14,7 @@ use oracled_actors::verdict::orders::TryPrompt;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::verdict::{PromptTryRequest, PromptTryResponse};
 use oracled_domain::PromptTemplate;
+use oracled_domain::base::document::Document;
 use std::sync::Arc;
 
 problems!(TryProblems: JSON_BODY STORE MODEL; InvalidDocument QueryTooLong);

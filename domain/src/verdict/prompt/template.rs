@@ -1,6 +1,7 @@
 //! Prompt templates: registered documents, immutable under their version.
 
 use super::language::LanguageTag;
+use crate::base::document::{Document, DocumentVersions};
 use crate::base::wording::excerpt;
 use crate::ground::id::TemplateId;
 use crate::verdict::label::ProductTier;
@@ -101,11 +102,18 @@ pub struct PromptTierError {
     pub tier: ProductTier,
 }
 
-impl PromptTemplate {
+impl Document for PromptTemplate {
+    const KIND: &'static str = "prompt_template";
+    const DISTINGUISHING_MEMBER: &'static str = "tiers";
+    const VERSIONS: DocumentVersions = DocumentVersions::Numbered;
+
+    fn document_id(&self) -> String {
+        self.reference().to_string()
+    }
+
     /// The versions of the template that is part of the program, the newest first. A changed text is a new version. Earlier
     /// versions stay in the program, because sessions name them.
-    #[must_use]
-    pub fn built_in_versions() -> &'static [Self] {
+    fn built_in_versions() -> &'static [Self] {
         static VERSIONS: LazyLock<[PromptTemplate; 2]> = LazyLock::new(|| {
             let version = |version, [quick, full, strategy]: [&str; 3]| PromptTemplate {
                 template_id: BUILT_IN_ID.parse().expect("a valid id"),
@@ -132,7 +140,9 @@ impl PromptTemplate {
         });
         &*VERSIONS
     }
+}
 
+impl PromptTemplate {
     /// The newest version of the template that is part of the program.
     #[must_use]
     pub fn built_in() -> &'static Self {

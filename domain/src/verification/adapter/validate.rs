@@ -5,7 +5,7 @@ use super::signature::{PublicKey, SignaturePolicy};
 use super::template::{EndpointTemplate, NONCE, POINT_IN_TIME};
 use super::{Adapter, AdapterError, ISSUE_AGE_MAX_S, KEEP_MAX_S};
 use crate::base::digest::Sha256Hex;
-use crate::ground::digest_of_json;
+use crate::base::digest::digest_of_json;
 use crate::ground::format::{PayloadFormat, TextEncoding};
 use crate::ground::gates::ReleaseGates;
 use crate::ground::id::PipelineId;

@@ -3,9 +3,9 @@
 
 use super::CombinedDecision;
 use crate::base::digest::Sha256Hex;
+use crate::base::digest::digest_of_json;
 use crate::base::moment::format_span;
 use crate::ground::axis::{Axis, AxisClass};
-use crate::ground::digest_of_json;
 use crate::ground::id::SourceId;
 use crate::ground::source::CONFIRMATION_ORACLE_ID;
 use crate::verification::axis_settlement::{AxisSettlement, AxisStatus, ValueOrigin};

@@ -2,7 +2,7 @@
 
 use super::without_review;
 use crate::base::digest::Sha256Hex;
-use crate::ground::digest_of_json;
+use crate::base::digest::digest_of_json;
 use crate::ground::id::SourceId;
 use crate::ground::source::OracleTier;
 use crate::ground::value::AxisValue;

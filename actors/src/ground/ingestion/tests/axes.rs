@@ -141,7 +141,7 @@ fn gates_of_an_axis_are_those_of_its_pipeline() {
         for axis in ["none", "day"] {
             let mut wrong = definition.clone();
             wrong.pipeline.gates.axes.insert(axis.into(), AxisGates::default());
-            assert!(system.registry.register(&wrong, PEER).await.is_err(), "`{axis}` is not a value axis");
+            assert!(system.registry.register(wrong, PEER).await.is_err(), "`{axis}` is not a value axis");
         }
     });
 }

@@ -18,7 +18,7 @@ pub(super) async fn rates(system: &ActorSystem, format: &Json, usd_from: &str, j
     let axes = json!([day, rate("usd", "{USD}/{EUR}"), rate("jpy", "{JPY}/{EUR}")]);
     let ontology = json!({"ontology_id": "rates", "version": "1", "axes": axes});
     let ontology: Ontology = serde_json::from_value(ontology).expect("an ontology");
-    system.registry.register(&ontology, PEER).await.expect("the registration succeeds");
+    system.registry.register(ontology, PEER).await.expect("the registration succeeds");
     let registration = json!({
         "oracle_id": "ecb-rates", "oracle_name": "Euro reference rates", "upstream_authority": "ECB",
         "upstream_url": "https://ecb.example", "data_license": "free", "domain": "finance", "query_contract": "rates",
@@ -26,7 +26,7 @@ pub(super) async fn rates(system: &ActorSystem, format: &Json, usd_from: &str, j
         "axes_provided": ["day", "usd", "jpy"], "update_frequency": "daily", "adapter_id": "store",
     });
     let registration: SourceRegistration = serde_json::from_value(registration).expect("a source");
-    let registered = system.registry.register(&registration, PEER).await;
+    let registered = system.registry.register(registration, PEER).await;
     registered.expect("the registration succeeds");
     register_pipeline(system, Box::new(rates_definition(format, usd_from, jpy_from))).await
 }

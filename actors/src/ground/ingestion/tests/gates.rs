@@ -345,7 +345,7 @@ fn ontology_of_a_source_with_a_held_or_undone_run_stays() {
         assert_eq!(held.state, RunState::Failed, "{held:?}");
         let mut registration = state(&system).entry.registration;
         registration.snapshot = !registration.snapshot;
-        let refused = system.registry.register(&*Box::new(registration), PEER).await;
+        let refused = system.registry.register(registration, PEER).await;
         assert!(refused.is_err(), "{refused:?}");
     });
 }

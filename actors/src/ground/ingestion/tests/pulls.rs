@@ -111,7 +111,7 @@ async fn registered(
     system: &ActorSystem,
     definition: Box<PipelineDefinition>,
 ) -> Result<PipelineId, RegistryError> {
-    system.registry.register(&*definition, PEER).await?;
+    system.registry.register(*definition.clone(), PEER).await?;
     Ok(definition.pipeline.pipeline_id)
 }
 
@@ -400,7 +400,7 @@ async fn strict(system: &ActorSystem, endpoint: &str) -> (SourceId, PipelineId) 
     let mut policy = policy_of(&view.state, &view.ontology);
     policy.default_stale_behavior = StaleBehavior::BlockUntilFresh;
     policy.default_max_age_seconds = 86_400;
-    let set = system.registry.register(&policy, PEER).await;
+    let set = system.registry.register(policy, PEER).await;
     set.expect("the policy is set");
     (oracle_id, pipeline_id)
 }

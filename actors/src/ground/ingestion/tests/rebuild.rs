@@ -69,13 +69,13 @@ fn damaged_files_are_rebuilt_from_payloads_after_later_registrations() {
         let name =
             ontology.axes.iter().find(|axis| axis.axis == "area_name").expect("the item exists").clone();
         ontology.axes.push(Axis { axis: "former_name".into(), ..name });
-        let registered = system.registry.register(&ontology, PEER).await;
+        let registered = system.registry.register(ontology, PEER).await;
         registered.expect("the registration succeeds");
         let mut registration: Box<SourceRegistration> =
             document(include_str!("../../../../../examples/ground-truth/sources/world-bank-population.json"));
         registration.ontology.version = "2".into();
         registration.axes_provided.retain(|axis| axis != "area_name");
-        let registered = system.registry.register(&*registration, PEER).await;
+        let registered = system.registry.register(*registration, PEER).await;
         registered.expect("the registration succeeds");
 
         let paths = damaged(&world);
@@ -152,7 +152,7 @@ fn rebuild_fails_if_a_payload_was_not_kept() {
         population(system).await;
         let mut definition = open_pipeline();
         definition.pipeline.audit.log_raw_input = false;
-        system.registry.register(&*definition, PEER).await.expect("the registration succeeds");
+        system.registry.register(*definition.clone(), PEER).await.expect("the registration succeeds");
         let pipeline_id = definition.pipeline.pipeline_id;
         let run = ingest_version(system, &pipeline_id, OLD, "2020-04-14").await;
         // the payload is removed after the run has become visible

@@ -10,7 +10,7 @@ pub(super) async fn set_policy(system: &ActorSystem, change: impl FnOnce(&mut Fr
     let view = system.store.view(&source()).expect("the source opens").expect("the source exists");
     let mut policy = policy_of(&view.state, &view.ontology);
     change(&mut policy);
-    system.registry.register(&policy, PEER).await.expect("it is set");
+    system.registry.register(policy, PEER).await.expect("it is set");
 }
 
 /// Limits the age of `axis` to one minute, with this behavior for older data.

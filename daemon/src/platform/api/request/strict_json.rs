@@ -3,8 +3,9 @@
 
 use super::{shorten_error, shorten_error_with_path};
 use crate::platform::problem::{Problem, ProblemCode};
+use oracled_domain::base::document::AnyDocument;
 use oracled_domain::base::duplicate_keys::DuplicateKeyCheck;
-use oracled_domain::documents::{AnyDocument, DocumentKind};
+use oracled_domain::documents::DocumentKind;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::de::SliceRead;
@@ -25,7 +26,7 @@ pub(crate) fn read<T: DeserializeOwned>(text: &[u8], kind: &str, code: ProblemCo
 /// # Errors
 /// `InvalidJson`, `InvalidDocument`.
 pub(crate) fn read_document(text: &[u8], kind: DocumentKind) -> Result<AnyDocument, Problem> {
-    read_with(text, "a document", ProblemCode::InvalidDocument, |json| AnyDocument::read(kind, json))
+    read_with(text, "a document", ProblemCode::InvalidDocument, |json| kind.read(json))
 }
 
 fn read_with<T>(

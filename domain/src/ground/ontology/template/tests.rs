@@ -200,7 +200,7 @@ fn ontology_without_templates_keeps_its_digest() {
     let ontology: Ontology = serde_json::from_value(document.clone()).unwrap();
     assert_eq!(serde_json::to_value(&ontology).unwrap(), document);
     assert_eq!(
-        crate::ground::digest_of_json(&ontology),
+        crate::base::digest::digest_of_json(&ontology),
         crate::base::digest::Sha256Hex::of(serde_json::to_string(&document).unwrap().as_bytes())
     );
     // templates do not change the meaning of records

@@ -46,8 +46,9 @@ fn document_is_read_strictly_and_round_trips() {
 
 #[test]
 fn digest_ignores_written_defaults_only() {
-    let digest =
-        |document: Json| crate::ground::digest_of_json(&serde_json::from_value::<Adapter>(document).unwrap());
+    let digest = |document: Json| {
+        crate::base::digest::digest_of_json(&serde_json::from_value::<Adapter>(document).unwrap())
+    };
     assert_eq!(digest(plain()), digest(with([("/keep_seconds", json!(2_592_000))])));
     assert_ne!(digest(plain()), digest(with([("/keep_seconds", json!(1))])));
 }
