@@ -10,3 +10,4 @@ pub mod key_file;
 pub mod metrics;
 pub mod per_application;
 pub(crate) mod unique_id;
+pub mod work;

@@ -1,7 +1,7 @@
 //! All wiring, bottom-up, in one function: the actors and services, and which of them each one may call.
 
 use crate::audit::fallback::FallbackLog;
-use crate::audit::logger::webhook_queue::WebhookQueue;
+use crate::audit::logger::outbox_queue::OutboxQueue;
 use crate::audit::logger::{JournalReport, Logger, LoggerHandle, LoggerMetrics};
 use crate::ground::ingestion::{IngestionActor, IngestionConfig};
 use crate::ground::metrics::{IngestionMetrics, QueryMetrics};
@@ -28,14 +28,14 @@ use crate::verdict::crosscheck::{CrosscheckActor, CrosscheckMetrics};
 use crate::verdict::erasure::{ErasureHandles, ErasureService};
 use crate::verdict::generation::{ConfiguredModels, GenerationHandles, GenerationMetrics, GenerationRunner};
 use crate::verdict::lookup::{LookupMetrics, LookupService};
-use crate::verdict::notifier::{Notifier, NotifierConfig};
+use crate::verdict::notifier::{
+    Notifier, NotifierConfig, OutboxMetrics, OutboxWork, WebhookConfig, wake_for_committed,
+};
 use crate::verdict::order_metrics::OrderMetrics;
 use crate::verdict::order_progress::OrderProgress;
 use crate::verdict::orders::{OrderDesk, OrderWaits, OrdersActor, OrdersConfig};
-use crate::verdict::outbox::OutboxMetrics;
 use crate::verdict::rate_limiter::{CallLimits, RateLimiter};
 use crate::verdict::regen::RegenActor;
-use crate::verdict::webhooks::{WebhookConfig, WebhookSender, wake_for_committed};
 use crate::verification::{
     self, VerificationConfig, VerificationMetrics, VerificationService, VerificationUpkeep,
 };
@@ -126,10 +126,8 @@ pub struct ActorSystem {
     pub rules: RuleService,
     /// The actor that limits calls of the model.
     pub rate_limiter: ActorHandle<RateLimiter>,
-    /// The actor that sends the mails of the outbox.
+    /// The actor that sends the mails and webhooks of the outbox.
     pub notifier: ActorHandle<Notifier>,
-    /// The actor that sends the webhooks of the outbox.
-    pub webhooks: ActorHandle<WebhookSender>,
     /// The actor that tracks the health of the oracles, with their circuits.
     pub oracle_health: ActorHandle<OracleHealth>,
     /// The service that registers ontologies, sources and pipelines.
@@ -194,8 +192,7 @@ impl ActorSystem {
         let query_metrics = QueryMetrics::register(registry);
         let generation_metrics = GenerationMetrics::register(registry, &applications, models.priced());
         let comparisons = ComparisonMetrics::register(registry);
-        let mail_metrics = OutboxMetrics::register_for_mails(registry);
-        let webhook_metrics = OutboxMetrics::register_for_webhooks(registry);
+        let outbox_metrics = OutboxMetrics::register(registry);
         let order_metrics = OrderMetrics::register(registry, &applications);
         let verification_metrics = VerificationMetrics::register(registry);
         let cache_reads = CacheReadMetrics::register(registry);
@@ -214,10 +211,10 @@ impl ActorSystem {
         // no limit: each message that reaches the logger already has a slot at a limited handle, and no entry may be
         // rejected
         let handle = starter.start("logger", &own_thread, Semaphore::MAX_PERMITS, move || logger);
-        let (webhook_queue, committed_webhooks) =
-            WebhookQueue::new(webhooks.client.get().receivers().collect());
+        let (outbox_queue, committed_messages) =
+            OutboxQueue::new(webhooks.client.get().receivers().collect());
         let (log, waiting) =
-            LoggerHandle::new(handle, reports, fallback, fallback_entries, logger_metrics, webhook_queue);
+            LoggerHandle::new(handle, reports, fallback, fallback_entries, logger_metrics, outbox_queue);
         actix_rt::spawn(log.clone().commit_queued_entries(waiting));
 
         let oracle_health = {
@@ -273,25 +270,18 @@ impl ActorSystem {
 
         let mails = mailing.service.is_some();
         let notifier = {
-            let (oracle_health, store, log) = (oracle_health.clone(), store.clone(), log.clone());
-            let clock = clock.clone();
-            let make = move || Notifier::of_config(mailing, oracle_health, store, log, clock, mail_metrics);
-            starter.start("notifier", &here, queue, make)
-        };
-
-        let webhooks = {
+            let mailing = (mailing, oracle_health.clone());
             let (store, log, clock) = (store.clone(), log.clone(), clock.clone());
-            let make = move || WebhookSender::of_config(webhooks, store, log, clock, webhook_metrics);
-            starter.start("webhooks", &here, queue, make)
+            let work = OutboxWork::new(mailing, webhooks, store, log, clock, outbox_metrics);
+            starter.start("notifier", &here, queue, move || Notifier::new(work))
         };
-        actix_rt::spawn(wake_for_committed(committed_webhooks, webhooks.clone()));
+        actix_rt::spawn(wake_for_committed(committed_messages, notifier.clone()));
 
         let order_progress = OrderProgress::default();
         let cache = {
             let (store, log, clock) = (store.clone(), log.clone(), clock.clone());
-            let notifier = mails.then(|| notifier.clone());
             let (orders, order_metrics) = (order_progress.clone(), order_metrics.clone());
-            let listeners = DeliveryListeners { notifier, orders, order_metrics, comparisons };
+            let listeners = DeliveryListeners { mails, orders, order_metrics, comparisons };
             let make =
                 move || VerdictCache::new(store, log, clock, listeners, cache_reads, policy, hot_bytes);
             starter.start("cache", &here, queue, make)
@@ -336,6 +326,7 @@ impl ActorSystem {
             let (waits, in_flight) = (order_waits.clone(), orders_in_flight.clone());
             let desk =
                 OrderDesk::new(generation, orders, gate, in_flight, order_progress, waits, order_metrics);
+            actix_rt::spawn(desk.clone().survey_waiting());
             starter.start("orders", &here, queue, move || OrdersActor::new(desk))
         };
 
@@ -345,7 +336,6 @@ impl ActorSystem {
             clock: clock.clone(),
             cache: cache.clone(),
             notifier: notifier.clone(),
-            webhooks: webhooks.clone(),
             regen: regen.clone(),
             orders_in_flight,
             turn: Arc::default(),
@@ -367,7 +357,6 @@ impl ActorSystem {
             rules,
             rate_limiter,
             notifier,
-            webhooks,
             oracle_health,
             registry,
             ingestion,
@@ -392,7 +381,6 @@ impl ActorSystem {
             self.cache.report(),
             self.rate_limiter.report(),
             self.notifier.report(),
-            self.webhooks.report(),
             self.oracle_health.report(),
             self.verification_upkeep.report(),
             self.ingestion.report(),

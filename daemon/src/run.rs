@@ -25,12 +25,12 @@ use nix::sys::stat::{Mode, umask};
 use oracled_actors::audit::fallback::FallbackLog;
 use oracled_actors::audit::logger::CommitError;
 use oracled_actors::ground::ingestion;
+use oracled_actors::platform::work::StopWork;
 use oracled_actors::system::SystemParts;
 use oracled_actors::verdict::cache::PolicyConfig;
 use oracled_actors::verdict::generation::find_prompt_template;
 use oracled_actors::verdict::notifier::find_mail_template;
-use oracled_actors::verdict::outbox::StopSending;
-use oracled_actors::verdict::{orders, regen};
+use oracled_actors::verdict::regen;
 use oracled_actors::verification::VerificationConfig;
 use oracled_actors::{ActorSystem, Clock};
 use oracled_domain::AuditEvent;
@@ -271,12 +271,11 @@ impl RunningDaemon {
         }
         service.stop();
         let finished = timeout(bound_s, async {
-            let rest = service.system.notifier.ask(StopSending);
+            let rest = service.system.notifier.ask(StopWork);
             let runs = service.system.ingestion.ask(ingestion::StopRuns);
-            let webhooks = service.system.webhooks.ask(StopSending);
             // calls of the model are paid for even if no caller waits any longer: none starts, and those in flight end
-            let orders = service.system.orders.ask(orders::StopOrders);
-            let (rested, webhooks, runs, orders, ()) = tokio::join!(rest, webhooks, runs, orders, async {
+            let orders = service.system.orders.ask(StopWork);
+            let (rested, runs, orders, ()) = tokio::join!(rest, runs, orders, async {
                 drop(routes.await);
                 service.wait_until_idle().await;
                 if let Err(error) = service.system.regen.ask(regen::AwaitGenerations::default()).await {
@@ -289,11 +288,8 @@ impl RunningDaemon {
             if let Err(error) = runs {
                 tracing::debug!(%error, "ingestion runs are cut off by the stop");
             }
-            if let Err(error) = webhooks {
-                tracing::warn!(%error, "webhooks may be sent again after the next start");
-            }
             if let Err(error) = rested {
-                tracing::warn!(%error, "mails may be sent again after the next start");
+                tracing::warn!(%error, "mails and webhooks may be sent again after the next start");
             }
         });
         if finished.await.is_err() {

@@ -17,9 +17,10 @@ pub mod label;
 pub mod lookup;
 pub mod mail;
 pub mod mail_template;
+pub mod message_attempts;
 pub mod order;
 pub mod order_position;
-mod outbox_retry;
+pub mod outbox;
 pub mod policy;
 pub mod prompt;
 pub mod query;
@@ -36,12 +37,11 @@ pub mod webhook;
 use crate::base::row::{Row, SumTable, Table};
 use delivery::VerdictDelivery;
 use held::HeldVerdict;
-use mail::OutboxMail;
 use mail_template::MailTemplate;
+use outbox::OutboxMessage;
 use prompt::PromptTemplate;
 use regen::RegenAttempt;
 use session::{RejectingCheck, SessionRecord};
-use webhook::OutboxWebhook;
 
 /// The tables of the feature.
 pub const TABLES: &[&Table] = &[
@@ -50,8 +50,7 @@ pub const TABLES: &[&Table] = &[
     HeldVerdict::TABLE,
     RejectingCheck::TABLE,
     RegenAttempt::TABLE,
-    OutboxMail::TABLE,
-    OutboxWebhook::TABLE,
+    OutboxMessage::TABLE,
 ];
 /// The sums of the feature.
 pub const SUMS: &[&SumTable] = &[&cost_budget::COSTS];

@@ -40,14 +40,13 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub const GOOD: &str = r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#;
 
 /// Names of the supervised actors, in the order in which the daemon reports them.
-pub const ACTORS: [&str; 11] = [
+pub const ACTORS: [&str; 10] = [
     "regen",
     "orders",
     "crosscheck",
     "cache",
     "rate_limiter",
     "notifier",
-    "webhooks",
     "oracle_health",
     "verification_upkeep",
     "ingestion",

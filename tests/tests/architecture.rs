@@ -254,7 +254,7 @@ fn recorded_model_and_mailbox_are_named_only_in_dev() {
 }
 
 /// Each actor and service with its file and the type by which others hold it. Calls go only to later entries.
-const NODES: [(&str, &str, &str); 18] = [
+const NODES: [(&str, &str, &str); 17] = [
     ("orders", "verdict/orders", "ActorHandle<OrdersActor>"),
     ("regen", "verdict/regen", "ActorHandle<RegenActor>"),
     ("lookup", "verdict/lookup", "LookupService"),
@@ -265,7 +265,6 @@ const NODES: [(&str, &str, &str); 18] = [
     ("rules", "rules", "RuleService"),
     ("rate_limiter", "verdict/rate_limiter", "ActorHandle<RateLimiter>"),
     ("notifier", "verdict/notifier", "ActorHandle<Notifier>"),
-    ("webhooks", "verdict/webhooks", "ActorHandle<WebhookSender>"),
     ("verification_upkeep", "verification/upkeep", "ActorHandle<VerificationUpkeep>"),
     ("verification", "verification", "VerificationService"),
     ("oracle_health", "upstream/oracle_health", "ActorHandle<OracleHealth>"),

@@ -180,10 +180,10 @@ async fn id_of_an_erased_session_is_in_no_file_however_it_was_used() {
     let control = &mut daemon.control().await;
     use_all_sessions(&daemon, &world, &services).await;
     eventually("a notice of the divergence is sent", async || {
-        log(control, "event=mail_sent").await.iter().any(|entry| entry["kind"] == "divergence_notice")
+        log(control, "event=message_sent").await.iter().any(|entry| entry["kind"] == "divergence_notice")
     })
     .await;
-    eventually("webhooks failed", async || !log(control, "event=webhook_failed").await.is_empty()).await;
+    eventually("webhooks failed", async || !log(control, "event=message_failed").await.is_empty()).await;
     for event in ["oracle_interaction", "order_cancelled", "order_stopped", "order_released"] {
         assert!(!log(control, &format!("event={event}")).await.is_empty(), "{event}");
     }

@@ -19,7 +19,7 @@ const TABLES: &[&str] = &[
     "subjects",
     "reviews",
     "refusals",
-    "webhooks",
+    "outbox",
     "regens",
     "sessions",
 ];

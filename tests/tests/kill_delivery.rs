@@ -206,7 +206,7 @@ fn check(
     mails: &[ReceivedRequest],
     kills: usize,
 ) {
-    for event in ["tmm_crosscheck", "verdict_cached", "mail_queued", "mail_sent"] {
+    for event in ["tmm_crosscheck", "verdict_cached", "message_queued", "message_sent"] {
         assert_eq!(with_event(log, event), *there, "{event}");
     }
     let lost: BTreeSet<_> = there.iter().filter(|session| !is_generated(session)).cloned().collect();

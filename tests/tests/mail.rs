@@ -236,8 +236,8 @@ async fn mail_of_a_delivery_survives_a_kill_and_is_sent_once() {
     assert_eq!(server.request_count(), 1);
     assert_eq!(server.requests()[0].header("idempotency-key"), Some("verdict:cs_1"));
     let control = &mut daemon.control().await;
-    eventually("the log has the entry", async || log(control, "event=mail_sent").await.len() == 1).await;
-    assert_eq!(log(control, "event=mail_queued").await.len(), 1);
+    eventually("the log has the entry", async || log(control, "event=message_sent").await.len() == 1).await;
+    assert_eq!(log(control, "event=message_queued").await.len(), 1);
     let oracles = document(&get(control, "/v1/health/oracles").await);
     assert!(oracles.as_array().unwrap().iter().any(|oracle| oracle["oracle_id"] == "mail"), "{oracles}");
     for line in [
@@ -335,12 +335,12 @@ async fn dead_letters_can_be_listed_requeued_and_dropped() {
     assert!(printed(&world.ctl(&["outbox", "requeue", "--all-dead"]), 0).contains("2 dead letters"));
     eventually("they are sent", async || outbox(&daemon, "").await["items"] == json!([])).await;
     let control = &mut daemon.control().await;
-    for (event, times) in [("mail_requeued", 3), ("mail_dropped", 1)] {
+    for (event, times) in [("message_requeued", 3), ("message_dropped", 1)] {
         let entries = log(control, &format!("event={event}")).await;
         assert_eq!(entries.len(), times, "{entries:?}");
         assert!(entries.iter().all(|entry| entry["peer"]["uid"].is_u64()), "{entries:?}");
     }
-    assert!(printed(&world.ctl(&["log", "--event", "mail_failed"]), 0).contains("dead"));
+    assert!(printed(&world.ctl(&["log", "--event", "message_failed"]), 0).contains("dead"));
 }
 
 #[tokio::test]

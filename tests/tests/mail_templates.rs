@@ -194,8 +194,8 @@ async fn mail_waits_for_its_template_and_is_sent_after_a_corrected_version() {
     assert_eq!(requests.len(), 1);
     assert_eq!(mail_of(&requests, "cs_1")["text"], "A sound and simple plan. help@example.org");
     let control = &mut daemon.control().await;
-    assert!(log(control, "event=mail_failed").await.len() >= 2);
-    assert_eq!(log(control, "event=mail_sent").await.len(), 1);
+    assert!(log(control, "event=message_failed").await.len() >= 2);
+    assert_eq!(log(control, "event=message_sent").await.len(), 1);
 }
 
 #[tokio::test]

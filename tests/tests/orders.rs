@@ -124,7 +124,7 @@ async fn session_page_has_order_and_history_in_time_order() {
     let count = |event: &str| history.iter().filter(|entry| entry["event"] == event).count();
     assert_eq!((count("order_placed"), count("order_attempted"), count("tmm_crosscheck")), (1, 2, 2));
     assert_eq!(
-        (count("order_delivered"), count("mail_queued"), &page["has_older_entries"]),
+        (count("order_delivered"), count("message_queued"), &page["has_older_entries"]),
         (1, 1, &json!(false))
     );
     assert!(history.is_sorted_by_key(|entry| entry["seq"].as_u64()));
@@ -203,7 +203,7 @@ fn check_history(order: &Value, entries: &[Value]) {
     assert_eq!((named("order_placed"), named("order_attempted")), (1, attempts), "{order} {entries:?}");
     let delivered = u64::from(order["state"] == "delivered");
     assert_eq!(
-        (named("order_delivered"), named("verdict_cached"), named("mail_queued")),
+        (named("order_delivered"), named("verdict_cached"), named("message_queued")),
         (delivered, delivered, delivered),
         "{order} {entries:?}"
     );

@@ -111,7 +111,7 @@ async fn held_submission_is_delivered_once_by_its_release() {
     assert_eq!((delivered.status.as_u16(), at(&delivered, "/verdict/summary")), (200, json!(MARK)));
     assert_eq!(at(&delivered, "/decision/flags"), json!(["short_summary"]));
     eventually("it is mailed", async || mailbox.request_count() == 1).await;
-    let after = ["order_released", "verdict_cached", "order_delivered", "mail_queued", "mail_sent"];
+    let after = ["order_released", "verdict_cached", "order_delivered", "message_queued", "message_sent"];
     eventually("the mail is logged", async || event_names(control, "cs_1").await.len() == 9).await;
     assert_eq!(event_names(control, "cs_1").await[4..], after);
     assert!(is_text_written(&world), "a delivered verdict is found");

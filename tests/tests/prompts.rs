@@ -221,7 +221,7 @@ async fn trial_compares_two_templates_and_delivers_nothing() {
             |entry: &&Value| entry["path"] == "try" && entry.get("session_id").is_none_or(Value::is_null);
         assert!(entries.iter().all(is_trial), "{entries:?}");
     }
-    assert!(of("verdict_cached").is_empty() && of("mail_queued").is_empty());
+    assert!(of("verdict_cached").is_empty() && of("message_queued").is_empty());
     let status = document(&get(control, "/v1/status").await);
     assert_eq!(
         (&status["verdicts"], &status["sessions"], &status["in_flight"]),

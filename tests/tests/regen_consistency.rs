@@ -275,7 +275,7 @@ async fn vc_4_divergent_answer_is_not_delayed_by_a_hanging_notice() {
         differing
             .push(time_regeneration(routes, &session, VerdictLabel::Red, DivergenceLevel::Significant).await);
     }
-    let events = log(&mut daemon.control().await, "event=mail_queued&limit=1000").await.len();
+    let events = log(&mut daemon.control().await, "event=message_queued&limit=1000").await.len();
     assert_eq!(events, READS + 1, "each divergent verdict has a notice");
     let (equal, differing) = (median(equal), median(differing));
     assert!(equal >= MODEL_TAKES && differing < equal + APART_AT_MOST, "{equal:?} and {differing:?}");

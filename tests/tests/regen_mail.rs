@@ -5,8 +5,9 @@ use jiff::{SignedDuration, Timestamp};
 use oracled_api::base::client::{DaemonClient, DaemonResponse};
 use oracled_domain::audit::event::ControlAction;
 use oracled_domain::verdict::divergence::DISCLAIMER;
-use oracled_domain::verdict::mail::MailState;
-use oracled_domain::{AuditEvent, OutboxMail, ProductTier, VerdictLabel};
+use oracled_domain::verdict::message_attempts::MessageAttempts;
+use oracled_domain::verdict::outbox::{MessageChannel, MessageState};
+use oracled_domain::{AuditEvent, ProductTier, VerdictLabel};
 use oracled_store::{Journal, JournalRecord, RowWrite, StoreOptions};
 use oracled_tests::generation::{
     QUERY, coherent_answer, event_names, generation_request, purge_verdict, put_session, read_verdict,
@@ -88,7 +89,7 @@ async fn vc_5_significant_divergence_is_mailed_within_60_s_with_disclaimer() {
         let answer = regenerate(&daemon, &model, &session, Some(original), regen).await;
         assert_eq!(at(&answer, "/disclaimer"), DISCLAIMER);
         eventually("it is mailed", async || mailbox.request_count() == n + 1).await;
-        eventually("the log has the entry", async || of_event(&daemon, "mail_sent").await.len() == n + 1)
+        eventually("the log has the entry", async || of_event(&daemon, "message_sent").await.len() == n + 1)
             .await;
         assert!(began.elapsed() < NOTIFIED_WITHIN, "{:?}", began.elapsed());
 
@@ -111,8 +112,8 @@ async fn vc_5_significant_divergence_is_mailed_within_60_s_with_disclaimer() {
             "tmm_crosscheck",
             "verdict_cached",
             "regen_divergence_check",
-            "mail_queued",
-            "mail_sent",
+            "message_queued",
+            "message_sent",
         ];
         assert_eq!(events, expected);
     }
@@ -148,7 +149,7 @@ async fn vc_5_only_significant_divergence_with_an_address_is_mailed() {
         "RED-NULL",
     ];
     assert_eq!(sessions(&mailbox.requests()), significant);
-    assert_eq!(of_event(&daemon, "mail_queued").await.len(), significant.len());
+    assert_eq!(of_event(&daemon, "message_queued").await.len(), significant.len());
     // a second read sends no second notice
     for session in significant {
         assert_eq!(x_cache(&read_verdict(routes, session).await), Some("HIT"));
@@ -196,7 +197,7 @@ async fn vc_4_hanging_or_unreachable_mail_service_delays_no_answer() {
         assert!(began.elapsed() < Duration::from_secs(10), "{:?}: half of the mail timeout", began.elapsed());
         eventually("it is tried", async || mailbox.request_count() > n).await;
     }
-    assert_eq!(of_event(&daemon, "mail_sent").await.len(), 0);
+    assert_eq!(of_event(&daemon, "message_sent").await.len(), 0);
     assert_eq!(outbox(&daemon).await.as_array().map(Vec::len), Some(10), "no mail is lost");
     assert_eq!(get(&mut daemon.routes().await, "/readyz").await.status, 200);
 }
@@ -219,18 +220,19 @@ fn advance_retry(world: &DaemonWorld) {
     };
     let (mut journal, store) = Journal::open(options).expect("the store opens");
     let mut waiting = None;
-    let only_one = |standing| waiting.replace(standing).is_none();
-    store.visit_mails(None, only_one).expect("the store is read");
-    let standing: MailState = waiting.expect("the mail waits");
-    let (mail, _) = store.mail(&standing.mail_id).expect("the store is read").expect("the mail exists");
-    let next_attempt_at = standing.next_attempt_at.map(|at| at - SignedDuration::from_secs(60));
-    let mail = OutboxMail { standing: MailState { next_attempt_at, ..standing }, ..mail };
+    let only_one = |state| waiting.replace(state).is_none();
+    store.visit_messages(Some(MessageChannel::Mail), None, only_one).expect("the store is read");
+    let state: MessageState = waiting.expect("the mail waits");
+    let id = state.entry().message_id;
+    let (mail, _) = store.message(&id).expect("the store is read").expect("the mail exists");
+    let next_attempt_at = state.tries().next_attempt_at.map(|at| at - SignedDuration::from_secs(60));
+    let mail = mail.with_tries(MessageAttempts { next_attempt_at, ..state.tries().clone() });
     let passed = AuditEvent::new(
         Timestamp::now(),
         None,
         ControlAction { action: "pass".into(), detail: "a minute".into(), peer: None },
     );
-    let writes = vec![RowWrite::put::<OutboxMail>(&mail)];
+    let writes = vec![RowWrite::put(&mail)];
     let record = JournalRecord { events: vec![passed], writes, ..JournalRecord::default() };
     let committed = journal.commit(&[record]).expect("the commit succeeds");
     assert!(committed.iter().all(Result::is_ok), "{committed:?}");
@@ -244,8 +246,8 @@ async fn failure_mode_divergence_mail_fails_and_is_retried_after_a_minute() {
     mailbox.set_default(ScriptedReply::error(502, "the mail service is down"));
     let answer = regenerate(&daemon, &model, "cs_1", Some(VerdictLabel::Green), VerdictLabel::Null).await;
     assert_eq!(at(&answer, "/divergence_level"), "significant", "the answer has the divergence");
-    eventually("it is logged", async || of_event(&daemon, "mail_failed").await.len() == 1).await;
-    let failed = of_event(&daemon, "mail_failed").await.remove(0);
+    eventually("it is logged", async || of_event(&daemon, "message_failed").await.len() == 1).await;
+    let failed = of_event(&daemon, "message_failed").await.remove(0);
     let fields = ["session_id", "kind", "attempt"].map(|name| failed[name].clone());
     assert_eq!(fields, [json!("cs_1"), json!("divergence_notice"), json!(1)]);
     assert!(failed["cause"].as_str().unwrap().contains("502"), "{failed}");
@@ -266,8 +268,8 @@ async fn failure_mode_divergence_mail_fails_and_is_retried_after_a_minute() {
         (&first.body, first.header("idempotency-key")),
         (&second.body, second.header("idempotency-key"))
     );
-    eventually("the log has the entry", async || of_event(&daemon, "mail_sent").await.len() == 1).await;
-    assert_eq!(of_event(&daemon, "mail_sent").await[0]["attempt"], 2);
+    eventually("the log has the entry", async || of_event(&daemon, "message_sent").await.len() == 1).await;
+    assert_eq!(of_event(&daemon, "message_sent").await[0]["attempt"], 2);
 }
 
 #[tokio::test]
@@ -277,16 +279,16 @@ async fn regen_gap_04_notice_that_fails_twice_is_dead_until_requeued() {
     let daemon = world.serve().await;
     mailbox.set_default(ScriptedReply::error(502, "the mail service is down"));
     regenerate(&daemon, &model, "cs_1", Some(VerdictLabel::Green), VerdictLabel::Red).await;
-    eventually("it has failed", async || of_event(&daemon, "mail_failed").await.len() == 1).await;
+    eventually("it has failed", async || of_event(&daemon, "message_failed").await.len() == 1).await;
     assert!(daemon.stop().success());
     advance_retry(&world);
     let daemon = world.serve().await;
-    eventually("it has failed again", async || of_event(&daemon, "mail_failed").await.len() == 2).await;
-    let failed = of_event(&daemon, "mail_failed").await.remove(1);
+    eventually("it has failed again", async || of_event(&daemon, "message_failed").await.len() == 2).await;
+    let failed = of_event(&daemon, "message_failed").await.remove(1);
     assert_eq!((&failed["attempt"], &failed["next_attempt_at"]), (&json!(2), &Value::Null));
     let dead = world.ctl(&["outbox", "--dead", "--json"]).stdout;
     let dead: Value = serde_json::from_slice(&dead).unwrap();
-    assert_eq!(dead["items"][0]["mail_id"], failed["mail_id"]);
+    assert_eq!(dead["items"][0]["mail_id"], failed["message_id"]);
     sleep(Duration::from_millis(1500)).await;
     assert_eq!(mailbox.request_count(), 2, "a dead letter is not retried");
 

@@ -230,7 +230,7 @@ async fn removal_of_a_session_drops_its_queued_mail() {
         let entry = mirror.iter().find(|entry| entry["event"] == event).expect("the event is logged");
         entry["timestamp"].clone()
     };
-    assert_eq!(time_of("mail_dropped"), time_of("session_removed"));
+    assert_eq!(time_of("message_dropped"), time_of("session_removed"));
 }
 
 #[tokio::test]

@@ -39,21 +39,21 @@ async fn webhook_of_an_order_is_retried_over_outage_and_restart_under_one_id() {
         wait_for_order(&mut daemon.routes().await, "cs_1", "delivered").await;
         eventually("two attempts failed", async || endpoint.request_count() >= 2).await;
         let control = &mut daemon.control().await;
-        let failed = log(control, "event=webhook_failed").await;
+        let failed = log(control, "event=message_failed").await;
         assert_eq!(failed[0]["kind"], "order.delivered");
         assert_eq!(failed[0]["application"], "default");
         let events = event_names(control, "cs_1").await;
-        assert!(events.contains(&"webhook_queued".to_owned()), "{events:?}");
-        let queued = &log(control, "event=webhook_queued").await[0];
+        assert!(events.contains(&"message_queued".to_owned()), "{events:?}");
+        let queued = &log(control, "event=message_queued").await[0];
         let delivered = &log(control, "event=order_delivered").await[0];
         assert_eq!(queued["timestamp"], delivered["timestamp"], "one commit");
     }
     endpoint.set_default(ScriptedReply::bytes(204, ""));
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
-    eventually("it is sent", async || log(control, "event=webhook_sent").await.len() == 1).await;
+    eventually("it is sent", async || log(control, "event=message_sent").await.len() == 1).await;
     let events = event_names(control, "cs_1").await;
-    assert_eq!(events.last().map(String::as_str), Some("webhook_sent"), "{events:?}");
+    assert_eq!(events.last().map(String::as_str), Some("message_sent"), "{events:?}");
     assert_eq!(ids(&endpoint).len(), 1, "all attempts have one id");
     let sent = endpoint.requests().pop().expect("a request arrived");
     assert_eq!(sent.body["type"], "order.delivered");
@@ -84,7 +84,7 @@ async fn held_and_failed_orders_are_reported_with_their_causes() {
     wait_for_order(routes, "cs_1", "held").await;
     let fail = json!({"action": "fail", "reason": "test"});
     assert_eq!(post(control, "/v1/orders/cs_1", &fail).await.status, 200);
-    eventually("both are sent", async || log(control, "event=webhook_sent").await.len() == 2).await;
+    eventually("both are sent", async || log(control, "event=message_sent").await.len() == 2).await;
     let sent: Vec<_> = endpoint.requests().into_iter().map(|request| request.body).collect();
     let of_type = |name: &str| sent.iter().find(|body| body["type"] == name).expect("it was sent");
     assert_eq!(of_type("order.held")["data"]["cause"], "policy");
@@ -103,8 +103,8 @@ async fn endpoint_that_is_gone_gets_no_second_attempt() {
     let daemon = world.serve().await;
     place_order(&world, "cs_1").await;
     let control = &mut daemon.control().await;
-    eventually("it is dead", async || log(control, "event=webhook_failed").await.len() == 1).await;
-    let failed = &log(control, "event=webhook_failed").await[0];
+    eventually("it is dead", async || log(control, "event=message_failed").await.len() == 1).await;
+    let failed = &log(control, "event=message_failed").await[0];
     assert_eq!((&failed["next_attempt_at"], &failed["attempt"]), (&Value::Null, &json!(1)));
     let routes = &mut daemon.routes().await;
     let dead = r#"oracled_webhook_outbox_depth{state="dead"}"#;
@@ -129,10 +129,10 @@ async fn endpoint_that_does_not_answer_does_not_delay_another_one() {
     eventually("all slots of the endpoint are taken", async || endpoint.request_count() == 4).await;
     let open = json!({"action": "open"});
     assert_eq!(post(control, "/v1/health/oracles/gemini", &open).await.status, 200);
-    eventually("the other one is reached", async || log(control, "event=webhook_sent").await.len() == 1)
+    eventually("the other one is reached", async || log(control, "event=message_sent").await.len() == 1)
         .await;
     assert_eq!((endpoint.request_count(), operators.request_count()), (4, 1));
-    assert!(log(control, "event=webhook_failed").await.is_empty(), "no slot was free in between");
+    assert!(log(control, "event=message_failed").await.is_empty(), "no slot was free in between");
 }
 
 #[tokio::test]
@@ -152,7 +152,7 @@ async fn divergence_is_reported_to_the_application_and_open_circuit_to_operators
     }
     let open = json!({"action": "open"});
     assert_eq!(post(control, "/v1/health/oracles/gemini", &open).await.status, 200);
-    eventually("both are sent", async || log(control, "event=webhook_sent").await.len() == 2).await;
+    eventually("both are sent", async || log(control, "event=message_sent").await.len() == 2).await;
     let [diverged] = &endpoint.requests()[..] else { panic!("one webhook to the application") };
     assert_eq!(diverged.body["type"], "verdict.diverged");
     let expected = json!({
@@ -225,8 +225,8 @@ async fn webhook_admin_tests_lists_requeues_and_drops() {
     assert_eq!(ctl(&["webhook", "list"]).await["items"], json!([]));
     assert!(ctl(&["webhook", "drop", &id]).await.to_string().contains("mail_unknown"));
     let control = &mut daemon.control().await;
-    for event in ["webhook_requeued", "webhook_dropped"] {
-        assert_eq!(log(control, &format!("event={event}")).await[0]["webhook_id"], id);
+    for event in ["message_requeued", "message_dropped"] {
+        assert_eq!(log(control, &format!("event={event}")).await[0]["message_id"], id);
     }
 }
 
@@ -242,7 +242,7 @@ async fn standardwebhooks_verifies_requests_and_their_retries() {
     let daemon = world.serve().await;
     place_order(&world, "cs_1").await;
     let control = &mut daemon.control().await;
-    eventually("it is sent", async || !log(control, "event=webhook_sent").await.is_empty()).await;
-    assert_eq!(log(control, "event=webhook_sent").await[0]["attempt"], 2);
-    assert_eq!(log(control, "event=webhook_failed").await.len(), 1);
+    eventually("it is sent", async || !log(control, "event=message_sent").await.is_empty()).await;
+    assert_eq!(log(control, "event=message_sent").await[0]["attempt"], 2);
+    assert_eq!(log(control, "event=message_failed").await.len(), 1);
 }

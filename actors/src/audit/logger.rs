@@ -8,7 +8,7 @@ mod commit_retry;
 mod erasure;
 mod handle;
 mod healing;
-pub(crate) mod webhook_queue;
+pub(crate) mod outbox_queue;
 
 pub(crate) use crate::audit::logger::handle::queue::EntryQueueReceiver;
 pub use handle::LoggerHandle;

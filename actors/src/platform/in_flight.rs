@@ -3,35 +3,51 @@
 use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::watch;
 
 /// The set of items in flight. It outlives panics of its actor, because attempts do.
-#[derive(Debug, Clone)]
-pub(crate) struct InFlight<I>(Arc<watch::Sender<HashSet<I>>>);
+#[derive(Debug)]
+pub struct InFlight<I> {
+    ids: Arc<watch::Sender<HashSet<I>>>,
+    /// Whether no further attempt may start.
+    is_stopped: Arc<AtomicBool>,
+}
 
 /// Exclusive access to an item, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct InFlightClaim<I: Eq + Hash> {
+pub struct InFlightClaim<I: Eq + Hash> {
     pub(crate) id: I,
     in_flight: InFlight<I>,
 }
 
 impl<I> Default for InFlight<I> {
     fn default() -> Self {
-        Self(Arc::new(watch::channel(HashSet::new()).0))
+        Self { ids: Arc::new(watch::channel(HashSet::new()).0), is_stopped: Arc::default() }
+    }
+}
+
+impl<I> Clone for InFlight<I> {
+    fn clone(&self) -> Self {
+        Self { ids: Arc::clone(&self.ids), is_stopped: Arc::clone(&self.is_stopped) }
     }
 }
 
 impl<I: Eq + Hash + Clone> InFlight<I> {
     /// Marks an item as in flight. `None` if it already is.
     pub(crate) fn claim(&self, id: I) -> Option<InFlightClaim<I>> {
-        let claimed = self.0.send_if_modified(|ids| ids.insert(id.clone()));
+        self.claim_below(id, usize::MAX)
+    }
+
+    /// Marks an item as in flight. `None` if it already is, or if `most` items are.
+    pub(crate) fn claim_below(&self, id: I, most: usize) -> Option<InFlightClaim<I>> {
+        let claimed = self.ids.send_if_modified(|ids| ids.len() < most && ids.insert(id.clone()));
         claimed.then(|| InFlightClaim { id, in_flight: self.clone() })
     }
 
     /// Waits until an item is no longer in flight, and then marks it as in flight.
     pub(crate) async fn claim_when_free(&self, id: I) -> InFlightClaim<I> {
-        let mut changes = self.0.subscribe();
+        let mut changes = self.ids.subscribe();
         loop {
             if let Some(claim) = self.claim(id.clone()) {
                 return claim;
@@ -42,23 +58,32 @@ impl<I: Eq + Hash + Clone> InFlight<I> {
     }
 
     pub(crate) fn contains(&self, id: &I) -> bool {
-        self.0.borrow().contains(id)
+        self.ids.borrow().contains(id)
     }
 
     /// The number of items in flight for which `counts` returns true.
     pub(crate) fn count(&self, counts: impl Fn(&I) -> bool) -> usize {
-        self.0.borrow().iter().filter(|id| counts(id)).count()
+        self.ids.borrow().iter().filter(|id| counts(id)).count()
+    }
+
+    /// Lets no further attempt start.
+    pub(crate) fn stop(&self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
     }
 
     pub(crate) async fn wait_until_empty(self) {
         // the sender is in `self`, so the channel stays open
-        drop(self.0.subscribe().wait_for(HashSet::is_empty).await);
+        drop(self.ids.subscribe().wait_for(HashSet::is_empty).await);
     }
 }
 
 impl<I: Eq + Hash> Drop for InFlightClaim<I> {
     fn drop(&mut self) {
-        self.in_flight.0.send_modify(|ids| {
+        self.in_flight.ids.send_modify(|ids| {
             ids.remove(&self.id);
         });
     }
@@ -75,6 +100,7 @@ mod tests {
         assert!(in_flight.claim("1").is_none());
         assert!(in_flight.claim("2").is_some(), "another is free");
         assert_eq!(in_flight.count(|_| true), 1);
+        assert!(in_flight.claim_below("2", 1).is_none() && in_flight.claim_below("2", 2).is_some());
         drop(taken);
         assert!(in_flight.claim("1").is_some());
     }

@@ -188,6 +188,12 @@ impl ModelCaller {
         &self.oracle_id
     }
 
+    /// The longest time that a call takes, with retries.
+    #[must_use]
+    pub const fn deadline(&self) -> Duration {
+        self.policy.deadline
+    }
+
     /// Returns the same client with its deadline shortened by `spent`.
     #[must_use]
     pub(crate) fn with_time_spent(&self, spent: Duration) -> Self {

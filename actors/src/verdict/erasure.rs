@@ -12,10 +12,10 @@ use crate::platform::actor_handle::{ActorCallError, ActorHandle};
 use crate::platform::clock::Clock;
 use crate::platform::in_flight::InFlight;
 use crate::verdict::cache::{EraseSession, VerdictCache, VerdictCacheError};
-use crate::verdict::notifier::{Notifier, queued_mails};
-use crate::verdict::outbox::{HoldMessages, OutboxAction, OutboxError};
+use crate::verdict::notifier::{
+    ChangeMessage, HoldMessages, Notifier, OutboxAction, OutboxError, queued_mails,
+};
 use crate::verdict::regen::{AwaitGenerations, RegenActor};
-use crate::verdict::webhooks::{ChangeWebhook, WebhookSender};
 use oracled_domain::audit::event::SessionErased;
 use oracled_domain::audit::event::{ErasureEndEntry, ErasureStartEntry};
 use oracled_domain::base::event::read_open;
@@ -117,7 +117,6 @@ pub(crate) struct ErasureHandles {
     pub(crate) clock: Clock,
     pub(crate) cache: ActorHandle<VerdictCache>,
     pub(crate) notifier: ActorHandle<Notifier>,
-    pub(crate) webhooks: ActorHandle<WebhookSender>,
     pub(crate) regen: ActorHandle<RegenActor>,
     /// The orders with an attempt in progress.
     pub(crate) orders_in_flight: InFlight<SessionId>,
@@ -266,16 +265,16 @@ impl ErasureService {
         let read = move || {
             let mut found = Vec::new();
             for id in store.webhooks_of(&session_id)? {
-                if store.webhook_standing(&id)?.is_some_and(|(_, revision)| revision <= up_to) {
+                if store.message_state(&id)?.is_some_and(|(_, revision)| revision <= up_to) {
                     found.push(id);
                 }
             }
             Ok(found)
         };
         for id in self.on_files(read).await? {
-            match self.0.webhooks.ask(ChangeWebhook { id, action: OutboxAction::Drop, peer }).await? {
+            match self.0.notifier.ask(ChangeMessage { id, action: OutboxAction::Drop, peer }).await? {
                 // it was sent meanwhile
-                Ok(_) | Err(OutboxError::Unknown(_)) => {}
+                Ok(_) | Err(OutboxError::Unknown { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         }

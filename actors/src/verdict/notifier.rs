@@ -1,220 +1,228 @@
-//! The notifier: sends the mails in the outbox.
+//! The notifier: sends the mails and webhooks in the outbox, a kind of [`Work`].
 //!
-//! Each attempt requests a lease from the mail service's circuit. If the circuit is not closed, no attempt is made.
+//! The outcome of an attempt is one commit with its log entry. A message is sent at least once, under one id at each attempt, and
+//! leaves the outbox when its receiver has accepted it. Each receiver is a lane of its own, so that one that does not answer delays
+//! no other.
 
+mod admin;
 mod content;
-mod send;
+mod mails;
+mod metrics;
+mod webhooks;
 
+pub use admin::{ChangeMessage, HeldMessages, HoldMessages, OutboxAction, OutboxError, queued_mails};
 pub use content::{MailContentError, find_mail_template};
+pub use mails::NotifierConfig;
+pub(crate) use metrics::OutboxMetrics;
+pub use webhooks::{TestWebhook, WebhookConfig, WebhookTest};
 
-use crate::audit::logger::{JournalReport, LoggerHandle};
+use crate::audit::logger::LoggerHandle;
 use crate::platform::actor_handle::ActorHandle;
 use crate::platform::clock::Clock;
-use crate::platform::per_application::PerApplication;
-use crate::upstream::mail::MailService;
+use crate::platform::in_flight::{InFlight, InFlightClaim};
+use crate::platform::work::{WakeWork, Work, WorkLimits, WorkOutcome, WorkQueue, WorkRunner};
 use crate::upstream::oracle_health::OracleHealth;
-use crate::verdict::outbox::{
-    ChangeMessage, HeldMessages, ListMessages, OutboxChannel, OutboxMetrics, OutboxSender, OutboxState,
-    OutboxStep, SendOutcome, WakeOutbox,
-};
+use actix::Addr;
 use jiff::{SignedDuration, Timestamp};
-use oracled_domain::base::row::Row;
-use oracled_domain::verdict::event::{MailDropped, MailFailed, MailRequeued, MailSent};
-use oracled_domain::verdict::mail::MailState;
-use oracled_domain::verdict::template_name::TemplateName;
-use oracled_domain::{EventKind, MailId, OracleId, OutboxMail, SessionId};
-use oracled_store::{RowName, RowWrite, Store, StoreError};
-use std::sync::Arc;
+use mails::MailSender;
+use metrics::OutboxOutcome;
+use oracled_domain::verdict::event::{MessageFailed, MessageSent};
+use oracled_domain::verdict::message_attempts::MessageAttempts;
+use oracled_domain::verdict::outbox::{
+    MessageChannel, MessageId, MessageReceiver, MessageState, OutboxMessage,
+};
+use oracled_domain::{AuditEvent, EventKind};
+use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
+use tokio::sync::mpsc;
+use webhooks::WebhookSender;
 
-/// The actor that sends mails.
-pub type Notifier = OutboxSender<MailChannel>;
-pub type ListMails = ListMessages<MailChannel>;
-pub type ChangeMail = ChangeMessage<MailChannel>;
-pub type HeldMails = HeldMessages<MailChannel>;
-pub type WakeNotifier = WakeOutbox<MailChannel>;
+/// The actor that sends messages.
+pub type Notifier = WorkRunner<OutboxWork>;
+/// Maximum number of messages of a receiver in memory. The limit is low in tests, so that they reach it quickly.
+pub(crate) const HEAD_MAX: usize = if cfg!(test) { 100 } else { 10_000 };
 
-/// The settings of the notifier.
+/// The messages of the outbox, and the services that take them.
 #[derive(Debug, Clone)]
-pub struct NotifierConfig {
-    /// The mail service. Without one nothing is sent, and the mails stay in the outbox.
-    pub service: Option<Arc<dyn MailService>>,
-    /// Maximum age of a verdict mail that is still retried.
-    pub max_age: SignedDuration,
-    /// The names of the mail templates. Without any, mails have the built-in text.
-    pub templates: PerApplication<Vec<TemplateName>>,
-    /// The contacts for questions.
-    pub contacts: PerApplication<Option<String>>,
-}
-
-/// Mails, and the mail service.
-#[derive(Debug)]
-pub struct MailChannel {
-    /// `None` if no mail service is configured.
-    sender: Option<MailSender>,
-}
-
-/// The parts that an attempt needs.
-#[derive(Debug, Clone)]
-struct MailSender {
-    service: Arc<dyn MailService>,
-    /// The mail service's name among the oracles.
-    oracle_id: OracleId,
-    oracle_health: ActorHandle<OracleHealth>,
+pub struct OutboxWork {
+    /// `None` if no mail service is configured: the mails stay in the outbox.
+    mails: Option<MailSender>,
+    webhooks: WebhookSender,
     store: Store,
+    log: LoggerHandle,
     clock: Clock,
-    /// Maximum age of a verdict mail that is retried, and of a notice that is sent.
-    max_age: SignedDuration,
-    templates: PerApplication<Vec<TemplateName>>,
-    contacts: PerApplication<Option<String>>,
+    in_flight: InFlight<MessageId>,
+    metrics: OutboxMetrics,
 }
 
-/// The mails of a session that are still in the outbox.
-///
-/// # Errors
-/// The outbox cannot be read.
-///
-/// # Panics
-/// Never: the ids of sessions are shorter than those of mails.
-pub fn queued_mails(store: &Store, session_id: &SessionId) -> Result<Vec<MailId>, StoreError> {
-    let verdict = MailId::verdict(session_id);
-    let standing = match store.mail_standing(&verdict) {
-        Err(StoreError::RowLost { .. }) => None,
-        standing => standing?,
-    };
-    let mut mails: Vec<_> = standing.map(|_| verdict).into_iter().collect();
-    let prefix = format!("divergence:{session_id}:");
-    let after = MailId::try_from(prefix.clone()).expect("a session id is shorter than the id of a mail");
-    store.visit_mails(Some(&after), |standing| {
-        let is_of_session = standing.mail_id.as_str().starts_with(&prefix);
-        if is_of_session && standing.session_id == *session_id {
-            mails.push(standing.mail_id);
-        }
-        is_of_session
-    })?;
-    Ok(mails)
+/// The result of an attempt to send a message.
+#[derive(Debug)]
+enum SendOutcome {
+    Sent,
+    /// The attempt failed at this time.
+    Failed {
+        /// The attempts with this one.
+        tries: MessageAttempts,
+        at: Timestamp,
+    },
+    /// No attempt was made.
+    Paused,
 }
 
-impl Notifier {
-    pub(crate) fn of_config(
-        mailing: NotifierConfig,
-        oracle_health: ActorHandle<OracleHealth>,
+impl OutboxWork {
+    pub(crate) fn new(
+        (mailing, oracle_health): (NotifierConfig, ActorHandle<OracleHealth>),
+        webhooks: WebhookConfig,
         store: Store,
         log: LoggerHandle,
         clock: Clock,
         metrics: OutboxMetrics,
     ) -> Self {
-        let NotifierConfig { service, max_age, templates, contacts } = mailing;
-        let sender = service.map(|service| MailSender {
-            oracle_id: service.oracle_id(),
-            service,
-            oracle_health,
-            store: store.clone(),
-            clock: clock.clone(),
-            max_age,
-            templates,
-            contacts,
-        });
-        Self::new(MailChannel { sender }, store, log, clock, metrics)
-    }
-}
-
-impl OutboxState for MailState {
-    type Id = MailId;
-    type Receiver = ();
-
-    fn id(&self) -> &MailId {
-        &self.mail_id
+        let mails = MailSender::of_config(mailing, oracle_health, store.clone(), clock.clone());
+        let webhooks = WebhookSender::new(webhooks, clock.clone());
+        Self { mails, webhooks, store, log, clock, in_flight: InFlight::default(), metrics }
     }
 
-    fn kind(&self) -> &'static str {
-        self.kind.into_str()
-    }
-
-    fn receiver(&self) {}
-
-    fn session_id(&self) -> Option<SessionId> {
-        Some(self.session_id.clone())
-    }
-
-    fn queued_at(&self) -> Timestamp {
-        self.queued_at
-    }
-
-    fn due_at(&self, now: Timestamp) -> Option<Timestamp> {
-        Self::due_at(self, now)
-    }
-
-    fn requeue(&self, now: Timestamp) -> Self {
-        Self::requeue(self, now)
-    }
-}
-
-impl OutboxChannel for MailChannel {
-    const NAME: &'static str = "mail";
-    type State = MailState;
-    type Message = OutboxMail;
-
-    fn read(store: &Store, id: &MailId) -> Result<Option<(OutboxMail, u64)>, StoreError> {
-        store.mail(id)
-    }
-
-    fn read_state(store: &Store, id: &MailId) -> Result<Option<(MailState, u64)>, StoreError> {
-        store.mail_standing(id)
-    }
-
-    fn visit(
-        store: &Store,
-        after: Option<&MailId>,
-        visit: impl FnMut(MailState) -> bool,
-    ) -> Result<(), StoreError> {
-        store.visit_mails(after, visit)
-    }
-
-    fn state(mail: &OutboxMail) -> &MailState {
-        &mail.standing
-    }
-
-    fn put(mail: OutboxMail, standing: MailState) -> RowWrite {
-        RowWrite::put::<OutboxMail>(&OutboxMail { standing, ..mail })
-    }
-
-    fn remove(id: MailId) -> RowWrite {
-        RowWrite::remove::<OutboxMail>(&id)
-    }
-
-    fn row(id: MailId) -> RowName {
-        RowName::of::<OutboxMail>(&id)
-    }
-
-    fn event(state: &MailState, step: OutboxStep) -> EventKind {
-        let (mail_id, kind) = (state.mail_id.clone(), state.kind);
-        match step {
-            OutboxStep::Sent => MailSent { mail_id, kind, attempt: state.attempts.saturating_add(1) }.into(),
-            OutboxStep::Failed => MailFailed {
-                mail_id,
-                kind,
-                attempt: state.attempts,
-                cause: state.last_error.clone().unwrap_or_default(),
-                next_attempt_at: state.next_attempt_at,
+    /// Sends a message if it is due, and commits the outcome.
+    async fn send_due(&self, id: &MessageId) -> WorkOutcome {
+        let (message, revision) = match self.store.message(id) {
+            Ok(Some(found)) => found,
+            Ok(None) => return WorkOutcome::Left,
+            Err(error) => {
+                tracing::error!(%error, %id, "could not read a message of the outbox");
+                return WorkOutcome::Left;
             }
-            .into(),
-            OutboxStep::Requeued(peer) => MailRequeued { mail_id, peer }.into(),
-            OutboxStep::Dropped(peer) => MailDropped { mail_id, peer }.into(),
+        };
+        let (now, state) = (self.clock.now(), message.state());
+        match state.tries().due_at(now) {
+            None => return WorkOutcome::Left,
+            Some(due) if due > now => return WorkOutcome::Due(due),
+            Some(_) => {}
+        }
+        let sent = match (&message, &self.mails) {
+            (OutboxMessage::Mail(mail), Some(sender)) => sender.send(mail).await,
+            (OutboxMessage::Mail(_), None) => SendOutcome::Paused,
+            (OutboxMessage::Webhook(webhook), _) => self.webhooks.send(webhook).await,
+        };
+        let entry = state.entry();
+        let (event, write, at, (counted, outcome)): (EventKind, _, _, _) = match sent {
+            SendOutcome::Paused => return WorkOutcome::Blocked,
+            SendOutcome::Sent => (
+                MessageSent { message: entry, attempt: state.tries().attempts.saturating_add(1) }.into(),
+                RowWrite::remove::<OutboxMessage>(id),
+                self.clock.now(),
+                (OutboxOutcome::Sent, WorkOutcome::Left),
+            ),
+            SendOutcome::Failed { tries, at } => (
+                MessageFailed {
+                    message: entry,
+                    attempt: tries.attempts,
+                    cause: tries.last_error.clone().unwrap_or_default(),
+                    next_attempt_at: tries.next_attempt_at,
+                }
+                .into(),
+                RowWrite::put(&message.with_tries(tries.clone())),
+                at,
+                tries.due_at(at).map_or((OutboxOutcome::Dead, WorkOutcome::Left), |due| {
+                    (OutboxOutcome::Failed, WorkOutcome::Due(due))
+                }),
+            ),
+        };
+        let event = AuditEvent::new(at, state.session_id().cloned(), event);
+        let is_current = self.commit_attempt(id, revision, event, write).await;
+        if is_current && counted == OutboxOutcome::Dead {
+            self.metrics.add_dead(id.channel(), 1);
+        }
+        self.metrics.count_attempt(&state.entry(), counted);
+        if is_current { outcome } else { WorkOutcome::Due(at) }
+    }
+
+    /// Commits the outcome of an attempt. Retries until the log accepts the record. Until then the message stays in flight. Only a
+    /// restart of the daemon could send it again. Returns false if another message has replaced this one meanwhile: the new one is
+    /// checked next, and this attempt is still logged.
+    async fn commit_attempt(
+        &self,
+        id: &MessageId,
+        revision: u64,
+        event: AuditEvent,
+        write: RowWrite,
+    ) -> bool {
+        let record = JournalRecord {
+            expect: vec![RowExpectation::new::<OutboxMessage>(id, Some(revision))],
+            events: vec![event.clone()],
+            writes: vec![write],
+            ..JournalRecord::default()
+        };
+        if self.log.commit_with_retries(record).await.is_ok() {
+            return true;
+        }
+        let logged = self.log.commit_with_retries(event.into()).await;
+        logged.expect("a record that depends on no row is not stale");
+        false
+    }
+}
+
+/// Wakes the notifier for messages that are committed, for as long as the daemon runs. If a report is lost, the next survey finds the
+/// message, within a minute.
+pub(crate) async fn wake_for_committed(
+    mut committed: mpsc::Receiver<MessageState>,
+    notifier: ActorHandle<Notifier>,
+) {
+    while let Some(state) = committed.recv().await {
+        let (lane, id, due) = (state.receiver(), state.entry().message_id, state.tries().next_attempt_at);
+        if let Err(error) = notifier.ask(WakeWork::<OutboxWork> { lane, id, due, unblocks: false }).await {
+            tracing::debug!(%error, "could not wake the notifier; the message is sent after the next survey");
         }
     }
+}
 
-    fn count(report: &JournalReport) -> u64 {
-        report.counts.of(OutboxMail::TABLE.name)
+impl Work for OutboxWork {
+    const NAME: &'static str = "messages of the outbox";
+    const LIMITS: WorkLimits = WorkLimits {
+        at_once: usize::MAX,
+        lane_at_once: 4,
+        lane_in_memory: HEAD_MAX,
+        survey_period: Some(SignedDuration::from_secs(60)),
+    };
+    type Id = MessageId;
+    type Lane = MessageReceiver;
+
+    fn clock(&self) -> &Clock {
+        &self.clock
     }
 
-    fn is_on(&self) -> bool {
-        self.sender.is_some()
+    fn in_flight(&self) -> &InFlight<MessageId> {
+        &self.in_flight
     }
 
-    async fn send(&self, mail: &OutboxMail) -> SendOutcome<MailState> {
-        match &self.sender {
-            Some(sender) => sender.send(mail).await,
-            None => SendOutcome::Paused,
+    fn is_on(&self, receiver: &MessageReceiver) -> bool {
+        // an outcome that cannot be committed would be sent again after a restart
+        let is_failed = self.log.report().borrow().failure.is_some();
+        // a webhook without an endpoint is an attempt that fails
+        !is_failed && (self.mails.is_some() || *receiver != MessageReceiver::Mails)
+    }
+
+    fn survey(&self, found: &mut WorkQueue<MessageReceiver, MessageId>) -> Result<bool, StoreError> {
+        let now = self.clock.now();
+        let mut survey = self.metrics.begin_survey();
+        self.store.visit_messages(None, None, |state| {
+            let due = state.tries().due_at(now);
+            survey.add(&state, due.is_some());
+            if let Some(due) = due {
+                found.insert(state.receiver(), state.entry().message_id, due);
+            }
+            true
+        })?;
+        Ok(self.metrics.end_survey(survey))
+    }
+
+    async fn attempt(self, claim: InFlightClaim<MessageId>, _: Addr<Notifier>) -> WorkOutcome {
+        self.send_due(&claim.id).await
+    }
+
+    fn tick(&self, queue: &mut WorkQueue<MessageReceiver, MessageId>) {
+        for channel in [MessageChannel::Mail, MessageChannel::Webhook] {
+            let queued = queue.amount_of(|receiver| receiver.channel() == channel);
+            self.metrics.publish(channel, queued, self.clock.now());
         }
     }
 }

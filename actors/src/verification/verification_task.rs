@@ -1,6 +1,6 @@
 //! One verification: querying the sources, deciding, logging.
 
-use super::pending::PendingDecisionClaim;
+use super::pending::start_decision;
 use super::source_calls::SourceCallExtras;
 use super::{VerificationContext, VerifyError};
 use crate::audit::commit_loop;
@@ -89,7 +89,7 @@ impl VerificationContext {
     ) -> Result<Arc<Envelope>, VerifyError> {
         let envelope = decide(&inputs);
         let claim = if envelope.kind == EnvelopeKind::Provisional {
-            Some(PendingDecisionClaim::new(&self, &inputs.execution_id).ok_or(VerifyError::Busy)?)
+            Some(self.pending.claim(&inputs.execution_id).ok_or(VerifyError::Busy)?)
         } else {
             None
         };
@@ -101,7 +101,7 @@ impl VerificationContext {
         self.handles.log.commit(record).await?;
         self.metrics.count_decision(&inputs, &envelope, false, began.elapsed());
         if let Some(claim) = claim {
-            claim.start_decision(later);
+            start_decision(self, claim, later);
         }
         Ok(Arc::new(envelope))
     }

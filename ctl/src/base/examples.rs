@@ -21,7 +21,7 @@ const EXAMPLES: [(&str, &[&str]); 56] = [
         &[
             "oraclectl log --follow",
             "oraclectl log --session cs_1 --since 2h",
-            "oraclectl log --event mail_failed -n 20",
+            "oraclectl log --event message_failed -n 20",
             "oraclectl log --json --after 0",
             "oraclectl log prove --session cs_1",
             "oraclectl log export /srv/log",

@@ -100,9 +100,9 @@ fn render_mails(mails: &[MailState]) -> Markup {
     let row = |mail: &MailState| {
         vec![
             html! { (mail.mail_id) },
-            html! { (mail.attempts) },
-            moment_or_none(mail.next_attempt_at),
-            html! { (mail.last_error.as_deref().unwrap_or("none")) },
+            html! { (mail.tries.attempts) },
+            moment_or_none(mail.tries.next_attempt_at),
+            html! { (mail.tries.last_error.as_deref().unwrap_or("none")) },
         ]
     };
     table(

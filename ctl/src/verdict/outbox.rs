@@ -141,10 +141,10 @@ pub(super) fn format_mails(mails: &[MailState], now: Timestamp) -> String {
             mail.mail_id.to_string(),
             mail.kind.into_str().to_owned(),
             mail.to.clone().into(),
-            format!("{} s", now.duration_since(mail.queued_at).as_secs().max(0)),
-            mail.attempts.to_string(),
-            mail.next_attempt_at.map_or_else(|| "dead".into(), next),
-            mail.last_error.clone().unwrap_or_else(|| "none".into()),
+            format!("{} s", now.duration_since(mail.tries.queued_at).as_secs().max(0)),
+            mail.tries.attempts.to_string(),
+            mail.tries.next_attempt_at.map_or_else(|| "dead".into(), next),
+            mail.tries.last_error.clone().unwrap_or_else(|| "none".into()),
         ]
     });
     format_table(["id", "kind", "to", "age", "attempts", "next attempt", "last error"], rows.collect())

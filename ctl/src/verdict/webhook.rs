@@ -135,10 +135,10 @@ fn format_webhooks(webhooks: &[WebhookState], now: Timestamp) -> String {
             webhook.webhook_id.to_string(),
             webhook.kind.into_str().to_owned(),
             webhook.application.as_ref().map_or_else(|| "operators".into(), ToString::to_string),
-            format!("{} s", now.duration_since(webhook.queued_at).as_secs().max(0)),
-            webhook.attempts.to_string(),
-            webhook.next_attempt_at.map_or_else(|| "dead".into(), |at| at.to_string()),
-            webhook.last_error.clone().unwrap_or_else(|| "none".into()),
+            format!("{} s", now.duration_since(webhook.tries.queued_at).as_secs().max(0)),
+            webhook.tries.attempts.to_string(),
+            webhook.tries.next_attempt_at.map_or_else(|| "dead".into(), |at| at.to_string()),
+            webhook.tries.last_error.clone().unwrap_or_else(|| "none".into()),
         ]
     });
     format_table(["id", "kind", "to", "age", "attempts", "next attempt", "last error"], rows.collect())

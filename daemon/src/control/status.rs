@@ -19,9 +19,10 @@ use oracled_api::base::service::{HeldRun, StatusReport, WaitingOrders, WitnessRe
 use oracled_domain::ProductTier;
 use oracled_domain::base::row::Row;
 use oracled_domain::verdict::order::OrderState;
+use oracled_domain::verdict::outbox::OutboxMessage;
 use oracled_domain::verdict::template_name::TemplateName;
 use oracled_domain::verification::review::OPEN_REVIEWS;
-use oracled_domain::{OutboxMail, OutboxWebhook, SessionRecord, VerdictDelivery};
+use oracled_domain::{SessionRecord, VerdictDelivery};
 use oracled_store::{Store, StoreError};
 use std::process;
 use std::sync::Arc;
@@ -57,9 +58,10 @@ pub async fn get(
     let read = move || {
         let system = &reading.system;
         let held_runs = read_held_runs(&system.store).ok();
-        (OrderSurvey::read(&system.store).ok(), system.daily_budgets().ok(), held_runs)
+        let webhooks = system.store.count_webhooks().unwrap_or_default();
+        (OrderSurvey::read(&system.store).ok(), system.daily_budgets().ok(), held_runs, webhooks)
     };
-    let (orders, budgets, held_runs) = spawn_blocking(read).await.unwrap_or_default();
+    let (orders, budgets, held_runs, webhooks) = spawn_blocking(read).await.unwrap_or_default();
     let orders = orders.map(|survey| WaitingOrders {
         queued: survey.count(OrderState::Queued),
         generating: survey.count(OrderState::Generating),
@@ -87,8 +89,8 @@ pub async fn get(
         model: describe_model(&service, &start.config),
         prompt: describe_prompts(&service, &start.config),
         mail: describe_mail(&start.config.mail),
-        mails: journal.counts.of(OutboxMail::TABLE.name),
-        webhooks: journal.counts.of(OutboxWebhook::TABLE.name),
+        mails: journal.counts.of(OutboxMessage::TABLE.name).saturating_sub(webhooks),
+        webhooks,
         orders,
         budgets,
         open_reviews: journal.counts.of(OPEN_REVIEWS.name),

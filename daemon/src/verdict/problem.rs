@@ -8,8 +8,8 @@ use oracled_actors::verdict::erasure::ErasureError;
 use oracled_actors::verdict::generation::{GenerationError, PromptError};
 use oracled_actors::verdict::held_key::HeldKeyError;
 use oracled_actors::verdict::lookup::LookupError;
+use oracled_actors::verdict::notifier::OutboxError;
 use oracled_actors::verdict::orders::OrderChangeError;
-use oracled_actors::verdict::outbox::OutboxError;
 use oracled_actors::verdict::rate_limiter::CallLimitError;
 use oracled_domain::SessionId;
 use oracled_domain::verdict::lookup::LookupOutcome;
@@ -269,11 +269,10 @@ impl From<OutboxError> for Problem {
     fn from(error: OutboxError) -> Self {
         let detail = error.to_string();
         match error {
-            OutboxError::Unknown(_) => Self::new(ProblemCode::MailUnknown, detail),
-            OutboxError::InFlight(_) => Self::new(ProblemCode::MailInFlight, detail),
+            OutboxError::Unknown { .. } => Self::new(ProblemCode::MailUnknown, detail),
+            OutboxError::InFlight { .. } => Self::new(ProblemCode::MailInFlight, detail),
             OutboxError::Store(error) => error.into(),
             OutboxError::Commit(error) => error.into(),
-            OutboxError::Reading(_) => Self::new(ProblemCode::InternalError, detail),
         }
     }
 }

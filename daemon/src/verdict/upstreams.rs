@@ -25,8 +25,7 @@ use oracled_actors::upstream::web::UpstreamCredential;
 use oracled_actors::upstream::web::webhook::{
     WebhookClient, WebhookEndpoint, WebhookEndpoints, WebhookSecret,
 };
-use oracled_actors::verdict::notifier::NotifierConfig;
-use oracled_actors::verdict::webhooks::WebhookConfig;
+use oracled_actors::verdict::notifier::{NotifierConfig, WebhookConfig};
 use oracled_domain::upstream::health::OracleHealthConfig;
 use oracled_domain::verdict::lookup::LookupDefinition;
 use secrecy::SecretString;

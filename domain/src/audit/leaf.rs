@@ -23,7 +23,7 @@ pub const CALLER: &str = "caller";
 /// The member that has the digests of the rows that were set with the entry. It is always committed to.
 pub const ROWS: &str = "rows_sha256";
 /// The members that have ids of sessions. The id of a mail contains one.
-pub const SESSION_IDS: [&str; 3] = ["session_id", "session_ids", "mail_id"];
+pub const SESSION_IDS: [&str; 3] = ["session_id", "session_ids", "message_id"];
 /// The digits of a salt.
 const SALT_DIGITS: usize = 32;
 /// The start of a hash in place of a value.

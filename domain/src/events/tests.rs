@@ -35,13 +35,13 @@ use crate::verdict::divergence::RegeneratedVerdict;
 use crate::verdict::event::CrosscheckEntry;
 use crate::verdict::event::ValueChange;
 use crate::verdict::event::{
-    CrosscheckError, DailyBudgetReached, HeldVerdictRead, InfrastructureVariance, MailDropped, MailFailed,
-    MailQueued, MailRequeued, MailSent, OracleInteraction, OrderAttemptFailed, OrderAttempted,
-    OrderCancelled, OrderDelivered, OrderPlaced, OrderReleased, OrderRetried, OrderStopped, PolicyApplied,
-    RefusalDropped, RegenAttempted, RegenDivergenceCheck, SessionAddressChanged, SessionCorrected,
-    SessionExported, SessionLookedUp, SessionRegistered, SessionRemoved, TmmCrosscheck, VerdictCached,
-    VerdictPurged, WebhookDropped, WebhookFailed, WebhookQueued, WebhookRequeued, WebhookSent,
+    CrosscheckError, DailyBudgetReached, HeldVerdictRead, InfrastructureVariance, OracleInteraction,
+    OrderAttemptFailed, OrderAttempted, OrderCancelled, OrderDelivered, OrderPlaced, OrderReleased,
+    OrderRetried, OrderStopped, PolicyApplied, RefusalDropped, RegenAttempted, RegenDivergenceCheck,
+    SessionAddressChanged, SessionCorrected, SessionExported, SessionLookedUp, SessionRegistered,
+    SessionRemoved, TmmCrosscheck, VerdictCached, VerdictPurged,
 };
+use crate::verdict::event::{MessageDropped, MessageFailed, MessageQueued, MessageRequeued, MessageSent};
 use crate::verdict::flag::Flag;
 use crate::verdict::generation::VerdictGeneration;
 use crate::verdict::generation::{GenerationSettings, ModelTokenUsage};
@@ -55,6 +55,7 @@ use crate::verdict::mail::MailId;
 use crate::verdict::mail::MailKind;
 use crate::verdict::order::OrderState;
 use crate::verdict::order::OrderStopCause;
+use crate::verdict::outbox::{MessageEntry, MessageKind, MessageState};
 use crate::verdict::policy::AppliedPolicy;
 use crate::verdict::policy::{PolicyAction, PolicyCause};
 use crate::verdict::query::CustomerQuery;
@@ -209,51 +210,33 @@ fn session_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Time
     ]
 }
 
-fn mail_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Timestamp) -> [AuditEvent; 5] {
-    let (session_id, kind, mail_id) = (session_id.clone(), MailKind::Verdict, MailId::verdict(session_id));
-    [
-        AuditEvent::new(timestamp, session_id.clone(), MailQueued { mail_id: mail_id.clone(), kind }),
-        AuditEvent::new(
-            timestamp,
-            session_id.clone(),
-            MailSent { mail_id: mail_id.clone(), kind, attempt: 1 },
-        ),
-        AuditEvent::new(
-            timestamp,
-            session_id.clone(),
-            MailFailed {
-                mail_id: mail_id.clone(),
-                kind,
-                attempt: 1,
-                cause: "status 502".into(),
-                next_attempt_at: None,
-            },
-        ),
-        AuditEvent::new(timestamp, session_id.clone(), MailRequeued { mail_id: mail_id.clone(), peer }),
-        AuditEvent::new(timestamp, session_id, MailDropped { mail_id, peer }),
-    ]
-}
-
-fn webhook_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Timestamp) -> Vec<AuditEvent> {
+fn message_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Timestamp) -> Vec<AuditEvent> {
     let data = serde_json::json!({ "session_id": session_id });
     let application = Some(session_id.application());
     let id = WebhookId::new(timestamp, 7);
-    let webhook = OutboxWebhook::queued(id, WebhookType::OrderDelivered, application, None, &data, timestamp)
-        .standing
-        .entry();
-    let kinds = kinds![
-        WebhookQueued(webhook.clone()),
-        WebhookSent { webhook: webhook.clone(), attempt: 2 },
-        WebhookFailed {
-            webhook: webhook.clone(),
+    let webhook = OutboxWebhook::queued(id, WebhookType::OrderDelivered, application, None, &data, timestamp);
+    let webhook = MessageState::Webhook(webhook.standing).entry();
+    let mail = MessageEntry {
+        message_id: MailId::verdict(session_id).into(),
+        kind: MessageKind::Mail(MailKind::Verdict),
+        application: None,
+    };
+    let kinds = [mail, webhook].map(|message| {
+        let failed = MessageFailed {
+            message: message.clone(),
             attempt: 1,
             cause: "status 502".into(),
             next_attempt_at: None,
-        },
-        WebhookRequeued { webhook: webhook.clone(), peer },
-        WebhookDropped { webhook, peer },
-    ];
-    kinds.into_iter().map(|kind| AuditEvent::new(timestamp, None, kind)).collect()
+        };
+        kinds![
+            MessageQueued(message.clone()),
+            MessageSent { message: message.clone(), attempt: 2 },
+            failed,
+            MessageRequeued { message: message.clone(), peer },
+            MessageDropped { message, peer },
+        ]
+    });
+    kinds.into_iter().flatten().map(|kind| AuditEvent::new(timestamp, session_id.clone(), kind)).collect()
 }
 
 /// Events of the ground-truth layer.
@@ -394,8 +377,7 @@ fn all() -> Vec<AuditEvent> {
         ),
     ];
     events.extend(session_events(&session_id, peer, timestamp));
-    events.extend(mail_events(&session_id, peer, timestamp));
-    events.extend(webhook_events(&session_id, peer, timestamp));
+    events.extend(message_events(&session_id, peer, timestamp));
     events.extend(order_events(&session_id, peer, timestamp));
     let [action, health, recovered, backup, repaired, started, replaced, stopped] = daemon_events(timestamp);
     events.extend([action, health, budget_event(timestamp)]);

@@ -24,11 +24,10 @@ use crate::verdict::generation_outcome::GenerationOutcome;
 use crate::verdict::interaction::OracleInteractionLog;
 use crate::verdict::label::{ProductTier, VerdictLabel};
 use crate::verdict::lookup::LookupEntry;
-use crate::verdict::mail::{MailId, MailKind};
 use crate::verdict::order::{OrderState, OrderStopCause};
+use crate::verdict::outbox::{MessageEntry, MessageId};
 use crate::verdict::policy::AppliedPolicy;
 use crate::verdict::rejection::AnswerRejection;
-use crate::verdict::webhook::WebhookEntry;
 use jiff::{Timestamp, civil};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -580,177 +579,95 @@ impl Event for DailyBudgetReached {
     }
 }
 
-/// A mail was put into the outbox.
+/// A mail or a webhook was put into the outbox.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct MailQueued {
-    /// The id of the mail.
-    pub mail_id: MailId,
-    /// The purpose of the mail.
-    pub kind: MailKind,
-}
+#[serde(transparent)]
+pub struct MessageQueued(pub MessageEntry);
 
-impl Event for MailQueued {
-    const NAME: &'static str = "mail_queued";
+impl Event for MessageQueued {
+    const NAME: &'static str = "message_queued";
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
 }
 
-/// The mail service accepted a mail.
+/// The mail service, or the endpoint of a webhook, accepted a message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct MailSent {
-    /// The id of the mail.
-    pub mail_id: MailId,
-    /// The purpose of the mail.
-    pub kind: MailKind,
+pub struct MessageSent {
+    #[serde(flatten)]
+    pub message: MessageEntry,
     /// The number of the attempt, from 1.
     pub attempt: u32,
 }
 
-impl Event for MailSent {
-    const NAME: &'static str = "mail_sent";
+impl Event for MessageSent {
+    const NAME: &'static str = "message_sent";
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = false;
 }
 
-/// An attempt to send a mail failed.
+/// An attempt to send a message failed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct MailFailed {
-    /// The id of the mail.
-    pub mail_id: MailId,
-    /// The purpose of the mail.
-    pub kind: MailKind,
+pub struct MessageFailed {
+    #[serde(flatten)]
+    pub message: MessageEntry,
     /// The number of the attempt, from 1. For a notice that became too old, the number of its attempts until then.
     pub attempt: u32,
     /// The error.
     pub cause: String,
-    /// The time of the next attempt; null if the mail is now a dead letter.
+    /// The time of the next attempt; null if the message is now a dead letter.
     pub next_attempt_at: Option<Timestamp>,
 }
 
-impl Event for MailFailed {
-    const NAME: &'static str = "mail_failed";
+impl Event for MessageFailed {
+    const NAME: &'static str = "message_failed";
     const ERASABLE: &'static [&'static str] = &["cause"];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = false;
 
     fn notice(&self, _: Option<&SessionId>) -> Option<EventNotice> {
-        let Self { mail_id, kind, attempt, next_attempt_at, .. } = self;
-        next_attempt_at.is_none().then(|| {
+        let Self {
+            message: MessageEntry { message_id: MessageId::Mail(mail_id), kind, .. }, attempt, ..
+        } = self
+        else {
+            // a webhook about a webhook would fail, too
+            return None;
+        };
+        self.next_attempt_at.is_none().then(|| {
             let data = json!({ "mail_id": mail_id, "kind": kind, "attempts": attempt });
             EventNotice::to_operators("mail.dead_letter", data)
         })
     }
 }
 
-/// An administrator requeued a mail.
+/// An administrator requeued a message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct MailRequeued {
-    /// The id of the mail.
-    pub mail_id: MailId,
+pub struct MessageRequeued {
+    #[serde(flatten)]
+    pub message: MessageEntry,
     /// The administrator's process.
     pub peer: PeerCredentials,
 }
 
-impl Event for MailRequeued {
-    const NAME: &'static str = "mail_requeued";
+impl Event for MessageRequeued {
+    const NAME: &'static str = "message_requeued";
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
 }
 
-/// An administrator removed an unsent mail from the outbox.
+/// An administrator removed an unsent message from the outbox.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct MailDropped {
-    /// The id of the mail.
-    pub mail_id: MailId,
+pub struct MessageDropped {
+    #[serde(flatten)]
+    pub message: MessageEntry,
     /// The administrator's process.
     pub peer: PeerCredentials,
 }
 
-impl Event for MailDropped {
-    const NAME: &'static str = "mail_dropped";
-    const ERASABLE: &'static [&'static str] = &[];
-    const CLASS: EventClass = EventClass::Value;
-    const NEEDS_COMMIT: bool = true;
-}
-
-/// A webhook was put into the outbox.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(transparent)]
-pub struct WebhookQueued(pub WebhookEntry);
-
-impl Event for WebhookQueued {
-    const NAME: &'static str = "webhook_queued";
-    const ERASABLE: &'static [&'static str] = &[];
-    const CLASS: EventClass = EventClass::Value;
-    const NEEDS_COMMIT: bool = true;
-}
-
-/// The endpoint accepted a webhook.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct WebhookSent {
-    #[serde(flatten)]
-    pub webhook: WebhookEntry,
-    /// The number of the attempt, from 1.
-    pub attempt: u32,
-}
-
-impl Event for WebhookSent {
-    const NAME: &'static str = "webhook_sent";
-    const ERASABLE: &'static [&'static str] = &[];
-    const CLASS: EventClass = EventClass::Value;
-    const NEEDS_COMMIT: bool = true;
-}
-
-/// An attempt to send a webhook failed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct WebhookFailed {
-    #[serde(flatten)]
-    pub webhook: WebhookEntry,
-    /// The number of the attempt, from 1.
-    pub attempt: u32,
-    /// The error.
-    pub cause: String,
-    /// The time of the next attempt; null if the webhook is now a dead letter.
-    pub next_attempt_at: Option<Timestamp>,
-}
-
-impl Event for WebhookFailed {
-    const NAME: &'static str = "webhook_failed";
-    const ERASABLE: &'static [&'static str] = &["cause"];
-    const CLASS: EventClass = EventClass::Value;
-    const NEEDS_COMMIT: bool = true;
-}
-
-/// An administrator requeued a webhook.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct WebhookRequeued {
-    #[serde(flatten)]
-    pub webhook: WebhookEntry,
-    /// The administrator's process.
-    pub peer: PeerCredentials,
-}
-
-impl Event for WebhookRequeued {
-    const NAME: &'static str = "webhook_requeued";
-    const ERASABLE: &'static [&'static str] = &[];
-    const CLASS: EventClass = EventClass::Value;
-    const NEEDS_COMMIT: bool = true;
-}
-
-/// An administrator removed an unsent webhook from the outbox.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct WebhookDropped {
-    #[serde(flatten)]
-    pub webhook: WebhookEntry,
-    /// The administrator's process.
-    pub peer: PeerCredentials,
-}
-
-impl Event for WebhookDropped {
-    const NAME: &'static str = "webhook_dropped";
+impl Event for MessageDropped {
+    const NAME: &'static str = "message_dropped";
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
@@ -784,14 +701,9 @@ pub const EVENTS: &[&EventType] = &[
     RegenDivergenceCheck::TYPE,
     InfrastructureVariance::TYPE,
     DailyBudgetReached::TYPE,
-    MailQueued::TYPE,
-    MailSent::TYPE,
-    MailFailed::TYPE,
-    MailRequeued::TYPE,
-    MailDropped::TYPE,
-    WebhookQueued::TYPE,
-    WebhookSent::TYPE,
-    WebhookFailed::TYPE,
-    WebhookRequeued::TYPE,
-    WebhookDropped::TYPE,
+    MessageQueued::TYPE,
+    MessageSent::TYPE,
+    MessageFailed::TYPE,
+    MessageRequeued::TYPE,
+    MessageDropped::TYPE,
 ];

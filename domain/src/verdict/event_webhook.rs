@@ -21,9 +21,10 @@ mod tests {
     use crate::base::event::EventKind;
     use crate::base::gate_path::GatePath;
     use crate::base::session_id::SessionId;
-    use crate::verdict::event::{MailFailed, OrderCancelled, OrderDelivered, OrderStopped};
+    use crate::verdict::event::{MessageFailed, OrderCancelled, OrderDelivered, OrderStopped};
     use crate::verdict::mail::{MailId, MailKind};
     use crate::verdict::order::{OrderState, OrderStopCause};
+    use crate::verdict::outbox::{MessageEntry, MessageKind};
     use jiff::Timestamp;
     use serde_json::{Value, json};
 
@@ -80,9 +81,12 @@ mod tests {
 
     #[test]
     fn webhook_of_a_mail_is_for_operators_and_only_of_a_dead_letter() {
-        let failed = |next_attempt_at| MailFailed {
-            mail_id: MailId::verdict(&"cs_1".parse().expect("a valid id")),
-            kind: MailKind::Verdict,
+        let failed = |next_attempt_at| MessageFailed {
+            message: MessageEntry {
+                message_id: MailId::verdict(&"cs_1".parse().expect("a valid id")).into(),
+                kind: MessageKind::Mail(MailKind::Verdict),
+                application: None,
+            },
             attempt: 3,
             cause: "refused".into(),
             next_attempt_at,

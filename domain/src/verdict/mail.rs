@@ -1,12 +1,11 @@
-//! Mail to customers: the outbox and its retries (seed: `regen-consistency`, "Customer Notification" and the failure
+//! Mail to customers, and its retries (seed: `regen-consistency`, "Customer Notification" and the failure
 //! mode of its mail).
 
-use crate::base::row::{ErasedData, IndexEntry, KeyedRow, Row, RowData, RowOwner, Table, not_indexed};
 use crate::base::session_id::SessionId;
 use crate::base::text_id::text_conversions;
 use crate::base::trace::TraceContext;
 use crate::verdict::delivery::VerdictDelivery;
-use crate::verdict::outbox_retry::{due_at, retry_pause, stored_cause};
+use crate::verdict::message_attempts::MessageAttempts;
 use crate::verdict::session::CustomerEmail;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -106,20 +105,8 @@ pub struct MailState {
     pub session_id: SessionId,
     /// The recipient.
     pub to: CustomerEmail,
-    /// The time at which it was queued first.
-    pub queued_at: Timestamp,
-    /// The number of attempts since it was queued, or queued again.
-    pub attempts: u32,
-    /// The time at which it was queued, or queued again.
-    pub tried_since: Timestamp,
-    /// The time at which the last attempt failed; null before the first.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub tried_at: Option<Timestamp>,
-    /// The time of the next attempt; null for a dead letter.
-    pub next_attempt_at: Option<Timestamp>,
-    /// The error of the last attempt.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub last_error: Option<String>,
+    #[serde(flatten)]
+    pub tries: MessageAttempts,
 }
 
 /// A mail in the outbox. It contains an approved verdict; no other content can be mailed.
@@ -142,18 +129,8 @@ impl OutboxMail {
             MailKind::Verdict => MailId::verdict(&session_id),
             MailKind::DivergenceNotice => MailId::notice(&session_id, now),
         };
-        let standing = MailState {
-            mail_id,
-            kind,
-            session_id,
-            to,
-            queued_at: now,
-            attempts: 0,
-            tried_since: now,
-            tried_at: None,
-            next_attempt_at: Some(now),
-            last_error: None,
-        };
+        let tries = MessageAttempts::queued(now);
+        let standing = MailState { mail_id, kind, session_id, to, tries };
         Self { standing, delivery, trace: None }
     }
 }
@@ -202,19 +179,14 @@ impl MailState {
     /// hour. Retries end when the mail would be older than `max_age`.
     #[must_use]
     pub fn record_failure(&self, failure: &MailSendFailure, now: Timestamp, max_age: SignedDuration) -> Self {
-        let attempts = self.attempts.saturating_add(1);
         let pause = match self.kind {
-            MailKind::DivergenceNotice => (attempts < NOTICE_ATTEMPTS).then_some(NOTICE_PAUSE),
-            MailKind::Verdict => retry_pause(attempts, self.tried_since, now, failure.retry_after, max_age),
+            MailKind::DivergenceNotice => {
+                (self.tries.attempts.saturating_add(1) < NOTICE_ATTEMPTS).then_some(NOTICE_PAUSE)
+            }
+            MailKind::Verdict => self.tries.next_pause(now, failure.retry_after, max_age),
         };
-        let next = pause.filter(|_| !failure.is_permanent());
-        Self {
-            attempts,
-            tried_at: Some(now),
-            next_attempt_at: next.map(|pause| now.saturating_add(pause).unwrap_or(Timestamp::MAX)),
-            last_error: Some(stored_cause(&failure.cause)),
-            ..self.clone()
-        }
+        let pause = pause.filter(|_| !failure.is_permanent());
+        Self { tries: self.tries.failed(&failure.cause, pause, now), ..self.clone() }
     }
 
     /// The state of a notice that was not sent within `max_age`: a dead letter. `None` for a younger notice, and for verdict
@@ -222,77 +194,14 @@ impl MailState {
     #[must_use]
     pub fn expire(&self, now: Timestamp, max_age: SignedDuration) -> Option<Self> {
         let is_expired = self.kind == MailKind::DivergenceNotice
-            && !self.is_dead()
-            && now.duration_since(self.tried_since) > max_age;
+            && !self.tries.is_dead()
+            && now.duration_since(self.tries.tried_since) > max_age;
+        let last_error = Some("the notice is older than `mail.max_age_s`".to_owned());
         is_expired.then(|| Self {
-            next_attempt_at: None,
-            last_error: Some("the notice is older than `mail.max_age_s`".to_owned()),
+            tries: MessageAttempts { next_attempt_at: None, last_error, ..self.tries.clone() },
             ..self.clone()
         })
     }
-
-    /// The time of the next attempt; null for a dead letter. A mail is due at `now` if its time is further ahead than
-    /// the maximum wait, or if its last attempt is in the future: the clock was set back since.
-    #[must_use]
-    pub fn due_at(&self, now: Timestamp) -> Option<Timestamp> {
-        let tried_last = self.tried_at.unwrap_or(self.tried_since);
-        self.next_attempt_at.map(|at| due_at(at, tried_last, now))
-    }
-
-    /// The state after it is queued again at `now`.
-    #[must_use]
-    pub fn requeue(&self, now: Timestamp) -> Self {
-        Self { attempts: 0, tried_since: now, tried_at: None, next_attempt_at: Some(now), ..self.clone() }
-    }
-
-    /// Whether it is a dead letter, which is not retried.
-    #[must_use]
-    pub const fn is_dead(&self) -> bool {
-        self.next_attempt_at.is_none()
-    }
-}
-
-impl Row for OutboxMail {
-    type Key = MailId;
-    const TABLE: &'static Table = &Table {
-        name: "mails",
-        bundle: None,
-        data: RowData::Session {
-            owner: RowOwner::Inside(|name, value| match value {
-                Some(value) => session_of_message(value),
-                None => MailId::try_from(name.to_owned()).ok()?.session_id(),
-            }),
-            erased_as: ErasedData::new("mail"),
-        },
-        is_new_work: false,
-        names_files: false,
-        finds_entries: false,
-        indexes: &[],
-        index: not_indexed,
-    };
-
-    fn index(&self) -> Vec<IndexEntry> {
-        Vec::new()
-    }
-}
-
-impl KeyedRow for OutboxMail {
-    fn key(&self) -> MailId {
-        self.standing.mail_id.clone()
-    }
-}
-
-/// The session of a mail or a webhook, by its stored value.
-pub(super) fn session_of_message(value: &[u8]) -> Option<SessionId> {
-    #[derive(Deserialize)]
-    struct Message {
-        standing: Standing,
-    }
-    #[derive(Deserialize)]
-    struct Standing {
-        session_id: Option<SessionId>,
-    }
-    serde_json::from_slice::<Message>(value).ok()?.standing.session_id
 }
 
 #[cfg(test)]

@@ -1,12 +1,11 @@
 //! Orders: first verdicts that the model is to generate. An accepted order is stored before the model is asked, and
 //! lasts until its session is removed.
 
-use crate::base::due_time::due_at;
+use crate::base::work::{Backoff, stored_cause};
 use crate::upstream::oracle::OracleId;
 use crate::verdict::cost::ModelCost;
 use crate::verdict::generation::{GenerationSettings, ModelTokenUsage, VerdictGeneration};
 use crate::verdict::generation_outcome::GenerationOutcome;
-use crate::verdict::outbox_retry::stored_cause;
 use crate::verdict::policy::{PolicyCause, join_causes};
 use crate::verdict::rejection::AnswerRejection;
 use jiff::{SignedDuration, Timestamp};
@@ -14,12 +13,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
-/// The time before the first retry after a failure of the model. It doubles with each further failure in a row.
-const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(5);
-/// The maximum time between two attempts by doubling.
-const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(5);
-/// The maximum time between two attempts, even if the model requests a longer wait.
-const LONGEST_WAIT: SignedDuration = SignedDuration::from_hours(1);
+/// The pauses after failures of the model in a row.
+const BACKOFF: Backoff = Backoff {
+    first_pause: SignedDuration::from_secs(5),
+    longest_pause: SignedDuration::from_mins(5),
+    longest_wait: SignedDuration::from_hours(1),
+};
 /// The number of interrupted attempts after which an order is stopped: its attempts may be what stops the daemon.
 const INTERRUPTIONS_MAX: u32 = 20;
 /// The number of attempts that an order lists; the audit log has all of them.
@@ -190,6 +189,8 @@ pub struct OrderAttemptStart {
     pub generation: VerdictGeneration,
     /// Whether it is the last attempt with this model.
     pub is_last: bool,
+    /// The longest time that the call takes.
+    pub time_limit: SignedDuration,
 }
 
 /// How an attempt failed.
@@ -220,6 +221,11 @@ pub struct Order {
     pub tried_since: Timestamp,
     /// When its next attempt is due; null unless it is queued.
     pub next_attempt_at: Option<Timestamp>,
+    /// When the call of its attempt in progress ends at the latest; absent unless it is generating. If the process of the attempt has
+    /// ended before, this is what is left of it. It is not shown.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(ignore)]
+    pub attempt_deadline: Option<Timestamp>,
     /// The number of attempts.
     pub attempts: u32,
     /// The number of rejected answers since it was accepted, or retried by an operator.
@@ -264,6 +270,7 @@ impl Order {
             changed_at: now,
             tried_since: now,
             next_attempt_at: Some(now),
+            attempt_deadline: None,
             attempts: 0,
             generations: 0,
             failures_in_a_row: 0,
@@ -281,7 +288,7 @@ impl Order {
     /// The order with an attempt in progress.
     #[must_use]
     pub fn attempted(mut self, start: OrderAttemptStart, now: Timestamp) -> Self {
-        let OrderAttemptStart { oracle_id, generation, is_last } = start;
+        let OrderAttemptStart { oracle_id, generation, is_last, time_limit } = start;
         if is_last && !self.last_asked.contains(&oracle_id) {
             self.last_asked.push(oracle_id.clone());
         }
@@ -302,7 +309,8 @@ impl Order {
             usage: None,
             cost: None,
         });
-        self.enter(OrderState::Generating, now)
+        let attempt_deadline = Some(now.saturating_add(time_limit).unwrap_or(Timestamp::MAX));
+        Self { attempt_deadline, ..self.enter(OrderState::Generating, now) }
     }
 
     /// The order after its attempt failed: queued for the next one, or stopped at a limit. `models` are those that may be
@@ -339,13 +347,15 @@ impl Order {
             self.generations = self.generations.saturating_add(1);
             self.failures_in_a_row = 0;
             match outcome {
-                _ if outcome.is_without_verdict() && models.len() > 1 => LONGEST_PAUSE,
-                GenerationOutcome::UnreadableAnswer => FIRST_PAUSE,
+                _ if outcome.is_without_verdict() && models.len() > 1 => BACKOFF.longest_pause,
+                GenerationOutcome::UnreadableAnswer => BACKOFF.first_pause,
                 _ => SignedDuration::ZERO,
             }
         } else {
             self.interruptions = self.interruptions.saturating_add(outcome.is_interruption().into());
-            self.pause_after_failure().max(retry_after.unwrap_or_default()).min(LONGEST_WAIT)
+            let pause = BACKOFF.pause(self.failures_in_a_row);
+            self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
+            BACKOFF.extended(pause, retry_after)
         };
         if self.generations >= policy.generations_max {
             return self.stopped(OrderStopCause::GenerationsUsedUp, policy, now);
@@ -376,18 +386,11 @@ impl Order {
         Self { next_attempt_at: Some(due.min(last_due)), ..self.enter(OrderState::Queued, now) }
     }
 
-    /// The pause after one more failure in a row.
-    fn pause_after_failure(&mut self) -> SignedDuration {
-        let doublings = self.failures_in_a_row.min(16);
-        self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
-        FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE)
-    }
-
     /// Until when `model` is not asked for the order; `None` if it may be asked at `now`.
     #[must_use]
     pub fn paused_until(&self, model: &OracleId, now: Timestamp) -> Option<Timestamp> {
         let until = self.model_pauses.get(model)?;
-        Some(due_at(*until, self.changed_at, now, LONGEST_WAIT)).filter(|until| *until > now)
+        Some(BACKOFF.due_at(*until, self.changed_at, now)).filter(|until| *until > now)
     }
 
     /// Whether the order has reached its maximum age at `now`, so that only last attempts are left.
@@ -536,6 +539,7 @@ impl Order {
             state,
             changed_at: now,
             next_attempt_at,
+            attempt_deadline: None,
             model_pauses,
             stop_cause,
             policy_causes,
@@ -547,7 +551,7 @@ impl Order {
     /// When the next attempt of a queued order is due.
     #[must_use]
     pub fn due_at(&self, now: Timestamp) -> Option<Timestamp> {
-        self.next_attempt_at.map(|at| due_at(at, self.changed_at, now, LONGEST_WAIT))
+        self.next_attempt_at.map(|at| BACKOFF.due_at(at, self.changed_at, now))
     }
 }
 

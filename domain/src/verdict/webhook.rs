@@ -1,12 +1,10 @@
 //! Webhooks: messages to applications and operators, by the Standard Webhooks scheme, with their retries.
 
 use crate::base::application::ApplicationName;
-use crate::base::row::{ErasedData, IndexEntry, KeyedRow, Row, RowData, RowOwner, Table, not_indexed};
 use crate::base::session_id::SessionId;
 use crate::base::text_id::text_conversions;
 use crate::base::trace::TraceContext;
-use crate::verdict::mail::session_of_message;
-use crate::verdict::outbox_retry::{due_at, retry_pause, stored_cause};
+use crate::verdict::message_attempts::MessageAttempts;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -90,7 +88,7 @@ pub struct WebhookIdError;
 pub struct WebhookId(String);
 
 impl WebhookId {
-    const PREFIX: &str = "msg_";
+    pub const PREFIX: &str = "msg_";
     const HEX_CHARS: usize = 32;
 
     /// The id of a webhook that is caused at `at`. `tag` is a random number: a digest of the body would let a reader of the log
@@ -114,17 +112,6 @@ impl TryFrom<String> for WebhookId {
 
 text_conversions! { WebhookId }
 
-/// A webhook in the log.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct WebhookEntry {
-    /// The id of the webhook.
-    pub webhook_id: WebhookId,
-    /// The event that it reports.
-    pub kind: WebhookType,
-    /// The application that receives it; null for operators.
-    pub application: Option<ApplicationName>,
-}
-
 /// The state of a webhook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct WebhookState {
@@ -136,20 +123,8 @@ pub struct WebhookState {
     pub application: Option<ApplicationName>,
     /// The session of the event; null if it has none.
     pub session_id: Option<SessionId>,
-    /// The time at which it was queued first.
-    pub queued_at: Timestamp,
-    /// The number of attempts since it was queued, or queued again.
-    pub attempts: u32,
-    /// The time at which it was queued, or queued again.
-    pub tried_since: Timestamp,
-    /// The time at which the last attempt failed; null before the first.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub tried_at: Option<Timestamp>,
-    /// The time of the next attempt; null for a dead letter.
-    pub next_attempt_at: Option<Timestamp>,
-    /// The error of the last attempt.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub last_error: Option<String>,
+    #[serde(flatten)]
+    pub tries: MessageAttempts,
 }
 
 /// A webhook in the outbox.
@@ -185,30 +160,13 @@ impl OutboxWebhook {
         at: Timestamp,
     ) -> Self {
         let body = json!({ "type": kind.into_str(), "timestamp": at, "data": data }).to_string();
-        let standing = WebhookState {
-            webhook_id,
-            kind,
-            application,
-            session_id,
-            queued_at: at,
-            attempts: 0,
-            tried_since: at,
-            tried_at: None,
-            next_attempt_at: Some(at),
-            last_error: None,
-        };
+        let tries = MessageAttempts::queued(at);
+        let standing = WebhookState { webhook_id, kind, application, session_id, tries };
         Self { standing, body, trace: None }
     }
 }
 
 impl WebhookState {
-    /// The webhook in the log.
-    #[must_use]
-    pub fn entry(&self) -> WebhookEntry {
-        let Self { webhook_id, kind, application, .. } = self;
-        WebhookEntry { webhook_id: webhook_id.clone(), kind: *kind, application: application.clone() }
-    }
-
     /// The state of the webhook after a failed attempt at `now`: to be retried, or dead.
     ///
     /// It is retried after 2 s, 4 s, 8 s and so on up to 15 minutes, or after the requested wait if that is longer, up to
@@ -220,55 +178,8 @@ impl WebhookState {
         now: Timestamp,
         max_age: SignedDuration,
     ) -> Self {
-        let attempts = self.attempts.saturating_add(1);
-        let pause = retry_pause(attempts, self.tried_since, now, failure.retry_after, max_age);
-        let next = pause.filter(|_| !failure.is_permanent);
-        Self {
-            attempts,
-            tried_at: Some(now),
-            next_attempt_at: next.map(|pause| now.saturating_add(pause).unwrap_or(Timestamp::MAX)),
-            last_error: Some(stored_cause(&failure.cause)),
-            ..self.clone()
-        }
-    }
-
-    /// The time of the next attempt; null for a dead letter.
-    #[must_use]
-    pub fn due_at(&self, now: Timestamp) -> Option<Timestamp> {
-        let tried_last = self.tried_at.unwrap_or(self.tried_since);
-        self.next_attempt_at.map(|at| due_at(at, tried_last, now))
-    }
-
-    /// The state after it is queued again at `now`.
-    #[must_use]
-    pub fn requeue(&self, now: Timestamp) -> Self {
-        Self { attempts: 0, tried_since: now, tried_at: None, next_attempt_at: Some(now), ..self.clone() }
-    }
-}
-
-impl Row for OutboxWebhook {
-    type Key = WebhookId;
-    const TABLE: &'static Table = &Table {
-        name: "webhooks",
-        bundle: None,
-        data: RowData::Session {
-            owner: RowOwner::Inside(|_, value| session_of_message(value?)),
-            erased_as: ErasedData::new("webhook"),
-        },
-        is_new_work: false,
-        names_files: false,
-        finds_entries: false,
-        indexes: &[],
-        index: not_indexed,
-    };
-
-    fn index(&self) -> Vec<IndexEntry> {
-        Vec::new()
-    }
-}
-
-impl KeyedRow for OutboxWebhook {
-    fn key(&self) -> WebhookId {
-        self.standing.webhook_id.clone()
+        let pause = self.tries.next_pause(now, failure.retry_after, max_age);
+        let pause = pause.filter(|_| !failure.is_permanent);
+        Self { tries: self.tries.failed(&failure.cause, pause, now), ..self.clone() }
     }
 }

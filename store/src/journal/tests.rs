@@ -17,9 +17,10 @@ use oracled_domain::audit::log_tree::{LogTree, leaf_hash};
 use oracled_domain::base::event::EventSeverity;
 use oracled_domain::verdict::event::CrosscheckEntry;
 use oracled_domain::verdict::event::{
-    CrosscheckError, MailQueued, TmmCrosscheck, VerdictCached, VerdictPurged,
+    CrosscheckError, MessageQueued, TmmCrosscheck, VerdictCached, VerdictPurged,
 };
 use oracled_domain::verdict::mail::MailKind;
+use oracled_domain::verdict::outbox::{MessageId, MessageState, OutboxMessage};
 use oracled_domain::verdict::session::OriginalVerdict;
 use oracled_domain::{
     AuditEvent, CustomerQuery, GatePath, MailId, OutboxMail, RegenAttempt, VerdictDelivery, VerdictPayload,
@@ -489,13 +490,9 @@ fn queued(n: usize) -> JournalRecord {
     let delivery = record.writes[0].read::<VerdictDelivery>().expect("it delivers");
     let to = "a@b".to_owned().try_into().expect("an address");
     let mail = OutboxMail::queued(MailKind::Verdict, delivery.into(), to);
-    let (mail_id, session_id) = (mail.standing.mail_id.clone(), id(n));
-    let event = AuditEvent::new(at(n as i64), session_id, MailQueued { mail_id, kind: MailKind::Verdict });
-    JournalRecord {
-        events: vec![event],
-        writes: vec![RowWrite::put::<OutboxMail>(&mail)],
-        ..JournalRecord::default()
-    }
+    let mail = OutboxMessage::from(mail);
+    let event = AuditEvent::new(at(n as i64), id(n), MessageQueued(mail.state().entry()));
+    JournalRecord { events: vec![event], writes: vec![RowWrite::put(&mail)], ..JournalRecord::default() }
 }
 
 #[test]
@@ -506,14 +503,14 @@ fn outbox_is_visited_in_id_order_from_any_id_and_counted() {
     for outcome in journal.commit(&group).expect("the commit succeeds") {
         outcome.expect("the record is not stale");
     }
-    assert_eq!(journal.counts().of("mails"), 1200);
-    let visited = |after: Option<&MailId>, most: usize| {
+    assert_eq!(journal.counts().of("outbox"), 1200);
+    let visited = |after: Option<&MessageId>, most: usize| {
         let mut ids = Vec::new();
-        let visit = |standing: oracled_domain::verdict::mail::MailState| {
-            ids.push(standing.mail_id.to_string());
+        let visit = |state: MessageState| {
+            ids.push(state.entry().message_id.to_string());
             ids.len() < most
         };
-        store.visit_mails(after, visit).expect("the outbox is readable");
+        store.visit_messages(None, after, visit).expect("the outbox is readable");
         ids
     };
     let all: Vec<_> = (1000..2200).map(|n| format!("verdict:cs_{n}")).collect();
@@ -522,21 +519,21 @@ fn outbox_is_visited_in_id_order_from_any_id_and_counted() {
     assert_eq!(visited(Some(&after), 3), all[700..703]);
 
     let sent = |n: usize| JournalRecord {
-        writes: vec![RowWrite::remove::<OutboxMail>(&MailId::verdict(&id(n)))],
+        writes: vec![RowWrite::remove::<OutboxMessage>(&MailId::verdict(&id(n)).into())],
         ..JournalRecord::from(AuditEvent::new(at(0), None, ServiceStopped {}))
     };
     journal.commit(&[sent(1000), sent(1700)]).expect("the commit succeeds");
-    assert_eq!((journal.counts().of("mails"), visited(None, usize::MAX).len()), (1198, 1198));
+    assert_eq!((journal.counts().of("outbox"), visited(None, usize::MAX).len()), (1198, 1198));
     assert!(store.mail(&MailId::verdict(&id(1700))).expect("the mail is readable").is_none());
     drop(journal);
     drop(store);
 
     let db = raw(dir.path());
-    remove(&db, b"mails/verdict:cs_1001\0");
+    remove(&db, b"outbox/verdict:cs_1001\0");
     drop(db);
     let (_journal, store) = open(dir.path());
     let error = store.audit_all().expect_err("the mail is missing").to_string();
-    assert!(error.contains("1198 rows in the table mails"), "{error}");
+    assert!(error.contains("1198 rows in the table outbox"), "{error}");
 }
 
 #[test]

@@ -61,12 +61,8 @@ impl TableReader {
     /// The database cannot be read.
     pub fn sessions_with_messages(&self) -> Result<BTreeSet<SessionId>, StoreError> {
         let mut sessions = BTreeSet::new();
-        self.visit_mails(None, |mail| {
-            sessions.insert(mail.session_id);
-            true
-        })?;
-        self.visit_webhooks(None, |webhook| {
-            sessions.extend(webhook.session_id);
+        self.visit_messages(None, None, |message| {
+            sessions.extend(message.session_id().cloned());
             true
         })?;
         Ok(sessions)

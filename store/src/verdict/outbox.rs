@@ -2,31 +2,29 @@
 
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
+use crate::base::rows::with_prefix;
 use oracled_domain::base::row::Row;
-use oracled_domain::verdict::mail::{MailKind, MailState};
-use oracled_domain::verdict::webhook::WebhookState;
-use oracled_domain::{MailId, OutboxMail, OutboxWebhook, SessionId, WebhookId};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use oracled_domain::verdict::mail::MailKind;
+use oracled_domain::verdict::outbox::{
+    MessageChannel, MessageId, MessageState, OutboxMessage, StoredMessageHead,
+};
+use oracled_domain::verdict::webhook::WebhookId;
+use oracled_domain::{MailId, OutboxMail, SessionId};
 
 /// The number of ids that are read at a time.
 const AT_ONCE: usize = 512;
 
-/// A message without its content.
-#[derive(Deserialize)]
-struct MessageRowHead<S> {
-    standing: S,
-}
-
 impl TableReader {
-    /// A mail with its revision. Its verdict is judged again when it is read. The text of a mail with the
-    /// session's first verdict is compared with the SHA-256 in its session.
-    pub fn mail(&self, mail_id: &MailId) -> Result<Option<(OutboxMail, u64)>, StoreError> {
+    /// A message with its revision. The verdict of a mail is judged again when it is read. The text of a mail with the session's
+    /// first verdict is compared with the SHA-256 in its session.
+    ///
+    /// # Errors
+    /// It cannot be read, or is damaged.
+    pub fn message(&self, id: &MessageId) -> Result<Option<(OutboxMessage, u64)>, StoreError> {
         let mut before = None;
         loop {
-            let Some((mail, revision)) = self.get::<OutboxMail>(mail_id)? else {
-                return Ok(None);
-            };
+            let Some((message, revision)) = self.get::<OutboxMessage>(id)? else { return Ok(None) };
+            let OutboxMessage::Mail(mail) = &message else { return Ok(Some((message, revision))) };
             let session_id = &mail.standing.session_id;
             let session = self.session(session_id)?;
             let seen = Some((revision, session.as_ref().map(|(_, revision)| *revision)));
@@ -35,7 +33,7 @@ impl TableReader {
             let compared = expected_sha256
                 .map_or(Ok(()), |promised| self.compare_text(session_id, &mail.delivery, &promised));
             match compared {
-                Ok(()) => return Ok(Some((mail, revision))),
+                Ok(()) => return Ok(Some((message, revision))),
                 // a commit between the two reads replaces both rows; rows that differ twice were never equal
                 Err(error) if before == seen => return Err(error),
                 Err(_) => before = seen,
@@ -43,78 +41,47 @@ impl TableReader {
         }
     }
 
-    /// The state of a mail, with its revision. The verdict is not read, so that a mail with a damaged verdict
-    /// can be removed.
-    pub fn mail_standing(&self, mail_id: &MailId) -> Result<Option<(MailState, u64)>, StoreError> {
-        let row = self.head_of::<OutboxMail, _>(mail_id.as_str())?;
-        Ok(row.map(|(MessageRowHead { standing }, revision)| (standing, revision)))
+    /// A mail with its revision, as [`Self::message`].
+    ///
+    /// # Errors
+    /// It cannot be read, or is damaged.
+    pub fn mail(&self, mail_id: &MailId) -> Result<Option<(OutboxMail, u64)>, StoreError> {
+        let message = self.message(&mail_id.clone().into())?;
+        Ok(message.and_then(|(message, revision)| match message {
+            OutboxMessage::Mail(mail) => Some((mail, revision)),
+            OutboxMessage::Webhook(_) => None,
+        }))
     }
 
-    /// Passes the mails after `after` to `visit`, in the order of their ids. Stops if `visit` returns false.
-    pub fn visit_mails(
+    /// The state of a message with its revision. Its content is not read, so that a damaged message can be removed.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn message_state(&self, id: &MessageId) -> Result<Option<(MessageState, u64)>, StoreError> {
+        self.message_head(&id.to_string())
+    }
+
+    /// Passes the states of the messages after `after` to `visit`, in the order of their ids; `only` those of a channel. Stops if
+    /// `visit` returns false.
+    ///
+    /// # Errors
+    /// The outbox cannot be read.
+    pub fn visit_messages(
         &self,
-        after: Option<&MailId>,
-        visit: impl FnMut(MailState) -> bool,
+        only: Option<MessageChannel>,
+        after: Option<&MessageId>,
+        mut visit: impl FnMut(MessageState) -> bool,
     ) -> Result<(), StoreError> {
-        self.visit_messages::<OutboxMail, _>(after.map(MailId::as_str), visit)
-    }
-
-    /// A webhook with its revision.
-    pub fn webhook(&self, webhook_id: &WebhookId) -> Result<Option<(OutboxWebhook, u64)>, StoreError> {
-        self.get(webhook_id)
-    }
-
-    /// The state of a webhook with its revision, even if the rest of the webhook is damaged.
-    pub fn webhook_standing(
-        &self,
-        webhook_id: &WebhookId,
-    ) -> Result<Option<(WebhookState, u64)>, StoreError> {
-        let row = self.head_of::<OutboxWebhook, _>(webhook_id.as_str())?;
-        Ok(row.map(|(MessageRowHead { standing }, revision)| (standing, revision)))
-    }
-
-    /// Passes the webhooks after `after` to `visit`, in the order of their ids. Stops if `visit` returns false.
-    pub fn visit_webhooks(
-        &self,
-        after: Option<&WebhookId>,
-        visit: impl FnMut(WebhookState) -> bool,
-    ) -> Result<(), StoreError> {
-        self.visit_messages::<OutboxWebhook, _>(after.map(WebhookId::as_str), visit)
-    }
-
-    /// The webhooks of a session.
-    pub fn webhooks_of(&self, session_id: &SessionId) -> Result<Vec<WebhookId>, StoreError> {
-        let mut webhooks = Vec::new();
-        self.visit_webhooks(None, |state| {
-            if state.session_id.as_ref() == Some(session_id) {
-                webhooks.push(state.webhook_id);
-            }
-            true
-        })?;
-        Ok(webhooks)
-    }
-
-    /// The standing in a row of type `R`, without its verdict or body.
-    fn head_of<R: Row, S: DeserializeOwned>(
-        &self,
-        name: &str,
-    ) -> Result<Option<(MessageRowHead<S>, u64)>, StoreError> {
-        self.parse(R::TABLE, name, self.value(R::TABLE, name)?)
-    }
-
-    fn visit_messages<R: Row, S: DeserializeOwned>(
-        &self,
-        after: Option<&str>,
-        mut visit: impl FnMut(S) -> bool,
-    ) -> Result<(), StoreError> {
-        let mut cursor = after.map(str::to_owned);
+        let mut cursor = after.map(ToString::to_string);
         loop {
-            let names = self.names_after(R::TABLE.name, cursor.as_deref(), AT_ONCE)?;
+            let names = self.names_after(OutboxMessage::TABLE.name, cursor.as_deref(), AT_ONCE)?;
             let Some(last) = names.last() else { return Ok(()) };
             cursor = Some(last.clone());
-            for name in names {
-                let standing = match self.head_of::<R, S>(&name) {
-                    Ok(Some((MessageRowHead { standing }, _))) => standing,
+            let is_meant =
+                |name: &String| only.is_none() || name.parse().ok().map(|id: MessageId| id.channel()) == only;
+            for name in names.into_iter().filter(is_meant) {
+                let state = match self.message_head(&name) {
+                    Ok(Some((state, _))) => state,
                     // the message was sent meanwhile
                     Ok(None) => continue,
                     // it must not keep the others from being sent
@@ -124,10 +91,40 @@ impl TableReader {
                     }
                     Err(error) => return Err(error),
                 };
-                if !visit(standing) {
+                if !visit(state) {
                     return Ok(());
                 }
             }
         }
+    }
+
+    /// The number of webhooks in the outbox.
+    ///
+    /// # Errors
+    /// The outbox cannot be read.
+    pub fn count_webhooks(&self) -> Result<u64, StoreError> {
+        let names = with_prefix(OutboxMessage::TABLE.name, WebhookId::PREFIX);
+        Ok(self.names(names, .., usize::MAX)?.len() as u64)
+    }
+
+    /// The webhooks of a session.
+    ///
+    /// # Errors
+    /// The outbox cannot be read.
+    pub fn webhooks_of(&self, session_id: &SessionId) -> Result<Vec<MessageId>, StoreError> {
+        let mut webhooks = Vec::new();
+        self.visit_messages(Some(MessageChannel::Webhook), None, |state| {
+            if state.session_id() == Some(session_id) {
+                webhooks.push(state.entry().message_id);
+            }
+            true
+        })?;
+        Ok(webhooks)
+    }
+
+    fn message_head(&self, name: &str) -> Result<Option<(MessageState, u64)>, StoreError> {
+        let table = OutboxMessage::TABLE;
+        let head = self.parse::<StoredMessageHead>(table, name, self.value(table, name)?)?;
+        Ok(head.map(|(head, revision)| (head.into(), revision)))
     }
 }

@@ -1,7 +1,7 @@
 //! The data of the measurements: verdicts of typical size, and the records of their deliveries, as the actors
 //! create them.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use oracled_domain::upstream::interaction::InteractionStatus;
 use oracled_domain::verdict::delivery::RegenNotes;
 use oracled_domain::verdict::divergence::{NoteLanguage, OriginalLabel, RegeneratedVerdict};
@@ -61,7 +61,8 @@ pub(crate) fn ordered(number: usize) -> [JournalRecord; 2] {
         oracle_id: Some(oracle_id.clone()),
         is_last: false,
     };
-    let start = OrderAttemptStart { oracle_id, generation: generation.clone(), is_last: false };
+    let time_limit = SignedDuration::from_secs(28);
+    let start = OrderAttemptStart { oracle_id, generation: generation.clone(), is_last: false, time_limit };
     let order = Order::placed(now).attempted(start, now);
     let session = SessionRecord { order: Some(order), ..SessionRecord::new(session_id.clone(), tier, query) };
     let placed = JournalRecord {

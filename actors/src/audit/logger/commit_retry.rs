@@ -35,7 +35,7 @@ impl LoggerHandle {
     pub(crate) async fn commit_with_retries(&self, record: JournalRecord) -> Result<CommitReceipt, RowName> {
         let mut untaken = UncommittedRecord {
             log: self,
-            record: Arc::new(add_current_caller(self.webhooks.add_webhooks(record))),
+            record: Arc::new(add_current_caller(self.outbox.add_webhooks(record))),
             cause: None,
         };
         loop {

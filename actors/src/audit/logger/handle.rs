@@ -8,7 +8,7 @@ use super::{
 };
 use crate::audit::fallback::FallbackLog;
 use crate::audit::logger::handle::queue::EntryQueue;
-use crate::audit::logger::webhook_queue::WebhookQueue;
+use crate::audit::logger::outbox_queue::OutboxQueue;
 use crate::platform::actor_handle::ActorHandle;
 use crate::platform::caller;
 use oracled_store::{CommitReceipt, JournalRecord, MirrorFault, MirrorSnapshot};
@@ -25,7 +25,7 @@ pub struct LoggerHandle {
     fallback: FallbackLog,
     fallback_entries: Arc<AtomicU64>,
     metrics: LoggerMetrics,
-    pub(super) webhooks: WebhookQueue,
+    pub(super) outbox: OutboxQueue,
 }
 
 impl LoggerHandle {
@@ -36,10 +36,10 @@ impl LoggerHandle {
         fallback: FallbackLog,
         fallback_entries: Arc<AtomicU64>,
         metrics: LoggerMetrics,
-        webhooks: WebhookQueue,
+        outbox: OutboxQueue,
     ) -> (Self, EntryQueueReceiver) {
         let (queue, waiting) = EntryQueue::new();
-        (Self { handle, queue, report, fallback, fallback_entries, metrics, webhooks }, waiting)
+        (Self { handle, queue, report, fallback, fallback_entries, metrics, outbox }, waiting)
     }
 
     /// Makes `record` durable, on behalf of the current caller. If that fails for another reason than a stale row, its
@@ -48,7 +48,7 @@ impl LoggerHandle {
     /// # Errors
     /// `Stale`: read and decide again. `Unavailable`: nothing may be delivered.
     pub async fn commit(&self, record: JournalRecord) -> Result<CommitReceipt, CommitError> {
-        let record = Arc::new(caller::add_current_caller(self.webhooks.add_webhooks(record)));
+        let record = Arc::new(caller::add_current_caller(self.outbox.add_webhooks(record)));
         let outcome = self.try_commit(&record).await;
         if let Err(CommitError::Unavailable(cause)) = &outcome {
             self.fall_back(&record, cause);
@@ -60,7 +60,7 @@ impl LoggerHandle {
         let answer = self.handle.ask(CommitRecord(Arc::clone(record))).await;
         let outcome = answer.unwrap_or_else(|error| Err(CommitError::Unavailable(error.to_string())));
         if outcome.is_ok() {
-            self.webhooks.report_committed(record);
+            self.outbox.report_committed(record);
         }
         outcome
     }

@@ -13,6 +13,7 @@ use crate::ground::pull::{FetchedPayload, HttpValidators, PayloadFetchOutcome, P
 use crate::ground::registry::{PreparedPipeline, RegistryError, SourceConfirmation};
 use crate::ground::schedule::PullSchedule;
 use crate::platform::caller::run_as_current_caller;
+use crate::platform::in_flight::InFlight;
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::ground::event::{ConfirmationCause, PullEndedEntry, PullFailedEntry, PullStartedEntry};
 use oracled_domain::ground::event::{PullEnded, PullFailed, PullStarted};
@@ -61,8 +62,8 @@ pub enum PullOutcome {
 pub(super) struct PullTracker {
     /// The validators of each pipeline's last payload, with the run that read that payload.
     known_validators: Mutex<HashMap<PipelineId, (Sha256Hex, HttpValidators)>>,
-    /// The pulls in progress, at most one for each pipeline. A pull's channel closes when it ends.
-    in_progress: Mutex<HashMap<PipelineId, watch::Receiver<()>>>,
+    /// The pulls in progress, at most one for each pipeline.
+    in_flight: InFlight<PipelineId>,
     refreshing: Mutex<HashMap<SourceId, SourceRefreshState>>,
     /// The pipelines' schedules.
     schedules: Mutex<HashMap<PipelineId, PipelineSchedule>>,
@@ -90,27 +91,15 @@ impl From<ArchiveError> for IngestionError {
     }
 }
 
-/// The slot of a pull in progress; dropping it releases the slot.
-struct PullSlot<'p> {
-    pulls: &'p PullTracker,
-    pipeline_id: &'p PipelineId,
-    _ends: watch::Sender<()>,
-}
-
-impl Drop for PullSlot<'_> {
-    fn drop(&mut self) {
-        self.pulls.in_progress.lock().unwrap_or_else(PoisonError::into_inner).remove(self.pipeline_id);
-    }
-}
-
 /// Pulls a pipeline's payload and begins its run, unless another pull of the pipeline is in progress. The pull's
 /// beginning and end are logged, so the next start can distinguish a missed scheduled pull from a pull that was made.
 pub(super) async fn pull(
     context: Arc<IngestContext>,
     requested_pull: RequestedPull,
 ) -> Result<PullOutcome, IngestionError> {
-    let _slot = context.pulls.claim_slot(&requested_pull.pipeline_id)?;
     let RequestedPull { pipeline_id, requested_by, peer, .. } = requested_pull.clone();
+    let claim = context.pulls.in_flight.claim(pipeline_id.clone());
+    let _claim = claim.ok_or_else(|| IngestionError::Pulling(pipeline_id.clone()))?;
     let began_at = context.clock.now();
     let entry = PullStartedEntry { pipeline_id, requested_by, peer };
     context
@@ -307,26 +296,6 @@ impl IngestContext {
 }
 
 impl PullTracker {
-    /// The slot of a pipeline's pull, unless another pull has it.
-    fn claim_slot<'p>(&'p self, pipeline_id: &'p PipelineId) -> Result<PullSlot<'p>, IngestionError> {
-        let mut under_way = self.in_progress.lock().unwrap_or_else(PoisonError::into_inner);
-        if under_way.contains_key(pipeline_id) {
-            return Err(IngestionError::Pulling(pipeline_id.clone()));
-        }
-        let (ends, ended) = watch::channel(());
-        under_way.insert(pipeline_id.clone(), ended);
-        Ok(PullSlot { pulls: self, pipeline_id, _ends: ends })
-    }
-
-    /// Waits for the end of a pipeline's pull, if one is in progress.
-    async fn wait_for_pull(&self, pipeline_id: &PipelineId) {
-        let ended = self.in_progress.lock().unwrap_or_else(PoisonError::into_inner).get(pipeline_id).cloned();
-        if let Some(mut ended) = ended {
-            // nothing is sent: the channel closes at the end
-            drop(ended.changed().await);
-        }
-    }
-
     /// The validators of the payload of `run`, unless its pipeline has brought another payload since.
     fn validators(&self, run: &IngestionRun) -> HttpValidators {
         let known = self.known_validators.lock().unwrap_or_else(PoisonError::into_inner);
@@ -523,7 +492,10 @@ impl IngestContext {
         let mut begun = None;
         match pull(Arc::clone(self), request).await {
             Ok(outcome) => begun = outcome.run().map(|run| run.run_id.clone()),
-            Err(IngestionError::Pulling(pipeline_id)) => self.pulls.wait_for_pull(&pipeline_id).await,
+            // once it can be claimed, that pull has ended
+            Err(IngestionError::Pulling(pipeline_id)) => {
+                drop(self.pulls.in_flight.claim_when_free(pipeline_id).await);
+            }
             Err(error) => tracing::warn!(%oracle_id, %error, "refresh failed"),
         }
         self.claims.wait_until_no_run(oracle_id).await;

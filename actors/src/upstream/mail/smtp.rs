@@ -173,7 +173,7 @@ impl SmtpMailService {
 
     /// Builds the message. It is the same at each attempt with the same content.
     fn message(&self, mail: &OutboxMail, content: Option<&MailContent>) -> Result<Message, MailSendFailure> {
-        let MailState { mail_id, to, queued_at, session_id, .. } = &mail.standing;
+        let MailState { mail_id, to, session_id, tries, .. } = &mail.standing;
         let ParsedHeading { from, subject } =
             self.headings.get(&session_id.application()).unwrap_or(&self.heading);
         let unusable = |error: &dyn fmt::Display| {
@@ -187,7 +187,7 @@ impl SmtpMailService {
             .envelope(envelope.map_err(|error| unusable(&error))?)
             .from(from.clone())
             .to(Mailbox::new(None, to))
-            .date(SystemTime::from(*queued_at))
+            .date(SystemTime::from(tries.queued_at))
             .message_id(Some(message_id(mail_id, from.email.domain())));
         let message = match content {
             Some(content) => add_content(message, content),

@@ -23,8 +23,7 @@ use oracled_domain::verdict::policy::PolicyAction;
 use oracled_domain::verdict::prompt::VerdictPrompt;
 use oracled_domain::verdict::session::OriginalVerdict;
 use oracled_domain::{
-    ApprovedVerdict, AuditEvent, DecidingUser, DivergenceCheck, GatePath, MailId, OutboxMail, SessionRecord,
-    VerdictDelivery,
+    ApprovedVerdict, AuditEvent, DecidingUser, DivergenceCheck, GatePath, SessionRecord, VerdictDelivery,
 };
 use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite, Store, StoreError};
 use std::sync::Arc;
@@ -40,8 +39,6 @@ struct DeliveryRecord {
 /// The effects of an admission that are not part of its commit.
 #[derive(Default)]
 struct AdmissionEffects {
-    /// The mail that was queued.
-    mail_id: Option<MailId>,
     /// The order that stopped or ended by it.
     order_end: Option<Order>,
     /// The action of the policy, unless it delivered the verdict.
@@ -126,7 +123,9 @@ impl Admission {
         if let SubmissionOutcome::Regenerated(_, check) = &admission {
             self.listeners.comparisons.count_comparison(check);
         }
-        self.listeners.report(session_id, effects.mail_id, effects.order_end.as_ref());
+        if let Some(order) = &effects.order_end {
+            self.listeners.report(session_id, order);
+        }
         Ok(admission)
     }
 
@@ -157,7 +156,7 @@ impl Admission {
             return Ok(CommitDecision::Change((refused, effects), record));
         }
         let DeliveryRecord { mut record, delivery, check, effects } =
-            build_delivery_record(admit, session, store, self.listeners.notifier.is_some(), now)?;
+            build_delivery_record(admit, session, store, self.listeners.mails, now)?;
         let session_id = &admit.submission.session_id;
         if session.is_none() {
             let (_, refusal_revision) = find_check_in_force(store, session_id, None)?;
@@ -232,12 +231,10 @@ fn build_delivery_record(
     events.extend(compared.map(|kind| AuditEvent::new(now, session_id.clone(), kind)));
     let mut writes = vec![RowWrite::put::<VerdictDelivery>(&delivery)];
     let to = session.customer_email.clone().filter(|_| mails);
-    let mut mail_id = None;
     if let (Some(to), Some(kind)) = (to, mail_kind_of_delivery(check.as_ref(), first)) {
         let mail = queue_mail(kind, &delivery, to);
-        mail_id = Some(mail.standing.mail_id.clone());
         events.push(mail_queued_event(&mail, now));
-        writes.push(RowWrite::put::<OutboxMail>(&mail));
+        writes.push(RowWrite::put(&mail));
     }
     if known != Some(&session) {
         writes.push(RowWrite::put::<SessionRecord>(&session));
@@ -247,7 +244,7 @@ fn build_delivery_record(
         RowExpectation::new::<SessionRecord>(session_id, revision),
     ];
     let record = JournalRecord { expect, events, writes, ..JournalRecord::default() };
-    let effects = AdmissionEffects { mail_id, order_end, policy: None };
+    let effects = AdmissionEffects { order_end, policy: None };
     Ok(DeliveryRecord { record, delivery, check, effects })
 }
 

@@ -14,11 +14,12 @@ use crate::verdict::submission::{CachedVerdict, Submission};
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use jiff::Timestamp;
 use oracled_domain::rules::CandidateCheck;
-use oracled_domain::verdict::event::MailQueued;
+use oracled_domain::verdict::event::MessageQueued;
 use oracled_domain::verdict::mail::MailKind;
 use oracled_domain::verdict::order::Order;
+use oracled_domain::verdict::outbox::OutboxMessage;
 use oracled_domain::verdict::session::{CustomerEmail, OriginalVerdict, SessionMismatch};
-use oracled_domain::{AuditEvent, GatePath, MailId, OutboxMail, SessionRecord, VerdictDelivery};
+use oracled_domain::{AuditEvent, GatePath, OutboxMail, SessionRecord, VerdictDelivery};
 use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
 use std::sync::Arc;
 
@@ -95,8 +96,8 @@ fn is_session_changed(session: &SessionRecord, customer_email: Option<&CustomerE
     session.delivered_sha256.is_none() || (session.customer_email.is_none() && customer_email.is_some())
 }
 
-/// The record of a repeated delivery, the verdict, the mail that it queues, and the order that it ends.
-type RepeatedDelivery = (JournalRecord, Arc<VerdictDelivery>, Option<MailId>, Option<Order>);
+/// The record of a repeated delivery, the verdict, and the order that it ends.
+type RepeatedDelivery = (JournalRecord, Arc<VerdictDelivery>, Option<Order>);
 
 /// Commits the delivery of a cached verdict.
 struct CachedVerdictDelivery {
@@ -110,7 +111,7 @@ impl CachedVerdictDelivery {
     /// Delivers the cached verdict of a session, and returns the verdict as it is cached afterwards.
     async fn deliver(&self, find: &Submission) -> Result<FindSessionOutcome, VerdictCacheError> {
         let delivered = self.log.decide_and_commit(|| {
-            let already = |known| Ok::<_, VerdictCacheError>(CommitDecision::Already((known, None, None)));
+            let already = |known| Ok::<_, VerdictCacheError>(CommitDecision::Already((known, None)));
             let stored = self.store.verdict(&find.session_id)?;
             let cached = stored.as_ref().map(|(delivery, _)| Arc::new(delivery.clone().into()));
             let (known, session) = find_session(&self.store, find, || Ok(cached))?;
@@ -127,17 +128,19 @@ impl CachedVerdictDelivery {
             if !is_session_changed(&session, find.customer_email.as_ref()) {
                 return already(FindSessionOutcome::Cached(Arc::new(delivery.into())));
             }
-            let (mut record, delivery, mail, ended) =
+            let (mut record, delivery, ended) =
                 self.build_repeat_delivery(&session, delivery, find, self.clock.now())?;
             record.expect = vec![
                 RowExpectation::new::<SessionRecord>(&find.session_id, Some(session_revision)),
                 RowExpectation::new::<VerdictDelivery>(&find.session_id, Some(verdict_revision)),
             ];
             let known = FindSessionOutcome::Cached(Arc::new(VerdictDelivery::clone(&delivery).into()));
-            Ok(CommitDecision::Change((known, mail, ended), record))
+            Ok(CommitDecision::Change((known, ended), record))
         });
-        let ((known, mail, ended), _) = delivered.await?;
-        self.listeners.report(&find.session_id, mail, ended.as_ref());
+        let ((known, ended), _) = delivered.await?;
+        if let Some(order) = &ended {
+            self.listeners.report(&find.session_id, order);
+        }
         Ok(known)
     }
 
@@ -197,7 +200,7 @@ impl CachedVerdictDelivery {
         let customer_email = find.customer_email.clone().or_else(|| known.customer_email.clone());
         // only the verdict that was delivered first is mailed, not a later one
         let to_be_mailed = known.delivered_sha256.as_ref().is_none_or(|first| first == sha256);
-        let to = customer_email.clone().filter(|_| to_be_mailed && self.listeners.notifier.is_some());
+        let to = customer_email.clone().filter(|_| to_be_mailed && self.listeners.mails);
         let delivered = deliver_order(known, find.path, None, now);
         let (order, order_delivered) = delivered.unzip();
         let session = SessionRecord {
@@ -211,31 +214,29 @@ impl CachedVerdictDelivery {
         events.extend(order_delivered);
         events.extend(address_change_event(&self.store, Some(known), &session, now)?);
         let mut writes = vec![RowWrite::put::<VerdictDelivery>(&delivery)];
-        let mail = to.map(|to| queue_mail(MailKind::Verdict, &delivery, to));
-        let mail_id = mail.as_ref().map(|mail| mail.standing.mail_id.clone());
-        if let Some(mail) = mail {
+        if let Some(to) = to {
+            let mail = queue_mail(MailKind::Verdict, &delivery, to);
             events.push(mail_queued_event(&mail, now));
-            writes.push(RowWrite::put::<OutboxMail>(&mail));
+            writes.push(RowWrite::put(&mail));
         }
         writes.push(RowWrite::put::<SessionRecord>(&session));
-        Ok((
-            JournalRecord { expect: Vec::new(), events, writes, ..JournalRecord::default() },
-            delivery,
-            mail_id,
-            order,
-        ))
+        Ok((JournalRecord { events, writes, ..JournalRecord::default() }, delivery, order))
     }
 }
 
 /// A mail of `kind` about `delivery`, with the trace of the current caller.
-pub(super) fn queue_mail(kind: MailKind, delivery: &Arc<VerdictDelivery>, to: CustomerEmail) -> OutboxMail {
-    OutboxMail { trace: caller_trace(), ..OutboxMail::queued(kind, Arc::clone(delivery), to) }
+pub(super) fn queue_mail(
+    kind: MailKind,
+    delivery: &Arc<VerdictDelivery>,
+    to: CustomerEmail,
+) -> OutboxMessage {
+    OutboxMail { trace: caller_trace(), ..OutboxMail::queued(kind, Arc::clone(delivery), to) }.into()
 }
 
 /// The log entry of a mail that is put into the outbox.
-pub(super) fn mail_queued_event(mail: &OutboxMail, timestamp: Timestamp) -> AuditEvent {
-    let oracled_domain::verdict::mail::MailState { mail_id, session_id, kind, .. } = mail.standing.clone();
-    AuditEvent::new(timestamp, session_id, MailQueued { mail_id, kind })
+pub(super) fn mail_queued_event(mail: &OutboxMessage, timestamp: Timestamp) -> AuditEvent {
+    let state = mail.state();
+    AuditEvent::new(timestamp, state.session_id().cloned(), MessageQueued(state.entry()))
 }
 
 impl Handler<FindSession> for VerdictCache {

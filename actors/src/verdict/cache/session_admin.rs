@@ -6,18 +6,18 @@ use super::{VerdictCache, VerdictCacheError, evict_verdict};
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::LoggerHandle;
 use crate::platform::clock::Clock;
-use crate::verdict::notifier::{HeldMails, MailChannel, queued_mails};
-use crate::verdict::outbox::RemovedMessage;
+use crate::verdict::notifier::{HeldMessages, queued_mails};
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use jiff::Timestamp;
-use oracled_domain::OutboxMail;
 use oracled_domain::RegenAttempt;
 use oracled_domain::VerdictDelivery;
 use oracled_domain::audit::event::ErasureStartEntry;
 use oracled_domain::audit::event::ErasureStarted;
 use oracled_domain::verdict::divergence::OriginalLabel;
+use oracled_domain::verdict::event::SessionCorrected;
+use oracled_domain::verdict::event::SessionRemoved;
 use oracled_domain::verdict::event::ValueChange;
-use oracled_domain::verdict::event::{SessionCorrected, SessionRemoved};
+use oracled_domain::verdict::outbox::{MessageState, OutboxMessage};
 use oracled_domain::verdict::session::RejectingCheck;
 use oracled_domain::verdict::session::{CustomerEmail, OriginalVerdict, SessionMismatch};
 use oracled_domain::{AuditEvent, PeerCredentials, SessionId, SessionRecord, VerdictLabel};
@@ -54,7 +54,7 @@ pub enum CorrectSessionOutcome {
 pub struct RemoveSession {
     pub session_id: SessionId,
     /// Its queued mails, if there are any, held back from sending.
-    pub mails: Option<HeldMails>,
+    pub mails: Option<HeldMessages>,
     /// The administrator.
     pub peer: PeerCredentials,
 }
@@ -66,7 +66,7 @@ pub struct RemoveSession {
 pub struct EraseSession {
     pub session_id: SessionId,
     /// Its queued mails, if there are any, held back from sending.
-    pub mails: Option<HeldMails>,
+    pub mails: Option<HeldMessages>,
     /// The administrator's reason.
     pub reason: String,
     /// The administrator.
@@ -78,14 +78,14 @@ struct SessionRemoval {
     /// The session; `None` if it is unknown or lost.
     session: Option<SessionRecord>,
     record: JournalRecord,
-    dropped: Vec<RemovedMessage<MailChannel>>,
+    dropped: Vec<MessageState>,
 }
 
 impl SessionRemoval {
     /// The removal of what is stored about the session now.
     fn of(
         session_id: &SessionId,
-        mails: Option<&HeldMails>,
+        mails: Option<&HeldMessages>,
         peer: PeerCredentials,
         (store, timestamp): (&Store, Timestamp),
     ) -> Result<Self, VerdictCacheError> {
@@ -117,7 +117,7 @@ impl SessionRemoval {
                 SessionRemoved { verdict_sha256: verdict.and_then(|(sha256, _)| sha256), peer },
             ));
         }
-        let dropped = mails.map(|mails| mails.put_removal(&mut record, store, peer, timestamp));
+        let dropped = mails.map(|mails| mails.put_removal(&mut record, peer, timestamp));
         Ok(Self { session, record, dropped: dropped.transpose()?.unwrap_or_default() })
     }
 }
@@ -214,7 +214,7 @@ async fn remove(
     });
     let Some((session, dropped)) = removed.await?.0 else { return Ok(None) };
     if let Some(mails) = mails {
-        mails.report_removed(dropped);
+        mails.count_removed(&dropped);
     }
     Ok(Some(session))
 }
@@ -239,7 +239,7 @@ async fn erase(
             [RowWrite::remove::<RejectingCheck>(&session_id), RowWrite::remove::<RegenAttempt>(&session_id)];
         record.writes.extend(rest);
         record.writes.extend(
-            store.lost_rows_of::<OutboxMail>(&session_id)?.iter().map(RowWrite::remove::<OutboxMail>),
+            store.lost_rows_of::<OutboxMessage>(&session_id)?.iter().map(RowWrite::remove::<OutboxMessage>),
         );
         // the last entry: the erasure covers all entries up to it
         let started = ErasureStarted(ErasureStartEntry { reason: reason.clone(), peer });
@@ -248,7 +248,7 @@ async fn erase(
     });
     let Some(dropped) = erased.await?.0 else { return Ok(false) };
     if let Some(mails) = mails {
-        mails.report_removed(dropped);
+        mails.count_removed(&dropped);
     }
     Ok(true)
 }

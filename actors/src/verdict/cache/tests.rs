@@ -230,7 +230,7 @@ fn only_the_first_delivery_queues_its_mail_in_the_same_commit() {
             [
                 "tmm_crosscheck",
                 "verdict_cached",
-                "mail_queued",
+                "message_queued",
                 "verdict_purged",
                 "tmm_crosscheck",
                 "verdict_cached",
@@ -275,7 +275,7 @@ fn regenerated_verdict_is_compared_with_the_unchanged_original() {
                 .expect("the session exists");
             assert_eq!(session.original.map(|original| original.verdict_label), Some(first));
             let notices =
-                logged_events(&system.store).iter().filter(|event| *event == "mail_queued").count() - 1;
+                logged_events(&system.store).iter().filter(|event| *event == "message_queued").count() - 1;
             assert_eq!(notices, usize::from(level == Significant), "one mail brought the first verdict");
             assert!(logged_events(&system.store).contains(&"regen_divergence_check".to_owned()));
         });
@@ -360,7 +360,7 @@ fn first_verdict_of_a_registered_session_is_stored_and_mailed() {
             system.store.session(&id("cs_1")).expect("the session is readable").expect("the session exists");
         assert_eq!(session.original.map(|first| first.verdict_label), Some(VerdictLabel::Green));
         assert_eq!(session.customer_email, address());
-        assert!(logged_events(&system.store).contains(&"mail_queued".to_owned()));
+        assert!(logged_events(&system.store).contains(&"message_queued".to_owned()));
     });
 }
 
@@ -412,7 +412,7 @@ fn verdict_read_before_its_delivery_is_delivered_and_mailed_once() {
             system.store.session(&id("cs_1")).expect("the session is readable").expect("the session exists");
         assert_eq!(session.original.map(|first| first.verdict_label), Some(VerdictLabel::Red));
         assert_eq!(session.customer_email, address());
-        let mails = logged_events(&system.store).iter().filter(|event| *event == "mail_queued").count();
+        let mails = logged_events(&system.store).iter().filter(|event| *event == "message_queued").count();
         assert_eq!(mails, 1);
     });
 }
@@ -422,15 +422,15 @@ fn address_that_comes_with_a_repeated_delivery_gets_the_verdict() {
     with_system(|TestSystem { system, .. }| async move {
         judge_submission(&system, test_submission("cs_1", GOOD, GatePath::CacheWrite)).await;
         find(&system, None).await;
-        assert!(!logged_events(&system.store).contains(&"mail_queued".to_owned()));
+        assert!(!logged_events(&system.store).contains(&"message_queued".to_owned()));
         find(&system, address()).await;
-        assert!(logged_events(&system.store).contains(&"mail_queued".to_owned()));
+        assert!(logged_events(&system.store).contains(&"message_queued".to_owned()));
     });
 }
 
 /// The mails that were queued.
 fn queued_mails(system: &ActorSystem) -> usize {
-    logged_events(&system.store).iter().filter(|event| *event == "mail_queued").count()
+    logged_events(&system.store).iter().filter(|event| *event == "message_queued").count()
 }
 
 #[test]
@@ -499,7 +499,8 @@ fn verdict_submitted_in_place_of_a_lost_one_is_compared_with_it() {
                 document["disclaimer"].is_string() && document["original_verdict"] == "GREEN",
                 "{document}"
             );
-            let mails = logged_events(&system.store).iter().filter(|event| *event == "mail_queued").count();
+            let mails =
+                logged_events(&system.store).iter().filter(|event| *event == "message_queued").count();
             assert_eq!(mails, 2, "the verdict and the notice");
 
             // the original itself, submitted again, counts as stored and not as regenerated

@@ -2,7 +2,8 @@ use super::*;
 use crate::testing::{TestSystem, id, with_system};
 use oracled_domain::OutboxWebhook;
 use oracled_domain::audit::event::ErasureStarted;
-use oracled_domain::verdict::event::WebhookQueued;
+use oracled_domain::verdict::event::MessageQueued;
+use oracled_domain::verdict::outbox::OutboxMessage;
 use oracled_domain::verdict::webhook::{WebhookId, WebhookType};
 use oracled_store::RowWrite;
 use serde_json::json;
@@ -26,25 +27,27 @@ fn webhook_queued_during_the_removal_is_dropped_by_a_resumed_erasure() {
         let turn = erasure.wait_for_turn().await;
         start_erasure(&system, "ada").await;
         let now = system.time.clock().now();
-        let webhook = OutboxWebhook::queued(
+        let webhook = OutboxMessage::from(OutboxWebhook::queued(
             WebhookId::new(now, 7),
             WebhookType::OrderFailed,
             None,
             Some(id("ada")),
             &json!({}),
             now,
-        );
-        let event = AuditEvent::new(now, Some(id("ada")), WebhookQueued(webhook.standing.entry()));
+        ));
+        let event = AuditEvent::new(now, Some(id("ada")), MessageQueued(webhook.state().entry()));
         let record = JournalRecord {
             events: vec![event],
-            writes: vec![RowWrite::put::<OutboxWebhook>(&webhook)],
+            writes: vec![RowWrite::put(&webhook)],
             ..JournalRecord::default()
         };
         erasure.0.log.commit(record).await.expect("the commit succeeds");
         let erased = loop {
             match erasure.erase_started().await {
                 // its first attempt
-                Err(ErasureError::Outbox(OutboxError::InFlight(_))) => sleep(Duration::from_millis(10)).await,
+                Err(ErasureError::Outbox(OutboxError::InFlight { .. })) => {
+                    sleep(Duration::from_millis(10)).await;
+                }
                 ended => break ended.expect("the erasure ends"),
             }
         };

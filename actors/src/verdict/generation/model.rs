@@ -1,6 +1,7 @@
 //! The configured models and their settings.
 
 use crate::upstream::{ModelCaller, ModelError};
+use jiff::SignedDuration;
 use oracled_domain::verdict::generation::GenerationSettings;
 use oracled_domain::verdict::order::OrderAttemptStart;
 use oracled_domain::verdict::session::OriginalVerdict;
@@ -34,7 +35,9 @@ impl ConfiguredModel {
     /// The beginning of the last attempt of an order with this model, which may not be called.
     pub(crate) fn start_of_last_attempt(&self, prompt: &ModelPrompt) -> OrderAttemptStart {
         let generation = VerdictGeneration::new(prompt, self.original.clone());
-        OrderAttemptStart { oracle_id: self.oracle_id().clone(), generation, is_last: true }
+        // the model is not called
+        let time_limit = SignedDuration::ZERO;
+        OrderAttemptStart { oracle_id: self.oracle_id().clone(), generation, is_last: true, time_limit }
     }
 
     /// The settings of a regeneration (seed: "Regen configuration lock"): with the model that made the original, or this

@@ -19,7 +19,9 @@ use crate::verdict::rate_limiter::{
     CallLimitError, ModelCallSlot, RateLimiter, RegenPermit, RequestCallRetry, RequestFirstCall,
 };
 use crate::verdict::submission::{GenerationTrace, Submission, SubmissionOutcome};
-use oracled_domain::upstream::health::{CircuitCallOutcome, OracleHealthLevel};
+use jiff::SignedDuration;
+use oracled_domain::upstream::health::CircuitCallOutcome;
+use oracled_domain::upstream::health::OracleHealthLevel;
 use oracled_domain::verdict::cost::ModelCost;
 use oracled_domain::verdict::event::OracleInteraction;
 use oracled_domain::verdict::generation::{GenerationSettings, ModelTokenUsage};
@@ -108,7 +110,9 @@ impl FirstCallPermits {
     /// The beginning of the attempt with the prompt.
     pub(crate) fn start(&self, prompt: &ModelPrompt, is_last: bool) -> OrderAttemptStart {
         let generation = VerdictGeneration::new(prompt, self.settings.clone());
-        OrderAttemptStart { oracle_id: self.model.oracle_id().clone(), generation, is_last }
+        let time_limit =
+            SignedDuration::try_from(self.model.caller.deadline()).unwrap_or(SignedDuration::MAX);
+        OrderAttemptStart { oracle_id: self.model.oracle_id().clone(), generation, is_last, time_limit }
     }
 
     /// The same for a call with another temperature, if one is given.

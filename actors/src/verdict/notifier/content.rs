@@ -1,6 +1,6 @@
 //! The content of a mail, from the mail templates of its application.
 
-use super::MailSender;
+use super::mails::MailSender;
 use crate::verdict::templates::{find_prompt_language, find_registered_template};
 use oracled_domain::verdict::mail::{MailFailureCause, MailSendFailure};
 use oracled_domain::verdict::mail_template::{MailContent, MailRenderError, select_mail_template};

@@ -1,6 +1,7 @@
 //! Changes that operators make to an order, and the errors of all changes.
 
-use super::{DequeueOrder, EnqueueOrder, OrdersActor};
+use super::{OrderDesk, OrdersActor};
+use crate::platform::work::Work;
 use crate::verdict::generation::GenerationError;
 use crate::verdict::held_key::HeldKeyError;
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
@@ -105,7 +106,7 @@ impl Handler<ChangeOrder> for OrdersActor {
     type Result = ResponseFuture<Result<SessionRecord, OrderChangeError>>;
 
     fn handle(&mut self, message: ChangeOrder, ctx: &mut Context<Self>) -> Self::Result {
-        let (desk, me) = (self.desk.clone(), ctx.address());
+        let (desk, me) = (self.work.clone(), ctx.address());
         Box::pin(async move {
             // an attempt in progress ends first
             let is_possible: fn(OrderState) -> bool = match message.action {
@@ -171,9 +172,9 @@ impl Handler<ChangeOrder> for OrdersActor {
                 });
             };
             if action == OrderAction::Retry {
-                me.do_send(EnqueueOrder { session_id, due: desk.clock().now(), is_retry: true });
+                OrderDesk::wake(&me, session_id, Some(desk.clock().now()), true);
             } else {
-                me.do_send(DequeueOrder(session_id));
+                desk.leave_queue(&me, session_id);
             }
             Ok(session)
         })

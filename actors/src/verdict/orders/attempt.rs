@@ -1,9 +1,10 @@
 //! The start of an attempt of an order, which is one commit.
 
-use super::{OrderDesk, OrdersActor, ReportOrder, due_of};
+use super::{OrderDesk, OrdersActor, due_of};
 use crate::audit::logger::CommitError;
 use crate::platform::caller::run_as_current_caller;
 use crate::platform::in_flight::InFlightClaim;
+use crate::platform::work::{Work, WorkOutcome};
 use crate::upstream::oracle_health::PermitError;
 use crate::verdict::cache::{PolicyConfig, VerdictCacheError};
 use crate::verdict::generation::{FirstCallDenial, FirstCallPermits, GenerationError, PromptError};
@@ -26,19 +27,6 @@ const ERROR_PAUSE: SignedDuration = SignedDuration::from_secs(5);
 /// When to try again if the prompt template is not registered, or has no text for the tier, or if the key of held verdicts
 /// cannot be used.
 const ORDER_PAUSE: SignedDuration = SignedDuration::from_secs(15);
-/// When to try again while the last attempt of the order ends.
-const CLAIM_PAUSE: SignedDuration = SignedDuration::from_millis(100);
-
-/// The result of an attempt to start the attempt of an order.
-#[derive(Debug)]
-pub(super) enum DispatchOutcome {
-    /// The order has left the queue: it is in flight, or has ended.
-    Left,
-    /// It is due at this time.
-    Due(Timestamp),
-    /// No order of its application can be attempted now.
-    Blocked(SignedDuration),
-}
 
 /// A session whose order has an attempt in progress, and the entry of the attempt.
 pub(super) struct StartedOrder {
@@ -50,7 +38,7 @@ impl StartedOrder {
     pub(super) fn of(session: SessionRecord, start: OrderAttemptStart, now: Timestamp) -> Self {
         let order = session.order.clone().unwrap_or_else(|| Order::placed(now));
         let order = order.attempted(start.clone(), now);
-        let OrderAttemptStart { oracle_id, generation, is_last } = start;
+        let OrderAttemptStart { oracle_id, generation, is_last, .. } = start;
         let attempted =
             OrderAttempted { attempt: order.attempts, generation, oracle_id: Some(oracle_id), is_last };
         let event = AuditEvent::new(now, session.session_id.clone(), attempted);
@@ -60,9 +48,14 @@ impl StartedOrder {
 
 impl OrderDesk {
     /// Starts the attempt of a due order, or stops an order that is at its last attempt if no model may be called for it.
-    pub(super) async fn dispatch(&self, session_id: &SessionId, me: Addr<OrdersActor>) -> DispatchOutcome {
+    pub(super) async fn dispatch(
+        &self,
+        claim: InFlightClaim<SessionId>,
+        me: Addr<OrdersActor>,
+    ) -> WorkOutcome {
+        let session_id = &claim.id.clone();
         let waited_for = self.waits.end_of_order(session_id);
-        match self.try_dispatch(session_id, me).await {
+        match self.try_dispatch(claim, me).await {
             Ok(outcome) => outcome,
             // only this order waits: orders of other tiers may have a prompt, or no verdicts that are held
             Err(
@@ -75,13 +68,13 @@ impl OrderDesk {
                 }
                 self.waits.set_of_order(session_id.clone(), wait);
                 let now = self.clock().now();
-                DispatchOutcome::Due(now.saturating_add(ORDER_PAUSE).unwrap_or(now))
+                WorkOutcome::Due(now.saturating_add(ORDER_PAUSE).unwrap_or(now))
             }
             Err(GenerationError::Store(
                 error @ (StoreError::Corrupt { .. } | StoreError::RowLost { .. }),
             )) => {
                 tracing::error!(%session_id, %error, "the session of an order is damaged; its order is skipped");
-                DispatchOutcome::Left
+                WorkOutcome::Left
             }
             Err(error) => {
                 if self.waits.of(session_id).is_none_or(|wait| wait.cause != error.generation_outcome()) {
@@ -94,21 +87,19 @@ impl OrderDesk {
 
     async fn try_dispatch(
         &self,
-        session_id: &SessionId,
+        claim: InFlightClaim<SessionId>,
         me: Addr<OrdersActor>,
-    ) -> Result<DispatchOutcome, GenerationError> {
-        let now = self.clock().now();
+    ) -> Result<WorkOutcome, GenerationError> {
+        let (session_id, now) = (&claim.id.clone(), self.clock().now());
         let Some((SessionRecord { order: Some(order), tier, query, .. }, _)) =
             self.store().session(session_id)?
         else {
             self.progress.remove(session_id);
-            return Ok(DispatchOutcome::Left);
+            return Ok(WorkOutcome::Left);
         };
-        let claimed_later = DispatchOutcome::Due(now.saturating_add(CLAIM_PAUSE).unwrap_or(now));
         match order.state {
             // the attempt was cut off by a restart, or its end could not be committed
             OrderState::Generating => {
-                let Some(_claim) = self.in_flight.claim(session_id.clone()) else { return Ok(claimed_later) };
                 let failure = OrderAttemptFailure {
                     outcome: GenerationOutcome::Interrupted,
                     cause: "the attempt was cut off before its end was stored".to_owned(),
@@ -125,13 +116,11 @@ impl OrderDesk {
                 if !is_last && due_of(&order, self.clock()).is_some_and(|due| due > now) {
                     return Ok(self.outcome_of(Some(order)));
                 }
-                // an operator may have retried the order while its last attempt ends
-                let Some(claim) = self.in_flight.claim(session_id.clone()) else { return Ok(claimed_later) };
-                self.try_attempt(session_id, order, (tier, query), is_last, claim, me).await
+                self.try_attempt(order, (tier, query), is_last, claim, me).await
             }
             OrderState::Held | OrderState::Delivered | OrderState::Failed | OrderState::Cancelled => {
                 self.progress.publish(session_id, &order);
-                Ok(DispatchOutcome::Left)
+                Ok(WorkOutcome::Left)
             }
         }
     }
@@ -140,13 +129,13 @@ impl OrderDesk {
     /// order of any age waits while the daemon lacks what an attempt needs.
     async fn try_attempt(
         &self,
-        session_id: &SessionId,
         order: Order,
         (tier, query): (ProductTier, CustomerQuery),
         is_last: bool,
         claim: InFlightClaim<SessionId>,
         me: Addr<OrdersActor>,
-    ) -> Result<DispatchOutcome, GenerationError> {
+    ) -> Result<WorkOutcome, GenerationError> {
+        let session_id = &claim.id.clone();
         let application = session_id.application();
         let prompt = self.prepare(session_id, tier, &query, &order).await?;
         let permits = if is_last {
@@ -162,7 +151,7 @@ impl OrderDesk {
                     self.waits.set_of_order(session_id.clone(), self.wait_for(&error));
                 }
                 let (now, wait) = (self.clock().now(), to_signed(wait).min(ERROR_PAUSE));
-                return Ok(DispatchOutcome::Due(now.saturating_add(wait).unwrap_or(now)));
+                return Ok(WorkOutcome::Due(now.saturating_add(wait).unwrap_or(now)));
             }
             Err(FirstCallDenial::Final(denied)) => {
                 let denied = denied.map(|(model, error)| (model.start_of_last_attempt(&prompt), error));
@@ -172,7 +161,7 @@ impl OrderDesk {
         if let Some(session) = self.begin_attempt(session_id, &permits.start(&prompt, is_last)).await? {
             self.start(session, prompt, (permits, claim), me);
         }
-        Ok(DispatchOutcome::Left)
+        Ok(WorkOutcome::Left)
     }
 
     /// The prompt of an attempt, if the daemon has all that an attempt needs.
@@ -237,9 +226,9 @@ impl OrderDesk {
     }
 
     /// No order of the application can be attempted because of `error`.
-    fn blocked_by(&self, session_id: &SessionId, error: &GenerationError) -> DispatchOutcome {
+    fn blocked_by(&self, session_id: &SessionId, error: &GenerationError) -> WorkOutcome {
         self.waits.set_of_application(session_id.application(), self.wait_for(error));
-        DispatchOutcome::Blocked(wait_of(error))
+        WorkOutcome::Blocked
     }
 
     /// The wait of an order that `error` stops.
@@ -258,10 +247,8 @@ impl OrderDesk {
         OrderWait::new(error.generation_outcome(), &error.to_string(), until)
     }
 
-    fn outcome_of(&self, order: Option<Order>) -> DispatchOutcome {
-        order
-            .and_then(|order| due_of(&order, self.clock()))
-            .map_or(DispatchOutcome::Left, DispatchOutcome::Due)
+    fn outcome_of(&self, order: Option<Order>) -> WorkOutcome {
+        order.and_then(|order| due_of(&order, self.clock())).map_or(WorkOutcome::Left, WorkOutcome::Due)
     }
 
     /// Commits that the attempt of a queued order begins. `None` if the order is not queued any longer.
@@ -313,7 +300,8 @@ impl OrderDesk {
                 }
             };
             drop(claim);
-            me.do_send(ReportOrder { session_id: id, due });
+            // the slot of the model is free
+            Self::wake(&me, id, due, true);
         });
     }
 }

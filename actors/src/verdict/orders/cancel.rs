@@ -1,7 +1,7 @@
 //! Cancelling an order, by its application.
 
 use super::admin::OrderChangeError;
-use super::{DequeueOrder, OrderDesk, OrdersActor};
+use super::{OrderDesk, OrdersActor};
 use crate::verdict::generation::GenerationError;
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use oracled_domain::verdict::event::OrderCancelled;
@@ -64,10 +64,10 @@ impl Handler<CancelOrder> for OrdersActor {
         CancelOrder { session_id, caller, peer }: CancelOrder,
         ctx: &mut Context<Self>,
     ) -> Self::Result {
-        let (desk, me) = (self.desk.clone(), ctx.address());
+        let (desk, me) = (self.work.clone(), ctx.address());
         Box::pin(async move {
             let session = desk.cancel(&session_id, (caller, peer)).await?;
-            me.do_send(DequeueOrder(session_id));
+            desk.leave_queue(&me, session_id);
             Ok(session)
         })
     }

@@ -3,6 +3,7 @@
 use super::admin::{ChangeOrder, OrderChangeError};
 use super::{OrderDesk, OrdersActor};
 use crate::audit::logger::CommitError;
+use crate::platform::work::Work;
 use crate::verdict::cache::{AdmitVerdict, VerdictCacheError, VerdictRelease};
 use crate::verdict::generation::GenerationError;
 use crate::verdict::submission::{GenerationTrace, Submission, SubmissionOutcome};
@@ -109,7 +110,7 @@ impl Handler<ReadHeldVerdict> for OrdersActor {
     type Result = ResponseFuture<Result<HeldVerdictText, OrderChangeError>>;
 
     fn handle(&mut self, message: ReadHeldVerdict, _: &mut Context<Self>) -> Self::Result {
-        let desk = self.desk.clone();
+        let desk = self.work.clone();
         Box::pin(async move { desk.read_held(message).await })
     }
 }

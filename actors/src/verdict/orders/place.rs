@@ -1,9 +1,10 @@
 //! Accepting an order: one commit for the order and its session, and for its first attempt if it can start at once.
 
 use super::attempt::StartedOrder;
-use super::{EnqueueOrder, OrderDesk, OrdersActor};
+use super::{OrderDesk, OrdersActor};
 use crate::audit::commit_loop::CommitDecision;
 use crate::platform::in_flight::InFlightClaim;
+use crate::platform::work::Work;
 use crate::verdict::cache::{
     FindSession, FindSessionOutcome, address_change_event, find_check_in_force, new_address_record,
     remove_rejecting_check,
@@ -94,8 +95,11 @@ impl OrderDesk {
             Some(_) => None,
         };
         // an attempt of a session that was removed may still be in flight
-        let may_start =
-            may_start && !self.is_stopped() && full.is_none() && known.is_none() && prompt.is_some();
+        let may_start = may_start
+            && !self.in_flight.is_stopped()
+            && full.is_none()
+            && known.is_none()
+            && prompt.is_some();
         // an order that may not start is queued, and says why when its turn comes
         let may_start = may_start && self.check_held_key(&session_id, submission.tier).await.is_ok();
         let claim = if may_start { self.in_flight.claim(session_id.clone()) } else { None };
@@ -225,7 +229,7 @@ impl OrderDesk {
         let progress = self.progress.subscribe(&session_id, order.clone());
         match start {
             Some((prompt, permits)) => self.start(session, prompt, permits, me.clone()),
-            None => me.do_send(EnqueueOrder { session_id, due: order.placed_at, is_retry: false }),
+            None => Self::wake(me, session_id, Some(order.placed_at), false),
         }
         PlacedOrder::Order { progress, is_new: true }
     }

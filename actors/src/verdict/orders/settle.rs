@@ -3,6 +3,7 @@
 use super::OrderDesk;
 use super::attempt::{StartedOrder, wait_of};
 use crate::audit::commit_loop::CommitDecision;
+use crate::platform::work::Work;
 use crate::verdict::cache::{FindSession, FindSessionOutcome, PolicyConfig, remove_held_verdict};
 use crate::verdict::generation::{GenerationEnd, GenerationError};
 use crate::verdict::submission::{Submission, SubmissionOutcome};

@@ -1,13 +1,18 @@
 //! A survey of the orders that wait, for the metrics and the status.
 
-use super::OrdersActor;
+use super::OrderDesk;
+use crate::platform::work::Work;
 use crate::verdict::order_metrics::WAITING;
-use actix::{ActorFutureExt, AsyncContext, Context, WrapFuture};
 use jiff::Timestamp;
 use oracled_domain::ApplicationName;
 use oracled_domain::verdict::order::OrderState;
 use oracled_store::{Store, StoreError};
+use std::time::Duration;
 use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+
+/// Interval between two surveys.
+const SURVEY_PERIOD: Duration = Duration::from_secs(10);
 
 /// The orders that wait.
 #[derive(Debug, Default)]
@@ -43,17 +48,20 @@ impl OrderSurvey {
     }
 }
 
-impl OrdersActor {
-    pub(super) fn survey(&mut self, ctx: &mut Context<Self>) {
-        let store = self.desk.store().clone();
-        let survey = spawn_blocking(move || OrderSurvey::read(&store)).into_actor(self);
-        ctx.spawn(survey.map(|survey, orders, _| match survey {
-            Ok(Ok(OrderSurvey { counts, oldest })) => {
-                let age = oldest.map(|oldest| orders.desk.clock().now().duration_since(oldest));
-                orders.desk.metrics.set_waiting(counts, age.unwrap_or_default());
+impl OrderDesk {
+    /// Counts the orders that wait for the metrics, for as long as the daemon runs.
+    pub(crate) async fn survey_waiting(self) {
+        loop {
+            let store = self.store().clone();
+            match spawn_blocking(move || OrderSurvey::read(&store)).await {
+                Ok(Ok(OrderSurvey { counts, oldest })) => {
+                    let age = oldest.map(|oldest| self.clock().now().duration_since(oldest));
+                    self.metrics.set_waiting(counts, age.unwrap_or_default());
+                }
+                Ok(Err(error)) => tracing::warn!(%error, "could not count the orders"),
+                Err(panic) => tracing::error!(%panic, "the survey of orders failed"),
             }
-            Ok(Err(error)) => tracing::warn!(%error, "could not count the orders"),
-            Err(panic) => tracing::error!(%panic, "the survey of orders failed"),
-        }));
+            sleep(SURVEY_PERIOD).await;
+        }
     }
 }

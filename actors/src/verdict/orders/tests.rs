@@ -6,6 +6,7 @@ mod policy;
 mod reask;
 
 use super::*;
+use crate::platform::work::{StopWork, TICK};
 use crate::testing::model::{
     PEER, ScriptedModel, failure, lose_verdict, order, outside, place, register, submission_of_query,
     verdict, with_model,
@@ -30,6 +31,7 @@ use oracled_store::{JournalRecord, LogQuery};
 use serde_json::json;
 use std::collections::VecDeque;
 use std::sync::Mutex;
+use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
 const UNUSABLE: &str = r#"{"verdict":"GREEN","summary":" "}"#;
@@ -627,7 +629,7 @@ fn attempt_that_a_submission_overtakes_is_reported_as_such_even_if_it_fails() {
         let order = wait_for(&mut progress, OrderState::Delivered).await;
         assert_eq!(order.last_attempts[0].outcome, Some(GenerationOutcome::Replayed));
         answer_one(&model);
-        world.system.orders.ask(StopOrders).await.expect("the actor answers");
+        world.system.orders.ask(StopWork).await.expect("the actor answers");
         assert_eq!(stored(&world, "cs_1").state, OrderState::Delivered);
     });
 }
@@ -640,7 +642,7 @@ fn attempt_delivers_nothing_after_its_session_was_removed() {
         let remove = RemoveSession { session_id: id("cs_1"), mails: None, peer: PEER };
         world.system.cache.ask(remove).await.expect("the actor answers").expect("the commit succeeds");
         answer_one(&model);
-        world.system.orders.ask(StopOrders).await.expect("the actor answers");
+        world.system.orders.ask(StopWork).await.expect("the actor answers");
         assert!(world.system.store.session(&id("cs_1")).expect("the store is readable").is_none());
         assert!(world.system.store.verdict(&id("cs_1")).expect("the store is readable").is_none());
         let query = OrderQuery { limit: 10, ..OrderQuery::default() };

@@ -14,7 +14,7 @@ impl Handler<TryPrompt> for OrdersActor {
     type Result = ResponseFuture<Result<PromptTrialResult, GenerationError>>;
 
     fn handle(&mut self, TryPrompt(trial): TryPrompt, _: &mut Context<Self>) -> Self::Result {
-        let runner = Arc::clone(&self.desk.runner);
+        let runner = Arc::clone(&self.work.runner);
         Box::pin(async move { runner.try_prompt(trial).await })
     }
 }

@@ -1,6 +1,7 @@
 //! The content of each event in words.
 
 use super::{field_text, format_peer};
+use oracled_domain::WebhookId;
 use serde_json::Value;
 
 /// The content of an entry in words, without its number, time, event, session and caller.
@@ -75,6 +76,12 @@ fn format_interaction(entry: &Value) -> String {
 }
 
 /// The summary of an entry of the event `name`; `None` if it is not about orders, sessions, mails or webhooks.
+/// The kind of a message; for a webhook with its id, by which its receiver knows it.
+fn format_message(entry: &Value) -> String {
+    let (kind, id) = (field_text(entry, "kind"), field_text(entry, "message_id"));
+    if id.starts_with(WebhookId::PREFIX) { format!("{kind} {id}") } else { kind }
+}
+
 fn format_verdict_event(name: &str, entry: &Value) -> Option<String> {
     let text = |name: &str| field_text(entry, name);
     let by_peer = || format!("by {}: {}", format_peer(entry), text("reason"));
@@ -118,21 +125,14 @@ fn format_verdict_event(name: &str, entry: &Value) -> Option<String> {
             format!("{oracle_id} {status} {outcome} {} {} ms", text("error_code"), text("latency_ms"))
         }
         "session_corrected" => format_correction(entry),
-        "mail_queued" => text("kind"),
-        "mail_sent" => format!("{} at attempt {}", text("kind"), text("attempt")),
-        "mail_failed" => {
-            let (kind, attempt, cause) = (text("kind"), text("attempt"), text("cause"));
-            format!("{kind} at attempt {attempt}: {cause}; {}", next_attempt("dead"))
+        "message_queued" => format_message(entry),
+        "message_sent" => format!("{} at attempt {}", format_message(entry), text("attempt")),
+        "message_failed" => {
+            let (message, attempt, cause) = (format_message(entry), text("attempt"), text("cause"));
+            format!("{message} at attempt {attempt}: {cause}; {}", next_attempt("dead"))
         }
-        "mail_requeued" | "mail_dropped" => format!("{} by {}", text("mail_id"), format_peer(entry)),
-        "webhook_queued" => format!("{} {}", text("kind"), text("webhook_id")),
-        "webhook_sent" => format!("{} {} at attempt {}", text("kind"), text("webhook_id"), text("attempt")),
-        "webhook_failed" => {
-            let (kind, id, attempt) = (text("kind"), text("webhook_id"), text("attempt"));
-            format!("{kind} {id} at attempt {attempt}: {}; {}", text("cause"), next_attempt("dead"))
-        }
-        "webhook_requeued" | "webhook_dropped" => {
-            format!("{} {} by {}", text("kind"), text("webhook_id"), format_peer(entry))
+        "message_requeued" | "message_dropped" => {
+            format!("{} by {}", text("message_id"), format_peer(entry))
         }
         _ => return None,
     })
@@ -324,7 +324,7 @@ mod tests {
         });
         assert_eq!(line(&applied), "hold generate: verdict_conflict, coherence_min:0.99");
         let failed = json!({
-            "event": "webhook_failed", "webhook_id": "msg_1", "kind": "order.held", "attempt": 4, "cause": "status 500",
+            "event": "message_failed", "message_id": "msg_1", "kind": "order.held", "attempt": 4, "cause": "status 500",
             "next_attempt_at": null,
         });
         assert_eq!(line(&failed), "order.held msg_1 at attempt 4: status 500; dead");

@@ -24,7 +24,6 @@ pub async fn post(
         "rate_limiter" => system.rate_limiter.ask(InjectPanic).await,
         "cache" => system.cache.ask(InjectPanic).await,
         "notifier" => system.notifier.ask(InjectPanic).await,
-        "webhooks" => system.webhooks.ask(InjectPanic).await,
         "oracle_health" => system.oracle_health.ask(InjectPanic).await,
         "verification_upkeep" => system.verification_upkeep.ask(InjectPanic).await,
         "ingestion" => system.ingestion.ask(InjectPanic).await,

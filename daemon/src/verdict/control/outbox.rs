@@ -5,17 +5,18 @@ use crate::platform::api::request::QueryParams;
 use crate::platform::control::control_request::parse_name;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
-use crate::platform::service::{DaemonService, run_to_end};
+use crate::platform::service::{DaemonService, run_blocking, run_to_end};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use oracled_actors::verdict::notifier::{ChangeMail, ListMails};
-use oracled_actors::verdict::outbox::OutboxAction;
+use oracled_actors::verdict::notifier::{ChangeMessage, OutboxAction};
 use oracled_api::base::page::ListPage;
 use oracled_api::verdict::{MailAction, MailActionRequest, OutboxParams};
 use oracled_domain::MailId;
 use oracled_domain::PeerCredentials;
 use oracled_domain::verdict::mail::MailState;
+use oracled_domain::verdict::outbox::{MessageChannel, MessageId, MessageState};
+use oracled_store::StoreError;
 use std::sync::Arc;
 
 problems!(ListProblems: STORE);
@@ -35,11 +36,9 @@ problems!(ListProblems: STORE);
 pub async fn get(
     State(service): State<Arc<DaemonService>>,
     QueryParams(params): QueryParams<OutboxParams>,
-) -> Result<Json<ListPage<MailState>>, Problem> {
+) -> Result<Json<ListPage<MessageState>>, Problem> {
     let OutboxParams { after, limit, dead } = params;
-    let list = ListMails { after, limit: *limit + 1, dead_only: dead };
-    let mails = service.system.notifier.ask(list).await??;
-    Ok(Json(ListPage::from_items(mails, *limit, |mail| mail.mail_id.to_string())))
+    list_messages(&service, MessageChannel::Mail, after.map(Into::into), *limit, dead).await
 }
 
 problems!(RequeueProblems: JSON_BODY STORE; MailUnknown MailInFlight);
@@ -62,12 +61,10 @@ pub async fn post(
     Extension(peer): Extension<PeerCredentials>,
     mail_id: Result<Path<String>, PathRejection>,
     body: JsonBody,
-) -> Result<Json<MailState>, Problem> {
-    let id = parse_name(mail_id)?;
+) -> Result<Json<MessageState>, Problem> {
+    let id: MailId = parse_name(mail_id)?;
     let MailActionRequest { action: MailAction::Requeue } = body.parse()?;
-    let notifier = service.system.notifier.clone();
-    let change = ChangeMail { id, action: OutboxAction::Requeue, peer };
-    run_to_end(async move { Ok(Json(notifier.ask(change).await??)) }).await
+    change_message(&service, ChangeMessage { id: id.into(), action: OutboxAction::Requeue, peer }).await
 }
 
 problems!(DropProblems: STORE; MailUnknown MailInFlight);
@@ -88,9 +85,38 @@ pub async fn delete(
     State(service): State<Arc<DaemonService>>,
     Extension(peer): Extension<PeerCredentials>,
     mail_id: Result<Path<String>, PathRejection>,
-) -> Result<Json<MailState>, Problem> {
-    let id = parse_name(mail_id)?;
+) -> Result<Json<MessageState>, Problem> {
+    let id: MailId = parse_name(mail_id)?;
+    change_message(&service, ChangeMessage { id: id.into(), action: OutboxAction::Drop, peer }).await
+}
+
+/// A page of the messages of a channel.
+pub(super) async fn list_messages(
+    service: &DaemonService,
+    channel: MessageChannel,
+    after: Option<MessageId>,
+    limit: usize,
+    dead_only: bool,
+) -> Result<Json<ListPage<MessageState>>, Problem> {
+    let store = service.system.store.clone();
+    let listed = run_blocking(move || {
+        let mut messages = Vec::new();
+        store.visit_messages(Some(channel), after.as_ref(), |state| {
+            if !dead_only || state.tries().is_dead() {
+                messages.push(state);
+            }
+            messages.len() <= limit
+        })?;
+        Ok::<_, StoreError>(messages)
+    });
+    Ok(Json(ListPage::from_items(listed.await?, limit, |state| state.entry().message_id.to_string())))
+}
+
+/// Requeues or removes a message.
+pub(super) async fn change_message(
+    service: &DaemonService,
+    change: ChangeMessage,
+) -> Result<Json<MessageState>, Problem> {
     let notifier = service.system.notifier.clone();
-    let change = ChangeMail { id, action: OutboxAction::Drop, peer };
     run_to_end(async move { Ok(Json(notifier.ask(change).await??)) }).await
 }

@@ -8,11 +8,11 @@ use crate::verdict::api::orders::report_of;
 use axum::extract::State;
 use axum::{Extension, Json};
 use oracled_actors::verdict::cache::{CorrectSession, CorrectSessionOutcome, RemoveSession};
-use oracled_actors::verdict::notifier::queued_mails;
-use oracled_actors::verdict::outbox::HoldMessages;
+use oracled_actors::verdict::notifier::{HoldMessages, queued_mails};
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::verdict::{CorrectSessionRequest, SessionPage, SessionReport};
 use oracled_domain::verdict::cost::ModelCost;
+use oracled_domain::verdict::outbox::MessageState;
 use oracled_domain::{PeerCredentials, SessionId};
 use oracled_store::{LogQuery, Store};
 use serde::Deserialize;
@@ -54,7 +54,9 @@ fn read_page(service: &DaemonService, session_id: SessionId) -> Result<SessionPa
     let mut mails = Vec::new();
     for mail_id in queued_mails(store, &session_id)? {
         // the mail may have been sent meanwhile
-        mails.extend(store.mail_standing(&mail_id)?.map(|(standing, _)| standing));
+        if let Some((MessageState::Mail(mail), _)) = store.message_state(&mail_id)? {
+            mails.push(mail);
+        }
     }
     let costs = sum_costs(store, &session_id)?;
     let query =

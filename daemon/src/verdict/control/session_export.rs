@@ -13,6 +13,7 @@ use oracled_actors::verdict::orders::ReadHeldVerdict;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::verdict::SessionExport;
 use oracled_domain::verdict::event::SessionExported;
+use oracled_domain::verdict::outbox::OutboxMessage;
 use oracled_domain::{AuditEvent, PeerCredentials, SessionId};
 use serde::Serialize;
 use serde_json::Value;
@@ -68,7 +69,11 @@ fn read_stored(service: &DaemonService, session_id: &SessionId) -> Result<(Sessi
     let mut mails = Vec::new();
     for mail_id in queued_mails(store, session_id)? {
         // the mail may have been sent meanwhile
-        mails.extend(store.mail(&mail_id)?.map(|(mail, _)| to_value(&mail)).transpose()?);
+        let mail = match store.message(&mail_id)? {
+            Some((OutboxMessage::Mail(mail), _)) => Some(to_value(&mail)?),
+            _ => None,
+        };
+        mails.extend(mail);
     }
     let is_held = session.as_ref().is_some_and(|session| session.is_held_by_policy());
     let export = SessionExport {

@@ -1,22 +1,23 @@
 //! `/v1/webhooks`: queued webhooks, dead letters, and tests of endpoints.
 
+use super::outbox::{change_message, list_messages};
 use crate::platform::api::request::JsonBody;
 use crate::platform::api::request::QueryParams;
 use crate::platform::control::control_request::{parse_name, require_application};
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
-use crate::platform::service::{DaemonService, run_to_end};
+use crate::platform::service::DaemonService;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use oracled_actors::verdict::outbox::OutboxAction;
-use oracled_actors::verdict::webhooks::{ChangeWebhook, ListWebhooks, TestWebhook};
+use oracled_actors::verdict::notifier::{ChangeMessage, OutboxAction, TestWebhook};
 use oracled_api::base::page::ListPage;
 use oracled_api::verdict::{
     MailAction, MailActionRequest, WebhookListParams, WebhookTestRequest, WebhookTestResponse,
 };
 use oracled_domain::PeerCredentials;
 use oracled_domain::WebhookId;
+use oracled_domain::verdict::outbox::{MessageChannel, MessageState};
 use oracled_domain::verdict::webhook::WebhookState;
 use std::sync::Arc;
 
@@ -37,11 +38,9 @@ problems!(ListProblems: STORE);
 pub async fn get(
     State(service): State<Arc<DaemonService>>,
     QueryParams(params): QueryParams<WebhookListParams>,
-) -> Result<Json<ListPage<WebhookState>>, Problem> {
+) -> Result<Json<ListPage<MessageState>>, Problem> {
     let WebhookListParams { after, limit, dead } = params;
-    let list = ListWebhooks { after, limit: *limit + 1, dead_only: dead };
-    let webhooks = service.system.webhooks.ask(list).await??;
-    Ok(Json(ListPage::from_items(webhooks, *limit, |webhook| webhook.webhook_id.to_string())))
+    list_messages(&service, MessageChannel::Webhook, after.map(Into::into), *limit, dead).await
 }
 
 problems!(RequeueProblems: JSON_BODY STORE; MailUnknown MailInFlight);
@@ -64,12 +63,10 @@ pub async fn post(
     Extension(peer): Extension<PeerCredentials>,
     webhook_id: Result<Path<String>, PathRejection>,
     body: JsonBody,
-) -> Result<Json<WebhookState>, Problem> {
-    let id = parse_name(webhook_id)?;
+) -> Result<Json<MessageState>, Problem> {
+    let id: WebhookId = parse_name(webhook_id)?;
     let MailActionRequest { action: MailAction::Requeue } = body.parse()?;
-    let webhooks = service.system.webhooks.clone();
-    let change = ChangeWebhook { id, action: OutboxAction::Requeue, peer };
-    run_to_end(async move { Ok(Json(webhooks.ask(change).await??)) }).await
+    change_message(&service, ChangeMessage { id: id.into(), action: OutboxAction::Requeue, peer }).await
 }
 
 problems!(DropProblems: STORE; MailUnknown MailInFlight);
@@ -90,11 +87,9 @@ pub async fn delete(
     State(service): State<Arc<DaemonService>>,
     Extension(peer): Extension<PeerCredentials>,
     webhook_id: Result<Path<String>, PathRejection>,
-) -> Result<Json<WebhookState>, Problem> {
-    let id = parse_name(webhook_id)?;
-    let webhooks = service.system.webhooks.clone();
-    let change = ChangeWebhook { id, action: OutboxAction::Drop, peer };
-    run_to_end(async move { Ok(Json(webhooks.ask(change).await??)) }).await
+) -> Result<Json<MessageState>, Problem> {
+    let id: WebhookId = parse_name(webhook_id)?;
+    change_message(&service, ChangeMessage { id: id.into(), action: OutboxAction::Drop, peer }).await
 }
 
 problems!(TestProblems: JSON_BODY);
@@ -119,7 +114,7 @@ pub async fn test(
     if let Some(name) = &application {
         require_application(&service, name)?;
     }
-    let tested = service.system.webhooks.ask(TestWebhook(application)).await?;
+    let tested = service.system.notifier.ask(TestWebhook(application)).await?;
     let (answer, error) = match tested.outcome {
         Ok(answer) => (Some(answer), None),
         Err(error) => (None, Some(error)),

@@ -9,9 +9,10 @@ use crate::base::session_id::SessionId;
 use crate::events::read_event;
 use crate::ground::event::PruneEntry;
 use crate::ground::event::SourcePruned;
-use crate::verdict::event::{MailQueued, OrderRetried, SessionAddressChanged};
+use crate::verdict::event::{MessageQueued, OrderRetried, SessionAddressChanged};
 use crate::verdict::mail::MailId;
 use crate::verdict::mail::MailKind;
+use crate::verdict::outbox::{MessageEntry, MessageKind};
 use std::borrow::Cow;
 
 /// A line and its leaf, written out so that no change of the program changes the leaf of a stored line.
@@ -151,7 +152,11 @@ fn entry_text_has_the_leaf_of_its_line() {
 fn session_ids_are_erased_only_where_the_log_commits_to_them() {
     let at = "2026-11-20T10:00:00Z".parse().expect("a valid time");
     let session_id: SessionId = "cs_1".parse().expect("a valid id");
-    let queued = MailQueued { mail_id: MailId::verdict(&session_id), kind: MailKind::Verdict };
+    let queued = MessageQueued(MessageEntry {
+        message_id: MailId::verdict(&session_id).into(),
+        kind: MessageKind::Mail(MailKind::Verdict),
+        application: None,
+    });
     let event = AuditEvent::new(at, session_id, queued);
     for covers_session_ids in [false, true] {
         let salts = EntrySalts { secret: [1; 16], covers_session_ids };
@@ -160,7 +165,7 @@ fn session_ids_are_erased_only_where_the_log_commits_to_them() {
         let erased = hide_values(&line, |_| true).expect("an entry");
         assert_eq!(!erased.contains("cs_1"), covers_session_ids, "{erased}");
         let hidden = hidden_members(&erased).expect("an entry");
-        assert_eq!(hidden, if covers_session_ids { vec!["mail_id", "session_id"] } else { Vec::new() });
+        assert_eq!(hidden, if covers_session_ids { vec!["message_id", "session_id"] } else { Vec::new() });
     }
     let stopped = AuditEvent::new(at, None, ServiceStopped {});
     let salts = EntrySalts { secret: [1; 16], covers_session_ids: true };

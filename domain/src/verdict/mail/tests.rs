@@ -43,17 +43,17 @@ fn idempotency_key_is_unique_by_verdict_and_divergence() {
 #[test]
 fn regen_gap_04_notice_is_retried_after_60_s_and_then_dead() {
     let queued = mail(MailKind::DivergenceNotice).standing;
-    assert_eq!(queued.next_attempt_at, Some(at(0)));
+    assert_eq!(queued.tries.next_attempt_at, Some(at(0)));
     let once = queued.record_failure(&failure(), at(3), DAY);
-    assert_eq!((once.attempts, once.next_attempt_at), (1, Some(at(63))));
+    assert_eq!((once.tries.attempts, once.tries.next_attempt_at), (1, Some(at(63))));
     for asked_s in [0, 3, 600] {
         let busy = MailSendFailure { retry_after: Some(SignedDuration::from_secs(asked_s)), ..failure() };
         assert_eq!(queued.record_failure(&busy, at(3), DAY), once, "whatever the mail service asks for");
     }
     let twice = once.record_failure(&failure(), at(63), DAY);
-    assert_eq!((twice.attempts, twice.next_attempt_at), (2, None));
-    assert!(twice.is_dead());
-    assert_eq!(twice.last_error.as_deref(), Some("status 502"));
+    assert_eq!((twice.tries.attempts, twice.tries.next_attempt_at), (2, None));
+    assert!(twice.tries.is_dead());
+    assert_eq!(twice.tries.last_error.as_deref(), Some("status 502"));
 }
 
 #[test]
@@ -62,9 +62,13 @@ fn notice_that_waited_longer_than_max_age_is_dead() {
     let queued = mail(MailKind::DivergenceNotice).standing;
     assert_eq!(queued.expire(at(DAY.as_secs()), DAY), None);
     let expired = queued.expire(after_a_day, DAY).expect("it is too old");
-    assert!(expired.is_dead() && expired.attempts == 0, "{expired:?}");
+    assert!(expired.tries.is_dead() && expired.tries.attempts == 0, "{expired:?}");
     assert_eq!(expired.expire(after_a_day, DAY), None);
-    assert_eq!(expired.requeue(after_a_day).expire(after_a_day, DAY), None, "its age counts from then on");
+    assert_eq!(
+        MailState { tries: expired.tries.requeued(after_a_day), ..expired.clone() }.expire(after_a_day, DAY),
+        None,
+        "its age counts from then on"
+    );
     assert_eq!(mail(MailKind::Verdict).standing.expire(after_a_day, DAY), None);
 }
 
@@ -72,7 +76,7 @@ fn notice_that_waited_longer_than_max_age_is_dead() {
 fn verdict_mail_is_retried_with_growing_pauses_until_max_age() {
     let mut standing = mail(MailKind::Verdict).standing;
     let (mut now, mut pauses) = (at(0), Vec::new());
-    while let Some(next) = standing.record_failure(&failure(), now, DAY).next_attempt_at {
+    while let Some(next) = standing.record_failure(&failure(), now, DAY).tries.next_attempt_at {
         pauses.push(next.duration_since(now).as_secs());
         standing = standing.record_failure(&failure(), now, DAY);
         now = next;
@@ -92,13 +96,14 @@ fn unsendable_mail_is_dead_at_once_and_retry_after_is_respected() {
                 at(1),
                 DAY
             )
+            .tries
             .is_dead()
     );
     let delayed_failure = MailSendFailure { retry_after: Some(SignedDuration::from_secs(300)), ..failure() };
-    assert_eq!(queued.record_failure(&delayed_failure, at(1), DAY).next_attempt_at, Some(at(301)));
+    assert_eq!(queued.record_failure(&delayed_failure, at(1), DAY).tries.next_attempt_at, Some(at(301)));
     let delayed_failure = MailSendFailure { retry_after: Some(SignedDuration::MAX), ..failure() };
     assert_eq!(
-        queued.record_failure(&delayed_failure, at(1), DAY).next_attempt_at,
+        queued.record_failure(&delayed_failure, at(1), DAY).tries.next_attempt_at,
         Some(at(3601)),
         "but no more than an hour"
     );
@@ -107,21 +112,19 @@ fn unsendable_mail_is_dead_at_once_and_retry_after_is_respected() {
 #[test]
 fn mail_due_beyond_longest_wait_is_due_now() {
     let queued = mail(MailKind::Verdict).standing;
-    let queued_later = MailState { next_attempt_at: Some(at(50)), tried_at: Some(at(10)), ..queued.clone() };
+    let queued_later =
+        MessageAttempts { next_attempt_at: Some(at(50)), tried_at: Some(at(10)), ..queued.tries.clone() };
     assert_eq!(queued_later.due_at(at(20)), Some(at(50)));
     assert_eq!(queued_later.due_at(at(5)), Some(at(5)), "the clock was set back since the last attempt");
-    let due = |next: i64| MailState { next_attempt_at: Some(at(next)), ..queued.clone() }.due_at(at(0));
+    let tries = |next_attempt_at| MessageAttempts { next_attempt_at, ..queued.tries.clone() };
+    let due = |next: i64| tries(Some(at(next))).due_at(at(0));
     for next in [-1_000_000, 0, 1, 3600] {
         assert_eq!(due(next), Some(at(next)));
     }
     for next in [3601, 1_000_000_000] {
         assert_eq!(due(next), Some(at(0)));
     }
-    assert_eq!(
-        MailState { next_attempt_at: None, ..queued }.due_at(at(0)),
-        None,
-        "a dead letter is never due"
-    );
+    assert_eq!(tries(None).due_at(at(0)), None, "a dead letter is never due");
 }
 
 #[test]
@@ -158,9 +161,9 @@ fn mail_failure_hides_the_address_in_every_form() {
 fn requeued_mail_starts_with_zero_attempts() {
     let queued = mail(MailKind::DivergenceNotice).standing;
     let dead = queued.record_failure(&failure(), at(0), DAY).record_failure(&failure(), at(60), DAY);
-    let again = dead.requeue(at(500));
+    let again = dead.tries.requeued(at(500));
     assert_eq!((again.attempts, again.next_attempt_at, again.is_dead()), (0, Some(at(500)), false));
-    assert_eq!((again.queued_at, again.mail_id), (queued.queued_at, queued.mail_id));
+    assert_eq!(again.queued_at, queued.tries.queued_at);
 }
 
 #[test]

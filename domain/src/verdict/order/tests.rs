@@ -18,7 +18,8 @@ fn start(model: &str) -> OrderAttemptStart {
     let [oracle_id] = models([model]);
     let settings = GenerationSettings::locked("m".to_owned());
     let prompt = ModelPrompt::of_text(ProductTier::Quick, "Judge it.".to_owned());
-    OrderAttemptStart { oracle_id, generation: VerdictGeneration::new(&prompt, settings), is_last: false }
+    let generation = VerdictGeneration::new(&prompt, settings);
+    OrderAttemptStart { oracle_id, generation, is_last: false, time_limit: SignedDuration::from_secs(28) }
 }
 
 fn last(model: &str) -> OrderAttemptStart {
@@ -55,6 +56,17 @@ fn fail_with(
 ) -> Order {
     let list: Vec<_> = list.iter().map(|name| name.parse().expect("a valid id")).collect();
     order.attempted(attempt, at(second)).attempt_failed(failure, &list, &POLICY, at(second))
+}
+
+#[test]
+fn attempt_has_a_deadline_until_it_ends() {
+    let order = Order::placed(at(0)).attempted(start("a"), at(1));
+    assert_eq!((order.state, order.attempt_deadline), (OrderState::Generating, Some(at(29))));
+    let list = models(["a"]);
+    let failed =
+        order.clone().attempt_failed(failure(GenerationOutcome::ModelUnavailable), &list, &POLICY, at(5));
+    assert_eq!((failed.state, failed.attempt_deadline), (OrderState::Queued, None));
+    assert_eq!(order.cancelled(at(5)).attempt_deadline, None);
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn message_is_the_same_at_each_attempt_and_has_its_own_id() {
     let mail = mail_of(MailKind::Verdict, ProductTier::Quick, GOOD, None);
     let first = written(&mail);
     let mut later = mail.clone();
-    later.standing.attempts = 3;
+    later.standing.tries.attempts = 3;
     assert_eq!(written(&later), first);
     let id = Sha256Hex::of(b"verdict:cs_1");
     for line in [

@@ -2,21 +2,18 @@
 
 use super::*;
 use crate::testing::mail_of;
-use crate::verdict::notifier::ChangeMail;
-use crate::verdict::outbox::OutboxAction;
-use oracled_domain::OutboxMail;
+use crate::verdict::notifier::{ChangeMessage, OutboxAction};
 use oracled_domain::VerdictDelivery;
-use oracled_domain::verdict::event::MailQueued;
+use oracled_domain::verdict::event::MessageQueued;
+use oracled_domain::verdict::outbox::OutboxMessage;
 
 /// Replaces the text of the cached verdict of `cs_1` but not its session, and queues it as a mail.
 async fn damage(system: &ActorSystem) {
     let mail = mail_of(MailKind::Verdict, ProductTier::Quick, &verdict(VerdictLabel::Amber), None);
-    let event = AuditEvent::new(
-        system.clock.now(),
-        id("cs_1"),
-        MailQueued { mail_id: mail.standing.mail_id.clone(), kind: MailKind::Verdict },
-    );
-    let writes = vec![RowWrite::put::<VerdictDelivery>(&mail.delivery), RowWrite::put::<OutboxMail>(&mail)];
+    let delivery = RowWrite::put::<VerdictDelivery>(&mail.delivery);
+    let mail = OutboxMessage::from(mail);
+    let event = AuditEvent::new(system.clock.now(), id("cs_1"), MessageQueued(mail.state().entry()));
+    let writes = vec![delivery, RowWrite::put(&mail)];
     let record = JournalRecord { events: vec![event], writes, ..JournalRecord::default() };
     system.log.commit(record).await.expect("the commit succeeds");
     for damaged in [
@@ -54,7 +51,7 @@ fn session_with_a_damaged_verdict_and_mail_is_removed() {
         judge_submission(&system, test_submission("cs_1", GOOD, GatePath::Submit)).await;
         damage(&system).await;
         let drop_mail =
-            ChangeMail { id: MailId::verdict(&id("cs_1")), action: OutboxAction::Drop, peer: PEER };
+            ChangeMessage { id: MailId::verdict(&id("cs_1")).into(), action: OutboxAction::Drop, peer: PEER };
         system.notifier.ask(drop_mail).await.expect("the actor answers").expect("the commit succeeds");
         let removed =
             system.cache.ask(RemoveSession { session_id: id("cs_1"), mails: None, peer: PEER }).await;

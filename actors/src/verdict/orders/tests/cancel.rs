@@ -48,7 +48,7 @@ fn cancelled_order_discards_the_answer_of_its_call() {
             wait_for(&mut progress, OrderState::Cancelled).await;
             assert_eq!(cancel(&world).await.expect("it is cancelled"), cancelled);
             answer_one(&model);
-            world.system.orders.ask(StopOrders).await.expect("the actor answers");
+            world.system.orders.ask(StopWork).await.expect("the actor answers");
             let attempt = stored(&world, "cs_1").last_attempts[0].clone();
             assert_eq!(attempt.outcome, Some(GenerationOutcome::Cancelled));
             assert_final(&world).await;

@@ -1,29 +1,29 @@
-//! Queues the webhooks about the events of a record in the commit of the record itself.
+//! Queues the webhooks about the events of a record in the commit of the record itself, and reports the messages that it queued.
 
 use crate::platform::caller::caller_trace;
 use crate::platform::unique_id::random_tag;
 use oracled_domain::OutboxWebhook;
-use oracled_domain::verdict::event::WebhookQueued;
-use oracled_domain::verdict::webhook::WebhookState;
+use oracled_domain::verdict::event::MessageQueued;
+use oracled_domain::verdict::outbox::{MessageState, OutboxMessage, StoredMessageHead};
 use oracled_domain::{ApplicationName, AuditEvent};
 use oracled_store::{JournalRecord, RecordCallers, RowWrite};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// The most webhooks whose commit is not yet reported to their sender. It finds the others by its next survey.
+/// The most messages whose commit is not yet reported to the notifier. It finds the others by its next survey.
 const REPORTED_MAX: usize = 1024;
 
-/// The receivers of webhooks, and the channel to their sender.
+/// The receivers of webhooks, and the channel to the notifier.
 #[derive(Debug, Clone)]
-pub(crate) struct WebhookQueue {
+pub(crate) struct OutboxQueue {
     receivers: Arc<BTreeSet<Option<ApplicationName>>>,
-    committed: mpsc::Sender<WebhookState>,
+    committed: mpsc::Sender<MessageState>,
 }
 
-impl WebhookQueue {
-    /// The queue for the `receivers` that have an endpoint, and the webhooks that are committed.
-    pub(crate) fn new(receivers: BTreeSet<Option<ApplicationName>>) -> (Self, mpsc::Receiver<WebhookState>) {
+impl OutboxQueue {
+    /// The queue for the `receivers` that have an endpoint, and the messages that are committed.
+    pub(crate) fn new(receivers: BTreeSet<Option<ApplicationName>>) -> (Self, mpsc::Receiver<MessageState>) {
         let (committed, reported) = mpsc::channel(REPORTED_MAX);
         (Self { receivers: Arc::new(receivers), committed }, reported)
     }
@@ -44,9 +44,10 @@ impl WebhookQueue {
             .filter(|(_, webhook)| self.receivers.contains(&webhook.standing.application));
         let (events, writes): (Vec<_>, Vec<_>) = webhooks
             .map(|(event, webhook)| {
-                let kind = WebhookQueued(webhook.standing.entry());
+                let message = OutboxMessage::from(OutboxWebhook { trace: caller_trace(), ..webhook });
+                let kind = MessageQueued(message.state().entry());
                 let queued = AuditEvent::new(event.timestamp, event.session_id.clone(), kind);
-                (queued, RowWrite::put(&OutboxWebhook { trace: caller_trace(), ..webhook }))
+                (queued, RowWrite::put(&message))
             })
             .unzip();
         record.events.extend(events);
@@ -54,11 +55,14 @@ impl WebhookQueue {
         record
     }
 
-    /// Reports the new webhooks of a committed record to their sender.
+    /// Reports the messages that a committed record queued, or queued again, to the notifier.
     pub(super) fn report_committed(&self, record: &JournalRecord) {
-        for webhook in record.writes.iter().filter_map(RowWrite::read::<OutboxWebhook>) {
-            if webhook.standing.attempts == 0 && self.committed.try_send(webhook.standing).is_err() {
-                tracing::debug!("could not report a webhook; it is sent after the next survey");
+        let writes = record.writes.iter().filter(|write| write.row.key::<OutboxMessage>().is_some());
+        let heads =
+            writes.filter_map(|write| serde_json::from_slice::<StoredMessageHead>(write.value()?).ok());
+        for state in heads.map(MessageState::from).filter(|state| state.tries().attempts == 0) {
+            if self.committed.try_send(state).is_err() {
+                tracing::debug!("could not report a message; it is sent after the next survey");
             }
         }
     }
