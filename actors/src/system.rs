@@ -33,7 +33,7 @@ use crate::verdict::notifier::{
 };
 use crate::verdict::order_metrics::OrderMetrics;
 use crate::verdict::order_progress::OrderProgress;
-use crate::verdict::orders::{OrderDesk, OrderWaits, OrdersActor, OrdersConfig};
+use crate::verdict::orders::{OrderWaits, OrderWork, OrdersActor, OrdersConfig};
 use crate::verdict::rate_limiter::{CallLimits, RateLimiter};
 use crate::verdict::regen::RegenActor;
 use crate::verification::{
@@ -325,7 +325,7 @@ impl ActorSystem {
         let orders = {
             let (waits, in_flight) = (order_waits.clone(), orders_in_flight.clone());
             let desk =
-                OrderDesk::new(generation, orders, gate, in_flight, order_progress, waits, order_metrics);
+                OrderWork::new(generation, orders, gate, in_flight, order_progress, waits, order_metrics);
             actix_rt::spawn(desk.clone().survey_waiting());
             starter.start("orders", &here, queue, move || OrdersActor::new(desk))
         };

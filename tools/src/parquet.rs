@@ -11,6 +11,7 @@ mod values;
 pub use oracled_ctl::ground::parquet::PROGRAM;
 
 use clap::Parser;
+use nix::sys::prctl::set_dumpable;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use oracled_ctl::ground::parquet::{CPU_MAX_S, MEMORY_MAX_BYTES, REFUSED};
 use parquet::errors::ParquetError;
@@ -19,6 +20,9 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::panic;
 use std::process::ExitCode;
+
+/// The longest reason, in characters.
+const FAULT_MAX_CHARS: usize = 1000;
 
 /// Read and write Parquet files for oraclectl
 #[derive(Debug, Parser)]
@@ -37,6 +41,11 @@ enum ParquetCommand {
 /// Runs the program.
 #[must_use]
 pub fn main() -> ExitCode {
+    // a core dump would contain the rows
+    if let Err(error) = set_dumpable(false) {
+        drop(writeln!(io::stderr(), "cannot turn core dumps off: {error}"));
+        return ExitCode::from(REFUSED as u8);
+    }
     let command = ParquetCommand::parse();
     // oraclectl reports a panic
     panic::set_hook(Box::new(|_| {}));
@@ -47,8 +56,10 @@ pub fn main() -> ExitCode {
                 ParquetError::General(fault) => fault,
                 error => error.to_string(),
             };
+            // a long text would block the pipe: it can quote names from the file
+            let fault: String = fault.chars().take(FAULT_MAX_CHARS).collect();
             drop(writeln!(io::stderr(), "{fault}"));
-            ExitCode::from(REFUSED)
+            ExitCode::from(REFUSED as u8)
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The queue of durable work: mails and webhooks to be sent, orders of verdicts, scheduled pulls.
+//! The queue of durable work: mails and webhooks to be sent, and orders of verdicts.
 //!
 //! Work is in the store, which is authoritative and has no limit. A [`WorkRunner`] keeps the work that is due first in memory, and
 //! starts an attempt for each when it is due: within the limits of the kind, each in a task of its own. After a start it surveys the
@@ -15,8 +15,10 @@ use actix::{
     WrapFuture,
 };
 use jiff::{SignedDuration, Timestamp};
+use oracled_domain::base::work::Backoff;
 use oracled_store::StoreError;
 use queue::DueWork;
+use std::collections::HashMap;
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
 use std::time::Duration;
@@ -24,8 +26,12 @@ use tokio::task::spawn_blocking;
 
 /// Interval between checks for due work.
 pub(crate) const TICK: Duration = Duration::from_secs(1);
-/// When to try again after an attempt that panicked.
-const PANIC_PAUSE: SignedDuration = SignedDuration::from_secs(5);
+/// The pauses after attempts that panicked.
+const PANIC_BACKOFF: Backoff = Backoff {
+    first_pause: SignedDuration::from_secs(5),
+    longest_pause: SignedDuration::from_hours(1),
+    longest_wait: SignedDuration::from_hours(1),
+};
 /// When to try again while something else has the work in flight.
 const CLAIM_PAUSE: SignedDuration = SignedDuration::from_millis(100);
 
@@ -85,7 +91,7 @@ pub trait Work: Debug + Clone + Send + Unpin + 'static {
         runner: Addr<WorkRunner<Self>>,
     ) -> impl Future<Output = WorkOutcome> + 'static;
 
-    /// Called at each tick, before attempts start.
+    /// Called at each tick and after each survey, before attempts start.
     fn tick(&self, queue: &mut WorkQueue<Self::Lane, Self::Id>);
 }
 
@@ -106,7 +112,7 @@ pub struct WakeWork<W: Work> {
 #[rtype(result = "()")]
 pub struct RemoveWork<W: Work>(pub W::Id);
 
-/// Starts no further attempt. Returns when those in flight have ended.
+/// Takes no further work. Returns when the attempts in flight have ended.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct StopWork;
@@ -116,7 +122,8 @@ pub struct StopWork;
 #[rtype(result = "()")]
 struct ReportAttempt<W: Work> {
     work: DueWork<W::Lane, W::Id>,
-    outcome: WorkOutcome,
+    /// `None`: it panicked.
+    outcome: Option<WorkOutcome>,
 }
 
 /// The actor that runs a kind of work.
@@ -130,13 +137,15 @@ pub struct WorkRunner<W: Work> {
     surveyed_at: Option<Timestamp>,
     /// The steps of the clock at the last survey.
     clock_steps: u64,
+    /// The number of panics in a row of attempts of this work.
+    panics: HashMap<W::Id, u32>,
 }
 
 impl<W: Work> WorkRunner<W> {
     pub(crate) fn new(work: W) -> Self {
         let clock_steps = work.clock().step_count();
         let queue = WorkQueue::new(&W::LIMITS);
-        Self { work, queue, is_surveying: false, surveyed_at: None, clock_steps }
+        Self { work, queue, is_surveying: false, surveyed_at: None, clock_steps, panics: HashMap::new() }
     }
 
     /// Whether a survey has found all stored work since the start.
@@ -166,6 +175,7 @@ impl<W: Work> WorkRunner<W> {
             tracing::warn!("the clock was set; surveying the {} again", W::NAME);
         }
         self.is_surveying = true;
+        self.queue.begin_survey();
         let work = self.work.clone();
         let survey = spawn_blocking(move || {
             let mut found = WorkQueue::new(&W::LIMITS);
@@ -199,14 +209,14 @@ impl<W: Work> WorkRunner<W> {
                 self.queue.end(due, WorkOutcome::Due(later));
                 continue;
             };
-            let (me, clock) = (me.clone(), self.work.clock().clone());
+            let me = me.clone();
             // a task of its own: the attempt must be completed even if the actor panics
             let attempt = actix_rt::spawn(self.work.clone().attempt(claim, me.clone()));
             actix_rt::spawn(async move {
-                let outcome = attempt.await.unwrap_or_else(|panic| {
+                let outcome = attempt.await.inspect_err(|panic| {
                     tracing::error!(id = %due.id, %panic, "an attempt of the {} panicked", W::NAME);
-                    WorkOutcome::Due(clock.now().saturating_add(PANIC_PAUSE).unwrap_or(Timestamp::MAX))
                 });
+                let outcome = outcome.ok();
                 me.do_send(ReportAttempt::<W> { work: due, outcome });
             });
         }
@@ -255,6 +265,18 @@ impl<W: Work> Handler<ReportAttempt<W>> for WorkRunner<W> {
     type Result = ();
 
     fn handle(&mut self, ReportAttempt { work, outcome }: ReportAttempt<W>, ctx: &mut Context<Self>) {
+        let outcome = match outcome {
+            Some(outcome) => {
+                self.panics.remove(&work.id);
+                outcome
+            }
+            None => {
+                let panics = self.panics.entry(work.id.clone()).or_default();
+                let pause = PANIC_BACKOFF.pause(*panics);
+                *panics += 1;
+                WorkOutcome::Due(self.work.clock().now().saturating_add(pause).unwrap_or(Timestamp::MAX))
+            }
+        };
         self.queue.end(work, outcome);
         self.start_due(&ctx.address());
     }

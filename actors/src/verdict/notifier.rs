@@ -33,20 +33,23 @@ use oracled_domain::verdict::outbox::{
 };
 use oracled_domain::{AuditEvent, EventKind};
 use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
+use std::sync::Arc;
 use tokio::sync::mpsc;
 use webhooks::WebhookSender;
 
 /// The actor that sends messages.
 pub type Notifier = WorkRunner<OutboxWork>;
 /// Maximum number of messages of a receiver in memory. The limit is low in tests, so that they reach it quickly.
-pub(crate) const HEAD_MAX: usize = if cfg!(test) { 100 } else { 10_000 };
+pub(crate) const LANE_MAX: usize = if cfg!(test) { 100 } else { 10_000 };
+/// When to read a message again that cannot be read.
+const REREAD_PAUSE: SignedDuration = SignedDuration::from_secs(60);
 
 /// The messages of the outbox, and the services that take them.
 #[derive(Debug, Clone)]
 pub struct OutboxWork {
     /// `None` if no mail service is configured: the mails stay in the outbox.
-    mails: Option<MailSender>,
-    webhooks: WebhookSender,
+    mails: Option<Arc<MailSender>>,
+    webhooks: Arc<WebhookSender>,
     store: Store,
     log: LoggerHandle,
     clock: Clock,
@@ -78,7 +81,7 @@ impl OutboxWork {
         metrics: OutboxMetrics,
     ) -> Self {
         let mails = MailSender::of_config(mailing, oracle_health, store.clone(), clock.clone());
-        let webhooks = WebhookSender::new(webhooks, clock.clone());
+        let (mails, webhooks) = (mails.map(Arc::new), Arc::new(WebhookSender::new(webhooks, clock.clone())));
         Self { mails, webhooks, store, log, clock, in_flight: InFlight::default(), metrics }
     }
 
@@ -88,8 +91,11 @@ impl OutboxWork {
             Ok(Some(found)) => found,
             Ok(None) => return WorkOutcome::Left,
             Err(error) => {
-                tracing::error!(%error, %id, "could not read a message of the outbox");
-                return WorkOutcome::Left;
+                tracing::error!(%error, %id, "could not read a message of the outbox; trying again");
+                // it still waits, and counts
+                return WorkOutcome::Due(
+                    self.clock.now().saturating_add(REREAD_PAUSE).unwrap_or(Timestamp::MAX),
+                );
             }
         };
         let (now, state) = (self.clock.now(), message.state());
@@ -180,7 +186,7 @@ impl Work for OutboxWork {
     const LIMITS: WorkLimits = WorkLimits {
         at_once: usize::MAX,
         lane_at_once: 4,
-        lane_in_memory: HEAD_MAX,
+        lane_in_memory: LANE_MAX,
         survey_period: Some(SignedDuration::from_secs(60)),
     };
     type Id = MessageId;

@@ -29,7 +29,7 @@ use crate::verdict::cache::PolicyConfig;
 use crate::verdict::generation::{GenerationError, GenerationRunner, QueueLimit};
 use crate::verdict::order_metrics::OrderMetrics;
 use crate::verdict::order_progress::OrderProgress;
-use actix::{Addr, AsyncContext, Context, Handler, ResponseFuture};
+use actix::{Addr, AsyncContext, Context, Handler, Message, ResponseFuture};
 use jiff::Timestamp;
 use oracled_domain::verdict::cost::day_of;
 use oracled_domain::verdict::cost_budget::time_without_budget;
@@ -64,11 +64,11 @@ impl OrdersConfig {
 }
 
 /// The actor that generates first verdicts.
-pub type OrdersActor = WorkRunner<OrderDesk>;
+pub type OrdersActor = WorkRunner<OrderWork>;
 
 /// Orders as a kind of [`Work`], and what their attempts need.
 #[derive(Debug, Clone)]
-pub struct OrderDesk {
+pub struct OrderWork {
     runner: Arc<GenerationRunner>,
     config: OrdersConfig,
     gate: PolicyConfig,
@@ -80,7 +80,7 @@ pub struct OrderDesk {
     placing: Vec<Weak<SessionId>>,
 }
 
-impl OrderDesk {
+impl OrderWork {
     pub(crate) fn new(
         runner: Arc<GenerationRunner>,
         config: OrdersConfig,
@@ -132,7 +132,7 @@ impl OrdersActor {
         let in_flight = &self.work.in_flight;
         let placing: BTreeSet<_> = self.work.placing.iter().filter_map(Weak::upgrade).collect();
         let open = |counts: &dyn Fn(&SessionId) -> bool| {
-            let counts = |id: &SessionId| counts(id) && !self.queue.contains(id);
+            let counts = |id: &SessionId| counts(id) && !self.queue.holds(id);
             let placing = placing.iter().filter(|id| counts(id) && !in_flight.contains(id));
             in_flight.count(counts) + placing.count()
         };
@@ -152,7 +152,7 @@ fn due_of(order: &Order, clock: &Clock) -> Option<Timestamp> {
     order.due_at(then).map(|due| due.saturating_add(now.duration_since(then)).unwrap_or(due))
 }
 
-impl Work for OrderDesk {
+impl Work for OrderWork {
     const NAME: &'static str = "orders";
     const LIMITS: WorkLimits = WorkLimits {
         // attempts start one after the other, and continue in tasks of their own: the order of arrival is kept
@@ -240,11 +240,25 @@ impl Handler<PlaceOrder> for OrdersActor {
         self.work.placing.push(Arc::downgrade(&placing));
         let (desk, me) = (self.work.clone(), ctx.address());
         Box::pin(async move {
-            let placed = desk.place(submission, full, may_start, me).await;
-            drop(placing);
+            let placed = desk.place(submission, full, may_start, me.clone()).await;
+            // after its wake-up: until the queue has the order, it counts as one that is placed
+            me.do_send(EndPlacing { _placing: placing });
             placed
         })
     }
+}
+
+/// Ends the handling of a request for an order.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct EndPlacing {
+    _placing: Arc<SessionId>,
+}
+
+impl Handler<EndPlacing> for OrdersActor {
+    type Result = ();
+
+    fn handle(&mut self, _: EndPlacing, _: &mut Context<Self>) {}
 }
 
 crate::platform::actor_handle::handle_actor_calls!(OrdersActor);

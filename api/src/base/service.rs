@@ -138,10 +138,10 @@ pub struct StatusReport {
     pub prompt: String,
     /// The mail transport.
     pub mail: String,
-    /// Mails in the outbox, dead letters among them.
-    pub mails: u64,
-    /// Webhooks in the outbox, dead letters among them.
-    pub webhooks: u64,
+    /// Mails in the outbox, dead letters among them; null if they cannot be read.
+    pub mails: Option<u64>,
+    /// Webhooks in the outbox, dead letters among them; null if they cannot be read.
+    pub webhooks: Option<u64>,
     /// The orders that are not delivered and have not failed; null if they cannot be read.
     pub orders: Option<WaitingOrders>,
     /// The daily budgets, with the costs of today; null if the costs cannot be read.

@@ -29,6 +29,11 @@ pub fn shorten_line(text: &str, chars_max: usize) -> String {
     }
 }
 
+/// A number, or that it is unknown.
+pub fn format_known(number: Option<u64>) -> String {
+    number.map_or_else(|| "an unknown number".to_owned(), |number| number.to_string())
+}
+
 /// A number with its noun, singular or plural.
 pub fn format_count(number: u64, one: &str, several: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { several })

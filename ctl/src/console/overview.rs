@@ -7,7 +7,7 @@ use super::layout::{Section, live, moment, moment_or_none, page as render_page, 
 use super::metrics::{Metrics, SERIES, Series, read_metrics};
 use super::page_error::{PageError, PageResult};
 use super::{Console, ConsoleState};
-use crate::base::output::format_count;
+use crate::base::output::{format_count, format_known};
 use crate::platform::status::{format_budgets, format_variance, format_witnesses, list_lost_rows};
 use axum::Extension;
 use axum::extract::State;
@@ -126,9 +126,9 @@ fn render_state(status: &StatusReport, metrics: &Metrics, checkpoint: Option<&Ch
         ("oldest order", html! { (age("oracled_orders_oldest_age_seconds")) }),
         (
             "mail",
-            html! { (status.mails) " in the outbox, oldest: " (age("oracled_outbox_oldest_age_seconds")) },
+            html! { (format_known(status.mails)) " in the outbox, oldest: " (age("oracled_outbox_oldest_age_seconds")) },
         ),
-        ("webhooks", html! { (status.webhooks) " in the outbox" }),
+        ("webhooks", html! { (format_known(status.webhooks)) " in the outbox" }),
         (
             "reviews",
             html! { a href="/reviews" { (status.open_reviews) " open" } ", oldest: " (moment_or_none(oldest_review)) },

@@ -15,7 +15,9 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 /// The program that reads and writes Parquet files.
 pub const PROGRAM: &str = "oraclectl-parquet";
 /// Its exit code if standard error has the reason.
-pub const REFUSED: u8 = 5;
+pub const REFUSED: i32 = 5;
+/// That of a program of Rust that panicked.
+const PANICKED: i32 = 101;
 /// The most memory that it has to read a file, in bytes. It has a page of each column in memory.
 pub const MEMORY_MAX_BYTES: u64 = 1 << 30;
 /// The most processor time that it has to read a file, in seconds: a file of a few bytes can have rows without end.
@@ -92,7 +94,7 @@ impl ParquetRows {
         let mut head = Vec::new();
         rows.lines.by_ref().take(input_lines::LINE_MAX_BYTES as u64).read_until(b'\n', &mut head)?;
         if head.is_empty() {
-            check_end(&mut rows.reader)?;
+            check_read(&mut rows.reader)?;
         }
         rows.omitted = serde_json::from_slice(&head)?;
         Ok(rows)
@@ -119,16 +121,27 @@ pub(super) fn check_end(program: &mut Child) -> io::Result<()> {
         errors.take(input_lines::LINE_MAX_BYTES as u64).read_to_string(&mut reason)?;
     }
     let ended = program.wait()?;
-    match (ended.code(), ended.signal()) {
-        (Some(0), _) => Ok(()),
-        (Some(code), _) if code == i32::from(REFUSED) => Err(invalid(reason.trim_end().to_owned())),
-        // the library panics for some damaged files
-        (Some(_), _) => Err(invalid("the Parquet file is damaged".to_owned())),
-        (None, signal) => Err(invalid(format!(
-            "the Parquet file is damaged, or cannot be read with {MEMORY_MAX_BYTES} bytes of memory and {CPU_MAX_S} s of processor \
-             time (its reader ended by signal {}); write it with smaller pages, or as NDJSON",
-            signal.unwrap_or_default()
+    match ended.code() {
+        Some(0) => Ok(()),
+        Some(REFUSED) => Err(invalid(reason.trim_end().to_owned())),
+        _ => Err(io::Error::other(format!(
+            "{PROGRAM} failed ({ended}); install it again from the same release, and repeat the command"
         ))),
+    }
+}
+
+/// The reason why a file cannot be read, if the library caused it.
+fn check_read(program: &mut Child) -> io::Result<()> {
+    let failed = check_end(program);
+    let Some(ended) = program.try_wait()? else { return failed };
+    match (ended.code(), ended.signal()) {
+        // the library panics for some damaged files
+        (Some(PANICKED), _) => Err(invalid("the Parquet file is damaged".to_owned())),
+        (None, Some(signal)) => Err(invalid(format!(
+            "the Parquet file is damaged, or cannot be read with {MEMORY_MAX_BYTES} bytes of memory and {CPU_MAX_S} s of processor \
+             time (its reader ended by signal {signal}); write it with smaller pages, or as NDJSON"
+        ))),
+        _ => failed,
     }
 }
 
@@ -136,7 +149,7 @@ impl Read for ParquetRows {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = self.lines.read(into)?;
         if read == 0 && !into.is_empty() {
-            check_end(&mut self.reader)?;
+            check_read(&mut self.reader)?;
         }
         Ok(read)
     }

@@ -2,7 +2,7 @@
 
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
-use crate::base::output::{format_count, format_pairs, print_json};
+use crate::base::output::{format_count, format_known, format_pairs, print_json};
 use hyper::Method;
 use oracled_api::base::service::{HeldRun, StatusReport, WaitingOrders, WitnessReport};
 use oracled_domain::audit::event::LostRow;
@@ -41,8 +41,8 @@ pub(crate) async fn run(options: &GlobalOptions, out: &mut dyn Write) -> Result<
             "budgets",
             status.budgets.map_or_else(|| "unknown: they cannot be read".into(), |all| format_budgets(&all)),
         ),
-        ("mail", format!("{}; {} in the outbox", status.mail, status.mails)),
-        ("webhooks", format!("{} in the outbox", status.webhooks)),
+        ("mail", format!("{}; {} in the outbox", status.mail, format_known(status.mails))),
+        ("webhooks", format!("{} in the outbox", format_known(status.webhooks))),
         ("reviews", format!("{} open", status.open_reviews)),
         ("held runs", format_held_runs(status.held_runs.as_deref())),
         ("oracles", if status.oracles.is_empty() { "none".into() } else { status.oracles.join(", ") }),

@@ -58,7 +58,7 @@ pub async fn get(
     let read = move || {
         let system = &reading.system;
         let held_runs = read_held_runs(&system.store).ok();
-        let webhooks = system.store.count_webhooks().unwrap_or_default();
+        let webhooks = system.store.count_webhooks().ok();
         (OrderSurvey::read(&system.store).ok(), system.daily_budgets().ok(), held_runs, webhooks)
     };
     let (orders, budgets, held_runs, webhooks) = spawn_blocking(read).await.unwrap_or_default();
@@ -89,7 +89,7 @@ pub async fn get(
         model: describe_model(&service, &start.config),
         prompt: describe_prompts(&service, &start.config),
         mail: describe_mail(&start.config.mail),
-        mails: journal.counts.of(OutboxMessage::TABLE.name).saturating_sub(webhooks),
+        mails: webhooks.map(|webhooks| journal.counts.of(OutboxMessage::TABLE.name).saturating_sub(webhooks)),
         webhooks,
         orders,
         budgets,

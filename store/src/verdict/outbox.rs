@@ -73,12 +73,23 @@ impl TableReader {
         mut visit: impl FnMut(MessageState) -> bool,
     ) -> Result<(), StoreError> {
         let mut cursor = after.map(ToString::to_string);
+        if only == Some(MessageChannel::Webhook)
+            && cursor.as_deref().is_none_or(|after| after < WebhookId::PREFIX)
+        {
+            // their ids follow one another: those of mails before them are not read
+            cursor = Some(WebhookId::PREFIX.to_owned());
+        }
         loop {
             let names = self.names_after(OutboxMessage::TABLE.name, cursor.as_deref(), AT_ONCE)?;
             let Some(last) = names.last() else { return Ok(()) };
             cursor = Some(last.clone());
             let is_meant =
                 |name: &String| only.is_none() || name.parse().ok().map(|id: MessageId| id.channel()) == only;
+            if only == Some(MessageChannel::Webhook)
+                && !names.iter().any(|name| name.starts_with(WebhookId::PREFIX))
+            {
+                return Ok(());
+            }
             for name in names.into_iter().filter(is_meant) {
                 let state = match self.message_head(&name) {
                     Ok(Some((state, _))) => state,

@@ -23,13 +23,13 @@ struct Lane<I> {
     horizon: Option<Timestamp>,
     /// Whether nothing is taken until the next tick.
     is_blocked: bool,
-    /// Number of attempts in progress.
-    running: usize,
+    /// The work with an attempt in progress.
+    running: Vec<I>,
 }
 
 impl<I> Default for Lane<I> {
     fn default() -> Self {
-        Self { by_due: BTreeSet::new(), horizon: None, is_blocked: false, running: 0 }
+        Self { by_due: BTreeSet::new(), horizon: None, is_blocked: false, running: Vec::new() }
     }
 }
 
@@ -41,15 +41,28 @@ pub struct WorkQueue<L, I> {
     known: HashMap<I, (L, Timestamp)>,
     /// The lane whose work was taken last, and the one before.
     last: (Option<L>, Option<L>),
+    /// The work that was added, taken or removed since the survey that is running began: the survey may have read it before.
+    changed: BTreeSet<I>,
+    /// Whether a survey has found all stored work.
+    is_surveyed: bool,
 }
 
 impl<L: Ord + Clone, I: Ord + Clone + Hash> WorkQueue<L, I> {
     pub(crate) fn new(limits: &WorkLimits) -> Self {
-        Self { limits: *limits, lanes: BTreeMap::new(), known: HashMap::new(), last: (None, None) }
+        Self {
+            limits: *limits,
+            lanes: BTreeMap::new(),
+            known: HashMap::new(),
+            last: (None, None),
+            changed: BTreeSet::new(),
+            is_surveyed: false,
+        }
     }
 
-    /// Adds work, or sets when it is due. Work that is due after the horizon of its lane is left out.
+    /// Adds work. If it is known, the earlier time counts: an attempt that is too early finds the later one in the store. Work that is
+    /// due after the horizon of its lane is left out.
     pub(crate) fn insert(&mut self, lane: L, id: I, due: Timestamp) {
+        let due = self.known.get(&id).map_or(due, |(_, known)| due.min(*known));
         self.remove(&id);
         let Lane { by_due, horizon, .. } = self.lanes.entry(lane.clone()).or_default();
         if horizon.is_some_and(|horizon| due > horizon) {
@@ -66,6 +79,7 @@ impl<L: Ord + Clone, I: Ord + Clone + Hash> WorkQueue<L, I> {
     }
 
     pub(crate) fn remove(&mut self, id: &I) {
+        self.changed.insert(id.clone());
         if let Some((id, (lane, due))) = self.known.remove_entry(id)
             && let Some(lane) = self.lanes.get_mut(&lane)
         {
@@ -77,23 +91,36 @@ impl<L: Ord + Clone, I: Ord + Clone + Hash> WorkQueue<L, I> {
         self.known.contains_key(id)
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.known.len()
+    /// Whether the work is known, or has an attempt in progress.
+    pub(crate) fn holds(&self, id: &I) -> bool {
+        self.contains(id) || self.lanes.values().any(|lane| lane.running.contains(id))
     }
 
+    /// The amount of work in memory, with that in progress.
+    pub(crate) fn len(&self) -> usize {
+        self.lanes.values().map(|lane| self.amount(lane)).sum()
+    }
+
+    /// That of one lane.
     pub(crate) fn len_of(&self, lane: &L) -> usize {
-        self.lanes.get(lane).map_or(0, |lane| lane.by_due.len())
+        self.lanes.get(lane).map_or(0, |lane| self.amount(lane))
+    }
+
+    /// A survey can have found work again whose attempt is in progress.
+    fn amount(&self, lane: &Lane<I>) -> usize {
+        lane.by_due.len() + lane.running.iter().filter(|id| !self.contains(id)).count()
     }
 
     /// Number of attempts in progress.
     pub(crate) fn running(&self) -> usize {
-        self.lanes.values().map(|lane| lane.running).sum()
+        self.lanes.values().map(|lane| lane.running.len()).sum()
     }
 
-    /// The amount of work of the lanes that `counts` selects, with that in progress. `None` if more is on disk.
+    /// The amount of work of the lanes that `counts` selects, with that in progress. `None` if more is on disk, or may be.
     pub(crate) fn amount_of(&self, counts: impl Fn(&L) -> bool) -> Option<usize> {
-        let lanes = self.lanes.iter().filter(|(lane, _)| counts(lane));
-        lanes.map(|(_, lane)| lane.horizon.is_none().then_some(lane.by_due.len() + lane.running)).sum()
+        let mut lanes = self.lanes.iter().filter(|(lane, _)| counts(lane)).map(|(_, lane)| lane);
+        let amounts = lanes.by_ref().map(|lane| lane.horizon.is_none().then(|| self.amount(lane)));
+        if self.is_surveyed { amounts.sum() } else { None }
     }
 
     /// Whether the first work of `lane` that is added now would overtake no other.
@@ -110,8 +137,9 @@ impl<L: Ord + Clone, I: Ord + Clone + Hash> WorkQueue<L, I> {
         let name = self.next_due(now, &is_on)?.clone();
         let lane = self.lanes.get_mut(&name)?;
         let (due, id) = lane.by_due.pop_first()?;
-        lane.running += 1;
+        lane.running.push(id.clone());
         self.known.remove(&id);
+        self.changed.insert(id.clone());
         self.last = (Some(name.clone()), self.last.0.take());
         Some(DueWork { lane: name, id, due })
     }
@@ -119,7 +147,10 @@ impl<L: Ord + Clone, I: Ord + Clone + Hash> WorkQueue<L, I> {
     /// Ends the attempt of work that was taken. A lane that is blocked by it keeps its turn.
     pub(super) fn end(&mut self, DueWork { lane, id, due }: DueWork<L, I>, outcome: WorkOutcome) {
         if let Some(lane) = self.lanes.get_mut(&lane) {
-            lane.running -= 1;
+            // once: work that is taken again during its attempt is in it twice
+            if let Some(at) = lane.running.iter().position(|running| *running == id) {
+                lane.running.swap_remove(at);
+            }
             lane.is_blocked |= outcome == WorkOutcome::Blocked;
         }
         match outcome {
@@ -137,9 +168,17 @@ impl<L: Ord + Clone, I: Ord + Clone + Hash> WorkQueue<L, I> {
         self.lanes.values_mut().for_each(|lane| lane.is_blocked = false);
     }
 
-    /// Replaces the work by that of a survey. Work that was added during the survey stays.
-    pub(super) fn replace(&mut self, survey: Self) {
+    /// Notes that a survey begins.
+    pub(super) fn begin_survey(&mut self) {
+        self.changed.clear();
+    }
+
+    /// Replaces the work by that of a survey, except for what was added, taken or removed since it began.
+    pub(super) fn replace(&mut self, mut survey: Self) {
+        let changed = mem::take(&mut self.changed);
+        changed.iter().for_each(|id| survey.remove(id));
         let older = mem::replace(&mut self.known, survey.known);
+        self.is_surveyed = true;
         for lane in self.lanes.values_mut() {
             (lane.by_due, lane.horizon) = (BTreeSet::new(), None);
         }
@@ -148,7 +187,7 @@ impl<L: Ord + Clone, I: Ord + Clone + Hash> WorkQueue<L, I> {
             (lane.by_due, lane.horizon) = (found.by_due, found.horizon);
         }
         for (id, (lane, due)) in older {
-            if !self.known.contains_key(&id) {
+            if changed.contains(&id) {
                 self.insert(lane, id, due);
             }
         }
@@ -163,7 +202,7 @@ impl<L: Ord + Clone, I: Ord + Clone + Hash> WorkQueue<L, I> {
     /// The first lane after the last one, in a circle, whose first work is due and may be taken.
     fn next_due(&self, now: Timestamp, is_on: &impl Fn(&L) -> bool) -> Option<&L> {
         let is_due = |(name, lane): &(&L, &Lane<I>)| {
-            let is_open = !lane.is_blocked && lane.running < self.limits.lane_at_once;
+            let is_open = !lane.is_blocked && lane.running.len() < self.limits.lane_at_once;
             is_open && lane.by_due.first().is_some_and(|(due, _)| *due <= now) && is_on(name)
         };
         let after = self.last.0.as_ref().map_or(Bound::Unbounded, Bound::Excluded);

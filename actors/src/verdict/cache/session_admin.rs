@@ -214,7 +214,7 @@ async fn remove(
     });
     let Some((session, dropped)) = removed.await?.0 else { return Ok(None) };
     if let Some(mails) = mails {
-        mails.count_removed(&dropped);
+        mails.end_removed(&dropped);
     }
     Ok(Some(session))
 }
@@ -248,7 +248,7 @@ async fn erase(
     });
     let Some(dropped) = erased.await?.0 else { return Ok(false) };
     if let Some(mails) = mails {
-        mails.count_removed(&dropped);
+        mails.end_removed(&dropped);
     }
     Ok(true)
 }

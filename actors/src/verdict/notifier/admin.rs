@@ -4,7 +4,8 @@ use super::{Notifier, OutboxWork};
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::CommitError;
 use crate::platform::in_flight::InFlightClaim;
-use actix::{Context, Handler, Message, ResponseFuture};
+use crate::platform::work::RemoveWork;
+use actix::{Addr, AsyncContext, Context, Handler, Message, ResponseFuture};
 use jiff::Timestamp;
 use oracled_domain::verdict::event::{MessageDropped, MessageRequeued};
 use oracled_domain::verdict::outbox::{MessageId, MessageState, OutboxMessage};
@@ -56,6 +57,7 @@ pub struct HoldMessages(pub Vec<MessageId>);
 pub struct HeldMessages {
     claims: Vec<InFlightClaim<MessageId>>,
     work: OutboxWork,
+    notifier: Addr<Notifier>,
 }
 
 impl HeldMessages {
@@ -80,9 +82,9 @@ impl HeldMessages {
         ids.iter().all(|id| self.claims.iter().any(|claim| claim.id == *id))
     }
 
-    /// Counts messages that the commit removed. The queue finds out at their next attempt.
-    pub(crate) fn count_removed(self, removed: &[MessageState]) {
-        removed.iter().for_each(|state| self.work.count_dropped(state));
+    /// Takes messages out of the queue that the commit removed.
+    pub(crate) fn end_removed(self, removed: &[MessageState]) {
+        removed.iter().for_each(|state| self.work.end_dropped(state, &self.notifier));
     }
 }
 
@@ -91,9 +93,15 @@ impl OutboxWork {
         self.in_flight.claim(id.clone()).ok_or(OutboxError::InFlight { id })
     }
 
-    fn count_dropped(&self, state: &MessageState) {
-        if state.tries().is_dead() {
-            self.metrics.add_dead(state.entry().message_id.channel(), -1);
+    /// Takes a message out of the queue that was removed from the outbox.
+    fn end_dropped(&self, state: &MessageState, notifier: &Addr<Notifier>) {
+        self.count_changed(state);
+        notifier.do_send(RemoveWork::<Self>(state.entry().message_id));
+    }
+
+    fn count_changed(&self, before: &MessageState) {
+        if before.tries().is_dead() {
+            self.metrics.add_dead(before.entry().message_id.channel(), -1);
         }
     }
 
@@ -181,7 +189,8 @@ pub fn queued_mails(store: &Store, session_id: &SessionId) -> Result<Vec<Message
 impl Handler<ChangeMessage> for Notifier {
     type Result = ResponseFuture<Result<MessageState, OutboxError>>;
 
-    fn handle(&mut self, change: ChangeMessage, _: &mut Context<Self>) -> Self::Result {
+    fn handle(&mut self, change: ChangeMessage, ctx: &mut Context<Self>) -> Self::Result {
+        let me = ctx.address();
         let (claim, work) = (self.work.claim(change.id.clone()), self.work.clone());
         Box::pin(async move {
             let claim = claim?;
@@ -190,7 +199,10 @@ impl Handler<ChangeMessage> for Notifier {
                 Ok::<_, OutboxError>(CommitDecision::Change((before, after), record))
             };
             let (before, after) = work.log.decide_and_commit(decide).await?.0;
-            work.count_dropped(&before);
+            match change.action {
+                OutboxAction::Requeue => work.count_changed(&before),
+                OutboxAction::Drop => work.end_dropped(&before, &me),
+            }
             drop(claim);
             Ok(after)
         })
@@ -200,8 +212,8 @@ impl Handler<ChangeMessage> for Notifier {
 impl Handler<HoldMessages> for Notifier {
     type Result = Result<HeldMessages, OutboxError>;
 
-    fn handle(&mut self, HoldMessages(ids): HoldMessages, _: &mut Context<Self>) -> Self::Result {
+    fn handle(&mut self, HoldMessages(ids): HoldMessages, ctx: &mut Context<Self>) -> Self::Result {
         let claims = ids.into_iter().map(|id| self.work.claim(id)).collect::<Result<_, _>>()?;
-        Ok(HeldMessages { claims, work: self.work.clone() })
+        Ok(HeldMessages { claims, work: self.work.clone(), notifier: ctx.address() })
     }
 }

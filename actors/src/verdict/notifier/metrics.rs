@@ -73,6 +73,8 @@ pub(super) struct OutboxCounts {
     webhooks: ChannelCounts,
     /// How often the number of dead letters changed. A survey during which one changed may have counted it before or after.
     dead_changes: u64,
+    /// Whether a survey has counted them.
+    is_known: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -170,13 +172,16 @@ impl OutboxMetrics {
         let mut counts = self.counts();
         let dead_changes = counts.dead_changes;
         let is_current = survey.dead_changes == dead_changes;
-        *counts = OutboxCounts { dead_changes, ..survey };
+        *counts = OutboxCounts { dead_changes, is_known: true, ..survey };
         is_current
     }
 
     /// Sets the gauges of a channel. `queued` is the number of its messages to be sent; `None` if it is only known by the last survey.
     pub(super) fn publish(&self, channel: MessageChannel, queued: Option<usize>, now: Timestamp) {
         let mut counts = self.counts();
+        if !counts.is_known {
+            return;
+        }
         let ChannelCounts { queued: surveyed, dead, oldest } = counts.of(channel);
         let queued = queued.unwrap_or(*surveyed);
         if queued == 0 {

@@ -627,7 +627,7 @@ fn at_most_four_mails_are_in_flight_and_none_twice() {
 fn outbox_larger_than_the_head_is_sent_completely() {
     let (hand, service) = (TestClock::new(), ScriptedMailService::new(MailServiceScript::Takes));
     with_services(hand, outside(None), |world| async move {
-        for n in 0..5 * HEAD_MAX {
+        for n in 0..5 * LANE_MAX {
             world.queue(MailKind::Verdict, &format!("cs_{n}")).await;
         }
         let world = world.restarted(outside(Some(&service))).await;
@@ -636,7 +636,7 @@ fn outbox_larger_than_the_head_is_sent_completely() {
             world.list(false).is_empty()
         })
         .await;
-        assert_eq!((service.attempts(), service.attempt_counts().len()), (5 * HEAD_MAX, 5 * HEAD_MAX));
+        assert_eq!((service.attempts(), service.attempt_counts().len()), (5 * LANE_MAX, 5 * LANE_MAX));
     });
 }
 

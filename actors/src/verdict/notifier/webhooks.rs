@@ -67,7 +67,7 @@ impl Handler<TestWebhook> for Notifier {
     type Result = ResponseFuture<WebhookTest>;
 
     fn handle(&mut self, TestWebhook(application): TestWebhook, _: &mut Context<Self>) -> Self::Result {
-        let WebhookSender { client, clock, .. } = self.work.webhooks.clone();
+        let WebhookSender { client, clock, .. } = WebhookSender::clone(&self.work.webhooks);
         Box::pin(async move {
             let now = clock.now();
             let id = WebhookId::new(now, random_tag());

@@ -1,6 +1,6 @@
 //! Changes that operators make to an order, and the errors of all changes.
 
-use super::{OrderDesk, OrdersActor};
+use super::{OrderWork, OrdersActor};
 use crate::platform::work::Work;
 use crate::verdict::generation::GenerationError;
 use crate::verdict::held_key::HeldKeyError;
@@ -172,7 +172,7 @@ impl Handler<ChangeOrder> for OrdersActor {
                 });
             };
             if action == OrderAction::Retry {
-                OrderDesk::wake(&me, session_id, Some(desk.clock().now()), true);
+                OrderWork::wake(&me, session_id, Some(desk.clock().now()), true);
             } else {
                 desk.leave_queue(&me, session_id);
             }

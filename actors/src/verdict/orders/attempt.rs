@@ -1,6 +1,6 @@
 //! The start of an attempt of an order, which is one commit.
 
-use super::{OrderDesk, OrdersActor, due_of};
+use super::{OrderWork, OrdersActor, due_of};
 use crate::audit::logger::CommitError;
 use crate::platform::caller::run_as_current_caller;
 use crate::platform::in_flight::InFlightClaim;
@@ -46,7 +46,7 @@ impl StartedOrder {
     }
 }
 
-impl OrderDesk {
+impl OrderWork {
     /// Starts the attempt of a due order, or stops an order that is at its last attempt if no model may be called for it.
     pub(super) async fn dispatch(
         &self,

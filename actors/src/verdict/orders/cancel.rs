@@ -1,7 +1,7 @@
 //! Cancelling an order, by its application.
 
 use super::admin::OrderChangeError;
-use super::{OrderDesk, OrdersActor};
+use super::{OrderWork, OrdersActor};
 use crate::verdict::generation::GenerationError;
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use oracled_domain::verdict::event::OrderCancelled;
@@ -20,7 +20,7 @@ pub struct CancelOrder {
     pub peer: PeerCredentials,
 }
 
-impl OrderDesk {
+impl OrderWork {
     async fn cancel(
         &self,
         session_id: &SessionId,

@@ -1,7 +1,7 @@
 //! Verdicts that the policy holds: reading and releasing one.
 
 use super::admin::{ChangeOrder, OrderChangeError};
-use super::{OrderDesk, OrdersActor};
+use super::{OrderWork, OrdersActor};
 use crate::audit::logger::CommitError;
 use crate::platform::work::Work;
 use crate::verdict::cache::{AdmitVerdict, VerdictCacheError, VerdictRelease};
@@ -29,7 +29,7 @@ pub struct HeldVerdictText {
     pub delivery: VerdictDelivery,
 }
 
-impl OrderDesk {
+impl OrderWork {
     /// Decrypts the held verdict of a session. Deserialization judges it again.
     async fn open_held(&self, session_id: &SessionId) -> Result<(HeldVerdictText, u64), OrderChangeError> {
         let held = self.store().held_verdict(session_id).map_err(GenerationError::from)?;

@@ -1,7 +1,7 @@
 //! Accepting an order: one commit for the order and its session, and for its first attempt if it can start at once.
 
 use super::attempt::StartedOrder;
-use super::{OrderDesk, OrdersActor};
+use super::{OrderWork, OrdersActor};
 use crate::audit::commit_loop::CommitDecision;
 use crate::platform::in_flight::InFlightClaim;
 use crate::platform::work::Work;
@@ -52,7 +52,7 @@ enum PlacedRow {
     New(Box<SessionRecord>),
 }
 
-impl OrderDesk {
+impl OrderWork {
     pub(super) async fn place(
         &self,
         submission: Submission,
@@ -126,7 +126,13 @@ impl OrderDesk {
             }
             self.build_order(&submission, known, attempt.as_ref())
         });
-        match placed.await?.0 {
+        let placed = placed.await.inspect_err(|error| {
+            // the log may have the order although its commit failed
+            if matches!(error, GenerationError::Commit(_)) {
+                Self::wake(&me, session_id.clone(), Some(self.clock().now()), false);
+            }
+        });
+        match placed?.0 {
             PlacedRow::Mismatch(mismatch) => Ok(PlacedOrder::Mismatch(mismatch)),
             PlacedRow::Existing(order) => {
                 let progress = self.progress.subscribe(&session_id, *order);

@@ -1,6 +1,6 @@
 //! The end of an attempt, and other changes of an order: one commit each. The commit of a verdict also ends its order.
 
-use super::OrderDesk;
+use super::OrderWork;
 use super::attempt::{StartedOrder, wait_of};
 use crate::audit::commit_loop::CommitDecision;
 use crate::platform::work::Work;
@@ -21,7 +21,7 @@ use oracled_store::{JournalRecord, RowExpectation, RowWrite};
 /// The cause of an attempt whose answer was discarded.
 const CANCELLED: &str = "the order was cancelled during the call";
 
-impl OrderDesk {
+impl OrderWork {
     /// Ends the attempt of an order by its outcome. Returns the order; `None` if its session was removed.
     pub(super) async fn settle(
         &self,

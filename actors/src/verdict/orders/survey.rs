@@ -1,6 +1,6 @@
 //! A survey of the orders that wait, for the metrics and the status.
 
-use super::OrderDesk;
+use super::OrderWork;
 use crate::platform::work::Work;
 use crate::verdict::order_metrics::WAITING;
 use jiff::Timestamp;
@@ -48,7 +48,7 @@ impl OrderSurvey {
     }
 }
 
-impl OrderDesk {
+impl OrderWork {
     /// Counts the orders that wait for the metrics, for as long as the daemon runs.
     pub(crate) async fn survey_waiting(self) {
         loop {

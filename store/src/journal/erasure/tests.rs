@@ -11,7 +11,7 @@ use oracled_domain::verdict::event::SessionRemoved;
 use oracled_domain::verification::event::{CommentEntry, DismissalEntry};
 use oracled_domain::verification::event::{ReviewCommented, ReviewDismissed};
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionRecord};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 
 mod dropping;
 
@@ -26,7 +26,11 @@ fn files_with(dir: &Path, text: &str) -> Vec<PathBuf> {
             found.extend(files_with(&path, text));
             continue;
         }
-        let mut bytes = fs::read(&path).expect("the file is readable");
+        let mut bytes = match fs::read(&path) {
+            // the database replaces its own files meanwhile
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            read => read.expect("the file is readable"),
+        };
         if path.extension().is_some_and(|extension| extension == "zst") {
             let compressed = std::mem::take(&mut bytes);
             zstd::Decoder::new(&compressed[..]).expect("zstd").read_to_end(&mut bytes).expect("it is whole");

@@ -74,7 +74,7 @@ fn work_is_not_taken_beyond_the_limits() {
     let mut queue = queue(limits, &[(1, "a1"), (1, "a2"), (1, "a3"), (1, "b1"), (1, "b2")]);
     let running: Vec<_> = std::iter::from_fn(|| take(&mut queue, 1)).collect();
     assert_eq!(running.iter().map(|work| work.id).collect::<Vec<_>>(), ["a1", "b1", "a2"]);
-    assert_eq!((queue.running(), queue.amount_of(|lane| *lane == "a")), (3, Some(3)));
+    assert_eq!((queue.running(), queue.len_of(&"a")), (3, 3));
     for work in running {
         queue.end(work, WorkOutcome::Left);
     }
@@ -84,11 +84,11 @@ fn work_is_not_taken_beyond_the_limits() {
 
 #[test]
 fn work_counts_once_and_not_after_its_removal() {
-    let mut queue = queue(LIMITS, &[(1, "a1"), (2, "a2"), (3, "a2")]);
+    let mut queue = queue(LIMITS, &[(1, "a1"), (3, "a2"), (4, "a2")]);
     queue.remove(&"a1");
     queue.remove(&"a9");
     assert_eq!((queue.len(), queue.len_of(&"a"), queue.contains(&"a1")), (1, 1, false));
-    assert!(take(&mut queue, 2).is_none(), "the later time counts");
+    assert!(take(&mut queue, 2).is_none());
     assert_eq!(taken(&mut queue, 3), ["a2"]);
 }
 
@@ -113,12 +113,38 @@ fn full_lane_keeps_the_earliest_work() {
 }
 
 #[test]
-fn survey_replaces_due_times_and_keeps_work_that_was_added_during_it() {
-    let mut older = queue(LIMITS, &[(1, "a1"), (2, "a2"), (1, "b1")]);
+fn survey_replaces_the_work_except_for_what_changed_during_it() {
+    let mut older = queue(LIMITS, &[(1, "a1"), (2, "a2"), (1, "b1"), (1, "c1"), (1, "c2")]);
     let running = take(&mut older, 1).expect("work is due");
-    older.replace(queue(LIMITS, &[(7, "a2")]));
+    older.begin_survey();
+    older.remove(&"c1");
+    older.insert("d", "d1", at(2));
+    // the survey has read c1 before it was removed; b1 has left the store
+    older.replace(queue(LIMITS, &[(7, "a2"), (1, "c1"), (1, "c2")]));
     assert_eq!(older.running(), 1, "attempts continue");
     older.end(running, WorkOutcome::Due(at(5)));
-    assert_eq!(taken(&mut older, 3), ["b1"]);
+    assert_eq!(taken(&mut older, 3), ["c2", "d1"]);
     assert_eq!(taken(&mut older, 7), ["a1", "a2"]);
+}
+
+#[test]
+fn wake_up_during_an_attempt_is_not_lost() {
+    let mut queue = queue(LIMITS, &[(1, "a1")]);
+    let running = take(&mut queue, 1).expect("work is due");
+    queue.insert("a", "a1", at(2));
+    assert_eq!((queue.len(), queue.holds(&"a1")), (1, true), "it counts once");
+    let again = take(&mut queue, 2).expect("work is due");
+    queue.end(again, WorkOutcome::Due(at(3)));
+    assert_eq!(queue.running(), 1, "the attempt continues");
+    queue.end(running, WorkOutcome::Due(at(300)));
+    assert_eq!(taken(&mut queue, 3), ["a1"]);
+}
+
+#[test]
+fn amount_is_unknown_before_the_first_survey() {
+    let mut queue = queue(LIMITS, &[(1, "a1")]);
+    assert_eq!(queue.amount_of(|_| true), None);
+    queue.begin_survey();
+    queue.replace(WorkQueue::new(&LIMITS));
+    assert_eq!(queue.amount_of(|_| true), Some(0));
 }
