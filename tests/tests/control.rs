@@ -145,7 +145,8 @@ async fn actors_report_handled_messages_and_latency() {
     let order = json!({"tier": "quick", "query": "Sell honey?"});
     problem(&post(routes, "/v1/verdicts/cs_1", &order).await, 409, "delivered_already");
     assert_eq!(get(control, "/v1/health/oracles").await.status, 200);
-    problem(&post(control, "/v1/outbox/verdict:cs_9", &json!({})).await, 404, "mail_unknown");
+    let requeue = json!({"action": "requeue"});
+    problem(&post(control, "/v1/outbox/verdict:cs_9", &requeue).await, 404, "mail_unknown");
     assert_eq!(get(control, "/v1/runs").await.status, 200);
     let ontology = json!({"ontology_id": "on-1", "version": "1", "axes": []});
     let refused = send(control, Method::PUT, "/v1/documents/ontology/on-1@1", Some(ontology)).await;

@@ -2,7 +2,7 @@
 
 use hyper::Method;
 use oracled_tests::model::ModelServer;
-use oracled_tests::{DaemonWorld, document, get, post, problem, read_whole_log};
+use oracled_tests::{DaemonWorld, document, eventually, get, post, problem, read_whole_log};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -57,6 +57,10 @@ async fn known_oracle_is_opened_closed_and_probed_with_log_entries() {
         .map(|oracle| oracle["oracle_id"].as_str().expect("a name").to_owned())
         .collect();
     assert_eq!(known, ["gemini", "mail"]);
+    eventually("each was probed at the start", async || {
+        [&model, &mailbox].iter().all(|server| server.probes().len() == 1)
+    })
+    .await;
     for (oracle, server) in known.iter().zip([&model, &mailbox]) {
         let mut steered = Vec::new();
         let probed = server.probes().len();

@@ -76,8 +76,8 @@ pub trait Work: Debug + Clone + Send + Unpin + 'static {
     /// Whether attempts of a lane may start at all.
     fn is_on(&self, lane: &Self::Lane) -> bool;
 
-    /// Adds all stored work with its due times. Blocks on disk reads. Returns false if the work changed so much meanwhile that another
-    /// survey is needed.
+    /// Adds all stored work with its due times. Blocks on disk reads. Returns false if the work changed meanwhile in a way that needs
+    /// another survey.
     ///
     /// # Errors
     /// The store cannot be read.

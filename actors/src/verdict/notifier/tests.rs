@@ -428,6 +428,22 @@ fn drop_removes_a_mail_unless_it_is_in_flight() {
 }
 
 #[test]
+fn dropped_mail_is_not_counted_while_no_mail_service_is_configured() {
+    let hand = TestClock::new();
+    with_services(hand.clone(), outside(None), |world| async move {
+        let depth = async |queued: &str| {
+            world.tick().await;
+            world.metrics().contains(&format!("outbox_depth{{state=\"queued\"}} {queued}\n"))
+        };
+        let mail_id = world.queue_and_wake(MailKind::Verdict, "cs_1").await;
+        eventually("it is counted", async || depth("1").await).await;
+        let dropping = ChangeMessage { id: mail_id.into(), action: OutboxAction::Drop, peer: PEER };
+        assert!(world.system.notifier.ask(dropping).await.expect("the call succeeds").is_ok());
+        assert!(depth("0").await, "{}", world.metrics());
+    });
+}
+
+#[test]
 fn outage_of_the_mail_service_for_an_hour_loses_no_mail() {
     with_service(MailServiceScript::Fails, |world, hand, service| async move {
         for n in 0..3 {
