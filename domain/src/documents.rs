@@ -2,10 +2,9 @@
 
 pub mod event;
 
-use crate::base::document::{AnyDocument, DocumentList, DocumentType, KIND_MEMBER};
-use crate::base::schema::one_of;
-use crate::base::wording::reword_serde_error;
-use crate::{ground, verdict, verification};
+use domain_base::document::{AnyDocument, DocumentList, DocumentType, KIND_MEMBER};
+use domain_base::schema::one_of;
+use domain_base::wording::reword_serde_error;
 use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value as Json;
@@ -19,7 +18,7 @@ use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 /// The kinds of each feature.
-type Documents = (ground::Documents, verification::Documents, verdict::Documents);
+type Documents = (domain_ground::Documents, domain_verification::Documents, domain_verdict::Documents);
 
 static TYPES: LazyLock<Vec<&DocumentType>> = LazyLock::new(|| {
     let mut types = Vec::new();

@@ -1,8 +1,8 @@
 //! The events of all features.
 
-use crate::base::event::{AuditEvent, EventType, read_open};
-use crate::base::session_id::SessionId;
-use crate::{audit, documents, ground, rules, upstream, verdict, verification};
+use crate::documents;
+use domain_base::event::{AuditEvent, EventType, read_open};
+use domain_base::session_id::SessionId;
 use jiff::Timestamp;
 use serde::Deserialize;
 use std::borrow::Cow;
@@ -12,13 +12,13 @@ use utoipa::{PartialSchema, ToSchema};
 
 /// The events of each feature.
 const EVENTS: [&[&EventType]; 7] = [
-    verdict::event::EVENTS,
-    rules::event::EVENTS,
+    domain_verdict::event::EVENTS,
+    domain_rules::event::EVENTS,
     documents::event::EVENTS,
-    ground::event::EVENTS,
-    verification::event::EVENTS,
-    upstream::event::EVENTS,
-    audit::event::EVENTS,
+    domain_ground::event::EVENTS,
+    domain_verification::event::EVENTS,
+    domain_upstream::event::EVENTS,
+    domain_audit::event::EVENTS,
 ];
 
 /// All kinds of events.
@@ -49,7 +49,7 @@ pub fn read_event(line: &str) -> Result<Option<AuditEvent>, serde_json::Error> {
     Ok(kind.map(|kind| AuditEvent { kind, session_id, timestamp }))
 }
 
-/// The schema of [`EventKind`](crate::base::event::EventKind) with all events.
+/// The schema of [`EventKind`](domain_base::event::EventKind) with all events.
 #[derive(Debug)]
 pub struct EventForms;
 

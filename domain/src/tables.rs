@@ -1,13 +1,13 @@
 //! The tables of all features.
 
-use crate::base::document::DOCUMENTS;
-use crate::base::row::{Index, SumTable, Table};
-use crate::{ground, verdict, verification};
+use domain_base::document::DOCUMENTS;
+use domain_base::row::{Index, SumTable, Table};
 
 /// The table of registered documents, and the tables of each feature.
-const TABLES: [&[&Table]; 4] = [&[DOCUMENTS], ground::TABLES, verification::TABLES, verdict::TABLES];
+const TABLES: [&[&Table]; 4] =
+    [&[DOCUMENTS], domain_ground::TABLES, domain_verification::TABLES, domain_verdict::TABLES];
 /// The sums of each feature.
-const SUMS: [&[&SumTable]; 1] = [verdict::SUMS];
+const SUMS: [&[&SumTable]; 1] = [domain_verdict::SUMS];
 
 /// All tables.
 pub fn tables() -> impl Iterator<Item = &'static Table> {

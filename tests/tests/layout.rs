@@ -9,21 +9,7 @@ use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
 
 /// Top folders of each crate. Each imports only earlier ones; the folders of one group do not import each other.
 const ORDER: [(&str, &[&[&str]]); 6] = [
-    (
-        "domain",
-        &[
-            &["base"],
-            &["audit"],
-            &["upstream"],
-            &["ground"],
-            &["verification"],
-            &["rules"],
-            &["verdict"],
-            &["documents"],
-            &["tables"],
-            &["events"],
-        ],
-    ),
+    ("domain", &[&["documents"], &["tables"], &["events"]]),
     ("store", &[&["base"], &["segments"], &["audit"], &["ground", "verdict", "verification"], &["journal"]]),
     (
         "actors",
@@ -68,6 +54,17 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
     ),
 ];
 
+/// The crates of the features of the domain. Cargo prevents cycles of them.
+const DOMAIN: [&str; 7] = [
+    "domain/base",
+    "domain/audit",
+    "domain/upstream",
+    "domain/ground",
+    "domain/verification",
+    "domain/rules",
+    "domain/verdict",
+];
+
 /// The path of a module or of an item in it, from the crate's root.
 type ModulePath = Vec<String>;
 
@@ -97,7 +94,7 @@ impl CrateModules {
             let source = fs::read_to_string(&file).expect("the read succeeds");
             files.insert(path, syn::parse_file(&source).expect("valid Rust"));
         }
-        assert!(files.len() > 10, "{folder} has sources");
+        assert!(!files.is_empty(), "{folder} has sources");
         let mut modules = Self { files, re_exports: BTreeMap::new() };
         for (path, file) in &modules.files {
             for item in &file.items {
@@ -269,7 +266,7 @@ fn features_import_only_earlier_features() {
 /// Two modules that import each other are one module in two files.
 #[test]
 fn modules_of_a_folder_do_not_import_each_other() {
-    for (folder, _) in ORDER {
+    for folder in ORDER.map(|(folder, _)| folder).into_iter().chain(DOMAIN) {
         let modules = CrateModules::of(folder);
         let imports = modules.imports();
         for parent in modules.files.keys() {

@@ -1,10 +1,10 @@
 //! The event of a registration.
 
 use super::DocumentKind;
-use crate::base::caller::PeerCredentials;
-use crate::base::digest::Sha256Hex;
-use crate::base::document::Document;
-use crate::base::event::{Event, EventClass, EventType};
+use domain_base::caller::PeerCredentials;
+use domain_base::digest::Sha256Hex;
+use domain_base::document::Document;
+use domain_base::event::{Event, EventClass, EventType};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use std::borrow::Cow;

@@ -1,67 +1,68 @@
 use super::*;
-use crate::EventKind;
-use crate::PeerCredentials;
-use crate::audit::event::BackupEntry;
-use crate::audit::event::DueData;
-use crate::audit::event::DueKind;
-use crate::audit::event::ErasureEndEntry;
-use crate::audit::event::ErasureStartEntry;
-use crate::audit::event::LostRow;
-use crate::audit::event::RetentionEndEntry;
-use crate::audit::event::RetentionStartEntry;
-use crate::audit::event::SessionExpiryEntry;
-use crate::audit::event::{
+use domain_audit::event::BackupEntry;
+use domain_audit::event::DueData;
+use domain_audit::event::DueKind;
+use domain_audit::event::ErasureEndEntry;
+use domain_audit::event::ErasureStartEntry;
+use domain_audit::event::LostRow;
+use domain_audit::event::RetentionEndEntry;
+use domain_audit::event::RetentionStartEntry;
+use domain_audit::event::SessionExpiryEntry;
+use domain_audit::event::{
     BackupTaken, ControlAction, ErasureStarted, LogKeyReplaced, MirrorRepaired, RetentionApplied,
     RetentionStarted, ServiceStarted, ServiceStopped, SessionErased, SessionsExpired, StorageRecovered,
 };
-use crate::base::digest::Sha256Hex;
-use crate::base::event::EventSeverity;
-use crate::base::event::event_in;
-use crate::base::gate_path::GatePath;
-use crate::base::payload::VerdictPayload;
-use crate::base::row::ErasedData;
-use crate::rules::event::RulesEntry;
-use crate::rules::event::RulesEvaluated;
-use crate::rules::{self, CandidateCheck, CandidateText, FactSet, RuleId, RulesEvaluation, evaluate};
-use crate::upstream::event::OracleHealthChanged;
-use crate::upstream::health::OracleHealthLevel;
-use crate::upstream::interaction::InteractionStatus;
-use crate::verdict::cost::{ModelCost, day_of};
-use crate::verdict::crosscheck::judge;
-use crate::verdict::divergence::DivergenceCheck;
-use crate::verdict::divergence::OriginalLabel;
-use crate::verdict::divergence::RegenVariance;
-use crate::verdict::divergence::RegeneratedVerdict;
-use crate::verdict::event::CrosscheckEntry;
-use crate::verdict::event::ValueChange;
-use crate::verdict::event::{
+use domain_base::caller::PeerCredentials;
+use domain_base::digest::Sha256Hex;
+use domain_base::event::EventKind;
+use domain_base::event::EventSeverity;
+use domain_base::event::event_in;
+use domain_base::gate_path::GatePath;
+use domain_base::payload::VerdictPayload;
+use domain_base::row::ErasedData;
+use domain_rules::RuleSettings;
+use domain_rules::event::RulesEntry;
+use domain_rules::event::RulesEvaluated;
+use domain_rules::{CandidateCheck, CandidateText, FactSet, RuleId, RulesEvaluation, evaluate};
+use domain_upstream::event::OracleHealthChanged;
+use domain_upstream::health::OracleHealthLevel;
+use domain_upstream::interaction::InteractionStatus;
+use domain_verdict::cost::{ModelCost, day_of};
+use domain_verdict::crosscheck::judge;
+use domain_verdict::divergence::DivergenceCheck;
+use domain_verdict::divergence::OriginalLabel;
+use domain_verdict::divergence::RegenVariance;
+use domain_verdict::divergence::RegeneratedVerdict;
+use domain_verdict::event::CrosscheckEntry;
+use domain_verdict::event::ValueChange;
+use domain_verdict::event::{
     CrosscheckError, DailyBudgetReached, HeldVerdictRead, InfrastructureVariance, OracleInteraction,
     OrderAttemptFailed, OrderAttempted, OrderCancelled, OrderDelivered, OrderPlaced, OrderReleased,
     OrderRetried, OrderStopped, PolicyApplied, RefusalDropped, RegenAttempted, RegenDivergenceCheck,
     SessionAddressChanged, SessionCorrected, SessionExported, SessionLookedUp, SessionRegistered,
     SessionRemoved, TmmCrosscheck, VerdictCached, VerdictPurged,
 };
-use crate::verdict::event::{MessageDropped, MessageFailed, MessageQueued, MessageRequeued, MessageSent};
-use crate::verdict::flag::Flag;
-use crate::verdict::generation::VerdictGeneration;
-use crate::verdict::generation::{GenerationSettings, ModelTokenUsage};
-use crate::verdict::generation_outcome::GenerationOutcome;
-use crate::verdict::interaction::OracleInteractionLog;
-use crate::verdict::label::ProductTier;
-use crate::verdict::label::VerdictLabel;
-use crate::verdict::lookup::LookupEntry;
-use crate::verdict::lookup::LookupOutcome;
-use crate::verdict::mail::MailId;
-use crate::verdict::mail::MailKind;
-use crate::verdict::order::OrderState;
-use crate::verdict::order::OrderStopCause;
-use crate::verdict::outbox::{MessageEntry, MessageKind, MessageState};
-use crate::verdict::policy::AppliedPolicy;
-use crate::verdict::policy::{PolicyAction, PolicyCause};
-use crate::verdict::query::CustomerQuery;
-use crate::verdict::rejection::AnswerRejection;
-use crate::verdict::rejection::RejectingRule;
-use crate::verdict::webhook::{OutboxWebhook, WebhookId, WebhookType};
+use domain_verdict::event::{MessageDropped, MessageFailed, MessageQueued, MessageRequeued, MessageSent};
+use domain_verdict::flag::Flag;
+use domain_verdict::generation::VerdictGeneration;
+use domain_verdict::generation::{GenerationSettings, ModelTokenUsage};
+use domain_verdict::generation_outcome::GenerationOutcome;
+use domain_verdict::interaction::OracleInteractionLog;
+use domain_verdict::label::ProductTier;
+use domain_verdict::label::VerdictLabel;
+use domain_verdict::lookup::LookupEntry;
+use domain_verdict::lookup::LookupOutcome;
+use domain_verdict::mail::MailId;
+use domain_verdict::mail::MailKind;
+use domain_verdict::order::OrderState;
+use domain_verdict::order::OrderStopCause;
+use domain_verdict::outbox::{MessageEntry, MessageKind, MessageState};
+use domain_verdict::policy::AppliedPolicy;
+use domain_verdict::policy::{PolicyAction, PolicyCause};
+use domain_verdict::query::CustomerQuery;
+use domain_verdict::rejection::AnswerRejection;
+use domain_verdict::rejection::RejectingRule;
+use domain_verdict::webhook::{OutboxWebhook, WebhookId, WebhookType};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -140,7 +141,7 @@ fn evaluation() -> RulesEvaluation {
     let mut check = CandidateCheck { facts: vec!["a known fact".into()], ..CandidateCheck::default() };
     check.expected.must_find = vec!["secret pattern".into(), " ".into()];
     let candidate = CandidateText::text("A secret text.");
-    evaluate(&candidate, &check, &FactSet::compile(&check.facts), &rules::RuleSettings::default())
+    evaluate(&candidate, &check, &FactSet::compile(&check.facts), &RuleSettings::default())
 }
 
 #[test]

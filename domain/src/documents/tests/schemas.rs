@@ -1,10 +1,10 @@
-use crate::base::schema::json_schema;
-use crate::ground::freshness::FreshnessPolicy;
-use crate::ground::ontology::Ontology;
-use crate::ground::pipeline::PipelineDefinition;
-use crate::ground::source::SourceRegistration;
-use crate::verification::adapter::Adapter;
-use crate::verification::workflow::Workflow;
+use domain_base::schema::json_schema;
+use domain_ground::freshness::FreshnessPolicy;
+use domain_ground::ontology::Ontology;
+use domain_ground::pipeline::PipelineDefinition;
+use domain_ground::source::SourceRegistration;
+use domain_verification::adapter::Adapter;
+use domain_verification::workflow::Workflow;
 use jsonschema::Validator;
 use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};

@@ -1,31 +1,31 @@
 use super::*;
-use crate::EventKind;
-use crate::PeerCredentials;
-use crate::base::digest::Sha256Hex;
 use crate::documents::event::DocumentEntry;
 use crate::documents::event::DocumentRegistered;
-use crate::ground::event::ConfirmationEntry;
-use crate::ground::event::InvalidationEntry;
-use crate::ground::event::PruneEntry;
-use crate::ground::event::PullEndedEntry;
-use crate::ground::event::PullFailedEntry;
-use crate::ground::event::PullStartedEntry;
-use crate::ground::event::QueryEntry;
-use crate::ground::event::RebuildEntry;
-use crate::ground::event::RunEntry;
-use crate::ground::event::SourceEntry;
-use crate::ground::event::SourceReadKind;
-use crate::ground::event::SourceReadOutcome;
-use crate::ground::event::{ConfirmationCause, InvalidationCause, SourceChange};
-use crate::ground::event::{
+use domain_base::caller::PeerCredentials;
+use domain_base::digest::Sha256Hex;
+use domain_base::event::EventKind;
+use domain_ground::event::ConfirmationEntry;
+use domain_ground::event::InvalidationEntry;
+use domain_ground::event::PruneEntry;
+use domain_ground::event::PullEndedEntry;
+use domain_ground::event::PullFailedEntry;
+use domain_ground::event::PullStartedEntry;
+use domain_ground::event::QueryEntry;
+use domain_ground::event::RebuildEntry;
+use domain_ground::event::RunEntry;
+use domain_ground::event::SourceEntry;
+use domain_ground::event::SourceReadKind;
+use domain_ground::event::SourceReadOutcome;
+use domain_ground::event::{ConfirmationCause, InvalidationCause, SourceChange};
+use domain_ground::event::{
     IngestionEnded, IngestionStarted, PullEnded, PullFailed, PullStarted, SourceChanged, SourceConfirmed,
     SourceInvalidated, SourcePruned, SourceQueried, SourceRebuilt,
 };
-use crate::ground::freshness::FreshnessPolicy;
-use crate::ground::ontology::OntologyRef;
-use crate::ground::rejection::RecordRule;
-use crate::ground::run::{IngestionRun, RunCounts, RunInput, RunState, SortedFileRef};
-use crate::ground::source::{SourceRegistryEntry, UpdateFrequency};
+use domain_ground::freshness::FreshnessPolicy;
+use domain_ground::ontology::OntologyRef;
+use domain_ground::rejection::RecordRule;
+use domain_ground::run::{IngestionRun, RunCounts, RunInput, RunState, SortedFileRef};
+use domain_ground::source::{SourceRegistryEntry, UpdateFrequency};
 
 fn source(timestamp: Timestamp) -> SourceRegistryEntry {
     let document = include_str!("../../../../examples/ground-truth/sources/world-bank-population.json");

@@ -1,18 +1,18 @@
-use crate::audit::event::{ControlAction, ServiceStopped, StorageRecovered};
-use crate::audit::leaf::*;
-use crate::base::caller::PeerCredentials;
-use crate::base::caller::RequestCaller;
-use crate::base::digest::Sha256Hex;
-use crate::base::event::AuditEvent;
-use crate::base::event::EventKind;
-use crate::base::session_id::SessionId;
 use crate::events::read_event;
-use crate::ground::event::PruneEntry;
-use crate::ground::event::SourcePruned;
-use crate::verdict::event::{MessageQueued, OrderRetried, SessionAddressChanged};
-use crate::verdict::mail::MailId;
-use crate::verdict::mail::MailKind;
-use crate::verdict::outbox::{MessageEntry, MessageKind};
+use domain_audit::event::{ControlAction, ServiceStopped, StorageRecovered};
+use domain_audit::leaf::*;
+use domain_base::caller::PeerCredentials;
+use domain_base::caller::RequestCaller;
+use domain_base::digest::Sha256Hex;
+use domain_base::event::AuditEvent;
+use domain_base::event::EventKind;
+use domain_base::session_id::SessionId;
+use domain_ground::event::PruneEntry;
+use domain_ground::event::SourcePruned;
+use domain_verdict::event::{MessageQueued, OrderRetried, SessionAddressChanged};
+use domain_verdict::mail::MailId;
+use domain_verdict::mail::MailKind;
+use domain_verdict::outbox::{MessageEntry, MessageKind};
 use std::borrow::Cow;
 
 /// A line and its leaf, written out so that no change of the program changes the leaf of a stored line.

@@ -1,20 +1,24 @@
-use crate::EventKind;
-use crate::PeerCredentials;
-use crate::base::digest::Sha256Hex;
-use crate::ground::source::OracleTier::{Primary, Secondary};
-use crate::upstream::interaction::InteractionStatus;
-use crate::verification::event::{
+use domain_base::caller::PeerCredentials;
+use domain_base::digest::Sha256Hex;
+use domain_base::event::EventKind;
+use domain_ground::source::OracleTier::{Primary, Secondary};
+use domain_upstream::interaction::InteractionStatus;
+use domain_verification::event::{
     AlteredEntryError, AnswerRemovalEntry, CommentEntry, DismissalEntry, ResolutionEntry, ReviewEntry,
     RevocationEntry, SourceCallEntry, VerificationEntry,
 };
-use crate::verification::event::{
+use domain_verification::event::{
     KeptAnswersRemoved, ReviewCommented, ReviewDismissed, ReviewOpened, ReviewResolved, ReviewRevoked,
     SourceAsked, VerificationDecided,
 };
-use crate::verification::review::{ReviewResolution, Verifier};
-use crate::verification::tests::support::{ago, answers, call, inputs, now, ontology, workflow};
-use crate::verification::{CallTimeLimit, DecisionInputs, OracleReply, ReviewCase, decide};
+use domain_verification::review::{ReviewResolution, Verifier};
+use domain_verification::{CallTimeLimit, DecisionInputs, OracleReply, ReviewCase, decide};
 use serde_json::json;
+use support::{ago, answers, call, inputs, now, ontology, workflow};
+
+#[path = "../../../verification/src/tests/support.rs"]
+#[allow(dead_code, reason = "these tests use some of the builders")]
+mod support;
 
 /// Two primary oracles that disagree, one that did not answer, and one that was not queried.
 fn disagreement() -> DecisionInputs {

@@ -1,8 +1,8 @@
 //! Documents without their optional members.
 
 use super::*;
-use crate::base::digest::digest_of_json;
-use crate::base::document::Document;
+use domain_base::digest::digest_of_json;
+use domain_base::document::Document;
 use serde::Serialize;
 
 /// Checks that `minimal` and `full`, which has all members with their defaults, are the same document.

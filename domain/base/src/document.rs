@@ -1,0 +1,304 @@
+//! Documents that are registered (RFC-0002, "Source Registry"): each is of a kind, and has an id that is unique within it.
+//!
+//! A feature declares each of its kinds beside the type, as a [`Document`], and names it in its [`DocumentList`].
+
+mod unmarked;
+
+use crate::digest::{Sha256Hex, digest_of_json};
+use crate::row::{IndexEntry, KeyedRow, Row, RowData, Table, not_indexed};
+use crate::schema::json_schema;
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value as Json;
+use std::any::Any;
+use std::fmt::{self, Debug};
+use std::sync::Arc;
+use unmarked::UnmarkedDeserializer;
+use utoipa::ToSchema;
+use utoipa::openapi::schema::Ref;
+use utoipa::openapi::{RefOr, Schema};
+
+pub use unmarked::{KIND_MEMBER, SCHEMA_MEMBER};
+
+/// A document with its declaration. Its JSON is an object.
+pub trait Document:
+    Serialize + DeserializeOwned + ToSchema + Clone + PartialEq + Debug + Send + Sync + 'static
+{
+    /// The name of the kind: `freshness_policy`.
+    const KIND: &'static str;
+    /// The member that only documents of this kind have.
+    const DISTINGUISHING_MEMBER: &'static str;
+    const VERSIONS: DocumentVersions;
+    const TYPE: &'static DocumentType = &DocumentType {
+        name: Self::KIND,
+        distinguishing_member: Self::DISTINGUISHING_MEMBER,
+        versions: Self::VERSIONS,
+        schema: json_schema::<Self>,
+        reference: || Ref::from_schema_name(Self::name()),
+        add_schemas: |schemas| {
+            schemas.push((Self::name().into_owned(), Self::schema()));
+            <Self as ToSchema>::schemas(schemas);
+        },
+    };
+
+    /// Its id, unique within its kind.
+    fn document_id(&self) -> String;
+
+    /// The documents of this kind that need no registration.
+    #[must_use]
+    fn built_in_versions() -> &'static [Self] {
+        &[]
+    }
+
+    /// The address that the daemon calls for this document.
+    fn endpoint(&self) -> Option<&str> {
+        None
+    }
+
+    /// Its JSON with all defaults.
+    fn to_json(&self) -> Json {
+        serde_json::to_value(self).expect("a document is plain data with string keys")
+    }
+
+    /// The SHA-256 of its canonical JSON.
+    fn digest(&self) -> Sha256Hex {
+        digest_of_json(self)
+    }
+}
+
+/// The versions of the documents of a kind. A version is immutable, and its id is `NAME@VERSION`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DocumentVersions {
+    /// A document is replaced by another one with its id.
+    None,
+    /// A version is any text.
+    Named,
+    /// A version is a number; the highest is the newest.
+    Numbered,
+}
+
+/// A kind of documents.
+#[derive(Debug)]
+pub struct DocumentType {
+    pub name: &'static str,
+    /// See [`Document::DISTINGUISHING_MEMBER`].
+    pub distinguishing_member: &'static str,
+    pub versions: DocumentVersions,
+    schema: fn() -> Json,
+    /// A reference to the schema of its documents.
+    pub reference: fn() -> Ref,
+    /// Adds the schema of its documents, and those that it refers to.
+    pub add_schemas: fn(&mut Vec<(String, RefOr<Schema>)>),
+}
+
+impl DocumentType {
+    /// The JSON Schema of its documents.
+    #[must_use]
+    pub fn json_schema(&self) -> Json {
+        let mut schema = (self.schema)();
+        if let Some(kind) = schema.pointer_mut("/properties/kind").and_then(Json::as_object_mut) {
+            kind.insert("const".to_owned(), self.name.into());
+        }
+        schema
+    }
+}
+
+impl PartialEq for DocumentType {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for DocumentType {}
+
+impl fmt::Display for DocumentType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// A document of any kind.
+#[derive(Debug, Clone)]
+pub struct AnyDocument(Arc<dyn DynDocument>);
+
+trait DynDocument: Any + Debug + Send + Sync {
+    fn document_type(&self) -> &'static DocumentType;
+    fn document_id(&self) -> String;
+    fn endpoint(&self) -> Option<&str>;
+    fn to_json(&self) -> Json;
+}
+
+impl<D: Document> DynDocument for D {
+    fn document_type(&self) -> &'static DocumentType {
+        Self::TYPE
+    }
+
+    fn document_id(&self) -> String {
+        Document::document_id(self)
+    }
+
+    fn endpoint(&self) -> Option<&str> {
+        Document::endpoint(self)
+    }
+
+    fn to_json(&self) -> Json {
+        Document::to_json(self)
+    }
+}
+
+impl<D: Document> From<D> for AnyDocument {
+    fn from(document: D) -> Self {
+        Self(Arc::new(document))
+    }
+}
+
+impl PartialEq for AnyDocument {
+    fn eq(&self, other: &Self) -> bool {
+        self.document_type() == other.document_type() && self.to_json() == other.to_json()
+    }
+}
+
+impl AnyDocument {
+    #[must_use]
+    pub fn document_type(&self) -> &'static DocumentType {
+        self.0.document_type()
+    }
+
+    /// The document, if it is a `D`.
+    #[must_use]
+    pub fn get<D: Document>(&self) -> Option<&D> {
+        let any: &dyn Any = &*self.0;
+        any.downcast_ref()
+    }
+
+    /// Its id, unique within its kind.
+    #[must_use]
+    pub fn document_id(&self) -> String {
+        self.0.document_id()
+    }
+
+    /// See [`Document::endpoint`].
+    #[must_use]
+    pub fn endpoint(&self) -> Option<&str> {
+        self.0.endpoint()
+    }
+
+    /// Its JSON with all defaults.
+    #[must_use]
+    pub fn to_json(&self) -> Json {
+        self.0.to_json()
+    }
+}
+
+/// Kinds of documents: one kind, or a tuple of lists. A document depends only on documents of earlier kinds.
+pub trait DocumentList {
+    /// Adds the kinds in their order.
+    fn add_types(types: &mut Vec<&'static DocumentType>);
+
+    /// Reads a document of this kind, without its members `kind` and `$schema`. Returns `from` if the list does not have the kind.
+    ///
+    /// # Errors
+    /// The list does not have the kind. The inner error: a member is missing, unknown or invalid.
+    fn read<'de, F: Deserializer<'de>>(
+        kind: &DocumentType,
+        from: F,
+    ) -> Result<Result<AnyDocument, F::Error>, F>;
+}
+
+impl<D: Document> DocumentList for D {
+    fn add_types(types: &mut Vec<&'static DocumentType>) {
+        types.push(D::TYPE);
+    }
+
+    fn read<'de, F: Deserializer<'de>>(
+        kind: &DocumentType,
+        from: F,
+    ) -> Result<Result<AnyDocument, F::Error>, F> {
+        if kind != D::TYPE {
+            return Err(from);
+        }
+        Ok(D::deserialize(UnmarkedDeserializer(from)).map(AnyDocument::from))
+    }
+}
+
+macro_rules! list_of_lists {
+    ($($List:ident)+) => {
+        impl<$($List: DocumentList),+> DocumentList for ($($List,)+) {
+            fn add_types(types: &mut Vec<&'static DocumentType>) {
+                $($List::add_types(types);)+
+            }
+
+            fn read<'de, F: Deserializer<'de>>(
+                kind: &DocumentType,
+                from: F,
+            ) -> Result<Result<AnyDocument, F::Error>, F> {
+                $(let from = match $List::read(kind, from) {
+                    Err(from) => from,
+                    read @ Ok(_) => return read,
+                };)+
+                Err(from)
+            }
+        }
+    };
+}
+
+list_of_lists! { A }
+list_of_lists! { A B }
+list_of_lists! { A B C }
+list_of_lists! { A B C D }
+list_of_lists! { A B C D E }
+list_of_lists! { A B C D E G }
+
+/// A document as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RegisteredDocument<D> {
+    pub document: D,
+    /// Its digest.
+    pub sha256: Sha256Hex,
+    /// When it was registered with this content.
+    pub registered_at: Timestamp,
+    /// The user id that registered it.
+    pub registered_by: String,
+}
+
+impl<D: Document> RegisteredDocument<D> {
+    /// The registration of `document` at `registered_at`.
+    #[must_use]
+    pub fn new(document: D, registered_at: Timestamp, registered_by: String) -> Self {
+        Self { sha256: document.digest(), document, registered_at, registered_by }
+    }
+}
+
+/// The table of registered documents of all kinds.
+pub const DOCUMENTS: &Table = &Table {
+    name: "documents",
+    bundle: None,
+    data: RowData::Impersonal,
+    is_new_work: true,
+    names_files: false,
+    finds_entries: false,
+    indexes: &[],
+    index: not_indexed,
+};
+
+impl<D: Document> Row for RegisteredDocument<D> {
+    /// The id of the document.
+    type Key = String;
+    const TABLE: &'static Table = DOCUMENTS;
+
+    fn index(&self) -> Vec<IndexEntry> {
+        Vec::new()
+    }
+
+    fn name(document_id: &String) -> String {
+        format!("{}/{document_id}", D::KIND)
+    }
+}
+
+impl<D: Document> KeyedRow for RegisteredDocument<D> {
+    fn key(&self) -> String {
+        self.document.document_id()
+    }
+}

@@ -1,0 +1,34 @@
+//! Shared by all features: decimals, units, dates, digests, JSON.
+
+pub mod actor_report;
+pub mod application;
+pub mod blank;
+pub mod caller;
+pub mod date;
+pub mod decimal;
+pub mod digest;
+pub mod document;
+pub mod duplicate_keys;
+pub mod event;
+pub mod gate_path;
+pub mod key_names;
+pub mod moment;
+pub mod number_notation;
+pub mod pattern;
+pub mod payload;
+pub mod period;
+pub mod present_member;
+pub mod raw;
+pub mod row;
+pub mod schema;
+pub mod session_id;
+pub mod text_form;
+pub mod text_id;
+pub mod time_format;
+pub mod time_zone;
+pub mod trace;
+pub mod unit;
+pub mod varint;
+pub mod visible;
+pub mod wording;
+pub mod work;

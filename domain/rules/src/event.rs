@@ -1,0 +1,145 @@
+//! The log entry of a rules evaluation: the result of each rule and the digests of the inputs, without text.
+
+use crate::sourced::{FactSource, RecordOrigin, SourcedFactOrigin};
+use crate::{RuleId, RuleResult, RuleVerdict, RulesEvaluation};
+use domain_base::digest::Sha256Hex;
+use domain_base::event::{Event, EventClass, EventType};
+use domain_base::gate_path::GatePath;
+use serde::{Deserialize, Serialize};
+
+/// The maximum number of listed origins; further ones are only counted.
+const ORIGINS_MAX: usize = 100;
+
+/// One evaluation of Oracle-A.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RulesEntry {
+    /// The path on which the verdict arrived; null if a text was checked without a session.
+    pub path: Option<GatePath>,
+    /// The caller's name for the text, if any.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub case_id: Option<String>,
+    /// The overall result of all rules.
+    pub verdict: RuleVerdict,
+    /// The result of each rule.
+    pub rules: Vec<RuleEntry>,
+    /// The SHA-256 of the text.
+    pub candidate_sha256: Sha256Hex,
+    /// The SHA-256 of the facts.
+    pub facts_sha256: Sha256Hex,
+    /// The origins of facts that sources provided; absent if no source was queried.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub facts_from: Option<FactsFromEntry>,
+    /// The SHA-256 of all inputs of the evaluation.
+    pub input_sha256: Sha256Hex,
+    /// The SHA-256 of the evaluation.
+    pub evaluation_sha256: Sha256Hex,
+}
+
+/// The result of one rule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RuleEntry {
+    /// The rule.
+    pub rule: RuleId,
+    /// The result.
+    pub verdict: RuleVerdict,
+    /// The number of violations found.
+    pub violations: u64,
+    /// With `ERROR`: the cause.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cause: Option<String>,
+}
+
+/// The origins of the facts of an evaluation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct FactsFromEntry {
+    /// The number of facts that sources provided.
+    pub facts: u64,
+    /// The origins of the facts, in order; at most 100.
+    pub origins: Vec<FactOriginEntry>,
+    /// The number of further origins.
+    pub origins_omitted: u64,
+    /// The SHA-256 of the canonical JSON of the evaluation's `facts_from`.
+    pub sha256: Sha256Hex,
+}
+
+/// The origin of facts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FactOriginEntry {
+    /// A record of a source.
+    Record(RecordOrigin),
+    /// A verification over several sources.
+    Verification {
+        /// The SHA-256 of its envelope.
+        envelope_sha256: Sha256Hex,
+        /// The execution id of the verification.
+        execution_id: String,
+    },
+}
+
+impl FactOriginEntry {
+    fn of(origin: &SourcedFactOrigin) -> Self {
+        match origin {
+            SourcedFactOrigin::Record(record) => Self::Record(record.clone()),
+            SourcedFactOrigin::Verification(verification) => Self::Verification {
+                envelope_sha256: verification.envelope_sha256.clone(),
+                execution_id: verification.execution_id.clone(),
+            },
+        }
+    }
+}
+
+impl FactsFromEntry {
+    /// The entry for the facts from `sources`; `None` if no source was queried.
+    fn of(sources: &[FactSource]) -> Option<Self> {
+        let origins = || sources.iter().flat_map(|source| &source.origins);
+        (!sources.is_empty()).then(|| Self {
+            facts: sources.iter().map(|source| source.facts).sum(),
+            origins: origins().take(ORIGINS_MAX).map(|origin| FactOriginEntry::of(&origin.origin)).collect(),
+            origins_omitted: origins().skip(ORIGINS_MAX).count() as u64,
+            sha256: Sha256Hex::of_json(&sources),
+        })
+    }
+}
+
+impl RulesEntry {
+    /// The entry for `evaluation`, of a verdict that arrived on `path` or of a text.
+    #[must_use]
+    pub fn of(evaluation: &RulesEvaluation, path: Option<GatePath>) -> Self {
+        let rule = |result: &RuleResult| RuleEntry {
+            rule: result.rule,
+            verdict: result.verdict,
+            violations: result.violations.len() as u64 + result.violations_omitted,
+            cause: result.cause.clone(),
+        };
+        Self {
+            path,
+            case_id: None,
+            verdict: evaluation.verdict,
+            rules: evaluation.rules.iter().map(rule).collect(),
+            candidate_sha256: evaluation.candidate_sha256.clone(),
+            facts_sha256: evaluation.facts_sha256.clone(),
+            facts_from: FactsFromEntry::of(&evaluation.facts_from),
+            input_sha256: evaluation.input_sha256.clone(),
+            evaluation_sha256: evaluation.sha256.clone(),
+        }
+    }
+}
+
+/// A text, or the text of a verdict, was checked against facts. `session_id` is null for a text without a session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(transparent)]
+pub struct RulesEvaluated(pub RulesEntry);
+
+impl Event for RulesEvaluated {
+    const NAME: &'static str = "rules_evaluated";
+    // each can be the digest of a text that can be guessed
+    const ERASABLE: &'static [&'static str] =
+        &["case_id", "candidate_sha256", "facts_sha256", "facts_from", "input_sha256", "evaluation_sha256"];
+    const CLASS: EventClass = EventClass::Value;
+    const NEEDS_COMMIT: bool = false;
+    const SAYS_NO_SESSION: bool = true;
+}
+
+/// The events of the feature.
+pub const EVENTS: &[&EventType] = &[RulesEvaluated::TYPE];

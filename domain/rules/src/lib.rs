@@ -1,0 +1,141 @@
+//! Oracle-A: checks text against facts by rules that only compare symbols (seed: `oracle-a-rules`).
+//!
+//! [`evaluate`] applies rules to a [`CandidateText`] and reports the findings of each rule with their
+//! evidence. The same input gives the same bytes: rules do not sample, and do not guess meanings. Each family
+//! of rules has its own file. [`precision`] checks where claims come from, [`patterns`] checks required and
+//! forbidden text, [`contradiction`] and [`comparison`] check whether the text is consistent. Rules added
+//! after the published ones use Unicode's boundaries ([`claims`], [`words`]), texts without layout
+//! ([`plain_text`]), joined claims ([`joint_claims`]), numbers with units ([`quantity`]), facts without "is"
+//! ([`fact_set`]), and inflections of opposites.
+
+mod candidate;
+mod check;
+mod claims;
+mod comparison;
+mod comparison_form;
+mod contradiction;
+pub mod event;
+mod fact_set;
+mod facts;
+mod findings;
+mod joint_claims;
+mod needles;
+mod normalization;
+mod number;
+mod opposite_pairs;
+mod patterns;
+mod plain_text;
+mod precision;
+mod quantity;
+pub mod registry;
+mod result;
+pub mod sourced;
+mod words;
+
+pub use candidate::{CandidatePart, CandidateText};
+pub use check::{
+    CandidateCheck, CandidateExpectations, InvalidCheckError, RuleSettings, UNSUPPORTED_MAX,
+    UnsupportedClaimLimit,
+};
+pub use fact_set::FactSet;
+pub use registry::{RuleDefinition, RuleId, RuleIds, RuleInvariant, UnknownRuleError};
+pub use result::{
+    CandidateSpan, EvaluationMetrics, EvidenceFinding, EvidenceInput, EvidenceOutput, RuleEvidence,
+    RuleResult, RuleVerdict, RuleViolation, RulesEvaluation, SupportDirection,
+};
+
+use crate::sourced::FactSource;
+use candidate::RuleContext;
+use comparison_form::ComparisonForm;
+use domain_base::digest::Sha256Hex;
+use findings::{RuleError, RuleFindings};
+use patterns::LineEndMode;
+use serde::Serialize;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Everything that an evaluation depends on, for its digest. Members are in RFC 8785 order.
+#[derive(Serialize)]
+struct EvaluationInput<'a> {
+    candidate_sha256: &'a Sha256Hex,
+    constraints: &'a [String],
+    context: Option<&'a str>,
+    expected: &'a CandidateExpectations,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    facts_from: &'a [FactSource],
+    facts_sha256: &'a Sha256Hex,
+    /// The fields of the candidate; null if it is one text.
+    fields: Option<Vec<&'a str>>,
+    rules: &'a [RuleId],
+    unsupported_max: u64,
+}
+
+/// Applies the rules that `check` names, or those of the configured profile, to `candidate`.
+///
+/// `facts` are those of `check`, compiled. A rule that fails to run has the verdict `ERROR`, with the cause; the other
+/// rules are still applied.
+#[must_use]
+pub fn evaluate(
+    candidate: &CandidateText<'_>,
+    check: &CandidateCheck,
+    facts: &FactSet,
+    settings: &RuleSettings,
+) -> RulesEvaluation {
+    let rules = check.rules.as_deref().unwrap_or(&settings.profile);
+    let unsupported_max = check.expected.unsupported_max(settings);
+    let subject = RuleContext::new(candidate, check, facts, unsupported_max);
+    let results: Vec<RuleResult> = rules.iter().map(|rule| applied(*rule, &subject)).collect();
+    let whole = EvaluationInput {
+        candidate_sha256: subject.candidate_sha256(),
+        constraints: &check.constraints,
+        context: check.context.as_deref(),
+        expected: &check.expected,
+        facts_from: &check.facts_from,
+        facts_sha256: facts.sha256(),
+        fields: candidate.field_names(),
+        rules,
+        unsupported_max,
+    };
+    RulesEvaluation::of(
+        Sha256Hex::of_json(&whole),
+        subject.candidate_sha256().clone(),
+        (facts.sha256().clone(), check.facts_from.clone()),
+        subject.metrics(&results),
+        results,
+    )
+}
+
+/// The result of `rule`, also if it fails or panics.
+fn applied(rule: RuleId, subject: &RuleContext<'_>) -> RuleResult {
+    let mut findings = RuleFindings::new(rule);
+    let done = catch_unwind(AssertUnwindSafe(|| apply(rule, subject, &mut findings)));
+    match done {
+        Ok(Ok(())) => findings.result(None),
+        Ok(Err(RuleError(cause))) => findings.result(Some(cause)),
+        Err(_) => findings.result(Some("the rule panicked".into())),
+    }
+}
+
+fn apply(rule: RuleId, subject: &RuleContext<'_>, findings: &mut RuleFindings) -> Result<(), RuleError> {
+    match rule {
+        RuleId::Prec001 => precision::unsupported_claims(subject, findings),
+        RuleId::Prec002 => return patterns::must_find(subject, findings, LineEndMode::Space),
+        RuleId::Prec003 => return patterns::must_not_find(subject, findings, LineEndMode::Space),
+        RuleId::Prec004 => precision::fact_sourcing(subject, findings),
+        RuleId::Prec005 => precision::whole_sentences(subject, findings, ComparisonForm::Words),
+        RuleId::Prec006 => return precision::part_by_part(subject, findings, ComparisonForm::Words),
+        RuleId::Prec007 => precision::whole_sentences(subject, findings, ComparisonForm::Quantities),
+        RuleId::Prec008 => return precision::part_by_part(subject, findings, ComparisonForm::Quantities),
+        RuleId::Prec009 => precision::whole_sentences(subject, findings, ComparisonForm::Notes),
+        RuleId::Prec010 => return precision::part_by_part(subject, findings, ComparisonForm::Notes),
+        RuleId::Prec011 => return patterns::must_find(subject, findings, LineEndMode::Whole),
+        RuleId::Prec012 => return patterns::must_not_find(subject, findings, LineEndMode::Characters),
+        RuleId::Cont001 => contradiction::direct_negation(subject, findings),
+        RuleId::Cont002 => return comparison::incompatible(subject, findings),
+        RuleId::Cont003 => contradiction::assertion_then_infirmation(subject, findings),
+        RuleId::Cont004 => contradiction::whole_words(subject, findings),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

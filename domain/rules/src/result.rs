@@ -1,0 +1,268 @@
+//! The results of an evaluation. Members of every object are in RFC 8785 order and contain no fractions, so serde
+//! writes canonical JSON; a test compares the two.
+
+use super::registry::{RuleId, RuleInvariant};
+use crate::sourced::FactSource;
+use domain_base::digest::Sha256Hex;
+use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantArray};
+
+/// The verdict of one rule, or of all rules together.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    VariantArray,
+    IntoStaticStr,
+    utoipa::ToSchema,
+)]
+#[serde(rename_all = "UPPERCASE")]
+#[strum(serialize_all = "UPPERCASE", const_into_str)]
+pub enum RuleVerdict {
+    /// No violation was found.
+    Pass,
+    /// At least one violation was found.
+    Fail,
+    /// The rule could not be applied. This is not a pass.
+    Error,
+}
+
+impl RuleVerdict {
+    /// Combines the verdicts of all rules: `FAIL` if any rule fails, else `ERROR` if any rule could not be applied.
+    pub fn combine(verdicts: impl Iterator<Item = Self> + Clone) -> Self {
+        if verdicts.clone().any(|verdict| verdict == Self::Fail) {
+            Self::Fail
+        } else if verdicts.clone().any(|verdict| verdict == Self::Error) {
+            Self::Error
+        } else {
+            Self::Pass
+        }
+    }
+}
+
+/// A range of the candidate's original text, in bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct CandidateSpan {
+    /// The offset after its last byte.
+    pub end: usize,
+    /// The field of the verdict; null if the candidate is one text.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub field: Option<String>,
+    /// The offset of its first byte.
+    pub start: usize,
+}
+
+/// A violation found by a rule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RuleViolation {
+    /// The invariant that is violated.
+    pub invariant: RuleInvariant,
+    /// The fault; quotations in it are cut to 200 characters.
+    pub message: String,
+    /// The other range, if two ranges contradict each other.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub related: Option<CandidateSpan>,
+    /// The location; null if something is missing.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub span: Option<CandidateSpan>,
+    /// The offending or missing text, cut to 200 characters.
+    pub text: String,
+}
+
+/// The two compared texts, each cut to 200 characters. The digest covers the complete texts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct EvidenceInput {
+    /// The examined text, normalized.
+    pub text: String,
+    /// The text with which it was compared.
+    pub with: String,
+}
+
+/// Which of claim and fact contains the other. If both are equal, the claim is in the fact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SupportDirection {
+    /// The fact contains the claim.
+    ClaimInFact,
+    /// The claim contains the fact.
+    FactInClaim,
+}
+
+/// The result of a step.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct EvidenceOutput {
+    /// The count, if the step counts.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub count: Option<u64>,
+    /// Which of claim and fact contains the other.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub direction: Option<SupportDirection>,
+    /// The index of the fact, from 0.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub fact: Option<u32>,
+    /// The finding.
+    pub finding: EvidenceFinding,
+    /// The location.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub span: Option<CandidateSpan>,
+}
+
+/// The finding of a step.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EvidenceFinding {
+    /// The number of claims of the candidate.
+    #[default]
+    Claims,
+    /// A fact is blank and supports nothing.
+    BlankFact,
+    /// A fact supports the claim.
+    Supported,
+    /// No fact supports the claim; or the number of unsupported claims.
+    Unsupported,
+    /// The count is within the threshold.
+    WithinThreshold,
+    /// The count exceeds the threshold.
+    OverThreshold,
+    /// The pattern was found.
+    Found,
+    /// The pattern was not found.
+    NotFound,
+    /// Both terms of a pair appear.
+    BothAppear,
+    /// At most one term of a pair appears.
+    NotBothAppear,
+    /// The id matches no pair, so it was not checked.
+    UnknownContradictionId,
+    /// A comparison in the candidate or in a constraint.
+    Comparison,
+    /// The comparisons are consistent.
+    Compatible,
+    /// The comparisons contradict each other.
+    Incompatible,
+    /// The constraints contradict each other, regardless of the candidate.
+    ConstraintsIncompatible,
+    /// The constraint does not consist only of comparisons, so it was not checked.
+    ConstraintNotUnderstood,
+}
+
+/// One step of a rule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RuleEvidence {
+    /// The compared texts.
+    pub input: EvidenceInput,
+    /// The SHA-256 of the whole input's canonical JSON.
+    pub input_sha256: Sha256Hex,
+    /// The result.
+    pub output: EvidenceOutput,
+    /// The SHA-256 of the output's canonical JSON.
+    pub output_sha256: Sha256Hex,
+    /// The rule.
+    pub rule: RuleId,
+    /// The number of the step, from 1.
+    pub step: u32,
+}
+
+/// The result of one rule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RuleResult {
+    /// With `ERROR`: the reason.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cause: Option<String>,
+    /// The steps, with any finding; at most 1,000, and none after the texts of the previous steps exceed 4 MiB.
+    pub evidence: Vec<RuleEvidence>,
+    /// The number of steps that are not listed.
+    pub evidence_omitted: u64,
+    /// The invariant that the rule enforces.
+    pub invariant: RuleInvariant,
+    /// The rule.
+    pub rule: RuleId,
+    /// The verdict.
+    pub verdict: RuleVerdict,
+    /// The violations; at most 1,000.
+    pub violations: Vec<RuleViolation>,
+    /// The number of violations that are not listed.
+    pub violations_omitted: u64,
+}
+
+/// The counts of an evaluation.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct EvaluationMetrics {
+    /// Blank facts.
+    pub blank_facts: u64,
+    /// Claims, split as the published rules do.
+    pub claims: u64,
+    /// Facts.
+    pub facts: u64,
+    /// Applied rules.
+    pub rules: u64,
+    /// Applied rules that could not be evaluated.
+    pub rules_error: u64,
+    /// Applied rules that failed.
+    pub rules_failed: u64,
+    /// Unsupported claims: the highest number that any applied rule found with its own splitting; 0 if no rule checks
+    /// for them.
+    pub unsupported_claims: u64,
+    /// Violations of all rules.
+    pub violations: u64,
+}
+
+/// The results of all rules for one candidate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RulesEvaluation {
+    /// The SHA-256 of the candidate's text.
+    pub candidate_sha256: Sha256Hex,
+    /// The origins of facts from sources, which come after the other facts; empty if none were requested.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub facts_from: Vec<FactSource>,
+    /// The SHA-256 of the facts, as a JSON array.
+    pub facts_sha256: Sha256Hex,
+    /// The SHA-256 of everything that the evaluation depends on.
+    pub input_sha256: Sha256Hex,
+    /// The counts.
+    pub metrics: EvaluationMetrics,
+    /// The result of every rule.
+    pub rules: Vec<RuleResult>,
+    /// The SHA-256 of the canonical JSON of all other members.
+    pub sha256: Sha256Hex,
+    /// The combined verdict.
+    pub verdict: RuleVerdict,
+}
+
+impl RulesEvaluation {
+    pub(super) fn of(
+        input_sha256: Sha256Hex,
+        candidate_sha256: Sha256Hex,
+        (facts_sha256, facts_from): (Sha256Hex, Vec<FactSource>),
+        metrics: EvaluationMetrics,
+        rules: Vec<RuleResult>,
+    ) -> Self {
+        #[derive(Serialize)]
+        struct UnsignedEvaluation<'a> {
+            candidate_sha256: &'a Sha256Hex,
+            #[serde(skip_serializing_if = "<[_]>::is_empty")]
+            facts_from: &'a [FactSource],
+            facts_sha256: &'a Sha256Hex,
+            input_sha256: &'a Sha256Hex,
+            metrics: &'a EvaluationMetrics,
+            rules: &'a [RuleResult],
+            verdict: RuleVerdict,
+        }
+        let verdict = RuleVerdict::combine(rules.iter().map(|rule| rule.verdict));
+        let sha256 = Sha256Hex::of_json(&UnsignedEvaluation {
+            candidate_sha256: &candidate_sha256,
+            facts_from: &facts_from,
+            facts_sha256: &facts_sha256,
+            input_sha256: &input_sha256,
+            metrics: &metrics,
+            rules: &rules,
+            verdict,
+        });
+        Self { candidate_sha256, facts_from, facts_sha256, input_sha256, metrics, rules, sha256, verdict }
+    }
+}

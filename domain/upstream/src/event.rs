@@ -1,0 +1,48 @@
+//! The events of circuits.
+
+use crate::health::OracleHealthLevel;
+use crate::oracle::OracleId;
+use domain_base::caller::PeerCredentials;
+use domain_base::event::{Event, EventClass, EventNotice, EventType};
+use domain_base::session_id::SessionId;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+/// The health status of an oracle changed, or an administrator opened or closed its circuit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct OracleHealthChanged {
+    /// The oracle.
+    pub oracle_id: OracleId,
+    /// The previous status.
+    pub from: OracleHealthLevel,
+    /// The new status.
+    pub to: OracleHealthLevel,
+    /// The cause of the change.
+    pub cause: String,
+    /// The number of failures since the last success.
+    pub consecutive_failures: u32,
+    /// The administrator's process; null if the result of calls, or elapsed time, caused the change.
+    pub peer: Option<PeerCredentials>,
+}
+
+impl Event for OracleHealthChanged {
+    const NAME: &'static str = "oracle_health_changed";
+    const ERASABLE: &'static [&'static str] = &[];
+    const CLASS: EventClass = EventClass::Value;
+    const NEEDS_COMMIT: bool = true;
+
+    fn needs_commit(&self) -> bool {
+        self.peer.is_some()
+    }
+
+    fn notice(&self, _: Option<&SessionId>) -> Option<EventNotice> {
+        let Self { oracle_id, from, to, consecutive_failures, .. } = self;
+        let opened = *to == OracleHealthLevel::CircuitOpen && from != to;
+        opened.then(|| {
+            let data = json!({ "oracle_id": oracle_id, "consecutive_failures": consecutive_failures });
+            EventNotice::to_operators("circuit.opened", data)
+        })
+    }
+}
+
+pub const EVENTS: &[&EventType] = &[OracleHealthChanged::TYPE];

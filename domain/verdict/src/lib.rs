@@ -1,0 +1,58 @@
+//! Verdicts: the crosscheck, sessions, delivery, regeneration, divergence and mail.
+
+pub mod cost;
+pub mod cost_budget;
+pub mod crosscheck;
+pub mod delivery;
+pub mod divergence;
+mod email;
+pub mod event;
+mod event_webhook;
+pub mod flag;
+pub mod generation;
+pub mod generation_outcome;
+pub mod held;
+pub mod interaction;
+pub mod label;
+pub mod lookup;
+pub mod mail;
+pub mod mail_template;
+pub mod message_attempts;
+pub mod order;
+pub mod order_position;
+pub mod outbox;
+pub mod policy;
+pub mod prompt;
+pub mod query;
+pub mod regen;
+pub mod rejection;
+pub mod replay;
+pub mod response_schema;
+pub mod rules_gate;
+pub mod session;
+pub mod template_name;
+pub mod tmm;
+pub mod webhook;
+
+use delivery::VerdictDelivery;
+use domain_base::row::{Row, SumTable, Table};
+use held::HeldVerdict;
+use mail_template::MailTemplate;
+use outbox::OutboxMessage;
+use prompt::PromptTemplate;
+use regen::RegenAttempt;
+use session::{RejectingCheck, SessionRecord};
+
+/// The tables of the feature.
+pub const TABLES: &[&Table] = &[
+    SessionRecord::TABLE,
+    VerdictDelivery::TABLE,
+    HeldVerdict::TABLE,
+    RejectingCheck::TABLE,
+    RegenAttempt::TABLE,
+    OutboxMessage::TABLE,
+];
+/// The sums of the feature.
+pub const SUMS: &[&SumTable] = &[&cost_budget::COSTS];
+/// The kinds of documents of the feature.
+pub type Documents = (PromptTemplate, MailTemplate);

@@ -1,0 +1,185 @@
+//! Webhooks: messages to applications and operators, by the Standard Webhooks scheme, with their retries.
+
+use crate::message_attempts::MessageAttempts;
+use domain_base::application::ApplicationName;
+use domain_base::session_id::SessionId;
+use domain_base::text_id::text_conversions;
+use domain_base::trace::TraceContext;
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use strum::{IntoStaticStr, VariantArray};
+
+/// The event that a webhook reports.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    VariantArray,
+    IntoStaticStr,
+    utoipa::ToSchema,
+)]
+#[strum(const_into_str)]
+pub enum WebhookType {
+    /// The verdict of an order was delivered.
+    #[serde(rename = "order.delivered")]
+    #[strum(serialize = "order.delivered")]
+    OrderDelivered,
+    /// An order was held.
+    #[serde(rename = "order.held")]
+    #[strum(serialize = "order.held")]
+    OrderHeld,
+    /// An order failed.
+    #[serde(rename = "order.failed")]
+    #[strum(serialize = "order.failed")]
+    OrderFailed,
+    /// The application cancelled an order.
+    #[serde(rename = "order.cancelled")]
+    #[strum(serialize = "order.cancelled")]
+    OrderCancelled,
+    /// A regenerated verdict has another label than the first one.
+    #[serde(rename = "verdict.diverged")]
+    #[strum(serialize = "verdict.diverged")]
+    VerdictDiverged,
+    /// A review was opened.
+    #[serde(rename = "review.opened")]
+    #[strum(serialize = "review.opened")]
+    ReviewOpened,
+    /// An ingestion run was held.
+    #[serde(rename = "run.held")]
+    #[strum(serialize = "run.held")]
+    RunHeld,
+    /// The circuit of an oracle opened.
+    #[serde(rename = "circuit.opened")]
+    #[strum(serialize = "circuit.opened")]
+    CircuitOpened,
+    /// A mail became a dead letter.
+    #[serde(rename = "mail.dead_letter")]
+    #[strum(serialize = "mail.dead_letter")]
+    MailDeadLetter,
+    /// An operator tests the endpoint.
+    #[serde(rename = "webhook.test")]
+    #[strum(serialize = "webhook.test")]
+    Test,
+}
+
+impl WebhookType {
+    /// The type with this name.
+    #[must_use]
+    pub fn of(name: &str) -> Option<Self> {
+        Self::VARIANTS.iter().copied().find(|kind| kind.into_str() == name)
+    }
+}
+
+/// Why a text is not the id of a webhook.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the webhook id is invalid (`msg_` and 32 of `0-9 a-f` allowed)")]
+pub struct WebhookIdError;
+
+/// The id of a webhook: the same for all attempts, and different for every other webhook. Ids sort by time.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schema(pattern = "^msg_[0-9a-f]{32}$")]
+pub struct WebhookId(String);
+
+impl WebhookId {
+    pub const PREFIX: &str = "msg_";
+    const HEX_CHARS: usize = 32;
+
+    /// The id of a webhook that is caused at `at`. `tag` is a random number: a digest of the body would let a reader of the log
+    /// confirm a guess of an erased session.
+    #[must_use]
+    pub fn new(at: Timestamp, tag: u64) -> Self {
+        Self(format!("{}{:016x}{tag:016x}", Self::PREFIX, at.as_microsecond().max(0)))
+    }
+}
+
+impl TryFrom<String> for WebhookId {
+    type Error = WebhookIdError;
+
+    fn try_from(text: String) -> Result<Self, WebhookIdError> {
+        let is_hex = |hex: &str| {
+            hex.len() == Self::HEX_CHARS && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+        };
+        if text.strip_prefix(Self::PREFIX).is_some_and(is_hex) { Ok(Self(text)) } else { Err(WebhookIdError) }
+    }
+}
+
+text_conversions! { WebhookId }
+
+/// The state of a webhook.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct WebhookState {
+    /// The id of the webhook.
+    pub webhook_id: WebhookId,
+    /// The event that it reports.
+    pub kind: WebhookType,
+    /// The application that receives it; null for operators.
+    pub application: Option<ApplicationName>,
+    /// The session of the event; null if it has none.
+    pub session_id: Option<SessionId>,
+    #[serde(flatten)]
+    pub tries: MessageAttempts,
+}
+
+/// A webhook in the outbox.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutboxWebhook {
+    pub standing: WebhookState,
+    /// The body of the request, as it is signed.
+    pub body: String,
+    /// The trace of the request that caused the event; absent if it had none, or if no request caused it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub trace: Option<TraceContext>,
+}
+
+/// Why an attempt to send a webhook failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebhookSendFailure {
+    pub cause: String,
+    /// Whether each further attempt would fail, too.
+    pub is_permanent: bool,
+    /// The wait that the endpoint requested.
+    pub retry_after: Option<SignedDuration>,
+}
+
+impl OutboxWebhook {
+    /// The webhook about an event at `at`, queued at once.
+    #[must_use]
+    pub fn queued(
+        webhook_id: WebhookId,
+        kind: WebhookType,
+        application: Option<ApplicationName>,
+        session_id: Option<SessionId>,
+        data: &Value,
+        at: Timestamp,
+    ) -> Self {
+        let body = json!({ "type": kind.into_str(), "timestamp": at, "data": data }).to_string();
+        let tries = MessageAttempts::queued(at);
+        let standing = WebhookState { webhook_id, kind, application, session_id, tries };
+        Self { standing, body, trace: None }
+    }
+}
+
+impl WebhookState {
+    /// The state of the webhook after a failed attempt at `now`: to be retried, or dead.
+    ///
+    /// It is retried after 2 s, 4 s, 8 s and so on up to 15 minutes, or after the requested wait if that is longer, up to
+    /// 1 hour. Retries end when the webhook would be older than `max_age`.
+    #[must_use]
+    pub fn record_failure(
+        &self,
+        failure: &WebhookSendFailure,
+        now: Timestamp,
+        max_age: SignedDuration,
+    ) -> Self {
+        let pause = self.tries.next_pause(now, failure.retry_after, max_age);
+        let pause = pause.filter(|_| !failure.is_permanent);
+        Self { tries: self.tries.failed(&failure.cause, pause, now), ..self.clone() }
+    }
+}

@@ -1,0 +1,327 @@
+//! The decision: computes the envelope of a question.
+
+mod assemble;
+pub(super) mod dispute;
+
+use super::axis_settlement::{AxisSettlement, AxisStatus, is_reverification_required, settle};
+use super::call::CallTimeLimit;
+use super::collected_answers::{CollectedAnswers, MissingSource, MissingSourceReason, collect_answers};
+use super::envelope::{Envelope, EnvelopeKind};
+use super::inputs::{DecisionInputs, DecisionStage};
+use super::reason::AxisReason;
+use super::statements::collect_statements;
+use super::workflow::{BudgetExceededBehavior, ConflictGranularity, EnforcementMode, OracleTimeoutBehavior};
+use dispute::with_review_id;
+use domain_ground::id::SourceId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The combined result of all axes.
+struct CombinedDecision<'a> {
+    /// The gravest kind of the axes.
+    kind: EnvelopeKind,
+    reasons: BTreeSet<AxisReason>,
+    /// The requested axes, by their paths.
+    settled: BTreeMap<&'a str, AxisSettlement<'a>>,
+    /// The kinds of the requested axes, by their paths.
+    kinds: BTreeMap<&'a str, EnvelopeKind>,
+    /// The oracles in conflict on any compared axis.
+    contested: BTreeSet<&'a SourceId>,
+    /// The oracles to query again, with the axes and the reasons.
+    reverify: BTreeMap<&'a SourceId, (BTreeSet<String>, BTreeSet<AxisReason>)>,
+    /// The registered oracles whose answers are needed and missing.
+    missing: Vec<&'a MissingSource<'a>>,
+}
+
+/// Whether the oracles are queried for the question of `inputs`. They are not if nothing is verified, if the
+/// question does not identify one subject, or while the decision is deferred.
+#[must_use]
+pub fn is_query_required(inputs: &DecisionInputs) -> bool {
+    let is_later = match inputs.workflow.authority_latency.enforcement_mode {
+        EnforcementMode::NonAuthoritativeOnly => true,
+        EnforcementMode::Async => inputs.stage == DecisionStage::First,
+        EnforcementMode::Inline => false,
+    };
+    !is_later && inputs.unspecified_axes().is_empty()
+}
+
+/// Decides the question of `inputs`. The same inputs give the same envelope, byte for byte.
+#[must_use]
+pub fn decide(inputs: &DecisionInputs) -> Envelope {
+    let mode = inputs.workflow.authority_latency.enforcement_mode;
+    let nothing_heard = CollectedAnswers::default();
+    if mode == EnforcementMode::NonAuthoritativeOnly {
+        let ruling =
+            CombinedDecision::without_oracles(EnvelopeKind::NarrativeOnly, AxisReason::NonAuthoritative);
+        return assemble::envelope(inputs, &nothing_heard, &ruling, Vec::new());
+    }
+    let unfixed: Vec<_> = inputs.unspecified_axes().into_iter().map(str::to_owned).collect();
+    if !unfixed.is_empty() {
+        let ruling =
+            CombinedDecision::without_oracles(EnvelopeKind::RequiresSpecification, AxisReason::ThingNotFixed);
+        return assemble::envelope(inputs, &nothing_heard, &ruling, unfixed);
+    }
+    if mode == EnforcementMode::Async && inputs.stage == DecisionStage::First {
+        let ruling = CombinedDecision::without_oracles(EnvelopeKind::Provisional, AxisReason::Deferred);
+        return assemble::envelope(inputs, &nothing_heard, &ruling, Vec::new());
+    }
+    let collected = collect_answers(inputs);
+    let ruling = CombinedDecision::of(inputs, &collected);
+    let envelope = assemble::envelope(inputs, &collected, &ruling, Vec::new());
+    with_review_id(inputs, envelope).unwrap_or_else(|| {
+        let ruling = ruling.without_new_review();
+        assemble::envelope(inputs, &collected, &ruling, Vec::new())
+    })
+}
+
+/// The envelope of a question that oracles answer, without a review.
+pub(super) fn without_review(inputs: &DecisionInputs) -> Envelope {
+    let collected = collect_answers(inputs);
+    assemble::envelope(inputs, &collected, &CombinedDecision::of(inputs, &collected), Vec::new())
+}
+
+impl<'a> CombinedDecision<'a> {
+    /// The ruling over a question for which no oracle is queried.
+    fn without_oracles(kind: EnvelopeKind, reason: AxisReason) -> Self {
+        Self {
+            kind,
+            reasons: [reason].into(),
+            settled: BTreeMap::new(),
+            kinds: BTreeMap::new(),
+            contested: BTreeSet::new(),
+            reverify: BTreeMap::new(),
+            missing: Vec::new(),
+        }
+    }
+
+    fn of(inputs: &'a DecisionInputs, collected: &'a CollectedAnswers<'a>) -> Self {
+        let requested = inputs.question.axes.iter().filter_map(|path| Some((path, inputs.axes.get(path)?)));
+        let settled = requested.map(|(path, axis)| (path.as_str(), settle(inputs, collected, path, axis)));
+        let mut ruling = Self {
+            kind: EnvelopeKind::Blocked,
+            reasons: BTreeSet::new(),
+            settled: settled.collect(),
+            kinds: BTreeMap::new(),
+            contested: BTreeSet::new(),
+            reverify: BTreeMap::new(),
+            missing: Vec::new(),
+        };
+        ruling.contested = ruling.find_conflicting_oracles(inputs, collected);
+        ruling.spread_conflicts(inputs, collected);
+        ruling.collect_reverifications(inputs);
+        let is_needed = |absent: &&MissingSource<'_>| {
+            let open = |path: &String| {
+                ruling.settled.get(path.as_str()).is_some_and(|settlement| !settlement.is_decided_by_human())
+            };
+            // an empty list means that the oracle may have a value for any axis
+            absent.call.axes.is_empty() || absent.call.axes.iter().any(open)
+        };
+        // if people have decided all axes, no oracle is needed
+        let missing = collected.missing.iter().filter(|_| !ruling.is_decided_by_humans(inputs));
+        ruling.missing = missing.filter(is_needed).collect();
+        ruling.attribute_missing_axes();
+        ruling.decide_axes(inputs, collected);
+        ruling
+    }
+
+    /// The oracles in conflict on any compared axis.
+    fn find_conflicting_oracles(
+        &self,
+        inputs: &'a DecisionInputs,
+        collected: &'a CollectedAnswers<'a>,
+    ) -> BTreeSet<&'a SourceId> {
+        let contested = self.settled.values().flat_map(|settlement| settlement.contested_by.iter().copied());
+        let others = inputs.axes.iter().filter(|(path, _)| !self.settled.contains_key(path.as_str()));
+        let others = others.flat_map(|(path, axis)| settle(inputs, collected, path, axis).contested_by);
+        contested.chain(others).collect()
+    }
+
+    /// If a conflict affects all values of its oracles, marks the axes on which these oracles have a value.
+    fn spread_conflicts(&mut self, inputs: &'a DecisionInputs, collected: &'a CollectedAnswers<'a>) {
+        let again = is_reverification_required(inputs);
+        let reason = match inputs.workflow.conflict_resolution.scope.granularity {
+            _ if again => AxisReason::Reverification,
+            ConflictGranularity::Oracle => AxisReason::OracleInvalidated,
+            ConflictGranularity::Axis => return,
+        };
+        let contested = &self.contested;
+        for (path, settlement) in &mut self.settled {
+            let Some(axis) = inputs.axes.get(*path) else { continue };
+            let statements = collect_statements(inputs, collected, path, axis);
+            if !settlement.is_decided_by_human()
+                && statements.oracles().any(|oracle_id| contested.contains(oracle_id))
+            {
+                settlement.add(reason);
+            }
+        }
+    }
+
+    /// Records the oracles to query again: oracles in conflict, for all their axes, if the workflow requires it; and
+    /// oracles whose value has expired.
+    fn collect_reverifications(&mut self, inputs: &'a DecisionInputs) {
+        for oracle_id in self.contested.iter().filter(|_| is_reverification_required(inputs)) {
+            let axes = inputs.calls.get(*oracle_id).map(|call| call.axes.iter().cloned().collect());
+            let reasons = [AxisReason::Reverification].into();
+            self.reverify.insert(oracle_id, (axes.unwrap_or_default(), reasons));
+        }
+        for (path, settlement) in &self.settled {
+            for oracle_id in &settlement.expired {
+                let (axes, reasons) = self.reverify.entry(oracle_id).or_default();
+                axes.insert((*path).to_owned());
+                reasons.insert(AxisReason::Expired);
+            }
+        }
+    }
+
+    /// Attributes axes without a trusted value to the oracles that were asked for them and did not answer,
+    /// because their values are unknown.
+    fn attribute_missing_axes(&mut self) {
+        for (path, settlement) in &mut self.settled {
+            if !settlement.reasons.iter().any(|reason| reason.is_all_answers_required()) {
+                continue;
+            }
+            let is_asked = |absent: &&&MissingSource<'_>| is_requested(&absent.call.axes, path);
+            let missed = self.missing.iter().filter(is_asked).map(|absent| absent.reason.reason());
+            let missed: BTreeSet<_> = missed.collect();
+            if !missed.is_empty() {
+                settlement.reasons.retain(|reason| !reason.is_all_answers_required());
+                settlement.reasons.extend(missed);
+            }
+        }
+    }
+
+    /// Decides each axis by itself. The envelope gets the gravest kind of its axes.
+    fn decide_axes(&mut self, inputs: &'a DecisionInputs, collected: &CollectedAnswers<'_>) {
+        for path in &inputs.question.axes {
+            let ruled =
+                self.settled.get(path.as_str()).map(|axis| self.decide_axis(inputs, collected, path, axis));
+            let (kind, reason) = ruled.unwrap_or((EnvelopeKind::Blocked, None));
+            self.kinds.insert(path, kind);
+            let Some(settlement) = self.settled.get_mut(path.as_str()) else { continue };
+            match reason {
+                Some(reason @ AxisReason::SeveralThings) => settlement.discard(reason),
+                Some(reason) => settlement.add(reason),
+                None => {}
+            }
+            settlement.status = axis_status(kind);
+            if let (Some(claim), Some(axis)) = (inputs.question.claimed.get(path), inputs.axes.get(path)) {
+                settlement.warn_of_unused_claim(path, axis, claim);
+            }
+        }
+        self.summarize();
+    }
+
+    /// Decides the kind of one axis, and returns the reason to add to its settlement. The order of
+    /// precedence: a reviewer's decision, a subject that is not identified, a decision that a reviewer must
+    /// make, reasons that block the axis in any case, late or missing answers, and an axis that is not
+    /// settled.
+    fn decide_axis(
+        &self,
+        inputs: &DecisionInputs,
+        collected: &CollectedAnswers<'_>,
+        path: &str,
+        settlement: &AxisSettlement<'_>,
+    ) -> (EnvelopeKind, Option<AxisReason>) {
+        if settlement.is_decided_by_human() {
+            return (EnvelopeKind::Authoritative, None);
+        }
+        let is_asked = |oracle_id: &SourceId| {
+            inputs.calls.get(oracle_id).is_some_and(|call| is_requested(&call.axes, path))
+        };
+        if collected.ambiguous.iter().any(|oracle_id| is_asked(oracle_id)) {
+            return (EnvelopeKind::RequiresSpecification, Some(AxisReason::SeveralThings));
+        }
+        if settlement.status == AxisStatus::Escalated {
+            return (EnvelopeKind::HumanReview, None);
+        }
+        if settlement.reasons.iter().any(|reason| reason.is_blocking()) {
+            return (EnvelopeKind::Blocked, None);
+        }
+        let missing = self.missing.iter().filter(|absent| is_requested(&absent.call.axes, path));
+        let missing: BTreeSet<_> = missing.map(|absent| absent.reason).collect();
+        if is_over_budget(inputs, &missing) {
+            let kind = match inputs.workflow.authority_latency.on_timeout_behavior {
+                BudgetExceededBehavior::Escalate => EnvelopeKind::HumanReview,
+                BudgetExceededBehavior::DegradeToNarrative => EnvelopeKind::NarrativeOnly,
+                BudgetExceededBehavior::FailClosed => EnvelopeKind::Blocked,
+            };
+            return (kind, Some(AxisReason::BudgetExceeded));
+        }
+        if missing.contains(&MissingSourceReason::Unusable) {
+            return (EnvelopeKind::Blocked, Some(AxisReason::OracleUnusable));
+        }
+        if !missing.is_empty() {
+            let kind = match inputs.workflow.oracle_latency.on_timeout {
+                OracleTimeoutBehavior::FailOpenNarrative => EnvelopeKind::NarrativeOnly,
+                OracleTimeoutBehavior::FailClosedBlock | OracleTimeoutBehavior::ServeStale => {
+                    EnvelopeKind::Blocked
+                }
+            };
+            return (kind, Some(AxisReason::OracleUnreachable));
+        }
+        let kind = match settlement.status {
+            AxisStatus::Settled => EnvelopeKind::Authoritative,
+            AxisStatus::Disputed => EnvelopeKind::DisputeSummary,
+            AxisStatus::Unsettled | AxisStatus::Escalated => EnvelopeKind::Blocked,
+        };
+        (kind, None)
+    }
+
+    /// The same ruling if no further review can be opened: the axes for a reviewer are blocked.
+    fn without_new_review(mut self) -> Self {
+        for (path, kind) in &mut self.kinds {
+            let Some(settlement) = self.settled.get_mut(path).filter(|_| *kind == EnvelopeKind::HumanReview)
+            else {
+                continue;
+            };
+            *kind = EnvelopeKind::Blocked;
+            settlement.add(AxisReason::QueueFull);
+            settlement.status = axis_status(*kind);
+        }
+        self.summarize();
+        self
+    }
+
+    /// Computes the kind and the reasons of the envelope.
+    fn summarize(&mut self) {
+        self.kind = self.kinds.values().copied().max().unwrap_or(EnvelopeKind::Blocked);
+        self.reasons =
+            self.settled.values().flat_map(|settlement| settlement.reasons.iter().copied()).collect();
+    }
+
+    /// The kind of the requested axis `path`.
+    fn kind_of(&self, path: &str) -> EnvelopeKind {
+        self.kinds.get(path).copied().unwrap_or(self.kind)
+    }
+
+    /// Whether people have decided all requested axes.
+    fn is_decided_by_humans(&self, inputs: &DecisionInputs) -> bool {
+        self.settled.len() == inputs.question.axes.len()
+            && self.settled.values().all(AxisSettlement::is_decided_by_human)
+    }
+}
+
+/// Whether an oracle that was asked for `axes` may have a value for `path`. An empty list means all axes.
+fn is_requested(axes: &[String], path: &str) -> bool {
+    axes.is_empty() || axes.iter().any(|requested| requested == path)
+}
+
+/// The standing of an axis of this kind.
+const fn axis_status(kind: EnvelopeKind) -> AxisStatus {
+    match kind {
+        EnvelopeKind::Authoritative => AxisStatus::Settled,
+        EnvelopeKind::HumanReview => AxisStatus::Escalated,
+        EnvelopeKind::DisputeSummary => AxisStatus::Disputed,
+        EnvelopeKind::NarrativeOnly
+        | EnvelopeKind::Blocked
+        | EnvelopeKind::RequiresSpecification
+        | EnvelopeKind::Provisional => AxisStatus::Unsettled,
+    }
+}
+
+/// Whether a waiting caller has waited longer than the budget, or the budget ended the call of a missing oracle.
+fn is_over_budget(inputs: &DecisionInputs, missing: &BTreeSet<MissingSourceReason>) -> bool {
+    let authority = &inputs.workflow.authority_latency;
+    let waits = authority.enforcement_mode == EnforcementMode::Inline && inputs.stage == DecisionStage::First;
+    let was_cut = missing.contains(&MissingSourceReason::TooSlow(CallTimeLimit::Budget));
+    waits && (was_cut || inputs.elapsed_ms > authority.authority_latency_budget_ms)
+}

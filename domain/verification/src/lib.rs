@@ -1,0 +1,66 @@
+//! Verification: compares the values that the registered sources have for one subject, and decides whether they may be
+//! returned (RFC-0002, Part II).
+//!
+//! A [`Workflow`] names the sources and the axes, how conflicts are settled, and the time limits. [`decide`]
+//! takes a [`VerificationQuestion`] and the answers of the sources, as [`DecisionInputs`], and returns one
+//! [`Envelope`]. The same inputs give the same bytes, so a decision can be computed again from the log.
+//!
+//! Nothing fails open: a missing, late, stale, rejected or doubtful answer never leads to a value. Only an
+//! axis whose kind is `authoritative` has a value.
+
+pub mod adapter;
+mod axis_settlement;
+pub mod call;
+pub mod candidate;
+mod collected_answers;
+mod compare;
+mod conflict;
+pub mod conflict_step;
+mod decide;
+pub mod deviation;
+pub mod envelope;
+pub mod event;
+pub mod inputs;
+pub mod lock;
+pub mod logged_verification;
+pub mod reason;
+pub mod record;
+pub mod replay;
+pub mod request;
+pub mod review;
+mod statements;
+pub mod stored_state;
+pub mod tier;
+pub mod workflow;
+
+use crate::adapter::Adapter;
+use crate::review::ReviewState;
+pub use call::{AnswerFault, CallFailure, CallOutcome, CallTimeLimit, OracleCall, OracleReply};
+pub use candidate::CandidateAnswer;
+pub use decide::{decide, is_query_required};
+use domain_base::row::{Row, Table};
+pub use envelope::{Envelope, EnvelopeKind};
+pub use inputs::{DecisionInputs, DecisionStage};
+pub use lock::HumanLock;
+pub use reason::AxisReason;
+pub use record::OracleVerificationRecord;
+pub use request::{VerificationQuestion, VerifyRequest};
+pub use review::{ReviewCase, ReviewResolution};
+pub use stored_state::{
+    AxisBaseline, CachedAnswer, CachedAnswerKey, OpenReview, SourceBaselines, SubjectKey, SubjectState,
+};
+pub use tier::VerificationTier;
+pub use workflow::Workflow;
+
+// `tests/support.rs` is compiled by the tests of other crates, too
+#[cfg(test)]
+extern crate self as domain_verification;
+
+#[cfg(test)]
+mod tests;
+
+/// The tables of the feature.
+pub const TABLES: &[&Table] =
+    &[ReviewState::TABLE, SubjectState::TABLE, CachedAnswer::TABLE, DecisionInputs::TABLE];
+/// The kinds of documents of the feature.
+pub type Documents = (Adapter, Workflow);

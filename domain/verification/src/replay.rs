@@ -1,0 +1,134 @@
+//! The replay of decisions of verification.
+
+use crate::event::SourceCallEntry;
+use crate::event::{SourceAsked, VerificationDecided};
+use crate::{DecisionInputs, Envelope, ReviewCase, decide};
+use domain_audit::replay::{LoggedDecision, ReplayStop};
+use domain_audit::replay::{MemberDifference, MissingInput, ReplayOutcome, ReplayedDecision};
+use domain_base::event::Event;
+use serde_json::{Value, json};
+
+/// The entries of the verification that is being replayed. Its calls are logged before the decision, and its review after it.
+#[derive(Debug, Default)]
+pub struct VerificationHistory {
+    /// The lines of calls whose decision follows.
+    calls: Vec<String>,
+    /// The last decision.
+    decision: Option<Box<(DecisionInputs, Envelope)>>,
+}
+
+impl VerificationHistory {
+    /// Keeps a call until its decision. Returns earlier calls that have none.
+    pub fn add_call(&mut self, entry: &LoggedDecision<'_>) -> Vec<ReplayedDecision> {
+        let execution_id = |line: &str| {
+            LoggedDecision::read(line, &[SourceAsked::NAME]).ok()?.map(|call| call.value("execution_id"))
+        };
+        let is_next = self.calls.last().is_some_and(|last| execution_id(last) != execution_id(entry.line));
+        let ended = if is_next { self.end_calls() } else { Vec::new() };
+        self.calls.push(entry.line.to_owned());
+        ended
+    }
+
+    /// Ends the calls that have no decision.
+    pub fn end_calls(&mut self) -> Vec<ReplayedDecision> {
+        let calls = std::mem::take(&mut self.calls);
+        let ended = |line: &String| {
+            let call = LoggedDecision::read(line, &[SourceAsked::NAME]).ok()??;
+            Some(replayed(&call, ReplayOutcome::NotReproducible(MissingInput::OtherEntries)))
+        };
+        calls.iter().filter_map(ended).collect()
+    }
+
+    /// Replays a decision and its calls.
+    pub fn decide(&mut self, entry: &LoggedDecision<'_>, is_whole: bool) -> Vec<ReplayedDecision> {
+        self.decision = None;
+        let calls = std::mem::take(&mut self.calls);
+        let calls: Vec<_> = calls
+            .iter()
+            .filter_map(|line| LoggedDecision::read(line, &[SourceAsked::NAME]).ok().flatten())
+            .collect();
+        let (decision, mut differences) = match decide_again(entry) {
+            Ok(decided) => decided,
+            Err(stop) => {
+                let outcome = ReplayOutcome::from(stop);
+                let of_calls = match &outcome {
+                    ReplayOutcome::NotReproducible(_) => outcome.clone(),
+                    _ => ReplayOutcome::NotReproducible(MissingInput::OtherEntries),
+                };
+                let calls = calls.iter().map(|call| replayed(call, of_calls.clone()));
+                return calls.chain([replayed(entry, outcome)]).collect();
+            }
+        };
+        let (inputs, envelope) = &*decision;
+        let expected = SourceCallEntry::all(inputs, envelope);
+        if is_whole && calls.len() < expected.len() {
+            differences.push(MemberDifference {
+                member: "source_asked".to_owned(),
+                logged: calls.len().into(),
+                computed: expected.len().into(),
+            });
+        }
+        let mut found = replay_calls(&calls, &expected, inputs);
+        found.push(replayed(entry, ReplayOutcome::of(differences, None)));
+        self.decision = Some(decision);
+        found
+    }
+
+    pub fn review(&self, entry: &LoggedDecision<'_>) -> Result<ReplayOutcome, ReplayStop> {
+        entry.require(&["review"])?;
+        let review_id: String = entry.read_member("review_id")?;
+        let decision = self.decision.as_ref().filter(|decision| decision.0.execution_id == review_id);
+        let Some((inputs, envelope)) = decision.map(|decision| &**decision) else {
+            return Ok(ReplayOutcome::NotReproducible(MissingInput::OtherEntries));
+        };
+        let review = ReviewCase::of(inputs, envelope);
+        Ok(ReplayOutcome::of(entry.compare(&json!({ "review": review })), None))
+    }
+}
+
+/// A decision that was made again, and its differences from the logged one.
+type DecisionAgain = (Box<(DecisionInputs, Envelope)>, Vec<MemberDifference>);
+
+fn decide_again(entry: &LoggedDecision<'_>) -> Result<DecisionAgain, ReplayStop> {
+    entry.require(&["envelope_sha256", "envelope", "inputs"])?;
+    let inputs: DecisionInputs = entry.read_member("inputs")?;
+    let envelope = decide(&inputs);
+    let differences = entry.compare(&json!({
+        "execution_id": envelope.execution_id, "workflow_id": envelope.workflow, "kind": envelope.kind,
+        "reasons": envelope.reasons, "envelope_sha256": envelope.sha256, "envelope": envelope,
+    }));
+    Ok((Box::new((inputs, envelope)), differences))
+}
+
+/// Compares the calls with the expected ones, which come last. The earlier ones are of sources that were queried again.
+fn replay_calls(
+    calls: &[LoggedDecision<'_>],
+    expected: &[SourceCallEntry],
+    inputs: &DecisionInputs,
+) -> Vec<ReplayedDecision> {
+    let (earlier, last) = calls.split_at(calls.len().saturating_sub(expected.len()));
+    let earlier = earlier.iter().map(|call| {
+        let outcome = if inputs.reverified {
+            ReplayOutcome::NotReproducible(MissingInput::ReplacedAnswer)
+        } else {
+            let (member, logged) = ("oracle_id".to_owned(), call.value("oracle_id"));
+            ReplayOutcome::Different(vec![MemberDifference { member, logged, computed: Value::Null }])
+        };
+        replayed(call, outcome)
+    });
+    let expected = expected.iter().skip(expected.len() - last.len());
+    let last = last.iter().zip(expected).map(|(call, expected)| {
+        let hidden = call.is_hidden("response_hash").then(|| call.missing_values(["response_hash"]));
+        replayed(call, ReplayOutcome::of(call.compare_all(expected), hidden))
+    });
+    earlier.chain(last).collect()
+}
+
+fn replayed(entry: &LoggedDecision<'_>, outcome: ReplayOutcome) -> ReplayedDecision {
+    ReplayedDecision { seq: entry.seq, event: entry.event, outcome }
+}
+
+/// Whether entries of this kind continue the calls of a verification.
+pub fn continues_calls(event: &str) -> bool {
+    [SourceAsked::NAME, VerificationDecided::NAME].contains(&event)
+}
