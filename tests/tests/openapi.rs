@@ -364,7 +364,7 @@ impl<'ast> Visit<'ast> for SchemaNames {
 fn types_have_different_schema_names() {
     let mut names = SchemaNames::default();
     for folder in ["domain", "api", "actors", "daemon"] {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder).join("src");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder);
         for file in rust_files(&root) {
             let within = file.strip_prefix(&root).expect("the path is below the root");
             names.file = Path::new(folder).join(within).display().to_string();
