@@ -41,8 +41,8 @@ pub struct WorkQueue<L, I> {
     known: HashMap<I, (L, Timestamp)>,
     /// The lane whose work was taken last, and the one before.
     last: (Option<L>, Option<L>),
-    /// The work that was added, taken or removed since the survey that is running began: the survey may have read it before.
-    changed: BTreeSet<I>,
+    /// During a survey, the work that was added, taken or removed since it began: the survey may have read it before.
+    changed: Option<BTreeSet<I>>,
     /// Whether a survey has found all stored work.
     is_surveyed: bool,
 }
@@ -54,7 +54,7 @@ impl<L: Ord + Clone, I: Ord + Clone + Hash> WorkQueue<L, I> {
             lanes: BTreeMap::new(),
             known: HashMap::new(),
             last: (None, None),
-            changed: BTreeSet::new(),
+            changed: None,
             is_surveyed: false,
         }
     }
@@ -79,7 +79,7 @@ impl<L: Ord + Clone, I: Ord + Clone + Hash> WorkQueue<L, I> {
     }
 
     pub(crate) fn remove(&mut self, id: &I) {
-        self.changed.insert(id.clone());
+        self.note_change(id);
         if let Some((id, (lane, due))) = self.known.remove_entry(id)
             && let Some(lane) = self.lanes.get_mut(&lane)
         {
@@ -139,7 +139,7 @@ impl<L: Ord + Clone, I: Ord + Clone + Hash> WorkQueue<L, I> {
         let (due, id) = lane.by_due.pop_first()?;
         lane.running.push(id.clone());
         self.known.remove(&id);
-        self.changed.insert(id.clone());
+        self.note_change(&id);
         self.last = (Some(name.clone()), self.last.0.take());
         Some(DueWork { lane: name, id, due })
     }
@@ -170,12 +170,18 @@ impl<L: Ord + Clone, I: Ord + Clone + Hash> WorkQueue<L, I> {
 
     /// Notes that a survey begins.
     pub(super) fn begin_survey(&mut self) {
-        self.changed.clear();
+        self.changed = Some(BTreeSet::new());
+    }
+
+    fn note_change(&mut self, id: &I) {
+        if let Some(changed) = &mut self.changed {
+            changed.insert(id.clone());
+        }
     }
 
     /// Replaces the work by that of a survey, except for what was added, taken or removed since it began.
     pub(super) fn replace(&mut self, mut survey: Self) {
-        let changed = mem::take(&mut self.changed);
+        let changed = self.changed.take().unwrap_or_default();
         changed.iter().for_each(|id| survey.remove(id));
         let older = mem::replace(&mut self.known, survey.known);
         self.is_surveyed = true;

@@ -125,6 +125,7 @@ fn survey_replaces_the_work_except_for_what_changed_during_it() {
     older.end(running, WorkOutcome::Due(at(5)));
     assert_eq!(taken(&mut older, 3), ["c2", "d1"]);
     assert_eq!(taken(&mut older, 7), ["a1", "a2"]);
+    assert_eq!(older.changed, None, "changes are kept only during a survey");
 }
 
 #[test]
