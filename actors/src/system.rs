@@ -1,51 +1,51 @@
 //! All wiring, bottom-up, in one function: the actors and services, and which of them each one may call.
 
-use crate::audit::fallback::FallbackLog;
-use crate::audit::logger::outbox_queue::OutboxQueue;
-use crate::audit::logger::{JournalReport, Logger, LoggerHandle, LoggerMetrics};
-use crate::ground::ingestion::{IngestionActor, IngestionConfig};
-use crate::ground::metrics::{IngestionMetrics, QueryMetrics};
-use crate::ground::queries::{ProcessorPool, QueryService};
-use crate::ground::registry::{
-    self, CommitContext, DocumentCounters, DocumentRegistration, DocumentRegistry,
-};
-use crate::platform::actor_handle::ActorHandle;
-use crate::platform::actor_stats::ActorStats;
-use crate::platform::clock::Clock;
-use crate::platform::guardian::{self, SupervisionLimits};
-use crate::platform::in_flight::InFlight;
-use crate::platform::per_application::PerApplication;
-use crate::rules::fact_sources::FactCollector;
-use crate::rules::{RuleMetrics, RuleService, RulesConfig};
-use crate::upstream::lookup::LookupClient;
-use crate::upstream::oracle_health::{MonitoredOracle, OracleHealth};
-use crate::upstream::reloadable::Reloadable;
-use crate::verdict;
-use crate::verdict::cache::{
+use actix_rt::{Arbiter, ArbiterHandle};
+use actors_audit::fallback::FallbackLog;
+use actors_audit::logger::outbox_queue::OutboxQueue;
+use actors_audit::logger::{JournalReport, Logger, LoggerHandle, LoggerMetrics};
+use actors_ground::ingestion::{IngestionActor, IngestionConfig};
+use actors_ground::metrics::{IngestionMetrics, QueryMetrics};
+use actors_ground::queries::{ProcessorPool, QueryService};
+use actors_ground::registry;
+use actors_ground::registry::{CommitContext, DocumentCounters, DocumentRegistration, DocumentRegistry};
+use actors_platform::actor_handle::ActorHandle;
+use actors_platform::actor_stats::ActorStats;
+use actors_platform::clock::Clock;
+use actors_platform::guardian;
+use actors_platform::guardian::SupervisionLimits;
+use actors_platform::in_flight::InFlight;
+use actors_platform::per_application::PerApplication;
+use actors_rules::fact_sources::FactCollector;
+use actors_rules::{RuleMetrics, RuleService, RulesConfig};
+use actors_upstream::lookup::LookupClient;
+use actors_upstream::oracle_health::{MonitoredOracle, OracleHealth};
+use actors_upstream::reloadable::Reloadable;
+use actors_verdict::cache::{
     CacheReadMetrics, ComparisonMetrics, DeliveryListeners, PolicyConfig, VerdictCache,
 };
-use crate::verdict::crosscheck::{CrosscheckActor, CrosscheckMetrics};
-use crate::verdict::erasure::{ErasureHandles, ErasureService};
-use crate::verdict::generation::{ConfiguredModels, GenerationHandles, GenerationMetrics, GenerationRunner};
-use crate::verdict::lookup::{LookupMetrics, LookupService};
-use crate::verdict::notifier::{
+use actors_verdict::crosscheck::{CrosscheckActor, CrosscheckMetrics};
+use actors_verdict::erasure::{ErasureHandles, ErasureService};
+use actors_verdict::generation::{ConfiguredModels, GenerationHandles, GenerationMetrics, GenerationRunner};
+use actors_verdict::lookup::{LookupMetrics, LookupService};
+use actors_verdict::notifier::{
     Notifier, NotifierConfig, OutboxMetrics, OutboxWork, WebhookConfig, wake_for_committed,
 };
-use crate::verdict::order_metrics::OrderMetrics;
-use crate::verdict::order_progress::OrderProgress;
-use crate::verdict::orders::{OrderWaits, OrderWork, OrdersActor, OrdersConfig};
-use crate::verdict::rate_limiter::{CallLimits, RateLimiter};
-use crate::verdict::regen::RegenActor;
-use crate::verification::{
-    self, VerificationConfig, VerificationMetrics, VerificationService, VerificationUpkeep,
-};
-use actix_rt::{Arbiter, ArbiterHandle};
-use oracled_domain::base::actor_report::ActorReport;
-use oracled_domain::base::document::Document;
-use oracled_domain::verdict::cost::day_of;
-use oracled_domain::verdict::cost_budget::{CostBudgets, DailyBudget};
-use oracled_domain::verdict::template_name::TemplateName;
-use oracled_domain::{ApplicationName, OracleId, PromptTemplate, UnexpectedFieldHandling};
+use actors_verdict::order_metrics::OrderMetrics;
+use actors_verdict::order_progress::OrderProgress;
+use actors_verdict::orders::{OrderWaits, OrderWork, OrdersActor, OrdersConfig};
+use actors_verdict::rate_limiter::{CallLimits, RateLimiter};
+use actors_verdict::regen::RegenActor;
+use actors_verification::{VerificationConfig, VerificationMetrics, VerificationService, VerificationUpkeep};
+use domain_base::actor_report::ActorReport;
+use domain_base::application::ApplicationName;
+use domain_base::document::Document;
+use domain_upstream::oracle::OracleId;
+use domain_verdict::cost::day_of;
+use domain_verdict::cost_budget::{CostBudgets, DailyBudget};
+use domain_verdict::crosscheck::UnexpectedFieldHandling;
+use domain_verdict::prompt::PromptTemplate;
+use domain_verdict::template_name::TemplateName;
 use oracled_store::{Journal, Store, StoreError};
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ use tokio::sync::{Mutex, Semaphore, watch};
 
 /// The kinds of documents of each feature, in the order of their dependencies.
 const DOCUMENTS: &[&[&DocumentRegistration]] =
-    &[registry::DOCUMENTS, verification::documents::DOCUMENTS, verdict::documents::DOCUMENTS];
+    &[registry::DOCUMENTS, actors_verification::documents::DOCUMENTS, actors_verdict::documents::DOCUMENTS];
 
 /// The configuration and resources of the system.
 #[derive(Debug)]
@@ -254,7 +254,7 @@ impl ActorSystem {
         };
         let verification = {
             let (store, clock) = (store.clone(), clock.clone());
-            let handles = verification::VerificationHandles {
+            let handles = actors_verification::VerificationHandles {
                 queries: queries.clone(),
                 oracle_health: oracle_health.clone(),
                 log: log.clone(),

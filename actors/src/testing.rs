@@ -3,46 +3,52 @@
 pub(crate) mod ground;
 pub(crate) mod model;
 
-use crate::audit::fallback::FallbackLog;
-use crate::ground::ingestion::IngestionConfig;
-use crate::ground::pull::{PayloadPuller, PullSettings};
-use crate::platform::per_application::PerApplication;
-use crate::rules::RulesConfig;
+pub(crate) use actors_testing::{GOOD, id, mail_of, regenerated};
+
 use crate::system::{ActorSystem, SystemParts};
-use crate::upstream::BoxFuture;
-use crate::upstream::lookup::LookupClient;
-use crate::upstream::mail::MailService;
-use crate::upstream::oracle::{LiveAnswer, LiveOracle, LiveQuery};
-use crate::upstream::oracle_health::{MonitoredOracle, OracleProbe};
-use crate::upstream::reloadable::Reloadable;
-use crate::upstream::web::WebError;
-use crate::upstream::web::webhook::WebhookClient;
-use crate::verdict::cache::PolicyConfig;
-use crate::verdict::generation::ConfiguredModels;
-use crate::verdict::held_key::HeldVerdictKey;
-use crate::verdict::notifier::{NotifierConfig, WebhookConfig};
-use crate::verdict::orders::OrdersConfig;
-use crate::verdict::rate_limiter::{CallLimits, ModelCallLimits};
-use crate::verdict::submission::Submission;
-use crate::verification::VerificationConfig;
-use crate::{Clock, SupervisionLimits};
+use actors_audit::fallback::FallbackLog;
+use actors_ground::ingestion::IngestionConfig;
+use actors_ground::pull::{PayloadPuller, PullSettings};
+use actors_platform::clock::Clock;
+use actors_platform::guardian::SupervisionLimits;
+use actors_platform::per_application::PerApplication;
+use actors_rules::RulesConfig;
+use actors_upstream::BoxFuture;
+use actors_upstream::lookup::LookupClient;
+use actors_upstream::mail::MailService;
+use actors_upstream::oracle::{LiveAnswer, LiveOracle, LiveQuery};
+use actors_upstream::oracle_health::{MonitoredOracle, OracleProbe};
+use actors_upstream::reloadable::Reloadable;
+use actors_upstream::web::WebError;
+use actors_upstream::web::webhook::WebhookClient;
+use actors_verdict::cache::PolicyConfig;
+use actors_verdict::generation::ConfiguredModels;
+use actors_verdict::held_key::HeldVerdictKey;
+use actors_verdict::notifier::{NotifierConfig, WebhookConfig};
+use actors_verdict::orders::OrdersConfig;
+use actors_verdict::rate_limiter::{CallLimits, ModelCallLimits};
+use actors_verdict::submission::Submission;
+use actors_verification::VerificationConfig;
+use domain_base::application::ApplicationName;
+use domain_base::gate_path::GatePath;
+use domain_base::payload::VerdictPayload;
+use domain_rules::RuleSettings;
+use domain_upstream::health::{CircuitCallOutcome, OracleHealthConfig};
+use domain_upstream::oracle::OracleId;
+use domain_verdict::cost_budget::CostBudgets;
+use domain_verdict::crosscheck::UnexpectedFieldHandling;
+use domain_verdict::label::ProductTier;
+use domain_verdict::mail::MailSendFailure;
+use domain_verdict::mail::OutboxMail;
+use domain_verdict::mail_template::MailContent;
+use domain_verdict::order::OrderPolicy;
+use domain_verdict::policy::DeliveryPolicies;
+use domain_verdict::prompt::PromptTemplate;
+use domain_verdict::query::CustomerQuery;
+use domain_verdict::session::SessionCaller;
+use domain_verdict::template_name::TemplateName;
+use domain_verification::adapter::ValidatedAdapter;
 use jiff::{SignedDuration, Timestamp};
-use oracled_domain::rules::RuleSettings;
-use oracled_domain::upstream::health::{CircuitCallOutcome, OracleHealthConfig};
-use oracled_domain::verdict::cost_budget::CostBudgets;
-use oracled_domain::verdict::delivery::RegenNotes;
-use oracled_domain::verdict::divergence::{NoteLanguage, OriginalLabel};
-use oracled_domain::verdict::mail::{MailKind, MailSendFailure};
-use oracled_domain::verdict::mail_template::MailContent;
-use oracled_domain::verdict::order::OrderPolicy;
-use oracled_domain::verdict::policy::DeliveryPolicies;
-use oracled_domain::verdict::session::SessionCaller;
-use oracled_domain::verdict::template_name::TemplateName;
-use oracled_domain::verification::adapter::ValidatedAdapter;
-use oracled_domain::{
-    ApplicationName, CustomerQuery, GatePath, OracleId, OutboxMail, ProductTier, PromptTemplate, SessionId,
-    UnexpectedFieldHandling, VerdictDelivery, VerdictLabel, VerdictPayload,
-};
 use oracled_store::ground::slices::SliceLimits;
 use oracled_store::{Journal, LogQuery, Store, StoreOptions};
 use prometheus_client::encoding::text;
@@ -54,8 +60,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-
-pub(crate) const GOOD: &str = r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#;
 
 /// A clock that a test sets.
 #[derive(Debug, Clone)]
@@ -284,45 +288,9 @@ fn panicking_mail_service() -> NotifierConfig {
     }
 }
 
-/// A mail of `kind` about the verdict `verdict`.
-pub(crate) fn mail_of(
-    kind: MailKind,
-    tier: ProductTier,
-    verdict: &str,
-    regen: Option<RegenNotes>,
-) -> OutboxMail {
-    let delivery = VerdictDelivery {
-        session_id: id("cs_1"),
-        query: CustomerQuery::new("Sell honey?".into()),
-        approved: oracled_domain::judge(tier, VerdictPayload::raw(verdict))
-            .outcome
-            .expect("the verdict passes the crosscheck"),
-        cached_at: "2026-11-20T10:00:00Z".parse().expect("a valid time"),
-        regen,
-        evaluation_sha256: None,
-    };
-    OutboxMail::queued(kind, Arc::new(delivery), "a@example.org".to_owned().try_into().expect("an address"))
-}
-
-/// The regeneration data of a verdict with this original label.
-pub(crate) fn regenerated(original: VerdictLabel) -> Option<RegenNotes> {
-    let original = OriginalLabel(Some(original));
-    Some(RegenNotes {
-        original,
-        prompt_changed: false,
-        settings_changed: false,
-        reasked: false,
-        language: NoteLanguage::En,
-    })
-}
-
 /// The oracle id of the scripted model.
 pub(crate) fn test_model_id() -> OracleId {
     "gemini".parse().expect("a valid id")
-}
-
-pub(crate) fn id(text: &str) -> SessionId {
-    text.parse().expect("a valid id")
 }
 
 pub(crate) fn test_submission(session_id: &str, raw: &str, path: GatePath) -> Submission {

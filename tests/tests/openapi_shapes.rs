@@ -259,7 +259,7 @@ async fn envelope_schema_accepts_exactly_the_valid_envelopes() {
 #[tokio::test]
 async fn envelopes_of_real_decisions_match_the_schema() {
     let shape = validator(&description().await, "Envelope");
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../actors/src/verification/tests/envelopes");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../actors/src/tests/verification/envelopes");
     let mut kinds = BTreeSet::new();
     for file in fs::read_dir(folder).expect("the file exists") {
         let path = file.expect("the read succeeds").path();

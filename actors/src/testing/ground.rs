@@ -1,16 +1,16 @@
 //! A source from the gallery, and runs of it, for tests.
 
-use crate::ground::ingestion::{ListRunProgress, StartRun, StartRunOutcome};
-use crate::ground::registry::SourceReviewDecision;
 use crate::system::ActorSystem;
-use oracled_domain::PeerCredentials;
-use oracled_domain::base::decimal::Decimal;
-use oracled_domain::ground::gates::ReleaseGates;
-use oracled_domain::ground::id::{PipelineId, SourceId};
-use oracled_domain::ground::ontology::Ontology;
-use oracled_domain::ground::pipeline::PipelineDefinition;
-use oracled_domain::ground::run::{IngestionRun, RunState};
-use oracled_domain::ground::source::SourceRegistration;
+use actors_ground::ingestion::{ListRunProgress, StartRun, StartRunOutcome};
+use actors_ground::registry::SourceReviewDecision;
+use domain_base::caller::PeerCredentials;
+use domain_base::decimal::Decimal;
+use domain_ground::gates::ReleaseGates;
+use domain_ground::id::{PipelineId, SourceId};
+use domain_ground::ontology::Ontology;
+use domain_ground::pipeline::PipelineDefinition;
+use domain_ground::run::{IngestionRun, RunState};
+use domain_ground::source::SourceRegistration;
 use oracled_store::ground::archive::PayloadRef;
 use serde::de::DeserializeOwned;
 use std::time::Duration;

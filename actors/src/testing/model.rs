@@ -1,22 +1,25 @@
 //! A scripted model, and orders and sessions for tests of generation.
 
 use super::{GOOD, TestClock, TestServices, TestSystem, id, with_services};
-use crate::upstream::failure::{RequestFailure, RequestFailureKind};
-use crate::upstream::oracle_health::MonitoredOracle;
-use crate::upstream::{
+use actors_upstream::failure::{RequestFailure, RequestFailureKind};
+use actors_upstream::oracle_health::MonitoredOracle;
+use actors_upstream::{
     BoxFuture, ModelAnswerMetadata, ModelAttempt, ModelCallPolicy, ModelCaller, ModelClient, ModelTextError,
 };
-use crate::verdict::cache::{PurgeVerdict, RegisterSession};
-use crate::verdict::generation::{ConfiguredModel, ConfiguredModels, GenerationError};
-use crate::verdict::orders::{PlaceOrder, PlacedOrder};
-use crate::verdict::submission::Submission;
-use oracled_domain::upstream::health::OracleHealthConfig;
-use oracled_domain::verdict::generation::{GenerationSettings, LOCKED_MODEL, ModelTokenUsage};
-use oracled_domain::verdict::order::Order;
-use oracled_domain::verdict::session::SessionCaller;
-use oracled_domain::{
-    CustomerQuery, GatePath, ModelPrompt, PeerCredentials, ProductTier, Sha256Hex, VerdictLabel,
-};
+use actors_verdict::cache::{PurgeVerdict, RegisterSession};
+use actors_verdict::generation::{ConfiguredModel, ConfiguredModels, GenerationError};
+use actors_verdict::orders::{PlaceOrder, PlacedOrder};
+use actors_verdict::submission::Submission;
+use domain_base::caller::PeerCredentials;
+use domain_base::digest::Sha256Hex;
+use domain_base::gate_path::GatePath;
+use domain_upstream::health::OracleHealthConfig;
+use domain_verdict::generation::{GenerationSettings, LOCKED_MODEL, ModelTokenUsage};
+use domain_verdict::label::{ProductTier, VerdictLabel};
+use domain_verdict::order::Order;
+use domain_verdict::prompt::ModelPrompt;
+use domain_verdict::query::CustomerQuery;
+use domain_verdict::session::SessionCaller;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -97,7 +100,7 @@ pub(crate) fn configured(
     name: &str,
     time: &TestClock,
 ) -> (MonitoredOracle, Arc<ConfiguredModel>) {
-    let id: oracled_domain::OracleId = oracle_id.parse().expect("a valid id");
+    let id: domain_upstream::oracle::OracleId = oracle_id.parse().expect("a valid id");
     let policy = ModelCallPolicy { max_retries: 0, ..ModelCallPolicy::default() };
     let caller = ModelCaller::new(id.clone(), Arc::clone(model) as _, policy, time.clock());
     let original =

@@ -1,0 +1,363 @@
+//! The end of a run. One commit makes its records visible, or closes it without a change.
+
+use super::archiving::ARCHIVING;
+use super::progress::RunTracker;
+use super::reading::PayloadReadOutcome;
+use super::run_task::{SourceRunChange, decide_run_change, mark_held_again, next_known_at};
+use super::upkeep::run_while_archiving_waits;
+use super::{IngestContext, IngestionError};
+use crate::registry::{CommitContext, PreparedPipeline, policy_of};
+use actors_audit::commit_loop::CommitDecision;
+use actors_audit::logger::CommitError;
+use domain_base::caller::PeerCredentials;
+use domain_base::digest::Sha256Hex;
+use domain_base::event::AuditEvent;
+use domain_ground::event::{IngestionEnded, SourceInvalidated};
+use domain_ground::event::{InvalidationCause, InvalidationEntry, RunEntry};
+use domain_ground::freshness::InvalidationTrigger;
+use domain_ground::run::GateBreach;
+use domain_ground::run::RunPhase;
+use domain_ground::run::{IngestionRun, RunCounts, RunState, SortedFileRef};
+use domain_ground::source_state::{CompletedRun, SourceState, StatedRecords};
+use domain_ground::timeline::TimelineRun;
+use oracled_store::ground::staging::StagedRun;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// The pause before the commit of a run's end is retried.
+const END_PAUSE: Duration = Duration::from_secs(1);
+
+impl IngestContext {
+    pub(super) async fn end(&self, progress: &RunTracker, outcome: PayloadReadOutcome) {
+        progress.set_phase(RunPhase::Committing);
+        let mut run = progress.run.clone();
+        run.ended_at = Some(self.clock.now());
+        let ended = match outcome {
+            PayloadReadOutcome::Staged { staged, ready } => {
+                match self.complete_or_hold(run.clone(), *staged, &ready).await {
+                    // after `Unavailable` it is unknown whether the commit is durable
+                    Err(error) if !matches!(error, IngestionError::Commit(CommitError::Unavailable(_))) => {
+                        (run.state, run.cause) = (RunState::Failed, Some(error.to_string()));
+                        self.close(run).await
+                    }
+                    ended => ended,
+                }
+            }
+            PayloadReadOutcome::EndedEarly => self.read_stored_run(run),
+            PayloadReadOutcome::NoSpace { cause } => {
+                (run.state, run.cause) = (RunState::Failed, Some(cause));
+                let closed = self.close(run).await;
+                self.remove_payload(&progress.run).await;
+                closed
+            }
+            PayloadReadOutcome::Failed { cause, counts, rows } => {
+                (run.state, run.cause, run.counts, run.rows) = (RunState::Failed, Some(cause), *counts, rows);
+                self.close(run).await
+            }
+        };
+        match ended {
+            Ok(run) => {
+                let IngestionRun { run_id, oracle_id, state, counts, cause, .. } = &run;
+                let (records, rejected) = (counts.records, counts.rejected);
+                match state {
+                    RunState::Running => tracing::info!(%run_id, %oracle_id, "ingestion run suspended"),
+                    RunState::Failed => {
+                        tracing::warn!(%run_id, %oracle_id, records, rejected, cause, "ingestion run failed");
+                    }
+                    _ => {
+                        tracing::info!(%run_id, %oracle_id, state = state.into_str(), records, rejected, cause, "ingestion run ended");
+                    }
+                }
+                self.metrics.count_ended_run(&run);
+            }
+            // in the store the run is still running, so the next start reads its payload again
+            Err(error) => {
+                tracing::error!(run_id = %progress.run.run_id, %error, "could not commit the end of an ingestion run");
+            }
+        }
+    }
+
+    /// Makes a run visible, or holds it if it breaks a gate of its pipeline. The gates of an approved run are not
+    /// checked.
+    async fn complete_or_hold(
+        &self,
+        mut run: IngestionRun,
+        mut staged: StagedRun,
+        ready: &PreparedPipeline,
+    ) -> Result<IngestionRun, IngestionError> {
+        let (source, _) = self.commit_context().source(&run.oracle_id)?;
+        let previous = self.previous_run(&run, &source)?;
+        if let Some(previous) = &previous {
+            staged.counts.compare_columns(previous);
+        }
+        if run.decision.is_none() {
+            // the number of its rows: another run may have been completed after this one was planned
+            run.number = source.next_number();
+            let gates = &ready.definition.pipeline.gates;
+            let same_payload = same_payload(&run, &source, gates.accept_same_payload);
+            run.breaches = gates.breaches(&staged.counts, &staged.axis_effects, same_payload);
+            let emptied = previous.map(|previous| emptied_axes(&run, &staged.counts, &previous));
+            run.breaches.extend(emptied.unwrap_or_default());
+            let records = staged.pruned;
+            run.breaches.extend((records > 0).then_some(GateBreach::PrunedContent { records }));
+        }
+        if run.breaches.is_empty() || run.decision.is_some() {
+            return self.complete(run, staged, ready).await;
+        }
+        let causes: Vec<_> = run.breaches.iter().map(ToString::to_string).collect();
+        let (counts, rows) = staged.keep_for_held_run();
+        (run.state, run.cause) = (RunState::Held, Some(causes.join("; ")));
+        (run.counts, run.rows) = (counts, Some(rows));
+        self.close(run).await
+    }
+
+    /// The latest run of the same pipeline that completed and was not undone.
+    fn previous_run(
+        &self,
+        run: &IngestionRun,
+        source: &SourceState,
+    ) -> Result<Option<IngestionRun>, IngestionError> {
+        let counting = source.counting_runs();
+        let before = counting.iter().rev().find(|completed| completed.pipeline_id == run.pipeline_id);
+        let before = before.map(|before| self.store.run(&before.run_id)).transpose()?.flatten();
+        Ok(before.map(|(before, _)| before))
+    }
+
+    /// Makes a run visible, unless it was ended meanwhile.
+    async fn complete(
+        &self,
+        mut run: IngestionRun,
+        staged: StagedRun,
+        ready: &PreparedPipeline,
+    ) -> Result<IngestionRun, IngestionError> {
+        let transformations = ready.normalizer.transformations(ready.definition.pipeline.audit);
+        let StagedRun { counts, rows, stated, statements, .. } = &staged;
+        let held_rows = run.rows.take();
+        (run.state, run.counts, run.rows) = (RunState::Completed, counts.clone(), Some(rows.clone()));
+        let (now, mut before) = (self.clock.now(), None);
+        let run_id = run.run_id.clone();
+        let ended = self.commit_end(&run_id, |commit_context| {
+            decide_run_change(commit_context, &run.oracle_id.clone(), |source| {
+                run.ended_at = Some(next_known_at(&source, now));
+                run.number = source.next_number();
+                before = Some(source.clone());
+                let source = match run.release() {
+                    Some(release) => {
+                        let completed = completed_run_entry(&run, release, (rows.clone(), *stated));
+                        let transformations = transformations.to_vec();
+                        source.with_completed(completed, transformations, statements.clone())
+                    }
+                    None => source,
+                };
+                let entry = RunEntry { run: Box::new(run.clone()), peer: None };
+                Ok(SourceRunChange {
+                    source,
+                    run: run.clone(),
+                    events: vec![AuditEvent::new(now, None, IngestionEnded(entry))],
+                })
+            })
+        });
+        let is_ours = match ended.await {
+            Ok(is_ours) => is_ours,
+            Err(error) => {
+                // it is unknown whether the store names the files; if not, the next start removes them
+                staged.keep_files();
+                return Err(error);
+            }
+        };
+        if !is_ours {
+            return self.read_stored_run(run);
+        }
+        staged.keep_files();
+        self.store.remove_run_rows(held_rows.as_ref(), run.rows.as_ref());
+        if let Some(before) = before
+            && let Err(error) = self.store.remove_replaced(&before)
+        {
+            tracing::warn!(%run_id, %error, "could not remove replaced files; the next start removes them");
+        }
+        Ok(run)
+    }
+
+    /// Returns the stored run. Either another task has ended it, or the next start continues it.
+    fn read_stored_run(&self, run: IngestionRun) -> Result<IngestionRun, IngestionError> {
+        Ok(self.store.run(&run.run_id)?.map_or(run, |(ended, _)| ended))
+    }
+
+    /// Removes a run's payload, unless it must be kept.
+    pub(super) async fn remove_unless_needed(&self, run: &IngestionRun) {
+        let archiving_guard = ARCHIVING.lock().await;
+        let (store, sha256) = (self.store.clone(), run.input.raw_sha256.clone());
+        let work = move || store.remove_unneeded_payload(&sha256, None);
+        if let Err(error) = run_while_archiving_waits(archiving_guard, work).await {
+            tracing::warn!(run_id = %run.run_id, %error, "could not remove an unneeded payload");
+        }
+    }
+
+    /// Removes the payload of a run whose begin entry was not committed. Waits until the log is writable,
+    /// since the failed commit may have been durable.
+    pub(super) async fn remove_once_log_writable(&self, run: &IngestionRun) {
+        sleep(END_PAUSE).await;
+        if self.log.report().wait_for(|report| report.failure.is_none()).await.is_ok() {
+            self.remove_unless_needed(run).await;
+        }
+    }
+
+    /// Removes the payload of a run that failed for lack of space, unless another run has the same payload.
+    async fn remove_payload(&self, run: &IngestionRun) {
+        let archiving_guard = ARCHIVING.lock().await;
+        let (store, failed) = (self.store.clone(), run.clone());
+        let work = move || store.remove_payload_of(&failed);
+        if let Err(error) = run_while_archiving_waits(archiving_guard, work).await {
+            tracing::warn!(run_id = %run.run_id, %error, "could not remove the payload of a failed run");
+        }
+    }
+
+    /// Closes a run without a change of the source's records, unless it was ended meanwhile.
+    async fn close(&self, mut run: IngestionRun) -> Result<IngestionRun, IngestionError> {
+        if mark_held_again(&mut run) {
+            let held = self.read_stored_run(run.clone())?;
+            self.store.remove_run_rows(run.rows.as_ref(), held.rows.as_ref());
+            (run.counts, run.rows) = (held.counts, held.rows);
+        }
+        let is_ours = self
+            .commit_end(&run.run_id, |commit_context| self.decide_closing(commit_context, &run, None))
+            .await?;
+        if is_ours { Ok(run) } else { self.read_stored_run(run) }
+    }
+
+    /// Calls `end` if the run has not ended; otherwise there is nothing to commit.
+    pub(super) fn decide_unless_ended(
+        &self,
+        run_id: &Sha256Hex,
+        end: impl FnOnce() -> Result<CommitDecision<()>, IngestionError>,
+    ) -> Result<CommitDecision<()>, IngestionError> {
+        if self.is_run_running(run_id)? { end() } else { Ok(CommitDecision::Already(())) }
+    }
+
+    /// The commit that closes a run without a change of the source's records.
+    pub(super) fn decide_closing(
+        &self,
+        commit_context: &CommitContext,
+        run: &IngestionRun,
+        peer: Option<PeerCredentials>,
+    ) -> Result<CommitDecision<()>, IngestionError> {
+        let timestamp = run.ended_at.unwrap_or(run.started_at);
+        decide_run_change(commit_context, &run.oracle_id, |source| {
+            let entry = RunEntry { run: Box::new(run.clone()), peer };
+            let mut events = vec![AuditEvent::new(timestamp, None, IngestionEnded(entry))];
+            let mut source = match run.state {
+                RunState::Held => source.with_held(&run.run_id),
+                _ => source.with_attempt(&run.run_id),
+            };
+            let is_not_visible = matches!(run.state, RunState::Failed | RunState::Held);
+            if is_not_visible && run.source_url.is_some() && self.is_stale_after_new_version(&source) {
+                // the source has a newer version, which is not visible
+                source = source.invalidated(timestamp);
+                events.push(AuditEvent::new(
+                    timestamp,
+                    None,
+                    SourceInvalidated(InvalidationEntry {
+                        oracle_id: run.oracle_id.clone(),
+                        trigger: InvalidationCause::VersionChange,
+                        detail: format!("run {} of a newer version is {}", run.run_id, run.state.into_str()),
+                        peer: None,
+                    }),
+                ));
+            }
+            Ok(SourceRunChange { source, run: run.clone(), events })
+        })
+    }
+
+    /// Whether the source's policy marks its data stale when a newer version exists.
+    fn is_stale_after_new_version(&self, source: &SourceState) -> bool {
+        let ontology = self.commit_context().ontology(&source.entry.registration.ontology);
+        let is_version =
+            |trigger: &InvalidationTrigger| matches!(trigger, InvalidationTrigger::VersionChange {});
+        ontology
+            .is_ok_and(|ontology| policy_of(source, &ontology).invalidation_triggers.iter().any(is_version))
+    }
+
+    /// Commits a run's end, and retries until the log accepts the commit. Without the retry, a full disk would leave a
+    /// run that seems to be running until the next start. Returns whether this call ended the run.
+    async fn commit_end(
+        &self,
+        run_id: &Sha256Hex,
+        mut end: impl FnMut(&CommitContext) -> Result<CommitDecision<()>, IngestionError>,
+    ) -> Result<bool, IngestionError> {
+        let mut may_be_durable = false;
+        loop {
+            let commit_context = self.commit_context();
+            let ended =
+                self.log.decide_and_commit(|| self.decide_unless_ended(run_id, || end(&commit_context)));
+            match ended.await {
+                Err(IngestionError::Commit(CommitError::Unavailable(cause))) => {
+                    tracing::warn!(%run_id, cause, "could not commit the end of an ingestion run; retrying");
+                }
+                // the attempt that seemed to fail was durable, unless the run was cancelled meanwhile
+                Ok((_, None)) if may_be_durable => {
+                    let run = self.store.run(run_id)?;
+                    return Ok(run.is_some_and(|(run, _)| run.state != RunState::Cancelled));
+                }
+                ended => return Ok(ended?.1.is_some()),
+            }
+            may_be_durable = true;
+            sleep(END_PAUSE).await;
+            if self.log.report().wait_for(|report| report.failure.is_none()).await.is_err() {
+                return Err(CommitError::Unavailable("the daemon is stopping".into()).into());
+            }
+        }
+    }
+}
+
+/// Returns the version of the source that has the same payload as `run`, if that indicates a mistake: the
+/// wrong file was submitted or published, or that version was undone.
+fn same_payload(run: &IngestionRun, source: &SourceState, is_accepted: bool) -> Option<String> {
+    let is_mistaken = |completed: &&CompletedRun| {
+        completed.raw_sha256 == run.input.raw_sha256
+            && completed.release.undoes.is_none()
+            && (source.undone_by(completed.release.run).is_some()
+                || !is_accepted && completed.release.version != run.input.version)
+    };
+    source.completed.iter().rev().find(is_mistaken).map(|completed| completed.release.version.clone())
+}
+
+/// The axes that have no value in this snapshot, but had values in the pipeline's previous release. They are reported
+/// unless the records that the snapshot replaces show it already. A release that is not a snapshot is not checked,
+/// because it contains only changes, whose records may lack such values.
+fn emptied_axes(run: &IngestionRun, counts: &RunCounts, before: &IngestionRun) -> Vec<GateBreach> {
+    let had_values = |axis: &str| before.counts.axes.get(axis).is_some_and(|fill| fill.records > 0);
+    let is_reported = |axis: &str| {
+        run.breaches
+            .iter()
+            .any(|breach| matches!(breach, GateBreach::MaxUnfilledRatio { axis: of, .. } if of == axis))
+    };
+    let emptied = counts
+        .axes
+        .iter()
+        .filter(|(axis, fill)| run.snapshot && fill.records == 0 && had_values(axis) && !is_reported(axis));
+    let breach = |(axis, _): (&String, _)| {
+        let (axis, version) = (axis.clone(), before.input.version.clone());
+        GateBreach::EmptiedAxis { axis, version }
+    };
+    emptied.map(breach).collect()
+}
+
+/// The entry of a completed run in the state of its source.
+pub(super) fn completed_run_entry(
+    run: &IngestionRun,
+    release: TimelineRun,
+    (rows, stated): (SortedFileRef, StatedRecords),
+) -> CompletedRun {
+    CompletedRun {
+        run_id: run.run_id.clone(),
+        pipeline_id: run.pipeline_id.clone(),
+        pipeline_sha256: run.input.pipeline_sha256.clone(),
+        raw_sha256: run.input.raw_sha256.clone(),
+        source_url: run.source_url.clone(),
+        release,
+        invalidation_count: run.invalidation_count,
+        records: run.counts.records,
+        rows,
+        stated,
+    }
+}

@@ -1,0 +1,189 @@
+//! Errors of ingestion.
+
+use crate::pull::PullError;
+use crate::registry::RegistryError;
+use actors_audit::logger::CommitError;
+use domain_base::digest::Sha256Hex;
+use domain_base::wording::excerpt;
+use domain_ground::id::{PipelineId, SourceId};
+use domain_ground::run::RunState;
+use jiff::SignedDuration;
+use jiff::Timestamp;
+use oracled_store::StoreError;
+
+/// The shortest time between two pulls of a source for stale answers, if the first pull found nothing new.
+/// The number of queries does not matter.
+pub(super) const REFRESH_PAUSE: SignedDuration = SignedDuration::from_secs(60);
+
+/// The most held runs of one source. Each keeps its payload on the disk.
+pub(super) const HELD_MAX: usize = 16;
+
+/// Why ingestion refuses a request.
+#[derive(Debug, thiserror::Error)]
+pub enum IngestionError {
+    /// Another run of the source is in progress.
+    #[error(
+        "run {run_id} of source {oracle_id} is in progress; wait for it (`oraclectl ingest show {run_id}`), or cancel it \
+         (`oraclectl ingest cancel {run_id}`)"
+    )]
+    Busy {
+        oracle_id: SourceId,
+        /// The run in progress.
+        run_id: Sha256Hex,
+    },
+    /// The source's files are being rewritten.
+    #[error("source {0} is being pruned or rebuilt; try again when that is done")]
+    Upkeep(SourceId),
+    /// The retention of a pipeline still covers what would be pruned.
+    #[error(
+        "cannot prune records that ended before {before}: `retention_days` of a pipeline keeps all after {kept_until}"
+    )]
+    Retained {
+        /// The requested limit.
+        before: Timestamp,
+        /// The latest limit that `retention_days` allows.
+        kept_until: Timestamp,
+    },
+    /// The source's files cannot be rebuilt.
+    #[error("source {oracle_id} was not rebuilt, and nothing has changed: {why}")]
+    NotRebuilt {
+        oracle_id: SourceId,
+        /// The cause.
+        why: String,
+    },
+    /// An internal error.
+    #[error("{0}")]
+    Inside(String),
+    /// The pipeline's payloads are uploaded.
+    #[error("pipeline {0} does not pull; submit its payload with `oraclectl ingest run`")]
+    NotPulled(PipelineId),
+    /// No pipeline of the source pulls.
+    #[error("no pipeline of source {0} pulls, so it cannot be refreshed")]
+    NoPull(SourceId),
+    /// A recent pull for a stale answer brought nothing new.
+    #[error(
+        "source {oracle_id} had nothing new at {at}; a stale answer causes at most one pull in {} s",
+        REFRESH_PAUSE.as_secs()
+    )]
+    Resting {
+        oracle_id: SourceId,
+        /// The time of that pull.
+        at: Timestamp,
+    },
+    /// Another pull of the pipeline is in progress.
+    #[error("pipeline {0} is being pulled; wait until that pull has ended")]
+    Pulling(PipelineId),
+    /// The payload could not be pulled.
+    #[error(transparent)]
+    Pull(#[from] PullError),
+    /// The payload could not be archived.
+    #[error("{0}")]
+    Archiving(String),
+    /// The payload is not compressed or encoded as its pipeline names it.
+    #[error("{0}")]
+    Undecodable(String),
+    /// The decoded payload is too long.
+    #[error("{0}")]
+    PayloadTooLarge(String),
+    /// The run does not exist.
+    #[error("no run has the id {0}")]
+    RunUnknown(Sha256Hex),
+    /// Too many runs of the source are held.
+    #[error(
+        "source {oracle_id} has {} held runs (limit {HELD_MAX}); approve or discard one first: {}",
+        held.len(),
+        held.iter().map(Sha256Hex::as_str).collect::<Vec<_>>().join(", ")
+    )]
+    TooManyHeld {
+        oracle_id: SourceId,
+        /// Its held runs.
+        held: Vec<Sha256Hex>,
+    },
+    /// The run is not in progress.
+    #[error("run {0} is not in progress")]
+    NotRunning(Sha256Hex),
+    /// The version is invalid.
+    #[error("`version` is `{0}` (1 to 64 visible ASCII characters allowed)")]
+    Version(String),
+    /// The release date is in the future.
+    #[error(
+        "`released_at` ({released_at}) is more than 24 h in the future (it is {now}); use the pipeline's `valid_time` \
+         for records that take effect later"
+    )]
+    Ahead {
+        /// The submitted release date.
+        released_at: Timestamp,
+        /// The current time.
+        now: Timestamp,
+    },
+    /// The version was read from another payload.
+    #[error(
+        "version {version} was already read by run {run_id}, from another payload or with another release date \
+         ({released_at}); submit a new release under its own version, or submit this payload with `replace` (oraclectl: \
+         `--replace`)"
+    )]
+    VersionKnown {
+        version: String,
+        /// The run that read it.
+        run_id: Sha256Hex,
+        /// The release date of that run.
+        released_at: Timestamp,
+    },
+    /// The same run was completed before, and another run has replaced it since.
+    #[error(
+        "run {run_id} already read these records as version {version}, and run {by} has replaced it since; to read \
+         them again, register the pipeline with another `normalizer_id`, or submit them as another version with a \
+         later `released_at`"
+    )]
+    Replaced {
+        /// The requested run.
+        run_id: Sha256Hex,
+        version: String,
+        /// The run that counts now.
+        by: Sha256Hex,
+    },
+    /// The run is not held.
+    #[error("run {run_id} is {}: only a held run can be approved or discarded", .state.into_str())]
+    NotHeld { run_id: Sha256Hex, state: RunState },
+    /// The run is not completed, or no longer counts.
+    #[error("run {0} is not in force: only a completed run that still counts can be undone")]
+    NotCompleted(Sha256Hex),
+    /// The run was undone.
+    #[error("run {run_id} was undone by run {by}; to restore it, undo run {by}")]
+    Undone {
+        run_id: Sha256Hex,
+        /// The run that undid it.
+        by: Sha256Hex,
+    },
+    /// An undo would bring back records without their content.
+    #[error(
+        "undoing run {run_id} would bring back {records} records whose content was pruned; submit the correct release as a new version instead"
+    )]
+    ContentPruned {
+        run_id: Sha256Hex,
+        /// The number of these records.
+        records: u64,
+    },
+    /// The source's registration changed while the run was being prepared.
+    #[error("source {0} or its pipeline was just changed; try again")]
+    Amended(SourceId),
+    /// Records of two runs would have the same ids.
+    #[error("the id of run {0} begins with the same digits as the id of another run")]
+    Collision(Sha256Hex),
+    /// The pipeline cannot be used.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// The store could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The commit failed.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+}
+
+impl IngestionError {
+    #[must_use]
+    pub fn invalid_version(given: &str) -> Self {
+        Self::Version(excerpt(given))
+    }
+}

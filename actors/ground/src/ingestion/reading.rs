@@ -1,0 +1,238 @@
+//! Reads a payload, record by record, on its own thread.
+
+use super::progress::RunTracker;
+use crate::registry::PreparedPipeline;
+use bytes::Bytes;
+use domain_base::digest::{Sha256Hex, Sha256Stream};
+use domain_ground::normalize::{DefinitionCoverage, MissingColumnError, NormalizerOutput};
+use domain_ground::rejection::{RecordRejection, RecordRule, RejectedRecord};
+use domain_ground::run::RunPhase;
+use domain_ground::run::{RunCounts, SortedFileRef};
+use domain_ground::timeline::{RecordStatement, TimelineRun};
+use oracled_store::StoreError;
+use oracled_store::ground::files::GroundFiles;
+use oracled_store::ground::slices::{PayloadSlice, PayloadSliceError, SliceLimits, slice_payload};
+use oracled_store::ground::staging::{AcceptedRecord, RunStaging, StagedRun};
+use oracled_store::ground::statement::StoredStatement;
+use oracled_store::ground::view::SourceView;
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The most bytes of raw records between two checks of the free space.
+const UNCHECKED_BYTES_MAX: u64 = 1 << 20;
+
+/// The input of a reading.
+#[derive(Debug)]
+pub(super) struct PayloadReader {
+    pub(super) files: GroundFiles,
+    pub(super) view: Arc<SourceView>,
+    pub(super) ready: PreparedPipeline,
+    pub(super) release: TimelineRun,
+    pub(super) progress: Arc<RunTracker>,
+    pub(super) limits: SliceLimits,
+}
+
+#[derive(Debug)]
+pub(super) enum PayloadReadOutcome {
+    /// The files for the closing commit, and the pipeline that made them.
+    Staged { staged: Box<StagedRun>, ready: PreparedPipeline },
+    /// The run had to end early.
+    EndedEarly,
+    /// The run failed, with this cause. Its rejects are kept.
+    Failed { cause: String, counts: Box<RunCounts>, rows: Option<SortedFileRef> },
+    /// The disk is full. The payload is not kept, since it would use the remaining space.
+    NoSpace { cause: String },
+}
+
+/// Why reading ends early.
+#[derive(Debug, thiserror::Error)]
+enum PayloadReadError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Slice(#[from] PayloadSliceError),
+    #[error(transparent)]
+    Column(#[from] MissingColumnError),
+}
+
+impl PayloadReader {
+    /// Reads the payload and writes the run's files.
+    pub(super) fn run(self) -> PayloadReadOutcome {
+        self.progress.set_phase(RunPhase::Reading);
+        let run = &self.progress.run;
+        let mut staging = match RunStaging::new(&self.files, &run.run_id, self.release.run) {
+            Ok(staging) => staging,
+            Err(error) => return write_failure(&error),
+        };
+        match self.stage(&mut staging) {
+            Ok(true) => {}
+            Ok(false) => return PayloadReadOutcome::EndedEarly,
+            Err(PayloadReadError::Store(error @ StoreError::Unavailable { .. })) => {
+                return write_failure(&error);
+            }
+            Err(error) => return failed(error.to_string(), staging),
+        }
+        if staging.counts().rejected == staging.counts().read {
+            let cause = match staging.counts().read {
+                0 => "the payload holds no records".to_owned(),
+                read => format_no_accepted_records(read),
+            };
+            return failed(cause, staging);
+        }
+        self.progress.set_phase(RunPhase::Merging);
+        let proceed = |merged| {
+            self.progress.merged.store(merged, Ordering::Relaxed);
+            self.progress.stop_reason().is_none()
+        };
+        match staging.finish(&self.view, &self.release, proceed) {
+            Ok(Some(staged)) if staged.counts.records == 0 => {
+                let cause = format_no_accepted_records(staged.counts.read);
+                let (counts, rows) = staged.rejects_only();
+                PayloadReadOutcome::Failed { cause, counts: Box::new(counts), rows: Some(rows) }
+            }
+            Ok(Some(staged)) => PayloadReadOutcome::Staged { staged: Box::new(staged), ready: self.ready },
+            Ok(None) => PayloadReadOutcome::EndedEarly,
+            Err(error) => write_failure(&error),
+        }
+    }
+
+    /// Reads every record. Returns whether it reached the end of the payload.
+    fn stage(&self, staging: &mut RunStaging) -> Result<bool, PayloadReadError> {
+        let run = &self.progress.run;
+        let archive = self.files.archive(&run.oracle_id, &run.input.raw_sha256)?;
+        let payload = CountingReader { inner: archive.reader(), progress: &self.progress };
+        let slices = slice_payload(&self.ready.definition.pipeline.retrieval.format, payload, self.limits)?;
+        let mut coverage =
+            DefinitionCoverage::new(&self.ready.normalizer, slices.columns(), slices.unnamed_columns())?;
+        let (mut digest, mut unchecked_bytes) = (RawRecordDigest::default(), 0);
+        for slice in slices {
+            let slice = slice?;
+            unchecked_bytes += u64::from(slice.len_bytes());
+            if slice.position % 256 == 0 || unchecked_bytes > UNCHECKED_BYTES_MAX {
+                if self.progress.stop_reason().is_some() {
+                    return Ok(false);
+                }
+                self.files.check_free_space()?;
+                unchecked_bytes = 0;
+            }
+            self.stage_slice(slice, staging, &mut coverage, &mut digest)?;
+            self.progress.read.store(staging.counts().read, Ordering::Relaxed);
+            self.progress.rejected.store(staging.counts().rejected, Ordering::Relaxed);
+        }
+        coverage.store_in(staging.counts_mut());
+        Ok(true)
+    }
+
+    fn stage_slice(
+        &self,
+        slice: PayloadSlice,
+        staging: &mut RunStaging,
+        coverage: &mut DefinitionCoverage<'_>,
+        digest: &mut RawRecordDigest,
+    ) -> Result<(), StoreError> {
+        let len = slice.len_bytes();
+        let PayloadSlice { position, offset, bytes, record } = slice;
+        let raw_hash = digest.of(&bytes);
+        if let Ok(raw) = &record {
+            coverage.note_raw_record(raw);
+        }
+        let normalized = match &record {
+            Ok(raw) => self.ready.normalizer.normalize(raw),
+            Err(bad) => Err(RecordRejection::new(RecordRule::Readable, None, bad.to_string())),
+        };
+        match normalized {
+            Ok(normalized) => {
+                coverage.note_filled_axes(&normalized.content);
+                let NormalizerOutput { valid_from, valid_until, warnings, .. } = normalized;
+                warnings.iter().for_each(|warning| staging.count_warning(warning));
+                let time = RecordStatement {
+                    run: self.release.run,
+                    valid_from,
+                    valid_until,
+                    content: Some(sha256(&normalized.json)),
+                };
+                let statement = StoredStatement {
+                    time,
+                    position,
+                    offset,
+                    len,
+                    raw_hash,
+                    verified: warnings.is_empty(),
+                    row: Some(normalized.row.into()),
+                };
+                let key = normalized.identity.record_key(&normalized.source_record_id);
+                staging.accept(&AcceptedRecord { key: &key, statement: &statement, index: &normalized.index })
+            }
+            Err(rejection) => {
+                let raw_hash = Sha256Hex::from_bytes(&raw_hash);
+                let identified = record.ok().and_then(|raw| self.ready.normalizer.identify(&raw));
+                let key = identified.map(|(identity, id)| identity.record_key(&id));
+                staging.reject(&RejectedRecord { position, offset, len, raw_hash, rejection }, key.as_deref())
+            }
+        }
+    }
+}
+
+/// The digest of the last raw record. All records of an unpivoted row have the same raw record.
+#[derive(Default)]
+struct RawRecordDigest {
+    bytes: Bytes,
+    sha256: [u8; 32],
+}
+
+impl RawRecordDigest {
+    fn of(&mut self, bytes: &Bytes) -> [u8; 32] {
+        // bytes at the same place are the same, since the last ones are kept
+        let is_same = (self.bytes.as_ptr(), self.bytes.len()) == (bytes.as_ptr(), bytes.len());
+        if !is_same || bytes.is_empty() {
+            (self.bytes, self.sha256) = (bytes.clone(), sha256(bytes));
+        }
+        self.sha256
+    }
+}
+
+fn format_no_accepted_records(read: u64) -> String {
+    format!("none of {read} records was accepted; the rejects of the run have the reasons")
+}
+
+/// A run whose files could not be written.
+fn write_failure(error: &StoreError) -> PayloadReadOutcome {
+    let cause = error.to_string();
+    match error {
+        StoreError::Unavailable { .. } => PayloadReadOutcome::NoSpace { cause },
+        _ => PayloadReadOutcome::Failed { cause, counts: Box::default(), rows: None },
+    }
+}
+
+fn failed(cause: String, staging: RunStaging) -> PayloadReadOutcome {
+    match staging.rejects_only() {
+        Ok((counts, rows)) => {
+            PayloadReadOutcome::Failed { cause, counts: Box::new(counts), rows: Some(rows) }
+        }
+        Err(error) => {
+            let cause = format!("{cause}; and its rejects could not be stored: {error}");
+            PayloadReadOutcome::Failed { cause, counts: Box::default(), rows: None }
+        }
+    }
+}
+
+fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let mut stream = Sha256Stream::default();
+    stream.push(bytes);
+    stream.finish_bytes()
+}
+
+/// Counts the bytes that were read.
+struct CountingReader<'p, R> {
+    inner: R,
+    progress: &'p RunTracker,
+}
+
+impl<R: Read> Read for CountingReader<'_, R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(into)?;
+        self.progress.bytes_read.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}

@@ -1,0 +1,401 @@
+use super::*;
+use actors_testing::server::{ScriptedServer, ServerStep, complete_reply, send_text, status};
+use actors_upstream::web::WebAddressError;
+use tokio::net::TcpListener;
+
+fn id() -> PipelineId {
+    "wb".parse().expect("a valid id")
+}
+
+fn now() -> Timestamp {
+    "2026-11-20T10:00:00Z".parse().expect("a valid time")
+}
+
+fn settings(allowed: &[&str]) -> PullSettings {
+    PullSettings {
+        allow_local: allowed.iter().map(|net| net.parse().expect("a range")).collect(),
+        allow_cleartext: false,
+        max_payload_bytes: 1000,
+        connect: Duration::from_secs(2),
+        idle: Duration::from_millis(400),
+        whole: Duration::from_secs(5),
+    }
+}
+
+fn puller_with(settings: PullSettings, credential: Option<BoundCredential>) -> PayloadPuller {
+    let credentials = credential.into_iter().map(|credential| (id(), credential)).collect();
+    PayloadPuller::new(settings, credentials, Clock::fixed(now()))
+}
+
+fn puller() -> PayloadPuller {
+    puller_with(settings(&["127.0.0.1/32"]), None)
+}
+
+fn request(endpoint: &str) -> PullRequest {
+    let (endpoint, known) = (endpoint.to_owned(), HttpValidators::default());
+    PullRequest { pipeline_id: id(), endpoint, authentication: None, known }
+}
+
+/// The outcome of a request, and the received part of the payload.
+async fn pull(
+    puller: &PayloadPuller,
+    request: &PullRequest,
+) -> (Result<PayloadFetchOutcome, PullError>, String) {
+    let mut stored = Vec::new();
+    let keep = async |piece: Bytes| {
+        stored.extend_from_slice(&piece);
+        Ok(())
+    };
+    let outcome = puller.pull(request, keep).await;
+    (outcome, String::from_utf8(stored).expect("the tests' payloads are text"))
+}
+
+/// The error for a server that answers by `script`, and the number of requests.
+async fn pull_error_of(script: Vec<ServerStep>) -> (String, usize) {
+    let server = ScriptedServer::start("127.0.0.1", vec![script]).await;
+    let (outcome, _) = pull(&puller(), &request(&server.url("127.0.0.1", "/x?sig=s3cret"))).await;
+    let error = outcome.expect_err("the call is rejected").to_string();
+    assert!(!error.contains("s3cret"), "{error}");
+    (error, server.heads().len())
+}
+
+#[tokio::test]
+async fn payload_is_received_with_its_validators() {
+    let headers = "ETag: \"v1\"\r\nLast-Modified: Fri, 20 Nov 2026 09:00:00 GMT\r\n\
+                   Date: Fri, 20 Nov 2026 09:00:01 GMT\r\n";
+    let server = ScriptedServer::start("127.0.0.1", vec![complete_reply(headers, "a,b\n1,2\n")]).await;
+    let url = server.url("127.0.0.1", "/data.csv?year=2026");
+    let (puller, pull_request) = (puller(), request(&url));
+    let (outcome, body) = pull(&puller, &pull_request).await;
+    let validators = HttpValidators {
+        etag: Some("\"v1\"".into()),
+        last_modified: Some("Fri, 20 Nov 2026 09:00:00 GMT".into()),
+    };
+    let modified = Some("2026-11-20T09:00:00Z".parse().expect("a valid time"));
+    let pulled = FetchedPayload { url, validators, modified, size_bytes: 8, retrieved_at: now() };
+    assert_eq!(
+        (outcome.expect("the call succeeds"), body.as_str()),
+        (PayloadFetchOutcome::Payload(pulled), "a,b\n1,2\n")
+    );
+    let heads = server.heads();
+    let head = heads.first().expect("a request was received");
+    assert!(head.starts_with("get /data.csv?year=2026 http/1.1\r\n"), "{head}");
+    assert!(
+        head.contains("accept-encoding: identity\r\n") && head.contains("user-agent: oracled/"),
+        "{head}"
+    );
+    assert!(!head.contains("if-none-match") && !head.contains("authorization"), "{head}");
+}
+
+#[tokio::test]
+async fn validators_that_can_miss_a_change_are_not_sent_back() {
+    let modified = "Fri, 20 Nov 2026 09:00:00 GMT";
+    for (etag, last_modified, date, kept) in [
+        ("", modified, "Fri, 20 Nov 2026 09:00:01 GMT", (false, true)),
+        // the file may change within the same second
+        ("", modified, modified, (false, false)),
+        ("\"v1\"", modified, modified, (false, false)),
+        ("\"v1\"", modified, "Fri, 20 Nov 2026 08:59:59 GMT", (false, false)),
+        ("\"v1\"", modified, "Fri, 20 Nov 2026 09:00:01 GMT", (true, true)),
+        // without a date, only the `ETag` says that nothing changed
+        ("\"v1\"", modified, "", (true, false)),
+        ("\"v1\"", modified, "today", (true, false)),
+        ("\"v1\"", "yesterday", modified, (true, false)),
+        ("\"v1\"", "", "", (true, false)),
+        ("W/\"v1\"", "", modified, (false, false)),
+        ("W/\"v1\"", modified, modified, (false, false)),
+        ("W/\"v1\"", modified, "Fri, 20 Nov 2026 09:00:02 GMT", (true, true)),
+    ] {
+        let header = |name: &str, value: &str| match value {
+            "" => String::new(),
+            value => format!("{name}: {value}\r\n"),
+        };
+        let headers = header("ETag", etag) + &header("Last-Modified", last_modified) + &header("Date", date);
+        let server = ScriptedServer::start("127.0.0.1", vec![complete_reply(&headers, "a")]).await;
+        let (outcome, _) = pull(&puller(), &request(&server.url("127.0.0.1", "/"))).await;
+        let Ok(PayloadFetchOutcome::Payload(pulled)) = outcome else { panic!("{outcome:?}") };
+        let found = (pulled.validators.etag.is_some(), pulled.validators.last_modified.is_some());
+        assert_eq!(found, kept, "{headers}");
+    }
+}
+
+#[tokio::test]
+async fn chunked_and_empty_payloads_are_received() {
+    let chunks = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
+    let server = ScriptedServer::start("127.0.0.1", vec![send_text(chunks), complete_reply("", "")]).await;
+    let pull_request = request(&server.url("127.0.0.1", "/"));
+    for payload in ["abcde", ""] {
+        let (outcome, body) = pull(&puller(), &pull_request).await;
+        let Ok(PayloadFetchOutcome::Payload(pulled)) = outcome else { panic!("{outcome:?}") };
+        assert_eq!((body.as_str(), pulled.size_bytes), (payload, payload.len() as u64));
+    }
+}
+
+#[tokio::test]
+async fn incomplete_payload_error_has_received_and_announced_length() {
+    let ok = "HTTP/1.1 200 OK\r\n";
+    for (answer, message) in [
+        ("Content-Length: 10\r\n\r\nabc", "received 3 of 10 bytes: "),
+        ("Content-Length: 10\r\n\r\n", "received 0 of 10 bytes: "),
+        ("Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", "received 3 of an unknown number of bytes: "),
+        ("Transfer-Encoding: chunked\r\n\r\n5\r\nabc", "received 3 of an unknown number of bytes: "),
+        (
+            "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nxyz\r\n",
+            "received 3 of an unknown number of bytes: ",
+        ),
+    ] {
+        let (error, requests) = pull_error_of(send_text(&format!("{ok}{answer}"))).await;
+        assert!(error.starts_with(message), "{answer}: {error}");
+        assert_eq!(requests, 1, "a payload that has begun is not requested again");
+    }
+}
+
+#[tokio::test]
+async fn bytes_beyond_the_announced_length_are_not_read() {
+    let answer =
+        "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
+    let server =
+        ScriptedServer::start("127.0.0.1", vec![send_text(answer), complete_reply("", "next")]).await;
+    let (puller, pull_request) = (puller(), request(&server.url("127.0.0.1", "/")));
+    assert_eq!(pull(&puller, &pull_request).await.1, "abc");
+    assert_eq!(pull(&puller, &pull_request).await.1, "next", "extra bytes are not part of the next answer");
+    for lengths in ["Content-Length: 3\r\nContent-Length: 4\r\n", "Content-Length: -1\r\n"] {
+        let (error, _) = pull_error_of(send_text(&format!("HTTP/1.1 200 OK\r\n{lengths}\r\nabcd"))).await;
+        assert!(error.contains("the connection broke"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn payload_without_a_certain_end_is_rejected() {
+    for answer in ["HTTP/1.1 200 OK\r\n\r\nabc", "HTTP/1.0 200 OK\r\n\r\nabc"] {
+        let (error, requests) = pull_error_of(send_text(answer)).await;
+        let message = "/x` has no marked end; allowed: a Content-Length, or chunks";
+        assert!(error.ends_with(message), "{error}");
+        assert_eq!(requests, 1);
+    }
+}
+
+#[tokio::test]
+async fn unrequested_content_encoding_is_rejected_by_name() {
+    for (headers, message) in [
+        ("Content-Encoding: gzip\r\n", "Content-Encoding `gzip`; allowed: identity, which was asked for"),
+        ("Content-Encoding: identity, BR\r\n", "Content-Encoding `br`"),
+        ("Content-Encoding: identity\r\nContent-Encoding: x\r\n", "Content-Encoding `x`"),
+        ("Content-Encoding: \u{e9}\r\n", "Content-Encoding `"),
+    ] {
+        let (error, requests) = pull_error_of(complete_reply(headers, "abc")).await;
+        assert!(error.contains(message), "{error}");
+        assert_eq!(requests, 1);
+    }
+    let both = "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
+    let (error, _) = pull_error_of(send_text(both)).await;
+    assert!(error.contains("Transfer-Encoding `gzip`; allowed: chunked"), "{error}");
+    let server =
+        ScriptedServer::start("127.0.0.1", vec![complete_reply("Content-Encoding: Identity\r\n", "abc")])
+            .await;
+    assert_eq!(pull(&puller(), &request(&server.url("127.0.0.1", "/"))).await.1, "abc");
+}
+
+#[tokio::test]
+async fn payload_longer_than_the_limit_is_rejected() {
+    let server = ScriptedServer::start("127.0.0.1", vec![complete_reply("", &"x".repeat(1000))]).await;
+    assert_eq!(pull(&puller(), &request(&server.url("127.0.0.1", "/"))).await.1.len(), 1000);
+    let (error, _) = pull_error_of(complete_reply("", &"x".repeat(1001))).await;
+    assert_eq!(error, "the payload has 1001 bytes (limit 1000: `ingestion.max_payload_bytes`)");
+    let chunks = "3e9\r\n".to_owned() + &"x".repeat(1001) + "\r\n0\r\n\r\n";
+    let (error, _) =
+        pull_error_of(send_text(&format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}")))
+            .await;
+    assert_eq!(error, "the payload has too many bytes (limit 1000: `ingestion.max_payload_bytes`)");
+}
+
+#[tokio::test]
+async fn stalled_or_endless_payload_is_given_up() {
+    let mut stops = complete_reply("", "");
+    stops[0] = ServerStep::Send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc".into());
+    stops.push(ServerStep::Wait(Duration::from_secs(60)));
+    let (error, _) = pull_error_of(stops).await;
+    assert_eq!(error, "received 3 of 10 bytes: no data for 0.4 s (`ingestion.idle_s`)");
+
+    let mut drips = send_text("HTTP/1.1 200 OK\r\nContent-Length: 600\r\n\r\n");
+    for _ in 0..600 {
+        drips.extend([ServerStep::Wait(Duration::from_millis(100)), ServerStep::Send(b"x".into())]);
+    }
+    let server = ScriptedServer::start("127.0.0.1", vec![drips]).await;
+    let whole = Duration::from_secs(1);
+    let puller = puller_with(PullSettings { whole, ..settings(&["127.0.0.0/8"]) }, None);
+    let (outcome, stored) = pull(&puller, &request(&server.url("127.0.0.1", "/"))).await;
+    let error = outcome.expect_err("it takes too long").to_string();
+    let stated =
+        format!("received {} of 600 bytes: the pull took more than 1 s (`ingestion.pull_s`)", stored.len());
+    assert!(error == stated && (5..12).contains(&stored.len()), "{error}, {stated}");
+}
+
+#[tokio::test]
+async fn unanswered_request_is_retried() {
+    let silent = || vec![ServerStep::Wait(Duration::from_secs(60))];
+    let server = ScriptedServer::start(
+        "127.0.0.1",
+        vec![status(503, ""), send_text(""), status(502, ""), complete_reply("", "abc")],
+    );
+    let server = server.await;
+    let (outcome, stored) = pull(&puller(), &request(&server.url("127.0.0.1", "/"))).await;
+    assert!(outcome.is_ok() && stored == "abc", "{outcome:?}");
+    assert_eq!(server.heads().len(), 4);
+
+    let (error, query) = pull_error_of(send_text("")).await;
+    assert!(error.contains("/x`: the connection broke: "), "{error}");
+    assert_eq!(query, 4);
+
+    let short = PullSettings { connect: Duration::from_millis(1), ..settings(&["127.0.0.1/32"]) };
+    let short = PullSettings { idle: Duration::from_millis(100), ..short };
+    let server = ScriptedServer::start("127.0.0.1", vec![silent()]).await;
+    let (outcome, _) = pull(&puller_with(short, None), &request(&server.url("127.0.0.1", "/"))).await;
+    let error = outcome.expect_err("the pull fails").to_string();
+    assert!(error.contains("no answer in time: waited for 101 ms"), "{error}");
+
+    let gone = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}/", gone.local_addr().expect("the listener has an address"));
+    drop(gone);
+    let error = pull(&puller(), &request(&url)).await.0.expect_err("no server listens").to_string();
+    assert!(error.contains("no connection"), "{error}");
+}
+
+#[tokio::test]
+async fn other_status_is_an_error_without_text_of_the_server() {
+    for (code, request) in
+        [(201, 1), (204, 1), (206, 1), (300, 1), (302, 1), (304, 1), (401, 1), (404, 1), (500, 4)]
+    {
+        let (error, times) = pull_error_of(status(code, "")).await;
+        assert!(error.contains(&format!("/x`: HTTP status {code}: ")), "{error}");
+        assert_eq!(times, request, "{code}");
+    }
+}
+
+#[tokio::test]
+async fn retry_after_is_respected_or_reported() {
+    for code in [429, 503] {
+        let server = ScriptedServer::start("127.0.0.1", vec![status(code, "Retry-After: 60\r\n")]).await;
+        let error = pull(&puller(), &request(&server.url("127.0.0.1", "/"))).await.0.expect_err("not now");
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(60)));
+        assert_eq!(server.heads().len(), 1, "it is not asked again");
+    }
+    let server = ScriptedServer::start(
+        "127.0.0.1",
+        vec![status(429, "Retry-After: 1\r\n"), complete_reply("", "abc")],
+    )
+    .await;
+    let began = monotonic();
+    assert_eq!(pull(&puller(), &request(&server.url("127.0.0.1", "/"))).await.1, "abc");
+    assert!(began.elapsed() >= Duration::from_secs(1));
+}
+
+#[tokio::test]
+async fn unchanged_payload_is_not_sent_again() {
+    let server =
+        ScriptedServer::start("127.0.0.1", vec![send_text("HTTP/1.1 304 Not Modified\r\n\r\n")]).await;
+    let mut query = request(&server.url("127.0.0.1", "/"));
+    query.known = HttpValidators { etag: Some("\"v1\"".into()), last_modified: Some("then".into()) };
+    let (outcome, stored) = pull(&puller(), &query).await;
+    assert_eq!(outcome.expect("it is an answer"), PayloadFetchOutcome::Unchanged { retrieved_at: now() });
+    assert_eq!(stored, "");
+    let heads = server.heads();
+    let head = heads.first().expect("a request was received");
+    assert!(
+        head.contains("if-none-match: \"v1\"\r\n") && head.contains("if-modified-since: then\r\n"),
+        "{head}"
+    );
+    // a damaged validator is not sent
+    query.known = HttpValidators { etag: Some("a\r\nX-Evil: 1".into()), last_modified: None };
+    drop(pull(&puller(), &query).await);
+    assert!(!server.heads().iter().any(|head| head.contains("evil")));
+}
+
+#[tokio::test]
+async fn redirect_is_followed_and_the_final_url_has_no_signature() {
+    let far = ScriptedServer::start("127.0.0.1", vec![complete_reply("", "abc")]).await;
+    let to = far.url("127.0.0.1", "/there?sig=s3cret#part");
+    for code in [301, 302, 303, 307, 308] {
+        let near = ScriptedServer::start(
+            "127.0.0.1",
+            vec![status(code, "Location: /here?a=b\r\n"), status(code, &format!("Location: {to}\r\n"))],
+        );
+        let near = near.await;
+        let (outcome, stored) = pull(&puller(), &request(&near.url("127.0.0.1", "/"))).await;
+        let Ok(PayloadFetchOutcome::Payload(pulled)) = outcome else { panic!("{outcome:?}") };
+        assert_eq!((stored.as_str(), pulled.url), ("abc", far.url("127.0.0.1", "/there")));
+        assert!(near.heads().iter().any(|head| head.starts_with("get /here?a=b ")));
+    }
+    assert!(far.heads().iter().all(|head| head.starts_with("get /there?sig=s3cret ")));
+}
+
+#[tokio::test]
+async fn redirect_to_a_forbidden_address_is_rejected() {
+    // only the server's own address is allowed
+    for (to, message) in [
+        ("http://127.0.0.2:80/", "127.0.0.2 (loopback); allowed: public addresses"),
+        ("http://[::1]/", "::1 (loopback)"),
+        ("http://[::ffff:127.0.0.2]/", "127.0.0.2 (loopback)"),
+        ("http://169.254.169.254/latest/meta-data", "169.254.169.254 (link-local)"),
+        ("http://2130706434/", "127.0.0.2 (loopback)"),
+        ("http://u:p@127.0.0.1/", "has a user or a password"),
+        ("file:///etc/passwd", "the scheme `file`; allowed: http, https"),
+    ] {
+        let (error, request) = pull_error_of(status(302, &format!("Location: {to}\r\n"))).await;
+        assert!(error.contains("/x` redirects to a refused address: ") && error.contains(message), "{error}");
+        assert_eq!(request, 1);
+    }
+}
+
+#[tokio::test]
+async fn name_that_resolves_to_a_private_network_is_refused_unless_allowed() {
+    // `localhost` is 127.0.0.1, and the server has another address
+    let server =
+        ScriptedServer::start("127.0.0.2", vec![status(302, "Location: http://localhost:1/\r\n")]).await;
+    let puller = puller_with(settings(&["127.0.0.2/32"]), None);
+    let (outcome, _) = pull(&puller, &request(&server.url("127.0.0.2", "/"))).await;
+    let error = outcome.expect_err("the call is rejected").to_string();
+    assert!(error.contains("`http://localhost:1/` is refused: `localhost` leads to "), "{error}");
+    assert_eq!(server.heads().len(), 1, "there is no retry");
+
+    let server = ScriptedServer::start("127.0.0.1", vec![complete_reply("", "abc")]).await;
+    let url = server.url("localhost", "/");
+    let allowing = puller_with(settings(&["127.0.0.0/8"]), None);
+    assert_eq!(pull(&allowing, &request(&url)).await.1, "abc");
+    let error = pull(&puller_with(settings(&[]), None), &request(&url)).await.0.expect_err("it is not");
+    assert!(
+        matches!(error, PullError::Web(WebError::Name { why: WebAddressError::NotPublic { .. }, .. })),
+        "{error}"
+    );
+    assert_eq!(server.heads().len(), 1, "no connection was made");
+}
+
+#[tokio::test]
+async fn private_endpoint_is_refused_before_any_connection() {
+    let server = ScriptedServer::start("127.0.0.1", vec![complete_reply("", "abc")]).await;
+    let refusing = puller_with(settings(&["10.0.0.0/8"]), None);
+    let query = request(&server.url("127.0.0.1", "/"));
+    let error = pull(&refusing, &query).await.0.expect_err("the call is rejected").to_string();
+    let stated = "the endpoint is refused: `127.0.0.1` leads to 127.0.0.1 (loopback); allowed: public addresses, and those in \
+                `ingestion.allow_local`; to allow this one, add `127.0.0.1/32` to the list";
+    assert_eq!(error, stated);
+    assert_eq!(refusing.check(&query).expect_err("the call is rejected").to_string(), stated);
+    assert!(server.heads().is_empty());
+}
+
+#[tokio::test]
+async fn endless_redirects_are_given_up() {
+    let (error, request) = pull_error_of(status(302, "Location: /x\r\n")).await;
+    assert!(error.ends_with("/x` redirects once more; allowed: 5 redirects"), "{error}");
+    assert_eq!(request, 6);
+}
+
+#[tokio::test]
+async fn pull_ends_if_a_piece_cannot_be_stored() {
+    let server = ScriptedServer::start("127.0.0.1", vec![complete_reply("", "abc")]).await;
+    let keep = async |_: Bytes| Err(io::Error::other("the disk is full"));
+    let outcome = puller().pull(&request(&server.url("127.0.0.1", "/")), keep).await;
+    assert_eq!(outcome.expect_err("an error").to_string(), "could not store the payload: the disk is full");
+}
+
+mod credentials;

@@ -1,0 +1,375 @@
+//! Queries: the data of a registered source, its freshness, and how the freshness policy handles stale data (seed:
+//! `rfc-0002-ground-truth`, "Query Contract" and "Freshness & Invalidation").
+//!
+//! Reading needs no actor. The caller reads the store: a small lookup on its own thread, a longer scan on another one.
+
+mod answer;
+mod entry;
+mod feed;
+mod freshness;
+mod history;
+mod record;
+mod scan;
+mod source_answer;
+
+pub use entry::OpenReadEntry;
+pub use feed::{ChangesPage, FeedChange, FeedPosition, FeedPositionError};
+pub use freshness::StaleDataError;
+pub use record::RecordReadError;
+pub use scan::{CallerWaitCheck, ProcessorPool};
+pub use source_answer::{IngestedSourceAnswer, IngestedSourceQuestion};
+
+use crate::ingestion::IngestionActor;
+use crate::metrics::{QueryMetrics, QueryOutcome};
+use actors_audit::logger::{CommitError, LoggerHandle};
+use actors_platform::actor_handle::ActorHandle;
+use actors_platform::clock::Clock;
+use answer::{PolicyCheckedAnswer, QueryLookupOutcome, RunningQuery};
+use domain_base::digest::Sha256Hex;
+use domain_base::moment::{FutureTimeError, find_past_time};
+use domain_ground::freshness::AnswerFreshness;
+use domain_ground::id::SourceId;
+use domain_ground::query::{InvalidQueryError, OracleQuery, QueryAnswer, QueryRequest};
+use domain_ground::source::{SourceAdapterKind, SourceAvailability};
+use jiff::Timestamp;
+use oracled_store::ground::query::{ScanError, WORK_MAX};
+use oracled_store::{Store, StoreError};
+use scan::{ScanPermit, SourceScan};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+/// The longest wait for memory for a page.
+const PAGE_MEMORY_WAIT_MAX: Duration = Duration::from_secs(5);
+/// The assumed ratio of an answer's JSON to the data of its records, at most.
+const JSON_TIMES: usize = 2;
+/// The longest cursor, in bytes.
+pub const CURSOR_MAX_BYTES: usize = 128 * 1024;
+/// Hexadecimal digits of a query's digest in a cursor, to distinguish queries.
+const DIGEST_DIGITS: usize = 16;
+
+/// The longest id of a query, in bytes.
+pub const QUERY_ID_MAX_BYTES: usize = 128;
+
+/// Why a query is not answered.
+#[derive(Debug, thiserror::Error)]
+pub enum QueryError {
+    /// The source is not registered.
+    #[error("no source {0} is registered")]
+    SourceUnknown(SourceId),
+    /// The source is live: each request asks it again.
+    #[error("source {0} is live and stores no records; it is queried by POST /v1/verify")]
+    Live(SourceId),
+    /// The source does not answer now.
+    #[error("{0}")]
+    Silent(String),
+    #[error(transparent)]
+    Bad(#[from] InvalidQueryError),
+    /// The query names a time in the future.
+    #[error(transparent)]
+    Ahead(#[from] FutureTimeError),
+    /// The position in the feed of changes does not exist.
+    #[error(transparent)]
+    Position(#[from] FeedPositionError),
+    /// The id of the query is invalid.
+    #[error("`query_id` is invalid (1 to {QUERY_ID_MAX_BYTES} visible ASCII characters allowed)")]
+    QueryId,
+    /// The data is too old for the source's policy.
+    #[error(transparent)]
+    Stale(#[from] StaleDataError),
+    /// The store could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Other answers use all memory for pages.
+    #[error("too many answers are in progress or not read yet; try again later")]
+    Busy,
+    /// The query exceeds the work limit.
+    #[error(
+        "the query takes more than {WORK_MAX} units of work (1 for each filter, record and KiB of the record, 16 for a \
+         `regex`); fix identity axes or an indexed axis by `eq`, or use fewer filters"
+    )]
+    TooCostly,
+    /// The latest records of one subject are too large for a page.
+    #[error(
+        "the latest records of one subject have more bytes than a page; add filters that select fewer of them, or request a \
+         larger `max_results`"
+    )]
+    SubjectTooLarge,
+    /// The scan reached its deadline, or the caller closed the connection.
+    #[error("the scan was stopped after {} s; try again, or narrow the query", scan::DEADLINE.as_secs())]
+    Stopped,
+    /// An internal error.
+    #[error("could not answer the query: {0}")]
+    Reading(String),
+    /// The log does not accept the entry of the read.
+    #[error(transparent)]
+    Unlogged(#[from] CommitError),
+}
+
+/// An answer with its part of the memory for pages, to be released when the answer has been sent. A small answer has
+/// none.
+#[derive(Debug)]
+pub struct QueryAnswerPage {
+    pub answer: QueryAnswer,
+    /// One permit for each byte, for about the longest possible JSON of the answer.
+    pub memory_permit: Option<OwnedSemaphorePermit>,
+}
+
+#[derive(Debug, Clone)]
+pub struct QueryService {
+    store: Store,
+    log: LoggerHandle,
+    clock: Clock,
+    metrics: QueryMetrics,
+    ingestion: ActorHandle<IngestionActor>,
+    /// The longest wait of a stale answer for a refresh.
+    refresh_wait: Duration,
+    /// The free memory for pages, in bytes. `pages_bytes` is the total.
+    pages: Arc<Semaphore>,
+    pages_bytes: usize,
+    pub processors: ProcessorPool,
+}
+
+impl From<ScanError> for QueryError {
+    fn from(error: ScanError) -> Self {
+        match error {
+            ScanError::Store(error) => error.into(),
+            ScanError::TooCostly => Self::TooCostly,
+            ScanError::SubjectTooLarge => Self::SubjectTooLarge,
+            ScanError::Stopped => Self::Stopped,
+        }
+    }
+}
+
+/// The outcome label of a query in the metrics.
+const fn outcome(error: Option<&QueryError>) -> QueryOutcome {
+    match error {
+        None => QueryOutcome::Answered,
+        Some(
+            QueryError::SourceUnknown(_)
+            | QueryError::Live(_)
+            | QueryError::Bad(_)
+            | QueryError::Ahead(_)
+            | QueryError::Position(_)
+            | QueryError::QueryId,
+        ) => QueryOutcome::Refused,
+        Some(QueryError::Silent(_)) => QueryOutcome::Silent,
+        Some(QueryError::Stale { .. }) => QueryOutcome::Stale,
+        Some(QueryError::TooCostly | QueryError::SubjectTooLarge) => QueryOutcome::TooCostly,
+        Some(QueryError::Stopped) => QueryOutcome::Stopped,
+        Some(QueryError::Busy) => QueryOutcome::Busy,
+        Some(QueryError::Store(_) | QueryError::Reading(_) | QueryError::Unlogged(_)) => QueryOutcome::Failed,
+    }
+}
+
+impl QueryService {
+    pub fn new(
+        store: Store,
+        log: LoggerHandle,
+        clock: Clock,
+        metrics: QueryMetrics,
+        ingestion: ActorHandle<IngestionActor>,
+        refresh_wait: Duration,
+        (pages_bytes, processors): (usize, ProcessorPool),
+    ) -> Self {
+        let pages = Arc::new(Semaphore::new(pages_bytes));
+        Self { store, log, clock, metrics, ingestion, refresh_wait, pages, pages_bytes, processors }
+    }
+
+    /// Returns a page of the answer to `query`. A scan ends early once `still_waiting` returns false.
+    ///
+    /// # Errors
+    /// The cause; see [`QueryError`].
+    pub async fn page(
+        &self,
+        query: OracleQuery,
+        still_waiting: CallerWaitCheck,
+    ) -> Result<QueryAnswerPage, QueryError> {
+        let mut entry = self.open_query_entry(&query);
+        let answered = self.answer(query, entry.began(), &still_waiting).await;
+        self.metrics.count_query(entry.elapsed(), outcome(answered.as_ref().err()));
+        if let Ok(page) = &answered {
+            entry.note_answer(&page.answer);
+        }
+        entry.set_error_outcome(answered.as_ref().err());
+        self.close_entry(entry).await?;
+        answered
+    }
+
+    async fn answer(
+        &self,
+        query: OracleQuery,
+        began: Instant,
+        still_waiting: &CallerWaitCheck,
+    ) -> Result<QueryAnswerPage, QueryError> {
+        if !query.query_id.as_ref().is_none_or(|id| is_query_id(id)) {
+            return Err(QueryError::QueryId);
+        }
+        let mut waited = false;
+        loop {
+            let (freshness, page) = self.read(query.clone(), began, still_waiting).await?;
+            if let Some(page) = self.enforce_policy(&query.oracle_id, &freshness, page, &mut waited).await? {
+                return Ok(page);
+            }
+        }
+    }
+
+    /// The freshness of an answer, and a page of it if the policy allows it. A small lookup runs here. A
+    /// longer scan, or a query with patterns to compile, runs on another thread once memory and a processor
+    /// are free.
+    async fn read(
+        &self,
+        query: OracleQuery,
+        began: Instant,
+        still_waiting: &CallerWaitCheck,
+    ) -> Result<(AnswerFreshness, Option<QueryAnswerPage>), QueryError> {
+        let now = self.clock.now();
+        let unknown = || QueryError::SourceUnknown(query.oracle_id.clone());
+        let view = self.store.view(&query.oracle_id)?.ok_or_else(unknown)?;
+        if view.state.entry.registration.adapter_id == SourceAdapterKind::Http {
+            return Err(QueryError::Live(query.oracle_id));
+        }
+        let warning = match view.state.entry.availability(now) {
+            SourceAvailability::Answers => None,
+            SourceAvailability::AnswersWithWarning(warning) => Some(warning),
+            SourceAvailability::Silent(why) => return Err(QueryError::Silent(why)),
+        };
+        let page_bytes = query.request.page_bytes();
+        let has_patterns = query.request.has_patterns();
+        let answering = move || RunningQuery::new(query, view, warning, now, began);
+        let (PolicyCheckedAnswer { freshness, answer }, room) = if has_patterns {
+            self.scan(page_bytes, still_waiting, move |scan| answering()?.page(scan)).await?
+        } else {
+            let answering = answering()?;
+            match answering.look_up()? {
+                QueryLookupOutcome::Answered(answer) => (*answer, None),
+                QueryLookupOutcome::TooMuch => {
+                    self.scan(page_bytes, still_waiting, move |scan| answering.page(scan)).await?
+                }
+            }
+        };
+        Ok((freshness, answer.map(|answer| QueryAnswerPage { answer, memory_permit: room })))
+    }
+
+    /// Waits for memory for a page and for a processor, then runs `read` on another thread. Returns its
+    /// result with the memory permit.
+    async fn scan(
+        &self,
+        page_bytes: usize,
+        still_waiting: &CallerWaitCheck,
+        read: impl FnOnce(&SourceScan) -> Result<PolicyCheckedAnswer, QueryError> + Send + 'static,
+    ) -> Result<(PolicyCheckedAnswer, Option<OwnedSemaphorePermit>), QueryError> {
+        let (room, permit) = self.room(page_bytes.saturating_mul(JSON_TIMES)).await?;
+        let scan = SourceScan::new(permit, Arc::clone(still_waiting));
+        // the thread owns the permit: its page stays in memory even if the caller has disconnected
+        let read = spawn_blocking(move || Ok((read(&scan)?, Some(room)))).await;
+        read.unwrap_or_else(|error| Err(QueryError::Reading(error.to_string())))
+    }
+
+    /// Waits for memory for `bytes`, at most all memory for pages, and then for a processor.
+    async fn room(&self, bytes: usize) -> Result<(OwnedSemaphorePermit, ScanPermit), QueryError> {
+        let permits = u32::try_from(bytes.min(self.pages_bytes)).unwrap_or(u32::MAX);
+        let room = async {
+            let room = Arc::clone(&self.pages).acquire_many_owned(permits).await;
+            (room.expect("the semaphore is never closed"), self.processors.acquire_for_scan().await)
+        };
+        timeout(PAGE_MEMORY_WAIT_MAX, room).await.map_err(|_| QueryError::Busy)
+    }
+
+    /// Whether queries wait for memory that pages hold until they are read.
+    #[must_use]
+    pub fn is_short_of_pages(&self) -> bool {
+        // a waiting query takes all available permits
+        self.pages.available_permits() == 0
+    }
+
+    /// Waits for a processor for a scan.
+    async fn processor(&self) -> Result<ScanPermit, QueryError> {
+        timeout(PAGE_MEMORY_WAIT_MAX, self.processors.acquire_for_scan()).await.map_err(|_| QueryError::Busy)
+    }
+}
+
+fn is_query_id(id: &str) -> bool {
+    (1..=QUERY_ID_MAX_BYTES).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+impl RunningQuery {
+    /// The freshness of the answer, whose oldest release is from `oldest`. It covers the requested axes, and
+    /// the filtered axes except identities, since an identity does not age. A question about the past is
+    /// evaluated at that time.
+    fn freshness(&self, oldest: Option<Timestamp>) -> AnswerFreshness {
+        let request = &self.oracle_query.request;
+        // only requested times count, neither the last run's time nor the time in a cursor
+        let past = find_past_time(request.point_in_time, request.known_at, self.now);
+        let is_identity = |path: &str| self.view.ontology.axis(path).is_some_and(|axis| axis.identity);
+        let mut axes: Vec<_> = request.axes_requested.iter().map(String::as_str).collect();
+        for path in request.filters.iter().map(|filter| filter.axis.as_str()) {
+            if !is_identity(path) && !axes.contains(&path) {
+                axes.push(path);
+            }
+        }
+        freshness::evaluate_freshness(&self.view, &axes, oldest, past, self.now, self.scope())
+    }
+}
+
+/// The position after a page, with the times of the query: data ingested between two pages is in neither. It is opaque to
+/// callers, and valid only for its query.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QueryCursor {
+    /// The key of the last record that was read.
+    pub key: Vec<u8>,
+    pub point_in_time: Timestamp,
+    pub known_at: Option<Timestamp>,
+    /// The beginning of the query's digest.
+    pub query: String,
+}
+
+impl QueryCursor {
+    /// A digest of the query without its cursor, page size and id.
+    pub fn digest(query: &OracleQuery) -> String {
+        let request = QueryRequest {
+            cursor: None,
+            max_results: None,
+            explain: false,
+            include_provenance: false,
+            ..query.request.clone()
+        };
+        let json = serde_json::to_vec(&(&query.oracle_id, &request)).expect("a query is plain data");
+        Sha256Hex::of(&json).as_str().get(..DIGEST_DIGITS).unwrap_or_default().to_owned()
+    }
+
+    /// The cursor as text: the hexadecimal digits of its JSON.
+    pub fn to_text(&self) -> String {
+        let json = serde_json::to_vec(self).expect("a cursor is plain data");
+        json.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Parses `text`, which must be a cursor of `query`.
+    pub fn read(text: &str, query: &OracleQuery) -> Result<Self, InvalidQueryError> {
+        let read = || {
+            if text.len() > CURSOR_MAX_BYTES || !text.len().is_multiple_of(2) {
+                return None;
+            }
+            let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+            let (pairs, _) = text.as_bytes().as_chunks::<2>();
+            let json: Option<Vec<u8>> =
+                pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect();
+            let cursor: Self = serde_json::from_slice(&json?).ok()?;
+            Some(cursor).filter(|cursor| cursor.query == Self::digest(query))
+        };
+        read().ok_or(InvalidQueryError::Cursor)
+    }
+}
+
+/// The cursor for the next page after the key `more`.
+fn cursor_of(answering: &RunningQuery, more: Option<Vec<u8>>) -> Option<String> {
+    let RunningQuery { oracle_query, point_in_time, known_at, .. } = answering;
+    more.map(|key| {
+        let query = QueryCursor::digest(oracle_query);
+        QueryCursor { key, point_in_time: *point_in_time, known_at: *known_at, query }.to_text()
+    })
+}

@@ -1,0 +1,144 @@
+//! Supervision that survives panics.
+//!
+//! actix's own `Supervisor` loses an actor, its address and its queue when a handler panics. An
+//! [`ActorGuardian`] drives the actor's context itself: after a panic it pauses, then restarts the actor on
+//! the same context. The address and the queue stay valid. Only the message that panicked, and the actor's
+//! own futures in flight, fail. After too many panics within a window the guardian gives up, since a restart
+//! does not remove the cause.
+
+use crate::actor_stats::ActorStats;
+use crate::clock::monotonic;
+use actix::dev::{ContextFut, channel};
+use actix::{Actor, Addr, Context, Supervised};
+use actix_rt::ArbiterHandle;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Poll, ready};
+use std::time::{Duration, Instant};
+use tokio::time::{Sleep, sleep};
+
+/// Makes the actor that handles it panic, for tests of supervision. Release builds have no such message.
+#[cfg(debug_assertions)]
+#[derive(Debug, Clone, Copy)]
+pub struct InjectPanic;
+
+#[cfg(debug_assertions)]
+impl actix::Message for InjectPanic {
+    type Result = ();
+}
+
+/// The pause after the first panic of a series. It doubles with each further panic.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+
+/// When a guardian gives up, and how long it pauses before a restart.
+#[derive(Debug, Clone, Copy)]
+pub struct SupervisionLimits {
+    /// The guardian gives up if there are more panics than this within the window.
+    pub max_panics: usize,
+    /// The time for which a panic counts.
+    pub window: Duration,
+    /// The longest pause before a restart.
+    pub max_pause: Duration,
+}
+
+/// Starts an actor in `arbiter` under a guardian and returns its address. `give_up` is called once, with the reason, if
+/// the guardian gives up.
+pub fn start<A>(
+    arbiter: &ArbiterHandle,
+    supervision: SupervisionLimits,
+    stats: Arc<ActorStats>,
+    give_up: impl FnOnce(String) + Send + 'static,
+    make: impl FnOnce() -> A + Send + 'static,
+) -> Addr<A>
+where
+    A: Actor<Context = Context<A>> + Supervised + Unpin,
+{
+    // a capacity of 0 means no limit: the handles limit the messages
+    let (sender, receiver) = channel::channel(0);
+    arbiter.spawn_fn(move || {
+        let actor = Context::with_receiver(receiver).into_future(make());
+        let panics = VecDeque::new();
+        let give_up = Some(Box::new(give_up) as Box<dyn FnOnce(String)>);
+        actix_rt::spawn(ActorGuardian { actor, supervision, stats, panics, pause: None, give_up });
+    });
+    Addr::new(sender)
+}
+
+struct ActorGuardian<A: Actor<Context = Context<A>>> {
+    actor: ContextFut<A, Context<A>>,
+    supervision: SupervisionLimits,
+    stats: Arc<ActorStats>,
+    panics: VecDeque<Instant>,
+    pause: Option<Pin<Box<Sleep>>>,
+    give_up: Option<Box<dyn FnOnce(String)>>,
+}
+
+impl<A: Actor<Context = Context<A>> + Supervised> ActorGuardian<A> {
+    /// Records a panic. Returns whether the actor is to be restarted.
+    fn note_panic(&mut self, panic: &(dyn std::any::Any + Send)) -> bool {
+        let message = panic_message(panic);
+        let name = self.stats.name();
+        tracing::error!(actor = name, %message, "an actor panicked");
+        self.stats.count_panic(message.clone());
+        let now = monotonic();
+        self.panics.push_back(now);
+        let window = self.supervision.window;
+        self.panics.retain(|at| now.saturating_duration_since(*at) <= window);
+        let panics = self.panics.len();
+        if panics > self.supervision.max_panics {
+            self.abandon(format!("the {name} panicked {panics} times within {window:?}, last: {message}"));
+            return false;
+        }
+        let doublings = u32::try_from(panics - 1).unwrap_or(u32::MAX).min(16);
+        self.pause =
+            Some(Box::pin(sleep((FIRST_PAUSE * 2_u32.pow(doublings)).min(self.supervision.max_pause))));
+        true
+    }
+
+    fn abandon(&mut self, reason: String) {
+        if let Some(give_up) = self.give_up.take() {
+            give_up(reason);
+        }
+    }
+}
+
+impl<A: Actor<Context = Context<A>> + Supervised + Unpin> Future for ActorGuardian<A> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        loop {
+            if let Some(pause) = &mut this.pause {
+                ready!(pause.as_mut().poll(cx));
+                this.pause = None;
+                match catch_unwind(AssertUnwindSafe(|| this.actor.restart())) {
+                    Ok(true) => {}
+                    // no address of the actor is left
+                    Ok(false) => return Poll::Ready(()),
+                    Err(panic) => {
+                        let reason = format!("the {} could not be restarted", this.stats.name());
+                        this.abandon(format!("{reason}: {}", panic_message(&*panic)));
+                        return Poll::Ready(());
+                    }
+                }
+            }
+            match catch_unwind(AssertUnwindSafe(|| Pin::new(&mut this.actor).poll(cx))) {
+                Ok(polled) => return polled,
+                Err(panic) if this.note_panic(&*panic) => {}
+                Err(_) => return Poll::Ready(()),
+            }
+        }
+    }
+}
+
+/// The message of a caught panic.
+pub fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
+}
+
+#[cfg(test)]
+mod tests;

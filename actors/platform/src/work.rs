@@ -1,0 +1,294 @@
+//! The queue of durable work: mails and webhooks to be sent, and orders of verdicts.
+//!
+//! Work is in the store, which is authoritative and has no limit. A [`WorkRunner`] keeps the work that is due first in memory, and
+//! starts an attempt for each when it is due: within the limits of the kind, each in a task of its own. After a start it surveys the
+//! store, so that no work is lost with the process. A kind of work implements [`Work`] beside itself; its attempt commits its outcome.
+
+mod queue;
+
+pub use queue::WorkQueue;
+
+use crate::clock::Clock;
+use crate::in_flight::{InFlight, InFlightClaim};
+use actix::{
+    Actor, ActorFutureExt, Addr, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised,
+    WrapFuture,
+};
+use domain_base::work::Backoff;
+use jiff::{SignedDuration, Timestamp};
+use oracled_store::StoreError;
+use queue::DueWork;
+use std::collections::HashMap;
+use std::fmt::{Debug, Display};
+use std::hash::Hash;
+use std::time::Duration;
+use tokio::task::spawn_blocking;
+
+/// Interval between checks for due work.
+pub const TICK: Duration = Duration::from_secs(1);
+/// The pauses after attempts that panicked.
+const PANIC_BACKOFF: Backoff = Backoff {
+    first_pause: SignedDuration::from_secs(5),
+    longest_pause: SignedDuration::from_hours(1),
+    longest_wait: SignedDuration::from_hours(1),
+};
+/// When to try again while something else has the work in flight.
+const CLAIM_PAUSE: SignedDuration = SignedDuration::from_millis(100);
+
+/// The limits of a kind of work.
+#[derive(Debug, Clone, Copy)]
+pub struct WorkLimits {
+    /// Maximum number of attempts that are started or running at once.
+    pub at_once: usize,
+    /// That of one lane.
+    pub lane_at_once: usize,
+    /// Maximum amount of work of a lane in memory. The rest is found by a further survey.
+    pub lane_in_memory: usize,
+    /// The time between two surveys, which find work whose wake-up was lost. `None`: no wake-up is lost.
+    pub survey_period: Option<SignedDuration>,
+}
+
+/// The result of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkOutcome {
+    /// The work has left the queue: it is done, ended, or reported by [`WakeWork`] when it is due again.
+    Left,
+    /// The next attempt is due at this time.
+    Due(Timestamp),
+    /// No attempt was possible. The work stays due, and nothing of its lane is attempted before the next tick.
+    Blocked,
+}
+
+/// A kind of durable work.
+pub trait Work: Debug + Clone + Send + Unpin + 'static {
+    /// The name of the work in log lines.
+    const NAME: &'static str;
+    const LIMITS: WorkLimits;
+    type Id: Debug + Display + Clone + Ord + Hash + Send + Unpin + 'static;
+    /// Lanes take turns, and one that is blocked or full delays no other.
+    type Lane: Debug + Clone + Ord + Send + Unpin + 'static;
+
+    fn clock(&self) -> &Clock;
+
+    /// The work of this kind that has an attempt, or an administrator's action, in progress.
+    fn in_flight(&self) -> &InFlight<Self::Id>;
+
+    /// Whether attempts of a lane may start at all.
+    fn is_on(&self, lane: &Self::Lane) -> bool;
+
+    /// Adds all stored work with its due times. Blocks on disk reads. Returns false if the work changed meanwhile in a way that needs
+    /// another survey.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn survey(&self, found: &mut WorkQueue<Self::Lane, Self::Id>) -> Result<bool, StoreError>;
+
+    /// Makes an attempt of work that is due in memory; in the store it may have ended or have another time. No other attempt of it
+    /// runs until `claim` is dropped.
+    fn attempt(
+        self,
+        claim: InFlightClaim<Self::Id>,
+        runner: Addr<WorkRunner<Self>>,
+    ) -> impl Future<Output = WorkOutcome> + 'static;
+
+    /// Called at each tick and after each survey, before attempts start.
+    fn tick(&self, queue: &mut WorkQueue<Self::Lane, Self::Id>);
+}
+
+/// Reports when work is due.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct WakeWork<W: Work> {
+    pub lane: W::Lane,
+    pub id: W::Id,
+    /// `None`: not at all, or a further report follows.
+    pub due: Option<Timestamp>,
+    /// Whether attempts of blocked lanes may be possible now.
+    pub unblocks: bool,
+}
+
+/// Removes work that ended outside of an attempt.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct RemoveWork<W: Work>(pub W::Id);
+
+/// Takes no further work. Returns when the attempts in flight have ended.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct StopWork;
+
+/// Reports the outcome of an attempt.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct ReportAttempt<W: Work> {
+    work: DueWork<W::Lane, W::Id>,
+    /// `None`: it panicked.
+    outcome: Option<WorkOutcome>,
+}
+
+/// The actor that runs a kind of work.
+#[derive(Debug)]
+pub struct WorkRunner<W: Work> {
+    pub work: W,
+    pub queue: WorkQueue<W::Lane, W::Id>,
+    /// Whether a survey is running.
+    is_surveying: bool,
+    /// When the last survey ended.
+    surveyed_at: Option<Timestamp>,
+    /// The steps of the clock at the last survey.
+    clock_steps: u64,
+    /// The number of panics in a row of attempts of this work.
+    panics: HashMap<W::Id, u32>,
+}
+
+impl<W: Work> WorkRunner<W> {
+    pub fn new(work: W) -> Self {
+        let clock_steps = work.clock().step_count();
+        let queue = WorkQueue::new(&W::LIMITS);
+        Self { work, queue, is_surveying: false, surveyed_at: None, clock_steps, panics: HashMap::new() }
+    }
+
+    /// Whether a survey has found all stored work since the start.
+    pub const fn has_surveyed(&self) -> bool {
+        self.surveyed_at.is_some()
+    }
+
+    pub fn tick(&mut self, ctx: &mut Context<Self>) {
+        self.queue.unblock();
+        self.survey_if_due(ctx);
+        self.work.tick(&mut self.queue);
+        self.start_due(&ctx.address());
+    }
+
+    /// Starts a survey after a start or a step of the clock, and if the memory runs low or the last survey is too old.
+    fn survey_if_due(&mut self, ctx: &mut Context<Self>) {
+        let (now, steps) = (self.work.clock().now(), self.work.clock().step_count());
+        let is_recent = self.surveyed_at.is_some_and(|at| {
+            // the absolute difference: a clock that was set back must not delay the survey
+            W::LIMITS.survey_period.is_none_or(|period| now.duration_since(at).abs() < period)
+        });
+        let was_set = steps != self.clock_steps;
+        if self.is_surveying || (is_recent && !was_set && !self.queue.is_running_low()) {
+            return;
+        }
+        if was_set {
+            tracing::warn!("the clock was set; surveying the {} again", W::NAME);
+        }
+        self.is_surveying = true;
+        self.queue.begin_survey();
+        let work = self.work.clone();
+        let survey = spawn_blocking(move || {
+            let mut found = WorkQueue::new(&W::LIMITS);
+            work.survey(&mut found).map(|is_current| (found, is_current))
+        });
+        ctx.spawn(survey.into_actor(self).map(move |survey, runner, ctx| {
+            runner.is_surveying = false;
+            match survey.map_err(|panic| panic.to_string()).and_then(|found| found.map_err(|e| e.to_string()))
+            {
+                Ok((found, is_current)) => {
+                    runner.queue.replace(found);
+                    runner.clock_steps = steps;
+                    runner.surveyed_at = is_current.then(|| runner.work.clock().now());
+                    runner.work.tick(&mut runner.queue);
+                    runner.start_due(&ctx.address());
+                }
+                Err(error) => tracing::error!(error, "could not survey the {}; trying again", W::NAME),
+            }
+        }));
+    }
+
+    /// Starts attempts of the work that is due, within the limits.
+    pub fn start_due(&mut self, me: &Addr<Self>) {
+        if self.work.in_flight().is_stopped() {
+            return;
+        }
+        let now = self.work.clock().now();
+        while let Some(due) = self.queue.take_due(now, |lane| self.work.is_on(lane)) {
+            let Some(claim) = self.work.in_flight().claim(due.id.clone()) else {
+                let later = now.saturating_add(CLAIM_PAUSE).unwrap_or(Timestamp::MAX);
+                self.queue.end(due, WorkOutcome::Due(later));
+                continue;
+            };
+            let me = me.clone();
+            // a task of its own: the attempt must be completed even if the actor panics
+            let attempt = actix_rt::spawn(self.work.clone().attempt(claim, me.clone()));
+            actix_rt::spawn(async move {
+                let outcome = attempt.await.inspect_err(|panic| {
+                    tracing::error!(id = %due.id, %panic, "an attempt of the {} panicked", W::NAME);
+                });
+                let outcome = outcome.ok();
+                me.do_send(ReportAttempt::<W> { work: due, outcome });
+            });
+        }
+    }
+}
+
+impl<W: Work> Actor for WorkRunner<W> {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        self.tick(ctx);
+        ctx.run_interval(TICK, Self::tick);
+    }
+}
+
+impl<W: Work> Supervised for WorkRunner<W> {
+    fn restarting(&mut self, _: &mut Context<Self>) {
+        // `started` runs again after this, and attempts in flight continue
+        (self.is_surveying, self.surveyed_at) = (false, None);
+    }
+}
+
+crate::handle_actor_calls!(WorkRunner<W>, W: Work);
+
+impl<W: Work> Handler<WakeWork<W>> for WorkRunner<W> {
+    type Result = ();
+
+    fn handle(&mut self, WakeWork { lane, id, due, unblocks }: WakeWork<W>, ctx: &mut Context<Self>) {
+        if unblocks {
+            self.queue.unblock();
+        }
+        if let Some(due) = due {
+            self.queue.insert(lane, id, due);
+        }
+        self.start_due(&ctx.address());
+    }
+}
+
+impl<W: Work> Handler<RemoveWork<W>> for WorkRunner<W> {
+    type Result = ();
+
+    fn handle(&mut self, RemoveWork(id): RemoveWork<W>, _: &mut Context<Self>) {
+        self.queue.remove(&id);
+    }
+}
+
+impl<W: Work> Handler<ReportAttempt<W>> for WorkRunner<W> {
+    type Result = ();
+
+    fn handle(&mut self, ReportAttempt { work, outcome }: ReportAttempt<W>, ctx: &mut Context<Self>) {
+        let outcome = match outcome {
+            Some(outcome) => {
+                self.panics.remove(&work.id);
+                outcome
+            }
+            None => {
+                let panics = self.panics.entry(work.id.clone()).or_default();
+                let pause = PANIC_BACKOFF.pause(*panics);
+                *panics += 1;
+                WorkOutcome::Due(self.work.clock().now().saturating_add(pause).unwrap_or(Timestamp::MAX))
+            }
+        };
+        self.queue.end(work, outcome);
+        self.start_due(&ctx.address());
+    }
+}
+
+impl<W: Work> Handler<StopWork> for WorkRunner<W> {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, _: StopWork, _: &mut Context<Self>) -> Self::Result {
+        self.work.in_flight().stop();
+        Box::pin(self.work.in_flight().clone().wait_until_empty())
+    }
+}

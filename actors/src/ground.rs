@@ -1,8 +1,0 @@
-//! Ground truth: registered documents, ingestion and queries.
-
-pub mod ingestion;
-pub(crate) mod metrics;
-pub mod pull;
-pub mod queries;
-pub mod registry;
-pub mod schedule;

@@ -1,0 +1,3 @@
+mod commit_loop;
+mod logger;
+mod logger_handle_queue;

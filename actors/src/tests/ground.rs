@@ -1,0 +1,3 @@
+pub(crate) mod ingestion;
+mod queries;
+mod registry;

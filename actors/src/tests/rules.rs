@@ -1,0 +1,2 @@
+mod evaluation;
+mod fact_sources;

@@ -1,0 +1,1 @@
+mod oracle_health;

@@ -1,0 +1,9 @@
+mod cache;
+mod crosscheck;
+mod erasure;
+mod erasure_retention;
+mod lookup;
+mod notifier;
+mod orders;
+mod rate_limiter;
+mod regen;

@@ -1,0 +1,189 @@
+use crate::testing::model::register;
+use crate::testing::{TestSystem, id, logged_events, test_model_id, with_system};
+use actors_audit::logger::CommitError;
+use actors_verdict::rate_limiter::call_budget::CallRate;
+use actors_verdict::rate_limiter::call_budget::ModelCallBudget;
+use actors_verdict::rate_limiter::call_budget::quota;
+use actors_verdict::rate_limiter::*;
+use domain_audit::event::ServiceStopped;
+use domain_base::application::ApplicationName;
+use domain_base::event::AuditEvent;
+use domain_verdict::generation::GenerationSettings;
+use domain_verdict::generation::VerdictGeneration;
+use domain_verdict::label::ProductTier;
+use domain_verdict::prompt::ModelPrompt;
+use governor::clock::FakeRelativeClock;
+use oracled_store::JournalRecord;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+fn request_regen(session_id: &str) -> RequestRegen {
+    let prompt = ModelPrompt::of_text(ProductTier::Quick, "prompt".to_owned());
+    let generation = VerdictGeneration::new(&prompt, GenerationSettings::locked("model".into()));
+    RequestRegen {
+        session_id: id(session_id),
+        oracle_id: test_model_id(),
+        tier: ProductTier::Quick,
+        generation,
+    }
+}
+
+#[test]
+fn attempt_is_durable_before_the_call_and_the_next_one_has_its_time() {
+    with_system(|world| async move {
+        for session_id in ["cs_1", "cs_2"] {
+            register(&world, session_id, None).await;
+        }
+        let TestSystem { system, time, .. } = world;
+        let limiter = &system.rate_limiter;
+        limiter.ask(request_regen("cs_1")).await.expect("the actor answers").expect("the request is allowed");
+        let attempts =
+            || logged_events(&system.store).iter().filter(|event| *event == "regen_attempted").count();
+        assert_eq!(attempts(), 1);
+        let unknown = limiter.ask(request_regen("cs_3")).await.expect("the actor answers");
+        assert!(matches!(unknown, Err(CallPermitError::Commit(CommitError::Stale(_)))), "{unknown:?}");
+        time.advance(1);
+        let limited = limiter.ask(request_regen("cs_1")).await.expect("the actor answers");
+        let Err(CallPermitError::Limited(CallLimitError::Session { wait })) = limited else {
+            panic!("{limited:?}")
+        };
+        assert_eq!(wait, Duration::from_secs(299));
+        limiter.ask(request_regen("cs_2")).await.expect("the actor answers").expect("it is another session");
+        time.advance(299);
+        limiter
+            .ask(request_regen("cs_1"))
+            .await
+            .expect("the actor answers")
+            .expect("five minutes have passed");
+        assert_eq!(attempts(), 3, "a refusal is no event");
+    });
+}
+
+#[test]
+fn trials_get_half_of_the_limits_and_give_way_to_refused_calls() {
+    with_system(|TestSystem { system, .. }| async move {
+        let limiter = &system.rate_limiter;
+        let first = async || {
+            let (oracle_id, application) = (test_model_id(), ApplicationName::default());
+            limiter.ask(RequestFirstCall { oracle_id, application }).await.expect("the actor answers")
+        };
+        let trial = async || limiter.ask(RequestTrialCall(test_model_id())).await.expect("the actor answers");
+        let mut trials = vec![trial().await.expect("a slot"), trial().await.expect("a slot")];
+        let third = trial().await;
+        assert!(
+            matches!(third, Err(CallPermitError::Limited(CallLimitError::Places { calls_at_once: 2, .. }))),
+            "{third:?}"
+        );
+        let calls = [first().await.expect("a slot"), first().await.expect("a slot")];
+        assert!(first().await.is_err(), "all four slots are taken");
+        trials.pop();
+        drop(calls);
+        let waits = trial().await;
+        assert!(
+            matches!(waits, Err(CallPermitError::Limited(CallLimitError::Places { calls_at_once: 4, .. }))),
+            "the refused call comes first: {waits:?}"
+        );
+        first().await.expect("a slot is free");
+    });
+}
+
+#[test]
+fn one_of_simultaneous_attempts_is_permitted() {
+    with_system(|world| async move {
+        register(&world, "cs_1", None).await;
+        let TestSystem { system, .. } = world;
+        let tasks: Vec<_> = (0..20)
+            .map(|_| {
+                let handle = system.rate_limiter.clone();
+                actix_rt::spawn(async move {
+                    handle.ask(request_regen("cs_1")).await.expect("the actor answers").is_ok()
+                })
+            })
+            .collect();
+        let mut let_through = 0;
+        for task in tasks {
+            let_through += usize::from(task.await.expect("the task does not panic"));
+        }
+        let events = logged_events(&system.store);
+        let attempts = events.iter().filter(|event| *event == "regen_attempted").count();
+        assert_eq!((let_through, attempts), (1, 1));
+    });
+}
+
+#[test]
+fn attempt_that_did_not_reach_the_model_can_be_undone() {
+    with_system(|world| async move {
+        register(&world, "cs_1", None).await;
+        let TestSystem { system, .. } = world;
+        let taken = system.rate_limiter.ask(request_regen("cs_1")).await.expect("the actor answers");
+        let (taken, _slot) = taken.expect("the request is allowed");
+        let mut record = JournalRecord::from(AuditEvent::new(system.clock.now(), None, ServiceStopped {}));
+        taken.remove_attempt(&mut record);
+        system.log.commit(record).await.expect("the commit succeeds");
+        system
+            .rate_limiter
+            .ask(request_regen("cs_1"))
+            .await
+            .expect("the actor answers")
+            .expect("it counts for nothing");
+    });
+}
+
+#[test]
+fn calls_stay_within_the_budget_in_any_minute() {
+    for per_minute in [1, 2, 3, 4, 7, 60, 1000] {
+        let clock = FakeRelativeClock::default();
+        let limit = NonZeroU32::new(per_minute).expect("not zero");
+        let governor = governor::RateLimiter::direct_with_clock(quota(limit), clock.clone());
+        let (mut now_ms, mut taken): (u64, Vec<u64>) = (0, Vec::new());
+        // a caller that calls all the time, for three minutes
+        while now_ms < 180_000 {
+            while governor.check().is_ok() {
+                taken.push(now_ms);
+            }
+            clock.advance(Duration::from_millis(7));
+            now_ms += 7;
+        }
+        let within = |from: u64| taken.iter().filter(|at| (from..from + 60_000).contains(at)).count();
+        let most = taken.iter().map(|at| within(*at)).max().expect("some are let through");
+        assert!(most <= per_minute as usize + usize::from(per_minute == 1), "{most} of {per_minute}");
+        assert!(
+            2 * taken.len() >= 3 * per_minute as usize,
+            "{} of {per_minute} in three minutes",
+            taken.len()
+        );
+    }
+}
+
+#[test]
+fn budget_error_contains_the_wait() {
+    let per_minute = NonZeroU32::new(4).expect("not zero");
+    let calls = ModelCallBudget::new(ModelCallLimits { per_minute, at_once: 100 });
+    assert_eq!(calls.take_budgeted_call(), Ok(()));
+    let Err(CallLimitError::Budget { wait, .. }) = calls.take_budgeted_call() else {
+        panic!("a second call at once")
+    };
+    assert!((Duration::from_secs(15)..=Duration::from_secs(20)).contains(&wait), "{wait:?}");
+}
+
+#[test]
+fn call_that_was_put_back_is_taken_next() {
+    let rate = CallRate::new(NonZeroU32::new(4).expect("not zero"));
+    assert_eq!(rate.take(), Ok(()));
+    assert!(rate.take().is_err());
+    rate.put_back();
+    assert_eq!(rate.take(), Ok(()));
+    assert!(rate.take().is_err());
+}
+
+#[test]
+fn calls_at_once_are_limited() {
+    let per_minute = NonZeroU32::new(1000).expect("not zero");
+    let calls = ModelCallBudget::new(ModelCallLimits { per_minute, at_once: 2 });
+    let (first, second) = (calls.take_slot(), calls.take_slot());
+    assert!(first.is_ok() && second.is_ok());
+    assert!(matches!(calls.take_slot(), Err(CallLimitError::Places { calls_at_once: 2, .. })));
+    assert_eq!(calls.take_budgeted_call(), Ok(()), "a retry has its place");
+    drop(first);
+    assert!(calls.take_slot().is_ok());
+}

@@ -1,0 +1,147 @@
+//! Clients of the models that generate verdicts, and of the other upstream services.
+//!
+//! An adapter implements one wire format and sends one request. [`call::ModelCaller`] handles retries, timeouts and the
+//! deadline. This module does not check the text of an answer; the crosscheck does.
+
+pub mod anthropic;
+pub mod call;
+mod error_body;
+pub mod failure;
+pub mod gemini;
+pub mod http;
+pub mod lookup;
+pub mod mail;
+pub mod openai;
+pub mod oracle;
+pub mod oracle_health;
+pub mod reloadable;
+mod trace;
+pub mod web;
+mod wire;
+pub mod witnesses;
+
+pub use anthropic::AnthropicClient;
+pub use call::{
+    ModelAnswer, ModelCallPolicy, ModelCallPurpose, ModelCallResult, ModelCaller, ModelError,
+    ModelHealthEffect,
+};
+pub use failure::{RequestFailure, RequestFailureKind};
+pub use gemini::GeminiClient;
+pub use http::{HeaderKey, UpstreamEndpoint, UpstreamEndpointError};
+pub use openai::OpenAiClient;
+
+use domain_base::digest::Sha256Hex;
+use domain_verdict::generation::{GenerationSettings, ModelTokenUsage};
+use domain_verdict::prompt::ModelPrompt;
+use std::fmt;
+use std::pin::Pin;
+use std::time::Duration;
+use strum::IntoStaticStr;
+
+/// A boxed future, for traits that are used as `dyn`.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A model that is called through an HTTP API.
+pub trait ModelClient: fmt::Debug + Send + Sync {
+    /// The version that `settings` request, for example `v1beta/gemini-2.5-flash`.
+    fn oracle_version(&self, settings: &GenerationSettings) -> String;
+
+    /// Sends one request. The attempt fails if the whole answer does not arrive within `timeout`.
+    fn attempt<'a>(
+        &'a self,
+        prompt: &'a ModelPrompt,
+        settings: &'a GenerationSettings,
+        timeout: Duration,
+    ) -> BoxFuture<'a, ModelAttempt>;
+
+    /// Checks, within `timeout`, whether the API is available. A probe costs no tokens.
+    fn probe<'a>(&'a self, model: &'a str, timeout: Duration) -> BoxFuture<'a, Result<(), RequestFailure>>;
+}
+
+/// The outcome of one request.
+#[derive(Debug)]
+pub enum ModelAttempt {
+    /// The whole answer arrived. It contains a usable text, or the reason why it does not.
+    AnswerReceived(ModelAnswerMetadata, Result<String, ModelTextError>),
+    /// No whole answer arrived.
+    NoAnswerReceived(RequestFailure),
+}
+
+/// Why a request returned no text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ModelTextError {
+    /// The call failed: no answer arrived, or it has an error status or cannot be read.
+    Failed(RequestFailure),
+    /// The answer contains no complete text from the model.
+    Refused(ModelRefusal),
+}
+
+/// An answer of a model without a usable text. The reasons are the model's own texts, cleaned and cut.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub enum ModelRefusal {
+    /// The API rejected the prompt; contains its reason.
+    #[error("the prompt was blocked: {0}")]
+    PromptBlocked(String),
+    /// The model stopped before the text was complete; contains its finish reason.
+    #[error("the model stopped before it was done: {0}")]
+    #[strum(to_string = "stopped_early")]
+    Stopped(String),
+    /// The model declined to answer; contains its message.
+    #[error("the model declined: {0}")]
+    Declined(String),
+    /// The answer contains no text.
+    #[error("the model's answer is empty")]
+    #[strum(to_string = "empty_answer")]
+    Empty,
+}
+
+impl From<ModelRefusal> for ModelTextError {
+    fn from(refusal: ModelRefusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl ModelTextError {
+    /// Whether the request may have reached the model.
+    #[must_use]
+    pub const fn reached(&self) -> bool {
+        match self {
+            Self::Failed(failure) => failure.reached(),
+            Self::Refused(_) => true,
+        }
+    }
+
+    /// The fault as a code for the log's `error_code`.
+    #[must_use]
+    pub fn error_code(&self) -> String {
+        match self {
+            Self::Failed(failure) => failure.error_code(),
+            Self::Refused(refusal) => refusal.error_code(),
+        }
+    }
+}
+
+impl ModelRefusal {
+    /// The fault as a code for the log's `error_code`.
+    #[must_use]
+    pub fn error_code(&self) -> String {
+        match self {
+            Self::PromptBlocked(reason) => format!("prompt_blocked:{reason}"),
+            Self::Stopped(reason) => format!("finish_reason:{reason}"),
+            Self::Declined(_) | Self::Empty => <&str>::from(self).to_owned(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelAnswerMetadata {
+    /// SHA-256 of the answer's body.
+    pub response_hash: Sha256Hex,
+    /// The model's own finish reason.
+    pub finish_reason: Option<String>,
+    /// Tokens that the answer cost.
+    pub usage: Option<ModelTokenUsage>,
+    /// The version that answered, as the answer names it.
+    pub oracle_version: Option<String>,
+}

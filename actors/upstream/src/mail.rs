@@ -1,0 +1,31 @@
+//! Mail services, which deliver mails to customers.
+
+mod http;
+mod mail_text;
+mod smtp;
+
+pub use http::HttpMailService;
+pub use smtp::{MailHeading, SmtpMailService, SmtpSettings, SmtpSettingsError, SmtpTls};
+
+use super::BoxFuture;
+use crate::oracle_health::OracleProbe;
+use domain_upstream::oracle::OracleId;
+use domain_verdict::mail::MailSendFailure;
+use domain_verdict::mail::OutboxMail;
+use domain_verdict::mail_template::MailContent;
+
+/// A mail service. Its probe checks whether the service is available.
+pub trait MailService: OracleProbe {
+    /// The name of the service among the oracles.
+    fn oracle_id(&self) -> OracleId {
+        "mail".parse().expect("`mail` is a valid id")
+    }
+
+    /// Submits one mail with `content`, or else with the built-in text, within the service's own timeout. The mail's id is sent along. If a mail is sent
+    /// again because the first confirmation was lost, the service can recognize the duplicate by this id.
+    fn send<'a>(
+        &'a self,
+        mail: &'a OutboxMail,
+        content: Option<&'a MailContent>,
+    ) -> BoxFuture<'a, Result<(), MailSendFailure>>;
+}

@@ -1,0 +1,296 @@
+//! Mail by SMTP, with one connection for each mail: mails are few, and a pooled connection can go stale.
+
+use super::MailService;
+use super::mail_text::format_mail;
+use crate::BoxFuture;
+use crate::http::is_shortage;
+use crate::oracle_health::OracleProbe;
+use domain_base::application::ApplicationName;
+use domain_base::digest::Sha256Hex;
+use domain_base::visible::visible_line;
+use domain_upstream::health::CircuitCallOutcome;
+use domain_verdict::mail::{MailFailureCause, MailKind, MailSendFailure, MailState};
+use domain_verdict::mail::{MailId, OutboxMail};
+use domain_verdict::mail_template::MailContent;
+use lettre::address::Envelope;
+use lettre::message::header::{ContentType, Header, HeaderName, HeaderValue};
+use lettre::message::{Mailbox, MessageBuilder, MultiPart, MultiPartKind, SinglePart};
+use lettre::transport::smtp::Error;
+use lettre::transport::smtp::authentication::Credentials;
+use lettre::transport::smtp::client::{Tls, TlsParameters};
+use lettre::{Address, AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor};
+use secrecy::{ExposeSecret, SecretString};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::{Duration, SystemTime};
+use tokio::time::timeout;
+
+/// Replies that reject the mail itself: its address, size or parameters. Other replies reject the client, or indicate a
+/// faulty server: the mail is kept until that is fixed.
+const MAIL_REJECTION_CODES: [u16; 7] = [501, 550, 551, 552, 553, 555, 556];
+/// Replies that defer the mail: the mailbox is busy or full, or the server uses greylisting.
+const MAIL_DEFERRAL_CODES: [u16; 3] = [450, 451, 452];
+
+/// Encryption of the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SmtpTls {
+    /// TLS from the start, as with `smtps://`.
+    Implicit,
+    /// STARTTLS, required before any other command.
+    Starttls,
+    /// No encryption.
+    None,
+}
+
+/// The sender and the subject of mails.
+#[derive(Debug, Clone)]
+pub struct MailHeading {
+    /// `name@domain`, or `Name <name@domain>`.
+    pub from: String,
+    pub subject: String,
+}
+
+/// Settings of the mail server and of its mails.
+#[derive(Debug)]
+pub struct SmtpSettings {
+    /// Host name of the server; its certificate must match.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// Encryption of the connection.
+    pub tls: SmtpTls,
+    /// User and password, if the server requires them.
+    pub login: Option<(String, SecretString)>,
+    /// The sender and the subject.
+    pub heading: MailHeading,
+    /// Those of applications that have their own.
+    pub headings: BTreeMap<ApplicationName, MailHeading>,
+    /// Timeout for sending one mail.
+    pub hard_timeout: Duration,
+}
+
+/// Why the settings cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SmtpSettingsError {
+    /// The sender is invalid.
+    #[error("not a sender ({reason})")]
+    From {
+        /// Why the sender is invalid.
+        reason: String,
+    },
+    /// The subject contains a line break or another control character.
+    #[error("the subject contains a control character (allowed: one line)")]
+    Subject,
+    /// TLS cannot be used, for example because the system has no certificates.
+    #[error("TLS cannot be used: {0}")]
+    Tls(String),
+}
+
+/// A mail server.
+pub struct SmtpMailService {
+    transport: AsyncSmtpTransport<Tokio1Executor>,
+    heading: ParsedHeading,
+    headings: BTreeMap<ApplicationName, ParsedHeading>,
+    hard_timeout: Duration,
+}
+
+/// A valid sender with its subject.
+#[derive(Debug)]
+struct ParsedHeading {
+    from: Mailbox,
+    subject: String,
+}
+
+impl fmt::Debug for SmtpMailService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Smtp").field("heading", &self.heading).finish_non_exhaustive()
+    }
+}
+
+impl MailHeading {
+    /// Validates both.
+    ///
+    /// # Errors
+    /// If the sender or the subject is invalid.
+    pub fn check(&self) -> Result<(), SmtpSettingsError> {
+        self.parse().map(drop)
+    }
+
+    fn parse(&self) -> Result<ParsedHeading, SmtpSettingsError> {
+        let Self { from, subject } = self;
+        if subject.chars().any(char::is_control) {
+            return Err(SmtpSettingsError::Subject);
+        }
+        let bad = |reason: String| SmtpSettingsError::From { reason };
+        if from.chars().any(char::is_control) {
+            return Err(bad("more than one line".into()));
+        }
+        let from = from.parse().map_err(|error: lettre::address::AddressError| bad(error.to_string()))?;
+        Ok(ParsedHeading { from, subject: subject.clone() })
+    }
+}
+
+impl SmtpMailService {
+    /// Creates a client of the mail server in `settings`. It does not connect yet.
+    ///
+    /// # Errors
+    /// If the sender or the subject is invalid, or TLS cannot be used.
+    pub fn new(settings: SmtpSettings) -> Result<Self, SmtpSettingsError> {
+        let SmtpSettings { host, port, tls, login, heading, headings, hard_timeout } = settings;
+        let heading = heading.parse()?;
+        let headings = headings.into_iter().map(|(name, heading)| Ok((name, heading.parse()?)));
+        let headings = headings.collect::<Result<_, SmtpSettingsError>>()?;
+        let parameters =
+            || TlsParameters::new(host.clone()).map_err(|error| SmtpSettingsError::Tls(error.to_string()));
+        let tls = match tls {
+            SmtpTls::Implicit => Tls::Wrapper(parameters()?),
+            SmtpTls::Starttls => Tls::Required(parameters()?),
+            SmtpTls::None => Tls::None,
+        };
+        // lettre calls this builder dangerous because it sets no TLS; TLS is set in the next line
+        let server = AsyncSmtpTransport::<Tokio1Executor>::builder_dangerous(host);
+        let mut server = server.port(port).tls(tls).timeout(Some(hard_timeout));
+        if let Some((user, password)) = login {
+            server = server.credentials(Credentials::new(user, password.expose_secret().to_owned()));
+        }
+        Ok(Self { transport: server.build(), heading, headings, hard_timeout })
+    }
+
+    async fn submit_mail(
+        &self,
+        mail: &OutboxMail,
+        content: Option<&MailContent>,
+    ) -> Result<(), MailSendFailure> {
+        let message = self.message(mail, content)?;
+        let ascii = message.envelope().to().iter().all(|to| AsRef::<str>::as_ref(to).is_ascii());
+        match timeout(self.hard_timeout, self.transport.send(message)).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(classify_smtp_error(&error, ascii)),
+            Err(_) => Err(failure(
+                format!("no answer within {} ms", self.hard_timeout.as_millis()),
+                MailFailureCause::Service,
+            )),
+        }
+    }
+
+    /// Builds the message. It is the same at each attempt with the same content.
+    fn message(&self, mail: &OutboxMail, content: Option<&MailContent>) -> Result<Message, MailSendFailure> {
+        let MailState { mail_id, to, session_id, tries, .. } = &mail.standing;
+        let ParsedHeading { from, subject } =
+            self.headings.get(&session_id.application()).unwrap_or(&self.heading);
+        let unusable = |error: &dyn fmt::Display| {
+            failure(format!("the message cannot be built: {error}"), MailFailureCause::MailForGood)
+        };
+        let to: Address =
+            to.mailbox().parse().map_err(|error| unusable(&error as &lettre::address::AddressError))?;
+        // derived from the headers, it would lack an address with a quoted local part, which the client cannot parse there
+        let envelope = Envelope::new(Some(from.email.clone()), vec![to.clone()]);
+        let message = Message::builder()
+            .envelope(envelope.map_err(|error| unusable(&error))?)
+            .from(from.clone())
+            .to(Mailbox::new(None, to))
+            .date(SystemTime::from(tries.queued_at))
+            .message_id(Some(message_id(mail_id, from.email.domain())));
+        let message = match content {
+            Some(content) => add_content(message, content),
+            None => {
+                let message = message.subject(subject_of(mail, subject)).header(ContentType::TEXT_PLAIN);
+                message.body(format_mail(mail))
+            }
+        };
+        message.map_err(|error| unusable(&error))
+    }
+
+    /// Probes the server by opening a connection and sending `NOOP`, the same steps that each mail needs.
+    async fn probe_server(&self) -> CircuitCallOutcome {
+        CircuitCallOutcome::Failure(
+            match timeout(self.hard_timeout, self.transport.test_connection()).await {
+                Ok(Ok(true)) => return CircuitCallOutcome::Success { latency_ms: None },
+                Ok(Ok(false)) => "the server does not answer NOOP".into(),
+                Ok(Err(error)) if is_shortage(&error) => return CircuitCallOutcome::Neutral,
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => format!("no answer within {} ms", self.hard_timeout.as_millis()),
+            },
+        )
+    }
+}
+
+/// The subject. A notice has a different one, so that it is not mistaken for the mail that it is about.
+fn subject_of(mail: &OutboxMail, subject: &str) -> String {
+    match mail.standing.kind {
+        MailKind::Verdict => subject.to_owned(),
+        MailKind::DivergenceNotice => format!("{subject}: a note on your results page"),
+    }
+}
+
+/// The `Message-ID` of a mail: the SHA-256 of its id, which contains only characters that are allowed in a header.
+fn message_id(mail_id: &MailId, domain: &str) -> String {
+    format!("<{}@{domain}>", Sha256Hex::of(mail_id.as_str().as_bytes()))
+}
+
+/// Classifies an error of the SMTP client. If the server does not support addresses beyond ASCII, the client
+/// itself rejects such an address.
+fn classify_smtp_error(error: &Error, ascii: bool) -> MailSendFailure {
+    let status: Option<u16> = error.status().map(Into::into);
+    let fault = match status {
+        Some(status) if MAIL_REJECTION_CODES.contains(&status) => MailFailureCause::MailForGood,
+        _ if error.is_client() && !ascii => MailFailureCause::MailForGood,
+        Some(status) if MAIL_DEFERRAL_CODES.contains(&status) => MailFailureCause::Mail,
+        _ if is_shortage(error) => MailFailureCause::Mail,
+        _ => MailFailureCause::Service,
+    };
+    failure(error.to_string(), fault)
+}
+
+fn failure(cause: String, fault: MailFailureCause) -> MailSendFailure {
+    MailSendFailure { cause: visible_line(&cause).into_owned(), fault, retry_after: None }
+}
+
+/// Completes a message: plain text, or plain text with HTML as its alternative.
+fn add_content(message: MessageBuilder, content: &MailContent) -> Result<Message, lettre::error::Error> {
+    let MailContent { subject, text, html, language } = content;
+    let message = message.subject(subject.clone()).header(ContentLanguage(language.to_string()));
+    let Some(html) = html else { return message.header(ContentType::TEXT_PLAIN).body(text.clone()) };
+    // a text cannot contain its own digest, so it cannot end its part
+    let boundary = Sha256Hex::of([text.as_str(), html].concat().as_bytes());
+    let parts = MultiPart::builder().kind(MultiPartKind::Alternative).boundary(boundary.as_str());
+    let parts = parts.singlepart(SinglePart::plain(text.clone()));
+    message.multipart(parts.singlepart(SinglePart::html(html.clone())))
+}
+
+/// The header of RFC 3282.
+#[derive(Debug, Clone)]
+struct ContentLanguage(String);
+
+impl Header for ContentLanguage {
+    fn name() -> HeaderName {
+        HeaderName::new_from_ascii_str("Content-Language")
+    }
+
+    fn parse(text: &str) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+        Ok(Self(text.to_owned()))
+    }
+
+    fn display(&self) -> HeaderValue {
+        HeaderValue::new(Self::name(), self.0.clone())
+    }
+}
+
+impl OracleProbe for SmtpMailService {
+    fn probe(&self) -> BoxFuture<'_, CircuitCallOutcome> {
+        Box::pin(self.probe_server())
+    }
+}
+
+impl MailService for SmtpMailService {
+    fn send<'a>(
+        &'a self,
+        mail: &'a OutboxMail,
+        content: Option<&'a MailContent>,
+    ) -> BoxFuture<'a, Result<(), MailSendFailure>> {
+        Box::pin(self.submit_mail(mail, content))
+    }
+}
+
+#[cfg(test)]
+mod tests;

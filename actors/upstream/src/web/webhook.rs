@@ -1,0 +1,176 @@
+//! The client of webhook endpoints. Requests are signed by the Standard Webhooks scheme, version 1.
+
+use super::{WebClient, WebError};
+use crate::http::requested_wait;
+use actors_platform::clock::{Clock, monotonic};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use domain_base::application::ApplicationName;
+use domain_verdict::webhook::WebhookSendFailure;
+use domain_verdict::webhook::{OutboxWebhook, WebhookId};
+use ipnet::IpNet;
+use jiff::{SignedDuration, Timestamp};
+use reqwest::StatusCode;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use ring::hmac;
+use secrecy::{ExposeSecret, SecretString};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The start of each secret.
+const SECRET_PREFIX: &str = "whsec_";
+/// The allowed lengths of a key, in bytes.
+const KEY_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
+
+/// Why a text is not a secret of webhooks. The text is not quoted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not a webhook secret (allowed: `{SECRET_PREFIX}` and the base64 form of 24 to 64 bytes)")]
+pub struct WebhookSecretError;
+
+/// The key that signs the webhooks to an endpoint.
+#[derive(Debug, Clone)]
+pub struct WebhookSecret(hmac::Key);
+
+impl WebhookSecret {
+    /// Parses `whsec_` and a key in base64.
+    ///
+    /// # Errors
+    /// If `secret` has another form, or the key has not 24 to 64 bytes.
+    pub fn parse(secret: &SecretString) -> Result<Self, WebhookSecretError> {
+        let key = secret.expose_secret().strip_prefix(SECRET_PREFIX).ok_or(WebhookSecretError)?;
+        let key = STANDARD.decode(key).map_err(|_| WebhookSecretError)?;
+        if !KEY_BYTES.contains(&key.len()) {
+            return Err(WebhookSecretError);
+        }
+        Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, &key)))
+    }
+
+    /// The signature of a request that is sent at `at`.
+    fn sign(&self, webhook_id: &str, at: Timestamp, body: &str) -> String {
+        let content = format!("{webhook_id}.{}.{body}", at.as_second());
+        format!("v1,{}", STANDARD.encode(hmac::sign(&self.0, content.as_bytes())))
+    }
+}
+
+/// Where webhooks are sent, and the key that signs them.
+#[derive(Debug, Clone)]
+pub struct WebhookEndpoint {
+    pub url: String,
+    pub secret: WebhookSecret,
+}
+
+/// The endpoints by application; `None` is the endpoint of operators.
+pub type WebhookEndpoints = BTreeMap<Option<ApplicationName>, WebhookEndpoint>;
+
+/// The answer to an accepted webhook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WebhookReply {
+    pub status: u16,
+    pub latency: Duration,
+}
+
+/// The client of the configured endpoints.
+#[derive(Debug)]
+pub struct WebhookClient {
+    web: WebClient,
+    endpoints: WebhookEndpoints,
+    clock: Clock,
+}
+
+impl WebhookClient {
+    /// Creates a client that reaches public addresses and those in `allow_local`, with this time limit of an attempt.
+    #[must_use]
+    pub fn new(
+        endpoints: WebhookEndpoints,
+        allow_local: &[IpNet],
+        hard_timeout: Duration,
+        clock: Clock,
+    ) -> Self {
+        let half = hard_timeout / 2;
+        Self { web: WebClient::new(allow_local, half, half, clock.clone()), endpoints, clock }
+    }
+
+    /// Sets whether webhooks may be sent without encryption.
+    #[must_use]
+    pub fn with_cleartext(self, allow_cleartext: bool) -> Self {
+        Self { web: self.web.with_cleartext(allow_cleartext), ..self }
+    }
+
+    /// The receivers whose endpoint may not be reached. Host names are not resolved.
+    #[must_use]
+    pub fn find_unreachable(&self) -> Vec<(Option<ApplicationName>, WebError)> {
+        let fault = |(receiver, endpoint): (&Option<ApplicationName>, &WebhookEndpoint)| {
+            let url = self.web.address_filter.endpoint(&endpoint.url).map_err(WebError::Endpoint);
+            let checked = url.and_then(|url| self.web.check_confidential(&url, super::format_url));
+            Some((receiver.clone(), checked.err()?))
+        };
+        self.endpoints.iter().filter_map(fault).collect()
+    }
+
+    /// The receivers that have an endpoint.
+    pub fn receivers(&self) -> impl Iterator<Item = Option<ApplicationName>> {
+        self.endpoints.keys().cloned()
+    }
+
+    /// Sends `webhook` once. Each status from 200 to 299 accepts it.
+    pub async fn send(&self, webhook: &OutboxWebhook) -> Result<WebhookReply, WebhookSendFailure> {
+        let fault = |cause: String| WebhookSendFailure { cause, is_permanent: false, retry_after: None };
+        let Some(endpoint) = self.endpoints.get(&webhook.standing.application) else {
+            let receiver = webhook.standing.application.as_ref();
+            let receiver =
+                receiver.map_or_else(|| "operators".into(), |name| format!("application `{name}`"));
+            return Err(fault(format!("no webhook endpoint is configured for {receiver}")));
+        };
+        let headers = self.headers(&endpoint.secret, &webhook.standing.webhook_id, &webhook.body);
+        let began = monotonic();
+        let sent = self.web.post(&endpoint.url, headers, webhook.body.clone()).await;
+        let response = sent.map_err(|error| fault(error.to_string()))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(WebhookReply { status: status.as_u16(), latency: began.elapsed() });
+        }
+        let retry_after = requested_wait(&response, &self.clock);
+        Err(WebhookSendFailure {
+            is_permanent: status == StatusCode::GONE,
+            retry_after: retry_after.and_then(|wait| SignedDuration::try_from(wait).ok()),
+            ..fault(format!("the endpoint answered with status {}", status.as_u16()))
+        })
+    }
+
+    fn headers(&self, secret: &WebhookSecret, webhook_id: &WebhookId, body: &str) -> HeaderMap {
+        let now = self.clock.now();
+        let signature = secret.sign(webhook_id.as_str(), now, body);
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        for (name, value) in [
+            ("webhook-id", webhook_id.to_string()),
+            ("webhook-timestamp", now.as_second().to_string()),
+            ("webhook-signature", signature),
+        ] {
+            let value = HeaderValue::from_str(&value).expect("the value is visible ASCII");
+            headers.insert(HeaderName::from_static(name), value);
+        }
+        headers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signature_equals_the_known_vector_of_the_scheme() {
+        let secret = WebhookSecret::parse(&"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".into());
+        let at = Timestamp::from_second(1_614_265_330).expect("a valid time");
+        let body = r#"{"test": 2432232314}"#;
+        let signature = secret.expect("a secret").sign("msg_p5jXN8AQM9LWM0D4loKWxJek", at, body);
+        assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+    }
+
+    #[test]
+    fn secret_of_another_form_is_rejected() {
+        for bad in ["", "whsec_", "whsec_c2hvcnQ=", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_!"] {
+            assert!(WebhookSecret::parse(&bad.into()).is_err(), "{bad}");
+        }
+    }
+}

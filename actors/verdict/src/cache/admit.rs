@@ -1,0 +1,372 @@
+//! Storing an approved verdict: one commit for the verdict, its session, its log entries and the mail that it causes.
+
+use super::admission::{AdmitVerdict, VerdictRelease};
+use super::find::{find_session, mail_queued_event, queue_mail};
+use super::hold::{PolicyConfig, remove_held_verdict};
+use super::listeners::DeliveryListeners;
+use super::rejecting_checks::{find_check_in_force, remove_rejecting_check};
+use super::session_record::{address_change_event, deliver_order};
+use super::{FindSessionOutcome, VerdictCache, VerdictCacheError};
+use crate::submission::{GenerationTrace, Submission, SubmissionOutcome};
+use crate::templates::find_prompt_language;
+use actix::{Context, Handler, ResponseFuture};
+use actors_audit::commit_loop::CommitDecision;
+use actors_audit::logger::{CommitError, LoggerHandle};
+use actors_platform::clock::Clock;
+use domain_base::caller::DecidingUser;
+use domain_base::event::AuditEvent;
+use domain_base::gate_path::GatePath;
+use domain_verdict::crosscheck::ApprovedVerdict;
+use domain_verdict::delivery::RegenNotes;
+use domain_verdict::delivery::VerdictDelivery;
+use domain_verdict::divergence::DivergenceCheck;
+use domain_verdict::divergence::{DivergenceLevel, NoteLanguage, RegeneratedVerdict};
+use domain_verdict::event::{OrderReleased, RegenDivergenceCheck, VerdictCached};
+use domain_verdict::mail::MailKind;
+use domain_verdict::order::{OperatorAction, Order, OrderAction, OrderState};
+use domain_verdict::policy::PolicyAction;
+use domain_verdict::prompt::VerdictPrompt;
+use domain_verdict::session::OriginalVerdict;
+use domain_verdict::session::SessionRecord;
+use jiff::Timestamp;
+use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite, Store, StoreError};
+use std::sync::Arc;
+
+/// A record to commit, and its contents.
+struct DeliveryRecord {
+    record: JournalRecord,
+    delivery: Arc<VerdictDelivery>,
+    check: Option<DivergenceCheck>,
+    effects: AdmissionEffects,
+}
+
+/// The effects of an admission that are not part of its commit.
+#[derive(Default)]
+struct AdmissionEffects {
+    /// The order that stopped or ended by it.
+    order_end: Option<Order>,
+    /// The action of the policy, unless it delivered the verdict.
+    policy: Option<PolicyAction>,
+}
+
+impl AdmitVerdict {
+    /// The outcome for a session in which the verdict cannot be stored. `None` if it can be.
+    fn find_obstacle(
+        &self,
+        there: FindSessionOutcome,
+        session: Option<&(SessionRecord, u64)>,
+        store: &Store,
+    ) -> Result<Option<SubmissionOutcome>, VerdictCacheError> {
+        let Submission { session_id, path, .. } = &self.submission;
+        let stale = || Err(CommitError::Stale(RowName::of::<SessionRecord>(session_id)).into());
+        if let Some(VerdictRelease { held_revision, .. }) = &self.release {
+            let is_current = store.held_verdict_revision(session_id)? == Some(*held_revision);
+            // a check that refused another verdict meanwhile is in force for the held one, too
+            let session = session.map(|(session, _)| session);
+            let is_unchecked = self.evaluation_sha256.is_none() && session.is_some_and(|s| s.check.is_some());
+            return match there {
+                FindSessionOutcome::Held if is_current && !is_unchecked => Ok(None),
+                _ => stale(),
+            };
+        }
+        let session = session.map(|(session, _)| session);
+        let (check_in_force, _) = find_check_in_force(store, session_id, session)?;
+        match there {
+            // a verdict is regenerated for a reader, and only for a session that is known
+            FindSessionOutcome::Nothing(_) if *path == GatePath::Regen && session.is_none() => stale(),
+            // the session was removed meanwhile, and its order with it
+            FindSessionOutcome::Nothing(_) if *path == GatePath::Generate && !is_generating(session) => {
+                stale()
+            }
+            // the verdict was not checked by the check that the session has now: the caller must judge it again
+            FindSessionOutcome::Nothing(_)
+                if check_in_force.is_some_and(|check| !self.is_checked_against(&check)) =>
+            {
+                stale()
+            }
+            FindSessionOutcome::Nothing(_) => Ok(None),
+            // the verdict was judged, so its log entry is due in any case
+            FindSessionOutcome::Cached(cached) => Ok(Some(SubmissionOutcome::Replayed(cached))),
+            FindSessionOutcome::Held => Ok(Some(SubmissionOutcome::Held)),
+            FindSessionOutcome::Cancelled => Ok(Some(SubmissionOutcome::Cancelled)),
+            FindSessionOutcome::Mismatch(mismatch) => Ok(Some(SubmissionOutcome::Mismatch(mismatch))),
+        }
+    }
+}
+
+/// The parts that an admission uses.
+struct Admission {
+    store: Store,
+    log: LoggerHandle,
+    clock: Clock,
+    listeners: DeliveryListeners,
+    policy: PolicyConfig,
+}
+
+impl Admission {
+    async fn admit(self, admit: AdmitVerdict) -> Result<SubmissionOutcome, VerdictCacheError> {
+        let Submission { session_id, path, .. } = &admit.submission;
+        let sealed = admit.seal(&self.policy, &self.store, self.clock.now()).await?;
+        let look = || {
+            let stored =
+                || Ok(self.store.verdict(session_id)?.map(|(delivery, _)| Arc::new(delivery.into())));
+            find_session(&self.store, &admit.submission, stored)
+        };
+        // The caller has already looked a submitted verdict up. If that has changed since, the record is stale. A generated
+        // or a released verdict has a session.
+        let is_new = !matches!(path, GatePath::Generate | GatePath::Regen) && admit.release.is_none();
+        let mut lookup = is_new.then_some((FindSessionOutcome::Nothing(None), None));
+        let admitted = self.log.decide_and_commit(|| {
+            let (there, session) = lookup.take().map_or_else(look, Ok)?;
+            self.decide(&admit, there, session.as_ref(), sealed.as_deref())
+        });
+        let ((admission, effects), _) = admitted.await?;
+        if let Some(action) = effects.policy {
+            self.listeners.order_metrics.count_policy(session_id.application(), action);
+        }
+        if let SubmissionOutcome::Regenerated(_, check) = &admission {
+            self.listeners.comparisons.count_comparison(check);
+        }
+        if let Some(order) = &effects.order_end {
+            self.listeners.report(session_id, order);
+        }
+        Ok(admission)
+    }
+
+    fn decide(
+        &self,
+        admit: &AdmitVerdict,
+        there: FindSessionOutcome,
+        session: Option<&(SessionRecord, u64)>,
+        sealed: Option<&str>,
+    ) -> Result<CommitDecision<(SubmissionOutcome, AdmissionEffects)>, VerdictCacheError> {
+        let (store, now) = (&self.store, self.clock.now());
+        if let Some(obstacle) = admit.find_obstacle(there, session, store)? {
+            let trace = admit.submission.generation_trace.as_ref();
+            let record = GenerationTrace::record(trace, admit.judged.clone());
+            return Ok(CommitDecision::Change((obstacle, AdmissionEffects::default()), record));
+        }
+        let known = session.map(|(session, _)| session);
+        if let Some(policy) = admit.apply_policy(&self.policy.policies, known) {
+            let mut effects = AdmissionEffects { policy: Some(policy.action), ..AdmissionEffects::default() };
+            if let (PolicyAction::Hold, Some(sealed)) = (policy.action, sealed) {
+                let (record, order) = admit.hold_record(&policy, sealed.to_owned(), session, store, now)?;
+                effects.order_end = Some(order);
+                return Ok(CommitDecision::Change((SubmissionOutcome::Held, effects), record));
+            }
+            let record = admit.refusal_record(&policy, now);
+            let (decision, causes) = (admit.approved.decision().clone(), policy.causes);
+            let refused = SubmissionOutcome::RejectedByPolicy { decision, causes, retry_after: None };
+            return Ok(CommitDecision::Change((refused, effects), record));
+        }
+        let DeliveryRecord { mut record, delivery, check, effects } =
+            build_delivery_record(admit, session, store, self.listeners.mails, now)?;
+        let session_id = &admit.submission.session_id;
+        if session.is_none() {
+            let (_, refusal_revision) = find_check_in_force(store, session_id, None)?;
+            remove_rejecting_check(&mut record, session_id, refusal_revision);
+        }
+        if admit.release.is_some() {
+            remove_held_verdict(&mut record, store, session_id)?;
+        }
+        let cached = Arc::new(VerdictDelivery::clone(&delivery).into());
+        let admission = match check {
+            Some(check) => SubmissionOutcome::Regenerated(cached, check),
+            None => SubmissionOutcome::Stored(cached),
+        };
+        Ok(CommitDecision::Change((admission, effects), record))
+    }
+}
+
+/// Whether the order of a session has an attempt in progress.
+fn is_generating(session: Option<&SessionRecord>) -> bool {
+    let order = session.and_then(|session| session.order.as_ref());
+    order.is_some_and(|order| order.state == OrderState::Generating)
+}
+
+/// Builds the record of a delivery: how the verdict was generated and judged, the verdict, its session, and
+/// the mail that it causes. For a regenerated verdict it also contains the comparison with the first one.
+fn build_delivery_record(
+    admit: &AdmitVerdict,
+    known: Option<&(SessionRecord, u64)>,
+    store: &Store,
+    mails: bool,
+    now: Timestamp,
+) -> Result<DeliveryRecord, StoreError> {
+    let AdmitVerdict { submission, approved, judged, evaluation_sha256, release } = admit;
+    let Submission { session_id, query, path, generation_trace, .. } = submission;
+    let (known, revision) = known.map(|(session, revision)| (session, *revision)).unzip();
+    let original = known.and_then(|session| session.original.as_ref());
+    // a regeneration for a read does not count as a delivery
+    let first = *path != GatePath::Regen && known.is_none_or(|session| session.delivered_sha256.is_none());
+    let mut session = session_after(admit, known, first, now);
+    let check = comparison(admit, original);
+    let language = note_language(admit, original, store)?;
+    let delivery = Arc::new(VerdictDelivery {
+        session_id: session_id.clone(),
+        query: query.clone(),
+        approved: approved.clone(),
+        cached_at: now,
+        regen: check.as_ref().map(|check| RegenNotes::of(check, language)),
+        evaluation_sha256: evaluation_sha256.clone(),
+    });
+    let mut events: Vec<_> = GenerationTrace::entries(generation_trace.as_ref()).collect();
+    events.extend(judged.clone());
+    events.extend(release.as_ref().map(|release| released_event(admit, release, now)));
+    events.push(cached_event(approved, &session, *path, now));
+    events.extend(address_change_event(store, known, &session, now)?);
+    let trace = generation_trace.as_ref();
+    let delivered_order = if first { deliver_order(&session, *path, trace, now) } else { None };
+    let (order_end, delivered) = delivered_order.unzip();
+    let released = |order: Order| match release {
+        Some(VerdictRelease { reason, user, .. }) => order.changed_by_operator(OperatorAction {
+            action: OrderAction::Release,
+            at: now,
+            uid: user.peer.uid,
+            user_name: user.name.clone(),
+            reason: reason.clone(),
+        }),
+        None => order,
+    };
+    let order_end = order_end.map(released);
+    session.order = order_end.clone().or(session.order);
+    events.extend(delivered);
+    let compared = check.clone().map(RegenDivergenceCheck);
+    events.extend(compared.map(|kind| AuditEvent::new(now, session_id.clone(), kind)));
+    let mut writes = vec![RowWrite::put::<VerdictDelivery>(&delivery)];
+    let to = session.customer_email.clone().filter(|_| mails);
+    if let (Some(to), Some(kind)) = (to, mail_kind_of_delivery(check.as_ref(), first)) {
+        let mail = queue_mail(kind, &delivery, to);
+        events.push(mail_queued_event(&mail, now));
+        writes.push(RowWrite::put(&mail));
+    }
+    if known != Some(&session) {
+        writes.push(RowWrite::put::<SessionRecord>(&session));
+    }
+    let expect = vec![
+        RowExpectation::new::<VerdictDelivery>(session_id, None),
+        RowExpectation::new::<SessionRecord>(session_id, revision),
+    ];
+    let record = JournalRecord { expect, events, writes, ..JournalRecord::default() };
+    let effects = AdmissionEffects { order_end, policy: None };
+    Ok(DeliveryRecord { record, delivery, check, effects })
+}
+
+/// Compares the verdict with the original, if one is due: for a regenerated verdict, and for a verdict that
+/// is submitted in place of a lost one. If the original itself is submitted again, there is no comparison.
+fn comparison(admit: &AdmitVerdict, original: Option<&OriginalVerdict>) -> Option<DivergenceCheck> {
+    let AdmitVerdict { submission, approved, .. } = admit;
+    let Submission { path, generation_trace, .. } = submission;
+    let is_the_first =
+        original.is_some_and(|original| original.verdict_sha256.as_ref() == Some(approved.sha256()));
+    let replaces = *path == GatePath::Regen || (original.is_some() && !is_the_first);
+    replaces.then(|| {
+        let prompt = prompt_of(submission);
+        let (prompt, settings) =
+            (prompt.as_ref(), generation_trace.as_ref().map(|trace| &trace.generation.settings));
+        let (tier, label, path) = (approved.tier(), approved.label(), *path);
+        DivergenceCheck::of(original, &RegeneratedVerdict { tier, label, path, prompt, settings })
+    })
+}
+
+/// The language of the texts for the customer: that of the prompt of the first verdict, or else of this one.
+fn note_language(
+    admit: &AdmitVerdict,
+    original: Option<&OriginalVerdict>,
+    store: &Store,
+) -> Result<NoteLanguage, StoreError> {
+    let prompts = [original.and_then(|original| original.prompt.clone()), prompt_of(&admit.submission)];
+    for prompt in prompts.into_iter().flatten() {
+        if let Some(language) = find_prompt_language(store, &prompt)? {
+            return Ok(NoteLanguage::of(&language));
+        }
+    }
+    Ok(NoteLanguage::default())
+}
+
+/// The prompt of a verdict, if it is known.
+fn prompt_of(Submission { prompt, generation_trace, .. }: &Submission) -> Option<VerdictPrompt> {
+    let generated = generation_trace.as_ref().map(|trace| trace.generation.prompt());
+    generated.or_else(|| prompt.clone())
+}
+
+/// The mail that a delivery causes. The first delivery causes the verdict mail, with the disclaimer if the
+/// verdict differs from a registered original. A later delivery causes a notice if the divergence is
+/// significant.
+fn mail_kind_of_delivery(check: Option<&DivergenceCheck>, first: bool) -> Option<MailKind> {
+    let level = check.and_then(|check| check.divergence_level);
+    match level {
+        _ if first => Some(MailKind::Verdict),
+        Some(DivergenceLevel::Significant) => Some(MailKind::DivergenceNotice),
+        _ => None,
+    }
+}
+
+fn cached_event(
+    approved: &ApprovedVerdict,
+    session: &SessionRecord,
+    path: GatePath,
+    timestamp: Timestamp,
+) -> AuditEvent {
+    AuditEvent::new(
+        timestamp,
+        session.session_id.clone(),
+        VerdictCached {
+            tier: approved.tier(),
+            verdict_label: approved.label(),
+            verdict_sha256: approved.sha256().clone(),
+            path,
+        },
+    )
+}
+
+fn released_event(admit: &AdmitVerdict, release: &VerdictRelease, timestamp: Timestamp) -> AuditEvent {
+    let VerdictRelease { reason, user: DecidingUser { peer, name: user_name }, .. } = release.clone();
+    let verdict_sha256 = admit.approved.sha256().clone();
+    let released = OrderReleased { verdict_sha256, reason, user_name, peer };
+    AuditEvent::new(timestamp, admit.submission.session_id.clone(), released)
+}
+
+/// The session after the verdict is stored. `first` is true for the first delivery.
+fn session_after(
+    admit: &AdmitVerdict,
+    known: Option<&SessionRecord>,
+    first: bool,
+    now: Timestamp,
+) -> SessionRecord {
+    let Submission { session_id, query, customer_email, check, generation_trace, .. } = &admit.submission;
+    let new = || SessionRecord::new(session_id.clone(), admit.approved.tier(), query.clone());
+    let sha256 = admit.approved.sha256();
+    let base = known.cloned().unwrap_or_else(new).owned_by(admit.submission.caller);
+    let session = SessionRecord { cached_sha256: Some(sha256.clone()), ..base };
+    if !first {
+        return session;
+    }
+    let settings = generation_trace.as_ref().map(|trace| trace.generation.settings.clone());
+    let original = || OriginalVerdict {
+        reasked: generation_trace.as_ref().is_some_and(|trace| trace.generation.reasked),
+        ..OriginalVerdict::delivered(&admit.approved, prompt_of(&admit.submission), settings, now)
+    };
+    SessionRecord {
+        customer_email: customer_email.clone().or(session.customer_email),
+        original: Some(session.original.unwrap_or_else(original)),
+        delivered_sha256: Some(sha256.clone()),
+        check: check.clone(),
+        ..session
+    }
+}
+
+impl Handler<AdmitVerdict> for VerdictCache {
+    type Result = ResponseFuture<Result<SubmissionOutcome, VerdictCacheError>>;
+
+    fn handle(&mut self, message: AdmitVerdict, _: &mut Context<Self>) -> Self::Result {
+        let admission = Admission {
+            store: self.store.clone(),
+            log: self.log.clone(),
+            clock: self.clock.clone(),
+            listeners: self.listeners.clone(),
+            policy: self.policy.clone(),
+        };
+        Box::pin(admission.admit(message))
+    }
+}

@@ -1,0 +1,434 @@
+//! Erasing the data of sessions from the state directory.
+//!
+//! The removal of a session's rows and the entry `erasure_started` are one commit. From then on the erasure continues, also after
+//! a restart, until `session_erased` is logged.
+
+pub mod retention;
+
+pub use retention::{RetentionDays, RetentionReport};
+
+use crate::cache::{EraseSession, VerdictCache, VerdictCacheError};
+use crate::notifier::{ChangeMessage, HoldMessages, Notifier, OutboxAction, OutboxError, queued_mails};
+use crate::regen::{AwaitGenerations, RegenActor};
+use actors_audit::logger::{CommitError, LoggerHandle};
+use actors_platform::actor_handle::{ActorCallError, ActorHandle};
+use actors_platform::clock::Clock;
+use actors_platform::in_flight::InFlight;
+use domain_audit::event::SessionErased;
+use domain_audit::event::{ErasureEndEntry, ErasureStartEntry};
+use domain_base::caller::PeerCredentials;
+use domain_base::event::AuditEvent;
+use domain_base::event::read_open;
+use domain_base::row::ErasedData;
+use domain_base::session_id::SessionId;
+use oracled_store::{ErasureOutcome, ErasureStep, JournalRecord, LogQuery, RemovalPlan, Store, StoreError};
+use retention::StartedRetention;
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+
+/// The pause before an interrupted erasure is tried again.
+const PAUSE: Duration = Duration::from_secs(60);
+/// The pause before the database is replaced, if a long read prevented it.
+const FINISH_PAUSE: Duration = Duration::from_millis(200);
+
+/// Why sessions were not erased. An erasure that has started is tried again every minute, and after a restart.
+#[derive(Debug, thiserror::Error)]
+pub enum ErasureError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    #[error(transparent)]
+    Cache(#[from] VerdictCacheError),
+    /// A mail or a webhook of the session is being sent.
+    #[error(transparent)]
+    Outbox(#[from] OutboxError),
+    #[error(transparent)]
+    Actor(#[from] ActorCallError),
+    /// Another backup or an erasure is in progress.
+    #[error("another backup, or an erasure, is in progress; wait until it has ended")]
+    InProgress,
+    /// An erasure has failed, and is tried again.
+    #[error("an erasure is not complete; it is tried again every minute; see the service log for the cause")]
+    Incomplete,
+    /// The task that reads and writes the files panicked.
+    #[error("the task that reads and writes the files failed: {0}; report this as a bug")]
+    Files(String),
+}
+
+/// The result of an erasure.
+#[derive(Debug)]
+pub struct ErasureReport {
+    /// The erased sessions, with the kinds of data that were found.
+    pub sessions: BTreeMap<SessionId, BTreeSet<ErasedData>>,
+    /// Files of the log that may still have the data.
+    pub unread_files: Vec<PathBuf>,
+    /// Number of completed erasures and retentions.
+    removals: usize,
+}
+
+/// The erasures and the retentions that have started and not ended.
+pub struct StartedRemovals {
+    pub erasures: Vec<StartedErasure>,
+    retentions: Vec<StartedRetention>,
+}
+
+impl StartedRemovals {
+    fn read(store: &Store) -> Result<Self, StoreError> {
+        Ok(Self {
+            erasures: unfinished(store, ["erasure_started", "session_erased"], |entry: &StartedErasure| {
+                entry.seq
+            })?,
+            retentions: unfinished(
+                store,
+                ["retention_started", "retention_applied"],
+                |entry: &StartedRetention| entry.seq,
+            )?,
+        })
+    }
+
+    /// The first entry with which one of them has started.
+    fn first_seq(&self) -> Option<u64> {
+        let erasures = self.erasures.iter().map(|started| started.seq);
+        erasures.chain(self.retentions.iter().map(|started| started.seq)).min()
+    }
+
+    const fn is_empty(&self) -> bool {
+        self.erasures.is_empty() && self.retentions.is_empty()
+    }
+}
+
+/// Erases sessions, one request at a time.
+#[derive(Debug, Clone)]
+pub struct ErasureService(pub Arc<ErasureHandles>);
+
+/// The handles that an erasure needs.
+#[derive(Debug)]
+pub struct ErasureHandles {
+    pub store: Store,
+    pub log: LoggerHandle,
+    pub clock: Clock,
+    pub cache: ActorHandle<VerdictCache>,
+    pub notifier: ActorHandle<Notifier>,
+    pub regen: ActorHandle<RegenActor>,
+    /// The orders with an attempt in progress.
+    pub orders_in_flight: InFlight<SessionId>,
+    /// Held by an erasure or a backup: the hard links of a backup would keep the segments with the erased values.
+    pub turn: Arc<Mutex<()>>,
+    /// Held by the loop that completes erasures.
+    pub resuming: Mutex<()>,
+    pub is_stopped: AtomicBool,
+}
+
+/// An entry `erasure_started`.
+#[derive(Debug, Deserialize)]
+pub struct StartedErasure {
+    seq: u64,
+    /// `None` if the id is erased already.
+    #[serde(default, deserialize_with = "read_open")]
+    session_id: Option<SessionId>,
+    #[serde(flatten)]
+    start: ErasureStartEntry,
+}
+
+impl StartedErasure {
+    /// The number of the entry, if it has the id of its session.
+    fn named_seq(&self) -> Option<u64> {
+        self.session_id.as_ref().map(|_| self.seq)
+    }
+}
+
+/// The end of an erasure or a retention.
+#[derive(Deserialize)]
+struct EndedErasure {
+    started_seq: u64,
+}
+
+impl ErasureService {
+    pub fn new(handles: ErasureHandles) -> Self {
+        Self(Arc::new(handles))
+    }
+
+    /// Stops the work on files. The erasure continues at the next start.
+    pub fn stop(&self) {
+        self.0.is_stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Prevents erasures until the result is dropped.
+    ///
+    /// # Errors
+    /// An erasure or a backup is in progress; an earlier erasure is not complete; or the log cannot be read.
+    pub async fn hold(&self) -> Result<OwnedMutexGuard<()>, ErasureError> {
+        let turn = Arc::clone(&self.0.turn).try_lock_owned().map_err(|_| ErasureError::InProgress)?;
+        let started = self.started().await?;
+        if started.is_empty() { Ok(turn) } else { Err(ErasureError::Incomplete) }
+    }
+
+    /// Waits until no other erasure and no backup is in progress, and prevents further ones until the result is dropped.
+    pub async fn wait_for_turn(&self) -> OwnedMutexGuard<()> {
+        Arc::clone(&self.0.turn).lock_owned().await
+    }
+
+    /// Erases the data of sessions, known or not.
+    ///
+    /// # Errors
+    /// The removal failed, or the files cannot be written.
+    pub async fn erase(
+        &self,
+        _turn: OwnedMutexGuard<()>,
+        sessions: BTreeSet<SessionId>,
+        reason: String,
+        peer: PeerCredentials,
+    ) -> Result<ErasureReport, ErasureError> {
+        let mut removed = Ok(());
+        self.note_pending(sessions.iter().cloned()).await?;
+        for session_id in sessions {
+            removed = self.remove(session_id, reason.clone(), peer).await;
+            if removed.is_err() {
+                break;
+            }
+        }
+        // also after an error: the rows of other sessions were removed, and perhaps those of this one
+        let erased = self.erase_started().await;
+        if erased.is_err() {
+            tokio::spawn(self.clone().resume());
+        }
+        removed.and(erased)
+    }
+
+    /// Completes erasures that have started, and were interrupted by a restart or an error. Returns at once if another call does
+    /// that.
+    pub async fn resume(self) {
+        let Ok(only) = self.0.resuming.try_lock() else { return };
+        loop {
+            let turn = self.0.turn.lock().await;
+            match self.erase_started().await {
+                Ok(ErasureReport { removals: 0, .. }) => {}
+                Ok(ErasureReport { unread_files, .. }) => {
+                    tracing::info!(?unread_files, "completed the removals that were interrupted");
+                }
+                Err(error) if self.0.is_stopped.load(Ordering::Relaxed) => {
+                    tracing::info!(%error, "an erasure continues at the next start");
+                }
+                Err(error) => {
+                    tracing::error!(%error, "could not complete an erasure; it is tried again in a minute");
+                    drop(turn);
+                    sleep(PAUSE).await;
+                    continue;
+                }
+            }
+            // before the turn ends: an erasure that fails afterwards starts another loop
+            drop(only);
+            return;
+        }
+    }
+
+    /// Removes the rows of a session, its mails and its webhooks, and logs the start of its erasure.
+    async fn remove(
+        &self,
+        session_id: SessionId,
+        reason: String,
+        peer: PeerCredentials,
+    ) -> Result<(), ErasureError> {
+        let ErasureHandles { store, cache, notifier, regen, orders_in_flight, .. } = &*self.0;
+        // an attempt in progress would store data, and log entries, after the erasure
+        let order = orders_in_flight.claim_when_free(session_id.clone()).await;
+        loop {
+            self.drop_webhooks(&session_id, None, peer).await?;
+            let mails = queued_mails(store, &session_id)?;
+            let mails = if mails.is_empty() { None } else { Some(notifier.ask(HoldMessages(mails)).await??) };
+            let (session_id, reason) = (session_id.clone(), reason.clone());
+            if cache.ask(EraseSession { session_id, mails, reason, peer }).await?? {
+                break;
+            }
+        }
+        drop(order);
+        Ok(regen.ask(AwaitGenerations(Some(session_id))).await?)
+    }
+
+    /// Removes the webhooks of a session without sending them: all, or those that were last written up to this entry.
+    async fn drop_webhooks(
+        &self,
+        session_id: &SessionId,
+        up_to: Option<u64>,
+        peer: PeerCredentials,
+    ) -> Result<(), ErasureError> {
+        let (store, session_id) = (self.0.store.clone(), session_id.clone());
+        let up_to = up_to.unwrap_or(u64::MAX);
+        let read = move || {
+            let mut found = Vec::new();
+            for id in store.webhooks_of(&session_id)? {
+                if store.message_state(&id)?.is_some_and(|(_, revision)| revision <= up_to) {
+                    found.push(id);
+                }
+            }
+            Ok(found)
+        };
+        for id in self.on_files(read).await? {
+            match self.0.notifier.ask(ChangeMessage { id, action: OutboxAction::Drop, peer }).await? {
+                // it was sent meanwhile
+                Ok(_) | Err(OutboxError::Unknown { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Erases the data of all sessions whose erasure has started and not ended, and the data of such retentions.
+    pub async fn erase_started(&self) -> Result<ErasureReport, ErasureError> {
+        let ErasureHandles { store, log, clock, .. } = &*self.0;
+        let started = self.started().await?;
+        let of_pending = store.clone();
+        let pending = self.on_files(move || of_pending.pending_erasures()).await?;
+        if started.is_empty() {
+            self.clear_pending().await?;
+            return Ok(ErasureReport { sessions: BTreeMap::new(), unread_files: Vec::new(), removals: 0 });
+        }
+        log.flush().await;
+        let StartedRemovals { erasures, retentions } = started;
+        let of_retentions = store.clone();
+        let read_retentions = move || {
+            let mut plan = RemovalPlan::default();
+            let add = |started: StartedRetention| Ok((started.add_to(&of_retentions, &mut plan)?, started));
+            let retentions = retentions.into_iter().map(add).collect::<Result<Vec<_>, StoreError>>()?;
+            Ok((plan, retentions))
+        };
+        let (mut plan, retentions) = self.on_files(read_retentions).await?;
+        for (session_id, seq, peer) in pending_sessions(&erasures, &pending) {
+            // requests in progress may have logged entries after the removal, or stored new data
+            let is_new = store.has_session_data(&session_id)?;
+            // those that were queued during the removal, also before a restart
+            if let Some(peer) = peer {
+                self.drop_webhooks(&session_id, is_new.then_some(seq), peer).await?;
+            }
+            let up_to = if is_new { seq } else { store.last_seq() };
+            let known = plan.sessions.entry(session_id).or_default();
+            *known = up_to.max(*known);
+        }
+        let ErasureOutcome { data, unread_files } = self.erase_files(plan).await?;
+        let still_named: BTreeSet<u64> =
+            self.started().await?.erasures.iter().filter_map(StartedErasure::named_seq).collect();
+        let mut record = JournalRecord::default();
+        let mut erased = BTreeMap::new();
+        for StartedErasure { seq, session_id, start } in erasures {
+            let ErasureStartEntry { reason, peer } = start;
+            let of_session =
+                session_id.as_ref().map(|session_id| data.get(session_id).cloned().unwrap_or_default());
+            // an entry that was erased before a restart can be that of any pending session
+            let data = of_session.unwrap_or_else(|| data.values().flatten().cloned().collect());
+            erased.extend(session_id.iter().map(|session_id| (session_id.clone(), data.clone())));
+            let ended = ErasureEndEntry { started_seq: seq, data, reason, peer };
+            let session_id = session_id.filter(|_| still_named.contains(&seq));
+            record.events.push(AuditEvent::new(clock.now(), session_id, SessionErased(ended)));
+        }
+        for (sessions, started) in retentions {
+            record.events.push(started.end_event(clock.now(), sessions, unread_files.len() as u64));
+        }
+        let removals = record.events.len();
+        log.commit(record).await?;
+        self.clear_pending().await?;
+        Ok(ErasureReport { sessions: erased, unread_files, removals })
+    }
+
+    pub async fn started(&self) -> Result<StartedRemovals, ErasureError> {
+        let store = self.0.store.clone();
+        self.on_files(move || StartedRemovals::read(&store)).await
+    }
+
+    /// Notes the sessions in a file if their ids are erased too: the log may no longer have them when the erasure continues.
+    async fn note_pending(&self, sessions: impl Iterator<Item = SessionId>) -> Result<(), ErasureError> {
+        let store = self.0.store.clone();
+        if !store.covers_session_ids() {
+            return Ok(());
+        }
+        let mut pending: BTreeSet<SessionId> = sessions.collect();
+        let added = move || {
+            pending.extend(store.pending_erasures()?);
+            store.put_pending_erasures(&pending)
+        };
+        self.on_files(added).await
+    }
+
+    /// Removes the file of pending erasures, also one that a kill has left incomplete.
+    async fn clear_pending(&self) -> Result<(), ErasureError> {
+        let store = self.0.store.clone();
+        self.on_files(move || store.put_pending_erasures(&BTreeSet::new())).await
+    }
+
+    async fn erase_files(&self, plan: RemovalPlan) -> Result<ErasureOutcome, ErasureError> {
+        let log = &self.0.log;
+        let mut erasure = log.begin_erasure(plan).await?;
+        let handles = Arc::clone(&self.0);
+        erasure = self
+            .on_files(move || {
+                let rewritten = erasure.rewrite_segments(&|| !handles.is_stopped.load(Ordering::Relaxed));
+                // it is repaired before the next attempt
+                rewritten.inspect_err(|error| handles.store.note_segment_damage(error))?;
+                Ok(erasure)
+            })
+            .await?;
+        loop {
+            let handles = Arc::clone(&self.0);
+            erasure = self
+                .on_files(move || {
+                    erasure.prepare(&|| !handles.is_stopped.load(Ordering::Relaxed))?;
+                    Ok(erasure)
+                })
+                .await?;
+            let (back, step) = log.finish_erasure(erasure).await?;
+            erasure = back;
+            match step {
+                ErasureStep::Finished => return self.on_files(move || erasure.finish()).await,
+                ErasureStep::ToPrepare => {}
+                ErasureStep::ToRepeat => sleep(FINISH_PAUSE).await,
+            }
+        }
+    }
+
+    async fn on_files<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, ErasureError> {
+        Ok(spawn_blocking(work).await.map_err(|panic| ErasureError::Files(panic.to_string()))??)
+    }
+}
+
+/// The entries of the event `started` without one of the event `ended` that names them, in the order of their numbers.
+fn unfinished<T: for<'de> Deserialize<'de>>(
+    store: &Store,
+    [started, ended]: [&str; 2],
+    seq_of: impl Fn(&T) -> u64,
+) -> Result<Vec<T>, StoreError> {
+    let started: Vec<T> = entries_of(store, started)?;
+    let ended: Vec<EndedErasure> = entries_of(store, ended)?;
+    let ended: BTreeSet<_> = ended.into_iter().map(|EndedErasure { started_seq }| started_seq).collect();
+    Ok(started.into_iter().filter(|entry| !ended.contains(&seq_of(entry))).collect())
+}
+
+/// The sessions to erase: each with the number of its `erasure_started` and the administrator, if both are known. A retention
+/// removes no session with webhooks.
+fn pending_sessions(
+    started: &[StartedErasure],
+    pending: &BTreeSet<SessionId>,
+) -> Vec<(SessionId, u64, Option<PeerCredentials>)> {
+    let named = started.iter().filter_map(|entry| {
+        let session_id = entry.session_id.clone()?;
+        Some((session_id, entry.seq, Some(entry.start.peer)))
+    });
+    // the entry of a pending session can be any of those without a name
+    let peer = started.first().map(|entry| entry.start.peer);
+    named.chain(pending.iter().map(|session_id| (session_id.clone(), 0, peer))).collect()
+}
+
+fn entries_of<T: for<'de> Deserialize<'de>>(store: &Store, event: &str) -> Result<Vec<T>, StoreError> {
+    let lines =
+        store.log(&LogQuery { event: Some(event.into()), limit: usize::MAX, ..LogQuery::default() })?;
+    lines.iter().map(|line| store.parse_entry(line)).collect()
+}

@@ -1,0 +1,17 @@
+//! Verdicts: the crosscheck, the cache, orders, regeneration, the limits of both, mail and webhooks.
+
+pub mod cache;
+pub mod crosscheck;
+pub mod documents;
+pub mod erasure;
+pub mod generation;
+pub mod held_key;
+pub mod lookup;
+pub mod notifier;
+pub mod order_metrics;
+pub mod order_progress;
+pub mod orders;
+pub mod rate_limiter;
+pub mod regen;
+pub mod submission;
+mod templates;

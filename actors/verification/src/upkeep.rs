@@ -1,0 +1,105 @@
+//! The schedule of the verification: it resumes pending decisions and deletes expired answers of live sources.
+
+use super::{VerificationContext, VerificationService, VerifyError, pending};
+use actix::{Actor, AsyncContext, Context, Supervised};
+use domain_base::event::AuditEvent;
+use domain_verification::adapter::ValidatedAdapter;
+use domain_verification::event::AnswerRemovalEntry;
+use domain_verification::event::KeptAnswersRemoved;
+use domain_verification::{CachedAnswer, CachedAnswerKey, CandidateAnswer};
+use jiff::{SignedDuration, Timestamp};
+use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite, StoreError};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The time between two passes over cached answers and pending decisions.
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(3600);
+/// Number of cached answers that are checked and deleted in one commit.
+const PAGE: usize = 256;
+
+/// The actor that runs the schedule.
+#[derive(Debug)]
+pub struct VerificationUpkeep {
+    verification: VerificationService,
+}
+
+impl VerificationUpkeep {
+    pub const fn new(verification: VerificationService) -> Self {
+        Self { verification }
+    }
+}
+
+impl Actor for VerificationUpkeep {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        ctx.run_interval(UPKEEP_INTERVAL, |upkeep, _| {
+            pending::resume_pending_decisions(&upkeep.verification.context);
+            let verifier = Arc::clone(&upkeep.verification.context);
+            tokio::spawn(async move { verifier.delete_expired_answers().await });
+        });
+        self.verification.context.track_workflow_sources();
+        pending::resume_pending_decisions(&self.verification.context);
+    }
+}
+
+impl Supervised for VerificationUpkeep {}
+
+actors_platform::handle_actor_calls!(VerificationUpkeep);
+
+impl VerificationContext {
+    /// Deletes expired cached answers. An answer that is replaced meanwhile is left to the next pass.
+    pub(super) async fn delete_expired_answers(&self) {
+        if let Err(error) = self.try_delete_expired_answers().await {
+            tracing::warn!(%error, "could not delete expired answers of live sources");
+        }
+    }
+
+    async fn try_delete_expired_answers(&self) -> Result<(), VerifyError> {
+        let mut after: Option<CachedAnswerKey> = None;
+        loop {
+            let page = self.store.cached_answer_page(after.as_ref(), PAGE)?;
+            let now = self.clock.now();
+            let mut record = JournalRecord::default();
+            for (key, answer, revision) in page.answers {
+                if !self.is_answer_needed(&key, &answer, now)? {
+                    let (row, revision) = (RowName::of::<CachedAnswer>(&key), Some(revision));
+                    record.expect.push(RowExpectation { row, revision });
+                    record.writes.push(RowWrite::remove::<CachedAnswer>(&key));
+                }
+            }
+            if !record.writes.is_empty() {
+                let entry = AnswerRemovalEntry { count: record.writes.len() as u64 };
+                record.events.push(AuditEvent::new(now, None, KeptAnswersRemoved(entry)));
+                self.handles.log.commit(record).await?;
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether an answer may still be served, or still guards against replays of older answers.
+    fn is_answer_needed(
+        &self,
+        key: &CachedAnswerKey,
+        answer: &CachedAnswer,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let Some(view) = self.store.view(&key.oracle_id)? else { return Ok(false) };
+        // if the adapter is invalid for now, no answer of its source is deleted
+        let Ok(Some(adapter)) = self.adapter(&view) else { return Ok(true) };
+        // an answer from a later time is used again once the clock, which was set back, has caught up
+        let is_ahead = |candidate: &CandidateAnswer| candidate.record.retrieved_at > now;
+        let is_ahead = answer.candidate.as_ref().is_some_and(is_ahead);
+        Ok(is_ahead || adapter.is_usable(answer, now) || is_replay_guard(&adapter, answer, now))
+    }
+}
+
+/// Whether an answer that was issued before `answer` would be accepted again if `answer` were deleted.
+fn is_replay_guard(adapter: &ValidatedAdapter, answer: &CachedAnswer, now: Timestamp) -> bool {
+    let age_s = adapter.adapter().max_issue_age_seconds.and_then(|age_s| i64::try_from(age_s).ok());
+    let limit = age_s.map(SignedDuration::from_secs);
+    answer.issued_at.zip(limit).is_some_and(|(issued_at, limit)| now.duration_since(issued_at) <= limit)
+}
