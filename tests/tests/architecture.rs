@@ -52,7 +52,7 @@ fn is_test(name: &str) -> bool {
 }
 
 /// Each crate with the crates that it may depend on.
-const DEPENDENCIES: [(&str, &[&str]); 14] = [
+const DEPENDENCIES: [(&str, &[&str]); 16] = [
     ("domain/base", &[]),
     ("domain/audit", &["domain-base"]),
     ("domain/upstream", &["domain-base"]),
@@ -83,7 +83,9 @@ const DEPENDENCIES: [(&str, &[&str]); 14] = [
         ],
     ),
     ("api", &["domain"]),
-    ("store", &["domain"]),
+    ("store/base", &[]),
+    ("store/facts", &["domain-base", "domain-ground", "store-base"]),
+    ("store", &["domain", "store-base", "store-facts"]),
     ("actors", &["domain", "store"]),
     ("daemon", &["domain", "api", "store", "actors", "ctl"]),
     ("ctl", &["domain", "api", "store"]),
@@ -91,7 +93,7 @@ const DEPENDENCIES: [(&str, &[&str]); 14] = [
 ];
 
 /// Folders of all crates except the tests.
-const CRATES: [&str; 14] = [
+const CRATES: [&str; 16] = [
     "domain",
     "domain/base",
     "domain/audit",
@@ -101,6 +103,8 @@ const CRATES: [&str; 14] = [
     "domain/rules",
     "domain/verdict",
     "api",
+    "store/base",
+    "store/facts",
     "store",
     "actors",
     "daemon",

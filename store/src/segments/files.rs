@@ -4,9 +4,7 @@ mod extent;
 mod groups;
 
 use super::group::{GROUP_MAX_BYTES, GroupEnd, StoredGroup, find_after};
-use crate::base::disk::{allocate, link_if_exists, sync_dir};
 use crate::base::engine::remove_dir;
-use crate::base::error::StoreError;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::SCHEMA;
 use crate::base::watermark::Watermark;
@@ -15,6 +13,8 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use store_base::disk::{allocate, link_if_exists, sync_dir};
+use store_base::error::StoreError;
 
 pub(crate) use extent::{SnapshotExtent, is_segment_name};
 pub(crate) use groups::SegmentGroups;

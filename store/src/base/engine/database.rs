@@ -1,7 +1,6 @@
 //! Opens sled's database, and keeps its file open.
 
 use super::{DATABASE_DIR, DATABASE_FILE, SETTINGS_FILE, StoreOptions};
-use crate::base::error::StoreError;
 use crate::base::panics::catch_panic;
 use crate::base::snapshot::{SnapshotId, snapshot_in};
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -10,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
+use store_base::error::StoreError;
 
 /// The number of retries if the database is locked, with a pause before each.
 const LOCK_ATTEMPTS: usize = 400;
@@ -104,7 +104,7 @@ fn try_open_sled(options: &StoreOptions, known: Option<SnapshotId>) -> Result<sl
     match catch_panic(|| config.open()) {
         Ok(Ok(db)) => Ok(db),
         Ok(Err(sled::Error::Io(error))) => Err(open_error(options, path, error)),
-        Ok(Err(error)) => Err(StoreError::damaged(&options.dir, &error)),
+        Ok(Err(error)) => Err(database_error(&options.dir, &error)),
         Err(detail) => Err(StoreError::Corrupt { dir: options.dir.clone(), detail }),
     }
 }
@@ -164,5 +164,39 @@ fn open_error(options: &StoreOptions, path: PathBuf, error: io::Error) -> StoreE
         StoreError::Corrupt { dir: options.dir.clone(), detail: text }
     } else {
         StoreError::Io { path, source: error }
+    }
+}
+
+/// The error for a failed read or write by sled.
+pub(crate) fn database_error(dir: &Path, error: &sled::Error) -> StoreError {
+    match error {
+        // includes the error of an earlier failed write, which sled returns for reads until it is reopened
+        sled::Error::Io(error) if !StoreError::is_damage(error) => {
+            StoreError::Io { path: dir.to_owned(), source: io::Error::new(error.kind(), error.to_string()) }
+        }
+        _ => StoreError::Corrupt { dir: dir.to_owned(), detail: describe(error) },
+    }
+}
+
+/// The text of an error of sled. Sled's own text for damage ends with an empty backtrace.
+fn describe(error: &sled::Error) -> String {
+    match error {
+        sled::Error::Corruption { at, .. } => {
+            let offset = at.map(|at| format!(" at {at:?}")).unwrap_or_default();
+            format!("a checksum is wrong{offset}")
+        }
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damage_that_sled_finds_is_described_without_a_backtrace() {
+        let error = database_error(Path::new("state"), &sled::Error::Corruption { at: None, bt: () });
+        let text = error.to_string();
+        assert!(text.contains("a checksum is wrong") && !text.contains("backtrace"), "{text}");
     }
 }
