@@ -2,6 +2,7 @@
 
 pub(crate) mod bundle;
 pub(crate) mod check_results;
+pub(crate) mod database_error;
 pub(crate) mod documents;
 pub(crate) mod engine;
 pub(crate) mod log_hashes;

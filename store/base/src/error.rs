@@ -67,8 +67,8 @@ pub enum StoreError {
     },
     /// A later version of oracled wrote the store.
     #[error(
-        "the store in {dir} has schema version {found}, and this oracled reads versions up to {known}; run the \
-         oracled that wrote it, or a later one"
+        "the store in {dir} has schema version {found}, and this oracled reads versions up to {known}; run the oracled that \
+         wrote it, or a later one, or restore the backup from before the upgrade with `oraclectl restore`"
     )]
     Newer {
         /// The state directory.

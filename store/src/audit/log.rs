@@ -25,8 +25,8 @@ pub(crate) use append::{LogTip, RecordLogEntries, index_session, put, put_line};
 pub(crate) use dropping::{kept_entries_in, without_dropped};
 pub use query::LogQuery;
 
+use crate::base::database_error::database_error;
 use crate::base::engine::TableReader;
-use crate::base::engine::database_error;
 use crate::base::meta;
 use crate::base::rows::{self, key};
 use jiff::Timestamp;

@@ -3,14 +3,15 @@
 mod database;
 
 use crate::base::check_results::CheckResults;
+use crate::base::database_error::database_error;
 use crate::base::log_hashes::LogHashes;
 use crate::base::panics::catch_panic;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::StoredValue;
 use crate::base::snapshot::{SnapshotId, snapshot_in, snapshots};
 use crate::base::watermark::StoreCounts;
+pub(crate) use database::lock_state;
 use database::{OpenDatabase, spare_files, unavailable};
-pub(crate) use database::{database_error, lock_state};
 use oracled_domain::audit::log_tree::LogTree;
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -1,7 +1,7 @@
 //! Metadata of the database: its schema, its ids and its row counts.
 
+use crate::base::database_error::database_error;
 use crate::base::engine::StoreEngine;
-use crate::base::engine::database_error;
 use crate::base::random::random_bytes;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{SCHEMA, key};

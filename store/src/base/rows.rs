@@ -6,7 +6,7 @@
 //! sled keeps up to 16 values in a leaf and moves a leaf of more than 128 KiB to a separate file, which it never syncs.
 //! Therefore no value here is longer than [`CHUNK_BYTES`]. A longer row continues under the next chunk number.
 
-use crate::base::engine::database_error;
+use crate::base::database_error::database_error;
 use crate::base::row_batch::RowBatch;
 use oracled_domain::base::row::Table;
 use oracled_domain::tables;

@@ -6,7 +6,7 @@
 
 use super::Journal;
 use crate::audit::log::{LOG, first_seq_of};
-use crate::base::engine::database_error;
+use crate::base::database_error::database_error;
 use crate::base::engine::{StoreEngine, TableReader};
 use crate::base::log_hashes::TILES;
 use crate::base::meta::{self, META};

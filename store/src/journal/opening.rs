@@ -1,7 +1,7 @@
 //! Opens the database of a store, and brings it up to date with the segments.
 
 use crate::audit::log::without_dropped;
-use crate::base::engine::database_error;
+use crate::base::database_error::database_error;
 use crate::base::engine::{StoreEngine, TableReader};
 use crate::base::log_hashes::LogHashes;
 use crate::base::meta;

@@ -1,6 +1,7 @@
 //! Opens sled's database, and keeps its file open.
 
 use super::{DATABASE_DIR, DATABASE_FILE, SETTINGS_FILE, StoreOptions};
+use crate::base::database_error::database_error;
 use crate::base::panics::catch_panic;
 use crate::base::snapshot::{SnapshotId, snapshot_in};
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -164,39 +165,5 @@ fn open_error(options: &StoreOptions, path: PathBuf, error: io::Error) -> StoreE
         StoreError::Corrupt { dir: options.dir.clone(), detail: text }
     } else {
         StoreError::Io { path, source: error }
-    }
-}
-
-/// The error for a failed read or write by sled.
-pub(crate) fn database_error(dir: &Path, error: &sled::Error) -> StoreError {
-    match error {
-        // includes the error of an earlier failed write, which sled returns for reads until it is reopened
-        sled::Error::Io(error) if !StoreError::is_damage(error) => {
-            StoreError::Io { path: dir.to_owned(), source: io::Error::new(error.kind(), error.to_string()) }
-        }
-        _ => StoreError::Corrupt { dir: dir.to_owned(), detail: describe(error) },
-    }
-}
-
-/// The text of an error of sled. Sled's own text for damage ends with an empty backtrace.
-fn describe(error: &sled::Error) -> String {
-    match error {
-        sled::Error::Corruption { at, .. } => {
-            let offset = at.map(|at| format!(" at {at:?}")).unwrap_or_default();
-            format!("a checksum is wrong{offset}")
-        }
-        _ => error.to_string(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn damage_that_sled_finds_is_described_without_a_backtrace() {
-        let error = database_error(Path::new("state"), &sled::Error::Corruption { at: None, bt: () });
-        let text = error.to_string();
-        assert!(text.contains("a checksum is wrong") && !text.contains("backtrace"), "{text}");
     }
 }
