@@ -2,10 +2,9 @@
 
 pub(crate) mod bundle;
 pub(crate) mod check_results;
-pub(crate) mod disk;
+pub(crate) mod database_error;
 pub(crate) mod documents;
 pub(crate) mod engine;
-pub(crate) mod error;
 pub(crate) mod log_hashes;
 pub(crate) mod meta;
 pub(crate) mod panics;

@@ -4,12 +4,9 @@
 //! A file is complete on the disk before a commit of the journal names it. A file that no row names is
 //! unused. Each file has checksums of all its bytes, which are verified at each read from the disk.
 
-pub mod archive;
 pub mod checked;
-pub mod decoding;
 pub mod export;
 pub mod files;
-mod index;
 mod linked;
 pub mod offline;
 mod pages;
@@ -20,10 +17,6 @@ pub mod query;
 pub mod rebuild;
 pub mod run_changes;
 mod run_keys;
-mod sealed;
-pub mod slices;
-pub mod sorted;
-pub mod sorter;
 pub mod staging;
 pub mod statement;
 #[cfg(test)]
@@ -36,4 +29,5 @@ mod tests;
 pub mod verify;
 pub mod view;
 
+pub use store_facts::{archive, decoding, slices};
 pub use tables::Store;

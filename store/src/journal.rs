@@ -3,7 +3,6 @@
 use crate::audit::log::{self, LogTip};
 use crate::audit::mirror::LogMirror;
 use crate::base::engine::{StoreEngine, StoreOptions, TableReader, lock_state};
-use crate::base::error::StoreError;
 use crate::base::meta;
 use crate::base::watermark::{StoreCounts, Watermark};
 use crate::ground::Store;
@@ -19,6 +18,7 @@ use std::borrow::Borrow;
 use std::fs;
 use std::io;
 use std::sync::Arc;
+use store_base::error::StoreError;
 
 /// The size of an ordinary group, in bytes. While there is space for one, the journal accepts writes.
 const ORDINARY_BYTES: u64 = 64 * 1024;

@@ -14,8 +14,6 @@ mod snapshot;
 pub(crate) use reading::{SegmentsUpTo, read_segments, visit_rows, visit_snapshot};
 pub(crate) use snapshot::{PART_BYTES, WrittenSnapshot};
 
-use crate::base::disk::sync_dir;
-use crate::base::error::StoreError;
 use crate::base::random::random_bytes;
 use crate::base::row_batch::RowBatch;
 use files::SegmentHead;
@@ -27,6 +25,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use store_base::disk::sync_dir;
+use store_base::error::StoreError;
 
 /// The size of the first segment, in bytes. Each next one is twice as large, up to [`SEGMENT_MAX_BYTES`].
 const SEGMENT_MIN_BYTES: u64 = if cfg!(test) { 4 * 1024 } else { 64 * 1024 };

@@ -2,7 +2,6 @@
 
 use crate::audit::log::{LogQuery, damaged_line};
 use crate::base::engine::TableReader;
-use crate::base::error::StoreError;
 use crate::base::read::skip_lost;
 use crate::base::rows::with_prefix;
 use jiff::Timestamp;
@@ -15,6 +14,7 @@ use oracled_domain::verification::review::{
 use oracled_domain::verification::stored_state::CachedAnswerKeyError;
 use oracled_domain::verification::{CachedAnswer, CachedAnswerKey, DecisionInputs, SubjectKey, SubjectState};
 use std::collections::BTreeSet;
+use store_base::error::StoreError;
 
 /// Selects the reviews to read.
 #[derive(Debug, Clone, Default)]

@@ -52,7 +52,7 @@ fn is_test(name: &str) -> bool {
 }
 
 /// Each crate with the crates that it may depend on.
-const DEPENDENCIES: [(&str, &[&str]); 13] = [
+const DEPENDENCIES: [(&str, &[&str]); 15] = [
     ("domain/base", &[]),
     ("domain/audit", &["domain-base"]),
     ("domain/upstream", &["domain-base"]),
@@ -83,7 +83,9 @@ const DEPENDENCIES: [(&str, &[&str]); 13] = [
         ],
     ),
     ("api", &["domain"]),
-    ("store", &["domain"]),
+    ("store/base", &[]),
+    ("store/facts", &["domain-base", "domain-ground", "store-base"]),
+    ("store", &["domain", "store-base", "store-facts"]),
     ("daemon", &["domain", "api", "store", "actors", "ctl"]),
     ("ctl", &["domain", "api", "store"]),
     ("tools", &["domain", "api", "ctl"]),
@@ -103,7 +105,7 @@ const ACTORS: [&str; 9] = [
 ];
 
 /// Folders of all crates except the tests.
-const CRATES: [&str; 22] = [
+const CRATES: [&str; 24] = [
     "domain",
     "domain/base",
     "domain/audit",
@@ -113,6 +115,8 @@ const CRATES: [&str; 22] = [
     "domain/rules",
     "domain/verdict",
     "api",
+    "store/base",
+    "store/facts",
     "store",
     "actors/testing",
     "actors/platform",

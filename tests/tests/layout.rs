@@ -42,8 +42,8 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
     ),
 ];
 
-/// The crates of the features. Cargo prevents cycles of them.
-const PARTS: [&str; 14] = [
+/// The crates of features, and of the parts of the store. Cargo prevents cycles of them.
+const PARTS: [&str; 16] = [
     "domain/base",
     "domain/audit",
     "domain/upstream",
@@ -51,6 +51,8 @@ const PARTS: [&str; 14] = [
     "domain/verification",
     "domain/rules",
     "domain/verdict",
+    "store/base",
+    "store/facts",
     "actors/platform",
     "actors/audit",
     "actors/upstream",

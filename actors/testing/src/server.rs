@@ -81,7 +81,7 @@ async fn read_request(socket: &mut TcpStream) -> String {
     let mut piece = [0; 4096];
     loop {
         let n = socket.read(&mut piece).await.unwrap_or(0);
-        text.extend_from_slice(&piece[..n]);
+        text.extend_from_slice(piece.get(..n).unwrap_or_default());
         let text = String::from_utf8_lossy(&text);
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
         let length =

@@ -3,7 +3,6 @@
 use crate::audit::log::{LOG, damaged_line, row, seq_of_line};
 use crate::audit::removal::{EntryHead, RemovalPlan, SessionKey, session_in_key};
 use crate::base::bundle::Bundle;
-use crate::base::error::StoreError;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, stored_in, stored_tables, tables_in};
 use memchr::memmem;
@@ -15,6 +14,7 @@ use oracled_domain::tables::tables;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use store_base::error::StoreError;
 
 /// Maximum number of sessions whose ids are searched in a content before it is parsed.
 const SEARCHED_MAX: usize = 64;

@@ -25,8 +25,8 @@ pub(crate) use append::{LogTip, RecordLogEntries, index_session, put, put_line};
 pub(crate) use dropping::{kept_entries_in, without_dropped};
 pub use query::LogQuery;
 
+use crate::base::database_error::database_error;
 use crate::base::engine::TableReader;
-use crate::base::error::StoreError;
 use crate::base::meta;
 use crate::base::rows::{self, key};
 use jiff::Timestamp;
@@ -38,6 +38,7 @@ use serde::de::DeserializeOwned;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::path::Path;
+use store_base::error::StoreError;
 
 /// The table of the entries: the text of some successive ones under the number of the first.
 pub(crate) const LOG: &str = "log";
@@ -254,7 +255,7 @@ impl LogReader<'_> {
         self.db.range(bound(range.start)..bound(range.end)).keys().filter_map(move |entry| {
             let key = match entry {
                 Ok(key) => key,
-                Err(error) => return Some(Err(StoreError::damaged(self.store.dir(), &error))),
+                Err(error) => return Some(Err(database_error(self.store.dir(), &error))),
             };
             let seq = key.get(at..at + 8).and_then(|seq| seq.try_into().ok()).map(u64::from_be_bytes);
             seq.filter(|_| is_included(&key)).map(Ok)
@@ -421,7 +422,7 @@ pub(crate) fn seq_of_line(line: &[u8]) -> Option<u64> {
 pub(crate) fn row_at(db: &sled::Db, dir: &Path, seq: u64) -> Result<Option<u64>, StoreError> {
     let up_to = key(LOG, &[&seq.to_be_bytes(), &[u8::MAX]]);
     let last = db.range(key(LOG, &[])..=up_to).next_back().transpose();
-    Ok(last.map_err(|error| StoreError::damaged(dir, &error))?.and_then(|(key, _)| first_seq_of(&key)))
+    Ok(last.map_err(|error| database_error(dir, &error))?.and_then(|(key, _)| first_seq_of(&key)))
 }
 
 /// The number of a row's first entry, from the key of one of its chunks.

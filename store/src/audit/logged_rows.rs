@@ -1,7 +1,6 @@
 //! The rows at the end of a log, compared with the entries that set them: an entry names each row with its SHA-256.
 
 use crate::base::bundle::Bundle;
-use crate::base::error::StoreError;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, StoredValue, row_of_path, row_path, stored_tables, tables_in};
 use oracled_domain::audit::event::{DueData, LostRow};
@@ -17,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use store_base::error::StoreError;
 
 /// The member of an entry with lost rows.
 const LOST: &str = "\"lost_rows\":";

@@ -9,9 +9,7 @@
 pub(crate) mod erasure;
 
 use crate::audit::log::{LINE_START, LogQuery, seq_of_line};
-use crate::base::disk::FileIdentity;
 use crate::base::engine::TableReader;
-use crate::base::error::StoreError;
 use oracled_domain::audit::leaf::is_erased_form;
 use serde::Deserialize;
 use std::fs::{self, File, OpenOptions};
@@ -19,6 +17,8 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::ops::RangeInclusive;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use store_base::disk::FileIdentity;
+use store_base::error::StoreError;
 
 const FILE: &str = "oracle_log.jsonl";
 /// The search for the last complete line reads the end of the file in steps of this many bytes, or more for a

@@ -1,14 +1,14 @@
 //! The sessions whose erasure is not complete, in a file, if an erasure also removes session ids: the log may no longer have them
 //! when the erasure continues.
 
-use crate::base::disk::sync_dir;
 use crate::base::engine::TableReader;
-use crate::base::error::StoreError;
 use oracled_domain::SessionId;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::Path;
+use store_base::disk::sync_dir;
+use store_base::error::StoreError;
 
 const FILE: &str = "erasures.json";
 /// The file while it is written. A kill can leave it.

@@ -3,7 +3,6 @@
 use crate::audit::log::BY_SESSION;
 use crate::audit::log::LogQuery;
 use crate::base::engine::TableReader;
-use crate::base::error::StoreError;
 use crate::base::rows::{LOST, row_of_path, split_key, tables_in};
 use jiff::Timestamp;
 use oracled_domain::audit::event::{LOST_ROWS, LostRow};
@@ -16,6 +15,7 @@ use oracled_domain::{SessionId, tables};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::collections::{BTreeMap, BTreeSet};
+use store_base::error::StoreError;
 
 /// The data that are removed from all files. Each kind has the number of the last entry concerned.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

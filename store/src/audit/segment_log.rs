@@ -3,7 +3,6 @@
 use super::log::{self, LOG, row};
 use super::logged_rows::RowComparison;
 use crate::base::bundle::Bundle;
-use crate::base::error::StoreError;
 use crate::base::log_hashes::{TILES, name_of};
 use crate::base::meta;
 use crate::base::row_batch::RowBatch;
@@ -20,6 +19,7 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, SyncSender};
 use std::thread;
+use store_base::error::StoreError;
 
 /// The bytes of groups that are sent together, and the number of such messages that are read ahead. A message has one group at least,
 /// which can be much longer.

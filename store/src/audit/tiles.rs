@@ -5,7 +5,6 @@ mod tests;
 
 use crate::audit::log::{LogLine, LogQuery, leaf};
 use crate::base::engine::TableReader;
-use crate::base::error::StoreError;
 use crate::base::log_hashes::{LogHashes, TILES, name_of};
 use crate::base::meta;
 use crate::base::rows;
@@ -15,6 +14,7 @@ use oracled_domain::audit::log_tiles::{
 };
 use oracled_domain::audit::log_tree::{LogTree, TreeHash, leaf_hash};
 use std::ops::Range;
+use store_base::error::StoreError;
 
 impl LogHashes {
     /// The hashes of the log whose tree is `tree`, read from its last entries and its stored tiles.

@@ -4,11 +4,11 @@
 //! keeps its own revision.
 
 use crate::base::engine::TableReader;
-use crate::base::error::StoreError;
 use crate::base::rows::{self, StoredValue, stored_in};
 use oracled_domain::base::row::Table;
 use std::collections::BTreeMap;
 use std::path::Path;
+use store_base::error::StoreError;
 
 /// The rows of a bundle, by the names of their tables.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,8 +1,6 @@
 //! The results of the checks in the background, and the identity of `oracle_log.jsonl`, in a file of their own. A check whose result is
 //! lost is repeated.
 
-use crate::base::disk::FileIdentity;
-use crate::base::error::StoreError;
 use oracled_domain::audit::log_tree::LogTree;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::upkeep::SourceCheck;
@@ -12,6 +10,8 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use store_base::disk::FileIdentity;
+use store_base::error::StoreError;
 
 const FILE: &str = "checks.json";
 

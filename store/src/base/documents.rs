@@ -1,10 +1,10 @@
 //! The rows of registered documents.
 
 use crate::base::engine::TableReader;
-use crate::base::error::StoreError;
 use crate::base::rows::with_prefix;
 use oracled_domain::base::document::{DOCUMENTS, Document, RegisteredDocument};
 use oracled_domain::base::row::Row;
+use store_base::error::StoreError;
 
 impl TableReader {
     /// A registered document, with its revision.

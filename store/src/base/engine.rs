@@ -3,8 +3,7 @@
 mod database;
 
 use crate::base::check_results::CheckResults;
-use crate::base::disk::{DATABASE_DIR, DATABASE_FILE, FreeSpace, ReserveFile, ReservedSpace, sync_dir};
-use crate::base::error::StoreError;
+use crate::base::database_error::database_error;
 use crate::base::log_hashes::LogHashes;
 use crate::base::panics::catch_panic;
 use crate::base::row_batch::RowBatch;
@@ -22,6 +21,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::thread;
 use std::time::Duration;
+use store_base::disk::{DATABASE_DIR, DATABASE_FILE, FreeSpace, ReserveFile, ReservedSpace, sync_dir};
+use store_base::error::StoreError;
 
 /// The file of sled's settings, in the database's folder. It ends with its checksum.
 const SETTINGS_FILE: &str = "conf";
@@ -422,7 +423,7 @@ impl StoreEngine {
     /// Writes all changes of the database to its file, and syncs it. sled's own flush does not sync the file on Linux.
     pub(crate) fn sync(&self) -> Result<(), StoreError> {
         self.with_open(|open| {
-            open.db.flush().map_err(|error| StoreError::damaged(self.dir(), &error))?;
+            open.db.flush().map_err(|error| database_error(self.dir(), &error))?;
             open.sync()
         })
     }
@@ -506,7 +507,7 @@ impl StoreEngine {
     /// Applies the changes of a committed group. If that fails, the database is closed: no reader may find it without them.
     pub(crate) fn apply(&self, rows: RowBatch) -> Result<(), StoreError> {
         let apply = |open: &OpenDatabase| {
-            open.db.apply_batch(rows.into()).map_err(|error| StoreError::damaged(self.dir(), &error))
+            open.db.apply_batch(rows.into()).map_err(|error| database_error(self.dir(), &error))
         };
         self.with_open(apply).inspect_err(|_| self.close_database())
     }

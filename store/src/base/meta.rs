@@ -1,13 +1,14 @@
 //! Metadata of the database: its schema, its ids and its row counts.
 
+use crate::base::database_error::database_error;
 use crate::base::engine::StoreEngine;
-use crate::base::error::StoreError;
 use crate::base::random::random_bytes;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{SCHEMA, key};
 use crate::base::watermark::StoreCounts;
 use oracled_domain::audit::log_tree::LogTree;
 use std::path::Path;
+use store_base::error::StoreError;
 
 /// The table of the metadata.
 pub(crate) const META: &str = "meta";
@@ -34,7 +35,7 @@ fn first_seq_key() -> Vec<u8> {
 
 /// The number of the first entry that was not dropped from the log.
 pub(crate) fn first_seq(db: &sled::Db, dir: &Path) -> Result<u64, StoreError> {
-    let stored = db.get(first_seq_key()).map_err(|error| StoreError::damaged(dir, &error))?;
+    let stored = db.get(first_seq_key()).map_err(|error| database_error(dir, &error))?;
     let Some(stored) = stored else { return Ok(1) };
     let first = stored.as_ref().try_into().map(u64::from_be_bytes);
     first.map_err(|_| StoreError::Corrupt {
@@ -75,7 +76,7 @@ pub(crate) fn store_id(engine: &StoreEngine) -> Result<u64, StoreError> {
 }
 
 fn get(engine: &StoreEngine, key: Vec<u8>) -> Result<Option<sled::IVec>, StoreError> {
-    engine.with(|db| db.get(key).map_err(|error| StoreError::damaged(engine.dir(), &error)))
+    engine.with(|db| db.get(key).map_err(|error| database_error(engine.dir(), &error)))
 }
 
 /// Adds the counts and the tree of the log after `batch` to `batch`.

@@ -1,6 +1,6 @@
 //! Random numbers of the system.
 
-use crate::base::error::StoreError;
+use store_base::error::StoreError;
 
 /// Random bytes.
 ///

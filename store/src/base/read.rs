@@ -1,11 +1,11 @@
 //! Typed rows: one by its key, or rows of a table in the order of their names.
 
 use crate::base::engine::TableReader;
-use crate::base::error::StoreError;
 use crate::base::rows::{self, StoredRowHead, StoredValue, chunk_key, key, row_path, stored_in};
 use oracled_domain::base::row::{Row, Table};
 use serde::de::DeserializeOwned;
 use std::ops::{Range, RangeBounds};
+use store_base::error::StoreError;
 
 impl TableReader {
     /// A durable row with its revision.

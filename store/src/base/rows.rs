@@ -6,7 +6,7 @@
 //! sled keeps up to 16 values in a leaf and moves a leaf of more than 128 KiB to a separate file, which it never syncs.
 //! Therefore no value here is longer than [`CHUNK_BYTES`]. A longer row continues under the next chunk number.
 
-use crate::base::error::StoreError;
+use crate::base::database_error::database_error;
 use crate::base::row_batch::RowBatch;
 use oracled_domain::base::row::Table;
 use oracled_domain::tables;
@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::LazyLock;
+use store_base::error::StoreError;
 
 /// The version of this layout. The database and the high-water mark store it.
 pub(crate) const SCHEMA: u32 = 27;
@@ -164,7 +165,7 @@ pub(crate) fn head(
     table: &str,
     name: &[u8],
 ) -> Result<Option<(u64, u16)>, StoreError> {
-    let first = db.get(chunk_key(table, name, 0)).map_err(|error| StoreError::damaged(dir, &error))?;
+    let first = db.get(chunk_key(table, name, 0)).map_err(|error| database_error(dir, &error))?;
     first.map(|first| split_head(dir, &first).map(|(revision, chunks, _)| (revision, chunks))).transpose()
 }
 
@@ -221,8 +222,7 @@ fn read(
     table: &str,
     name: &[u8],
 ) -> Result<Option<(StoredRow, Option<u16>)>, StoreError> {
-    let read =
-        |chunk| db.get(chunk_key(table, name, chunk)).map_err(|error| StoreError::damaged(dir, &error));
+    let read = |chunk| db.get(chunk_key(table, name, chunk)).map_err(|error| database_error(dir, &error));
     for _ in 0..READ_ATTEMPTS {
         let Some(first) = read(0)? else { return Ok(None) };
         let (revision, chunks, start) = split_head(dir, &first)?;
@@ -272,12 +272,12 @@ pub(crate) fn heads<'d>(
     const LOOKUPS: usize = 4;
     db.range(keys).filter_map(move |entry| {
         let head = || {
-            let (key, first) = entry.map_err(|error| StoreError::damaged(dir, &error))?;
+            let (key, first) = entry.map_err(|error| database_error(dir, &error))?;
             if !is_first_chunk(&key) {
                 return Ok(None);
             }
             for _ in 0..LOOKUPS {
-                db.get(&key).map_err(|error| StoreError::damaged(dir, &error))?;
+                db.get(&key).map_err(|error| database_error(dir, &error))?;
             }
             let (revision, _, _) = split_head(dir, &first)?;
             Ok(Some(StoredRowHead { key, revision, first }))

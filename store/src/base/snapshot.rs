@@ -1,9 +1,9 @@
 //! sled's snapshots of its page table, and the identity of the one with which the database was last opened.
 
-use crate::base::disk::DATABASE_DIR;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use store_base::disk::DATABASE_DIR;
 
 /// The identity of a snapshot file: its length and checksum; 0 if there is no snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

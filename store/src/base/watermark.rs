@@ -6,8 +6,6 @@
 //! leaves the other slot intact. It is written after every commit and synced from time to time. After a power
 //! cut it may therefore lag. A lag makes the comparison slightly weaker, but never causes a false alarm.
 
-use crate::base::disk::sync_dir;
-use crate::base::error::StoreError;
 use crate::base::rows::SCHEMA;
 use crate::base::snapshot::SnapshotId;
 use oracled_domain::audit::log_tree::LogTree;
@@ -20,6 +18,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
+use store_base::disk::sync_dir;
+use store_base::error::StoreError;
 
 /// The file of the mark in the state directory.
 pub(crate) const WATERMARK_FILE: &str = "watermark";

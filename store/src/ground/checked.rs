@@ -1,10 +1,10 @@
 //! The result of the last check of each source.
 
-use crate::base::error::StoreError;
 use crate::ground::tables::Store;
 use jiff::Timestamp;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::upkeep::SourceCheck;
+use store_base::error::StoreError;
 
 impl Store {
     /// The last completed check of a source.

@@ -2,7 +2,6 @@
 
 use super::statement::StoredStatement;
 use super::view::{RecordStatements, SourceView, source_record_id_in};
-use crate::base::error::StoreError;
 use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::provenance::{RawRecordLocation, RecordVerificationStatus};
@@ -12,6 +11,7 @@ use oracled_domain::ground::timeline::{KnownVersion, RecordStatement, ReleaseHis
 use serde::Serialize;
 use std::io::{self, Write};
 use std::ops::Bound;
+use store_base::error::StoreError;
 
 /// The reason why an export stopped early.
 #[derive(Debug, thiserror::Error)]

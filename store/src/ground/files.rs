@@ -1,10 +1,5 @@
 //! The folders of the ground-truth layer, and the check of which of their files are still in use.
 
-use super::archive::{ArchiveWriter, ArchivedPayload, is_unfinished, mark_path, remove_payloads};
-use super::sealed::FileOwner;
-use super::sorted::{BlockCache, SortedFile, SortedFileSummary, SortedWriter};
-use crate::base::disk::{FreeSpace, sync_dir};
-use crate::base::error::{SourceFileKind, StoreError};
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::run::SortedFileRef;
@@ -14,6 +9,11 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use store_base::disk::{FreeSpace, sync_dir};
+use store_base::error::{SourceFileKind, StoreError};
+use store_facts::archive::{ArchiveWriter, ArchivedPayload, is_unfinished, mark_path, remove_payloads};
+use store_facts::sealed::FileOwner;
+use store_facts::sorted::{BlockCache, SortedFile, SortedFileSummary, SortedWriter};
 use tempfile::TempDir;
 
 /// The folder in the state directory.
@@ -38,6 +38,11 @@ pub struct GroundFiles {
     /// Cached blocks of sorted files.
     pub(super) blocks: BlockCache,
     free: FreeSpace,
+}
+
+/// The owner of the facts of a source.
+pub(super) fn facts_owner(state: &SourceState) -> FileOwner {
+    FileOwner::new(state.entry.oracle_id(), SourceFileKind::Facts)
 }
 
 /// New sorted files that no commit names yet. Dropping this removes them.
@@ -312,7 +317,7 @@ impl GroundFiles {
 
     /// The sorted files of a source that are missing, truncated or replaced, as far as their footers show it.
     pub fn faults(&self, state: &SourceState) -> Vec<StoreError> {
-        let owner = FileOwner::facts_of(state);
+        let owner = facts_owner(state);
         state.sorted_files().filter_map(|file| self.fault(file, &owner)).collect()
     }
 

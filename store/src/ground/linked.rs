@@ -1,12 +1,12 @@
 //! Links to the files of the ground-truth layer, for a backup.
 
 use super::files::{DIR, FACTS_DIR, GroundFileKind, GroundFiles, RAW_DIR, list_files_in};
-use crate::base::disk::link_if_exists;
 use crate::base::engine::remove_dir;
-use crate::base::error::StoreError;
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
+use store_base::disk::link_if_exists;
+use store_base::error::StoreError;
 use tempfile::TempDir;
 
 impl GroundFiles {

@@ -1,11 +1,10 @@
 //! The files of sources, compared with the rows in the segments, without the database.
 
 use super::files::{GroundFileKind, GroundFiles, list_files_in};
-use super::sealed::FileOwner;
 use super::tables::name_files;
-use crate::base::error::{SourceFileKind, StoreError};
 use crate::base::row_batch::RowBatch;
 use crate::base::rows;
+use crate::ground::files::facts_owner;
 use oracled_domain::Sha256Hex;
 use oracled_domain::base::row::Row;
 use oracled_domain::ground::pipeline::PipelineDefinition;
@@ -16,6 +15,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use store_base::error::{SourceFileKind, StoreError};
+use store_facts::sealed::FileOwner;
 
 /// The rows that name the files of sources.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -64,7 +65,7 @@ impl SourceRows {
         let runs: Vec<IngestionRun> = self.table(state_dir)?;
         let mut verified = VerifiedSourceFiles::default();
         for state in &sources {
-            let owner = FileOwner::facts_of(state);
+            let owner = facts_owner(state);
             for file in state.sorted_files() {
                 files.verify_sorted(file, &owner, &mut |_| Ok(()))?;
                 verified.sorted += 1;

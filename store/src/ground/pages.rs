@@ -3,15 +3,16 @@
 use super::files::GroundFiles;
 use super::places::base_position;
 use super::run_keys::{CHANGE, POSITION_KEY, REJECT, row_key};
-use super::sealed::FileOwner;
 use super::staging::RunChangeEntry;
 use super::statement::StoredStatement;
 use super::view::{RecordStatements, SourceView};
-use crate::base::error::{SourceFileKind, StoreError};
+use crate::ground::files::facts_owner;
 use crate::ground::tables::Store;
 use oracled_domain::ground::rejection::RejectedRecord;
 use oracled_domain::ground::run::{IngestionRun, RunState, SortedFileRef};
 use std::ops::Bound;
+use store_base::error::{SourceFileKind, StoreError};
+use store_facts::sealed::FileOwner;
 
 impl Store {
     /// The first `limit` rejects of a run after the position `after`, in the order of their positions in the
@@ -60,7 +61,7 @@ impl SourceView {
         limit: usize,
     ) -> Result<Vec<(u64, RunChangeEntry)>, StoreError> {
         let Some(completed) = self.state.run(run) else { return Ok(Vec::new()) };
-        let own = (&completed.rows, &FileOwner::facts_of(&self.state));
+        let own = (&completed.rows, &facts_owner(&self.state));
         page(&self.files, own, CHANGE, after, limit, RunChangeEntry::read)
     }
 
@@ -82,7 +83,7 @@ impl SourceView {
     /// The key of the record that run number `run` read at `position`. The run that has its row is found through the
     /// bases of the runs that confirmed it.
     fn record_key(&self, mut run: u32, mut position: u64) -> Result<Option<Vec<u8>>, StoreError> {
-        let owner = FileOwner::facts_of(&self.state);
+        let owner = facts_owner(&self.state);
         loop {
             let Some(completed) = self.state.run(run) else { return Ok(None) };
             let rows = self.files.open_sorted(&completed.rows, &owner)?;

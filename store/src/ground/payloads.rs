@@ -1,8 +1,6 @@
 //! The payloads that can be read again, and the reasons why others cannot.
 
-use super::archive::{ArchiveWriter, ArchivedPayload};
 use crate::audit::log::LogQuery;
-use crate::base::error::StoreError;
 use crate::ground::tables::Store;
 use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
@@ -15,6 +13,8 @@ use oracled_domain::ground::run::{IngestionRun, RunState};
 use oracled_domain::ground::source_state::{CompletedRun, SourceState};
 use std::collections::{HashMap, HashSet};
 use std::slice;
+use store_base::error::StoreError;
+use store_facts::archive::{ArchiveWriter, ArchivedPayload};
 
 /// The longest part of a raw record that is read as text, in bytes.
 const RAW_TEXT_MAX_BYTES: u64 = 4096;

@@ -5,12 +5,12 @@
 //! changes has a few segments.
 
 use super::run_keys::{BASE_SEGMENT, SEGMENT, row_key};
-use super::sorted::{RowSource, SortedFile, SortedWriter};
-use super::sorter::RowSorter;
-use crate::base::error::StoreError;
 use oracled_domain::base::varint::{put, take};
 use std::ops::Bound;
 use std::path::Path;
+use store_base::error::StoreError;
+use store_facts::sorted::{RowSource, SortedFile, SortedWriter};
+use store_facts::sorter::RowSorter;
 
 /// The number of segments of one source that are held in memory, over all its runs. Those of later runs are read from
 /// their files.
@@ -243,8 +243,8 @@ fn first_from(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::error::SourceFileKind;
-    use crate::ground::sealed::FileOwner;
+    use store_base::error::SourceFileKind;
+    use store_facts::sealed::FileOwner;
 
     #[test]
     fn places_are_mapped_in_memory_and_from_the_file() {

@@ -1,16 +1,16 @@
 //! Pruning: removes the content of records that are no longer in force from a source's files, on request.
 
 use super::files::UncommittedFiles;
-use super::sorted::MergedKeys;
 use super::staging::{FactsWriter, index_of};
 use super::statement::StoredStatement;
 use super::view::{RecordStatements, SourceView};
-use crate::base::error::StoreError;
 use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::run::SortedFileRef;
 use std::collections::BTreeSet;
 use std::ops::Bound;
+use store_base::error::StoreError;
+use store_facts::sorted::MergedKeys;
 
 /// The number of records between two calls of `proceed`.
 const PROCEED_INTERVAL_RECORDS: u64 = 4096;

@@ -2,7 +2,6 @@
 
 use super::view::records::{RecordRow, RecordStatementsReader};
 use super::view::{FoundVersion, IndexKey, SourceView};
-use crate::base::error::StoreError;
 use bytes::Bytes;
 use jiff::Timestamp;
 use oracled_domain::ground::axis::Axis;
@@ -12,6 +11,7 @@ use oracled_domain::ground::timeline::{ReleaseScope, VisibleReleases};
 use oracled_domain::ground::value::AxisValue;
 use std::fmt;
 use std::ops::Bound;
+use store_base::error::StoreError;
 
 /// The default limit of records that are read for one page of an answer.
 pub const RECORDS_SCANNED_MAX: u64 = 1_000_000;

@@ -5,10 +5,9 @@
 //! steps give the same bytes and the same names. If they do not, the result is discarded.
 
 use super::files::GroundFiles;
-use super::sealed::FileOwner;
 use super::staging::StagedRun;
 use super::view::SourceView;
-use crate::base::error::StoreError;
+use crate::ground::files::facts_owner;
 use crate::ground::tables::Store;
 use jiff::Timestamp;
 use oracled_domain::ground::id::SourceId;
@@ -16,6 +15,8 @@ use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::run::SortedFileRef;
 use oracled_domain::ground::source_state::{CompletedRun, SourceState};
 use std::sync::Arc;
+use store_base::error::StoreError;
+use store_facts::sealed::FileOwner;
 use tempfile::TempDir;
 
 /// One step in the history of a source's files.
@@ -104,7 +105,7 @@ impl SourceRebuild {
     /// Reads all sorted files of the source completely. Returns those that are not as committed.
     #[must_use]
     pub fn damaged(&self) -> Vec<SortedFileRef> {
-        let owner: FileOwner = FileOwner::facts_of(&self.committed);
+        let owner: FileOwner = facts_owner(&self.committed);
         let is_damaged = |file: &&SortedFileRef| {
             let read = self.files.verify_sorted(file, &owner, &mut |_| Ok(()));
             read.inspect_err(|error| tracing::warn!(%error, "rebuilding a file")).is_err()

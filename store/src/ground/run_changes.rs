@@ -1,16 +1,16 @@
 //! The changes of one run with the raw records before and after them, also those that a held run would make.
 
 use super::run_keys::CHANGE;
-use super::sealed::FileOwner;
-use super::slices::{PayloadSliceError, SliceLimits, slice_payload};
 use super::staging::RunChangeEntry;
 use super::statement::StoredStatement;
 use super::tables::Store;
 use super::view::SourceView;
-use crate::base::error::{SourceFileKind, StoreError};
 use oracled_domain::ground::run::{IngestionRun, RunState};
 use oracled_domain::ground::timeline::VersionChangeKind;
 use std::collections::{BTreeMap, BTreeSet};
+use store_base::error::{SourceFileKind, StoreError};
+use store_facts::sealed::FileOwner;
+use store_facts::slices::{PayloadSliceError, SliceLimits, slice_payload};
 
 /// A change of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]

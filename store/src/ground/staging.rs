@@ -4,11 +4,8 @@
 
 use super::files::{GroundFiles, UncommittedFiles};
 use super::run_keys::{CHANGE, REJECT, row_key};
-use super::sorted::{RowSource, SortedFile, SortedWriter};
-use super::sorter::RowSorter;
 use super::statement::StoredStatement;
 use super::view::{INDEX, RecordStatements, SourceView};
-use crate::base::error::StoreError;
 use oracled_domain::Sha256Hex;
 use oracled_domain::base::varint::put_part;
 use oracled_domain::ground::axis_effect::AxisEffects;
@@ -19,6 +16,9 @@ use oracled_domain::ground::timeline::{
     RecordStatement, RecordVersion, ReleaseScope, TimelineRun, VisibleReleases, changes,
 };
 use std::collections::BTreeMap;
+use store_base::error::StoreError;
+use store_facts::sorted::{RowSource, SortedFile, SortedWriter};
+use store_facts::sorter::RowSorter;
 
 mod changed;
 mod delta;

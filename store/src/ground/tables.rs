@@ -1,14 +1,13 @@
 //! The rows of the ground-truth layer, and its sources with open files.
 
 use super::files::{GroundFileKind, GroundFiles};
-use super::sealed::FileOwner;
 use super::verify::CheckMeter;
 use super::view::SourceView;
 use crate::base::engine::TableReader;
-use crate::base::error::{SourceFileKind, StoreError};
 use crate::base::row_write::RowWrite;
 use crate::base::rows::{self, StoredValue, with_prefix};
 use crate::base::watermark::StoreCounts;
+use crate::ground::files::facts_owner;
 use oracled_domain::Sha256Hex;
 use oracled_domain::base::row::Row;
 use oracled_domain::ground::id::{PipelineId, SourceId};
@@ -21,6 +20,8 @@ use std::ffi::OsStr;
 use std::fs;
 use std::ops::Deref;
 use std::sync::{Arc, PoisonError, RwLock};
+use store_base::error::{SourceFileKind, StoreError};
+use store_facts::sealed::FileOwner;
 
 /// A read handle for all stored data: the tables, and the files of the ground-truth layer. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -321,7 +322,7 @@ impl Store {
                 return Err(short(format!("expected {expected} rows in the table {table}, found {there}")));
             }
         }
-        let owner = sources.first().map(FileOwner::facts_of);
+        let owner = sources.first().map(facts_owner);
         let known: HashSet<_> = runs.iter().map(|run| run.run_id.as_str().to_owned()).collect();
         let named = name_files(&sources, &runs);
         // an older copy of the database names files that a prune or a merge has replaced since

@@ -2,23 +2,23 @@
 
 mod meter;
 
+use crate::ground::files::facts_owner;
 pub use meter::CheckMeter;
 use oracled_domain::ground::upkeep::SourceCheckProgress;
 
-use super::archive::ArchiveReader;
 use super::run_keys::REJECT;
-use super::sorted::RowSource;
-use super::sorter::{RowSorter, SorterOutput};
 use super::statement::StoredStatement;
 use super::view::SourceView;
-use crate::base::error::StoreError;
-use crate::ground::sealed::FileOwner;
 use oracled_domain::ground::rejection::RejectedRecord;
 use oracled_domain::ground::source_state::CompletedRun;
 use oracled_domain::{Sha256Hex, Sha256Stream};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind, Read};
 use std::ops::Bound;
+use store_base::error::StoreError;
+use store_facts::archive::ArchiveReader;
+use store_facts::sorted::RowSource;
+use store_facts::sorter::{RowSorter, SorterOutput};
 
 /// The number of faults that are listed; further faults are only counted.
 pub const FAULTS_MAX: usize = 100;
@@ -89,7 +89,7 @@ impl SourceView {
     /// # Errors
     /// `SourceFile` with the first file that does not match its digest; `Stopped` if `proceed` returned false.
     pub fn verify_files(&self, meter: &mut CheckMeter<'_>) -> Result<u64, StoreError> {
-        let owner = FileOwner::facts_of(&self.state);
+        let owner = facts_owner(&self.state);
         let mut rows = 0;
         for file in self.state.sorted_files() {
             let mut blocks_bytes = 0;
@@ -239,7 +239,7 @@ impl SourceView {
                 push(statement.time.run, statement.offset, statement.position, statement.len, &raw_hash)?;
             }
         }
-        let owner = FileOwner::facts_of(&self.state);
+        let owner = facts_owner(&self.state);
         for completed in runs.iter().filter_map(|run| self.state.run(*run)) {
             let run = completed.release.run;
             for row in self.files.open_sorted(&completed.rows, &owner)?.with_prefix(&[REJECT]) {

@@ -4,10 +4,8 @@ mod based;
 pub mod records;
 
 use super::files::GroundFiles;
-use super::sorted::{MergedKeys, SortedFile, SortedRowRange};
 use super::statement::StoredStatement;
-use crate::base::error::StoreError;
-use crate::ground::sealed::FileOwner;
+use crate::ground::files::facts_owner;
 use crate::ground::view::records::RecordStatementsReader;
 use based::BasedRun;
 use bytes::Bytes;
@@ -24,6 +22,8 @@ use oracled_domain::ground::timeline::{
 };
 use std::borrow::Cow;
 use std::ops::Bound;
+use store_base::error::StoreError;
+use store_facts::sorted::{MergedKeys, SortedFile, SortedRowRange};
 
 /// The first byte of the key of a statement.
 pub(super) const STATEMENT: u8 = b's';
@@ -128,7 +128,7 @@ impl SourceView {
         files: &GroundFiles,
     ) -> Result<Self, StoreError> {
         let known = VisibleReleases::new(&state.releases(), ReleaseScope::default());
-        let owner = FileOwner::facts_of(&state);
+        let owner = facts_owner(&state);
         let open = state.files.iter().map(|file| {
             let opened = files.open_sorted(file, &owner)?;
             Ok(opened.cached(&files.blocks, &file.sha256))
@@ -343,7 +343,7 @@ impl SourceView {
 
     /// The error for an invalid row in the source's files whose checksum is valid.
     pub(super) fn corrupt(&self, detail: &str) -> StoreError {
-        self.files.unreadable(&FileOwner::facts_of(&self.state), detail)
+        self.files.unreadable(&facts_owner(&self.state), detail)
     }
 }
 

@@ -7,7 +7,6 @@
 
 use super::Journal;
 use crate::audit::segment_log::SegmentLog;
-use crate::base::error::StoreError;
 use crate::base::watermark::{WATERMARK_FILE, Watermark};
 use crate::ground::files::is_backed_up_name;
 use crate::segments::is_segment_name;
@@ -15,6 +14,7 @@ use oracled_domain::audit::log_tree::TreeHash;
 use std::fs::{self, File};
 use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
+use store_base::error::StoreError;
 use tempfile::TempDir;
 
 /// The start of the name of the folder with the links.

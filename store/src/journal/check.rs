@@ -3,7 +3,6 @@
 use crate::audit::log::{self, LogLine, LogQuery};
 use crate::base::bundle::Bundle;
 use crate::base::engine::{OpenedCounts, StoreEngine, TableReader};
-use crate::base::error::StoreError;
 use crate::base::meta;
 use crate::base::panics::catch_panic;
 use crate::base::rows::{self, stored_in};
@@ -15,6 +14,7 @@ use oracled_domain::tables;
 use std::ops::Range;
 use std::path::Path;
 use std::thread;
+use store_base::error::StoreError;
 
 /// The number of entries before the new ones that are walked again. A page of sled's holds 16 rows, and the
 /// page in which the new entries begin was split since.

@@ -10,9 +10,7 @@ use crate::audit::erasure::DataEraser;
 use crate::audit::mirror::MirrorSnapshot;
 use crate::audit::mirror::erasure::{MirrorCopy, erase_from_renamed};
 use crate::audit::removal::RemovalPlan;
-use crate::base::disk::{DATABASE_DIR, DATABASE_FILE};
 use crate::base::engine::{NEW_DIR, PREVIOUS_DIR, StoreEngine, StoreOptions, lock_state, remove_dir};
-use crate::base::error::StoreError;
 use crate::base::meta;
 use crate::base::row_batch::RowBatch;
 use crate::journal::backup::BACKUP_PREFIX;
@@ -26,6 +24,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use store_base::disk::{DATABASE_DIR, DATABASE_FILE};
+use store_base::error::StoreError;
 
 /// The page cache of the new database, in bytes.
 const CACHE_BYTES: u64 = 16 * 1024 * 1024;

@@ -2,7 +2,6 @@
 //! another tree.
 
 use crate::audit::log::{self, LOG, first_seq_of, row};
-use crate::base::error::StoreError;
 use crate::base::meta;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows;
@@ -10,6 +9,7 @@ use crate::segments::ReadableGroup;
 use oracled_domain::audit::log_tree::LogTree;
 use std::collections::BTreeMap;
 use std::path::Path;
+use store_base::error::StoreError;
 
 /// The tree after `group`, which follows `tree`. Passes the tree after each of its entries to `check`.
 ///

@@ -6,8 +6,8 @@
 
 use super::Journal;
 use crate::audit::log::{LOG, first_seq_of};
+use crate::base::database_error::database_error;
 use crate::base::engine::{StoreEngine, TableReader};
-use crate::base::error::StoreError;
 use crate::base::log_hashes::TILES;
 use crate::base::meta::{self, META};
 use crate::base::row_batch::RowBatch;
@@ -20,6 +20,7 @@ use std::collections::VecDeque;
 use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
+use store_base::error::StoreError;
 
 /// The number of keys that are read from the database at a time.
 const KEYS_AT_ONCE: usize = if cfg!(test) { 7 } else { 512 };
@@ -147,7 +148,7 @@ fn read_page(engine: &StoreEngine, keys: &mut Range<Vec<u8>>) -> Result<Option<V
     let page = engine.with(|db| {
         let found = db.range(keys.clone()).take(KEYS_AT_ONCE);
         let read = found.map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())));
-        read.collect::<Result<Vec<_>, _>>().map_err(|error| StoreError::damaged(engine.dir(), &error))
+        read.collect::<Result<Vec<_>, _>>().map_err(|error| database_error(engine.dir(), &error))
     })?;
     let Some((last, _)) = page.last() else { return Ok(None) };
     keys.start = [last.as_slice(), &[0]].concat();

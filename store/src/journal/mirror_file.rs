@@ -2,7 +2,7 @@
 
 use super::Journal;
 use crate::audit::mirror::{MirrorFault, MirrorSnapshot};
-use crate::base::error::StoreError;
+use store_base::error::StoreError;
 
 impl Journal {
     /// Opens `oracle_log.jsonl` by its name again, after it was rotated.

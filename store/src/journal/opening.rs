@@ -1,9 +1,8 @@
 //! Opens the database of a store, and brings it up to date with the segments.
 
 use crate::audit::log::without_dropped;
-use crate::base::disk::{DATABASE_DIR, DATABASE_FILE, boot_id};
+use crate::base::database_error::database_error;
 use crate::base::engine::{StoreEngine, TableReader};
-use crate::base::error::StoreError;
 use crate::base::log_hashes::LogHashes;
 use crate::base::meta;
 use crate::base::snapshot::SnapshotId;
@@ -17,6 +16,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use store_base::disk::{DATABASE_DIR, DATABASE_FILE, boot_id};
+use store_base::error::StoreError;
 
 /// The number of entries between two reports of the progress of a rebuild.
 const REPORTED_EVERY: u64 = 50_000;
@@ -324,7 +325,7 @@ fn check_latest_rows(engine: &StoreEngine, segments: &SegmentsUpTo, walked: u64)
     })?;
     let differs = engine.with(|db| {
         for (key, value) in &latest {
-            let stored = db.get(key).map_err(|error| StoreError::damaged(engine.dir(), &error))?;
+            let stored = db.get(key).map_err(|error| database_error(engine.dir(), &error))?;
             if stored.as_deref() != value.as_deref() {
                 return Ok(true);
             }

@@ -1,7 +1,6 @@
 //! Failures of the journal, and the recovery from them.
 
 use crate::audit::log::{self, LogTip};
-use crate::base::error::StoreError;
 use crate::base::meta;
 use crate::journal::opening::open_database;
 use crate::journal::{Journal, ORDINARY_BYTES};
@@ -10,6 +9,7 @@ use oracled_domain::audit::event::LostRow;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
+use store_base::error::StoreError;
 
 /// The space that must be free before a failed store is reopened, in bytes, so that it can write again.
 const SPACE_TO_REOPEN_BYTES: usize = 4 * 1024 * 1024;

@@ -11,9 +11,7 @@ use crate::audit::logged_rows::RecoveryMembers;
 use crate::audit::mirror::erasure::lines_of;
 use crate::audit::removal::{session_of_path, session_of_row};
 use crate::base::bundle::Bundle;
-use crate::base::disk::{DATABASE_DIR, DATABASE_FILE};
 use crate::base::engine::{NEW_DIR, StoreEngine, StoreOptions, TableReader, lock_state, remove_dir};
-use crate::base::error::StoreError;
 use crate::base::log_hashes::LogHashes;
 use crate::base::meta;
 use crate::base::row_batch::RowBatch;
@@ -32,6 +30,8 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
+use store_base::disk::{DATABASE_DIR, DATABASE_FILE};
+use store_base::error::StoreError;
 
 /// The page cache of the new database, in bytes.
 const CACHE_BYTES: u64 = 16 * 1024 * 1024;

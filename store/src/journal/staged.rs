@@ -4,7 +4,6 @@ use crate::audit::log::{self, LogTip};
 use crate::audit::removal::session_of_row;
 use crate::base::bundle::Bundle;
 use crate::base::engine::StoreEngine;
-use crate::base::error::StoreError;
 use crate::base::log_hashes::LogHashes;
 use crate::base::random::random_bytes;
 use crate::base::row_batch::RowBatch;
@@ -18,6 +17,7 @@ use oracled_domain::{AuditEvent, SessionId, Sha256Hex};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::mem;
+use store_base::error::StoreError;
 
 /// The revision of a row, and its number of chunks.
 type StagedRowHead = (u64, u16);

@@ -3,7 +3,6 @@
 use crate::audit::log::kept_entries_in;
 use crate::audit::logged_rows::RowComparison;
 use crate::audit::segment_log::{EntryContent, SegmentEntry, SegmentLog, SegmentRemains};
-use crate::base::error::StoreError;
 use crate::base::meta;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows;
@@ -18,6 +17,7 @@ use oracled_domain::base::row::Row;
 use oracled_domain::ground::event::SourcePruned;
 use oracled_domain::verdict::held::HeldVerdict;
 use std::collections::{BTreeSet, HashSet};
+use store_base::error::StoreError;
 
 /// The state at the end of a log, as far as files depend on it.
 #[derive(Debug, PartialEq)]

@@ -484,6 +484,31 @@ fn open_reports_a_newer_or_older_schema() {
     assert!(matches!(error, StoreError::Newer { found: NEWER, known: SCHEMA, .. }), "{error}");
 }
 
+#[test]
+fn segment_of_another_schema_is_refused_although_the_mark_has_the_present_one() {
+    use crate::base::rows::SCHEMA;
+    let dir = tempfile::tempdir().expect("a directory");
+    drop(open(dir.path()));
+    let path = dir.path().join("segments/0000000001");
+    let segment = fs::read(&path).expect("the file is readable");
+    for other in [SCHEMA - 1, SCHEMA + 1] {
+        let mut segment = segment.clone();
+        segment[8..12].copy_from_slice(&other.to_be_bytes());
+        let checksum = crc32fast::hash(&segment[..40]).to_be_bytes();
+        segment[40..44].copy_from_slice(&checksum);
+        fs::write(&path, &segment).expect("the write succeeds");
+        let error = refused(dir.path());
+        match &error {
+            StoreError::Newer { found, .. } if other > SCHEMA => assert_eq!(*found, other),
+            StoreError::Older { found, .. } if other < SCHEMA => assert_eq!(*found, other),
+            _ => panic!("schema {other}: {error}"),
+        }
+        assert_eq!(fs::read(&path).expect("the file is readable"), segment, "the segment is not changed");
+    }
+    fs::write(&path, &segment).expect("the write succeeds");
+    drop(open(dir.path()));
+}
+
 /// A record that queues the mail of a delivery.
 fn queued(n: usize) -> JournalRecord {
     let record = delivered(n, 40);

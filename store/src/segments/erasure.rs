@@ -2,8 +2,8 @@
 
 use super::group::{StoredGroup, encode_changed};
 use super::reading::SegmentsUpTo;
-use crate::base::error::StoreError;
 use crate::base::row_batch::RowBatch;
+use store_base::error::StoreError;
 
 impl SegmentsUpTo {
     /// Replaces the rows of each group by those that `change` returns; `None` leaves the group as it is. `change` gets the number

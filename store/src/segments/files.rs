@@ -4,9 +4,7 @@ mod extent;
 mod groups;
 
 use super::group::{GROUP_MAX_BYTES, GroupEnd, StoredGroup, find_after};
-use crate::base::disk::{allocate, link_if_exists, sync_dir};
 use crate::base::engine::remove_dir;
-use crate::base::error::StoreError;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::SCHEMA;
 use crate::base::watermark::Watermark;
@@ -15,6 +13,8 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use store_base::disk::{allocate, link_if_exists, sync_dir};
+use store_base::error::StoreError;
 
 pub(crate) use extent::{SnapshotExtent, is_segment_name};
 pub(crate) use groups::SegmentGroups;
@@ -88,7 +88,7 @@ impl SegmentHead {
         bytes
     }
 
-    /// Reads a head of the present schema version; `None` if it is damaged.
+    /// Reads a head of any schema version with this layout; `None` if it is damaged.
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (content, checksum) = bytes.get(..Self::BYTES as usize)?.split_last_chunk::<4>()?;
         let rest = content.strip_prefix(MAGIC)?.get(4..)?;
@@ -356,14 +356,17 @@ impl SegmentFiles {
 
     fn parse_head(&self, number: u64, bytes: &[u8]) -> Result<SegmentHead, StoreError> {
         let schema = bytes.strip_prefix(MAGIC).and_then(<[u8]>::first_chunk);
+        let head = SegmentHead::from_bytes(bytes);
         match schema.map(|schema| u32::from_be_bytes(*schema)) {
-            // the high-water mark has the version of the store, unless it is lost too
+            // a head with another version can have another layout, and so no checksum here: then the high-water mark has the version of
+            // the store, unless it is lost too
             Some(found)
-                if found != SCHEMA && !matches!(Watermark::values_in(&self.state_dir), Ok(Some(_))) =>
+                if found != SCHEMA
+                    && (head.is_some() || !matches!(Watermark::values_in(&self.state_dir), Ok(Some(_)))) =>
             {
                 Err(StoreError::of_schema(&self.state_dir, found, SCHEMA))
             }
-            _ => SegmentHead::from_bytes(bytes)
+            _ => head
                 .filter(|head| head.number == number)
                 .ok_or_else(|| self.damaged(number, "its head is damaged, or it is another segment")),
         }

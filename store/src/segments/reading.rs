@@ -2,9 +2,9 @@
 
 use super::files::{SegmentEnd, SegmentFiles};
 use super::group::{GroupEnd, StoredGroup};
-use crate::base::error::StoreError;
 use crate::base::row_batch::RowBatch;
 use std::path::Path;
+use store_base::error::StoreError;
 
 /// The segments up to a group. Later groups are not read.
 #[derive(Debug, Clone)]

@@ -8,14 +8,14 @@ use super::Segments;
 use super::files::{COMPRESSED, COMPRESSION_LEVEL, INCOMPLETE, SegmentFiles, SegmentHead, SnapshotExtent};
 use super::group::{GroupEnd, encode, encode_changed};
 use super::reading::{SegmentsUpTo, read_segments};
-use crate::base::disk::sync_dir;
 use crate::base::engine::remove_dir;
-use crate::base::error::StoreError;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::chunk_stem;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::PathBuf;
+use store_base::disk::sync_dir;
+use store_base::error::StoreError;
 
 /// The size of a file before its compression, in bytes.
 pub(crate) const PART_BYTES: u64 = if cfg!(test) { 16 * 1024 } else { 8 * 1024 * 1024 };

@@ -1,7 +1,6 @@
 //! Sessions whose data are old.
 
 use crate::base::engine::TableReader;
-use crate::base::error::StoreError;
 use crate::base::read::skip_lost;
 use crate::base::rows::{self, stored_in};
 use oracled_domain::base::row::{Row, Table};
@@ -9,6 +8,7 @@ use oracled_domain::verdict::held::HeldVerdict;
 use oracled_domain::verdict::session::RejectingCheck;
 use oracled_domain::{RegenAttempt, SessionId, SessionRecord, VerdictDelivery};
 use std::collections::BTreeSet;
+use store_base::error::StoreError;
 
 /// Number of rows whose names are read at a time.
 const AT_ONCE: usize = 512;

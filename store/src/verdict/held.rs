@@ -1,11 +1,11 @@
 //! Verdicts that the policy holds. Their texts are encrypted.
 
 use crate::base::engine::TableReader;
-use crate::base::error::StoreError;
 use crate::base::rows;
 use oracled_domain::SessionId;
 use oracled_domain::base::row::Row;
 use oracled_domain::verdict::held::HeldVerdict;
+use store_base::error::StoreError;
 
 impl TableReader {
     /// The verdict of a session that the policy holds, with its revision.

@@ -1,12 +1,12 @@
 //! Lists of orders. They are parts of their sessions.
 
 use crate::base::engine::TableReader;
-use crate::base::error::StoreError;
 use crate::base::rows::{key, with_prefix};
 use jiff::Timestamp;
 use oracled_domain::verdict::order::OrderState;
 use oracled_domain::verdict::order_position::{ORDERS, OrderPosition, orders_prefix};
 use oracled_domain::{ApplicationName, SessionRecord};
+use store_base::error::StoreError;
 
 /// Selects the orders to read.
 #[derive(Debug, Clone, Default)]

@@ -1,7 +1,6 @@
 //! The outbox: mails and webhooks to be sent, and dead letters.
 
 use crate::base::engine::TableReader;
-use crate::base::error::StoreError;
 use crate::base::rows::with_prefix;
 use oracled_domain::base::row::Row;
 use oracled_domain::verdict::mail::MailKind;
@@ -10,6 +9,7 @@ use oracled_domain::verdict::outbox::{
 };
 use oracled_domain::verdict::webhook::WebhookId;
 use oracled_domain::{MailId, OutboxMail, SessionId};
+use store_base::error::StoreError;
 
 /// The number of ids that are read at a time.
 const AT_ONCE: usize = 512;

@@ -1,8 +1,8 @@
 //! The latest attempt to regenerate each session's verdict.
 
 use crate::base::engine::TableReader;
-use crate::base::error::StoreError;
 use oracled_domain::{RegenAttempt, SessionId};
+use store_base::error::StoreError;
 
 impl TableReader {
     /// The latest attempt of a session, with its revision.

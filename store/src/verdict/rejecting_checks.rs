@@ -1,11 +1,11 @@
 //! Checks that rejected verdicts of unknown sessions.
 
 use crate::base::engine::TableReader;
-use crate::base::error::StoreError;
 use crate::base::rows::{self, CHUNK_BYTES};
 use oracled_domain::SessionId;
 use oracled_domain::base::row::Row;
 use oracled_domain::verdict::session::RejectingCheck;
+use store_base::error::StoreError;
 
 /// The size of a stored rejecting check.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,7 +2,6 @@
 
 use crate::base::bundle::Bundle;
 use crate::base::engine::TableReader;
-use crate::base::error::StoreError;
 use crate::base::meta;
 use crate::base::rows::{self, is_first_chunk, stored_in};
 use crate::segments::visit_rows;
@@ -10,6 +9,7 @@ use oracled_domain::base::row::Row;
 use oracled_domain::verdict::session::{CustomerEmail, RejectingCheck};
 use oracled_domain::{SessionId, SessionRecord, Sha256Hex, VerdictDelivery};
 use std::collections::BTreeSet;
+use store_base::error::StoreError;
 
 /// The sessions that have or had an address.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -101,6 +101,11 @@ impl<L: Ord + Clone, I: Ord + Clone + Hash> WorkQueue<L, I> {
         self.lanes.values().map(|lane| self.amount(lane)).sum()
     }
 
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// That of one lane.
     pub fn len_of(&self, lane: &L) -> usize {
         self.lanes.get(lane).map_or(0, |lane| self.amount(lane))

@@ -5,7 +5,6 @@ use super::{
     first_seq_of, row, row_at, seq_of_line,
 };
 use crate::base::engine::TableReader;
-use crate::base::error::StoreError;
 use crate::base::meta;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows;
@@ -15,6 +14,7 @@ use oracled_domain::base::event::EventClass;
 use oracled_domain::base::event::event_in;
 use oracled_domain::events::event_type;
 use std::path::Path;
+use store_base::error::StoreError;
 
 impl TableReader {
     /// The entries that were dropped from the log and kept apart, in the order of their numbers.

@@ -3,8 +3,6 @@
 use super::{FILE, LogMirror, MirrorSnapshot};
 use crate::audit::erasure::DataEraser;
 use crate::audit::log::seq_of_line;
-use crate::base::disk::sync_dir;
-use crate::base::error::StoreError;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
@@ -13,6 +11,8 @@ use std::iter;
 use std::ops::RangeInclusive;
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
+use store_base::disk::sync_dir;
+use store_base::error::StoreError;
 
 /// The start of the names of the mirror and of the files that it was renamed to.
 const NAME_START: &str = "oracle_log";

@@ -1,7 +1,7 @@
 //! Opens sled's database, and keeps its file open.
 
 use super::{DATABASE_DIR, DATABASE_FILE, SETTINGS_FILE, StoreOptions};
-use crate::base::error::StoreError;
+use crate::base::database_error::database_error;
 use crate::base::panics::catch_panic;
 use crate::base::snapshot::{SnapshotId, snapshot_in};
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -10,6 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
+use store_base::error::StoreError;
 
 /// The number of retries if the database is locked, with a pause before each.
 const LOCK_ATTEMPTS: usize = 400;
@@ -104,7 +105,7 @@ fn try_open_sled(options: &StoreOptions, known: Option<SnapshotId>) -> Result<sl
     match catch_panic(|| config.open()) {
         Ok(Ok(db)) => Ok(db),
         Ok(Err(sled::Error::Io(error))) => Err(open_error(options, path, error)),
-        Ok(Err(error)) => Err(StoreError::damaged(&options.dir, &error)),
+        Ok(Err(error)) => Err(database_error(&options.dir, &error)),
         Err(detail) => Err(StoreError::Corrupt { dir: options.dir.clone(), detail }),
     }
 }

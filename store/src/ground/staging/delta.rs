@@ -3,16 +3,16 @@
 use super::facts::FactsWriter;
 use super::run_statements::RunStatement;
 use super::tiers::add_file;
-use crate::base::error::StoreError;
 use crate::ground::files::{GroundFiles, UncommittedFiles};
 use crate::ground::places::PlaceCollector;
 use crate::ground::run_keys::{POSITION_KEY, row_key};
-use crate::ground::sorted::{MergedKeys, RowSource, SortedWriter};
-use crate::ground::sorter::RowSorter;
 use crate::ground::view::{INDEX, RecordStatements, SourceView};
 use oracled_domain::base::varint::{put_part, take_part};
 use oracled_domain::ground::run::SortedFileRef;
 use oracled_domain::ground::source_state::StatedRecords;
+use store_base::error::StoreError;
+use store_facts::sorted::{MergedKeys, RowSource, SortedWriter};
+use store_facts::sorter::RowSorter;
 
 /// The memory of each sort, in bytes.
 const SORT_BYTES: usize = 16 << 20;

@@ -1,12 +1,12 @@
 //! The effect of a release on the records in force at its date, and on their values, for the gates.
 
-use crate::base::error::StoreError;
 use crate::ground::statement::StoredStatement;
 use crate::ground::view::{RecordStatements, SourceView};
 use jiff::Timestamp;
 use oracled_domain::ground::axis_effect::{AxisEffectGauge, AxisEffects};
 use oracled_domain::ground::run::{ReleaseEffect, RunCounts};
 use oracled_domain::ground::timeline::{ReleaseScope, TimelineRun, VersionEnd, VisibleReleases};
+use store_base::error::StoreError;
 
 /// Counts the effect of a release on the records in force at its date or later. If the release replaces
 /// another reading of its version with another date, the records in force at that date count too.

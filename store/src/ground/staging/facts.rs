@@ -1,11 +1,11 @@
 //! Writes a file of statements.
 
-use crate::base::error::StoreError;
 use crate::ground::files::{GroundFiles, UncommittedFiles};
-use crate::ground::sorted::{MergedKeys, RowSource, SortedWriter};
 use crate::ground::statement::{ABSENT_ROW, StoredStatement};
 use crate::ground::view::STATEMENT;
 use oracled_domain::ground::run::SortedFileRef;
+use store_base::error::StoreError;
+use store_facts::sorted::{MergedKeys, RowSource, SortedWriter};
 
 /// Writes statements in the order of their records and runs, followed by the index.
 pub(in crate::ground) struct FactsWriter {

@@ -1,8 +1,5 @@
 //! A run's own statements in key order, with all records of one key as a group.
 
-use crate::base::error::StoreError;
-use crate::ground::sorted::RowSource;
-use crate::ground::sorter::{RowSorter, SorterOutput};
 use crate::ground::statement::{StatementRow, StoredStatement};
 use crate::ground::view::SourceView;
 use bytes::Bytes;
@@ -10,6 +7,9 @@ use oracled_domain::Sha256Hex;
 use oracled_domain::base::varint::take_part;
 use oracled_domain::ground::rejection::{RecordRejection, RecordRule, RejectedRecord};
 use std::path::Path;
+use store_base::error::StoreError;
+use store_facts::sorted::RowSource;
+use store_facts::sorter::{RowSorter, SorterOutput};
 
 /// The number of records of one key that are held in memory. Further ones are written to the disk until the group is
 /// complete.

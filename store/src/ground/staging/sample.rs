@@ -1,10 +1,10 @@
 //! Selects the base of a run: the earlier run whose statements it repeats most.
 
-use crate::base::error::StoreError;
 use crate::ground::statement::StoredStatement;
 use crate::ground::view::{RecordStatements, SourceView};
 use oracled_domain::ground::timeline::RecordStatement;
 use std::collections::BTreeMap;
+use store_base::error::StoreError;
 
 /// The number of records that are compared with the earlier runs, at most.
 const SAMPLE_MAX: usize = 1024;

@@ -2,12 +2,12 @@
 
 use super::facts::FactsWriter;
 use super::{PROCEED_INTERVAL_RECORDS, index_of};
-use crate::base::error::StoreError;
+use crate::ground::files::facts_owner;
 use crate::ground::files::{GroundFiles, UncommittedFiles};
-use crate::ground::sealed::FileOwner;
-use crate::ground::sorted::{MergedKeys, RowMerge, RowSource, SortedFile};
 use crate::ground::view::{STATEMENT, SourceView};
 use oracled_domain::ground::run::SortedFileRef;
+use store_base::error::StoreError;
+use store_facts::sorted::{MergedKeys, RowMerge, RowSource, SortedFile};
 
 /// A file is merged with newer rows unless it has more than this many times as many.
 const FACTOR: u64 = 4;
@@ -27,7 +27,7 @@ pub(super) fn add_file(
         result.push(fresh);
         return Ok(Some(result));
     }
-    let opened = files.open_sorted(&fresh, &FileOwner::facts_of(&view.state))?;
+    let opened = files.open_sorted(&fresh, &facts_owner(&view.state))?;
     let merged = view.open.iter().skip(unchanged).map(SortedFile::uncached);
     let merged: Vec<_> = merged.chain([opened]).collect();
     let mut rows = RowMerge::new(merged.iter().map(|file| file.with_prefix(&[STATEMENT])).collect());

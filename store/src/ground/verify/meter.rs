@@ -1,7 +1,7 @@
 //! The progress of a check of a source, and whether the check continues.
 
-use crate::base::error::StoreError;
 use oracled_domain::ground::upkeep::SourceCheckProgress;
+use store_base::error::StoreError;
 
 /// The number of steps between two calls of `proceed`, at most.
 const STEPS_MAX: u32 = 512;

@@ -1,14 +1,14 @@
 //! The statements of runs that have a base: a record without a row is stated as in the base.
 
-use crate::base::error::StoreError;
+use crate::ground::files::facts_owner;
 use crate::ground::places::{HELD_MAX, RunPlaces};
-use crate::ground::sealed::FileOwner;
 use crate::ground::statement::{StatementRow, StoredStatement};
 use crate::ground::view::records::RecordRow;
 use crate::ground::view::{RecordStatements, SourceView};
 use oracled_domain::ground::source_state::SourceState;
 use oracled_domain::ground::timeline::RecordStatement;
 use std::sync::OnceLock;
+use store_base::error::StoreError;
 
 /// A run that has a base.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ impl SourceView {
         }
         let unknown = || self.corrupt("a run with a base is unknown");
         let completed = self.state.run(based.run).ok_or_else(unknown)?;
-        let rows = self.files.open_sorted(&completed.rows, &FileOwner::facts_of(&self.state))?;
+        let rows = self.files.open_sorted(&completed.rows, &facts_owner(&self.state))?;
         let rows = rows.cached(&self.files.blocks, &completed.rows.sha256);
         let places = RunPlaces::read(rows, based.is_held)?;
         let places = places.map_err(|_| self.corrupt("the places of a run cannot be read"))?;

@@ -1,10 +1,10 @@
 //! Reads records from a source's files.
 
-use crate::base::error::StoreError;
-use crate::ground::sorted::{RowSource, SortedRowRange};
 use crate::ground::statement::EncodedStatement;
 use crate::ground::view::{RecordStatements, SourceView, key_of, split_key};
 use bytes::Bytes;
+use store_base::error::StoreError;
+use store_facts::sorted::{RowSource, SortedRowRange};
 
 /// Records in key order. They end with the first error.
 ///

@@ -1,5 +1,4 @@
 use crate::audit::logged_rows::RowComparison;
-use crate::base::error::StoreError;
 use crate::base::row_write::RowWrite;
 use crate::journal::Journal;
 use crate::journal::record::JournalRecord;
@@ -13,6 +12,7 @@ use oracled_domain::audit::event::{ServiceStopped, StorageRecovered};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use store_base::error::StoreError;
 
 /// A store with some segments whose writer was killed: its database lacks the last groups.
 fn killed() -> (tempfile::TempDir, Journal, Store) {

@@ -1,13 +1,13 @@
 //! The place of the snapshot among the files of the segments.
 
 use super::{COMPRESSED, SEGMENTS_DIR, SegmentFiles};
-use crate::base::disk::sync_dir;
 use crate::base::engine::remove_dir;
-use crate::base::error::StoreError;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::PoisonError;
+use store_base::disk::sync_dir;
+use store_base::error::StoreError;
 
 /// The start of the name of the folder. The number of the last segment that the snapshot replaces follows.
 const FOLDER_START: &str = "snapshot-";

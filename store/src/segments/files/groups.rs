@@ -2,9 +2,9 @@
 //! can be as large as the database. Only one group is in memory, of at most [`GROUP_MAX_BYTES`].
 
 use super::{SegmentEnd, SegmentFiles, SegmentHead};
-use crate::base::error::StoreError;
 use crate::segments::group::{GROUP_HEAD_BYTES, GROUP_MAX_BYTES, StoredGroup, decode, length_of_rows};
 use std::io::Read;
+use store_base::error::StoreError;
 
 /// The bytes after the groups are read in pieces of this size.
 const PIECE_BYTES: usize = 64 * 1024;

@@ -1,0 +1,2 @@
+pub mod disk;
+pub mod error;

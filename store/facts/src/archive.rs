@@ -1,0 +1,56 @@
+//! The archive of raw payloads: each is stored under its SHA-256 and read back byte for byte (RFC-0002, Ingestion
+//! Invariants 1).
+//!
+//! A payload is cut into chunks at places that its content decides ([`cutting`]), so that equal parts of two releases
+//! are equal chunks. A chunk is found by its digest. A payload's file has the chunks that no recent payload of its source
+//! has, each compressed by zstd on its own, and the list of all its chunks: its own, and those in the files of other
+//! payloads. Therefore a release costs what it changed, and a record can be read without the data before it.
+//!
+//! If a payload is removed whose chunks others need, these chunks stay in a file with the extension `chunks`
+//! ([`removal`]).
+
+mod cutting;
+mod file;
+mod reader;
+mod removal;
+mod writer;
+
+pub use cutting::CHUNK_MAX_BYTES;
+pub use reader::{ArchiveReader, ArchivedPayload, MAX_SLICE_BYTES};
+pub use removal::remove_payloads;
+pub use writer::{ArchiveWriter, MAX_PAYLOAD_BYTES, PayloadRef};
+pub use writer::{is_unfinished, mark_path};
+
+use super::sealed::{FOOTER_BYTES, SealedFormat};
+use domain_base::digest::Sha256Hex;
+use std::path::{Path, PathBuf};
+
+const FORMAT: SealedFormat = SealedFormat { magic: *b"oracledR", version: 3 };
+/// The magic number of a frame that zstd skips (RFC 8878, 3.1.2). With it, any zstd decompresses a file that has all
+/// chunks of its payload in their order.
+const SKIPPABLE_MAGIC: u32 = 0x184D_2A50;
+/// The magic number and the length of the skipped frame.
+const SKIPPABLE_HEAD_BYTES: u64 = 8;
+
+/// The first bytes of the skipped frame, for an index of `index_bytes` bytes.
+fn skippable_head(index_bytes: usize) -> [u8; 8] {
+    // an index is far below 4 GiB
+    let skipped = index_bytes as u64 + FOOTER_BYTES;
+    let mut head = [0; 8];
+    let parts = [SKIPPABLE_MAGIC.to_le_bytes(), (skipped as u32).to_le_bytes()];
+    head.copy_from_slice(parts.as_flattened());
+    head
+}
+
+/// The path of the payload with the digest `sha256` in `dir`.
+fn path(dir: &Path, sha256: &Sha256Hex) -> PathBuf {
+    dir.join(format!("{sha256}.raw"))
+}
+
+/// The path of the chunks of a removed payload that other payloads need.
+fn chunks_path(dir: &Path, sha256: &Sha256Hex) -> PathBuf {
+    dir.join(format!("{sha256}.chunks"))
+}
+
+#[cfg(test)]
+mod tests;

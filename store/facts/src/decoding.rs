@@ -1,0 +1,269 @@
+//! Decodes a payload from the source's compression and text encoding to plain UTF-8.
+
+use domain_ground::format::{PayloadCompression, TextEncoding};
+use domain_ground::pipeline::PipelineRetrieval;
+use encoding_rs::{Decoder, DecoderResult, UTF_16BE, UTF_16LE, WINDOWS_1252};
+use flate2::read::MultiGzDecoder;
+use std::fmt;
+use std::io::{self, ErrorKind, Read};
+
+/// The number of bytes that are converted at once.
+const CHUNK_BYTES: usize = 64 * 1024;
+/// The most bytes of UTF-8 that a chunk of another encoding can have, with the rest of a character from the chunk before.
+const DECODED_MAX_BYTES: usize = 3 * CHUNK_BYTES + 16;
+
+/// How a payload is encoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PayloadEncoding {
+    compression: Option<PayloadCompression>,
+    text: TextEncoding,
+}
+
+/// The error of a payload that has another encoding than its pipeline names, as the source of an [`io::Error`].
+#[derive(Debug, thiserror::Error)]
+#[error("the payload is not {encoding}, as its pipeline names it, after {at} bytes of its text: {fault}")]
+pub struct DecodingError {
+    encoding: PayloadEncoding,
+    /// The number of decoded bytes.
+    at: u64,
+    fault: String,
+}
+
+/// The plain text of a payload in UTF-8.
+pub struct DecodedPayload<R: Read> {
+    plain: PlainReader<R>,
+    encoding: PayloadEncoding,
+    /// `None` for UTF-8.
+    text: Option<TextDecoder>,
+    /// The number of decoded bytes.
+    at: u64,
+}
+
+impl PayloadEncoding {
+    #[must_use]
+    pub const fn new(compression: Option<PayloadCompression>, text: TextEncoding) -> Self {
+        Self { compression, text }
+    }
+
+    /// The encoding of the payloads of a pipeline.
+    #[must_use]
+    pub const fn of(retrieval: &PipelineRetrieval) -> Self {
+        Self::new(retrieval.compression, retrieval.encoding)
+    }
+
+    /// Decodes the payload of `reader`. Reads fail with a [`DecodingError`] if it has another encoding.
+    ///
+    /// # Errors
+    /// The memory for the decompression cannot be allocated.
+    pub fn decode<R: Read>(self, reader: R) -> io::Result<DecodedPayload<R>> {
+        let plain = match self.compression {
+            None => PlainReader::Uncompressed(reader),
+            Some(PayloadCompression::Gzip) => PlainReader::Gzip(Box::new(MultiGzDecoder::new(reader))),
+            Some(PayloadCompression::Zstd) => {
+                PlainReader::Zstd(Box::new(zstd::stream::read::Decoder::new(reader)?))
+            }
+        };
+        let decoder = match self.text {
+            TextEncoding::Utf8 => None,
+            TextEncoding::Latin1 => Some(WINDOWS_1252),
+            TextEncoding::Utf16Le => Some(UTF_16LE),
+            TextEncoding::Utf16Be => Some(UTF_16BE),
+        };
+        let text = decoder.map(|encoding| TextDecoder::new(encoding.new_decoder_with_bom_removal()));
+        Ok(DecodedPayload { plain, encoding: self, text, at: 0 })
+    }
+}
+
+impl fmt::Display for PayloadEncoding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let compression = match self.compression {
+            None => "",
+            Some(PayloadCompression::Gzip) => "gzip of ",
+            Some(PayloadCompression::Zstd) => "zstd of ",
+        };
+        let text = match self.text {
+            TextEncoding::Utf8 => "utf-8",
+            TextEncoding::Latin1 => "latin-1",
+            TextEncoding::Utf16Le => "utf-16le",
+            TextEncoding::Utf16Be => "utf-16be",
+        };
+        write!(f, "{compression}{text}")
+    }
+}
+
+impl<R: Read> Read for DecodedPayload<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let Self { plain, encoding, text, at } = self;
+        let read = match text {
+            None => plain.read(into),
+            Some(text) => text.read(plain, into),
+        };
+        // other kinds are errors of the reader below
+        let is_encoding = |error: &io::Error| {
+            let kinds =
+                [ErrorKind::InvalidData, ErrorKind::InvalidInput, ErrorKind::UnexpectedEof, ErrorKind::Other];
+            error.raw_os_error().is_none() && kinds.contains(&error.kind())
+        };
+        let read = read.map_err(|error| {
+            if !is_encoding(&error) {
+                return error;
+            }
+            let error = DecodingError { encoding: *encoding, at: *at, fault: error.to_string() };
+            io::Error::new(ErrorKind::InvalidData, error)
+        })?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+impl<R: Read> fmt::Debug for DecodedPayload<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DecodedPayload").field("encoding", &self.encoding).field("at", &self.at).finish()
+    }
+}
+
+/// A payload without its compression.
+enum PlainReader<R: Read> {
+    Uncompressed(R),
+    Gzip(Box<MultiGzDecoder<R>>),
+    Zstd(Box<zstd::stream::read::Decoder<'static, io::BufReader<R>>>),
+}
+
+impl<R: Read> Read for PlainReader<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Uncompressed(reader) => reader.read(into),
+            Self::Gzip(reader) => reader.read(into),
+            Self::Zstd(reader) => reader.read(into),
+        }
+    }
+}
+
+/// Converts text to UTF-8.
+struct TextDecoder {
+    decoder: Decoder,
+    chunk: Vec<u8>,
+    text: Vec<u8>,
+    /// The converted bytes that were not read yet.
+    start: usize,
+    end: usize,
+    is_at_end: bool,
+}
+
+impl TextDecoder {
+    fn new(decoder: Decoder) -> Self {
+        let (chunk, text) = (vec![0; CHUNK_BYTES], vec![0; DECODED_MAX_BYTES]);
+        Self { decoder, chunk, text, start: 0, end: 0, is_at_end: false }
+    }
+
+    fn read(&mut self, plain: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
+        while self.start == self.end && !self.is_at_end {
+            let read = plain.read(&mut self.chunk)?;
+            self.is_at_end = read == 0;
+            let bytes = self.chunk.get(..read).unwrap_or_default();
+            let (result, _, written) =
+                self.decoder.decode_to_utf8_without_replacement(bytes, &mut self.text, self.is_at_end);
+            if result != DecoderResult::InputEmpty {
+                let fault = "it has half of a surrogate pair, or ends within a character";
+                return Err(io::Error::new(ErrorKind::InvalidData, fault));
+            }
+            (self.start, self.end) = (0, written);
+        }
+        let count = into.len().min(self.end - self.start);
+        let text = self.text.get(self.start..self.start + count).unwrap_or_default();
+        into.get_mut(..count).unwrap_or_default().copy_from_slice(text);
+        self.start += count;
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::write::GzEncoder;
+    use std::io::Write;
+
+    /// A reader that returns pieces of this size.
+    struct Pieces<'p>(&'p [u8], usize);
+
+    impl Read for Pieces<'_> {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            let (now, rest) = self.0.split_at(self.1.min(into.len()).min(self.0.len()));
+            into[..now.len()].copy_from_slice(now);
+            self.0 = rest;
+            Ok(now.len())
+        }
+    }
+
+    fn decode(
+        compression: Option<PayloadCompression>,
+        text: TextEncoding,
+        payload: &[u8],
+    ) -> Result<String, String> {
+        let decoded = [1, 3, usize::MAX].map(|size| {
+            let mut decoded = String::new();
+            let reader = PayloadEncoding { compression, text }.decode(Pieces(payload, size)).expect("memory");
+            let read = { reader }.read_to_string(&mut decoded);
+            read.map(|_| decoded).map_err(|error| {
+                assert!(error.get_ref().is_some_and(|source| source.is::<DecodingError>()), "{error}");
+                error.to_string()
+            })
+        });
+        assert_eq!(decoded[0].is_ok(), decoded[1].is_ok());
+        assert_eq!(decoded[1], decoded[2]);
+        decoded[2].clone()
+    }
+
+    fn gzip(text: &str) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(text.as_bytes()).expect("a write to memory succeeds");
+        encoder.finish().expect("a write to memory succeeds")
+    }
+
+    #[test]
+    fn payload_is_decoded_in_pieces_of_any_size() {
+        let text = "Zürich 😀\n";
+        let utf_16 = |bytes: fn(u16) -> [u8; 2]| -> Vec<u8> {
+            "\u{feff}".encode_utf16().chain(text.encode_utf16()).flat_map(bytes).collect()
+        };
+        let zstd = zstd::encode_all(text.as_bytes(), 1).expect("compressed");
+        use PayloadCompression::{Gzip, Zstd};
+        for (compression, encoding, payload) in [
+            (None, TextEncoding::Utf8, text.as_bytes().to_vec()),
+            (None, TextEncoding::Utf16Le, utf_16(u16::to_le_bytes)),
+            (None, TextEncoding::Utf16Be, utf_16(u16::to_be_bytes)),
+            (Some(Gzip), TextEncoding::Utf8, gzip(text)),
+            (Some(Gzip), TextEncoding::Utf8, [gzip("Zür"), gzip("ich 😀\n")].concat()),
+            (Some(Zstd), TextEncoding::Utf8, zstd),
+        ] {
+            assert_eq!(
+                decode(compression, encoding, &payload).as_deref(),
+                Ok(text),
+                "{compression:?} {encoding:?}"
+            );
+        }
+        assert_eq!(decode(None, TextEncoding::Latin1, b"Z\xfcrich \x80").as_deref(), Ok("Zürich €"));
+        let long = "ü€😀".repeat(CHUNK_BYTES);
+        let bytes: Vec<u8> = long.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        assert!(decode(None, TextEncoding::Utf16Le, &bytes) == Ok(long));
+    }
+
+    #[test]
+    fn payload_in_another_encoding_is_an_error() {
+        use PayloadCompression::{Gzip, Zstd};
+        let gzipped = gzip("text");
+        let zstd = zstd::encode_all(&b"text"[..], 1).expect("compressed");
+        for (compression, encoding, payload) in [
+            (Some(Gzip), TextEncoding::Utf8, b"text".to_vec()),
+            (Some(Gzip), TextEncoding::Utf8, zstd.clone()),
+            (Some(Gzip), TextEncoding::Utf8, gzipped[..gzipped.len() - 3].to_vec()),
+            (Some(Gzip), TextEncoding::Utf8, [&gzipped[..], b"rest"].concat()),
+            (Some(Zstd), TextEncoding::Utf8, gzipped),
+            (Some(Zstd), TextEncoding::Utf8, zstd[..zstd.len() - 1].to_vec()),
+            (None, TextEncoding::Utf16Le, b"a\0b".to_vec()),
+            (None, TextEncoding::Utf16Be, vec![0xd8, 0, 0, b'a']),
+        ] {
+            assert!(decode(compression, encoding, &payload).is_err(), "{compression:?} {encoding:?}");
+        }
+    }
+}
