@@ -10,16 +10,4 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use actors_audit as audit;
-pub use actors_ground as ground;
-pub use actors_platform as platform;
-pub use actors_platform::actor_handle::{ActorCallError, ActorHandle};
-pub use actors_platform::clock::Clock;
-#[cfg(debug_assertions)]
-pub use actors_platform::guardian::InjectPanic;
-pub use actors_platform::guardian::SupervisionLimits;
-pub use actors_rules as rules;
-pub use actors_upstream as upstream;
-pub use actors_verdict as verdict;
-pub use actors_verification as verification;
 pub use system::ActorSystem;

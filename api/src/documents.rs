@@ -2,8 +2,8 @@
 
 use crate::base::page::PageLimit;
 use crate::base::problem::ProblemCode;
+use domain_base::digest::Sha256Hex;
 use jiff::Timestamp;
-use oracled_domain::Sha256Hex;
 use oracled_domain::documents::{DocumentContent, DocumentKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;

@@ -1,10 +1,10 @@
 //! Oracle-A: text checked against facts.
 
 use crate::base::problem::ProblemDocument;
-use oracled_domain::Sha256Hex;
-use oracled_domain::base::present_member::given;
-use oracled_domain::rules::sourced::FactsFrom;
-use oracled_domain::rules::{CandidateExpectations, RuleDefinition, RuleId, RulesEvaluation};
+use domain_base::digest::Sha256Hex;
+use domain_base::present_member::given;
+use domain_rules::sourced::FactsFrom;
+use domain_rules::{CandidateExpectations, RuleDefinition, RuleId, RulesEvaluation};
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;

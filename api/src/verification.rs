@@ -2,15 +2,15 @@
 
 use crate::base::page::PageLimit;
 use crate::base::problem::ProblemDocument;
+use domain_ground::id::{SourceId, WorkflowId};
+use domain_verification::logged_verification::ErasedVerification;
 use jiff::Timestamp;
-use oracled_domain::ground::id::{SourceId, WorkflowId};
-use oracled_domain::verification::logged_verification::ErasedVerification;
 // utoipa maps every type with the name `AxisValue` to arbitrary JSON
-use oracled_domain::ground::value::AxisValue;
-use oracled_domain::verification::candidate::StatedValue;
-use oracled_domain::verification::request::ValidatedClaim;
-use oracled_domain::verification::review::ReviewState;
-use oracled_domain::verification::{AxisReason, DecisionInputs, Envelope};
+use domain_ground::value::AxisValue;
+use domain_verification::candidate::StatedValue;
+use domain_verification::request::ValidatedClaim;
+use domain_verification::review::ReviewState;
+use domain_verification::{AxisReason, DecisionInputs, Envelope};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, BTreeSet};

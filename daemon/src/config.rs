@@ -18,8 +18,8 @@ use crate::verdict::config::{
 };
 use crate::verdict::retention::RetentionSection;
 use crate::verification::config::VerificationSection;
+use domain_upstream::health::OracleHealthConfig;
 use oracled_api::base::directories::DefaultDirectories;
-use oracled_domain::upstream::health::OracleHealthConfig;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::env;

@@ -13,8 +13,8 @@ use crate::config::DaemonConfig;
 use crate::platform::config::DaemonFlags;
 use crate::platform::telemetry;
 use crate::run::RunningDaemon;
+use actors_platform::clock::monotonic;
 use anyhow::{Context, bail};
-use oracled_actors::platform::clock::monotonic;
 use std::env;
 use std::fs::Permissions;
 use std::io::{self, Write};
@@ -28,7 +28,7 @@ use walk::DevWalk;
 
 /// Only warnings and errors are logged. Warnings about upstream services are not logged, because the walk shows
 /// the failures of the model.
-const LOG_LEVEL: &str = "warn,oracled_actors::upstream=error,oracled_actors::upstream::oracle_health=error";
+const LOG_LEVEL: &str = "warn,actors_upstream=error,actors_upstream::oracle_health=error";
 
 /// Starts the daemon in a temporary directory, unless flags name other paths, and runs the walk. With `exit`,
 /// the daemon ends after the walk. With `verbose`, each request and its response are shown.

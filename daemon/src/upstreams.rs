@@ -8,14 +8,14 @@ use crate::platform::config::ConfigError;
 use crate::platform::config::credentials::ClientSetup;
 use crate::platform::config::secrets::SecretDigests;
 use crate::verdict::upstreams::{ModelClients, ReloadableModel, ServiceClients, cleartext_faults};
-use oracled_actors::Clock;
-use oracled_actors::ground::pull::PayloadPuller;
-use oracled_actors::upstream::oracle::LiveOracle;
-use oracled_actors::upstream::oracle_health::MonitoredOracle;
-use oracled_actors::upstream::reloadable::Reloadable;
-use oracled_actors::upstream::witnesses::Witnesses;
-use oracled_actors::verdict::generation::ConfiguredModels;
-use oracled_actors::verdict::rate_limiter::CallLimits;
+use actors_ground::pull::PayloadPuller;
+use actors_platform::clock::Clock;
+use actors_upstream::oracle::LiveOracle;
+use actors_upstream::oracle_health::MonitoredOracle;
+use actors_upstream::reloadable::Reloadable;
+use actors_upstream::witnesses::Witnesses;
+use actors_verdict::generation::ConfiguredModels;
+use actors_verdict::rate_limiter::CallLimits;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The clients of upstream systems.

@@ -15,9 +15,8 @@ use crate::journal::salvage::continue_with_salvage;
 use crate::journal::staged::StagedGroup;
 use crate::segments::Segments;
 use std::borrow::Borrow;
-use std::fs;
-use std::io;
 use std::sync::Arc;
+use std::{fs, io};
 use store_base::error::StoreError;
 
 /// The size of an ordinary group, in bytes. While there is space for one, the journal accepts writes.

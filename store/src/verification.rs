@@ -4,15 +4,15 @@ use crate::audit::log::{LogQuery, damaged_line};
 use crate::base::engine::TableReader;
 use crate::base::read::skip_lost;
 use crate::base::rows::with_prefix;
-use jiff::Timestamp;
-use oracled_domain::base::row::Row;
-use oracled_domain::ground::id::WorkflowId;
-use oracled_domain::verification::logged_verification::LoggedVerification;
-use oracled_domain::verification::review::{
+use domain_base::row::Row;
+use domain_ground::id::WorkflowId;
+use domain_verification::logged_verification::LoggedVerification;
+use domain_verification::review::{
     OPEN_BY_WORKFLOW, OPEN_REVIEWS, ReviewState, caller_openable_prefix, open_prefix,
 };
-use oracled_domain::verification::stored_state::CachedAnswerKeyError;
-use oracled_domain::verification::{CachedAnswer, CachedAnswerKey, DecisionInputs, SubjectKey, SubjectState};
+use domain_verification::stored_state::CachedAnswerKeyError;
+use domain_verification::{CachedAnswer, CachedAnswerKey, DecisionInputs, SubjectKey, SubjectState};
+use jiff::Timestamp;
 use std::collections::BTreeSet;
 use store_base::error::StoreError;
 

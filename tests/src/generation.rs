@@ -4,12 +4,11 @@ use crate::model::ModelServer;
 use crate::wire::{self, WireConnection};
 use crate::{DaemonWorld, at, call, described, document, eventually, get, log, post};
 use bytes::Bytes;
+use domain_verdict::label::{ProductTier, VerdictDimension, VerdictLabel};
+use domain_verdict::prompt::{ModelPrompt, PromptTemplate, build_verdict_prompt};
+use domain_verdict::query::CustomerQuery;
 use hyper::Method;
 use oracled_api::base::client::{DaemonClient, DaemonResponse};
-use oracled_domain::{
-    CustomerQuery, ModelPrompt, ProductTier, PromptTemplate, VerdictDimension, VerdictLabel,
-    build_verdict_prompt,
-};
 use serde_json::{Value, json};
 use std::path::Path;
 use tokio::net::TcpSocket;

@@ -3,9 +3,9 @@
 use crate::wire::{WireConnection, head};
 use crate::{DaemonWorld, PATIENCE, at, call, document, get, post};
 use bytes::Bytes;
+use domain_ground::id::SourceId;
 use hyper::Method;
 use oracled_api::base::client::{DaemonClient, DaemonResponse};
-use oracled_domain::ground::id::SourceId;
 use oracled_store::ground::view::SourceView;
 use oracled_store::{Journal, Store, StoreOptions};
 use serde_json::{Value, json};

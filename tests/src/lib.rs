@@ -23,9 +23,8 @@ use bytes::Bytes;
 use hyper::Method;
 use oracled_api::base::client::{DaemonClient, DaemonResponse};
 use serde_json::{Value, json};
-use std::env;
 use std::fs::{self, File};
-use std::io;
+use std::{env, io};
 
 use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command, ExitStatus, Output, Stdio};

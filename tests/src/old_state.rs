@@ -1,9 +1,13 @@
 //! A state directory whose first entries are old.
 
+use domain_base::event::AuditEvent;
+use domain_base::session_id::SessionId;
+use domain_verdict::divergence::OriginalLabel;
+use domain_verdict::event::SessionRegistered;
+use domain_verdict::label::ProductTier;
+use domain_verdict::query::CustomerQuery;
+use domain_verdict::session::SessionRecord;
 use jiff::{SignedDuration, Timestamp};
-use oracled_domain::verdict::divergence::OriginalLabel;
-use oracled_domain::verdict::event::SessionRegistered;
-use oracled_domain::{AuditEvent, CustomerQuery, ProductTier, SessionId, SessionRecord};
 use oracled_store::{Journal, JournalRecord, RowWrite, StoreOptions};
 use std::path::Path;
 

@@ -9,9 +9,8 @@ mod markdown;
 mod types;
 
 use crate::described::documents;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 /// The command that writes all pages.
 pub const COMMAND: &str = "cargo run -p oracled-tests --bin docs";

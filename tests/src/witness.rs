@@ -5,12 +5,11 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use signed_note::{Note, StandardVerifier, VerifierList, key_id};
-use std::fmt;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{fmt, thread};
 use tlog_tiles::{Checkpoint, Hash, TreeProof, check_tree};
 
 /// The name of the witness's key.

@@ -1,8 +1,8 @@
 //! `oraclectl console`: its pages, each action on them, and requests that are not from its own pages.
 
+use domain_base::visible::is_hiding;
 use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use hyper::{Method, StatusCode};
-use oracled_domain::base::visible::is_hiding;
 use oracled_tests::console::{ConnectionFlood, ConsoleAnswer, ConsoleProcess};
 use oracled_tests::generation::wait_for_order;
 use oracled_tests::ground::{approve, ingest, register_gated, started_run, wait_for_run};

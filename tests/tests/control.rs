@@ -11,12 +11,11 @@ use oracled_tests::{
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 use tokio::time::sleep;
 
 /// All paths of the socket, each with its methods.
@@ -514,7 +513,7 @@ async fn control_socket_has_no_path_to_judge_deliver_or_change_constants() {
     let check = json!({"session_id": "cs_1", "tier": "quick", "query": "?", "raw": GOOD});
     assert_eq!(
         document(&post(routes, "/v1/crosscheck", &check).await)["threshold"],
-        oracled_domain::verdict::tmm::OMEGA
+        domain_verdict::tmm::OMEGA
     );
 }
 

@@ -1,7 +1,10 @@
 //! Real model outputs, judged by a daemon, offline by `oraclectl calibrate`, and by `domain` itself. All three must
 //! make the same decision for each.
 
-use oracled_domain::{CrosscheckJudgment, Flag, ProductTier, VerdictPayload, judge};
+use domain_base::payload::VerdictPayload;
+use domain_verdict::crosscheck::{CrosscheckJudgment, judge};
+use domain_verdict::flag::Flag;
+use domain_verdict::label::ProductTier;
 use oracled_tests::load::{field, read_log};
 use oracled_tests::{DaemonWorld, document, post};
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! The costs of models and the daily budget, end to end.
 
-use oracled_domain::ProductTier;
+use domain_verdict::label::ProductTier;
 use oracled_tests::generation::{
     coherent_answer, place_order, purge_verdict, read_metric, read_order, read_verdict, request_verdict,
     retry_after_s,
@@ -134,7 +134,8 @@ async fn budget_of_an_application_is_reported_and_counted_by_its_name() {
 async fn fallback_makes_first_verdicts_after_the_circuit_of_the_first_model_opened() {
     let (first, backup) = (ModelServer::start().await, ModelServer::start().await);
     first.set_default(ScriptedReply::error(503, "not now"));
-    let answer = anthropic_answer(&coherent_answer(ProductTier::Quick, oracled_domain::VerdictLabel::Amber));
+    let answer =
+        anthropic_answer(&coherent_answer(ProductTier::Quick, domain_verdict::label::VerdictLabel::Amber));
     backup.set_default(ScriptedReply::json(200, &answer));
     let mut world = first.create_world("fallbacks = [\"backup\"]\n");
     world.config.push_str(&format!(

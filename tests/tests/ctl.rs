@@ -5,11 +5,10 @@ use oracled_tests::{
     DaemonProcess, DaemonWorld, GOOD, PATIENCE, document, get, lines, log, post, program, submission,
 };
 use serde_json::{Value, json};
-use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc;
-use std::thread;
+use std::{fs, thread};
 
 const REFUSED: &str = r#"{"verdict":"GREEN","summary":""}"#;
 const CASE: &str = "{\"candidate_output\":\"It works.\",\"facts\":[\"It works.\"]}\n";

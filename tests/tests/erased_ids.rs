@@ -1,9 +1,9 @@
 //! The ids of erased sessions: no file of the state directory and no later backup has one, however the session was used.
 
 use crate::erasure::files_with;
+use domain_verdict::label::VerdictLabel;
 use hyper::Method;
 use oracled_api::base::client::DaemonClient;
-use oracled_domain::VerdictLabel;
 use oracled_tests::generation::{
     QUERY, place_order, purge_verdict, read_verdict, register_session, request_verdict, wait_for_order,
 };

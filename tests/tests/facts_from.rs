@@ -1,8 +1,8 @@
 //! `facts_from`: text about population and nutrition is checked against registered sources. Each supported claim
 //! leads back to the bytes of its source.
 
+use domain_base::digest::Sha256Hex;
 use oracled_api::base::client::DaemonClient;
-use oracled_domain::Sha256Hex;
 use oracled_tests::generation::{generation_request, purge_verdict, read_verdict, register_session, x_cache};
 use oracled_tests::ground::{
     approve, ingest, office_documents, put_document, register, register_all, started_run, wait_for_run,
@@ -420,7 +420,7 @@ async fn regenerated_verdict_is_judged_by_the_facts_of_the_first_one() {
     let control = &mut daemon.control().await;
     with_source(control, SOURCE, "2017-10-26", "2017-10-26.csv").await;
     model.set_default(ScriptedReply::with_text(&verdict_with_summary(FALSE_TEXT)));
-    let mut ordered = generation_request(oracled_domain::ProductTier::Quick);
+    let mut ordered = generation_request(domain_verdict::label::ProductTier::Quick);
     ordered["facts_from"] = json!([of_2015()]);
     ordered["rules"] = json!(RULES);
     let routes = &mut daemon.routes().await;

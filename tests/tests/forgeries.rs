@@ -1,7 +1,7 @@
 //! Rows and backups that another program has forged: each is refused.
 
 use crate::erased_ids::{Services, use_all_sessions};
-use oracled_domain::audit::leaf::{ROWS, hide_values};
+use domain_audit::leaf::{ROWS, hide_values};
 use oracled_tests::verification::{register, register_offices, workflow};
 use oracled_tests::{DaemonWorld, document, post};
 use serde_json::{Value, json};
@@ -301,7 +301,7 @@ async fn forge_backups(count: usize) {
         for file in adapted["manifest"]["files"].as_array_mut().expect("the files") {
             let content = fs::read(backup.join(file["name"].as_str().expect("a name"))).expect("readable");
             file["bytes"] = json!(content.len());
-            file["sha256"] = json!(oracled_domain::Sha256Hex::of(&content));
+            file["sha256"] = json!(domain_base::digest::Sha256Hex::of(&content));
         }
         fs::write(backup.join("manifest.json"), adapted.to_string()).expect("the write succeeds");
         is_refused(&world, &restore, &what);

@@ -3,11 +3,12 @@
 use hyper::Method;
 use oracled_api::base::client::{DaemonClient, DaemonResponse};
 use oracled_tests::disk::{self, SizeLimitedDisk, TestDisk, TmpfsDisk};
-use oracled_tests::ground;
 use oracled_tests::load::{
     AnswerLedger, KnownSessionState, LoadConfig, LogContent, check_of, check_served, field, read_log,
 };
-use oracled_tests::{DaemonProcess, DaemonWorld, GOOD, document, eventually, get, post, problem, submission};
+use oracled_tests::{
+    DaemonProcess, DaemonWorld, GOOD, document, eventually, get, ground, post, problem, submission,
+};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;

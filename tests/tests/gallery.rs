@@ -1,6 +1,6 @@
 //! The example sources: the results that their README describes.
 
-use oracled_domain::verification::Envelope;
+use domain_verification::Envelope;
 use oracled_tests::DaemonWorld;
 use std::ffi::OsString;
 use std::os::unix::fs::symlink;

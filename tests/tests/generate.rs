@@ -1,6 +1,7 @@
 //! `POST /v1/verdicts/{session_id}` without a verdict, and reads of lost verdicts: the daemon calls the model.
 
-use oracled_domain::{ProductTier, Sha256Hex, VerdictLabel};
+use domain_base::digest::Sha256Hex;
+use domain_verdict::label::{ProductTier, VerdictLabel};
 use oracled_tests::generation::{
     KEY, QUERY, built_in_prompt, coherent_answer, event_names, generation_request, purge_verdict,
     read_cached, read_metric, read_verdict, register_session, request_verdict, world_with_model, x_cache,

@@ -2,8 +2,8 @@
 //! known.
 
 use bytes::Bytes;
-use oracled_domain::Sha256Hex;
-use oracled_domain::base::decimal::Decimal;
+use domain_base::decimal::Decimal;
+use domain_base::digest::Sha256Hex;
 use oracled_store::Store;
 use oracled_tests::ground::{
     approve, example, export, files, ingest, named, open_store, query_all, register, register_gated,
@@ -12,10 +12,9 @@ use oracled_tests::ground::{
 use oracled_tests::{DaemonWorld, at, document, post, read_whole_log};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::env;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+use std::{env, fs};
 
 const WORLD_BANK: &str = "world-bank-population";
 /// Orders in which the releases of one source are ingested.

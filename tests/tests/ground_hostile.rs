@@ -2,8 +2,8 @@
 //! files.
 
 use bytes::Bytes;
+use domain_ground::rejection::RecordRule;
 use oracled_api::base::client::DaemonClient;
-use oracled_domain::ground::rejection::RecordRule;
 use oracled_store::Store;
 use oracled_tests::disk::{self, SizeLimitedDisk, TestDisk, TmpfsDisk};
 use oracled_tests::ground::{
@@ -45,10 +45,10 @@ async fn run(control: &mut DaemonClient, pipeline: &str, version: &str, payload:
 }
 
 /// All rejects of a run, read in pages of 1,000.
-fn rejects(store: &Store, run: &Value) -> Vec<oracled_domain::ground::rejection::RejectedRecord> {
+fn rejects(store: &Store, run: &Value) -> Vec<domain_ground::rejection::RejectedRecord> {
     let run_id = run["run_id"].as_str().expect("an id").parse().expect("a string");
     let (run, _) = store.run(&run_id).expect("the read succeeds").expect("the run exists");
-    let mut all: Vec<oracled_domain::ground::rejection::RejectedRecord> = Vec::new();
+    let mut all: Vec<domain_ground::rejection::RejectedRecord> = Vec::new();
     loop {
         let after = all.last().map(|last| last.position);
         let page = store.rejects(&run, after, 1000).expect("the read succeeds");
@@ -156,7 +156,7 @@ async fn invalid_records_are_rejected_one_by_one_with_their_causes() {
         assert!(rejection.rule == *rule && rejection.reason.contains(message), "{begin}: {rejection:?}");
         assert_eq!(
             (reject.len as usize, reject.raw_hash.clone()),
-            (line.len(), oracled_domain::Sha256Hex::of(line))
+            (line.len(), domain_base::digest::Sha256Hex::of(line))
         );
     }
 }

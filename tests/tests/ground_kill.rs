@@ -1,11 +1,11 @@
 //! `kill -9` at random moments of runs, and flipped bytes. A run is visible completely or not at all, and is resumed
 //! after the start. Damage is named and affects no other source.
 
+use domain_base::digest::Sha256Hex;
+use domain_ground::upkeep::SourceCheck;
 use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
 use oracled_api::base::client::DaemonClient;
-use oracled_domain::Sha256Hex;
-use oracled_domain::ground::upkeep::SourceCheck;
 use oracled_store::ground::view::SourceView;
 use oracled_store::{Store, StoreError};
 use oracled_tests::ground::{

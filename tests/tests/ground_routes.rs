@@ -282,7 +282,7 @@ async fn unsigned_signal_is_refused_and_signals_are_rate_limited() {
         wire.send("{}").await.expect("the server listens");
         wire.answer().await.expect("the server answers").status.as_u16()
     };
-    let signed = |key: &[u8]| format!("sha256={}", oracled_domain::Sha256Hex::compute_hmac(key, b"{}"));
+    let signed = |key: &[u8]| format!("sha256={}", domain_base::digest::Sha256Hex::compute_hmac(key, b"{}"));
     assert_eq!(send(&signed(b"other")).await, 403);
     assert_eq!(log(&mut daemon.control().await, "event=source_invalidated").await, Vec::<Value>::new());
     for _ in 0..10 {

@@ -1,8 +1,8 @@
 //! Verdicts in flight: concurrent requests share one, their number and memory are limited, a disconnect loses none,
 //! and an open circuit stops them.
 
+use domain_verdict::label::{ProductTier, VerdictLabel};
 use oracled_api::base::client::DaemonResponse;
-use oracled_domain::{ProductTier, VerdictLabel};
 use oracled_tests::generation::{
     event_names, generation_request, read_cached, read_metric, read_verdict, register_session,
     request_verdict, retry_after_s, x_cache,

@@ -2,17 +2,16 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use domain_audit::checkpoint::{Checkpoint as LogCheckpoint, LogKey, LogSigner};
+use domain_audit::leaf::leaf_of;
 use hyper::Method;
-use oracled_domain::audit::checkpoint::{Checkpoint as LogCheckpoint, LogKey, LogSigner};
-use oracled_domain::audit::leaf::leaf_of;
 use oracled_tests::generation::register_session;
 use oracled_tests::{DaemonWorld, GOOD, call, document, error_line, eventually, get, log, problem};
 use serde_json::{Value, json};
 use signed_note::{Note, StandardVerifier, VerifierList};
-use std::fs;
-use std::mem;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::{fs, mem};
 use tlog_tiles::{Checkpoint, Hash, check_record, check_tree, record_hash};
 
 /// What `oraclectl` printed, after a success.

@@ -1,30 +1,30 @@
 //! Mail to customers: by HTTP and SMTP over real sockets, and from a delivery through the outbox.
 
-use hyper::Method;
-use oracled_actors::Clock;
-use oracled_actors::upstream::mail::{
+use actors_platform::clock::Clock;
+use actors_upstream::mail::{
     HttpMailService, MailHeading, MailService, SmtpMailService, SmtpSettings, SmtpTls,
 };
-use oracled_actors::upstream::oracle_health::OracleProbe;
-use oracled_domain::upstream::health::CircuitCallOutcome;
-use oracled_domain::verdict::delivery::RegenNotes;
-use oracled_domain::verdict::divergence::{DISCLAIMER, NoteLanguage, OriginalLabel};
-use oracled_domain::verdict::mail::{MailFailureCause, MailKind, MailSendFailure};
-use oracled_domain::{
-    CustomerQuery, OutboxMail, ProductTier, VerdictDelivery, VerdictLabel, VerdictPayload, judge,
-};
+use actors_upstream::oracle_health::OracleProbe;
+use domain_base::payload::VerdictPayload;
+use domain_upstream::health::CircuitCallOutcome;
+use domain_verdict::crosscheck::judge;
+use domain_verdict::delivery::{RegenNotes, VerdictDelivery};
+use domain_verdict::divergence::{DISCLAIMER, NoteLanguage, OriginalLabel};
+use domain_verdict::label::{ProductTier, VerdictLabel};
+use domain_verdict::mail::{MailFailureCause, MailKind, MailSendFailure, OutboxMail};
+use domain_verdict::query::CustomerQuery;
+use hyper::Method;
 use oracled_tests::model::{ModelServer, ScriptedReply};
 use oracled_tests::{
     DaemonProcess, DaemonWorld, GOOD, at, call, document, eventually, get, log, post, problem, submission,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::env;
-use std::fs;
 use std::path::Path;
 use std::process::Output;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{env, fs};
 use tokio::net::TcpListener;
 
 const PATIENCE: Duration = Duration::from_secs(5);

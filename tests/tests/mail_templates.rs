@@ -1,7 +1,7 @@
 //! Mail templates: registration, the language of a mail, and mails whose template cannot be rendered.
 
+use domain_verdict::divergence::{CustomerNote, NoteLanguage};
 use hyper::Method;
-use oracled_domain::verdict::divergence::{CustomerNote, NoteLanguage};
 use oracled_tests::ground::put_document;
 use oracled_tests::model::{ModelServer, ReceivedRequest};
 use oracled_tests::{

@@ -1,6 +1,6 @@
 //! The alerts, the dashboard and the table of metrics: they name only metrics that a daemon serves, or all of them.
 
-use oracled_domain::{ProductTier, VerdictLabel};
+use domain_verdict::label::{ProductTier, VerdictLabel};
 use oracled_tests::generation::{coherent_answer, purge_verdict};
 use oracled_tests::model::{ModelServer, ScriptedReply};
 use oracled_tests::witness::ScriptedWitness;

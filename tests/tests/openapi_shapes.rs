@@ -1,25 +1,23 @@
 //! Compares the schemas in `/openapi.json` with the types that are read and returned: members and enum values must be
 //! equal.
 
-use jsonschema::Validator;
-use oracled_domain::ground::ontology::OntologyRef;
-use oracled_domain::ground::query::{FilterOperator, OracleQuery, QueryFilter, QueryRequest};
-use oracled_domain::ground::source::OracleTier;
-use oracled_domain::rules::sourced::FactsFrom;
-use oracled_domain::verification::call::CallOutcome;
-use oracled_domain::verification::candidate::StatedValue;
-use oracled_domain::verification::conflict_step::{
-    ConflictSide, ConflictStep, ConflictStepOutcome, TierRelation,
-};
-use oracled_domain::verification::envelope::{
+use domain_ground::ontology::OntologyRef;
+use domain_ground::query::{FilterOperator, OracleQuery, QueryFilter, QueryRequest};
+use domain_ground::source::OracleTier;
+use domain_rules::sourced::FactsFrom;
+use domain_verification::call::CallOutcome;
+use domain_verification::candidate::StatedValue;
+use domain_verification::conflict_step::{ConflictSide, ConflictStep, ConflictStepOutcome, TierRelation};
+use domain_verification::envelope::{
     AxisEvidence, AxisOutcome, AxisStatus, CandidateOutcome, Envelope, EnvelopeKind,
     EnvelopeVerificationStatus, RetryAdvice, Reverification, ValueBasis,
 };
-use oracled_domain::verification::reason::AxisReason;
-use oracled_domain::verification::record::{OracleVerificationRecord, SignatureVerification};
-use oracled_domain::verification::request::{ClaimedValue, VerifyRequest};
-use oracled_domain::verification::tier::VerificationTier;
-use oracled_domain::verification::workflow::ConflictStrategy;
+use domain_verification::reason::AxisReason;
+use domain_verification::record::{OracleVerificationRecord, SignatureVerification};
+use domain_verification::request::{ClaimedValue, VerifyRequest};
+use domain_verification::tier::VerificationTier;
+use domain_verification::workflow::ConflictStrategy;
+use jsonschema::Validator;
 use oracled_tests::{DaemonWorld, document, get, post};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

@@ -1,10 +1,10 @@
 //! Many orders over two models in random states, with kills of the daemon. Each order is delivered, or ends by a stated limit with
 //! a cause. None ends by its age while a model of its list accepts calls.
 
+use domain_verdict::label::ProductTier;
 use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
 use oracled_api::base::client::DaemonClient;
-use oracled_domain::ProductTier;
 use oracled_tests::generation::{generation_request, read_order};
 use oracled_tests::model::{ModelServer, ScriptedReply};
 use oracled_tests::{DaemonWorld, GOOD, at, eventually_within, get, post};

@@ -1,6 +1,6 @@
 //! Orders: first verdicts that the model generates survive outages, rejections, restarts and kills.
 
-use oracled_domain::ProductTier;
+use domain_verdict::label::ProductTier;
 use oracled_tests::generation::{
     QUERY, event_names, generation_request, read_order, read_verdict, request_order, request_verdict,
     wait_for_order,

@@ -2,9 +2,9 @@
 //!
 //! Only root can act as several users; for others, these tests do nothing.
 
+use domain_verdict::label::ProductTier;
 use hyper::Method;
 use oracled_api::base::client::DaemonClient;
-use oracled_domain::ProductTier;
 use oracled_tests::caller::{UserRelay, is_root};
 use oracled_tests::generation::{generation_request, put_session, read_verdict, request_order};
 use oracled_tests::model::{ModelServer, ScriptedReply};

@@ -1,7 +1,8 @@
 //! Prompt templates: registration, configuration, and the prompts of submitted verdicts.
 
-use oracled_domain::verdict::divergence::CHANGED_NOTICE;
-use oracled_domain::{ProductTier, Sha256Hex};
+use domain_base::digest::Sha256Hex;
+use domain_verdict::divergence::CHANGED_NOTICE;
+use domain_verdict::label::ProductTier;
 use oracled_tests::caller::{UserRelay, is_root};
 use oracled_tests::generation::{
     QUERY, built_in_prompt, place_order, purge_verdict, put_session, read_verdict, request_verdict,

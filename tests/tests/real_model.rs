@@ -1,9 +1,9 @@
 //! A real model on the whole path: its verdicts are judged, delivered or refused, lost and regenerated. Log, cache
 //! and answers must agree. Run by `just real-model`.
 
+use domain_verdict::label::ProductTier;
 use hyper::Method;
 use oracled_api::base::client::{ClientError, DaemonClient, DaemonResponse};
-use oracled_domain::ProductTier;
 use oracled_tests::generation::{purge_verdict, read_cached, world_with_model};
 use oracled_tests::load::field;
 use oracled_tests::{DaemonProcess, DaemonWorld, document, lines, log, read_whole_log};

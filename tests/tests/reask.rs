@@ -1,6 +1,6 @@
 //! An answer of the model that the rules rejected is asked again with its faults, and its text is not stored.
 
-use oracled_domain::{ProductTier, VerdictLabel};
+use domain_verdict::label::{ProductTier, VerdictLabel};
 use oracled_tests::generation::{
     generation_request, purge_verdict, read_order, read_verdict, request_order, wait_for_order,
 };

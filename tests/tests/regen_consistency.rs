@@ -1,12 +1,12 @@
 //! The seed's verification criteria for regenerated verdicts (`regen-consistency`, "Verification criteria"), checked
 //! with a daemon and a model over real sockets.
 
+use domain_verdict::divergence::{CHANGED_NOTICE, DISCLAIMER, DivergenceLevel, UNKNOWN_NOTICE};
+use domain_verdict::label::{ProductTier, VerdictLabel};
+use domain_verdict::response_schema::response_schema;
 use jiff::Timestamp;
 use oracled::config::DaemonConfig;
 use oracled_api::base::client::DaemonClient;
-use oracled_domain::verdict::divergence::{CHANGED_NOTICE, DISCLAIMER, UNKNOWN_NOTICE};
-use oracled_domain::verdict::response_schema::response_schema;
-use oracled_domain::{DivergenceLevel, ProductTier, VerdictLabel};
 use oracled_tests::generation::{
     QUERY, built_in_prompt, coherent_answer, event_names, generation_request, purge_verdict, put_session,
     read_cached, read_verdict, register_session, request_verdict, x_cache,

@@ -1,13 +1,15 @@
 //! Failures of regenerated verdicts (seed: `regen-consistency`, "Failure modes" and "Gaps"), and their results.
 
+use domain_base::digest::Sha256Hex;
+use domain_base::event::{AuditEvent, EventSeverity};
+use domain_verdict::divergence::{CHANGED_NOTICE, UNKNOWN_NOTICE};
+use domain_verdict::event::SessionRegistered;
+use domain_verdict::generation::{GenerationSettings, LOCKED_MODEL};
+use domain_verdict::label::{ProductTier, VerdictLabel};
+use domain_verdict::prompt::VerdictPrompt;
+use domain_verdict::query::CustomerQuery;
+use domain_verdict::session::{OriginalVerdict, SessionRecord};
 use jiff::Timestamp;
-use oracled_domain::base::event::EventSeverity;
-use oracled_domain::verdict::divergence::{CHANGED_NOTICE, UNKNOWN_NOTICE};
-use oracled_domain::verdict::event::SessionRegistered;
-use oracled_domain::verdict::generation::{GenerationSettings, LOCKED_MODEL};
-use oracled_domain::verdict::prompt::VerdictPrompt;
-use oracled_domain::verdict::session::OriginalVerdict;
-use oracled_domain::{AuditEvent, CustomerQuery, ProductTier, SessionRecord, Sha256Hex, VerdictLabel};
 use oracled_store::{Journal, JournalRecord, RowWrite, StoreOptions};
 use oracled_tests::generation::{
     QUERY, coherent_answer, event_names, purge_verdict, read_cached, read_metric, read_verdict,
@@ -173,7 +175,7 @@ fn store_session(state: &Path, prompt_sha256: Sha256Hex) {
         SessionRegistered {
             tier: session.tier,
             query_preview: session.query.preview(),
-            original_verdict: oracled_domain::verdict::divergence::OriginalLabel(Some(VerdictLabel::Green)),
+            original_verdict: domain_verdict::divergence::OriginalLabel(Some(VerdictLabel::Green)),
             has_email: false,
         },
     );

@@ -1,13 +1,14 @@
 //! The customer's notice of a divergent regenerated verdict (seed: `regen-consistency`, "Customer Notification",
 //! VC-5, the failure mode of its mail, and REGEN-GAP-04).
 
+use domain_audit::event::ControlAction;
+use domain_base::event::AuditEvent;
+use domain_verdict::divergence::DISCLAIMER;
+use domain_verdict::label::{ProductTier, VerdictLabel};
+use domain_verdict::message_attempts::MessageAttempts;
+use domain_verdict::outbox::{MessageChannel, MessageState};
 use jiff::{SignedDuration, Timestamp};
 use oracled_api::base::client::{DaemonClient, DaemonResponse};
-use oracled_domain::audit::event::ControlAction;
-use oracled_domain::verdict::divergence::DISCLAIMER;
-use oracled_domain::verdict::message_attempts::MessageAttempts;
-use oracled_domain::verdict::outbox::{MessageChannel, MessageState};
-use oracled_domain::{AuditEvent, ProductTier, VerdictLabel};
 use oracled_store::{Journal, JournalRecord, RowWrite, StoreOptions};
 use oracled_tests::generation::{
     QUERY, coherent_answer, event_names, generation_request, purge_verdict, put_session, read_verdict,

@@ -1,6 +1,6 @@
 //! A reload reads credentials again: all of them, or none.
 
-use oracled_domain::{ProductTier, VerdictLabel};
+use domain_verdict::label::{ProductTier, VerdictLabel};
 use oracled_tests::generation::{coherent_answer, request_verdict};
 use oracled_tests::model::{ModelServer, ReceivedRequest, ScriptedReply};
 use oracled_tests::{DaemonWorld, at, document, eventually, get, log, post, problem};

@@ -1,13 +1,14 @@
 //! `oraclectl verify-log --replay`: every decision of a daemon is computed again, offline.
 
+use domain_base::event::{AuditEvent, Event};
+use domain_rules::RuleVerdict;
+use domain_rules::event::RulesEvaluated;
+use domain_verdict::divergence::DivergenceLevel;
+use domain_verdict::event::{RegenDivergenceCheck, TmmCrosscheck};
+use domain_verdict::label::{ProductTier, VerdictLabel};
+use domain_verification::event::{ReviewOpened, SourceAsked, VerificationDecided};
 use oracled_api::base::client::DaemonClient;
-use oracled_domain::base::event::Event;
 use oracled_domain::events::read_event;
-use oracled_domain::rules::RuleVerdict;
-use oracled_domain::rules::event::RulesEvaluated;
-use oracled_domain::verdict::event::{RegenDivergenceCheck, TmmCrosscheck};
-use oracled_domain::verification::event::{ReviewOpened, SourceAsked, VerificationDecided};
-use oracled_domain::{AuditEvent, DivergenceLevel, ProductTier, VerdictLabel};
 use oracled_store::{JournalRecord, LogLine, LogQuery};
 use oracled_tests::generation::{coherent_answer, purge_verdict, read_verdict, request_verdict};
 use oracled_tests::ground::open_store;

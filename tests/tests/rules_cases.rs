@@ -1,7 +1,7 @@
 //! The cases of Oracle-A: each must have the result that its line expects. `oraclectl rules eval` reads the same
 //! file.
 
-use oracled_domain::rules::{
+use domain_rules::{
     CandidateCheck, CandidateText, FactSet, RuleSettings, RuleVerdict, RuleViolation, RulesEvaluation,
     evaluate,
 };

@@ -1,9 +1,9 @@
 //! `/v1/verdicts/{session_id}` with `facts`: the rules as a second gate after the crosscheck, for submitted,
 //! generated and regenerated verdicts.
 
+use domain_verdict::label::{ProductTier, VerdictLabel};
 use hyper::Method;
 use oracled_api::base::client::{DaemonClient, DaemonResponse};
-use oracled_domain::{ProductTier, VerdictLabel};
 use oracled_tests::generation::{
     QUERY, coherent_answer, event_names, generation_request, purge_verdict, put_session, read_cached,
     read_verdict, x_cache,

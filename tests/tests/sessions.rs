@@ -1,7 +1,7 @@
 //! `PUT /v1/sessions/{session_id}`: registration of a session, so that a lost verdict can be regenerated.
 
+use domain_verdict::label::{ProductTier, VerdictLabel};
 use hyper::Method;
-use oracled_domain::{ProductTier, VerdictLabel};
 use oracled_tests::generation::{
     QUERY, event_names, generation_request, put_session, read_verdict, register_session, x_cache,
 };

@@ -1,6 +1,6 @@
 //! `traceparent` (W3C Trace Context): from a request into the log and the calls that the request causes.
 
-use oracled_domain::{ProductTier, VerdictLabel};
+use domain_verdict::label::{ProductTier, VerdictLabel};
 use oracled_tests::generation::{coherent_answer, generation_request, wait_for_order};
 use oracled_tests::model::{ModelServer, ReceivedRequest, ScriptedReply};
 use oracled_tests::wire::{WireConnection, post as whole_post};

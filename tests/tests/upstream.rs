@@ -1,17 +1,22 @@
 //! The model client against servers that fail in every way that a server can: which requests are retried, how often,
 //! and which errors are reported.
 
-use oracled_actors::Clock;
-use oracled_actors::upstream::{
+use actors_platform::clock::Clock;
+use actors_upstream::{
     AnthropicClient, GeminiClient, ModelCallPolicy, ModelCallPurpose, ModelCallResult, ModelCaller,
     ModelClient, ModelError, ModelHealthEffect, OpenAiClient, RequestFailureKind, UpstreamEndpoint,
 };
-use oracled_domain::upstream::interaction::InteractionStatus;
-use oracled_domain::verdict::event::OracleInteraction;
-use oracled_domain::verdict::generation::{GenerationSettings, LOCKED_MODEL, ModelTokenUsage};
-use oracled_domain::verdict::interaction::OracleInteractionLog;
-use oracled_domain::verdict::response_schema::response_schema;
-use oracled_domain::{AuditEvent, GatePath, ModelPrompt, ProductTier, SessionId, Sha256Hex};
+use domain_base::digest::Sha256Hex;
+use domain_base::event::AuditEvent;
+use domain_base::gate_path::GatePath;
+use domain_base::session_id::SessionId;
+use domain_upstream::interaction::InteractionStatus;
+use domain_verdict::event::OracleInteraction;
+use domain_verdict::generation::{GenerationSettings, LOCKED_MODEL, ModelTokenUsage};
+use domain_verdict::interaction::OracleInteractionLog;
+use domain_verdict::label::ProductTier;
+use domain_verdict::prompt::ModelPrompt;
+use domain_verdict::response_schema::response_schema;
 use oracled_tests::GOOD;
 use oracled_tests::generation::built_in_prompt;
 use oracled_tests::model::{ModelServer, ScriptedReply, anthropic_answer, gemini_answer, openai_answer};

@@ -1,8 +1,8 @@
 //! The gate: invisible text, delivered members, and how long a refusal by the rules stays in force.
 
+use domain_verdict::label::{ProductTier, VerdictLabel};
 use hyper::Method;
 use oracled_api::base::client::{DaemonClient, DaemonResponse};
-use oracled_domain::{ProductTier, VerdictLabel};
 use oracled_tests::generation::{
     QUERY, coherent_answer, event_names, generation_request, purge_verdict, put_session, read_verdict,
 };
@@ -92,7 +92,7 @@ async fn unjudged_members_are_not_delivered() {
     let flags =
         json!(["unexpected_field:<script>", "unexpected_field:breakdown", "unexpected_field:strategy"]);
     assert_eq!(at(&delivered, "/decision/flags"), flags);
-    let digest = json!(oracled_domain::Sha256Hex::of(kept.as_bytes()));
+    let digest = json!(domain_base::digest::Sha256Hex::of(kept.as_bytes()));
     for entry in log(control, "session=cs_1").await {
         assert_eq!(entry["verdict_sha256"], digest, "{entry}");
     }

@@ -1,11 +1,12 @@
 //! Reviews and decisions on the control socket.
 
 use bytes::Bytes;
+use domain_base::digest::Sha256Hex;
+use domain_base::event::AuditEvent;
+use domain_verification::event::VerificationDecided;
+use domain_verification::{DecisionInputs, Envelope, decide};
 use hyper::Method;
 use oracled_api::base::client::DaemonClient;
-use oracled_domain::verification::event::VerificationDecided;
-use oracled_domain::verification::{DecisionInputs, Envelope, decide};
-use oracled_domain::{AuditEvent, Sha256Hex};
 use oracled_store::JournalRecord;
 use oracled_tests::ground::{example, open_pipeline, open_store, register_all};
 use oracled_tests::verification::{register, register_offices, several_years, workflow};

@@ -3,9 +3,8 @@
 use bytes::Bytes;
 use hyper::Method;
 use oracled_api::base::client::{DaemonClient, DaemonResponse};
-use oracled_tests::ground;
 use oracled_tests::verification::{register, register_offices, workflow};
-use oracled_tests::{DaemonWorld, at, document, eventually, get, log, post, problem};
+use oracled_tests::{DaemonWorld, at, document, eventually, get, ground, log, post, problem};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use tokio::net::TcpListener;

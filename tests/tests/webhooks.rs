@@ -1,6 +1,6 @@
 //! Webhooks: signed, sent from the outbox, and retried over an outage under one id.
 
-use oracled_domain::VerdictLabel;
+use domain_verdict::label::VerdictLabel;
 use oracled_tests::generation::{
     event_names, place_order, read_metric, read_verdict, register_session, wait_for_order,
 };

@@ -8,10 +8,9 @@ use oracled_tests::{
     DaemonProcess, DaemonWorld, GOOD, call, document, error_line, eventually, get, post, problem, submission,
 };
 use serde_json::Value;
-use std::fs;
-use std::mem;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{fs, mem};
 
 /// The output of `oraclectl`, which must succeed.
 fn printed(world: &DaemonWorld, arguments: &[&str]) -> String {

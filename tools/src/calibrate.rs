@@ -1,7 +1,7 @@
 //! `oraclectl calibrate`: judges a corpus of real outputs offline, with the daemon's own crosscheck.
 //!
 //! It covers the seed's CROSSCHECK-GAP-01: the mapping is theoretical, and this shows its effect on real
-//! text. Every verdict goes through [`oracled_domain::judge`] and no other code. This module only counts, and
+//! text. Every verdict goes through [`domain_verdict::crosscheck::judge`] and no other code. This module only counts, and
 //! finds the single flags that decide. It needs no daemon, reads no store, and changes no constant.
 
 mod corpus;
@@ -12,12 +12,12 @@ pub(crate) use corpus::CorpusLineFault;
 pub(crate) use report::CalibrationReport;
 
 use corpus::{CorpusEntry, CorpusReader};
+use domain_base::payload::VerdictPayload;
 use oracled_ctl::base::error::CtlError;
 use oracled_ctl::base::input_lines;
 use oracled_ctl::base::output_style::OutputStyle;
 use oracled_ctl::base::program::{ProgramArgs, run_program};
 use oracled_ctl::verdict::calibrate::CalibrateArgs;
-use oracled_domain::VerdictPayload;
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
 
@@ -93,7 +93,7 @@ fn judge_all(name: String, input: impl BufRead) -> Result<CalibrationReport, Cal
     let mut report = CalibrationReport::new(name.clone());
     let mut corpus = CorpusReader::new(name.clone(), input);
     while let Some(CorpusEntry { tier, raw }) = corpus.next_entry()? {
-        report.add(&oracled_domain::judge(tier, VerdictPayload::raw(&raw)));
+        report.add(&domain_verdict::crosscheck::judge(tier, VerdictPayload::raw(&raw)));
     }
     if report.approval.all.verdicts == 0 {
         return Err(CalibrateError::Empty { file: name });

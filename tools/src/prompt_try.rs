@@ -2,6 +2,12 @@
 
 mod report;
 
+use domain_base::blank::is_blank;
+use domain_base::document::Document;
+use domain_base::wording::reword_serde_error;
+use domain_verdict::label::ProductTier;
+use domain_verdict::prompt::PromptTemplate;
+use domain_verdict::template_name::TemplateName;
 use hyper::Method;
 use indicatif::{ProgressBar, ProgressStyle};
 use oracled_api::verdict::{PromptTryRequest, PromptTryResponse};
@@ -13,11 +19,6 @@ use oracled_ctl::base::program::{ProgramArgs, block_on, run_program};
 use oracled_ctl::ground::apply::read_document;
 use oracled_ctl::ground::documents::find_document;
 use oracled_ctl::verdict::prompt::PromptTryArgs;
-use oracled_domain::base::blank::is_blank;
-use oracled_domain::base::document::Document;
-use oracled_domain::base::wording::reword_serde_error;
-use oracled_domain::verdict::template_name::TemplateName;
-use oracled_domain::{ProductTier, PromptTemplate};
 use report::{RUNS, TemplateReport, TrialReport};
 use serde::Deserialize;
 use std::io::{self, Write};

@@ -6,6 +6,7 @@ mod tally;
 
 use bytes::Bytes;
 use case::{CaseLineFault, EvalCase};
+use domain_base::visible::visible_json;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use oracled_api::base::client::{ClientError, DaemonClient, PATIENCE, ResponseLines};
 use oracled_api::base::streamed_body::{StreamedBody, StreamedBodySender};
@@ -15,7 +16,6 @@ use oracled_ctl::base::options::{GlobalOptions, response_lines};
 use oracled_ctl::base::output_style::OutputStyle;
 use oracled_ctl::base::program::{ProgramArgs, block_on, run_program};
 use oracled_ctl::rules::{RulesCommandError, RulesEvalArgs};
-use oracled_domain::base::visible::visible_json;
 use outcome::{CaseOutcome, ReceivedBatchLine};
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::process::ExitCode;

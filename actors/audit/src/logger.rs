@@ -19,8 +19,7 @@ use actix::{
 use actors_platform::actor_handle::ActorCallError;
 use actors_platform::clock::{Clock, monotonic};
 use actors_platform::metrics::AddMetric;
-use domain_audit::event::LostRow;
-use domain_audit::event::{MirrorRepaired, StorageRecovered};
+use domain_audit::event::{LostRow, MirrorRepaired, StorageRecovered};
 use domain_base::event::{AuditEvent, EventKind};
 use jiff::Timestamp;
 use oracled_store::{

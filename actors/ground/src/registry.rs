@@ -11,13 +11,11 @@ mod sources;
 
 pub use apply::DocumentChange;
 pub(crate) use confirm::SourceConfirmation;
-pub use kind::DocumentCounters;
 pub use kind::{
-    DocumentChecks, DocumentRegistration, DocumentState, FoundDocument, SourceAmendment, SourceDependents,
-    StatusReader,
+    DocumentChecks, DocumentCounters, DocumentRegistration, DocumentState, FoundDocument, SourceAmendment,
+    SourceDependents, StatusReader,
 };
-pub use sources::SourceChecks;
-pub use sources::{SourceInvalidation, SourceReviewDecision};
+pub use sources::{SourceChecks, SourceInvalidation, SourceReviewDecision};
 
 use crate::pull::PayloadPuller;
 use actors_audit::logger::{CommitError, LoggerHandle};
@@ -38,8 +36,7 @@ use domain_ground::source::{
     SourceAvailability, SourceRegistration, SourceRegistrationError, SourceRegistryEntry,
 };
 use domain_ground::source_state::SourceState;
-use oracled_domain::documents::event::DocumentEntry;
-use oracled_domain::documents::event::DocumentRegistered;
+use oracled_domain::documents::event::{DocumentEntry, DocumentRegistered};
 use oracled_store::ground::view::SourceView;
 use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
 use std::error::Error;

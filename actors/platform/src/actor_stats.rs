@@ -1,8 +1,7 @@
 //! The state of an actor: handled messages, latencies, queue depth and panics.
 
 use crate::clock::{Clock, monotonic};
-use domain_base::actor_report::ActorPanic;
-use domain_base::actor_report::ActorReport;
+use domain_base::actor_report::{ActorPanic, ActorReport};
 use hdrhistogram::Histogram;
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -4,12 +4,10 @@ pub mod server;
 
 use domain_base::payload::VerdictPayload;
 use domain_base::session_id::SessionId;
-use domain_verdict::delivery::RegenNotes;
-use domain_verdict::delivery::VerdictDelivery;
+use domain_verdict::delivery::{RegenNotes, VerdictDelivery};
 use domain_verdict::divergence::{NoteLanguage, OriginalLabel};
 use domain_verdict::label::{ProductTier, VerdictLabel};
-use domain_verdict::mail::MailKind;
-use domain_verdict::mail::OutboxMail;
+use domain_verdict::mail::{MailKind, OutboxMail};
 use domain_verdict::query::CustomerQuery;
 use std::sync::Arc;
 

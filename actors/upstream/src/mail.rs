@@ -10,8 +10,7 @@ pub use smtp::{MailHeading, SmtpMailService, SmtpSettings, SmtpSettingsError, Sm
 use super::BoxFuture;
 use crate::oracle_health::OracleProbe;
 use domain_upstream::oracle::OracleId;
-use domain_verdict::mail::MailSendFailure;
-use domain_verdict::mail::OutboxMail;
+use domain_verdict::mail::{MailSendFailure, OutboxMail};
 use domain_verdict::mail_template::MailContent;
 
 /// A mail service. Its probe checks whether the service is available.

@@ -13,16 +13,14 @@ pub use credential::{
     BoundCredential, ClientCredentials, UpstreamCredential, UpstreamCredentialError, UrlOrigin,
     UrlOriginError,
 };
-pub use error::URL_MAX_BYTES;
-pub use error::{CredentialHolder, WebAddressError, WebError};
+pub use error::{CredentialHolder, URL_MAX_BYTES, WebAddressError, WebError};
 
 use super::http::{client, failure, reason_phrase, requested_wait, root_cause};
 use super::trace::add_traceparent;
 use super::{RequestFailure, RequestFailureKind};
 use actors_platform::clock::Clock;
-pub use address::format_url;
 use address::{AddressFilter, has_keys};
-pub use address::{origin_of, without_keys};
+pub use address::{format_url, origin_of, without_keys};
 use domain_base::date::read_http_date;
 use domain_ground::pipeline::SourceAuthentication;
 use ipnet::IpNet;

@@ -13,20 +13,16 @@ use actors_platform::metrics::{AddMetric, ApplicationLabelValue, MetricLabelValu
 use actors_rules::{EvaluationError, RuleService};
 use domain_base::application::ApplicationName;
 use domain_base::digest::Sha256Hex;
-use domain_base::event::EventSeverity;
-use domain_base::event::{AuditEvent, EventKind};
+use domain_base::event::{AuditEvent, EventKind, EventSeverity};
 use domain_base::gate_path::GatePath;
 use domain_base::payload::VerdictPayload;
 use domain_base::session_id::SessionId;
 use domain_rules::CandidateCheck;
-use domain_rules::event::RulesEntry;
-use domain_rules::event::RulesEvaluated;
-use domain_verdict::crosscheck::CrosscheckReason;
+use domain_rules::event::{RulesEntry, RulesEvaluated};
 use domain_verdict::crosscheck::{
-    ApprovedVerdict, CrosscheckDecision, CrosscheckJudgment, UnexpectedFieldHandling,
+    ApprovedVerdict, CrosscheckDecision, CrosscheckJudgment, CrosscheckReason, UnexpectedFieldHandling,
 };
-use domain_verdict::event::CrosscheckEntry;
-use domain_verdict::event::{CrosscheckError, TmmCrosscheck};
+use domain_verdict::event::{CrosscheckEntry, CrosscheckError, TmmCrosscheck};
 use domain_verdict::label::ProductTier;
 use domain_verdict::policy::DeliveryPolicies;
 use domain_verdict::query::CustomerQuery;

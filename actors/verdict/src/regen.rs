@@ -9,13 +9,11 @@ use crate::submission::SubmissionOutcome;
 use actix::{Actor, AsyncContext, Context, Handler, Message, MessageResult, ResponseFuture, Supervised};
 use actors_audit::logger::LoggerHandle;
 use actors_platform::caller::run_as_current_caller;
-use domain_base::event::AuditEvent;
-use domain_base::event::Event;
-use domain_base::event::EventSeverity;
-use domain_base::event::LoggedEvent;
+use domain_base::event::{AuditEvent, Event, EventSeverity, LoggedEvent};
 use domain_base::session_id::SessionId;
-use domain_verdict::divergence::DivergenceCheck;
-use domain_verdict::divergence::{RegenVariance, RegenVarianceWindow, VARIANCE_THRESHOLD, VARIANCE_WINDOW};
+use domain_verdict::divergence::{
+    DivergenceCheck, RegenVariance, RegenVarianceWindow, VARIANCE_THRESHOLD, VARIANCE_WINDOW,
+};
 use domain_verdict::event::{InfrastructureVariance, RegenDivergenceCheck};
 use oracled_store::{LogQuery, Store, StoreError};
 use std::collections::HashMap;

@@ -1,8 +1,7 @@
 //! Registered templates by their names.
 
 use domain_base::document::Document;
-use domain_verdict::prompt::PromptTemplate;
-use domain_verdict::prompt::{LanguageTag, VerdictPrompt};
+use domain_verdict::prompt::{LanguageTag, PromptTemplate, VerdictPrompt};
 use domain_verdict::template_name::{TemplateName, TemplateRef};
 use oracled_store::{Store, StoreError};
 

@@ -6,8 +6,7 @@ use actors_audit::logger::CommitError;
 use domain_base::caller::DecidingUser;
 use domain_base::event::AuditEvent;
 use domain_base::wording::excerpt;
-use domain_verification::event::CommentEntry;
-use domain_verification::event::ReviewCommented;
+use domain_verification::event::{CommentEntry, ReviewCommented};
 use domain_verification::review::{
     COMMENTS_MAX, CommentRequest, CommentTextError, ReviewComment, ReviewState,
 };

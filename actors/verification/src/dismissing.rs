@@ -6,8 +6,7 @@ use actors_audit::commit_loop::CommitDecision;
 use actors_audit::logger::CommitError;
 use domain_base::caller::DecidingUser;
 use domain_base::event::AuditEvent;
-use domain_verification::event::DismissalEntry;
-use domain_verification::event::ReviewDismissed;
+use domain_verification::event::{DismissalEntry, ReviewDismissed};
 use domain_verification::review::{DismissalRecord, DismissalRequest, ReviewResolutionError, ReviewState};
 use oracled_store::{JournalRecord, StoreError};
 

@@ -10,8 +10,7 @@ use domain_base::event::AuditEvent;
 use domain_ground::id::WorkflowId;
 use domain_ground::ontology::{Ontology, OntologyRef};
 use domain_verification::deviation::restore_baselines;
-use domain_verification::event::ResolutionEntry;
-use domain_verification::event::ReviewResolved;
+use domain_verification::event::{ResolutionEntry, ReviewResolved};
 use domain_verification::review::{
     PriorBaselines, ResolutionRecord, ReviewResolution, ReviewResolutionError, ReviewState, Verifier,
 };

@@ -10,14 +10,13 @@ use domain_base::event::AuditEvent;
 use domain_ground::id::{SourceId, WorkflowId};
 use domain_verification::deviation::{advance_baselines, find_deviations, record_baselines};
 use domain_verification::envelope::ValueBasis;
-use domain_verification::event::{ReviewEntry, SourceCallEntry, VerificationEntry};
-use domain_verification::event::{ReviewOpened, SourceAsked, VerificationDecided};
-use domain_verification::review::OPEN_REVIEWS;
-use domain_verification::review::{
-    CALLERS_QUEUE_MAX, CALLERS_QUEUE_TOTAL_MAX, QUEUE_MAX, QUEUE_TOTAL_MAX, ReviewState,
+use domain_verification::event::{
+    ReviewEntry, ReviewOpened, SourceAsked, SourceCallEntry, VerificationDecided, VerificationEntry,
 };
-use domain_verification::workflow::EnforcementMode;
-use domain_verification::workflow::Workflow;
+use domain_verification::review::{
+    CALLERS_QUEUE_MAX, CALLERS_QUEUE_TOTAL_MAX, OPEN_REVIEWS, QUEUE_MAX, QUEUE_TOTAL_MAX, ReviewState,
+};
+use domain_verification::workflow::{EnforcementMode, Workflow};
 use domain_verification::{
     AxisBaseline, DecisionInputs, DecisionStage, Envelope, EnvelopeKind, OracleReply, ReviewCase,
     SourceBaselines, SubjectKey, SubjectState, VerifyRequest, decide, is_query_required,

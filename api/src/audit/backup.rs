@@ -1,8 +1,8 @@
 //! The manifest of a backup, its last file.
 
+use domain_audit::checkpoint::{LogKey, LogSigner};
+use domain_base::digest::Sha256Hex;
 use jiff::Timestamp;
-use oracled_domain::Sha256Hex;
-use oracled_domain::audit::checkpoint::{LogKey, LogSigner};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 

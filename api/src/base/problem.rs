@@ -1,10 +1,10 @@
 //! Errors, as `application/problem+json` (RFC 9457) with a stable code.
 
+use domain_rules::RulesEvaluation;
+use domain_verdict::crosscheck::CrosscheckDecision;
+use domain_verdict::policy::PolicyCause;
+use domain_verdict::session::SessionMismatch;
 use hyper::StatusCode;
-use oracled_domain::CrosscheckDecision;
-use oracled_domain::rules::RulesEvaluation;
-use oracled_domain::verdict::policy::PolicyCause;
-use oracled_domain::verdict::session::SessionMismatch;
 use serde::Serialize;
 
 /// The media type of an error.

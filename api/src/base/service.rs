@@ -1,12 +1,12 @@
 //! The daemon itself: health, status, draining, log level, circuits.
 
+use domain_audit::event::LostRow;
+use domain_base::digest::Sha256Hex;
+use domain_ground::id::SourceId;
+use domain_upstream::health::{CircuitAction, CircuitCallOutcome, OracleHealthStatus};
+use domain_verdict::cost_budget::DailyBudget;
+use domain_verdict::divergence::RegenVariance;
 use jiff::Timestamp;
-use oracled_domain::Sha256Hex;
-use oracled_domain::audit::event::LostRow;
-use oracled_domain::ground::id::SourceId;
-use oracled_domain::upstream::health::{CircuitAction, CircuitCallOutcome, OracleHealthStatus};
-use oracled_domain::verdict::cost_budget::DailyBudget;
-use oracled_domain::verdict::divergence::RegenVariance;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

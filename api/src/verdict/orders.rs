@@ -1,13 +1,18 @@
 //! Orders of first verdicts.
 
 use crate::base::page::PageLimit;
+use domain_base::application::ApplicationName;
+use domain_base::gate_path::GatePath;
+use domain_base::moment;
+use domain_base::moment::Moment;
+use domain_base::session_id::SessionId;
+use domain_verdict::crosscheck::CrosscheckDecision;
+use domain_verdict::label::ProductTier;
+use domain_verdict::order::{Order, OrderAction, OrderState, OrderWait};
+use domain_verdict::policy::PolicyCause;
+use domain_verdict::query::CustomerQuery;
+use domain_verdict::session::SessionRecord;
 use jiff::Timestamp;
-use oracled_domain::base::moment::{self, Moment};
-use oracled_domain::verdict::order::{Order, OrderAction, OrderState, OrderWait};
-use oracled_domain::verdict::policy::PolicyCause;
-use oracled_domain::{
-    ApplicationName, CrosscheckDecision, CustomerQuery, GatePath, ProductTier, SessionId, SessionRecord,
-};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 

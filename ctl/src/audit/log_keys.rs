@@ -2,10 +2,10 @@
 
 use crate::base::error::CtlError;
 use crate::base::input::read_text;
+use domain_audit::checkpoint::{Checkpoint, CheckpointError, LogKey};
+use domain_audit::cosignature::WitnessKey;
 use jiff::Timestamp;
 use oracled_api::audit::backup::{BackupManifest, ManifestError};
-use oracled_domain::audit::checkpoint::{Checkpoint, CheckpointError, LogKey};
-use oracled_domain::audit::cosignature::WitnessKey;
 use serde::Serialize;
 use std::error::Error;
 use std::path::Path;

@@ -2,8 +2,8 @@
 
 use super::log_keys::refused;
 use crate::base::error::CtlError;
-use oracled_domain::audit::leaf::{is_erased_form, leaf_of};
-use oracled_domain::audit::log_tree::leaf_hash;
+use domain_audit::leaf::{is_erased_form, leaf_of};
+use domain_audit::log_tree::leaf_hash;
 use oracled_store::{EntryContent, SegmentEntry};
 use serde::Serialize;
 use std::fs::{self, File};

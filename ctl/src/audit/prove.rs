@@ -9,10 +9,10 @@ use crate::base::error::CtlError;
 use crate::base::input::read_text;
 use crate::base::options::{GlobalOptions, encode_segment, response_lines};
 use crate::base::output::print_json;
+use domain_audit::checkpoint::Checkpoint;
 use hyper::Method;
 use oracled_api::audit::{LogBundle, LogLimit, LogProof, ProvedContinuation, ProvedEntry};
 use oracled_api::base::client::DaemonClient;
-use oracled_domain::audit::checkpoint::Checkpoint;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 

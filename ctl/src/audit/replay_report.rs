@@ -2,11 +2,10 @@
 
 use crate::base::error::CtlError;
 use crate::base::output::{format_count, format_table};
-use oracled_domain::SessionId;
-use oracled_domain::audit::replay::{MemberDifference, ReplayOutcome, ReplayedDecision};
-use oracled_domain::base::visible::visible_line;
-use oracled_domain::verdict::replay::read_decision;
-use oracled_domain::verdict::replay::{DecisionReplay, StoredVerdict};
+use domain_audit::replay::{MemberDifference, ReplayOutcome, ReplayedDecision};
+use domain_base::session_id::SessionId;
+use domain_base::visible::visible_line;
+use domain_verdict::replay::{DecisionReplay, StoredVerdict, read_decision};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;

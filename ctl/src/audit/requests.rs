@@ -2,10 +2,10 @@
 
 use crate::base::error::CtlError;
 use crate::base::options::problem_error;
+use domain_audit::checkpoint::LogKey;
 use hyper::Method;
 use oracled_api::base::client::{ClientError, DaemonClient, DaemonResponse};
 use oracled_api::base::service::StatusReport;
-use oracled_domain::audit::checkpoint::LogKey;
 
 pub(super) async fn get(daemon: &mut DaemonClient, path: &str) -> Result<DaemonResponse, CtlError> {
     let answer = daemon.call(Method::GET, path, None).await?;

@@ -11,9 +11,9 @@ use crate::base::input_lines::progress_bar;
 use crate::base::output::{format_count, print_json};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use domain_audit::checkpoint::{LogKey, LogSigner};
+use domain_base::visible::visible_line;
 use oracled_api::audit::backup::{BackupManifest, CHECKPOINT_FILE};
-use oracled_domain::audit::checkpoint::{LogKey, LogSigner};
-use oracled_domain::base::visible::visible_line;
 use oracled_store::RESTORING_FILE;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -213,9 +213,9 @@ fn copy_files<'k>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use domain_base::digest::Sha256Hex;
     use jiff::Timestamp;
     use oracled_api::audit::backup::BackedUpFile;
-    use oracled_domain::Sha256Hex;
 
     fn backed_up(name: &str, content: &str) -> BackedUpFile {
         BackedUpFile {

@@ -11,10 +11,10 @@ use crate::base::input_lines::progress_bar;
 use crate::base::output::{format_count, format_pairs, print_json};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use domain_audit::checkpoint::Checkpoint;
+use domain_audit::log_tree::LogTree;
+use domain_base::visible::visible_line;
 use oracled_api::audit::backup::{CHECKPOINT_FILE, MANIFEST_FILE};
-use oracled_domain::audit::checkpoint::Checkpoint;
-use oracled_domain::audit::log_tree::LogTree;
-use oracled_domain::base::visible::visible_line;
 use oracled_store::{
     ComparedRows, EntryContent, RowComparison, RowDifference, SegmentEntry, SegmentLog, StoreError,
 };
@@ -319,7 +319,7 @@ fn store_error(error: StoreError) -> CtlError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oracled_domain::audit::checkpoint::LogSigner;
+    use domain_audit::checkpoint::LogSigner;
     use std::fs;
 
     fn key(secret: u8) -> String {

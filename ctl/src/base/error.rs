@@ -1,7 +1,8 @@
 //! The errors of the verbs, and their exit codes.
 
+use domain_base::digest::Sha256Hex;
+use domain_base::session_id::SessionId;
 use oracled_api::base::client::ClientError;
-use oracled_domain::{SessionId, Sha256Hex};
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 

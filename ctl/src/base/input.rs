@@ -4,7 +4,7 @@ use super::error::CtlError;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use oracled_domain::base::blank::is_blank;
+use domain_base::blank::is_blank;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};

@@ -3,8 +3,8 @@
 use super::output_stream::{Output, print_note};
 use super::output_style::{OutputStyle, table_text};
 use crate::base::error::CtlError;
-use oracled_domain::Sha256Hex;
-use oracled_domain::base::visible::{visible_json, visible_line};
+use domain_base::digest::Sha256Hex;
+use domain_base::visible::{visible_json, visible_line};
 use serde::Serialize;
 use serde_json::Value;
 use std::io::{self, IsTerminal, Write};

@@ -1,6 +1,6 @@
 //! The standard streams. All output goes through them, so that no foreign text can control a terminal or hide text.
 
-use oracled_domain::base::visible::{visible_colored_text, visible_line, visible_text};
+use domain_base::visible::{visible_colored_text, visible_line, visible_text};
 use std::io::{self, IsTerminal, StdoutLock, Write};
 
 /// The output of a verb. What is written is shown to people, with escapes for characters that hide or reorder text.

@@ -2,9 +2,9 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use domain_base::digest::Sha256Hex;
 use hyper::header::{COOKIE, HOST, HeaderName, ORIGIN};
 use hyper::{HeaderMap, Method};
-use oracled_domain::Sha256Hex;
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::watch;
 

@@ -3,11 +3,11 @@
 use super::Console;
 use crate::base::options::encode_segment;
 use axum::response::{Html, IntoResponse, Response};
+use domain_base::moment::format_span;
 use hyper::StatusCode;
 use hyper::header::CONTENT_TYPE;
 use jiff::Timestamp;
 use maud::{DOCTYPE, Markup, html};
-use oracled_domain::base::moment::format_span;
 
 /// The section of the navigation that a page belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,11 +15,10 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto, socket,
 };
 use nix::unistd::geteuid;
-use std::env;
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
+use std::{env, io};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
 

@@ -1,11 +1,10 @@
 //! The audit log: the newest entries, and one entry with its proof.
 
 use super::access::LoginEnd;
-use super::events;
 use super::form_fields::Fields;
 use super::layout::{Section, live, page as render_page, pairs, session_link, table};
 use super::page_error::{PageError, PageResult};
-use super::{Console, ConsoleState};
+use super::{Console, ConsoleState, events};
 use crate::audit::log::event_summary::summarize_entry;
 use crate::audit::log::{SinceTime, field_text, format_caller};
 use crate::audit::prove::prove_entry;
@@ -14,11 +13,11 @@ use crate::base::output::format_count;
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::IntoResponse;
+use domain_audit::checkpoint::Checkpoint;
 use hyper::Method;
 use hyper::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use maud::{Markup, html};
 use oracled_api::base::client::{ClientError, DaemonClient};
-use oracled_domain::audit::checkpoint::Checkpoint;
 use oracled_domain::events::event_types;
 use serde_json::Value;
 

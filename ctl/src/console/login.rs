@@ -7,13 +7,13 @@ use axum::extract::{Query, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use domain_base::visible::visible_text;
 use http_body_util::BodyExt;
 use hyper::StatusCode;
 use hyper::header::{
     CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue,
     REFERRER_POLICY, SET_COOKIE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
-use oracled_domain::base::visible::visible_text;
 use serde::Deserialize;
 use std::borrow::Cow;
 

@@ -9,13 +9,12 @@ use super::page_error::PageResult;
 use crate::base::options::encode_segment;
 use crate::base::output::format_user;
 use axum::extract::State;
+use domain_verdict::order::{OperatorAction, Order, OrderAttempt, OrderState, OrderWait};
+use domain_verdict::policy::join_causes;
 use hyper::Method;
 use maud::{Markup, html};
 use oracled_api::base::page::ListPage;
 use oracled_api::verdict::orders::OrderReport;
-use oracled_domain::verdict::order::OrderWait;
-use oracled_domain::verdict::order::{OperatorAction, Order, OrderAttempt, OrderState};
-use oracled_domain::verdict::policy::join_causes;
 use strum::VariantArray;
 
 /// Number of orders on a page.

@@ -2,11 +2,10 @@
 
 use super::access::LoginEnd;
 use super::chart::{bars, sparkline};
-use super::events;
 use super::layout::{Section, live, moment, moment_or_none, page as render_page, pairs, table};
 use super::metrics::{Metrics, SERIES, Series, read_metrics};
 use super::page_error::{PageError, PageResult};
-use super::{Console, ConsoleState};
+use super::{Console, ConsoleState, events};
 use crate::base::output::{format_count, format_known};
 use crate::platform::status::{format_budgets, format_variance, format_witnesses, list_lost_rows};
 use axum::Extension;
@@ -14,15 +13,15 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Redirect};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use domain_audit::checkpoint::Checkpoint;
+use domain_base::actor_report::ActorReport;
+use domain_base::moment::format_span;
+use domain_upstream::health::OracleHealthStatus;
+use domain_verdict::crosscheck::CrosscheckReason;
 use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 use oracled_api::base::service::{StatusReport, WaitingOrders};
-use oracled_domain::CrosscheckReason;
-use oracled_domain::audit::checkpoint::Checkpoint;
-use oracled_domain::base::actor_report::ActorReport;
-use oracled_domain::base::moment::format_span;
-use oracled_domain::upstream::health::OracleHealthStatus;
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 

@@ -8,10 +8,10 @@ use super::{Console, ConsoleState};
 use crate::base::options::encode_segment;
 use crate::ground::query::{format_validity, format_value, parse_filter, send_query, value_paths};
 use axum::extract::{self, State};
+use domain_base::moment::{Moment, format_span};
+use domain_ground::query::{OracleQuery, QueryAnswer, QueryFilter, QueryRequest};
 use maud::{Markup, html};
 use oracled_api::ground::SourceSummary;
-use oracled_domain::base::moment::{Moment, format_span};
-use oracled_domain::ground::query::{OracleQuery, QueryAnswer, QueryFilter, QueryRequest};
 use std::path::Path;
 
 /// Maximum number of records on the page.

@@ -12,14 +12,14 @@ use crate::verification::review::show::{
 use crate::verification::review::{post, read_evidence, read_review};
 use crate::verification::verify::descriptions::describe_reasons;
 use axum::extract::{Path, State};
-use maud::{Markup, html};
-use oracled_api::verification::{ReviewEvidence, ReviewSummary};
-use oracled_domain::base::moment::format_span;
-use oracled_domain::ground::id::SourceId;
-use oracled_domain::verification::CandidateAnswer;
-use oracled_domain::verification::review::{
+use domain_base::moment::format_span;
+use domain_ground::id::SourceId;
+use domain_verification::CandidateAnswer;
+use domain_verification::review::{
     CommentRequest, DismissalRequest, ReviewCase, ReviewState, RevocationRequest,
 };
+use maud::{Markup, html};
+use oracled_api::verification::{ReviewEvidence, ReviewSummary};
 use serde::Serialize;
 
 fn page_path(review_id: &str) -> String {

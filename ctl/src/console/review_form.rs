@@ -3,11 +3,11 @@
 use super::form_fields::Fields;
 use super::page_error::PageError;
 use crate::audit::log::parse_duration;
+use domain_base::decimal::{Decimal, Rounding};
+use domain_base::visible::visible_json;
+use domain_verification::review::{ReviewCase, ReviewResolution};
 use maud::{Markup, html};
 use oracled_api::verification::ReviewEvidence;
-use oracled_domain::base::decimal::{Decimal, Rounding};
-use oracled_domain::base::visible::visible_json;
-use oracled_domain::verification::review::{ReviewCase, ReviewResolution};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};

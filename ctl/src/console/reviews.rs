@@ -1,11 +1,10 @@
 //! The queue of reviews.
 
 use super::access::LoginEnd;
-use super::events;
 use super::form_fields::Fields;
 use super::layout::{Section, live, moment, next_link, page as render_page, table};
 use super::page_error::{PageError, PageResult};
-use super::{Console, ConsoleState};
+use super::{Console, ConsoleState, events};
 use crate::base::options::encode_segment;
 use crate::verification::review::show::{format_axes, format_state, format_subject, format_values};
 use axum::Extension;

@@ -8,11 +8,11 @@ use super::sources::read_sources;
 use super::{Console, ConsoleState};
 use crate::rules::check::format_target;
 use axum::extract::State;
+use domain_base::blank::is_blank;
+use domain_rules::{EvidenceFinding, RuleEvidence, RuleResult, RuleVerdict, RulesEvaluation};
 use hyper::Method;
 use maud::{Markup, html};
 use oracled_api::ground::SourceSummary;
-use oracled_domain::base::blank::is_blank;
-use oracled_domain::rules::{EvidenceFinding, RuleEvidence, RuleResult, RuleVerdict, RulesEvaluation};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -14,12 +14,12 @@ use crate::ground::ingest::changes::{UNKNOWN_CHANGES, raw_texts, read_changes};
 use crate::ground::ingest::show::{cause_beside_gates, state_word};
 use crate::ground::ingest::{cancel, decide, read_run, run_path};
 use axum::extract::{Path, State};
+use domain_base::decimal::Decimal;
+use domain_ground::run::{IngestionRun, ReleaseEffect, RunState};
 use hyper::Method;
 use maud::{Markup, html};
 use oracled_api::base::page::ListPage;
 use oracled_api::ground::{RejectReport, RunChangeReport, RunReport};
-use oracled_domain::base::decimal::Decimal;
-use oracled_domain::ground::run::{IngestionRun, ReleaseEffect, RunState};
 
 /// Number of changes that are shown.
 const CHANGES: usize = 50;

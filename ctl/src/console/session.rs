@@ -12,14 +12,14 @@ use crate::verdict::erase::describe_erased;
 use crate::verdict::orders::{change, order_path};
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect};
+use domain_base::moment::Moment;
+use domain_verdict::mail::MailState;
+use domain_verdict::order::OrderAction;
+use domain_verdict::policy::join_causes;
 use hyper::Method;
 use maud::{Markup, html};
 use oracled_api::verdict::orders::{HeldVerdictReport, OrderReport};
 use oracled_api::verdict::{ErasureRequest, ErasureResponse, SessionPage};
-use oracled_domain::base::moment::Moment;
-use oracled_domain::verdict::mail::MailState;
-use oracled_domain::verdict::order::OrderAction;
-use oracled_domain::verdict::policy::join_causes;
 
 /// Opens the session of a search.
 pub(super) async fn find(fields: Fields) -> PageResult {
@@ -52,7 +52,7 @@ pub(super) async fn page(
 
 fn render_session(session_id: &str, page: &SessionPage) -> Markup {
     let SessionPage { session, order, waiting_for, mails, costs, history, has_older_entries } = page;
-    let digest = |sha256: &Option<oracled_domain::Sha256Hex>| {
+    let digest = |sha256: &Option<domain_base::digest::Sha256Hex>| {
         html! {
             @if let Some(sha256) = sha256 { code { (sha256) } } @else { "none" }
         }

@@ -11,12 +11,12 @@ use super::sources::read_source;
 use super::value_history::history_form;
 use crate::base::options::encode_segment;
 use axum::extract::{Path, State};
+use domain_base::moment::format_span;
+use domain_ground::run::RunState;
 use hyper::Method;
 use maud::{Markup, html};
 use oracled_api::base::page::ListPage;
 use oracled_api::ground::{FreshnessReport, RunReport, SourceSummary};
-use oracled_domain::base::moment::format_span;
-use oracled_domain::ground::run::RunState;
 
 /// Number of runs on the page.
 const RUNS: usize = 50;

@@ -7,11 +7,11 @@ use super::{Console, ConsoleState};
 use crate::base::options::encode_segment;
 use axum::extract::State;
 use axum::response::Response;
+use domain_ground::run::RunState;
 use hyper::Method;
 use maud::{Markup, html};
 use oracled_api::base::page::{ListPage, PageLimit};
 use oracled_api::ground::{RunReport, SourceSummary};
-use oracled_domain::ground::run::RunState;
 
 pub(super) async fn page(State(console): State<ConsoleState>) -> PageResult {
     let sources = read_sources(&console).await?;

@@ -7,15 +7,15 @@ use crate::base::input_lines::display_name;
 use crate::base::options::{GlobalOptions, read_pages};
 use crate::base::output::{format_count, print_json};
 use crate::base::output_stream::print_note;
+use domain_base::document::{AnyDocument, DocumentType};
+use domain_base::key_names::is_key_name;
+use domain_base::visible::visible_line;
+use domain_verification::workflow::CAN_DECIDE;
 use hyper::Method;
 use oracled_api::documents::{
     AppliedDocument, ApplyRequest, ApplyResponse, DocumentChangeKind, DocumentFault, DocumentRequest,
     DocumentSummary,
 };
-use oracled_domain::base::document::{AnyDocument, DocumentType};
-use oracled_domain::base::key_names::is_key_name;
-use oracled_domain::base::visible::visible_line;
-use oracled_domain::verification::workflow::CAN_DECIDE;
 use serde::Serialize;
 use similar::TextDiff;
 use std::io::Write;
@@ -225,9 +225,9 @@ impl ApplyArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oracled_domain::base::document::Document;
-    use oracled_domain::ground::pipeline::PipelineDefinition;
-    use oracled_domain::ground::source::SourceRegistration;
+    use domain_base::document::Document;
+    use domain_ground::pipeline::PipelineDefinition;
+    use domain_ground::source::SourceRegistration;
 
     #[test]
     fn secret_is_found_in_the_query_of_an_endpoint() {

@@ -5,9 +5,9 @@ mod yaml;
 use crate::base::error::CtlError;
 use crate::base::input::read_text;
 use crate::base::input_lines::{display_name, json_error_text};
-use oracled_domain::base::document::AnyDocument;
-use oracled_domain::base::duplicate_keys::DuplicateKeyCheck;
-use oracled_domain::base::wording::reword_serde_error;
+use domain_base::document::AnyDocument;
+use domain_base::duplicate_keys::DuplicateKeyCheck;
+use domain_base::wording::reword_serde_error;
 use oracled_domain::documents::DocumentKindHint;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -194,7 +194,7 @@ fn read_part(text: &str) -> Result<AnyDocument, FilePartFault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oracled_domain::ground::freshness::FreshnessPolicy;
+    use domain_ground::freshness::FreshnessPolicy;
     use serde::Deserialize;
     use std::fs;
     use tempfile::TempDir;

@@ -3,13 +3,13 @@
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use domain_base::document::DocumentVersions;
+use domain_base::visible::{visible_json, visible_text};
+use domain_verdict::template_name::TemplateRef;
 use hyper::Method;
 use oracled_api::base::page::ListPage;
 use oracled_api::documents::{DocumentReport, DocumentSummary};
-use oracled_domain::base::document::DocumentVersions;
-use oracled_domain::base::visible::{visible_json, visible_text};
 use oracled_domain::documents::DocumentKind;
-use oracled_domain::verdict::template_name::TemplateRef;
 use serde::Serialize;
 use serde_json::Value;
 use std::io;

@@ -3,8 +3,8 @@
 use crate::base::input_lines::{self, OpenedFile};
 use crate::base::output_stream::print_note;
 use crate::base::program::{find_program, start_error};
-use oracled_domain::ground::format::PayloadFormat;
-use oracled_domain::ground::pipeline::PipelineRetrieval;
+use domain_ground::format::PayloadFormat;
+use domain_ground::pipeline::PipelineRetrieval;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::mem;

@@ -4,10 +4,10 @@ use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::{NO_END, format_pairs, print_json, shorten_line};
+use domain_ground::provenance::RecordVerificationStatus;
+use domain_ground::query::answer::RecordAnswer;
 use hyper::Method;
 use oracled_api::ground::ProvenanceReport;
-use oracled_domain::ground::provenance::RecordVerificationStatus;
-use oracled_domain::ground::query::answer::RecordAnswer;
 use std::io::Write;
 
 /// Maximum length of a raw record, in characters.

@@ -9,16 +9,16 @@ use crate::base::output::{
 use crate::base::output_stream::{Output, print_note};
 use crate::base::output_style::{OutputStyle, table_text};
 use comfy_table::{ColumnConstraint, Table};
-use hyper::Method;
-use jiff::Timestamp;
-use oracled_api::ground::SourceSummary;
-use oracled_domain::base::moment::{Moment, find_past_time, format_span};
-use oracled_domain::base::visible::visible_line;
-use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::query::{
+use domain_base::moment::{Moment, find_past_time, format_span};
+use domain_base::visible::visible_line;
+use domain_ground::id::SourceId;
+use domain_ground::query::{
     FilterOperator, NormalizedRecord, OracleQuery, QueryAnswer, QueryFilter, QueryFreshness, QueryRequest,
     QueryResponse,
 };
+use hyper::Method;
+use jiff::Timestamp;
+use oracled_api::ground::SourceSummary;
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -379,7 +379,7 @@ fn staleness_rank(freshness: &QueryFreshness) -> impl Ord + use<> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oracled_domain::ground::source::OracleTier;
+    use domain_ground::source::OracleTier;
     use serde_json::json;
 
     #[test]

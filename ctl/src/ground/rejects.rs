@@ -8,10 +8,10 @@ use crate::base::output::{
     format_table, print_csv, print_json, row_limit, shorten_line, warn_of_omitted_rows,
 };
 use crate::base::output_stream::Output;
+use domain_ground::rejection::RecordRule;
 use hyper::Method;
 use oracled_api::base::page::{ListPage, PageLimit};
 use oracled_api::ground::RejectReport;
-use oracled_domain::ground::rejection::RecordRule;
 use serde::Serialize;
 use serde::de::value::{Error, StrDeserializer};
 use serde::de::{Deserialize, IntoDeserializer};

@@ -7,11 +7,11 @@ use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
 use crate::base::output::print_json;
 use crate::base::output_stream::Output;
+use domain_base::moment::Moment;
+use domain_ground::id::SourceId;
+use domain_ground::source::{SourceAdapterKind, SourceRegistryEntry, SourceReviewStatus};
 use hyper::Method;
 use oracled_api::ground::{ReasonRequest, SourceReport, SourceReviewRequest};
-use oracled_domain::base::moment::Moment;
-use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::source::{SourceAdapterKind, SourceRegistryEntry, SourceReviewStatus};
 use serde::Serialize;
 use std::io::Write;
 

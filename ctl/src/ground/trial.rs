@@ -1,19 +1,19 @@
 //! Reading a payload by the documents of a folder, as a run would, without a daemon and without storing anything.
 
 use super::document_files::{FileDocument, FileFault};
-use oracled_domain::Sha256Stream;
-use oracled_domain::base::raw::SourceValue;
-use oracled_domain::ground::axis_effect::AxisEffects;
-use oracled_domain::ground::normalize::{
+use domain_base::digest::Sha256Stream;
+use domain_base::raw::SourceValue;
+use domain_ground::axis_effect::AxisEffects;
+use domain_ground::normalize::{
     DefinitionCoverage, MissingColumnError, NormalizerOutput, PipelineDefinitionErrors, RecordNormalizer,
 };
-use oracled_domain::ground::ontology::{Ontology, OntologyRef};
-use oracled_domain::ground::pipeline::PipelineDefinition;
-use oracled_domain::ground::pipeline::tables::WordSource;
-use oracled_domain::ground::record::RecordContent;
-use oracled_domain::ground::rejection::{RecordRejection, RecordRule};
-use oracled_domain::ground::run::RunCounts;
-use oracled_domain::ground::source::SourceRegistration;
+use domain_ground::ontology::{Ontology, OntologyRef};
+use domain_ground::pipeline::PipelineDefinition;
+use domain_ground::pipeline::tables::WordSource;
+use domain_ground::record::RecordContent;
+use domain_ground::rejection::{RecordRejection, RecordRule};
+use domain_ground::run::RunCounts;
+use domain_ground::source::SourceRegistration;
 use oracled_store::ground::decoding::PayloadEncoding;
 use oracled_store::ground::slices::{PayloadSlice, PayloadSliceError, SliceLimits, slice_payload};
 use serde::Serialize;

@@ -3,8 +3,8 @@
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
 use crate::base::output::{format_table, print_json};
+use domain_base::actor_report::ActorReport;
 use hyper::Method;
-use oracled_domain::base::actor_report::ActorReport;
 use std::io::Write;
 
 /// Prints the state of each actor.

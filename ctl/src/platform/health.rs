@@ -4,11 +4,10 @@ use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::{format_table, print_json};
+use domain_base::visible::visible_line;
+use domain_upstream::health::{CircuitAction, OracleHealthLevel, OracleHealthStatus};
 use hyper::Method;
 use oracled_api::base::service::{CircuitRequest, CircuitResponse, ProbeReport};
-use oracled_domain::base::visible::visible_line;
-use oracled_domain::upstream::health::CircuitAction;
-use oracled_domain::upstream::health::{OracleHealthLevel, OracleHealthStatus};
 use std::io::Write;
 
 /// Show the health of the oracles (model, mail service, sources), or control one
@@ -124,8 +123,8 @@ fn format_statuses(statuses: Vec<OracleHealthStatus>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oracled_domain::upstream::health;
-    use oracled_domain::upstream::health::{CircuitCallOutcome, OracleHealthConfig};
+    use domain_upstream::health;
+    use domain_upstream::health::{CircuitCallOutcome, OracleHealthConfig};
 
     #[test]
     fn table_shows_a_requested_wait_with_the_status() {

@@ -3,11 +3,11 @@
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
 use crate::base::output::{format_count, format_known, format_pairs, print_json};
+use domain_audit::event::LostRow;
+use domain_verdict::cost_budget::DailyBudget;
+use domain_verdict::divergence::RegenVariance;
 use hyper::Method;
 use oracled_api::base::service::{HeldRun, StatusReport, WaitingOrders, WitnessReport};
-use oracled_domain::audit::event::LostRow;
-use oracled_domain::verdict::cost_budget::DailyBudget;
-use oracled_domain::verdict::divergence::RegenVariance;
 use std::io::Write;
 
 /// Prints the state of the daemon.

@@ -7,11 +7,11 @@ use crate::base::input::{read_facts, read_facts_from, read_text, regular_file_pa
 use crate::base::options::GlobalOptions;
 use crate::base::output::{format_count, format_pairs, shorten_line};
 use crate::base::output_style::OutputStyle;
+use domain_base::visible::{visible_json, visible_line};
+use domain_rules::sourced::{FactQueryTarget, FactSource, SourcedFact, SourcedFactOrigin};
+use domain_rules::{EvidenceFinding, RuleEvidence, RuleId, RuleResult, RuleVerdict};
 use hyper::Method;
 use oracled_api::base::client::ClientError;
-use oracled_domain::base::visible::{visible_json, visible_line};
-use oracled_domain::rules::sourced::{FactQueryTarget, FactSource, SourcedFact, SourcedFactOrigin};
-use oracled_domain::rules::{EvidenceFinding, RuleEvidence, RuleId, RuleResult, RuleVerdict};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;

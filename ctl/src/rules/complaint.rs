@@ -3,8 +3,8 @@
 use crate::base::output::shorten_line;
 use crate::base::output_style::{OutputStyle, table_text};
 use comfy_table::{CellAlignment, ContentArrangement, Table};
-use oracled_domain::base::visible::visible_line;
-use oracled_domain::rules::{CandidateSpan, RuleId, RuleVerdict, RuleViolation};
+use domain_base::visible::visible_line;
+use domain_rules::{CandidateSpan, RuleId, RuleVerdict, RuleViolation};
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::HashMap;

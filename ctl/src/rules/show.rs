@@ -6,8 +6,8 @@ use crate::base::options::GlobalOptions;
 use crate::base::output::{format_pairs, print_json};
 use crate::base::output_style::{OutputStyle, write_section};
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, TableStyle};
-use oracled_domain::base::visible::visible_line;
-use oracled_domain::rules::RuleId;
+use domain_base::visible::visible_line;
+use domain_rules::RuleId;
 use serde_json::{Map, Value};
 use std::io::Write;
 

@@ -4,10 +4,10 @@ use crate::audit::log::SinceTime;
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::{format_pairs, format_table, print_json};
+use domain_verdict::cost::{CostSum, ModelCost};
+use domain_verdict::cost_budget::DailyBudget;
 use hyper::Method;
 use oracled_api::verdict::CostsResponse;
-use oracled_domain::verdict::cost::{CostSum, ModelCost};
-use oracled_domain::verdict::cost_budget::DailyBudget;
 use std::io::Write;
 
 /// Show the costs of the models by UTC day, application, model and tier

@@ -5,10 +5,10 @@ use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::{format_pairs, format_table, print_json};
 use crate::platform::status::format_variance;
+use domain_verdict::divergence::{DivergenceLevel, DivergenceTable, OriginalLabel};
+use domain_verdict::label::VerdictLabel;
 use hyper::Method;
 use oracled_api::verdict::DivergenceResponse;
-use oracled_domain::verdict::divergence::{DivergenceTable, OriginalLabel};
-use oracled_domain::{DivergenceLevel, VerdictLabel};
 use std::io::Write;
 
 /// Show how often regenerated verdicts differ from the delivered ones

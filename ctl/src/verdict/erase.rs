@@ -4,9 +4,9 @@ use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
 use crate::base::output::print_json;
+use domain_base::session_id::SessionId;
+use domain_base::visible::visible_text;
 use oracled_api::verdict::{ErasedSession, ErasureRequest, ErasureResponse};
-use oracled_domain::SessionId;
-use oracled_domain::base::visible::visible_text;
 use std::io::Write;
 
 /// Erase the data of a session, or of all sessions with an address

@@ -5,16 +5,14 @@ use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::{format_pairs, format_table, format_user, print_json, warn_of_omitted_rows};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use domain_base::application::ApplicationName;
+use domain_base::visible::visible_json;
+use domain_verdict::order::{OperatorAction, Order, OrderAction, OrderAttempt, OrderState, OrderWait};
+use domain_verdict::policy::join_causes;
 use hyper::Method;
 use jiff::Timestamp;
 use oracled_api::base::page::{ListPage, PageLimit};
 use oracled_api::verdict::orders::{HeldVerdictReport, OrderActionRequest, OrderReport};
-use oracled_domain::ApplicationName;
-use oracled_domain::base::visible::visible_json;
-use oracled_domain::verdict::order::{
-    OperatorAction, Order, OrderAction, OrderAttempt, OrderState, OrderWait,
-};
-use oracled_domain::verdict::policy::join_causes;
 use std::io::Write;
 use strum::VariantArray;
 

@@ -4,12 +4,11 @@ use crate::base::arguments::limit_parser;
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::{format_table, print_json, warn_of_omitted_rows};
+use domain_verdict::mail::{MailId, MailState};
 use hyper::Method;
 use jiff::Timestamp;
 use oracled_api::base::page::{ListPage, PageLimit};
 use oracled_api::verdict::{MailAction, MailActionRequest};
-use oracled_domain::MailId;
-use oracled_domain::verdict::mail::MailState;
 use std::io::Write;
 
 /// Show queued mails and dead letters, or requeue or drop one

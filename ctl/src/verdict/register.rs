@@ -4,9 +4,9 @@ use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::{format_pairs, print_json};
+use domain_verdict::label::ProductTier;
 use hyper::{Method, StatusCode};
 use oracled_api::verdict::RegisterSessionResponse;
-use oracled_domain::ProductTier;
 use serde_json::{Map, Value};
 use std::io::Write;
 

@@ -3,12 +3,12 @@
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, problem_error};
 use crate::base::output::{format_count, print_json};
+use domain_audit::event::DueKind;
+use domain_base::visible::visible_text;
+use domain_ground::upkeep::{PruneOutcome, PruneReport, SourcePruning, UnprunedSource};
 use hyper::Method;
 use oracled_api::base::client::DaemonClient;
 use oracled_api::verdict::{PayloadRetention, RetentionResponse};
-use oracled_domain::audit::event::DueKind;
-use oracled_domain::base::visible::visible_text;
-use oracled_domain::ground::upkeep::{PruneOutcome, PruneReport, SourcePruning, UnprunedSource};
 use std::io::Write;
 
 /// Remove the data that are older than configured

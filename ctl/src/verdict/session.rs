@@ -7,10 +7,10 @@ use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::{format_pairs, print_json};
+use domain_base::digest::Sha256Hex;
 use hyper::Method;
 use jiff::Timestamp;
 use oracled_api::verdict::{CorrectSessionRequest, SessionPage, SessionReport};
-use oracled_domain::Sha256Hex;
 use std::io::Write;
 
 /// Show, correct or remove a session

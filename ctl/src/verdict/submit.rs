@@ -7,12 +7,12 @@ use crate::base::input::{read_facts, read_facts_from, read_text, regular_file_pa
 use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::{format_decision, format_pairs, print_json};
 use crate::rules::show_verdict_evaluation;
+use domain_base::visible::{visible_json, visible_line};
+use domain_verdict::label::ProductTier;
+use domain_verdict::order::OrderState;
 use hyper::{Method, StatusCode};
 use oracled_api::base::client::DaemonResponse;
 use oracled_api::verdict::orders::OrderReport;
-use oracled_domain::ProductTier;
-use oracled_domain::base::visible::{visible_json, visible_line};
-use oracled_domain::verdict::order::OrderState;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};

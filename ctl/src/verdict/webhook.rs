@@ -4,12 +4,12 @@ use crate::base::arguments::limit_parser;
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::{format_table, print_json, warn_of_omitted_rows};
+use domain_base::application::ApplicationName;
+use domain_verdict::webhook::{WebhookId, WebhookState};
 use hyper::Method;
 use jiff::Timestamp;
 use oracled_api::base::page::{ListPage, PageLimit};
 use oracled_api::verdict::{MailAction, MailActionRequest, WebhookTestRequest, WebhookTestResponse};
-use oracled_domain::verdict::webhook::WebhookState;
-use oracled_domain::{ApplicationName, WebhookId};
 use std::io::{self, Write};
 
 /// Test an endpoint of webhooks, or show, requeue or drop webhooks in the outbox

@@ -6,11 +6,11 @@ use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::{format_pairs, format_table, format_user, print_json};
 use crate::base::output_style::OutputStyle;
+use domain_ground::id::SourceId;
+use domain_verification::logged_verification::ErasedVerification;
+use domain_verification::{DecisionInputs, DecisionStage, EnvelopeKind, OracleCall, decide};
 use hyper::Method;
 use oracled_api::verification::{ExplainResponse, ExplainedDecision};
-use oracled_domain::ground::id::SourceId;
-use oracled_domain::verification::logged_verification::ErasedVerification;
-use oracled_domain::verification::{DecisionInputs, DecisionStage, EnvelopeKind, OracleCall, decide};
 use std::io::Write;
 
 /// Show a logged decision with its inputs, and reproduce it

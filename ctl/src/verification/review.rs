@@ -6,21 +6,20 @@ use crate::audit::log::parse_duration;
 use crate::base::arguments::{AxisValueArg, collect_by_axis, id_parser, limit_parser, parse_axis_value};
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment, read_pages, response_lines};
-use crate::base::output::print_error;
-use crate::base::output::print_json;
+use crate::base::output::{print_error, print_json};
 use crate::base::output_stream::print_note;
+use domain_base::visible::{visible_json, visible_line};
+use domain_ground::id::WorkflowId;
+use domain_verification::event::ReviewEntry;
+use domain_verification::review::{
+    CommentRequest, DismissalRequest, ReviewResolution, ReviewState, RevocationRequest,
+};
 use hyper::Method;
 use jiff::SignedDuration;
 use oracled_api::base::client::{ClientError, DaemonClient};
 use oracled_api::base::service::StatusReport;
 use oracled_api::verdict::orders::OrderReport;
 use oracled_api::verification::{ReviewEvidence, ReviewSummary};
-use oracled_domain::base::visible::{visible_json, visible_line};
-use oracled_domain::ground::id::WorkflowId;
-use oracled_domain::verification::event::ReviewEntry;
-use oracled_domain::verification::review::{
-    CommentRequest, DismissalRequest, ReviewResolution, ReviewState, RevocationRequest,
-};
 use serde::Serialize;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;

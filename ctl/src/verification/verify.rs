@@ -8,11 +8,11 @@ use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::print_json;
 use crate::base::output_style::OutputStyle;
+use domain_base::moment::Moment;
+use domain_ground::id::WorkflowId;
+use domain_verification::request::ClaimedValue;
+use domain_verification::{Envelope, EnvelopeKind, VerifyRequest};
 use hyper::{Method, StatusCode};
-use oracled_domain::base::moment::Moment;
-use oracled_domain::ground::id::WorkflowId;
-use oracled_domain::verification::request::ClaimedValue;
-use oracled_domain::verification::{Envelope, EnvelopeKind, VerifyRequest};
 use std::io::Write;
 use std::time::Duration;
 

@@ -4,11 +4,11 @@ mod folder;
 
 use crate::audit::config::CheckpointsSection;
 use crate::platform::service::DaemonService;
+use actors_upstream::web::witness::SignedCheckpoint;
+use actors_upstream::witnesses::{ConflictingWitness, Witnesses};
 use anyhow::bail;
+use domain_audit::checkpoint::LogSigner;
 use folder::CheckpointFolder;
-use oracled_actors::upstream::web::witness::SignedCheckpoint;
-use oracled_actors::upstream::witnesses::{ConflictingWitness, Witnesses};
-use oracled_domain::audit::checkpoint::LogSigner;
 use oracled_store::{Journal, Store};
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,9 +4,9 @@ use crate::platform::config::credentials::ClientSetup;
 use crate::platform::config::{
     ConfigError, Configuration, Section, check_path, check_url, is_table_name, not_allowed_error,
 };
-use oracled_actors::upstream::web::witness::WitnessClient;
-use oracled_actors::upstream::witnesses::Witnesses;
-use oracled_domain::audit::cosignature::{WitnessKey, WitnessKeyError};
+use actors_upstream::web::witness::WitnessClient;
+use actors_upstream::witnesses::Witnesses;
+use domain_audit::cosignature::{WitnessKey, WitnessKeyError};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -5,18 +5,18 @@ use crate::platform::control::control_request::{ControlBody, DOCUMENT_MAX_BYTES,
 use crate::platform::openapi::{Routes, problems};
 use crate::platform::problem::{Problem, without_state_dir};
 use crate::platform::service::{DaemonService, run_to_end};
+use actors_ground::registry::{DocumentChange, DocumentState, RegistryError};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::{Extension, Json};
-use oracled_actors::ground::registry::{DocumentChange, DocumentState, RegistryError};
+use domain_base::caller::PeerCredentials;
+use domain_base::document::AnyDocument;
 use oracled_api::base::page::ListPage;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::documents::{
     AppliedDocument, ApplyRequest, ApplyResponse, DocumentChangeKind, DocumentFault, DocumentReport,
     DocumentSummary, DocumentsParams,
 };
-use oracled_domain::PeerCredentials;
-use oracled_domain::base::document::AnyDocument;
 use oracled_domain::documents::{DocumentContent, DocumentKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

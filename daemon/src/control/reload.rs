@@ -9,9 +9,9 @@ use crate::platform::service::{DaemonService, run_to_end};
 use crate::upstreams::{CredentialChange, ReloadableClients};
 use axum::extract::State;
 use axum::{Extension, Json};
+use domain_base::caller::PeerCredentials;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::base::service::ReloadResponse;
-use oracled_domain::PeerCredentials;
 use std::sync::Arc;
 
 /// What the daemon was started with.

@@ -2,8 +2,8 @@
 
 use super::walk::{ChapterLines, DevWalk, text};
 use anyhow::Context;
+use domain_base::digest::Sha256Hex;
 use hyper::{Method, StatusCode};
-use oracled_domain::Sha256Hex;
 use serde_json::{Value, json};
 
 const ONTOLOGY: &str = include_str!("../../../examples/ground-truth/ontologies/population.json");

@@ -10,11 +10,10 @@ use axum::routing::post;
 use hyper::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use serde_json::Value;
-use std::fs;
-use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fs, io};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tokio::task::AbortHandle;
@@ -172,10 +171,14 @@ impl PostedMail {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oracled_actors::Clock;
-    use oracled_actors::upstream::mail::{HttpMailService, MailService};
-    use oracled_domain::verdict::mail::{MailKind, MailSendFailure};
-    use oracled_domain::{CustomerQuery, OutboxMail, ProductTier, VerdictDelivery, VerdictPayload, judge};
+    use actors_platform::clock::Clock;
+    use actors_upstream::mail::{HttpMailService, MailService};
+    use domain_base::payload::VerdictPayload;
+    use domain_verdict::crosscheck::judge;
+    use domain_verdict::delivery::VerdictDelivery;
+    use domain_verdict::label::ProductTier;
+    use domain_verdict::mail::{MailKind, MailSendFailure, OutboxMail};
+    use domain_verdict::query::CustomerQuery;
     use std::time::Duration;
 
     const GOOD: &str = r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#;

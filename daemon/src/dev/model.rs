@@ -6,15 +6,15 @@ use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
+use domain_verdict::label::ProductTier;
+use domain_verdict::prompt::{PromptTemplate, build_verdict_prompt};
+use domain_verdict::query::CustomerQuery;
 use hyper::StatusCode;
-use oracled_domain::{CustomerQuery, ProductTier, PromptTemplate, build_verdict_prompt};
 use serde_json::{Value, json};
-use std::fs;
-use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::{fs, io, path};
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
@@ -152,11 +152,11 @@ fn error_response(code: StatusCode, status: &str, message: &str) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oracled_actors::Clock;
-    use oracled_actors::upstream::{
+    use actors_platform::clock::Clock;
+    use actors_upstream::{
         GeminiClient, ModelAttempt, ModelClient, ModelTextError, RequestFailure, RequestFailureKind,
     };
-    use oracled_domain::verdict::generation::{GenerationSettings, LOCKED_MODEL};
+    use domain_verdict::generation::{GenerationSettings, LOCKED_MODEL};
     use std::time::Duration;
 
     const PATIENCE: Duration = Duration::from_secs(10);

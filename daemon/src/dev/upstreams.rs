@@ -7,9 +7,9 @@ use crate::platform::config::DaemonFlags;
 use crate::upstreams::UpstreamClients;
 use crate::verdict::config::mail::MailSection;
 use crate::verdict::config::models::ModelSection as ModelConfig;
+use actors_platform::clock::Clock;
 use anyhow::Context;
-use oracled_actors::Clock;
-use oracled_domain::upstream::health::OracleHealthConfig;
+use domain_upstream::health::OracleHealthConfig;
 use std::num::NonZeroU32;
 use std::path::Path;
 

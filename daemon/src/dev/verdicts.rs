@@ -3,8 +3,8 @@
 use super::model::QUERY as RECORDED_QUERY;
 use super::upstreams::DevModel;
 use super::walk::{ChapterLines, DevWalk, text};
+use domain_verdict::divergence::DISCLAIMER;
 use hyper::{Method, StatusCode};
-use oracled_domain::verdict::divergence::DISCLAIMER;
 use serde_json::{Value, json};
 
 const GOOD: &str = include_str!("good.json");

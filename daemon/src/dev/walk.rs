@@ -1,11 +1,11 @@
 //! The walk: it sends the requests of a chapter, checks their responses, and prints the chapter.
 
 use super::upstreams::DevUpstreams;
+use actors_platform::clock::monotonic;
 use anyhow::{Context, bail};
+use domain_base::visible::visible_line;
 use hyper::{Method, StatusCode};
-use oracled_actors::platform::clock::monotonic;
 use oracled_api::base::client::{ClientError, DaemonClient, DaemonResponse};
-use oracled_domain::base::visible::visible_line;
 use serde_json::Value;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};

@@ -4,12 +4,12 @@ use crate::platform::config::credentials::{
     ClientSetup, ConfiguredCredential, CredentialKeys, cleartext_faults,
 };
 use crate::platform::config::{ConfigError, Configuration, LimitsSection, Section, not_allowed_error};
+use actors_ground::ingestion::IngestionConfig;
+use actors_ground::pull::{PayloadPuller, PullSettings};
+use actors_upstream::oracle::LiveSettings;
+use actors_upstream::reloadable::Reloadable;
+use domain_ground::id::PipelineId;
 use ipnet::IpNet;
-use oracled_actors::ground::ingestion::IngestionConfig;
-use oracled_actors::ground::pull::{PayloadPuller, PullSettings};
-use oracled_actors::upstream::oracle::LiveSettings;
-use oracled_actors::upstream::reloadable::Reloadable;
-use oracled_domain::ground::id::PipelineId;
 use oracled_store::ground::slices::SliceLimits;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -3,9 +3,9 @@
 use crate::platform::problem::Problem;
 use crate::platform::scraped_metrics::MetricsText;
 use crate::platform::service::{DaemonService, run_blocking};
-use oracled_domain::ground::source::VersionRecord;
-use oracled_domain::ground::source_state::SourceState;
-use oracled_domain::ground::upkeep::SourceCheck;
+use domain_ground::source::VersionRecord;
+use domain_ground::source_state::SourceState;
+use domain_ground::upkeep::SourceCheck;
 use oracled_store::StoreError;
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! The errors of ground truth.
 
 use crate::platform::problem::{Problem, ProblemCode};
-use oracled_actors::ground::ingestion::IngestionError;
-use oracled_actors::ground::queries::QueryError;
-use oracled_actors::ground::registry::{DocumentFault, RegistryError};
-use oracled_domain::ground::source::SourceRegistrationError;
+use actors_ground::ingestion::IngestionError;
+use actors_ground::queries::QueryError;
+use actors_ground::registry::{DocumentFault, RegistryError};
+use domain_ground::source::SourceRegistrationError;
 use std::fmt::Display;
 
 impl From<RegistryError> for Problem {

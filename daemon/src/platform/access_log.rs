@@ -5,18 +5,19 @@
 mod metrics;
 
 use super::telemetry::AccessLogLevel;
+use actors_platform::clock::monotonic;
 use axum::body::Body;
 use axum::extract::MatchedPath;
 use axum::response::Response;
 use bytes::Bytes;
+use domain_base::application::ApplicationName;
+use domain_base::caller::PeerCredentials;
+use domain_base::trace::TraceParent;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use hyper::header::HeaderValue;
 use hyper::{Method, Request, StatusCode};
 pub use metrics::RequestMetrics;
 use metrics::{InFlightRequest, RouteLabels};
-use oracled_actors::platform::clock::monotonic;
-use oracled_domain::base::trace::TraceParent;
-use oracled_domain::{ApplicationName, PeerCredentials};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -275,7 +276,7 @@ impl EntryRate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oracled_actors::platform::clock::monotonic;
+    use actors_platform::clock::monotonic;
 
     #[test]
     fn entries_beyond_the_rate_are_counted_in_the_next_entry() {

@@ -1,6 +1,7 @@
 //! The applications that use the routes' socket.
 
-use oracled_domain::{ApplicationName, PeerCredentials};
+use domain_base::application::ApplicationName;
+use domain_base::caller::PeerCredentials;
 use std::collections::BTreeMap;
 
 /// The processes of an application.

@@ -10,11 +10,11 @@ mod load;
 pub(crate) mod secrets;
 
 use super::telemetry::LogFormat;
+use actors_upstream::web::origin_of;
 use hyper::Uri;
 pub use limits::{LimitsSection, StorageSection, SupervisionSection};
 pub use load::{ignored_variables, load};
 use nix::unistd::{Gid, Group};
-use oracled_actors::upstream::web::origin_of;
 use oracled_api::base::directories::DefaultDirectories;
 use std::any::Any;
 use std::fmt::{Debug, Display};

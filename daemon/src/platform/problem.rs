@@ -2,12 +2,12 @@
 //!
 //! Each feature maps its errors to codes in its file `problem.rs`.
 
+use actors_audit::logger::CommitError;
+use actors_platform::actor_handle::ActorCallError;
+use actors_upstream::oracle_health::CircuitActionError;
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use oracled_actors::ActorCallError;
-use oracled_actors::audit::logger::CommitError;
-use oracled_actors::upstream::oracle_health::CircuitActionError;
 use oracled_api::base::problem::PROBLEM_MEDIA_TYPE;
 pub use oracled_api::base::problem::{ProblemCode, ProblemDocument};
 use oracled_store::StoreError;

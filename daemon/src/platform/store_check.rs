@@ -1,10 +1,10 @@
 //! Checks the whole store, `oracle_log.jsonl` and all sources while the daemon serves.
 
 use crate::platform::service::DaemonService;
+use actors_ground::ingestion::{IngestionError, VerifySourceFiles};
+use actors_platform::clock::monotonic;
+use domain_ground::id::SourceId;
 use jiff::SignedDuration;
-use oracled_actors::ground::ingestion::{IngestionError, VerifySourceFiles};
-use oracled_actors::platform::clock::monotonic;
-use oracled_domain::ground::id::SourceId;
 use oracled_store::{Store, StoreError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;

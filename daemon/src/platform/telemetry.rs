@@ -2,11 +2,10 @@
 //!
 //! It is not the audit log, which is part of the store. Messages are structured; a panic is one line.
 
-use oracled_domain::base::visible::{visible_colored_text, visible_json, visible_line};
+use domain_base::visible::{visible_colored_text, visible_json, visible_line};
 use serde::{Deserialize, Serialize};
-use std::env;
 use std::io::{self, IsTerminal, Write};
-use std::panic;
+use std::{env, panic};
 use tracing_subscriber::filter::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};

@@ -1,8 +1,8 @@
 //! The configuration of the rules.
 
 use crate::platform::config::{ConfigError, Configuration, Section, not_allowed_error};
-use oracled_actors::rules::RulesConfig;
-use oracled_domain::rules::{RuleId, RuleIds, RuleSettings};
+use actors_rules::RulesConfig;
+use domain_rules::{RuleId, RuleIds, RuleSettings};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

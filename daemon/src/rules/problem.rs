@@ -1,9 +1,9 @@
 //! The errors of Oracle-A.
 
 use crate::platform::problem::{Problem, ProblemCode, by_value};
-use oracled_actors::rules::EvaluationError;
-use oracled_actors::rules::fact_sources::{FactCollectionError, FactEntryError};
-use oracled_domain::rules::sourced::NoFactsError;
+use actors_rules::EvaluationError;
+use actors_rules::fact_sources::{FactCollectionError, FactEntryError};
+use domain_rules::sourced::NoFactsError;
 use std::time::Duration;
 
 impl From<&EvaluationError> for Problem {

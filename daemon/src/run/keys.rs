@@ -3,12 +3,11 @@
 use crate::config::DaemonConfig;
 use crate::platform::config::ConfigError;
 use crate::platform::config::secrets::find_credential;
+use actors_platform::key_file::{KEY_BYTES, create_key, read_key};
+use actors_verdict::held_key::HeldVerdictKey;
 use anyhow::Error;
-use oracled_actors::platform::key_file::{KEY_BYTES, create_key, read_key};
-use oracled_actors::verdict::held_key::HeldVerdictKey;
-use oracled_domain::audit::checkpoint::LogSigner;
-use oracled_domain::audit::event::LOG_KEY_EVENTS;
-use oracled_domain::audit::event::log_key_in;
+use domain_audit::checkpoint::LogSigner;
+use domain_audit::event::{LOG_KEY_EVENTS, log_key_in};
 use oracled_store::{LogQuery, Store, StoreError};
 use std::io::ErrorKind;
 

@@ -3,9 +3,9 @@
 use crate::platform::problem::Problem;
 use crate::platform::scraped_metrics::MetricsText;
 use crate::platform::service::{DaemonService, run_blocking};
-use oracled_actors::verdict::regen::ReadVariance;
-use oracled_domain::base::decimal::Decimal;
-use oracled_domain::verdict::cost_budget::DailyBudget;
+use actors_verdict::regen::ReadVariance;
+use domain_base::decimal::Decimal;
+use domain_verdict::cost_budget::DailyBudget;
 use std::sync::Arc;
 
 /// Reads whether regenerated verdicts differ too often, and the daily budgets. The budget of all calls has no label.

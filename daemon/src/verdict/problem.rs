@@ -1,20 +1,20 @@
 //! The errors of verdicts and of the outbox.
 
 use crate::platform::problem::{Problem, ProblemCode, by_value};
-use oracled_actors::upstream::ModelError;
-use oracled_actors::verdict::cache::VerdictCacheError;
-use oracled_actors::verdict::crosscheck::GateError;
-use oracled_actors::verdict::erasure::ErasureError;
-use oracled_actors::verdict::generation::{GenerationError, PromptError};
-use oracled_actors::verdict::held_key::HeldKeyError;
-use oracled_actors::verdict::lookup::LookupError;
-use oracled_actors::verdict::notifier::OutboxError;
-use oracled_actors::verdict::orders::OrderChangeError;
-use oracled_actors::verdict::rate_limiter::CallLimitError;
-use oracled_domain::SessionId;
-use oracled_domain::verdict::lookup::LookupOutcome;
-use oracled_domain::verdict::order::{Order, OrderStopCause};
-use oracled_domain::verdict::session::SessionMismatch;
+use actors_upstream::ModelError;
+use actors_verdict::cache::VerdictCacheError;
+use actors_verdict::crosscheck::GateError;
+use actors_verdict::erasure::ErasureError;
+use actors_verdict::generation::{GenerationError, PromptError};
+use actors_verdict::held_key::HeldKeyError;
+use actors_verdict::lookup::LookupError;
+use actors_verdict::notifier::OutboxError;
+use actors_verdict::orders::OrderChangeError;
+use actors_verdict::rate_limiter::CallLimitError;
+use domain_base::session_id::SessionId;
+use domain_verdict::lookup::LookupOutcome;
+use domain_verdict::order::{Order, OrderStopCause};
+use domain_verdict::session::SessionMismatch;
 use std::fmt::Display;
 use std::time::Duration;
 

@@ -3,10 +3,10 @@
 use crate::platform::config::{ConfigError, Configuration, Section, not_allowed_error};
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
-use oracled_actors::ground::ingestion::PruneOldContent;
-use oracled_actors::verdict::erasure::RetentionDays;
+use actors_ground::ingestion::PruneOldContent;
+use actors_verdict::erasure::RetentionDays;
+use domain_base::caller::PeerCredentials;
 use oracled_api::verdict::PayloadRetention;
-use oracled_domain::PeerCredentials;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;

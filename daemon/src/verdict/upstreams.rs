@@ -11,23 +11,21 @@ use crate::platform::config::secrets::{SecretDigests, read_secret, read_secret_f
 use crate::platform::config::{
     ConfigError, Configuration, LimitsSection, is_cleartext, is_local, redact_url,
 };
+use actors_upstream::UpstreamEndpointError;
+use actors_upstream::lookup::LookupClient;
+use actors_upstream::mail::{
+    HttpMailService, MailService, SmtpMailService, SmtpSettings, SmtpSettingsError, SmtpTls,
+};
+use actors_upstream::oracle_health::MonitoredOracle;
+use actors_upstream::reloadable::Reloadable;
+use actors_upstream::web::UpstreamCredential;
+use actors_upstream::web::webhook::{WebhookClient, WebhookEndpoint, WebhookEndpoints, WebhookSecret};
+use actors_verdict::notifier::{NotifierConfig, WebhookConfig};
+use domain_upstream::health::OracleHealthConfig;
+use domain_verdict::lookup::LookupDefinition;
 use ipnet::IpNet;
 use jiff::SignedDuration;
 pub(crate) use models::{ModelClients, ReloadableModel};
-use oracled_actors::upstream::UpstreamEndpointError;
-use oracled_actors::upstream::lookup::LookupClient;
-use oracled_actors::upstream::mail::{
-    HttpMailService, MailService, SmtpMailService, SmtpSettings, SmtpSettingsError, SmtpTls,
-};
-use oracled_actors::upstream::oracle_health::MonitoredOracle;
-use oracled_actors::upstream::reloadable::Reloadable;
-use oracled_actors::upstream::web::UpstreamCredential;
-use oracled_actors::upstream::web::webhook::{
-    WebhookClient, WebhookEndpoint, WebhookEndpoints, WebhookSecret,
-};
-use oracled_actors::verdict::notifier::{NotifierConfig, WebhookConfig};
-use oracled_domain::upstream::health::OracleHealthConfig;
-use oracled_domain::verdict::lookup::LookupDefinition;
 use secrecy::SecretString;
 use std::collections::BTreeMap;
 use std::fmt::Display;

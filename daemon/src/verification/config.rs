@@ -4,10 +4,10 @@ use crate::platform::config::credentials::{
     ClientSetup, ConfiguredCredential, CredentialKeys, cleartext_faults,
 };
 use crate::platform::config::{ConfigError, Section};
+use actors_upstream::oracle::{HttpLiveOracle, LiveOracle};
+use actors_upstream::reloadable::Reloadable;
+use domain_ground::id::SourceId;
 use ipnet::IpNet;
-use oracled_actors::upstream::oracle::{HttpLiveOracle, LiveOracle};
-use oracled_actors::upstream::reloadable::Reloadable;
-use oracled_domain::ground::id::SourceId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -3,9 +3,9 @@
 use crate::platform::problem::Problem;
 use crate::platform::scraped_metrics::MetricsText;
 use crate::platform::service::{DaemonService, run_blocking};
-use oracled_domain::ground::id::WorkflowId;
-use oracled_domain::verification::review::OPEN_REVIEWS;
-use oracled_domain::verification::workflow::Workflow;
+use domain_ground::id::WorkflowId;
+use domain_verification::review::OPEN_REVIEWS;
+use domain_verification::workflow::Workflow;
 use oracled_store::StoreError;
 use std::sync::Arc;
 

@@ -1,12 +1,12 @@
 //! The errors of verification and of reviews.
 
 use crate::platform::problem::{Problem, ProblemCode};
-use oracled_actors::verification::{
+use actors_verification::{
     CommentError, DismissError, ResolveError, ReviewClosedError, RevokeError, VerifyError,
 };
-use oracled_domain::verification::event::AlteredEntryError;
-use oracled_domain::verification::logged_verification::ErasedVerification;
-use oracled_domain::verification::request::VerifyRequestError;
+use domain_verification::event::AlteredEntryError;
+use domain_verification::logged_verification::ErasedVerification;
+use domain_verification::request::VerifyRequestError;
 use std::fmt::Display;
 
 impl From<VerifyError> for Problem {

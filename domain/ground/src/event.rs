@@ -2,8 +2,7 @@
 
 use crate::freshness::AnswerHandling;
 use crate::id::{PipelineId, SourceId};
-use crate::run::IngestionRun;
-use crate::run::RunState;
+use crate::run::{IngestionRun, RunState};
 use crate::source::SourceRegistryEntry;
 use domain_base::caller::PeerCredentials;
 use domain_base::digest::Sha256Hex;

@@ -1,67 +1,44 @@
 use super::*;
-use domain_audit::event::BackupEntry;
-use domain_audit::event::DueData;
-use domain_audit::event::DueKind;
-use domain_audit::event::ErasureEndEntry;
-use domain_audit::event::ErasureStartEntry;
-use domain_audit::event::LostRow;
-use domain_audit::event::RetentionEndEntry;
-use domain_audit::event::RetentionStartEntry;
-use domain_audit::event::SessionExpiryEntry;
 use domain_audit::event::{
-    BackupTaken, ControlAction, ErasureStarted, LogKeyReplaced, MirrorRepaired, RetentionApplied,
-    RetentionStarted, ServiceStarted, ServiceStopped, SessionErased, SessionsExpired, StorageRecovered,
+    BackupEntry, BackupTaken, ControlAction, DueData, DueKind, ErasureEndEntry, ErasureStartEntry,
+    ErasureStarted, LogKeyReplaced, LostRow, MirrorRepaired, RetentionApplied, RetentionEndEntry,
+    RetentionStartEntry, RetentionStarted, ServiceStarted, ServiceStopped, SessionErased, SessionExpiryEntry,
+    SessionsExpired, StorageRecovered,
 };
 use domain_base::caller::PeerCredentials;
 use domain_base::digest::Sha256Hex;
-use domain_base::event::EventKind;
-use domain_base::event::EventSeverity;
-use domain_base::event::event_in;
+use domain_base::event::{EventKind, EventSeverity, event_in};
 use domain_base::gate_path::GatePath;
 use domain_base::payload::VerdictPayload;
 use domain_base::row::ErasedData;
-use domain_rules::RuleSettings;
-use domain_rules::event::RulesEntry;
-use domain_rules::event::RulesEvaluated;
-use domain_rules::{CandidateCheck, CandidateText, FactSet, RuleId, RulesEvaluation, evaluate};
+use domain_rules::event::{RulesEntry, RulesEvaluated};
+use domain_rules::{CandidateCheck, CandidateText, FactSet, RuleId, RuleSettings, RulesEvaluation, evaluate};
 use domain_upstream::event::OracleHealthChanged;
 use domain_upstream::health::OracleHealthLevel;
 use domain_upstream::interaction::InteractionStatus;
 use domain_verdict::cost::{ModelCost, day_of};
 use domain_verdict::crosscheck::judge;
-use domain_verdict::divergence::DivergenceCheck;
-use domain_verdict::divergence::OriginalLabel;
-use domain_verdict::divergence::RegenVariance;
-use domain_verdict::divergence::RegeneratedVerdict;
-use domain_verdict::event::CrosscheckEntry;
-use domain_verdict::event::ValueChange;
+use domain_verdict::divergence::{DivergenceCheck, OriginalLabel, RegenVariance, RegeneratedVerdict};
 use domain_verdict::event::{
-    CrosscheckError, DailyBudgetReached, HeldVerdictRead, InfrastructureVariance, OracleInteraction,
+    CrosscheckEntry, CrosscheckError, DailyBudgetReached, HeldVerdictRead, InfrastructureVariance,
+    MessageDropped, MessageFailed, MessageQueued, MessageRequeued, MessageSent, OracleInteraction,
     OrderAttemptFailed, OrderAttempted, OrderCancelled, OrderDelivered, OrderPlaced, OrderReleased,
     OrderRetried, OrderStopped, PolicyApplied, RefusalDropped, RegenAttempted, RegenDivergenceCheck,
     SessionAddressChanged, SessionCorrected, SessionExported, SessionLookedUp, SessionRegistered,
-    SessionRemoved, TmmCrosscheck, VerdictCached, VerdictPurged,
+    SessionRemoved, TmmCrosscheck, ValueChange, VerdictCached, VerdictPurged,
 };
-use domain_verdict::event::{MessageDropped, MessageFailed, MessageQueued, MessageRequeued, MessageSent};
 use domain_verdict::flag::Flag;
-use domain_verdict::generation::VerdictGeneration;
-use domain_verdict::generation::{GenerationSettings, ModelTokenUsage};
+use domain_verdict::generation::{GenerationSettings, ModelTokenUsage, VerdictGeneration};
 use domain_verdict::generation_outcome::GenerationOutcome;
 use domain_verdict::interaction::OracleInteractionLog;
-use domain_verdict::label::ProductTier;
-use domain_verdict::label::VerdictLabel;
-use domain_verdict::lookup::LookupEntry;
-use domain_verdict::lookup::LookupOutcome;
-use domain_verdict::mail::MailId;
-use domain_verdict::mail::MailKind;
-use domain_verdict::order::OrderState;
-use domain_verdict::order::OrderStopCause;
+use domain_verdict::label::{ProductTier, VerdictLabel};
+use domain_verdict::lookup::{LookupEntry, LookupOutcome};
+use domain_verdict::mail::{MailId, MailKind};
+use domain_verdict::order::{OrderState, OrderStopCause};
 use domain_verdict::outbox::{MessageEntry, MessageKind, MessageState};
-use domain_verdict::policy::AppliedPolicy;
-use domain_verdict::policy::{PolicyAction, PolicyCause};
+use domain_verdict::policy::{AppliedPolicy, PolicyAction, PolicyCause};
 use domain_verdict::query::CustomerQuery;
-use domain_verdict::rejection::AnswerRejection;
-use domain_verdict::rejection::RejectingRule;
+use domain_verdict::rejection::{AnswerRejection, RejectingRule};
 use domain_verdict::webhook::{OutboxWebhook, WebhookId, WebhookType};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;

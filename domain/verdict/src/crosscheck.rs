@@ -188,7 +188,8 @@ pub struct RejectedVerdict(());
 /// Its fields are private and only [`judge_with`] creates one, so no code can bypass the gate:
 ///
 /// ```compile_fail
-/// use oracled_domain::{ApprovedVerdict, ProductTier};
+/// use domain_verdict::crosscheck::ApprovedVerdict;
+/// use domain_verdict::label::ProductTier;
 /// fn forge(other: ApprovedVerdict) -> ApprovedVerdict {
 ///     ApprovedVerdict { tier: ProductTier::Strategy, ..other }
 /// }
@@ -198,7 +199,7 @@ pub struct RejectedVerdict(());
 /// again:
 ///
 /// ```compile_fail
-/// let forged: oracled_domain::verdict::crosscheck::ApprovedVerdict = serde_json::from_str("{}").unwrap();
+/// let forged: domain_verdict::crosscheck::ApprovedVerdict = serde_json::from_str("{}").unwrap();
 /// ```
 #[derive(Debug, Clone)]
 pub struct ApprovedVerdict {

@@ -4,12 +4,10 @@ mod crosscheck;
 
 pub use crosscheck::CrosscheckEntry;
 
-use crate::cost::CostSum;
-use crate::cost::day_of;
+use crate::cost::{CostSum, day_of};
 use crate::cost_budget::{DayCosts, UsedUpBudget};
 use crate::divergence::{DivergenceCheck, DivergenceLevel, OriginalLabel, RegenVariance};
-use crate::generation::ModelTokenUsage;
-use crate::generation::VerdictGeneration;
+use crate::generation::{ModelTokenUsage, VerdictGeneration};
 use crate::generation_outcome::GenerationOutcome;
 use crate::interaction::OracleInteractionLog;
 use crate::label::{ProductTier, VerdictLabel};
@@ -22,8 +20,7 @@ use domain_base::application::ApplicationName;
 use domain_base::caller::PeerCredentials;
 use domain_base::decimal::Decimal;
 use domain_base::digest::Sha256Hex;
-use domain_base::event::AuditEvent;
-use domain_base::event::{Event, EventClass, EventNotice, EventSeverity, EventType, read_open};
+use domain_base::event::{AuditEvent, Event, EventClass, EventNotice, EventSeverity, EventType, read_open};
 use domain_base::gate_path::GatePath;
 use domain_base::row::SumWrite;
 use domain_base::session_id::SessionId;

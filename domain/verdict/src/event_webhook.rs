@@ -1,8 +1,7 @@
 //! The webhooks about events of the log.
 
 use crate::webhook::{OutboxWebhook, WebhookId, WebhookType};
-use domain_base::event::AuditEvent;
-use domain_base::event::EventNotice;
+use domain_base::event::{AuditEvent, EventNotice};
 
 impl OutboxWebhook {
     /// The webhook that reports the event; `None` if no webhook does. `tag` is a random number for its id.

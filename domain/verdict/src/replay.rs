@@ -11,13 +11,10 @@ use crate::event::{
     InfrastructureVariance, PolicyApplied, RegenDivergenceCheck, TmmCrosscheck, VerdictCached,
 };
 use domain_audit::leaf::LogLineError;
-use domain_audit::replay::LoggedDecision;
-use domain_audit::replay::ReplayOutcome;
-use domain_audit::replay::ReplayedDecision;
+use domain_audit::replay::{LoggedDecision, ReplayOutcome, ReplayedDecision};
 use domain_base::event::Event;
 use domain_rules::event::RulesEvaluated;
-use domain_verification::event::ReviewOpened;
-use domain_verification::event::{SourceAsked, VerificationDecided};
+use domain_verification::event::{ReviewOpened, SourceAsked, VerificationDecided};
 use domain_verification::replay::{VerificationHistory, continues_calls};
 use verdicts::{VerdictHistory, replay_rules};
 

@@ -1,7 +1,6 @@
 //! The decisions of verification in the log, some of whose values may be erased.
 
-use crate::event::VerificationDecided;
-use crate::event::VerificationEntry;
+use crate::event::{VerificationDecided, VerificationEntry};
 use crate::{AxisReason, EnvelopeKind};
 use domain_audit::leaf::{LogLineError, hidden_members};
 use domain_base::event::Event;

@@ -1,10 +1,10 @@
 //! The replay of decisions of verification.
 
-use crate::event::SourceCallEntry;
-use crate::event::{SourceAsked, VerificationDecided};
+use crate::event::{SourceAsked, SourceCallEntry, VerificationDecided};
 use crate::{DecisionInputs, Envelope, ReviewCase, decide};
-use domain_audit::replay::{LoggedDecision, ReplayStop};
-use domain_audit::replay::{MemberDifference, MissingInput, ReplayOutcome, ReplayedDecision};
+use domain_audit::replay::{
+    LoggedDecision, MemberDifference, MissingInput, ReplayOutcome, ReplayStop, ReplayedDecision,
+};
 use domain_base::event::Event;
 use serde_json::{Value, json};
 

@@ -2,8 +2,7 @@
 
 use super::candidate::{CandidateAnswer, StatedValue};
 use super::lock::HumanLock;
-use domain_base::digest::Sha256Hex;
-use domain_base::digest::digest_of_json;
+use domain_base::digest::{Sha256Hex, digest_of_json};
 use domain_base::row::{IndexEntry, Row, RowData, Table, not_indexed};
 use domain_ground::id::{SourceId, WorkflowId};
 use domain_ground::ontology::OntologyRef;

@@ -18,8 +18,7 @@ mod writer;
 pub use cutting::CHUNK_MAX_BYTES;
 pub use reader::{ArchiveReader, ArchivedPayload, MAX_SLICE_BYTES};
 pub use removal::remove_payloads;
-pub use writer::{ArchiveWriter, MAX_PAYLOAD_BYTES, PayloadRef};
-pub use writer::{is_unfinished, mark_path};
+pub use writer::{ArchiveWriter, MAX_PAYLOAD_BYTES, PayloadRef, is_unfinished, mark_path};
 
 use super::sealed::{FOOTER_BYTES, SealedFormat};
 use domain_base::digest::Sha256Hex;

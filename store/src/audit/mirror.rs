@@ -10,7 +10,7 @@ pub(crate) mod erasure;
 
 use crate::audit::log::{LINE_START, LogQuery, seq_of_line};
 use crate::base::engine::TableReader;
-use oracled_domain::audit::leaf::is_erased_form;
+use domain_audit::leaf::is_erased_form;
 use serde::Deserialize;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};

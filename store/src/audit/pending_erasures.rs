@@ -2,7 +2,7 @@
 //! when the erasure continues.
 
 use crate::base::engine::TableReader;
-use oracled_domain::SessionId;
+use domain_base::session_id::SessionId;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};

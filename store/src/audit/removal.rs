@@ -1,17 +1,16 @@
 //! The data that an erasure or a retention removes, and the entries of the log that have such data.
 
-use crate::audit::log::BY_SESSION;
-use crate::audit::log::LogQuery;
+use crate::audit::log::{BY_SESSION, LogQuery};
 use crate::base::engine::TableReader;
 use crate::base::rows::{LOST, row_of_path, split_key, tables_in};
+use domain_audit::event::{LOST_ROWS, LostRow};
+use domain_audit::leaf::{CALLER, ROWS};
+use domain_base::event::{EventClass, read_open};
+use domain_base::row::{RowData, Table};
+use domain_base::session_id::SessionId;
 use jiff::Timestamp;
-use oracled_domain::audit::event::{LOST_ROWS, LostRow};
-use oracled_domain::audit::leaf::{CALLER, ROWS};
-use oracled_domain::base::event::EventClass;
-use oracled_domain::base::event::read_open;
-use oracled_domain::base::row::{RowData, Table};
 use oracled_domain::events::event_type;
-use oracled_domain::{SessionId, tables};
+use oracled_domain::tables;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::collections::{BTreeMap, BTreeSet};

@@ -6,13 +6,12 @@ mod tests;
 use crate::audit::log::{LogLine, LogQuery, leaf};
 use crate::base::engine::TableReader;
 use crate::base::log_hashes::{LogHashes, TILES, name_of};
-use crate::base::meta;
-use crate::base::rows;
-use oracled_domain::audit::log_proof::{is_continued, is_included, prove_consistency, prove_inclusion, root};
-use oracled_domain::audit::log_tiles::{
+use crate::base::{meta, rows};
+use domain_audit::log_proof::{is_continued, is_included, prove_consistency, prove_inclusion, root};
+use domain_audit::log_tiles::{
     LastTiles, Subtree, TILE_HASHES, TILE_HEIGHT, TILE_LEVELS, TilePlace, root_of,
 };
-use oracled_domain::audit::log_tree::{LogTree, TreeHash, leaf_hash};
+use domain_audit::log_tree::{LogTree, TreeHash, leaf_hash};
 use std::ops::Range;
 use store_base::error::StoreError;
 

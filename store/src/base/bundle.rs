@@ -5,7 +5,7 @@
 
 use crate::base::engine::TableReader;
 use crate::base::rows::{self, StoredValue, stored_in};
-use oracled_domain::base::row::Table;
+use domain_base::row::Table;
 use std::collections::BTreeMap;
 use std::path::Path;
 use store_base::error::StoreError;

@@ -1,9 +1,9 @@
 //! The results of the checks in the background, and the identity of `oracle_log.jsonl`, in a file of their own. A check whose result is
 //! lost is repeated.
 
-use oracled_domain::audit::log_tree::LogTree;
-use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::upkeep::SourceCheck;
+use domain_audit::log_tree::LogTree;
+use domain_ground::id::SourceId;
+use domain_ground::upkeep::SourceCheck;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -2,8 +2,8 @@
 
 use crate::base::engine::TableReader;
 use crate::base::rows::with_prefix;
-use oracled_domain::base::document::{DOCUMENTS, Document, RegisteredDocument};
-use oracled_domain::base::row::Row;
+use domain_base::document::{DOCUMENTS, Document, RegisteredDocument};
+use domain_base::row::Row;
 use store_base::error::StoreError;
 
 impl TableReader {

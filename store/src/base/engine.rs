@@ -12,15 +12,14 @@ use crate::base::snapshot::{SnapshotId, snapshot_in, snapshots};
 use crate::base::watermark::StoreCounts;
 pub(crate) use database::lock_state;
 use database::{OpenDatabase, spare_files, unavailable};
-use oracled_domain::audit::log_tree::LogTree;
+use domain_audit::log_tree::LogTree;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 use store_base::disk::{DATABASE_DIR, DATABASE_FILE, FreeSpace, ReserveFile, ReservedSpace, sync_dir};
 use store_base::error::StoreError;
 

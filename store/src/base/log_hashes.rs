@@ -2,8 +2,8 @@
 
 use crate::base::row_batch::RowBatch;
 use crate::base::rows;
-use oracled_domain::audit::log_tiles::{LastTiles, TILE_HEIGHT, TilePlace};
-use oracled_domain::audit::log_tree::{LogTree, TreeHash};
+use domain_audit::log_tiles::{LastTiles, TILE_HEIGHT, TilePlace};
+use domain_audit::log_tree::{LogTree, TreeHash};
 
 /// The table of the full tiles of the log's Merkle tree.
 pub(crate) const TILES: &str = "tiles";

@@ -6,7 +6,7 @@ use crate::base::random::random_bytes;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{SCHEMA, key};
 use crate::base::watermark::StoreCounts;
-use oracled_domain::audit::log_tree::LogTree;
+use domain_audit::log_tree::LogTree;
 use std::path::Path;
 use store_base::error::StoreError;
 

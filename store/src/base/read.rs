@@ -2,7 +2,7 @@
 
 use crate::base::engine::TableReader;
 use crate::base::rows::{self, StoredRowHead, StoredValue, chunk_key, key, row_path, stored_in};
-use oracled_domain::base::row::{Row, Table};
+use domain_base::row::{Row, Table};
 use serde::de::DeserializeOwned;
 use std::ops::{Range, RangeBounds};
 use store_base::error::StoreError;

@@ -1,7 +1,7 @@
 //! The changes of a record: rows by their tables and names, with their stored forms.
 
 use crate::base::rows::row_path;
-use oracled_domain::base::row::{IndexEntry, KeyedRow, Row, Table};
+use domain_base::row::{IndexEntry, KeyedRow, Row, Table};
 use std::fmt;
 
 /// A row that must be unchanged since it was read.

@@ -8,7 +8,7 @@
 
 use crate::base::database_error::database_error;
 use crate::base::row_batch::RowBatch;
-use oracled_domain::base::row::Table;
+use domain_base::row::Table;
 use oracled_domain::tables;
 use std::collections::BTreeSet;
 use std::ops::Range;

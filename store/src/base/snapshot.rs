@@ -1,8 +1,7 @@
 //! sled's snapshots of its page table, and the identity of the one with which the database was last opened.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 use store_base::disk::DATABASE_DIR;
 
 /// The identity of a snapshot file: its length and checksum; 0 if there is no snapshot.

@@ -8,16 +8,14 @@
 
 use crate::base::rows::SCHEMA;
 use crate::base::snapshot::SnapshotId;
-use oracled_domain::audit::log_tree::LogTree;
+use domain_audit::log_tree::LogTree;
 use oracled_domain::tables;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs::{self, File, OpenOptions};
-use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::thread;
 use std::time::Duration;
+use std::{fmt, io, thread};
 use store_base::disk::sync_dir;
 use store_base::error::StoreError;
 

@@ -1,9 +1,9 @@
 //! The result of the last check of each source.
 
 use crate::ground::tables::Store;
+use domain_ground::id::SourceId;
+use domain_ground::upkeep::SourceCheck;
 use jiff::Timestamp;
-use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::upkeep::SourceCheck;
 use store_base::error::StoreError;
 
 impl Store {

@@ -2,12 +2,12 @@
 
 use super::statement::StoredStatement;
 use super::view::{RecordStatements, SourceView, source_record_id_in};
+use domain_base::digest::Sha256Hex;
+use domain_ground::provenance::{RawRecordLocation, RecordVerificationStatus};
+use domain_ground::row::RowContent;
+use domain_ground::run::record_id;
+use domain_ground::timeline::{KnownVersion, RecordStatement, ReleaseHistory};
 use jiff::Timestamp;
-use oracled_domain::Sha256Hex;
-use oracled_domain::ground::provenance::{RawRecordLocation, RecordVerificationStatus};
-use oracled_domain::ground::row::RowContent;
-use oracled_domain::ground::run::record_id;
-use oracled_domain::ground::timeline::{KnownVersion, RecordStatement, ReleaseHistory};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::ops::Bound;

@@ -1,9 +1,9 @@
 //! The folders of the ground-truth layer, and the check of which of their files are still in use.
 
-use oracled_domain::Sha256Hex;
-use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::run::SortedFileRef;
-use oracled_domain::ground::source_state::SourceState;
+use domain_base::digest::Sha256Hex;
+use domain_ground::id::SourceId;
+use domain_ground::run::SortedFileRef;
+use domain_ground::source_state::SourceState;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;

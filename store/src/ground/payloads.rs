@@ -2,15 +2,13 @@
 
 use crate::audit::log::LogQuery;
 use crate::ground::tables::Store;
+use domain_base::digest::Sha256Hex;
+use domain_base::event::{Event, LoggedEvent};
+use domain_ground::event::{PruneEntry, SourcePruned};
+use domain_ground::id::SourceId;
+use domain_ground::run::{IngestionRun, RunState};
+use domain_ground::source_state::{CompletedRun, SourceState};
 use jiff::Timestamp;
-use oracled_domain::Sha256Hex;
-use oracled_domain::base::event::Event;
-use oracled_domain::base::event::LoggedEvent;
-use oracled_domain::ground::event::PruneEntry;
-use oracled_domain::ground::event::SourcePruned;
-use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::run::{IngestionRun, RunState};
-use oracled_domain::ground::source_state::{CompletedRun, SourceState};
 use std::collections::{HashMap, HashSet};
 use std::slice;
 use store_base::error::StoreError;

@@ -5,7 +5,7 @@
 //! changes has a few segments.
 
 use super::run_keys::{BASE_SEGMENT, SEGMENT, row_key};
-use oracled_domain::base::varint::{put, take};
+use domain_base::varint::{put, take};
 use std::ops::Bound;
 use std::path::Path;
 use store_base::error::StoreError;

@@ -3,19 +3,19 @@
 use super::view::records::{RecordRow, RecordStatementsReader};
 use super::view::{FoundVersion, IndexKey, SourceView};
 use bytes::Bytes;
+use domain_ground::axis::Axis;
+use domain_ground::query::ValidatedQuery;
+use domain_ground::record::{RecordContent, RecordIdentity};
+use domain_ground::timeline::{ReleaseScope, VisibleReleases};
+use domain_ground::value::AxisValue;
 use jiff::Timestamp;
-use oracled_domain::ground::axis::Axis;
-use oracled_domain::ground::query::ValidatedQuery;
-use oracled_domain::ground::record::{RecordContent, RecordIdentity};
-use oracled_domain::ground::timeline::{ReleaseScope, VisibleReleases};
-use oracled_domain::ground::value::AxisValue;
 use std::fmt;
 use std::ops::Bound;
 use store_base::error::StoreError;
 
 /// The default limit of records that are read for one page of an answer.
 pub const RECORDS_SCANNED_MAX: u64 = 1_000_000;
-/// The most work of one query, in units of [`oracled_domain::ground::query::ValidatedFilter::work`]: about 2.5 s of
+/// The most work of one query, in units of [`domain_ground::query::ValidatedFilter::work`]: about 2.5 s of
 /// one processor.
 pub const WORK_MAX: u64 = 16_000_000;
 /// The units of work between two calls of [`ScanBudget::proceed`].
@@ -28,7 +28,7 @@ const RECORDS_BY_INDEX_BLOCK: usize = 64;
 pub struct ScanBudget<'b> {
     /// The page ends after this many records; at least one is read.
     pub records: u64,
-    /// The query fails after this much work, in units of [`oracled_domain::ground::query::ValidatedFilter::work`].
+    /// The query fails after this much work, in units of [`domain_ground::query::ValidatedFilter::work`].
     pub work: u64,
     /// Returns whether to continue. It is called every few milliseconds.
     pub proceed: &'b dyn Fn() -> bool,

@@ -6,13 +6,13 @@ use super::files::{GroundFiles, UncommittedFiles};
 use super::run_keys::{CHANGE, REJECT, row_key};
 use super::statement::StoredStatement;
 use super::view::{INDEX, RecordStatements, SourceView};
-use oracled_domain::Sha256Hex;
-use oracled_domain::base::varint::put_part;
-use oracled_domain::ground::axis_effect::AxisEffects;
-use oracled_domain::ground::rejection::{RecordRejection, RejectedRecord};
-use oracled_domain::ground::run::{RunCounts, SortedFileRef};
-use oracled_domain::ground::source_state::StatedRecords;
-use oracled_domain::ground::timeline::{
+use domain_base::digest::Sha256Hex;
+use domain_base::varint::put_part;
+use domain_ground::axis_effect::AxisEffects;
+use domain_ground::rejection::{RecordRejection, RejectedRecord};
+use domain_ground::run::{RunCounts, SortedFileRef};
+use domain_ground::source_state::StatedRecords;
+use domain_ground::timeline::{
     RecordStatement, RecordVersion, ReleaseScope, TimelineRun, VisibleReleases, changes,
 };
 use std::collections::BTreeMap;

@@ -6,10 +6,10 @@
 
 use super::places::RecordPlace;
 use bytes::Bytes;
+use domain_base::varint::{put, take};
+use domain_ground::provenance::RecordVerificationStatus;
+use domain_ground::timeline::RecordStatement;
 use jiff::Timestamp;
-use oracled_domain::base::varint::{put, take};
-use oracled_domain::ground::provenance::RecordVerificationStatus;
-use oracled_domain::ground::timeline::RecordStatement;
 
 /// The statement of one run about one source record.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,21 +8,21 @@ use super::staging::{AcceptedRecord, RunStaging, StagedRun};
 use super::statement::StoredStatement;
 use super::view::SourceView;
 use crate::{Journal, JournalRecord, RowWrite, Store, StoreError, StoreOptions};
+use domain_audit::event::ServiceStopped;
+use domain_base::digest::{Sha256Hex, Sha256Stream};
+use domain_base::document::RegisteredDocument;
+use domain_base::event::AuditEvent;
+use domain_ground::event::{PruneEntry, SourcePruned};
+use domain_ground::id::SourceId;
+use domain_ground::ontology::Ontology;
+use domain_ground::query::{QueryRequest, ValidatedQuery};
+use domain_ground::record::RecordContent;
+use domain_ground::run::{IngestionRun, RunCounts, RunInput, RunState, SortedFileRef};
+use domain_ground::source::{SourceRegistration, SourceRegistryEntry};
+use domain_ground::source_state::{CompletedRun, SourceState, StatedRecords};
+use domain_ground::timeline::{RecordStatement, TimelineRun};
+use domain_ground::value::AxisValue;
 use jiff::Timestamp;
-use oracled_domain::audit::event::ServiceStopped;
-use oracled_domain::base::document::RegisteredDocument;
-use oracled_domain::ground::event::PruneEntry;
-use oracled_domain::ground::event::SourcePruned;
-use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::ontology::Ontology;
-use oracled_domain::ground::query::{QueryRequest, ValidatedQuery};
-use oracled_domain::ground::record::RecordContent;
-use oracled_domain::ground::run::{IngestionRun, RunCounts, RunInput, RunState, SortedFileRef};
-use oracled_domain::ground::source::{SourceRegistration, SourceRegistryEntry};
-use oracled_domain::ground::source_state::{CompletedRun, SourceState, StatedRecords};
-use oracled_domain::ground::timeline::{RecordStatement, TimelineRun};
-use oracled_domain::ground::value::AxisValue;
-use oracled_domain::{AuditEvent, Sha256Hex, Sha256Stream};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
@@ -266,7 +266,7 @@ impl TestStore {
         let mut staging = RunStaging::new(files, run_id, number).expect("the write succeeds");
         for (test_statement, statement) in reading.statements.iter().zip(reading.stored(number)) {
             let mut region = Vec::new();
-            oracled_domain::ground::value::append_text_key(&test_statement.region, &mut region);
+            domain_ground::value::append_text_key(&test_statement.region, &mut region);
             let index = [(2, region)];
             staging
                 .accept(&AcceptedRecord { key: &test_statement.key(), statement: &statement, index: &index })

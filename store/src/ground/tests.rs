@@ -2,10 +2,9 @@
 
 use super::testing::*;
 use crate::StoreError;
-use oracled_domain::ground::run::IngestionRun;
-use oracled_domain::ground::run::RunState;
-use oracled_domain::ground::source_state::SourceState;
-use oracled_domain::ground::timeline::{
+use domain_ground::run::{IngestionRun, RunState};
+use domain_ground::source_state::SourceState;
+use domain_ground::timeline::{
     RecordStatement, ReleaseScope, TimelineRun, VersionChangeKind, VisibleReleases,
 };
 use proptest::collection::vec;
@@ -252,8 +251,7 @@ fn opening_removes_only_files_without_a_reference() {
     // as after a kill between writing the files and the commit
     let release = world.release(&releases[1]);
     let rows = world.view().state.completed[0].rows.clone();
-    let mut run =
-        world.run_of(&releases[1], &release, &oracled_domain::ground::run::RunCounts::default(), &rows);
+    let mut run = world.run_of(&releases[1], &release, &domain_ground::run::RunCounts::default(), &rows);
     (run.state, run.rows, run.input.raw_sha256) = (RunState::Running, None, releases[0].input().raw_sha256);
     world.commit(vec![crate::RowWrite::put::<IngestionRun>(&run)]);
     world.staged(&releases[1]).unwrap().keep_files();
@@ -455,7 +453,7 @@ proptest! {
             let mut changed = 0;
             for reported in model.values() {
                 let times: Vec<_> = reported.iter().map(|(statement, _)| *statement).collect();
-                changed += oracled_domain::ground::timeline::changes(&times, &before, &after).len();
+                changed += domain_ground::timeline::changes(&times, &before, &after).len();
             }
             let reported = world.view().changes(number, None, usize::MAX).unwrap();
             prop_assert_eq!(reported.len(), changed);
@@ -625,7 +623,7 @@ fn opening_keeps_payloads_unknown_to_an_older_store() {
     // a run that failed has no file but its payload
     world.archive(&second);
     let release = world.release(&second);
-    let mut run = world.run_of(&second, &release, &oracled_domain::ground::run::RunCounts::default(), &rows);
+    let mut run = world.run_of(&second, &release, &domain_ground::run::RunCounts::default(), &rows);
     (run.state, run.rows) = (RunState::Failed, None);
     world.commit(vec![crate::RowWrite::put::<IngestionRun>(&run)]);
     world.close();

@@ -3,15 +3,15 @@
 mod meter;
 
 use crate::ground::files::facts_owner;
+use domain_ground::upkeep::SourceCheckProgress;
 pub use meter::CheckMeter;
-use oracled_domain::ground::upkeep::SourceCheckProgress;
 
 use super::run_keys::REJECT;
 use super::statement::StoredStatement;
 use super::view::SourceView;
-use oracled_domain::ground::rejection::RejectedRecord;
-use oracled_domain::ground::source_state::CompletedRun;
-use oracled_domain::{Sha256Hex, Sha256Stream};
+use domain_base::digest::{Sha256Hex, Sha256Stream};
+use domain_ground::rejection::RejectedRecord;
+use domain_ground::source_state::CompletedRun;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind, Read};
 use std::ops::Bound;

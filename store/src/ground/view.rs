@@ -9,17 +9,15 @@ use crate::ground::files::facts_owner;
 use crate::ground::view::records::RecordStatementsReader;
 use based::BasedRun;
 use bytes::Bytes;
+use domain_base::digest::Sha256Hex;
+use domain_ground::ontology::Ontology;
+use domain_ground::provenance::{ProvenanceRecord, RawRecordLocation};
+use domain_ground::record::RecordContent;
+use domain_ground::row::ContentRow;
+use domain_ground::run::record_id;
+use domain_ground::source_state::{CompletedRun, SourceState};
+use domain_ground::timeline::{RecordStatement, RecordVersion, ReleaseScope, VersionEnd, VisibleReleases};
 use jiff::Timestamp;
-use oracled_domain::Sha256Hex;
-use oracled_domain::ground::ontology::Ontology;
-use oracled_domain::ground::provenance::{ProvenanceRecord, RawRecordLocation};
-use oracled_domain::ground::record::RecordContent;
-use oracled_domain::ground::row::ContentRow;
-use oracled_domain::ground::run::record_id;
-use oracled_domain::ground::source_state::{CompletedRun, SourceState};
-use oracled_domain::ground::timeline::{
-    RecordStatement, RecordVersion, ReleaseScope, VersionEnd, VisibleReleases,
-};
 use std::borrow::Cow;
 use std::ops::Bound;
 use store_base::error::StoreError;

@@ -10,7 +10,7 @@ use crate::audit::segment_log::SegmentLog;
 use crate::base::watermark::{WATERMARK_FILE, Watermark};
 use crate::ground::files::is_backed_up_name;
 use crate::segments::is_segment_name;
-use oracled_domain::audit::log_tree::TreeHash;
+use domain_audit::log_tree::TreeHash;
 use std::fs::{self, File};
 use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};

@@ -2,11 +2,10 @@
 //! another tree.
 
 use crate::audit::log::{self, LOG, first_seq_of, row};
-use crate::base::meta;
 use crate::base::row_batch::RowBatch;
-use crate::base::rows;
+use crate::base::{meta, rows};
 use crate::segments::ReadableGroup;
-use oracled_domain::audit::log_tree::LogTree;
+use domain_audit::log_tree::LogTree;
 use std::collections::BTreeMap;
 use std::path::Path;
 use store_base::error::StoreError;

@@ -15,7 +15,7 @@ use crate::base::rows;
 use crate::base::watermark::StoreCounts;
 use crate::journal::check::check_stop;
 use crate::segments::{SegmentsUpTo, WrittenSnapshot};
-use oracled_domain::audit::log_tree::LogTree;
+use domain_audit::log_tree::LogTree;
 use std::collections::VecDeque;
 use std::iter;
 use std::ops::Range;

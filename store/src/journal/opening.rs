@@ -12,10 +12,9 @@ use crate::journal::check::{WALKED_AGAIN_ENTRIES, check_database};
 use crate::journal::group_tree::tree_after;
 use crate::segments::{PART_BYTES, SegmentFiles, Segments, SegmentsUpTo};
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::{fs, io};
 use store_base::disk::{DATABASE_DIR, DATABASE_FILE, boot_id};
 use store_base::error::StoreError;
 

@@ -2,7 +2,7 @@
 
 use crate::audit::log::RecordCallers;
 use crate::base::row_write::{RowExpectation, RowName, RowWrite};
-use oracled_domain::AuditEvent;
+use domain_base::event::AuditEvent;
 
 /// Events and changes that are committed together: all of them, or none.
 ///

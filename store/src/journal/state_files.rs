@@ -3,19 +3,17 @@
 use crate::audit::log::kept_entries_in;
 use crate::audit::logged_rows::RowComparison;
 use crate::audit::segment_log::{EntryContent, SegmentEntry, SegmentLog, SegmentRemains};
-use crate::base::meta;
 use crate::base::row_batch::RowBatch;
-use crate::base::rows;
 use crate::base::watermark::Watermark;
+use crate::base::{meta, rows};
 use crate::ground::offline::{SourceRows, VerifiedSourceFiles};
-use oracled_domain::Sha256Hex;
-use oracled_domain::audit::event::RetentionStarted;
-use oracled_domain::audit::event::log_key_in;
-use oracled_domain::audit::log_tree::LogTree;
-use oracled_domain::base::event::LoggedEvent;
-use oracled_domain::base::row::Row;
-use oracled_domain::ground::event::SourcePruned;
-use oracled_domain::verdict::held::HeldVerdict;
+use domain_audit::event::{RetentionStarted, log_key_in};
+use domain_audit::log_tree::LogTree;
+use domain_base::digest::Sha256Hex;
+use domain_base::event::LoggedEvent;
+use domain_base::row::Row;
+use domain_ground::event::SourcePruned;
+use domain_verdict::held::HeldVerdict;
 use std::collections::{BTreeSet, HashSet};
 use store_base::error::StoreError;
 

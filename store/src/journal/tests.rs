@@ -1,7 +1,6 @@
 use super::*;
 use crate::MirrorFault;
-use crate::audit::log::LOG;
-use crate::audit::log::{LogLine, LogQuery, PAGE_BYTES};
+use crate::audit::log::{LOG, LogLine, LogQuery, PAGE_BYTES};
 use crate::base::log_hashes::TILES;
 use crate::base::row_batch::RowBatch;
 use crate::base::row_write::{RowExpectation, RowName, RowWrite};
@@ -9,23 +8,26 @@ use crate::base::rows;
 use crate::base::snapshot::snapshot_in;
 use crate::journal::opening::RESTORING_FILE;
 use crate::journal::recovery::REPAIR_PAUSE_CALLS;
+use domain_audit::event::ServiceStopped;
+use domain_audit::leaf::leaf_of;
+use domain_audit::log_proof::{is_continued, is_included};
+use domain_audit::log_tree::{LogTree, leaf_hash};
+use domain_base::event::{AuditEvent, EventSeverity};
+use domain_base::gate_path::GatePath;
+use domain_base::payload::VerdictPayload;
+use domain_base::session_id::SessionId;
+use domain_verdict::crosscheck::judge;
+use domain_verdict::delivery::VerdictDelivery;
+use domain_verdict::event::{
+    CrosscheckEntry, CrosscheckError, MessageQueued, TmmCrosscheck, VerdictCached, VerdictPurged,
+};
+use domain_verdict::label::ProductTier;
+use domain_verdict::mail::{MailId, MailKind, OutboxMail};
+use domain_verdict::outbox::{MessageId, MessageState, OutboxMessage};
+use domain_verdict::query::CustomerQuery;
+use domain_verdict::regen::RegenAttempt;
+use domain_verdict::session::{OriginalVerdict, SessionRecord};
 use jiff::Timestamp;
-use oracled_domain::audit::event::ServiceStopped;
-use oracled_domain::audit::leaf::leaf_of;
-use oracled_domain::audit::log_proof::{is_continued, is_included};
-use oracled_domain::audit::log_tree::{LogTree, leaf_hash};
-use oracled_domain::base::event::EventSeverity;
-use oracled_domain::verdict::event::CrosscheckEntry;
-use oracled_domain::verdict::event::{
-    CrosscheckError, MessageQueued, TmmCrosscheck, VerdictCached, VerdictPurged,
-};
-use oracled_domain::verdict::mail::MailKind;
-use oracled_domain::verdict::outbox::{MessageId, MessageState, OutboxMessage};
-use oracled_domain::verdict::session::OriginalVerdict;
-use oracled_domain::{
-    AuditEvent, CustomerQuery, GatePath, MailId, OutboxMail, RegenAttempt, VerdictDelivery, VerdictPayload,
-};
-use oracled_domain::{ProductTier, SessionId, SessionRecord, judge};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
@@ -184,7 +186,7 @@ fn removing_a_verdict_keeps_its_session() {
         id(0),
         VerdictPurged {
             verdict_sha256: Some(delivery.approved.sha256().clone()),
-            peer: oracled_domain::PeerCredentials { uid: 0, gid: 0, pid: None },
+            peer: domain_base::caller::PeerCredentials { uid: 0, gid: 0, pid: None },
         },
     );
     let purge = JournalRecord {

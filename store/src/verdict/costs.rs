@@ -3,8 +3,8 @@
 //! The journal computes the rows from the events of a record, in the commit of the record.
 
 use crate::base::engine::TableReader;
+use domain_verdict::cost_budget::{COSTS, DayCosts, day_name};
 use jiff::civil::Date;
-use oracled_domain::verdict::cost_budget::{COSTS, DayCosts, day_name};
 use store_base::error::StoreError;
 
 /// The number of days that are read at a time.

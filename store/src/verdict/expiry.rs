@@ -3,10 +3,12 @@
 use crate::base::engine::TableReader;
 use crate::base::read::skip_lost;
 use crate::base::rows::{self, stored_in};
-use oracled_domain::base::row::{Row, Table};
-use oracled_domain::verdict::held::HeldVerdict;
-use oracled_domain::verdict::session::RejectingCheck;
-use oracled_domain::{RegenAttempt, SessionId, SessionRecord, VerdictDelivery};
+use domain_base::row::{Row, Table};
+use domain_base::session_id::SessionId;
+use domain_verdict::delivery::VerdictDelivery;
+use domain_verdict::held::HeldVerdict;
+use domain_verdict::regen::RegenAttempt;
+use domain_verdict::session::{RejectingCheck, SessionRecord};
 use std::collections::BTreeSet;
 use store_base::error::StoreError;
 

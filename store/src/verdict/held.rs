@@ -2,9 +2,9 @@
 
 use crate::base::engine::TableReader;
 use crate::base::rows;
-use oracled_domain::SessionId;
-use oracled_domain::base::row::Row;
-use oracled_domain::verdict::held::HeldVerdict;
+use domain_base::row::Row;
+use domain_base::session_id::SessionId;
+use domain_verdict::held::HeldVerdict;
 use store_base::error::StoreError;
 
 impl TableReader {

@@ -2,10 +2,11 @@
 
 use crate::base::engine::TableReader;
 use crate::base::rows::{key, with_prefix};
+use domain_base::application::ApplicationName;
+use domain_verdict::order::OrderState;
+use domain_verdict::order_position::{ORDERS, OrderPosition, orders_prefix};
+use domain_verdict::session::SessionRecord;
 use jiff::Timestamp;
-use oracled_domain::verdict::order::OrderState;
-use oracled_domain::verdict::order_position::{ORDERS, OrderPosition, orders_prefix};
-use oracled_domain::{ApplicationName, SessionRecord};
 use store_base::error::StoreError;
 
 /// Selects the orders to read.

@@ -2,13 +2,11 @@
 
 use crate::base::engine::TableReader;
 use crate::base::rows::with_prefix;
-use oracled_domain::base::row::Row;
-use oracled_domain::verdict::mail::MailKind;
-use oracled_domain::verdict::outbox::{
-    MessageChannel, MessageId, MessageState, OutboxMessage, StoredMessageHead,
-};
-use oracled_domain::verdict::webhook::WebhookId;
-use oracled_domain::{MailId, OutboxMail, SessionId};
+use domain_base::row::Row;
+use domain_base::session_id::SessionId;
+use domain_verdict::mail::{MailId, MailKind, OutboxMail};
+use domain_verdict::outbox::{MessageChannel, MessageId, MessageState, OutboxMessage, StoredMessageHead};
+use domain_verdict::webhook::WebhookId;
 use store_base::error::StoreError;
 
 /// The number of ids that are read at a time.

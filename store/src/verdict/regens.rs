@@ -1,7 +1,8 @@
 //! The latest attempt to regenerate each session's verdict.
 
 use crate::base::engine::TableReader;
-use oracled_domain::{RegenAttempt, SessionId};
+use domain_base::session_id::SessionId;
+use domain_verdict::regen::RegenAttempt;
 use store_base::error::StoreError;
 
 impl TableReader {

@@ -2,9 +2,9 @@
 
 use crate::base::engine::TableReader;
 use crate::base::rows::{self, CHUNK_BYTES};
-use oracled_domain::SessionId;
-use oracled_domain::base::row::Row;
-use oracled_domain::verdict::session::RejectingCheck;
+use domain_base::row::Row;
+use domain_base::session_id::SessionId;
+use domain_verdict::session::RejectingCheck;
 use store_base::error::StoreError;
 
 /// The size of a stored rejecting check.

@@ -5,9 +5,11 @@ use crate::base::engine::TableReader;
 use crate::base::meta;
 use crate::base::rows::{self, is_first_chunk, stored_in};
 use crate::segments::visit_rows;
-use oracled_domain::base::row::Row;
-use oracled_domain::verdict::session::{CustomerEmail, RejectingCheck};
-use oracled_domain::{SessionId, SessionRecord, Sha256Hex, VerdictDelivery};
+use domain_base::digest::Sha256Hex;
+use domain_base::row::Row;
+use domain_base::session_id::SessionId;
+use domain_verdict::delivery::VerdictDelivery;
+use domain_verdict::session::{CustomerEmail, RejectingCheck, SessionRecord};
 use std::collections::BTreeSet;
 use store_base::error::StoreError;
 

@@ -1,31 +1,30 @@
 use super::*;
-use crate::audit::log::LOG;
-use crate::audit::log::row as log_row;
+use crate::audit::log::{LOG, row as log_row};
 use crate::base::row_batch::RowBatch;
 use crate::base::row_write::{RowExpectation, RowName, RowWrite};
 use crate::base::rows;
 use crate::journal::record::{JournalRecord, RecordRejectedError};
 use crate::journal::tests::raw;
 use crate::{Journal, Store, StoreOptions};
-use oracled_domain::audit::event::ServiceStopped;
-use oracled_domain::audit::leaf::hide_values;
-use oracled_domain::base::document::RegisteredDocument;
-use oracled_domain::ground::ontology::Ontology;
-use oracled_domain::ground::source::OracleTier;
-use oracled_domain::verdict::session::RejectingCheck;
-use oracled_domain::verification::CachedAnswer;
-use oracled_domain::verification::DecisionInputs;
-use oracled_domain::verification::SubjectState;
-use oracled_domain::verification::adapter::Adapter;
-use oracled_domain::verification::event::{ResolutionEntry, ReviewEntry, SourceCallEntry, VerificationEntry};
-use oracled_domain::verification::event::{ReviewOpened, ReviewResolved, SourceAsked, VerificationDecided};
-use oracled_domain::verification::review::ReviewState;
-use oracled_domain::verification::review::{DismissalRecord, ResolutionRecord, Verifier};
-use oracled_domain::verification::workflow::Workflow;
-use oracled_domain::verification::{
-    CandidateAnswer, OracleCall, OracleReply, ReviewCase, ReviewResolution, VerifyRequest, decide,
+use domain_audit::event::ServiceStopped;
+use domain_audit::leaf::hide_values;
+use domain_base::caller::PeerCredentials;
+use domain_base::document::RegisteredDocument;
+use domain_base::event::AuditEvent;
+use domain_ground::ontology::Ontology;
+use domain_ground::source::OracleTier;
+use domain_verdict::session::RejectingCheck;
+use domain_verification::adapter::Adapter;
+use domain_verification::event::{
+    ResolutionEntry, ReviewEntry, ReviewOpened, ReviewResolved, SourceAsked, SourceCallEntry,
+    VerificationDecided, VerificationEntry,
 };
-use oracled_domain::{AuditEvent, PeerCredentials};
+use domain_verification::review::{DismissalRecord, ResolutionRecord, ReviewState, Verifier};
+use domain_verification::workflow::Workflow;
+use domain_verification::{
+    CachedAnswer, CandidateAnswer, DecisionInputs, OracleCall, OracleReply, ReviewCase, ReviewResolution,
+    SubjectState, VerifyRequest, decide,
+};
 use serde_json::{Value as Json, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -158,8 +157,7 @@ fn resolved() -> ResolutionRecord {
 }
 
 fn kept_key(oracle_id: &str, patient: &str) -> CachedAnswerKey {
-    let thing =
-        [("patient".to_owned(), oracled_domain::ground::value::AxisValue::Text(patient.into()))].into();
+    let thing = [("patient".to_owned(), domain_ground::value::AxisValue::Text(patient.into()))].into();
     CachedAnswerKey::of(&oracle_id.parse().expect("a valid id"), &thing, None)
 }
 
@@ -168,7 +166,7 @@ fn subject_key(workflow_id: &str) -> SubjectKey {
 }
 
 fn cached_answer_of(oracle_id: &str, second: i64) -> CachedAnswer {
-    let adapter_sha256 = oracled_domain::Sha256Hex::of(b"an adapter");
+    let adapter_sha256 = domain_base::digest::Sha256Hex::of(b"an adapter");
     let candidate = Some(candidate(oracle_id, "10", "", second));
     CachedAnswer {
         candidate,
@@ -413,8 +411,7 @@ fn log_query_by_execution_returns_equal_decisions() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     let (one, two) = (inputs("v-1", "said"), inputs("v-12", "said"));
-    let delayed =
-        DecisionInputs { stage: oracled_domain::verification::DecisionStage::Delayed, ..one.clone() };
+    let delayed = DecisionInputs { stage: domain_verification::DecisionStage::Delayed, ..one.clone() };
     for inputs in [&one, &two, &delayed] {
         let events = [vec![AuditEvent::new(at(0), None, ServiceStopped {})], decided(inputs)].concat();
         commit(&mut journal, JournalRecord { events, ..JournalRecord::default() });
@@ -559,8 +556,8 @@ fn low_space_refuses_new_review_except_for_pending_decision() {
         min_free_bytes: 1 << 60,
     };
     let (mut journal, _) = Journal::open(options).expect("the store opens");
-    let session_id: oracled_domain::SessionId = "cs_1".parse().expect("a valid id");
-    let check = Arc::new(oracled_domain::rules::CandidateCheck::default());
+    let session_id: domain_base::session_id::SessionId = "cs_1".parse().expect("a valid id");
+    let check = Arc::new(domain_rules::CandidateCheck::default());
     let refusal = RowWrite::put::<RejectingCheck>(&RejectingCheck { session_id, check });
     for (writes, is_taken) in [
         (vec![put_review("v-2", None)], false),

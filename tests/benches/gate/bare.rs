@@ -5,13 +5,11 @@ use axum::Router;
 use axum::http::header::CONTENT_TYPE;
 use axum::routing::{get, post};
 use bytes::Bytes;
-use std::env;
-use std::fs;
-use std::io;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
+use std::{env, fs, io};
 use tokio::net::UnixListener;
 use tokio::runtime;
 

@@ -1,10 +1,11 @@
 //! The crosscheck alone: from a payload's text to its decision.
 
-use crate::BenchEffort;
-use crate::records;
 use crate::table::{BenchRow, BenchTable, at_most, median};
-use oracled_domain::verdict::crosscheck;
-use oracled_domain::{ProductTier, VerdictPayload, judge};
+use crate::{BenchEffort, records};
+use domain_base::payload::VerdictPayload;
+use domain_verdict::crosscheck;
+use domain_verdict::crosscheck::judge;
+use domain_verdict::label::ProductTier;
 use std::hint::black_box;
 use std::io;
 use std::time::Instant;

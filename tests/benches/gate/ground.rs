@@ -20,10 +20,9 @@ use library::LibraryStore;
 use oracled_tests::{DaemonProcess, DaemonWorld, at, document, get, post};
 use serde_json::Value;
 use sqlite_facts::{SqliteFacts, SqliteStatements};
-use std::fs;
-use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 use tokio::runtime;
 
 pub(crate) const SOURCE: &str = "world-bank-population";

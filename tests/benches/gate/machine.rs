@@ -1,9 +1,8 @@
 //! Describes the machine of the measurement.
 
-use std::fs;
-use std::io;
 use std::path::Path;
 use std::thread::available_parallelism;
+use std::{fs, io};
 
 /// One line: cores, processor, kernel, file system, profile, and the load of the machine.
 pub(crate) fn describe(scratch: &Path) -> String {

@@ -23,10 +23,9 @@ mod table;
 mod tree;
 mod verify;
 
-use std::env;
-use std::io;
 use std::path::Path;
 use std::time::Duration;
+use std::{env, io};
 use table::BenchTable;
 
 /// The argument that makes this program the bare server, in a separate process.

@@ -1,23 +1,28 @@
 //! The data of the measurements: verdicts of typical size, and the records of their deliveries, as the actors
 //! create them.
 
+use domain_base::digest::Sha256Hex;
+use domain_base::event::{AuditEvent, EventKind};
+use domain_base::gate_path::GatePath;
+use domain_base::payload::VerdictPayload;
+use domain_base::session_id::SessionId;
+use domain_upstream::interaction::InteractionStatus;
+use domain_upstream::oracle::OracleId;
+use domain_verdict::crosscheck::{ApprovedVerdict, judge};
+use domain_verdict::delivery::{RegenNotes, VerdictDelivery};
+use domain_verdict::divergence::{DivergenceCheck, NoteLanguage, OriginalLabel, RegeneratedVerdict};
+use domain_verdict::event::{
+    CrosscheckEntry, OracleInteraction, OrderAttempted, OrderDelivered, OrderPlaced, RegenAttempted,
+    RegenDivergenceCheck, TmmCrosscheck, VerdictCached,
+};
+use domain_verdict::generation::{GenerationSettings, LOCKED_MODEL, ModelTokenUsage, VerdictGeneration};
+use domain_verdict::interaction::OracleInteractionLog;
+use domain_verdict::label::{ProductTier, VerdictLabel};
+use domain_verdict::order::{Order, OrderAttemptStart};
+use domain_verdict::query::CustomerQuery;
+use domain_verdict::regen::RegenAttempt;
+use domain_verdict::session::{OriginalVerdict, SessionRecord};
 use jiff::{SignedDuration, Timestamp};
-use oracled_domain::upstream::interaction::InteractionStatus;
-use oracled_domain::verdict::delivery::RegenNotes;
-use oracled_domain::verdict::divergence::{NoteLanguage, OriginalLabel, RegeneratedVerdict};
-use oracled_domain::verdict::event::CrosscheckEntry;
-use oracled_domain::verdict::event::{
-    OracleInteraction, OrderAttempted, OrderDelivered, OrderPlaced, RegenAttempted, RegenDivergenceCheck,
-    TmmCrosscheck, VerdictCached,
-};
-use oracled_domain::verdict::generation::{GenerationSettings, LOCKED_MODEL, ModelTokenUsage};
-use oracled_domain::verdict::order::{Order, OrderAttemptStart};
-use oracled_domain::verdict::session::OriginalVerdict;
-use oracled_domain::{
-    ApprovedVerdict, AuditEvent, CustomerQuery, DivergenceCheck, EventKind, GatePath, OracleId,
-    OracleInteractionLog, ProductTier, RegenAttempt, SessionId, SessionRecord, Sha256Hex, VerdictDelivery,
-    VerdictGeneration, VerdictLabel, VerdictPayload, judge,
-};
 use oracled_store::{JournalRecord, RowExpectation, RowWrite};
 use oracled_tests::generation::built_in_prompt;
 

@@ -2,11 +2,9 @@
 
 use crate::BenchEffort;
 use crate::table::{BenchRow, BenchTable, at_most, median};
+use domain_base::digest::Sha256Hex;
+use domain_rules::{CandidateCheck, CandidateText, FactSet, RuleSettings, RulesEvaluation, evaluate};
 use fastrand::Rng;
-use oracled_domain::Sha256Hex;
-use oracled_domain::rules::{
-    CandidateCheck, CandidateText, FactSet, RuleSettings, RulesEvaluation, evaluate,
-};
 use std::collections::HashMap;
 use std::hint::black_box;
 use std::io;

@@ -11,10 +11,9 @@ use hyper::Method;
 use jiff::Timestamp;
 use oracled_tests::{DaemonProcess, DaemonWorld, PATIENCE, get};
 use serde_json::{Value, json};
-use std::fs;
-use std::io;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 use tokio::runtime;
 
 /// Verdicts submitted before a daemon is killed, which the next start checks: in a small store and in a large one.

@@ -11,7 +11,7 @@ use crate::redis::RedisServer;
 use crate::standalone_journal::{StandaloneJournal, fill_store};
 use crate::table::{BenchRow, BenchTable, at_least, cpu_each, histogram, median, per_second};
 use crate::{BenchEffort, CONNECTIONS, tree};
-use oracled_domain::ProductTier;
+use domain_verdict::label::ProductTier;
 use oracled_store::{JournalRecord, RowWrite};
 use oracled_tests::{DaemonProcess, DaemonWorld};
 use serde_json::json;

@@ -2,9 +2,9 @@
 
 use crate::records::record;
 use crate::table::{BenchRow, BenchTable, at_least, median, per_second};
-use oracled_domain::audit::leaf::{EntryAdditions, EntrySalts, entry_text};
-use oracled_domain::audit::log_tiles::LastTiles;
-use oracled_domain::audit::log_tree::LogTree;
+use domain_audit::leaf::{EntryAdditions, EntrySalts, entry_text};
+use domain_audit::log_tiles::LastTiles;
+use domain_audit::log_tree::LogTree;
 use oracled_store::JournalRecord;
 use std::hint::black_box;
 use std::time::Instant;

@@ -8,9 +8,9 @@ use crate::ground::facts::{BenchFact, BenchRelease, releases};
 use crate::read::merge_latencies;
 use crate::standalone_journal::StandaloneJournal;
 use crate::table::{BenchRow, BenchTable, at_most, histogram, latencies, per_second};
+use domain_base::event::AuditEvent;
 use hdrhistogram::Histogram;
 use oracled_api::base::client::DaemonClient;
-use oracled_domain::AuditEvent;
 use oracled_domain::events::read_event;
 use oracled_store::JournalRecord;
 use oracled_tests::ground::{

@@ -2,8 +2,8 @@
 
 use super::markdown::{code, codes, grouped, table};
 use super::types::{self, SchemaTypes, text};
+use domain_base::schema::json_schema;
 use oracled::config::DaemonConfig;
-use oracled_domain::base::schema::json_schema;
 use serde_json::{Map, Value};
 
 /// Members that the JSON Schema of a registered document has, and the configuration does not.

@@ -1,9 +1,8 @@
 //! A corpus of model outputs: one `{"tier", "raw", …}` object per line, read one line at a time.
 
 use super::CalibrateError;
+use domain_verdict::label::{ProductTier, UnknownWordError};
 use oracled_ctl::base::input_lines::{InputLineReader, LineTooLong, json_error_text};
-use oracled_domain::ProductTier;
-use oracled_domain::verdict::label::UnknownWordError;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::borrow::Cow;

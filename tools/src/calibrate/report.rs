@@ -1,8 +1,9 @@
 //! The result of a calibration. `--json` writes these types, so the names of their fields are a stable interface.
 
-use oracled_domain::verdict::crosscheck::{CrosscheckInspection, CrosscheckReason, decide};
-use oracled_domain::verdict::tmm::{OMEGA, PHI};
-use oracled_domain::{CrosscheckJudgment, Flag, ProductTier};
+use domain_verdict::crosscheck::{CrosscheckInspection, CrosscheckJudgment, CrosscheckReason, decide};
+use domain_verdict::flag::Flag;
+use domain_verdict::label::ProductTier;
+use domain_verdict::tmm::{OMEGA, PHI};
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -4,10 +4,10 @@ use super::report::{
     ApprovalCounts, CalibrationReport, CoherenceBin, FlagOccurrences, FlagTotal, FlagTrials, TierTotals,
 };
 use comfy_table::{Cell, Color, ContentArrangement, Table};
+use domain_base::visible::visible_line;
+use domain_verdict::label::ProductTier;
 use oracled_ctl::base::output::shorten_line;
 use oracled_ctl::base::output_style::{OutputStyle, write_section};
-use oracled_domain::ProductTier;
-use oracled_domain::base::visible::visible_line;
 use std::io::{self, Write};
 
 /// Maximum length of a bar, in columns.

@@ -7,7 +7,7 @@ const SOUND: &str = "A sound plan with clear aims.";
 
 fn breakdown(verdict: &str) -> Value {
     let dimension = json!({"verdict": verdict, "analysis": "As it says."});
-    oracled_domain::VerdictDimension::ALL
+    domain_verdict::label::VerdictDimension::ALL
         .iter()
         .map(|d| (d.to_string(), dimension.clone()))
         .collect::<serde_json::Map<_, _>>()
@@ -117,7 +117,8 @@ fn decisions_equal_those_of_the_gate() {
     for line in corpus().lines() {
         let line: Value = serde_json::from_str(line).unwrap();
         let tier = line["tier"].as_str().unwrap().parse().unwrap();
-        let judgment = oracled_domain::judge(tier, VerdictPayload::raw(line["raw"].as_str().unwrap()));
+        let judgment =
+            domain_verdict::crosscheck::judge(tier, VerdictPayload::raw(line["raw"].as_str().unwrap()));
         approved += u64::from(judgment.outcome.is_ok());
     }
     assert_eq!(report.approval.all.approved, approved);
@@ -161,7 +162,10 @@ fn number_of_stored_flag_places_is_bounded() {
     let mut report = CalibrationReport::new("-".into());
     for n in 0..300 {
         let raw = json!({"verdict": "GREEN", "summary": SOUND, format!("field{n}"): 1}).to_string();
-        report.add(&oracled_domain::judge(oracled_domain::ProductTier::Quick, VerdictPayload::raw(&raw)));
+        report.add(&domain_verdict::crosscheck::judge(
+            domain_verdict::label::ProductTier::Quick,
+            VerdictPayload::raw(&raw),
+        ));
     }
     let counts = &report.flags.names()[0].counts;
     assert_eq!((counts.verdicts.all, counts.places.places.len(), counts.places.other_places), (300, 256, 44));

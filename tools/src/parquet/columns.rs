@@ -1,8 +1,8 @@
 //! The columns of a Parquet file, with the narrowest type that holds all values exactly.
 
+use domain_ground::axis::AxisType;
 use jiff::Timestamp;
 use jiff::civil::Date;
-use oracled_domain::ground::axis::AxisType;
 use parquet::basic::{LogicalType, Repetition, TimeUnit, Type as PhysicalType};
 use parquet::data_type::{
     BoolType, ByteArray, ByteArrayType, FixedLenByteArray, FixedLenByteArrayType, Int32Type, Int64Type,

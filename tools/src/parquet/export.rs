@@ -2,10 +2,10 @@
 
 use super::columns::{ColumnBuffer, ColumnProfile, ColumnType};
 use super::values::general;
+use domain_ground::id::SourceId;
+use domain_ground::ontology::Ontology;
+use domain_ground::record::RecordContent;
 use oracled_ctl::ground::source::export::{ExportEnd, ExportHead};
-use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::ontology::Ontology;
-use oracled_domain::ground::record::RecordContent;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;

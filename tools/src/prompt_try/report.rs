@@ -1,10 +1,10 @@
 //! The comparison of two prompt templates.
 
+use domain_verdict::cost::ModelCost;
+use domain_verdict::generation::ModelTokenUsage;
+use domain_verdict::label::ProductTier;
+use domain_verdict::template_name::TemplateRef;
 use oracled_api::verdict::PromptTryResponse;
-use oracled_domain::ProductTier;
-use oracled_domain::verdict::cost::ModelCost;
-use oracled_domain::verdict::generation::ModelTokenUsage;
-use oracled_domain::verdict::template_name::TemplateRef;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -150,7 +150,9 @@ fn share(part: u64, whole: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oracled_domain::{VerdictLabel, VerdictPayload, judge};
+    use domain_base::payload::VerdictPayload;
+    use domain_verdict::crosscheck::judge;
+    use domain_verdict::label::VerdictLabel;
 
     fn answer(tier: ProductTier, raw: &str) -> PromptTryResponse {
         let usage = ModelTokenUsage {

@@ -1,9 +1,9 @@
 //! A case: one evaluation request with its expected result.
 
 use bytes::Bytes;
+use domain_rules::{RuleId, RuleVerdict};
 use oracled_api::base::problem::{ProblemCode, ProblemDocument};
 use oracled_ctl::base::input_lines::{LineTooLong, json_error_text};
-use oracled_domain::rules::{RuleId, RuleVerdict};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeSet;

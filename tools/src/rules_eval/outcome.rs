@@ -1,11 +1,11 @@
 //! The daemon's answer to a case, compared with the expected result.
 
 use super::case::{CaseExpectation, CaseLineFault, EvalCase};
+use domain_rules::{RuleId, RuleVerdict};
 use oracled_api::base::client::ClientError;
 use oracled_ctl::base::input_lines::strip_position;
 use oracled_ctl::base::output::shorten_line;
 use oracled_ctl::rules::complaint::{EvaluationSummary, RuleComplaint, RuleMessage, merge_messages};
-use oracled_domain::rules::{RuleId, RuleVerdict};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeSet;

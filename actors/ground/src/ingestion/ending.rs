@@ -12,12 +12,11 @@ use actors_audit::logger::CommitError;
 use domain_base::caller::PeerCredentials;
 use domain_base::digest::Sha256Hex;
 use domain_base::event::AuditEvent;
-use domain_ground::event::{IngestionEnded, SourceInvalidated};
-use domain_ground::event::{InvalidationCause, InvalidationEntry, RunEntry};
+use domain_ground::event::{
+    IngestionEnded, InvalidationCause, InvalidationEntry, RunEntry, SourceInvalidated,
+};
 use domain_ground::freshness::InvalidationTrigger;
-use domain_ground::run::GateBreach;
-use domain_ground::run::RunPhase;
-use domain_ground::run::{IngestionRun, RunCounts, RunState, SortedFileRef};
+use domain_ground::run::{GateBreach, IngestionRun, RunCounts, RunPhase, RunState, SortedFileRef};
 use domain_ground::source_state::{CompletedRun, SourceState, StatedRecords};
 use domain_ground::timeline::TimelineRun;
 use oracled_store::ground::staging::StagedRun;

@@ -7,8 +7,7 @@ use domain_base::digest::Sha256Hex;
 use domain_base::wording::excerpt;
 use domain_ground::id::{PipelineId, SourceId};
 use domain_ground::run::RunState;
-use jiff::SignedDuration;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use oracled_store::StoreError;
 
 /// The shortest time between two pulls of a source for stale answers, if the first pull found nothing new.

@@ -1,8 +1,6 @@
 //! The progress of a run, and whether it must end early.
 
-use domain_ground::run::RunPhase;
-use domain_ground::run::RunProgress;
-use domain_ground::run::{IngestionRun, RunState};
+use domain_ground::run::{IngestionRun, RunPhase, RunProgress, RunState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::Notify;

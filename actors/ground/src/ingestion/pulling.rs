@@ -17,8 +17,9 @@ use actors_platform::in_flight::InFlight;
 use domain_base::caller::PeerCredentials;
 use domain_base::digest::Sha256Hex;
 use domain_base::event::AuditEvent;
-use domain_ground::event::{ConfirmationCause, PullEndedEntry, PullFailedEntry, PullStartedEntry};
-use domain_ground::event::{PullEnded, PullFailed, PullStarted};
+use domain_ground::event::{
+    ConfirmationCause, PullEnded, PullEndedEntry, PullFailed, PullFailedEntry, PullStarted, PullStartedEntry,
+};
 use domain_ground::id::{PipelineId, SourceId};
 use domain_ground::pipeline::{LastPullTimes, PipelineState};
 use domain_ground::run::{IngestionRun, RunState};

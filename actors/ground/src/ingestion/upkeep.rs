@@ -10,8 +10,7 @@ use actors_audit::commit_loop::CommitDecision;
 use domain_base::caller::PeerCredentials;
 use domain_base::digest::Sha256Hex;
 use domain_base::event::AuditEvent;
-use domain_ground::event::PruneEntry;
-use domain_ground::event::SourcePruned;
+use domain_ground::event::{PruneEntry, SourcePruned};
 use domain_ground::id::SourceId;
 use domain_ground::source_state::{CompletedRun, SourceState};
 use domain_ground::upkeep::{

@@ -5,8 +5,7 @@ use super::{CommitContext, DocumentRegistry, RegistryError};
 use actors_audit::commit_loop::CommitDecision;
 use domain_base::caller::PeerCredentials;
 use domain_base::event::AuditEvent;
-use domain_ground::event::SourceConfirmed;
-use domain_ground::event::{ConfirmationCause, ConfirmationEntry};
+use domain_ground::event::{ConfirmationCause, ConfirmationEntry, SourceConfirmed};
 use domain_ground::id::SourceId;
 
 #[derive(Debug, Clone)]

@@ -7,8 +7,9 @@ use super::{
 use actors_audit::commit_loop::CommitDecision;
 use domain_base::caller::PeerCredentials;
 use domain_base::event::AuditEvent;
-use domain_ground::event::{InvalidationCause, InvalidationEntry, SourceChange, SourceEntry};
-use domain_ground::event::{SourceChanged, SourceInvalidated};
+use domain_ground::event::{
+    InvalidationCause, InvalidationEntry, SourceChange, SourceChanged, SourceEntry, SourceInvalidated,
+};
 use domain_ground::freshness::{FreshnessPolicy, InvalidationTrigger};
 use domain_ground::id::SourceId;
 use domain_ground::run::RunState;

@@ -4,8 +4,7 @@ use actors_audit::logger::CommitError;
 use domain_audit::event::ServiceStopped;
 use domain_base::event::AuditEvent;
 use domain_verdict::session::SessionRecord;
-use oracled_store::JournalRecord;
-use oracled_store::{RowExpectation, RowName};
+use oracled_store::{JournalRecord, RowExpectation, RowName};
 
 #[test]
 fn stale_decision_is_made_again_at_most_8_times() {

@@ -1,8 +1,7 @@
 use crate::testing::{TestSystem, logged_events, with_system};
 use actors_audit::logger::CommitError;
 use domain_audit::event::ServiceStopped;
-use domain_base::event::AuditEvent;
-use domain_base::event::EventSeverity;
+use domain_base::event::{AuditEvent, EventSeverity};
 use domain_base::gate_path::GatePath;
 use domain_base::session_id::SessionId;
 use domain_verdict::event::CrosscheckError;

@@ -11,16 +11,12 @@ use actors_ground::registry::SourceInvalidation;
 use domain_base::caller::PeerCredentials;
 use domain_base::digest::Sha256Hex;
 use domain_ground::event::InvalidationCause;
-use domain_ground::id::PipelineId;
-use domain_ground::id::SourceId;
+use domain_ground::id::{PipelineId, SourceId};
 use domain_ground::query::{OracleQuery, QueryRequest};
-use domain_ground::run::IngestionRun;
-use domain_ground::run::RunState;
-use domain_ground::upkeep::PruneReport;
-use domain_ground::upkeep::RebuildOutcome;
+use domain_ground::run::{IngestionRun, RunState};
+use domain_ground::upkeep::{PruneReport, RebuildOutcome};
 use domain_ground::value::AxisValue;
-use jiff::SignedDuration;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use oracled_store::ground::view::{FoundVersion, SourceView};
 use serde_json::Value as Json;
 use std::ops::Bound;
@@ -350,7 +346,7 @@ async fn answered_at(system: &ActorSystem, time: Timestamp, known: Timestamp) ->
     };
     let oracle_id = "world-bank-population".parse().expect("a valid id");
     let query = OracleQuery { query_id: None, oracle_id, request };
-    let answer = crate::tests::ground::queries::ask(&system, query).await.expect("the query is answered");
+    let answer = crate::tests::ground::queries::ask(system, query).await.expect("the query is answered");
     let record = |record: &domain_ground::query::NormalizedRecord| {
         (record.record_id.clone(), serde_json::json!(record.values()["population"].to_string()))
     };

@@ -1,8 +1,9 @@
 mod freshness;
 
 use crate::system::ActorSystem;
-use crate::testing::ground::{PEER, ingest_replacement, ingest_version, population};
-use crate::testing::ground::{approve_source, open_pipeline, register_pipeline};
+use crate::testing::ground::{
+    PEER, approve_source, ingest_replacement, ingest_version, open_pipeline, population, register_pipeline,
+};
 use crate::testing::{TestSystem, with_system};
 use crate::tests::ground::ingestion::{NEW, OLD};
 use actors_ground::queries::*;
@@ -12,14 +13,12 @@ use domain_ground::event::InvalidationCause;
 use domain_ground::freshness::{FreshnessPolicy, StaleBehavior};
 use domain_ground::id::SourceId;
 use domain_ground::provenance::ProvenanceRecord;
-use domain_ground::query::InvalidQueryError;
-use domain_ground::query::OracleQuery;
-use domain_ground::query::QueryAnswer;
 use domain_ground::query::answer::RecordStatus;
-use domain_ground::query::{FilterOperator, QueryFilter, QueryRequest};
+use domain_ground::query::{
+    FilterOperator, InvalidQueryError, OracleQuery, QueryAnswer, QueryFilter, QueryRequest,
+};
 use freshness::set_policy;
-use jiff::SignedDuration;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::json;
@@ -50,7 +49,7 @@ pub(crate) async fn ask(system: &ActorSystem, request: OracleQuery) -> Result<Qu
 }
 
 async fn run_query(system: &ActorSystem, request: QueryRequest) -> Result<QueryAnswer, QueryError> {
-    ask(&system, OracleQuery { query_id: Some("q".into()), oracle_id: source(), request }).await
+    ask(system, OracleQuery { query_id: Some("q".into()), oracle_id: source(), request }).await
 }
 
 async fn two_releases(system: &ActorSystem) {

@@ -4,20 +4,16 @@ use crate::testing::{TestSystem, logged_events, with_system};
 use crate::tests::ground::ingestion::OLD;
 use crate::tests::verification::support::source_id;
 use actors_ground::registry::*;
-use domain_base::document::AnyDocument;
-use domain_base::document::Document;
+use domain_base::document::{AnyDocument, Document};
 use domain_base::event::AuditEvent;
-use domain_ground::event::IngestionStarted;
-use domain_ground::event::RunEntry;
+use domain_ground::event::{IngestionStarted, RunEntry};
 use domain_ground::freshness::FreshnessPolicy;
 use domain_ground::ontology::Ontology;
 use domain_ground::pipeline::PipelineDefinition;
 use domain_ground::run::{IngestionRun, RunState};
-use domain_ground::source::SourceRegistration;
-use domain_ground::source::SourceRegistrationError;
+use domain_ground::source::{SourceRegistration, SourceRegistrationError};
 use oracled_domain::documents::DocumentKind;
-use oracled_store::JournalRecord;
-use oracled_store::{RowExpectation, RowWrite};
+use oracled_store::{JournalRecord, RowExpectation, RowWrite};
 use serde_json::{Value as Json, json};
 
 /// Registers another version of the population ontology, and the source with that version.

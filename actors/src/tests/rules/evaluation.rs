@@ -2,12 +2,7 @@ use crate::testing::{TestSystem, logged_events, with_system};
 use actors_audit::logger::CommitError;
 use actors_ground::queries::ProcessorPool;
 use actors_rules::*;
-use domain_rules::CandidateCheck;
-use domain_rules::CandidateText;
-use domain_rules::FactSet;
-use domain_rules::RuleSettings;
-use domain_rules::RulesEvaluation;
-use domain_rules::evaluate;
+use domain_rules::{CandidateCheck, CandidateText, FactSet, RuleSettings, RulesEvaluation, evaluate};
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
 

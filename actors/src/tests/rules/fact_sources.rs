@@ -1,6 +1,5 @@
 use crate::system::ActorSystem;
-use crate::testing::ground::approve_source;
-use crate::testing::ground::{PEER, ingest_version, population};
+use crate::testing::ground::{PEER, approve_source, ingest_version, population};
 use crate::testing::{TestSystem, with_system};
 use crate::tests::ground::ingestion::{NEW, OLD};
 use crate::tests::verification::support::workflow;
@@ -10,10 +9,7 @@ use actors_rules::fact_sources::*;
 use domain_ground::freshness::StaleBehavior;
 use domain_ground::id::SourceId;
 use domain_rules::CandidateCheck;
-use domain_rules::sourced::FACTS_FROM_MAX;
-use domain_rules::sourced::FactSource;
-use domain_rules::sourced::FactsFrom;
-use domain_rules::sourced::{FactQueryTarget, SourcedFactOrigin};
+use domain_rules::sourced::{FACTS_FROM_MAX, FactQueryTarget, FactSource, FactsFrom, SourcedFactOrigin};
 use oracled_store::LogQuery;
 use serde_json::{Value as Json, json};
 

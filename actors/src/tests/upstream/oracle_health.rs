@@ -3,12 +3,10 @@ use actors_platform::clock::monotonic;
 use actors_upstream::BoxFuture;
 use actors_upstream::oracle_health::*;
 use domain_base::caller::PeerCredentials;
-use domain_upstream::health::CircuitAction;
-use domain_upstream::health::CircuitCallOutcome;
-use domain_upstream::health::ERROR_MAX_CHARS;
-use domain_upstream::health::OracleHealthConfig;
-use domain_upstream::health::OracleHealthLevel;
-use domain_upstream::health::OracleHealthStatus;
+use domain_upstream::health::{
+    CircuitAction, CircuitCallOutcome, ERROR_MAX_CHARS, OracleHealthConfig, OracleHealthLevel,
+    OracleHealthStatus,
+};
 use domain_upstream::oracle::OracleId;
 use oracled_store::{LogQuery, Store};
 use serde_json::{Value, json};

@@ -11,14 +11,11 @@ use domain_verdict::delivery::VerdictDelivery;
 use domain_verdict::divergence::DivergenceLevel;
 use domain_verdict::generation::{GenerationSettings, VerdictGeneration};
 use domain_verdict::label::{ProductTier, VerdictLabel};
-use domain_verdict::mail::MailId;
-use domain_verdict::mail::MailKind;
+use domain_verdict::mail::{MailId, MailKind};
 use domain_verdict::prompt::ModelPrompt;
 use domain_verdict::query::CustomerQuery;
 use domain_verdict::session::{CustomerEmail, OriginalVerdict, SessionCaller, SessionMismatch};
-use oracled_store::JournalRecord;
-use oracled_store::RowWrite;
-use oracled_store::StoreError;
+use oracled_store::{JournalRecord, RowWrite, StoreError};
 use std::sync::Arc;
 
 mod damaged;

@@ -1,14 +1,11 @@
 use crate::testing::{TestClock, TestServices, TestSystem, id, logged_events, with_services};
 use actors_testing::server::{ScriptedServer, ServerStep, complete_reply, send_text, status};
-use actors_upstream::lookup::LookupCallError;
-use actors_upstream::lookup::LookupClient;
+use actors_upstream::lookup::{LookupCallError, LookupClient};
 use actors_upstream::oracle::LiveSettings;
-use actors_upstream::oracle_health::MonitoredOracle;
-use actors_upstream::oracle_health::PermitError;
+use actors_upstream::oracle_health::{MonitoredOracle, PermitError};
 use actors_verdict::lookup::*;
 use domain_upstream::health::OracleHealthConfig;
-use domain_verdict::lookup::LookupOutcome;
-use domain_verdict::lookup::{LookupDefinition, LookupSettings};
+use domain_verdict::lookup::{LookupDefinition, LookupOutcome, LookupSettings};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -3,8 +3,7 @@ use crate::testing::{
 };
 use actix::{Context, Handler, Message};
 use actors_platform::per_application::PerApplication;
-use actors_platform::work::WakeWork;
-use actors_platform::work::{RemoveWork, StopWork};
+use actors_platform::work::{RemoveWork, StopWork, WakeWork};
 use actors_upstream::BoxFuture;
 use actors_upstream::mail::MailService;
 use actors_upstream::oracle_health::{ListHealthStatuses, MonitoredOracle, OracleProbe};
@@ -16,15 +15,10 @@ use domain_upstream::health::{CircuitCallOutcome, OracleHealthConfig, OracleHeal
 use domain_verdict::delivery::VerdictDelivery;
 use domain_verdict::event::MessageQueued;
 use domain_verdict::label::{ProductTier, VerdictLabel};
-use domain_verdict::mail::{MailFailureCause, MailKind, MailSendFailure, MailState};
-use domain_verdict::mail::{MailId, OutboxMail};
+use domain_verdict::mail::{MailFailureCause, MailId, MailKind, MailSendFailure, MailState, OutboxMail};
 use domain_verdict::mail_template::MailContent;
-use domain_verdict::outbox::MessageChannel;
-use domain_verdict::outbox::MessageReceiver;
-use domain_verdict::outbox::MessageState;
-use domain_verdict::outbox::OutboxMessage;
-use jiff::SignedDuration;
-use jiff::Timestamp;
+use domain_verdict::outbox::{MessageChannel, MessageReceiver, MessageState, OutboxMessage};
+use jiff::{SignedDuration, Timestamp};
 use oracled_store::{JournalRecord, LogQuery, RowWrite};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -1,15 +1,12 @@
 use crate::testing::model::register;
 use crate::testing::{TestSystem, id, logged_events, test_model_id, with_system};
 use actors_audit::logger::CommitError;
-use actors_verdict::rate_limiter::call_budget::CallRate;
-use actors_verdict::rate_limiter::call_budget::ModelCallBudget;
-use actors_verdict::rate_limiter::call_budget::quota;
+use actors_verdict::rate_limiter::call_budget::{CallRate, ModelCallBudget, quota};
 use actors_verdict::rate_limiter::*;
 use domain_audit::event::ServiceStopped;
 use domain_base::application::ApplicationName;
 use domain_base::event::AuditEvent;
-use domain_verdict::generation::GenerationSettings;
-use domain_verdict::generation::VerdictGeneration;
+use domain_verdict::generation::{GenerationSettings, VerdictGeneration};
 use domain_verdict::label::ProductTier;
 use domain_verdict::prompt::ModelPrompt;
 use governor::clock::FakeRelativeClock;

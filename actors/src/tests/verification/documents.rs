@@ -98,7 +98,7 @@ fn only_one_of_two_concurrent_losses_of_trust_is_committed() {
         let [a, b] =
             ["office-a", "office-b"].map(|id| registration(id, json!({"oracle_tier": "unverified"})));
         let [one, other] =
-            [&a, &b].map(|after| SourceChecks::decide(&after, registry, PEER).expect("another item exists"));
+            [&a, &b].map(|after| SourceChecks::decide(after, registry, PEER).expect("another item exists"));
         commits_one(&system, one, other).await;
         let refused = registers_source(&system, &b).await;
         assert!(fault_of(&refused) == Some(DocumentFault::Fixed), "{refused:?}");

@@ -8,8 +8,7 @@ use super::upstream::{
 use crate::system::ActorSystem;
 use actors_verification::VerifyError;
 use actors_verification::pending::PENDING_DECISIONS_MAX;
-use domain_verification::DecisionInputs;
-use domain_verification::{DecisionStage, Envelope, EnvelopeKind};
+use domain_verification::{DecisionInputs, DecisionStage, Envelope, EnvelopeKind};
 use oracled_store::{LogQuery, RowWrite};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;

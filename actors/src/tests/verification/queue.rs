@@ -6,8 +6,7 @@ use crate::testing::ground::PEER;
 use crate::testing::{TestSystem, with_system};
 use actors_verification::{DismissReview, ResolveReview};
 use domain_base::event::AuditEvent;
-use domain_verification::event::ReviewEntry;
-use domain_verification::event::ReviewOpened;
+use domain_verification::event::{ReviewEntry, ReviewOpened};
 use domain_verification::review::{
     CALLERS_QUEUE_MAX, DismissalRequest, QUEUE_MAX, ReviewResolution, ReviewState,
 };

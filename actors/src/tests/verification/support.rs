@@ -1,8 +1,7 @@
 //! Sources with a few values each, and workflows over them.
 
 use crate::system::ActorSystem;
-use crate::testing::ground::approve_source;
-use crate::testing::ground::{PEER, ingest_version};
+use crate::testing::ground::{PEER, approve_source, ingest_version};
 use actors_verification::VerifyError;
 use domain_base::document::RegisteredDocument;
 use domain_base::event::AuditEvent;
@@ -14,8 +13,7 @@ use domain_ground::source::SourceRegistration;
 use domain_verification::event::VerificationEntry;
 use domain_verification::logged_verification::LoggedVerification;
 use domain_verification::{Envelope, VerifyRequest, Workflow};
-use oracled_domain::documents::event::DocumentEntry;
-use oracled_domain::documents::event::DocumentRegistered;
+use oracled_domain::documents::event::{DocumentEntry, DocumentRegistered};
 use oracled_store::{JournalRecord, LogQuery, RowWrite};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;

@@ -4,9 +4,8 @@
 use super::WebClient;
 use super::address::origin_of;
 use super::error::WebError;
-use crate::http;
 use crate::http::{client, root_cause};
-use crate::{HeaderKey, RequestFailure, RequestFailureKind, UpstreamEndpointError};
+use crate::{HeaderKey, RequestFailure, RequestFailureKind, UpstreamEndpointError, http};
 use domain_ground::pipeline::SourceAuthentication;
 use jiff::{SignedDuration, Timestamp};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName};

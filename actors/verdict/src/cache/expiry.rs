@@ -3,16 +3,14 @@
 use super::{VerdictCache, VerdictCacheError, evict_verdict};
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use actors_audit::commit_loop::CommitDecision;
-use domain_audit::event::SessionExpiryEntry;
-use domain_audit::event::SessionsExpired;
+use domain_audit::event::{SessionExpiryEntry, SessionsExpired};
 use domain_base::event::AuditEvent;
 use domain_base::row::Row;
 use domain_base::session_id::SessionId;
 use domain_verdict::delivery::VerdictDelivery;
 use domain_verdict::held::HeldVerdict;
 use domain_verdict::regen::RegenAttempt;
-use domain_verdict::session::RejectingCheck;
-use domain_verdict::session::SessionRecord;
+use domain_verdict::session::{RejectingCheck, SessionRecord};
 use oracled_store::{JournalRecord, RowExpectation, RowWrite, SessionRevisions};
 
 /// Removes the rows of those of `sessions` that were last changed up to entry `last_seq`, in one commit. Returns their number.

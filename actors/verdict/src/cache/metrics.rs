@@ -1,8 +1,7 @@
 //! The metrics of the cache.
 
 use actors_platform::metrics::{AddMetric, MetricLabelValue, init_counters, pairs};
-use domain_verdict::divergence::OriginalLabel;
-use domain_verdict::divergence::{DivergenceCheck, DivergenceLevel};
+use domain_verdict::divergence::{DivergenceCheck, DivergenceLevel, OriginalLabel};
 use domain_verdict::label::VerdictLabel;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;

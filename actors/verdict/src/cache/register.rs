@@ -12,8 +12,9 @@ use domain_base::session_id::SessionId;
 use domain_verdict::label::{ProductTier, VerdictLabel};
 use domain_verdict::prompt::VerdictPrompt;
 use domain_verdict::query::CustomerQuery;
-use domain_verdict::session::SessionRecord;
-use domain_verdict::session::{CustomerEmail, OriginalVerdict, SessionCaller, SessionMismatch};
+use domain_verdict::session::{
+    CustomerEmail, OriginalVerdict, SessionCaller, SessionMismatch, SessionRecord,
+};
 use oracled_store::Store;
 
 /// Registers a session, or updates one.

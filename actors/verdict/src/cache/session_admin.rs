@@ -8,22 +8,19 @@ use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use actors_audit::commit_loop::CommitDecision;
 use actors_audit::logger::LoggerHandle;
 use actors_platform::clock::Clock;
-use domain_audit::event::ErasureStartEntry;
-use domain_audit::event::ErasureStarted;
+use domain_audit::event::{ErasureStartEntry, ErasureStarted};
 use domain_base::caller::PeerCredentials;
 use domain_base::event::AuditEvent;
 use domain_base::session_id::SessionId;
 use domain_verdict::delivery::VerdictDelivery;
 use domain_verdict::divergence::OriginalLabel;
-use domain_verdict::event::SessionCorrected;
-use domain_verdict::event::SessionRemoved;
-use domain_verdict::event::ValueChange;
+use domain_verdict::event::{SessionCorrected, SessionRemoved, ValueChange};
 use domain_verdict::label::VerdictLabel;
 use domain_verdict::outbox::{MessageState, OutboxMessage};
 use domain_verdict::regen::RegenAttempt;
-use domain_verdict::session::RejectingCheck;
-use domain_verdict::session::SessionRecord;
-use domain_verdict::session::{CustomerEmail, OriginalVerdict, SessionMismatch};
+use domain_verdict::session::{
+    CustomerEmail, OriginalVerdict, RejectingCheck, SessionMismatch, SessionRecord,
+};
 use jiff::Timestamp;
 use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
 

@@ -9,8 +9,7 @@ use domain_verdict::event::{OrderDelivered, SessionAddressChanged, SessionRegist
 use domain_verdict::generation::ModelTokenUsage;
 use domain_verdict::generation_outcome::GenerationOutcome;
 use domain_verdict::order::{Order, OrderState};
-use domain_verdict::session::CustomerEmail;
-use domain_verdict::session::SessionRecord;
+use domain_verdict::session::{CustomerEmail, SessionRecord};
 use jiff::Timestamp;
 use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite, Store, StoreError};
 

@@ -7,11 +7,11 @@
 use super::{ErasureError, ErasureHandles, ErasureReport, ErasureService, StartedRemovals};
 use crate::cache::ExpireSessions;
 use domain_audit::checkpoint::LogKey;
-use domain_audit::event::{DueData, DueKind, RetentionEndEntry, RetentionStartEntry};
-use domain_audit::event::{RetentionApplied, RetentionStarted};
+use domain_audit::event::{
+    DueData, DueKind, RetentionApplied, RetentionEndEntry, RetentionStartEntry, RetentionStarted,
+};
 use domain_base::caller::PeerCredentials;
-use domain_base::event::AuditEvent;
-use domain_base::event::read_open;
+use domain_base::event::{AuditEvent, read_open};
 use domain_base::session_id::SessionId;
 use jiff::{SignedDuration, Timestamp};
 use oracled_store::{LogQuery, RemovableEntries, RemovalPlan, Store, StoreError};

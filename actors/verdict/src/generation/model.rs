@@ -3,8 +3,7 @@
 use actors_upstream::{ModelCaller, ModelError};
 use domain_base::application::ApplicationName;
 use domain_upstream::oracle::OracleId;
-use domain_verdict::generation::GenerationSettings;
-use domain_verdict::generation::VerdictGeneration;
+use domain_verdict::generation::{GenerationSettings, VerdictGeneration};
 use domain_verdict::order::OrderAttemptStart;
 use domain_verdict::prompt::ModelPrompt;
 use domain_verdict::session::OriginalVerdict;

@@ -2,8 +2,9 @@
 
 use crate::templates::find_registered_template;
 use domain_verdict::label::ProductTier;
-use domain_verdict::prompt::{ModelPrompt, PromptTemplate, build_verdict_prompt};
-use domain_verdict::prompt::{PromptTierError, VerdictPrompt};
+use domain_verdict::prompt::{
+    ModelPrompt, PromptTemplate, PromptTierError, VerdictPrompt, build_verdict_prompt,
+};
 use domain_verdict::query::CustomerQuery;
 use domain_verdict::template_name::TemplateName;
 use oracled_store::{Store, StoreError};

@@ -8,8 +8,7 @@ use crate::submission::{Submission, SubmissionOutcome};
 use domain_base::gate_path::GatePath;
 use domain_base::session_id::SessionId;
 use domain_verdict::prompt::ModelPrompt;
-use domain_verdict::session::SessionCaller;
-use domain_verdict::session::SessionRecord;
+use domain_verdict::session::{SessionCaller, SessionRecord};
 use std::sync::Arc;
 use std::time::Duration;
 

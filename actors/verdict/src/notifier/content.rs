@@ -3,10 +3,8 @@
 use super::mails::MailSender;
 use crate::templates::{find_prompt_language, find_registered_template};
 use domain_base::session_id::SessionId;
-use domain_verdict::mail::OutboxMail;
-use domain_verdict::mail::{MailFailureCause, MailSendFailure};
-use domain_verdict::mail_template::MailTemplate;
-use domain_verdict::mail_template::{MailContent, MailRenderError, select_mail_template};
+use domain_verdict::mail::{MailFailureCause, MailSendFailure, OutboxMail};
+use domain_verdict::mail_template::{MailContent, MailRenderError, MailTemplate, select_mail_template};
 use domain_verdict::prompt::LanguageTag;
 use domain_verdict::template_name::{TemplateName, TemplateRef};
 use oracled_store::{Store, StoreError};

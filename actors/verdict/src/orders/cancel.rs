@@ -8,8 +8,7 @@ use domain_base::caller::PeerCredentials;
 use domain_base::event::AuditEvent;
 use domain_base::session_id::SessionId;
 use domain_verdict::event::OrderCancelled;
-use domain_verdict::session::SessionCaller;
-use domain_verdict::session::SessionRecord;
+use domain_verdict::session::{SessionCaller, SessionRecord};
 
 /// Cancels an order for its application. A call in progress continues, since it costs the same, and its answer is discarded.
 /// Returns the session afterwards, also if the order was cancelled before. Errors have the session's id without its application.

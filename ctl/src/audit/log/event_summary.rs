@@ -1,7 +1,7 @@
 //! The content of each event in words.
 
 use super::{field_text, format_peer};
-use oracled_domain::WebhookId;
+use domain_verdict::webhook::WebhookId;
 use serde_json::Value;
 
 /// The content of an entry in words, without its number, time, event, session and caller.

@@ -1,11 +1,11 @@
 use super::*;
 use clap::Parser;
+use domain_audit::checkpoint::LogSigner;
+use domain_audit::log_proof::{prove_consistency, prove_inclusion, root};
+use domain_audit::log_tiles::{Subtree, root_of};
+use domain_audit::log_tree::{TreeHash, leaf_hash};
+use domain_base::digest::Sha256Hex;
 use oracled_api::audit::{LogBundle, LogProof, ProvedContinuation, ProvedEntry};
-use oracled_domain::Sha256Hex;
-use oracled_domain::audit::checkpoint::LogSigner;
-use oracled_domain::audit::log_proof::{prove_consistency, prove_inclusion, root};
-use oracled_domain::audit::log_tiles::{Subtree, root_of};
-use oracled_domain::audit::log_tree::{TreeHash, leaf_hash};
 use serde_json::json;
 use std::convert::Infallible;
 use std::fs;

@@ -1,8 +1,8 @@
 //! Documents in YAML, read as strictly as those in JSON.
 
 use super::{FilePartFault, SEPARATE, YAML_VERSION, is_blank};
-use oracled_domain::base::document::AnyDocument;
-use oracled_domain::base::wording::reword_serde_error;
+use domain_base::document::AnyDocument;
+use domain_base::wording::reword_serde_error;
 use oracled_domain::documents::{DocumentKind, DocumentKindHint};
 use serde_json::{Number, Value as Json};
 use serde_saphyr::budget::BudgetBreach;

@@ -5,10 +5,10 @@ use crate::base::arguments::{id_parser, limit_parser};
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
 use crate::base::output::{format_table, print_json, shorten_line, warn_of_omitted_rows};
+use domain_ground::timeline::VersionChangeKind;
 use hyper::Method;
 use oracled_api::base::page::{ListPage, PageLimit};
 use oracled_api::ground::RunChangeReport;
-use oracled_domain::ground::timeline::VersionChangeKind;
 use std::io::Write;
 
 /// The text about a run without a file of its changes.

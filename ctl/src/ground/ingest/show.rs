@@ -2,14 +2,14 @@
 
 use crate::base::error::CtlError;
 use crate::base::output::{format_pairs, format_requester, short_run_id};
+use domain_base::decimal::Decimal;
+use domain_base::visible::visible_line;
+use domain_ground::axis_effect::AxisEffect;
+use domain_ground::rejection::RecordRule;
+use domain_ground::run::{
+    AxisCoverage, IngestionRun, ReleaseEffect, RunDecision, RunProgress, RunState, RunWarning,
+};
 use oracled_api::ground::RunReport;
-use oracled_domain::base::decimal::Decimal;
-use oracled_domain::base::visible::visible_line;
-use oracled_domain::ground::axis_effect::AxisEffect;
-use oracled_domain::ground::rejection::RecordRule;
-use oracled_domain::ground::run::ReleaseEffect;
-use oracled_domain::ground::run::RunProgress;
-use oracled_domain::ground::run::{AxisCoverage, IngestionRun, RunDecision, RunState, RunWarning};
 use std::collections::BTreeMap;
 use std::io::Write;
 

@@ -1,6 +1,6 @@
 //! Signs and units in cells, such as `$12.50`, `12 kg` and `(12.50)`.
 
-use oracled_domain::base::unit::UcumUnit;
+use domain_base::unit::UcumUnit;
 use std::collections::BTreeSet;
 
 /// Signs of currencies, with the UCUM code of the currency if there is only one.

@@ -3,11 +3,11 @@
 use super::affix::affix_code;
 use super::notation::{FoundForm, ValueForm, find_form};
 use super::remark::{SourceRemark, shown_list};
-use oracled_domain::base::raw::SourceValue;
-use oracled_domain::base::text_form::without_marks;
-use oracled_domain::base::unit::UcumUnit;
-use oracled_domain::ground::axis::is_group_key;
-use oracled_domain::ground::ontology::AXES_MAX;
+use domain_base::raw::SourceValue;
+use domain_base::text_form::without_marks;
+use domain_base::unit::UcumUnit;
+use domain_ground::axis::is_group_key;
+use domain_ground::ontology::AXES_MAX;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// The deepest member of a record that becomes an axis.

@@ -3,7 +3,7 @@
 use super::columns::{FieldValues, FoundFields, SampleColumn, find_fields};
 use super::notation::ValueForm;
 use super::remark::SourceRemark;
-use oracled_domain::base::raw::SourceValue;
+use domain_base::raw::SourceValue;
 use std::collections::HashSet;
 
 /// The most fields of which all selections are tried; with more fields, the superfluous ones are removed.
@@ -308,7 +308,7 @@ fn combinations(items: &[usize], size: usize) -> Vec<Vec<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oracled_domain::ground::ontology::AXES_MAX;
+    use domain_ground::ontology::AXES_MAX;
 
     #[test]
     fn fewest_fields_that_are_unique_identify_a_record() {

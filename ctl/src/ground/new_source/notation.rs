@@ -2,11 +2,11 @@
 
 use super::affix::{CellAffix, find_affix, is_bound};
 use super::remark::SourceRemark;
-use oracled_domain::base::date::Date;
-use oracled_domain::base::decimal::Decimal;
-use oracled_domain::base::number_notation::NumberNotation;
-use oracled_domain::base::period::{PeriodFormat, PeriodLength};
-use oracled_domain::base::time_format::{ParsedTime, TimeFormat};
+use domain_base::date::Date;
+use domain_base::decimal::Decimal;
+use domain_base::number_notation::NumberNotation;
+use domain_base::period::{PeriodFormat, PeriodLength};
+use domain_base::time_format::{ParsedTime, TimeFormat};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 

@@ -1,8 +1,8 @@
 //! The records of a JSON document: which of its lists they are, and why it has none.
 
 use super::remark::SourceRemark;
-use oracled_domain::base::raw::SourceValue;
-use oracled_domain::ground::format::{PayloadFormat, RecordsPath};
+use domain_base::raw::SourceValue;
+use domain_ground::format::{PayloadFormat, RecordsPath};
 
 /// The deepest list of records in a JSON document.
 const DEPTH_MAX: usize = 4;

@@ -1,7 +1,7 @@
 //! Remarks on guesses that can be wrong. The documents have them as comments.
 
 use crate::base::output::{format_count, shorten_line};
-use oracled_domain::ground::format::TextEncoding;
+use domain_ground::format::TextEncoding;
 use std::fmt;
 use strum::IntoStaticStr;
 

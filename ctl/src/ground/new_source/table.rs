@@ -2,11 +2,11 @@
 
 use super::notation::{is_missing, is_number_like, is_season};
 use super::remark::SourceRemark;
-use oracled_domain::base::blank::is_blank;
-use oracled_domain::base::pattern::compile_pattern;
-use oracled_domain::base::text_form::into_nfc;
-use oracled_domain::ground::format::{ColumnUnpivot, CommentMark, CsvDelimiter, PayloadFormat, TableForm};
-use oracled_domain::ground::ontology::AXES_MAX;
+use domain_base::blank::is_blank;
+use domain_base::pattern::compile_pattern;
+use domain_base::text_form::into_nfc;
+use domain_ground::format::{ColumnUnpivot, CommentMark, CsvDelimiter, PayloadFormat, TableForm};
+use domain_ground::ontology::AXES_MAX;
 use oracled_store::ground::slices::{DelimitedRows, SliceLimits};
 use std::collections::{HashMap, HashSet};
 

@@ -5,15 +5,15 @@ use crate::base::error::CtlError;
 use crate::base::input_lines;
 use crate::base::options::GlobalOptions;
 use crate::base::output::{format_count, print_json, short_run_id};
+use domain_base::moment::Moment;
+use domain_base::visible::visible_line;
+use domain_ground::id::SourceId;
+use domain_ground::upkeep::{
+    PruneOutcome, RebuildOutcome, RunCheckReport, SourceCheckProgress, SourceCheckReport,
+};
 use hyper::Method;
 use oracled_api::base::client::DaemonResponse;
 use oracled_api::ground::{PruneRequest, SourceReport, VerifyFilesRequest};
-use oracled_domain::base::moment::Moment;
-use oracled_domain::base::visible::visible_line;
-use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::upkeep::{
-    PruneOutcome, RebuildOutcome, RunCheckReport, SourceCheckProgress, SourceCheckReport,
-};
 use std::io::Write;
 use std::pin::pin;
 use std::time::Duration;

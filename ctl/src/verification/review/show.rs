@@ -4,15 +4,15 @@ use super::super::verify::descriptions;
 use super::QueueEntry;
 use crate::base::error::CtlError;
 use crate::base::output::{format_pairs, format_table, format_user, shorten_line};
+use domain_base::visible::visible_line;
+use domain_ground::id::SourceId;
+use domain_verification::review::{
+    DismissalRecord, ResolutionRecord, ReviewComment, ReviewState, RevocationRecord,
+};
+use domain_verification::{CandidateAnswer, ReviewCase};
 use jiff::Timestamp;
 use oracled_api::verdict::orders::OrderReport;
 use oracled_api::verification::{ReviewEvidence, ReviewSummary, ReviewedSourceAnswer};
-use oracled_domain::base::visible::visible_line;
-use oracled_domain::ground::id::SourceId;
-use oracled_domain::verification::review::{
-    DismissalRecord, ResolutionRecord, ReviewComment, ReviewState, RevocationRecord,
-};
-use oracled_domain::verification::{CandidateAnswer, ReviewCase};
 use std::collections::BTreeSet;
 use std::io::Write;
 
@@ -111,7 +111,7 @@ pub(crate) fn format_values(review: &ReviewSummary) -> String {
 }
 
 pub(crate) fn format_axes(review: &ReviewSummary) -> String {
-    let axis = |(path, reasons): (&String, &BTreeSet<oracled_domain::verification::AxisReason>)| {
+    let axis = |(path, reasons): (&String, &BTreeSet<domain_verification::AxisReason>)| {
         let reasons: Vec<_> = reasons.iter().map(|reason| reason.into_str()).collect();
         format!("{path} ({})", reasons.join(", "))
     };

@@ -1,13 +1,13 @@
 //! The contents of envelopes and reviews, in words.
 
+use domain_base::moment::format_span;
+use domain_base::visible::visible_line;
+use domain_ground::value::AxisValue;
+use domain_verification::candidate::StatedValue;
+use domain_verification::conflict_step::{ConflictSide, ConflictStep, ConflictStepOutcome};
+use domain_verification::envelope::{CandidateOutcome, ValueBasis};
+use domain_verification::{AxisReason, CallOutcome, CallTimeLimit, EnvelopeKind, OracleReply};
 use jiff::Timestamp;
-use oracled_domain::base::moment::format_span;
-use oracled_domain::base::visible::visible_line;
-use oracled_domain::ground::value::AxisValue;
-use oracled_domain::verification::candidate::StatedValue;
-use oracled_domain::verification::conflict_step::{ConflictSide, ConflictStep, ConflictStepOutcome};
-use oracled_domain::verification::envelope::{CandidateOutcome, ValueBasis};
-use oracled_domain::verification::{AxisReason, CallOutcome, CallTimeLimit, EnvelopeKind, OracleReply};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 

@@ -5,9 +5,9 @@ use super::descriptions;
 use crate::base::error::CtlError;
 use crate::base::output::{format_pairs, format_requester, format_table};
 use crate::base::output_style::OutputStyle;
-use oracled_domain::base::visible::visible_line;
-use oracled_domain::verification::envelope::{AxisEvidence, AxisOutcome, CandidateOutcome};
-use oracled_domain::verification::{AxisReason, Envelope, EnvelopeKind};
+use domain_base::visible::visible_line;
+use domain_verification::envelope::{AxisEvidence, AxisOutcome, CandidateOutcome};
+use domain_verification::{AxisReason, Envelope, EnvelopeKind};
 use std::collections::BTreeMap;
 use std::io::Write;
 

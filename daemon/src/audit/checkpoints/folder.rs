@@ -4,8 +4,8 @@
 //! hand for auditors. One file for each day is a small number of files for a long time, whatever the interval is.
 
 use anyhow::{Context, bail};
+use domain_audit::checkpoint::Checkpoint;
 use jiff::Timestamp;
-use oracled_domain::audit::checkpoint::Checkpoint;
 use oracled_store::Store;
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -4,22 +4,22 @@ use crate::platform::api::piece_writer::PieceWriter;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_blocking, run_to_end};
+use actors_platform::caller::spawn_for_caller;
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use domain_audit::checkpoint::LogSigner;
+use domain_audit::event::{BackupEntry, BackupTaken};
+use domain_base::caller::PeerCredentials;
+use domain_base::digest::Sha256Stream;
+use domain_base::event::AuditEvent;
 use hyper::Request;
 use hyper::header::CONTENT_TYPE;
-use oracled_actors::platform::caller::spawn_for_caller;
 use oracled_api::audit::backup::{
     BACKUP_FORMAT, BackedUpFile, BackupManifest, CHECKPOINT_FILE, MANIFEST_FILE,
 };
 use oracled_api::base::problem::ProblemCode;
-use oracled_domain::audit::checkpoint::LogSigner;
-use oracled_domain::audit::event::BackupEntry;
-use oracled_domain::audit::event::BackupTaken;
-use oracled_domain::base::digest::Sha256Stream;
-use oracled_domain::{AuditEvent, PeerCredentials};
 use oracled_store::{StoreBackup, StoreError};
 use std::io::{self, Read, Write};
 use std::sync::Arc;

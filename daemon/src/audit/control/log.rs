@@ -8,13 +8,12 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use domain_base::session_id::SessionId;
 use hyper::header::CONTENT_TYPE;
 use oracled_api::audit::{LogEntry, LogParams};
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::base::streamed_body::{StreamedBody, StreamedBodySender};
-use oracled_domain::SessionId;
-use oracled_domain::events::event_type;
-use oracled_domain::events::event_types;
+use oracled_domain::events::{event_type, event_types};
 use oracled_store::{LogLine, LogPage, LogQuery, Store};
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::cli;
 use crate::upstreams::UpstreamClients;
-use oracled_actors::Clock;
+use actors_platform::clock::Clock;
 use std::collections::BTreeSet;
 
 const SECRET: &str = "s3cret";

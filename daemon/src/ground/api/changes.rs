@@ -5,9 +5,9 @@ use crate::platform::api::request::QueryParams;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
+use actors_ground::queries::{ChangesPage, QueryError};
 use axum::Json;
 use axum::extract::State;
-use oracled_actors::ground::queries::{ChangesPage, QueryError};
 use oracled_api::ground::ChangesParams;
 use std::sync::Arc;
 

@@ -3,19 +3,18 @@
 use crate::platform::api::batch;
 use crate::platform::api::request::batch_lines::BatchLine;
 use crate::platform::api::request::{JsonBody, parse};
-use crate::platform::api::reserved_body::ReservedBody;
-use crate::platform::api::reserved_body::json_response;
+use crate::platform::api::reserved_body::{ReservedBody, json_response};
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
+use actors_ground::queries::{CallerWaitCheck, QueryAnswerPage, QueryService};
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
+use domain_ground::query::{OracleQuery, QueryAnswer};
 use hyper::StatusCode;
-use oracled_actors::ground::queries::{CallerWaitCheck, QueryAnswerPage, QueryService};
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::ground::QueryBatchAnswer;
-use oracled_domain::ground::query::{OracleQuery, QueryAnswer};
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 

@@ -3,14 +3,14 @@
 use crate::platform::openapi::problems;
 use crate::platform::problem::{Problem, without_state_dir};
 use crate::platform::service::{DaemonService, run_blocking};
+use actors_ground::queries::RecordReadError;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use oracled_actors::ground::queries::RecordReadError;
+use domain_ground::provenance::ProvenanceRecord;
+use domain_ground::query::answer::RecordAnswer;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::ground::ProvenanceReport;
-use oracled_domain::ground::provenance::ProvenanceRecord;
-use oracled_domain::ground::query::answer::RecordAnswer;
 use oracled_store::{Store, StoreError};
 use std::sync::Arc;
 

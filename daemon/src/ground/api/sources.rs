@@ -5,9 +5,9 @@ use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
 use axum::Json;
 use axum::extract::State;
+use domain_ground::ontology::Ontology;
+use domain_ground::source::SourceAvailability;
 use oracled_api::ground::SourceSummary;
-use oracled_domain::ground::ontology::Ontology;
-use oracled_domain::ground::source::SourceAvailability;
 use std::sync::Arc;
 
 problems!(ListProblems: STORE);

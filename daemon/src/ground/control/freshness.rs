@@ -5,12 +5,12 @@ use crate::platform::control::control_request::parse_name;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
+use actors_ground::registry::{RegistryError, policy_of};
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use oracled_actors::ground::registry::{RegistryError, policy_of};
+use domain_ground::id::SourceId;
 use oracled_api::ground::FreshnessReport;
-use oracled_domain::ground::id::SourceId;
 use std::sync::Arc;
 
 problems!(FreshnessProblems: STORE; SourceUnknown OntologyUnknown);

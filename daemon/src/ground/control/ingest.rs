@@ -8,24 +8,24 @@ use crate::platform::control::control_request::parse_name;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
+use actors_audit::logger::CommitError;
+use actors_ground::ingestion::{
+    ARCHIVING, IngestionError, ListRunProgress, PayloadArchiver, StartRun, StartRunOutcome,
+};
+use actors_ground::registry::RegistryError;
 use axum::body::{Body, HttpBody};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
+use domain_base::caller::PeerCredentials;
+use domain_base::moment::Moment;
+use domain_ground::id::PipelineId;
+use domain_ground::ontology::is_version;
+use domain_ground::pipeline::PipelineState;
+use domain_ground::run::{IngestionRun, RunState};
 use http_body_util::BodyExt;
 use hyper::{Method, Request, StatusCode};
-use oracled_actors::audit::logger::CommitError;
-use oracled_actors::ground::ingestion::{
-    ARCHIVING, IngestionError, ListRunProgress, PayloadArchiver, StartRun, StartRunOutcome,
-};
-use oracled_actors::ground::registry::RegistryError;
 use oracled_api::ground::{UploadParams, UploadResponse};
-use oracled_domain::PeerCredentials;
-use oracled_domain::base::moment::Moment;
-use oracled_domain::ground::id::PipelineId;
-use oracled_domain::ground::ontology::is_version;
-use oracled_domain::ground::pipeline::PipelineState;
-use oracled_domain::ground::run::{IngestionRun, RunState};
 use oracled_store::ground::decoding::PayloadEncoding;
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,18 +4,18 @@ use crate::platform::control::control_request::{ControlBody, check_reason, parse
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
+use actors_ground::registry::{SourceInvalidation, SourceReviewDecision};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use oracled_actors::ground::registry::{SourceInvalidation, SourceReviewDecision};
+use domain_base::caller::PeerCredentials;
+use domain_base::moment::Moment;
+use domain_ground::event::InvalidationCause;
+use domain_ground::id::SourceId;
+use domain_ground::source::SourceRegistryEntry;
+use domain_ground::source_state::SourceState;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::ground::{ReasonRequest, SourceReport, SourceReviewRequest};
-use oracled_domain::PeerCredentials;
-use oracled_domain::base::moment::Moment;
-use oracled_domain::ground::event::InvalidationCause;
-use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::source::SourceRegistryEntry;
-use oracled_domain::ground::source_state::SourceState;
 use std::sync::Arc;
 
 problems!(ReadProblems: STORE; SourceUnknown);

@@ -9,25 +9,23 @@ use crate::platform::control::control_request::{ControlBody, parse_name};
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
+use actors_ground::ingestion::{PruneSource, PullOutcome, PullPipeline, RebuildSource, VerifySourceFiles};
+use actors_ground::queries::CallerWaitCheck;
+use actors_platform::caller::spawn_for_caller;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use domain_base::caller::PeerCredentials;
+use domain_base::moment::Moment;
+use domain_ground::event::{SourceReadKind, SourceReadOutcome};
+use domain_ground::id::{PipelineId, SourceId};
+use domain_ground::upkeep::{PruneOutcome, RebuildOutcome, SourceCheckReport};
 use hyper::header::CONTENT_TYPE;
 use hyper::{Method, Request};
-use oracled_actors::ground::ingestion::{
-    PruneSource, PullOutcome, PullPipeline, RebuildSource, VerifySourceFiles,
-};
-use oracled_actors::ground::queries::CallerWaitCheck;
-use oracled_actors::platform::caller::spawn_for_caller;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::ground::{ExportedVersion, PruneRequest, PullParams, PullResponse, VerifyFilesRequest};
-use oracled_domain::PeerCredentials;
-use oracled_domain::base::moment::Moment;
-use oracled_domain::ground::event::{SourceReadKind, SourceReadOutcome};
-use oracled_domain::ground::id::{PipelineId, SourceId};
-use oracled_domain::ground::upkeep::{PruneOutcome, RebuildOutcome, SourceCheckReport};
 use std::io::Write;
 use std::sync::Arc;
 
@@ -72,10 +70,9 @@ pub async fn pull(
                 PullResponse { unchanged: true, run: None, retrieved_at: Some(retrieved_at) }
             }
             PullOutcome::Begun(outcome) => {
-                let unchanged =
-                    matches!(outcome, oracled_actors::ground::ingestion::StartRunOutcome::Unchanged(_));
-                let (oracled_actors::ground::ingestion::StartRunOutcome::Started(run)
-                | oracled_actors::ground::ingestion::StartRunOutcome::Unchanged(run)) = outcome;
+                let unchanged = matches!(outcome, actors_ground::ingestion::StartRunOutcome::Unchanged(_));
+                let (actors_ground::ingestion::StartRunOutcome::Started(run)
+                | actors_ground::ingestion::StartRunOutcome::Unchanged(run)) = outcome;
                 PullResponse { unchanged, run: Some(*run), retrieved_at: None }
             }
         }))

@@ -7,10 +7,10 @@ use crate::platform::service::DaemonService;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
+use domain_ground::id::SourceId;
+use domain_ground::query::QueryRequest;
+use domain_ground::query::answer::ValueHistory;
 use oracled_api::ground::ValueHistoryRequest;
-use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::query::QueryRequest;
-use oracled_domain::ground::query::answer::ValueHistory;
 use std::sync::Arc;
 
 problems!(HistoryProblems: DOCUMENT_BODY QUERY);

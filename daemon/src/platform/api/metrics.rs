@@ -5,20 +5,21 @@ use crate::platform::openapi::CommonProblems;
 use crate::platform::problem::Problem;
 use crate::platform::scraped_metrics::{MetricsReader, MetricsText, ScrapedMetrics};
 use crate::platform::service::{DaemonService, request_panics, run_blocking};
+use actors_upstream::oracle_health::ListHealthStatuses;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use domain_base::actor_report::ActorReport;
+use domain_base::row::Row;
+use domain_upstream::health::{OracleHealthLevel, OracleHealthStatus};
+use domain_verdict::delivery::VerdictDelivery;
+use domain_verdict::session::SessionRecord;
 use hyper::header::CONTENT_TYPE;
 use jiff::Timestamp;
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
-use oracled_actors::upstream::oracle_health::ListHealthStatuses;
 use oracled_api::base::problem::ProblemCode;
-use oracled_domain::base::actor_report::ActorReport;
-use oracled_domain::base::row::Row;
-use oracled_domain::upstream::health::{OracleHealthLevel, OracleHealthStatus};
-use oracled_domain::{SessionRecord, VerdictDelivery};
 use prometheus_client::encoding::text;
 use std::fmt::{self, Display, Write};
 use std::fs;
@@ -245,10 +246,8 @@ fn read_start_time(now: Timestamp) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oracled_actors::Clock;
-    use oracled_domain::upstream::health::{
-        CallPurpose, CircuitBreaker, CircuitCallOutcome, OracleHealthConfig,
-    };
+    use actors_platform::clock::Clock;
+    use domain_upstream::health::{CallPurpose, CircuitBreaker, CircuitCallOutcome, OracleHealthConfig};
 
     #[test]
     fn circuit_gauge_is_1_for_the_current_status_only() {

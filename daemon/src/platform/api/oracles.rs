@@ -4,10 +4,10 @@
 use crate::platform::openapi::CommonProblems;
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
+use actors_upstream::oracle_health::ListHealthStatuses;
 use axum::Json;
 use axum::extract::State;
-use oracled_actors::upstream::oracle_health::ListHealthStatuses;
-use oracled_domain::upstream::health::OracleHealthStatus;
+use domain_upstream::health::OracleHealthStatus;
 use std::sync::Arc;
 
 /// List the health of every oracle, in the order of their names.

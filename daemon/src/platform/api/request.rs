@@ -12,18 +12,20 @@ use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use domain_base::application::ApplicationName;
+use domain_base::blank::is_blank;
+use domain_base::caller::PeerCredentials;
+use domain_base::payload::VerdictPayload;
+use domain_base::session_id::SessionId;
+use domain_base::wording::{excerpt, reword_serde_error};
+use domain_verdict::label::{ProductTier, VerdictLabel};
+use domain_verdict::query::CustomerQuery;
+use domain_verdict::session::{CustomerEmail, SessionCaller};
 use http_body_util::BodyExt;
 use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Uri};
 use oracled_api::base::problem::ProblemCode;
-use oracled_domain::base::blank::is_blank;
-use oracled_domain::base::wording::{excerpt, reword_serde_error};
-use oracled_domain::verdict::query::CustomerQuery;
-use oracled_domain::verdict::session::{CustomerEmail, SessionCaller};
-use oracled_domain::{
-    ApplicationName, PeerCredentials, ProductTier, SessionId, VerdictLabel, VerdictPayload,
-};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::error::Category;
 use serde_json::value::RawValue;

@@ -2,10 +2,10 @@
 
 use super::secrets::{SecretDigests, read_secret_file, read_variable};
 use super::{ConfigError, has_login, is_cleartext, redact_url};
+use actors_platform::clock::Clock;
+use actors_upstream::oracle::LiveSettings;
+use actors_upstream::web::{BoundCredential, UpstreamCredential, UrlOrigin, origin_of};
 use ipnet::IpNet;
-use oracled_actors::Clock;
-use oracled_actors::upstream::oracle::LiveSettings;
-use oracled_actors::upstream::web::{BoundCredential, UpstreamCredential, UrlOrigin, origin_of};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! The sections of the whole daemon: requests and connections, the store, supervision.
 
 use super::{ConfigError, Configuration, Section, check_range};
-use oracled_actors::SupervisionLimits;
-use oracled_domain::base::session_id::SESSION_ID_MAX_CHARS;
+use actors_platform::guardian::SupervisionLimits;
+use domain_base::session_id::SESSION_ID_MAX_CHARS;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use utoipa::ToSchema;

@@ -6,7 +6,7 @@
 use super::keys::{KnownKeys, ValueCheck};
 use super::{CONFIG_VARIABLE, ConfigError, Configuration, DaemonFlags};
 use ::config::{Environment, File, FileFormat};
-use oracled_domain::base::schema::json_schema;
+use domain_base::schema::json_schema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};

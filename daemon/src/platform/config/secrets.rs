@@ -2,7 +2,7 @@
 //! never part of the printed configuration, a log or an error.
 
 use super::ConfigError;
-use oracled_domain::Sha256Hex;
+use domain_base::digest::Sha256Hex;
 use secrecy::{ExposeSecret, SecretString};
 use std::collections::{BTreeMap, BTreeSet};
 use std::env::{self, VarError};

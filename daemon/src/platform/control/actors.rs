@@ -4,7 +4,7 @@ use crate::platform::openapi::CommonProblems;
 use crate::platform::service::DaemonService;
 use axum::Json;
 use axum::extract::State;
-use oracled_domain::base::actor_report::ActorReport;
+use domain_base::actor_report::ActorReport;
 use std::sync::Arc;
 
 /// List the reports of the actors, the gate first.

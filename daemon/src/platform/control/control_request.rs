@@ -3,12 +3,14 @@
 use crate::platform::api::request::{JsonBody, strict_json};
 use crate::platform::problem::{Problem, ProblemCode};
 use crate::platform::service::DaemonService;
+use actors_audit::logger::CommitError;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequest, Path, Request};
-use oracled_actors::audit::logger::CommitError;
-use oracled_domain::audit::event::ControlAction;
-use oracled_domain::base::blank::is_blank;
-use oracled_domain::{ApplicationName, AuditEvent, PeerCredentials};
+use domain_audit::event::ControlAction;
+use domain_base::application::ApplicationName;
+use domain_base::blank::is_blank;
+use domain_base::caller::PeerCredentials;
+use domain_base::event::AuditEvent;
 use serde::de::DeserializeOwned;
 use std::fmt::Display;
 use std::sync::Arc;

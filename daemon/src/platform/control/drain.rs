@@ -5,11 +5,11 @@ use crate::platform::api::request::JsonBody;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
+use actors_ground::ingestion;
 use axum::extract::State;
 use axum::{Extension, Json};
-use oracled_actors::ground::ingestion;
+use domain_base::caller::PeerCredentials;
 use oracled_api::base::service::{DrainRequest, DrainResponse};
-use oracled_domain::PeerCredentials;
 use std::sync::Arc;
 
 problems!(DrainProblems: JSON_BODY STORE);

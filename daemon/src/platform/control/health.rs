@@ -5,13 +5,14 @@ use crate::platform::api::request::JsonBody;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
+use actors_upstream::oracle_health::{ApplyCircuitAction, ListHealthStatuses};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use oracled_actors::upstream::oracle_health::{ApplyCircuitAction, ListHealthStatuses};
+use domain_base::caller::PeerCredentials;
+use domain_upstream::health::CircuitAction;
+use domain_upstream::oracle::OracleId;
 use oracled_api::base::service::{CircuitRequest, CircuitResponse, ProbeReport};
-use oracled_domain::upstream::health::CircuitAction;
-use oracled_domain::{OracleId, PeerCredentials};
 use std::sync::Arc;
 
 problems!(SteerProblems: JSON_BODY STORE; OracleUnknown);

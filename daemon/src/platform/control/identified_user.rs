@@ -2,11 +2,11 @@
 
 use crate::platform::problem::Problem;
 use axum::extract::FromRequestParts;
+use domain_base::blank::is_blank;
+use domain_base::caller::{DecidingUser, PeerCredentials};
 use hyper::http::request::Parts;
 use nix::unistd::{Uid, User};
 use oracled_api::base::problem::ProblemCode;
-use oracled_domain::base::blank::is_blank;
-use oracled_domain::{DecidingUser, PeerCredentials};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;

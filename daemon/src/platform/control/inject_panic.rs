@@ -2,9 +2,9 @@
 
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
+use actors_platform::guardian::InjectPanic;
 use axum::extract::{Path, State};
 use hyper::StatusCode;
-use oracled_actors::InjectPanic;
 use std::sync::Arc;
 
 /// Makes the actor with the name `actor` panic.

@@ -2,16 +2,15 @@
 
 use super::control_request::log_control_action;
 use crate::platform::api::request::JsonBody;
-use crate::platform::openapi::CommonProblems;
-use crate::platform::openapi::problems;
+use crate::platform::openapi::{CommonProblems, problems};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
 use crate::platform::telemetry;
 use axum::extract::State;
 use axum::{Extension, Json};
+use domain_base::caller::PeerCredentials;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::base::service::LogLevel;
-use oracled_domain::PeerCredentials;
 use std::sync::Arc;
 
 /// Maximum length of the directives, in bytes. Each change is stored in the audit log.

@@ -1,6 +1,6 @@
 //! A connection whose client must keep reading.
 
-use oracled_actors::platform::clock::stopwatch;
+use actors_platform::clock::stopwatch;
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! The parts of schemas that utoipa does not derive.
 
-use oracled_domain::audit::leaf::{CALLER, SESSION_IDS};
+use domain_audit::leaf::{CALLER, SESSION_IDS};
 use oracled_domain::events::event_type;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -2,8 +2,7 @@
 
 mod batch;
 
-use crate::platform::openapi::CommonProblems;
-use crate::platform::openapi::problems;
+use crate::platform::openapi::{CommonProblems, problems};
 pub use batch::*;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::rules::EvaluateTextRequest;
@@ -16,9 +15,9 @@ use crate::platform::service::DaemonService;
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
+use domain_rules::{RuleId, RulesEvaluation};
 use hyper::StatusCode;
 use oracled_api::rules::{RegisteredRule, RulesResponse};
-use oracled_domain::rules::{RuleId, RulesEvaluation};
 use std::sync::Arc;
 use strum::VariantArray;
 

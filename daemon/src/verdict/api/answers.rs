@@ -4,13 +4,13 @@ use crate::platform::api::reserved_body::json_response;
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
 use crate::verdict::config::models::{ModelProvider, ModelSection};
+use actors_verdict::generation::GenerationError;
+use actors_verdict::submission::CachedVerdict;
 use axum::response::Response;
 use bytes::Bytes;
+use domain_base::session_id::SessionId;
 use hyper::StatusCode;
-use oracled_actors::verdict::generation::GenerationError;
-use oracled_actors::verdict::submission::CachedVerdict;
 use oracled_api::base::problem::ProblemCode;
-use oracled_domain::SessionId;
 
 /// The problem of a verdict that cannot be generated.
 pub(super) fn generation_problem(

@@ -7,14 +7,15 @@ use crate::platform::api::reserved_body::json_response;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
+use actors_verdict::cache::ReadVerdict;
+use actors_verdict::submission::Submission;
 use axum::extract::State;
 use axum::response::Response;
+use domain_base::gate_path::GatePath;
+use domain_base::session_id::SessionId;
 use hyper::StatusCode;
-use oracled_actors::verdict::cache::ReadVerdict;
-use oracled_actors::verdict::submission::Submission;
 use oracled_api::verdict::orders::OrderReport;
 use oracled_api::verdict::{CacheVerdictRequest, VerdictResponse};
-use oracled_domain::{GatePath, SessionId};
 use std::sync::Arc;
 
 problems!(WriteProblems: JSON_BODY SUBMISSION STORE OWNER; SessionMismatch OrderCancelled CrosscheckRejected RulesRejected PolicyRejected HeldVerdictUnreadable);

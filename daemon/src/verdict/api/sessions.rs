@@ -5,14 +5,13 @@ use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
 use crate::verdict::api::submitted_prompt::parse_prompt;
+use actors_verdict::cache::{RegisterSession, RegisterSessionOutcome};
 use axum::Json;
 use axum::extract::State;
+use domain_base::session_id::SessionId;
 use hyper::StatusCode;
-use oracled_actors::verdict::cache::{RegisterSession, RegisterSessionOutcome};
 use oracled_api::base::problem::ProblemCode;
-use oracled_api::verdict::RegisterSessionRequest;
-use oracled_api::verdict::RegisterSessionResponse;
-use oracled_domain::SessionId;
+use oracled_api::verdict::{RegisterSessionRequest, RegisterSessionResponse};
 use std::sync::Arc;
 
 problems!(RegisterProblems: JSON_BODY SUBMISSION STORE OWNER; SessionMismatch);

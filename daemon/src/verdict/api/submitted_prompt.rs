@@ -2,14 +2,15 @@
 
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
-use oracled_actors::verdict::generation::{PromptError, find_prompt};
+use actors_verdict::generation::{PromptError, find_prompt};
+use domain_base::blank::is_blank;
+use domain_base::digest::ParseDigestError;
+use domain_verdict::label::ProductTier;
+use domain_verdict::prompt::{ModelPrompt, VerdictPrompt};
+use domain_verdict::query::CustomerQuery;
+use domain_verdict::template_name::{ParseTemplateNameError, TemplateRef};
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::verdict::SubmittedPrompt;
-use oracled_domain::base::blank::is_blank;
-use oracled_domain::base::digest::ParseDigestError;
-use oracled_domain::verdict::prompt::VerdictPrompt;
-use oracled_domain::verdict::template_name::{ParseTemplateNameError, TemplateRef};
-use oracled_domain::{CustomerQuery, ModelPrompt, ProductTier};
 use std::fmt::Display;
 
 /// Maximum length of a prompt's text, in bytes.

@@ -3,9 +3,10 @@
 use super::applications::ApplicationSections;
 use super::policy::PolicySection;
 use crate::platform::config::{ConfigError, Configuration, Section};
-use oracled_domain::rules::RuleIds;
-use oracled_domain::verdict::policy::{DeliveryPolicies, DeliveryPolicy, FlagSelector};
-use oracled_domain::{ProductTier, UnexpectedFieldHandling};
+use domain_rules::RuleIds;
+use domain_verdict::crosscheck::UnexpectedFieldHandling;
+use domain_verdict::label::ProductTier;
+use domain_verdict::policy::{DeliveryPolicies, DeliveryPolicy, FlagSelector};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use utoipa::ToSchema;
@@ -90,7 +91,7 @@ impl GateSection {
     pub fn to_policies(&self, applications: &ApplicationSections) -> DeliveryPolicies {
         let common = self.common();
         let of_tier = |tier| (tier, resolve(&[self.of(tier), &common]));
-        let of_application = |(name, tier): (&oracled_domain::ApplicationName, ProductTier)| {
+        let of_application = |(name, tier): (&domain_base::application::ApplicationName, ProductTier)| {
             let own = applications.get(name).map(|section| &section.gate)?;
             let policy = resolve(&[own.of(tier), &own.common(), self.of(tier), &common]);
             Some(((name.clone(), tier), policy))
@@ -124,7 +125,7 @@ fn resolve(sections: &[&PolicySection]) -> DeliveryPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oracled_domain::verdict::tmm::OMEGA;
+    use domain_verdict::tmm::OMEGA;
     use serde_json::{Value, json};
 
     fn section(json: Value) -> GateSection {

@@ -3,7 +3,7 @@
 use super::applications::ApplicationSections;
 use super::models::{FurtherModels, ModelSection};
 use crate::platform::config::{ConfigError, Configuration, LimitsSection, Section, not_allowed_error};
-use oracled_domain::verdict::lookup::{LookupDefinition, LookupSettings, LookupSettingsError};
+use domain_verdict::lookup::{LookupDefinition, LookupSettings, LookupSettingsError};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use utoipa::ToSchema;

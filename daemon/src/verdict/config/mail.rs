@@ -3,9 +3,9 @@
 use crate::platform::config::{
     ConfigError, Configuration, Section, check_url, is_local, not_allowed_error, parse_address,
 };
-use oracled_actors::upstream::mail::{MailHeading, SmtpSettingsError, SmtpTls};
-use oracled_domain::base::blank::is_blank;
-use oracled_domain::verdict::template_name::TemplateName;
+use actors_upstream::mail::{MailHeading, SmtpSettingsError, SmtpTls};
+use domain_base::blank::is_blank;
+use domain_verdict::template_name::TemplateName;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use utoipa::ToSchema;

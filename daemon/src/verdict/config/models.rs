@@ -6,9 +6,9 @@ use crate::platform::config::{
     ConfigError, Configuration, LimitsSection, Section, TABLE_NAME_MAX_CHARS, check_range, check_url,
     is_table_name, not_allowed_error,
 };
-use oracled_domain::OracleId;
-use oracled_domain::verdict::cost::ModelPrices;
-use oracled_domain::verdict::generation::{GenerationSettings, LOCKED_MODEL};
+use domain_upstream::oracle::OracleId;
+use domain_verdict::cost::ModelPrices;
+use domain_verdict::generation::{GenerationSettings, LOCKED_MODEL};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

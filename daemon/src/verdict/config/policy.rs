@@ -1,10 +1,10 @@
 //! The parts of the policy beside the gate: of a tier, and of an application.
 
 use crate::platform::config::{ConfigError, not_allowed_error};
-use oracled_domain::ProductTier;
-use oracled_domain::rules::{RuleId, RuleIds};
-use oracled_domain::verdict::policy::FlagSelector;
-use oracled_domain::verdict::tmm::OMEGA;
+use domain_rules::{RuleId, RuleIds};
+use domain_verdict::label::ProductTier;
+use domain_verdict::policy::FlagSelector;
+use domain_verdict::tmm::OMEGA;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

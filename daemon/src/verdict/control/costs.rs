@@ -6,8 +6,8 @@ use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_blocking};
 use axum::Json;
 use axum::extract::State;
+use domain_verdict::cost::day_of;
 use oracled_api::verdict::{CostsParams, CostsResponse};
-use oracled_domain::verdict::cost::day_of;
 use std::sync::Arc;
 
 problems!(CostsProblems: STORE);

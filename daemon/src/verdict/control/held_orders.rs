@@ -8,15 +8,16 @@ use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
 use crate::verdict::api::orders::{list_orders, read_order, report_of};
+use actors_verdict::orders::{ChangeOrder, OrderChangeError, ReadHeldVerdict};
 use axum::extract::State;
 use axum::{Extension, Json};
-use oracled_actors::verdict::orders::{ChangeOrder, OrderChangeError, ReadHeldVerdict};
+use domain_base::caller::PeerCredentials;
+use domain_base::session_id::SessionId;
+use domain_verdict::order::OrderState;
 use oracled_api::base::page::ListPage;
 use oracled_api::verdict::orders::{
     HeldOrdersParams, HeldVerdictReport, OrderActionRequest, OrderReport, OrdersParams,
 };
-use oracled_domain::verdict::order::OrderState;
-use oracled_domain::{PeerCredentials, SessionId};
 use std::sync::Arc;
 
 problems!(ListProblems: STORE; InvalidRequest);

@@ -7,14 +7,15 @@ use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
 use crate::verdict::api::orders::{list_orders, read_order, report_of};
+use actors_verdict::orders::{ChangeOrder, HeldVerdictText, ReadHeldVerdict};
 use axum::extract::State;
 use axum::{Extension, Json};
-use oracled_actors::verdict::orders::{ChangeOrder, HeldVerdictText, ReadHeldVerdict};
+use domain_base::caller::PeerCredentials;
+use domain_base::session_id::SessionId;
 use oracled_api::base::page::ListPage;
 use oracled_api::verdict::orders::{
     AllOrdersParams, HeldVerdictReport, OrderActionRequest, OrderReport, OrdersParams,
 };
-use oracled_domain::{PeerCredentials, SessionId};
 use std::sync::Arc;
 
 problems!(ListProblems: STORE; InvalidRequest);

@@ -1,21 +1,19 @@
 //! `/v1/outbox`: queued mails, and dead letters.
 
-use crate::platform::api::request::JsonBody;
-use crate::platform::api::request::QueryParams;
+use crate::platform::api::request::{JsonBody, QueryParams};
 use crate::platform::control::control_request::parse_name;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_blocking, run_to_end};
+use actors_verdict::notifier::{ChangeMessage, OutboxAction};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use oracled_actors::verdict::notifier::{ChangeMessage, OutboxAction};
+use domain_base::caller::PeerCredentials;
+use domain_verdict::mail::{MailId, MailState};
+use domain_verdict::outbox::{MessageChannel, MessageId, MessageState};
 use oracled_api::base::page::ListPage;
 use oracled_api::verdict::{MailAction, MailActionRequest, OutboxParams};
-use oracled_domain::MailId;
-use oracled_domain::PeerCredentials;
-use oracled_domain::verdict::mail::MailState;
-use oracled_domain::verdict::outbox::{MessageChannel, MessageId, MessageState};
 use oracled_store::StoreError;
 use std::sync::Arc;
 

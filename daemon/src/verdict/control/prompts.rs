@@ -5,16 +5,16 @@ use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
 use crate::verdict::config::CommonPromptTemplate;
-use axum::Json;
-use axum::extract::State;
-use oracled_actors::verdict::generation::{
+use actors_verdict::generation::{
     GenerationError, PromptError, PromptTrial, PromptTrialResult, find_prompt_template,
 };
-use oracled_actors::verdict::orders::TryPrompt;
+use actors_verdict::orders::TryPrompt;
+use axum::Json;
+use axum::extract::State;
+use domain_base::document::Document;
+use domain_verdict::prompt::PromptTemplate;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::verdict::{PromptTryRequest, PromptTryResponse};
-use oracled_domain::PromptTemplate;
-use oracled_domain::base::document::Document;
 use std::sync::Arc;
 
 problems!(TryProblems: JSON_BODY STORE MODEL; InvalidDocument QueryTooLong);

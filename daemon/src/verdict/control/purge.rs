@@ -4,12 +4,12 @@ use crate::platform::api::request::PathSessionId;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
+use actors_verdict::cache::PurgeVerdict;
 use axum::extract::State;
 use axum::{Extension, Json};
-use oracled_actors::verdict::cache::PurgeVerdict;
+use domain_base::caller::PeerCredentials;
+use domain_base::session_id::SessionId;
 use oracled_api::verdict::PurgeResponse;
-use oracled_domain::PeerCredentials;
-use oracled_domain::SessionId;
 use std::sync::Arc;
 
 problems!(PurgeProblems: SESSION STORE; VerdictNotCached);

@@ -4,12 +4,12 @@ use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
 use crate::verdict::retention::{RetentionSection, prune_old_content};
+use actors_verdict::erasure::RetentionReport;
 use axum::extract::State;
 use axum::{Extension, Json};
+use domain_base::caller::PeerCredentials;
 use hyper::Request;
-use oracled_actors::verdict::erasure::RetentionReport;
 use oracled_api::verdict::RetentionResponse;
-use oracled_domain::PeerCredentials;
 use std::sync::Arc;
 
 /// The path, for the time limit.

@@ -1,24 +1,22 @@
 //! `/v1/webhooks`: queued webhooks, dead letters, and tests of endpoints.
 
 use super::outbox::{change_message, list_messages};
-use crate::platform::api::request::JsonBody;
-use crate::platform::api::request::QueryParams;
+use crate::platform::api::request::{JsonBody, QueryParams};
 use crate::platform::control::control_request::{parse_name, require_application};
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
+use actors_verdict::notifier::{ChangeMessage, OutboxAction, TestWebhook};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use oracled_actors::verdict::notifier::{ChangeMessage, OutboxAction, TestWebhook};
+use domain_base::caller::PeerCredentials;
+use domain_verdict::outbox::{MessageChannel, MessageState};
+use domain_verdict::webhook::{WebhookId, WebhookState};
 use oracled_api::base::page::ListPage;
 use oracled_api::verdict::{
     MailAction, MailActionRequest, WebhookListParams, WebhookTestRequest, WebhookTestResponse,
 };
-use oracled_domain::PeerCredentials;
-use oracled_domain::WebhookId;
-use oracled_domain::verdict::outbox::{MessageChannel, MessageState};
-use oracled_domain::verdict::webhook::WebhookState;
 use std::sync::Arc;
 
 problems!(ListProblems: STORE);

@@ -6,17 +6,17 @@ use crate::platform::config::{ConfigError, Configuration, is_cleartext, redact_u
 use crate::verdict::config::CostsSection;
 use crate::verdict::config::applications::{ApplicationSection, ApplicationSections};
 use crate::verdict::config::models::{FurtherModels, ModelEntry, ModelProvider, ModelSection, model_entries};
-use oracled_actors::Clock;
-use oracled_actors::upstream::oracle_health::{MonitoredOracle, OracleProbe};
-use oracled_actors::upstream::reloadable::Reloadable;
-use oracled_actors::upstream::{
+use actors_platform::clock::Clock;
+use actors_upstream::oracle_health::{MonitoredOracle, OracleProbe};
+use actors_upstream::reloadable::Reloadable;
+use actors_upstream::{
     AnthropicClient, BoxFuture, GeminiClient, ModelCallPolicy, ModelCaller, ModelClient, OpenAiClient,
     UpstreamEndpointError,
 };
-use oracled_actors::verdict::generation::{ConfiguredModel, ConfiguredModels};
-use oracled_actors::verdict::rate_limiter::{CallLimits, ModelCallLimits};
-use oracled_domain::ApplicationName;
-use oracled_domain::upstream::health::{CircuitCallOutcome, OracleHealthConfig};
+use actors_verdict::generation::{ConfiguredModel, ConfiguredModels};
+use actors_verdict::rate_limiter::{CallLimits, ModelCallLimits};
+use domain_base::application::ApplicationName;
+use domain_upstream::health::{CircuitCallOutcome, OracleHealthConfig};
 use secrecy::SecretString;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;

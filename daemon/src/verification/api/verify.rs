@@ -10,13 +10,13 @@ use crate::platform::service::{DaemonService, run_blocking};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
+use domain_base::wording::excerpt;
+use domain_verification::logged_verification::LoggedVerification;
+use domain_verification::{Envelope, EnvelopeKind, VerifyRequest};
 use hyper::StatusCode;
 use hyper::header::{HeaderValue, LOCATION, RETRY_AFTER};
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::verification::VerifyBatchAnswer;
-use oracled_domain::base::wording::excerpt;
-use oracled_domain::verification::logged_verification::LoggedVerification;
-use oracled_domain::verification::{Envelope, EnvelopeKind, VerifyRequest};
 use oracled_store::Store;
 use std::sync::Arc;
 

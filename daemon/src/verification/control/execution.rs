@@ -8,9 +8,9 @@ use crate::verification::api::verify::read_decisions;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
+use domain_verification::event::VerificationEntry;
+use domain_verification::logged_verification::LoggedVerification;
 use oracled_api::verification::{ExplainResponse, ExplainedDecision};
-use oracled_domain::verification::event::VerificationEntry;
-use oracled_domain::verification::logged_verification::LoggedVerification;
 use std::sync::Arc;
 
 problems!(ExplainProblems: STORE; ExecutionUnknown DecisionAltered);

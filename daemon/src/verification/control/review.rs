@@ -1,23 +1,22 @@
 //! `/v1/reviews`: open and decided reviews.
 
-use crate::platform::api::request::JsonBody;
-use crate::platform::api::request::QueryParams;
+use crate::platform::api::request::{JsonBody, QueryParams};
 use crate::platform::control::control_request::parse_name;
 use crate::platform::control::identified_user::IdentifiedUser;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_blocking, run_to_end};
+use actors_verification::{CommentOnReview, DismissReview, ResolveReview, RevokeResolution};
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use oracled_actors::verification::{CommentOnReview, DismissReview, ResolveReview, RevokeResolution};
+use domain_base::wording::excerpt;
+use domain_verification::review::{
+    CommentRequest, DismissalRequest, ReviewResolution, ReviewState, RevocationRequest,
+};
 use oracled_api::base::page::ListPage;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::verification::{ReviewSummary, ReviewsParams};
-use oracled_domain::base::wording::excerpt;
-use oracled_domain::verification::review::{
-    CommentRequest, DismissalRequest, ReviewResolution, ReviewState, RevocationRequest,
-};
 use oracled_store::{ReviewQuery, Store, StoreError};
 use serde::de::DeserializeOwned;
 use std::sync::Arc;

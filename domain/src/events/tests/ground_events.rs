@@ -1,25 +1,14 @@
 use super::*;
-use crate::documents::event::DocumentEntry;
-use crate::documents::event::DocumentRegistered;
+use crate::documents::event::{DocumentEntry, DocumentRegistered};
 use domain_base::caller::PeerCredentials;
 use domain_base::digest::Sha256Hex;
 use domain_base::event::EventKind;
-use domain_ground::event::ConfirmationEntry;
-use domain_ground::event::InvalidationEntry;
-use domain_ground::event::PruneEntry;
-use domain_ground::event::PullEndedEntry;
-use domain_ground::event::PullFailedEntry;
-use domain_ground::event::PullStartedEntry;
-use domain_ground::event::QueryEntry;
-use domain_ground::event::RebuildEntry;
-use domain_ground::event::RunEntry;
-use domain_ground::event::SourceEntry;
-use domain_ground::event::SourceReadKind;
-use domain_ground::event::SourceReadOutcome;
-use domain_ground::event::{ConfirmationCause, InvalidationCause, SourceChange};
 use domain_ground::event::{
-    IngestionEnded, IngestionStarted, PullEnded, PullFailed, PullStarted, SourceChanged, SourceConfirmed,
-    SourceInvalidated, SourcePruned, SourceQueried, SourceRebuilt,
+    ConfirmationCause, ConfirmationEntry, IngestionEnded, IngestionStarted, InvalidationCause,
+    InvalidationEntry, PruneEntry, PullEnded, PullEndedEntry, PullFailed, PullFailedEntry, PullStarted,
+    PullStartedEntry, QueryEntry, RebuildEntry, RunEntry, SourceChange, SourceChanged, SourceConfirmed,
+    SourceEntry, SourceInvalidated, SourcePruned, SourceQueried, SourceReadKind, SourceReadOutcome,
+    SourceRebuilt,
 };
 use domain_ground::freshness::FreshnessPolicy;
 use domain_ground::ontology::OntologyRef;

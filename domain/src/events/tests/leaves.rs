@@ -1,17 +1,13 @@
 use crate::events::read_event;
 use domain_audit::event::{ControlAction, ServiceStopped, StorageRecovered};
 use domain_audit::leaf::*;
-use domain_base::caller::PeerCredentials;
-use domain_base::caller::RequestCaller;
+use domain_base::caller::{PeerCredentials, RequestCaller};
 use domain_base::digest::Sha256Hex;
-use domain_base::event::AuditEvent;
-use domain_base::event::EventKind;
+use domain_base::event::{AuditEvent, EventKind};
 use domain_base::session_id::SessionId;
-use domain_ground::event::PruneEntry;
-use domain_ground::event::SourcePruned;
+use domain_ground::event::{PruneEntry, SourcePruned};
 use domain_verdict::event::{MessageQueued, OrderRetried, SessionAddressChanged};
-use domain_verdict::mail::MailId;
-use domain_verdict::mail::MailKind;
+use domain_verdict::mail::{MailId, MailKind};
 use domain_verdict::outbox::{MessageEntry, MessageKind};
 use std::borrow::Cow;
 

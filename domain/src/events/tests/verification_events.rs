@@ -4,12 +4,9 @@ use domain_base::event::EventKind;
 use domain_ground::source::OracleTier::{Primary, Secondary};
 use domain_upstream::interaction::InteractionStatus;
 use domain_verification::event::{
-    AlteredEntryError, AnswerRemovalEntry, CommentEntry, DismissalEntry, ResolutionEntry, ReviewEntry,
-    RevocationEntry, SourceCallEntry, VerificationEntry,
-};
-use domain_verification::event::{
-    KeptAnswersRemoved, ReviewCommented, ReviewDismissed, ReviewOpened, ReviewResolved, ReviewRevoked,
-    SourceAsked, VerificationDecided,
+    AlteredEntryError, AnswerRemovalEntry, CommentEntry, DismissalEntry, KeptAnswersRemoved, ResolutionEntry,
+    ReviewCommented, ReviewDismissed, ReviewEntry, ReviewOpened, ReviewResolved, ReviewRevoked,
+    RevocationEntry, SourceAsked, SourceCallEntry, VerificationDecided, VerificationEntry,
 };
 use domain_verification::review::{ReviewResolution, Verifier};
 use domain_verification::{CallTimeLimit, DecisionInputs, OracleReply, ReviewCase, decide};

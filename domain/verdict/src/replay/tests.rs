@@ -1,12 +1,11 @@
 use super::*;
 use crate::crosscheck::{UnexpectedFieldHandling, judge_with};
-use crate::divergence::DivergenceCheck;
 use crate::divergence::{
-    OriginalLabel, RegenVariance, RegeneratedVerdict, VARIANCE_THRESHOLD, VARIANCE_WINDOW,
+    DivergenceCheck, OriginalLabel, RegenVariance, RegeneratedVerdict, VARIANCE_THRESHOLD, VARIANCE_WINDOW,
 };
-use crate::event::CrosscheckEntry;
 use crate::event::{
-    InfrastructureVariance, PolicyApplied, RegenDivergenceCheck, TmmCrosscheck, VerdictCached,
+    CrosscheckEntry, InfrastructureVariance, PolicyApplied, RegenDivergenceCheck, TmmCrosscheck,
+    VerdictCached,
 };
 use crate::flag::Flag;
 use crate::generation::GenerationSettings;
@@ -15,8 +14,7 @@ use crate::policy::{AppliedPolicy, PolicyAction, PolicyCause};
 use crate::prompt::VerdictPrompt;
 use crate::query::CustomerQuery;
 use crate::rules_gate::examine;
-use crate::session::OriginalVerdict;
-use crate::session::SessionRecord;
+use crate::session::{OriginalVerdict, SessionRecord};
 use domain_audit::leaf::{EntryAdditions, EntrySalts, entry_text, hide_values};
 use domain_audit::replay::MissingInput;
 use domain_base::digest::Sha256Hex;
@@ -25,11 +23,11 @@ use domain_base::gate_path::GatePath;
 use domain_base::payload::VerdictPayload;
 use domain_base::session_id::SessionId;
 use domain_ground::source::OracleTier::Primary;
-use domain_rules::event::RulesEntry;
-use domain_rules::event::RulesEvaluated;
+use domain_rules::event::{RulesEntry, RulesEvaluated};
 use domain_rules::{CandidateCheck, FactSet, RuleSettings};
-use domain_verification::event::{ReviewEntry, SourceCallEntry, VerificationEntry};
-use domain_verification::event::{ReviewOpened, SourceAsked, VerificationDecided};
+use domain_verification::event::{
+    ReviewEntry, ReviewOpened, SourceAsked, SourceCallEntry, VerificationDecided, VerificationEntry,
+};
 use domain_verification::{ReviewCase, decide};
 use serde_json::json;
 use serde_json::value::RawValue;

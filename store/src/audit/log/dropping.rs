@@ -5,13 +5,11 @@ use super::{
     first_seq_of, row, row_at, seq_of_line,
 };
 use crate::base::engine::TableReader;
-use crate::base::meta;
 use crate::base::row_batch::RowBatch;
-use crate::base::rows;
-use oracled_domain::audit::leaf::{hide_values, is_addition};
-use oracled_domain::audit::log_tiles::TILE_HASHES;
-use oracled_domain::base::event::EventClass;
-use oracled_domain::base::event::event_in;
+use crate::base::{meta, rows};
+use domain_audit::leaf::{hide_values, is_addition};
+use domain_audit::log_tiles::TILE_HASHES;
+use domain_base::event::{EventClass, event_in};
 use oracled_domain::events::event_type;
 use std::path::Path;
 use store_base::error::StoreError;

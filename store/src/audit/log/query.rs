@@ -1,8 +1,8 @@
 //! Queries of the log.
 
+use domain_base::event::read_open;
+use domain_base::session_id::SessionId;
 use jiff::Timestamp;
-use oracled_domain::SessionId;
-use oracled_domain::base::event::read_open;
 use serde::Deserialize;
 
 /// Which entries to read. Without any field set, the whole log.

@@ -80,7 +80,7 @@ pub(crate) fn time_of(value: &[u8]) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oracled_domain::Sha256Hex;
+    use domain_base::digest::Sha256Hex;
     use proptest::prelude::*;
 
     #[test]

@@ -2,11 +2,12 @@ use super::*;
 use crate::JournalRecord;
 use crate::journal::tests::{at, delivered, fill, id, open, whole_log};
 use crate::segments::Segments;
-use oracled_domain::audit::leaf::hide_values;
-use oracled_domain::audit::log_tree::TreeHash;
-use oracled_domain::base::event::EventSeverity;
-use oracled_domain::verdict::event::CrosscheckError;
-use oracled_domain::{AuditEvent, GatePath, Sha256Hex};
+use domain_audit::leaf::hide_values;
+use domain_audit::log_tree::TreeHash;
+use domain_base::digest::Sha256Hex;
+use domain_base::event::{AuditEvent, EventSeverity};
+use domain_base::gate_path::GatePath;
+use domain_verdict::event::CrosscheckError;
 use std::fs;
 
 /// The number and the line of each entry in `dir`, and the tree of the log.

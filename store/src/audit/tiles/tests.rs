@@ -1,17 +1,15 @@
-use crate::audit::log::LOG;
-use crate::audit::log::row as log_row;
-use crate::base::log_hashes::TILES;
-use crate::base::log_hashes::name_of;
+use crate::audit::log::{LOG, row as log_row};
+use crate::base::log_hashes::{TILES, name_of};
 use crate::base::row_batch::RowBatch;
 use crate::base::rows;
 use crate::{Journal, JournalRecord, LogQuery, Store, StoreError, StoreOptions};
+use domain_audit::event::ServiceStopped;
+use domain_audit::leaf::leaf_of;
+use domain_audit::log_proof::{is_continued, is_included};
+use domain_audit::log_tiles::{TILE_HASHES, TilePlace};
+use domain_audit::log_tree::{TreeHash, leaf_hash};
+use domain_base::event::AuditEvent;
 use jiff::Timestamp;
-use oracled_domain::AuditEvent;
-use oracled_domain::audit::event::ServiceStopped;
-use oracled_domain::audit::leaf::leaf_of;
-use oracled_domain::audit::log_proof::{is_continued, is_included};
-use oracled_domain::audit::log_tiles::{TILE_HASHES, TilePlace};
-use oracled_domain::audit::log_tree::{TreeHash, leaf_hash};
 use std::path::Path;
 
 /// Several full tiles, and a part of one.

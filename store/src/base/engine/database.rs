@@ -5,11 +5,10 @@ use crate::base::database_error::database_error;
 use crate::base::panics::catch_panic;
 use crate::base::snapshot::{SnapshotId, snapshot_in};
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 use store_base::error::StoreError;
 
 /// The number of retries if the database is locked, with a pause before each.

@@ -2,9 +2,9 @@
 
 use crate::ground::statement::{put_time, take_time};
 use crate::ground::view::{RecordStatements, source_record_id_in};
+use domain_base::varint::{put, take};
+use domain_ground::timeline::{RecordVersion, VersionChange, VersionChangeKind, VersionEnd};
 use jiff::Timestamp;
-use oracled_domain::base::varint::{put, take};
-use oracled_domain::ground::timeline::{RecordVersion, VersionChange, VersionChangeKind, VersionEnd};
 use serde::{Deserialize, Serialize};
 
 /// The kinds of changes, by their codes.

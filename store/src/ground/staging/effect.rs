@@ -2,10 +2,10 @@
 
 use crate::ground::statement::StoredStatement;
 use crate::ground::view::{RecordStatements, SourceView};
+use domain_ground::axis_effect::{AxisEffectGauge, AxisEffects};
+use domain_ground::run::{ReleaseEffect, RunCounts};
+use domain_ground::timeline::{ReleaseScope, TimelineRun, VersionEnd, VisibleReleases};
 use jiff::Timestamp;
-use oracled_domain::ground::axis_effect::{AxisEffectGauge, AxisEffects};
-use oracled_domain::ground::run::{ReleaseEffect, RunCounts};
-use oracled_domain::ground::timeline::{ReleaseScope, TimelineRun, VersionEnd, VisibleReleases};
 use store_base::error::StoreError;
 
 /// Counts the effect of a release on the records in force at its date or later. If the release replaces

@@ -3,7 +3,7 @@
 use crate::ground::files::{GroundFiles, UncommittedFiles};
 use crate::ground::statement::{ABSENT_ROW, StoredStatement};
 use crate::ground::view::STATEMENT;
-use oracled_domain::ground::run::SortedFileRef;
+use domain_ground::run::SortedFileRef;
 use store_base::error::StoreError;
 use store_facts::sorted::{MergedKeys, RowSource, SortedWriter};
 

@@ -3,9 +3,9 @@
 use crate::ground::statement::{StatementRow, StoredStatement};
 use crate::ground::view::SourceView;
 use bytes::Bytes;
-use oracled_domain::Sha256Hex;
-use oracled_domain::base::varint::take_part;
-use oracled_domain::ground::rejection::{RecordRejection, RecordRule, RejectedRecord};
+use domain_base::digest::Sha256Hex;
+use domain_base::varint::take_part;
+use domain_ground::rejection::{RecordRejection, RecordRule, RejectedRecord};
 use std::path::Path;
 use store_base::error::StoreError;
 use store_facts::sorted::RowSource;

@@ -2,7 +2,7 @@
 
 use crate::ground::statement::StoredStatement;
 use crate::ground::view::{RecordStatements, SourceView};
-use oracled_domain::ground::timeline::RecordStatement;
+use domain_ground::timeline::RecordStatement;
 use std::collections::BTreeMap;
 use store_base::error::StoreError;
 

@@ -2,10 +2,9 @@
 
 use super::facts::FactsWriter;
 use super::{PROCEED_INTERVAL_RECORDS, index_of};
-use crate::ground::files::facts_owner;
-use crate::ground::files::{GroundFiles, UncommittedFiles};
+use crate::ground::files::{GroundFiles, UncommittedFiles, facts_owner};
 use crate::ground::view::{STATEMENT, SourceView};
-use oracled_domain::ground::run::SortedFileRef;
+use domain_ground::run::SortedFileRef;
 use store_base::error::StoreError;
 use store_facts::sorted::{MergedKeys, RowMerge, RowSource, SortedFile};
 
@@ -69,7 +68,7 @@ fn count_unchanged_files(files: &[SortedFileRef], fresh: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oracled_domain::Sha256Hex;
+    use domain_base::digest::Sha256Hex;
 
     #[test]
     fn tiers_limit_files_and_rewrites_over_many_runs() {

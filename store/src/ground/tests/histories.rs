@@ -9,11 +9,10 @@ use crate::ground::testing::histories::{
     AnswerRecord, DAYS, HistoryStep, RECORDS, ReadRecord, SourceHistory, VersionReading,
 };
 use crate::ground::view::SourceView;
-use oracled_domain::Sha256Hex;
-use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::rejection::{RecordRejection, RecordRule, RejectedRecord};
-use oracled_domain::ground::source_state::CompletedRun;
-use oracled_domain::ground::source_state::SourceState;
+use domain_base::digest::Sha256Hex;
+use domain_ground::id::SourceId;
+use domain_ground::rejection::{RecordRejection, RecordRule, RejectedRecord};
+use domain_ground::source_state::{CompletedRun, SourceState};
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::thread;

@@ -1,6 +1,6 @@
 //! The progress of a check of a source, and whether the check continues.
 
-use oracled_domain::ground::upkeep::SourceCheckProgress;
+use domain_ground::upkeep::SourceCheckProgress;
 use store_base::error::StoreError;
 
 /// The number of steps between two calls of `proceed`, at most.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::ground::testing::*;
-use oracled_domain::ground::upkeep::SourceCheck;
+use domain_ground::upkeep::SourceCheck;
 use std::fs;
 use std::os::unix::fs::FileExt;
 

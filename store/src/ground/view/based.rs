@@ -5,8 +5,8 @@ use crate::ground::places::{HELD_MAX, RunPlaces};
 use crate::ground::statement::{StatementRow, StoredStatement};
 use crate::ground::view::records::RecordRow;
 use crate::ground::view::{RecordStatements, SourceView};
-use oracled_domain::ground::source_state::SourceState;
-use oracled_domain::ground::timeline::RecordStatement;
+use domain_ground::source_state::SourceState;
+use domain_ground::timeline::RecordStatement;
 use std::sync::OnceLock;
 use store_base::error::StoreError;
 
@@ -112,7 +112,7 @@ impl SourceView {
 mod tests {
     use crate::ground::statement::StoredStatement;
     use crate::ground::testing::*;
-    use oracled_domain::ground::rejection::{RecordRejection, RecordRule, RejectedRecord};
+    use domain_ground::rejection::{RecordRejection, RecordRule, RejectedRecord};
     use proptest::collection::vec;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
@@ -273,7 +273,7 @@ mod tests {
             position: 19,
             offset: 0,
             len: 1,
-            raw_hash: oracled_domain::Sha256Hex::of(b""),
+            raw_hash: domain_base::digest::Sha256Hex::of(b""),
             rejection,
         };
         staging.reject(&reject, Some(&file[0].key())).expect("the write succeeds");

@@ -1,7 +1,7 @@
 use super::*;
 use crate::SegmentLog;
 use crate::journal::tests::{assert_mirror_is_whole, fill, open, whole_log};
-use oracled_domain::Sha256Hex;
+use domain_base::digest::Sha256Hex;
 
 fn copy_to(backup: &StoreBackup, dir: &Path) {
     for file in backup.files() {

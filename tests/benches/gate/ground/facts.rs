@@ -1,7 +1,7 @@
 //! The ingested data: population by area and year, in several releases, like those of the World Bank.
 
+use domain_base::digest::Sha256Stream;
 use fastrand::Rng;
-use oracled_domain::Sha256Stream;
 use std::fmt::Write as _;
 
 /// The number of years of each area.

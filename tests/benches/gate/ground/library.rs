@@ -2,12 +2,13 @@
 
 use super::{BenchQuery, ReturnedFact, SOURCE};
 use crate::standalone_journal::{CACHE_BYTES, FACTS_CACHE_BYTES};
+use domain_base::caller::RequestCaller;
+use domain_base::event::AuditEvent;
+use domain_ground::id::SourceId;
+use domain_ground::query::{QueryRequest, ValidatedQuery};
+use domain_ground::record::{RecordContent, RecordIdentity};
+use domain_ground::value::{AxisValue, TypedValue};
 use jiff::Timestamp;
-use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::query::{QueryRequest, ValidatedQuery};
-use oracled_domain::ground::record::{RecordContent, RecordIdentity};
-use oracled_domain::ground::value::{AxisValue, TypedValue};
-use oracled_domain::{AuditEvent, RequestCaller};
 use oracled_store::ground::query::{ScanBudget, ScanError};
 use oracled_store::ground::view::{FoundVersion, SourceView};
 use oracled_store::{Journal, JournalRecord, RecordCallers, Store, StoreError, StoreOptions};

@@ -1,5 +1,7 @@
 use super::*;
-use oracled_domain::{VerdictDimension, VerdictPayload, judge};
+use domain_base::payload::VerdictPayload;
+use domain_verdict::crosscheck::judge;
+use domain_verdict::label::VerdictDimension;
 use serde_json::{Map, Value, json};
 
 /// A verdict of `tier` without faults.

@@ -1,8 +1,7 @@
 //! Releases that break a gate, and the operators' decisions about them.
 
 use super::*;
-use crate::testing::ground::approve_source;
-use crate::testing::ground::{gallery_pipeline, register_pipeline};
+use crate::testing::ground::{approve_source, gallery_pipeline, register_pipeline};
 use domain_ground::query::{OracleQuery, QueryAnswer, QueryRequest};
 use domain_ground::run::GateBreach;
 use domain_ground::timeline::{ReleaseScope, VersionChangeKind};
@@ -33,7 +32,7 @@ async fn all(system: &ActorSystem, known_at: Option<Timestamp>) -> QueryAnswer {
     };
     let oracle_id = "world-bank-population".parse().expect("a valid id");
     let query = OracleQuery { query_id: Some("q".into()), oracle_id, request };
-    crate::tests::ground::queries::ask(&system, query).await.expect("the actor answers")
+    crate::tests::ground::queries::ask(system, query).await.expect("the actor answers")
 }
 
 fn state(system: &ActorSystem) -> domain_ground::source_state::SourceState {

@@ -1,6 +1,5 @@
 use super::*;
-use crate::testing::ground::approve_source;
-use crate::testing::ground::{PEER, open_pipeline};
+use crate::testing::ground::{PEER, approve_source, open_pipeline};
 use actors_ground::queries::QueryError;
 use actors_ground::registry::{RegistryError, SourceInvalidation, policy_of};
 use domain_ground::event::InvalidationCause;
@@ -409,7 +408,7 @@ async fn strict(system: &ActorSystem, endpoint: &str) -> (SourceId, PipelineId) 
 async fn queried(system: &ActorSystem, oracle_id: &SourceId) -> Result<String, QueryError> {
     let request = QueryRequest { axes_requested: vec!["population".into()], ..QueryRequest::default() };
     let query = OracleQuery { query_id: None, oracle_id: oracle_id.clone(), request };
-    crate::tests::ground::queries::ask(&system, query)
+    crate::tests::ground::queries::ask(system, query)
         .await
         .map(|answer| answer.response.query_metadata.data_version)
 }

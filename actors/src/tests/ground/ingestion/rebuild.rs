@@ -1,6 +1,5 @@
 use super::*;
-use crate::testing::ground::open_pipeline;
-use crate::testing::ground::{PEER, document};
+use crate::testing::ground::{PEER, document, open_pipeline};
 use domain_ground::axis::Axis;
 use domain_ground::ontology::Ontology;
 use domain_ground::source::SourceRegistration;

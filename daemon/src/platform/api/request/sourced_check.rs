@@ -2,12 +2,12 @@
 
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
-use oracled_actors::rules::EvaluationCase;
+use actors_rules::EvaluationCase;
+use domain_rules::sourced::{FactSource, FactsFrom};
+use domain_rules::{CandidateCheck, RuleSettings};
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::rules::EvaluateTextRequest;
 use oracled_api::verdict::SubmitVerdictRequest;
-use oracled_domain::rules::sourced::{FactSource, FactsFrom};
-use oracled_domain::rules::{CandidateCheck, RuleSettings};
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 

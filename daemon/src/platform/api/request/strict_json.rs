@@ -3,8 +3,8 @@
 
 use super::{shorten_error, shorten_error_with_path};
 use crate::platform::problem::{Problem, ProblemCode};
-use oracled_domain::base::document::AnyDocument;
-use oracled_domain::base::duplicate_keys::DuplicateKeyCheck;
+use domain_base::document::AnyDocument;
+use domain_base::duplicate_keys::DuplicateKeyCheck;
 use oracled_domain::documents::DocumentKind;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn unknown_name_is_reported_with_its_position() {
-        use oracled_domain::ground::ontology::Ontology;
+        use domain_ground::ontology::Ontology;
         let text = r#"{"ontology_id": "ab", "version": "1", "axes": [
             {"axis": "x", "type": "number", "class": "measured", "unti": "g", "description": "x"}]}"#;
         let (code, message) = read_error::<Ontology>(text);

@@ -10,9 +10,9 @@ use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
 use axum::extract::{Request, State};
 use axum::response::Response;
+use domain_rules::RuleSettings;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::rules::{BatchAnswer, EvaluateTextRequest};
-use oracled_domain::rules::RuleSettings;
 use serde::Deserialize;
 use std::sync::Arc;
 

@@ -2,11 +2,10 @@
 //! project interprets it.
 
 use super::case::{CaseCachedAnswer, CaseClaim, CaseFreshness, CaseMode, CaseValues, FirstReply, TableCase};
-use crate::EnvelopeKind;
 use crate::EnvelopeKind::{Authoritative, Blocked, DisputeSummary, HumanReview, NarrativeOnly, Provisional};
 use crate::envelope::ValueBasis;
 use crate::workflow::{BudgetExceededBehavior, ConflictStrategy, OracleTimeoutBehavior};
-use crate::{AxisReason, Envelope, VerificationTier};
+use crate::{AxisReason, Envelope, EnvelopeKind, VerificationTier};
 use domain_ground::axis::AxisClass;
 use domain_ground::freshness::StaleBehavior;
 

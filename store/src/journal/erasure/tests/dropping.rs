@@ -4,9 +4,8 @@ use super::*;
 use crate::audit::logged_rows::RowComparison;
 use crate::audit::segment_log::{EntryContent, SegmentLog};
 use crate::journal::tests::{copy_dir, rows_of};
-use oracled_domain::audit::event::RetentionStarted;
-use oracled_domain::audit::event::{DueData, DueKind, RetentionStartEntry};
-use oracled_domain::audit::log_tree::TreeHash;
+use domain_audit::event::{DueData, DueKind, RetentionStartEntry, RetentionStarted};
+use domain_audit::log_tree::TreeHash;
 
 /// Commits the entry of a retention that drops the entries up to about `last`, and returns the last one that is dropped.
 fn start(journal: &mut Journal, store: &Store, last: u64) -> u64 {
