@@ -47,7 +47,7 @@ const PAGE_MEMORY_WAIT_MAX: Duration = Duration::from_secs(5);
 /// The assumed ratio of an answer's JSON to the data of its records, at most.
 const JSON_TIMES: usize = 2;
 /// The longest cursor, in bytes.
-pub const CURSOR_MAX_BYTES: usize = 128 * 1024;
+const CURSOR_MAX_BYTES: usize = 128 * 1024;
 /// Hexadecimal digits of a query's digest in a cursor, to distinguish queries.
 const DIGEST_DIGITS: usize = 16;
 
@@ -319,18 +319,18 @@ impl RunningQuery {
 /// callers, and valid only for its query.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct QueryCursor {
+struct QueryCursor {
     /// The key of the last record that was read.
-    pub key: Vec<u8>,
-    pub point_in_time: Timestamp,
-    pub known_at: Option<Timestamp>,
+    key: Vec<u8>,
+    point_in_time: Timestamp,
+    known_at: Option<Timestamp>,
     /// The beginning of the query's digest.
-    pub query: String,
+    query: String,
 }
 
 impl QueryCursor {
     /// A digest of the query without its cursor, page size and id.
-    pub fn digest(query: &OracleQuery) -> String {
+    fn digest(query: &OracleQuery) -> String {
         let request = QueryRequest {
             cursor: None,
             max_results: None,
@@ -343,13 +343,13 @@ impl QueryCursor {
     }
 
     /// The cursor as text: the hexadecimal digits of its JSON.
-    pub fn to_text(&self) -> String {
+    fn to_text(&self) -> String {
         let json = serde_json::to_vec(self).expect("a cursor is plain data");
         json.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// Parses `text`, which must be a cursor of `query`.
-    pub fn read(text: &str, query: &OracleQuery) -> Result<Self, InvalidQueryError> {
+    fn read(text: &str, query: &OracleQuery) -> Result<Self, InvalidQueryError> {
         let read = || {
             if text.len() > CURSOR_MAX_BYTES || !text.len().is_multiple_of(2) {
                 return None;
@@ -372,4 +372,37 @@ fn cursor_of(answering: &RunningQuery, more: Option<Vec<u8>>) -> Option<String> 
         let query = QueryCursor::digest(oracle_query);
         QueryCursor { key, point_in_time: *point_in_time, known_at: *known_at, query }.to_text()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn test_query(max_results: usize, axis: &str) -> OracleQuery {
+        OracleQuery {
+            query_id: None,
+            oracle_id: "source".parse().expect("a valid id"),
+            request: QueryRequest {
+                axes_requested: vec![axis.into()],
+                max_results: Some(max_results),
+                ..QueryRequest::default()
+            },
+        }
+    }
+
+    #[test]
+    fn cursor_is_accepted_only_for_its_own_query() {
+        let cursor = QueryCursor {
+            key: vec![0, 255, 7],
+            point_in_time: Timestamp::UNIX_EPOCH,
+            known_at: None,
+            query: QueryCursor::digest(&test_query(1, "a")),
+        };
+        let text = cursor.to_text();
+        assert_eq!(QueryCursor::read(&text, &test_query(2, "a")), Ok(cursor));
+        assert_eq!(QueryCursor::read(&text, &test_query(1, "b")), Err(InvalidQueryError::Cursor));
+        for broken in ["", "0", "zz", "éé", &text[2..], &text.repeat(2), &"00".repeat(CURSOR_MAX_BYTES)] {
+            assert_eq!(QueryCursor::read(broken, &test_query(1, "a")), Err(InvalidQueryError::Cursor));
+        }
+    }
 }

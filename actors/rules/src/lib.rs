@@ -65,14 +65,14 @@ pub enum EvaluationError {
 /// The service that evaluates texts. Clones share the compiled fact sets.
 #[derive(Debug, Clone)]
 pub struct RuleService {
-    pub runner: Arc<RuleRunner>,
+    runner: Arc<RuleRunner>,
 }
 
 /// The state of the service, which evaluations share on every thread.
 #[derive(Debug)]
-pub struct RuleRunner {
+struct RuleRunner {
     settings: RuleSettings,
-    pub compiled: FactSetCache,
+    compiled: FactSetCache,
     /// Limits large evaluations to one for each processor; others wait.
     processors: ProcessorPool,
     log: LoggerHandle,
@@ -97,6 +97,12 @@ impl RuleService {
     #[must_use]
     pub fn settings(&self) -> &RuleSettings {
         &self.runner.settings
+    }
+
+    /// The memory of the compiled fact sets, in bytes.
+    #[must_use]
+    pub fn compiled_bytes(&self) -> u64 {
+        self.runner.compiled.weight_bytes()
     }
 
     /// Evaluates texts, in their order, and logs the evaluations in one commit.
@@ -170,7 +176,7 @@ impl RuleService {
 impl RuleRunner {
     /// Runs `work` over a text of `text_bytes` bytes with the facts of `check`. Small work runs here, large work on its
     /// own thread.
-    pub async fn run<T: Send + 'static>(
+    async fn run<T: Send + 'static>(
         self: Arc<Self>,
         text_bytes: usize,
         check: Arc<CandidateCheck>,
@@ -203,7 +209,7 @@ impl RuleRunner {
 
 /// The recently used fact sets, compiled, by the digest of their facts. They are limited in bytes.
 #[derive(Debug)]
-pub struct FactSetCache {
+struct FactSetCache {
     sets: Mutex<Cache<Sha256Hex, CachedFactSet, FactSetWeighter>>,
     metrics: RuleMetrics,
 }
@@ -225,13 +231,13 @@ impl Weighter<Sha256Hex, CachedFactSet> for FactSetWeighter {
 }
 
 impl FactSetCache {
-    pub fn new(bytes: u64, metrics: RuleMetrics) -> Self {
+    fn new(bytes: u64, metrics: RuleMetrics) -> Self {
         let sets = usize::try_from(bytes / TYPICAL_BYTES).unwrap_or(usize::MAX);
         Self { sets: Mutex::new(Cache::with_weighter(sets, bytes, FactSetWeighter)), metrics }
     }
 
     /// Returns `facts`, compiled: from the cache, or compiled now.
-    pub fn get_or_compile(&self, facts: &[String]) -> Arc<FactSet> {
+    fn get_or_compile(&self, facts: &[String]) -> Arc<FactSet> {
         let sha256 = FactSet::sha256_of(facts);
         // a panic under the lock leaves no harmful state: at worst a set is compiled again
         let cached = self.sets.lock().unwrap_or_else(PoisonError::into_inner).get(&sha256).cloned();
@@ -252,8 +258,25 @@ impl FactSetCache {
     }
 
     /// The memory of all sets, in bytes.
-    #[must_use]
-    pub fn weight_bytes(&self) -> u64 {
+    fn weight_bytes(&self) -> u64 {
         self.sets.lock().unwrap_or_else(PoisonError::into_inner).weight()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prometheus_client::registry::Registry;
+
+    #[test]
+    fn fact_set_is_compiled_once() {
+        let compiled = FactSetCache::new(1 << 20, RuleMetrics::register(&mut Registry::default()));
+        let facts = ["Ice melts.".to_owned()];
+        let first = compiled.get_or_compile(&facts);
+        assert!(Arc::ptr_eq(&first, &compiled.get_or_compile(&facts)));
+        assert!(
+            !Arc::ptr_eq(&first, &compiled.get_or_compile(&["Ice melts".to_owned()])),
+            "a stop makes another fact"
+        );
     }
 }

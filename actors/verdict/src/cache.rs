@@ -99,7 +99,7 @@ pub struct VerdictCache {
 }
 
 #[derive(Debug, Clone)]
-pub struct VerdictWeighter;
+struct VerdictWeighter;
 
 impl Weighter<SessionId, Arc<CachedVerdict>> for VerdictWeighter {
     fn weight(&self, _: &SessionId, cached: &Arc<CachedVerdict>) -> u64 {
@@ -143,7 +143,7 @@ impl VerdictCache {
     }
 }
 
-pub fn empty(hot_bytes: u64) -> HotCache<SessionId, Arc<CachedVerdict>, VerdictWeighter> {
+fn empty(hot_bytes: u64) -> HotCache<SessionId, Arc<CachedVerdict>, VerdictWeighter> {
     let entries = usize::try_from(hot_bytes / TYPICAL_BYTES).unwrap_or(usize::MAX);
     HotCache::with_weighter(entries, hot_bytes, VerdictWeighter)
 }
@@ -226,3 +226,39 @@ impl Handler<EvictVerdict> for VerdictCache {
 }
 
 actors_platform::handle_actor_calls!(VerdictCache);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use actors_testing::id;
+    use domain_base::payload::VerdictPayload;
+    use domain_verdict::crosscheck::judge;
+    use domain_verdict::delivery::VerdictDelivery;
+    use domain_verdict::label::ProductTier;
+    use domain_verdict::query::CustomerQuery;
+
+    #[test]
+    fn hot_verdicts_stay_within_their_memory() {
+        let mut hot = empty(64 * 1024);
+        let delivery = |n: usize| {
+            let verdict = format!(r#"{{"verdict":"RED","summary":"{}"}}"#, "s".repeat(2000));
+            let approved = judge(ProductTier::Quick, VerdictPayload::raw(&verdict))
+                .outcome
+                .expect("the verdict passes the crosscheck");
+            let cached_at = "2026-11-20T10:00:00Z".parse().expect("a valid time");
+            VerdictDelivery {
+                session_id: id(&format!("cs_{n}")),
+                query: CustomerQuery::new(String::new()),
+                approved,
+                cached_at,
+                regen: None,
+                evaluation_sha256: None,
+            }
+        };
+        for n in 0..1000 {
+            let delivery = delivery(n);
+            hot.insert(delivery.session_id.clone(), Arc::new(delivery.into()));
+        }
+        assert!(hot.weight() <= 64 * 1024 && hot.len() > 3, "{} in {} entries", hot.weight(), hot.len());
+    }
+}

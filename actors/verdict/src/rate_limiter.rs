@@ -5,7 +5,7 @@
 //! restart. A crash between the two can only make it stricter, and millions of sessions use no memory. The
 //! budget of all calls is kept by governor, and is reset when the daemon restarts.
 
-pub mod call_budget;
+mod call_budget;
 
 use call_budget::{CallRate, ModelCallBudget, SLOT_RETRY_WAIT};
 pub use call_budget::{ModelCallLimits, ModelCallSlot};

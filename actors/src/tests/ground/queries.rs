@@ -536,31 +536,3 @@ fn later_release_changes_no_answer_about_an_earlier_time() {
     });
     result.expect("no later release is seen");
 }
-
-fn test_query(max_results: usize, axis: &str) -> OracleQuery {
-    OracleQuery {
-        query_id: None,
-        oracle_id: "source".parse().expect("a valid id"),
-        request: QueryRequest {
-            axes_requested: vec![axis.into()],
-            max_results: Some(max_results),
-            ..QueryRequest::default()
-        },
-    }
-}
-
-#[test]
-fn cursor_is_accepted_only_for_its_own_query() {
-    let cursor = QueryCursor {
-        key: vec![0, 255, 7],
-        point_in_time: Timestamp::UNIX_EPOCH,
-        known_at: None,
-        query: QueryCursor::digest(&test_query(1, "a")),
-    };
-    let text = cursor.to_text();
-    assert_eq!(QueryCursor::read(&text, &test_query(2, "a")), Ok(cursor));
-    assert_eq!(QueryCursor::read(&text, &test_query(1, "b")), Err(InvalidQueryError::Cursor));
-    for broken in ["", "0", "zz", "éé", &text[2..], &text.repeat(2), &"00".repeat(CURSOR_MAX_BYTES)] {
-        assert_eq!(QueryCursor::read(broken, &test_query(1, "a")), Err(InvalidQueryError::Cursor));
-    }
-}

@@ -2,25 +2,13 @@ use crate::testing::{TestSystem, logged_events, with_system};
 use actors_audit::logger::CommitError;
 use actors_ground::queries::ProcessorPool;
 use actors_rules::*;
-use domain_rules::{CandidateCheck, CandidateText, FactSet, RuleSettings, RulesEvaluation, evaluate};
+use domain_rules::{CandidateCheck, RuleSettings, RulesEvaluation};
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
 
 fn case(text: &str, facts: &[String]) -> EvaluationCase {
     let check = Arc::new(CandidateCheck { facts: facts.to_vec(), ..CandidateCheck::default() });
     EvaluationCase { id: None, candidate_output: text.to_owned(), check }
-}
-
-fn rule_runner(system: &crate::system::ActorSystem) -> Arc<RuleRunner> {
-    let config = RulesConfig { settings: RuleSettings::default(), compiled_bytes: 1 << 20 };
-    RuleService::new(
-        config,
-        ProcessorPool::default(),
-        system.log.clone(),
-        system.clock.clone(),
-        RuleMetrics::register(&mut Registry::default()),
-    )
-    .runner
 }
 
 fn verdicts(evaluations: &[RulesEvaluation]) -> Vec<&'static str> {
@@ -61,34 +49,21 @@ fn evaluation_fails_if_it_cannot_be_logged() {
 }
 
 #[test]
-fn fact_set_is_compiled_once() {
-    let compiled = FactSetCache::new(1 << 20, RuleMetrics::register(&mut Registry::default()));
-    let facts = ["Ice melts.".to_owned()];
-    let first = compiled.get_or_compile(&facts);
-    assert!(Arc::ptr_eq(&first, &compiled.get_or_compile(&facts)));
-    assert!(
-        !Arc::ptr_eq(&first, &compiled.get_or_compile(&["Ice melts".to_owned()])),
-        "a stop makes another fact"
-    );
-}
-
-#[test]
 fn fact_set_that_has_grown_is_weighed_again() {
     with_system(|TestSystem { system, .. }| async move {
-        let runner = rule_runner(&system);
+        let config = RulesConfig { settings: RuleSettings::default(), compiled_bytes: 1 << 20 };
+        let metrics = RuleMetrics::register(&mut Registry::default());
+        let (log, clock) = (system.log.clone(), system.clock.clone());
+        let rules = RuleService::new(config, ProcessorPool::default(), log, clock, metrics);
         let facts: Vec<String> = (0..50).map(|n| format!("Fact number {n} holds, and is known.")).collect();
-        let check = |rules: &str| {
-            let rules = Some(vec![rules.parse().expect("a rule")]);
-            Arc::new(CandidateCheck { facts: facts.clone(), rules, ..CandidateCheck::default() })
-        };
-        let weight = async |rules: &str| {
-            let work = |check: &CandidateCheck, facts: &FactSet, settings: &RuleSettings| {
-                evaluate(&CandidateText::text("Fact number 7 holds"), check, facts, settings)
-            };
-            let evaluated =
-                Arc::clone(&runner).run(19, check(rules), work).await.expect("the evaluation succeeds");
-            assert_eq!(verdicts(&[evaluated]), ["PASS"]);
-            runner.compiled.weight_bytes()
+        let weight = async |rule: &str| {
+            let rule_ids = Some(vec![rule.parse().expect("a rule")]);
+            let check = CandidateCheck { rules: rule_ids, facts: facts.clone(), ..CandidateCheck::default() };
+            let candidate_output = "Fact number 7 holds".to_owned();
+            let case = EvaluationCase { id: None, candidate_output, check: Arc::new(check) };
+            let evaluated = rules.evaluate(vec![case]).await.expect("the evaluation succeeds");
+            assert_eq!(verdicts(&evaluated), ["PASS"]);
+            rules.compiled_bytes()
         };
         let published = weight("RULE-PREC-001").await;
         let whole_words = weight("RULE-PREC-005").await;

@@ -7,7 +7,6 @@ use domain_base::caller::PeerCredentials;
 use domain_base::digest::Sha256Hex;
 use domain_base::event::AuditEvent;
 use domain_base::gate_path::GatePath;
-use domain_verdict::delivery::VerdictDelivery;
 use domain_verdict::divergence::DivergenceLevel;
 use domain_verdict::generation::{GenerationSettings, VerdictGeneration};
 use domain_verdict::label::{ProductTier, VerdictLabel};
@@ -140,34 +139,6 @@ fn simultaneous_submissions_of_one_session_store_one_verdict() {
         assert_eq!(events.iter().filter(|event| *event == "verdict_cached").count(), 1);
         assert_eq!(events.iter().filter(|event| *event == "tmm_crosscheck").count(), 20);
     });
-}
-
-#[test]
-fn hot_verdicts_stay_within_their_memory() {
-    let mut hot = empty(64 * 1024);
-    let delivery = |n: usize| {
-        let verdict = format!(r#"{{"verdict":"RED","summary":"{}"}}"#, "s".repeat(2000));
-        let approved = domain_verdict::crosscheck::judge(
-            ProductTier::Quick,
-            domain_base::payload::VerdictPayload::raw(&verdict),
-        )
-        .outcome
-        .expect("the verdict passes the crosscheck");
-        let cached_at = "2026-11-20T10:00:00Z".parse().expect("a valid time");
-        VerdictDelivery {
-            session_id: id(&format!("cs_{n}")),
-            query: CustomerQuery::new(String::new()),
-            approved,
-            cached_at,
-            regen: None,
-            evaluation_sha256: None,
-        }
-    };
-    for n in 0..1000 {
-        let delivery = delivery(n);
-        hot.insert(delivery.session_id.clone(), Arc::new(delivery.into()));
-    }
-    assert!(hot.weight() <= 64 * 1024 && hot.len() > 3, "{} in {} entries", hot.weight(), hot.len());
 }
 
 fn address() -> Option<CustomerEmail> {

@@ -1,7 +1,6 @@
 use crate::testing::model::register;
 use crate::testing::{TestSystem, id, logged_events, test_model_id, with_system};
 use actors_audit::logger::CommitError;
-use actors_verdict::rate_limiter::call_budget::{CallRate, ModelCallBudget, quota};
 use actors_verdict::rate_limiter::*;
 use domain_audit::event::ServiceStopped;
 use domain_base::application::ApplicationName;
@@ -9,9 +8,7 @@ use domain_base::event::AuditEvent;
 use domain_verdict::generation::{GenerationSettings, VerdictGeneration};
 use domain_verdict::label::ProductTier;
 use domain_verdict::prompt::ModelPrompt;
-use governor::clock::FakeRelativeClock;
 use oracled_store::JournalRecord;
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 fn request_regen(session_id: &str) -> RequestRegen {
@@ -124,63 +121,4 @@ fn attempt_that_did_not_reach_the_model_can_be_undone() {
             .expect("the actor answers")
             .expect("it counts for nothing");
     });
-}
-
-#[test]
-fn calls_stay_within_the_budget_in_any_minute() {
-    for per_minute in [1, 2, 3, 4, 7, 60, 1000] {
-        let clock = FakeRelativeClock::default();
-        let limit = NonZeroU32::new(per_minute).expect("not zero");
-        let governor = governor::RateLimiter::direct_with_clock(quota(limit), clock.clone());
-        let (mut now_ms, mut taken): (u64, Vec<u64>) = (0, Vec::new());
-        // a caller that calls all the time, for three minutes
-        while now_ms < 180_000 {
-            while governor.check().is_ok() {
-                taken.push(now_ms);
-            }
-            clock.advance(Duration::from_millis(7));
-            now_ms += 7;
-        }
-        let within = |from: u64| taken.iter().filter(|at| (from..from + 60_000).contains(at)).count();
-        let most = taken.iter().map(|at| within(*at)).max().expect("some are let through");
-        assert!(most <= per_minute as usize + usize::from(per_minute == 1), "{most} of {per_minute}");
-        assert!(
-            2 * taken.len() >= 3 * per_minute as usize,
-            "{} of {per_minute} in three minutes",
-            taken.len()
-        );
-    }
-}
-
-#[test]
-fn budget_error_contains_the_wait() {
-    let per_minute = NonZeroU32::new(4).expect("not zero");
-    let calls = ModelCallBudget::new(ModelCallLimits { per_minute, at_once: 100 });
-    assert_eq!(calls.take_budgeted_call(), Ok(()));
-    let Err(CallLimitError::Budget { wait, .. }) = calls.take_budgeted_call() else {
-        panic!("a second call at once")
-    };
-    assert!((Duration::from_secs(15)..=Duration::from_secs(20)).contains(&wait), "{wait:?}");
-}
-
-#[test]
-fn call_that_was_put_back_is_taken_next() {
-    let rate = CallRate::new(NonZeroU32::new(4).expect("not zero"));
-    assert_eq!(rate.take(), Ok(()));
-    assert!(rate.take().is_err());
-    rate.put_back();
-    assert_eq!(rate.take(), Ok(()));
-    assert!(rate.take().is_err());
-}
-
-#[test]
-fn calls_at_once_are_limited() {
-    let per_minute = NonZeroU32::new(1000).expect("not zero");
-    let calls = ModelCallBudget::new(ModelCallLimits { per_minute, at_once: 2 });
-    let (first, second) = (calls.take_slot(), calls.take_slot());
-    assert!(first.is_ok() && second.is_ok());
-    assert!(matches!(calls.take_slot(), Err(CallLimitError::Places { calls_at_once: 2, .. })));
-    assert_eq!(calls.take_budgeted_call(), Ok(()), "a retry has its place");
-    drop(first);
-    assert!(calls.take_slot().is_ok());
 }
