@@ -48,7 +48,6 @@ use domain_verdict::session::SessionCaller;
 use domain_verdict::template_name::TemplateName;
 use domain_verification::adapter::ValidatedAdapter;
 use jiff::{SignedDuration, Timestamp};
-use oracled_store::ground::slices::SliceLimits;
 use oracled_store::{Journal, LogQuery, Store, StoreOptions};
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
@@ -59,6 +58,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use store_facts::slices::SliceLimits;
 
 /// A clock that a test sets.
 #[derive(Debug, Clone)]

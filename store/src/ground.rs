@@ -29,5 +29,4 @@ mod tests;
 pub mod verify;
 pub mod view;
 
-pub use store_facts::{archive, decoding, slices};
 pub use tables::Store;

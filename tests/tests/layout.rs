@@ -1,6 +1,6 @@
 //! The folders of each crate: imports point one way, and no two modules of a folder import each other.
 
-use crate::architecture::rust_files;
+use crate::architecture::{crates, rust_files};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -40,26 +40,6 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
             &["console"],
         ],
     ),
-];
-
-/// The crates of features, and of the parts of the store. Cargo prevents cycles of them.
-const PARTS: [&str; 16] = [
-    "domain/base",
-    "domain/audit",
-    "domain/upstream",
-    "domain/ground",
-    "domain/verification",
-    "domain/rules",
-    "domain/verdict",
-    "store/base",
-    "store/facts",
-    "actors/platform",
-    "actors/audit",
-    "actors/upstream",
-    "actors/ground",
-    "actors/verification",
-    "actors/rules",
-    "actors/verdict",
 ];
 
 /// The path of a module or of an item in it, from the crate's root.
@@ -263,7 +243,7 @@ fn features_import_only_earlier_features() {
 /// Two modules that import each other are one module in two files.
 #[test]
 fn modules_of_a_folder_do_not_import_each_other() {
-    for folder in ORDER.map(|(folder, _)| folder).into_iter().chain(PARTS) {
+    for folder in crates() {
         let modules = CrateModules::of(folder);
         let imports = modules.imports();
         for parent in modules.files.keys() {

@@ -36,14 +36,14 @@ use domain_base::digest::Sha256Hex;
 use domain_ground::id::{PipelineId, SourceId};
 use jiff::Timestamp;
 use oracled_store::Store;
-use oracled_store::ground::archive::PayloadRef;
-use oracled_store::ground::slices::SliceLimits;
 use pulling::{PullTracker, RequestedPull};
 use source_claims::SourceClaims;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use store_facts::archive::PayloadRef;
+use store_facts::slices::SliceLimits;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 

@@ -99,12 +99,8 @@ impl Clock {
         Self::with_source(move || ClockReading { now: at, running: SignedDuration::ZERO })
     }
 
-    /// A clock that shows the value of `at`, for tests. A change of `at` is time that passes.
-    pub fn movable(at: Arc<Mutex<Timestamp>>) -> Self {
-        Self::settable(at, Arc::default())
-    }
-
-    /// A clock that shows the value of `at`, for tests. `stepped_s` is the part of it that did not pass: the clock was set.
+    /// A clock that shows the value of `at`, for tests. A change of `at` is time that passes,
+    /// but for the part in `stepped_s`: by it, the clock was set.
     pub fn settable(at: Arc<Mutex<Timestamp>>, stepped_s: Arc<AtomicI64>) -> Self {
         Self::with_source(move || {
             let now = *at.lock().expect("the lock is not poisoned");
@@ -209,7 +205,7 @@ mod tests {
     fn step_back_of_the_clock_is_counted_once_and_shown() {
         let start: Timestamp = "2026-11-20T10:00:00Z".parse().expect("a valid time");
         let at = Arc::new(Mutex::new(start));
-        let clock = Clock::movable(Arc::clone(&at));
+        let clock = Clock::settable(Arc::clone(&at), Arc::default());
         let show = |seconds: i64| {
             *at.lock().expect("the lock is not poisoned") = start + SignedDuration::from_secs(seconds);
             clock.now()

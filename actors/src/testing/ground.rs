@@ -11,9 +11,9 @@ use domain_ground::ontology::Ontology;
 use domain_ground::pipeline::PipelineDefinition;
 use domain_ground::run::{IngestionRun, RunState};
 use domain_ground::source::SourceRegistration;
-use oracled_store::ground::archive::PayloadRef;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
+use store_facts::archive::PayloadRef;
 
 pub(crate) const PEER: PeerCredentials = PeerCredentials { uid: 7, gid: 7, pid: None };
 pub(crate) fn document<T: DeserializeOwned>(text: &str) -> T {

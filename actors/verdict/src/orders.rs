@@ -141,11 +141,11 @@ impl OrderWork {
             in_flight.count(counts) + placing.count()
         };
         let queue_max = self.config.queue_max;
-        if queue.len() + open(&|_| true) >= queue_max {
+        if queue.total() + open(&|_| true) >= queue_max {
             return Some(QueueLimit { queue_max, application: None });
         }
         let queue_max = *self.config.applications.get(application)?;
-        let open = queue.len_of(application) + open(&|id| id.application() == *application);
+        let open = queue.total_of(application) + open(&|id| id.application() == *application);
         (open >= queue_max).then(|| QueueLimit { queue_max, application: Some(application.clone()) })
     }
 }

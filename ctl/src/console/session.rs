@@ -12,6 +12,7 @@ use crate::verdict::erase::describe_erased;
 use crate::verdict::orders::{change, order_path};
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect};
+use domain_base::digest::Sha256Hex;
 use domain_base::moment::Moment;
 use domain_verdict::mail::MailState;
 use domain_verdict::order::OrderAction;
@@ -52,7 +53,7 @@ pub(super) async fn page(
 
 fn render_session(session_id: &str, page: &SessionPage) -> Markup {
     let SessionPage { session, order, waiting_for, mails, costs, history, has_older_entries } = page;
-    let digest = |sha256: &Option<domain_base::digest::Sha256Hex>| {
+    let digest = |sha256: &Option<Sha256Hex>| {
         html! {
             @if let Some(sha256) = sha256 { code { (sha256) } } @else { "none" }
         }

@@ -14,13 +14,13 @@ use domain_ground::record::RecordContent;
 use domain_ground::rejection::{RecordRejection, RecordRule};
 use domain_ground::run::RunCounts;
 use domain_ground::source::SourceRegistration;
-use oracled_store::ground::decoding::PayloadEncoding;
-use oracled_store::ground::slices::{PayloadSlice, PayloadSliceError, SliceLimits, slice_payload};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io::{self, Read};
 use std::sync::Arc;
+use store_facts::decoding::PayloadEncoding;
+use store_facts::slices::{PayloadSlice, PayloadSliceError, SliceLimits, slice_payload};
 
 /// A pipeline with its source and its ontology, without faults.
 #[derive(Debug)]

@@ -10,11 +10,11 @@ use actors_upstream::oracle::LiveSettings;
 use actors_upstream::reloadable::Reloadable;
 use domain_ground::id::PipelineId;
 use ipnet::IpNet;
-use oracled_store::ground::slices::SliceLimits;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use store_facts::slices::SliceLimits;
 use utoipa::ToSchema;
 
 /// The key of the credentials.

@@ -2,10 +2,10 @@
 
 use bytes::{Buf, Bytes};
 use domain_ground::id::SourceId;
-use oracled_store::ground::archive::{ArchiveWriter, PayloadRef};
-use oracled_store::ground::decoding::{DecodingError, PayloadEncoding};
 use oracled_store::{Store, StoreError};
 use std::io::{self, ErrorKind, Read};
+use store_facts::archive::{ArchiveWriter, PayloadRef};
+use store_facts::decoding::{DecodingError, PayloadEncoding};
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::{JoinHandle, spawn_blocking};
 

@@ -26,12 +26,12 @@ use domain_ground::run::{IngestionRun, RunState};
 use domain_ground::source_state::{CompletedRun, SourceState};
 use domain_ground::timeline::{ReleaseScope, VisibleReleases};
 use jiff::{SignedDuration, Timestamp};
-use oracled_store::ground::archive::PayloadRef;
-use oracled_store::ground::decoding::PayloadEncoding;
 use oracled_store::{JournalRecord, RowExpectation, RowWrite, StoreError};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
+use store_facts::archive::PayloadRef;
+use store_facts::decoding::PayloadEncoding;
 use tokio::sync::watch;
 
 /// A pull that was interrupted by the end of the daemon is due again this long after it began, unless its

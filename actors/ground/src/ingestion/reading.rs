@@ -10,13 +10,13 @@ use domain_ground::run::{RunCounts, RunPhase, SortedFileRef};
 use domain_ground::timeline::{RecordStatement, TimelineRun};
 use oracled_store::StoreError;
 use oracled_store::ground::files::GroundFiles;
-use oracled_store::ground::slices::{PayloadSlice, PayloadSliceError, SliceLimits, slice_payload};
 use oracled_store::ground::staging::{AcceptedRecord, RunStaging, StagedRun};
 use oracled_store::ground::statement::StoredStatement;
 use oracled_store::ground::view::SourceView;
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use store_facts::slices::{PayloadSlice, PayloadSliceError, SliceLimits, slice_payload};
 
 /// The most bytes of raw records between two checks of the free space.
 const UNCHECKED_BYTES_MAX: u64 = 1 << 20;

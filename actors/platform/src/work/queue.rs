@@ -97,17 +97,12 @@ impl<L: Ord + Clone, I: Ord + Clone + Hash> WorkQueue<L, I> {
     }
 
     /// The amount of work in memory, with that in progress.
-    pub fn len(&self) -> usize {
+    pub fn total(&self) -> usize {
         self.lanes.values().map(|lane| self.amount(lane)).sum()
     }
 
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// That of one lane.
-    pub fn len_of(&self, lane: &L) -> usize {
+    pub fn total_of(&self, lane: &L) -> usize {
         self.lanes.get(lane).map_or(0, |lane| self.amount(lane))
     }
 

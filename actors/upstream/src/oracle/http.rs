@@ -13,7 +13,9 @@ use actors_platform::clock::{Clock, monotonic};
 use domain_ground::id::SourceId;
 use domain_upstream::health::CircuitCallOutcome;
 use domain_verification::adapter::{SourceQuestion, UnsupportedQuestionError, ValidatedAdapter};
-use domain_verification::{AnswerFault, CachedAnswer, CallTimeLimit, CandidateAnswer, OracleReply};
+use domain_verification::{
+    AnswerFault, CachedAnswer, CallFailure, CallTimeLimit, CandidateAnswer, OracleReply,
+};
 use ipnet::IpNet;
 use reqwest::header::HeaderMap;
 use reqwest::{StatusCode, Url};
@@ -222,7 +224,7 @@ fn unasked_answer(unasked: &UnsupportedQuestionError) -> LiveAnswer {
         | UnsupportedQuestionError::Open { .. }
         | UnsupportedQuestionError::Value { .. }
         | UnsupportedQuestionError::TooLong { .. } => {
-            OracleReply::Failed { failure: domain_verification::CallFailure::Rejected, cause }
+            OracleReply::Failed { failure: CallFailure::Rejected, cause }
         }
     };
     LiveAnswer::without_cached_answer(reply, CircuitCallOutcome::Neutral)
@@ -231,7 +233,7 @@ fn unasked_answer(unasked: &UnsupportedQuestionError) -> LiveAnswer {
 /// A fault of the daemon, which has no effect on the source's health.
 fn internal_fault(cause: String) -> LiveAnswer {
     LiveAnswer::without_cached_answer(
-        OracleReply::Failed { failure: domain_verification::CallFailure::Internal, cause },
+        OracleReply::Failed { failure: CallFailure::Internal, cause },
         CircuitCallOutcome::Neutral,
     )
 }
@@ -252,20 +254,19 @@ fn failed_call_answer(ask: &LiveQuery, error: &WebError, began: Instant) -> Live
             RequestFailureKind::Status(408 | 429 | 500..)
             | RequestFailureKind::Connect
             | RequestFailureKind::Timeout
-            | RequestFailureKind::Broken => failed(domain_verification::CallFailure::Unavailable),
+            | RequestFailureKind::Broken => failed(CallFailure::Unavailable),
             // the request was wrong, which is no fault of the source
-            RequestFailureKind::Status(400 | 413 | 422) => LiveAnswer {
-                outcome: CircuitCallOutcome::Neutral,
-                ..failed(domain_verification::CallFailure::Rejected)
-            },
+            RequestFailureKind::Status(400 | 413 | 422) => {
+                LiveAnswer { outcome: CircuitCallOutcome::Neutral, ..failed(CallFailure::Rejected) }
+            }
             RequestFailureKind::Status(_) | RequestFailureKind::ErrorAnswer(_) => {
-                failed(domain_verification::CallFailure::Rejected)
+                failed(CallFailure::Rejected)
             }
             RequestFailureKind::TooLarge => LiveAnswer::refused(
                 AnswerFault::Schema,
                 format!("the answer has more than {ANSWER_MAX_BYTES} bytes"),
             ),
-            RequestFailureKind::Unreadable => failed(domain_verification::CallFailure::Unavailable),
+            RequestFailureKind::Unreadable => failed(CallFailure::Unavailable),
         },
         WebError::Coded { .. } => LiveAnswer::refused(
             AnswerFault::Schema,
@@ -275,9 +276,7 @@ fn failed_call_answer(ask: &LiveQuery, error: &WebError, began: Instant) -> Live
         WebError::Leaves { .. } | WebError::Redirect { .. } => {
             LiveAnswer::refused(AnswerFault::Identity, error.to_string())
         }
-        WebError::Name { .. } | WebError::Redirects { .. } => {
-            failed(domain_verification::CallFailure::Unavailable)
-        }
+        WebError::Name { .. } | WebError::Redirects { .. } => failed(CallFailure::Unavailable),
         WebError::Endpoint(_)
         | WebError::TokenUrl(_)
         | WebError::NoCredential { .. }

@@ -7,6 +7,7 @@ use crate::crosscheck::JudgeTrial;
 use crate::rate_limiter::RequestTrialCall;
 use crate::submission::GenerationTrace;
 use actors_upstream::{ModelCallPurpose, ModelError};
+use domain_base::application::ApplicationName;
 use domain_base::gate_path::GatePath;
 use domain_base::payload::VerdictPayload;
 use domain_verdict::cost::ModelCost;
@@ -45,8 +46,7 @@ impl GenerationRunner {
     pub(crate) async fn try_prompt(&self, trial: PromptTrial) -> Result<PromptTrialResult, GenerationError> {
         let PromptTrial { template, tier, query } = trial;
         let prompt = build_verdict_prompt(&template, tier, &query).map_err(PromptError::from)?;
-        let (model, lease) =
-            self.request_first_lease(&domain_base::application::ApplicationName::default()).await?;
+        let (model, lease) = self.request_first_lease(&ApplicationName::default()).await?;
         let _slots = self.handles.rate_limiter.ask(RequestTrialCall(model.oracle_id().clone())).await??;
         let request = ModelRequest { prompt, settings: model.original.clone() };
         let purpose = ModelCallPurpose { session_id: None, path: GatePath::Try };

@@ -10,11 +10,11 @@ use domain_base::blank::is_blank;
 use domain_base::raw::SourceValue;
 use domain_ground::format::{ColumnUnpivot, PayloadCompression, PayloadFormat, TextEncoding};
 use domain_ground::ontology::AXES_MAX;
-use oracled_store::ground::decoding::PayloadEncoding;
-use oracled_store::ground::slices::{SliceLimits, slice_payload};
 use std::collections::HashSet;
 use std::io::{self, Read};
 use std::path::Path;
+use store_facts::decoding::PayloadEncoding;
+use store_facts::slices::{SliceLimits, slice_payload};
 
 /// The most bytes of a file that are read.
 const SAMPLE_BYTES: u64 = 4 * 1024 * 1024;

@@ -7,8 +7,8 @@ use domain_base::pattern::compile_pattern;
 use domain_base::text_form::into_nfc;
 use domain_ground::format::{ColumnUnpivot, CommentMark, CsvDelimiter, PayloadFormat, TableForm};
 use domain_ground::ontology::AXES_MAX;
-use oracled_store::ground::slices::{DelimitedRows, SliceLimits};
 use std::collections::{HashMap, HashSet};
+use store_facts::slices::{DelimitedRows, SliceLimits};
 
 /// The rows by which the form is recognized.
 const ROWS: usize = 500;

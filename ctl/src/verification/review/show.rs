@@ -9,7 +9,7 @@ use domain_ground::id::SourceId;
 use domain_verification::review::{
     DismissalRecord, ResolutionRecord, ReviewComment, ReviewState, RevocationRecord,
 };
-use domain_verification::{CandidateAnswer, ReviewCase};
+use domain_verification::{AxisReason, CandidateAnswer, ReviewCase};
 use jiff::Timestamp;
 use oracled_api::verdict::orders::OrderReport;
 use oracled_api::verification::{ReviewEvidence, ReviewSummary, ReviewedSourceAnswer};
@@ -111,7 +111,7 @@ pub(crate) fn format_values(review: &ReviewSummary) -> String {
 }
 
 pub(crate) fn format_axes(review: &ReviewSummary) -> String {
-    let axis = |(path, reasons): (&String, &BTreeSet<domain_verification::AxisReason>)| {
+    let axis = |(path, reasons): (&String, &BTreeSet<AxisReason>)| {
         let reasons: Vec<_> = reasons.iter().map(|reason| reason.into_str()).collect();
         format!("{path} ({})", reasons.join(", "))
     };

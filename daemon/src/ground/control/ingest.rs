@@ -26,9 +26,9 @@ use domain_ground::run::{IngestionRun, RunState};
 use http_body_util::BodyExt;
 use hyper::{Method, Request, StatusCode};
 use oracled_api::ground::{UploadParams, UploadResponse};
-use oracled_store::ground::decoding::PayloadEncoding;
 use std::sync::Arc;
 use std::time::Duration;
+use store_facts::decoding::PayloadEncoding;
 use tokio::time::timeout;
 
 /// Whether a request uploads a payload, which has no time limit.

@@ -3,6 +3,7 @@
 use super::applications::ApplicationSections;
 use super::policy::PolicySection;
 use crate::platform::config::{ConfigError, Configuration, Section};
+use domain_base::application::ApplicationName;
 use domain_rules::RuleIds;
 use domain_verdict::crosscheck::UnexpectedFieldHandling;
 use domain_verdict::label::ProductTier;
@@ -91,7 +92,7 @@ impl GateSection {
     pub fn to_policies(&self, applications: &ApplicationSections) -> DeliveryPolicies {
         let common = self.common();
         let of_tier = |tier| (tier, resolve(&[self.of(tier), &common]));
-        let of_application = |(name, tier): (&domain_base::application::ApplicationName, ProductTier)| {
+        let of_application = |(name, tier): (&ApplicationName, ProductTier)| {
             let own = applications.get(name).map(|section| &section.gate)?;
             let policy = resolve(&[own.of(tier), &own.common(), self.of(tier), &common]);
             Some(((name.clone(), tier), policy))

@@ -191,8 +191,11 @@ async fn token_is_requested_once_and_used_until_it_expires() {
     let at = Arc::new(Mutex::new(now()));
     let query = authenticating(&data.url("127.0.0.1", "/"), SourceAuthentication::Oauth);
     let credentials = [(id(), bound(client_of(&tokens, Some("read all")), &query.endpoint))].into();
-    let puller =
-        PayloadPuller::new(settings(&["127.0.0.1/32"]), credentials, Clock::movable(Arc::clone(&at)));
+    let puller = PayloadPuller::new(
+        settings(&["127.0.0.1/32"]),
+        credentials,
+        Clock::settable(Arc::clone(&at), Arc::default()),
+    );
     for (s, word) in [(0, "one"), (69, "one"), (70, "two"), (139, "two")] {
         *at.lock().expect("the lock is not poisoned") = now() + SignedDuration::from_secs(s);
         pull(&puller, &query).await.0.expect("the call succeeds");

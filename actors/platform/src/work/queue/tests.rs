@@ -43,9 +43,9 @@ fn block(queue: &mut TestQueue, now: i64, id: &str) {
 fn lanes_take_turns_and_work_of_one_keeps_its_order() {
     let flood = [(1, "a1"), (2, "a2"), (3, "a3"), (4, "b1"), (5, "b2"), (6, "c1"), (99, "c2")];
     let mut queue = queue(LIMITS, &flood);
-    assert_eq!((queue.len(), queue.len_of(&"a")), (7, 3));
+    assert_eq!((queue.total(), queue.total_of(&"a")), (7, 3));
     assert_eq!(taken(&mut queue, 10), ["a1", "b1", "c1", "a2", "b2", "a3"]);
-    assert_eq!((queue.len(), queue.is_free(&"c", at(10)), queue.is_free(&"c", at(99))), (1, true, false));
+    assert_eq!((queue.total(), queue.is_free(&"c", at(10)), queue.is_free(&"c", at(99))), (1, true, false));
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn work_is_not_taken_beyond_the_limits() {
     let mut queue = queue(limits, &[(1, "a1"), (1, "a2"), (1, "a3"), (1, "b1"), (1, "b2")]);
     let running: Vec<_> = std::iter::from_fn(|| take(&mut queue, 1)).collect();
     assert_eq!(running.iter().map(|work| work.id).collect::<Vec<_>>(), ["a1", "b1", "a2"]);
-    assert_eq!((queue.running(), queue.len_of(&"a")), (3, 3));
+    assert_eq!((queue.running(), queue.total_of(&"a")), (3, 3));
     for work in running {
         queue.end(work, WorkOutcome::Left);
     }
@@ -87,7 +87,7 @@ fn work_counts_once_and_not_after_its_removal() {
     let mut queue = queue(LIMITS, &[(1, "a1"), (3, "a2"), (4, "a2")]);
     queue.remove(&"a1");
     queue.remove(&"a9");
-    assert_eq!((queue.len(), queue.len_of(&"a"), queue.contains(&"a1")), (1, 1, false));
+    assert_eq!((queue.total(), queue.total_of(&"a"), queue.contains(&"a1")), (1, 1, false));
     assert!(take(&mut queue, 2).is_none());
     assert_eq!(taken(&mut queue, 3), ["a2"]);
 }
@@ -99,7 +99,7 @@ fn full_lane_keeps_the_earliest_work() {
     for (due, id) in ids.into_iter().enumerate().rev() {
         queue.insert("a", id, at(due as i64));
     }
-    assert_eq!((queue.len(), queue.amount_of(|_| true)), (10, None));
+    assert_eq!((queue.total(), queue.amount_of(|_| true)), (10, None));
     // the last two are only on disk: work that is due at the same time or later must not overtake them
     queue.insert("a", "a50", at(11));
     assert!(!queue.contains(&"a50") && !queue.is_running_low());
@@ -133,7 +133,7 @@ fn wake_up_during_an_attempt_is_not_lost() {
     let mut queue = queue(LIMITS, &[(1, "a1")]);
     let running = take(&mut queue, 1).expect("work is due");
     queue.insert("a", "a1", at(2));
-    assert_eq!((queue.len(), queue.holds(&"a1")), (1, true), "it counts once");
+    assert_eq!((queue.total(), queue.holds(&"a1")), (1, true), "it counts once");
     let again = take(&mut queue, 2).expect("work is due");
     queue.end(again, WorkOutcome::Due(at(3)));
     assert_eq!(queue.running(), 1, "the attempt continues");
