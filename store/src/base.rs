@@ -11,8 +11,10 @@ pub(crate) mod panics;
 pub(crate) mod random;
 pub(crate) mod read;
 pub(crate) mod row_batch;
+pub(crate) mod row_upgrades;
 pub(crate) mod row_write;
 pub(crate) mod rows;
 
+pub(crate) mod schema;
 pub(crate) mod snapshot;
 pub(crate) mod watermark;

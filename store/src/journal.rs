@@ -13,6 +13,7 @@ use crate::journal::record::{CommitReceipt, JournalRecord, RecordRejectedError};
 use crate::journal::recovery::{JournalFailure, RecoveryCondition};
 use crate::journal::salvage::continue_with_salvage;
 use crate::journal::staged::StagedGroup;
+use crate::journal::upgrade::upgrade;
 use crate::segments::Segments;
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -76,10 +77,10 @@ impl Journal {
         let engine = Arc::new(StoreEngine::new(options, lock));
         let mut mirror =
             LogMirror::open(&dir, mark.now.mirrored, mark.now.mirror_first, engine.checks().mirror())?;
-        let is_plausible = mirror.last_seq <= mark.now.counts.entries;
-        let mirrored = if is_plausible { mirror.last_seq } else { mirror.last_counted()? };
+        let mirrored = mirror.last_plausible(mark.now.counts.entries)?;
         let segments = segments
             .and_then(|segments| check_segments(&dir, &segments, &mark.now, mirrored).map(|()| segments));
+        let segments = upgrade(&engine, segments, &mut mark)?;
         let files = GroundFiles::open(&dir, facts_cache_bytes, engine.free().clone())?;
         let store = Store::new(TableReader::new(Arc::clone(&engine)), files);
         let open = |segments, mark: &mut _| {
@@ -348,6 +349,7 @@ pub(crate) mod erasure;
 mod group_tree;
 pub(crate) mod healing;
 mod mirror_file;
+mod new_database;
 pub(crate) mod opening;
 pub(crate) mod preview;
 pub(crate) mod record;
@@ -357,3 +359,4 @@ pub(crate) mod staged;
 pub(crate) mod state_files;
 #[cfg(test)]
 pub(crate) mod tests;
+mod upgrade;

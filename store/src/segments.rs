@@ -16,8 +16,7 @@ pub(crate) use snapshot::{PART_BYTES, WrittenSnapshot};
 
 use crate::base::random::random_bytes;
 use crate::base::row_batch::RowBatch;
-use files::SegmentHead;
-pub(crate) use files::{ReadableGroup, SegmentFiles, is_segment_name};
+pub(crate) use files::{ReadableGroup, SegmentFiles, SegmentHead, is_segment_name};
 use group::{APPENDED_MAX_BYTES, GROUP_HEAD_BYTES, GroupEnd, encode};
 use keeper::SegmentKeeper;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
@@ -66,7 +65,7 @@ impl Segments {
         fs::create_dir_all(files.dir()).map_err(|source| files.io(source))?;
         sync_dir(state_dir)?;
         let keeper = SegmentKeeper::start(files.clone());
-        let head = SegmentHead { store_id, number: 1, previous: GroupEnd::default() };
+        let head = SegmentHead::new(store_id, 1, GroupEnd::default());
         let last = begin(&files, head, &keeper, SEGMENT_MIN_BYTES)?;
         let mut segments = Self { files, store_id, last, keeper, has_failed: false };
         segments.append(0, rows)?;
@@ -130,7 +129,7 @@ impl Segments {
         // the snapshot ends with the same checksum, whichever it is
         let previous = GroupEnd { checksum: u32::from_be_bytes(random_bytes()?), entries };
         let keeper = SegmentKeeper::start(files.clone());
-        let head = SegmentHead { store_id, number: last + 1, previous };
+        let head = SegmentHead::new(store_id, last + 1, previous);
         let last = begin(&files, head, &keeper, SEGMENT_MIN_BYTES)?;
         Ok(Self { files, store_id, last, keeper, has_failed: false })
     }
@@ -240,10 +239,22 @@ impl Segments {
         if self.last.len <= SegmentHead::BYTES { Ok(()) } else { self.begin_next(0) }
     }
 
+    /// The schema version of the first segment, or of the snapshot in its place. No later one has an earlier version.
+    ///
+    /// # Errors
+    /// The segment cannot be read.
+    pub(crate) fn first_schema(&self) -> Result<u32, StoreError> {
+        let first = self.files.numbers_up_to(self.last.number).next().unwrap_or(self.last.number);
+        self.files.head(first).map(|head| head.schema)
+    }
+
     /// Begins the next segment, with room for a group of `len` bytes.
-    fn begin_next(&mut self, len: u64) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    /// The segment cannot be created. All groups stay where they are.
+    pub(crate) fn begin_next(&mut self, len: u64) -> Result<(), StoreError> {
         let LastSegment { number, len: used, limit, end, .. } = self.last;
-        let head = SegmentHead { store_id: self.store_id, number: number + 1, previous: end };
+        let head = SegmentHead::new(self.store_id, number + 1, end);
         // if this fails, the file of the next segment may exist already, and no group may follow in this one
         self.last.limit = used;
         let limit = next_limit(limit).max(SegmentHead::BYTES + len);

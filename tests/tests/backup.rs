@@ -169,6 +169,36 @@ async fn backup_has_no_private_key_and_a_restore_without_it_logs_the_new_key() {
 }
 
 #[tokio::test]
+async fn upgraded_state_is_refused_by_an_earlier_version_whose_backup_still_serves() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
+    let (backup, _) = back_up(&world, "before").await;
+    let key = public_key(&world);
+    assert!(daemon.stop().success());
+    // as a later version writes it
+    let mark = world.state().join("watermark");
+    let mut bytes = fs::read(&mark).expect("the file is readable");
+    for slot in bytes.chunks_mut(4096) {
+        let schema = slot[8..12].try_into().map(u32::from_be_bytes).expect("four bytes");
+        slot[8..12].copy_from_slice(&(schema + 1).to_be_bytes());
+    }
+    fs::write(&mark, bytes).expect("the write succeeds");
+    let upgraded = files(&world.state());
+    let output = world.run_until_exit();
+    assert!(!output.status.success(), "{output:?}");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("oraclectl restore") && error.contains("schema version"), "{error}");
+    assert_eq!(files(&world.state()), upgraded, "nothing was changed");
+
+    fs::rename(world.state(), world.path("newer")).expect("the folder is moved");
+    assert!(restore(&world, &backup, &world.state(), &key, &[]).status.success());
+    let daemon = world.serve().await;
+    assert_eq!(get(&mut daemon.routes().await, "/v1/verdicts/cs_1").await.status, 200);
+    assert!(daemon.stop().success());
+}
+
+#[tokio::test]
 async fn backup_of_a_damaged_state_fails_and_leaves_no_folder() {
     let world = DaemonWorld::default();
     let daemon = world.serve().await;

@@ -312,6 +312,17 @@ impl Logger {
         self.lost_rows = self.journal.as_ref().map(Journal::lost_rows).unwrap_or_default();
     }
 
+    /// Logs the upgrades of the store that the log does not name yet.
+    fn log_upgrades(&mut self) {
+        let upgrades = self.journal.as_ref().map(Journal::unreported_upgrades);
+        let logged = upgrades.unwrap_or_else(|| Ok(Vec::new())).and_then(|upgrades| {
+            upgrades.into_iter().try_for_each(|upgrade| self.commit_own(upgrade.into()))
+        });
+        if let Err(error) = logged {
+            tracing::error!(%error, "could not log the upgrade of the store; the next start does it");
+        }
+    }
+
     fn log_mirror_fault(&mut self, MirrorFault { seq, offset }: MirrorFault) -> Result<(), StoreError> {
         tracing::error!(
             damaged_seq = seq,
@@ -397,6 +408,7 @@ impl Actor for Logger {
 
     fn started(&mut self, ctx: &mut Context<Self>) {
         self.check_space();
+        self.log_upgrades();
         if let Some(damage) = self.journal.as_mut().and_then(Journal::take_rebuilt) {
             self.log_recovery(format!("the database was rebuilt: {damage}"), self.clock.now());
         }

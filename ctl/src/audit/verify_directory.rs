@@ -60,6 +60,8 @@ struct VerifiedRows {
     equal: u64,
     /// The number of rows whose digests were erased or dropped from the log.
     unnamed: u64,
+    /// The number of rows whose form an upgrade has changed: only their entries were compared.
+    upgraded: u64,
     /// The rows that every copy has lost, as the log says.
     lost: Vec<String>,
 }
@@ -168,6 +170,13 @@ fn format_verified(verified: &VerifiedLog) -> String {
         let unnamed = format_count(rows.unnamed, "row", "rows");
         pairs.push(("not verified", format!("{unnamed}: the digests were erased or dropped from the log")));
     }
+    if rows.upgraded > 0 {
+        let upgraded = format_count(rows.upgraded, "row", "rows");
+        pairs.push((
+            "upgraded",
+            format!("{upgraded}: an upgrade has changed their form; only their entries were compared"),
+        ));
+    }
     if !rows.lost.is_empty() {
         let lost: Vec<_> = rows.lost.iter().map(|row| visible_line(row)).collect();
         pairs.push(("lost", format!("{}, as the log says", lost.join(", "))));
@@ -217,7 +226,12 @@ pub(super) fn verify_directory(
         segments: log.segments(),
         checkpoints: compared,
         lines,
-        rows: VerifiedRows { equal: rows.equal, unnamed: rows.unnamed, lost: rows.lost },
+        rows: VerifiedRows {
+            equal: rows.equal,
+            unnamed: rows.unnamed,
+            upgraded: rows.upgraded,
+            lost: rows.lost,
+        },
         log_key,
         held,
         files,

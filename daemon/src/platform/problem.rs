@@ -180,6 +180,7 @@ impl From<&StoreError> for Problem {
             | StoreError::Short { .. }
             | StoreError::Newer { .. }
             | StoreError::Older { .. }
+            | StoreError::NotUpgraded { .. }
             | StoreError::TooLarge { .. }
             | StoreError::OutOfOrder { .. }
             | StoreError::Locked { .. } => ProblemCode::InternalError,

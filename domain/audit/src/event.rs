@@ -267,6 +267,27 @@ impl Event for StorageRecovered {
     const NEEDS_COMMIT: bool = false;
 }
 
+/// A later version of oracled has upgraded the store. The rows of these tables have another form than the digests in entries before
+/// are of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct StoreUpgraded {
+    /// The schema version before.
+    pub from_schema: u32,
+    /// The schema version from now on.
+    pub to_schema: u32,
+    /// The last entry before the upgrade.
+    pub entries: u64,
+    /// The tables whose rows have another form.
+    pub tables: Vec<String>,
+}
+
+impl Event for StoreUpgraded {
+    const NAME: &'static str = "store_upgraded";
+    const ERASABLE: &'static [&'static str] = &[];
+    const CLASS: EventClass = EventClass::Value;
+    const NEEDS_COMMIT: bool = false;
+}
+
 /// The daemon started to serve.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ServiceStarted {
@@ -322,6 +343,7 @@ pub const EVENTS: &[&EventType] = &[
     BackupTaken::TYPE,
     MirrorRepaired::TYPE,
     StorageRecovered::TYPE,
+    StoreUpgraded::TYPE,
     ServiceStarted::TYPE,
     LogKeyReplaced::TYPE,
     ServiceStopped::TYPE,

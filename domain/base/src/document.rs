@@ -279,6 +279,7 @@ pub const DOCUMENTS: &Table = &Table {
     is_new_work: true,
     names_files: false,
     finds_entries: false,
+    upgrades: &[],
     indexes: &[],
     index: not_indexed,
 };

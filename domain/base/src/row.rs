@@ -25,10 +25,21 @@ pub struct Table {
     pub names_files: bool,
     /// Whether the log finds the last entry of a session by the revision of this row, which spares a row in the log's index.
     pub finds_entries: bool,
+    /// The changes of the form of its rows since the first released schema, in the order of their schemas.
+    pub upgrades: &'static [RowUpgrade],
     /// The indexes that have its rows.
     pub indexes: &'static [&'static Index],
     /// The names that a stored row has in its indexes; none if it cannot be read.
     pub index: fn(&[u8]) -> Vec<IndexEntry>,
+}
+
+/// A change of the form of a table's rows. An upgrade applies it to the rows of each earlier schema.
+#[derive(Debug)]
+pub struct RowUpgrade {
+    /// The first schema with the new form.
+    pub schema: u32,
+    /// The new form of a stored row, or why it has none. Equal rows must get equal forms.
+    pub convert: fn(&[u8]) -> Result<Vec<u8>, String>,
 }
 
 /// The owner of the data in the rows of a table, and so the reason for which they are removed.

@@ -128,6 +128,7 @@ impl Row for PipelineState {
         is_new_work: true,
         names_files: false,
         finds_entries: false,
+        upgrades: &[],
         indexes: &[],
         index: not_indexed,
     };
@@ -559,6 +560,7 @@ impl Row for PipelineDefinition {
         is_new_work: false,
         names_files: true,
         finds_entries: false,
+        upgrades: &[],
         indexes: &[],
         index: not_indexed,
     };

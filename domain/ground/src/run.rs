@@ -555,6 +555,7 @@ impl Row for IngestionRun {
         is_new_work: true,
         names_files: true,
         finds_entries: false,
+        upgrades: &[],
         indexes: &[],
         index: not_indexed,
     };

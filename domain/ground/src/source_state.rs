@@ -291,6 +291,7 @@ impl Row for SourceState {
         is_new_work: true,
         names_files: true,
         finds_entries: false,
+        upgrades: &[],
         indexes: &[],
         index: not_indexed,
     };

@@ -3,7 +3,7 @@ use domain_audit::event::{
     BackupEntry, BackupTaken, ControlAction, DueData, DueKind, ErasureEndEntry, ErasureStartEntry,
     ErasureStarted, LogKeyReplaced, LostRow, MirrorRepaired, RetentionApplied, RetentionEndEntry,
     RetentionStartEntry, RetentionStarted, ServiceStarted, ServiceStopped, SessionErased, SessionExpiryEntry,
-    SessionsExpired, StorageRecovered,
+    SessionsExpired, StorageRecovered, StoreUpgraded,
 };
 use domain_base::caller::PeerCredentials;
 use domain_base::digest::Sha256Hex;
@@ -224,7 +224,7 @@ mod leaves;
 
 mod verification_events;
 
-fn daemon_events(timestamp: Timestamp) -> [AuditEvent; 8] {
+fn daemon_events(timestamp: Timestamp) -> [AuditEvent; 9] {
     let peer = PeerCredentials { uid: 1, gid: 2, pid: None };
     [
         AuditEvent::new(
@@ -260,6 +260,11 @@ fn daemon_events(timestamp: Timestamp) -> [AuditEvent; 8] {
             BackupTaken(BackupEntry { entries: 12, bytes: 4096, complete: true, peer }),
         ),
         AuditEvent::new(timestamp, None, MirrorRepaired { damaged_seq: 12, offset: 4096 }),
+        AuditEvent::new(
+            timestamp,
+            None,
+            StoreUpgraded { from_schema: 1, to_schema: 2, entries: 12, tables: vec!["sessions".into()] },
+        ),
         AuditEvent::new(
             timestamp,
             None,
@@ -357,11 +362,12 @@ fn all() -> Vec<AuditEvent> {
     events.extend(session_events(&session_id, peer, timestamp));
     events.extend(message_events(&session_id, peer, timestamp));
     events.extend(order_events(&session_id, peer, timestamp));
-    let [action, health, recovered, backup, repaired, started, replaced, stopped] = daemon_events(timestamp);
+    let [action, health, recovered, backup, repaired, upgraded, started, replaced, stopped] =
+        daemon_events(timestamp);
     events.extend([action, health, budget_event(timestamp)]);
     let kinds = [ground_events::all(peer, timestamp), verification_events::all(peer)].concat();
     events.extend(kinds.into_iter().map(|kind| AuditEvent::new(timestamp, None, kind)));
-    events.extend([repaired, recovered, backup, replaced, started, stopped]);
+    events.extend([repaired, recovered, upgraded, backup, replaced, started, stopped]);
     events
 }
 

@@ -240,6 +240,7 @@ impl Row for VerdictDelivery {
         is_new_work: true,
         names_files: false,
         finds_entries: false,
+        upgrades: &[],
         indexes: &[],
         index: not_indexed,
     };

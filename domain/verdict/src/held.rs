@@ -40,6 +40,7 @@ impl Row for HeldVerdict {
         is_new_work: false,
         names_files: false,
         finds_entries: false,
+        upgrades: &[],
         indexes: &[],
         index: not_indexed,
     };

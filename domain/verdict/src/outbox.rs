@@ -242,6 +242,7 @@ impl Row for OutboxMessage {
         is_new_work: false,
         names_files: false,
         finds_entries: false,
+        upgrades: &[],
         indexes: &[],
         index: not_indexed,
     };

@@ -38,6 +38,7 @@ impl Row for RegenAttempt {
         is_new_work: false,
         names_files: false,
         finds_entries: false,
+        upgrades: &[],
         indexes: &[],
         index: not_indexed,
     };

@@ -265,6 +265,7 @@ impl Row for SessionRecord {
         is_new_work: true,
         names_files: false,
         finds_entries: true,
+        upgrades: &[],
         indexes: &[&ORDERS],
         index: index_of::<Self>,
     };
@@ -289,6 +290,7 @@ impl Row for RejectingCheck {
         is_new_work: true,
         names_files: false,
         finds_entries: false,
+        upgrades: &[],
         indexes: &[],
         index: not_indexed,
     };

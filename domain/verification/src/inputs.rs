@@ -149,6 +149,7 @@ impl Row for DecisionInputs {
         is_new_work: true,
         names_files: false,
         finds_entries: false,
+        upgrades: &[],
         indexes: &[],
         index: not_indexed,
     };

@@ -466,6 +466,7 @@ impl Row for ReviewState {
         is_new_work: true,
         names_files: false,
         finds_entries: false,
+        upgrades: &[],
         indexes: &[&OPEN_REVIEWS, &OPEN_BY_WORKFLOW],
         index: index_of::<Self>,
     };

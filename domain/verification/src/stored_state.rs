@@ -215,6 +215,7 @@ impl Row for CachedAnswer {
         is_new_work: false,
         names_files: false,
         finds_entries: false,
+        upgrades: &[],
         indexes: &[],
         index: not_indexed,
     };
@@ -233,6 +234,7 @@ impl Row for SubjectState {
         is_new_work: false,
         names_files: false,
         finds_entries: false,
+        upgrades: &[],
         indexes: &[],
         index: not_indexed,
     };

@@ -80,7 +80,7 @@ pub enum StoreError {
     },
     /// An earlier version of oracled wrote the store.
     #[error(
-        "the store in {dir} has schema version {found}, and this oracled reads only version {known}; run the oracled that \
+        "the store in {dir} has schema version {found}, and this oracled upgrades versions from {oldest} on; run the oracled that \
          wrote it, or start with an empty state directory"
     )]
     Older {
@@ -88,8 +88,23 @@ pub enum StoreError {
         dir: PathBuf,
         /// The store's schema version.
         found: u32,
-        /// The schema version that this build reads.
+        /// The first schema version that this build upgrades.
+        oldest: u32,
+    },
+    /// An earlier version of oracled wrote the store, and one of its rows cannot be upgraded. Nothing was changed.
+    #[error(
+        "the store in {dir} has schema version {found}, and cannot be upgraded to version {known} ({fault}); nothing was changed. \
+         Run the oracled that wrote it, and report this"
+    )]
+    NotUpgraded {
+        /// The state directory.
+        dir: PathBuf,
+        /// The store's schema version.
+        found: u32,
+        /// The schema version of this build.
         known: u32,
+        /// The row or table, and the fault.
+        fault: String,
     },
     /// A file or a piece of it exceeds its size limit.
     #[error("{what} has {size_bytes} bytes, and at most {max_bytes} are allowed")]
@@ -179,12 +194,6 @@ impl StoreError {
     /// Whether the disk has too little space.
     pub fn is_out_of_space(&self) -> bool {
         matches!(self, Self::Io { source, .. } if is_out_of_space_error(source))
-    }
-
-    /// The error for a store of schema version `found`, which is not the `known` one.
-    pub fn of_schema(dir: &Path, found: u32, known: u32) -> Self {
-        let dir = dir.to_owned();
-        if found > known { Self::Newer { dir, found, known } } else { Self::Older { dir, found, known } }
     }
 
     /// The error for a failed write of a whole file. A full disk gives `Unavailable`, since the write can be retried.

@@ -3,10 +3,10 @@
 use crate::base::bundle::Bundle;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, StoredValue, row_of_path, row_path, stored_tables, tables_in};
-use domain_audit::event::{DueData, LostRow};
+use domain_audit::event::{DueData, LostRow, StoreUpgraded};
 use domain_audit::leaf::{LogLineError, LoggedRows};
 use domain_base::digest::Sha256Hex;
-use domain_base::event::{EventClass, event_in, read_open};
+use domain_base::event::{Event, EventClass, event_in, read_open};
 use domain_base::row::{RowData, Table};
 use domain_base::session_id::SessionId;
 use oracled_domain::events::event_type;
@@ -85,6 +85,8 @@ pub struct RowComparison {
     removals: LoggedRemovals,
     /// The rows that every copy has lost, by the entries that set them.
     lost: BTreeSet<(String, u64)>,
+    /// The tables whose rows an upgrade has changed, with the last entry before it.
+    upgraded: BTreeMap<String, u64>,
 }
 
 /// The result of a comparison.
@@ -94,6 +96,8 @@ pub struct ComparedRows {
     pub equal: u64,
     /// The number of rows whose entry no longer names them: its digests were erased, or it was dropped.
     pub unnamed: u64,
+    /// The number of rows whose form an upgrade has changed: only their entries were compared.
+    pub upgraded: u64,
     /// The rows that every copy has lost, as the log says.
     pub lost: Vec<String>,
     /// The first differences.
@@ -125,6 +129,10 @@ impl RowComparison {
         }
         if event_in(line).and_then(event_type).is_some_and(|kind| kind.class == EventClass::Removal) {
             self.removals.note(seq, serde_json::from_str(line)?);
+        }
+        if event_in(line) == Some(StoreUpgraded::NAME) {
+            let StoreUpgraded { entries, tables, .. } = serde_json::from_str(line)?;
+            self.upgraded.extend(tables.into_iter().map(|table| (table, entries)));
         }
         match LoggedRows::read(line)? {
             LoggedRows::None => {}
@@ -244,8 +252,14 @@ impl RowComparison {
             };
             let lost =
                 stored.filter(|(_, sha256)| *sha256 == empty).map(|(entry, _)| (path.to_string(), entry));
+            let is_upgraded = path
+                .split_once('/')
+                .and_then(|(table, _)| self.upgraded.get(table))
+                .is_some_and(|last| seq_of(named) == seq_of(stored) && seq_of(stored) <= *last);
             if named == stored {
                 compared.equal += 1;
+            } else if is_upgraded || row_of_path(&path).is_none() {
+                compared.upgraded += 1;
             } else if lost.is_some_and(|lost| self.lost.contains(&lost)) {
                 compared.lost.push(path.into());
             } else if is_unnamed {

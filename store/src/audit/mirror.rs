@@ -103,12 +103,15 @@ impl LogMirror {
         Ok(Self { file, len, first_seq, last_seq, generation, identity, found, path, dirty, lag })
     }
 
-    /// The number of the last entry, if it agrees with the number of lines. Otherwise the last line does not count: its number can be
-    /// damaged, or another program has written it.
+    /// The number of the last entry, if it is at most `known` or agrees with the number of lines. Otherwise the last line does not
+    /// count: its number can be damaged, or another program has written it.
     ///
     /// # Errors
     /// `Io` if the file cannot be read.
-    pub(crate) fn last_counted(&self) -> Result<u64, StoreError> {
+    pub(crate) fn last_plausible(&self, known: u64) -> Result<u64, StoreError> {
+        if self.last_seq <= known {
+            return Ok(self.last_seq);
+        }
         let io = |source| StoreError::Io { path: self.path.clone(), source };
         let mut lines = BufReader::new(File::open(&self.path).map_err(io)?).take(self.len);
         let mut counted = self.first_seq - 1;

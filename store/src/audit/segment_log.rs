@@ -6,9 +6,11 @@ use crate::base::bundle::Bundle;
 use crate::base::log_hashes::{TILES, name_of};
 use crate::base::meta;
 use crate::base::row_batch::RowBatch;
+use crate::base::row_upgrades::upgrade_group;
 use crate::base::rows::{self, StoredValue, stored_in};
+use crate::base::schema::schema;
 use crate::base::watermark::{Watermark, WatermarkValues};
-use crate::segments::{SegmentFiles, read_segments};
+use crate::segments::{SegmentFiles, SegmentHead, read_segments};
 use domain_audit::leaf::leaf_of;
 use domain_audit::log_tiles::{TILE_HASHES, TilePlace};
 use domain_audit::log_tree::{LogTree, TreeHash};
@@ -225,6 +227,7 @@ impl SegmentLog {
         sender: &SyncSender<Vec<LogGroup>>,
     ) -> Result<(bool, Vec<SegmentRemains>), StoreError> {
         let (mut remains, mut groups, mut bytes) = (Vec::new(), Vec::new(), 0);
+        let mut head = None;
         let read = read_segments(
             &self.files,
             self.files.numbers_up_to(self.last),
@@ -233,10 +236,18 @@ impl SegmentLog {
                     return Ok(false);
                 }
                 let damaged = |fault: &str| self.files.damaged(segment, fault);
-                let batch = group.rows().ok_or_else(|| damaged("the rows of a group are malformed"))?;
+                let mut batch = group.rows().ok_or_else(|| damaged("the rows of a group are malformed"))?;
                 let rows = assemble_rows(&batch).map_err(|fault| damaged(&fault))?;
                 bytes += group.bytes.len();
-                groups.push(LogGroup { segment, batch, rows, entries: group.end.entries });
+                if head.is_none_or(|head: SegmentHead| head.number != segment) {
+                    head = Some(self.files.head(segment)?);
+                }
+                let mut earlier = None;
+                if let Some(SegmentHead { schema: from, .. }) = head.filter(|head| head.schema < schema()) {
+                    earlier = Some(batch.clone());
+                    batch = upgrade_group(&self.dir, from, &batch)?;
+                }
+                groups.push(LogGroup { segment, batch, earlier, rows, entries: group.end.entries });
                 // each message wakes the other thread, and most groups are small
                 if bytes < SENT_BYTES {
                     return Ok(true);
@@ -257,7 +268,10 @@ impl SegmentLog {
 struct LogGroup {
     /// The number of its segment.
     segment: u64,
+    /// Its rows in their present form.
     batch: RowBatch,
+    /// Its rows as they are stored, if that is an earlier form.
+    earlier: Option<RowBatch>,
     /// Its rows of the log: the number of the first entry, and the text.
     rows: Vec<(u64, RowText)>,
     /// The number of its last entry, by its head.
@@ -290,11 +304,11 @@ impl LogRows<'_> {
         group: &LogGroup,
         visit: &mut impl FnMut(SegmentEntry<'_>) -> bool,
     ) -> Result<bool, StoreError> {
-        let LogGroup { segment: number, batch, rows, entries: expected } = group;
+        let LogGroup { segment: number, batch, earlier, rows, entries: expected } = group;
         let (number, expected) = (*number, *expected);
         let first = self.tree.size() + 1;
         if let Some(compared) = &mut self.compared {
-            compared.note_group(&self.log.dir, batch)?;
+            compared.note_group(&self.log.dir, earlier.as_ref().unwrap_or(batch))?;
         }
         if self.is_in_snapshot && !self.read_dropped(number, batch, visit)? {
             return Ok(false);

@@ -4,8 +4,10 @@ use crate::base::database_error::database_error;
 use crate::base::engine::StoreEngine;
 use crate::base::random::random_bytes;
 use crate::base::row_batch::RowBatch;
-use crate::base::rows::{SCHEMA, key};
+use crate::base::rows::key;
+use crate::base::schema::{self, schema};
 use crate::base::watermark::StoreCounts;
+use domain_audit::event::StoreUpgraded;
 use domain_audit::log_tree::LogTree;
 use std::path::Path;
 use store_base::error::StoreError;
@@ -15,6 +17,10 @@ pub(crate) const META: &str = "meta";
 
 fn schema_key() -> Vec<u8> {
     key(META, &[b"schema"])
+}
+
+fn upgrades_key() -> Vec<u8> {
+    key(META, &[b"upgrades"])
 }
 
 fn counts_key() -> Vec<u8> {
@@ -31,6 +37,26 @@ fn digest_key_key() -> Vec<u8> {
 
 fn first_seq_key() -> Vec<u8> {
     key(META, &[b"first_seq"])
+}
+
+/// Adds the present schema version to `batch`.
+pub(crate) fn put_schema(batch: &mut RowBatch) {
+    batch.insert(schema_key(), schema().to_be_bytes());
+}
+
+/// The upgrades of the store, in their order.
+pub(crate) fn upgrades(engine: &StoreEngine) -> Result<Vec<StoreUpgraded>, StoreError> {
+    let stored = get(engine, upgrades_key())?;
+    let read = stored.map(|stored| serde_json::from_slice(&stored)).transpose();
+    read.map(Option::unwrap_or_default).map_err(|error| StoreError::Corrupt {
+        dir: engine.dir().to_owned(),
+        detail: format!("its upgrades are malformed: {error}"),
+    })
+}
+
+/// Adds the upgrades of the store to `batch`.
+pub(crate) fn put_upgrades(batch: &mut RowBatch, upgrades: &[StoreUpgraded]) {
+    batch.insert(upgrades_key(), serde_json::to_vec(upgrades).expect("plain data with string keys"));
 }
 
 /// The number of the first entry that was not dropped from the log.
@@ -108,7 +134,7 @@ fn value_in(batch: &RowBatch, key: Vec<u8>) -> Option<&[u8]> {
 pub(crate) fn first_rows() -> Result<(RowBatch, u64), StoreError> {
     let id = random_bytes::<8>()?;
     let mut batch = RowBatch::default();
-    batch.insert(schema_key(), SCHEMA.to_be_bytes());
+    put_schema(&mut batch);
     batch.insert(digest_key_key(), random_bytes::<32>()?);
     batch.insert(store_id_key(), id);
     put_counts(&mut batch, &StoreCounts::default(), &LogTree::default());
@@ -118,14 +144,15 @@ pub(crate) fn first_rows() -> Result<(RowBatch, u64), StoreError> {
 /// Checks the schema version of the database, and returns the stored counts and the tree of the log; `None` if it is empty.
 pub(crate) fn read(engine: &StoreEngine) -> Result<Option<(StoreCounts, LogTree)>, StoreError> {
     let corrupt = |detail: &str| StoreError::Corrupt { dir: engine.dir().to_owned(), detail: detail.into() };
-    let Some(schema) = get(engine, schema_key())? else {
+    let Some(found) = get(engine, schema_key())? else {
         let is_empty = engine.with(|db| Ok(db.is_empty()))?;
         return if is_empty { Ok(None) } else { Err(corrupt("it has rows but no schema version")) };
     };
-    let schema = schema.as_ref().try_into().map(u32::from_be_bytes);
-    let schema = schema.map_err(|_| corrupt("its schema version is not a number"))?;
-    if schema != SCHEMA {
-        return Err(StoreError::of_schema(engine.dir(), schema, SCHEMA));
+    let found = found.as_ref().try_into().map(u32::from_be_bytes);
+    let found = found.map_err(|_| corrupt("its schema version is not a number"))?;
+    schema::check(engine.dir(), found)?;
+    if found < schema() {
+        return Err(corrupt("its rows have the form of an earlier schema version"));
     }
     let stored = get(engine, counts_key())?;
     let parts = stored.as_deref().and_then(StoreCounts::from_bytes);

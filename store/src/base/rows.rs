@@ -16,8 +16,6 @@ use std::path::Path;
 use std::sync::LazyLock;
 use store_base::error::StoreError;
 
-/// The version of this layout. The database and the high-water mark store it.
-pub(crate) const SCHEMA: u32 = 27;
 /// The longest value in the database: 17 of them, with their keys, stay below sled's 128 KiB.
 pub(crate) const CHUNK_BYTES: usize = 6 * 1024;
 /// The longest row: 384 MiB. The creators of records keep them well below that. The largest record is that of

@@ -6,7 +6,7 @@
 //! leaves the other slot intact. It is written after every commit and synced from time to time. After a power
 //! cut it may therefore lag. A lag makes the comparison slightly weaker, but never causes a false alarm.
 
-use crate::base::rows::SCHEMA;
+use crate::base::schema::{self, schema};
 use crate::base::snapshot::SnapshotId;
 use domain_audit::log_tree::LogTree;
 use oracled_domain::tables;
@@ -79,7 +79,8 @@ impl StoreCounts {
         [&length.to_be_bytes()[..], &bytes].concat()
     }
 
-    /// Parses the counts at the start of `bytes`, and returns the bytes after them; `None` if they are malformed.
+    /// Parses the counts at the start of `bytes`, and returns the bytes after them; `None` if they are malformed. Tables that only an
+    /// earlier schema has are left out.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (length, rest) = bytes.split_first_chunk()?;
         let (bytes, after) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
@@ -87,9 +88,9 @@ impl StoreCounts {
         let mut rows = BTreeMap::new();
         while let Some((length, rest)) = bytes.split_first() {
             let (table, rest) = rest.split_at_checked(usize::from(*length))?;
-            let table = Self::tables().find(|known| known.as_bytes() == table)?;
+            let table = Self::tables().find(|known| known.as_bytes() == table);
             let (count, rest) = rest.split_first_chunk()?;
-            rows.insert(table, u64::from_be_bytes(*count));
+            rows.extend(table.map(|table| (table, u64::from_be_bytes(*count))));
             bytes = rest;
         }
         Some((Self { entries: u64::from_be_bytes(*entries), rows }, after))
@@ -115,6 +116,8 @@ pub(crate) struct Watermark {
     next_slot: u64,
     /// The number of the last write; the other slot has a lower one.
     generation: u64,
+    /// The schema version of the last write.
+    schema: u32,
     /// The values to write next.
     pub(crate) now: WatermarkValues,
     dirty: bool,
@@ -152,14 +155,14 @@ impl Watermark {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(io(error)),
         };
-        let (generation, slot, now) = read_slots(dir, &file)?;
-        Ok(Some(Self { file, next_slot: 1 - slot, generation, now, dirty: false }))
+        let MarkSlot { generation, schema, slot, values: now } = read_slots(dir, &file)?;
+        Ok(Some(Self { file, next_slot: 1 - slot, generation, schema, now, dirty: false }))
     }
 
     /// The values of the mark in `dir`, which is not changed; `None` if the file does not exist.
     pub(crate) fn values_in(dir: &Path) -> Result<Option<WatermarkValues>, StoreError> {
         match File::open(dir.join(WATERMARK_FILE)) {
-            Ok(file) => read_slots(dir, &file).map(|(.., now)| Some(now)),
+            Ok(file) => read_slots(dir, &file).map(|slot| Some(slot.values)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(source) => Err(StoreError::Io { path: dir.join(WATERMARK_FILE), source }),
         }
@@ -201,7 +204,8 @@ impl Watermark {
         let piece = dir.join(format!("{WATERMARK_FILE}.new"));
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&piece);
         let now = WatermarkValues::of_new(store_id, counts);
-        let mut mark = Self { file: opened.map_err(io)?, next_slot: 0, generation: 0, now, dirty: true };
+        let file = opened.map_err(io)?;
+        let mut mark = Self { file, next_slot: 0, generation: 0, schema: schema(), now, dirty: true };
         mark.write_synced().and_then(|()| fs::rename(&piece, &path)).map_err(io)?;
         sync_dir(dir)?;
         Ok(mark)
@@ -212,9 +216,15 @@ impl Watermark {
         WatermarkValues::of_new(store_id, counts).to_slot(1)
     }
 
+    /// Whether an earlier schema version wrote the mark.
+    pub(crate) const fn is_older(&self) -> bool {
+        self.schema < schema::SCHEMA
+    }
+
     /// Writes the current values to the next slot.
     pub(crate) fn write(&mut self) -> io::Result<()> {
         self.generation += 1;
+        self.schema = schema();
         let bytes = self.now.to_slot(self.generation);
         self.file.write_all_at(&bytes, self.next_slot * SLOT_STRIDE_BYTES)?;
         self.next_slot = 1 - self.next_slot;
@@ -238,27 +248,37 @@ impl Watermark {
     }
 }
 
-/// Reads the later slot of the mark in `dir`: its generation, its number and its values.
-fn read_slots(dir: &Path, file: &File) -> Result<(u64, u64, WatermarkValues), StoreError> {
+/// A slot that was read.
+struct MarkSlot {
+    generation: u64,
+    schema: u32,
+    /// Its number: 0 or 1.
+    slot: u64,
+    values: WatermarkValues,
+}
+
+/// Reads the later slot of the mark in `dir`.
+fn read_slots(dir: &Path, file: &File) -> Result<MarkSlot, StoreError> {
     let io = |source| StoreError::Io { path: dir.join(WATERMARK_FILE), source };
-    let mut best: Option<(u64, u64, WatermarkValues)> = None;
+    let mut best: Option<MarkSlot> = None;
     let mut other_schema = None;
     for slot in 0..2 {
         let mut bytes = [0; SLOT_BYTES];
         let read = file.read_at(&mut bytes, slot * SLOT_STRIDE_BYTES).map_err(io)?;
         let bytes = bytes.get(..read).unwrap_or_default();
         // another version has another layout, so its checksum cannot be checked here
-        other_schema = other_schema.max(schema_of(bytes).filter(|schema| *schema != SCHEMA));
+        other_schema = other_schema.max(schema_of(bytes).filter(|found| *found != schema()));
         if let Some((generation, values)) = decode(bytes)
-            && best.as_ref().is_none_or(|(best, ..)| generation > *best)
+            && best.as_ref().is_none_or(|best| generation > best.generation)
         {
-            best = Some((generation, slot, values));
+            let schema = schema_of(bytes).unwrap_or_default();
+            best = Some(MarkSlot { generation, schema, slot, values });
         }
     }
     if best.is_none()
         && let Some(found) = other_schema
     {
-        return Err(StoreError::of_schema(&dir.join(WATERMARK_FILE), found, SCHEMA));
+        schema::check(&dir.join(WATERMARK_FILE), found)?;
     }
     best.ok_or_else(|| {
         let detail = format!("its high-water mark, the file {WATERMARK_FILE}, is unreadable");
@@ -300,7 +320,7 @@ impl WatermarkValues {
     fn to_slot(&self, generation: u64) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(SLOT_BYTES);
         bytes.extend_from_slice(MAGIC);
-        bytes.extend_from_slice(&SCHEMA.to_be_bytes());
+        bytes.extend_from_slice(&schema().to_be_bytes());
         bytes.extend_from_slice(&generation.to_be_bytes());
         bytes.extend_from_slice(&self.to_bytes());
         bytes.extend_from_slice(&crc32fast::hash(&bytes).to_be_bytes());
@@ -362,7 +382,7 @@ fn schema_of(bytes: &[u8]) -> Option<u32> {
 
 /// The generation and the values of a slot.
 fn decode(bytes: &[u8]) -> Option<(u64, WatermarkValues)> {
-    schema_of(bytes).filter(|schema| *schema == SCHEMA)?;
+    schema::check(Path::new(""), schema_of(bytes)?).ok()?;
     let bytes = bytes.get(..SLOT_BYTES)?;
     let (content, checksum) = bytes.split_last_chunk::<4>()?;
     let (generation, values) = content.get(MAGIC.len() + 4..)?.split_first_chunk()?;

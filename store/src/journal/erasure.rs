@@ -5,12 +5,13 @@
 //! commit in between.
 
 use super::Journal;
+use super::new_database::create_database;
 use super::opening::apply_groups;
 use crate::audit::erasure::DataEraser;
 use crate::audit::mirror::MirrorSnapshot;
 use crate::audit::mirror::erasure::{MirrorCopy, erase_from_renamed};
 use crate::audit::removal::RemovalPlan;
-use crate::base::engine::{NEW_DIR, PREVIOUS_DIR, StoreEngine, StoreOptions, lock_state, remove_dir};
+use crate::base::engine::{NEW_DIR, PREVIOUS_DIR, StoreEngine, StoreOptions, remove_dir};
 use crate::base::meta;
 use crate::base::row_batch::RowBatch;
 use crate::journal::backup::BACKUP_PREFIX;
@@ -24,11 +25,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use store_base::disk::{DATABASE_DIR, DATABASE_FILE};
+use store_base::disk::DATABASE_DIR;
 use store_base::error::StoreError;
 
-/// The page cache of the new database, in bytes.
-const CACHE_BYTES: u64 = 16 * 1024 * 1024;
 /// The journal applies at most this many missing entries to the new database, since commits wait meanwhile.
 const APPLIED_AT_END: u64 = if cfg!(test) { 8 } else { 4096 };
 
@@ -102,11 +101,7 @@ impl Journal {
             snapshot: None,
             unread_files: Vec::new(),
             mirror: MirrorSource::Original(Some(self.mirror_snapshot()?)),
-            options: StoreOptions {
-                dir: state_dir.join(NEW_DIR),
-                cache_bytes: CACHE_BYTES,
-                ..self.engine.options().clone()
-            },
+            options: self.engine.options().clone(),
             state_dir,
         })
     }
@@ -245,16 +240,7 @@ impl Erasure {
     }
 
     fn create_database(&mut self) -> Result<Arc<StoreEngine>, StoreError> {
-        let dir = &self.options.dir;
-        remove_dir(dir)?;
-        fs::create_dir(dir).map_err(|source| StoreError::write_error(dir, source))?;
-        let database = Arc::new(StoreEngine::new(self.options.clone(), lock_state(dir)?));
-        let present = self.state_dir.join(DATABASE_DIR).join(DATABASE_FILE);
-        let needed = fs::metadata(&present).map_err(|source| StoreError::Io { path: present, source })?.len();
-        // a snapshot is compressed
-        let of_snapshot = self.eraser.log_from().map_or(0, |_| needed / 2);
-        database.free().check_for(needed + of_snapshot)?;
-        database.open_database(None)?;
+        let database = create_database(&self.options, self.eraser.log_from().is_some())?;
         self.database = Some(Arc::clone(&database));
         Ok(database)
     }
@@ -264,7 +250,7 @@ impl Erasure {
     /// # Errors
     /// A folder cannot be removed.
     pub fn finish(mut self) -> Result<ErasureOutcome, StoreError> {
-        remove_dir(&self.options.dir)?;
+        remove_dir(&self.state_dir.join(NEW_DIR))?;
         let data = std::mem::take(&mut self.eraser.found);
         Ok(ErasureOutcome { data, unread_files: std::mem::take(&mut self.unread_files) })
     }
@@ -276,7 +262,7 @@ impl Drop for Erasure {
         if let Some(database) = self.database.take() {
             database.close_database();
         }
-        if let Err(error) = remove_dir(&self.options.dir) {
+        if let Err(error) = remove_dir(&self.state_dir.join(NEW_DIR)) {
             tracing::warn!(%error, "could not remove the new database of an erasure; the next start removes it");
         }
     }

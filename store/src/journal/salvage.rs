@@ -5,37 +5,32 @@
 //! is lost: an empty row takes its place, which is no JSON, and [`LOST`] has its name. It is no longer lost when it is set again.
 
 use super::group_tree::{lines_in, tree_after};
-use super::opening::{begin_segments, note_whole, or_damage};
+use super::new_database::{adopt_database, create_database, index_and_count};
+use super::opening::{begin_segments, or_damage};
 use crate::audit::log::{self, LogQuery, put_line};
 use crate::audit::logged_rows::RecoveryMembers;
 use crate::audit::mirror::erasure::lines_of;
 use crate::audit::removal::{session_of_path, session_of_row};
 use crate::base::bundle::Bundle;
-use crate::base::engine::{NEW_DIR, StoreEngine, StoreOptions, TableReader, lock_state, remove_dir};
+use crate::base::engine::{StoreEngine, TableReader, remove_dir};
 use crate::base::log_hashes::LogHashes;
 use crate::base::meta;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, LOST, StoredValue, row_of_path, stored_in};
-use crate::base::watermark::{StoreCounts, Watermark, WatermarkValues};
+use crate::base::watermark::{Watermark, WatermarkValues};
 use crate::segments::{ReadableGroup, SegmentFiles, Segments, visit_snapshot};
 use domain_audit::event::LostRow;
 use domain_audit::leaf::LoggedRows;
 use domain_audit::log_tree::LogTree;
 use domain_base::digest::Sha256Hex;
-use domain_base::row::{IndexEntry, Row, Table};
+use domain_base::row::{Row, Table};
 use domain_base::session_id::SessionId;
-use oracled_domain::tables::tables;
 use std::collections::BTreeMap;
-use std::fs;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
-use store_base::disk::{DATABASE_DIR, DATABASE_FILE};
 use store_base::error::StoreError;
-
-/// The page cache of the new database, in bytes.
-const CACHE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Continues a store whose segments and database are damaged with a new database, which has everything that is readable. The segments
 /// can then be written again.
@@ -66,32 +61,14 @@ pub(super) fn continue_with_salvage(
 /// `Corrupt` or `Short` if an entry is in no readable copy; nothing is changed then.
 fn salvage(engine: &Arc<StoreEngine>, mark: &mut Watermark, mirrored: u64) -> Result<(), StoreError> {
     engine.close_database();
-    let dir = engine.dir().join(NEW_DIR);
-    remove_dir(&dir)?;
-    fs::create_dir(&dir).map_err(|source| StoreError::write_error(&dir, source))?;
-    let options = StoreOptions { dir: dir.clone(), cache_bytes: CACHE_BYTES, ..engine.options().clone() };
-    let new = Arc::new(StoreEngine::new(options, lock_state(&dir)?));
-    let database = engine.dir().join(DATABASE_DIR).join(DATABASE_FILE);
-    new.free().check_for(fs::metadata(database).map_or(0, |found| found.len()))?;
-    new.open_database(None)?;
+    let new = create_database(engine.options(), false)?;
     let salvaged = build(engine, &new, mark, mirrored).and_then(|()| {
         new.sync()?;
         let (counts, _) = meta::read(&new)?.unwrap_or_default();
-        // after a kill, the next start must not use what is left of the previous database
-        mark.now.walked = 0;
-        let io = |source| StoreError::Io { path: engine.dir().to_owned(), source };
-        mark.write_synced().map_err(io)?;
-        if !engine.replace_database(&new)? {
-            return Err(StoreError::Unavailable { cause: "the database is in use".to_owned() });
-        }
-        engine.close_database();
-        // reads have found it in the previous database
-        engine.take_damage();
-        mark.now.snapshot = engine.snapshot();
-        note_whole(engine, mark, &counts)
+        adopt_database(engine, &new, mark, &counts)
     });
     new.close_database();
-    remove_dir(&dir)?;
+    remove_dir(new.dir())?;
     salvaged
 }
 
@@ -329,14 +306,8 @@ impl Salvage<'_> {
     /// Writes the indexes and the counts again, and the names of the lost rows.
     fn finish(self) -> Result<(), StoreError> {
         let reader = self.reader();
-        self.new.set_up_to_date();
-        self.new.set_durable_seq(self.tree.size());
-        self.index_again(&reader)?;
-        let mut counts = StoreCounts { entries: self.tree.size(), ..StoreCounts::default() };
-        for table in StoreCounts::tables() {
-            let count = reader.count_rows(table, u64::MAX, &mut |_| true)?.unwrap_or_default();
-            counts.change(table, i64::try_from(count).unwrap_or(i64::MAX));
-        }
+        // the entries do not name the rows of indexes
+        let counts = index_and_count(self.new, &self.tree)?;
         let mut batch = RowBatch::default();
         meta::put_counts(&mut batch, &counts, &self.tree);
         let is_lost = |table, name: &str| {
@@ -367,28 +338,6 @@ impl Salvage<'_> {
             }
         }
         self.new.apply(batch)
-    }
-
-    /// Writes the indexes of all tables again: the entries do not name their rows.
-    fn index_again(&self, reader: &TableReader) -> Result<(), StoreError> {
-        for table in tables().filter(|table| !table.indexes.is_empty()) {
-            for index in table.indexes {
-                for name in reader.names(rows::all(index.name), .., usize::MAX)? {
-                    let mut batch = RowBatch::default();
-                    rows::remove(&mut batch, index.name, name.as_bytes(), 1);
-                    self.new.apply(batch)?;
-                }
-            }
-            for name in reader.names(rows::all(stored_in(table)), .., usize::MAX)? {
-                let Some(StoredValue { revision, value }) = reader.value(table, &name)? else { continue };
-                let mut batch = RowBatch::default();
-                for IndexEntry { index, name } in (table.index)(&value) {
-                    rows::put(&mut batch, index, name.as_bytes(), revision, &[], 0);
-                }
-                self.new.apply(batch)?;
-            }
-        }
-        Ok(())
     }
 }
 

@@ -458,8 +458,8 @@ fn open_rejects_a_store_that_is_already_open() {
 
 #[test]
 fn open_reports_a_newer_or_older_schema() {
-    use crate::base::rows::SCHEMA;
-    const OLDER: u32 = SCHEMA - 1;
+    use crate::base::schema::{OLDEST, SCHEMA};
+    const OLDER: u32 = OLDEST - 1;
     const NEWER: u32 = SCHEMA + 1;
     let dir = tempfile::tempdir().expect("a directory");
     drop(open(dir.path()));
@@ -474,13 +474,13 @@ fn open_reports_a_newer_or_older_schema() {
     let error = schema_is(NEWER);
     assert!(matches!(error, StoreError::Newer { found: NEWER, known: SCHEMA, .. }), "{error}");
     let error = schema_is(OLDER);
-    assert!(matches!(error, StoreError::Older { found: OLDER, known: SCHEMA, .. }), "{error}");
+    assert!(matches!(error, StoreError::Older { found: OLDER, oldest: OLDEST, .. }), "{error}");
 
     // the slot of another version has another length, and its checksum another offset
     let mark = |schema: u32| [b"oracledW", schema.to_be_bytes().as_slice(), &[1; 100]].concat();
     fs::write(dir.path().join("watermark"), mark(OLDER)).expect("the write succeeds");
     let error = refused(dir.path());
-    assert!(matches!(error, StoreError::Older { found: OLDER, known: SCHEMA, .. }), "{error}");
+    assert!(matches!(error, StoreError::Older { found: OLDER, oldest: OLDEST, .. }), "{error}");
     fs::write(dir.path().join("watermark"), mark(NEWER)).expect("the write succeeds");
     let error = refused(dir.path());
     assert!(matches!(error, StoreError::Newer { found: NEWER, known: SCHEMA, .. }), "{error}");
@@ -488,12 +488,12 @@ fn open_reports_a_newer_or_older_schema() {
 
 #[test]
 fn segment_of_another_schema_is_refused_although_the_mark_has_the_present_one() {
-    use crate::base::rows::SCHEMA;
+    use crate::base::schema::{OLDEST, SCHEMA};
     let dir = tempfile::tempdir().expect("a directory");
     drop(open(dir.path()));
     let path = dir.path().join("segments/0000000001");
     let segment = fs::read(&path).expect("the file is readable");
-    for other in [SCHEMA - 1, SCHEMA + 1] {
+    for other in [OLDEST - 1, SCHEMA + 1] {
         let mut segment = segment.clone();
         segment[8..12].copy_from_slice(&other.to_be_bytes());
         let checksum = crc32fast::hash(&segment[..40]).to_be_bytes();
@@ -512,7 +512,7 @@ fn segment_of_another_schema_is_refused_although_the_mark_has_the_present_one() 
 }
 
 /// A record that queues the mail of a delivery.
-fn queued(n: usize) -> JournalRecord {
+pub(crate) fn queued(n: usize) -> JournalRecord {
     let record = delivered(n, 40);
     let delivery = record.writes[0].read::<VerdictDelivery>().expect("it delivers");
     let to = "a@b".to_owned().try_into().expect("an address");

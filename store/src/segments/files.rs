@@ -6,7 +6,7 @@ mod groups;
 use super::group::{GROUP_MAX_BYTES, GroupEnd, StoredGroup, find_after};
 use crate::base::engine::remove_dir;
 use crate::base::row_batch::RowBatch;
-use crate::base::rows::SCHEMA;
+use crate::base::schema::{self, schema};
 use crate::base::watermark::Watermark;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -34,6 +34,8 @@ const MAGIC: &[u8; 8] = b"oracledS";
 /// The start of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentHead {
+    /// The schema version of its rows.
+    pub(crate) schema: u32,
     pub(crate) store_id: u64,
     pub(crate) number: u64,
     /// The end of the segment before it.
@@ -77,9 +79,14 @@ impl SegmentHead {
     /// group, and a checksum.
     pub(crate) const BYTES: u64 = 8 + 4 + 8 + 8 + 4 + 8 + 4;
 
+    /// The head of segment `number`, after the group `previous`.
+    pub(crate) fn new(store_id: u64, number: u64, previous: GroupEnd) -> Self {
+        Self { schema: schema(), store_id, number, previous }
+    }
+
     pub(crate) fn to_bytes(self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
-        bytes.extend_from_slice(&SCHEMA.to_be_bytes());
+        bytes.extend_from_slice(&self.schema.to_be_bytes());
         bytes.extend_from_slice(&self.store_id.to_be_bytes());
         bytes.extend_from_slice(&self.number.to_be_bytes());
         bytes.extend_from_slice(&self.previous.checksum.to_be_bytes());
@@ -91,11 +98,12 @@ impl SegmentHead {
     /// Reads a head of any schema version with this layout; `None` if it is damaged.
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (content, checksum) = bytes.get(..Self::BYTES as usize)?.split_last_chunk::<4>()?;
-        let rest = content.strip_prefix(MAGIC)?.get(4..)?;
+        let (schema, rest) = content.strip_prefix(MAGIC)?.split_first_chunk()?;
         let (store_id, rest) = rest.split_first_chunk()?;
         let (number, rest) = rest.split_first_chunk()?;
         let (checksum_before, entries) = rest.split_first_chunk()?;
         let head = Self {
+            schema: u32::from_be_bytes(*schema),
             store_id: u64::from_be_bytes(*store_id),
             number: u64::from_be_bytes(*number),
             previous: GroupEnd {
@@ -355,21 +363,17 @@ impl SegmentFiles {
     }
 
     fn parse_head(&self, number: u64, bytes: &[u8]) -> Result<SegmentHead, StoreError> {
-        let schema = bytes.strip_prefix(MAGIC).and_then(<[u8]>::first_chunk);
+        let found = bytes.strip_prefix(MAGIC).and_then(<[u8]>::first_chunk);
         let head = SegmentHead::from_bytes(bytes);
-        match schema.map(|schema| u32::from_be_bytes(*schema)) {
-            // a head with another version can have another layout, and so no checksum here: then the high-water mark has the version of
-            // the store, unless it is lost too
-            Some(found)
-                if found != SCHEMA
-                    && (head.is_some() || !matches!(Watermark::values_in(&self.state_dir), Ok(Some(_)))) =>
-            {
-                Err(StoreError::of_schema(&self.state_dir, found, SCHEMA))
-            }
-            _ => head
-                .filter(|head| head.number == number)
-                .ok_or_else(|| self.damaged(number, "its head is damaged, or it is another segment")),
+        // a head with another version can have another layout, and so no checksum here: then the high-water mark has the version of the
+        // store, unless it is lost too
+        if let Some(found) = found
+            && (head.is_some() || !matches!(Watermark::values_in(&self.state_dir), Ok(Some(_))))
+        {
+            schema::check(&self.state_dir, u32::from_be_bytes(*found))?;
         }
+        head.filter(|head| head.number == number)
+            .ok_or_else(|| self.damaged(number, "its head is damaged, or it is another segment"))
     }
 
     /// Prepares the file of the next segment with `size` zeros; `None` if there is one already.

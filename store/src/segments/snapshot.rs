@@ -135,11 +135,7 @@ impl SnapshotWriter<'_> {
             Some(part) => part,
             None => {
                 self.snapshot.extent.parts += 1;
-                let head = SegmentHead {
-                    store_id: self.store_id,
-                    number: self.snapshot.extent.parts,
-                    previous: self.end,
-                };
+                let head = SegmentHead::new(self.store_id, self.snapshot.extent.parts, self.end);
                 let path = self.part_path();
                 let begin = || {
                     let mut part = zstd::Encoder::new(File::create(&path)?, COMPRESSION_LEVEL)?;

@@ -51,6 +51,7 @@ pub(crate) fn summarize_entry(entry: &Value) -> String {
             format!("{oracle_id} {from} → {to}: {cause}{by}")
         }
         "crosscheck_error" => format!("{} {}", text("path"), text("cause")),
+        "store_upgraded" => format!("from schema version {} to {}", text("from_schema"), text("to_schema")),
         "mirror_repaired" => format!("from entry {}, at byte {}", text("damaged_seq"), text("offset")),
         "storage_recovered" => {
             format!(

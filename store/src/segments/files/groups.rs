@@ -106,8 +106,9 @@ mod tests {
     use std::path::Path;
     use std::rc::Rc;
 
-    const HEAD: SegmentHead =
-        SegmentHead { store_id: 7, number: 1, previous: GroupEnd { checksum: 0, entries: 0 } };
+    fn head() -> SegmentHead {
+        SegmentHead::new(7, 1, GroupEnd::default())
+    }
 
     /// Notes the most bytes that one read was given space for.
     struct Measured<R>(R, Rc<Cell<usize>>);
@@ -122,7 +123,7 @@ mod tests {
     /// Reads a segment with these groups. Returns the lengths of the groups, the remains or an error, and the largest buffer.
     fn read(groups: impl Read + 'static) -> (Vec<usize>, Result<Option<u64>, StoreError>, usize) {
         let (files, largest) = (SegmentFiles::new(Path::new("state")), Rc::new(Cell::new(0)));
-        let input = Measured(io::Cursor::new(HEAD.to_bytes()).chain(groups), Rc::clone(&largest));
+        let input = Measured(io::Cursor::new(head().to_bytes()).chain(groups), Rc::clone(&largest));
         let mut lengths = Vec::new();
         let groups = SegmentGroups::new(&files, 1, Box::new(input)).expect("the head is whole");
         let read = groups.walk(|group| {

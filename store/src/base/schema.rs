@@ -1,0 +1,69 @@
+//! The schema: the layout of the store and the form of its rows, and the upgrades of rows from earlier forms.
+//!
+//! Who changes the form of a row raises [`SCHEMA`], and declares beside the row how its earlier form is read (`Table::upgrades`).
+
+use domain_base::row::{RowUpgrade, Table};
+use std::path::Path;
+use store_base::error::StoreError;
+
+/// The schema version of this oracled. The segments, the database and the high-water mark store it.
+pub(crate) const SCHEMA: u32 = 27;
+/// The first version that can be upgraded. No earlier one was released.
+pub(crate) const OLDEST: u32 = if cfg!(test) { SCHEMA - 2 } else { SCHEMA };
+/// The tables and indexes that a schema no longer has, with the first such version. An upgrade removes their rows.
+#[cfg(not(test))]
+const DROPPED: &[(u32, &str)] = &[];
+#[cfg(test)]
+const DROPPED: &[(u32, &str)] = testing::DROPPED;
+
+/// The schema version that this oracled writes.
+#[cfg(not(test))]
+pub(crate) const fn schema() -> u32 {
+    SCHEMA
+}
+#[cfg(test)]
+pub(crate) use testing::schema;
+
+/// Checks that the version `found` is the present one, or can be upgraded.
+///
+/// # Errors
+/// `Newer` or `Older`.
+pub(crate) fn check(dir: &Path, found: u32) -> Result<(), StoreError> {
+    let dir = || dir.to_owned();
+    match found {
+        found if found > schema() => Err(StoreError::Newer { dir: dir(), found, known: schema() }),
+        found if found < OLDEST => Err(StoreError::Older { dir: dir(), found, oldest: OLDEST }),
+        _ => Ok(()),
+    }
+}
+
+/// Whether an upgrade from version `from` removes the table or index `name`.
+pub(crate) fn is_dropped(from: u32, name: &str) -> bool {
+    DROPPED.iter().any(|(since, dropped)| *dropped == name && is_passed(from, *since))
+}
+
+/// The changes of the form of `table`'s rows that an upgrade from version `from` applies.
+pub(crate) fn passed_upgrades(from: u32, table: &Table) -> impl Iterator<Item = &'static RowUpgrade> {
+    upgrades_of(table).filter(move |upgrade| is_passed(from, upgrade.schema))
+}
+
+/// Whether an upgrade from version `from` changes the rows of `table`.
+pub(crate) fn changes(from: u32, table: &Table) -> bool {
+    passed_upgrades(from, table).next().is_some()
+}
+
+/// Whether an upgrade from version `from` leads to version `to` or passes it.
+fn is_passed(from: u32, to: u32) -> bool {
+    from < to && to <= schema()
+}
+
+#[cfg(not(test))]
+fn upgrades_of(table: &Table) -> impl Iterator<Item = &'static RowUpgrade> {
+    table.upgrades.iter()
+}
+#[cfg(test)]
+use testing::upgrades_of;
+
+/// Two schemas that never were.
+#[cfg(test)]
+pub(crate) mod testing;
