@@ -7,13 +7,13 @@ use actors_audit::logger::{JournalReport, Logger, LoggerHandle, LoggerMetrics};
 use actors_ground::ingestion::{IngestionActor, IngestionConfig};
 use actors_ground::metrics::{IngestionMetrics, QueryMetrics};
 use actors_ground::queries::{ProcessorPool, QueryService};
-use actors_ground::registry;
-use actors_ground::registry::{CommitContext, DocumentCounters, DocumentRegistration, DocumentRegistry};
+use actors_ground::registry::{
+    self, CommitContext, DocumentCounters, DocumentRegistration, DocumentRegistry,
+};
 use actors_platform::actor_handle::ActorHandle;
 use actors_platform::actor_stats::ActorStats;
 use actors_platform::clock::Clock;
-use actors_platform::guardian;
-use actors_platform::guardian::SupervisionLimits;
+use actors_platform::guardian::{self, SupervisionLimits};
 use actors_platform::in_flight::InFlight;
 use actors_platform::per_application::PerApplication;
 use actors_rules::fact_sources::FactCollector;

@@ -1,13 +1,10 @@
 //! sled, its rows, and the storage functions that all features share.
 
 pub(crate) mod bundle;
-pub(crate) mod check_results;
 pub(crate) mod database_error;
-pub(crate) mod documents;
 pub(crate) mod engine;
 pub(crate) mod log_hashes;
 pub(crate) mod meta;
-pub(crate) mod panics;
 pub(crate) mod random;
 pub(crate) mod read;
 pub(crate) mod row_batch;

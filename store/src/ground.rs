@@ -16,7 +16,6 @@ pub mod prune;
 pub mod query;
 pub mod rebuild;
 pub mod run_changes;
-mod run_keys;
 pub mod staging;
 pub mod statement;
 #[cfg(test)]

@@ -1,20 +1,22 @@
 //! The journal: the only way to write to the store.
 
-use crate::audit::log::{self, LogTip};
-use crate::audit::mirror::LogMirror;
+use crate::audit::log::{self, LogTip, RecordCallers};
+use crate::audit::mirror::{LogMirror, MirrorFault, MirrorSnapshot};
 use crate::base::engine::{StoreEngine, StoreOptions, TableReader, lock_state};
 use crate::base::meta;
+use crate::base::row_write::{RowExpectation, RowName, RowWrite};
+use crate::base::rows::{StoredValue, chunk_key};
 use crate::base::watermark::{StoreCounts, Watermark};
 use crate::ground::Store;
 use crate::ground::files::GroundFiles;
 use crate::journal::check::{check_database, check_segments};
 use crate::journal::opening::{OpenedDatabase, continue_with_database, open_database, open_segments};
-use crate::journal::record::{CommitReceipt, JournalRecord, RecordRejectedError};
 use crate::journal::recovery::{JournalFailure, RecoveryCondition};
 use crate::journal::salvage::continue_with_salvage;
 use crate::journal::staged::StagedGroup;
 use crate::journal::upgrade::upgrade;
 use crate::segments::Segments;
+use domain_base::event::AuditEvent;
 use std::borrow::Borrow;
 use std::sync::Arc;
 use std::{fs, io};
@@ -346,17 +348,144 @@ impl Drop for Journal {
 pub(crate) mod backup;
 pub(crate) mod check;
 pub(crate) mod erasure;
-mod group_tree;
 pub(crate) mod healing;
-mod mirror_file;
 mod new_database;
 pub(crate) mod opening;
-pub(crate) mod preview;
-pub(crate) mod record;
 mod recovery;
 mod salvage;
 pub(crate) mod staged;
 pub(crate) mod state_files;
+mod upgrade;
+
+impl Journal {
+    /// Opens `oracle_log.jsonl` by its name again, after it was rotated.
+    ///
+    /// # Errors
+    /// `Io` if the file cannot be opened; the mirror then continues in the previous file.
+    pub fn reopen_mirror(&mut self) -> Result<(), StoreError> {
+        self.sync_pending_work();
+        self.mirror.reopen()?;
+        self.note_mirror();
+        self.mirror.repair(&self.store, self.mark.now.counts.entries);
+        Ok(())
+    }
+
+    /// The fault of `oracle_log.jsonl` that the opening found and repaired. Later calls return none.
+    pub fn take_mirror_fault(&mut self) -> Option<MirrorFault> {
+        self.mirror.found.take()
+    }
+
+    /// `oracle_log.jsonl` as it is now, for [`TableReader::check_mirror`].
+    ///
+    /// # Errors
+    /// `Io` if the file cannot be opened.
+    pub fn mirror_snapshot(&mut self) -> Result<MirrorSnapshot, StoreError> {
+        let snapshot = self.mirror.snapshot();
+        self.note_mirror();
+        snapshot
+    }
+
+    /// Moves `oracle_log.jsonl` aside, and writes it again from the log. The file is complete after some calls of
+    /// [`Journal::sync_pending_work`].
+    ///
+    /// # Errors
+    /// `Io` if the file cannot be moved.
+    pub fn rewrite_mirror(&mut self) -> Result<(), StoreError> {
+        // after a kill in between, an empty file must not count as a rotated one
+        self.mark.now.mirrored = self.mirror.first_seq.saturating_sub(1);
+        let path = self.engine.dir().to_owned();
+        self.mark.write_synced().map_err(|source| StoreError::Io { path, source })?;
+        self.mirror.move_aside()?;
+        self.note_mirror();
+        self.mirror.repair(&self.store, self.mark.now.counts.entries);
+        Ok(())
+    }
+
+    /// Whether `snapshot` is of the file that is written now.
+    #[must_use]
+    pub const fn is_mirror(&self, snapshot: &MirrorSnapshot) -> bool {
+        self.mirror.is_current(snapshot)
+    }
+
+    /// Stores the first entry of the mirror in the mark, and the identity of its file.
+    fn note_mirror(&mut self) {
+        let (checks, identity) = (self.engine.checks(), self.mirror.identity);
+        if checks.mirror() != Some(identity)
+            && let Err(error) = checks.put_mirror(identity)
+        {
+            tracing::warn!(%error, "could not note the file oracle_log.jsonl; if it is emptied, a start takes it for a new one");
+        }
+        if self.mark.now.mirror_first == self.mirror.first_seq {
+            return;
+        }
+        self.mark.now.mirror_first = self.mirror.first_seq;
+        if let Err(error) = self.mark.write_synced() {
+            tracing::warn!(%error, "could not write the high-water mark; oracle_log.jsonl may be written again");
+        }
+    }
+}
+
+/// Events and changes that are committed together: all of them, or none.
+///
+/// A record is plain data, and applying one to equal stores gives equal stores, except for the salts in its entries and the
+/// hashes of these. It contains its own times, and its entry numbers depend only on the order of the records.
+#[derive(Debug, Clone, Default)]
+pub struct JournalRecord {
+    /// The rows on which the record depends, with their revisions.
+    pub expect: Vec<RowExpectation>,
+    /// The events for the audit log, in this order.
+    pub events: Vec<AuditEvent>,
+    /// The changes of the tables.
+    pub writes: Vec<RowWrite>,
+    /// Whether the record ends accepted work. Low disk space then does not reject its new rows.
+    pub ends_work: bool,
+    /// The callers that caused the events. No table depends on them.
+    pub callers: RecordCallers,
+}
+
+impl From<AuditEvent> for JournalRecord {
+    fn from(event: AuditEvent) -> Self {
+        Self { events: vec![event], ..Self::default() }
+    }
+}
+
+/// Confirms that a record is on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommitReceipt {
+    /// The number of its first entry.
+    pub first_seq: u64,
+    /// The number of its last entry, which is also the revision of every row it wrote.
+    pub last_seq: u64,
+}
+
+/// The reason why the store rejected a record. No part of it was applied.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RecordRejectedError {
+    /// A row is no longer as the record expects. The caller must read it again and decide again.
+    #[error("the row {0} was changed by another record meanwhile")]
+    Stale(RowName),
+    /// The record is new work, and too little disk space is free.
+    #[error("{0}")]
+    LowSpace(String),
+    /// The record changes state without an event that reports the change.
+    #[error("the record has no event")]
+    Unlogged,
+}
+
+/// The revision of a previewed row. No stored row has it.
+pub const PREVIEW_REVISION: u64 = u64::MAX;
+
+impl Store {
+    /// Reads from now on as if `writes` that put documents or sources had been committed. Nothing is stored,
+    /// and the open files of sources stay as they are.
+    pub fn preview(&mut self, writes: &[RowWrite]) {
+        let rows = writes.iter().filter_map(|RowWrite { row: RowName { table, name }, value, .. }| {
+            let value = StoredValue { revision: PREVIEW_REVISION, value: value.clone()? };
+            Some((chunk_key(table.name, name.as_bytes(), 0), value))
+        });
+        self.add_preview(rows);
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests;
-mod upgrade;

@@ -16,10 +16,9 @@ use domain_audit::event::ControlAction;
 use domain_base::caller::PeerCredentials;
 use domain_base::event::AuditEvent;
 use domain_upstream::event::OracleHealthChanged;
-use domain_upstream::health;
 use domain_upstream::health::{
-    CallPurpose, CircuitAction, CircuitBreaker, CircuitCallOutcome, ERROR_MAX_CHARS, HealthStatusChange,
-    OracleHealthConfig, OracleHealthStatus, PermitDenial, PermitDenialCause,
+    self, CallPurpose, CircuitAction, CircuitBreaker, CircuitCallOutcome, ERROR_MAX_CHARS,
+    HealthStatusChange, OracleHealthConfig, OracleHealthStatus, PermitDenial, PermitDenialCause,
 };
 use domain_upstream::oracle::OracleId;
 use jiff::Timestamp;

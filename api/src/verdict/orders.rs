@@ -3,8 +3,7 @@
 use crate::base::page::PageLimit;
 use domain_base::application::ApplicationName;
 use domain_base::gate_path::GatePath;
-use domain_base::moment;
-use domain_base::moment::Moment;
+use domain_base::moment::{self, Moment};
 use domain_base::session_id::SessionId;
 use domain_verdict::crosscheck::CrosscheckDecision;
 use domain_verdict::label::ProductTier;

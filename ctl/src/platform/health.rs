@@ -123,8 +123,7 @@ fn format_statuses(statuses: Vec<OracleHealthStatus>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use domain_upstream::health;
-    use domain_upstream::health::{CircuitCallOutcome, OracleHealthConfig};
+    use domain_upstream::health::{self, CircuitCallOutcome, OracleHealthConfig};
 
     #[test]
     fn table_shows_a_requested_wait_with_the_status() {

@@ -17,8 +17,7 @@ use super::source::OracleTier;
 // utoipa maps every type with the name `AxisValue` to arbitrary JSON
 use super::value::AxisValue;
 use crate::axis::Axis;
-use domain_base::moment;
-use domain_base::moment::Moment;
+use domain_base::moment::{self, Moment};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -2,8 +2,7 @@
 
 use super::workflow::Workflow;
 use domain_base::blank::is_blank;
-use domain_base::moment;
-use domain_base::moment::{FutureTimeError, Moment, check_not_future};
+use domain_base::moment::{self, FutureTimeError, Moment, check_not_future};
 use domain_base::wording::excerpt;
 use domain_ground::axis::Axis;
 use domain_ground::id::WorkflowId;

@@ -8,8 +8,7 @@ pub use validate::{
     AXES_MAX, BUDGET_MAX_MS, CASCADE_LIMIT_MAX, DOMAIN_MAX_BYTES, ORACLES_MAX, TIMEOUT_MAX_MS, WorkflowError,
 };
 
-use domain_base::decimal;
-use domain_base::decimal::{Decimal, DecimalNumber};
+use domain_base::decimal::{self, Decimal, DecimalNumber};
 use domain_base::document::{Document, DocumentVersions};
 use domain_ground::id::{SourceId, WorkflowId};
 use domain_ground::ontology::OntologyRef;

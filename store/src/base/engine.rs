@@ -2,26 +2,31 @@
 
 mod database;
 
-use crate::base::check_results::CheckResults;
-use crate::base::database_error::database_error;
+use crate::base::database_error::{catch_panic, database_error};
 use crate::base::log_hashes::LogHashes;
-use crate::base::panics::catch_panic;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::StoredValue;
 use crate::base::snapshot::{SnapshotId, snapshot_in, snapshots};
 use crate::base::watermark::StoreCounts;
-pub(crate) use database::lock_state;
 use database::{OpenDatabase, spare_files, unavailable};
 use domain_audit::log_tree::LogTree;
+use domain_ground::id::SourceId;
+use domain_ground::upkeep::SourceCheck;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::time::Duration;
-use std::{io, thread};
-use store_base::disk::{DATABASE_DIR, DATABASE_FILE, FreeSpace, ReserveFile, ReservedSpace, sync_dir};
+use std::{fs, thread};
+use store_base::disk::{
+    DATABASE_DIR, DATABASE_FILE, FileIdentity, FreeSpace, ReserveFile, ReservedSpace, sync_dir,
+};
 use store_base::error::StoreError;
+
+pub(crate) use database::lock_state;
 
 /// The file of sled's settings, in the database's folder. It ends with its checksum.
 const SETTINGS_FILE: &str = "conf";
@@ -163,7 +168,7 @@ pub(crate) struct StoreEngine {
 /// Removes a directory with its files, if it exists.
 pub(crate) fn remove_dir(dir: &Path) -> Result<(), StoreError> {
     match fs::remove_dir_all(dir) {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+        Err(source) if source.kind() != ErrorKind::NotFound => {
             Err(StoreError::Io { path: dir.to_owned(), source })
         }
         _ => Ok(()),
@@ -509,5 +514,98 @@ impl StoreEngine {
             open.db.apply_batch(rows.into()).map_err(|error| database_error(self.dir(), &error))
         };
         self.with_open(apply).inspect_err(|_| self.close_database())
+    }
+}
+
+const FILE: &str = "checks.json";
+
+/// The file and its content.
+#[derive(Debug)]
+pub(crate) struct CheckResults {
+    path: PathBuf,
+    content: Mutex<CheckResultsContent>,
+    /// Held while the file is written, so that readers of the content do not wait for the disk.
+    writing: Mutex<()>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct CheckResultsContent {
+    /// The Merkle tree of the entries that the check of the log has read.
+    audited: Vec<u8>,
+    /// The last check of each source.
+    sources: BTreeMap<SourceId, SourceCheck>,
+    /// The file that was written last as `oracle_log.jsonl`.
+    #[serde(default)]
+    mirror: Option<FileIdentity>,
+}
+
+impl CheckResults {
+    /// Reads the file in `state_dir`. An unreadable file counts as missing.
+    pub(crate) fn open(state_dir: &Path) -> Self {
+        let path = state_dir.join(FILE);
+        let content = match fs::read(&path) {
+            Ok(json) => serde_json::from_slice(&json).unwrap_or_else(|error| {
+                tracing::warn!(%error, path = %path.display(), "unreadable; the checks begin again");
+                CheckResultsContent::default()
+            }),
+            Err(error) => {
+                if error.kind() != ErrorKind::NotFound {
+                    tracing::warn!(%error, path = %path.display(), "unreadable; the checks begin again");
+                }
+                CheckResultsContent::default()
+            }
+        };
+        Self { path, content: Mutex::new(content), writing: Mutex::default() }
+    }
+
+    /// The tree of the entries that the check of the log has read; empty before the first check.
+    pub(crate) fn audited(&self) -> LogTree {
+        self.with(|content| LogTree::from_bytes(&content.audited).unwrap_or_default())
+    }
+
+    /// Stores the tree of the entries that the check of the log has read.
+    pub(crate) fn put_audited(&self, tree: &LogTree) -> Result<(), StoreError> {
+        self.change(|content| content.audited = tree.to_bytes())
+    }
+
+    /// The last completed check of a source.
+    pub(crate) fn of_source(&self, oracle_id: &SourceId) -> Option<SourceCheck> {
+        self.with(|content| content.sources.get(oracle_id).cloned())
+    }
+
+    /// Stores the result of a check of a source.
+    pub(crate) fn put_source(&self, oracle_id: SourceId, check: SourceCheck) -> Result<(), StoreError> {
+        self.change(|content| {
+            content.sources.insert(oracle_id, check);
+        })
+    }
+
+    /// The file that was written last as `oracle_log.jsonl`.
+    pub(crate) fn mirror(&self) -> Option<FileIdentity> {
+        self.with(|content| content.mirror)
+    }
+
+    /// Stores the file that is written as `oracle_log.jsonl`.
+    pub(crate) fn put_mirror(&self, identity: FileIdentity) -> Result<(), StoreError> {
+        self.change(|content| content.mirror = Some(identity))
+    }
+
+    fn with<T>(&self, use_content: impl FnOnce(&mut CheckResultsContent) -> T) -> T {
+        use_content(&mut self.content.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn change(&self, change: impl FnOnce(&mut CheckResultsContent)) -> Result<(), StoreError> {
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let json = self.with(|content| {
+            change(content);
+            serde_json::to_vec(content).expect("the results are plain data with string keys")
+        });
+        let incomplete = self.path.with_extension("json.new");
+        let written = File::create(&incomplete).and_then(|mut file| {
+            file.write_all(&json)?;
+            file.sync_data()?;
+            fs::rename(&incomplete, &self.path)
+        });
+        written.map_err(|source| StoreError::Io { path: self.path.clone(), source })
     }
 }

@@ -1,7 +1,8 @@
 //! Typed rows: one by its key, or rows of a table in the order of their names.
 
 use crate::base::engine::TableReader;
-use crate::base::rows::{self, StoredRowHead, StoredValue, chunk_key, key, row_path, stored_in};
+use crate::base::rows::{self, StoredRowHead, StoredValue, chunk_key, key, row_path, stored_in, with_prefix};
+use domain_base::document::{DOCUMENTS, Document, RegisteredDocument};
 use domain_base::row::{Row, Table};
 use serde::de::DeserializeOwned;
 use std::ops::{Range, RangeBounds};
@@ -163,4 +164,40 @@ fn name_of(head: Result<StoredRowHead, StoreError>) -> Result<String, StoreError
 
 fn name_in(key: &[u8]) -> String {
     String::from_utf8_lossy(rows::name(key).unwrap_or_default()).into_owned()
+}
+
+impl TableReader {
+    /// A registered document, with its revision.
+    ///
+    /// # Errors
+    /// The row cannot be read.
+    pub fn registered<D: Document>(
+        &self,
+        document_id: &str,
+    ) -> Result<Option<(RegisteredDocument<D>, u64)>, StoreError> {
+        self.get(&document_id.to_owned())
+    }
+
+    /// The ids of all registered documents of a kind.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn registered_ids<D: Document>(&self) -> Result<Vec<String>, StoreError> {
+        let prefix = prefix_of::<D>();
+        let names = self.names(with_prefix(DOCUMENTS.name, &prefix), .., usize::MAX)?;
+        Ok(names.iter().filter_map(|name| name.strip_prefix(&prefix)).map(str::to_owned).collect())
+    }
+
+    /// All registered documents of a kind, in the order of their ids.
+    ///
+    /// # Errors
+    /// A row cannot be read.
+    pub fn all_registered<D: Document>(&self) -> Result<Vec<RegisteredDocument<D>>, StoreError> {
+        self.among(with_prefix(DOCUMENTS.name, &prefix_of::<D>()))
+    }
+}
+
+/// The beginning of the names of the rows of all documents of a kind.
+fn prefix_of<D: Document>() -> String {
+    RegisteredDocument::<D>::name(&String::new())
 }

@@ -2,11 +2,11 @@
 
 use super::files::GroundFiles;
 use super::places::base_position;
-use super::run_keys::{CHANGE, POSITION_KEY, REJECT, row_key};
 use super::staging::RunChangeEntry;
 use super::statement::StoredStatement;
 use super::view::{RecordStatements, SourceView};
 use crate::ground::files::facts_owner;
+use crate::ground::places::{CHANGE, POSITION_KEY, REJECT, row_key};
 use crate::ground::tables::Store;
 use domain_ground::rejection::RejectedRecord;
 use domain_ground::run::{IngestionRun, RunState, SortedFileRef};

@@ -4,7 +4,6 @@
 //! their positions and offsets in the payload of the base to those in the payload of the run. A file with a few
 //! changes has a few segments.
 
-use super::run_keys::{BASE_SEGMENT, SEGMENT, row_key};
 use domain_base::varint::{put, take};
 use std::ops::Bound;
 use std::path::Path;
@@ -238,6 +237,23 @@ fn first_from(
     let mut range = rows.with_prefix_from(&[table], Bound::Included(&start));
     range.advance()?;
     Ok(range.current().and_then(|(key, value)| read(key, value)))
+}
+
+/// A change. The rows are written in the order of the kinds: changes while records are merged, the others at the end.
+pub(super) const CHANGE: u8 = b'c';
+/// A series of confirmed records, by its last position.
+pub(super) const SEGMENT: u8 = b'd';
+/// Such a series, by its last position in the payload of the base.
+pub(super) const BASE_SEGMENT: u8 = b'e';
+/// The position of a record that has a row.
+pub(super) const POSITION_KEY: u8 = b'p';
+/// A reject, by its position.
+pub(super) const REJECT: u8 = b'r';
+
+pub(super) fn row_key(kind: u8, number: u64) -> [u8; 9] {
+    let mut key = [kind; 9];
+    key[1..].copy_from_slice(&number.to_be_bytes());
+    key
 }
 
 #[cfg(test)]

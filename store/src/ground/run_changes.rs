@@ -1,10 +1,10 @@
 //! The changes of one run with the raw records before and after them, also those that a held run would make.
 
-use super::run_keys::CHANGE;
 use super::staging::RunChangeEntry;
 use super::statement::StoredStatement;
 use super::tables::Store;
 use super::view::SourceView;
+use crate::ground::places::CHANGE;
 use domain_ground::run::{IngestionRun, RunState};
 use domain_ground::timeline::VersionChangeKind;
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,38 +2,35 @@
 //!
 //! The run is not visible before a commit names its files. Incomplete files are removed at the next start.
 
+mod delta;
+mod run_statements;
+
 use super::files::{GroundFiles, UncommittedFiles};
-use super::run_keys::{CHANGE, REJECT, row_key};
 use super::statement::StoredStatement;
 use super::view::{INDEX, RecordStatements, SourceView};
+use crate::ground::places::{CHANGE, REJECT, row_key};
+use crate::ground::statement::{put_time, take_time};
+use crate::ground::view::source_record_id_in;
+use delta::{DeltaWriter, put_index_value};
 use domain_base::digest::Sha256Hex;
-use domain_base::varint::put_part;
-use domain_ground::axis_effect::AxisEffects;
+use domain_base::varint::{put, put_part, take};
+use domain_ground::axis_effect::{AxisEffectGauge, AxisEffects};
 use domain_ground::rejection::{RecordRejection, RejectedRecord};
-use domain_ground::run::{RunCounts, SortedFileRef};
+use domain_ground::run::{ReleaseEffect, RunCounts, SortedFileRef};
 use domain_ground::source_state::StatedRecords;
 use domain_ground::timeline::{
-    RecordStatement, RecordVersion, ReleaseScope, TimelineRun, VisibleReleases, changes,
+    RecordStatement, RecordVersion, ReleaseScope, TimelineRun, VersionChange, VersionChangeKind, VersionEnd,
+    VisibleReleases, changes,
 };
+use jiff::Timestamp;
+use run_statements::{RecordGroup, RunStatement, RunStatements};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use store_base::error::StoreError;
 use store_facts::sorted::{RowSource, SortedFile, SortedWriter};
 use store_facts::sorter::RowSorter;
 
-mod changed;
-mod delta;
-mod effect;
-mod facts;
-mod run_statements;
-mod sample;
-mod tiers;
-
-pub use changed::RunChangeEntry;
-use delta::{DeltaWriter, put_index_value};
-use effect::ReleaseEffectGauge;
-pub(super) use facts::FactsWriter;
-use run_statements::{RecordGroup, RunStatement, RunStatements};
-use sample::RecordSample;
+pub(super) use crate::ground::staging::delta::FactsWriter;
 
 /// The memory of a run in bytes: for its statements, and for each of its other sorts.
 const SORT_BYTES: usize = 64 << 20;
@@ -401,4 +398,408 @@ fn changes_others(view: &SourceView, release: &TimelineRun) -> bool {
     release.snapshot
         || release.undoes.is_some()
         || known.map(|known| &known.release).any(|known| known.version == release.version)
+}
+
+/// The kinds of changes, by their codes.
+const KINDS: [VersionChangeKind; 7] = [
+    VersionChangeKind::BecameValid,
+    VersionChangeKind::Superseded,
+    VersionChangeKind::Withdrawn,
+    VersionChangeKind::Expired,
+    VersionChangeKind::Moved,
+    VersionChangeKind::Replaced,
+    VersionChangeKind::Undone,
+];
+const UNTIL: u8 = 1;
+const SUPERSEDED: u8 = 2;
+
+/// A change of a version of a record. A record is identified by run and position.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunChangeEntry {
+    pub kind: VersionChangeKind,
+    /// The run that read the record.
+    pub run: u32,
+    /// The record's position in that run's payload.
+    pub position: u64,
+    /// The source's id of the record.
+    pub source_record_id: String,
+    /// The start of the interval in which it is valid after the change. If nothing continues it, the start of its
+    /// former interval.
+    pub valid_from: Timestamp,
+    /// The end of that interval; `None` if it is open.
+    pub valid_until: Option<Timestamp>,
+    /// The run and the position of the record that replaced it.
+    pub superseded_by: Option<(u32, u64)>,
+}
+
+impl RunChangeEntry {
+    fn of(change: &VersionChange, record: &RecordStatements) -> Self {
+        let at = |statement: usize| {
+            record.statements.get(statement).map(|stored| (stored.time.run, stored.position))
+        };
+        let by = |version: &RecordVersion| match version.ended_by {
+            VersionEnd::Superseded(by) => at(by),
+            VersionEnd::Open | VersionEnd::Withdrawn(_) | VersionEnd::Expired => None,
+        };
+        let subject = change.before.or(change.after);
+        let (run, position) = subject.and_then(|version| at(version.statement)).unwrap_or_default();
+        let stands =
+            change.after.filter(|after| subject.is_some_and(|subject| subject.statement == after.statement));
+        let other = change.after.filter(|_| stands.is_none()).and_then(|after| at(after.statement));
+        // the version that continues this one is not reported as new, so its interval is reported here
+        let continued =
+            change.after.filter(|after| subject.is_some_and(|subject| subject.content == after.content));
+        let shown = stands.or(continued).or(subject);
+        Self {
+            kind: change.kind,
+            run,
+            position,
+            source_record_id: source_record_id_in(&record.key).unwrap_or_default(),
+            valid_from: shown.map_or(Timestamp::MIN, |version| version.valid_from),
+            valid_until: shown.and_then(|version| version.valid_until),
+            superseded_by: stands.as_ref().and_then(by).or(other),
+        }
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(64 + self.source_record_id.len());
+        let flags = [(self.valid_until.is_some(), UNTIL), (self.superseded_by.is_some(), SUPERSEDED)];
+        let code = KINDS.iter().position(|kind| *kind == self.kind);
+        bytes.push(code.and_then(|code| u8::try_from(code).ok()).expect("each kind is listed"));
+        bytes.push(flags.into_iter().filter(|(set, _)| *set).fold(0, |flags, (_, flag)| flags | flag));
+        for (run, position) in [Some((self.run, self.position)), self.superseded_by].into_iter().flatten() {
+            put(&mut bytes, run.into());
+            put(&mut bytes, position);
+        }
+        [Some(&self.valid_from), self.valid_until.as_ref()]
+            .into_iter()
+            .flatten()
+            .for_each(|time| put_time(&mut bytes, time));
+        bytes.extend_from_slice(self.source_record_id.as_bytes());
+        bytes
+    }
+
+    /// Parses a change; `None` if `bytes` is invalid.
+    pub(in crate::ground) fn read(mut bytes: &[u8]) -> Option<Self> {
+        let bytes = &mut bytes;
+        let (kind, flags) = (*bytes.split_off_first()?, *bytes.split_off_first()?);
+        let (run, position) = take_record(bytes)?;
+        let superseded_by = if flags & SUPERSEDED == 0 { None } else { Some(take_record(bytes)?) };
+        let valid_from = take_time(bytes)?;
+        let valid_until = if flags & UNTIL == 0 { None } else { Some(take_time(bytes)?) };
+        let (kind, source_record_id) =
+            (*KINDS.get(usize::from(kind))?, String::from_utf8(bytes.to_vec()).ok()?);
+        Some(Self { kind, run, position, source_record_id, valid_from, valid_until, superseded_by })
+    }
+}
+
+/// A run's number and a position in its payload.
+fn take_record(bytes: &mut &[u8]) -> Option<(u32, u64)> {
+    Some((u32::try_from(take(bytes)?).ok()?, take(bytes)?))
+}
+
+/// Counts the effect of a release on the records in force at its date or later. If the release replaces
+/// another reading of its version with another date, the records in force at that date count too.
+struct ReleaseEffectGauge<'v> {
+    times: Vec<EffectAtTime>,
+    effect: ReleaseEffect,
+    values: AxisEffectGauge<'v>,
+}
+
+/// The known statements at a time, without the release and with it.
+struct EffectAtTime {
+    at: Timestamp,
+    before: VisibleReleases,
+    after: VisibleReleases,
+}
+
+impl<'v> ReleaseEffectGauge<'v> {
+    fn new(view: &'v SourceView, releases: &[TimelineRun], release: &TimelineRun) -> Self {
+        let replaced =
+            view.state.run_of_version(&release.version).map(|completed| completed.release.released_at);
+        let replaced = replaced.filter(|at| *at != release.released_at);
+        let times = [Some(release.released_at), replaced].into_iter().flatten().map(|at| {
+            let scope = ReleaseScope { released_by: Some(at), ..ReleaseScope::default() };
+            let before = VisibleReleases::new(&view.state.releases(), scope);
+            EffectAtTime { at, before, after: VisibleReleases::new(releases, scope) }
+        });
+        Self {
+            times: times.collect(),
+            effect: ReleaseEffect::default(),
+            values: AxisEffectGauge::new(&view.ontology),
+        }
+    }
+
+    fn count(&mut self, record: &RecordStatements) {
+        let changes: Vec<_> = self.times.iter().filter_map(|time| time.change(record)).collect();
+        self.effect.in_force += u64::from(!changes.is_empty());
+        self.effect.withdrawn += u64::from(changes.contains(&RecordEffect::Withdrawn));
+        let is_changed =
+            changes.contains(&RecordEffect::Changed) && !changes.contains(&RecordEffect::Withdrawn);
+        self.effect.changed += u64::from(is_changed);
+    }
+
+    /// Compares the values of the release's own `statement` with those of the earlier version that it replaces or
+    /// confirms, if there is one and its content was not pruned.
+    fn compare_values(
+        &mut self,
+        view: &SourceView,
+        earlier: &RecordStatements,
+        statement: &StoredStatement,
+    ) -> Result<(), StoreError> {
+        let Some(row) = statement.row.as_deref().filter(|_| !earlier.statements.is_empty()) else {
+            return Ok(());
+        };
+        let replaced = self.times.iter().find_map(|time| time.replaced_by(earlier, statement));
+        let replaced = replaced.and_then(|replaced| earlier.statement(replaced)?.row);
+        if let Some(replaced) = &replaced {
+            self.values.compare(&view.content_row(replaced)?, &view.content_row(row)?);
+        }
+        Ok(())
+    }
+
+    /// Stores the effects in the counts of the run. The effect on records is left out unless `others_change`: the run
+    /// can then only add records. Returns the effects on values, with those of single keys.
+    fn store_in(self, counts: &mut RunCounts, others_change: bool) -> AxisEffects {
+        let axis_effects = self.values.into_effects();
+        counts.effect = others_change.then_some(self.effect);
+        counts.axis_effects = axis_effects.axes.clone();
+        axis_effects
+    }
+}
+
+/// The effect on a record that was in force.
+#[derive(Debug, PartialEq, Eq)]
+enum RecordEffect {
+    None,
+    Changed,
+    Withdrawn,
+}
+
+impl EffectAtTime {
+    /// The index of the statement that represents the version which `statement` replaces or confirms: the one in force
+    /// when the statement becomes valid, or at the release. A version that expired by itself counts as in force until
+    /// the next one, because a feed of short-lived records would otherwise be compared with nothing.
+    fn replaced_by(&self, earlier: &RecordStatements, statement: &StoredStatement) -> Option<usize> {
+        let versions = self.before.versions(earlier.times());
+        let in_force = |time: Timestamp| {
+            let last = versions.iter().rev().find(|version| version.valid_from <= time)?;
+            let counts = last.is_valid_at(time) || last.ended_by == VersionEnd::Expired;
+            counts.then_some(last.statement)
+        };
+        in_force(statement.time.valid_from.unwrap_or(self.at)).or_else(|| in_force(self.at))
+    }
+
+    /// The effect on the record; `None` if it is not in force at the time or later.
+    fn change(&self, record: &RecordStatements) -> Option<RecordEffect> {
+        let (before, at) = match self.before.valid_at(record.times(), self.at) {
+            Some(before) => (before, self.at),
+            None => {
+                let versions = self.before.versions(record.times());
+                let next = versions.into_iter().find(|version| version.valid_from > self.at)?;
+                (next, next.valid_from)
+            }
+        };
+        Some(match self.after.valid_at(record.times(), at) {
+            None => RecordEffect::Withdrawn,
+            Some(after) if after.content != before.content => RecordEffect::Changed,
+            Some(_) => RecordEffect::None,
+        })
+    }
+}
+
+/// The number of records that are compared with the earlier runs, at most.
+const SAMPLE_MAX: usize = 1024;
+/// A run is a small patch if the largest earlier run states more than this many times as many records.
+const PATCH_FACTOR: u64 = 16;
+
+/// Some of a run's accepted records, evenly spread over its payload.
+#[derive(Debug)]
+struct RecordSample {
+    records: Vec<SampledRecord>,
+    /// One of this many records is in the sample.
+    spacing: u64,
+    /// The number of accepted records.
+    accepted: u64,
+}
+
+#[derive(Debug)]
+struct SampledRecord {
+    ordinal: u64,
+    key: Vec<u8>,
+    time: RecordStatement,
+}
+
+/// The sampled records that an earlier run states.
+#[derive(Debug, Default)]
+struct SharedRecords {
+    stated: u64,
+    same: u64,
+}
+
+impl Default for RecordSample {
+    fn default() -> Self {
+        Self { records: Vec::new(), spacing: 1, accepted: 0 }
+    }
+}
+
+impl RecordSample {
+    /// Adds the next accepted record.
+    fn add(&mut self, key: &[u8], statement: &StoredStatement) {
+        let ordinal = self.accepted;
+        self.accepted += 1;
+        if self.records.len() == SAMPLE_MAX && ordinal.is_multiple_of(self.spacing) {
+            self.spacing *= 2;
+            self.records.retain(|record| record.ordinal.is_multiple_of(self.spacing));
+        }
+        if ordinal.is_multiple_of(self.spacing) {
+            self.records.push(SampledRecord { ordinal, key: key.to_vec(), time: statement.time });
+        }
+    }
+
+    /// The earlier run that shares most with this one; the latest of several. `None` if the records that only the
+    /// earlier run has would outnumber those that both state equally. `None` also for a small patch, unless it changes
+    /// others: with a base, it would read the statements about all records of the source to save a few rows.
+    fn choose_base(mut self, view: &SourceView, others_change: bool) -> Result<Option<u32>, StoreError> {
+        let largest = view.state.completed.iter().map(|completed| completed.stated.records).max();
+        if !others_change && self.accepted.saturating_mul(PATCH_FACTOR) < largest.unwrap_or_default() {
+            return Ok(None);
+        }
+        self.records.sort_by(|one, other| one.key.cmp(&other.key));
+        self.records.dedup_by(|one, other| one.key == other.key);
+        let mut shared: BTreeMap<u32, SharedRecords> = BTreeMap::new();
+        let (mut old, mut record) = (view.records_once(), RecordStatements::default());
+        for SampledRecord { key, time, .. } in &self.records {
+            record.clear();
+            key.clone_into(&mut record.key);
+            old.seek(key)?;
+            old.gather(&mut record)?;
+            for statement in &record.statements {
+                let shared = shared.entry(statement.time.run).or_default();
+                let is_same = statement.time == RecordStatement { run: statement.time.run, ..*time };
+                shared.stated += 1;
+                shared.same += u64::from(is_same && !statement.is_pruned());
+            }
+        }
+        // whole records of the sample: a finer figure would be below its error, and choose an older run by chance
+        let sampled = self.records.len() as u64;
+        let in_sample =
+            |records: u64| u128::from(records) * u128::from(sampled) / u128::from(self.accepted.max(1));
+        let candidates = view.state.completed.iter().filter_map(|completed| {
+            let SharedRecords { stated, same } = shared.get(&completed.release.run)?;
+            let others = in_sample(completed.stated.records).saturating_sub(u128::from(*stated));
+            let gain = u128::from(*same).checked_sub(others)?;
+            Some((gain, completed.release.run))
+        });
+        Ok(candidates.max().filter(|(gain, _)| *gain > 0).map(|(_, run)| run))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn change_entry_survives_encoding_and_decoding() {
+        for (code, kind) in (0..).zip(KINDS) {
+            let change = RunChangeEntry {
+                kind,
+                run: u32::MAX,
+                position: 7,
+                source_record_id: "ABW/1960".into(),
+                valid_from: Timestamp::MIN,
+                valid_until: (code % 2 == 0).then_some(Timestamp::MAX),
+                superseded_by: (code % 3 == 0).then_some((3, u64::MAX)),
+            };
+            let bytes = change.to_bytes();
+            assert_eq!(RunChangeEntry::read(&bytes), Some(change));
+            assert_eq!(RunChangeEntry::read(&bytes[..20]), None);
+        }
+        assert_eq!(RunChangeEntry::read(&[u8::MAX; 64]), None);
+    }
+
+    mod sample {
+        use crate::ground::staging::*;
+        use crate::ground::testing::*;
+
+        #[test]
+        fn sample_is_spread_evenly_over_any_number_of_records() {
+            let statement = StoredStatement {
+                time: test_statement("ABW", 1, 1).statement(1),
+                position: 0,
+                offset: 0,
+                len: 0,
+                raw_hash: [0; 32],
+                verified: true,
+                row: None,
+            };
+            for count in [0, 1, 1000, 1024, 1025, 50_000] {
+                let mut sample = RecordSample::default();
+                (0..count).for_each(|_| sample.add(b"key", &statement));
+                let ordinals: Vec<_> = sample.records.iter().map(|record| record.ordinal).collect();
+                let expected: Vec<_> = (0..count).step_by(sample.spacing as usize).collect();
+                assert_eq!(ordinals, expected);
+                assert!(ordinals.len() as u64 >= count.min(SAMPLE_MAX as u64 / 2), "{count}");
+            }
+        }
+
+        #[test]
+        fn base_is_the_run_that_shares_most() {
+            let mut world = TestStore::new();
+            let years =
+                |people: u64, count: u32| (0..count).map(move |year| test_statement("ABW", year, people));
+            let base = |world: &TestStore| {
+                let state = world.view().state.clone();
+                state.completed.last().expect("a run").stated.base
+            };
+            let mut ingest = |version: &str, second, statements: Vec<TestStatement>| {
+                world.ingest(&test_run(version, second, false, statements));
+                base(&world)
+            };
+            assert_eq!(ingest("1", 100, years(1, 100).collect()), None);
+            // a patch shares too little with the file
+            assert_eq!(ingest("2", 200, years(1, 10).collect()), None);
+            // the next file shares more with the first one
+            assert_eq!(ingest("3", 300, years(1, 99).collect()), Some(1));
+            assert_eq!(ingest("4", 400, years(1, 99).collect()), Some(3));
+            assert_eq!(ingest("5", 500, years(2, 99).collect()), None);
+            // two thirds are other records
+            assert_eq!(ingest("6", 600, years(2, 33).collect()), None);
+        }
+
+        #[test]
+        fn base_of_a_daily_file_is_the_day_before_although_the_sample_has_few_new_records() {
+            let mut world = TestStore::new();
+            for release in 0..5_u32 {
+                // the newest day is at the beginning of the file
+                let days =
+                    (0..4 * SAMPLE_MAX as u32 + release).rev().map(|day| test_statement("USD", day, 1));
+                world.ingest(&test_run(
+                    &format!("{release:03}"),
+                    100 + i64::from(release),
+                    true,
+                    days.collect(),
+                ));
+            }
+            let runs = world.view().state.completed.clone();
+            let bases: Vec<_> = runs.iter().skip(1).map(|run| run.stated.base).collect();
+            assert_eq!(bases, runs.iter().map(|run| Some(run.release.run)).take(4).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn small_patch_has_no_base_unless_it_changes_others() {
+            let mut world = TestStore::new();
+            let mut ingest = |version: &str, second, is_snapshot, people: u64, count: u32| {
+                let statements = (0..count).map(|year| test_statement("ABW", year, people)).collect();
+                world.ingest(&test_run(version, second, is_snapshot, statements));
+                let state = world.view().state.clone();
+                state.completed.last().expect("a run").stated.base
+            };
+            assert_eq!(ingest("1", 100, false, 1, 320), None);
+            assert_eq!(ingest("2", 200, false, 2, 19), None);
+            assert_eq!(ingest("3", 300, false, 2, 19), None, "it repeats the patch before");
+            assert_eq!(ingest("4", 400, false, 2, 20), Some(3));
+            assert_eq!(ingest("5", 500, true, 2, 19), Some(3));
+        }
+    }
 }

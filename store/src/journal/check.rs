@@ -2,9 +2,9 @@
 
 use crate::audit::log::{self, LogLine, LogQuery};
 use crate::base::bundle::Bundle;
+use crate::base::database_error::catch_panic;
 use crate::base::engine::{OpenedCounts, StoreEngine, TableReader};
 use crate::base::meta;
-use crate::base::panics::catch_panic;
 use crate::base::rows::{self, stored_in};
 use crate::base::watermark::{StoreCounts, WatermarkValues};
 use crate::segments::{Segments, check_sealed};

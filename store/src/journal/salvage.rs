@@ -4,7 +4,6 @@
 //! Every entry must be found. Its line names the rows that were set with it, with their digests. A row that no copy has with its digest
 //! is lost: an empty row takes its place, which is no JSON, and [`LOST`] has its name. It is no longer lost when it is set again.
 
-use super::group_tree::{lines_in, tree_after};
 use super::new_database::{adopt_database, create_database, index_and_count};
 use super::opening::{begin_segments, or_damage};
 use crate::audit::log::{self, LogQuery, put_line};
@@ -18,6 +17,7 @@ use crate::base::meta;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, LOST, StoredValue, row_of_path, stored_in};
 use crate::base::watermark::{Watermark, WatermarkValues};
+use crate::journal::opening::{lines_in, tree_after};
 use crate::segments::{ReadableGroup, SegmentFiles, Segments, visit_snapshot};
 use domain_audit::event::LostRow;
 use domain_audit::leaf::LoggedRows;

@@ -10,7 +10,7 @@ use crate::base::row_batch::RowBatch;
 use crate::base::row_write::{RowName, RowWrite};
 use crate::base::rows::{self, LOST, StoredValue, row_path, stored_in};
 use crate::base::watermark::StoreCounts;
-use crate::journal::record::{CommitReceipt, JournalRecord, RecordRejectedError};
+use crate::journal::{CommitReceipt, JournalRecord, RecordRejectedError};
 use domain_audit::leaf::{EntrySalts, RowDigests};
 use domain_base::digest::Sha256Hex;
 use domain_base::event::AuditEvent;

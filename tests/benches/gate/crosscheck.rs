@@ -3,8 +3,7 @@
 use crate::table::{BenchRow, BenchTable, at_most, median};
 use crate::{BenchEffort, records};
 use domain_base::payload::VerdictPayload;
-use domain_verdict::crosscheck;
-use domain_verdict::crosscheck::judge;
+use domain_verdict::crosscheck::{self, judge};
 use domain_verdict::label::ProductTier;
 use std::hint::black_box;
 use std::io;

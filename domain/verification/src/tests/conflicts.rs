@@ -4,8 +4,7 @@ use crate::envelope::{AxisStatus, ValueBasis};
 use crate::record::SignatureVerification;
 use crate::{AxisReason, DecisionInputs, Envelope, EnvelopeKind, decide};
 use domain_ground::axis::AxisClass;
-use domain_ground::source::OracleTier;
-use domain_ground::source::OracleTier::{CrossDomain, Primary, Secondary, Unverified};
+use domain_ground::source::OracleTier::{self, CrossDomain, Primary, Secondary, Unverified};
 use domain_ground::value::AxisValue;
 use serde_json::{Value as Json, json};
 

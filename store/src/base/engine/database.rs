@@ -1,8 +1,7 @@
 //! Opens sled's database, and keeps its file open.
 
 use super::{DATABASE_DIR, DATABASE_FILE, SETTINGS_FILE, StoreOptions};
-use crate::base::database_error::database_error;
-use crate::base::panics::catch_panic;
+use crate::base::database_error::{catch_panic, database_error};
 use crate::base::snapshot::{SnapshotId, snapshot_in};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::os::unix::fs::MetadataExt;

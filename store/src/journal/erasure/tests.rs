@@ -2,7 +2,7 @@ use super::*;
 use crate::audit::log::LogLine;
 use crate::base::row_write::RowWrite;
 use crate::base::snapshot::SnapshotId;
-use crate::journal::record::JournalRecord;
+use crate::journal::JournalRecord;
 use crate::journal::tests::{at, delivered, fill, id, open, whole_log};
 use crate::{RemovableEntries, Store};
 use domain_audit::leaf::leaf_of;

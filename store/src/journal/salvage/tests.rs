@@ -1,8 +1,7 @@
 use crate::audit::logged_rows::RowComparison;
 use crate::base::row_write::RowWrite;
-use crate::journal::Journal;
-use crate::journal::record::JournalRecord;
 use crate::journal::tests::{copy_dir, delivered, fill, id, open, options, whole_log};
+use crate::journal::{Journal, JournalRecord};
 use crate::{SegmentLog, Store};
 use domain_audit::event::{LostRow, ServiceStopped, StorageRecovered};
 use domain_base::event::AuditEvent;

@@ -5,7 +5,7 @@ use crate::base::row_write::RowWrite;
 use crate::base::schema::SCHEMA;
 use crate::base::schema::testing::{as_program_of, in_form_of};
 use crate::base::watermark::WATERMARK_FILE;
-use crate::journal::record::JournalRecord;
+use crate::journal::JournalRecord;
 use crate::journal::tests::{at, copy_dir, delivered, id, open, options, queued, rows_of, whole_log};
 use domain_base::event::AuditEvent;
 use domain_base::row::Row;

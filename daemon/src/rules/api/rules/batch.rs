@@ -1,9 +1,8 @@
 //! `POST /v1/rules/evaluate:batch`: evaluates one text per line, and answers while further lines arrive.
 
 use crate::platform::api::batch::{self, BatchPart, BatchSender, to_line};
-use crate::platform::api::request;
 use crate::platform::api::request::batch_lines::{BatchLine, BatchLineReader};
-use crate::platform::api::request::{RequestedCase, SourcedCheck};
+use crate::platform::api::request::{self, RequestedCase, SourcedCheck};
 use crate::platform::api::reserved_body::{self, ReservedBody};
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;

@@ -6,8 +6,7 @@ use crate::{
 };
 use domain_ground::axis::AxisClass;
 use domain_ground::freshness::StaleBehavior;
-use domain_ground::source::OracleTier;
-use domain_ground::source::OracleTier::{CrossDomain, Primary, Secondary, Unverified};
+use domain_ground::source::OracleTier::{self, CrossDomain, Primary, Secondary, Unverified};
 use serde_json::json;
 use strum::VariantArray;
 
