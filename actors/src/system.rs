@@ -1,7 +1,7 @@
 //! All wiring, bottom-up, in one function: the actors and services, and which of them each one may call.
 
 use actix_rt::{Arbiter, ArbiterHandle};
-use actors_audit::fallback::FallbackLog;
+use actors_audit::logger::handle::FallbackLog;
 use actors_audit::logger::outbox_queue::OutboxQueue;
 use actors_audit::logger::{JournalReport, Logger, LoggerHandle, LoggerMetrics};
 use actors_ground::ingestion::{IngestionActor, IngestionConfig};
@@ -11,8 +11,8 @@ use actors_ground::registry::{
     self, CommitContext, DocumentCounters, DocumentRegistration, DocumentRegistry,
 };
 use actors_platform::actor_handle::ActorHandle;
-use actors_platform::actor_stats::ActorStats;
 use actors_platform::clock::Clock;
+use actors_platform::guardian::ActorStats;
 use actors_platform::guardian::{self, SupervisionLimits};
 use actors_platform::in_flight::InFlight;
 use actors_platform::per_application::PerApplication;
@@ -31,8 +31,7 @@ use actors_verdict::lookup::{LookupMetrics, LookupService};
 use actors_verdict::notifier::{
     Notifier, NotifierConfig, OutboxMetrics, OutboxWork, WebhookConfig, wake_for_committed,
 };
-use actors_verdict::order_metrics::OrderMetrics;
-use actors_verdict::order_progress::OrderProgress;
+use actors_verdict::order_metrics::{OrderMetrics, OrderProgress};
 use actors_verdict::orders::{OrderWaits, OrderWork, OrdersActor, OrdersConfig};
 use actors_verdict::rate_limiter::{CallLimits, RateLimiter};
 use actors_verdict::regen::RegenActor;
@@ -41,8 +40,7 @@ use domain_base::actor_report::ActorReport;
 use domain_base::application::ApplicationName;
 use domain_base::document::Document;
 use domain_upstream::oracle::OracleId;
-use domain_verdict::cost::day_of;
-use domain_verdict::cost_budget::{CostBudgets, DailyBudget};
+use domain_verdict::cost::{CostBudgets, DailyBudget, day_of};
 use domain_verdict::crosscheck::UnexpectedFieldHandling;
 use domain_verdict::prompt::PromptTemplate;
 use domain_verdict::template_name::TemplateName;

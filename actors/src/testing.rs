@@ -6,7 +6,7 @@ pub(crate) mod model;
 pub(crate) use actors_testing::{GOOD, id, mail_of, regenerated};
 
 use crate::system::{ActorSystem, SystemParts};
-use actors_audit::fallback::FallbackLog;
+use actors_audit::logger::handle::FallbackLog;
 use actors_ground::ingestion::IngestionConfig;
 use actors_ground::pull::{PayloadPuller, PullSettings};
 use actors_platform::clock::Clock;
@@ -35,7 +35,7 @@ use domain_base::payload::VerdictPayload;
 use domain_rules::RuleSettings;
 use domain_upstream::health::{CircuitCallOutcome, OracleHealthConfig};
 use domain_upstream::oracle::OracleId;
-use domain_verdict::cost_budget::CostBudgets;
+use domain_verdict::cost::CostBudgets;
 use domain_verdict::crosscheck::UnexpectedFieldHandling;
 use domain_verdict::label::ProductTier;
 use domain_verdict::mail::{MailSendFailure, OutboxMail};

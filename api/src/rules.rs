@@ -2,7 +2,7 @@
 
 use crate::base::problem::ProblemDocument;
 use domain_base::digest::Sha256Hex;
-use domain_base::present_member::given;
+use domain_base::json_members::given;
 use domain_rules::sourced::FactsFrom;
 use domain_rules::{CandidateExpectations, RuleDefinition, RuleId, RulesEvaluation};
 use serde::de::{DeserializeOwned, Error};

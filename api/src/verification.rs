@@ -3,11 +3,11 @@
 use crate::base::page::PageLimit;
 use crate::base::problem::ProblemDocument;
 use domain_ground::id::{SourceId, WorkflowId};
-use domain_verification::logged_verification::ErasedVerification;
+use domain_verification::replay::ErasedVerification;
 use jiff::Timestamp;
 // utoipa maps every type with the name `AxisValue` to arbitrary JSON
 use domain_ground::value::AxisValue;
-use domain_verification::candidate::StatedValue;
+use domain_verification::record::StatedValue;
 use domain_verification::request::ValidatedClaim;
 use domain_verification::review::ReviewState;
 use domain_verification::{AxisReason, DecisionInputs, Envelope};

@@ -5,23 +5,17 @@ mod chart;
 mod events;
 mod form_fields;
 mod layout;
-mod local_listener;
 mod log;
-mod login;
 mod metrics;
 mod orders;
 mod overview;
-mod page_error;
 mod query;
 mod review;
-mod review_form;
-mod reviews;
 mod rules;
 mod run;
 mod session;
 mod source;
 mod sources;
-mod value_history;
 
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
@@ -30,15 +24,28 @@ use access::Access;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
+use axum::serve::Listener;
 use hyper::Method;
-use local_listener::LocalListener;
 use metrics::MetricHistory;
+use netlink_packet_core::{NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
+use netlink_packet_sock_diag::SockDiagMessage;
+use netlink_packet_sock_diag::constants::{AF_INET, IPPROTO_TCP, TCP_ESTABLISHED};
+use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, InetResponseHeader, SocketId, StateFlags};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto, socket,
+};
+use nix::unistd::geteuid;
 use serde_json::json;
 use std::future::IntoFuture;
-use std::io::{self, Write};
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::time::Duration;
+use std::{env, io, thread};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
+use tokio::time::sleep;
 
 /// Serve a console for browsers on this machine
 ///
@@ -105,19 +112,19 @@ fn print_link(console: &Console, out: &mut dyn Write) -> Result<(), CtlError> {
 fn router(console: ConsoleState) -> Router {
     let mut pages = Router::new()
         .route("/", get(overview::page))
-        .route("/events/reviews", get(reviews::events))
+        .route("/events/reviews", get(review::list_events))
         .route("/orders", get(orders::page))
         .route("/sessions", get(session::find))
         .route("/sessions/{session_id}", get(session::page))
         .route("/sessions/{session_id}/order", post(session::change_order))
         .route("/sessions/{session_id}/held", get(session::held_verdict))
-        .route("/reviews", get(reviews::page))
+        .route("/reviews", get(review::list_page))
         .route("/reviews/{review_id}", get(review::page))
         .route("/reviews/{review_id}/resolve", post(review::resolve))
         .route("/reviews/{review_id}/revoke", post(review::revoke))
         .route("/reviews/{review_id}/dismiss", post(review::dismiss))
         .route("/reviews/{review_id}/comments", post(review::comment))
-        .route("/logout", post(login::log_out));
+        .route("/logout", post(access::log_out));
     if !console.has_only_reviews {
         pages = pages
             .route("/events/overview", get(overview::events))
@@ -126,7 +133,7 @@ fn router(console: ConsoleState) -> Router {
             .route("/sources", get(sources::page))
             .route("/sources/{oracle_id}", get(source::page))
             .route("/sources/{oracle_id}/query", get(query::page))
-            .route("/sources/{oracle_id}/history", get(value_history::page))
+            .route("/sources/{oracle_id}/history", get(source::history_page))
             .route("/runs/{run_id}", get(run::page))
             .route("/runs/{run_id}/{action}", post(run::act))
             .route("/rules", get(rules::page).post(rules::check))
@@ -135,13 +142,13 @@ fn router(console: ConsoleState) -> Router {
             .route("/log/{seq}/bundle.json", get(log::bundle));
     }
     pages
-        .route_layer(from_fn_with_state(console.clone(), login::require_login))
-        .route("/login", get(login::log_in))
+        .route_layer(from_fn_with_state(console.clone(), access::require_login))
+        .route("/login", get(access::log_in))
         .route(layout::STYLE_PATH, get(layout::style))
         .route(layout::SCRIPT_PATH, get(layout::script))
-        .fallback(page_error::not_found)
-        .layer(from_fn_with_state(console.clone(), page_error::render_errors))
-        .layer(from_fn_with_state(console.clone(), login::guard))
+        .fallback(layout::not_found)
+        .layer(from_fn_with_state(console.clone(), layout::render_errors))
+        .layer(from_fn_with_state(console.clone(), access::guard))
         .with_state(console)
 }
 
@@ -154,10 +161,10 @@ const STREAMS_MAX: usize = 16;
 pub(crate) struct Console {
     pub(crate) options: GlobalOptions,
     /// Whether this user may use reviews and held orders only.
-    pub(crate) has_only_reviews: bool,
+    has_only_reviews: bool,
     pub(crate) access: Access,
     /// A permit for each page that receives events.
-    pub(crate) streams: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
     pub(crate) history: Arc<Mutex<MetricHistory>>,
 }
 
@@ -184,6 +191,137 @@ impl Console {
     }
 }
 
+/// Limit for the kernel's answer, in bytes: a header and the description of one socket.
+const ANSWER_MAX_BYTES: usize = 4096;
+/// Time before the next attempt after a failed one, for example without free file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Connections from the user's own processes on this machine.
+///
+/// A browser sends a cookie to each port of 127.0.0.1, so a server of another user may read the console's cookie. It cannot use
+/// it, because the console accepts no connection from that user.
+///
+/// The kernel is asked for the one connection, by `sock_diag`: its list of all connections takes longer the more connections
+/// other users open, so they could keep the console busy with them.
+#[derive(Debug)]
+struct LocalListener {
+    listener: TcpListener,
+    port: u16,
+    /// The users whose processes may connect.
+    uids: Vec<u32>,
+}
+
+impl LocalListener {
+    /// Listens on 127.0.0.1.
+    ///
+    /// # Errors
+    /// The port is in use or reserved.
+    pub(crate) async fn bind(port: u16) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
+        let port = listener.local_addr()?.port();
+        let own = geteuid();
+        // with sudo, the browser runs as the user who called sudo
+        let sudo = env::var("SUDO_UID").ok().filter(|_| own.is_root()).and_then(|uid| uid.parse().ok());
+        Ok(Self { listener, port, uids: [own.as_raw()].into_iter().chain(sudo).collect() })
+    }
+
+    pub(crate) const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Checks that the kernel describes sockets: without that, no connection is accepted.
+    ///
+    /// # Errors
+    /// The kernel does not find the console's own socket.
+    fn check_kernel(&self) -> io::Result<()> {
+        let own = self.own();
+        find_socket(own, own).map(drop)
+    }
+
+    const fn own(&self) -> SocketAddrV4 {
+        SocketAddrV4::new(Ipv4Addr::LOCALHOST, self.port)
+    }
+
+    fn is_permitted(&self, peer: SocketAddr) -> bool {
+        let SocketAddr::V4(peer) = peer else { return false };
+        find_socket(peer, self.own()).is_ok_and(|found| {
+            // the kernel describes closed sockets with the user id 0, and a listening one if there is no connection
+            let is_it = found.state == TCP_ESTABLISHED
+                && address(found.socket_id.source_address, found.socket_id.source_port) == peer.into()
+                && address(found.socket_id.destination_address, found.socket_id.destination_port)
+                    == self.own().into();
+            is_it && self.uids.contains(&found.uid)
+        })
+    }
+}
+
+const fn address(ip: IpAddr, port: u16) -> SocketAddr {
+    SocketAddr::new(ip, port)
+}
+
+impl Listener for LocalListener {
+    type Io = TcpStream;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (TcpStream, SocketAddr) {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, peer)) if self.is_permitted(peer) => return (stream, peer),
+                Ok(_) => {}
+                Err(_) => sleep(ACCEPT_PAUSE).await,
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
+/// The kernel's description of the socket at `from` that is connected to `to`, or that listens at `from`.
+fn find_socket(from: SocketAddrV4, to: SocketAddrV4) -> io::Result<InetResponseHeader> {
+    let socket_id = SocketId {
+        source_port: from.port(),
+        destination_port: to.port(),
+        source_address: IpAddr::V4(*from.ip()),
+        destination_address: IpAddr::V4(*to.ip()),
+        // any socket
+        cookie: [0xff; 8],
+        ..SocketId::new_v4()
+    };
+    let request = InetRequest {
+        family: AF_INET,
+        protocol: IPPROTO_TCP,
+        extensions: ExtensionFlags::empty(),
+        states: StateFlags::all(),
+        socket_id,
+    };
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_REQUEST;
+    let mut message = NetlinkMessage::new(header, SockDiagMessage::InetRequest(request).into());
+    message.finalize();
+    let mut bytes = vec![0; message.buffer_len()];
+    message.serialize(&mut bytes);
+
+    // a socket for each question, so that no answer is taken for that of another one
+    let kernel = socket(
+        AddressFamily::Netlink,
+        SockType::Datagram,
+        SockFlag::SOCK_CLOEXEC,
+        SockProtocol::NetlinkSockDiag,
+    )?;
+    sendto(kernel.as_raw_fd(), &bytes, &NetlinkAddr::new(0, 0), MsgFlags::empty())?;
+    let mut answer = [0; ANSWER_MAX_BYTES];
+    // the kernel has answered before `sendto` returns
+    let size = recv(kernel.as_raw_fd(), &mut answer, MsgFlags::MSG_DONTWAIT)?;
+    let answer = answer.get(..size).unwrap_or_default();
+    match NetlinkMessage::deserialize(answer).map_err(io::Error::other)?.payload {
+        NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(found)) => Ok(found.header),
+        NetlinkPayload::Error(error) => Err(error.to_io()),
+        _ => Err(io::Error::from(io::ErrorKind::InvalidData)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,6 +331,7 @@ mod tests {
     use http_body_util::BodyExt;
     use hyper::header::{COOKIE, HOST, SET_COOKIE};
     use hyper::{Request, StatusCode};
+    use std::net::{TcpListener as StdListener, TcpStream as StdStream};
     use std::path::PathBuf;
     use std::sync::Arc;
     use tokio::sync::Semaphore;
@@ -307,5 +446,30 @@ mod tests {
             let first = if has_only_reviews { StatusCode::SEE_OTHER } else { StatusCode::BAD_GATEWAY };
             assert_eq!(get(&console, "/", &cookie).await.status(), first);
         }
+    }
+
+    fn v4(address: io::Result<SocketAddr>) -> SocketAddrV4 {
+        match address.expect("a connected socket") {
+            SocketAddr::V4(address) => address,
+            SocketAddr::V6(other) => panic!("{other}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn peer_is_permitted_while_its_user_is_connected() {
+        let mut listener = LocalListener::bind(0).await.expect("a free port");
+        listener.check_kernel().expect("the kernel describes sockets");
+        let client = StdStream::connect((Ipv4Addr::LOCALHOST, listener.port())).expect("it listens");
+        let peer = SocketAddr::from(v4(client.local_addr()));
+        assert!(listener.is_permitted(peer));
+        let uids = std::mem::replace(&mut listener.uids, vec![geteuid().as_raw() + 1]);
+        assert!(!listener.is_permitted(peer), "another user");
+        // closed sockets have the user id 0, which may be that of this test
+        listener.uids = uids.into_iter().chain([0]).collect();
+        drop(client);
+        assert!(!listener.is_permitted(peer), "closed");
+        // a listening socket of the same user is no connection
+        let other = StdListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        assert!(!listener.is_permitted(v4(other.local_addr()).into()), "not connected");
     }
 }

@@ -10,9 +10,9 @@ pub mod verdict;
 mod verification;
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
-use crate::base::output_stream::Output;
 use crate::base::program::{ProgramArgs, block_on, run_command_line};
 pub use base::man::man_pages;
+use base::output::Output;
 use clap::{Args, Command, Parser, Subcommand};
 use clap_complete::Shell;
 use std::fs;
@@ -54,17 +54,17 @@ enum CtlCommand {
     /// Show the state of each actor
     Actors,
     /// Check a verdict without delivering it; the check is logged
-    Crosscheck(verdict::crosscheck::CrosscheckArgs),
+    Crosscheck(verdict::submit::CrosscheckArgs),
     /// Submit a verdict for delivery, or let the model generate one
     Submit(verdict::submit::SubmitArgs),
     /// Register a session so that a lost verdict can be regenerated
-    Register(verdict::register::RegisterArgs),
-    Verdict(verdict::show::VerdictArgs),
-    Health(platform::health::HealthArgs),
+    Register(verdict::session::RegisterArgs),
+    Verdict(verdict::submit::VerdictArgs),
+    Health(platform::status::HealthArgs),
     Orders(verdict::orders::OrdersArgs),
     Order(verdict::orders::OrderArgs),
     Outbox(verdict::outbox::OutboxArgs),
-    Prompt(verdict::prompt::PromptArgs),
+    Prompt(verdict::programs::PromptArgs),
     Webhook(verdict::webhook::WebhookArgs),
     /// Show the audit log
     Log(audit::log::LogArgs),
@@ -76,27 +76,27 @@ enum CtlCommand {
     /// Show the costs of the models by UTC day, model and tier
     Costs(verdict::costs::CostsArgs),
     /// Remove the cached verdict of a session
-    Purge(verdict::purge::PurgeArgs),
+    Purge(verdict::session::PurgeArgs),
     Session(verdict::session::SessionArgs),
-    Export(verdict::export::ExportArgs),
-    Erase(verdict::erase::EraseArgs),
-    Retention(verdict::retention::RetentionArgs),
+    Export(verdict::session::ExportArgs),
+    Erase(verdict::erasure::EraseArgs),
+    Retention(verdict::erasure::RetentionArgs),
     /// Reject new work and pause scheduled pulls, for example before a restart
     ///
     /// Stored verdicts are still served. Requests for other work, and payloads, are rejected.
-    Drain(platform::drain::DrainArgs),
+    Drain(platform::daemon::DrainArgs),
     /// Reopen oracle_log.jsonl, apply the configured log level, and read the credentials again
     Reload,
     /// Show or set the level of the service log
-    LogLevel(platform::log_level::LogLevelArgs),
-    Calibrate(verdict::calibrate::CalibrateArgs),
+    LogLevel(platform::daemon::LogLevelArgs),
+    Calibrate(verdict::programs::CalibrateArgs),
     Rules(rules::RulesArgs),
     Apply(ground::apply::ApplyArgs),
     New(ground::new_source::NewArgs),
-    Try(ground::try_payload::TryArgs),
-    Get(ground::get::GetArgs),
+    Try(ground::trial::TryArgs),
+    Get(ground::documents::GetArgs),
     Describe(ground::describe::DescribeArgs),
-    Schema(ground::schema::SchemaArgs),
+    Schema(ground::documents::SchemaArgs),
     Source(ground::source::SourceArgs),
     Ingest(ground::ingest::IngestArgs),
     Rejects(ground::rejects::RejectsArgs),
@@ -144,7 +144,7 @@ fn run(verb: &CtlCommand, options: &GlobalOptions, out: &mut dyn Output) -> Resu
     match verb {
         CtlCommand::Status => block_on(platform::status::run(options, out)),
         CtlCommand::Doctor(verb) => block_on(verb.run(options, out)),
-        CtlCommand::Actors => block_on(platform::actors::run(options, out)),
+        CtlCommand::Actors => block_on(platform::status::list_actors(options, out)),
         CtlCommand::Crosscheck(verb) => block_on(verb.run(options, out)),
         CtlCommand::Submit(verb) => block_on(verb.run(options, out)),
         CtlCommand::Register(verb) => block_on(verb.run(options, out)),
@@ -167,7 +167,7 @@ fn run(verb: &CtlCommand, options: &GlobalOptions, out: &mut dyn Output) -> Resu
         CtlCommand::Retention(verb) => block_on(verb.run(options, out)),
         CtlCommand::Export(verb) => block_on(verb.run(options, out)),
         CtlCommand::Drain(verb) => block_on(verb.run(options, out)),
-        CtlCommand::Reload => block_on(platform::reload::run(options, out)),
+        CtlCommand::Reload => block_on(platform::daemon::reload(options, out)),
         CtlCommand::LogLevel(verb) => block_on(verb.run(options, out)),
         CtlCommand::Calibrate(verb) => verb.start(options),
         CtlCommand::Rules(verb) => block_on(verb.run(options, out)),

@@ -144,8 +144,8 @@ fn check_config(flags: &DaemonFlags, json: bool) -> anyhow::Result<ExitCode> {
     let config = DaemonConfig::load(flags)?;
     // checks addresses and secrets like a start
     let upstreams = UpstreamClients::from_config(&config, &Clock::system(), flags.allow_cleartext)?;
-    run::keys::find_held_key(&config)?;
-    run::keys::find_log_key()?;
+    run::find_held_key(&config)?;
+    run::find_log_key()?;
     for fault in &upstreams.cleartext {
         print_note(&format!("warning: {fault}"));
     }

@@ -1,5 +1,6 @@
 //! The configuration of the daemon: the sections of the platform and of all features.
 
+use super::verdict::config::GateSection;
 use crate::audit::config::CheckpointsSection;
 use crate::ground::config::IngestionSection;
 use crate::platform::config::{
@@ -9,7 +10,6 @@ use crate::platform::config::{
 use crate::platform::telemetry::{self, AccessLogLevel, LogFormat};
 use crate::rules::config::RulesSection;
 use crate::verdict::config::applications::ApplicationSections;
-use crate::verdict::config::gate::GateSection;
 use crate::verdict::config::lookup::LookupSection;
 use crate::verdict::config::mail::MailSection;
 use crate::verdict::config::models::ModelSection;

@@ -4,23 +4,46 @@
 //! No handler regenerates a verdict, changes a constant or approves a verdict.
 
 mod documents;
-pub mod reload;
-pub mod status;
 
-use crate::audit::control::backup;
+use super::audit::control;
+use crate::config::DaemonConfig;
 use crate::ground::control::{ingest, upkeep};
 use crate::platform::api::serving::{reject_params, serve_routes};
-use crate::platform::control::control_request::PATHS;
-use crate::platform::openapi::{Routes, describe};
-use crate::platform::service::DaemonService;
+use crate::platform::config::{ConfigError, DaemonFlags, redact_url};
+use crate::platform::control::control_request::{PATHS, log_control_action};
+use crate::platform::openapi::{CommonProblems, Routes, describe, problems};
+use crate::platform::problem::Problem;
+use crate::platform::service::{DaemonService, run_to_end};
+use crate::upstreams::{CredentialChange, ReloadableClients};
+use crate::verdict::config::mail::{MailSection, MailTransport};
+use crate::verdict::config::models::{ModelProvider, ModelSection, model_entries};
 use crate::verdict::control::{erasures, retention};
-use crate::{audit, ground, platform, verdict, verification};
-use axum::{Extension, Router};
+use crate::{ground, platform, verdict, verification};
+use actors_upstream::oracle_health::ListHealthStatuses;
+use actors_upstream::witnesses::WitnessStatus;
+use actors_verdict::generation::find_prompt_template;
+use actors_verdict::orders::OrderSurvey;
+use actors_verdict::regen::ReadVariance;
+use axum::extract::State;
+use axum::{Extension, Json, Router};
+use domain_base::caller::PeerCredentials;
+use domain_base::row::Row;
+use domain_verdict::delivery::VerdictDelivery;
+use domain_verdict::label::ProductTier;
+use domain_verdict::order::OrderState;
+use domain_verdict::outbox::OutboxMessage;
+use domain_verdict::session::SessionRecord;
+use domain_verdict::template_name::TemplateName;
+use domain_verification::review::OPEN_REVIEWS;
 use hyper::Request;
 use oracled_api::audit::HiddenValue;
-use oracled_api::base::problem::ProblemDocument;
-use reload::DaemonStart;
+use oracled_api::base::problem::{ProblemCode, ProblemDocument};
+use oracled_api::base::service::{HeldRun, ReloadResponse, StatusReport, WaitingOrders, WitnessReport};
+use oracled_store::{Store, StoreError};
+use std::process;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
+use tokio::task::spawn_blocking;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -48,10 +71,10 @@ struct ControlOpenApi;
 /// Every route of the control socket.
 fn routes() -> Routes {
     let routes = OpenApiRouter::new()
-        .routes(routes!(status::get))
-        .routes(routes!(reload::post))
+        .routes(routes!(read_status))
+        .routes(routes!(reload_configuration))
         .merge(platform::control::routes())
-        .merge(audit::control::routes())
+        .merge(control::routes())
         .merge(documents::routes())
         .merge(ground::control::routes())
         .merge(verification::control::routes())
@@ -68,7 +91,7 @@ pub fn document() -> &'static str {
 
 /// The router of the control socket.
 pub fn router(service: Arc<DaemonService>, start: Arc<DaemonStart>) -> Router {
-    let router = serve_routes(routes(), document(), PATHS).layer(Extension(start));
+    let router = serve_routes(routes(), document, PATHS).layer(Extension(start));
     // not described: builds with debug assertions have it, for tests
     #[cfg(debug_assertions)]
     let router =
@@ -79,8 +102,283 @@ pub fn router(service: Arc<DaemonService>, start: Arc<DaemonStart>) -> Router {
 /// Whether a request has no time limit, because its work is only limited by the size of the disk.
 pub fn has_no_time_limit<B>(request: &Request<B>) -> bool {
     ingest::is_upload(request)
-        || backup::has_no_time_limit(request)
+        || control::is_backup(request)
         || upkeep::has_no_time_limit(request)
         || erasures::has_no_time_limit(request)
         || retention::has_no_time_limit(request)
+}
+
+/// What the daemon was started with.
+#[derive(Debug)]
+pub struct DaemonStart {
+    pub flags: DaemonFlags,
+    pub config: Arc<DaemonConfig>,
+    pub clients: ReloadableClients,
+}
+
+problems!(ReloadProblems: STORE; InvalidRequest);
+
+/// Reload the log level and the credentials, and reopen `oracle_log.jsonl`.
+///
+/// `oracle_log.jsonl` is reopened even if the configuration is invalid. If a credential cannot be used, all credentials stay as
+/// they are.
+
+#[utoipa::path(
+    post,
+    path = "/v1/reload",
+    operation_id = "reload_configuration",
+    tag = "platform",
+    responses(
+        ReloadProblems,
+        (status = 200, description = "The log level in force, the changed keys that need a restart, and the changed credentials", body = ReloadResponse),
+    ),
+)]
+pub async fn reload_configuration(
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
+    Extension(start): Extension<Arc<DaemonStart>>,
+) -> Result<Json<ReloadResponse>, Problem> {
+    run_to_end(async move { reload(&service, &start, Some(peer)).await.map(Json) }).await
+}
+
+/// Reloads by request of `peer`, or by a signal.
+///
+/// # Errors
+/// `InvalidRequest` if the configuration is invalid, or a credential cannot be used. `oracle_log.jsonl` is reopened even then, and
+/// an unusable credential does not prevent the change of the log level.
+pub async fn reload(
+    service: &Arc<DaemonService>,
+    start: &Arc<DaemonStart>,
+    peer: Option<PeerCredentials>,
+) -> Result<ReloadResponse, Problem> {
+    let _guard = service.lock_control().await;
+    // first, and even if the rest fails: after a log rotation the old file must be closed, so that its disk
+    // space is freed
+    let reopened = service.system.log.reopen_mirror().await;
+    let config = DaemonConfig::load(&start.flags).map_err(|error| config_problem(&error))?;
+    let mut needs_restart = changed_keys(&start.config, &config);
+    let credentials = read_credentials(service, start).await?;
+    let change_names = match &credentials {
+        Ok(change) => {
+            needs_restart.extend(change.needs_restart.iter().cloned());
+            list(&change.changed)
+        }
+        Err(_) => "not read".to_owned(),
+    };
+    let detail = format!("needs a restart: {}; changed credentials: {change_names}", list(&needs_restart));
+    log_control_action(service, "reload", detail, peer).await?;
+    service
+        .log_level
+        .set(&config.log_level)
+        .map_err(|error| Problem::new(ProblemCode::InternalError, error))?;
+    reopened.map_err(|error| Problem::new(ProblemCode::StorageUnavailable, error))?;
+    let change = credentials.map_err(|error| config_problem(&error))?;
+    start.clients.apply(&change);
+    let changed_credentials = change.changed;
+    Ok(ReloadResponse { log_level: service.log_level.get(), needs_restart, changed_credentials })
+}
+
+/// The names in a text.
+fn list(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+fn config_problem(error: &ConfigError) -> Problem {
+    Problem::new(ProblemCode::InvalidRequest, error.to_string().replace('\n', "; "))
+}
+
+/// Reads the credentials again, with the configuration of the start.
+async fn read_credentials(
+    service: &Arc<DaemonService>,
+    start: &Arc<DaemonStart>,
+) -> Result<Result<CredentialChange, ConfigError>, Problem> {
+    let (clock, start) = (service.system.clock.clone(), Arc::clone(start));
+    let read =
+        spawn_blocking(move || start.clients.read_again(&start.config, &clock, start.flags.allow_cleartext));
+    read.await.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))
+}
+
+/// The keys with a changed value, except the one that a reload applies.
+fn changed_keys(before: &DaemonConfig, after: &DaemonConfig) -> Vec<String> {
+    let plain =
+        |config| serde_json::to_value(config).expect("a configuration is plain data with string keys");
+    let (before, after) = (plain(before), plain(after));
+    let mut keys = Vec::new();
+    collect_changed_keys("", &before, &after, &mut keys);
+    keys.retain(|key| key != "log_level");
+    keys
+}
+
+fn collect_changed_keys(
+    key: &str,
+    before: &serde_json::Value,
+    after: &serde_json::Value,
+    keys: &mut Vec<String>,
+) {
+    if let (Some(before), Some(after)) = (before.as_object(), after.as_object()) {
+        for (name, value) in before {
+            let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+            collect_changed_keys(&key, value, after.get(name).unwrap_or(&serde_json::Value::Null), keys);
+        }
+    } else if before != after {
+        keys.push(key.to_owned());
+    }
+}
+
+/// Read the state of the daemon.
+#[utoipa::path(
+    get,
+    path = "/v1/status",
+    operation_id = "read_status",
+    tag = "platform",
+    responses(
+        CommonProblems,
+        (status = 200, description = "The state", body = StatusReport),
+    ),
+)]
+pub async fn read_status(
+    State(service): State<Arc<DaemonService>>,
+    Extension(start): Extension<Arc<DaemonStart>>,
+) -> Result<Json<StatusReport>, Problem> {
+    let journal = service.journal_report();
+    let reasons = service.unready_reasons();
+    let variance = service.system.regen.ask(ReadVariance).await?;
+    let statuses = service.system.oracle_health.ask(ListHealthStatuses).await?;
+    let oracles = statuses.iter().map(|health| {
+        let refusal = health.refusal().map(|refusal| format!(" ({refusal})")).unwrap_or_default();
+        format!("{} {}{refusal}", health.oracle_id, health.status.into_str())
+    });
+    let oracles = oracles.collect();
+    // the status must be readable while the store is not
+    let reading = Arc::clone(&service);
+    let read = move || {
+        let system = &reading.system;
+        let held_runs = read_held_runs(&system.store).ok();
+        let webhooks = system.store.count_webhooks().ok();
+        (OrderSurvey::read(&system.store).ok(), system.daily_budgets().ok(), held_runs, webhooks)
+    };
+    let (orders, budgets, held_runs, webhooks) = spawn_blocking(read).await.unwrap_or_default();
+    let orders = orders.map(|survey| WaitingOrders {
+        queued: survey.count(OrderState::Queued),
+        generating: survey.count(OrderState::Generating),
+        held: survey.count(OrderState::Held),
+    });
+    Ok(Json(StatusReport {
+        version: env!("CARGO_PKG_VERSION").into(),
+        pid: process::id(),
+        started_at: service.started_at,
+        uptime_s: service.system.clock.now().duration_since(service.started_at).as_secs(),
+        ready: reasons.is_empty(),
+        reasons,
+        config_file: start.flags.config.as_ref().map(|file| file.display().to_string()),
+        state_dir: start.config.state_dir.display().to_string(),
+        entries: journal.counts.entries,
+        log_key: service.log_signer.key().to_string(),
+        witnesses: service.witnesses.statuses().into_iter().map(report_of).collect(),
+        verdicts: journal.counts.of(VerdictDelivery::TABLE.name),
+        sessions: journal.counts.of(SessionRecord::TABLE.name),
+        journal_failure: journal.failure.map(|(cause, _)| cause),
+        fallback_entries: journal.fallback_entries,
+        mirror_lag: journal.mirror_lag,
+        segment_damage: journal.segment_damage,
+        lost_rows: journal.lost_rows,
+        model: describe_model(&service, &start.config),
+        prompt: describe_prompts(&service, &start.config),
+        mail: describe_mail(&start.config.mail),
+        mails: webhooks.map(|webhooks| journal.counts.of(OutboxMessage::TABLE.name).saturating_sub(webhooks)),
+        webhooks,
+        orders,
+        budgets,
+        open_reviews: journal.counts.of(OPEN_REVIEWS.name),
+        held_runs,
+        oracles,
+        variance,
+        in_flight: service.in_flight(),
+        connections: service.connections.load(Ordering::Relaxed),
+        control_connections: service.control_connections.load(Ordering::Relaxed),
+    }))
+}
+
+/// The held runs, by source, the oldest one of a source first. Blocks on disk reads.
+fn read_held_runs(store: &Store) -> Result<Vec<HeldRun>, StoreError> {
+    let mut held = Vec::new();
+    for source in store.sources()? {
+        for run_id in source.held {
+            let cause = store.run(&run_id)?.and_then(|(run, _)| run.cause).unwrap_or_default();
+            held.push(HeldRun { run_id, oracle_id: source.entry.oracle_id().clone(), cause });
+        }
+    }
+    Ok(held)
+}
+
+fn report_of(WitnessStatus { name, cosigned, failure }: WitnessStatus) -> WitnessReport {
+    let (cosigned_entries, cosigned_at) = cosigned.unzip();
+    WitnessReport { name, cosigned_entries, cosigned_at, failure }
+}
+
+fn describe_model(service: &DaemonService, config: &DaemonConfig) -> String {
+    let entries = model_entries(config);
+    let models = entries.iter().filter(|model| service.system.models.contains(&model.oracle_id));
+    let models: Vec<_> = models.map(|model| format!("{}, {}", model.oracle_id, model.section.name)).collect();
+    let DaemonConfig { model, models: further, .. } = config;
+    match model.provider {
+        _ if !models.is_empty() => models.join("; "),
+        ModelProvider::None => "none: verdicts are only submitted".to_owned(),
+        _ if *model == ModelSection::default() && further.is_empty() => {
+            format!("none: {} is the default, and it has no key, so verdicts are only submitted", model.name)
+        }
+        _ => format!("{}: it has no key, so no verdicts are generated", model.name),
+    }
+}
+
+fn describe_prompts(service: &DaemonService, config: &DaemonConfig) -> String {
+    let names = config.prompt_template.templates(&config.applications);
+    let described = names.iter().map(|(application, name)| match application {
+        Some(application) => format!("{application}: {}", describe_prompt(service, name)),
+        None => describe_prompt(service, name),
+    });
+    described.collect::<Vec<_>>().join("; ")
+}
+
+fn describe_prompt(service: &DaemonService, name: &TemplateName) -> String {
+    match find_prompt_template(&service.system.store, name) {
+        Ok(template) => {
+            let missing = ProductTier::ALL.into_iter().filter(|tier| template.tiers.get(*tier).is_none());
+            let missing: Vec<_> = missing.map(|tier| tier.into_str()).collect();
+            let reference = template.reference();
+            if missing.is_empty() {
+                reference.to_string()
+            } else {
+                format!("{reference}, without a text for {}", missing.join(" and "))
+            }
+        }
+        Err(error) => format!("none, so orders wait: {error}"),
+    }
+}
+
+fn describe_mail(config: &MailSection) -> String {
+    match config.transport {
+        MailTransport::None => "none: no mail is sent".to_owned(),
+        MailTransport::Http => format!("http, {}", redact_url(&config.base_url)),
+        MailTransport::Smtp => format!("smtp, {}", config.smtp_host.as_deref().unwrap_or_default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verdict::config::CommonContact;
+
+    #[test]
+    fn reload_lists_the_changed_keys_that_need_a_restart() {
+        let before = DaemonConfig::default();
+        let mut after = DaemonConfig {
+            log_level: "debug".into(),
+            contact: CommonContact(Some("a@b".into())),
+            ..before.clone()
+        };
+        after.limits.idle_s = 1;
+        assert_eq!(changed_keys(&before, &after), ["contact", "limits.idle_s"]);
+        assert_eq!(changed_keys(&before, &before), Vec::<String>::new());
+    }
 }

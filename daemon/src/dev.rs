@@ -2,28 +2,32 @@
 //!
 //! Only this module has the substitutes for a model and a mail service.
 
-mod facts;
+mod chapters;
 mod mailbox;
 mod model;
-mod upstreams;
-mod verdicts;
 mod walk;
 
 use crate::config::DaemonConfig;
 use crate::platform::config::DaemonFlags;
 use crate::platform::telemetry;
 use crate::run::RunningDaemon;
-use actors_platform::clock::monotonic;
+use crate::upstreams::UpstreamClients;
+use crate::verdict::config::mail::MailSection;
+use crate::verdict::config::models::ModelSection as ModelConfig;
+use actors_platform::clock::{Clock, monotonic};
 use anyhow::{Context, bail};
-use std::env;
+use domain_upstream::health::OracleHealthConfig;
+use mailbox::Mailbox;
+use model::RecordedModel;
 use std::fs::Permissions;
-use std::io::{self, Write};
+use std::io::Write;
+use std::num::NonZeroU32;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::ExitCode;
+use std::{env, io};
 use tempfile::TempDir;
 use tokio::signal::unix::{SignalKind, signal};
-use upstreams::{DevModel, DevUpstreams};
 use walk::DevWalk;
 
 /// Only warnings and errors are logged. Warnings about upstream services are not logged, because the walk shows
@@ -82,11 +86,11 @@ pub fn dev(flags: DaemonFlags, exit: bool, verbose: bool) -> anyhow::Result<Exit
 /// Runs the chapters. Without a model, the chapters that call it are skipped. The responses of the model are
 /// checked only if they are recorded ones.
 async fn run_chapters(walk: &mut DevWalk<'_>) -> io::Result<()> {
-    walk.chapter("a coherent verdict is delivered", true, verdicts::deliver_verdict).await?;
+    walk.chapter("a coherent verdict is delivered", true, chapters::deliver_verdict).await?;
     walk.chapter(
         "a verdict that contradicts itself or is cut off is rejected",
         true,
-        verdicts::refuse_verdicts,
+        chapters::refuse_verdicts,
     )
     .await?;
     let outside = walk.outside;
@@ -96,30 +100,30 @@ async fn run_chapters(walk: &mut DevWalk<'_>) -> io::Result<()> {
             .chapter(
                 "the model generates a verdict, and the customer gets it by mail",
                 is_known,
-                verdicts::generate_verdict,
+                chapters::generate_verdict,
             )
             .await?;
         let title = "a lost verdict is regenerated, and the difference is reported";
         if is_generated {
-            walk.chapter(title, is_known, verdicts::regenerate_verdict).await?;
+            walk.chapter(title, is_known, chapters::regenerate_verdict).await?;
         } else {
             walk.skip(title, "the previous step failed")?;
         }
     }
     if matches!(outside.model, DevModel::Recorded { has_outage: true, .. }) {
-        walk.chapter("an order survives a failing model", true, verdicts::simulate_outage).await?;
+        walk.chapter("an order survives a failing model", true, chapters::simulate_outage).await?;
     }
     walk.chapter(
         "two releases of a source are ingested, and both can be queried",
         true,
-        facts::ingest_two_releases,
+        chapters::ingest_two_releases,
     )
     .await?;
-    walk.chapter("a value leads back to its bytes in the payload", true, facts::trace_value).await?;
-    walk.chapter("a text is checked against the facts of the source", true, facts::check_texts).await?;
-    walk.chapter("a disagreement between two sources goes to a reviewer", true, facts::decide_dispute)
+    walk.chapter("a value leads back to its bytes in the payload", true, chapters::trace_value).await?;
+    walk.chapter("a text is checked against the facts of the source", true, chapters::check_texts).await?;
+    walk.chapter("a disagreement between two sources goes to a reviewer", true, chapters::decide_dispute)
         .await?;
-    walk.chapter("the log reproduces every decision", true, facts::reproduce_decision).await?;
+    walk.chapter("the log reproduces every decision", true, chapters::reproduce_decision).await?;
     Ok(())
 }
 
@@ -168,4 +172,86 @@ fn format_next_commands(
          {oraclectl} explain {execution_id}\n  \
          curl --unix-socket $ORACLED_SOCKET http://oracled/v1/verdicts/{session}\n"
     )
+}
+
+/// Number of retries of a failed call to the recorded model: enough to show retries.
+const MAX_RETRIES: u32 = 1;
+/// Time that the recorded model's circuit stays open, in seconds: long enough to be seen, short enough for a
+/// walk.
+const RESET_SECONDS: NonZeroU32 = NonZeroU32::MIN.saturating_add(2);
+
+/// The model of the walk.
+#[derive(Debug)]
+enum DevModel {
+    /// A recording, because no model is configured.
+    Recorded {
+        model: RecordedModel,
+        /// Whether the walk has an outage. If `health` is configured, an outage could take too long.
+        has_outage: bool,
+    },
+    Configured,
+    /// No model: the configuration has none, or its key is missing.
+    Missing,
+}
+
+/// The model and the mail service.
+#[derive(Debug)]
+struct DevUpstreams {
+    model: DevModel,
+    /// `None` if a mail service is configured.
+    mailbox: Option<Mailbox>,
+}
+
+impl DevUpstreams {
+    /// Starts a substitute for each missing upstream system, and adds it to `config`. Creates files in `dir`.
+    async fn start(config: &mut DaemonConfig, flags: &DaemonFlags, dir: &Path) -> anyhow::Result<Self> {
+        let upstreams = UpstreamClients::from_config(config, &Clock::system(), flags.allow_cleartext)?;
+        let has_model = !upstreams.models.order.is_empty();
+        let model = match (has_model, config.model == ModelConfig::default()) {
+            (true, _) => DevModel::Configured,
+            (false, false) => DevModel::Missing,
+            (false, true) => start_recorded_model(config, dir).await?,
+        };
+        let mailbox = if config.mail == MailSection::default() {
+            let mailbox = Mailbox::start(dir.join("mail")).await.context("no mailbox")?;
+            mailbox.configure(&mut config.mail);
+            Some(mailbox)
+        } else {
+            None
+        };
+        Ok(Self { model, mailbox })
+    }
+
+    /// The model and the mail service, each on one line.
+    fn describe(&self) -> [String; 2] {
+        let model = match &self.model {
+            DevModel::Recorded { has_outage: true, .. } => {
+                "a recording of a real model; set GEMINI_API_KEY for Google's model"
+            }
+            DevModel::Recorded { has_outage: false, .. } => {
+                "a recording of a real model; no outage is shown, because `health` is configured"
+            }
+            DevModel::Configured => {
+                "as configured; answers are shown but not checked, and no outage is shown"
+            }
+            DevModel::Missing => "none, because no model or no key is configured; no verdict is generated",
+        };
+        let mail = self.mailbox.as_ref().map_or_else(
+            || "as configured; the arrival of mail is not checked".into(),
+            |mailbox| format!("files in {}", mailbox.dir().display()),
+        );
+        [model.to_owned(), mail]
+    }
+}
+
+async fn start_recorded_model(config: &mut DaemonConfig, dir: &Path) -> anyhow::Result<DevModel> {
+    let model = RecordedModel::start().await.context("no recorded model")?;
+    model.configure(&mut config.model, dir).context("no key for the recorded model")?;
+    config.model.max_retries = MAX_RETRIES;
+    let has_outage = config.health == OracleHealthConfig::default();
+    if has_outage {
+        config.health.circuit_breaker_reset_seconds = RESET_SECONDS;
+        config.health.recovery_threshold = NonZeroU32::MIN;
+    }
+    Ok(DevModel::Recorded { model, has_outage })
 }

@@ -2,7 +2,6 @@
 
 pub mod access_log;
 pub mod api;
-pub mod applications;
 pub mod config;
 pub mod control;
 pub mod listen;
@@ -11,7 +10,5 @@ pub mod problem;
 pub(crate) mod schema_check;
 pub(crate) mod scraped_metrics;
 pub mod service;
-pub mod signal_rate;
-pub(crate) mod state_size;
 pub(crate) mod store_check;
 pub mod telemetry;

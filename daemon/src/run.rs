@@ -1,17 +1,16 @@
 //! The start and the stop of the daemon: from the store to the sockets, and back in the opposite order.
 
-pub(crate) mod keys;
-
+use super::control::{DaemonStart, reload};
+use super::platform::config::credentials::find_credential;
+use super::platform::service::StateSizeTask;
 use crate::audit::checkpoints::{self, CheckpointTask};
 use crate::config::DaemonConfig;
-use crate::control::reload::{DaemonStart, reload};
 use crate::platform::access_log::{AccessLog, SocketKind};
 use crate::platform::api::front::SocketFrontend;
-use crate::platform::config::{DaemonFlags, LimitsSection, StorageSection};
+use crate::platform::config::{ConfigError, DaemonFlags, LimitsSection, StorageSection};
 use crate::platform::listen::{self, BoundSocket, DaemonSockets, REFUSALS_MAX, SocketLimits};
 use crate::platform::problem::hide_state_dir;
 use crate::platform::service::DaemonService;
-use crate::platform::state_size::StateSizeTask;
 use crate::platform::store_check::StoreCheckTask;
 use crate::platform::telemetry::LogLevelHandle;
 use crate::upstreams::UpstreamClients;
@@ -19,28 +18,32 @@ use crate::verdict::config::applications::{mail_templates, processes};
 use crate::verdict::config::models::{ModelProvider, model_entries};
 use crate::verdict::retention::RetentionTask;
 use crate::{api, control, review};
-use actors_audit::fallback::FallbackLog;
 use actors_audit::logger::CommitError;
+use actors_audit::logger::handle::FallbackLog;
 use actors_ground::ingestion;
 use actors_platform::clock::Clock;
+use actors_platform::key_file::{KEY_BYTES, create_key, read_key};
 use actors_platform::work::StopWork;
 use actors_verdict::cache::PolicyConfig;
 use actors_verdict::generation::find_prompt_template;
+use actors_verdict::held_key::HeldVerdictKey;
 use actors_verdict::notifier::find_mail_template;
 use actors_verdict::regen;
 use actors_verification::VerificationConfig;
-use anyhow::{Context, bail};
-use domain_audit::event::{LogKeyReplaced, ServiceStarted, ServiceStopped};
+use anyhow::{Context, Error, bail};
+use domain_audit::checkpoint::LogSigner;
+use domain_audit::event::{LOG_KEY_EVENTS, LogKeyReplaced, ServiceStarted, ServiceStopped, log_key_in};
 use domain_base::event::AuditEvent;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::{Mode, umask};
 use oracled_actors::ActorSystem;
 use oracled_actors::system::SystemParts;
-use oracled_store::{Journal, JournalRecord, Store, StoreError, StoreOptions};
+use oracled_store::{Journal, JournalRecord, LogQuery, Store, StoreError, StoreOptions};
 use prometheus_client::registry::Registry;
 use sd_notify::NotifyState;
 use std::fs;
 use std::future::pending;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -114,8 +117,7 @@ async fn log_start(service: &DaemonService) -> anyhow::Result<()> {
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let log_key = service.log_signer.key().to_string();
     let mut events = Vec::new();
-    if let Some(before) = keys::last_named_log_key(&service.system.store)?.filter(|before| *before != log_key)
-    {
+    if let Some(before) = last_named_log_key(&service.system.store)?.filter(|before| *before != log_key) {
         tracing::warn!(
             before,
             after = log_key,
@@ -158,10 +160,10 @@ impl RunningDaemon {
         let clock = Clock::system();
         let upstreams = UpstreamClients::from_config(&config, &clock, flags.allow_cleartext)?;
         upstreams.warn_of_cleartext();
-        let (held_key, log_key) = (keys::find_held_key(&config)?, keys::find_log_key()?);
+        let (held_key, log_key) = (find_held_key(&config)?, find_log_key()?);
         let (mut journal, store) = open_store(&config)?;
         checkpoints::check_or_repair(&config.checkpoints, &mut journal, &store)?;
-        let log_signer = keys::open_log_signer(log_key, &config, &store)?;
+        let log_signer = open_log_signer(log_key, &config, &store)?;
         checkpoints::check_witnesses(&upstreams.witnesses, &log_signer, &store).await?;
         // after the store: a second daemon on the same store must not take the sockets of the first one
         let sockets = DaemonSockets::open(&config.socket_files()?).await?;
@@ -520,4 +522,108 @@ const fn socket_limits(
         headers: limits.headers,
         header_bytes: limits.header_bytes,
     }
+}
+
+/// The number of newest entries of each kind in which the last public key is searched. A removal of old data names the key only if it
+/// drops entries.
+const NAMING_ENTRIES: usize = 1000;
+
+/// The name of the key in the state directory.
+const LOG_KEY_FILE: &str = "log.key";
+
+/// The key of the log in the credential `oracled_log-key`, if it is given.
+pub(crate) fn find_log_key() -> Result<Option<[u8; KEY_BYTES]>, ConfigError> {
+    let Some(file) = find_credential("log-key")? else { return Ok(None) };
+    read_key(&file).map(Some).map_err(|error| {
+        ConfigError::NotUnderstood(format!(
+            "systemd's credential oracled_log-key: cannot read the key of the log: {error}; allowed: 32 bytes in Base64"
+        ))
+    })
+}
+
+/// The key that signs checkpoints: `provided`, or the one in the state directory, which is created if it is missing.
+fn open_log_signer(
+    provided: Option<[u8; KEY_BYTES]>,
+    config: &DaemonConfig,
+    store: &Store,
+) -> anyhow::Result<LogSigner> {
+    let name = store.log_name()?;
+    if let Some(secret) = provided {
+        return Ok(LogSigner::new(&name, &secret));
+    }
+    let file = config.state_dir.join(LOG_KEY_FILE);
+    let at = file.display();
+    match read_key(&file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        read => {
+            let secret = read.map_err(|error| {
+                let remedy = reading_remedy(error.kind());
+                Error::new(error).context(format!("cannot read the key of the log in {at}; {remedy}"))
+            })?;
+            return Ok(LogSigner::new(&name, &secret));
+        }
+    }
+    let secret = create_key(&file).map_err(|error| {
+        let remedy = creation_remedy(error.kind());
+        Error::new(error).context(format!("cannot create the key of the log in {at}; {remedy}"))
+    })?;
+    if store.log_head().0 > 0 {
+        tracing::warn!(file = %at, "the log has entries and had no key, so a new key was created");
+    }
+    Ok(LogSigner::new(&name, &secret))
+}
+
+/// The last public key that the log names; `None` if it names none.
+fn last_named_log_key(store: &Store) -> Result<Option<String>, StoreError> {
+    let mut last: Option<(u64, String)> = None;
+    for event in LOG_KEY_EVENTS {
+        let query = LogQuery {
+            event: Some(event.to_owned()),
+            newest: true,
+            limit: NAMING_ENTRIES,
+            ..LogQuery::default()
+        };
+        for line in store.log(&query)? {
+            let key = store.read_entry(&line, log_key_in)?;
+            if let Some(key) = key.filter(|_| last.as_ref().is_none_or(|(seq, _)| *seq < line.seq)) {
+                last = Some((line.seq, key));
+            }
+        }
+    }
+    Ok(last.map(|(_, key)| key))
+}
+
+const fn reading_remedy(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::PermissionDenied => "make the daemon's user the owner of the file, with mode 0600",
+        ErrorKind::InvalidData => {
+            "restore the whole state directory from a backup, or remove this file: the daemon then creates another key"
+        }
+        _ => "check the disk",
+    }
+}
+
+const fn creation_remedy(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::PermissionDenied => "make the daemon's user the owner of the state directory",
+        ErrorKind::NotFound => "create the state directory, or mount its disk",
+        ErrorKind::StorageFull => "free space on the disk",
+        _ => "check the disk, and remove a folder `log.key.new` in the state directory",
+    }
+}
+
+/// The key of held verdicts. Errors do not show its path, which can be a misplaced key. That in the state directory is read
+/// when it is used: if it is lost, the daemon still delivers.
+pub(crate) fn find_held_key(config: &DaemonConfig) -> Result<HeldVerdictKey, ConfigError> {
+    let credential = find_credential("held-key")?.map(|file| ("systemd's credential oracled_held-key", file));
+    let configured = || config.gate.held_key_file.clone().map(|file| ("`gate.held_key_file`", file));
+    let Some((name, file)) = credential.or_else(configured) else {
+        return Ok(HeldVerdictKey::in_state_dir(&config.state_dir));
+    };
+    HeldVerdictKey::provided(file).map_err(|error| {
+        ConfigError::NotUnderstood(format!(
+            "{name}: cannot read the key of held verdicts from the file: {error}; allowed: the path of a file with 32 bytes \
+             in Base64"
+        ))
+    })
 }

@@ -3,10 +3,10 @@
 //! A reload reads all credentials before a client is replaced. The clients have the configuration of the start, and new
 //! credentials.
 
+use super::platform::config::credentials::SecretDigests;
 use crate::config::DaemonConfig;
 use crate::platform::config::ConfigError;
 use crate::platform::config::credentials::ClientSetup;
-use crate::platform::config::secrets::SecretDigests;
 use crate::verdict::upstreams::{ModelClients, ReloadableModel, ServiceClients, cleartext_faults};
 use actors_ground::pull::PayloadPuller;
 use actors_platform::clock::Clock;

@@ -4,11 +4,9 @@
 //! A file is complete on the disk before a commit of the journal names it. A file that no row names is
 //! unused. Each file has checksums of all its bytes, which are verified at each read from the disk.
 
-pub mod checked;
 pub mod export;
 pub mod files;
-mod linked;
-pub mod offline;
+pub(crate) mod offline;
 mod pages;
 pub mod payloads;
 mod places;

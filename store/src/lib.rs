@@ -16,7 +16,7 @@ mod verification;
 
 pub use crate::base::database_error::is_panic_caught;
 pub use crate::journal::{CommitReceipt, JournalRecord, PREVIEW_REVISION, RecordRejectedError};
-pub use crate::verdict::RejectingCheckSize;
+pub use crate::verdict::{OrderQuery, RejectingCheckSize, SessionRevisions, SessionsWithAddress};
 pub use audit::log::{LogLine, LogPage, LogQuery, RecordCallers};
 pub use audit::logged_rows::{ComparedRows, RowComparison, RowDifference};
 pub use audit::mirror::{MirrorFault, MirrorSnapshot};
@@ -33,7 +33,4 @@ pub use journal::healing::SegmentHealing;
 pub use journal::opening::RESTORING_FILE;
 pub use journal::state_files::{LoggedState, VerifiedStateFiles};
 pub use store_base::error::{SourceFileKind, StoreError};
-pub use verdict::expiry::SessionRevisions;
-pub use verdict::orders::OrderQuery;
-pub use verdict::sessions::SessionsWithAddress;
 pub use verification::{CachedAnswerPage, ReviewQuery};

@@ -1,19 +1,27 @@
 //! Sessions, their verdicts and orders, held verdicts, costs, regenerations, refusals, and mail.
 
-pub(crate) mod expiry;
-pub(crate) mod orders;
-pub(crate) mod outbox;
-pub(crate) mod sessions;
-
+use crate::base::bundle::Bundle;
 use crate::base::engine::TableReader;
-use crate::base::rows::{self, CHUNK_BYTES};
-use domain_base::row::Row;
+use crate::base::read::skip_lost;
+use crate::base::rows::{CHUNK_BYTES, is_first_chunk, key, stored_in, with_prefix};
+use crate::base::{meta, rows};
+use crate::segments::visit_rows;
+use domain_base::application::ApplicationName;
+use domain_base::digest::Sha256Hex;
+use domain_base::row::{Row, Table};
 use domain_base::session_id::SessionId;
-use domain_verdict::cost_budget::{COSTS, DayCosts, day_name};
+use domain_verdict::cost::{COSTS, DayCosts, day_name};
+use domain_verdict::delivery::VerdictDelivery;
 use domain_verdict::held::HeldVerdict;
+use domain_verdict::mail::{MailId, MailKind, OutboxMail};
+use domain_verdict::order::{ORDERS, OrderPosition, OrderState, orders_prefix};
+use domain_verdict::outbox::{MessageChannel, MessageId, MessageState, OutboxMessage, StoredMessageHead};
 use domain_verdict::regen::RegenAttempt;
-use domain_verdict::session::RejectingCheck;
+use domain_verdict::session::{CustomerEmail, RejectingCheck, SessionRecord};
+use domain_verdict::webhook::WebhookId;
+use jiff::Timestamp;
 use jiff::civil::Date;
+use std::collections::BTreeSet;
 use store_base::error::StoreError;
 
 // The costs of model calls, as one row for each UTC day.
@@ -21,7 +29,7 @@ use store_base::error::StoreError;
 // The journal computes the rows from the events of a record, in the commit of the record.
 
 /// The number of days that are read at a time.
-const AT_ONCE: usize = 100;
+const DAYS_AT_ONCE: usize = 100;
 
 impl TableReader {
     /// The costs of one day.
@@ -35,7 +43,7 @@ impl TableReader {
         let mut after = before.map(day_name);
         let mut costs = Vec::new();
         loop {
-            let names = self.names_after(COSTS.name, after.as_deref(), AT_ONCE)?;
+            let names = self.names_after(COSTS.name, after.as_deref(), DAYS_AT_ONCE)?;
             let Some(last) = names.last() else { return Ok(costs) };
             after = Some(last.clone());
             for name in names {
@@ -131,5 +139,499 @@ impl TableReader {
             name.parse().ok().and_then(|session_id| self.rejecting_check_size(session_id).transpose())
         };
         names.into_iter().filter_map(size).collect()
+    }
+}
+
+/// Number of rows whose names are read at a time.
+const NAMES_AT_ONCE: usize = 512;
+
+/// The revisions of the rows of a session; `None` if a row does not exist.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SessionRevisions {
+    pub session: Option<u64>,
+    pub verdict: Option<u64>,
+    pub held: Option<u64>,
+    pub refusal: Option<u64>,
+    pub regen: Option<u64>,
+}
+
+impl SessionRevisions {
+    /// The highest revision; `None` if the session has no rows.
+    #[must_use]
+    pub fn latest(&self) -> Option<u64> {
+        [self.session, self.verdict, self.held, self.refusal, self.regen].into_iter().flatten().max()
+    }
+}
+
+impl TableReader {
+    /// The revisions of the rows of a session.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn session_revisions(&self, session_id: &SessionId) -> Result<SessionRevisions, StoreError> {
+        let name = session_id.as_str();
+        self.read(|db, _| {
+            let bundle = self.bundle(db, SessionRecord::TABLE, name)?;
+            let head = |table: &Table| {
+                Ok::<_, StoreError>(
+                    rows::head(db, self.dir(), table.name, name.as_bytes())?.map(|head| head.0),
+                )
+            };
+            Ok(SessionRevisions {
+                session: bundle.row(SessionRecord::TABLE).map(|row| row.revision),
+                verdict: bundle.row(VerdictDelivery::TABLE).map(|row| row.revision),
+                held: head(HeldVerdict::TABLE)?,
+                refusal: head(RejectingCheck::TABLE)?,
+                regen: head(RegenAttempt::TABLE)?,
+            })
+        })
+    }
+
+    /// The sessions with mails or webhooks in the outbox.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn sessions_with_messages(&self) -> Result<BTreeSet<SessionId>, StoreError> {
+        let mut sessions = BTreeSet::new();
+        self.visit_messages(None, None, |message| {
+            sessions.extend(message.session_id().cloned());
+            true
+        })?;
+        Ok(sessions)
+    }
+
+    /// The revisions of a session if all its rows were written up to entry `last_seq`, and it has no order that waits for an
+    /// attempt or an operator.
+    ///
+    /// # Errors
+    /// The rows cannot be read.
+    pub fn expired_session(
+        &self,
+        session_id: &SessionId,
+        last_seq: u64,
+    ) -> Result<Option<SessionRevisions>, StoreError> {
+        let revisions = self.session_revisions(session_id)?;
+        if revisions.latest().is_none_or(|latest| latest > last_seq) {
+            return Ok(None);
+        }
+        // the order of a lost session has no other data
+        let order = skip_lost(self.session(session_id))?.and_then(|(session, _)| session.order);
+        let has_ended = order.is_none_or(|order| order.state.has_ended());
+        Ok(has_ended.then_some(revisions))
+    }
+
+    /// Passes the sessions that [`Self::expired_session`] accepts to `visit`, in groups, each with its latest revision. Stops if
+    /// `visit` returns false.
+    ///
+    /// # Errors
+    /// The rows cannot be read.
+    pub fn visit_expired_sessions(
+        &self,
+        last_seq: u64,
+        mut visit: impl FnMut(Vec<(SessionId, u64)>) -> bool,
+    ) -> Result<(), StoreError> {
+        for table in [SessionRecord::TABLE, RejectingCheck::TABLE, RegenAttempt::TABLE] {
+            let mut cursor: Option<String> = None;
+            loop {
+                let names = self.names_after(stored_in(table), cursor.as_deref(), NAMES_AT_ONCE)?;
+                let Some(last) = names.last() else { break };
+                cursor = Some(last.clone());
+                let mut expired = Vec::new();
+                for session_id in names.into_iter().filter_map(|name| SessionId::try_from(name).ok()) {
+                    let Some(revisions) = self.expired_session(&session_id, last_seq)? else { continue };
+                    // its row in an earlier table was visited
+                    let is_visited = table.name != SessionRecord::TABLE.name && revisions.session.is_some()
+                        || table.name == RegenAttempt::TABLE.name && revisions.refusal.is_some();
+                    if let Some(latest) = revisions.latest().filter(|_| !is_visited) {
+                        expired.push((session_id, latest));
+                    }
+                }
+                if !expired.is_empty() && !visit(expired) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Selects the orders to read.
+#[derive(Debug, Clone, Default)]
+pub struct OrderQuery {
+    /// Only orders of this application.
+    pub application: Option<ApplicationName>,
+    /// Only orders in this state.
+    pub state: Option<OrderState>,
+    /// Only orders that were placed before this one.
+    pub before: Option<OrderPosition>,
+    /// The highest number of orders to return.
+    pub limit: usize,
+}
+
+/// Every application with every state.
+fn pairs<'a>(
+    applications: &'a [ApplicationName],
+    states: &'a [OrderState],
+) -> impl Iterator<Item = (&'a ApplicationName, OrderState)> {
+    applications.iter().flat_map(|application| states.iter().map(move |state| (application, *state)))
+}
+
+impl TableReader {
+    /// The sessions whose orders match `query`, the order placed last first, without their checks.
+    ///
+    /// # Errors
+    /// A session cannot be read.
+    pub fn orders(&self, query: &OrderQuery) -> Result<Vec<SessionRecord>, StoreError> {
+        let states = query.state.as_ref().map_or(OrderState::ALL, std::slice::from_ref);
+        let applications = match &query.application {
+            Some(application) => vec![application.clone()],
+            None => self.applications_with_orders()?,
+        };
+        let (mut found, mut before) = (Vec::new(), query.before.clone());
+        // an order that changed its state meanwhile is skipped, and another one is read instead
+        while found.len() < query.limit {
+            let most = query.limit - found.len();
+            let mut positions = Vec::new();
+            for (application, state) in pairs(&applications, states) {
+                positions.extend(self.order_positions(application, state, before.as_ref(), most)?);
+            }
+            positions.sort_unstable_by(|a, b| b.cmp(a));
+            positions.dedup();
+            positions.truncate(most);
+            let Some(last) = positions.last() else { break };
+            before = Some(last.clone());
+            for position in &positions {
+                let session = match self.session(&position.session_id) {
+                    // one damaged session must not hide the others
+                    Err(StoreError::Corrupt { .. }) => None,
+                    read => read?.map(|(session, _)| session),
+                };
+                let matches = |session: &SessionRecord| {
+                    session.order.as_ref().is_some_and(|order| states.contains(&order.state))
+                };
+                // the facts of a session can take a megabyte
+                found.extend(session.filter(matches).map(|session| SessionRecord { check: None, ..session }));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The applications that have orders.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn applications_with_orders(&self) -> Result<Vec<ApplicationName>, StoreError> {
+        let mut found: Vec<ApplicationName> = Vec::new();
+        loop {
+            // the character after the separator: the names of the last application are before it
+            let after = found.last().map(|last| format!("{last}0"));
+            let names = self.names_after(ORDERS.name, after.as_deref(), 1)?;
+            match names.first().and_then(|name| name.split_once('/')?.0.parse().ok()) {
+                Some(application) => found.push(application),
+                None => return Ok(found),
+            }
+        }
+    }
+
+    /// The number of orders of `application` in `state`, and the time at which the oldest of them was placed.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn count_orders(
+        &self,
+        application: &ApplicationName,
+        state: OrderState,
+    ) -> Result<(u64, Option<Timestamp>), StoreError> {
+        let prefix = orders_prefix(application, state);
+        let names = self.names(with_prefix(ORDERS.name, &prefix), .., usize::MAX)?;
+        let position = |name: &String| OrderPosition::parse_name(name.strip_prefix(&prefix)?, application);
+        let oldest = names.first().and_then(position);
+        let placed_at = oldest.and_then(|oldest| Timestamp::from_microsecond(oldest.placed_at_us).ok());
+        Ok((names.len() as u64, placed_at))
+    }
+
+    /// The positions of the last `most` orders of `application` in `state` before `before`, the last one first.
+    fn order_positions(
+        &self,
+        application: &ApplicationName,
+        state: OrderState,
+        before: Option<&OrderPosition>,
+        most: usize,
+    ) -> Result<Vec<OrderPosition>, StoreError> {
+        let prefix = orders_prefix(application, state);
+        let mut keys = with_prefix(ORDERS.name, &prefix);
+        if let Some(before) = before {
+            keys.end = key(ORDERS.name, &[prefix.as_bytes(), before.names_end(application).as_bytes()]);
+        }
+        let names = self.last_names(keys, most)?;
+        let parse = |name: &String| OrderPosition::parse_name(name.strip_prefix(&prefix)?, application);
+        Ok(names.iter().filter_map(parse).collect())
+    }
+}
+
+/// The number of ids that are read at a time.
+const IDS_AT_ONCE: usize = 512;
+
+impl TableReader {
+    /// A message with its revision. The verdict of a mail is judged again when it is read. The text of a mail with the session's
+    /// first verdict is compared with the SHA-256 in its session.
+    ///
+    /// # Errors
+    /// It cannot be read, or is damaged.
+    pub fn message(&self, id: &MessageId) -> Result<Option<(OutboxMessage, u64)>, StoreError> {
+        let mut before = None;
+        loop {
+            let Some((message, revision)) = self.get::<OutboxMessage>(id)? else { return Ok(None) };
+            let OutboxMessage::Mail(mail) = &message else { return Ok(Some((message, revision))) };
+            let session_id = &mail.standing.session_id;
+            let session = self.session(session_id)?;
+            let seen = Some((revision, session.as_ref().map(|(_, revision)| *revision)));
+            let expected_sha256 = session.and_then(|(session, _)| session.delivered_sha256);
+            let expected_sha256 = expected_sha256.filter(|_| mail.standing.kind == MailKind::Verdict);
+            let compared = expected_sha256
+                .map_or(Ok(()), |promised| self.compare_text(session_id, &mail.delivery, &promised));
+            match compared {
+                Ok(()) => return Ok(Some((message, revision))),
+                // a commit between the two reads replaces both rows; rows that differ twice were never equal
+                Err(error) if before == seen => return Err(error),
+                Err(_) => before = seen,
+            }
+        }
+    }
+
+    /// A mail with its revision, as [`Self::message`].
+    ///
+    /// # Errors
+    /// It cannot be read, or is damaged.
+    pub fn mail(&self, mail_id: &MailId) -> Result<Option<(OutboxMail, u64)>, StoreError> {
+        let message = self.message(&mail_id.clone().into())?;
+        Ok(message.and_then(|(message, revision)| match message {
+            OutboxMessage::Mail(mail) => Some((mail, revision)),
+            OutboxMessage::Webhook(_) => None,
+        }))
+    }
+
+    /// The state of a message with its revision. Its content is not read, so that a damaged message can be removed.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn message_state(&self, id: &MessageId) -> Result<Option<(MessageState, u64)>, StoreError> {
+        self.message_head(&id.to_string())
+    }
+
+    /// Passes the states of the messages after `after` to `visit`, in the order of their ids; `only` those of a channel. Stops if
+    /// `visit` returns false.
+    ///
+    /// # Errors
+    /// The outbox cannot be read.
+    pub fn visit_messages(
+        &self,
+        only: Option<MessageChannel>,
+        after: Option<&MessageId>,
+        mut visit: impl FnMut(MessageState) -> bool,
+    ) -> Result<(), StoreError> {
+        let mut cursor = after.map(ToString::to_string);
+        if only == Some(MessageChannel::Webhook)
+            && cursor.as_deref().is_none_or(|after| after < WebhookId::PREFIX)
+        {
+            // their ids follow one another: those of mails before them are not read
+            cursor = Some(WebhookId::PREFIX.to_owned());
+        }
+        loop {
+            let names = self.names_after(OutboxMessage::TABLE.name, cursor.as_deref(), IDS_AT_ONCE)?;
+            let Some(last) = names.last() else { return Ok(()) };
+            cursor = Some(last.clone());
+            let is_meant =
+                |name: &String| only.is_none() || name.parse().ok().map(|id: MessageId| id.channel()) == only;
+            if only == Some(MessageChannel::Webhook)
+                && !names.iter().any(|name| name.starts_with(WebhookId::PREFIX))
+            {
+                return Ok(());
+            }
+            for name in names.into_iter().filter(is_meant) {
+                let state = match self.message_head(&name) {
+                    Ok(Some((state, _))) => state,
+                    // the message was sent meanwhile
+                    Ok(None) => continue,
+                    // it must not keep the others from being sent
+                    Err(error @ (StoreError::Corrupt { .. } | StoreError::RowLost { .. })) => {
+                        tracing::error!(%error, name, "a message of the outbox is damaged, and is skipped");
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                };
+                if !visit(state) {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// The number of webhooks in the outbox.
+    ///
+    /// # Errors
+    /// The outbox cannot be read.
+    pub fn count_webhooks(&self) -> Result<u64, StoreError> {
+        let names = with_prefix(OutboxMessage::TABLE.name, WebhookId::PREFIX);
+        Ok(self.names(names, .., usize::MAX)?.len() as u64)
+    }
+
+    /// The webhooks of a session.
+    ///
+    /// # Errors
+    /// The outbox cannot be read.
+    pub fn webhooks_of(&self, session_id: &SessionId) -> Result<Vec<MessageId>, StoreError> {
+        let mut webhooks = Vec::new();
+        self.visit_messages(Some(MessageChannel::Webhook), None, |state| {
+            if state.session_id() == Some(session_id) {
+                webhooks.push(state.entry().message_id);
+            }
+            true
+        })?;
+        Ok(webhooks)
+    }
+
+    fn message_head(&self, name: &str) -> Result<Option<(MessageState, u64)>, StoreError> {
+        let table = OutboxMessage::TABLE;
+        let head = self.parse::<StoredMessageHead>(table, name, self.value(table, name)?)?;
+        Ok(head.map(|(head, revision)| (head.into(), revision)))
+    }
+}
+
+/// The sessions that have or had an address.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SessionsWithAddress {
+    /// Those that have it now.
+    pub present: BTreeSet<SessionId>,
+    /// Those that were removed, whose data are left in the segments.
+    pub removed: BTreeSet<SessionId>,
+    /// Those that had it before it was corrected.
+    pub corrected: BTreeSet<SessionId>,
+}
+
+impl TableReader {
+    /// A session, with its revision.
+    pub fn session(&self, session_id: &SessionId) -> Result<Option<(SessionRecord, u64)>, StoreError> {
+        self.get(session_id)
+    }
+
+    /// Whether there is a session with this id, or a rejected verdict of an unknown one, even if the row is lost.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn has_session_data(&self, session_id: &SessionId) -> Result<bool, StoreError> {
+        let name = session_id.as_str();
+        self.read(|db, _| {
+            let refusal = rows::head(db, self.dir(), RejectingCheck::TABLE.name, name.as_bytes())?;
+            Ok(refusal.is_some()
+                || self.bundle(db, SessionRecord::TABLE, name)?.row(SessionRecord::TABLE).is_some())
+        })
+    }
+
+    /// The cached verdict of a session, with its revision. It is judged again when it is read, and its text is compared
+    /// with the SHA-256 in its session.
+    pub fn verdict(&self, session_id: &SessionId) -> Result<Option<(VerdictDelivery, u64)>, StoreError> {
+        let name = session_id.as_str();
+        let mut bundle = self.read(|db, _| self.bundle(db, VerdictDelivery::TABLE, name))?;
+        let [verdict, session] =
+            [VerdictDelivery::TABLE, SessionRecord::TABLE].map(|table| bundle.set(table, None));
+        let verdict = self.parse::<VerdictDelivery>(VerdictDelivery::TABLE, name, verdict)?;
+        let session = self.parse::<SessionRecord>(SessionRecord::TABLE, name, session)?;
+        let expected_sha256 = session.and_then(|(session, _)| session.cached_sha256);
+        if let (Some((delivery, _)), Some(expected)) = (&verdict, &expected_sha256) {
+            self.compare_text(session_id, delivery, expected)?;
+        }
+        Ok(verdict)
+    }
+
+    /// The SHA-256 of the cached verdict of a session and its revision, for its removal. The SHA-256 is
+    /// `None` if the stored verdict is damaged.
+    pub fn verdict_for_removal(
+        &self,
+        session_id: &SessionId,
+    ) -> Result<Option<(Option<Sha256Hex>, u64)>, StoreError> {
+        match self.verdict(session_id) {
+            Err(error @ (StoreError::Corrupt { .. } | StoreError::RowLost { .. })) => {
+                tracing::warn!(%session_id, %error, "the verdict to be removed is damaged");
+                let row = self.value(VerdictDelivery::TABLE, session_id.as_str())?;
+                Ok(row.map(|verdict| (None, verdict.revision)))
+            }
+            found => Ok(found?.map(|(delivery, at)| (Some(delivery.approved.sha256().clone()), at))),
+        }
+    }
+
+    /// Compares the text of a verdict with the SHA-256 stored in its session.
+    pub(crate) fn compare_text(
+        &self,
+        session_id: &SessionId,
+        delivery: &VerdictDelivery,
+        expected_sha256: &Sha256Hex,
+    ) -> Result<(), StoreError> {
+        let found = delivery.approved.sha256();
+        if found == expected_sha256 {
+            return Ok(());
+        }
+        let detail = format!(
+            "the text of a verdict of session {session_id} has the SHA-256 {found}, its session has {expected_sha256}"
+        );
+        Err(StoreError::Corrupt { dir: self.dir().to_owned(), detail })
+    }
+
+    /// The sessions that have or had this address (upper and lower case are equal). Reads all segments, since they have the removed
+    /// sessions and the earlier versions of the others.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn sessions_with_address(&self, address: &CustomerEmail) -> Result<SessionsWithAddress, StoreError> {
+        let address = address.as_str().to_lowercase();
+        let has_address = |session: &SessionRecord| {
+            session.customer_email.as_ref().is_some_and(|found| found.as_str().to_lowercase() == address)
+        };
+        let mut ever: BTreeSet<SessionId> = BTreeSet::new();
+        visit_rows(self.dir(), |rows| {
+            let stored_in = stored_in(SessionRecord::TABLE);
+            for (key, _) in rows.range(rows::all(stored_in)).filter(|(key, _)| is_first_chunk(key)) {
+                let name = rows::name(key).unwrap_or_default();
+                let Some(Some(row)) = rows::get_from(rows, stored_in, name) else { continue };
+                let bundle = Bundle::from_bytes(self.dir(), &row)?;
+                let Some(session) = bundle.row(SessionRecord::TABLE) else { continue };
+                let corrupt = |error: serde_json::Error| StoreError::Corrupt {
+                    dir: self.dir().to_owned(),
+                    detail: format!("the session {}: {error}", String::from_utf8_lossy(name)),
+                };
+                // a lost one has no address
+                if session.value.is_empty() {
+                    continue;
+                }
+                let session: SessionRecord = serde_json::from_slice(&session.value).map_err(corrupt)?;
+                if has_address(&session) {
+                    ever.insert(session.session_id);
+                }
+            }
+            Ok(())
+        })?;
+        let mut found = SessionsWithAddress::default();
+        for session_id in ever {
+            // a lost one may have the address
+            let session = match self.session(&session_id) {
+                Err(StoreError::RowLost { .. }) => {
+                    found.present.insert(session_id);
+                    continue;
+                }
+                session => session?,
+            };
+            match session {
+                Some((session, _)) if !has_address(&session) => found.corrected.insert(session_id),
+                Some(_) => found.present.insert(session_id),
+                None => found.removed.insert(session_id),
+            };
+        }
+        Ok(found)
+    }
+
+    /// The digest of `text` with the store's own key, for the audit log. Equal texts have equal digests, and
+    /// a guessed text cannot be tested without the store.
+    pub fn keyed_digest(&self, text: &str) -> Result<Sha256Hex, StoreError> {
+        Ok(Sha256Hex::compute_hmac(&meta::digest_key(self.engine())?, text.as_bytes()))
     }
 }

@@ -6,7 +6,7 @@ use crate::base::read::skip_lost;
 use crate::base::rows::with_prefix;
 use domain_base::row::Row;
 use domain_ground::id::WorkflowId;
-use domain_verification::logged_verification::LoggedVerification;
+use domain_verification::replay::LoggedVerification;
 use domain_verification::review::{
     OPEN_BY_WORKFLOW, OPEN_REVIEWS, ReviewState, caller_openable_prefix, open_prefix,
 };

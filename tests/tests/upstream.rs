@@ -10,7 +10,7 @@ use domain_base::digest::Sha256Hex;
 use domain_base::event::AuditEvent;
 use domain_base::gate_path::GatePath;
 use domain_base::session_id::SessionId;
-use domain_upstream::interaction::InteractionStatus;
+use domain_upstream::event::InteractionStatus;
 use domain_verdict::event::OracleInteraction;
 use domain_verdict::generation::{GenerationSettings, LOCKED_MODEL, ModelTokenUsage};
 use domain_verdict::interaction::OracleInteractionLog;

@@ -2,27 +2,28 @@
 
 mod case;
 mod outcome;
-mod tally;
 
+use crate::rules_eval::outcome::CaseStatus;
 use bytes::Bytes;
 use case::{CaseLineFault, EvalCase};
+use comfy_table::Table;
 use domain_base::visible::visible_json;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use oracled_api::base::client::{ClientError, DaemonClient, PATIENCE, ResponseLines};
 use oracled_api::base::streamed_body::{StreamedBody, StreamedBodySender};
 use oracled_ctl::base::error::CtlError;
-use oracled_ctl::base::input_lines::{self, InputLine, InputLineReader};
+use oracled_ctl::base::input::{self, InputLine, InputLineReader};
 use oracled_ctl::base::options::{GlobalOptions, response_lines};
-use oracled_ctl::base::output_style::OutputStyle;
+use oracled_ctl::base::output::{OutputStyle, format_count, shorten_line, write_section};
 use oracled_ctl::base::program::{ProgramArgs, block_on, run_program};
+use oracled_ctl::rules::check::ComplaintTable;
 use oracled_ctl::rules::{RulesCommandError, RulesEvalArgs};
 use outcome::{CaseOutcome, ReceivedBatchLine};
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::thread;
-use std::time::Instant;
-use tally::CaseTally;
+use std::time::{Duration, Instant};
+use std::{io, thread};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
@@ -47,8 +48,7 @@ impl Evaluation<'_> {
         let began = Instant::now();
         let mut run = EvalOutput { out, json: options.json, tally: CaseTally::default() };
         let ended = self.evaluate(options, &mut run).await;
-        let ended =
-            ended.and_then(|()| Ok(run.tally.check_result(&input_lines::display_name(&self.0.file))?));
+        let ended = ended.and_then(|()| Ok(run.tally.check_result(&input::display_name(&self.0.file))?));
         let EvalOutput { out, tally, .. } = run;
         let shown =
             if options.json { Ok(()) } else { tally.write(out, began.elapsed(), OutputStyle::for_stdout()) };
@@ -57,8 +57,7 @@ impl Evaluation<'_> {
     }
 
     async fn evaluate(&self, options: &GlobalOptions, run: &mut EvalOutput<'_>) -> Result<(), CtlError> {
-        let (input, bar) =
-            input_lines::open(&self.0.file, "evaluating").map_err(|cause| self.read_error(cause))?;
+        let (input, bar) = input::open(&self.0.file, "evaluating").map_err(|cause| self.read_error(cause))?;
         if run.json && io::stdout().is_terminal() {
             // a bar would appear between the lines
             bar.set_draw_target(ProgressDrawTarget::hidden());
@@ -95,7 +94,7 @@ impl Evaluation<'_> {
     }
 
     fn read_error(&self, cause: io::Error) -> CtlError {
-        CtlError::Read { file: input_lines::display_name(&self.0.file), cause }
+        CtlError::Read { file: input::display_name(&self.0.file), cause }
     }
 }
 
@@ -242,6 +241,212 @@ async fn read(
     // the cases that were sent are complete and are answered, even if the next line cannot be read
     requests.finish();
     items.send(end).await.ok()
+}
+
+/// Maximum number of listed cases without the expected result; the rest are counted.
+const LISTED_MAX: usize = 1_000;
+/// Maximum number of categories counted separately; the rest are counted together.
+const CATEGORIES_MAX: usize = 100;
+/// Maximum length of a category's name in the table, in characters.
+const NAME_MAX_CHARS: usize = 24;
+/// Minimum width for a column with the category, in columns.
+const WIDTH_OF_CATEGORIES: u16 = 100;
+/// The category of cases without one.
+pub(crate) const NO_CATEGORY: &str = "uncategorized";
+/// The category for all categories above the limit.
+pub(crate) const OTHER_CATEGORIES: &str = "other categories";
+
+/// The outcomes of the cases so far, in bounded memory.
+#[derive(Debug, Default)]
+pub(crate) struct CaseTally {
+    all: CaseCounts,
+    categories: CategoryMap<CaseCounts>,
+    listed: Vec<CaseOutcome>,
+    not_listed: u64,
+}
+
+/// Number of lines by outcome.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CaseCounts {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
+    /// The verdict is `ERROR`, which was not expected.
+    pub(crate) undecided: u64,
+    /// The daemon failed on these cases.
+    pub(crate) not_evaluated: u64,
+    /// Lines that are not cases.
+    pub(crate) no_cases: u64,
+}
+
+/// One `T` per category, in the order of first occurrence.
+#[derive(Debug)]
+pub(crate) struct CategoryMap<T>(Vec<(String, T)>);
+
+impl<T> Default for CategoryMap<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: Default> CategoryMap<T> {
+    /// The value of an outcome's category.
+    pub(crate) fn get_or_insert(&mut self, outcome: &CaseOutcome) -> &mut T {
+        let name = outcome.category.as_deref().unwrap_or(NO_CATEGORY);
+        let Self(all) = self;
+        let find_name = |all: &[(String, T)], name: &str| all.iter().position(|(known, _)| known == name);
+        let name = match find_name(all, name) {
+            None if all.len() >= CATEGORIES_MAX => OTHER_CATEGORIES,
+            _ => name,
+        };
+        let index = find_name(all, name).unwrap_or(all.len());
+        if index == all.len() {
+            all.push((name.to_owned(), T::default()));
+        }
+        let (_, of_category) = all.get_mut(index).expect("the entry exists, or was just added");
+        of_category
+    }
+
+    pub(crate) fn into_entries(self) -> Vec<(String, T)> {
+        self.0
+    }
+}
+
+impl CaseCounts {
+    pub(crate) fn add(&mut self, end: CaseStatus) {
+        *match end {
+            CaseStatus::AsExpected => &mut self.passed,
+            CaseStatus::Unexpected => &mut self.failed,
+            CaseStatus::Undecided => &mut self.undecided,
+            CaseStatus::NotEvaluated => &mut self.not_evaluated,
+            CaseStatus::NoCase => &mut self.no_cases,
+        } += 1;
+    }
+
+    const fn cases(&self) -> u64 {
+        self.passed + self.failed + self.undecided + self.not_evaluated
+    }
+
+    /// Number of cases, and of lines that are not cases.
+    pub(crate) const fn lines(&self) -> u64 {
+        self.cases() + self.no_cases
+    }
+
+    /// The counts as columns of a table.
+    const fn columns(&self) -> [(&'static str, u64); 6] {
+        [
+            ("cases", self.cases()),
+            ("passed", self.passed),
+            ("failed", self.failed),
+            ("ERROR", self.undecided),
+            ("not evaluated", self.not_evaluated),
+            ("not a case", self.no_cases),
+        ]
+    }
+
+    /// The counts in words.
+    fn format_counts(&self) -> String {
+        let Self { passed, failed, undecided, not_evaluated, no_cases } = *self;
+        let cases = format_count(self.cases(), "case", "cases");
+        let mut text = format!("{cases}: {passed} passed, {failed} failed, {undecided} ended in ERROR");
+        if not_evaluated > 0 {
+            text += &format!(", {not_evaluated} could not be evaluated");
+        }
+        if no_cases > 0 {
+            text += &format!("; {}", format_count(no_cases, "line is not a case", "lines are not cases"));
+        }
+        text
+    }
+}
+
+impl CaseTally {
+    pub(crate) fn add(&mut self, outcome: CaseOutcome) {
+        self.all.add(outcome.end);
+        self.categories.get_or_insert(&outcome).add(outcome.end);
+        if outcome.end == CaseStatus::AsExpected {
+            return;
+        }
+        if self.listed.len() < LISTED_MAX {
+            self.listed.push(outcome);
+        } else {
+            self.not_listed += 1;
+        }
+    }
+
+    /// The message of the progress bar.
+    pub(crate) fn progress(&self) -> String {
+        let unexpected = self.all.lines() - self.all.passed;
+        format!("; {}, {unexpected} not as expected", format_count(self.all.lines(), "line", "lines"))
+    }
+
+    /// The result of all cases of `file`.
+    pub(crate) fn check_result(&self, file: &str) -> Result<(), RulesCommandError> {
+        let file = || file.to_owned();
+        match self.all {
+            CaseCounts { not_evaluated: cases @ 1.., .. } => Err(RulesCommandError::NotEvaluated(cases)),
+            CaseCounts { no_cases: lines @ 1.., .. } => {
+                Err(RulesCommandError::NoCases { file: file(), lines })
+            }
+            all if all.cases() == 0 => Err(RulesCommandError::Empty { file: file() }),
+            all if all.passed < all.cases() => Err(RulesCommandError::UnexpectedResults),
+            _ => Ok(()),
+        }
+    }
+
+    /// Prints the cases without the expected result, and the counts by category. Prints nothing if there are no lines.
+    pub(crate) fn write(self, out: &mut dyn Write, took: Duration, look: OutputStyle) -> io::Result<()> {
+        if self.all.lines() == 0 {
+            return Ok(());
+        }
+        if !self.listed.is_empty() {
+            write_listed(out, &self.listed, look)?;
+            if self.not_listed > 0 {
+                let more = format_count(self.not_listed, "more is", "more are");
+                writeln!(out, "\n{more} not listed; --json lists all.")?;
+            }
+            writeln!(out)?;
+        }
+        let rate = self.all.cases() as f64 / took.as_secs_f64().max(f64::MIN_POSITIVE);
+        writeln!(out, "{}; {rate:.0} evaluations/s", self.all.format_counts())?;
+        let categories = self.categories.into_entries();
+        if categories.iter().any(|(name, _)| name != NO_CATEGORY) {
+            write_section(out, "By category", &category_table(categories, self.all, look))?;
+        }
+        Ok(())
+    }
+}
+
+/// One row per category. Columns for rare outcomes are left out if they are zero everywhere.
+fn category_table(categories: Vec<(String, CaseCounts)>, all: CaseCounts, look: OutputStyle) -> Table {
+    let shown = |counts: CaseCounts| {
+        let with_all = counts.columns().into_iter().zip(all.columns());
+        with_all
+            .enumerate()
+            .filter(|(index, (_, (_, all)))| *index < 4 || *all > 0)
+            .map(|(_, (column, _))| column)
+    };
+    let header: Vec<_> = ["category"].into_iter().chain(shown(all).map(|(name, _)| name)).collect();
+    let mut table = look.table(&header, &[0]);
+    for (name, counts) in categories {
+        let numbers = shown(counts).map(|(_, number)| number.to_string());
+        table.add_row([shorten_line(&name, NAME_MAX_CHARS)].into_iter().chain(numbers));
+    }
+    table
+}
+
+/// Prints the cases without the expected result.
+fn write_listed(out: &mut dyn Write, listed: &[CaseOutcome], look: OutputStyle) -> io::Result<()> {
+    let names: &[&str] = if look.width < WIDTH_OF_CATEGORIES { &["case"] } else { &["case", "category"] };
+    let mut table = ComplaintTable::new(names, look);
+    for outcome in listed {
+        let names = [&outcome.case_name(), outcome.category.as_deref().unwrap_or_default()];
+        table.add_complaints(
+            &names,
+            &outcome.complaints,
+            outcome.complaints_omitted,
+            outcome.note.as_deref(),
+        );
+    }
+    table.write(out)
 }
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
 //! The logger, which commits every change and every log entry.
 
 pub mod commit_loop;
-pub mod fallback;
 pub mod logger;

@@ -3,28 +3,22 @@
 //! It blocks on the disk, so it has its own thread. Records that arrive during a sync wait in the mailbox and form the
 //! next group. The more records wait, the fewer syncs each one costs.
 
-mod backup;
-mod commit_retry;
-mod erasure;
 pub mod handle;
-mod healing;
 pub mod outbox_queue;
-
-pub(crate) use crate::logger::handle::queue::EntryQueueReceiver;
-pub use handle::LoggerHandle;
 
 use actix::{
     Actor, ActorFutureExt, AsyncContext, Context, Handler, Message, MessageResult, ResponseFuture, WrapFuture,
 };
 use actors_platform::actor_handle::ActorCallError;
+use actors_platform::caller::add_current_caller;
 use actors_platform::clock::{Clock, monotonic};
 use actors_platform::metrics::AddMetric;
 use domain_audit::event::{LostRow, MirrorRepaired, StorageRecovered};
 use domain_base::event::{AuditEvent, EventKind};
 use jiff::Timestamp;
 use oracled_store::{
-    CommitReceipt, Journal, JournalRecord, MirrorFault, MirrorSnapshot, RecordRejectedError, RowName,
-    StoreCounts, StoreError,
+    CommitReceipt, Erasure, ErasureStep, Journal, JournalRecord, MirrorFault, MirrorSnapshot,
+    RecordRejectedError, RemovalPlan, RowName, SegmentHealing, StoreBackup, StoreCounts, StoreError,
 };
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
@@ -35,6 +29,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
+use tokio::time::sleep;
+
+pub use handle::LoggerHandle;
 
 /// The most records in one commit.
 const GROUP_MAX: usize = 512;
@@ -528,5 +525,191 @@ fn stopping() -> StoreError {
 impl Logger {
     pub fn fallback_entries(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.fallback_entries)
+    }
+}
+
+/// Links the files of the store as they are after the last commit.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<StoreBackup, StoreError>")]
+struct BeginBackup;
+
+impl Handler<BeginBackup> for Logger {
+    type Result = Result<StoreBackup, StoreError>;
+
+    fn handle(&mut self, _: BeginBackup, _: &mut Context<Self>) -> Self::Result {
+        self.journal.as_mut().ok_or_else(stopping)?.begin_backup()
+    }
+}
+
+impl LoggerHandle {
+    /// Links the files of the store as they are after the last commit. Commits wait meanwhile.
+    ///
+    /// # Errors
+    /// `Unavailable` while the journal accepts no writes, `Io` if a file cannot be linked.
+    pub async fn begin_backup(&self) -> Result<StoreBackup, StoreError> {
+        let begun = self.handle.ask(BeginBackup).await;
+        begun.unwrap_or_else(|error| Err(unavailable(&error)))
+    }
+}
+
+/// Begins to write damaged segments again from the database.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<SegmentHealing, StoreError>")]
+struct BeginHealing;
+
+/// Replaces the segments, which had this damage, by those of a repair that is written.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<(), StoreError>")]
+struct FinishHealing(SegmentHealing, String);
+
+impl LoggerHandle {
+    /// Begins to write damaged segments again from the database.
+    ///
+    /// # Errors
+    /// As for `Journal::begin_healing`.
+    pub async fn begin_healing(&self) -> Result<SegmentHealing, StoreError> {
+        let begun = self.handle.ask(BeginHealing).await;
+        begun.unwrap_or_else(|error| Err(unavailable(&error)))
+    }
+
+    /// Replaces the segments, which had the damage `damage`, by those of `healing`, and logs that.
+    ///
+    /// # Errors
+    /// As for `Journal::finish_healing`.
+    pub async fn finish_healing(&self, healing: SegmentHealing, damage: String) -> Result<(), StoreError> {
+        let finished = self.handle.ask(FinishHealing(healing, damage)).await;
+        finished.unwrap_or_else(|error| Err(unavailable(&error)))
+    }
+}
+
+impl Handler<BeginHealing> for Logger {
+    type Result = Result<SegmentHealing, StoreError>;
+
+    fn handle(&mut self, _: BeginHealing, _: &mut Context<Self>) -> Self::Result {
+        self.journal.as_mut().ok_or_else(stopping)?.begin_healing()
+    }
+}
+
+impl Handler<FinishHealing> for Logger {
+    type Result = Result<(), StoreError>;
+
+    fn handle(
+        &mut self,
+        FinishHealing(healing, damage): FinishHealing,
+        _: &mut Context<Self>,
+    ) -> Self::Result {
+        self.journal.as_mut().ok_or_else(stopping)?.finish_healing(healing)?;
+        self.log_recovery(
+            format!("the segments were written again from the database: {damage}"),
+            self.clock.now(),
+        );
+        self.publish();
+        Ok(())
+    }
+}
+
+/// Begins to erase the data of a plan.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Erasure, StoreError>")]
+struct BeginErasure(RemovalPlan);
+
+/// Replaces the database and `oracle_log.jsonl` by those of a prepared erasure. Returns the erasure, and the next step.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<(Erasure, ErasureStep), StoreError>")]
+struct FinishErasure(Erasure);
+
+impl LoggerHandle {
+    /// Begins to erase the data of a plan.
+    ///
+    /// # Errors
+    /// As for `Journal::begin_erasure`.
+    pub async fn begin_erasure(&self, plan: RemovalPlan) -> Result<Erasure, StoreError> {
+        self.handle.ask(BeginErasure(plan)).await.unwrap_or_else(|error| Err(unavailable(&error)))
+    }
+
+    /// Finishes a prepared erasure. Returns it, and the next step.
+    ///
+    /// # Errors
+    /// As for `Journal::finish_erasure`.
+    pub async fn finish_erasure(&self, erasure: Erasure) -> Result<(Erasure, ErasureStep), StoreError> {
+        self.handle.ask(FinishErasure(erasure)).await.unwrap_or_else(|error| Err(unavailable(&error)))
+    }
+}
+
+impl Handler<BeginErasure> for Logger {
+    type Result = Result<Erasure, StoreError>;
+
+    fn handle(&mut self, BeginErasure(plan): BeginErasure, _: &mut Context<Self>) -> Self::Result {
+        self.journal.as_mut().ok_or_else(stopping)?.begin_erasure(plan)
+    }
+}
+
+impl Handler<FinishErasure> for Logger {
+    type Result = Result<(Erasure, ErasureStep), StoreError>;
+
+    fn handle(&mut self, FinishErasure(mut erasure): FinishErasure, _: &mut Context<Self>) -> Self::Result {
+        let finished = self.journal.as_mut().ok_or_else(stopping)?.finish_erasure(&mut erasure);
+        if let Some(cause) = self.journal.as_ref().and_then(Journal::failure).map(String::from) {
+            self.note_failure(&StoreError::Unavailable { cause });
+            self.publish();
+        }
+        Ok((erasure, finished?))
+    }
+}
+
+/// The shortest pause before a rejected record is committed again.
+const COMMIT_PAUSE: Duration = Duration::from_secs(1);
+
+/// A record that is not committed yet, and why the journal rejected it. If this is dropped, the record falls
+/// back to the service log.
+struct UncommittedRecord<'l> {
+    log: &'l LoggerHandle,
+    record: Arc<JournalRecord>,
+    cause: Option<String>,
+}
+
+impl Drop for UncommittedRecord<'_> {
+    fn drop(&mut self) {
+        if let Some(cause) = &self.cause {
+            self.log.fall_back(&self.record, cause);
+        }
+    }
+}
+
+impl LoggerHandle {
+    /// Makes `record` durable, and retries without a limit while the journal is unavailable. Its events go to
+    /// the service log only if the future is dropped, as when the daemon ends.
+    ///
+    /// # Errors
+    /// The stale row: read and decide again.
+    pub async fn commit_with_retries(&self, record: JournalRecord) -> Result<CommitReceipt, RowName> {
+        let mut untaken = UncommittedRecord {
+            log: self,
+            record: Arc::new(add_current_caller(self.outbox.add_webhooks(record))),
+            cause: None,
+        };
+        loop {
+            let outcome = self.try_commit(&untaken.record).await;
+            untaken.cause = None;
+            match outcome {
+                Ok(receipt) => return Ok(receipt),
+                Err(CommitError::Stale(row)) => return Err(row),
+                Err(CommitError::Unavailable(cause)) => {
+                    tracing::warn!(cause, "could not commit events that have happened; retrying");
+                    untaken.cause = Some(cause);
+                    self.wait_until_available().await;
+                }
+            }
+        }
+    }
+
+    /// Waits for the pause, and then until the journal accepts entries.
+    async fn wait_until_available(&self) {
+        sleep(COMMIT_PAUSE).await;
+        let back = self.report().wait_for(|report| report.failure.is_none()).await.map(drop);
+        if back.is_err() {
+            // the logger has stopped, and the daemon is about to stop
+            std::future::pending::<()>().await;
+        }
     }
 }

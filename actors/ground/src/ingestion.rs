@@ -4,25 +4,14 @@
 //! is archived before its run begins, so the next start can repeat an interrupted run. Files that the interrupted run
 //! wrote are discarded.
 
-mod archiving;
-mod deciding;
 mod ending;
 mod error;
-mod progress;
 pub mod pulling;
 mod reading;
 mod rebuild;
 mod run_task;
 mod source_claims;
 mod upkeep;
-
-pub use archiving::{ARCHIVING, ArchiveError, PayloadArchiver};
-use domain_ground::run::{IngestionRun, RunProgress};
-use domain_ground::upkeep::{
-    PruneOutcome, PruneReport, RebuildOutcome, SourceCheckProgress, SourceCheckReport,
-};
-pub use error::IngestionError;
-pub use pulling::PullOutcome;
 
 use crate::metrics::IngestionMetrics;
 use crate::pull::PayloadPuller;
@@ -34,18 +23,26 @@ use actors_upstream::reloadable::Reloadable;
 use domain_base::caller::PeerCredentials;
 use domain_base::digest::Sha256Hex;
 use domain_ground::id::{PipelineId, SourceId};
+use domain_ground::run::{IngestionRun, RunPhase, RunProgress, RunState};
+use domain_ground::upkeep::{
+    PruneOutcome, PruneReport, RebuildOutcome, SourceCheckProgress, SourceCheckReport,
+};
 use jiff::Timestamp;
 use oracled_store::Store;
 use pulling::{PullTracker, RequestedPull};
 use source_claims::SourceClaims;
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use store_facts::archive::PayloadRef;
 use store_facts::slices::SliceLimits;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::spawn_blocking;
+
+pub use crate::ingestion::reading::{ARCHIVING, ArchiveError, PayloadArchiver};
+pub use error::IngestionError;
+pub use pulling::PullOutcome;
 
 /// Interval between checks of the schedules, whose resolution is 1 minute.
 const SCHEDULE_CHECK_INTERVAL: Duration = Duration::from_secs(5);
@@ -427,9 +424,9 @@ impl Handler<ApproveRun> for IngestionActor {
         ApproveRun { run_id, reason, peer }: ApproveRun,
         _: &mut Context<Self>,
     ) -> Self::Result {
-        Box::pin(deciding::approve(
+        Box::pin(ending::approve(
             Arc::clone(&self.context),
-            deciding::RunDecisionRequest { run_id, reason, peer },
+            ending::RunDecisionRequest { run_id, reason, peer },
         ))
     }
 }
@@ -442,9 +439,9 @@ impl Handler<DiscardRun> for IngestionActor {
         DiscardRun { run_id, reason, peer }: DiscardRun,
         _: &mut Context<Self>,
     ) -> Self::Result {
-        Box::pin(deciding::discard(
+        Box::pin(ending::discard(
             Arc::clone(&self.context),
-            deciding::RunDecisionRequest { run_id, reason, peer },
+            ending::RunDecisionRequest { run_id, reason, peer },
         ))
     }
 }
@@ -453,10 +450,7 @@ impl Handler<UndoRun> for IngestionActor {
     type Result = ResponseFuture<Result<IngestionRun, IngestionError>>;
 
     fn handle(&mut self, UndoRun { run_id, reason, peer }: UndoRun, _: &mut Context<Self>) -> Self::Result {
-        Box::pin(deciding::undo(
-            Arc::clone(&self.context),
-            deciding::RunDecisionRequest { run_id, reason, peer },
-        ))
+        Box::pin(ending::undo(Arc::clone(&self.context), ending::RunDecisionRequest { run_id, reason, peer }))
     }
 }
 
@@ -486,3 +480,86 @@ impl Handler<ListRunProgress> for IngestionActor {
 }
 
 actors_platform::handle_actor_calls!(IngestionActor);
+
+/// The state of a run that its readers share.
+#[derive(Debug)]
+struct RunTracker {
+    bytes_read: AtomicU64,
+    read: AtomicU64,
+    rejected: AtomicU64,
+    merged: AtomicU64,
+    run: IngestionRun,
+    state: Mutex<RunTrackerState>,
+    ended: Notify,
+}
+
+#[derive(Debug)]
+struct RunTrackerState {
+    phase: RunPhase,
+    /// Why the run must end early, if it must.
+    stop_reason: Option<RunStopReason>,
+}
+
+/// Why a run must end early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RunStopReason {
+    /// The run was cancelled, and the store has this state.
+    Cancelled,
+    /// The daemon is stopping; the next start resumes the run.
+    Stopping,
+}
+
+impl RunTracker {
+    fn new(run: IngestionRun) -> Self {
+        let state = Mutex::new(RunTrackerState { phase: RunPhase::Waiting, stop_reason: None });
+        let (bytes_read, read, rejected, merged, ended) = Default::default();
+        Self { bytes_read, read, rejected, merged, run, state, ended }
+    }
+
+    fn set_phase(&self, phase: RunPhase) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).phase = phase;
+    }
+
+    /// Whether the run is completed, and is read again to rebuild its source.
+    fn is_rebuild(&self) -> bool {
+        self.run.state == RunState::Completed
+    }
+
+    /// Makes the run end early.
+    fn request_stop(&self, why: RunStopReason) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).stop_reason = Some(why);
+        self.ended.notify_one();
+    }
+
+    /// Why the run must end early; `None` if it continues.
+    fn stop_reason(&self) -> Option<RunStopReason> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).stop_reason
+    }
+
+    /// Waits until the run must end early.
+    async fn wait_for_stop(&self) -> RunStopReason {
+        loop {
+            if let Some(ending) = self.stop_reason() {
+                return ending;
+            }
+            self.ended.notified().await;
+        }
+    }
+
+    fn report(&self) -> RunProgress {
+        let IngestionRun { run_id, oracle_id, pipeline_id, input, started_at, raw_bytes, .. } = &self.run;
+        RunProgress {
+            run_id: run_id.clone(),
+            oracle_id: oracle_id.clone(),
+            pipeline_id: pipeline_id.clone(),
+            version: input.version.clone(),
+            started_at: *started_at,
+            phase: self.state.lock().unwrap_or_else(PoisonError::into_inner).phase,
+            bytes_read: self.bytes_read.load(Ordering::Relaxed),
+            bytes: *raw_bytes,
+            read: self.read.load(Ordering::Relaxed),
+            rejected: self.rejected.load(Ordering::Relaxed),
+            merged: self.merged.load(Ordering::Relaxed),
+        }
+    }
+}

@@ -7,40 +7,43 @@ mod answer;
 mod entry;
 mod feed;
 mod freshness;
-mod history;
 mod record;
-mod scan;
-mod source_answer;
-
-pub use entry::OpenReadEntry;
-pub use feed::{ChangesPage, FeedChange, FeedPosition, FeedPositionError};
-pub use freshness::StaleDataError;
-pub use record::RecordReadError;
-pub use scan::{CallerWaitCheck, ProcessorPool};
-pub use source_answer::{IngestedSourceAnswer, IngestedSourceQuestion};
 
 use crate::ingestion::IngestionActor;
 use crate::metrics::{QueryMetrics, QueryOutcome};
 use actors_audit::logger::{CommitError, LoggerHandle};
 use actors_platform::actor_handle::ActorHandle;
-use actors_platform::clock::Clock;
+use actors_platform::clock::{Clock, monotonic};
 use answer::{PolicyCheckedAnswer, QueryLookupOutcome, RunningQuery};
 use domain_base::digest::Sha256Hex;
 use domain_base::moment::{FutureTimeError, find_past_time};
+use domain_ground::event::SourceReadKind;
 use domain_ground::freshness::AnswerFreshness;
 use domain_ground::id::SourceId;
-use domain_ground::query::{InvalidQueryError, OracleQuery, QueryAnswer, QueryRequest};
+use domain_ground::query::{
+    InvalidQueryError, KnownValue, OracleQuery, QueryAnswer, QueryRequest, ValidatedQuery, ValueHistory,
+};
 use domain_ground::source::{SourceAdapterKind, SourceAvailability};
+use domain_ground::timeline::{RecordStatement, ReleaseHistory};
 use jiff::Timestamp;
-use oracled_store::ground::query::{ScanError, WORK_MAX};
+use oracled_store::ground::query::{RECORDS_SCANNED_MAX, ScanBudget, ScanError, WORK_MAX};
+use oracled_store::ground::view::SourceView;
 use oracled_store::{Store, StoreError};
-use scan::{ScanPermit, SourceScan};
 use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::ops::Bound;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
+
+pub use crate::queries::answer::{IngestedSourceAnswer, IngestedSourceQuestion};
+pub use entry::OpenReadEntry;
+pub use feed::{ChangesPage, FeedChange, FeedPosition, FeedPositionError};
+pub use freshness::StaleDataError;
+pub use record::RecordReadError;
 
 /// The longest wait for memory for a page.
 const PAGE_MEMORY_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -99,7 +102,7 @@ pub enum QueryError {
     )]
     SubjectTooLarge,
     /// The scan reached its deadline, or the caller closed the connection.
-    #[error("the scan was stopped after {} s; try again, or narrow the query", scan::DEADLINE.as_secs())]
+    #[error("the scan was stopped after {} s; try again, or narrow the query", DEADLINE.as_secs())]
     Stopped,
     /// An internal error.
     #[error("could not answer the query: {0}")]
@@ -372,6 +375,154 @@ fn cursor_of(answering: &RunningQuery, more: Option<Vec<u8>>) -> Option<String> 
         let query = QueryCursor::digest(oracle_query);
         QueryCursor { key, point_in_time: *point_in_time, known_at: *known_at, query }.to_text()
     })
+}
+
+/// The maximum number of periods in a history.
+const PERIODS_MAX: usize = 10_000;
+
+impl QueryService {
+    /// The values that the subject which the filters of `request` fix has on its first axis, each with the periods of
+    /// valid time and of system time in which a question gets it. One read is one entry in the log.
+    ///
+    /// # Errors
+    /// The source cannot be queried, or the filters do not fix one subject.
+    pub async fn value_history(
+        &self,
+        oracle_id: &SourceId,
+        request: QueryRequest,
+    ) -> Result<ValueHistory, QueryError> {
+        let mut entry = self.open_entry(SourceReadKind::History, Some(oracle_id.clone()), &request);
+        let read = self.read_history(oracle_id, request).await;
+        if let Ok(history) = &read {
+            entry.note_export(std::iter::empty(), history.values.len() as u64);
+        }
+        entry.set_error_outcome(read.as_ref().err());
+        self.close_entry(entry).await?;
+        read
+    }
+
+    async fn read_history(
+        &self,
+        oracle_id: &SourceId,
+        request: QueryRequest,
+    ) -> Result<ValueHistory, QueryError> {
+        let view = self.store.view(oracle_id)?.ok_or_else(|| QueryError::SourceUnknown(oracle_id.clone()))?;
+        if view.state.entry.registration.adapter_id == SourceAdapterKind::Http {
+            return Err(QueryError::Live(oracle_id.clone()));
+        }
+        if let SourceAvailability::Silent(why) = view.state.entry.availability(self.clock.now()) {
+            return Err(QueryError::Silent(why));
+        }
+        let permit = self.processor().await?;
+        let read = spawn_blocking(move || {
+            let _permit = permit;
+            read_values(&view, &request)
+        });
+        read.await.map_err(|error| QueryError::Reading(error.to_string()))?
+    }
+}
+
+fn read_values(view: &SourceView, request: &QueryRequest) -> Result<ValueHistory, QueryError> {
+    let provided = &view.state.entry.registration.axes_provided;
+    let query = ValidatedQuery::new(request, &view.ontology, provided)?;
+    if !query.identity_is_whole {
+        return Err(QueryError::TooCostly);
+    }
+    let path = request.axes_requested.first().cloned().unwrap_or_default();
+    let releases = view.state.releases();
+    let mut history = ReleaseHistory::new(&releases);
+    let mut values = Vec::new();
+    for record in view.records(&query.identity.key(), Bound::Unbounded)? {
+        let record = record?;
+        let times: Vec<RecordStatement> = record.times().copied().collect();
+        for version in history.known_versions(&times) {
+            let Some(statement) = record.statement(version.statement) else { continue };
+            let content = view.content(&statement)?;
+            values.push(KnownValue {
+                record_id: view.record_id(statement.time.run, statement.position).unwrap_or_default(),
+                valid_from: version.valid_from,
+                valid_until: version.valid_until,
+                known_from: version.known_from,
+                known_until: version.known_until,
+                value: content.and_then(|mut content| content.axes.remove(&path)),
+            });
+            if values.len() > PERIODS_MAX {
+                return Err(QueryError::TooCostly);
+            }
+        }
+    }
+    let unit = view.ontology.axis(&path).and_then(|axis| axis.unit.clone());
+    Ok(ValueHistory { unit, values })
+}
+
+/// The longest time of a scan.
+const DEADLINE: Duration = Duration::from_secs(5);
+/// The budget of a lookup, which runs on its caller's thread without a scan.
+const LOOKUP: ScanBudget<'static> = ScanBudget { records: 256, work: 16_384, ..ScanBudget::UNLIMITED };
+
+/// Returns whether the caller of a read still waits for its answer.
+pub type CallerWaitCheck = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// The processors that long evaluations of rules and long scans share. Scans take at most half of them, but at
+/// least one, so that a flood of costly queries does not delay verdicts that the rules check.
+#[derive(Debug, Clone)]
+pub struct ProcessorPool {
+    all: Arc<Semaphore>,
+    scans: Arc<Semaphore>,
+}
+
+impl Default for ProcessorPool {
+    fn default() -> Self {
+        let count = available_parallelism().map_or(1, usize::from);
+        Self { all: Arc::new(Semaphore::new(count)), scans: Arc::new(Semaphore::new((count / 2).max(1))) }
+    }
+}
+
+impl ProcessorPool {
+    /// Waits for a processor for an evaluation.
+    pub async fn acquire_for_evaluation(&self) -> Option<SemaphorePermit<'_>> {
+        // the semaphore is never closed
+        self.all.acquire().await.ok()
+    }
+
+    /// Waits for a processor for a scan.
+    pub async fn acquire_for_scan(&self) -> ScanPermit {
+        let scan = Arc::clone(&self.scans).acquire_owned().await;
+        // the permit for scans comes first, so that few scans can queue for a processor before an evaluation
+        let processor = Arc::clone(&self.all).acquire_owned().await;
+        ScanPermit { _permits: [scan.ok(), processor.ok()] }
+    }
+}
+
+#[derive(Debug)]
+pub struct ScanPermit {
+    _permits: [Option<OwnedSemaphorePermit>; 2],
+}
+
+/// A scan with its processor.
+struct SourceScan {
+    _permit: ScanPermit,
+    still_waiting: CallerWaitCheck,
+    deadline: Instant,
+}
+
+impl SourceScan {
+    /// Starts the time limit.
+    fn new(permit: ScanPermit, still_waiting: CallerWaitCheck) -> Self {
+        Self { _permit: permit, still_waiting, deadline: monotonic() + DEADLINE }
+    }
+
+    /// Runs `read` within the limits.
+    fn run<T>(&self, read: impl FnOnce(ScanBudget<'_>) -> Result<T, ScanError>) -> Result<T, ScanError> {
+        let go_on = || monotonic() < self.deadline && (self.still_waiting)();
+        read(ScanBudget { records: RECORDS_SCANNED_MAX, work: WORK_MAX, proceed: &go_on })
+    }
+}
+
+impl fmt::Debug for SourceScan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scan").field("deadline", &self.deadline).finish_non_exhaustive()
+    }
 }
 
 #[cfg(test)]

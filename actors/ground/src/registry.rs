@@ -3,45 +3,45 @@
 //! `domain` decides whether a change is valid. The registry reads the rows, decides, and commits on the
 //! condition that the rows have not changed meanwhile; otherwise it reads and decides again.
 
-mod apply;
-mod confirm;
-mod documents;
 mod kind;
 mod sources;
 
-pub use apply::DocumentChange;
-pub(crate) use confirm::SourceConfirmation;
+use crate::pull::{HttpValidators, PayloadPuller, PullError, PullRequest};
+use crate::registry::sources::put_source;
+use crate::schedule::PullSchedule;
+use actors_audit::commit_loop::CommitDecision;
+use actors_audit::logger::{CommitError, LoggerHandle};
+use actors_platform::clock::Clock;
+use actors_upstream::oracle::LiveOracle;
+use actors_upstream::reloadable::Reloadable;
+use actors_upstream::web::WebError;
+use domain_base::caller::PeerCredentials;
+use domain_base::digest::Sha256Hex;
+use domain_base::document::{AnyDocument, Document, DocumentType, DocumentVersions, RegisteredDocument};
+use domain_base::event::AuditEvent;
+use domain_ground::event::{ConfirmationCause, ConfirmationEntry, SourceConfirmed};
+use domain_ground::freshness::{AxisFreshnessLimits, FreshnessPolicy, FreshnessPolicyError};
+use domain_ground::id::{PipelineId, SourceId};
+use domain_ground::normalize::{PipelineDefinitionErrors, RecordNormalizer};
+use domain_ground::ontology::{Ontology, OntologyError, OntologyRef};
+use domain_ground::pipeline::{PipelineDefinition, PipelineState, WordSource, WordTable};
+use domain_ground::source::{
+    SourceAdapterKind, SourceAvailability, SourceRegistration, SourceRegistrationError, SourceRegistryEntry,
+};
+use domain_ground::source_state::SourceState;
+use oracled_domain::documents::event::{DocumentEntry, DocumentRegistered};
+use oracled_store::ground::view::SourceView;
+use oracled_store::{JournalRecord, PREVIEW_REVISION, RowExpectation, RowWrite, Store, StoreError};
+use serde_json::Value as Json;
+use std::error::Error;
+use std::ops::Bound;
+use std::sync::Arc;
+
 pub use kind::{
     DocumentChecks, DocumentCounters, DocumentRegistration, DocumentState, FoundDocument, SourceAmendment,
     SourceDependents, StatusReader,
 };
 pub use sources::{SourceChecks, SourceInvalidation, SourceReviewDecision};
-
-use crate::pull::PayloadPuller;
-use actors_audit::logger::{CommitError, LoggerHandle};
-use actors_platform::clock::Clock;
-use actors_upstream::oracle::LiveOracle;
-use actors_upstream::reloadable::Reloadable;
-use domain_base::caller::PeerCredentials;
-use domain_base::digest::Sha256Hex;
-use domain_base::document::{AnyDocument, Document, DocumentType, DocumentVersions, RegisteredDocument};
-use domain_base::event::AuditEvent;
-use domain_ground::freshness::{AxisFreshnessLimits, FreshnessPolicy, FreshnessPolicyError};
-use domain_ground::id::{PipelineId, SourceId};
-use domain_ground::normalize::{PipelineDefinitionErrors, RecordNormalizer};
-use domain_ground::ontology::{Ontology, OntologyError, OntologyRef};
-use domain_ground::pipeline::tables::{WordSource, WordTable};
-use domain_ground::pipeline::{PipelineDefinition, PipelineState};
-use domain_ground::source::{
-    SourceAvailability, SourceRegistration, SourceRegistrationError, SourceRegistryEntry,
-};
-use domain_ground::source_state::SourceState;
-use oracled_domain::documents::event::{DocumentEntry, DocumentRegistered};
-use oracled_store::ground::view::SourceView;
-use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
-use std::error::Error;
-use std::ops::Bound;
-use std::sync::Arc;
 
 /// Why nothing was registered or changed.
 #[derive(Debug, thiserror::Error)]
@@ -387,8 +387,311 @@ fn list_axis_bounds<'o>(state: &SourceState, ontology: &'o Ontology) -> Vec<Axis
 
 /// The kinds of documents of the feature.
 pub const DOCUMENTS: &[&DocumentRegistration] = &[
-    documents::OntologyChecks::REGISTRATION,
+    OntologyChecks::REGISTRATION,
     SourceChecks::REGISTRATION,
     sources::PolicyChecks::REGISTRATION,
-    documents::PipelineChecks::REGISTRATION,
+    PipelineChecks::REGISTRATION,
 ];
+
+/// The change by a registration.
+#[derive(Debug, Clone, PartialEq)]
+pub enum DocumentChange {
+    /// No document of this id was registered.
+    Created,
+    /// The document replaces this one.
+    Changed(Box<Json>),
+    /// The same document was registered already.
+    Unchanged,
+}
+
+impl DocumentChange {
+    /// The change by the record of a registration.
+    fn of(record: Option<&JournalRecord>) -> Self {
+        let before = |record: &JournalRecord| {
+            record.events.iter().find_map(|event| event.kind.get::<DocumentRegistered>()?.0.before.clone())
+        };
+        match record.map(before) {
+            None => Self::Unchanged,
+            Some(None) => Self::Created,
+            Some(Some(before)) => Self::Changed(before),
+        }
+    }
+}
+
+impl DocumentRegistry {
+    /// Registers a document, in place of the one with its id.
+    ///
+    /// # Errors
+    /// Why it cannot be registered; or the entry cannot be committed, and then nothing changes.
+    pub async fn register(
+        &self,
+        document: impl Into<AnyDocument>,
+        peer: PeerCredentials,
+    ) -> Result<DocumentChange, RegistryError> {
+        let document = document.into();
+        let decided = self.context.log.decide_and_commit(|| {
+            let record = self.decide(&document, peer)?;
+            let change = DocumentChange::of(record.as_ref());
+            Ok::<_, RegistryError>(match record {
+                Some(record) => CommitDecision::Change(change, record),
+                None => CommitDecision::Already(change),
+            })
+        });
+        let (change, _) = decided.await?;
+        self.init_counters_of(&document);
+        Ok(change)
+    }
+
+    /// Registers documents in their order in one commit: all of them, or none if one has a fault or with
+    /// `dry_run`. Each is decided as if those before it were registered. Returns the change or the fault of
+    /// each.
+    ///
+    /// # Errors
+    /// The commit failed: nothing is registered.
+    pub async fn register_all(
+        &self,
+        documents: &[AnyDocument],
+        dry_run: bool,
+        peer: PeerCredentials,
+    ) -> Result<Vec<Result<DocumentChange, RegistryError>>, RegistryError> {
+        let decided = self.context.log.decide_and_commit(|| {
+            let (changes, record) = self.decide_all(documents, peer);
+            let is_registered = !dry_run && !record.events.is_empty() && changes.iter().all(Result::is_ok);
+            Ok::<_, RegistryError>(if is_registered {
+                CommitDecision::Change(changes, record)
+            } else {
+                CommitDecision::Already(changes)
+            })
+        });
+        let (changes, receipt) = decided.await?;
+        if receipt.is_some() {
+            documents.iter().for_each(|document| self.init_counters_of(document));
+        }
+        Ok(changes)
+    }
+
+    /// The changes or faults of the documents, and the record that registers those without a fault.
+    fn decide_all(
+        &self,
+        documents: &[AnyDocument],
+        peer: PeerCredentials,
+    ) -> (Vec<Result<DocumentChange, RegistryError>>, JournalRecord) {
+        let (mut all, mut registry) = (JournalRecord::default(), self.clone());
+        let decided = documents.iter().map(|document| {
+            let record = registry.decide(document, peer)?;
+            let change = DocumentChange::of(record.as_ref());
+            if let Some(JournalRecord { expect, events, writes, .. }) = record {
+                registry.context.store.preview(&writes);
+                // a row that an earlier document writes is as that document left it
+                all.expect.extend(expect.into_iter().filter(|row| row.revision != Some(PREVIEW_REVISION)));
+                all.events.extend(events);
+                all.writes.extend(writes);
+            }
+            Ok(change)
+        });
+        let changes = decided.collect();
+        (changes, all)
+    }
+
+    /// Decides on the registration of a document by the checks of its kind.
+    fn decide(
+        &self,
+        document: &AnyDocument,
+        peer: PeerCredentials,
+    ) -> Result<Option<JournalRecord>, RegistryError> {
+        (self.registration(document.document_type()).decide)(document, self, peer)
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct SourceConfirmation {
+    pub(crate) confirmed_by: ConfirmationCause,
+    /// The detail, for the log.
+    pub(crate) detail: String,
+    /// The operator, if there is one.
+    pub(crate) peer: Option<PeerCredentials>,
+    /// The number of invalidations when the source was asked. A later invalidation is not ended. `None` ends any.
+    pub(crate) invalidation_count: Option<u64>,
+}
+
+impl CommitContext {
+    /// Ends the invalidation of a source. Returns whether the source was marked stale.
+    pub(crate) async fn confirm(
+        &self,
+        oracle_id: &SourceId,
+        confirmation: SourceConfirmation,
+    ) -> Result<bool, RegistryError> {
+        let SourceConfirmation { confirmed_by, detail, peer, invalidation_count } = confirmation;
+        let confirmed = self.log.decide_and_commit(|| {
+            let (state, revision) = self.source(oracle_id)?;
+            let is_last = invalidation_count.is_none_or(|declared| declared == state.invalidation_count);
+            let Some(invalidated_at) = state.stale_since().filter(|_| is_last) else {
+                return Ok::<_, RegistryError>(CommitDecision::Already(()));
+            };
+            let timestamp = self.clock.now();
+            let entry = ConfirmationEntry {
+                oracle_id: oracle_id.clone(),
+                invalidated_at,
+                confirmed_by,
+                detail: detail.clone(),
+                peer,
+            };
+            let event = AuditEvent::new(timestamp, None, SourceConfirmed(entry));
+            Ok(CommitDecision::Change((), put_source(state.confirmed(timestamp), Some(revision), event)))
+        });
+        Ok(confirmed.await?.1.is_some())
+    }
+}
+
+impl DocumentRegistry {
+    /// Revokes that all data of a source is marked stale.
+    ///
+    /// # Errors
+    /// `SourceUnknown`, `NotInvalidated`; or the entry cannot be committed, and then nothing changes.
+    pub async fn confirm(
+        &self,
+        oracle_id: &SourceId,
+        detail: String,
+        peer: PeerCredentials,
+    ) -> Result<(), RegistryError> {
+        let confirmed_by = ConfirmationCause::Manual;
+        let confirmation =
+            SourceConfirmation { confirmed_by, detail, peer: Some(peer), invalidation_count: None };
+        let confirmed = self.context.confirm(oracle_id, confirmation).await?;
+        if confirmed { Ok(()) } else { Err(RegistryError::NotInvalidated(oracle_id.clone())) }
+    }
+}
+
+/// Checks of ontologies.
+#[derive(Debug)]
+struct OntologyChecks;
+
+impl DocumentChecks for OntologyChecks {
+    type Document = Ontology;
+
+    fn decide(
+        ontology: &Ontology,
+        registry: &DocumentRegistry,
+        peer: PeerCredentials,
+    ) -> Result<Option<JournalRecord>, RegistryError> {
+        ontology.validate()?;
+        registry.context.replacement(ontology, DerivedRows::default(), peer)
+    }
+}
+
+/// Checks of pipelines.
+#[derive(Debug)]
+struct PipelineChecks;
+
+impl DocumentChecks for PipelineChecks {
+    type Document = PipelineDefinition;
+
+    fn decide(
+        definition: &PipelineDefinition,
+        registry: &DocumentRegistry,
+        peer: PeerCredentials,
+    ) -> Result<Option<JournalRecord>, RegistryError> {
+        let context = &registry.context;
+        let (pipeline_id, oracle_id) = (&definition.pipeline.pipeline_id, &definition.pipeline.oracle_id);
+        let (source, source_revision) = context.source(oracle_id)?;
+        if source.entry.registration.adapter_id == SourceAdapterKind::Http {
+            return Err(RegistryError::Live(oracle_id.clone()));
+        }
+        context.prepare_pipeline(definition.clone(), &source.entry)?;
+        if let Some(table) =
+            definition.tables.iter().find_map(|(id, table)| table.has_words_of_source().then_some(id))
+        {
+            let fault = "`words.from` is added by the daemon; write `words_from`".to_owned();
+            return Err(RegistryError::Words { table: table.clone(), fault });
+        }
+        for (table, source) in definition.word_sources() {
+            check_word_source(context, (table, source), oracle_id)?;
+        }
+        check_retrieval(definition, &registry.puller.get())?;
+        let (known, revision) = known_or_lost(context.store.pipeline(pipeline_id))?;
+        if let Some(known) = &known {
+            if known.oracle_id != *oracle_id {
+                let (pipeline_id, oracle_id) = (pipeline_id.clone(), known.oracle_id.clone());
+                return Err(RegistryError::PipelineFixed { pipeline_id, oracle_id });
+            }
+        } else {
+            context.check_single_pipeline(&source.entry.registration, Some(pipeline_id))?;
+        }
+        let state = PipelineState {
+            pipeline_id: pipeline_id.clone(),
+            oracle_id: oracle_id.clone(),
+            pipeline_sha256: definition.digest(),
+            registered_at: context.clock.now(),
+            last_pull: known.as_ref().and_then(|known| known.last_pull),
+        };
+        let mut derived = DerivedRows {
+            expect: vec![RowExpectation::new::<PipelineState>(pipeline_id, revision)],
+            writes: vec![RowWrite::put(&state)],
+            is_lost: known.is_none() && revision.is_some(),
+        };
+        if revision.is_none() {
+            // the row of the source serializes new pipelines, since a snapshot has only one
+            derived.expect.push(RowExpectation::new::<SourceState>(oracle_id, Some(source_revision)));
+            derived.writes.push(RowWrite::put::<SourceState>(&source));
+        }
+        context.replacement(definition, derived, peer)
+    }
+
+    fn status_reader(
+        registry: &DocumentRegistry,
+    ) -> Result<StatusReader<'_, PipelineDefinition>, RegistryError> {
+        Ok(Box::new(|definition| {
+            let state = registry.context.store.pipeline(&definition.pipeline.pipeline_id)?;
+            let last_pull = state.and_then(|(state, _)| state.last_pull);
+            Ok(last_pull.map(|pull| format!("last pulled {}", pull.began_at)))
+        }))
+    }
+}
+
+/// Checks that a table of words is of another source with these axes. Its words are read when a run begins.
+fn check_word_source(
+    context: &CommitContext,
+    (table, source): (&str, &WordSource),
+    oracle_id: &SourceId,
+) -> Result<(), RegistryError> {
+    let refused = |fault: String| RegistryError::Words { table: table.to_owned(), fault };
+    let (words, _) = context.source(&source.oracle_id)?;
+    let registration = &words.entry.registration;
+    if source.oracle_id == *oracle_id || registration.adapter_id == SourceAdapterKind::Http {
+        return Err(refused(format!(
+            "{} is this source, or is live; name another ingested source",
+            source.oracle_id
+        )));
+    }
+    source.check(&registration.axes_provided).map_err(|error| refused(error.to_string()))
+}
+
+/// Checks that `puller` can pull a pipeline and that its schedule is valid, as far as possible without a request. A
+/// credential may be configured later.
+fn check_retrieval(definition: &PipelineDefinition, puller: &PayloadPuller) -> Result<(), RegistryError> {
+    let retrieval = &definition.pipeline.retrieval;
+    let refuse = |fault: &str| RegistryError::Retrieval(fault.to_owned());
+    match (retrieval.method.is_pull(), &retrieval.endpoint) {
+        (true, None) => {
+            return Err(refuse("`endpoint` is missing (required for api_pull and file_download)"));
+        }
+        (false, Some(_)) => return Err(refuse("`endpoint` is only allowed for api_pull and file_download")),
+        _ => {}
+    }
+    if let Some(text) = &retrieval.schedule {
+        if !retrieval.method.is_pull() {
+            return Err(refuse("`schedule` is only allowed for api_pull and file_download"));
+        }
+        PullSchedule::parse(text).map_err(|error| refuse(&format!("`schedule`: {error}")))?;
+    }
+    match PullRequest::of(&definition.pipeline, HttpValidators::default())
+        .map(|request| puller.check(&request))
+    {
+        Some(Err(error @ PullError::Web(WebError::NoCredential { .. }))) => {
+            tracing::warn!(%error, "pipeline registered without its credential; it cannot be pulled yet");
+            Ok(())
+        }
+        Some(Err(error)) => Err(refuse(&error.to_string())),
+        Some(Ok(())) | None => Ok(()),
+    }
+}

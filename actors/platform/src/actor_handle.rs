@@ -1,7 +1,7 @@
 //! The handle of an actor. It limits and counts the waiting messages, and every request gets an answer or an error.
 
-use crate::actor_stats::ActorStats;
 use crate::caller::{self, CallerScope};
+use crate::guardian::ActorStats;
 use actix::dev::{MessageResponse, ToEnvelope};
 use actix::{Actor, Addr, Handler, Message};
 use domain_base::actor_report::ActorReport;

@@ -10,8 +10,7 @@
 
 use actix::{Message, MessageResult, ResponseFuture};
 use domain_base::application::ApplicationName;
-use domain_base::caller::RequestCaller;
-use domain_base::trace::TraceContext;
+use domain_base::caller::{RequestCaller, TraceContext};
 use oracled_store::{JournalRecord, RecordCallers};
 use std::future::Future;
 use std::pin::Pin;

@@ -6,16 +6,19 @@
 //! own futures in flight, fail. After too many panics within a window the guardian gives up, since a restart
 //! does not remove the cause.
 
-use crate::actor_stats::ActorStats;
-use crate::clock::monotonic;
+use crate::clock::{Clock, monotonic};
 use actix::dev::{ContextFut, channel};
 use actix::{Actor, Addr, Context, Supervised};
 use actix_rt::ArbiterHandle;
+use domain_base::actor_report::{ActorPanic, ActorReport};
+use hdrhistogram::Histogram;
 use std::collections::VecDeque;
 use std::future::Future;
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::time::{Sleep, sleep};
@@ -138,6 +141,120 @@ impl<A: Actor<Context = Context<A>> + Supervised + Unpin> Future for ActorGuardi
 pub fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
+}
+
+/// Latencies are reported over the last one to two windows.
+const WINDOW: Duration = Duration::from_secs(60);
+/// The longest latency that is recorded; longer ones count as this.
+const LATENCY_MAX_US: u64 = 60_000_000;
+
+/// The counters of a report. The actor's handles and its guardian share them.
+#[derive(Debug)]
+pub struct ActorStats {
+    name: &'static str,
+    clock: Clock,
+    restarts: AtomicU64,
+    last_panic: Mutex<Option<ActorPanic>>,
+    handled: AtomicU64,
+    waiting: AtomicU64,
+    latencies: Mutex<LatencyWindows>,
+}
+
+#[derive(Debug)]
+struct LatencyWindows {
+    current: Histogram<u64>,
+    previous: Histogram<u64>,
+    current_since: Instant,
+}
+
+impl ActorStats {
+    pub fn new(name: &'static str, clock: Clock) -> Self {
+        let empty = Histogram::new_with_max(LATENCY_MAX_US, 2).expect("the bounds are valid");
+        let latencies =
+            LatencyWindows { previous: empty.clone(), current: empty, current_since: monotonic() };
+        Self {
+            name,
+            clock,
+            restarts: AtomicU64::new(0),
+            last_panic: Mutex::new(None),
+            handled: AtomicU64::new(0),
+            waiting: AtomicU64::new(0),
+            latencies: Mutex::new(latencies),
+        }
+    }
+
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Counts a message as waiting until the returned value is dropped.
+    pub fn count_waiting_message(&self) -> WaitingMessage<'_> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        WaitingMessage { stats: self, since: monotonic() }
+    }
+
+    pub fn count_panic(&self, message: String) {
+        self.restarts.fetch_add(1, Ordering::Relaxed);
+        let panic = ActorPanic { message, at: self.clock.now() };
+        *self.last_panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
+    }
+
+    pub fn report(&self) -> ActorReport {
+        let mut latencies = self.latencies.lock().unwrap_or_else(PoisonError::into_inner);
+        latencies.rotate_windows(monotonic());
+        let mut both = latencies.previous.clone();
+        both.add(&latencies.current).expect("the bounds are the same");
+        drop(latencies);
+        ActorReport {
+            name: self.name.to_owned(),
+            restarts: self.restarts.load(Ordering::Relaxed),
+            last_panic: self.last_panic.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            handled: self.handled.load(Ordering::Relaxed),
+            queue_depth: self.waiting.load(Ordering::Relaxed),
+            latency_p50_us: both.value_at_quantile(0.5),
+            latency_p99_us: both.value_at_quantile(0.99),
+            latency_max_us: both.max(),
+        }
+    }
+}
+
+impl LatencyWindows {
+    fn rotate_windows(&mut self, now: Instant) {
+        let age = now.saturating_duration_since(self.current_since);
+        if age < WINDOW {
+            return;
+        }
+        mem::swap(&mut self.current, &mut self.previous);
+        self.current.reset();
+        if age >= 2 * WINDOW {
+            self.previous.reset();
+        }
+        self.current_since = now;
+    }
+}
+
+/// A message that waits for its answer.
+pub struct WaitingMessage<'v> {
+    stats: &'v ActorStats,
+    since: Instant,
+}
+
+impl WaitingMessage<'_> {
+    pub fn count_answered(&self) {
+        self.stats.handled.fetch_add(1, Ordering::Relaxed);
+        let now = monotonic();
+        let took_us =
+            u64::try_from(now.saturating_duration_since(self.since).as_micros()).unwrap_or(u64::MAX);
+        let mut latencies = self.stats.latencies.lock().unwrap_or_else(PoisonError::into_inner);
+        latencies.rotate_windows(now);
+        latencies.current.saturating_record(took_us);
+    }
+}
+
+impl Drop for WaitingMessage<'_> {
+    fn drop(&mut self) {
+        self.stats.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Code that all actors share: supervision, handles, the clock, metrics.
 
 pub mod actor_handle;
-pub mod actor_stats;
 pub mod caller;
 pub mod clock;
 pub mod guardian;
@@ -9,5 +8,4 @@ pub mod in_flight;
 pub mod key_file;
 pub mod metrics;
 pub mod per_application;
-pub mod unique_id;
 pub mod work;

@@ -3,12 +3,12 @@
 use super::failure::{RETRY_AFTER_MAX, RequestFailure, RequestFailureKind};
 use super::{ModelAttempt, ModelClient, ModelRefusal, ModelTextError};
 use actors_platform::clock::{Clock, monotonic};
-use actors_platform::unique_id::unique_id;
+use actors_platform::key_file::unique_id;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use domain_base::event::AuditEvent;
 use domain_base::gate_path::GatePath;
 use domain_base::session_id::SessionId;
-use domain_upstream::interaction::InteractionStatus;
+use domain_upstream::event::InteractionStatus;
 use domain_upstream::oracle::OracleId;
 use domain_verdict::cost::ModelPrices;
 use domain_verdict::event::OracleInteraction;

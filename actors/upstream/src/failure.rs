@@ -1,8 +1,8 @@
 //! Faults of a request: their effect on the upstream's health, and whether a retry may help.
 
-use domain_base::date::read_http_date;
+use domain_base::moment::read_http_date;
+use domain_upstream::event::PERMANENT_STATUSES;
 use domain_upstream::health::CircuitCallOutcome;
-use domain_upstream::interaction::PERMANENT_STATUSES;
 use jiff::Timestamp;
 use serde_json::Value;
 use std::fmt;

@@ -3,7 +3,7 @@
 
 use super::error_body::ReportedError;
 use super::failure::{RequestFailure, RequestFailureKind, retry_after, retry_after_ms};
-use super::trace::add_traceparent;
+use crate::add_traceparent;
 use actors_platform::clock::{Clock, monotonic};
 use bytes::{Bytes, BytesMut};
 use domain_base::visible::visible_line;

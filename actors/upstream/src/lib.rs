@@ -15,10 +15,20 @@ pub mod openai;
 pub mod oracle;
 pub mod oracle_health;
 pub mod reloadable;
-mod trace;
 pub mod web;
 mod wire;
 pub mod witnesses;
+
+use actors_platform::caller::current_trace;
+use domain_base::digest::Sha256Hex;
+use domain_verdict::generation::{GenerationSettings, ModelTokenUsage};
+use domain_verdict::prompt::ModelPrompt;
+use reqwest::RequestBuilder;
+use ring::rand::{SystemRandom, generate};
+use std::fmt;
+use std::pin::Pin;
+use std::time::Duration;
+use strum::IntoStaticStr;
 
 pub use anthropic::AnthropicClient;
 pub use call::{
@@ -29,14 +39,6 @@ pub use failure::{RequestFailure, RequestFailureKind};
 pub use gemini::GeminiClient;
 pub use http::{HeaderKey, UpstreamEndpoint, UpstreamEndpointError};
 pub use openai::OpenAiClient;
-
-use domain_base::digest::Sha256Hex;
-use domain_verdict::generation::{GenerationSettings, ModelTokenUsage};
-use domain_verdict::prompt::ModelPrompt;
-use std::fmt;
-use std::pin::Pin;
-use std::time::Duration;
-use strum::IntoStaticStr;
 
 /// A boxed future, for traits that are used as `dyn`.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -144,4 +146,20 @@ pub struct ModelAnswerMetadata {
     pub usage: Option<ModelTokenUsage>,
     /// The version that answered, as the answer names it.
     pub oracle_version: Option<String>,
+}
+
+// The header `traceparent` of outgoing requests (W3C Trace Context).
+//
+// `tracestate` is not passed on: it has opaque data of the caller's tracing system, and the calls go to systems of others.
+
+/// `request` with a `traceparent` that has a new span id, if the current work is a part of a trace.
+fn add_traceparent(request: RequestBuilder) -> RequestBuilder {
+    let span_id = || {
+        let random = generate::<[u8; 8]>(&SystemRandom::new()).ok()?;
+        Some(u64::from_be_bytes(random.expose())).filter(|span_id| *span_id != 0)
+    };
+    match current_trace().zip(span_id()) {
+        Some((trace, span_id)) => request.header("traceparent", trace.traceparent(span_id)),
+        None => request,
+    }
 }

@@ -1,7 +1,6 @@
 //! Mail services, which deliver mails to customers.
 
 mod http;
-mod mail_text;
 mod smtp;
 
 pub use http::HttpMailService;

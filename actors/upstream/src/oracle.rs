@@ -4,7 +4,6 @@
 //! module does not decide whether an answer counts against others: `domain_verification` does.
 
 mod http;
-mod signature;
 mod verified;
 
 pub use http::{ANSWER_MAX_BYTES, HttpLiveOracle, LiveSettings};

@@ -16,12 +16,12 @@ pub use credential::{
 pub use error::{CredentialHolder, URL_MAX_BYTES, WebAddressError, WebError};
 
 use super::http::{client, failure, reason_phrase, requested_wait, root_cause};
-use super::trace::add_traceparent;
 use super::{RequestFailure, RequestFailureKind};
+use crate::add_traceparent;
 use actors_platform::clock::Clock;
 use address::{AddressFilter, has_keys};
 pub use address::{format_url, origin_of, without_keys};
-use domain_base::date::read_http_date;
+use domain_base::moment::read_http_date;
 use domain_ground::pipeline::SourceAuthentication;
 use ipnet::IpNet;
 use jiff::{SignedDuration, Timestamp};

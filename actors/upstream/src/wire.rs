@@ -4,8 +4,8 @@ use super::error_body::{ReportedError, UNKNOWN_STATUS, is_nothing, missing_answe
 use super::failure::{RequestFailure, RequestFailureKind};
 use super::http::{HttpReply, UpstreamEndpoint};
 use super::{ModelAnswerMetadata, ModelAttempt, ModelRefusal, ModelTextError};
-use domain_base::blank::is_blank;
 use domain_base::digest::Sha256Hex;
+use domain_base::text_form::is_blank;
 use domain_verdict::generation::ModelTokenUsage;
 use reqwest::RequestBuilder;
 use serde::de::{DeserializeOwned, IgnoredAny};

@@ -3,7 +3,7 @@
 use super::web::witness::{SignedCheckpoint, WitnessClient, WitnessError, WitnessFailureReason};
 use actors_platform::clock::Clock;
 use actors_platform::metrics::{MetricLabelValue, init_counters, pairs};
-use domain_audit::cosignature::Cosignature;
+use domain_audit::checkpoint::Cosignature;
 use jiff::Timestamp;
 use oracled_store::Store;
 use prometheus_client::encoding::EncodeLabelSet;

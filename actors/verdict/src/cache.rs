@@ -4,47 +4,59 @@
 //! as the bytes of the response. Each was read from the store, which returns only durable verdicts that it
 //! has judged again. A purge removes the verdict from memory, too.
 
-mod admission;
 mod admit;
-mod expiry;
 mod find;
-mod hold;
-mod listeners;
-mod metrics;
-mod register;
 mod rejecting_checks;
 mod session_admin;
 mod session_record;
 
-pub use admission::{AdmitVerdict, VerdictRelease};
-pub use expiry::ExpireSessions;
-pub use find::{FindSession, FindSessionOutcome};
-pub use hold::PolicyConfig;
-pub(crate) use hold::remove_held_verdict;
-pub use listeners::DeliveryListeners;
-pub use metrics::{CacheReadMetrics, ComparisonMetrics};
-pub use register::{RegisterSession, RegisterSessionOutcome};
-pub use rejecting_checks::StoreRejectingCheck;
-pub(crate) use rejecting_checks::{find_check_in_force, remove_rejecting_check};
-pub use session_admin::{CorrectSession, CorrectSessionOutcome, EraseSession, RemoveSession};
-pub(crate) use session_record::{address_change_event, new_address_record};
-
+use crate::cache::session_record::session_update_record;
 use crate::held_key::HeldKeyError;
-use crate::submission::CachedVerdict;
+use crate::order_metrics::{OrderMetrics, OrderProgress};
+use crate::submission::{CachedVerdict, Submission, SubmissionOutcome};
 use actix::{Actor, Addr, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
 use actors_audit::commit_loop::CommitDecision;
 use actors_audit::logger::{CommitError, LoggerHandle};
 use actors_platform::clock::Clock;
-use domain_base::caller::PeerCredentials;
+use actors_platform::metrics::{AddMetric, MetricLabelValue, init_counters, pairs};
+use domain_audit::event::{SessionExpiryEntry, SessionsExpired};
+use domain_base::caller::{DecidingUser, PeerCredentials};
+use domain_base::digest::Sha256Hex;
 use domain_base::event::AuditEvent;
+use domain_base::gate_path::GatePath;
+use domain_base::row::Row;
 use domain_base::session_id::SessionId;
+use domain_rules::CandidateCheck;
+use domain_verdict::crosscheck::ApprovedVerdict;
 use domain_verdict::delivery::VerdictDelivery;
+use domain_verdict::divergence::{DivergenceCheck, DivergenceLevel, OriginalLabel};
 use domain_verdict::event::VerdictPurged;
-use metrics::CacheReadResult;
-use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
+use domain_verdict::held::HeldVerdict;
+use domain_verdict::label::{ProductTier, VerdictLabel};
+use domain_verdict::order::Order;
+use domain_verdict::prompt::VerdictPrompt;
+use domain_verdict::query::CustomerQuery;
+use domain_verdict::regen::RegenAttempt;
+use domain_verdict::session::{
+    CustomerEmail, OriginalVerdict, RejectingCheck, SessionCaller, SessionMismatch, SessionRecord,
+};
+use oracled_store::{JournalRecord, RowExpectation, RowWrite, SessionRevisions, Store, StoreError};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache as HotCache;
 use std::sync::Arc;
+use strum::{IntoStaticStr, VariantArray};
+
+pub use crate::cache::admit::PolicyConfig;
+pub(crate) use crate::cache::admit::remove_held_verdict;
+pub use find::{FindSession, FindSessionOutcome};
+pub use rejecting_checks::StoreRejectingCheck;
+pub(crate) use rejecting_checks::{find_check_in_force, remove_rejecting_check};
+pub use session_admin::{CorrectSession, CorrectSessionOutcome, EraseSession, RemoveSession};
+pub(crate) use session_record::{address_change_event, new_address_record};
 
 /// Estimated memory of an entry in addition to its bytes.
 const ENTRY_BYTES: u64 = 256;
@@ -226,6 +238,328 @@ impl Handler<EvictVerdict> for VerdictCache {
 }
 
 actors_platform::handle_actor_calls!(VerdictCache);
+
+/// Stores an approved verdict with its session and their log entries, as one commit.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<SubmissionOutcome, VerdictCacheError>")]
+pub struct AdmitVerdict {
+    /// The submission; its payload is `approved` now.
+    pub submission: Submission,
+    pub approved: ApprovedVerdict,
+    /// The log entries of the gate.
+    pub judged: Vec<AuditEvent>,
+    /// The digest of the evaluation by the rules, if the submission has a check.
+    pub evaluation_sha256: Option<Sha256Hex>,
+    /// The release, if an operator releases a held verdict.
+    pub release: Option<VerdictRelease>,
+}
+
+impl AdmitVerdict {
+    /// Whether the rules checked the verdict against the check of its session, or against one of its own.
+    fn is_checked_against(&self, session_check: &Arc<CandidateCheck>) -> bool {
+        let Submission { check, path, .. } = &self.submission;
+        let is_generated = matches!(path, GatePath::Generate | GatePath::Regen);
+        check.as_ref().is_some_and(|check| !is_generated || check == session_check)
+    }
+}
+
+/// The release of a held verdict by an operator.
+#[derive(Debug, Clone)]
+pub struct VerdictRelease {
+    /// The revision of the held verdict that was decrypted.
+    pub held_revision: u64,
+    /// The operator's reason.
+    pub reason: String,
+    /// The operator.
+    pub user: DecidingUser,
+}
+
+/// Removes the rows of those of `sessions` that were last changed up to entry `last_seq`, in one commit. Returns their number.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<u64, VerdictCacheError>")]
+pub struct ExpireSessions {
+    /// The number of the entry with which the retention started.
+    pub started_seq: u64,
+    pub last_seq: u64,
+    pub sessions: Vec<SessionId>,
+}
+
+/// Adds the removal of the rows of a session to `record`.
+fn remove_rows(record: &mut JournalRecord, session_id: &SessionId, revisions: SessionRevisions) {
+    let SessionRevisions { session, verdict, held, refusal, regen } = revisions;
+    remove_row::<SessionRecord>(record, session_id, session);
+    remove_row::<VerdictDelivery>(record, session_id, verdict);
+    remove_row::<HeldVerdict>(record, session_id, held);
+    remove_row::<RejectingCheck>(record, session_id, refusal);
+    remove_row::<RegenAttempt>(record, session_id, regen);
+}
+
+fn remove_row<R: Row<Key = SessionId>>(
+    record: &mut JournalRecord,
+    session_id: &SessionId,
+    revision: Option<u64>,
+) {
+    record.expect.push(RowExpectation::new::<R>(session_id, revision));
+    if revision.is_some() {
+        record.writes.push(RowWrite::remove::<R>(session_id));
+    }
+}
+
+impl Handler<ExpireSessions> for VerdictCache {
+    type Result = ResponseFuture<Result<u64, VerdictCacheError>>;
+
+    fn handle(&mut self, message: ExpireSessions, ctx: &mut Context<Self>) -> Self::Result {
+        let ExpireSessions { started_seq, last_seq, sessions } = message;
+        let cache = ctx.address();
+        let (store, log, clock) = (self.store.clone(), self.log.clone(), self.clock.clone());
+        Box::pin(async move {
+            let removing = log.decide_and_commit(|| {
+                let (mut record, mut session_ids) = (JournalRecord::default(), Vec::new());
+                for session_id in &sessions {
+                    if let Some(revisions) = store.expired_session(session_id, last_seq)? {
+                        remove_rows(&mut record, session_id, revisions);
+                        session_ids.push(session_id.clone());
+                    }
+                }
+                let count = session_ids.len() as u64;
+                if session_ids.is_empty() {
+                    return Ok::<_, VerdictCacheError>(CommitDecision::Already(count));
+                }
+                let expired = SessionsExpired(SessionExpiryEntry { started_seq, session_ids });
+                record.events.push(AuditEvent::new(clock.now(), None, expired));
+                Ok(CommitDecision::Change(count, record))
+            });
+            let expired = removing.await;
+            for session_id in sessions.iter().cloned() {
+                evict_verdict(&cache, session_id).await;
+            }
+            Ok(expired?.0)
+        })
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct DeliveryListeners {
+    /// Whether mails are sent.
+    pub mails: bool,
+    pub orders: OrderProgress,
+    pub order_metrics: OrderMetrics,
+    pub comparisons: ComparisonMetrics,
+}
+
+impl DeliveryListeners {
+    /// Reports the order that a commit stopped or ended.
+    fn report(&self, session_id: &SessionId, order: &Order) {
+        self.order_metrics.count_end(session_id.application(), order.state);
+        self.orders.publish(session_id, order);
+    }
+}
+
+/// The labels of a comparison with the first verdict.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DivergenceLabels {
+    original: MetricLabelValue,
+    regenerated: MetricLabelValue,
+    level: MetricLabelValue,
+}
+
+impl DivergenceLabels {
+    fn new(original: OriginalLabel, regenerated: VerdictLabel, level: Option<DivergenceLevel>) -> Self {
+        Self {
+            original: MetricLabelValue(original.as_str()),
+            regenerated: MetricLabelValue(regenerated.into_str()),
+            level: MetricLabelValue(level.map_or("unknown", Into::into)),
+        }
+    }
+
+    /// All combinations of labels.
+    fn all() -> impl Iterator<Item = Self> {
+        let originals: Vec<_> =
+            VerdictLabel::ALL.map(Some).into_iter().chain([None]).map(OriginalLabel).collect();
+        let levels: Vec<_> = DivergenceLevel::ALL.map(Some).into_iter().chain([None]).collect();
+        let labels: Vec<_> = pairs(&originals, &VerdictLabel::ALL).collect();
+        let all: Vec<_> = pairs(&labels, &levels).collect();
+        all.into_iter().map(|((original, regenerated), level)| Self::new(original, regenerated, level))
+    }
+}
+
+/// The metrics of comparisons with the first verdict.
+#[derive(Debug, Clone)]
+pub struct ComparisonMetrics(Family<DivergenceLabels, Counter>);
+
+impl ComparisonMetrics {
+    pub fn register(registry: &mut Registry) -> Self {
+        Self(registry.add(
+            "regens_compared",
+            "regenerated verdicts, by original label, regenerated label and divergence level",
+            init_counters(DivergenceLabels::all()),
+        ))
+    }
+
+    /// Counts a regenerated verdict by its divergence from the first.
+    fn count_comparison(&self, check: &DivergenceCheck) {
+        let labels =
+            DivergenceLabels::new(check.original_verdict, check.regen_verdict, check.divergence_level);
+        self.0.get_or_create(&labels).inc();
+    }
+}
+
+/// Where a cached verdict was found.
+#[derive(Debug, Clone, Copy, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case", const_into_str)]
+enum CacheReadResult {
+    HitMemory,
+    HitStore,
+    Miss,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CacheReadLabels {
+    result: MetricLabelValue,
+}
+
+impl CacheReadLabels {
+    const fn new(result: CacheReadResult) -> Self {
+        Self { result: MetricLabelValue(result.into_str()) }
+    }
+}
+
+/// The metrics of reads of cached verdicts.
+#[derive(Debug, Clone)]
+pub struct CacheReadMetrics(Family<CacheReadLabels, Counter>);
+
+impl CacheReadMetrics {
+    pub fn register(registry: &mut Registry) -> Self {
+        Self(registry.add(
+            "cache_reads",
+            "reads of cached verdicts, by where they were found",
+            init_counters(CacheReadResult::VARIANTS.iter().copied().map(CacheReadLabels::new)),
+        ))
+    }
+
+    fn count_read(&self, result: CacheReadResult) {
+        self.0.get_or_create(&CacheReadLabels::new(result)).inc();
+    }
+}
+
+/// Registers a session, or updates one.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<RegisterSessionOutcome, VerdictCacheError>")]
+pub struct RegisterSession {
+    pub session_id: SessionId,
+    /// The caller of the request.
+    pub caller: SessionCaller,
+    /// The tier that was bought.
+    pub tier: ProductTier,
+    /// The customer's question.
+    pub query: CustomerQuery,
+    /// The address for mails; `None` keeps the known one.
+    pub customer_email: Option<CustomerEmail>,
+    /// The label of a verdict that was delivered without oracled, if there is one.
+    pub original_verdict: Option<VerdictLabel>,
+    /// The prompt of that verdict, if it is known.
+    pub prompt: Option<VerdictPrompt>,
+    /// The entry of the look-up that found the session, for the same commit.
+    pub look_up: Option<AuditEvent>,
+}
+
+/// The outcome of a registration.
+#[derive(Debug)]
+pub enum RegisterSessionOutcome {
+    /// The session is new.
+    Created(SessionRecord),
+    /// The session was known, and now contains the registered values.
+    Updated(SessionRecord),
+    /// The session is known with other values. Nothing has changed.
+    Mismatch(SessionMismatch),
+}
+
+async fn register(
+    message: RegisterSession,
+    store: Store,
+    log: LoggerHandle,
+    clock: Clock,
+) -> Result<RegisterSessionOutcome, VerdictCacheError> {
+    let registered = log.decide_and_commit(|| {
+        let known = store.session(&message.session_id)?;
+        let revision = known.as_ref().map(|(_, revision)| *revision);
+        let known = known.map(|(session, _)| session);
+        let mut session = match apply_registration(&message, known.as_ref()) {
+            Ok(session) => session,
+            Err(mismatch) => return Ok(CommitDecision::Already(RegisterSessionOutcome::Mismatch(mismatch))),
+        };
+        let (check, refusal_revision) = find_check_in_force(&store, &message.session_id, known.as_ref())?;
+        session.check = check;
+        if known.as_ref() == Some(&session) {
+            return Ok(CommitDecision::Already(RegisterSessionOutcome::Updated(session)));
+        }
+        let mut record = session_update_record(&session, revision, clock.now());
+        record.events.splice(0..0, message.look_up.clone());
+        record.events.extend(address_change_event(&store, known.as_ref(), &session, clock.now())?);
+        if known.is_none() {
+            remove_rejecting_check(&mut record, &message.session_id, refusal_revision);
+        }
+        let registered = if known.is_none() {
+            RegisterSessionOutcome::Created(session)
+        } else {
+            RegisterSessionOutcome::Updated(session)
+        };
+        Ok::<_, VerdictCacheError>(CommitDecision::Change(registered, record))
+    });
+    let (registered, receipt) = registered.await?;
+    // another request has registered the session meanwhile; it was looked up nevertheless
+    if let Some(event) = message.look_up.filter(|_| receipt.is_none()) {
+        log.commit(event.into()).await?;
+    }
+    Ok(registered)
+}
+
+/// The known session updated with the registered values, or a new session.
+fn apply_registration(
+    message: &RegisterSession,
+    known: Option<&SessionRecord>,
+) -> Result<SessionRecord, SessionMismatch> {
+    let RegisterSession { session_id, caller, tier, query, customer_email, original_verdict, prompt, .. } =
+        message;
+    let mismatch = known.and_then(|session| session.mismatch(*tier, query));
+    let first = known.and_then(|session| session.original.clone());
+    let speaks_against =
+        |first: &OriginalVerdict| original_verdict.is_some_and(|label| label != first.verdict_label);
+    let has_other_prompt = |first: &OriginalVerdict| {
+        let prompts = first.prompt.as_ref().zip(prompt.as_ref());
+        prompts.is_some_and(|(first, given)| first.sha256 != given.sha256)
+    };
+    match mismatch {
+        Some(mismatch) => Err(mismatch),
+        None if first.as_ref().is_some_and(speaks_against) => Err(SessionMismatch::OriginalVerdict),
+        None if first.as_ref().is_some_and(has_other_prompt) => Err(SessionMismatch::Prompt),
+        None => {
+            let new = || SessionRecord::new(session_id.clone(), *tier, query.clone());
+            let base = known.cloned().unwrap_or_else(new);
+            let session = SessionRecord {
+                customer_email: customer_email.clone().or(base.customer_email),
+                original: first.or_else(|| original_verdict.map(OriginalVerdict::reported)).map(|original| {
+                    let prompt = original.prompt.or_else(|| prompt.clone());
+                    OriginalVerdict { prompt, ..original }
+                }),
+                ..base
+            };
+            let changed = known.filter(|known| **known != session);
+            match changed.and_then(|known| known.change_mismatch(*caller, customer_email.as_ref())) {
+                Some(mismatch) => Err(mismatch),
+                None => Ok(session.owned_by(*caller)),
+            }
+        }
+    }
+}
+
+impl Handler<RegisterSession> for VerdictCache {
+    type Result = ResponseFuture<Result<RegisterSessionOutcome, VerdictCacheError>>;
+
+    fn handle(&mut self, message: RegisterSession, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(register(message, self.store.clone(), self.log.clone(), self.clock.clone()))
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,6 @@ pub mod held_key;
 pub mod lookup;
 pub mod notifier;
 pub mod order_metrics;
-pub mod order_progress;
 pub mod orders;
 pub mod rate_limiter;
 pub mod regen;

@@ -15,8 +15,8 @@ use actors_upstream::oracle_health::{
 use actors_upstream::reloadable::Reloadable;
 use domain_base::event::AuditEvent;
 use domain_base::session_id::SessionId;
+use domain_upstream::event::InteractionStatus;
 use domain_upstream::health::CircuitCallOutcome;
-use domain_upstream::interaction::InteractionStatus;
 use domain_verdict::event::SessionLookedUp;
 use domain_verdict::lookup::{LookupEntry, LookupOutcome};
 use domain_verdict::session::SessionCaller;

@@ -4,36 +4,47 @@
 //! leaves the outbox when its receiver has accepted it. Each receiver is a lane of its own, so that one that does not answer delays
 //! no other.
 
-mod admin;
-mod content;
-mod mails;
 mod metrics;
-mod webhooks;
 
-pub use admin::{ChangeMessage, HeldMessages, HoldMessages, OutboxAction, OutboxError, queued_mails};
-pub use content::{MailContentError, find_mail_template};
-pub use mails::NotifierConfig;
-pub use metrics::OutboxMetrics;
-pub use webhooks::{TestWebhook, WebhookConfig, WebhookTest};
-
-use actix::Addr;
-use actors_audit::logger::LoggerHandle;
+use crate::templates::{find_prompt_language, find_registered_template};
+use actix::{Addr, AsyncContext, Context, Handler, Message, ResponseFuture};
+use actors_audit::commit_loop::CommitDecision;
+use actors_audit::logger::{CommitError, LoggerHandle};
 use actors_platform::actor_handle::ActorHandle;
-use actors_platform::clock::Clock;
+use actors_platform::caller::run_in_trace;
+use actors_platform::clock::{Clock, monotonic};
 use actors_platform::in_flight::{InFlight, InFlightClaim};
-use actors_platform::work::{WakeWork, Work, WorkLimits, WorkOutcome, WorkQueue, WorkRunner};
-use actors_upstream::oracle_health::OracleHealth;
+use actors_platform::key_file::random_tag;
+use actors_platform::per_application::PerApplication;
+use actors_platform::work::{RemoveWork, WakeWork, Work, WorkLimits, WorkOutcome, WorkQueue, WorkRunner};
+use actors_upstream::mail::MailService;
+use actors_upstream::oracle_health::{CallLease, OracleHealth, RequestCallPermit};
+use actors_upstream::reloadable::Reloadable;
+use actors_upstream::web::webhook::WebhookClient;
+use domain_base::application::ApplicationName;
+use domain_base::caller::PeerCredentials;
 use domain_base::event::{AuditEvent, EventKind};
-use domain_verdict::event::{MessageFailed, MessageSent};
+use domain_base::session_id::SessionId;
+use domain_upstream::health::CircuitCallOutcome;
+use domain_upstream::oracle::OracleId;
+use domain_verdict::event::{MessageDropped, MessageFailed, MessageRequeued, MessageSent};
+use domain_verdict::mail::{MailFailureCause, MailId, MailSendFailure, OutboxMail};
+use domain_verdict::mail_template::{MailContent, MailRenderError, MailTemplate, select_mail_template};
 use domain_verdict::message_attempts::MessageAttempts;
 use domain_verdict::outbox::{MessageChannel, MessageId, MessageReceiver, MessageState, OutboxMessage};
+use domain_verdict::prompt::LanguageTag;
+use domain_verdict::template_name::{TemplateName, TemplateRef};
+use domain_verdict::webhook::{OutboxWebhook, WebhookId, WebhookType};
 use jiff::{SignedDuration, Timestamp};
-use mails::MailSender;
 use metrics::OutboxOutcome;
 use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
+use serde_json::json;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc;
-use webhooks::WebhookSender;
+use tokio::task::spawn_blocking;
+
+pub use metrics::OutboxMetrics;
 
 /// The actor that sends messages.
 pub type Notifier = WorkRunner<OutboxWork>;
@@ -228,5 +239,450 @@ impl Work for OutboxWork {
             let queued = queue.amount_of(|receiver| receiver.channel() == channel);
             self.metrics.publish(channel, queued, self.clock.now());
         }
+    }
+}
+
+/// Why a mail has no content.
+#[derive(Debug, thiserror::Error)]
+pub enum MailContentError {
+    /// A template is not registered.
+    #[error(
+        "mail template {0} is not registered; register it with `oraclectl apply`, or configure another one in \
+         `mail.templates` or `applications.NAME.mail_templates`"
+    )]
+    Unknown(TemplateName),
+    /// The template cannot be rendered for the mail.
+    // stored causes are cut, so the remedy is before the details
+    #[error("mail template {template} cannot be rendered, register a corrected version: {error}")]
+    Render { template: TemplateRef, error: MailRenderError },
+    /// The store could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The registered mail template that `name` names.
+///
+/// # Errors
+/// It is not registered, or the store cannot be read.
+pub fn find_mail_template(store: &Store, name: &TemplateName) -> Result<MailTemplate, MailContentError> {
+    find_registered_template(store, name)?.ok_or_else(|| MailContentError::Unknown(name.clone()))
+}
+
+impl MailSender {
+    /// The content of `mail`; `None` for the built-in text.
+    ///
+    /// # Errors
+    /// A failure of this mail, which lasts until its template is corrected.
+    async fn render(&self, mail: &OutboxMail) -> Result<Option<MailContent>, MailSendFailure> {
+        let (sender, mail) = (self.clone(), mail.clone());
+        // a rendering may take a second
+        let rendered = spawn_blocking(move || sender.find_content(&mail).map_err(|error| error.to_string()));
+        let rendered = rendered.await.unwrap_or_else(|panic| {
+            tracing::error!(%panic, "the rendering of a mail panicked");
+            Err("the rendering of the mail failed unexpectedly; see the service log".to_owned())
+        });
+        rendered.map_err(|cause| MailSendFailure { cause, fault: MailFailureCause::Mail, retry_after: None })
+    }
+
+    fn find_content(&self, mail: &OutboxMail) -> Result<Option<MailContent>, MailContentError> {
+        let session_id = &mail.standing.session_id;
+        let application = session_id.application();
+        let names = self.templates.of(&application).iter();
+        let templates =
+            names.map(|name| find_mail_template(&self.store, name)).collect::<Result<Vec<_>, _>>()?;
+        let language = self.prompt_language(session_id)?;
+        let Some(template) = select_mail_template(&templates, language.as_ref()) else { return Ok(None) };
+        let content = template.render(mail, self.contacts.of(&application).as_deref());
+        content.map_err(|error| MailContentError::Render { template: template.reference(), error })
+    }
+
+    /// The language of the prompt of the session's original verdict, if its template is known.
+    fn prompt_language(&self, session_id: &SessionId) -> Result<Option<LanguageTag>, StoreError> {
+        let original = self.store.session(session_id)?.and_then(|(session, _)| session.original);
+        let prompt = original.and_then(|original| original.prompt);
+        prompt.map_or(Ok(None), |prompt| find_prompt_language(&self.store, &prompt))
+    }
+}
+
+/// The settings of mails.
+#[derive(Debug, Clone)]
+pub struct NotifierConfig {
+    /// The mail service. Without one nothing is sent, and the mails stay in the outbox.
+    pub service: Option<Arc<dyn MailService>>,
+    /// Maximum age of a verdict mail that is still retried.
+    pub max_age: SignedDuration,
+    /// The names of the mail templates. Without any, mails have the built-in text.
+    pub templates: PerApplication<Vec<TemplateName>>,
+    /// The contacts for questions.
+    pub contacts: PerApplication<Option<String>>,
+}
+
+/// The parts that an attempt needs.
+#[derive(Debug, Clone)]
+struct MailSender {
+    service: Arc<dyn MailService>,
+    /// The mail service's name among the oracles.
+    oracle_id: OracleId,
+    oracle_health: ActorHandle<OracleHealth>,
+    store: Store,
+    clock: Clock,
+    /// Maximum age of a verdict mail that is retried, and of a notice that is sent.
+    max_age: SignedDuration,
+    templates: PerApplication<Vec<TemplateName>>,
+    contacts: PerApplication<Option<String>>,
+}
+
+impl MailSender {
+    /// `None` if there is no mail service.
+    fn of_config(
+        mailing: NotifierConfig,
+        oracle_health: ActorHandle<OracleHealth>,
+        store: Store,
+        clock: Clock,
+    ) -> Option<Self> {
+        let NotifierConfig { service, max_age, templates, contacts } = mailing;
+        let service = service?;
+        let oracle_id = service.oracle_id();
+        Some(Self { service, oracle_id, oracle_health, store, clock, max_age, templates, contacts })
+    }
+
+    /// Sends a mail that is due.
+    async fn send(&self, mail: &OutboxMail) -> SendOutcome {
+        let now = self.clock.now();
+        // a clock that was set ahead makes no mail older
+        let max_age = self.max_age.saturating_add(self.clock.steps_since(mail.standing.tries.tried_since));
+        if let Some(expired) = mail.standing.expire(now, max_age) {
+            return SendOutcome::Failed { tries: expired.tries, at: now };
+        }
+        let Some(lease) = self.request_permit().await else { return SendOutcome::Paused };
+        if lease.is_trial() {
+            // some mails have only two attempts: none is used to check whether the service is back
+            lease.report(outcome_of_probe(self.service.probe().await));
+            return SendOutcome::Paused;
+        }
+        let began = monotonic();
+        let sent = match self.render(mail).await {
+            Ok(content) => run_in_trace(mail.trace.clone(), self.service.send(mail, content.as_ref())).await,
+            Err(failure) => Err(failure),
+        };
+        // a mail service may quote the recipient's address, and its error texts are logged and shown
+        let sent = sent.map_err(|failure| failure.hide_address(&mail.standing.to));
+        lease.report(outcome_of_attempt(&sent, mail.standing.tries.attempts, began.elapsed()));
+        match sent {
+            Ok(()) => SendOutcome::Sent,
+            Err(failure) => {
+                let at = self.clock.now();
+                let tries = mail.standing.record_failure(&failure, at, max_age).tries;
+                SendOutcome::Failed { tries, at }
+            }
+        }
+    }
+
+    async fn request_permit(&self) -> Option<CallLease> {
+        match self.oracle_health.ask(RequestCallPermit(self.oracle_id.clone())).await {
+            Ok(Ok(lease)) => return Some(lease),
+            Ok(Err(error)) => tracing::debug!(%error, "no mail is sent for now"),
+            Err(error) => tracing::warn!(%error, "no mail is sent for now"),
+        }
+        None
+    }
+}
+
+/// The outcome to report for a probe that was made in place of a mail. A service that answers but does not support the
+/// probe counts as available. Otherwise no mail would ever be sent again.
+fn outcome_of_probe(probed: CircuitCallOutcome) -> CircuitCallOutcome {
+    match probed {
+        CircuitCallOutcome::Neutral => CircuitCallOutcome::Success { latency_ms: None },
+        outcome => outcome,
+    }
+}
+
+/// The effect of an attempt on the mail service's health. A fault of the mail itself has no effect, and neither has a
+/// further failure of a mail that failed before: a single mail must not open the circuit for all others.
+fn outcome_of_attempt(
+    sent: &Result<(), MailSendFailure>,
+    attempts_before: u32,
+    took: Duration,
+) -> CircuitCallOutcome {
+    match sent {
+        Ok(()) => CircuitCallOutcome::Success {
+            latency_ms: Some(u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
+        },
+        Err(failure) if failure.fault != MailFailureCause::Service || attempts_before > 0 => {
+            CircuitCallOutcome::Neutral
+        }
+        Err(failure) => CircuitCallOutcome::Failure(failure.cause.clone()),
+    }
+}
+
+/// The settings of webhooks.
+#[derive(Debug)]
+pub struct WebhookConfig {
+    pub client: Reloadable<WebhookClient>,
+    /// Maximum age of a webhook that is still retried.
+    pub max_age: SignedDuration,
+}
+
+/// The client of the endpoints.
+#[derive(Debug, Clone)]
+struct WebhookSender {
+    client: Reloadable<WebhookClient>,
+    max_age: SignedDuration,
+    clock: Clock,
+}
+
+/// Sends a test event to the endpoint of an application, or of operators, at once. It is not retried.
+#[derive(Debug, Message)]
+#[rtype(result = "WebhookTest")]
+pub struct TestWebhook(pub Option<ApplicationName>);
+
+/// The result of a test.
+#[derive(Debug, Clone)]
+pub struct WebhookTest {
+    pub webhook_id: WebhookId,
+    /// The status and the time until the answer, or the cause of the failure.
+    pub outcome: Result<(u16, Duration), String>,
+}
+
+impl WebhookSender {
+    fn new(WebhookConfig { client, max_age }: WebhookConfig, clock: Clock) -> Self {
+        Self { client, max_age, clock }
+    }
+
+    /// Sends a webhook that is due.
+    async fn send(&self, webhook: &OutboxWebhook) -> SendOutcome {
+        let client = self.client.get();
+        match run_in_trace(webhook.trace.clone(), client.send(webhook)).await {
+            Ok(_) => SendOutcome::Sent,
+            Err(failure) => {
+                let (at, standing) = (self.clock.now(), &webhook.standing);
+                // a clock that was set ahead makes no webhook older
+                let set_ahead = self.clock.steps_since(standing.tries.tried_since);
+                let max_age = self.max_age.saturating_add(set_ahead);
+                SendOutcome::Failed { tries: standing.record_failure(&failure, at, max_age).tries, at }
+            }
+        }
+    }
+}
+
+impl Handler<TestWebhook> for Notifier {
+    type Result = ResponseFuture<WebhookTest>;
+
+    fn handle(&mut self, TestWebhook(application): TestWebhook, _: &mut Context<Self>) -> Self::Result {
+        let WebhookSender { client, clock, .. } = WebhookSender::clone(&self.work.webhooks);
+        Box::pin(async move {
+            let now = clock.now();
+            let id = WebhookId::new(now, random_tag());
+            let webhook = OutboxWebhook::queued(id, WebhookType::Test, application, None, &json!({}), now);
+            let sent = client.get().send(&webhook).await;
+            let outcome = sent.map(|reply| (reply.status, reply.latency)).map_err(|failure| failure.cause);
+            WebhookTest { webhook_id: webhook.standing.webhook_id, outcome }
+        })
+    }
+}
+
+/// Why an administrator's action failed. Nothing has changed.
+#[derive(Debug, thiserror::Error)]
+pub enum OutboxError {
+    /// The outbox has no such message.
+    #[error("no {} {id} is in the outbox", id.channel().into_str())]
+    Unknown { id: MessageId },
+    #[error("{} {id} is being sent, or changed by another request; try again", id.channel().into_str())]
+    InFlight { id: MessageId },
+    /// The store could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The change could not be committed.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+}
+
+/// An administrator's action on a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutboxAction {
+    /// Requeue the message as if it had just been queued.
+    Requeue,
+    /// Delete the message without sending it.
+    Drop,
+}
+
+/// Requeues or deletes a message. Returns its new or last state.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<MessageState, OutboxError>")]
+pub struct ChangeMessage {
+    pub id: MessageId,
+    pub action: OutboxAction,
+    /// The administrator.
+    pub peer: PeerCredentials,
+}
+
+/// Holds messages back, so that the commit that removes their session can remove them, too.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<HeldMessages, OutboxError>")]
+pub struct HoldMessages(pub Vec<MessageId>);
+
+/// Messages that are not sent until this is dropped.
+#[derive(Debug)]
+pub struct HeldMessages {
+    claims: Vec<InFlightClaim<MessageId>>,
+    work: OutboxWork,
+    notifier: Addr<Notifier>,
+}
+
+impl HeldMessages {
+    /// Adds the removal of the held messages that are in the outbox to `record`, and returns their last states.
+    pub(crate) fn put_removal(
+        &self,
+        record: &mut JournalRecord,
+        peer: PeerCredentials,
+        now: Timestamp,
+    ) -> Result<Vec<MessageState>, StoreError> {
+        let mut removed = Vec::new();
+        for InFlightClaim { id, .. } in &self.claims {
+            let Some((state, revision)) = self.work.store.message_state(id)? else { continue };
+            add_removal(record, (&state, revision), peer, now);
+            removed.push(state);
+        }
+        Ok(removed)
+    }
+
+    /// Whether all of these messages are held.
+    pub(crate) fn has_all(&self, ids: &[MessageId]) -> bool {
+        ids.iter().all(|id| self.claims.iter().any(|claim| claim.id == *id))
+    }
+
+    /// Takes messages out of the queue that the commit removed.
+    pub(crate) fn end_removed(self, removed: &[MessageState]) {
+        removed.iter().for_each(|state| self.work.end_dropped(state, &self.notifier));
+    }
+}
+
+impl OutboxWork {
+    fn claim(&self, id: MessageId) -> Result<InFlightClaim<MessageId>, OutboxError> {
+        self.in_flight.claim(id.clone()).ok_or(OutboxError::InFlight { id })
+    }
+
+    /// Takes a message out of the queue that was removed from the outbox.
+    fn end_dropped(&self, state: &MessageState, notifier: &Addr<Notifier>) {
+        self.count_changed(state);
+        notifier.do_send(RemoveWork::<Self>(state.entry().message_id));
+    }
+
+    fn count_changed(&self, before: &MessageState) {
+        if before.tries().is_dead() {
+            self.metrics.add_dead(before.entry().message_id.channel(), -1);
+        }
+    }
+
+    /// The record that makes a change, with the state before it and after it.
+    fn build_change(
+        &self,
+        ChangeMessage { id, action, peer }: &ChangeMessage,
+    ) -> Result<(MessageState, MessageState, JournalRecord), OutboxError> {
+        let now = self.clock.now();
+        let unknown = || OutboxError::Unknown { id: id.clone() };
+        let mut record = JournalRecord::default();
+        let (before, after) = match action {
+            OutboxAction::Requeue => {
+                let (message, revision) = self.store.message(id)?.ok_or_else(unknown)?;
+                let before = message.state();
+                let message = message.with_tries(before.tries().requeued(now));
+                let requeued = MessageRequeued { message: before.entry(), peer: *peer };
+                add_change(&mut record, (&before, revision), requeued, RowWrite::put(&message), now);
+                (before, message.state())
+            }
+            OutboxAction::Drop => {
+                let (before, revision) = self.store.message_state(id)?.ok_or_else(unknown)?;
+                add_removal(&mut record, (&before, revision), *peer, now);
+                (before.clone(), before)
+            }
+        };
+        // the id of a webhook also has the form of a mail's
+        if before.entry().message_id == *id { Ok((before, after, record)) } else { Err(unknown()) }
+    }
+}
+
+/// Adds the removal of a message, and its entry, to `record`.
+fn add_removal(
+    record: &mut JournalRecord,
+    (state, revision): (&MessageState, u64),
+    peer: PeerCredentials,
+    now: Timestamp,
+) {
+    let message = state.entry();
+    let write = RowWrite::remove::<OutboxMessage>(&message.message_id);
+    add_change(record, (state, revision), MessageDropped { message, peer }, write, now);
+}
+
+/// Adds a change of a message, and its entry, to `record`.
+fn add_change(
+    record: &mut JournalRecord,
+    (state, revision): (&MessageState, u64),
+    event: impl Into<EventKind>,
+    write: RowWrite,
+    now: Timestamp,
+) {
+    let id = state.entry().message_id;
+    record.expect.push(RowExpectation::new::<OutboxMessage>(&id, Some(revision)));
+    record.events.push(AuditEvent::new(now, state.session_id().cloned(), event));
+    record.writes.push(write);
+}
+
+/// The mails of a session that are still in the outbox.
+///
+/// # Errors
+/// The outbox cannot be read.
+///
+/// # Panics
+/// Never: the ids of sessions are shorter than those of mails.
+pub fn queued_mails(store: &Store, session_id: &SessionId) -> Result<Vec<MessageId>, StoreError> {
+    let verdict = MessageId::Mail(MailId::verdict(session_id));
+    let state = match store.message_state(&verdict) {
+        Err(StoreError::RowLost { .. }) => None,
+        state => state?,
+    };
+    let mut mails: Vec<_> = state.map(|_| verdict).into_iter().collect();
+    let prefix = format!("divergence:{session_id}:");
+    let after = MailId::try_from(prefix.clone()).expect("a session id is shorter than the id of a mail");
+    store.visit_messages(None, Some(&after.into()), |state| {
+        let id = state.entry().message_id;
+        let has_prefix = id.to_string().starts_with(&prefix);
+        if has_prefix && state.session_id() == Some(session_id) {
+            mails.push(id);
+        }
+        has_prefix
+    })?;
+    Ok(mails)
+}
+
+impl Handler<ChangeMessage> for Notifier {
+    type Result = ResponseFuture<Result<MessageState, OutboxError>>;
+
+    fn handle(&mut self, change: ChangeMessage, ctx: &mut Context<Self>) -> Self::Result {
+        let me = ctx.address();
+        let (claim, work) = (self.work.claim(change.id.clone()), self.work.clone());
+        Box::pin(async move {
+            let claim = claim?;
+            let decide = || {
+                let (before, after, record) = work.build_change(&change)?;
+                Ok::<_, OutboxError>(CommitDecision::Change((before, after), record))
+            };
+            let (before, after) = work.log.decide_and_commit(decide).await?.0;
+            match change.action {
+                OutboxAction::Requeue => work.count_changed(&before),
+                OutboxAction::Drop => work.end_dropped(&before, &me),
+            }
+            drop(claim);
+            Ok(after)
+        })
+    }
+}
+
+impl Handler<HoldMessages> for Notifier {
+    type Result = Result<HeldMessages, OutboxError>;
+
+    fn handle(&mut self, HoldMessages(ids): HoldMessages, ctx: &mut Context<Self>) -> Self::Result {
+        let claims = ids.into_iter().map(|id| self.work.claim(id)).collect::<Result<_, _>>()?;
+        Ok(HeldMessages { claims, work: self.work.clone(), notifier: ctx.address() })
     }
 }

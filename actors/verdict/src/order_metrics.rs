@@ -2,7 +2,8 @@
 
 use actors_platform::metrics::{AddMetric, ApplicationLabelValue, MetricLabelValue, init_counters, pairs};
 use domain_base::application::ApplicationName;
-use domain_verdict::order::OrderState;
+use domain_base::session_id::SessionId;
+use domain_verdict::order::{Order, OrderState};
 use domain_verdict::policy::PolicyAction;
 use jiff::SignedDuration;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -10,7 +11,11 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use std::collections::HashMap;
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use strum::VariantArray;
+use tokio::sync::watch;
 
 /// The states in which an order waits.
 pub(super) const WAITING: [OrderState; 3] = [OrderState::Queued, OrderState::Generating, OrderState::Held];
@@ -109,5 +114,49 @@ impl OrderMetrics {
     /// Counts a verdict that the policy held or refused.
     pub(super) fn count_policy(&self, application: ApplicationName, action: PolicyAction) {
         self.policy.get_or_create(&PolicyLabels::new(application, action)).inc();
+    }
+}
+
+/// The latest state of each order that a request waits for, or has waited for.
+#[derive(Debug, Clone, Default)]
+pub struct OrderProgress(Arc<Mutex<KnownProgress>>);
+
+#[derive(Debug, Default)]
+struct KnownProgress {
+    orders: HashMap<SessionId, watch::Sender<Order>>,
+    /// The orders that ended since the queue was checked.
+    ended: Vec<SessionId>,
+}
+
+impl OrderProgress {
+    fn known(&self) -> MutexGuard<'_, KnownProgress> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The states of an order from now on; `order` is its latest known state.
+    pub(crate) fn subscribe(&self, session_id: &SessionId, order: Order) -> watch::Receiver<Order> {
+        self.known().orders.entry(session_id.clone()).or_insert_with(|| watch::channel(order).0).subscribe()
+    }
+
+    /// Removes an order whose session was removed. Waiting requests end.
+    pub(crate) fn remove(&self, session_id: &SessionId) {
+        self.known().orders.remove(session_id);
+    }
+
+    /// Reports a new state. An order that is not open any longer has no further states.
+    pub(crate) fn publish(&self, session_id: &SessionId, order: &Order) {
+        let KnownProgress { orders, ended } = &mut *self.known();
+        if let Some(sender) = orders.get(session_id) {
+            sender.send_replace(order.clone());
+        }
+        if !order.state.is_open() {
+            orders.remove(session_id);
+            ended.push(session_id.clone());
+        }
+    }
+
+    /// The orders that ended since the last call.
+    pub(crate) fn take_ended(&self) -> Vec<SessionId> {
+        mem::take(&mut self.known().ended)
     }
 }

@@ -4,43 +4,42 @@
 //! a kind of [`Work`], whose attempts start one after the other within the limits of model calls. An attempt is committed before the
 //! model is called; an attempt that a restart cut off counts as one.
 
-mod admin;
 mod attempt;
-mod cancel;
-mod held;
 mod place;
 mod settle;
-mod survey;
-mod trial;
-mod waits;
 
-pub use admin::{ChangeOrder, OrderChangeError};
-pub use cancel::CancelOrder;
-pub use held::{HeldVerdictText, ReadHeldVerdict};
-pub use place::{PlaceOrder, PlacedOrder};
-pub use survey::OrderSurvey;
-pub use trial::TryPrompt;
-pub use waits::OrderWaits;
-
-use crate::cache::PolicyConfig;
-use crate::generation::{GenerationError, GenerationRunner, QueueLimit};
-use crate::order_metrics::OrderMetrics;
-use crate::order_progress::OrderProgress;
+use crate::cache::{AdmitVerdict, PolicyConfig, VerdictCacheError, VerdictRelease};
+use crate::generation::{GenerationError, GenerationRunner, PromptTrial, PromptTrialResult, QueueLimit};
+use crate::held_key::HeldKeyError;
+use crate::order_metrics::{OrderMetrics, OrderProgress, WAITING};
+use crate::submission::{GenerationTrace, Submission, SubmissionOutcome};
 use actix::{Addr, AsyncContext, Context, Handler, Message, ResponseFuture};
+use actors_audit::logger::CommitError;
 use actors_platform::clock::Clock;
 use actors_platform::in_flight::{InFlight, InFlightClaim};
 use actors_platform::work::{RemoveWork, WakeWork, Work, WorkLimits, WorkOutcome, WorkQueue, WorkRunner};
 use domain_base::application::ApplicationName;
+use domain_base::caller::{DecidingUser, PeerCredentials};
+use domain_base::event::{AuditEvent, EventKind};
 use domain_base::session_id::SessionId;
-use domain_verdict::cost::day_of;
-use domain_verdict::cost_budget::time_without_budget;
-use domain_verdict::order::{Order, OrderPolicy, OrderState};
-use domain_verdict::order_position::OrderPosition;
-use domain_verdict::session::SessionRecord;
+use domain_verdict::cost::{day_of, time_without_budget};
+use domain_verdict::delivery::VerdictDelivery;
+use domain_verdict::event::{HeldVerdictRead, OrderCancelled, OrderRetried, OrderStopped};
+use domain_verdict::held::HeldVerdict;
+use domain_verdict::order::{
+    OperatorAction, Order, OrderAction, OrderPolicy, OrderPosition, OrderState, OrderStopCause, OrderWait,
+};
+use domain_verdict::policy::{PolicyCause, join_causes};
+use domain_verdict::session::{SessionCaller, SessionRecord};
 use jiff::Timestamp;
-use oracled_store::{OrderQuery, Store, StoreError};
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Weak};
+use oracled_store::{JournalRecord, OrderQuery, RowExpectation, Store, StoreError};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+
+pub use place::{PlaceOrder, PlacedOrder};
 
 /// The number of orders that a survey reads at a time.
 const AT_ONCE: usize = 100;
@@ -263,4 +262,453 @@ impl Handler<EndPlacing> for OrdersActor {
     type Result = ();
 
     fn handle(&mut self, _: EndPlacing, _: &mut Context<Self>) {}
+}
+
+/// Cancels an order for its application. A call in progress continues, since it costs the same, and its answer is discarded.
+/// Returns the session afterwards, also if the order was cancelled before. Errors have the session's id without its application.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "Result<SessionRecord, OrderChangeError>")]
+pub struct CancelOrder {
+    pub session_id: SessionId,
+    /// The caller of the request.
+    pub caller: SessionCaller,
+    /// The process of the caller.
+    pub peer: PeerCredentials,
+}
+
+impl OrderWork {
+    async fn cancel(
+        &self,
+        session_id: &SessionId,
+        (caller, peer): (SessionCaller, PeerCredentials),
+    ) -> Result<SessionRecord, OrderChangeError> {
+        let is_refused = |session: &SessionRecord| session.change_mismatch(caller, None).is_some();
+        let changed = self.change_order(session_id, |session, order, now| {
+            (!order.state.has_ended() && !is_refused(&session)).then(|| {
+                let cancelled = OrderCancelled {
+                    from: order.state,
+                    attempts: order.attempts,
+                    reason: None,
+                    user_name: None,
+                    peer: Some(peer),
+                };
+                let event = AuditEvent::new(now, session_id.clone(), cancelled);
+                (SessionRecord { order: Some(order.cancelled(now)), ..session }, vec![event])
+            })
+        });
+        if let Some(session) = changed.await? {
+            return Ok(session);
+        }
+        let session = self.store().session(session_id).map_err(GenerationError::from)?;
+        let session = session.map(|(session, _)| session);
+        let state = session.as_ref().and_then(|session| session.order.as_ref()).map(|order| order.state);
+        let local = session_id.clone().into_local();
+        match (session, state) {
+            (Some(session), Some(_)) if is_refused(&session) => Err(OrderChangeError::OtherOwner(local)),
+            (Some(session), Some(_)) if session.is_cancelled() => Ok(session),
+            (_, Some(state)) => Err(OrderChangeError::Ended { session_id: local, state }),
+            (_, None) => Err(OrderChangeError::Unknown(local)),
+        }
+    }
+}
+
+impl Handler<CancelOrder> for OrdersActor {
+    type Result = ResponseFuture<Result<SessionRecord, OrderChangeError>>;
+
+    fn handle(
+        &mut self,
+        CancelOrder { session_id, caller, peer }: CancelOrder,
+        ctx: &mut Context<Self>,
+    ) -> Self::Result {
+        let (desk, me) = (self.work.clone(), ctx.address());
+        Box::pin(async move {
+            let session = desk.cancel(&session_id, (caller, peer)).await?;
+            desk.leave_queue(&me, session_id);
+            Ok(session)
+        })
+    }
+}
+
+/// Reads the verdict that the policy holds, for an operator.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "Result<HeldVerdictText, OrderChangeError>")]
+pub struct ReadHeldVerdict {
+    pub session_id: SessionId,
+    /// The operator.
+    pub peer: PeerCredentials,
+}
+
+/// A held verdict that was decrypted and judged again.
+#[derive(Debug)]
+pub struct HeldVerdictText {
+    pub held: HeldVerdict,
+    pub delivery: VerdictDelivery,
+}
+
+impl OrderWork {
+    /// Decrypts the held verdict of a session. Deserialization judges it again.
+    async fn open_held(&self, session_id: &SessionId) -> Result<(HeldVerdictText, u64), OrderChangeError> {
+        let held = self.store().held_verdict(session_id).map_err(GenerationError::from)?;
+        let Some((held, revision)) = held else { return Err(self.not_held(session_id)?) };
+        let text = self.gate.key.open(session_id, &held.sealed).await?;
+        let damaged = |_| OrderChangeError::HeldVerdictDamaged(session_id.clone());
+        let delivery = serde_json::from_slice(&text).map_err(damaged)?;
+        Ok((HeldVerdictText { held, delivery }, revision))
+    }
+
+    /// Why the order of a session has no held verdict.
+    fn not_held(&self, session_id: &SessionId) -> Result<OrderChangeError, GenerationError> {
+        let session = self.store().session(session_id)?;
+        let order = session.and_then(|(session, _)| session.order);
+        let session_id = session_id.clone();
+        Ok(match order {
+            Some(order) => OrderChangeError::NoHeldVerdict { session_id, state: order.state },
+            None => OrderChangeError::Unknown(session_id),
+        })
+    }
+
+    /// Releases the verdict that the policy holds: it is delivered like any other. Returns its session afterwards.
+    async fn release(&self, message: ChangeOrder) -> Result<SessionRecord, OrderChangeError> {
+        let ChangeOrder { session_id, reason, user, changed_at: known_change, .. } = message;
+        let (HeldVerdictText { held, delivery }, held_revision) = self.open_held(&session_id).await?;
+        let session = self.store().session(&session_id).map_err(GenerationError::from)?;
+        let Some((session, _)) = session else { return Err(OrderChangeError::Unknown(session_id)) };
+        // read after the held verdict: each change of it changes the order
+        let changed_at = session.order.as_ref().map(|order| order.changed_at);
+        if let Some(changed_at) = changed_at.filter(|at| known_change.is_some_and(|known| known != *at)) {
+            return Err(OrderChangeError::Changed { session_id, changed_at });
+        }
+        let trace = |generation| GenerationTrace { generation, interactions: Vec::new() };
+        let submission = Submission {
+            path: held.path,
+            prompt: held.prompt,
+            generation_trace: held.generation.map(trace),
+            ..Submission::of_order(&session)
+        };
+        let VerdictDelivery { approved, evaluation_sha256, .. } = delivery;
+        let release = Some(VerdictRelease { held_revision, reason, user });
+        let admit = AdmitVerdict { submission, approved, judged: Vec::new(), evaluation_sha256, release };
+        match self.runner.handles.cache.ask(admit).await {
+            Ok(Ok(SubmissionOutcome::Stored(_) | SubmissionOutcome::Regenerated(..))) => {}
+            Ok(Ok(SubmissionOutcome::RejectedByPolicy { causes, .. })) => {
+                return Err(OrderChangeError::RefusedByPolicy { session_id, causes });
+            }
+            // another operator has decided meanwhile, or another verdict was refused
+            Ok(Ok(_) | Err(VerdictCacheError::Commit(CommitError::Stale(_)))) => {
+                let revision = self.store().held_verdict_revision(&session_id);
+                if revision.map_err(GenerationError::from)? == Some(held_revision) {
+                    return Err(OrderChangeError::CheckInForce(session_id));
+                }
+                return Err(self.not_held(&session_id)?);
+            }
+            Ok(Err(error)) => return Err(GenerationError::from(error).into()),
+            Err(error) => return Err(GenerationError::from(error).into()),
+        }
+        self.published(&session_id)?;
+        let session = self.store().session(&session_id).map_err(GenerationError::from)?;
+        session.map(|(session, _)| session).ok_or(OrderChangeError::Unknown(session_id))
+    }
+
+    async fn read_held(&self, message: ReadHeldVerdict) -> Result<HeldVerdictText, OrderChangeError> {
+        let ReadHeldVerdict { session_id, peer } = message;
+        let (text, revision) = self.open_held(&session_id).await?;
+        let read = HeldVerdictRead { verdict_sha256: text.held.verdict_sha256.clone(), peer };
+        let record = JournalRecord {
+            expect: vec![RowExpectation::new::<HeldVerdict>(&session_id, Some(revision))],
+            ..JournalRecord::from(AuditEvent::new(self.clock().now(), session_id, read))
+        };
+        self.runner.handles.log.commit(record).await.map_err(GenerationError::from)?;
+        Ok(text)
+    }
+}
+
+impl Handler<ReadHeldVerdict> for OrdersActor {
+    type Result = ResponseFuture<Result<HeldVerdictText, OrderChangeError>>;
+
+    fn handle(&mut self, message: ReadHeldVerdict, _: &mut Context<Self>) -> Self::Result {
+        let desk = self.work.clone();
+        Box::pin(async move { desk.read_held(message).await })
+    }
+}
+
+/// Interval between two surveys.
+const SURVEY_PERIOD: Duration = Duration::from_secs(10);
+
+/// The orders that wait.
+#[derive(Debug, Default)]
+pub struct OrderSurvey {
+    counts: Vec<(ApplicationName, OrderState, u64)>,
+    /// The time at which the oldest open order was placed.
+    oldest: Option<Timestamp>,
+}
+
+impl OrderSurvey {
+    /// Blocks on disk reads.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn read(store: &Store) -> Result<Self, StoreError> {
+        let mut survey = Self::default();
+        for application in store.applications_with_orders()? {
+            for state in WAITING {
+                let (count, oldest) = store.count_orders(&application, state)?;
+                survey.counts.push((application.clone(), state, count));
+                if state != OrderState::Held {
+                    survey.oldest = survey.oldest.into_iter().chain(oldest).min();
+                }
+            }
+        }
+        Ok(survey)
+    }
+
+    /// The number of orders in `state`, which is one of those that wait.
+    #[must_use]
+    pub fn count(&self, state: OrderState) -> u64 {
+        self.counts.iter().filter(|(_, counted, _)| *counted == state).map(|(.., count)| count).sum()
+    }
+}
+
+impl OrderWork {
+    /// Counts the orders that wait for the metrics, for as long as the daemon runs.
+    pub async fn survey_waiting(self) {
+        loop {
+            let store = self.store().clone();
+            match spawn_blocking(move || OrderSurvey::read(&store)).await {
+                Ok(Ok(OrderSurvey { counts, oldest })) => {
+                    let age = oldest.map(|oldest| self.clock().now().duration_since(oldest));
+                    self.metrics.set_waiting(counts, age.unwrap_or_default());
+                }
+                Ok(Err(error)) => tracing::warn!(%error, "could not count the orders"),
+                Err(panic) => tracing::error!(%panic, "the survey of orders failed"),
+            }
+            sleep(SURVEY_PERIOD).await;
+        }
+    }
+}
+
+/// Asks the model once with a prompt template, and judges its answer. Nothing is delivered.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "Result<PromptTrialResult, GenerationError>")]
+pub struct TryPrompt(pub PromptTrial);
+
+impl Handler<TryPrompt> for OrdersActor {
+    type Result = ResponseFuture<Result<PromptTrialResult, GenerationError>>;
+
+    fn handle(&mut self, TryPrompt(trial): TryPrompt, _: &mut Context<Self>) -> Self::Result {
+        let runner = Arc::clone(&self.work.runner);
+        Box::pin(async move { runner.try_prompt(trial).await })
+    }
+}
+
+/// The causes for which orders are not attempted although they are due.
+#[derive(Debug, Clone, Default)]
+pub struct OrderWaits(Arc<Mutex<KnownWaits>>);
+
+#[derive(Debug, Default)]
+struct KnownWaits {
+    /// Those of all orders of an application.
+    applications: HashMap<ApplicationName, OrderWait>,
+    /// Those of single orders.
+    orders: HashMap<SessionId, OrderWait>,
+}
+
+impl OrderWaits {
+    fn known(&self) -> MutexGuard<'_, KnownWaits> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The cause for which an order waits that is queued and due; `None` if it only waits for its turn.
+    #[must_use]
+    pub fn of(&self, session_id: &SessionId) -> Option<OrderWait> {
+        let known = self.known();
+        known.orders.get(session_id).or_else(|| known.applications.get(&session_id.application())).cloned()
+    }
+
+    fn set_of_application(&self, application: ApplicationName, wait: OrderWait) {
+        self.known().applications.insert(application, wait);
+    }
+
+    fn set_of_order(&self, session_id: SessionId, wait: OrderWait) {
+        self.known().orders.insert(session_id, wait);
+    }
+
+    /// Forgets what an order waited for, and returns it.
+    fn end_of_order(&self, session_id: &SessionId) -> Option<OrderWait> {
+        self.known().orders.remove(session_id)
+    }
+
+    /// Forgets what the orders of the application of an order waited for, because that order starts.
+    fn end_of_application(&self, session_id: &SessionId) {
+        self.known().applications.remove(&session_id.application());
+    }
+}
+
+/// Changes an order. Returns its session afterwards.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "Result<SessionRecord, OrderChangeError>")]
+pub struct ChangeOrder {
+    pub session_id: SessionId,
+    pub action: OrderAction,
+    /// The operator's reason.
+    pub reason: String,
+    /// Whether the order must be held.
+    pub held_only: bool,
+    /// The time of the order's last change, if the decision is based on it.
+    pub changed_at: Option<Timestamp>,
+    /// The operator.
+    pub user: DecidingUser,
+}
+
+/// Why an order was not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum OrderChangeError {
+    /// The session has no order.
+    #[error("session {0} has no order")]
+    Unknown(SessionId),
+    /// The order is in a state in which the change is not possible.
+    #[error(
+        "the order of session {session_id} is {}; only a queued, held or failed order can be retried, and only a queued or \
+         held one can be failed", .state.into_str()
+    )]
+    State { session_id: SessionId, state: OrderState },
+    /// The order has ended, and cannot be cancelled.
+    #[error(
+        "the order of session {session_id} is {}; only a queued, generating or held order can be cancelled", .state.into_str()
+    )]
+    Ended { session_id: SessionId, state: OrderState },
+    /// The session belongs to another user id.
+    #[error("the session {0} belongs to another user id")]
+    OtherOwner(SessionId),
+    /// The order is not the one on which the decision is based.
+    #[error(
+        "the order of session {session_id} has changed at {changed_at}; look at it again before you decide"
+    )]
+    Changed { session_id: SessionId, changed_at: Timestamp },
+    /// The policy holds no verdict of the session.
+    #[error(
+        "the policy holds no verdict of session {session_id}, whose order is {}; only such a verdict can be read or \
+         released", .state.into_str()
+    )]
+    NoHeldVerdict { session_id: SessionId, state: OrderState },
+    /// The held verdict was decrypted, but the crosscheck does not approve it.
+    #[error("the held verdict of session {0} is damaged; retry or fail the order")]
+    HeldVerdictDamaged(SessionId),
+    /// The rules have refused another verdict of the session since.
+    #[error(
+        "the rules have refused another verdict of session {0} since this one was held, and it was not checked against \
+         the facts of that one; retry or fail the order"
+    )]
+    CheckInForce(SessionId),
+    /// The held verdict was not decrypted.
+    #[error(transparent)]
+    HeldKey(#[from] HeldKeyError),
+    /// The policy now refuses the held verdict.
+    #[error(
+        "the policy refuses the held verdict of session {session_id}: {}; retry or fail the order, or change `gate` and restart",
+        join_causes(.causes)
+    )]
+    RefusedByPolicy { session_id: SessionId, causes: Vec<PolicyCause> },
+    /// The change could not be stored.
+    #[error(transparent)]
+    Failed(#[from] GenerationError),
+}
+
+/// The entry about the change of an order, which was in the state `from`, by an operator.
+fn event_of(
+    action: OrderAction,
+    from: OrderState,
+    &Order { state, attempts, .. }: &Order,
+    reason: String,
+    DecidingUser { peer, name: user_name }: DecidingUser,
+) -> EventKind {
+    match action {
+        OrderAction::Retry => OrderRetried { reason, user_name, peer }.into(),
+        OrderAction::Cancel => {
+            let (reason, peer) = (Some(reason), Some(peer));
+            OrderCancelled { from, attempts, reason, user_name, peer }.into()
+        }
+        OrderAction::Fail | OrderAction::Release => {
+            let (cause, reason, peer) = (OrderStopCause::Operator, Some(reason), Some(peer));
+            OrderStopped { state, cause, attempts, reason, user_name, peer }.into()
+        }
+    }
+}
+
+impl Handler<ChangeOrder> for OrdersActor {
+    type Result = ResponseFuture<Result<SessionRecord, OrderChangeError>>;
+
+    fn handle(&mut self, message: ChangeOrder, ctx: &mut Context<Self>) -> Self::Result {
+        let (desk, me) = (self.work.clone(), ctx.address());
+        Box::pin(async move {
+            // an attempt in progress ends first
+            let is_possible: fn(OrderState) -> bool = match message.action {
+                OrderAction::Release => return desk.release(message).await,
+                OrderAction::Retry => {
+                    |state| matches!(state, OrderState::Queued | OrderState::Held | OrderState::Failed)
+                }
+                OrderAction::Fail => |state| matches!(state, OrderState::Queued | OrderState::Held),
+                // the answer of an attempt in progress is discarded
+                OrderAction::Cancel => |state| !state.has_ended(),
+            };
+            let known_change = message.changed_at;
+            let ChangeOrder { session_id, action, reason, held_only, user, .. } = message;
+            let DecidingUser { peer, name } = user;
+            // a retry destroys the held verdict, so another one must be possible
+            if action == OrderAction::Retry
+                && desk.store().held_verdict_revision(&session_id).map_err(GenerationError::from)?.is_some()
+            {
+                desk.runner.require_model()?;
+            }
+            let changed = desk.change_order(&session_id, |session, order, now| {
+                let is_open_to_user = (!held_only || order.state == OrderState::Held)
+                    && known_change.is_none_or(|at| at == order.changed_at);
+                (is_open_to_user && is_possible(order.state)).then(|| {
+                    let reason = reason.clone();
+                    let user_name = name.clone();
+                    let made = OperatorAction {
+                        action,
+                        at: now,
+                        uid: peer.uid,
+                        user_name: user_name.clone(),
+                        reason: reason.clone(),
+                    };
+                    let from = order.state;
+                    let order = order.changed_by_operator(made);
+                    let user = DecidingUser { peer, name: user_name };
+                    let event = event_of(action, from, &order, reason, user);
+                    let event = AuditEvent::new(now, session_id.clone(), event);
+                    (SessionRecord { order: Some(order), ..session }, vec![event])
+                })
+            });
+            let Some(session) = changed.await? else {
+                let session = desk.store().session(&session_id).map_err(GenerationError::from)?;
+                let session = session.map(|(session, _)| session);
+                let is_cancellation = action == OrderAction::Cancel && !held_only;
+                if let Some(session) =
+                    session.clone().filter(|session| is_cancellation && session.is_cancelled())
+                {
+                    return Ok(session);
+                }
+                return Err(match session.and_then(|session| session.order) {
+                    Some(Order { changed_at, state, .. })
+                        if known_change.is_some_and(|at| at != changed_at)
+                            && (!held_only || state == OrderState::Held) =>
+                    {
+                        OrderChangeError::Changed { session_id, changed_at }
+                    }
+                    Some(Order { state, .. }) if is_cancellation => {
+                        OrderChangeError::Ended { session_id, state }
+                    }
+                    Some(order) => OrderChangeError::State { session_id, state: order.state },
+                    None => OrderChangeError::Unknown(session_id),
+                });
+            };
+            if action == OrderAction::Retry {
+                OrderWork::wake(&me, session_id, Some(desk.clock().now()), true);
+            } else {
+                desk.leave_queue(&me, session_id);
+            }
+            Ok(session)
+        })
+    }
 }

@@ -1,7 +1,7 @@
 //! The metrics of verification: decisions, conflicts, escalations, staleness, and the calls of sources.
 
 use actors_platform::metrics::{AddMetric, MetricLabelValue, init_missing_counters, pairs};
-use domain_verification::conflict_step::ConflictStepOutcome;
+use domain_verification::conflict::ConflictStepOutcome;
 use domain_verification::workflow::{ConflictStrategy, Workflow};
 use domain_verification::{AxisReason, CallOutcome, DecisionInputs, Envelope, EnvelopeKind};
 use prometheus_client::encoding::EncodeLabelSet;

@@ -5,7 +5,7 @@ use super::source_calls::SourceCallExtras;
 use super::{VerificationContext, VerifyError};
 use actors_audit::commit_loop;
 use actors_platform::clock::stopwatch;
-use actors_platform::unique_id::unique_id;
+use actors_platform::key_file::unique_id;
 use domain_base::event::AuditEvent;
 use domain_ground::id::{SourceId, WorkflowId};
 use domain_verification::deviation::{advance_baselines, find_deviations, record_baselines};

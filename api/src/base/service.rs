@@ -4,7 +4,7 @@ use domain_audit::event::LostRow;
 use domain_base::digest::Sha256Hex;
 use domain_ground::id::SourceId;
 use domain_upstream::health::{CircuitAction, CircuitCallOutcome, OracleHealthStatus};
-use domain_verdict::cost_budget::DailyBudget;
+use domain_verdict::cost::DailyBudget;
 use domain_verdict::divergence::RegenVariance;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

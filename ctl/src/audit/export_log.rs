@@ -2,14 +2,13 @@
 
 use super::log_keys::{LogKeys, refused};
 use super::replay_report::{LogReplay, ReplayReport};
-use super::requests::{read_checkpoint, read_key, unreadable};
 use crate::base::error::CtlError;
-use crate::base::input_lines::progress_bar;
+use crate::base::input::progress_bar;
 use crate::base::options::problem_error;
 use crate::base::output::{format_count, format_pairs, print_json};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use domain_audit::checkpoint::Checkpoint;
+use domain_audit::checkpoint::{Checkpoint, LogKey};
 use domain_audit::event::RetentionStarted;
 use domain_audit::log_tiles::{LastTiles, TILE_HASHES, TileContent, TileFile};
 use domain_audit::log_tree::{LogTree, TreeHash, leaf_hash};
@@ -18,14 +17,16 @@ use hyper::{Method, StatusCode};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, renameat};
 use nix::sys::stat::{Mode, mkdirat};
-use oracled_api::base::client::DaemonClient;
+use oracled_api::base::client::{ClientError, DaemonClient, DaemonResponse};
+use oracled_api::base::service::StatusReport;
 use oracled_store::SegmentLog;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::fs::File;
+use std::io::{ErrorKind, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 /// The checkpoint in an export.
 const CHECKPOINT_FILE: &str = "checkpoint";
@@ -368,4 +369,28 @@ impl BuiltTiles {
         }
         Ok(files)
     }
+}
+
+pub(super) async fn get(daemon: &mut DaemonClient, path: &str) -> Result<DaemonResponse, CtlError> {
+    let answer = daemon.call(Method::GET, path, None).await?;
+    if answer.status.is_success() { Ok(answer) } else { Err(problem_error(&answer)) }
+}
+
+/// The newest checkpoint; with `is_cosigned` the newest one that a witness has cosigned, if there is one.
+pub(super) async fn read_checkpoint(
+    daemon: &mut DaemonClient,
+    is_cosigned: bool,
+) -> Result<String, CtlError> {
+    let path = if is_cosigned { "/v1/log/checkpoint?cosigned=1" } else { "/v1/log/checkpoint" };
+    let answer = get(daemon, path).await?;
+    String::from_utf8(answer.body.to_vec()).map_err(unreadable)
+}
+
+pub(super) async fn read_key(daemon: &mut DaemonClient) -> Result<LogKey, CtlError> {
+    let answer = get(daemon, "/v1/status").await?;
+    answer.json::<StatusReport>()?.log_key.parse().map_err(unreadable)
+}
+
+pub(super) fn unreadable(error: impl ToString) -> CtlError {
+    ClientError::Unreadable(error.to_string()).into()
 }

@@ -2,8 +2,7 @@
 
 use crate::base::error::CtlError;
 use crate::base::input::read_text;
-use domain_audit::checkpoint::{Checkpoint, CheckpointError, LogKey};
-use domain_audit::cosignature::WitnessKey;
+use domain_audit::checkpoint::{Checkpoint, CheckpointError, LogKey, WitnessKey};
 use jiff::Timestamp;
 use oracled_api::audit::backup::{BackupManifest, ManifestError};
 use serde::Serialize;

@@ -1,13 +1,11 @@
 //! `oraclectl log prove`, `oraclectl log checkpoint` and `oraclectl log key`.
 
 use super::bundle::{EntryNumber, verify};
-use super::export_log::ExportArgs;
+use super::export_log::{ExportArgs, get, read_checkpoint, read_key, unreadable};
 use super::log_keys::{LogKeys, unusable};
-use super::requests::{get, read_checkpoint, read_key, unreadable};
-use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
 use crate::base::input::read_text;
-use crate::base::options::{GlobalOptions, encode_segment, response_lines};
+use crate::base::options::{GlobalOptions, encode_segment, id_parser, response_lines};
 use crate::base::output::print_json;
 use domain_audit::checkpoint::Checkpoint;
 use hyper::Method;

@@ -1,13 +1,12 @@
 //! `oraclectl restore`.
 
-use super::backup_files::{
+use super::backup::{
     NewDir, check_file, open_regular, path_in, sync_dirs, unusable, verify_manifest, write_file,
 };
 use super::log_keys::{LogKeys, refused};
 use super::verify_directory::{ComparedCheckpoint, VerifiedLog, verify_directory};
 use crate::base::error::CtlError;
-use crate::base::input::decode_secret_key;
-use crate::base::input_lines::progress_bar;
+use crate::base::input::{decode_secret_key, progress_bar};
 use crate::base::output::{format_count, print_json};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;

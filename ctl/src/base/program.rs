@@ -3,7 +3,7 @@
 
 use super::error::CtlError;
 use super::options::GlobalOptions;
-use super::output_stream::{Output, StandardOutput};
+use super::output::{Output, StandardOutput};
 use clap::error::{Error as UsageError, Result as UsageResult};
 use clap::{Args, Command, FromArgMatches};
 use domain_base::visible::visible_text;

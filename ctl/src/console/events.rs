@@ -2,7 +2,7 @@
 
 use super::Console;
 use super::access::LoginEnd;
-use super::page_error::{PageError, PageResult};
+use super::layout::{PageError, PageResult};
 use crate::base::error::CtlError;
 use axum::body::Body;
 use axum::response::IntoResponse;

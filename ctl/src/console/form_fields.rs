@@ -1,6 +1,6 @@
 //! Fields of forms.
 
-use super::page_error::PageError;
+use super::layout::PageError;
 use crate::base::options::encode_segment;
 use axum::extract::rejection::FormRejection;
 use axum::extract::{Form, FromRequest, Request};

@@ -1,7 +1,11 @@
 //! The document around each page with its style and script, the navigation, and parts that several pages have.
 
-use super::Console;
+use super::{Console, ConsoleState};
+use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
+use axum::body::to_bytes;
+use axum::extract::{Request, State};
+use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
 use domain_base::moment::format_span;
 use hyper::StatusCode;
@@ -36,7 +40,7 @@ pub(crate) fn page(console: &Console, section: Section, title: &str, body: &Mark
 }
 
 /// The navigation. `current` is the section of the page.
-pub(super) fn navigation(console: &Console, current: Option<Section>) -> Markup {
+fn navigation(console: &Console, current: Option<Section>) -> Markup {
     let sections = SECTIONS.iter().filter(|(.., for_reviewers)| *for_reviewers || !console.has_only_reviews);
     html! {
         nav aria-label="Pages" {
@@ -185,4 +189,89 @@ fn age_text(at: Timestamp, now: Timestamp) -> String {
 /// A link to the page of a session.
 pub(crate) fn session_link(session_id: &str) -> Markup {
     html! { a href=(format!("/sessions/{}", encode_segment(session_id))) { (session_id) } }
+}
+
+/// Why a page cannot be shown, or an action failed.
+#[derive(Debug)]
+pub(crate) struct PageError(pub(crate) CtlError);
+
+pub(crate) type PageResult = Result<Response, PageError>;
+
+impl PageError {
+    /// A field of a form is missing or invalid.
+    pub(crate) fn input(text: impl Into<String>) -> Self {
+        Self(CtlError::Usage(text.into()))
+    }
+
+    /// The error as a part of a page.
+    pub(crate) fn render(&self) -> Markup {
+        html! { p.alert role="alert" { strong { "Error: " } (self.0) } }
+    }
+
+    fn status(&self) -> StatusCode {
+        match &self.0 {
+            CtlError::Problem { status, .. } => {
+                StatusCode::from_u16(*status).unwrap_or(StatusCode::BAD_GATEWAY)
+            }
+            CtlError::Client(_) => StatusCode::BAD_GATEWAY,
+            CtlError::Usage(_) => StatusCode::BAD_REQUEST,
+            CtlError::Verb { exit_code: 1, .. } => StatusCode::NOT_FOUND,
+            CtlError::Verb { exit_code: 4, .. } => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+impl<E: Into<CtlError>> From<E> for PageError {
+    fn from(error: E) -> Self {
+        Self(error.into())
+    }
+}
+
+impl IntoResponse for PageError {
+    fn into_response(self) -> Response {
+        (self.status(), format!("{}.", self.0)).into_response()
+    }
+}
+
+pub(super) async fn not_found() -> Response {
+    (StatusCode::NOT_FOUND, "The console has no such page.").into_response()
+}
+
+/// Shows each failed answer that is a text, of a page or of the router, as a page with navigation. After an action, the page
+/// has what is known about its effect.
+pub(super) async fn render_errors(
+    State(console): State<ConsoleState>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let is_read = request.method().is_safe();
+    let login = console.access.find_login(request.headers());
+    let response = next.run(request).await;
+    let status = response.status();
+    let is_text =
+        response.headers().get(CONTENT_TYPE).is_none_or(|kind| kind.as_bytes().starts_with(b"text/plain"));
+    if !(status.is_client_error() || status.is_server_error()) || !is_text {
+        return response;
+    }
+    // the text is in memory already
+    let text = to_bytes(response.into_body(), usize::MAX).await.unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let body = html! {
+        p role="alert" {
+            @if text.is_empty() { (status) "." } @else { (text) }
+            @if !is_read {
+                @if status.is_server_error() {
+                    " Look whether the action was done before you repeat it."
+                } @else { " Nothing was changed." }
+            }
+        }
+    };
+    let title = if status == StatusCode::NOT_FOUND { "Not found" } else { "The request failed" };
+    let shown = if login.is_some() {
+        navigation(&console, None)
+    } else {
+        html! {}
+    };
+    document(title, &html! {}, &shown, &body, status)
 }

@@ -2,11 +2,9 @@
 
 use super::access::LoginEnd;
 use super::form_fields::Fields;
-use super::layout::{Section, live, page as render_page, pairs, session_link, table};
-use super::page_error::{PageError, PageResult};
+use super::layout::{PageError, PageResult, Section, live, page as render_page, pairs, session_link, table};
 use super::{Console, ConsoleState, events};
-use crate::audit::log::event_summary::summarize_entry;
-use crate::audit::log::{SinceTime, field_text, format_caller};
+use crate::audit::log::{SinceTime, field_text, format_caller, summarize_entry};
 use crate::audit::prove::prove_entry;
 use crate::base::options::encode_segment;
 use crate::base::output::format_count;

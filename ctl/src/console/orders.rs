@@ -3,9 +3,9 @@
 use super::ConsoleState;
 use super::form_fields::{Fields, done_note};
 use super::layout::{
-    Section, moment, moment_or_none, next_link, page as render_page, pairs, reason_form, session_link, table,
+    PageResult, Section, moment, moment_or_none, next_link, page as render_page, pairs, reason_form,
+    session_link, table,
 };
-use super::page_error::PageResult;
 use crate::base::options::encode_segment;
 use crate::base::output::format_user;
 use axum::extract::State;
@@ -14,7 +14,7 @@ use domain_verdict::policy::join_causes;
 use hyper::Method;
 use maud::{Markup, html};
 use oracled_api::base::page::ListPage;
-use oracled_api::verdict::orders::OrderReport;
+use oracled_api::verdict::OrderReport;
 use strum::VariantArray;
 
 /// Number of orders on a page.

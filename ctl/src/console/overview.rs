@@ -2,9 +2,10 @@
 
 use super::access::LoginEnd;
 use super::chart::{bars, sparkline};
-use super::layout::{Section, live, moment, moment_or_none, page as render_page, pairs, table};
+use super::layout::{
+    PageError, PageResult, Section, live, moment, moment_or_none, page as render_page, pairs, table,
+};
 use super::metrics::{Metrics, SERIES, Series, read_metrics};
-use super::page_error::{PageError, PageResult};
 use super::{Console, ConsoleState, events};
 use crate::base::output::{format_count, format_known};
 use crate::platform::status::{format_budgets, format_variance, format_witnesses, list_lost_rows};

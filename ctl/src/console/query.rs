@@ -1,8 +1,7 @@
 //! A query of a source, with its answer and its code.
 
 use super::form_fields::Fields;
-use super::layout::{pairs, table};
-use super::page_error::{PageError, PageResult};
+use super::layout::{PageError, PageResult, pairs, table};
 use super::sources::{read_source, result_page};
 use super::{Console, ConsoleState};
 use crate::base::options::encode_segment;

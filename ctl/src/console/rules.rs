@@ -1,14 +1,13 @@
 //! A text checked against facts: its claims are colored by the result.
 
 use super::form_fields::Fields;
-use super::layout::{Section, page as render_page, table};
-use super::page_error::{PageError, PageResult};
+use super::layout::{PageError, PageResult, Section, page as render_page, table};
 use super::query::read_filters;
 use super::sources::read_sources;
 use super::{Console, ConsoleState};
 use crate::rules::check::format_target;
 use axum::extract::State;
-use domain_base::blank::is_blank;
+use domain_base::text_form::is_blank;
 use domain_rules::{EvidenceFinding, RuleEvidence, RuleResult, RuleVerdict, RulesEvaluation};
 use hyper::Method;
 use maud::{Markup, html};

@@ -4,15 +4,16 @@ use super::ConsoleState;
 use super::chart::bars;
 use super::form_fields::{Fields, after_action, done_note};
 use super::layout::{
-    Section, moment, moment_or_none, next_link, page as render_page, pairs, reason_form, table,
+    PageError, PageResult, Section, moment, moment_or_none, next_link, page as render_page, pairs,
+    reason_form, table,
 };
-use super::page_error::{PageError, PageResult};
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
 use crate::base::output::{format_requester, short_run_id};
-use crate::ground::ingest::changes::{UNKNOWN_CHANGES, raw_texts, read_changes};
-use crate::ground::ingest::show::{cause_beside_gates, state_word};
-use crate::ground::ingest::{cancel, decide, read_run, run_path};
+use crate::ground::ingest::{
+    UNKNOWN_CHANGES, cancel, cause_beside_gates, decide, raw_texts, read_changes, read_run, run_path,
+    state_word,
+};
 use axum::extract::{Path, State};
 use domain_base::decimal::Decimal;
 use domain_ground::run::{IngestionRun, ReleaseEffect, RunState};

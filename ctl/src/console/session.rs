@@ -2,13 +2,14 @@
 
 use super::ConsoleState;
 use super::form_fields::{Fields, after_action, done_note};
-use super::layout::{Section, moment, moment_or_none, page as render_page, pairs, reason_form, table};
+use super::layout::{
+    PageError, PageResult, Section, moment, moment_or_none, page as render_page, pairs, reason_form, table,
+};
 use super::log::{ENTRY_HEADING, entry_rows};
 use super::orders::render_order;
-use super::page_error::{PageError, PageResult};
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
-use crate::verdict::erase::describe_erased;
+use crate::verdict::erasure::describe_erased;
 use crate::verdict::orders::{change, order_path};
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect};
@@ -19,8 +20,7 @@ use domain_verdict::order::OrderAction;
 use domain_verdict::policy::join_causes;
 use hyper::Method;
 use maud::{Markup, html};
-use oracled_api::verdict::orders::{HeldVerdictReport, OrderReport};
-use oracled_api::verdict::{ErasureRequest, ErasureResponse, SessionPage};
+use oracled_api::verdict::{ErasureRequest, ErasureResponse, HeldVerdictReport, OrderReport, SessionPage};
 
 /// Opens the session of a search.
 pub(super) async fn find(fields: Fields) -> PageResult {

@@ -1,22 +1,27 @@
 //! One source: its registration, its freshness, its runs, and forms for queries.
 
-use super::ConsoleState;
-use super::chart::bars;
+use super::chart::{StepLine, bars, step_chart};
 use super::form_fields::Fields;
-use super::layout::{Section, moment, moment_or_none, page as render_page, pairs, table};
-use super::page_error::PageResult;
+use super::layout::{
+    PageError, PageResult, Section, moment, moment_or_none, page as render_page, pairs, table,
+};
 use super::query::query_form;
 use super::run::{RUN_HEADING, coverage_rows, run_row};
-use super::sources::read_source;
-use super::value_history::history_form;
+use super::sources::{read_source, result_page};
+use super::{Console, ConsoleState};
 use crate::base::options::encode_segment;
 use axum::extract::{Path, State};
 use domain_base::moment::format_span;
+use domain_ground::id::SourceId;
+use domain_ground::query::{FilterOperator, QueryFilter, ValueHistory};
 use domain_ground::run::RunState;
 use hyper::Method;
+use jiff::Timestamp;
 use maud::{Markup, html};
-use oracled_api::base::page::ListPage;
-use oracled_api::ground::{FreshnessReport, RunReport, SourceSummary};
+use oracled_api::base::page::{ListPage, PageLimit};
+use oracled_api::ground::{FreshnessReport, RunReport, SourceSummary, ValueHistoryRequest};
+use serde_json::Value as Json;
+use std::collections::BTreeSet;
 
 /// Number of runs on the page.
 const RUNS: usize = 50;
@@ -101,6 +106,190 @@ fn render_freshness(report: &FreshnessReport) -> Markup {
                 ("marked stale", moment_or_none(report.invalidated_at)),
             ]))
             (table("Freshness by axis", &["axis", "age", "allowed", "now"], &rows.collect::<Vec<_>>()))
+        }
+    }
+}
+
+/// Maximum number of times at which data was known: the latest.
+const KNOWN_MAX: usize = 12;
+/// Maximum number of times at which a value is valid: the latest.
+const VALID_MAX: usize = 60;
+
+/// A value with the time at which it is valid, and the time at which it was known.
+struct ValueAtTimes {
+    known_at: Timestamp,
+    valid_at: Timestamp,
+    has_record: bool,
+    /// `None` without a record, or if it has no value.
+    value: Option<String>,
+    unit: Option<String>,
+}
+
+fn history_form(source: &SourceSummary, fields: &Fields) -> Markup {
+    let axes = source.entry.registration.axes_provided.iter().filter(|axis| !source.identity.contains(axis));
+    html! {
+        form.action method="get" action=(format!("/sources/{}/history", encode_segment(source.entry.oracle_id().as_str()))) {
+            @for axis in &source.identity {
+                @let name = format!("where:{axis}");
+                label { (axis) input name=(name) value=(fields.text(&name)) required autocomplete="off"; }
+            }
+            label { "Axis" input name="axis" value=(fields.text("axis")) list="axes" required autocomplete="off"; }
+            datalist #axes { @for axis in axes { option value=(axis) {} } }
+            button type="submit" { "Show the history" }
+        }
+    }
+}
+
+pub(super) async fn history_page(
+    State(console): State<ConsoleState>,
+    Path(oracle_id): Path<String>,
+    fields: Fields,
+) -> PageResult {
+    let source = read_source(&console, &oracle_id).await?;
+    let rendered = render(&console, &source, &fields).await;
+    let form = history_form(&source, &fields);
+    Ok(result_page(&console, ("History of a value", &oracle_id), &form, rendered))
+}
+
+async fn render(console: &Console, source: &SourceSummary, fields: &Fields) -> Result<Markup, PageError> {
+    let axis = fields.required("axis", "Axis")?;
+    if axis.contains('*') {
+        return Err(PageError::input(format!(
+            "`{axis}` is a group of axes; write the key of one in place of the `*`"
+        )));
+    }
+    // one subject: without one of its values, the first of several subjects would be shown
+    let filters = source.identity.iter().map(|identity| {
+        let value = fields.required(&format!("where:{identity}"), identity)?;
+        Ok(QueryFilter { axis: identity.clone(), operator: FilterOperator::Eq, value: Json::String(value) })
+    });
+    let filters = filters.collect::<Result<_, PageError>>()?;
+    let request = ValueHistoryRequest { axis: axis.clone(), filters };
+    let values = read_values(console, source.entry.oracle_id(), &request).await?;
+    Ok(render_values(&axis, &values))
+}
+
+fn render_values(axis: &str, values: &[ValueAtTimes]) -> Markup {
+    if !values.iter().any(|known| known.has_record) {
+        return html! { p { "No record matches." } };
+    }
+    let unit = values.iter().find_map(|known| known.unit.as_deref());
+    let title = unit.map_or_else(|| axis.to_owned(), |unit| format!("{axis} ({unit})"));
+    let mut rows = Vec::new();
+    for (number, known) in values.iter().enumerate() {
+        let state = |known: &ValueAtTimes| (known.known_at, known.has_record, known.value.clone());
+        let previous = number.checked_sub(1).and_then(|number| values.get(number));
+        if previous.is_none_or(|previous| state(previous) != state(known)) {
+            let missing = if known.has_record { "no value" } else { "no record" };
+            rows.push(vec![
+                html! { (known.known_at) },
+                html! { (known.valid_at) },
+                html! { (known.value.as_deref().unwrap_or(missing)) },
+            ]);
+        }
+    }
+    html! {
+        (render_chart(&title, unit.unwrap_or_default(), values))
+        (table("Each change, by the time at which it was known", &["known at", "valid at", &title], &rows))
+        p.note {
+            "`valid at` is now or the time of a release, at most the latest " (VALID_MAX) "; `known at` is the end of an ingestion, at most "
+            "the latest " (KNOWN_MAX) "."
+        }
+    }
+}
+
+/// The value for each pair of times, by the time at which it was known.
+async fn read_values(
+    console: &Console,
+    oracle_id: &SourceId,
+    request: &ValueHistoryRequest,
+) -> Result<Vec<ValueAtTimes>, PageError> {
+    let path = format!("/v1/runs?limit={}&oracle_id={oracle_id}", <PageLimit>::MAX);
+    let runs: ListPage<RunReport> = console.options.call_control(Method::GET, &path, None).await?.json()?;
+    let runs = runs.items.iter().map(|report| &report.run).filter(|run| run.state == RunState::Completed);
+    let known_at: BTreeSet<_> = runs.clone().filter_map(|run| run.ended_at).collect();
+    let known_at: BTreeSet<_> = known_at.into_iter().rev().take(KNOWN_MAX).collect();
+    let valid_at: BTreeSet<_> = runs.map(|run| run.input.released_at).chain([Timestamp::now()]).collect();
+    let valid_at: BTreeSet<_> = valid_at.into_iter().rev().take(VALID_MAX).collect();
+    let pairs: Vec<_> =
+        known_at.iter().flat_map(|known_at| valid_at.iter().map(|valid_at| (*known_at, *valid_at))).collect();
+    // without a completed run, nothing was ever known
+    if pairs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let path = format!("/v1/sources/{oracle_id}/history");
+    let body = serde_json::to_vec(request).map_err(std::io::Error::from)?;
+    let history: ValueHistory =
+        console.options.call_control(Method::POST, &path, Some(body.into())).await?.json()?;
+    let values = pairs.into_iter().map(|(known_at, valid_at)| {
+        let known = history.values.iter().find(|known| known.is_answer_at(valid_at, known_at));
+        ValueAtTimes {
+            known_at,
+            valid_at,
+            has_record: known.is_some(),
+            value: known.and_then(|known| Some(known.value.as_ref()?.to_string())),
+            unit: history.unit.clone(),
+        }
+    });
+    Ok(values.collect())
+}
+
+/// One line for each time at which data was known. Values that are not numbers have no chart.
+fn render_chart(title: &str, unit: &str, values: &[ValueAtTimes]) -> Markup {
+    let mut lines: Vec<StepLine> = Vec::new();
+    for known in values {
+        let name = format!("known at {}", known.known_at);
+        if lines.last().is_none_or(|line| line.name != name) {
+            lines.push(StepLine { name, points: Vec::new() });
+        }
+        let number = known.value.as_ref().and_then(|value| value.parse::<f64>().ok());
+        // a text may be `inf`
+        let number = number.filter(|number| number.is_finite());
+        if let Some(line) = lines.last_mut() {
+            line.points.push((known.valid_at.as_second(), number));
+        }
+    }
+    let times = || values.iter().map(|known| known.valid_at);
+    let day = |at: Option<Timestamp>| at.map(|at| at.strftime("%Y-%m-%d").to_string()).unwrap_or_default();
+    let (first, last) = (day(times().min()), day(times().max()));
+    let summary = format!("{title} from {first} to {last}, one line for each time at which it was known");
+    html! {
+        @if lines.iter().flat_map(|line| &line.points).any(|(_, number)| number.is_some()) {
+            (step_chart(&lines, unit, [&first, &last], &summary))
+        } @else { p { "No chart: the values are not numbers." } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(known_at: i64, valid_at: i64, value: Option<&str>) -> ValueAtTimes {
+        let at = |second| Timestamp::from_second(second).expect("a time");
+        ValueAtTimes {
+            known_at: at(known_at),
+            valid_at: at(valid_at),
+            has_record: value.is_some(),
+            value: value.map(str::to_owned),
+            unit: value.map(|_| "m".to_owned()),
+        }
+    }
+
+    #[test]
+    fn history_has_a_gap_without_a_record_and_names_the_unit() {
+        let values =
+            [known(50, 0, Some("7")), known(50, 10, None), known(50, 20, Some("8")), known(90, 0, Some("7"))];
+        let page = render_values("height", &values).into_string();
+        for text in ["H320.0M632.0", "height (m)", "no record", "known at 1970-01-01T00:01:30Z</li>"] {
+            assert!(page.contains(text), "{text} is not in {page}");
+        }
+        for name in ["north", "inf"] {
+            let text = render_values("name", &[known(50, 0, Some(name))]).into_string();
+            assert!(text.contains("No chart") && text.contains(name), "{text}");
+        }
+        for values in [vec![], vec![known(50, 0, None)]] {
+            let page = render_values("height", &values).into_string();
+            assert!(page.contains("No record matches") && !page.contains("<table"), "{page}");
         }
     }
 }

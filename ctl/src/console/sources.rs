@@ -1,7 +1,6 @@
 //! The catalog of sources, and the runs that wait for a decision.
 
-use super::layout::{Section, moment_or_none, page as render_page, table};
-use super::page_error::{PageError, PageResult};
+use super::layout::{PageError, PageResult, Section, moment_or_none, page as render_page, table};
 use super::run::{RUN_HEADING, run_row};
 use super::{Console, ConsoleState};
 use crate::base::options::encode_segment;

@@ -3,12 +3,11 @@
 use super::document_files::{FileDocument, FileFault, read_all};
 use super::documents::to_yaml;
 use crate::base::error::{CtlError, next_command};
-use crate::base::input_lines::display_name;
+use crate::base::input::display_name;
 use crate::base::options::{GlobalOptions, read_pages};
-use crate::base::output::{format_count, print_json};
-use crate::base::output_stream::print_note;
+use crate::base::output::{format_count, print_json, print_note};
 use domain_base::document::{AnyDocument, DocumentType};
-use domain_base::key_names::is_key_name;
+use domain_base::json_members::is_key_name;
 use domain_base::visible::visible_line;
 use domain_verification::workflow::CAN_DECIDE;
 use hyper::Method;

@@ -2,9 +2,8 @@
 
 use super::documents::{find_document, kind_parser, to_yaml};
 use super::source::{format_status, is_live};
-use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
-use crate::base::options::{GlobalOptions, encode_segment};
+use crate::base::options::{GlobalOptions, encode_segment, id_parser};
 use crate::base::output::{format_count, format_pairs, format_requester, format_table, print_json};
 use domain_base::document::Document;
 use domain_base::moment::format_span;

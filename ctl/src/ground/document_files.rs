@@ -1,15 +1,18 @@
 //! Files with documents in YAML or JSON.
 
-mod yaml;
-
 use crate::base::error::CtlError;
-use crate::base::input::read_text;
-use crate::base::input_lines::{display_name, json_error_text};
+use crate::base::input::{display_name, json_error_text, read_text};
 use domain_base::document::AnyDocument;
-use domain_base::duplicate_keys::DuplicateKeyCheck;
+use domain_base::json_members::DuplicateKeyCheck;
 use domain_base::wording::reword_serde_error;
-use oracled_domain::documents::DocumentKindHint;
+use oracled_domain::documents::{DocumentKind, DocumentKindHint};
 use serde::Serialize;
+use serde_json::{Number, Value as Json};
+use serde_saphyr::budget::BudgetBreach;
+use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle};
+use serde_saphyr::{
+    Error as YamlError, Options, from_str_with_options, with_deserializer_from_str_with_options,
+};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ffi::OsStr;
@@ -188,165 +191,141 @@ fn read_part(text: &str) -> Result<AnyDocument, FilePartFault> {
         json.end()?;
         return Ok(document);
     }
-    yaml::read(text)
+    read(text)
+}
+
+/// Texts of the YAML parser that name its options or Rust types, each with its replacement in plain words.
+const YAML_WORDS: [(&str, &str); 7] = [
+    (
+        "cannot deserialize null into string; use Option<String>",
+        "null is not a text; write the text, or \"\"",
+    ),
+    ("expected mapping start", "an object is expected"),
+    ("expected sequence start", "a list is expected"),
+    ("expected string scalar", "a text is expected; quote one that begins with `{` or `[`"),
+    ("externally tagged enum expected scalar or mapping", "a word or an object is expected"),
+    (
+        "expected end of mapping after enum variant value",
+        "the object has several members; only one is allowed",
+    ),
+    ("unexpected value for unit enum variant", "this word cannot have members; write the word alone"),
+];
+
+/// The document of the part `text`.
+fn read(text: &str) -> Result<AnyDocument, FilePartFault> {
+    reject_directive(text)?;
+    let fault = |error: YamlError| FilePartFault::from_yaml(&error, text);
+    let DocumentKindHint(kind) = from_str_with_options(text, options()).map_err(fault)?;
+    // a fault that this reading finds has a position
+    with_deserializer_from_str_with_options(text, options(), |yaml| kind.read(yaml)).map_err(fault)?;
+    reject_number_of_yaml(text)?;
+    // a typed reading takes `"10"` for a number, which JSON does not
+    let json = from_str_with_options(text, options()).map_err(fault)?;
+    kind.read_json(json).map_err(|detail| FilePartFault { position: None, detail })
+}
+
+/// Text that looks like a number or a boolean must be quoted: otherwise `1` and `"1"` are two names of one member.
+fn options() -> Options {
+    serde_saphyr::options! { strict_booleans: true, no_schema: true, with_snippet: false }
+}
+
+/// Rejects a directive before the document: only [`YAML_VERSION`] is supported.
+fn reject_directive(text: &str) -> Result<(), FilePartFault> {
+    let first = text.lines().enumerate().find(|(_, line)| !is_blank(line));
+    let Some((index, directive)) = first.filter(|(_, line)| line.starts_with('%')) else { return Ok(()) };
+    let detail = format!("`{directive}` is not supported; remove the line, or write `{YAML_VERSION}`");
+    Err(FilePartFault { position: Some((index + 1, 1)), detail })
+}
+
+/// Rejects a number in a form that YAML has and JSON lacks, such as `1_000` or `0x1F`.
+fn reject_number_of_yaml(text: &str) -> Result<(), FilePartFault> {
+    let is_of_yaml = |value: &str| {
+        value.starts_with(|first: char| "+-.".contains(first) || first.is_ascii_digit())
+            && serde_json::from_str::<Number>(value).is_err()
+            && serde_saphyr::from_str::<Json>(value).is_ok_and(|json| json.is_number())
+    };
+    for (event, span) in Parser::new_from_str(text).map_while(Result::ok) {
+        if let Event::Scalar(value, ScalarStyle::Plain, ..) = event
+            && is_of_yaml(&value)
+        {
+            let detail = format!(
+                "`{value}` is a number in YAML and not in JSON; write it in decimal digits, or in quotes if it is a text"
+            );
+            return Err(FilePartFault { position: Some((span.start.line(), span.start.col() + 1)), detail });
+        }
+    }
+    Ok(())
+}
+
+impl FilePartFault {
+    /// Describes `error`, which the parser returned for the part `text`.
+    fn from_yaml(error: &YamlError, text: &str) -> Self {
+        let index = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let position = error.location().map(|location| (index(location.line()), index(location.column())));
+        let mut detail = describe_yaml_error(error);
+        if position.is_some_and(|(_, column)| column == 1) && is_second_document(error, text) {
+            detail += &format!("; {SEPARATE}");
+        }
+        Self { position, detail }
+    }
+}
+
+/// Whether `error` at the top level of `text` probably means that a second document begins without a separator: the first
+/// name occurs twice, or `text` has members that only documents of different kinds have.
+fn is_second_document(error: &YamlError, text: &str) -> bool {
+    let mut names = top_level_names(text);
+    match error {
+        YamlError::DuplicateMappingKey { key: Some(name), .. } => {
+            name == "kind" || names.next() == Some(name.as_str())
+        }
+        YamlError::SerdeUnknownField { .. } => {
+            let names: Vec<_> = names.collect();
+            let has_member = |kind: &DocumentKind| names.contains(&kind.distinguishing_member);
+            DocumentKind::all().filter(has_member).count() > 1
+        }
+        _ => false,
+    }
+}
+
+/// The names of the members of a document in YAML.
+fn top_level_names(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text.lines().filter(|line| !is_blank(line) && !line.starts_with([' ', '-']));
+    lines.filter_map(|line| Some(line.split_once(':')?.0.trim().trim_matches(['"', '\''])))
+}
+
+/// A fault of a YAML document in plain words, without its position.
+fn describe_yaml_error(error: &YamlError) -> String {
+    match error {
+        YamlError::WithSnippet { error, .. } | YamlError::AliasError { error, .. } => {
+            describe_yaml_error(error)
+        }
+        YamlError::Budget { breach: BudgetBreach::Depth { depth }, .. } => {
+            format!("objects and lists are nested too deeply ({depth} levels)")
+        }
+        YamlError::Budget { .. }
+        | YamlError::AliasReplayLimitExceeded { .. }
+        | YamlError::AliasReplayStackDepthExceeded { .. } => {
+            "the document has too many values or aliases (`*name`); use fewer aliases, or split the document"
+                .to_owned()
+        }
+        YamlError::DuplicateMappingKey { key, .. } => {
+            let name = key.as_ref().map(|name| format!(" `{name}`")).unwrap_or_default();
+            format!("the name{name} occurs twice in one object")
+        }
+        YamlError::QuotingRequired { value, .. } => {
+            format!("`{value}` is not a text; put it in quotes to make it one")
+        }
+        YamlError::MultipleDocuments { .. } => {
+            format!("there is text after the end of the document; {SEPARATE}")
+        }
+        other => {
+            let text = other.to_string();
+            let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);
+            let words = YAML_WORDS.iter().find(|(original, _)| text == *original);
+            words.map_or_else(|| reword_serde_error(text), |(_, replacement)| (*replacement).to_owned())
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use domain_ground::freshness::FreshnessPolicy;
-    use serde::Deserialize;
-    use std::fs;
-    use tempfile::TempDir;
-
-    const POLICY: &str = "oracle_id: un-wpp\naxis_freshness: {}\ndefault_max_age_seconds: 60\n\
-                          default_stale_behavior: fail_closed\ninvalidation_triggers: []\n";
-
-    fn read(text: &str) -> (Vec<FileDocument>, Vec<FileFault>) {
-        let (mut documents, mut faults) = (Vec::new(), Vec::new());
-        read_file("f", text, &mut documents, &mut faults);
-        (documents, faults)
-    }
-
-    #[test]
-    fn documents_are_read_from_yaml_and_json_in_one_file() {
-        let json = serde_json::json!({
-            "$schema": "x", "kind": "freshness_policy", "oracle_id": "other", "axis_freshness": {},
-            "default_max_age_seconds": 60, "default_stale_behavior": "fail_closed", "invalidation_triggers": [],
-        });
-        let json = serde_json::to_string_pretty(&json).expect("plain data");
-        let (documents, faults) = read(&format!("# sources\n---\n\n{POLICY}---\n{json}\n---\n"));
-        assert_eq!(faults, []);
-        let places: Vec<_> = documents.iter().map(|read| (read.line, read.document.document_id())).collect();
-        assert_eq!(places, [(4, "un-wpp".to_owned()), (10, "other".to_owned())]);
-        assert!(documents.iter().all(|read| read.document.get::<FreshnessPolicy>().is_some()));
-        let (documents, faults) = read(&format!("%YAML 1.2\n# a policy\n---\n{POLICY}"));
-        let lines: Vec<_> = documents.iter().map(|read| read.line).collect();
-        assert_eq!((lines, faults), (vec![4], Vec::new()));
-    }
-
-    #[test]
-    fn every_fault_is_reported_with_its_line() {
-        let misspelled = POLICY.replace("axis_freshness", "axis_fresh");
-        let repeated = POLICY.replace("{}", "{}\naxis_freshness: {}");
-        let no_kind = "oracle_id: un-wpp\n";
-        let broken = "a: [1\n";
-        let json = "{\n  \"kind\": \"source\",\n  \"a\": 1, \"a\": 2\n}\n";
-        let files = [POLICY, &misspelled, &repeated, no_kind, broken, json];
-        let (documents, faults) = read(&files.join("---\n"));
-        assert_eq!(documents.len(), 1);
-        let places: Vec<_> = faults.iter().map(|fault| (fault.line, fault.column)).collect();
-        let at = |line, column| (Some(line), Some(column));
-        assert_eq!(places, [at(8, 1), at(15, 1), (Some(20), None), at(22, 4), at(26, 13)], "{faults:#?}");
-    }
-
-    fn only_fault(text: &str) -> String {
-        let (_, faults) = read(text);
-        let [fault] = faults.as_slice() else { panic!("one fault: {faults:?}") };
-        fault.detail.clone()
-    }
-
-    #[test]
-    fn document_that_expands_beyond_the_limits_is_rejected_in_plain_words() {
-        let mut bomb = format!("{POLICY}a: &a [{}]\n", ["x"; 10].join(","));
-        for (name, before) in ["b", "c", "d", "e", "f", "g"].iter().zip(["a", "b", "c", "d", "e", "f"]) {
-            bomb += &format!("{name}: &{name} [{}]\n", [format!("*{before}").as_str(); 10].join(","));
-        }
-        let many = format!("{POLICY}a: &a x\nb: [{}]\n", ["*a"; 200].join(","));
-        for text in [bomb, many] {
-            let fault = only_fault(&text);
-            assert!(fault.contains("too many values or aliases") && !fault.contains(" at line "), "{fault}");
-        }
-        let deep = format!("{POLICY}a: {}{}\n", "[".repeat(100), "]".repeat(100));
-        assert!(only_fault(&deep).contains("nested too deeply"));
-    }
-
-    #[test]
-    fn repeated_name_that_begins_a_document_suggests_a_separator() {
-        let kind = "kind: freshness_policy\n";
-        for text in [format!("{kind}{POLICY}{kind}{POLICY}"), format!("# one\n{POLICY}{POLICY}")] {
-            assert!(only_fault(&text).ends_with(SEPARATE), "{text}");
-        }
-        let other = only_fault(&POLICY.replace("60", "60\ndefault_max_age_seconds: 60"));
-        assert_eq!(other, "the name `default_max_age_seconds` occurs twice in one object");
-        let number = POLICY.replace("{}", "{1: {}, 1: {}}");
-        assert_eq!(only_fault(&number), "the name `1` occurs twice in one object");
-        assert!(only_fault("{\"kind\": \"source\"}\n{}\n").ends_with(SEPARATE));
-    }
-
-    #[test]
-    fn word_in_place_of_an_object_is_reported_in_plain_words() {
-        let pipeline = include_str!("../../../examples/ground-truth/pipelines/iso-3166.json");
-        let mut pipeline: serde_json::Value = serde_json::from_str(pipeline).expect("valid JSON");
-        *pipeline.pointer_mut("/pipeline/retrieval/format").expect("a pipeline has a format") = "csv".into();
-        let members = pipeline.as_object().expect("an object").iter();
-        let yaml: String = members.map(|(name, value)| format!("{name}: {value}\n")).collect();
-        for text in [pipeline.to_string(), yaml] {
-            let fault = only_fault(&text);
-            assert!(fault.contains("an object") && !fault.contains("variant"), "{fault}");
-        }
-    }
-
-    #[test]
-    fn file_that_does_not_exist_is_reported_without_a_line() {
-        let (_, faults) = read_all(&[PathBuf::from("/nowhere")]).expect("a missing file is only a fault");
-        let places: Vec<_> = faults.iter().map(|fault| (fault.line, fault.column)).collect();
-        assert_eq!(places, [(None, None)], "{faults:?}");
-        assert!(faults[0].to_string().starts_with("/nowhere: "), "{faults:?}");
-    }
-
-    #[test]
-    fn yaml_text_that_looks_like_another_type_must_be_quoted() {
-        let policy = |id: &str| read(&POLICY.replace("un-wpp", id));
-        assert_eq!(policy("\"12\"").0.len(), 1);
-        assert_eq!(policy("12").1.len(), 1);
-        let names = |second: &str| read(&POLICY.replace("{}", &format!("{{\"1\": {{}}, {second}: {{}}}}"))).1;
-        assert_eq!(names("1").len(), 1, "`1` and `\"1\"` are one name");
-        assert_eq!(read(&POLICY.replace("60", "yes")).1.len(), 1);
-    }
-
-    #[test]
-    fn every_example_reads_back_equal_from_what_get_prints() {
-        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/ground-truth");
-        let folders =
-            ["ontologies", "sources", "pipelines", "workflows", "live"].map(|name| examples.join(name));
-        let (documents, faults) = read_all(&folders).expect("the folders are readable");
-        assert_eq!((documents.len() > 15, faults), (true, Vec::new()));
-        let odd = serde_json::json!({
-            "oracle_id": "odd", "axis_freshness": {}, "default_max_age_seconds": 60, "default_stale_behavior": "fail_closed",
-            "invalidation_triggers": [
-                {"trigger_type": "upstream_signal", "config": {"webhook": "a\u{202e}\tb\n\tc", "secret_file": "1"}},
-                {"trigger_type": "upstream_signal", "config": {"webhook": "no", "secret_file": "0x10"}},
-            ],
-        });
-        let odd = AnyDocument::from(FreshnessPolicy::deserialize(odd).expect("a valid policy"));
-        for document in documents.into_iter().map(|read| read.document).chain([odd]) {
-            let printed =
-                crate::ground::documents::to_yaml(document.document_type().into(), &document.to_json())
-                    .expect("the file is written");
-            let (again, faults) = read(&printed);
-            assert_eq!(faults, [], "{printed}");
-            assert_eq!(again.into_iter().map(|read| read.document).collect::<Vec<_>>(), [document]);
-        }
-    }
-
-    #[test]
-    fn folder_read_skips_subfolders_and_repeated_document_is_a_fault() {
-        let folder = TempDir::new().expect("a folder");
-        for name in ["b.yml", "a.yaml", "notes.txt"] {
-            fs::write(folder.path().join(name), POLICY).expect("the file is written");
-        }
-        fs::create_dir(folder.path().join("c.json")).expect("the folder is created");
-        let (documents, faults) = read_all(&[folder.path().to_owned()]).expect("the folders are readable");
-        let path = |name: &str| folder.path().join(name).display().to_string();
-        assert_eq!(documents.iter().map(|read| read.file.as_str()).collect::<Vec<_>>(), [path("a.yaml")]);
-        assert_eq!(
-            faults.iter().map(|fault| (&*fault.file, fault.line)).collect::<Vec<_>>(),
-            [(&*path("b.yml"), Some(1))]
-        );
-        let empty = TempDir::new().expect("a folder");
-        let error = read_all(&[empty.path().to_owned()]).expect_err("the folder is empty");
-        let name = empty.path().display().to_string();
-        assert_eq!((error.to_string().contains(&name), error.exit_code()), (true, 5), "{error}");
-    }
-}
+mod tests;

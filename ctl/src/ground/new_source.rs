@@ -1,10 +1,8 @@
 //! `oraclectl new source`.
 
-mod affix;
 mod columns;
 mod identity;
 mod notation;
-mod record_list;
 mod remark;
 mod sample;
 mod table;

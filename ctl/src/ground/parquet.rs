@@ -1,7 +1,7 @@
 //! Parquet files, which a program of its own reads and writes. The daemon gets their rows as NDJSON and reads no Parquet.
 
-use crate::base::input_lines::{self, OpenedFile};
-use crate::base::output_stream::print_note;
+use crate::base::input::{self, OpenedFile};
+use crate::base::output::print_note;
 use crate::base::program::{find_program, start_error};
 use domain_ground::format::PayloadFormat;
 use domain_ground::pipeline::PipelineRetrieval;
@@ -52,14 +52,14 @@ struct ParquetRows {
     omitted: Vec<String>,
 }
 
-/// Opens a payload as [`input_lines::open`] does. A Parquet file is read as lines of JSON, which must be what `retrieval` names.
+/// Opens a payload as [`input::open`] does. A Parquet file is read as lines of JSON, which must be what `retrieval` names.
 pub(super) fn open_payload(
     file: &Path,
     done: &str,
     retrieval: Option<&PipelineRetrieval>,
 ) -> io::Result<OpenedFile> {
     if !is_parquet(file)? {
-        return input_lines::open(file, done);
+        return input::open(file, done);
     }
     let rows = ParquetRows::open(file)?;
     let is_plain = |retrieval: &PipelineRetrieval| {
@@ -78,7 +78,7 @@ pub(super) fn open_payload(
             rows.omitted.join(", ")
         ));
     }
-    let bar = input_lines::progress_bar(None, done);
+    let bar = input::progress_bar(None, done);
     Ok((BufReader::new(Box::new(bar.wrap_read(rows))), bar))
 }
 
@@ -92,7 +92,7 @@ impl ParquetRows {
         let output = reader.stdout.take().ok_or(ErrorKind::BrokenPipe)?;
         let mut rows = Self { reader, lines: BufReader::new(output), omitted: Vec::new() };
         let mut head = Vec::new();
-        rows.lines.by_ref().take(input_lines::LINE_MAX_BYTES as u64).read_until(b'\n', &mut head)?;
+        rows.lines.by_ref().take(input::LINE_MAX_BYTES as u64).read_until(b'\n', &mut head)?;
         if head.is_empty() {
             check_read(&mut rows.reader)?;
         }
@@ -118,7 +118,7 @@ pub(super) fn start(verb: &str, input: Stdio, output: Stdio) -> io::Result<Child
 pub(super) fn check_end(program: &mut Child) -> io::Result<()> {
     let mut reason = String::new();
     if let Some(errors) = program.stderr.take() {
-        errors.take(input_lines::LINE_MAX_BYTES as u64).read_to_string(&mut reason)?;
+        errors.take(input::LINE_MAX_BYTES as u64).read_to_string(&mut reason)?;
     }
     let ended = program.wait()?;
     match ended.code() {

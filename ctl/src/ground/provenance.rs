@@ -1,11 +1,10 @@
 //! `oraclectl provenance`.
 
-use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
-use crate::base::options::{GlobalOptions, encode_segment};
+use crate::base::options::{GlobalOptions, encode_segment, id_parser};
 use crate::base::output::{NO_END, format_pairs, print_json, shorten_line};
-use domain_ground::provenance::RecordVerificationStatus;
-use domain_ground::query::answer::RecordAnswer;
+use domain_ground::query::RecordAnswer;
+use domain_ground::record::RecordVerificationStatus;
 use hyper::Method;
 use oracled_api::ground::ProvenanceReport;
 use std::io::Write;

@@ -1,13 +1,11 @@
 //! `oraclectl query`.
 
-use crate::base::arguments::limit_parser;
 use crate::base::error::CtlError;
-use crate::base::options::GlobalOptions;
+use crate::base::options::{GlobalOptions, limit_parser};
 use crate::base::output::{
-    NO_END, format_pairs, print_csv_rows, print_json, row_limit, warn_of_omitted_rows,
+    NO_END, Output, OutputStyle, format_pairs, print_csv_rows, print_json, print_note, row_limit, table_text,
+    warn_of_omitted_rows,
 };
-use crate::base::output_stream::{Output, print_note};
-use crate::base::output_style::{OutputStyle, table_text};
 use comfy_table::{ColumnConstraint, Table};
 use domain_base::moment::{Moment, find_past_time, format_span};
 use domain_base::visible::visible_line;

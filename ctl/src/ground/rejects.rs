@@ -1,13 +1,11 @@
 //! `oraclectl rejects`.
 
 use super::ingest;
-use crate::base::arguments::{id_parser, limit_parser};
 use crate::base::error::CtlError;
-use crate::base::options::GlobalOptions;
+use crate::base::options::{GlobalOptions, id_parser, limit_parser};
 use crate::base::output::{
-    format_table, print_csv, print_json, row_limit, shorten_line, warn_of_omitted_rows,
+    Output, format_table, print_csv, print_json, row_limit, shorten_line, warn_of_omitted_rows,
 };
-use crate::base::output_stream::Output;
 use domain_ground::rejection::RecordRule;
 use hyper::Method;
 use oracled_api::base::page::{ListPage, PageLimit};

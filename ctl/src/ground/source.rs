@@ -1,19 +1,30 @@
 //! `oraclectl source`.
 
-pub mod export;
-mod upkeep;
-
 use crate::base::error::CtlError;
-use crate::base::options::GlobalOptions;
-use crate::base::output::print_json;
-use crate::base::output_stream::Output;
+use crate::base::input;
+use crate::base::options::{GlobalOptions, encode_segment, response_lines};
+use crate::base::output::{Output, format_count, print_json, short_run_id};
+use crate::ground::parquet::{check_end, start};
 use domain_base::moment::Moment;
+use domain_base::visible::visible_line;
 use domain_ground::id::SourceId;
+use domain_ground::ontology::Ontology;
 use domain_ground::source::{SourceAdapterKind, SourceRegistryEntry, SourceReviewStatus};
+use domain_ground::upkeep::{
+    PruneOutcome, RebuildOutcome, RunCheckReport, SourceCheckProgress, SourceCheckReport,
+};
 use hyper::Method;
-use oracled_api::ground::{ReasonRequest, SourceReport, SourceReviewRequest};
-use serde::Serialize;
-use std::io::Write;
+use oracled_api::base::client::{ClientError, DaemonClient, DaemonResponse, ResponseLines};
+use oracled_api::documents::DocumentReport;
+use oracled_api::ground::{
+    PruneRequest, ReasonRequest, SourceReport, SourceReviewRequest, VerifyFilesRequest,
+};
+use serde::{Deserialize, Serialize};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+use std::pin::pin;
+use std::process::{ChildStdin, Stdio};
+use std::time::Duration;
+use tokio::time::sleep;
 
 /// Approve, deprecate and maintain sources
 #[derive(Debug, clap::Args)]
@@ -126,16 +137,14 @@ impl SourceArgs {
                 let entry = post(options, &source_path(oracle_id, "/confirm"), &reason).await?;
                 print_entry(options, out, &entry, "is confirmed; its age counts from its release again")
             }
-            SourceAction::Verify { oracle_id } => upkeep::verify(options, out, oracle_id).await,
-            SourceAction::Prune { oracle_id, before } => {
-                upkeep::prune(options, out, oracle_id, *before).await
-            }
-            SourceAction::Rebuild { oracle_id } => upkeep::rebuild(options, out, oracle_id).await,
+            SourceAction::Verify { oracle_id } => verify(options, out, oracle_id).await,
+            SourceAction::Prune { oracle_id, before } => prune(options, out, oracle_id, *before).await,
+            SourceAction::Rebuild { oracle_id } => rebuild(options, out, oracle_id).await,
             SourceAction::Export { oracle_id, format: ExportFormat::Ndjson } => {
-                export::print_lines(options, out, oracle_id).await
+                print_lines(options, out, oracle_id).await
             }
             SourceAction::Export { oracle_id, format: ExportFormat::Parquet } => {
-                export::print_parquet(options, oracle_id).await
+                print_parquet(options, oracle_id).await
             }
         }
     }
@@ -150,7 +159,7 @@ async fn post(
     path: &str,
     body: &impl Serialize,
 ) -> Result<SourceRegistryEntry, CtlError> {
-    let body = serde_json::to_vec(body).map_err(std::io::Error::from)?;
+    let body = serde_json::to_vec(body).map_err(io::Error::from)?;
     Ok(options.call_control(Method::POST, path, Some(body.into())).await?.json()?)
 }
 
@@ -182,4 +191,220 @@ pub(super) fn format_status(entry: &SourceRegistryEntry) -> String {
         (SourceReviewStatus::Deprecated, Some(date)) => format!("deprecated: answers until {date}"),
         (status, _) => status.into_str().to_owned(),
     }
+}
+
+/// The first line for the program that writes the Parquet file; the lines of the export follow.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ExportHead {
+    pub oracle_id: SourceId,
+    pub ontology: Ontology,
+}
+
+/// The last line.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExportEnd {
+    /// The number of lines before it, without the first one.
+    pub records: u64,
+}
+
+async fn print_lines(
+    options: &GlobalOptions,
+    out: &mut dyn Output,
+    oracle_id: &SourceId,
+) -> Result<(), CtlError> {
+    let mut lines = open(options, oracle_id).await?;
+    while let Some(line) = lines.next_line().await? {
+        out.exact().write_all(&line)?;
+    }
+    Ok(())
+}
+
+async fn open(options: &GlobalOptions, oracle_id: &SourceId) -> Result<ResponseLines, CtlError> {
+    let mut client = DaemonClient::connect(&options.control_path()?).await?;
+    response_lines(client.open(Method::GET, &source_path(oracle_id, "/export"), None).await?).await
+}
+
+/// Sends the lines to the program that writes the file to standard output after the last one.
+async fn print_parquet(options: &GlobalOptions, oracle_id: &SourceId) -> Result<(), CtlError> {
+    if io::stdout().is_terminal() {
+        let message = "Parquet is binary; redirect the output to a file, for example > source.parquet";
+        return Err(CtlError::Usage(message.to_owned()));
+    }
+    let failed = |error: io::Error| CtlError::Verb {
+        message: format!("cannot write Parquet: {error}"),
+        exit_code: 5,
+        was_printed: false,
+    };
+    let mut writer = start("write", Stdio::piped(), Stdio::inherit()).map_err(failed)?;
+    let input = writer.stdin.take().ok_or_else(|| failed(ErrorKind::BrokenPipe.into()))?;
+    match send_export(options, oracle_id, BufWriter::new(input)).await {
+        // the program has ended, and its error is the cause
+        Err(CtlError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => {}
+        sent => sent?,
+    }
+    check_end(&mut writer).map_err(failed)
+}
+
+/// Sends the export. Without its last line, nothing is written.
+async fn send_export(
+    options: &GlobalOptions,
+    oracle_id: &SourceId,
+    mut input: BufWriter<ChildStdin>,
+) -> Result<(), CtlError> {
+    let ontology = read_ontology(options, oracle_id).await?;
+    let reference = ontology.reference();
+    write_line(&mut input, &ExportHead { oracle_id: oracle_id.clone(), ontology })?;
+    let mut lines = open(options, oracle_id).await?;
+    let mut records = 0;
+    while let Some(line) = lines.next_line().await? {
+        input.write_all(&line)?;
+        records += 1;
+    }
+    if read_ontology(options, oracle_id).await?.reference() != reference {
+        let message = "the source got another ontology during the export; repeat the command".to_owned();
+        return Err(CtlError::Verb { message, exit_code: 4, was_printed: false });
+    }
+    write_line(&mut input, &ExportEnd { records })?;
+    Ok(input.flush()?)
+}
+
+fn write_line(input: &mut impl Write, line: &impl Serialize) -> Result<(), CtlError> {
+    serde_json::to_writer(&mut *input, line).map_err(io::Error::from)?;
+    Ok(input.write_all(b"\n")?)
+}
+
+async fn read_ontology(options: &GlobalOptions, oracle_id: &SourceId) -> Result<Ontology, CtlError> {
+    let path = source_path(oracle_id, "");
+    let source: SourceReport = options.call_control(Method::GET, &path, None).await?.json()?;
+    let reference = source.entry.registration.ontology.to_string();
+    let path = format!("/v1/documents/ontology/{}", encode_segment(&reference));
+    let report: DocumentReport = options.call_control(Method::GET, &path, None).await?.json()?;
+    let unreadable = |error: serde_json::Error| ClientError::Unreadable(error.to_string());
+    Ok(serde_json::from_value(report.document).map_err(unreadable)?)
+}
+
+/// Interval at which the progress of a check is read.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// # Errors
+/// `RunFailed` if there is a fault; it was printed.
+pub(crate) async fn verify(
+    options: &GlobalOptions,
+    out: &mut dyn Write,
+    oracle_id: &SourceId,
+) -> Result<(), CtlError> {
+    let order = VerifyFilesRequest::default();
+    let verify = source_path(oracle_id, "/verify");
+    let verified: SourceCheckReport =
+        with_progress(options, oracle_id, options.run_on_control(&verify, &order)).await?.json()?;
+    if options.json {
+        print_json(out, &verified)?;
+    } else {
+        show(out, &verified)?;
+    }
+    let is_whole = verified.file_fault.is_none() && verified.runs.iter().all(|run| run.fault_count == 0);
+    if is_whole { Ok(()) } else { Err(CtlError::RunFailed) }
+}
+
+/// Shows the progress of the check until `answered` completes. An interrupt ends oraclectl and with it the check.
+async fn with_progress(
+    options: &GlobalOptions,
+    oracle_id: &SourceId,
+    answered: impl Future<Output = Result<DaemonResponse, CtlError>>,
+) -> Result<DaemonResponse, CtlError> {
+    let bar = input::progress_bar(Some(0), "checking");
+    let mut answered = pin!(answered);
+    loop {
+        tokio::select! {
+            answer = &mut answered => {
+                bar.finish_and_clear();
+                return answer;
+            }
+            () = sleep(LOOK_EVERY), if !bar.is_hidden() => {}
+        }
+        let seen = options.call_control(Method::GET, &source_path(oracle_id, ""), None).await;
+        // the bar is not essential: the check continues if this request fails
+        let seen = seen.ok().and_then(|answer| answer.json::<SourceReport>().ok());
+        if let Some(SourceCheckProgress { bytes_read, bytes }) = seen.and_then(|seen| seen.checking) {
+            bar.set_length(bytes);
+            bar.set_position(bytes_read);
+        }
+    }
+}
+
+fn show(out: &mut dyn Write, verified: &SourceCheckReport) -> Result<(), CtlError> {
+    match &verified.file_fault {
+        None => writeln!(
+            out,
+            "{} rows in the files of {} are intact (a row is a version of a record, a change or a reject)",
+            verified.rows, verified.oracle_id
+        )?,
+        Some(fault) => writeln!(out, "a file of {} is damaged: {}", verified.oracle_id, visible_line(fault))?,
+    }
+    for RunCheckReport {
+        run_id, version, records, payload_bytes, has_payload, fault_count, faults, ..
+    } in &verified.runs
+    {
+        // several runs may have the same version
+        let version = format!("{}, run {}", visible_line(version), short_run_id(run_id));
+        if !has_payload {
+            writeln!(out, "{version}: the payload is not archived")?;
+            continue;
+        }
+        let summary = match fault_count {
+            0 => "no faults".to_owned(),
+            number => format_count(*number, "fault", "faults"),
+        };
+        writeln!(out, "{version}: {records} raw records in {payload_bytes} bytes, {summary}")?;
+        for fault in faults {
+            writeln!(out, "  {}", visible_line(fault))?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) async fn prune(
+    options: &GlobalOptions,
+    out: &mut dyn Write,
+    oracle_id: &SourceId,
+    before: Option<Moment>,
+) -> Result<(), CtlError> {
+    let order = PruneRequest { before };
+    let pruned: PruneOutcome =
+        options.run_on_control(&source_path(oracle_id, "/prune"), &order).await?.json()?;
+    if options.json {
+        return print_json(out, &pruned);
+    }
+    let PruneOutcome { before, versions, payloads, freed_bytes } = pruned;
+    let versions = format_count(versions, "version", "versions");
+    let payloads = format_count(payloads.len() as u64, "payload", "payloads");
+    Ok(writeln!(
+        out,
+        "pruned {versions} that ended before {before}, removed {payloads}, freed {freed_bytes} bytes"
+    )?)
+}
+
+pub(crate) async fn rebuild(
+    options: &GlobalOptions,
+    out: &mut dyn Write,
+    oracle_id: &SourceId,
+) -> Result<(), CtlError> {
+    let order = serde_json::json!({});
+    let rebuilt: RebuildOutcome =
+        options.run_on_control(&source_path(oracle_id, "/rebuild"), &order).await?.json()?;
+    if options.json {
+        return print_json(out, &rebuilt);
+    }
+    let RebuildOutcome { oracle_id, runs, prunings, files } = rebuilt;
+    if files.is_empty() {
+        return Ok(writeln!(out, "the files of {oracle_id} have no faults; no file was rebuilt")?);
+    }
+    let (files, runs) =
+        (format_count(files.len() as u64, "file", "files"), format_count(runs, "run", "runs"));
+    let pruned = match prunings {
+        0 => "",
+        _ => "; pruned content stays pruned",
+    };
+    Ok(writeln!(out, "{files} of {oracle_id} rebuilt from the payloads of {runs}{pruned}")?)
 }

@@ -2,23 +2,28 @@
 //!
 //! Each check has one line. The checks of files work without a daemon.
 
-mod config;
-mod daemon;
-mod files;
-
 use crate::base::error::CtlError;
+use crate::base::input::decode_secret_key;
 use crate::base::options::GlobalOptions;
 use crate::base::output::{format_count, print_json};
-use config::{CheckedConfig, ConfigSource};
+use crate::platform::status::list_lost_rows;
 use domain_base::visible::visible_line;
+use domain_upstream::health::{OracleHealthLevel, OracleHealthStatus};
+use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
-use nix::unistd::{Gid, Group};
-use serde::Serialize;
-use std::fs;
-use std::io::{self, ErrorKind, Write};
+use nix::sys::statvfs::statvfs;
+use nix::unistd::{Gid, Group, geteuid};
+use oracled_api::base::service::{HeldRun, StatusReport};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::fs::Metadata;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{env, fs, io};
 
 /// Check the configuration, permissions, sockets, keys, disk, clock and upstream systems; exit status 1 if there is a fault
 ///
@@ -86,22 +91,22 @@ struct DoctorReport {
 
 impl DoctorArgs {
     pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
-        let daemon = daemon::read_daemon(options).await?;
+        let daemon = read_daemon(options).await?;
         let source = match (&self.config, daemon.config_file) {
             (Some(named), _) => ConfigSource::Named(named.clone()),
             (None, Some(file)) => ConfigSource::OfDaemon(file),
             (None, None) => ConfigSource::Default,
         };
-        let (config, mut checks) = config::check_config(&source);
+        let (config, mut checks) = check_config(&source);
         checks.extend(daemon.checks);
         checks.extend(check_sockets(options, config.as_ref())?);
         // flags of the daemon override its configuration
         let state_dir = daemon.state_dir.or_else(|| config.as_ref()?.state_dir());
         if let Some(dir) = &state_dir {
-            checks.extend(files::check_state_dir(dir));
-            checks.extend(files::check_disk(dir, config.as_ref().and_then(CheckedConfig::min_free_bytes)));
+            checks.extend(check_state_dir(dir));
+            checks.extend(check_disk(dir, config.as_ref().and_then(CheckedConfig::min_free_bytes)));
         }
-        checks.extend(config.as_ref().map(files::check_secret_files).unwrap_or_default());
+        checks.extend(config.as_ref().map(check_secret_files).unwrap_or_default());
         checks.push(check_clock(state_dir.as_deref(), daemon.last_entry_at));
         let count = |level| checks.iter().filter(|result| result.level == level).count();
         let (faults, warnings) = (count(CheckLevel::Fault), count(CheckLevel::Warning));
@@ -243,25 +248,409 @@ fn group_name(gid: u32) -> String {
     group.map_or_else(|| gid.to_string(), |group| group.name)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::CheckLevel::{Fault, Pass};
-    use super::*;
+const CONFIG_CHECK: &str = "configuration";
+/// The configuration file of an installed daemon.
+const INSTALLED_CONFIG: &str = "/etc/oracled/oracled.toml";
+/// The environment that systemd gives an installed daemon.
+const INSTALLED_ENVIRONMENT: [(&str, &str); 4] = [
+    ("CONFIGURATION_DIRECTORY", "/etc/oracled"),
+    ("STATE_DIRECTORY", "/var/lib/oracled"),
+    ("RUNTIME_DIRECTORY", "/run/oracled"),
+    ("CREDENTIALS_DIRECTORY", "/run/credentials/oracled.service"),
+];
 
-    #[test]
-    fn clock_before_the_newest_entry_or_file_is_a_fault() {
-        let at = |second: i64| Timestamp::from_second(1_800_000_000 + second).ok();
-        for (entry, file, level) in [
-            (None, None, Pass),
-            (at(-9), at(-1), Pass),
-            (at(2), at(2), Pass),
-            (at(3), None, Fault),
-            (at(0), at(3), Fault),
-        ] {
-            let now = at(0).expect("a valid time");
-            assert_eq!(judge_clock(now, entry, file).level, level, "{entry:?} {file:?}");
-        }
-        let reset = Timestamp::from_second(0).expect("a valid time");
-        assert_eq!(judge_clock(reset, None, None).level, Fault);
+/// A valid configuration, with the defaults of keys that are not set.
+#[derive(Debug)]
+struct CheckedConfig(Value);
+
+impl CheckedConfig {
+    fn text(&self, pointer: &str) -> Option<&str> {
+        self.0.pointer(pointer)?.as_str()
+    }
+
+    fn state_dir(&self) -> Option<PathBuf> {
+        self.text("/state_dir").map(PathBuf::from)
+    }
+
+    fn min_free_bytes(&self) -> Option<u64> {
+        self.0.pointer("/storage/min_free_bytes")?.as_u64()
+    }
+
+    /// The configured path, mode and group of the socket whose key is `key`.
+    fn socket(&self, key: &str) -> Option<(&str, &str, Option<&str>)> {
+        let of = |suffix: &str| self.text(&format!("/{key}{suffix}"));
+        Some((of("")?, of("_mode")?, of("_group")))
+    }
+
+    /// The paths of files with secrets, by their keys.
+    fn secret_files(&self) -> Vec<(String, PathBuf)> {
+        let mut files = Vec::new();
+        add_secret_files("", &self.0, &mut files);
+        files
     }
 }
+
+fn add_secret_files(prefix: &str, value: &Value, files: &mut Vec<(String, PathBuf)>) {
+    for (name, value) in value.as_object().into_iter().flatten() {
+        let key = format!("{prefix}{name}");
+        match value {
+            // `check-config` hides a path that does not exist. A certificate is not secret
+            Value::String(path) if name.ends_with("_file") && name != "certificate_file" => {
+                files.extend(Path::new(path).is_absolute().then(|| (key, path.into())));
+            }
+            below => add_secret_files(&format!("{key}."), below, files),
+        }
+    }
+}
+
+/// The configuration that is checked.
+#[derive(Debug, Clone)]
+enum ConfigSource {
+    /// The file that the caller names.
+    Named(PathBuf),
+    /// The file with which the running daemon was started; `None` if it has none.
+    OfDaemon(Option<PathBuf>),
+    /// The file of an installed daemon, else the one that `oracled serve` reads.
+    Default,
+}
+
+/// Checks the configuration. Returns it if it is valid.
+///
+/// `oracled check-config` runs as a program: its checks are those of a start, they work without a daemon, and they read the file as
+/// it is now, which a running daemon has not read yet.
+fn check_config(source: &ConfigSource) -> (Option<CheckedConfig>, Vec<CheckResult>) {
+    let installed = Path::new(INSTALLED_CONFIG);
+    let (file, is_installed) = match source {
+        ConfigSource::Named(file) => (Some(file.as_path()), false),
+        ConfigSource::OfDaemon(file) => (file.as_deref(), file.as_deref() == Some(installed)),
+        ConfigSource::Default => (installed.exists().then_some(installed), installed.exists()),
+    };
+    // a secret that crosses a network in clear text is a warning here, since the flags of the daemon are not known
+    // this program, as the daemon
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("oracled").args(["check-config", "--json", "--allow-cleartext"]).stdin(Stdio::null());
+    if let Some(file) = file {
+        command.arg("--config").arg(file);
+    }
+    if is_installed {
+        command.envs(INSTALLED_ENVIRONMENT.into_iter().filter(|(name, _)| env::var_os(name).is_none()));
+    }
+    if matches!(source, ConfigSource::OfDaemon(None)) {
+        // this user may have a default file that the daemon does not read: nothing is below this path
+        command.env("CONFIGURATION_DIRECTORY", "/dev/null");
+    }
+    let name = match (source, file) {
+        (_, Some(file)) => file.display().to_string(),
+        (ConfigSource::OfDaemon(_), None) => "the configuration of the daemon, which has no file,".to_owned(),
+        (_, None) => "the default configuration".to_owned(),
+    };
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(error) => {
+            let value = format!("cannot run `oracled check-config`: {error}");
+            let remedy = "run `oracled check-config` yourself";
+            return (None, vec![CheckResult::warning(CONFIG_CHECK, value, remedy)]);
+        }
+    };
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    let lines = stderr.lines().map(|line| line.strip_prefix("oracled: ").unwrap_or(line));
+    let lines = lines.map(|line| line.strip_prefix("configuration: ").unwrap_or(line));
+    let config = serde_json::from_slice(&output.stdout).ok().map(CheckedConfig);
+    let Some(config) = config.filter(|_| output.status.success()) else {
+        return (None, lines.map(|fault| config_fault(&name, fault)).collect());
+    };
+    let warnings = lines.filter_map(|line| line.strip_prefix("warning: "));
+    let warnings =
+        warnings.map(|warning| CheckResult::warning(CONFIG_CHECK, warning, format!("change it in {name}")));
+    let mut checks = vec![CheckResult::pass(CONFIG_CHECK, format!("{name} is valid"))];
+    checks.extend(warnings);
+    (Some(config), checks)
+}
+
+fn config_fault(name: &str, fault: &str) -> CheckResult {
+    if fault.contains("Permission denied") && !geteuid().is_root() {
+        return CheckResult::warning(CONFIG_CHECK, fault, "run oraclectl doctor as root");
+    }
+    CheckResult::fault(CONFIG_CHECK, fault, format!("correct {name}; the next start fails"))
+}
+
+/// The answers of the daemon, and the checks of them.
+#[derive(Debug, Default)]
+struct DaemonFindings {
+    checks: Vec<CheckResult>,
+    /// `None` if the daemon does not answer.
+    state_dir: Option<PathBuf>,
+    /// The configuration file with which the daemon was started, if any; `None` if the daemon does not answer.
+    config_file: Option<Option<PathBuf>>,
+    /// The time of the newest entry in the log.
+    last_entry_at: Option<Timestamp>,
+}
+
+/// The time of an entry.
+#[derive(Deserialize)]
+struct EntryTime {
+    timestamp: Timestamp,
+}
+
+/// Asks the daemon, if it answers.
+async fn read_daemon(options: &GlobalOptions) -> Result<DaemonFindings, CtlError> {
+    let status: StatusReport = match options.call_control(Method::GET, "/v1/status", None).await {
+        Ok(answer) => answer.json()?,
+        Err(error @ CtlError::Usage(_)) => return Err(error),
+        Err(error) => {
+            let checks = vec![unreachable_daemon(&error, &options.control_path()?)];
+            return Ok(DaemonFindings { checks, ..DaemonFindings::default() });
+        }
+    };
+    let oracles = options.call_control(Method::GET, "/v1/health/oracles", None).await?;
+    let oracles: Vec<OracleHealthStatus> = oracles.json()?;
+    let newest = options.call_control(Method::GET, "/v1/log?limit=1", None).await?;
+    let newest: Option<EntryTime> = serde_json::from_slice(&newest.body).ok();
+    let mut checks = check_status(&status);
+    checks.push(check_model(&status));
+    checks.extend(oracles.iter().map(check_oracle));
+    Ok(DaemonFindings {
+        checks,
+        state_dir: Some(status.state_dir.into()),
+        config_file: Some(status.config_file.map(PathBuf::from)),
+        last_entry_at: newest.map(|entry| entry.timestamp),
+    })
+}
+
+/// The result if the daemon does not answer. It may serve, if this user may not connect.
+fn unreachable_daemon(error: &CtlError, control_path: &Path) -> CheckResult {
+    let is_denied =
+        UnixStream::connect(control_path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
+    if is_denied {
+        let remedy = "run oraclectl doctor as root; upstream systems were not checked";
+        return CheckResult::warning("daemon", error.to_string(), remedy);
+    }
+    let remedy = "start it with `systemctl start oracled`; upstream systems were not checked";
+    CheckResult::fault("daemon", error.to_string(), remedy)
+}
+
+fn check_status(status: &StatusReport) -> Vec<CheckResult> {
+    let name = format!("oracled {} (pid {})", status.version, status.pid);
+    let ready = if status.ready {
+        CheckResult::pass("daemon", format!("{name} accepts verdicts"))
+    } else {
+        let value = format!("{name} accepts no verdicts: {}", status.reasons.join("; "));
+        CheckResult::fault("daemon", value, "see \"After a failure\" in docs/operations.md")
+    };
+    let own = env!("CARGO_PKG_VERSION");
+    let version = (status.version != own).then(|| {
+        let value = format!("the daemon has version {}, and oraclectl {own}", status.version);
+        CheckResult::warning("daemon", value, "restart the daemon, or install the same version of both")
+    });
+    let lag = status.mirror_lag.as_ref().map(|lag| {
+        let value = format!("oracle_log.jsonl lags behind the log: {lag}");
+        CheckResult::warning("daemon", value, "check its disk and its permissions")
+    });
+    let damage = status.segment_damage.as_ref().map(|damage| {
+        let value = format!("the segments are damaged: {damage}");
+        CheckResult::fault(
+            "daemon",
+            value,
+            "wait until oracled has written them again; if it cannot, see its service log",
+        )
+    });
+    let lost = Some(&status.lost_rows).filter(|lost| !lost.is_empty()).map(|lost| {
+        let value = format!("rows are lost: {}", list_lost_rows(lost));
+        CheckResult::fault("daemon", value, "restore a backup, erase the sessions, or replace the rows")
+    });
+    let witness = status.witnesses.iter().filter_map(|witness| {
+        let value = format!("the witness {} has not cosigned: {}", witness.name, witness.failure.as_ref()?);
+        Some(CheckResult::warning("upstream", value, "check its URL and its key in `checkpoints.witnesses`"))
+    });
+    let run = |HeldRun { run_id, oracle_id, cause }: &HeldRun| {
+        let value = format!("run {run_id} of the source {oracle_id} is held: {cause}");
+        let remedy =
+            "`oraclectl ingest show` shows it, and `oraclectl ingest approve` or `discard` decides it";
+        CheckResult::warning("ingestion", value, remedy)
+    };
+    let held = status.held_runs.iter().flatten().map(run);
+    [Some(ready), version, lag, damage, lost].into_iter().flatten().chain(witness).chain(held).collect()
+}
+
+fn check_model(status: &StatusReport) -> CheckResult {
+    let value = format!("model: {}; prompt: {}", status.model, status.prompt);
+    if status.model.ends_with("so no verdicts are generated") {
+        let remedy = "set `model.api_key_file` or systemd's credential, and restart the daemon";
+        return CheckResult::fault("model", value, remedy);
+    }
+    if status.model.starts_with("none:") && status.model.contains("it has no key") {
+        let remedy = "for generated verdicts, set `model.api_key_file` or systemd's credential, and restart the daemon; \
+                      otherwise set `model.provider = \"none\"`";
+        return CheckResult::warning("model", value, remedy);
+    }
+    // a daemon without a model needs no prompt
+    if !status.model.starts_with("none:") && status.prompt.contains("none, so orders wait") {
+        let remedy = "register the template with `oraclectl apply`, or correct `prompt_template`";
+        return CheckResult::fault("model", value, remedy);
+    }
+    CheckResult::pass("model", value)
+}
+
+fn check_oracle(oracle: &OracleHealthStatus) -> CheckResult {
+    let id = &oracle.oracle_id;
+    let error = oracle.last_error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
+    let value = match oracle.refusal() {
+        Some(refusal) => format!("{id} is refusing: {refusal}"),
+        None => format!("{id} is {}{error}", oracle.status.into_str()),
+    };
+    let remedy = match &oracle.last_error {
+        _ if oracle.held_open => format!("`oraclectl health close {id}` allows its calls again"),
+        _ if oracle.status == OracleHealthLevel::Refusing => format!(
+            "check its key (401, 403), its credit (402), or its name and URL (404) in the configuration; then \
+             `oraclectl health close {id}` allows its calls at once"
+        ),
+        Some(error) if ["401", "403"].iter().any(|status| error.contains(status)) => {
+            "check its key or credential".to_owned()
+        }
+        Some(error) if error.contains("404") => "check its name and its URL in the configuration".to_owned(),
+        Some(error) if ["400", "422"].iter().any(|status| error.contains(status)) => {
+            "check the settings that it takes (`takes_…` of a model, the adapter of a source)".to_owned()
+        }
+        _ => format!("check its address and the network; `oraclectl health probe {id}` tries again"),
+    };
+    match oracle.status {
+        OracleHealthLevel::Healthy if oracle.last_error.is_none() => CheckResult::pass("upstream", value),
+        OracleHealthLevel::Healthy if oracle.last_success_at > oracle.last_failure_at => {
+            CheckResult::pass("upstream", format!("{id} is {}", oracle.status.into_str()))
+        }
+        OracleHealthLevel::Healthy | OracleHealthLevel::Degraded => {
+            CheckResult::warning("upstream", value, remedy)
+        }
+        OracleHealthLevel::Unhealthy | OracleHealthLevel::CircuitOpen | OracleHealthLevel::Refusing => {
+            CheckResult::fault("upstream", value, remedy)
+        }
+    }
+}
+
+/// The keys in the state directory.
+const KEYS: [&str; 2] = ["log.key", "held.key"];
+const AS_ROOT: &str = "run oraclectl doctor as root or as the daemon's user";
+/// Below this part of all inodes, a disk is nearly full.
+const INODES_PART: u64 = 20;
+
+/// Checks the permissions of the state directory, and its keys.
+fn check_state_dir(dir: &Path) -> Vec<CheckResult> {
+    let at = dir.display();
+    let found = match fs::metadata(dir) {
+        Ok(found) => found,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let value = format!("{at} does not exist");
+            return vec![CheckResult::warning("permissions", value, "the first start creates it")];
+        }
+        Err(error) => {
+            return vec![CheckResult::warning("permissions", format!("{at}: {error}"), AS_ROOT)];
+        }
+    };
+    let mode = found.mode() & 0o777;
+    let value = format!("{at} has mode {mode:04o}");
+    if mode & 0o022 != 0 {
+        let value = format!("{value}: others can replace its files, so the daemon does not start");
+        return vec![CheckResult::fault("permissions", value, format!("chmod go-w {at}"))];
+    }
+    if let Err(error) = fs::read_dir(dir) {
+        return vec![CheckResult::warning("permissions", format!("{value}: {error}"), AS_ROOT)];
+    }
+    let mut checks = vec![CheckResult::pass("permissions", value)];
+    checks.extend(KEYS.iter().filter_map(|name| check_key(dir, name)));
+    checks
+}
+
+/// `None` if the key is not needed yet.
+fn check_key(dir: &Path, name: &str) -> Option<CheckResult> {
+    let file = dir.join(name);
+    let at = file.display();
+    let read = fs::metadata(&file).and_then(|found| Ok((found, fs::read(&file)?)));
+    Some(match read {
+        Ok((found, content)) if decode_secret_key(&content).is_some() => {
+            check_secret_mode("key", &at.to_string(), &found)
+        }
+        Ok(_) => {
+            let remedy = "restore it from a backup";
+            CheckResult::fault("key", format!("{at} is not 32 bytes in Base64"), remedy)
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            // a key of the log can be a systemd credential
+            let is_needed = name == "log.key" && dir.join("segments").exists();
+            return is_needed.then(|| {
+                let remedy = "restore it from a backup, unless the key is systemd's credential oracled_log-key; \
+                              otherwise the next start creates a new key";
+                CheckResult::warning("key", format!("{at} does not exist"), remedy)
+            });
+        }
+        Err(error) => CheckResult::warning("key", format!("{at}: {error}"), AS_ROOT),
+    })
+}
+
+/// Checks that others cannot read the secret in the file `name`.
+fn check_secret_mode(check: &'static str, name: &str, found: &Metadata) -> CheckResult {
+    let mode = found.mode() & 0o777;
+    let value = format!("{name} has mode {mode:04o}");
+    if mode & 0o077 == 0 {
+        return CheckResult::pass(check, value);
+    }
+    let remedy = format!("chmod go= {name}, unless a group must read it");
+    if mode & 0o007 == 0 {
+        return CheckResult::warning(check, format!("{value}: its group can use the secret"), remedy);
+    }
+    let value = format!("{value}: every user can use the secret");
+    CheckResult::fault(check, value, format!("chmod o= {name}, and replace the secret"))
+}
+
+/// Checks the permissions of the files with secrets that the configuration names.
+fn check_secret_files(config: &CheckedConfig) -> Vec<CheckResult> {
+    let check = |(key, file): (String, PathBuf)| match fs::metadata(&file) {
+        Ok(found) => check_secret_mode("secret", &file.display().to_string(), &found),
+        Err(error) => CheckResult::warning("secret", format!("{key}: {error}"), AS_ROOT),
+    };
+    config.secret_files().into_iter().map(check).collect()
+}
+
+/// Checks the free space and the inodes of the disk with `dir`. `min_free_bytes` is `storage.min_free_bytes`.
+fn check_disk(dir: &Path, min_free_bytes: Option<u64>) -> Vec<CheckResult> {
+    // the directory may not exist yet
+    let existing = dir.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("/"));
+    let disk = match statvfs(existing).map_err(io::Error::from) {
+        Ok(disk) => disk,
+        Err(error) => {
+            return vec![CheckResult::warning("disk", format!("{}: {error}", existing.display()), AS_ROOT)];
+        }
+    };
+    let free = disk.blocks_available().saturating_mul(disk.fragment_size());
+    let inodes = (disk.files_available(), disk.files());
+    vec![judge_space(free, min_free_bytes.unwrap_or(0)), judge_inodes(inodes.0, inodes.1)]
+}
+
+fn judge_space(free: u64, min_free: u64) -> CheckResult {
+    let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
+    let value = format!("{} are free, and `storage.min_free_bytes` is {}", mib(free), mib(min_free));
+    match () {
+        () if free < min_free => {
+            CheckResult::fault("disk", format!("{value}: new work is rejected"), "free space on the disk")
+        }
+        () if free < min_free.saturating_mul(4) => {
+            CheckResult::warning("disk", value, "free space before new work is rejected")
+        }
+        () => CheckResult::pass("disk", value),
+    }
+}
+
+/// `all` is 0 on file systems without a fixed number of inodes.
+fn judge_inodes(free: u64, all: u64) -> CheckResult {
+    if all == 0 {
+        return CheckResult::pass("disk", "the file system has no limit of inodes");
+    }
+    let value = format!("{free} of {all} inodes are free");
+    match () {
+        () if free == 0 => CheckResult::fault("disk", value, "remove files on the disk"),
+        () if free < all / INODES_PART => CheckResult::warning("disk", value, "remove files on the disk"),
+        () => CheckResult::pass("disk", value),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,7 @@
 //! `oraclectl orders` and `oraclectl order`.
 
-use crate::base::arguments::{id_parser, limit_parser};
 use crate::base::error::CtlError;
-use crate::base::options::{GlobalOptions, encode_segment};
+use crate::base::options::{GlobalOptions, encode_segment, id_parser, limit_parser};
 use crate::base::output::{format_pairs, format_table, format_user, print_json, warn_of_omitted_rows};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use domain_base::application::ApplicationName;
@@ -12,7 +11,7 @@ use domain_verdict::policy::join_causes;
 use hyper::Method;
 use jiff::Timestamp;
 use oracled_api::base::page::{ListPage, PageLimit};
-use oracled_api::verdict::orders::{HeldVerdictReport, OrderActionRequest, OrderReport};
+use oracled_api::verdict::{HeldVerdictReport, OrderActionRequest, OrderReport};
 use std::io::Write;
 use strum::VariantArray;
 

@@ -3,14 +3,20 @@
 use super::orders::format_order;
 use super::outbox::format_mails;
 use crate::audit::log::format_entry;
-use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
-use crate::base::options::{GlobalOptions, encode_segment};
+use crate::base::options::{GlobalOptions, encode_segment, id_parser, response_lines};
 use crate::base::output::{format_pairs, print_json};
 use domain_base::digest::Sha256Hex;
-use hyper::Method;
+use domain_verdict::label::ProductTier;
+use hyper::{Method, StatusCode};
 use jiff::Timestamp;
-use oracled_api::verdict::{CorrectSessionRequest, SessionPage, SessionReport};
+use oracled_api::audit::LogLimit;
+use oracled_api::base::client::{ClientError, DaemonClient};
+use oracled_api::verdict::{
+    CorrectSessionRequest, PurgeResponse, RegisterSessionResponse, SessionExport, SessionPage, SessionReport,
+};
+use serde::Serialize;
+use serde_json::{Map, Value};
 use std::io::Write;
 
 /// Show, correct or remove a session
@@ -130,4 +136,126 @@ fn print_page(out: &mut dyn Write, page: &SessionPage) -> Result<(), CtlError> {
         writeln!(out, "{}", format_entry(entry))?;
     }
     Ok(())
+}
+
+/// Register a session so that a lost verdict can be regenerated
+#[derive(Debug, clap::Args)]
+pub(crate) struct RegisterArgs {
+    /// Session id
+    #[arg(value_parser = id_parser())]
+    session_id: String,
+    /// Tier that the customer bought: quick, full or strategy
+    #[arg(long)]
+    tier: ProductTier,
+    /// Query of the customer
+    #[arg(long)]
+    query: String,
+    /// Address of the customer, for mail
+    #[arg(long, value_name = "ADDRESS")]
+    customer_email: Option<String>,
+    /// Verdict that you delivered without oracled: GREEN, AMBER, RED or NULL
+    #[arg(long, value_name = "VERDICT")]
+    original_verdict: Option<String>,
+}
+
+impl RegisterArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+        let given = [
+            ("tier", Some(self.tier.into_str())),
+            ("query", Some(self.query.as_str())),
+            ("customer_email", self.customer_email.as_deref()),
+            ("original_verdict", self.original_verdict.as_deref()),
+        ];
+        let body: Map<String, Value> =
+            given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into()))).collect();
+        let path = format!("/v1/sessions/{}", encode_segment(&self.session_id));
+        let body = Value::Object(body).to_string();
+        let answer = options.call_routes(Method::PUT, &path, Some(body.into())).await?;
+        let known: RegisterSessionResponse = answer.json()?;
+        if options.json {
+            return print_json(out, &known);
+        }
+        let how =
+            if answer.status == StatusCode::CREATED { "is registered" } else { "is already registered" };
+        let shown = [
+            ("session", format!("{} {how}", known.session_id)),
+            ("tier", known.tier.to_string()),
+            ("query", known.query),
+            ("mail to", if known.has_email { "the customer's address" } else { "none" }.into()),
+            ("first verdict", known.original_verdict.as_str().into()),
+        ];
+        Ok(out.write_all(format_pairs(&shown).as_bytes())?)
+    }
+}
+
+/// Print everything that is stored about a session as one JSON document
+///
+/// It has the session with its address and facts, its verdict, a held verdict, queued mails, and all log entries. The audit
+/// log names you as the reader.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExportArgs {
+    /// Session id; shop/cs_1 for a session of the application `shop`
+    #[arg(long, value_name = "ID", value_parser = id_parser())]
+    session: String,
+}
+
+/// The stored data of a session, and its log entries.
+#[derive(Serialize)]
+struct ExportDocument {
+    #[serde(flatten)]
+    stored: Option<SessionExport>,
+    log: Vec<Value>,
+}
+
+impl ExportArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+        let session_id = encode_segment(&self.session);
+        let path = format!("/v1/sessions/{session_id}/export");
+        let stored = options.call_control(Method::GET, &path, None).await;
+        let log = read_log(options, &session_id).await?;
+        let stored: Option<SessionExport> = match stored {
+            // a removed session still has log entries
+            Err(CtlError::Problem { code, .. }) if code == "session_unknown" && !log.is_empty() => None,
+            answer => Some(answer?.json()?),
+        };
+        print_json(out, &ExportDocument { stored, log })
+    }
+}
+
+/// All log entries of a session.
+async fn read_log(options: &GlobalOptions, session_id: &str) -> Result<Vec<Value>, CtlError> {
+    let mut entries: Vec<Value> = Vec::new();
+    let unreadable = |error: serde_json::Error| ClientError::Unreadable(error.to_string());
+    loop {
+        let after = entries.last().and_then(|entry| entry.get("seq")?.as_u64()).unwrap_or_default();
+        let path = format!("/v1/log?session={session_id}&after={after}&limit={}", LogLimit::MAX);
+        let mut client = DaemonClient::connect(&options.control_path()?).await?;
+        let mut lines = response_lines(client.open(Method::GET, &path, None).await?).await?;
+        let before = entries.len();
+        while let Some(line) = lines.next_line().await? {
+            entries.push(serde_json::from_slice(&line).map_err(unreadable)?);
+        }
+        if entries.len() == before {
+            return Ok(entries);
+        }
+    }
+}
+
+/// Remove the cached verdict of a session; the session itself stays
+#[derive(Debug, clap::Args)]
+pub(crate) struct PurgeArgs {
+    /// Session id; shop/cs_1 for a session of the application `shop`
+    #[arg(value_parser = id_parser())]
+    session_id: String,
+}
+
+impl PurgeArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+        let path = format!("/v1/verdicts/{}", encode_segment(&self.session_id));
+        let purged: PurgeResponse = options.call_control(Method::DELETE, &path, None).await?.json()?;
+        if options.json {
+            return print_json(out, &purged);
+        }
+        Ok(writeln!(out, "the cached verdict of session {} is removed", purged.session_id)?)
+    }
 }

@@ -1,18 +1,17 @@
 //! `oraclectl submit`.
 
 use super::orders::format_report;
-use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
 use crate::base::input::{read_facts, read_facts_from, read_text, regular_file_parser};
-use crate::base::options::{GlobalOptions, encode_segment};
-use crate::base::output::{format_decision, format_pairs, print_json};
+use crate::base::options::{GlobalOptions, encode_segment, id_parser};
+use crate::base::output::{Output, format_decision, format_pairs, print_json};
 use crate::rules::show_verdict_evaluation;
 use domain_base::visible::{visible_json, visible_line};
 use domain_verdict::label::ProductTier;
 use domain_verdict::order::OrderState;
 use hyper::{Method, StatusCode};
 use oracled_api::base::client::DaemonResponse;
-use oracled_api::verdict::orders::OrderReport;
+use oracled_api::verdict::OrderReport;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -99,7 +98,7 @@ struct DeliveredVerdict {
 }
 
 /// Prints a delivered verdict, or the order of a verdict that is not delivered yet.
-pub(crate) fn show_delivered(
+fn show_delivered(
     answer: &DaemonResponse,
     options: &GlobalOptions,
     out: &mut dyn Write,
@@ -142,4 +141,66 @@ pub(crate) fn show_delivered(
         writeln!(out, "{}", visible_line(&text))?;
     }
     Ok(writeln!(out, "{}", visible_json(delivered.verdict.get()))?)
+}
+
+/// Show the delivered verdict of a session; a lost verdict is regenerated
+#[derive(Debug, clap::Args)]
+pub(crate) struct VerdictArgs {
+    /// Session id
+    #[arg(value_parser = id_parser())]
+    session_id: String,
+    /// Print the document with the proof of its delivery, byte for byte; `oraclectl verify-log` verifies it without a daemon
+    #[arg(long)]
+    proof: bool,
+}
+
+impl VerdictArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Output) -> Result<(), CtlError> {
+        let path = format!("/v1/verdicts/{}", encode_segment(&self.session_id));
+        if self.proof {
+            let answer = options.call_routes(Method::GET, &format!("{path}?proof=1"), None).await?;
+            if answer.status == StatusCode::OK {
+                let out = out.exact();
+                out.write_all(&answer.body)?;
+                return Ok(writeln!(out)?);
+            }
+            return show_delivered(&answer, options, out);
+        }
+        show_delivered(&options.call_routes(Method::GET, &path, None).await?, options, out)
+    }
+}
+
+/// Check a verdict without delivering it; the check is logged
+#[derive(Debug, clap::Args)]
+pub(crate) struct CrosscheckArgs {
+    /// The model's text; `-` reads standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Tier of the verdict: quick, full or strategy
+    #[arg(long)]
+    tier: ProductTier,
+    /// Session id for the log
+    #[arg(long, default_value = "oraclectl", value_parser = id_parser())]
+    session: String,
+    /// Query for the log
+    #[arg(long, default_value = "")]
+    query: String,
+}
+
+impl CrosscheckArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+        let raw = read_text(&self.file)?;
+        let Self { tier, session, query, .. } = self;
+        let body = json!({"session_id": session, "tier": tier, "query": query, "raw": raw}).to_string();
+        let answer = options.call_routes(Method::POST, "/v1/crosscheck", Some(body.into())).await?;
+        let decided: Value = answer.json()?;
+        let shown = if options.json {
+            print_json(out, &decided)
+        } else {
+            out.write_all(format_decision(&decided).as_bytes()).map_err(CtlError::from)
+        };
+        // the exit status is the decision, even if printing fails
+        let approved = decided.get("approved").and_then(Value::as_bool).unwrap_or(false);
+        if approved { shown } else { Err(CtlError::NotApproved) }
+    }
 }

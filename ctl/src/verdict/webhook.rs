@@ -1,8 +1,7 @@
 //! `oraclectl webhook`.
 
-use crate::base::arguments::limit_parser;
 use crate::base::error::CtlError;
-use crate::base::options::{GlobalOptions, encode_segment};
+use crate::base::options::{GlobalOptions, encode_segment, limit_parser};
 use crate::base::output::{format_table, print_json, warn_of_omitted_rows};
 use domain_base::application::ApplicationName;
 use domain_verdict::webhook::{WebhookId, WebhookState};

@@ -1,13 +1,11 @@
 //! `oraclectl explain`.
 
-use super::verify::{descriptions, show};
-use crate::base::arguments::id_parser;
+use super::verify;
 use crate::base::error::CtlError;
-use crate::base::options::{GlobalOptions, encode_segment};
-use crate::base::output::{format_pairs, format_table, format_user, print_json};
-use crate::base::output_style::OutputStyle;
+use crate::base::options::{GlobalOptions, encode_segment, id_parser};
+use crate::base::output::{OutputStyle, format_pairs, format_table, format_user, print_json};
 use domain_ground::id::SourceId;
-use domain_verification::logged_verification::ErasedVerification;
+use domain_verification::replay::ErasedVerification;
 use domain_verification::{DecisionInputs, DecisionStage, EnvelopeKind, OracleCall, decide};
 use hyper::Method;
 use oracled_api::verification::{ExplainResponse, ExplainedDecision};
@@ -74,8 +72,8 @@ fn show_decision(out: &mut dyn Write, decision: &ExplainedDecision) -> Result<()
     let ExplainedDecision { inputs, envelope, reproduced } = decision;
     let claims = inputs.question.claimed.iter();
     let claims = claims.map(|(path, claim)| (path, &claim.value, claim.claimed_by.as_str(), claim.confirmed));
-    let claims = descriptions::format_claims(claims);
-    show::show_envelope(out, envelope, &claims, OutputStyle::for_stdout())?;
+    let claims = verify::format_claims(claims);
+    verify::show_envelope(out, envelope, &claims, OutputStyle::for_stdout())?;
     let mut pairs = vec![
         ("asked at", inputs.asked_at.to_string()),
         ("for", inputs.question.axes.join(", ")),
@@ -130,6 +128,6 @@ fn call_row((oracle_id, call): (&SourceId, &OracleCall)) -> [String; 6] {
         at(call.ended_at),
         format!("{} ms", call.latency_ms),
         call.axes.join(", "),
-        format!("{}{cached}", descriptions::describe_reply(&call.reply)),
+        format!("{}{cached}", verify::describe_reply(&call.reply)),
     ]
 }

@@ -1,17 +1,19 @@
 //! Hands out signed checkpoints of the log, and compares the log with earlier ones at the start.
 
-mod folder;
-
 use crate::audit::config::CheckpointsSection;
 use crate::platform::service::DaemonService;
 use actors_upstream::web::witness::SignedCheckpoint;
 use actors_upstream::witnesses::{ConflictingWitness, Witnesses};
-use anyhow::bail;
-use domain_audit::checkpoint::LogSigner;
-use folder::CheckpointFolder;
+use anyhow::{Context, bail};
+use domain_audit::checkpoint::{Checkpoint, LogSigner};
+use jiff::Timestamp;
 use oracled_store::{Journal, Store};
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fs, io};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval, sleep};
@@ -157,5 +159,183 @@ async fn write(service: &Arc<DaemonService>, note: String) -> bool {
             tracing::error!(error, "could not write the checkpoint of the log");
             false
         }
+    }
+}
+
+/// The most days with a checkpoint.
+const DAYS_MAX: usize = 32;
+/// The end of the name of each checkpoint.
+const FILE_END: &str = ".checkpoint";
+
+/// The checkpoints of one log in a folder. Several daemons can use one folder.
+///
+/// A log that was rolled back must continue all of them. So a replaced newest checkpoint is noticed, and the older ones are
+/// at hand for auditors. One file for each day is a small number of files for a long time, whatever the interval is.
+#[derive(Debug)]
+struct CheckpointFolder<'d> {
+    dir: &'d Path,
+    /// The start of the names of its files.
+    log: String,
+}
+
+impl<'d> CheckpointFolder<'d> {
+    /// The checkpoints of the log of `store` in `dir`.
+    ///
+    /// # Errors
+    /// `dir` is not a folder, or the store cannot be read.
+    fn new(dir: &'d Path, store: &Store) -> anyhow::Result<Self> {
+        if !dir.is_dir() {
+            bail!(
+                "`checkpoints.dir` is {}, which is not a folder; create it, or mount its disk",
+                dir.display()
+            );
+        }
+        Ok(Self { dir, log: store.log_name()?.replace('/', "-") })
+    }
+
+    /// Compares the log with all checkpoints. A log that is shorter or different is an older or a changed copy.
+    ///
+    /// A damaged checkpoint is left out if the log continues another one: a writer to the folder could also remove it.
+    ///
+    /// # Errors
+    /// The log does not continue that of a checkpoint, or no checkpoint can be read.
+    fn check_log(&self, store: &Store) -> anyhow::Result<()> {
+        let mut files = self.days()?;
+        files.extend(Some(self.newest()).filter(|file| file.exists()));
+        if files.is_empty() {
+            let dir = self.dir.display();
+            tracing::warn!(%dir, log = self.log, "no earlier checkpoint: the log is not compared with one");
+        }
+        let (mut is_compared, mut damaged) = (false, Vec::new());
+        // the newest first: its error names the most entries
+        for file in files.iter().rev() {
+            match read_checkpoint(file) {
+                Ok(earlier) => {
+                    self.compare(file, &earlier, store)?;
+                    is_compared = true;
+                }
+                Err(error) => damaged.push((file, error)),
+            }
+        }
+        for (file, error) in damaged {
+            let remedy = format!("to remove this fault, move {} aside", file.display());
+            if !is_compared {
+                return Err(error.context(format!(
+                    "no checkpoint in {} can be read, so the log is not compared with one; copy one from a backup of the folder; \
+                     {remedy}",
+                    self.dir.display()
+                )));
+            }
+            let (error, file) = (format!("{error:#}"), file.display());
+            tracing::error!(%file, error, remedy, "a checkpoint is damaged; the log continues the others");
+        }
+        Ok(())
+    }
+
+    fn compare(&self, file: &Path, earlier: &Checkpoint, store: &Store) -> anyhow::Result<()> {
+        let at = file.display();
+        let remedy = format!(
+            "restore a newer copy of the state directory; if its entries are lost for good, move {}*{FILE_END} aside",
+            self.dir.join(&self.log).display()
+        );
+        let entries = store.log_head().0;
+        match store.log_root(earlier.size)? {
+            Some(root) if root == earlier.root => Ok(()),
+            Some(_) => bail!(
+                "the first {} entries of the log are not those of the checkpoint in {at}: an entry was changed, or the log is \
+                 another one; {remedy}",
+                earlier.size,
+            ),
+            None => bail!(
+                "the log has {entries} entries, and had {} at the checkpoint in {at}: the state directory is an older copy; \
+                 {remedy}",
+                earlier.size,
+            ),
+        }
+    }
+
+    /// Writes a checkpoint as the newest one and as that of the day, and removes those of the oldest days.
+    ///
+    /// # Errors
+    /// A file cannot be written or removed.
+    fn write(&self, note: &str, now: Timestamp) -> anyhow::Result<()> {
+        let day = self.dir.join(format!("{}.{}{FILE_END}", self.log, now.strftime("%Y-%m-%d")));
+        write_file(&day, note)?;
+        write_file(&self.newest(), note)?;
+        let days = self.days()?;
+        for file in days.iter().rev().skip(DAYS_MAX) {
+            fs::remove_file(file).with_context(|| format!("cannot remove {}", file.display()))?;
+        }
+        Ok(())
+    }
+
+    /// The file of the newest checkpoint.
+    fn newest(&self) -> PathBuf {
+        self.dir.join(format!("{}{FILE_END}", self.log))
+    }
+
+    /// The files of the days, in their order.
+    fn days(&self) -> anyhow::Result<Vec<PathBuf>> {
+        let read = || -> io::Result<Vec<PathBuf>> {
+            let mut files = Vec::new();
+            for entry in fs::read_dir(self.dir)? {
+                let name = entry?.file_name();
+                let name = name.to_str().unwrap_or_default();
+                let day = name.strip_prefix(&self.log).and_then(|rest| rest.strip_suffix(FILE_END));
+                files.extend(day.filter(|day| day.starts_with('.')).map(|_| self.dir.join(name)));
+            }
+            files.sort_unstable();
+            Ok(files)
+        };
+        read().with_context(|| format!("cannot list {}", self.dir.display()))
+    }
+}
+
+/// Reads a checkpoint. Its signature is not needed: a writer to the folder can also remove the checkpoint.
+fn read_checkpoint(file: &Path) -> anyhow::Result<Checkpoint> {
+    let at = file.display();
+    let note = fs::read_to_string(file).with_context(|| format!("cannot read the checkpoint {at}"))?;
+    Checkpoint::read_unverified(&note).with_context(|| format!("the checkpoint {at} is damaged"))
+}
+
+/// Writes a file as a whole or not at all.
+fn write_file(file: &Path, note: &str) -> anyhow::Result<()> {
+    let incomplete = file.with_extension("checkpoint.new");
+    let written = File::create(&incomplete).and_then(|mut written| {
+        written.write_all(note.as_bytes())?;
+        written.sync_all()?;
+        fs::rename(&incomplete, file)
+    });
+    written.with_context(|| format!("cannot write {}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jiff::SignedDuration;
+
+    #[test]
+    fn folder_keeps_the_last_checkpoint_of_each_of_32_days() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let folder = CheckpointFolder { dir: dir.path(), log: "oracled-1".to_owned() };
+        let other = dir.path().join("oracled-12.2026-11-20.checkpoint");
+        fs::write(&other, "of another log").expect("the write succeeds");
+        let start: Timestamp = "2026-11-20T10:00:00Z".parse().expect("a time");
+        for hours in (0..40 * 24).step_by(12) {
+            folder
+                .write(&format!("after {hours} h"), start + SignedDuration::from_hours(hours))
+                .expect("written");
+        }
+        let days = folder.days().expect("the folder is readable");
+        assert_eq!(days.len(), DAYS_MAX);
+        let read = |file: &Path| fs::read_to_string(file).expect("the file is readable");
+        let (first, last) = (days.first().expect("a day"), days.last().expect("a day"));
+        assert!(first.ends_with("oracled-1.2026-11-28.checkpoint"), "{first:?}");
+        assert!(last.ends_with("oracled-1.2026-12-29.checkpoint"), "{last:?}");
+        assert_eq!((read(first), read(last)), ("after 204 h".to_owned(), "after 948 h".to_owned()));
+        assert_eq!(
+            (read(&folder.newest()), read(&other)),
+            ("after 948 h".to_owned(), "of another log".to_owned())
+        );
     }
 }

@@ -6,7 +6,7 @@ use crate::platform::config::{
 };
 use actors_upstream::web::witness::WitnessClient;
 use actors_upstream::witnesses::Witnesses;
-use domain_audit::cosignature::{WitnessKey, WitnessKeyError};
+use domain_audit::checkpoint::{WitnessKey, WitnessKeyError};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! `/v1/documents`: the registered documents of all kinds.
 
-use crate::platform::api::request::{JsonBody, QueryParams, strict_json};
+use crate::platform::api::request::{self, JsonBody, QueryParams};
 use crate::platform::control::control_request::{ControlBody, DOCUMENT_MAX_BYTES, parse_name};
 use crate::platform::openapi::{Routes, problems};
 use crate::platform::problem::{Problem, without_state_dir};
@@ -114,7 +114,7 @@ pub(super) async fn put(
     body: ControlBody,
 ) -> Result<Json<AppliedDocument>, Problem> {
     let (kind, document_id) = parse_path(path)?;
-    let document = strict_json::read_document(body.as_bytes(), kind)?;
+    let document = request::read_document(body.as_bytes(), kind)?;
     if document.document_id() != document_id {
         let detail = format!(
             "the document's id is {}, and the path has {document_id}; they must be equal",
@@ -153,7 +153,7 @@ pub(super) async fn apply(
 ) -> Result<Json<ApplyResponse>, Problem> {
     let body = JsonBody::read_within(request, &service, APPLY_MAX_BYTES).await?;
     let ApplyRequest { dry_run, documents } =
-        strict_json::read(body.as_bytes(), "a request", ProblemCode::InvalidRequest)?;
+        request::read_strict_json(body.as_bytes(), "a request", ProblemCode::InvalidRequest)?;
     if documents.len() > APPLY_MAX_DOCUMENTS {
         let detail =
             format!("`documents` has {} items (at most {APPLY_MAX_DOCUMENTS} allowed)", documents.len());
@@ -197,7 +197,7 @@ fn read_within_limit(text: &str, kind: DocumentKind) -> Result<AnyDocument, Prob
         let detail = format!("the document has {} bytes (at most {DOCUMENT_MAX_BYTES} allowed)", text.len());
         return Err(Problem::new(ProblemCode::InvalidDocument, detail));
     }
-    strict_json::read_document(text.as_bytes(), kind)
+    request::read_document(text.as_bytes(), kind)
 }
 
 fn document_result(document: &AnyDocument, change: Result<DocumentChange, RegistryError>) -> AppliedDocument {

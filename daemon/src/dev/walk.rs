@@ -1,6 +1,6 @@
 //! The walk: it sends the requests of a chapter, checks their responses, and prints the chapter.
 
-use super::upstreams::DevUpstreams;
+use super::DevUpstreams;
 use actors_platform::clock::monotonic;
 use anyhow::{Context, bail};
 use domain_base::visible::visible_line;

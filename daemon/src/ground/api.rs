@@ -1,27 +1,320 @@
 //! Handlers of ground truth on the routes' socket.
 
-pub mod changes;
-pub mod query;
-pub mod records;
 pub mod signals;
-pub mod sources;
 
-use crate::platform::openapi::Routes;
+use crate::platform::api::batch;
+use crate::platform::api::body::{ReservedBody, json_response};
+use crate::platform::api::request::{BatchLine, JsonBody, QueryParams, parse};
+use crate::platform::openapi::{Routes, problems};
+use crate::platform::problem::{Problem, without_state_dir};
+use crate::platform::service::{DaemonService, run_blocking};
+use actors_ground::queries::{
+    CallerWaitCheck, ChangesPage, QueryAnswerPage, QueryError, QueryService, RecordReadError,
+};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use axum::{Extension, Json};
+use domain_ground::ontology::Ontology;
+use domain_ground::query::{OracleQuery, QueryAnswer, RecordAnswer};
+use domain_ground::record::ProvenanceRecord;
+use domain_ground::source::SourceAvailability;
+use hyper::StatusCode;
+use oracled_api::base::problem::ProblemCode;
+use oracled_api::ground::{ChangesParams, ProvenanceReport, QueryBatchAnswer, SourceSummary};
+use oracled_store::{Store, StoreError};
+use std::sync::Arc;
+use tokio::task::spawn_blocking;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 /// The routes for applications.
 pub(crate) fn routes() -> Routes {
     OpenApiRouter::new()
-        .routes(routes!(query::post))
-        .routes(routes!(query::batch))
-        .routes(routes!(records::get))
-        .routes(routes!(records::provenance))
-        .routes(routes!(sources::list))
-        .routes(routes!(changes::get))
+        .routes(routes!(query_source))
+        .routes(routes!(query_sources))
+        .routes(routes!(read_record))
+        .routes(routes!(read_provenance))
+        .routes(routes!(list_sources))
+        .routes(routes!(list_changes))
 }
 
 /// The routes for every process.
 pub(crate) fn open_routes() -> Routes {
     OpenApiRouter::new().routes(routes!(signals::post))
+}
+
+problems!(ListProblems: STORE);
+
+/// List the registered sources, in the order of their ids.
+///
+/// `identity` has the axes that identify the subject of a record.
+#[utoipa::path(
+    get,
+    path = "/v1/sources",
+    operation_id = "list_sources",
+    tag = "ground",
+    responses(
+        ListProblems,
+        (status = 200, description = "The entries of the registry, each with whether it answers", body = Vec<SourceSummary>),
+    ),
+)]
+pub async fn list_sources(
+    State(service): State<Arc<DaemonService>>,
+) -> Result<Json<Vec<SourceSummary>>, Problem> {
+    let now = service.system.clock.now();
+    let store = &service.system.store;
+    let listed = store.sources()?.into_iter().map(|state| {
+        let known = store.ontology(&state.entry.registration.ontology)?;
+        let axes = known.iter().flat_map(Ontology::identity);
+        let identity = axes.map(|axis| axis.axis.clone()).collect();
+        let (answers, note) = match state.entry.availability(now) {
+            SourceAvailability::Answers => (true, None),
+            SourceAvailability::AnswersWithWarning(note) => (true, Some(note)),
+            SourceAvailability::Silent(note) => (false, Some(note)),
+        };
+        let statements = state.files.iter().map(|file| file.statements).sum();
+        let size_bytes = state.files.iter().map(|file| file.size_bytes).sum();
+        Ok(SourceSummary { entry: state.entry, identity, answers, note, statements, size_bytes })
+    });
+    listed.collect::<Result<_, Problem>>().map(Json)
+}
+
+problems!(RecordProblems: RECORD STORE; SourceSilent SourceStale);
+
+/// Read a record by its id, with its validity and its freshness.
+///
+/// The record is returned whatever its status is now.
+#[utoipa::path(
+    get,
+    path = "/v1/records/{record_id}",
+    operation_id = "read_record",
+    tag = "ground",
+    params(("record_id" = String, Path, pattern = "^[0-9a-f]{16}-[0-9]+$", description = "The id of the record, as a query returns it")),
+    responses(
+        RecordProblems,
+        (status = 200, description = "The record with all its axes, its standing and its freshness", body = RecordAnswer),
+    ),
+)]
+pub async fn read_record(
+    State(service): State<Arc<DaemonService>>,
+    record_id: Result<Path<String>, PathRejection>,
+) -> Result<Json<RecordAnswer>, Problem> {
+    let (record_id, queries) = (parse_record_id(record_id)?, service.system.queries.clone());
+    Ok(Json(service.run_work(async move { Ok(queries.record(&record_id).await?) }).await?))
+}
+
+problems!(ProvenanceProblems: RECORD STORE; SourceSilent);
+
+/// Read the provenance of a record whose source answers.
+///
+/// The provenance leads to the hash and the payload offset of the raw record.
+#[utoipa::path(
+    get,
+    path = "/v1/records/{record_id}/provenance",
+    operation_id = "read_provenance",
+    tag = "ground",
+    params(("record_id" = String, Path, pattern = "^[0-9a-f]{16}-[0-9]+$", description = "The id of the record, as a query returns it")),
+    responses(
+        ProvenanceProblems,
+        (status = 200, description = "The RFC's provenance record, and the location of the raw record", body = ProvenanceRecord),
+    ),
+)]
+pub async fn read_provenance(
+    State(service): State<Arc<DaemonService>>,
+    record_id: Result<Path<String>, PathRejection>,
+) -> Result<Json<ProvenanceRecord>, Problem> {
+    let (record_id, queries) = (parse_record_id(record_id)?, service.system.queries.clone());
+    Ok(Json(service.run_work(async move { Ok(queries.provenance(&record_id).await?) }).await?))
+}
+
+problems!(RecordedProblems: RECORD STORE);
+
+/// Read the provenance of a record and the text of its raw record, even if its source does not answer.
+#[utoipa::path(
+    get,
+    path = "/v1/records/{record_id}/provenance",
+    operation_id = "read_recorded_provenance",
+    tag = "ground",
+    params(("record_id" = String, Path, pattern = "^[0-9a-f]{16}-[0-9]+$", description = "The id of the record, as a query returns it")),
+    responses(
+        RecordedProblems,
+        (status = 200, description = "The RFC's provenance record, and the location and the text of the raw record", body = ProvenanceReport),
+    ),
+)]
+pub async fn read_recorded_provenance(
+    State(service): State<Arc<DaemonService>>,
+    record_id: Result<Path<String>, PathRejection>,
+) -> Result<Json<ProvenanceReport>, Problem> {
+    let (record_id, queries) = (parse_record_id(record_id)?, service.system.queries.clone());
+    let provenance =
+        service.run_work(async move { Ok(queries.recorded_provenance(&record_id).await?) }).await?;
+    let store = service.system.store.clone();
+    let read = move || -> Result<_, Problem> {
+        let (raw_text, raw_fault) = match read_raw_text(&store, &provenance) {
+            Ok(raw_text) => (raw_text, None),
+            Err(error) => (None, Some(without_state_dir(error.to_string()))),
+        };
+        Ok(ProvenanceReport { provenance, raw_text, raw_fault })
+    };
+    Ok(Json(run_blocking(read).await?))
+}
+
+/// The text of the raw record; `None` if it was pruned or not kept.
+fn read_raw_text(store: &Store, provenance: &ProvenanceRecord) -> Result<Option<String>, StoreError> {
+    if provenance.pruned {
+        return Ok(None);
+    }
+    let raw = &provenance.raw;
+    let texts = store.raw_texts(&provenance.oracle_id, &raw.raw_sha256, [(raw.offset, raw.len)])?;
+    Ok(texts.into_iter().next())
+}
+
+fn parse_record_id(record_id: Result<Path<String>, PathRejection>) -> Result<String, Problem> {
+    // the path has escapes that are not UTF-8
+    let Path(record_id) =
+        record_id.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
+    Ok(record_id)
+}
+
+impl From<RecordReadError> for Problem {
+    fn from(error: RecordReadError) -> Self {
+        let detail = error.to_string();
+        match error {
+            RecordReadError::Unknown(_) => Problem::new(ProblemCode::RecordUnknown, detail),
+            RecordReadError::Silent(_) => Problem::new(ProblemCode::SourceSilent, detail),
+            RecordReadError::Stale(_) => Problem::new(ProblemCode::SourceStale, detail),
+            RecordReadError::Store(error) => error.into(),
+            RecordReadError::Unlogged(error) => error.into(),
+        }
+    }
+}
+
+problems!(QueryProblems: JSON_BODY QUERY);
+
+/// Query a source.
+///
+/// The answer has the freshness of the data. In the `axes` of a record every requested axis is present, as null where the
+/// record has no value.
+#[utoipa::path(
+    post,
+    path = "/v1/query",
+    operation_id = "query_source",
+    tag = "ground",
+    request_body = OracleQuery,
+    responses(
+        QueryProblems,
+        (status = 200, description = "The records that match", body = QueryAnswer),
+    ),
+)]
+pub async fn query_source(
+    State(service): State<Arc<DaemonService>>,
+    Extension(still_waiting): Extension<CallerWaitCheck>,
+    body: JsonBody,
+) -> Result<Response, Problem> {
+    let query = body.parse::<OracleQuery>()?;
+    let queries = service.system.queries.clone();
+    let to_json = |answer: &QueryAnswer| {
+        serde_json::to_vec(answer).expect("an answer is plain data with text for keys")
+    };
+    let body = service.run_work(answer_query(queries, query, still_waiting, to_json));
+    Ok(json_response(StatusCode::OK, body.await?))
+}
+
+problems!(BatchProblems: STORE; UnsupportedMediaType);
+
+/// Run many queries, one per line.
+///
+/// Each line is a request as of `POST /v1/query`, for example with its own `point_in_time`. The answer has one line for each, in
+/// the same order. An invalid line gets a problem as its answer, and the other lines are still answered.
+#[utoipa::path(
+    post,
+    path = "/v1/query:batch",
+    operation_id = "query_sources",
+    tag = "ground",
+    request_body(content = OracleQuery, content_type = "application/x-ndjson", description = "One query per line"),
+    responses(
+        BatchProblems,
+        (status = 200, description = "One answer per line", body = QueryBatchAnswer, content_type = "application/x-ndjson"),
+    ),
+)]
+pub async fn query_sources(
+    State(service): State<Arc<DaemonService>>,
+    Extension(still_waiting): Extension<CallerWaitCheck>,
+    request: Request,
+) -> Result<Response, Problem> {
+    batch::respond(&service, request, |lines, sender| {
+        let answering = Arc::clone(&service);
+        // one at a time, since an answer can take much memory
+        batch::answer_each(Arc::clone(&service), lines, sender, 1, move |line| {
+            answer_line(Arc::clone(&answering), line, still_waiting.clone())
+        })
+    })
+}
+
+async fn answer_line(
+    service: Arc<DaemonService>,
+    BatchLine { number: line, text }: BatchLine,
+    still_waiting: CallerWaitCheck,
+) -> ReservedBody {
+    let to_answer = move |answer: &QueryAnswer| {
+        batch::to_line(&QueryBatchAnswer { line, answer: Some(answer), problem: None })
+    };
+    let answered = match text.and_then(|text| parse::<OracleQuery>(&text)) {
+        Ok(query) => {
+            let queries = service.system.queries.clone();
+            Box::pin(service.run_work_queued(answer_query(queries, query, still_waiting, to_answer))).await
+        }
+        Err(problem) => Err(problem),
+    };
+    answered.unwrap_or_else(|problem| {
+        let answer = QueryBatchAnswer { line, answer: None, problem: Some(problem.to_raw()) };
+        ReservedBody::new(batch::to_line(&answer), None)
+    })
+}
+
+/// Runs a query, and writes its answer by `write`.
+async fn answer_query(
+    queries: QueryService,
+    query: OracleQuery,
+    still_waiting: CallerWaitCheck,
+    write: impl FnOnce(&QueryAnswer) -> Vec<u8> + Send + 'static,
+) -> Result<ReservedBody, Problem> {
+    let QueryAnswerPage { answer, memory_permit } = queries.page(query, still_waiting).await?;
+    if memory_permit.is_none() {
+        return Ok(ReservedBody::new(write(&answer), None));
+    }
+    // serializing a long answer would block other requests
+    let body = spawn_blocking(move || ReservedBody::new(write(&answer), memory_permit)).await;
+    body.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))
+}
+
+problems!(ChangesProblems: STORE; SourceUnknown SourceLive SourceSilent SourceDamaged);
+
+/// List the changes of records after a position.
+///
+/// Changes are in the order in which they became known: a version became valid, was superseded, was withdrawn, and so on.
+/// `next` is the `since` for the next request, even at the end, since more changes may follow. `withheld` names sources
+/// that do not answer, whose changes are left out. Once such a source is approved, a request with its `oracle_id` returns
+/// its changes from the beginning.
+#[utoipa::path(
+    get,
+    path = "/v1/changes",
+    operation_id = "list_changes",
+    tag = "ground",
+    params(ChangesParams),
+    responses(
+        ChangesProblems,
+        (status = 200, description = "The changes", body = ChangesPage),
+    ),
+)]
+pub async fn list_changes(
+    State(service): State<Arc<DaemonService>>,
+    QueryParams(params): QueryParams<ChangesParams>,
+) -> Result<Json<ChangesPage>, Problem> {
+    let ChangesParams { since, oracle_id, limit } = params;
+    let since = since.as_deref().map(str::parse).transpose().map_err(QueryError::Position)?;
+    let queries = service.system.queries.clone();
+    let page = service.run_work(async move { Ok(queries.changes(since, oracle_id, *limit).await?) }).await?;
+    Ok(Json(page))
 }

@@ -1,15 +1,11 @@
 //! Handlers of ground truth on the control socket.
 
-pub mod freshness;
 pub mod ingest;
-pub mod rejects;
 pub mod run;
-pub mod run_changes;
 pub mod source;
 pub mod upkeep;
-pub mod value_history;
 
-use super::api::records;
+use super::api;
 use crate::platform::openapi::Routes;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -19,23 +15,23 @@ pub(crate) fn routes() -> Routes {
     OpenApiRouter::new()
         .routes(routes!(upkeep::pull))
         .routes(routes!(ingest::post))
-        .routes(routes!(run::list))
-        .routes(routes!(run::get))
-        .routes(routes!(run::cancel))
-        .routes(routes!(run::approve))
-        .routes(routes!(run::discard))
-        .routes(routes!(run::undo))
-        .routes(routes!(run_changes::get))
-        .routes(routes!(rejects::get))
-        .routes(routes!(source::get))
-        .routes(routes!(source::review))
-        .routes(routes!(freshness::get))
-        .routes(routes!(source::invalidate))
-        .routes(routes!(source::confirm))
+        .routes(routes!(run::list_runs))
+        .routes(routes!(run::read_run))
+        .routes(routes!(run::cancel_run))
+        .routes(routes!(run::approve_run))
+        .routes(routes!(run::discard_run))
+        .routes(routes!(run::undo_run))
+        .routes(routes!(run::list_run_changes))
+        .routes(routes!(run::list_rejects))
+        .routes(routes!(source::read_source))
+        .routes(routes!(source::review_source))
+        .routes(routes!(source::read_freshness))
+        .routes(routes!(source::invalidate_source))
+        .routes(routes!(source::confirm_source))
         .routes(routes!(upkeep::prune))
         .routes(routes!(upkeep::verify))
         .routes(routes!(upkeep::rebuild))
         .routes(routes!(upkeep::export))
-        .routes(routes!(value_history::post))
-        .routes(routes!(records::recorded_provenance))
+        .routes(routes!(source::read_value_history))
+        .routes(routes!(api::read_recorded_provenance))
 }

@@ -2,8 +2,6 @@
 //!
 //! An entry has the template of the route instead of the path, which has ids of sessions, and no query.
 
-mod metrics;
-
 use super::telemetry::AccessLogLevel;
 use actors_platform::clock::monotonic;
 use axum::body::Body;
@@ -11,13 +9,18 @@ use axum::extract::MatchedPath;
 use axum::response::Response;
 use bytes::Bytes;
 use domain_base::application::ApplicationName;
-use domain_base::caller::PeerCredentials;
-use domain_base::trace::TraceParent;
+use domain_base::caller::{PeerCredentials, TraceParent};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use hyper::header::HeaderValue;
 use hyper::{Method, Request, StatusCode};
-pub use metrics::RequestMetrics;
-use metrics::{InFlightRequest, RouteLabels};
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::{Family, MetricConstructor};
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+use std::fmt::{self, Write};
+use std::hash::{Hash, Hasher};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -113,7 +116,7 @@ impl AccessLog {
         request_id: &str,
     ) {
         let request_id = HeaderValue::from_str(request_id).unwrap_or(HeaderValue::from_static(""));
-        let mut record = self.record(metrics::unknown_method(), peer, request_id, None);
+        let mut record = self.record(unknown_method(), peer, request_id, None);
         record.status = status.map(|status| status.as_u16());
         record.is_complete = status.is_some();
     }
@@ -169,7 +172,7 @@ impl Drop for RequestRecord {
         tracing::info!(
             target: "oracled::access",
             socket = self.slot.log.socket.into_str(),
-            method = metrics::method_name(&self.method),
+            method = method_name(&self.method),
             route = labels.route_name(),
             status = self.status,
             is_complete = self.is_complete,
@@ -270,6 +273,165 @@ impl EntryRate {
         }
         window.entries += 1;
         Some(std::mem::take(&mut window.omitted))
+    }
+}
+
+/// The route of a request that matches none.
+const UNMATCHED: &str = "unmatched";
+/// A method without a label of its own, or one that is not known.
+const OTHER_METHOD: &str = "other";
+/// The status of a request whose client disconnected before the response.
+const NO_STATUS: &str = "none";
+
+/// The metrics of the requests on both sockets. Clones share them.
+#[derive(Debug, Clone)]
+pub struct RequestMetrics {
+    ended: Family<EndedLabels, Counter>,
+    seconds: Family<RouteLabels, Histogram, SecondsBuckets>,
+    in_flight: Family<RouteLabels, Gauge>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct SecondsBuckets;
+
+impl MetricConstructor<Histogram> for SecondsBuckets {
+    fn new_metric(&self) -> Histogram {
+        // 0.5 ms to 32.8 s
+        Histogram::new(exponential_buckets(0.0005, 4.0, 9))
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RouteLabels {
+    socket: SocketKind,
+    route: RouteLabel,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EndedLabels {
+    socket: SocketKind,
+    route: RouteLabel,
+    method: &'static str,
+    status: StatusLabel,
+}
+
+impl EncodeLabelValue for SocketKind {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        encoder.write_str(self.into_str())
+    }
+}
+
+/// The template of a route; `None` if no route matches.
+#[derive(Debug, Clone)]
+struct RouteLabel(Option<MatchedPath>);
+
+impl RouteLabel {
+    fn as_str(&self) -> &str {
+        self.0.as_ref().map_or(UNMATCHED, MatchedPath::as_str)
+    }
+}
+
+impl PartialEq for RouteLabel {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for RouteLabel {}
+
+impl Hash for RouteLabel {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
+impl EncodeLabelValue for RouteLabel {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        encoder.write_str(self.as_str())
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct StatusLabel(Option<u16>);
+
+impl EncodeLabelValue for StatusLabel {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        match self.0 {
+            Some(status) => write!(encoder, "{status}"),
+            None => encoder.write_str(NO_STATUS),
+        }
+    }
+}
+
+impl RouteLabels {
+    const fn new(socket: SocketKind, route: Option<MatchedPath>) -> Self {
+        Self { socket, route: RouteLabel(route) }
+    }
+
+    fn route_name(&self) -> &str {
+        self.route.as_str()
+    }
+}
+
+/// A client may send any word as the method.
+fn method_name(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        _ => OTHER_METHOD,
+    }
+}
+
+/// A method whose name is [`OTHER_METHOD`].
+fn unknown_method() -> Method {
+    Method::TRACE
+}
+
+/// A request in flight, until this is dropped.
+#[derive(Debug)]
+struct InFlightRequest(Gauge);
+
+impl Drop for InFlightRequest {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+impl Default for RequestMetrics {
+    fn default() -> Self {
+        Self {
+            ended: Family::default(),
+            seconds: Family::new_with_constructor(SecondsBuckets),
+            in_flight: Family::default(),
+        }
+    }
+}
+
+impl RequestMetrics {
+    pub fn register(&self, registry: &mut Registry) {
+        let help = "Requests that ended, by socket, route, method and status";
+        registry.register("http_requests", help, self.ended.clone());
+        let help = "Time from a request to the end of its response";
+        registry.register_with_unit("http_request", help, Unit::Seconds, self.seconds.clone());
+        let help = "Requests in progress, by socket and route";
+        registry.register("http_requests_in_flight", help, self.in_flight.clone());
+    }
+
+    fn count_in_flight(&self, labels: &RouteLabels) -> InFlightRequest {
+        let gauge = self.in_flight.get_or_create(labels).clone();
+        gauge.inc();
+        InFlightRequest(gauge)
+    }
+
+    fn count_ended(&self, labels: &RouteLabels, method: &Method, status: Option<u16>, took: Duration) {
+        let RouteLabels { socket, route } = labels.clone();
+        let (method, status) = (method_name(method), StatusLabel(status));
+        self.ended.get_or_create(&EndedLabels { socket, route, method, status }).inc();
+        self.seconds.get_or_create(labels).observe(took.as_secs_f64());
     }
 }
 

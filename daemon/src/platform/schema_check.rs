@@ -1,6 +1,6 @@
 //! Values against their JSON Schema: the keys of the configuration and query parameters.
 
-use domain_base::date::read_moment;
+use domain_base::moment::read_moment;
 use serde_json::{Number, Value};
 
 /// The value that `text` means for the type of `schema`. A list is separated by commas. If the text does not have the

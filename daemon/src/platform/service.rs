@@ -1,11 +1,8 @@
 //! The state that the sockets share: the running system, its limits, and its readiness.
 
 use crate::platform::access_log::RequestMetrics;
-use crate::platform::applications::Applications;
 use crate::platform::config::{Configuration, LimitsSection, Section};
 use crate::platform::problem::{Problem, without_state_dir};
-use crate::platform::signal_rate::SignalRate;
-use crate::platform::state_size::StateSizeMetrics;
 use crate::platform::telemetry::LogLevelHandle;
 use actors_audit::logger::JournalReport;
 use actors_platform::caller::{current_application, spawn_for_caller};
@@ -13,18 +10,26 @@ use actors_upstream::web::witness::SignedCheckpoint;
 use actors_upstream::witnesses::{ConflictingWitness, Witnesses};
 use domain_audit::checkpoint::LogSigner;
 use domain_base::application::ApplicationName;
+use domain_base::caller::PeerCredentials;
 use domain_ground::id::SourceId;
 use domain_ground::upkeep::SourceCheckProgress;
 use jiff::Timestamp;
 use oracled_actors::ActorSystem;
 use oracled_api::base::problem::ProblemCode;
-use prometheus_client::registry::Registry;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
 use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, DirEntry};
 use std::future::Future;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore, oneshot, watch};
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::sleep;
 
 /// The progress of the source checks that callers wait for.
 #[derive(Debug, Default)]
@@ -380,6 +385,148 @@ impl DaemonService {
     }
 }
 
+/// The processes of an application.
+#[derive(Debug, Clone, Default)]
+pub struct ApplicationProcesses {
+    pub uids: Vec<u32>,
+    /// The group ids, for processes whose user id no application lists.
+    pub gids: Vec<u32>,
+    /// Maximum number of verdicts in flight.
+    pub in_flight: Option<usize>,
+}
+
+/// The applications by name. If there are none, all callers belong to `default`.
+#[derive(Debug, Clone, Default)]
+pub struct Applications(pub BTreeMap<ApplicationName, ApplicationProcesses>);
+
+impl Applications {
+    /// The names, or only `default` if no application is configured.
+    #[must_use]
+    pub fn names(&self) -> Vec<ApplicationName> {
+        if self.0.is_empty() {
+            return vec![ApplicationName::default()];
+        }
+        self.0.keys().cloned().collect()
+    }
+
+    /// The application of the process `peer`; `None` if it belongs to none.
+    pub(crate) fn of_peer(&self, peer: PeerCredentials) -> Option<ApplicationName> {
+        if self.0.is_empty() {
+            return Some(ApplicationName::default());
+        }
+        let by_uid = || self.0.iter().find(|(_, processes)| processes.uids.contains(&peer.uid));
+        let by_gid = || self.0.iter().find(|(_, processes)| processes.gids.contains(&peer.gid));
+        by_uid().or_else(by_gid).map(|(name, _)| name.clone())
+    }
+}
+
+/// Maximum number of signals that are accepted at one path within a window.
+pub(crate) const SIGNALS_PER_WINDOW: u32 = 10;
+const SIGNAL_WINDOW: Duration = Duration::from_secs(60);
+
+/// The signals of each path in its current window. Only paths that a freshness policy names are counted.
+#[derive(Debug, Default)]
+pub struct SignalRate(StdMutex<HashMap<String, (Instant, u32)>>);
+
+impl SignalRate {
+    /// Counts a signal at `path`, or returns how long to wait for the next window.
+    pub(crate) fn count_signal(&self, path: &str, now: Instant) -> Result<(), Duration> {
+        let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // policies change: a path that no policy names must not stay in memory
+        windows.retain(|_, (began, _)| now.duration_since(*began) < SIGNAL_WINDOW);
+        let (began, count) = windows.entry(path.to_owned()).or_insert((now, 0));
+        if *count >= SIGNALS_PER_WINDOW {
+            return Err(SIGNAL_WINDOW.saturating_sub(now.duration_since(*began)));
+        }
+        *count += 1;
+        Ok(())
+    }
+}
+
+/// The time between two measurements. A state directory can have hundreds of thousands of files.
+const EVERY: Duration = Duration::from_secs(60);
+/// The parts, with the start of the paths of their files in the state directory.
+const PARTS: [(&str, &str); 6] = [
+    ("segments", "segments"),
+    ("database", "store"),
+    ("log_lines", "oracle_log"),
+    ("facts", "ground/facts"),
+    ("payloads", "ground/raw"),
+    ("work", "ground/work"),
+];
+/// The part of the other files.
+const OTHER: &str = "other";
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PartLabels {
+    part: &'static str,
+}
+
+/// The metric of the size. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct StateSizeMetrics(Family<PartLabels, Gauge>);
+
+impl StateSizeMetrics {
+    pub fn register(&self, registry: &mut Registry) {
+        let help = "Size of the state directory by part, measured every 60 s";
+        registry.register_with_unit("storage", help, Unit::Bytes, self.0.clone());
+    }
+
+    fn set(&self, sizes: &[(&'static str, u64)]) {
+        for (part, bytes) in sizes {
+            self.0.get_or_create(&PartLabels { part }).set(i64::try_from(*bytes).unwrap_or(i64::MAX));
+        }
+    }
+}
+
+/// The task that measures the state directory.
+#[derive(Debug)]
+pub(crate) struct StateSizeTask(JoinHandle<()>);
+
+impl StateSizeTask {
+    #[must_use]
+    pub(crate) fn start(dir: &Path, metrics: &StateSizeMetrics) -> Self {
+        let (dir, metrics) = (dir.to_owned(), metrics.clone());
+        Self(tokio::spawn(async move {
+            loop {
+                let dir = dir.clone();
+                match spawn_blocking(move || measure_parts(&dir)).await {
+                    Ok(sizes) => metrics.set(&sizes),
+                    Err(error) => tracing::warn!(%error, "could not measure the state directory"),
+                }
+                sleep(EVERY).await;
+            }
+        }))
+    }
+
+    pub(crate) fn stop(self) {
+        self.0.abort();
+    }
+}
+
+/// The bytes of the files of each part. A file that disappears meanwhile counts as 0.
+fn measure_parts(dir: &Path) -> Vec<(&'static str, u64)> {
+    let mut sizes: Vec<_> = PARTS.iter().map(|(part, _)| (*part, 0)).chain([(OTHER, 0)]).collect();
+    add_files(dir, "", &mut sizes);
+    sizes
+}
+
+/// Adds the files in `dir`, whose path in the state directory is `prefix`.
+fn add_files(dir: &Path, prefix: &str, sizes: &mut [(&'static str, u64)]) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let Ok(metadata) = DirEntry::metadata(&entry) else { continue };
+        let path = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        if metadata.is_dir() {
+            add_files(&entry.path(), &format!("{path}/"), sizes);
+            continue;
+        }
+        let part = PARTS.iter().find(|(_, start)| path.starts_with(start)).map_or(OTHER, |(part, _)| *part);
+        if let Some((_, bytes)) = sizes.iter_mut().find(|(name, _)| *name == part) {
+            *bytes += metadata.len();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -402,5 +549,60 @@ mod tests {
         assert!(panicked.is_err(), "{panicked:?}");
         assert!(run_to_end(async { Ok(()) }).await.is_ok());
         assert_eq!(request_panics() - before, 1);
+    }
+
+    #[test]
+    fn process_belongs_to_application_of_its_uid_before_that_of_its_gid() {
+        let processes = |uids: &[u32], gids: &[u32]| ApplicationProcesses {
+            uids: uids.into(),
+            gids: gids.into(),
+            in_flight: None,
+        };
+        let all = [("shop", processes(&[1], &[])), ("help", processes(&[3], &[2]))];
+        let named = all.map(|(name, processes)| (name.parse().expect("a valid name"), processes));
+        let all = Applications(named.into());
+        let of = |uid, gid| all.of_peer(PeerCredentials { uid, gid, pid: None }).map(String::from);
+        assert_eq!(of(1, 2).as_deref(), Some("shop"));
+        assert_eq!(of(9, 2).as_deref(), Some("help"));
+        assert_eq!(of(9, 1), None);
+        let peer = PeerCredentials { uid: 9, gid: 9, pid: None };
+        assert_eq!(Applications::default().of_peer(peer), Some(ApplicationName::default()));
+    }
+
+    #[test]
+    fn signals_beyond_the_rate_wait_for_the_next_window() {
+        let (rate, now) = (SignalRate::default(), Instant::now());
+        for _ in 0..SIGNALS_PER_WINDOW {
+            assert_eq!(rate.count_signal("/v1/signals/a", now), Ok(()));
+        }
+        let later = now + Duration::from_secs(20);
+        assert_eq!(rate.count_signal("/v1/signals/a", later), Err(Duration::from_secs(40)));
+        assert_eq!(rate.count_signal("/v1/signals/b", later), Ok(()), "another path has its own rate");
+        assert_eq!(rate.count_signal("/v1/signals/a", now + SIGNAL_WINDOW), Ok(()));
+    }
+
+    #[test]
+    fn each_file_of_the_state_directory_is_in_one_part() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for (path, bytes) in [
+            ("segments/0000000001", 1),
+            ("segments/spare", 2),
+            ("store/db", 4),
+            ("store/blobs/1", 8),
+            ("oracle_log.jsonl", 16),
+            ("oracle_log-1.jsonl", 32),
+            ("ground/facts/a.sorted", 64),
+            ("ground/raw/a.raw", 128),
+            ("ground/work/run/1", 256),
+            ("log.key", 512),
+            ("ground/unknown", 1024),
+        ] {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("the folder is created");
+            fs::write(path, vec![b'x'; bytes]).expect("the file is written");
+        }
+        let sizes = [3, 12, 48, 64, 128, 256, 1536];
+        let measured: Vec<_> = measure_parts(dir.path()).into_iter().map(|(_, bytes)| bytes).collect();
+        assert_eq!(measured, sizes);
     }
 }

@@ -1,11 +1,8 @@
 //! Handlers of verdicts and sessions on the routes' socket.
 
-mod answers;
-pub mod cache;
 pub mod crosscheck;
 pub mod orders;
 pub mod sessions;
-mod submitted_prompt;
 pub mod verdicts;
 
 use crate::platform::openapi::Routes;
@@ -16,9 +13,9 @@ use utoipa_axum::routes;
 pub(crate) fn routes() -> Routes {
     OpenApiRouter::new()
         .routes(routes!(crosscheck::post))
-        .routes(routes!(verdicts::get, verdicts::post))
+        .routes(routes!(verdicts::read_verdict, verdicts::submit_verdict))
         .routes(routes!(orders::list))
         .routes(routes!(orders::get, orders::delete))
         .routes(routes!(sessions::put))
-        .routes(routes!(cache::get, cache::post))
+        .routes(routes!(verdicts::read_cached_verdict, verdicts::write_cached_verdict))
 }

@@ -5,7 +5,7 @@ use crate::platform::scraped_metrics::MetricsText;
 use crate::platform::service::{DaemonService, run_blocking};
 use actors_verdict::regen::ReadVariance;
 use domain_base::decimal::Decimal;
-use domain_verdict::cost_budget::DailyBudget;
+use domain_verdict::cost::DailyBudget;
 use std::sync::Arc;
 
 /// Reads whether regenerated verdicts differ too often, and the daily budgets. The budget of all calls has no label.

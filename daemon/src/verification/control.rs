@@ -1,26 +1,69 @@
 //! Handlers of verification on the control socket.
 
-pub mod execution;
 pub mod review;
-pub mod review_evidence;
 
-use crate::platform::openapi::Routes;
+use crate::platform::control::control_request::parse_name;
+use crate::platform::openapi::{Routes, problems};
+use crate::platform::problem::Problem;
+use crate::platform::service::DaemonService;
+use crate::verification::api::read_decisions;
+use axum::Json;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use domain_verification::event::VerificationEntry;
+use domain_verification::replay::LoggedVerification;
+use oracled_api::verification::{ExplainResponse, ExplainedDecision};
+use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 /// The routes of reviews, on the control socket and on the socket for reviewers.
 pub(crate) fn review_routes() -> Routes {
     OpenApiRouter::new()
-        .routes(routes!(review::list))
-        .routes(routes!(review::get))
-        .routes(routes!(review_evidence::get))
-        .routes(routes!(review::resolve))
-        .routes(routes!(review::revoke))
-        .routes(routes!(review::dismiss))
-        .routes(routes!(review::comment))
+        .routes(routes!(review::list_reviews))
+        .routes(routes!(review::read_review))
+        .routes(routes!(review::read_review_evidence))
+        .routes(routes!(review::resolve_review))
+        .routes(routes!(review::revoke_review))
+        .routes(routes!(review::dismiss_review))
+        .routes(routes!(review::comment_on_review))
 }
 
 /// The routes of the control socket.
 pub(crate) fn routes() -> Routes {
-    review_routes().routes(routes!(execution::get))
+    review_routes().routes(routes!(explain_verification))
+}
+
+problems!(ExplainProblems: STORE; ExecutionUnknown DecisionAltered);
+
+/// Read the decisions of a verification with their inputs, and whether they can be reproduced.
+#[utoipa::path(
+    get,
+    path = "/v1/executions/{execution_id}",
+    operation_id = "explain_verification",
+    tag = "verification",
+    params(("execution_id" = String, Path, description = "The `execution_id` of the envelope")),
+    responses(
+        ExplainProblems,
+        (status = 200, description = "The decisions, each as it was returned", body = ExplainResponse),
+    ),
+)]
+pub async fn explain_verification(
+    State(service): State<Arc<DaemonService>>,
+    execution_id: Result<Path<String>, PathRejection>,
+) -> Result<Json<ExplainResponse>, Problem> {
+    let decisions = read_decisions(&service.system.store, parse_name(execution_id)?).await?;
+    let mut explained = ExplainResponse { decisions: Vec::new(), erased: Vec::new() };
+    for decision in decisions {
+        match decision {
+            LoggedVerification::Whole(entry) => {
+                entry.read_envelope()?;
+                let reproduced = entry.is_reproduced();
+                let VerificationEntry { inputs, envelope, .. } = *entry;
+                explained.decisions.push(ExplainedDecision { inputs, envelope, reproduced });
+            }
+            LoggedVerification::Erased(erased) => explained.erased.push(erased),
+        }
+    }
+    Ok(Json(explained))
 }

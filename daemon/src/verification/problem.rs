@@ -5,7 +5,7 @@ use actors_verification::{
     CommentError, DismissError, ResolveError, ReviewClosedError, RevokeError, VerifyError,
 };
 use domain_verification::event::AlteredEntryError;
-use domain_verification::logged_verification::ErasedVerification;
+use domain_verification::replay::ErasedVerification;
 use domain_verification::request::VerifyRequestError;
 use std::fmt::Display;
 

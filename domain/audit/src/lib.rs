@@ -1,7 +1,6 @@
 //! The audit log: every event that is logged.
 
 pub mod checkpoint;
-pub mod cosignature;
 pub mod event;
 pub mod leaf;
 pub mod log_proof;

@@ -1,8 +1,8 @@
 //! The caller that caused an entry.
 
 use crate::application::ApplicationName;
-use crate::trace::{TraceContext, TraceId};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// The longest request id, in characters.
 pub const REQUEST_ID_MAX_CHARS: usize = 128;
@@ -74,5 +74,136 @@ impl RequestCaller {
     pub fn trace(&self) -> Option<TraceContext> {
         let trace_id = self.trace_id.clone()?;
         Some(TraceContext { trace_id, is_sampled: self.is_trace_sampled })
+    }
+}
+
+/// Length of a `traceparent` of version 00.
+const TRACEPARENT_CHARS: usize = 55;
+const TRACE_ID_DIGITS: usize = 32;
+const SPAN_ID_DIGITS: usize = 16;
+/// The flag that the caller may have recorded the trace. The other flags are not defined.
+const SAMPLED: u8 = 1;
+
+/// The id of a trace: 32 lower-case hexadecimal digits, not all of them 0.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(transparent)]
+#[schema(pattern = "^[0-9a-f]{32}$")]
+pub struct TraceId(String);
+
+impl fmt::Display for TraceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The trace that a request belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceContext {
+    pub trace_id: TraceId,
+    /// Whether the caller may have recorded the trace.
+    pub is_sampled: bool,
+}
+
+/// The value of a `traceparent`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceParent {
+    pub trace: TraceContext,
+    /// The id of the caller's span: 16 lower-case hexadecimal digits, not all of them 0.
+    pub parent_id: String,
+}
+
+impl TraceParent {
+    /// Parses a header. `None` if it is invalid. Of a version after 00, the fields of version 00 are used.
+    #[must_use]
+    pub fn parse(header: &str) -> Option<Self> {
+        if header.len() < TRACEPARENT_CHARS {
+            return None;
+        }
+        let mut fields = header.split('-');
+        let version = fields.next().filter(|version| is_hex(version, 2) && *version != "ff")?;
+        let trace_id = fields.next().filter(|id| is_id(id, TRACE_ID_DIGITS))?;
+        let parent_id = fields.next().filter(|id| is_id(id, SPAN_ID_DIGITS))?;
+        let flags = fields.next().filter(|flags| is_hex(flags, 2))?;
+        if version == "00" && fields.next().is_some() {
+            return None;
+        }
+        let flags = u8::from_str_radix(flags, 16).ok()?;
+        let trace = TraceContext { trace_id: TraceId(trace_id.to_owned()), is_sampled: flags & SAMPLED != 0 };
+        Some(Self { trace, parent_id: parent_id.to_owned() })
+    }
+}
+
+impl TraceContext {
+    /// The `traceparent` of a call in the span `span_id`, which is not 0.
+    #[must_use]
+    pub fn traceparent(&self, span_id: u64) -> String {
+        format!("00-{}-{span_id:016x}-{:02x}", self.trace_id, u8::from(self.is_sampled))
+    }
+}
+
+fn is_hex(text: &str, digits: usize) -> bool {
+    text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+fn is_id(text: &str, digits: usize) -> bool {
+    is_hex(text, digits) && text.bytes().any(|byte| byte != b'0')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+    const PARENT: &str = "00f067aa0ba902b7";
+
+    #[test]
+    fn traceparent_of_version_00_and_later_ones_is_read() {
+        for (header, is_sampled) in [
+            (format!("00-{TRACE}-{PARENT}-01"), true),
+            (format!("00-{TRACE}-{PARENT}-00"), false),
+            (format!("00-{TRACE}-{PARENT}-fe"), false),
+            (format!("cc-{TRACE}-{PARENT}-03"), true),
+            (format!("cc-{TRACE}-{PARENT}-01-what-the-future-adds"), true),
+            (format!("cc-{TRACE}-{PARENT}-01-"), true),
+        ] {
+            let read = TraceParent::parse(&header).expect("a valid header");
+            assert_eq!((read.trace.is_sampled, read.parent_id.as_str()), (is_sampled, PARENT), "{header}");
+            assert_eq!(read.trace.trace_id.to_string(), TRACE, "{header}");
+        }
+    }
+
+    #[test]
+    fn invalid_traceparent_is_ignored() {
+        for header in [
+            String::new(),
+            format!("00-{TRACE}-{PARENT}"),
+            format!("00-{TRACE}-{PARENT}-0"),
+            format!("00-{TRACE}-{PARENT}-0x"),
+            format!("00-{TRACE}-{PARENT}-01-"),
+            format!("00-{TRACE}-{PARENT}-01-more"),
+            format!("00-{TRACE}-{PARENT}-011"),
+            format!(" 00-{TRACE}-{PARENT}-01"),
+            format!("00-{}-{PARENT}-01", TRACE.to_uppercase()),
+            format!("00-{TRACE}-{}-01", PARENT.to_uppercase()),
+            format!("00-{}-{PARENT}-01", "0".repeat(32)),
+            format!("00-{TRACE}-{}-01", "0".repeat(16)),
+            format!("0-{TRACE}-{PARENT}-01"),
+            format!("ff-{TRACE}-{PARENT}-01"),
+            format!("FE-{TRACE}-{PARENT}-01"),
+            format!("cc-{TRACE}-{PARENT}-01.more"),
+            format!("00-{TRACE}-{PARENT}-\u{e9}"),
+        ] {
+            assert_eq!(TraceParent::parse(&header), None, "{header:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn traceparent_of_a_call_keeps_the_trace(id in 1_u128.., span_id in 1_u64.., is_sampled: bool) {
+            let trace = TraceContext { trace_id: TraceId(format!("{id:032x}")), is_sampled };
+            let read = TraceParent::parse(&trace.traceparent(span_id)).expect("a valid header");
+            prop_assert_eq!((read.trace, read.parent_id), (trace, format!("{span_id:016x}")));
+        }
     }
 }

@@ -2,24 +2,20 @@
 //!
 //! A feature declares each of its kinds beside the type, as a [`Document`], and names it in its [`DocumentList`].
 
-mod unmarked;
-
 use crate::digest::{Sha256Hex, digest_of_json};
 use crate::row::{IndexEntry, KeyedRow, Row, RowData, Table, not_indexed};
 use crate::schema::json_schema;
 use jiff::Timestamp;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::de::value::StringDeserializer;
+use serde::de::{DeserializeOwned, DeserializeSeed, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, forward_to_deserialize_any};
 use serde_json::Value as Json;
 use std::any::Any;
 use std::fmt::{self, Debug};
 use std::sync::Arc;
-use unmarked::UnmarkedDeserializer;
 use utoipa::ToSchema;
 use utoipa::openapi::schema::Ref;
 use utoipa::openapi::{RefOr, Schema};
-
-pub use unmarked::{KIND_MEMBER, SCHEMA_MEMBER};
 
 /// A document with its declaration. Its JSON is an object.
 pub trait Document:
@@ -301,5 +297,60 @@ impl<D: Document> Row for RegisteredDocument<D> {
 impl<D: Document> KeyedRow for RegisteredDocument<D> {
     fn key(&self) -> String {
         self.document.document_id()
+    }
+}
+
+/// The member that names the kind of a document.
+pub const KIND_MEMBER: &str = "kind";
+/// The member that names the schema of a document, for editors.
+pub const SCHEMA_MEMBER: &str = "$schema";
+
+/// A deserializer of an object that leaves out its members `kind` and `$schema`.
+struct UnmarkedDeserializer<D>(D);
+
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for UnmarkedDeserializer<D> {
+    type Error = D::Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.0.deserialize_map(UnmarkedVisitor(visitor))
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+struct UnmarkedVisitor<V>(V);
+
+impl<'de, V: Visitor<'de>> Visitor<'de> for UnmarkedVisitor<V> {
+    type Value = V::Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a document with named members")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<V::Value, A::Error> {
+        self.0.visit_map(UnmarkedMapAccess(map))
+    }
+}
+
+struct UnmarkedMapAccess<A>(A);
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for UnmarkedMapAccess<A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
+        while let Some(name) = self.0.next_key::<String>()? {
+            if name != KIND_MEMBER && name != SCHEMA_MEMBER {
+                return seed.deserialize(StringDeserializer::new(name)).map(Some);
+            }
+            self.0.next_value::<IgnoredAny>()?;
+        }
+        Ok(None)
+    }
+
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, A::Error> {
+        self.0.next_value_seed(seed)
     }
 }

@@ -1,7 +1,6 @@
 //! The ids of sessions.
 
-use crate::application::{ApplicationName, ApplicationNameError};
-use crate::text_id::{is_path_step, text_conversions};
+use crate::application::{ApplicationName, ApplicationNameError, is_path_step, text_conversions};
 use serde::{Deserialize, Serialize};
 
 /// The maximum length of a session id, in characters.

@@ -1,6 +1,8 @@
 //! The Unicode form of texts: one form for equal texts, and words that mix letters of several scripts.
 
+use regex::Regex;
 use std::borrow::Cow;
+use std::sync::LazyLock;
 use unicode_normalization::char::is_combining_mark;
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 use unicode_security::MixedScript;
@@ -41,6 +43,32 @@ pub fn find_mixed_script_word(text: &str) -> Option<&str> {
     }
     let is_part = |character: char| character.is_alphanumeric() || matches!(character, '\u{300}'..='\u{36f}');
     text.split(|character| !is_part(character)).find(|word| !word.is_single_script())
+}
+
+// Blank text: text without a visible character.
+//
+// Besides white space, characters with Unicode's `Default_Ignorable_Code_Point` property (zero-width spaces and
+// joiners, soft hyphen, byte order mark, fillers), the blank Braille pattern U+2800 and control characters are invisible.
+
+static INVISIBLE: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"[\p{Default_Ignorable_Code_Point}\x{2800}[\p{Cc}--\s]]").expect("the pattern is valid")
+});
+
+/// `text` without invisible characters. White space stays, because it separates words.
+#[must_use]
+pub fn without_invisible(text: &str) -> Cow<'_, str> {
+    // fast path: printable ASCII, as most texts are
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r')) {
+        return Cow::Borrowed(text);
+    }
+    INVISIBLE.replace_all(text, "")
+}
+
+/// Whether `text` has no visible character.
+#[must_use]
+pub fn is_blank(text: &str) -> bool {
+    // fast path: most texts contain a visible ASCII character
+    !text.bytes().any(|byte| byte.is_ascii_graphic()) && without_invisible(text).trim().is_empty()
 }
 
 #[cfg(test)]
@@ -95,6 +123,34 @@ mod tests {
             ("\u{c5}land 7", None),
         ] {
             assert_eq!(find_mixed_script_word(text), expected, "{text}");
+        }
+    }
+
+    mod blank {
+        use crate::text_form::*;
+
+        #[test]
+        fn text_without_visible_characters_is_blank() {
+            for blank in [
+                "",
+                " \t\r\n\u{a0}\u{2028}",
+                "\u{200b}\u{200d}\u{ad}\u{feff}",
+                "\u{3164}\u{115f}",
+                "\u{e0041}",
+                "\u{2800}\u{2800} \u{2800}",
+                "\u{fe0f}\u{34f}\u{2064}\u{206f}\u{180e}\u{1d173}\u{e0fff}",
+                "\0\u{1} \u{7f}",
+            ] {
+                assert!(is_blank(blank), "{blank:?}");
+            }
+            for visible in ["a", "\u{200b}.", "0", "👩\u{200d}🌾", "\u{301}", "\u{2801}"] {
+                assert!(!is_blank(visible), "{visible:?}");
+            }
+        }
+
+        #[test]
+        fn invisible_characters_are_removed_and_white_space_stays() {
+            assert_eq!(without_invisible("so\u{ad}und\u{200b} \tplan\n\u{1}"), "sound \tplan\n");
         }
     }
 }

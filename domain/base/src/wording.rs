@@ -1,5 +1,7 @@
 //! Rewording of the errors of serde and regex: on one line, without Rust type names.
 
+use regex::{Regex, RegexBuilder};
+
 /// The maximum length of input that an error quotes, in characters.
 pub const QUOTED_MAX_CHARS: usize = 80;
 
@@ -69,6 +71,27 @@ pub fn reword_pattern_error(error: &regex::Error) -> String {
     format!("it is not a pattern: {}", what.trim().replace('\n', " "))
 }
 
+/// The maximum length of a pattern, in bytes.
+const PATTERN_MAX_BYTES: usize = 1024;
+/// The maximum memory of a compiled pattern, in bytes.
+const COMPILED_MAX_BYTES: usize = 256 * 1024;
+
+/// Compiles a pattern that must match a whole text.
+///
+/// # Errors
+/// The fault of the pattern.
+pub fn compile_pattern(pattern: &str) -> Result<Regex, String> {
+    if !(1..=PATTERN_MAX_BYTES).contains(&pattern.len()) {
+        return Err(format!("a text of 1 to {PATTERN_MAX_BYTES} bytes is required"));
+    }
+    let built = |pattern: &str| {
+        RegexBuilder::new(pattern).size_limit(COMPILED_MAX_BYTES).dfa_size_limit(COMPILED_MAX_BYTES).build()
+    };
+    // the pattern alone first: it must not close the added parentheses
+    let whole = built(pattern).and_then(|_| built(&format!("^(?:{pattern})$")));
+    whole.map_err(|error| reword_pattern_error(&error).to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,7 +154,7 @@ mod tests {
     fn fault_of_a_pattern_is_on_one_line() {
         for pattern in ["(", "a{2,1}", "(?x)\n[", "(a{1000}){1000}", "\\p{Nope}"] {
             let error =
-                regex::RegexBuilder::new(pattern).size_limit(1000).build().expect_err("the value is invalid");
+                RegexBuilder::new(pattern).size_limit(1000).build().expect_err("the value is invalid");
             let message = reword_pattern_error(&error);
             assert!(message.starts_with("it is not a pattern: ") && !message.contains('\n'), "{message}");
             assert!(message.len() < 100, "{message}");

@@ -1,8 +1,8 @@
 //! The axes of an ontology.
 
-use domain_base::blank::is_blank;
 use domain_base::decimal::{self, Decimal, DecimalNumber, PLACES_MAX, PLACES_MIN};
-use domain_base::period::PeriodLength;
+use domain_base::moment::PeriodLength;
+use domain_base::text_form::is_blank;
 use domain_base::text_form::to_nfc;
 use domain_base::unit::UcumUnit;
 use serde::{Deserialize, Serialize};

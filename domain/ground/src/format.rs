@@ -1,10 +1,8 @@
 //! The format of a payload, by which it is split into raw records (seed: `rfc-0002-ground-truth`, "Data Ingestion
 //! Pipeline").
 
-use domain_base::blank::is_blank;
-use domain_base::pattern::compile_pattern;
-use domain_base::text_form::{into_nfc, to_nfc};
-use domain_base::wording::excerpt;
+use domain_base::text_form::{into_nfc, is_blank, to_nfc};
+use domain_base::wording::{compile_pattern, excerpt};
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;

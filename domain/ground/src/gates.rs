@@ -3,9 +3,9 @@
 //! A run whose release breaks a gate of its pipeline is held. Nothing of it becomes visible before an
 //! operator approves it.
 
-use super::axis_effect::{AxisEffect, AxisEffects, CommonChange, CommonChangeKind};
 use super::ontology::Ontology;
 use super::run::{GateBreach, ReleaseEffect, RunCounts};
+use crate::axis_effect::{AxisEffect, AxisEffects, CommonChange, CommonChangeKind};
 use domain_base::decimal::{Decimal, DecimalText};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

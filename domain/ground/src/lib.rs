@@ -14,7 +14,6 @@ pub mod normalize;
 pub mod ontology;
 pub mod path;
 pub mod pipeline;
-pub mod provenance;
 pub mod query;
 pub mod record;
 pub mod rejection;

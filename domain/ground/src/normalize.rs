@@ -4,18 +4,11 @@
 //! Compilation reports every fault of the definition. The result of a normalization depends only on the raw
 //! record, so the same bytes always give the same record.
 
-mod checks;
 mod compile;
-mod coverage;
 mod expression;
 mod mapping;
-mod paths;
 mod schema;
 mod steps;
-
-pub use compile::{PipelineDefinitionError, PipelineDefinitionErrors};
-pub use coverage::DefinitionCoverage;
-pub use paths::{DefinitionPath, MissingColumnError};
 
 use super::ontology::Ontology;
 use super::path::RawFieldPath;
@@ -24,19 +17,28 @@ use super::record::{RecordContent, RecordIdentity, source_record_id};
 use super::rejection::{RecordRejection, RecordRule};
 use super::row::put_value;
 use super::value::TypedValue;
-use checks::CompiledValueCheck;
-use domain_base::blank::is_blank;
+use crate::axis::Axis;
+use crate::normalize::expression::{CelExpression, ValueFault};
+use crate::pipeline::CheckFailureHandling;
+use crate::run::{AxisCoverage, RunCounts, RunWarning};
+use crate::value::AxisValue;
 use domain_base::decimal::Decimal;
 use domain_base::raw::SourceValue;
-use domain_base::text_form::to_nfc;
+use domain_base::text_form::{find_mixed_script_word, is_blank, to_nfc};
 use domain_base::wording::excerpt;
 use jiff::Timestamp;
 use mapping::{CompiledMapping, FoundAxisValue, definitions_of};
+use regex::Regex;
 use schema::CompiledSchema;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use steps::{DateFormats, NormalizationStep};
+use strum::IntoStaticStr;
+
+pub use compile::{PipelineDefinitionError, PipelineDefinitionErrors};
 
 /// A normalized record.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -347,6 +349,384 @@ fn check_id_size(id: &str) -> Result<(), RecordRejection> {
     }
     let reason = format!("its id has {} bytes (at most {KEY_MAX_BYTES} allowed)", id.len());
     Err(RecordRejection::new(RecordRule::Mapping, None, reason))
+}
+
+/// The maximum number of allowed values that a message lists.
+const ALLOWED_SHOWN_MAX: usize = 16;
+
+#[derive(Debug)]
+struct CompiledValueCheck {
+    /// The index of the axis in the ontology.
+    axis: usize,
+    constraint: CompiledConstraint,
+    on_failure: CheckFailureHandling,
+}
+
+#[derive(Debug)]
+enum CompiledConstraint {
+    Range { min: Option<TypedValue>, max: Option<TypedValue> },
+    Enum(Vec<TypedValue>),
+    Regex(Regex),
+    Custom(CelExpression),
+}
+
+impl RecordNormalizer {
+    /// Applies the checks to the values, and removes values that a failed check nullifies.
+    fn check_all(
+        &self,
+        values: &mut ValuesByPath<'_>,
+        warnings: &mut Vec<RecordRejection>,
+    ) -> Result<(), RecordRejection> {
+        for check in &self.checks {
+            let mut failed = Vec::new();
+            let of_axis = values.iter().filter(|(_, (mapping, _))| mapping.axis == check.axis);
+            if let CompiledConstraint::Custom(expression) = &check.constraint {
+                let context = expression.context(&self.ontology, values);
+                for (path, (_, value)) in of_axis {
+                    failed.extend(Some(path.clone()).zip(expression.fault(&context, value)));
+                }
+            } else {
+                for (path, (_, value)) in of_axis {
+                    failed.extend(Some(path.clone()).zip(check.constraint.fault(value)));
+                }
+            }
+            for (path, ValueFault { reason, bound }) in failed {
+                let rejection =
+                    RecordRejection::new(RecordRule::Check, Some(&path), reason).with_bound(bound);
+                match check.on_failure {
+                    CheckFailureHandling::Reject => return Err(rejection),
+                    CheckFailureHandling::Warn => {}
+                    CheckFailureHandling::Nullify => drop(values.remove(&path)),
+                }
+                warnings.push(rejection);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl CompiledConstraint {
+    /// The fault of `value` on its own, if any.
+    fn fault(&self, value: &TypedValue) -> Option<ValueFault> {
+        let broken = match self {
+            Self::Range { min: Some(min), .. } if value < min => format!("is below {}", min.text()),
+            Self::Range { max: Some(max), .. } if value > max => format!("is above {}", max.text()),
+            Self::Enum(allowed) if !allowed.contains(value) => {
+                let listed: Vec<_> = allowed.iter().take(ALLOWED_SHOWN_MAX).map(TypedValue::text).collect();
+                let more = if allowed.len() > ALLOWED_SHOWN_MAX { ", …" } else { "" };
+                format!("is not one of the allowed values: {}{more}", listed.join(", "))
+            }
+            Self::Regex(regex) if !regex.is_match(&value.text()) => format!("does not match {regex}"),
+            Self::Range { .. } | Self::Enum(_) | Self::Regex(_) | Self::Custom(_) => return None,
+        };
+        Some(ValueFault { reason: format!("{} {broken}", value.text()), bound: format!("it {broken}") })
+    }
+}
+
+/// The maximum number of columns of a header that an error names.
+const COLUMNS_NAMED_MAX: usize = 50;
+/// The maximum length of a column's name in an error, in characters.
+const COLUMN_NAME_MAX_CHARS: usize = 64;
+
+/// A path of a definition, and the part of the definition that contains it.
+#[derive(Debug, Clone, Copy)]
+pub struct DefinitionPath<'n> {
+    path: &'n RawFieldPath,
+    field: DefinitionPathField,
+    /// The axis that it is for, if any.
+    axis: Option<&'n str>,
+    /// Whether a default value replaces a missing one.
+    has_default: bool,
+}
+
+/// The part of a definition that contains a path.
+#[derive(Debug, Clone, Copy, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
+enum DefinitionPathField {
+    Mapping,
+    Key,
+    #[strum(to_string = "from_unit_field")]
+    Unit,
+    RequiredFields,
+    DeduplicationKey,
+    #[strum(to_string = "valid_time.from_field")]
+    ValidFrom,
+    #[strum(to_string = "valid_time.until_field")]
+    ValidUntil,
+}
+
+/// A definition reads a column that the header of a delimited payload does not have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reader} reads column `{column}`, which the header does not have{hint}; its columns are {columns}")]
+pub struct MissingColumnError {
+    reader: String,
+    column: String,
+    hint: String,
+    columns: String,
+}
+
+impl RecordNormalizer {
+    /// Every path that the definition reads from a raw record.
+    #[must_use]
+    pub fn paths(&self) -> Vec<DefinitionPath<'_>> {
+        let mut uses = Vec::new();
+        for (mapping, axis) in self.with_axes() {
+            let has_default = mapping.default.is_some();
+            let of_axis =
+                |path, field| DefinitionPath { path, field, axis: Some(axis.axis.as_str()), has_default };
+            uses.push(of_axis(&mapping.source, DefinitionPathField::Mapping));
+            uses.extend(mapping.key.iter().map(|path| of_axis(path, DefinitionPathField::Key)));
+            uses.extend(mapping.unit.iter().map(|path| of_axis(path, DefinitionPathField::Unit)));
+        }
+        let of_all = |path, field| DefinitionPath { path, field, axis: None, has_default: false };
+        uses.extend(
+            self.required_fields.iter().map(|path| of_all(path, DefinitionPathField::RequiredFields)),
+        );
+        uses.extend(self.record_key.iter().map(|path| of_all(path, DefinitionPathField::DeduplicationKey)));
+        if let Some(valid_time) = &self.valid_time {
+            uses.push(of_all(&valid_time.from, DefinitionPathField::ValidFrom));
+            uses.extend(valid_time.until.iter().map(|path| of_all(path, DefinitionPathField::ValidUntil)));
+        }
+        uses
+    }
+
+    /// Checks that the header of a delimited payload has every column that the definition reads.
+    ///
+    /// # Errors
+    /// The first column that it does not have.
+    pub fn check_columns(&self, columns: &[&str]) -> Result<(), MissingColumnError> {
+        let is_there = |path: &RawFieldPath| {
+            path.is_every_column() || path.column().is_some_and(|column| columns.contains(&column))
+        };
+        match self.paths().into_iter().find(|path_use| !is_there(path_use.path)) {
+            Some(path_use) => Err(MissingColumnError::new(&path_use, columns)),
+            None => Ok(()),
+        }
+    }
+
+    /// The axes that the definition maps to, in the ontology's order.
+    pub fn mapped_axes(&self) -> impl Iterator<Item = &Axis> {
+        let axis_indices: BTreeSet<_> = self.mappings.iter().map(|mapping| mapping.axis).collect();
+        axis_indices.into_iter().filter_map(|index| self.ontology.axes.get(index))
+    }
+}
+
+impl DefinitionPath<'_> {
+    /// Whether the path matches anything in `raw`.
+    #[must_use]
+    pub fn matches(&self, raw: &SourceValue) -> bool {
+        self.path.matches(raw)
+    }
+
+    /// Whether the path may match nothing. A mapping with a default value may exist only for that value.
+    #[must_use]
+    pub const fn may_be_unmatched(&self) -> bool {
+        self.has_default
+    }
+
+    /// The warning that the path matched nothing in any record.
+    #[must_use]
+    pub fn unmatched(&self) -> RunWarning {
+        RunWarning::UnmatchedPath {
+            path: self.path.as_str().to_owned(),
+            field: self.field.into_str().to_owned(),
+            axis: self.axis.map(str::to_owned),
+        }
+    }
+}
+
+impl fmt::Display for DefinitionPath<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (path, field) = (self.path.as_str(), self.field.into_str());
+        match self.axis {
+            Some(axis) => write!(f, "the {field} `{path}` of axis `{axis}`"),
+            None => write!(f, "`{path}` in `{field}`"),
+        }
+    }
+}
+
+impl MissingColumnError {
+    fn new(path_use: &DefinitionPath<'_>, columns: &[&str]) -> Self {
+        let text = path_use.path.as_str();
+        let name = |name: &str| name.chars().take(COLUMN_NAME_MAX_CHARS).collect::<String>();
+        let hint = if path_use.path.column() != Some(text) && columns.contains(&text) {
+            let quoted = text.replace('\\', "\\\\").replace('\'', "\\'");
+            format!(" (a column called `{text}` is written `['{quoted}']`)")
+        } else {
+            String::new()
+        };
+        let named = columns.iter().take(COLUMNS_NAMED_MAX).map(|column| format!("`{}`", name(column)));
+        let mut named = named.collect::<Vec<_>>().join(", ");
+        let more = columns.len().saturating_sub(COLUMNS_NAMED_MAX);
+        if more > 0 {
+            named.push_str(&format!(" and {more} more"));
+        }
+        Self {
+            reader: path_use.to_string(),
+            column: name(path_use.path.column().unwrap_or(text)),
+            hint,
+            columns: if named.is_empty() { "none".to_owned() } else { named },
+        }
+    }
+}
+
+/// The maximum number of columns or members that are compared with those of another run.
+const COLUMNS_MAX: usize = 1024;
+/// The longest of their names, in bytes.
+const COLUMN_NAME_MAX_BYTES: usize = 256;
+/// The maximum number of different records whose members are remembered.
+const SHAPES_MAX: usize = 4096;
+
+/// The columns, paths and axes of the definition that a run has found.
+#[derive(Debug)]
+pub struct DefinitionCoverage<'n> {
+    /// The paths that have matched nothing so far.
+    unmatched: Vec<DefinitionPath<'n>>,
+    /// The target axes of the mappings, each with the number of records that have a value on it.
+    filled: Vec<(&'n Axis, u64)>,
+    /// The identity axes with words of several scripts, each with the first word and the number of records.
+    mixed_scripts: BTreeMap<&'n str, (String, u64)>,
+    columns: ColumnNames,
+    /// Records that passed normalization.
+    accepted: u64,
+    warnings: Vec<RunWarning>,
+}
+
+impl<'n> DefinitionCoverage<'n> {
+    /// Begins with the columns of the payload's header, if it has one, and the numbers of those without a name.
+    ///
+    /// # Errors
+    /// `MissingColumnError` if the definition reads a column that the header does not have.
+    pub fn new(
+        normalizer: &'n RecordNormalizer,
+        columns: Option<&[String]>,
+        unnamed: Vec<usize>,
+    ) -> Result<Self, MissingColumnError> {
+        let filled = normalizer.mapped_axes().map(|axis| (axis, 0)).collect();
+        let (mut unmatched, mut warnings, mut names) = (Vec::new(), Vec::new(), ColumnNames::default());
+        match columns {
+            Some(columns) => {
+                let named = columns.iter().map(String::as_str).filter(|name| !is_blank(name));
+                normalizer.check_columns(&named.clone().collect::<Vec<_>>())?;
+                names = ColumnNames::of_header(named);
+                if !unnamed.is_empty() {
+                    warnings.push(RunWarning::UnnamedColumns { columns: unnamed });
+                }
+            }
+            None => unmatched = normalizer.paths(),
+        }
+        Ok(Self { unmatched, filled, columns: names, mixed_scripts: BTreeMap::new(), accepted: 0, warnings })
+    }
+
+    /// Notes which members `raw` has, and which paths match in it.
+    pub fn note_raw_record(&mut self, raw: &SourceValue) {
+        self.columns.note(raw);
+        self.unmatched.retain(|path| !path.matches(raw));
+    }
+
+    /// Notes which axes a record fills.
+    pub fn note_filled_axes(&mut self, content: &RecordContent) {
+        self.accepted += 1;
+        for (axis, records) in &mut self.filled {
+            let has_value = if axis.is_group() {
+                content.axes.keys().any(|path| axis.key_in(path).is_some())
+            } else {
+                content.axes.contains_key(&axis.axis)
+            };
+            *records += u64::from(has_value);
+            if let (true, Some(AxisValue::Text(text))) = (axis.identity, content.axes.get(&axis.axis))
+                && let Some(word) = find_mixed_script_word(text)
+            {
+                self.mixed_scripts.entry(&axis.axis).or_insert_with(|| (excerpt(word), 0)).1 += 1;
+            }
+        }
+    }
+
+    /// Stores the number of records that filled each axis, the columns, and the warnings of the run.
+    pub fn store_in(self, counts: &mut RunCounts) {
+        let Self { unmatched, filled, columns, mixed_scripts, accepted, mut warnings } = self;
+        let unmatched = unmatched.iter().filter(|path_use| !path_use.may_be_unmatched());
+        warnings.extend(unmatched.map(DefinitionPath::unmatched));
+        let mixed = mixed_scripts.into_iter();
+        warnings.extend(mixed.map(|(axis, (word, records))| RunWarning::MixedScripts {
+            axis: axis.to_owned(),
+            word,
+            records,
+        }));
+        let fill = |(axis, records): (&Axis, u64)| (axis.axis.clone(), AxisCoverage::new(records, accepted));
+        counts.axes = filled.into_iter().map(fill).collect();
+        (counts.columns, counts.warnings) = (columns.into_names(), warnings);
+    }
+}
+
+/// The names of the columns of a header, or of the members of records that have none.
+#[derive(Debug, Default)]
+struct ColumnNames {
+    names: BTreeSet<String>,
+    /// Whether the names are those of a header, which no record adds to.
+    is_complete: bool,
+    has_too_many: bool,
+    /// The hashes of the names of each record so far. Most records have the same members as another one.
+    seen: HashSet<u64>,
+}
+
+impl ColumnNames {
+    fn of_header<'h>(names: impl Iterator<Item = &'h str>) -> Self {
+        let mut columns = Self { is_complete: true, ..Self::default() };
+        names.for_each(|name| columns.add(name));
+        columns
+    }
+
+    /// Adds the paths of the members of `raw`. Elements of lists have none.
+    fn note(&mut self, raw: &SourceValue) {
+        if self.is_complete || self.has_too_many {
+            return;
+        }
+        let mut hasher = DefaultHasher::new();
+        hash_names(raw, &mut hasher);
+        let hash = hasher.finish();
+        if self.seen.contains(&hash) {
+            return;
+        }
+        if self.seen.len() < SHAPES_MAX {
+            self.seen.insert(hash);
+        }
+        self.add_members(raw, "");
+    }
+
+    fn add_members(&mut self, raw: &SourceValue, prefix: &str) {
+        let SourceValue::Object(members) = raw else { return };
+        for (name, value) in members {
+            let path = format!("{prefix}{name}");
+            match value {
+                SourceValue::Object(_) => self.add_members(value, &format!("{path}.")),
+                _ => self.add(&path),
+            }
+        }
+    }
+
+    fn add(&mut self, name: &str) {
+        if self.has_too_many || self.names.contains(name) {
+            return;
+        }
+        self.has_too_many = self.names.len() == COLUMNS_MAX || name.len() > COLUMN_NAME_MAX_BYTES;
+        if !self.has_too_many {
+            self.names.insert(name.to_owned());
+        }
+    }
+
+    fn into_names(self) -> Vec<String> {
+        if self.has_too_many { Vec::new() } else { self.names.into_iter().collect() }
+    }
+}
+
+fn hash_names(raw: &SourceValue, hasher: &mut DefaultHasher) {
+    let SourceValue::Object(members) = raw else { return };
+    members.len().hash(hasher);
+    for (name, value) in members {
+        name.hash(hasher);
+        hash_names(value, hasher);
+    }
 }
 
 #[cfg(test)]

@@ -5,9 +5,8 @@
 //! `$.foodNutrients[*].amount`, `$.nutrients.*.value`. The `$.` before a name and the `$` before a `[` are optional. A
 //! name with dots, brackets or spaces is written in brackets: `['a.b']`.
 
-use domain_base::blank::is_blank;
 use domain_base::raw::SourceValue;
-use domain_base::text_form::to_nfc;
+use domain_base::text_form::{is_blank, to_nfc};
 use domain_base::wording::excerpt;
 
 /// The longest path, in bytes.

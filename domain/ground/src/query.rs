@@ -1,27 +1,34 @@
 //! Queries of a source: parsing and validation (RFC-0002, "Query Contract").
 
-pub mod answer;
 mod filter;
-mod written_value;
-
-pub use filter::{FilterOperator, QueryFilter, ValidatedFilter};
-pub use written_value::{ValueOrNull, WrittenValue, as_written, typed};
 
 use super::freshness::AnswerFreshness;
 use super::id::SourceId;
 use super::ontology::Ontology;
-use super::provenance::ProvenanceRecord;
 use super::record::RecordIdentity;
 use super::row::ContentRow;
 use super::source::OracleTier;
+use crate::axis::Axis;
+use crate::record::ProvenanceRecord;
+use crate::value::TypedValue;
+use domain_base::decimal::Decimal;
+use domain_base::moment::{self, Moment};
+use domain_base::wording::excerpt;
+use jiff::Timestamp;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value as Json;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaType, Type};
+use utoipa::{PartialSchema, ToSchema};
+
+pub use filter::{FilterOperator, QueryFilter, ValidatedFilter};
 // utoipa maps every type with the name `AxisValue` to arbitrary JSON
 use super::value::AxisValue;
-use crate::axis::Axis;
-use domain_base::moment::{self, Moment};
-use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use utoipa::ToSchema;
+// utoipa maps every type with the name `AxisValue` to arbitrary JSON
 
 /// The number of records returned by default.
 pub const MAX_RESULTS_DEFAULT: usize = 100;
@@ -369,6 +376,170 @@ impl ValidatedQuery {
 fn page_bytes(max_results: usize, is_latest: bool) -> usize {
     let least = if is_latest { SUBJECT_BYTES } else { 0 };
     max_results.saturating_mul(PAGE_BYTES_A_RECORD).clamp(least, PAGE_BYTES_MAX)
+}
+
+/// A record by its id.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RecordAnswer {
+    /// The source.
+    pub oracle_id: SourceId,
+    /// The version of the source.
+    pub source_version: String,
+    /// The values and their period of validity.
+    #[serde(flatten)]
+    pub record: NormalizedRecord,
+    /// Its current state.
+    pub standing: RecordStatus,
+    /// Whether its content was pruned, so that it has no axes here.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pruned: bool,
+    /// The tier of the source: one lower than registered if the record is stale and the policy requires it.
+    pub oracle_tier: OracleTier,
+    /// Its age now, or the age at the end of its validity.
+    pub freshness: QueryFreshness,
+    /// Warnings for the caller.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// The record that superseded it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub superseded_by: Option<String>,
+    /// The earlier record with the same content; it represents both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub same_as: Option<String>,
+}
+
+/// The history of the values of one subject on an axis.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ValueHistory {
+    /// The unit of the axis.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    /// The values, by record, `valid_from` and `known_from`.
+    pub values: Vec<KnownValue>,
+}
+
+/// A value with the periods in which a question gets it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct KnownValue {
+    /// The record.
+    pub record_id: String,
+    /// The time from which questions about a time get the value.
+    pub valid_from: Timestamp,
+    /// The end of that period, exclusive; null without an end.
+    pub valid_until: Option<Timestamp>,
+    /// The time from which the daemon knew it so.
+    pub known_from: Timestamp,
+    /// The end of that period, exclusive; null without an end.
+    pub known_until: Option<Timestamp>,
+    /// The value; null if the record has none, or its content was pruned.
+    pub value: Option<AxisValue>,
+}
+
+impl KnownValue {
+    /// Whether a question about `valid_at` with the knowledge of `known_at` gets the value.
+    #[must_use]
+    pub fn is_answer_at(&self, valid_at: Timestamp, known_at: Timestamp) -> bool {
+        let contains = |from: Timestamp, until: Option<Timestamp>, at: Timestamp| {
+            from <= at && until.is_none_or(|until| at < until)
+        };
+        contains(self.valid_from, self.valid_until, valid_at)
+            && contains(self.known_from, self.known_until, known_at)
+    }
+}
+
+/// The state of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RecordStatus {
+    /// It is valid now.
+    Valid,
+    /// It will be valid later.
+    NotYetValid,
+    /// Another record superseded it.
+    Superseded,
+    /// Its source withdrew it.
+    Withdrawn,
+    /// It was valid until a time that the record itself names.
+    Expired,
+    /// Its version of the source was read again, and it no longer counts.
+    Replaced,
+    /// Its run was undone.
+    Undone,
+}
+
+/// Represents in schemas a value that [`typed`] accepts.
+#[derive(Debug)]
+pub enum WrittenValue {}
+
+impl PartialSchema for WrittenValue {
+    fn schema() -> RefOr<Schema> {
+        let kinds = SchemaType::from_iter([Type::Boolean, Type::Number, Type::String]);
+        let description =
+            "A value of an axis. A number may also be written as a text; a date is always a text.";
+        ObjectBuilder::new().schema_type(kinds).description(Some(description)).into()
+    }
+}
+
+impl ToSchema for WrittenValue {
+    fn name() -> Cow<'static, str> {
+        "WrittenValue".into()
+    }
+}
+
+/// Represents in schemas a value of an axis, or null for an axis without a value.
+#[derive(Debug)]
+pub enum ValueOrNull {}
+
+impl PartialSchema for ValueOrNull {
+    fn schema() -> RefOr<Schema> {
+        let kinds = SchemaType::from_iter([Type::Boolean, Type::String, Type::Null]);
+        let description = "A value of an axis: true, false or a text; null if the record has no value.";
+        ObjectBuilder::new().schema_type(kinds).description(Some(description)).into()
+    }
+}
+
+impl ToSchema for ValueOrNull {}
+
+/// Reads a value or a list of values with exact numbers. It rejects a number that does not fit into 64 bits, of which
+/// the JSON reader makes a binary fraction.
+pub fn as_written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Json, D::Error> {
+    let written = Box::<RawValue>::deserialize(deserializer)?;
+    let value: Json = serde_json::from_str(written.get()).map_err(D::Error::custom)?;
+    match &value {
+        Json::Array(values) => {
+            let written: Vec<&RawValue> = serde_json::from_str(written.get()).map_err(D::Error::custom)?;
+            let mut pairs = values.iter().zip(written);
+            pairs.try_for_each(|(value, written)| check_written(value, written.get()))
+        }
+        value => check_written(value, written.get()),
+    }
+    .map_err(D::Error::custom)?;
+    Ok(value)
+}
+
+fn check_written(value: &Json, written: &str) -> Result<(), String> {
+    let Json::Number(read) = value else { return Ok(()) };
+    let (read, exact) = (read.to_string().parse::<Decimal>(), written.parse::<Decimal>());
+    if exact.is_ok() && exact == read {
+        return Ok(());
+    }
+    let quoted = excerpt(written);
+    Err(format!(
+        "the number {quoted} has more digits than JSON readers keep; write it as a text, like \"0.5\""
+    ))
+}
+
+/// The typed value of `value` on `axis`, or the fault.
+pub fn typed(value: &Json, axis: &Axis) -> Result<TypedValue, String> {
+    let typed = match value {
+        Json::Bool(value) => TypedValue::from_bool(*value, axis),
+        Json::String(text) => TypedValue::from_text(text, axis),
+        Json::Number(number) => TypedValue::from_text(&number.to_string(), axis),
+        Json::Null | Json::Array(_) | Json::Object(_) => {
+            return Err(format!("a value of type {} is required", axis.kind.into_str()));
+        }
+    };
+    typed.map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

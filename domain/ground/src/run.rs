@@ -1,10 +1,10 @@
 //! Runs: one reading of one payload as one version of a source. A run becomes visible completely or not at all.
 
-use super::axis_effect::AxisEffect;
 use super::id::{PipelineId, SourceId};
 use super::ontology::OntologyRef;
 use super::rejection::RecordRule;
 use super::timeline::TimelineRun;
+use crate::axis_effect::AxisEffect;
 use domain_base::decimal::{Decimal, Rounding};
 use domain_base::digest::{Sha256Hex, digest_of_json};
 use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, not_indexed};

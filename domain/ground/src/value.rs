@@ -1,9 +1,8 @@
 //! The value of an axis: exact, with one text for equal values.
 
 use crate::axis::{Axis, AxisType};
-use domain_base::date::Date;
 use domain_base::decimal::Decimal;
-use domain_base::period::PeriodLength;
+use domain_base::moment::{Date, PeriodLength};
 use domain_base::text_form::to_nfc;
 use domain_base::wording::excerpt;
 use serde::de::Visitor;

@@ -3,8 +3,8 @@
 use super::normalization::normalize;
 use super::registry::{RuleCheckType, RuleId};
 use crate::sourced::{FactSource, FactsFrom};
-use domain_base::blank::is_blank;
 use domain_base::digest::Sha256Hex;
+use domain_base::text_form::is_blank;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use strum::VariantArray;

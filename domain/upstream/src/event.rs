@@ -7,6 +7,7 @@ use domain_base::event::{Event, EventClass, EventNotice, EventType};
 use domain_base::session_id::SessionId;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use strum::{IntoStaticStr, VariantArray};
 
 /// The health status of an oracle changed, or an administrator opened or closed its circuit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -46,3 +47,23 @@ impl Event for OracleHealthChanged {
 }
 
 pub const EVENTS: &[&EventType] = &[OracleHealthChanged::TYPE];
+
+/// The HTTP statuses of a permanent rejection: the model would reject the same request again.
+pub const PERMANENT_STATUSES: [u16; 7] = [400, 401, 402, 403, 404, 413, 422];
+
+/// The outcome of an attempt.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, VariantArray, IntoStaticStr, utoipa::ToSchema,
+)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase", const_into_str)]
+pub enum InteractionStatus {
+    /// A usable answer.
+    Success,
+    /// No answer within the timeout.
+    Timeout,
+    /// An error, or an unusable answer.
+    Error,
+    /// An answer that contradicts another one.
+    Conflict,
+}

@@ -2,5 +2,4 @@
 
 pub mod event;
 pub mod health;
-pub mod interaction;
 pub mod oracle;

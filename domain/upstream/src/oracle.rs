@@ -1,6 +1,6 @@
 //! The ids of oracles, which are the services that the daemon calls.
 
-use domain_base::text_id::{is_path_step, text_conversions};
+use domain_base::application::{is_path_step, text_conversions};
 use serde::{Deserialize, Serialize};
 
 /// The maximum length of an oracle id, in characters: a source id with `source:` before it.

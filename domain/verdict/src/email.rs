@@ -1,6 +1,6 @@
 //! A customer's e-mail address: one that a mail server can accept.
 
-use domain_base::blank::without_invisible;
+use domain_base::text_form::without_invisible;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 

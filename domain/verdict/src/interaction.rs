@@ -6,7 +6,7 @@ use crate::label::ProductTier;
 use domain_base::digest::Sha256Hex;
 use domain_base::gate_path::GatePath;
 use domain_base::session_id::SessionId;
-use domain_upstream::interaction::InteractionStatus;
+use domain_upstream::event::InteractionStatus;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 

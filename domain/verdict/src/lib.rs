@@ -1,13 +1,11 @@
 //! Verdicts: the crosscheck, sessions, delivery, regeneration, divergence and mail.
 
 pub mod cost;
-pub mod cost_budget;
 pub mod crosscheck;
 pub mod delivery;
 pub mod divergence;
 mod email;
 pub mod event;
-mod event_webhook;
 pub mod flag;
 pub mod generation;
 pub mod generation_outcome;
@@ -19,7 +17,6 @@ pub mod mail;
 pub mod mail_template;
 pub mod message_attempts;
 pub mod order;
-pub mod order_position;
 pub mod outbox;
 pub mod policy;
 pub mod prompt;
@@ -53,6 +50,6 @@ pub const TABLES: &[&Table] = &[
     OutboxMessage::TABLE,
 ];
 /// The sums of the feature.
-pub const SUMS: &[&SumTable] = &[&cost_budget::COSTS];
+pub const SUMS: &[&SumTable] = &[&cost::COSTS];
 /// The kinds of documents of the feature.
 pub type Documents = (PromptTemplate, MailTemplate);

@@ -4,13 +4,13 @@
 use crate::label::ProductTier;
 use crate::query::CustomerQuery;
 use crate::session::{CustomerEmail, ParseEmailError};
-use domain_base::blank::is_blank;
 use domain_base::digest::Sha256Hex;
 use domain_base::raw::SourceValue;
 use domain_base::session_id::SessionId;
+use domain_base::text_form::is_blank;
 use domain_ground::path::RawFieldPath;
 use domain_ground::value::AxisValue;
-use domain_upstream::interaction::InteractionStatus;
+use domain_upstream::event::InteractionStatus;
 use domain_upstream::oracle::OracleId;
 use domain_verification::adapter::UnsupportedQuestionError;
 use domain_verification::adapter::template::{EndpointTemplate, NONCE, POINT_IN_TIME};

@@ -26,7 +26,7 @@ pub use validate::ValidatedAdapter;
 use domain_base::document::{Document, DocumentVersions};
 use domain_ground::format::RecordsPath;
 use domain_ground::id::SourceId;
-use domain_ground::pipeline::tables::LookupTable;
+use domain_ground::pipeline::LookupTable;
 use domain_ground::pipeline::{NormalizationSpec, SourceAuthentication};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value as Json;

@@ -3,13 +3,13 @@
 use super::collected_answers::CollectedAnswers;
 use super::compare::is_agreement;
 use super::conflict::{ConflictOutcome, resolve};
-use super::conflict_step::ConflictStep;
 use super::inputs::DecisionInputs;
 use super::lock::HumanLock;
 use super::reason::AxisReason;
 use super::request::ValidatedClaim;
 use super::statements::{AxisStatement, CollectedStatements, collect_statements};
 use super::workflow::{ConflictGranularity, ConflictStrategy, PartialConflictBehavior};
+use crate::conflict::ConflictStep;
 use domain_base::decimal::Decimal;
 use domain_ground::axis::{Axis, AxisClass};
 use domain_ground::id::SourceId;

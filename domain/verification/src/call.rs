@@ -1,6 +1,6 @@
 //! The call of one oracle, and its result.
 
-use super::candidate::CandidateAnswer;
+use crate::record::CandidateAnswer;
 use domain_ground::source::OracleTier;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -2,13 +2,13 @@
 //! source can be compromised, too (RFC-0002, "Failure Modes": poisoning).
 
 use super::call::OracleReply;
-use super::candidate::CandidateAnswer;
 use super::compare::delta;
 use super::envelope::Envelope;
 use super::inputs::DecisionInputs;
 use super::review::PriorBaselines;
 use super::stored_state::{AxisBaseline, SourceBaselines};
 use super::workflow::{DeviationLimit, Workflow};
+use crate::record::CandidateAnswer;
 use domain_base::decimal::Decimal;
 use domain_ground::axis::Axis;
 use domain_ground::id::SourceId;

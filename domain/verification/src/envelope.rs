@@ -3,11 +3,10 @@
 
 pub use super::axis_settlement::{AxisStatus, ValueBasis};
 use super::call::CallOutcome;
-use super::candidate::StatedValue;
-use super::conflict_step::ConflictStep;
 use super::reason::AxisReason;
 use super::record::OracleVerificationRecord;
-use super::tier::VerificationTier;
+use crate::conflict::ConflictStep;
+use crate::record::{StatedValue, VerificationTier};
 use domain_base::decimal::Decimal;
 use domain_base::digest::Sha256Hex;
 use domain_ground::id::{SourceId, WorkflowId};

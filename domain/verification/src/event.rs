@@ -10,7 +10,7 @@ use domain_base::digest::Sha256Hex;
 use domain_base::event::{Event, EventClass, EventNotice, EventType};
 use domain_base::session_id::SessionId;
 use domain_ground::id::{SourceId, WorkflowId};
-use domain_upstream::interaction::InteractionStatus;
+use domain_upstream::event::InteractionStatus;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;

@@ -11,18 +11,15 @@
 pub mod adapter;
 mod axis_settlement;
 pub mod call;
-pub mod candidate;
 mod collected_answers;
 mod compare;
-mod conflict;
-pub mod conflict_step;
+pub mod conflict;
 mod decide;
 pub mod deviation;
 pub mod envelope;
 pub mod event;
 pub mod inputs;
 pub mod lock;
-pub mod logged_verification;
 pub mod reason;
 pub mod record;
 pub mod replay;
@@ -30,13 +27,12 @@ pub mod request;
 pub mod review;
 mod statements;
 pub mod stored_state;
-pub mod tier;
 pub mod workflow;
 
 use crate::adapter::Adapter;
+pub use crate::record::{CandidateAnswer, VerificationTier};
 use crate::review::ReviewState;
 pub use call::{AnswerFault, CallFailure, CallOutcome, CallTimeLimit, OracleCall, OracleReply};
-pub use candidate::CandidateAnswer;
 pub use decide::{decide, is_query_required};
 use domain_base::row::{Row, Table};
 pub use envelope::{Envelope, EnvelopeKind};
@@ -49,7 +45,6 @@ pub use review::{ReviewCase, ReviewResolution};
 pub use stored_state::{
     AxisBaseline, CachedAnswer, CachedAnswerKey, OpenReview, SourceBaselines, SubjectKey, SubjectState,
 };
-pub use tier::VerificationTier;
 pub use workflow::Workflow;
 
 // `tests/support.rs` is compiled by the tests of other crates, too

@@ -3,8 +3,8 @@
 
 use super::record::OracleVerificationRecord;
 use super::request::VerificationQuestion;
-use super::tier::VerificationTier;
 use super::workflow::Workflow;
+use crate::record::VerificationTier;
 use domain_base::digest::Sha256Hex;
 use domain_ground::axis::Axis;
 use domain_ground::id::{SourceId, WorkflowId};

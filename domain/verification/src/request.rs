@@ -1,8 +1,8 @@
 //! Verification requests: the axes of one subject to verify, and claims about them.
 
 use super::workflow::Workflow;
-use domain_base::blank::is_blank;
 use domain_base::moment::{self, FutureTimeError, Moment, check_not_future};
+use domain_base::text_form::is_blank;
 use domain_base::wording::excerpt;
 use domain_ground::axis::Axis;
 use domain_ground::id::WorkflowId;

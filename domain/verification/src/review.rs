@@ -1,17 +1,17 @@
 //! Reviews: the questions to a reviewer, and their decisions.
 
 use super::call::CallOutcome;
-use super::candidate::{CandidateAnswer, StatedValue};
-use super::decide::dispute::ReviewDispute;
 use super::envelope::Envelope;
 use super::inputs::DecisionInputs;
 use super::lock::HumanLock;
 use super::reason::AxisReason;
 use super::request::{ValidatedClaim, values_as_written};
 use super::stored_state::{AxisBaseline, BaselineOrNull, OpenReview};
-use domain_base::blank::is_blank;
+use crate::decide::ReviewDispute;
+use crate::record::{CandidateAnswer, StatedValue};
 use domain_base::digest::Sha256Hex;
 use domain_base::row::{Index, IndexEntry, KeyedRow, Row, RowData, Table, index_of};
+use domain_base::text_form::is_blank;
 use domain_base::wording::excerpt;
 use domain_ground::axis::Axis;
 use domain_ground::freshness::MAX_AGE_S;

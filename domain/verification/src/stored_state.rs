@@ -1,7 +1,7 @@
 //! The state between decisions: cached answers, baselines, open reviews and locks.
 
-use super::candidate::{CandidateAnswer, StatedValue};
 use super::lock::HumanLock;
+use crate::record::{CandidateAnswer, StatedValue};
 use domain_base::digest::{Sha256Hex, digest_of_json};
 use domain_base::row::{IndexEntry, Row, RowData, Table, not_indexed};
 use domain_ground::id::{SourceId, WorkflowId};

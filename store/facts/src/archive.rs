@@ -9,20 +9,19 @@
 //! If a payload is removed whose chunks others need, these chunks stay in a file with the extension `chunks`
 //! ([`removal`]).
 
-mod cutting;
 mod file;
 mod reader;
 mod removal;
 mod writer;
 
-pub use cutting::CHUNK_MAX_BYTES;
+use super::sealed::{FOOTER_BYTES, SealedFormat};
+use domain_base::digest::{Sha256Hex, Sha256Stream};
+use fastcdc::v2020::FastCDC;
+use std::path::{Path, PathBuf};
+
 pub use reader::{ArchiveReader, ArchivedPayload, MAX_SLICE_BYTES};
 pub use removal::remove_payloads;
 pub use writer::{ArchiveWriter, MAX_PAYLOAD_BYTES, PayloadRef, is_unfinished, mark_path};
-
-use super::sealed::{FOOTER_BYTES, SealedFormat};
-use domain_base::digest::Sha256Hex;
-use std::path::{Path, PathBuf};
 
 const FORMAT: SealedFormat = SealedFormat { magic: *b"oracledR", version: 3 };
 /// The magic number of a frame that zstd skips (RFC 8878, 3.1.2). With it, any zstd decompresses a file that has all
@@ -49,6 +48,47 @@ fn path(dir: &Path, sha256: &Sha256Hex) -> PathBuf {
 /// The path of the chunks of a removed payload that other payloads need.
 fn chunks_path(dir: &Path, sha256: &Sha256Hex) -> PathBuf {
     dir.join(format!("{sha256}.chunks"))
+}
+
+/// The longest chunk, in bytes.
+pub const CHUNK_MAX_BYTES: usize = 4 << 20;
+
+/// The digest of a chunk: the first half of its SHA-256. Chunks with equal digests are compared.
+type ChunkDigest = [u8; 16];
+
+/// The lengths of chunks, in bytes.
+#[derive(Debug, PartialEq, Eq)]
+struct ChunkLengths {
+    min: usize,
+    average: usize,
+    max: usize,
+}
+
+/// The lengths of chunks from offset `at` on. Short chunks make small changes cheap; longer ones further on bound the
+/// list of the chunks of a huge payload.
+const fn lengths(at: u64) -> ChunkLengths {
+    match at {
+        0..0x400_0000 => ChunkLengths { min: 4 << 10, average: 16 << 10, max: 64 << 10 },
+        0x400_0000..0x1_0000_0000 => ChunkLengths { min: 16 << 10, average: 64 << 10, max: 256 << 10 },
+        _ => ChunkLengths { min: 256 << 10, average: 1 << 20, max: CHUNK_MAX_BYTES },
+    }
+}
+
+/// The length of the first chunk of `bytes`, which begin at offset `at` of the payload. `None` if more bytes are needed
+/// and `bytes` is not the end of the payload.
+fn first_chunk(bytes: &[u8], at: u64, is_end: bool) -> Option<usize> {
+    let ChunkLengths { min, average, max } = lengths(at);
+    if bytes.is_empty() || bytes.len() < max && !is_end {
+        return None;
+    }
+    let (_, end) = FastCDC::new(bytes, min, average, max).cut(0, bytes.len());
+    Some(end)
+}
+
+fn digest(chunk: &[u8]) -> ChunkDigest {
+    let mut sha256 = Sha256Stream::default();
+    sha256.push(chunk);
+    sha256.finish_bytes().first_chunk().copied().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -4,28 +4,30 @@
 //! checksum of each block. A footer ends the file. The same rows give the same bytes.
 
 mod block;
-mod cache;
-mod merge;
 mod rows;
-mod writer;
-
-use block::BlockRows;
-pub(crate) use block::check_row;
-pub use block::{MAX_KEY_BYTES, MAX_ROW_BYTES};
-pub use cache::BlockCache;
-pub use merge::{MergedKeys, RowMerge, RowSource};
-pub use rows::SortedRowRange;
-pub use writer::SortedWriter;
 
 use super::index::{FileIndex, PiecePosition};
 use super::sealed::{FOOTER_BYTES, FileOwner, SealedFile, SealedFooter, SealedFormat};
+use crate::index::put_piece;
+use crate::sorted::block::BlockBuilder;
+use block::BlockRows;
 use bytes::Bytes;
 use domain_base::digest::{Sha256Hex, Sha256Stream};
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
 use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, Write};
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
+use store_base::disk::sync_dir;
 use store_base::error::StoreError;
+use tempfile::TempPath;
+
+pub(crate) use block::check_row;
+pub use block::{MAX_KEY_BYTES, MAX_ROW_BYTES};
+pub use rows::SortedRowRange;
 
 const FORMAT: SealedFormat = SealedFormat { magic: *b"oracledS", version: 3 };
 
@@ -272,6 +274,264 @@ fn prefix_end(prefix: &[u8]) -> Bound<Vec<u8>> {
             Bound::Excluded(end_key)
         }
         None => Bound::Unbounded,
+    }
+}
+
+/// The memory of a cached block in addition to its bytes.
+const ENTRY_BYTES: u64 = 128;
+/// The typical size of a block, for an estimate of how many blocks fit.
+const TYPICAL_BYTES: u64 = 4096;
+
+/// The start of a file's digest, and the number of a block in it.
+type BlockId = (u128, usize);
+
+/// The checked blocks that are read most, from any number of files, with a limit in bytes. A clone is the same cache.
+///
+/// A file is identified by its digest, so that it finds its blocks when it is opened again. Blocks of a
+/// removed file are evicted over time.
+#[derive(Debug, Clone)]
+pub struct BlockCache {
+    blocks: Arc<Cache<BlockId, Bytes, BlockWeighter>>,
+}
+
+#[derive(Debug, Clone)]
+struct BlockWeighter;
+
+impl Weighter<BlockId, Bytes> for BlockWeighter {
+    fn weight(&self, _: &BlockId, block: &Bytes) -> u64 {
+        block.len() as u64 + ENTRY_BYTES
+    }
+}
+
+impl BlockCache {
+    /// A cache of at most `max_bytes` bytes.
+    #[must_use]
+    pub fn new(max_bytes: u64) -> Self {
+        let blocks = usize::try_from(max_bytes / TYPICAL_BYTES).unwrap_or(usize::MAX);
+        Self { blocks: Arc::new(Cache::with_weighter(blocks, max_bytes, BlockWeighter)) }
+    }
+
+    /// Removes all blocks.
+    pub fn clear(&self) {
+        self.blocks.clear();
+    }
+
+    /// A block from the cache, or from `read`.
+    fn block(
+        &self,
+        block_id: BlockId,
+        read: impl FnOnce() -> Result<Bytes, StoreError>,
+    ) -> Result<Bytes, StoreError> {
+        if let Some(found) = self.blocks.get(&block_id) {
+            return Ok(found);
+        }
+        let bytes = read()?;
+        self.blocks.insert(block_id, bytes.clone());
+        Ok(bytes)
+    }
+
+    /// The size of all blocks.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.blocks.iter().map(|(_, block)| block.len()).sum()
+    }
+}
+
+/// Rows in key order, read one by one.
+pub trait RowSource {
+    /// Moves to the next row.
+    ///
+    /// # Errors
+    /// The row cannot be read. There are no rows after an error.
+    fn advance(&mut self) -> Result<(), StoreError>;
+
+    /// The current row; `None` before the first row and after the last one.
+    fn current(&self) -> Option<BorrowedRow<'_>>;
+}
+
+/// The rows of several sources in key order. For equal keys, rows of earlier sources come first.
+#[derive(Debug)]
+pub struct RowMerge<S> {
+    sources: Vec<S>,
+    has_begun: bool,
+    /// The source of the current row.
+    source: Option<usize>,
+}
+
+impl<S: RowSource> RowMerge<S> {
+    /// Merges `sources`, of which none has been advanced yet.
+    #[must_use]
+    pub const fn new(sources: Vec<S>) -> Self {
+        Self { sources, has_begun: false, source: None }
+    }
+}
+
+impl<S: RowSource> RowSource for RowMerge<S> {
+    fn advance(&mut self) -> Result<(), StoreError> {
+        if !self.has_begun {
+            self.has_begun = true;
+            self.sources.iter_mut().try_for_each(S::advance)?;
+        } else if let Some(current) = self.source.take().and_then(|source| self.sources.get_mut(source)) {
+            current.advance()?;
+        }
+        let keys = self.sources.iter().enumerate();
+        let keys = keys.filter_map(|(source, rows)| rows.current().map(|(key, _)| (key, source)));
+        self.source = keys.min().map(|(_, source)| source);
+        Ok(())
+    }
+
+    fn current(&self) -> Option<BorrowedRow<'_>> {
+        self.sources.get(self.source?)?.current()
+    }
+}
+
+impl<S: RowSource + ?Sized> RowSource for Box<S> {
+    fn advance(&mut self) -> Result<(), StoreError> {
+        (**self).advance()
+    }
+
+    fn current(&self) -> Option<BorrowedRow<'_>> {
+        (**self).current()
+    }
+}
+
+/// The distinct keys of a merge.
+#[derive(Debug)]
+pub struct MergedKeys<S> {
+    rows: RowMerge<S>,
+    key: Vec<u8>,
+    has_begun: bool,
+}
+
+impl<S: RowSource> MergedKeys<S> {
+    /// The distinct keys of `sources`, of which none has been advanced yet.
+    #[must_use]
+    pub const fn new(sources: Vec<S>) -> Self {
+        Self { rows: RowMerge::new(sources), key: Vec::new(), has_begun: false }
+    }
+
+    /// The next key; `None` after the last one.
+    ///
+    /// # Errors
+    /// A row cannot be read.
+    pub fn advance(&mut self) -> Result<Option<&[u8]>, StoreError> {
+        loop {
+            self.rows.advance()?;
+            let Some((key, _)) = self.rows.current() else { return Ok(None) };
+            if !self.has_begun || key != self.key {
+                self.has_begun = true;
+                key.clone_into(&mut self.key);
+                return Ok(Some(&self.key));
+            }
+        }
+    }
+}
+
+/// The size of the write buffer, in bytes.
+const BUFFER_BYTES: usize = 256 * 1024;
+
+/// Writes a sorted file row by row. If it is dropped before [`SortedWriter::finish`], it removes the file.
+#[derive(Debug)]
+pub struct SortedWriter {
+    path: TempPath,
+    out: BufWriter<File>,
+    sha256: Sha256Stream,
+    block: BlockBuilder,
+    first_key: Vec<u8>,
+    index: Vec<u8>,
+    rows: u64,
+    size_bytes: u64,
+}
+
+impl SortedWriter {
+    /// Creates the file at `path`, which must not exist.
+    ///
+    /// # Errors
+    /// `Io` if the file exists or cannot be created.
+    pub fn create(path: &Path) -> Result<Self, StoreError> {
+        let open = || {
+            let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+            Ok((TempPath::try_from_path(path)?, file))
+        };
+        let (path, file) = open().map_err(|source| StoreError::write_error(path, source))?;
+        Ok(Self::with_file(path, file))
+    }
+
+    fn with_file(path: TempPath, file: File) -> Self {
+        Self {
+            path,
+            out: BufWriter::with_capacity(BUFFER_BYTES, file),
+            sha256: Sha256Stream::default(),
+            block: BlockBuilder::default(),
+            first_key: Vec::new(),
+            index: Vec::new(),
+            rows: 0,
+            size_bytes: 0,
+        }
+    }
+
+    /// Appends a row.
+    ///
+    /// # Errors
+    /// `OutOfOrder` if `key` is not greater than the key of the previous row. `TooLarge` if the key exceeds
+    /// [`MAX_KEY_BYTES`] or the row exceeds [`MAX_ROW_BYTES`]. After these errors the file is unchanged.
+    /// `Unavailable` or `Io` if the file cannot be written; the caller must then drop the writer.
+    pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        check_row(key, value)?;
+        if self.rows > 0 && key <= self.block.last_key() {
+            return Err(StoreError::OutOfOrder { path: self.path.to_path_buf(), row: self.rows + 1 });
+        }
+        if !self.block.fits(key, value) {
+            self.write_block()?;
+        }
+        if self.block.is_empty() {
+            self.first_key.clear();
+            self.first_key.extend_from_slice(key);
+        }
+        self.block.push(key, value);
+        self.rows += 1;
+        Ok(())
+    }
+
+    /// Writes the last block, the index and the footer, and syncs the file and its name.
+    ///
+    /// # Errors
+    /// `Unavailable` if the disk is full, `Io` for other write errors. The file is then removed.
+    pub fn finish(mut self) -> Result<SortedFileSummary, StoreError> {
+        if !self.block.is_empty() {
+            self.write_block()?;
+        }
+        let index = std::mem::take(&mut self.index);
+        self.write(&index)?;
+        let sha256 = std::mem::take(&mut self.sha256).finish_bytes();
+        self.write(&FORMAT.footer(self.rows, &sha256, &index))?;
+        let synced = self.out.flush().and_then(|()| self.out.get_ref().sync_all());
+        synced.map_err(|source| StoreError::write_error(&self.path, source))?;
+        if let Some(dir) = self.path.parent() {
+            sync_dir(dir)?;
+        }
+        self.path.disable_cleanup(true);
+        Ok(SortedFileSummary {
+            rows: self.rows,
+            size_bytes: self.size_bytes,
+            sha256: Sha256Hex::from_bytes(&sha256),
+        })
+    }
+
+    fn write_block(&mut self) -> Result<(), StoreError> {
+        let mut block = std::mem::take(&mut self.block);
+        let bytes = block.finish();
+        put_piece(&mut self.index, &self.first_key, bytes)?;
+        self.write(bytes)?;
+        self.block = block;
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+        self.out.write_all(bytes).map_err(|source| StoreError::write_error(&self.path, source))?;
+        self.sha256.push(bytes);
+        self.size_bytes += bytes.len() as u64;
+        Ok(())
     }
 }
 

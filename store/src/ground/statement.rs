@@ -7,7 +7,7 @@
 use super::places::RecordPlace;
 use bytes::Bytes;
 use domain_base::varint::{put, take};
-use domain_ground::provenance::RecordVerificationStatus;
+use domain_ground::record::RecordVerificationStatus;
 use domain_ground::timeline::RecordStatement;
 use jiff::Timestamp;
 

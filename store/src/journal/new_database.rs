@@ -29,7 +29,7 @@ pub(super) fn create_database(
     fs::create_dir(&dir).map_err(|source| StoreError::write_error(&dir, source))?;
     let lock = lock_state(&dir)?;
     let new = StoreEngine::new(StoreOptions { dir, cache_bytes: CACHE_BYTES, ..options.clone() }, lock);
-    // of a damaged store, it can be missing
+    // a damaged store can lack it
     let present = fs::metadata(options.dir.join(DATABASE_DIR).join(DATABASE_FILE));
     let needed = present.map_or(0, |found| found.len());
     // a snapshot is compressed

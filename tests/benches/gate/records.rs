@@ -6,7 +6,7 @@ use domain_base::event::{AuditEvent, EventKind};
 use domain_base::gate_path::GatePath;
 use domain_base::payload::VerdictPayload;
 use domain_base::session_id::SessionId;
-use domain_upstream::interaction::InteractionStatus;
+use domain_upstream::event::InteractionStatus;
 use domain_upstream::oracle::OracleId;
 use domain_verdict::crosscheck::{ApprovedVerdict, judge};
 use domain_verdict::delivery::{RegenNotes, VerdictDelivery};

@@ -1,3 +1,5 @@
+mod corpus;
+
 use super::report::ApprovalCounts;
 use super::*;
 use serde_json::{Value, json};
@@ -162,10 +164,7 @@ fn number_of_stored_flag_places_is_bounded() {
     let mut report = CalibrationReport::new("-".into());
     for n in 0..300 {
         let raw = json!({"verdict": "GREEN", "summary": SOUND, format!("field{n}"): 1}).to_string();
-        report.add(&domain_verdict::crosscheck::judge(
-            domain_verdict::label::ProductTier::Quick,
-            VerdictPayload::raw(&raw),
-        ));
+        report.add(&domain_verdict::crosscheck::judge(ProductTier::Quick, VerdictPayload::raw(&raw)));
     }
     let counts = &report.flags.names()[0].counts;
     assert_eq!((counts.verdicts.all, counts.places.places.len(), counts.places.other_places), (300, 256, 44));

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use domain_rules::{RuleId, RuleVerdict};
 use oracled_api::base::problem::{ProblemCode, ProblemDocument};
-use oracled_ctl::base::input_lines::{LineTooLong, json_error_text};
+use oracled_ctl::base::input::{LineTooLong, json_error_text};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeSet;

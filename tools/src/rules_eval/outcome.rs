@@ -3,9 +3,9 @@
 use super::case::{CaseExpectation, CaseLineFault, EvalCase};
 use domain_rules::{RuleId, RuleVerdict};
 use oracled_api::base::client::ClientError;
-use oracled_ctl::base::input_lines::strip_position;
+use oracled_ctl::base::input::strip_position;
 use oracled_ctl::base::output::shorten_line;
-use oracled_ctl::rules::complaint::{EvaluationSummary, RuleComplaint, RuleMessage, merge_messages};
+use oracled_ctl::rules::check::{EvaluationSummary, RuleComplaint, RuleMessage, merge_messages};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeSet;

@@ -1,5 +1,7 @@
 //! `oraclectl rules eval` against simulated daemons, each with a given behavior.
 
+mod tally;
+
 use super::*;
 use http_body_util::{BodyExt, Either, Full};
 use hyper::body::Incoming;
@@ -267,7 +269,7 @@ async fn json_lines_are_the_daemon_answers_with_ok_and_want() {
 #[tokio::test]
 async fn invalid_line_is_reported_and_the_others_are_evaluated() {
     let world = EvalWorld::with(SimulatedAnswers::plain());
-    let long = "x".repeat(input_lines::LINE_MAX_BYTES + 1);
+    let long = "x".repeat(input::LINE_MAX_BYTES + 1);
     let text = format!("{}[]\n{long}\n{}{{\"facts\":[]}}\n", case(json!({})), case(json!({})));
     let (shown, ended) = world.eval_text(&text, false).await;
     assert_eq!(exit_code(&ended), 5);

@@ -1,20 +1,22 @@
 //! The handle of the logger, which the other actors use.
 
-pub mod queue;
-
 use super::{
-    CloseJournal, CommitError, CommitRecord, EntryQueueReceiver, JournalReport, Logger, LoggerMetrics,
-    RebuildDatabase, ReopenMirror, RewriteMirror, SnapshotMirror,
+    CloseJournal, CommitError, CommitRecord, JournalReport, Logger, LoggerMetrics, RebuildDatabase,
+    ReopenMirror, RewriteMirror, SnapshotMirror,
 };
-use crate::fallback::FallbackLog;
-use crate::logger::handle::queue::EntryQueue;
 use crate::logger::outbox_queue::OutboxQueue;
 use actors_platform::actor_handle::ActorHandle;
 use actors_platform::caller;
-use oracled_store::{CommitReceipt, JournalRecord, MirrorFault, MirrorSnapshot};
+use domain_base::caller::RequestCaller;
+use domain_base::event::{AuditEvent, json_members};
+use oracled_store::{CommitReceipt, JournalRecord, MirrorFault, MirrorSnapshot, RecordCallers};
+use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tokio::sync::watch;
+use std::time::Duration;
+use std::{fmt, mem};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::sleep;
 
 /// The handle of the logger. A failed commit falls back to the service log.
 #[derive(Debug, Clone)]
@@ -123,5 +125,181 @@ impl LoggerHandle {
     #[must_use]
     pub fn actor_handle(&self) -> &ActorHandle<Logger> {
         &self.handle
+    }
+}
+
+// Entries of reads. They are queued and committed in groups. No request waits for the commit, since a read changes
+// nothing.
+//
+// A full queue makes the reads wait; no entry is dropped. A crash may lose the entries of the last 100 ms.
+
+/// The most queued entries, without the group that is being committed.
+pub const QUEUED_MAX: usize = 4096;
+/// The most entries in a group, which is one row of the log.
+pub const GROUP_MAX: usize = 256;
+/// How long an entry waits for others to join its group. Including the commit, an entry is on the disk within 100 ms.
+pub const GROUP_WAIT: Duration = Duration::from_millis(80);
+
+/// A message to the writer.
+#[derive(Debug)]
+enum EntryQueueMessage {
+    Entry(Box<AuditEvent>, Option<Arc<RequestCaller>>),
+    /// Commits all entries before it at once, and reports when they are on the disk.
+    Flush(oneshot::Sender<()>),
+}
+
+/// The sending side of the queue.
+#[derive(Debug, Clone)]
+struct EntryQueue(mpsc::Sender<EntryQueueMessage>);
+
+/// The entries that wait in the queue.
+#[derive(Debug)]
+pub struct EntryQueueReceiver(mpsc::Receiver<EntryQueueMessage>);
+
+impl EntryQueue {
+    fn new() -> (Self, EntryQueueReceiver) {
+        let (sender, receiver) = mpsc::channel(QUEUED_MAX);
+        (Self(sender), EntryQueueReceiver(receiver))
+    }
+}
+
+impl LoggerHandle {
+    /// Queues the entry of a read, on behalf of the current caller. Waits while the queue is full, but not for the
+    /// commit.
+    ///
+    /// # Errors
+    /// `Unavailable` if the journal does not accept entries. The entry is in the service log then, and nothing may be
+    /// delivered.
+    pub async fn append(&self, event: AuditEvent) -> Result<(), CommitError> {
+        let caller = caller::current_caller();
+        let failure = self.report.borrow().failure.as_ref().map(|(cause, _)| cause.clone());
+        let refused = match failure {
+            Some(cause) => Some((event, cause)),
+            None => {
+                match self.queue.0.send(EntryQueueMessage::Entry(Box::new(event), caller.clone())).await {
+                    Ok(()) => None,
+                    Err(mpsc::error::SendError(EntryQueueMessage::Entry(event, _))) => {
+                        Some((*event, "the queue of the log is closed".to_owned()))
+                    }
+                    Err(_) => None,
+                }
+            }
+        };
+        let Some((event, cause)) = refused else { return Ok(()) };
+        let callers = caller.map_or(RecordCallers::Nobody, RecordCallers::One);
+        self.fall_back(&JournalRecord { callers, ..JournalRecord::from(event) }, &cause);
+        Err(CommitError::Unavailable(cause))
+    }
+
+    /// Commits all queued entries, and waits until they are on the disk or in the service log.
+    pub async fn flush(&self) {
+        let (reply, flushed) = oneshot::channel();
+        if self.queue.0.send(EntryQueueMessage::Flush(reply)).await.is_err() || flushed.await.is_err() {
+            tracing::error!("the queue of the log is closed");
+        }
+    }
+
+    /// Commits the `waiting` entries in groups, for as long as the daemon runs.
+    pub async fn commit_queued_entries(self, EntryQueueReceiver(mut waiting): EntryQueueReceiver) {
+        let mut group = Vec::with_capacity(GROUP_MAX);
+        while waiting.recv_many(&mut group, GROUP_MAX).await > 0 {
+            let due = sleep(GROUP_WAIT);
+            tokio::pin!(due);
+            while group.len() < GROUP_MAX
+                && !group.iter().any(|queued| matches!(queued, EntryQueueMessage::Flush(_)))
+            {
+                let room = GROUP_MAX - group.len();
+                tokio::select! {
+                    more = waiting.recv_many(&mut group, room) => if more == 0 { break },
+                    () = &mut due => break,
+                }
+            }
+            self.write_group(mem::take(&mut group)).await;
+        }
+    }
+
+    async fn write_group(&self, group: Vec<EntryQueueMessage>) {
+        let (mut events, mut callers, mut flushed) = (Vec::new(), Vec::new(), Vec::new());
+        for queued in group {
+            match queued {
+                EntryQueueMessage::Entry(event, caller) => {
+                    events.push(*event);
+                    callers.push(caller);
+                }
+                EntryQueueMessage::Flush(reply) => flushed.push(reply),
+            }
+        }
+        if !events.is_empty() {
+            let record =
+                JournalRecord { events, callers: RecordCallers::Each(callers), ..JournalRecord::default() };
+            // entries that are not committed are in the service log
+            if let Err(error) = self.commit(record).await {
+                tracing::warn!(%error, "could not commit entries of reads");
+            }
+        }
+        for reply in flushed {
+            if reply.send(()).is_err() {
+                tracing::debug!("the caller of a flush no longer waits");
+            }
+        }
+    }
+}
+
+/// Writes one line to the service log.
+type FallbackLineSink = dyn Fn(&str) + Send + Sync;
+
+/// The writer of the fallback lines.
+#[derive(Clone)]
+pub struct FallbackLog(Arc<FallbackLineSink>);
+
+/// The start of a line, before the members of the entry: the marker and the cause.
+#[derive(Serialize)]
+struct FallbackHead<'e> {
+    log_fallback: bool,
+    /// Not named `cause`, because some entries have a field `cause`.
+    fallback_cause: &'e str,
+}
+
+/// The end of a line, after the members of the entry.
+#[derive(Serialize)]
+struct FallbackEnd<'e> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caller: Option<&'e RequestCaller>,
+}
+
+impl FallbackLog {
+    /// Standard error, which journald reads under systemd.
+    #[must_use]
+    pub fn stderr() -> Self {
+        use std::io::Write;
+        // eprintln! panics if standard error is closed, and there is nowhere else to report that
+        Self::new(|line| drop(writeln!(std::io::stderr(), "{line}")))
+    }
+
+    /// Passes each line to `write`.
+    #[must_use]
+    pub fn new(write: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(write))
+    }
+
+    /// Writes the events of `record` that have happened although the commit failed. Returns their number.
+    pub(crate) fn write(&self, record: &JournalRecord, cause: &str) -> u64 {
+        let mut entries = 0;
+        for (index, entry) in record.events.iter().enumerate().filter(|(_, event)| !event.kind.needs_commit())
+        {
+            let head = json_members(&FallbackHead { log_fallback: true, fallback_cause: cause });
+            let end = json_members(&FallbackEnd { caller: record.callers.of(index) });
+            let entry = entry.members();
+            let comma = if end.is_empty() { "" } else { "," };
+            (self.0)(&format!("{{{head},{entry}{comma}{end}}}"));
+            entries += 1;
+        }
+        entries
+    }
+}
+
+impl fmt::Debug for FallbackLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Fallback")
     }
 }

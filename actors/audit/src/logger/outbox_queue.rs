@@ -1,7 +1,7 @@
 //! Queues the webhooks about the events of a record in the commit of the record itself, and reports the messages that it queued.
 
 use actors_platform::caller::caller_trace;
-use actors_platform::unique_id::random_tag;
+use actors_platform::key_file::random_tag;
 use domain_base::application::ApplicationName;
 use domain_base::event::AuditEvent;
 use domain_verdict::event::MessageQueued;

@@ -4,10 +4,10 @@
 //! payload earlier. Only the latest run of a version counts. If a source returns to earlier content, that
 //! content must therefore not get its former version again.
 
-use super::archiving::{ARCHIVING, ArchiveError, PayloadArchiver};
 use super::error::REFRESH_PAUSE;
 use super::run_task::begin;
 use super::{IngestContext, IngestionError, StartRun, StartRunOutcome};
+use crate::ingestion::reading::{ARCHIVING, ArchiveError, PayloadArchiver};
 use crate::pull::{FetchedPayload, HttpValidators, PayloadFetchOutcome, PullError, PullRequest};
 use crate::registry::{PreparedPipeline, RegistryError, SourceConfirmation};
 use crate::schedule::PullSchedule;

@@ -1,9 +1,9 @@
 //! Rebuilds damaged files of a source: its runs read their payloads again, as they did the first time.
 
-use super::progress::RunTracker;
 use super::reading::{PayloadReadOutcome, PayloadReader};
 use super::source_claims::{ClaimHolder, SourceClaim};
 use super::{IngestContext, IngestionError};
+use crate::ingestion::RunTracker;
 use crate::registry::RegistryError;
 use domain_base::caller::PeerCredentials;
 use domain_base::event::AuditEvent;

@@ -1,10 +1,10 @@
 //! The course of a run: it begins with a commit, is read on its own thread, and ends with another commit.
 
 use super::error::HELD_MAX;
-use super::progress::{RunStopReason, RunTracker};
 use super::reading::{PayloadReadOutcome, PayloadReader};
 use super::source_claims::SourceClaim;
 use super::{IngestContext, IngestionError, StartRun, StartRunOutcome};
+use crate::ingestion::{RunStopReason, RunTracker};
 use crate::registry::{CommitContext, PreparedPipeline, RegistryError};
 use actors_audit::commit_loop::CommitDecision;
 use actors_audit::logger::CommitError;

@@ -1,7 +1,7 @@
 //! The claims on sources: at most one run or upkeep task works on a source at a time.
 
 use super::IngestionError;
-use super::progress::{RunStopReason, RunTracker};
+use crate::ingestion::{RunStopReason, RunTracker};
 use domain_base::digest::Sha256Hex;
 use domain_ground::id::SourceId;
 use domain_ground::run::{IngestionRun, RunProgress};

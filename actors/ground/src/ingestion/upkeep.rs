@@ -1,10 +1,10 @@
 //! Upkeep: compares the stored data of a source with its digests, and prunes data that is no longer needed.
 
-use super::archiving::ARCHIVING;
 use super::source_claims::ClaimHolder;
 use super::{
     CheckProgressCallback, IngestContext, IngestionError, PruneOldContent, PruneSource, VerifySourceFiles,
 };
+use crate::ingestion::reading::ARCHIVING;
 use crate::registry::RegistryError;
 use actors_audit::commit_loop::CommitDecision;
 use domain_base::caller::PeerCredentials;

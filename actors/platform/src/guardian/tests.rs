@@ -1,3 +1,5 @@
+mod actor_stats;
+
 use super::*;
 use crate::actor_handle::{ActorCallError, ActorHandle};
 use crate::clock::Clock;

@@ -1,6 +1,6 @@
 use crate::testing::{TestSystem, logged_events, with_system};
 use actors_audit::logger::CommitError;
-use actors_audit::logger::handle::queue::{GROUP_MAX, GROUP_WAIT, QUEUED_MAX};
+use actors_audit::logger::handle::{GROUP_MAX, GROUP_WAIT, QUEUED_MAX};
 use actors_platform::caller::run_as_caller;
 use domain_audit::event::ServiceStopped;
 use domain_base::caller::{PeerCredentials, RequestCaller};

@@ -12,11 +12,10 @@ use domain_base::digest::Sha256Hex;
 use domain_ground::event::InvalidationCause;
 use domain_ground::freshness::{FreshnessPolicy, StaleBehavior};
 use domain_ground::id::SourceId;
-use domain_ground::provenance::ProvenanceRecord;
-use domain_ground::query::answer::RecordStatus;
 use domain_ground::query::{
-    FilterOperator, InvalidQueryError, OracleQuery, QueryAnswer, QueryFilter, QueryRequest,
+    FilterOperator, InvalidQueryError, OracleQuery, QueryAnswer, QueryFilter, QueryRequest, RecordStatus,
 };
+use domain_ground::record::ProvenanceRecord;
 use freshness::set_policy;
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;

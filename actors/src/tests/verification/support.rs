@@ -11,7 +11,7 @@ use domain_ground::pipeline::PipelineDefinition;
 use domain_ground::run::IngestionRun;
 use domain_ground::source::SourceRegistration;
 use domain_verification::event::VerificationEntry;
-use domain_verification::logged_verification::LoggedVerification;
+use domain_verification::replay::LoggedVerification;
 use domain_verification::{Envelope, VerifyRequest, Workflow};
 use oracled_domain::documents::event::{DocumentEntry, DocumentRegistered};
 use oracled_store::{JournalRecord, LogQuery, RowWrite};

@@ -1,14 +1,15 @@
 //! Mail by SMTP, with one connection for each mail: mails are few, and a pooled connection can go stale.
 
 use super::MailService;
-use super::mail_text::format_mail;
 use crate::BoxFuture;
 use crate::http::is_shortage;
 use crate::oracle_health::OracleProbe;
 use domain_base::application::ApplicationName;
 use domain_base::digest::Sha256Hex;
-use domain_base::visible::visible_line;
+use domain_base::visible::{visible_line, visible_text};
 use domain_upstream::health::CircuitCallOutcome;
+use domain_verdict::divergence::NoteLanguage;
+use domain_verdict::label::{ProductTier, VerdictDimension};
 use domain_verdict::mail::{MailFailureCause, MailId, MailKind, MailSendFailure, MailState, OutboxMail};
 use domain_verdict::mail_template::MailContent;
 use lettre::address::Envelope;
@@ -19,6 +20,7 @@ use lettre::transport::smtp::authentication::Credentials;
 use lettre::transport::smtp::client::{Tls, TlsParameters};
 use lettre::{Address, AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor};
 use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -288,6 +290,102 @@ impl MailService for SmtpMailService {
         content: Option<&'a MailContent>,
     ) -> BoxFuture<'a, Result<(), MailSendFailure>> {
         Box::pin(self.submit_mail(mail, content))
+    }
+}
+
+/// Formats a mail as plain text.
+pub(super) fn format_mail(mail: &OutboxMail) -> String {
+    let OutboxMail { standing, delivery, .. } = mail;
+    let verdict: Value = serde_json::from_str(delivery.approved.verdict().get()).unwrap_or_default();
+    let mut text = MailText(String::new());
+    // the rest of the text is English
+    match delivery.disclaimer_in(NoteLanguage::En) {
+        Some(disclaimer) => {
+            text.paragraph(disclaimer);
+            let original = delivery.regen.map_or("UNKNOWN", |regen| regen.original.as_str());
+            text.line("Received by email", original);
+            text.line("On your results page", delivery.approved.label().into_str());
+        }
+        None => text.line("Verdict", delivery.approved.label().into_str()),
+    }
+    text.gap();
+    text.paragraph(text_member(&verdict, "summary"));
+    // only the fields of the tier: the others were not paid for, and not checked either
+    let tier = delivery.approved.tier();
+    format_breakdown(&mut text, verdict.get("breakdown").filter(|_| tier >= ProductTier::Full));
+    format_strategy(&mut text, verdict.get("strategy").filter(|_| tier == ProductTier::Strategy));
+    text.paragraph("Your question:");
+    text.paragraph(delivery.query.as_str());
+    text.line("Session", standing.session_id.local());
+    text.0
+}
+
+fn format_breakdown(text: &mut MailText, breakdown: Option<&Value>) {
+    let Some(breakdown) = breakdown.filter(|value| value.is_object()) else { return };
+    text.heading("Breakdown");
+    for dimension in VerdictDimension::ALL {
+        let Some(judged) = breakdown.get(dimension.into_str()) else { continue };
+        text.line(
+            dimension.into_str(),
+            &format!("{}. {}", text_member(judged, "verdict"), text_member(judged, "analysis")),
+        );
+    }
+    text.gap();
+}
+
+fn format_strategy(text: &mut MailText, strategy: Option<&Value>) {
+    let Some(strategy) = strategy.filter(|value| value.is_object()) else { return };
+    text.heading("Strategy");
+    text.line("Next step", text_member(strategy, "next_step"));
+    text.line("Alternative", text_member(strategy, "alternative"));
+    for test in strategy.get("tests").and_then(Value::as_array).into_iter().flatten() {
+        text.line("Test", &format_test(test));
+    }
+    text.gap();
+}
+
+fn text_member<'v>(value: &'v Value, name: &str) -> &'v str {
+    value.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A test is a text, or an object or a list with content of the model's choice.
+fn format_test(test: &Value) -> String {
+    let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let parts: Vec<_> = match test {
+        Value::Object(members) => {
+            members.iter().map(|(name, value)| format!("{name}: {}", plain(value))).collect()
+        }
+        Value::Array(items) => items.iter().map(plain).collect(),
+        other => vec![plain(other)],
+    };
+    parts.join("; ")
+}
+
+/// The text as it is built.
+struct MailText(String);
+
+impl MailText {
+    fn line(&mut self, name: &str, value: &str) {
+        self.push(&format!("{name}: {}", value.trim()));
+    }
+
+    fn heading(&mut self, heading: &str) {
+        self.push(heading);
+    }
+
+    fn paragraph(&mut self, paragraph: &str) {
+        self.push(paragraph.trim());
+        self.gap();
+    }
+
+    fn gap(&mut self) {
+        self.0.push('\n');
+    }
+
+    /// Appends one or more lines, with escapes for characters that hide text.
+    fn push(&mut self, line: &str) {
+        self.0.push_str(&visible_text(line));
+        self.0.push('\n');
     }
 }
 

@@ -3,7 +3,7 @@
 //! only the daemon can reach.
 
 use super::error::{URL_MAX_BYTES, WebAddressError};
-use domain_base::key_names::is_key_name;
+use domain_base::json_members::is_key_name;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};

@@ -6,7 +6,7 @@ use crate::{RequestFailure, RequestFailureKind};
 use actors_platform::clock::Clock;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use domain_audit::cosignature::{Cosignature, CosignatureError, WitnessKey};
+use domain_audit::checkpoint::{Cosignature, CosignatureError, WitnessKey};
 use domain_audit::log_tree::TreeHash;
 use ipnet::IpNet;
 use oracled_store::{Store, StoreError};

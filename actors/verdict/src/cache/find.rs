@@ -1,11 +1,11 @@
 //! Looking up a session before a verdict is submitted or generated for it.
 
-use super::listeners::DeliveryListeners;
 use super::rejecting_checks::find_check_in_force;
 use super::session_record::{
     address_change_event, deliver_order, new_address_record, session_registered_event, session_update_record,
 };
 use super::{VerdictCache, VerdictCacheError, evict_verdict};
+use crate::cache::DeliveryListeners;
 use crate::submission::{CachedVerdict, Submission};
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use actors_audit::commit_loop::CommitDecision;

@@ -1,8 +1,8 @@
 //! Changes that administrators make to a session. Each change and its log entry are one commit.
 
-use super::hold::remove_held_verdict;
 use super::session_record::address_change_event;
 use super::{VerdictCache, VerdictCacheError, evict_verdict};
+use crate::cache::admit::remove_held_verdict;
 use crate::notifier::{HeldMessages, queued_mails};
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use actors_audit::commit_loop::CommitDecision;

@@ -1,7 +1,6 @@
 //! The fields of a sample: their types and their units.
 
-use super::affix::affix_code;
-use super::notation::{FoundForm, ValueForm, find_form};
+use super::notation::{FoundForm, ValueForm, affix_code, find_form};
 use super::remark::{SourceRemark, shown_list};
 use domain_base::raw::SourceValue;
 use domain_base::text_form::without_marks;

@@ -2,9 +2,8 @@
 
 use super::notation::{is_missing, is_number_like, is_season};
 use super::remark::SourceRemark;
-use domain_base::blank::is_blank;
-use domain_base::pattern::compile_pattern;
-use domain_base::text_form::into_nfc;
+use domain_base::text_form::{into_nfc, is_blank};
+use domain_base::wording::compile_pattern;
 use domain_ground::format::{ColumnUnpivot, CommentMark, CsvDelimiter, PayloadFormat, TableForm};
 use domain_ground::ontology::AXES_MAX;
 use std::collections::{HashMap, HashSet};

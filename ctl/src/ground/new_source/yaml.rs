@@ -5,7 +5,7 @@ use super::identity::FoundColumns;
 use super::notation::ValueForm;
 use super::remark::{RemarkPlace, SourceRemark};
 use super::sample::Sample;
-use domain_base::period::PeriodLength;
+use domain_base::moment::PeriodLength;
 use domain_ground::freshness::FreshnessPolicy;
 use domain_ground::id::SourceId;
 use domain_ground::source::UpdateFrequency;

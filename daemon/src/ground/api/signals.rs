@@ -2,11 +2,10 @@
 //! reliable.
 
 use crate::platform::api::request::{JsonBody, PATHS};
-use crate::platform::config::secrets::read_secret_file;
+use crate::platform::config::credentials::read_secret_file;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
-use crate::platform::service::DaemonService;
-use crate::platform::signal_rate::SIGNALS_PER_WINDOW;
+use crate::platform::service::{DaemonService, SIGNALS_PER_WINDOW};
 use actors_ground::registry::SourceInvalidation;
 use actors_platform::clock::monotonic;
 use axum::extract::rejection::PathRejection;

@@ -1,11 +1,11 @@
-//! `/v1/runs`: ingestion runs, with their progress and results.
+//! `/v1/runs`: ingestion runs, with their progress, their results, what they change, and what they reject.
 
 use super::source;
 use crate::platform::api::request::QueryParams;
 use crate::platform::control::control_request::ControlBody;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
-use crate::platform::service::{DaemonService, run_to_end};
+use crate::platform::service::{DaemonService, run_blocking, run_to_end};
 use actors_ground::ingestion::{ApproveRun, CancelRun, DiscardRun, ListRunProgress, UndoRun};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
@@ -17,10 +17,13 @@ use domain_ground::source_state::{CompletedRun, SourceState};
 use hyper::StatusCode;
 use oracled_api::base::page::ListPage;
 use oracled_api::base::problem::ProblemCode;
-use oracled_api::ground::{ReasonRequest, RunReport, RunsParams};
-use oracled_store::Store;
+use oracled_api::ground::{
+    ReasonRequest, RejectReport, RejectsParams, RunChangeReport, RunChangesParams, RunReport, RunsParams,
+};
+use oracled_store::{Store, StoreError};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::iter;
 use std::sync::Arc;
 
 /// Minimum number of first digits that may name a run, if they are unique.
@@ -40,7 +43,7 @@ problems!(ListProblems: STORE; SourceUnknown RunUnknown);
         (status = 200, description = "A page of runs", body = ListPage<RunReport>),
     ),
 )]
-pub async fn list(
+pub async fn list_runs(
     State(service): State<Arc<DaemonService>>,
     QueryParams(params): QueryParams<RunsParams>,
 ) -> Result<Json<ListPage<RunReport>>, Problem> {
@@ -85,7 +88,7 @@ problems!(ReadProblems: RUN STORE);
         (status = 200, description = "The run", body = RunReport),
     ),
 )]
-pub async fn get(
+pub async fn read_run(
     State(service): State<Arc<DaemonService>>,
     run_id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<RunReport>, Problem> {
@@ -112,7 +115,7 @@ problems!(CancelProblems: RUN STORE; RunNotRunning);
         (status = 202, description = "The run will end", body = RunReport),
     ),
 )]
-pub async fn cancel(
+pub async fn cancel_run(
     State(service): State<Arc<DaemonService>>,
     Extension(peer): Extension<PeerCredentials>,
     run_id: Result<Path<String>, PathRejection>,
@@ -143,7 +146,7 @@ problems!(ApproveProblems: DOCUMENT_BODY RUN STORE; RunNotHeld RunBusy VersionKn
         (status = 202, description = "The run has started again", body = RunReport),
     ),
 )]
-pub async fn approve(
+pub async fn approve_run(
     State(service): State<Arc<DaemonService>>,
     Extension(peer): Extension<PeerCredentials>,
     run_id: Result<Path<String>, PathRejection>,
@@ -173,7 +176,7 @@ problems!(DiscardProblems: DOCUMENT_BODY RUN STORE; RunNotHeld);
         (status = 200, description = "The discarded run", body = RunReport),
     ),
 )]
-pub async fn discard(
+pub async fn discard_run(
     State(service): State<Arc<DaemonService>>,
     Extension(peer): Extension<PeerCredentials>,
     run_id: Result<Path<String>, PathRejection>,
@@ -205,7 +208,7 @@ problems!(UndoProblems: DOCUMENT_BODY RUN STORE; RunNotInForce RunBusy ContentPr
         (status = 200, description = "The new run", body = RunReport),
     ),
 )]
-pub async fn undo(
+pub async fn undo_run(
     State(service): State<Arc<DaemonService>>,
     Extension(peer): Extension<PeerCredentials>,
     run_id: Result<Path<String>, PathRejection>,
@@ -221,10 +224,7 @@ pub async fn undo(
 }
 
 /// The run that a path names by its id, or by its first digits.
-pub(crate) fn find_run(
-    store: &Store,
-    run_id: Result<Path<String>, PathRejection>,
-) -> Result<IngestionRun, Problem> {
+fn find_run(store: &Store, run_id: Result<Path<String>, PathRejection>) -> Result<IngestionRun, Problem> {
     let Path(digits) =
         run_id.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
     if digits.len() < DIGITS_MIN || !digits.bytes().all(is_digit) {
@@ -259,4 +259,91 @@ fn report_run(source: Option<&SourceState>, run: IngestionRun, running: &[RunPro
 /// The report of a run that was just changed, and so was not undone.
 fn report_changed_run(run: IngestionRun) -> RunReport {
     RunReport { run, progress: None, undone_by: None }
+}
+
+problems!(ChangesProblems: RUN STORE; SourceDamaged);
+
+/// List the changes of a run, with the raw records before and after them.
+///
+/// A held run has the changes that it would make to the records at the end of its reading. To find their raw records, its payload is
+/// read from the beginning.
+#[utoipa::path(
+    get,
+    path = "/v1/runs/{run_id}/changes",
+    operation_id = "list_run_changes",
+    tag = "ground",
+    params(("run_id" = String, Path, pattern = "^[0-9a-f]{8,64}$", description = "The id of the run, or 8 or more of its first digits"), RunChangesParams),
+    responses(
+        ChangesProblems,
+        (status = 200, description = "A page of changes", body = ListPage<RunChangeReport>),
+    ),
+)]
+pub async fn list_run_changes(
+    State(service): State<Arc<DaemonService>>,
+    run_id: Result<Path<String>, PathRejection>,
+    QueryParams(params): QueryParams<RunChangesParams>,
+) -> Result<Json<ListPage<RunChangeReport>>, Problem> {
+    let RunChangesParams { after, limit } = params;
+    let store = service.system.store.clone();
+    let run = find_run(&store, run_id)?;
+    let read = run_blocking(move || -> Result<_, StoreError> {
+        let changes = store.run_changes(&run, after, *limit + 1)?.into_iter();
+        let changes = changes.map(|change| RunChangeReport {
+            number: change.ordinal,
+            kind: change.entry.kind,
+            source_record_id: change.entry.source_record_id,
+            record_id: change.record_id,
+            valid_from: change.entry.valid_from,
+            valid_until: change.entry.valid_until,
+            before: change.before,
+            after: change.after,
+        });
+        Ok(ListPage::from_items(changes.collect(), *limit, |change: &RunChangeReport| {
+            change.number.to_string()
+        }))
+    });
+    Ok(Json(read.await?))
+}
+
+problems!(RejectsProblems: RUN STORE; SourceDamaged);
+
+/// List the records that a run rejected, with the reasons.
+#[utoipa::path(
+    get,
+    path = "/v1/runs/{run_id}/rejects",
+    operation_id = "list_rejects",
+    tag = "ground",
+    params(("run_id" = String, Path, pattern = "^[0-9a-f]{8,64}$", description = "The id of the run, or 8 or more of its first digits"), RejectsParams),
+    responses(
+        RejectsProblems,
+        (status = 200, description = "A page of rejects", body = ListPage<RejectReport>),
+    ),
+)]
+pub async fn list_rejects(
+    State(service): State<Arc<DaemonService>>,
+    run_id: Result<Path<String>, PathRejection>,
+    QueryParams(params): QueryParams<RejectsParams>,
+) -> Result<Json<ListPage<RejectReport>>, Problem> {
+    let store = service.system.store.clone();
+    let run = find_run(&store, run_id)?;
+    Ok(Json(run_blocking(move || read_page(&store, &run, params)).await?))
+}
+
+fn read_page(
+    store: &Store,
+    run: &IngestionRun,
+    RejectsParams { after, raw, limit }: RejectsParams,
+) -> Result<ListPage<RejectReport>, StoreError> {
+    let rejects = store.rejects(run, after, *limit + 1)?;
+    let ListPage { items, next } =
+        ListPage::from_items(rejects, *limit, |reject| reject.position.to_string());
+    let texts = if raw {
+        let places = items.iter().map(|reject| (reject.offset, reject.len));
+        store.raw_texts(&run.oracle_id, &run.input.raw_sha256, places)?
+    } else {
+        Vec::new()
+    };
+    let texts = texts.into_iter().map(Some).chain(iter::repeat(None));
+    let items = items.into_iter().zip(texts).map(|(reject, raw_text)| RejectReport { reject, raw_text });
+    Ok(ListPage { items: items.collect(), next })
 }

@@ -1,10 +1,10 @@
-//! `/v1/sources/{oracle_id}`: the state of a source, and the operations of administrators on it.
+//! `/v1/sources/{oracle_id}`: the state of a source, its freshness, the history of its values, and the operations of administrators on it.
 
 use crate::platform::control::control_request::{ControlBody, check_reason, parse_name};
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
-use actors_ground::registry::{SourceInvalidation, SourceReviewDecision};
+use actors_ground::registry::{RegistryError, SourceInvalidation, SourceReviewDecision, policy_of};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
@@ -12,10 +12,13 @@ use domain_base::caller::PeerCredentials;
 use domain_base::moment::Moment;
 use domain_ground::event::InvalidationCause;
 use domain_ground::id::SourceId;
+use domain_ground::query::{QueryRequest, ValueHistory};
 use domain_ground::source::SourceRegistryEntry;
 use domain_ground::source_state::SourceState;
 use oracled_api::base::problem::ProblemCode;
-use oracled_api::ground::{ReasonRequest, SourceReport, SourceReviewRequest};
+use oracled_api::ground::{
+    FreshnessReport, ReasonRequest, SourceReport, SourceReviewRequest, ValueHistoryRequest,
+};
 use std::sync::Arc;
 
 problems!(ReadProblems: STORE; SourceUnknown);
@@ -32,7 +35,7 @@ problems!(ReadProblems: STORE; SourceUnknown);
         (status = 200, description = "The source", body = SourceReport),
     ),
 )]
-pub async fn get(
+pub async fn read_source(
     State(service): State<Arc<DaemonService>>,
     oracle_id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<SourceReport>, Problem> {
@@ -57,7 +60,7 @@ problems!(ReviewProblems: DOCUMENT_BODY STORE; SourceUnknown ReviewRefused);
         (status = 200, description = "The source", body = SourceRegistryEntry),
     ),
 )]
-pub async fn review(
+pub async fn review_source(
     State(service): State<Arc<DaemonService>>,
     Extension(peer): Extension<PeerCredentials>,
     oracle_id: Result<Path<String>, PathRejection>,
@@ -86,7 +89,7 @@ problems!(InvalidateProblems: DOCUMENT_BODY STORE; SourceUnknown);
         (status = 200, description = "The source", body = SourceRegistryEntry),
     ),
 )]
-pub async fn invalidate(
+pub async fn invalidate_source(
     State(service): State<Arc<DaemonService>>,
     Extension(peer): Extension<PeerCredentials>,
     oracle_id: Result<Path<String>, PathRejection>,
@@ -120,7 +123,7 @@ problems!(ConfirmProblems: DOCUMENT_BODY STORE; SourceUnknown NotInvalidated);
         (status = 200, description = "The source", body = SourceRegistryEntry),
     ),
 )]
-pub async fn confirm(
+pub async fn confirm_source(
     State(service): State<Arc<DaemonService>>,
     Extension(peer): Extension<PeerCredentials>,
     oracle_id: Result<Path<String>, PathRejection>,
@@ -146,4 +149,73 @@ pub(crate) fn find_source(service: &DaemonService, oracle_id: &SourceId) -> Resu
     let known = service.system.store.source(oracle_id)?;
     let unknown = || Problem::new(ProblemCode::SourceUnknown, format!("no source {oracle_id} is registered"));
     Ok(known.ok_or_else(unknown)?.0)
+}
+
+problems!(FreshnessProblems: STORE; SourceUnknown OntologyUnknown);
+
+/// Read the freshness of a source by the policy in force.
+#[utoipa::path(
+    get,
+    path = "/v1/sources/{oracle_id}/freshness",
+    operation_id = "read_freshness",
+    tag = "ground",
+    params(("oracle_id" = SourceId, Path)),
+    responses(
+        FreshnessProblems,
+        (status = 200, description = "The freshness", body = FreshnessReport),
+    ),
+)]
+pub async fn read_freshness(
+    State(service): State<Arc<DaemonService>>,
+    oracle_id: Result<Path<String>, PathRejection>,
+) -> Result<Json<FreshnessReport>, Problem> {
+    let state = find_source(&service, &parse_name(oracle_id)?)?;
+    let registration = &state.entry.registration;
+    let reference = &registration.ontology;
+    let ontology = service.system.store.ontology(reference)?;
+    let unknown = || RegistryError::OntologyUnknown(reference.clone());
+    let policy = policy_of(&state, &ontology.ok_or_else(unknown)?);
+    let axes: Vec<_> = registration.axes_provided.iter().map(String::as_str).collect();
+    let (invalidated_at, now) = (state.stale_since(), service.system.clock.now());
+    let in_force = state.entry.version_in_force(state.present(now));
+    let released_at = in_force.map(|version| version.released_at);
+    Ok(Json(FreshnessReport {
+        now: policy.evaluate(&axes, released_at, invalidated_at, now),
+        current_version: in_force.map(|version| version.version.clone()),
+        released_at,
+        is_default: state.policy.is_none(),
+        invalidated_at,
+        policy,
+    }))
+}
+
+problems!(HistoryProblems: DOCUMENT_BODY QUERY);
+
+/// Read the history of a value: when it is valid, and when this daemon knew it so.
+///
+/// The filters fix all identity axes with `eq`. A question with `point_in_time` and `known_at` gets the value whose two
+/// periods contain these times. Freshness is not checked. The log has one entry for it.
+#[utoipa::path(
+    post,
+    path = "/v1/sources/{oracle_id}/history",
+    operation_id = "read_value_history",
+    tag = "ground",
+    params(("oracle_id" = SourceId, Path)),
+    request_body = ValueHistoryRequest,
+    responses(
+        HistoryProblems,
+        (status = 200, description = "The values with their periods", body = ValueHistory),
+    ),
+)]
+pub async fn read_value_history(
+    State(service): State<Arc<DaemonService>>,
+    oracle_id: Result<Path<String>, PathRejection>,
+    body: ControlBody,
+) -> Result<Json<ValueHistory>, Problem> {
+    let oracle_id: SourceId = parse_name(oracle_id)?;
+    let ValueHistoryRequest { axis, filters } = body.read()?;
+    let request = QueryRequest { axes_requested: vec![axis], filters, ..QueryRequest::default() };
+    let queries = service.system.queries.clone();
+    let read = service.run_work(async move { Ok(queries.value_history(&oracle_id, request).await?) });
+    Ok(Json(read.await?))
 }

@@ -3,7 +3,7 @@
 //! None of them has a time limit. A check and an export end when the administrator closes the connection; the
 //! others run to completion.
 
-use crate::platform::api::piece_writer::PieceWriter;
+use crate::platform::api::body::PieceWriter;
 use crate::platform::api::request::QueryParams;
 use crate::platform::control::control_request::{ControlBody, parse_name};
 use crate::platform::openapi::problems;

@@ -1,7 +1,7 @@
 //! Batches: one request per line, answered in order while further lines arrive.
 
-use super::request::batch_lines::{BatchLine, BatchLineReader};
-use super::reserved_body::{ReservedBody, ReservedBodyStream};
+use super::body::{ReservedBody, ReservedBodyStream};
+use super::request::{BatchLine, BatchLineReader};
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
 use actors_platform::caller::{run_as_current_caller, spawn_for_caller};

@@ -1,18 +1,16 @@
 //! The part of each request before and after its handler: a request id, its trace, limits on headers and time, a response
 //! even if the handler panics, the rest of the body, and its record in the access log.
 
-use super::lent_body::lend_body;
+use super::body::lend_body;
 use crate::platform::access_log::{AccessLog, RecordedBody};
-use crate::platform::applications::Applications;
 use crate::platform::config::LimitsSection;
 use crate::platform::problem::Problem;
-use crate::platform::service::count_request_panic;
+use crate::platform::service::{Applications, count_request_panic};
 use actors_ground::queries::CallerWaitCheck;
 use actors_platform::caller::run_as_caller;
 use axum::Router;
 use axum::response::{IntoResponse, Response};
-use domain_base::caller::{CallerSocket, PeerCredentials, REQUEST_ID_MAX_CHARS, RequestCaller};
-use domain_base::trace::TraceParent;
+use domain_base::caller::{CallerSocket, PeerCredentials, REQUEST_ID_MAX_CHARS, RequestCaller, TraceParent};
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue};

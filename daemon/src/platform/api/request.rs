@@ -1,22 +1,25 @@
 //! Reads requests: the body within limits, and its text into types of the domain.
 
-pub(crate) mod batch_lines;
 mod sourced_check;
-pub(crate) mod strict_json;
 
+use crate::platform::api::body::DISCARDED_MAX_BYTES;
 use crate::platform::config::LimitsSection;
 use crate::platform::problem::Problem;
 use crate::platform::schema_check::{check_value, read_text};
 use crate::platform::service::DaemonService;
+use actors_platform::clock::monotonic;
 use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use domain_base::application::ApplicationName;
-use domain_base::blank::is_blank;
 use domain_base::caller::PeerCredentials;
+use domain_base::document::AnyDocument;
+use domain_base::json_members::DuplicateKeyCheck;
 use domain_base::payload::VerdictPayload;
 use domain_base::session_id::SessionId;
+use domain_base::text_form::is_blank;
 use domain_base::wording::{excerpt, reword_serde_error};
 use domain_verdict::label::{ProductTier, VerdictLabel};
 use domain_verdict::query::CustomerQuery;
@@ -26,16 +29,24 @@ use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Uri};
 use oracled_api::base::problem::ProblemCode;
+use oracled_domain::documents::DocumentKind;
+use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::de::SliceRead;
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-pub use sourced_check::{RequestedCase, RequestedCheck, SourcedCheck};
+use serde_path_to_error::Track;
 use std::fmt::Display;
+use std::mem;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
 use utoipa::IntoParams;
 use utoipa::openapi::Required;
+
+pub use sourced_check::{RequestedCase, RequestedCheck, SourcedCheck};
 
 /// The list of the paths of the routes' socket, for errors.
 pub(crate) const PATHS: &str = "/openapi.json; this is the routes' socket";
@@ -177,7 +188,7 @@ impl JsonBody {
 /// # Errors
 /// As of [`JsonBody::parse_strictly`].
 pub(crate) fn parse_strictly<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
-    strict_json::read(text, "a request", ProblemCode::InvalidRequest)
+    read_strict_json(text, "a request", ProblemCode::InvalidRequest)
 }
 
 /// Reads `text` as a `T`.
@@ -413,12 +424,278 @@ pub(crate) fn check_no_params(uri: &Uri) -> Result<(), Problem> {
     Err(Problem::new(ProblemCode::InvalidRequest, fault))
 }
 
+/// Reads `text` as a `T`. `kind` names it in errors (`a request`). A name must not occur twice in one object,
+/// even if `T` ignores it: serde alone silently keeps the last of two equal names in a map.
+///
+/// # Errors
+/// `InvalidJson` if the text is not JSON, else a problem with `code` and the position of the fault.
+pub(crate) fn read_strict_json<T: DeserializeOwned>(
+    text: &[u8],
+    kind: &str,
+    code: ProblemCode,
+) -> Result<T, Problem> {
+    read_with(text, kind, code, |json| T::deserialize(json))
+}
+
+/// Reads `text` as a document of this kind, as strictly as [`read`].
+///
+/// # Errors
+/// `InvalidJson`, `InvalidDocument`.
+pub(crate) fn read_document(text: &[u8], kind: DocumentKind) -> Result<AnyDocument, Problem> {
+    read_with(text, "a document", ProblemCode::InvalidDocument, |json| kind.read(json))
+}
+
+fn read_with<T>(
+    text: &[u8],
+    kind: &str,
+    code: ProblemCode,
+    read: impl FnOnce(JsonWithPath<'_, '_>) -> Result<T, serde_json::Error>,
+) -> Result<T, Problem> {
+    let DuplicateKeyCheck = read_as(
+        text,
+        |json| DuplicateKeyCheck::deserialize(json),
+        |error| match error.inner().classify() {
+            Category::Data => Problem::new(code, shorten_error_with_path(&error)),
+            Category::Io | Category::Syntax | Category::Eof => {
+                Problem::invalid_json(shorten_error(error.inner()))
+            }
+        },
+    )?;
+    // serde also accepts an array with the fields in their order
+    if text.trim_ascii_start().starts_with(b"[") {
+        return Err(Problem::new(code, format!("{kind} must be an object, not an array")));
+    }
+    // the text is JSON, so any error means a wrong type, even if serde classifies the error as syntax
+    read_as(text, read, |error| Problem::new(code, shorten_error_with_path(&error)))
+}
+
+/// JSON whose errors have the path of the fault.
+type JsonWithPath<'a, 'j> =
+    serde_path_to_error::Deserializer<'a, 'a, &'a mut serde_json::Deserializer<SliceRead<'j>>>;
+
+fn read_as<T>(
+    text: &[u8],
+    read: impl FnOnce(JsonWithPath<'_, '_>) -> Result<T, serde_json::Error>,
+    not_taken: impl FnOnce(serde_path_to_error::Error<serde_json::Error>) -> Problem,
+) -> Result<T, Problem> {
+    let mut json = serde_json::Deserializer::from_slice(text);
+    let mut track = Track::new();
+    let value = read(serde_path_to_error::Deserializer::new(&mut json, &mut track));
+    let value = value.map_err(|error| not_taken(serde_path_to_error::Error::new(track.path(), error)))?;
+    json.end().map_err(|error| Problem::invalid_json(shorten_error(&error)))?;
+    Ok(value)
+}
+
+/// Maximum number of lines in one batch.
+const SOME_LINES: usize = 64;
+/// A batch with this many bytes takes no further line: the answers can be a hundred times as long, and are
+/// held until the client reads them.
+const SOME_BYTES: usize = 16 * 1024;
+/// The media types of newline-delimited JSON; none is registered.
+const MEDIA_TYPES: [&str; 3] = ["application/x-ndjson", "application/ndjson", "application/jsonl"];
+
+/// A line that is not blank.
+#[derive(Debug)]
+pub(crate) struct BatchLine {
+    /// Line number, from 1; blank lines count.
+    pub(crate) number: u64,
+    pub(crate) text: Result<Vec<u8>, Problem>,
+}
+
+/// The remaining lines of a body.
+#[derive(Debug)]
+pub(crate) struct BatchLineReader {
+    body: Body,
+    /// Bytes that have arrived and are not yet in a batch.
+    buffer: Vec<u8>,
+    /// Length of the beginning of the buffer without a line end.
+    scanned: usize,
+    /// Number of lines in batches or skipped so far.
+    number: u64,
+    /// Whether the rest of an overlong line is still to be skipped.
+    skipping: bool,
+    ended: bool,
+    max_bytes: usize,
+    /// Maximum time without new bytes.
+    idle: Duration,
+    /// Maximum time from the first to the last byte of a line.
+    whole: Duration,
+    /// When the first byte of an incomplete line was in the buffer; `None` without one.
+    started_at: Option<Instant>,
+    /// The memory for the buffer and the last batch, as a part of the memory for all bodies.
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl BatchLineReader {
+    /// The lines of `request`.
+    ///
+    /// # Errors
+    /// `UnsupportedMediaType` if the body is not declared as newline-delimited JSON.
+    pub(crate) fn from_request(request: Request, service: &DaemonService) -> Result<Self, Problem> {
+        let given = essence(request.headers());
+        if !MEDIA_TYPES.iter().any(|known| given.eq_ignore_ascii_case(known)) {
+            return Err(Problem::unsupported_media_type(&excerpt(given), "application/x-ndjson"));
+        }
+        let limits = &service.limits;
+        Ok(Self {
+            body: request.into_body(),
+            buffer: Vec::new(),
+            scanned: 0,
+            number: 0,
+            skipping: false,
+            ended: false,
+            max_bytes: limits.body_bytes,
+            idle: Duration::from_secs(limits.idle_s),
+            whole: Duration::from_secs(limits.request_s),
+            started_at: None,
+            permit: None,
+        })
+    }
+
+    /// The next batch of lines that are not blank. Waits for a complete line if none has arrived; `None` at the end.
+    /// Releases the memory of the previous batch.
+    pub(crate) async fn next_batch(&mut self, service: &DaemonService) -> Option<Vec<BatchLine>> {
+        self.release();
+        loop {
+            let lines = self.take_lines();
+            if !lines.is_empty() {
+                self.started_at = None;
+                return Some(lines);
+            }
+            if self.ended {
+                return None;
+            }
+            self.started_at =
+                if self.buffer.is_empty() { None } else { self.started_at.or_else(|| Some(monotonic())) };
+            if let Err(problem) = self.read_more(service).await {
+                // further lines cannot be separated, or there is no memory for them
+                self.ended = true;
+                self.buffer.clear();
+                return Some(vec![BatchLine { number: self.number + 1, text: Err(problem) }]);
+            }
+        }
+    }
+
+    /// Reads the rest of the body without keeping it: at most [`DISCARDED_MAX_BYTES`], within the time of a request.
+    pub(crate) async fn discard_rest(&mut self, service: &DaemonService) {
+        (self.buffer, self.ended) = (Vec::new(), true);
+        self.release();
+        let mut stopping = service.subscribe_stop();
+        let body = &mut self.body;
+        let discard = async {
+            let mut bytes = 0;
+            while bytes < DISCARDED_MAX_BYTES
+                && let Some(Ok(frame)) = body.frame().await
+            {
+                bytes += frame.data_ref().map_or(0, Bytes::len);
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = timeout(self.whole, discard) => {}
+            _ = stopping.wait_for(|stopping| *stopping) => {}
+        }
+    }
+
+    /// Releases the part of the memory for all bodies that is no longer in the buffer.
+    fn release(&mut self) {
+        if let Some(permit) = &mut self.permit {
+            drop(permit.split(permit.num_permits().saturating_sub(self.buffer.len())));
+        }
+    }
+
+    /// Reads the next bytes into the buffer.
+    async fn read_more(&mut self, service: &DaemonService) -> Result<(), Problem> {
+        let mut stopping = service.subscribe_stop();
+        let left = self.started_at.map(|started_at| self.whole.saturating_sub(started_at.elapsed()));
+        let patience = left.map_or(self.idle, |left| left.min(self.idle));
+        let frame = tokio::select! {
+            biased;
+            frame = timeout(patience, self.body.frame()) => frame,
+            // lines that have arrived are answered; waiting for further lines would block the stop of the daemon
+            _ = stopping.wait_for(|stopping| *stopping) => return Err(Problem::draining()),
+        };
+        let has_stalled = patience == self.idle;
+        let timed_out = || {
+            if has_stalled { Problem::body_stalled(self.idle) } else { Problem::request_timeout(self.whole) }
+        };
+        let frame = frame.map_err(|_| timed_out())?;
+        match frame {
+            None => self.ended = true,
+            Some(frame) => {
+                let frame = frame.map_err(|error| Problem::body_broken(error.to_string()))?;
+                let Ok(data) = frame.into_data() else { return Ok(()) };
+                let more = service.reserve_body(data.len())?;
+                match &mut self.permit {
+                    Some(permit) => permit.merge(more),
+                    None => self.permit = Some(more),
+                }
+                self.buffer.extend_from_slice(&data);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes lines out of the buffer: the complete ones, the last one at the end of the body, and an overlong
+    /// one as soon as it exceeds the limit.
+    fn take_lines(&mut self) -> Vec<BatchLine> {
+        let (mut lines, mut bytes, mut from) = (Vec::new(), 0, 0);
+        while lines.len() < SOME_LINES && bytes < SOME_BYTES {
+            let rest = self.buffer.get(from..).unwrap_or_default();
+            let unseen = rest.get(self.scanned..).unwrap_or_default();
+            let Some(length) = unseen.iter().position(|byte| *byte == b'\n') else {
+                self.scanned = rest.len();
+                break;
+            };
+            let length = self.scanned + length;
+            let line = rest.get(..length).unwrap_or_default();
+            lines.extend(parse_line(line, &mut self.number, mem::take(&mut self.skipping), self.max_bytes));
+            (from, bytes, self.scanned) = (from + length + 1, bytes + length, 0);
+        }
+        self.buffer.drain(..from);
+        let open = self.scanned == self.buffer.len();
+        if open && self.buffer.len() > self.max_bytes && !self.skipping {
+            self.number += 1;
+            let problem = Problem::body_too_large(self.max_bytes);
+            lines.push(BatchLine { number: self.number, text: Err(problem) });
+            self.skipping = true;
+        }
+        if open && (self.skipping || self.ended) {
+            let last = mem::take(&mut self.buffer);
+            self.scanned = 0;
+            if !self.skipping {
+                lines.extend(parse_line(&last, &mut self.number, false, self.max_bytes));
+            }
+        }
+        if self.skipping {
+            // a line that is skipped holds no memory
+            self.release();
+        }
+        lines
+    }
+}
+
+/// The line with `text`; `None` if it is blank, or the end of an overlong line.
+fn parse_line(text: &[u8], number: &mut u64, skipped: bool, max_bytes: usize) -> Option<BatchLine> {
+    if skipped {
+        return None;
+    }
+    *number += 1;
+    if text.trim_ascii().is_empty() {
+        return None;
+    }
+    let text =
+        if text.len() > max_bytes { Err(Problem::body_too_large(max_bytes)) } else { Ok(text.to_vec()) };
+    Some(BatchLine { number: *number, text })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use oracled_api::audit::LogParams;
     use oracled_api::ground::{RunsParams, UploadParams};
     use oracled_api::verdict::OutboxParams;
+    use serde_json::{Value, json};
 
     fn parse<T: DeserializeOwned + IntoParams>(query: &str) -> Result<T, String> {
         parse_params(&format!("/v1/path?{query}").parse().expect("a valid URI"))
@@ -465,5 +742,49 @@ mod tests {
         let params = params.expect("valid parameters");
         assert_eq!((params.version.as_str(), params.replace), ("2024", true));
         assert_eq!(*parse::<LogParams>("").expect("all have defaults").limit, 100);
+    }
+
+    fn read_error<T: DeserializeOwned>(text: &str) -> (&'static str, String) {
+        let problem = read_strict_json::<T>(text.as_bytes(), "a request", ProblemCode::InvalidRequest);
+        let problem = problem.err().expect("the body is rejected");
+        (problem.document.code.as_str(), problem.to_string())
+    }
+
+    #[test]
+    fn repeated_name_is_reported_with_its_position() {
+        for (text, prefix) in [
+            (r#"{"a": 1, "a": 1}"#, "the name `a` "),
+            (r#"{"a": [0, {"b": 1, "c": {}, "b": 2}]}"#, "a[1]: the name `b` "),
+            (r#"{"a": {"b": {"x": 1}, "\u0062": null}}"#, "a: the name `b` "),
+        ] {
+            let (code, message) = read_error::<Value>(text);
+            assert_eq!(code, "invalid_request", "{message}");
+            assert!(
+                message.starts_with(prefix) && message.contains("occurs twice in one object"),
+                "{message}"
+            );
+        }
+        let text = br#"{"a": {"b": 1}, "b": [{"a": 1}, {"a": 1.5}]}"#;
+        let read: Value = read_strict_json(text, "a request", ProblemCode::InvalidRequest)
+            .expect("no name occurs twice in one object");
+        assert_eq!(read, json!({"a": {"b": 1}, "b": [{"a": 1}, {"a": 1.5}]}));
+    }
+
+    #[test]
+    fn unknown_name_is_reported_with_its_position() {
+        use domain_ground::ontology::Ontology;
+        let text = r#"{"ontology_id": "ab", "version": "1", "axes": [
+            {"axis": "x", "type": "number", "class": "measured", "unti": "g", "description": "x"}]}"#;
+        let (code, message) = read_error::<Ontology>(text);
+        assert_eq!(code, "invalid_request", "{message}");
+        assert!(message.starts_with("axes[0].unti: unknown field `unti`"), "{message}");
+    }
+
+    #[test]
+    fn text_that_is_not_json_is_invalid_json() {
+        for text in ["", "{", "{} {}", "{'a': 1}", "\u{feff}{}"] {
+            assert_eq!(read_error::<Value>(text).0, "invalid_json", "{text}");
+        }
+        assert_eq!(read_error::<Value>("[1]").0, "invalid_request");
     }
 }

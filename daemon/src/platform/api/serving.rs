@@ -1,7 +1,7 @@
 //! The router of a socket, made of the routes of the features.
 
+use super::body::json_response;
 use super::request::check_no_params;
-use super::reserved_body::json_response;
 use crate::platform::access_log::record_route;
 use crate::platform::openapi::{CommonProblems, Routes};
 use crate::platform::problem::Problem;
@@ -18,14 +18,14 @@ use tower::util::MapRequestLayer;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::path::{Parameter, ParameterIn};
 
-/// The description of a socket, as JSON, in the requests of the socket.
+/// The description of a socket, as JSON, in the requests of the socket. The first request for it creates it, not the start.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct SocketDocument(&'static str);
+pub(crate) struct SocketDocument(fn() -> &'static str);
 
 /// The router of a socket with these routes and this description. `paths` is for requests of other paths and methods.
 pub(crate) fn serve_routes(
     routes: Routes,
-    document: &'static str,
+    document: fn() -> &'static str,
     paths: &'static str,
 ) -> Router<Arc<DaemonService>> {
     Router::from(routes)
@@ -85,5 +85,5 @@ async fn reject_undeclared_params(
 pub(crate) async fn read_document(
     Extension(SocketDocument(document)): Extension<SocketDocument>,
 ) -> Response {
-    json_response(StatusCode::OK, document)
+    json_response(StatusCode::OK, document())
 }

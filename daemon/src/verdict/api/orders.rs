@@ -1,29 +1,30 @@
 //! Orders on the routes' socket: placing one by `POST /v1/verdicts/{session_id}`, and reading, listing and cancelling them.
 
+use crate::platform::api::body::json_response;
 use crate::platform::api::request::{PathSessionId, QueryParams, RequestCallerOfSession};
-use crate::platform::api::reserved_body::json_response;
 use crate::platform::openapi::problems;
 use crate::platform::problem::{Problem, without_state_dir};
 use crate::platform::service::DaemonService;
-use crate::verdict::api::answers::{generation_problem, replayed_response};
+use crate::verdict::config::models::{ModelProvider, ModelSection};
 use actors_platform::clock::stopwatch;
+use actors_verdict::generation::GenerationError;
 use actors_verdict::orders::{CancelOrder, PlaceOrder, PlacedOrder};
 use actors_verdict::submission::{CachedVerdict, Submission};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use bytes::Bytes;
 use domain_base::application::ApplicationName;
 use domain_base::caller::PeerCredentials;
 use domain_base::session_id::SessionId;
-use domain_verdict::order::{Order, OrderState};
-use domain_verdict::order_position::{OrderPosition, OrderPositionError};
+use domain_verdict::order::{Order, OrderPosition, OrderPositionError, OrderState};
 use domain_verdict::session::SessionRecord;
 use hyper::StatusCode;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
 use jiff::Timestamp;
 use oracled_api::base::page::ListPage;
 use oracled_api::base::problem::ProblemCode;
-use oracled_api::verdict::orders::{OrderReport, OrdersParams};
+use oracled_api::verdict::{OrderReport, OrdersParams};
 use oracled_store::OrderQuery;
 use std::sync::Arc;
 use std::time::Duration;
@@ -270,4 +271,34 @@ pub async fn delete(
     let session = service.run_work(async move { Ok(orders.ask(cancel).await??) }).await?;
     let report = report_of(&service, session);
     report.map(|report| Json(report.into_local())).ok_or_else(|| Problem::order_unknown(session_id.local()))
+}
+
+/// The problem of a verdict that cannot be generated.
+fn generation_problem(service: &DaemonService, session_id: &SessionId, failed: &GenerationError) -> Problem {
+    match failed {
+        GenerationError::NoModel => no_model_problem(service),
+        failed => Problem::generation_failed(session_id, failed),
+    }
+}
+
+/// The reason why no verdict can be generated, and the remedy.
+fn no_model_problem(service: &DaemonService) -> Problem {
+    let cause = match service.section::<ModelSection>().provider {
+        ModelProvider::None => {
+            "no model is configured; send `verdict` or `raw`, or configure `model.provider`".to_owned()
+        }
+        _ => "the model has no key; see `model.api_key_file`".to_owned(),
+    };
+    Problem::new(ProblemCode::ModelUnavailable, cause)
+}
+
+/// 200 with a verdict that the session already had.
+pub(super) fn replayed_response(cached: &CachedVerdict) -> Response {
+    json_response(StatusCode::OK, mark_replayed(cached))
+}
+
+/// The document with `"replayed":true` as its last member.
+fn mark_replayed(cached: &CachedVerdict) -> Bytes {
+    let members = cached.body.strip_suffix(b"}").expect("the document is an object");
+    [members, br#","replayed":true}"#].concat().into()
 }

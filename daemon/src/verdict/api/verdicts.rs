@@ -1,12 +1,14 @@
 //! `/v1/verdicts/{session_id}`: submits a verdict for delivery, and reads it back.
+//!
+//! `/cache/{session_id}` is the same cache under the paths of the service that oracled replaces. Writes pass the gate like all
+//! other verdicts.
 
-use super::answers::replayed_response;
-use super::orders;
-use super::submitted_prompt::parse_prompt;
+use super::orders::{self, replayed_response};
+use super::sessions::parse_prompt;
+use crate::platform::api::body::json_response;
 use crate::platform::api::request::{
     self, JsonBody, PathSessionId, QueryParams, RequestCallerOfSession, RequestedCheck, SourcedCheck,
 };
-use crate::platform::api::reserved_body::json_response;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
@@ -33,8 +35,10 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
 use oracled_api::audit::{LogBundle, LogProof, ProvedEntry};
 use oracled_api::base::problem::ProblemCode;
-use oracled_api::verdict::orders::OrderReport;
-use oracled_api::verdict::{CacheResult, SubmitVerdictRequest, VerdictParams, VerdictProof, VerdictResponse};
+use oracled_api::verdict::{
+    CacheResult, CacheVerdictRequest, OrderReport, SubmitVerdictRequest, VerdictParams, VerdictProof,
+    VerdictResponse,
+};
 use oracled_store::{LogLine, LogQuery, Store, StoreError};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -70,7 +74,7 @@ problems!(SubmitProblems: JSON_BODY SUBMISSION STORE MODEL QUERY VERIFY FACTS OW
         (status = 202, description = "The order is accepted and the verdict is not there yet, or the policy holds the verdict", body = OrderReport, headers(("Location" = String, description = "The path of the order."), ("Retry-After" = u64, description = "When to read the order again, in seconds: 5 to 300. Missing while the order is held."))),
     ),
 )]
-pub async fn post(
+pub async fn submit_verdict(
     State(service): State<Arc<DaemonService>>,
     PathSessionId(session_id): PathSessionId,
     RequestCallerOfSession(caller): RequestCallerOfSession,
@@ -174,7 +178,7 @@ problems!(ReadProblems: SESSION STORE MODEL; EntryDropped InvalidRequest LookupU
         (status = 202, description = "The session has an open or held order, and its verdict is not there yet", body = OrderReport, headers(("Location" = String, description = "The path of the order."), ("Retry-After" = u64, description = "When to read the order again, in seconds: 5 to 300. Missing while the order is held."))),
     ),
 )]
-pub async fn get(
+pub async fn read_verdict(
     method: Method,
     State(service): State<Arc<DaemonService>>,
     QueryParams(VerdictParams { proof }): QueryParams<VerdictParams>,
@@ -474,4 +478,74 @@ fn last_entry(
         }
     }
     Ok(None)
+}
+
+problems!(WriteProblems: JSON_BODY SUBMISSION STORE OWNER; SessionMismatch OrderCancelled CrosscheckRejected RulesRejected PolicyRejected HeldVerdictUnreadable);
+
+/// Write a verdict to the cache if it passes the gate.
+///
+/// This is the same cache under the path of the service that oracled replaces, and the gate is the same. The fields
+/// `cached_at`, `regen` and `regen_reason`, which a response has, are accepted and ignored. On all other routes an
+/// unknown field is an error.
+#[utoipa::path(
+    post,
+    path = "/cache/{session_id}",
+    operation_id = "write_cached_verdict",
+    tag = "verdict",
+    params(("session_id" = SessionId, Path)),
+    request_body = CacheVerdictRequest,
+    responses(
+        WriteProblems,
+        (status = 201, description = "The verdict passed and is cached", body = VerdictResponse),
+        (status = 200, description = "The session already has a verdict: that verdict, with `replayed`", body = VerdictResponse),
+        (status = 202, description = "The policy holds the verdict: an order that waits for an operator", body = OrderReport, headers(("Location" = String, description = "The path of the order."))),
+    ),
+)]
+pub async fn write_cached_verdict(
+    State(service): State<Arc<DaemonService>>,
+    PathSessionId(session_id): PathSessionId,
+    RequestCallerOfSession(caller): RequestCallerOfSession,
+    body: JsonBody,
+) -> Result<Response, Problem> {
+    let CacheVerdictRequest { tier, query, verdict, .. } = body.parse()?;
+    let limits = &service.limits;
+    let submission = Submission {
+        session_id,
+        caller,
+        tier: request::parse_tier(&tier)?,
+        query: request::parse_query(query, limits)?,
+        payload: Some(request::parse_payload(verdict.as_deref(), None)?),
+        customer_email: None,
+        path: GatePath::CacheWrite,
+        prompt: None,
+        generation_trace: None,
+        check: None,
+    };
+    deliver(service, submission).await
+}
+
+problems!(ReadCachedProblems: SESSION STORE; VerdictNotCached);
+
+/// Read a cached verdict.
+///
+/// This route does not regenerate a lost verdict.
+#[utoipa::path(
+    get,
+    path = "/cache/{session_id}",
+    operation_id = "read_cached_verdict",
+    tag = "verdict",
+    params(("session_id" = SessionId, Path)),
+    responses(
+        ReadCachedProblems,
+        (status = 200, description = "The verdict as it was delivered", body = VerdictResponse),
+    ),
+)]
+pub async fn read_cached_verdict(
+    State(service): State<Arc<DaemonService>>,
+    PathSessionId(session_id): PathSessionId,
+) -> Result<Response, Problem> {
+    match service.system.cache.ask(ReadVerdict(session_id.clone())).await?? {
+        Some(cached) => Ok(json_response(StatusCode::OK, cached.body.clone())),
+        None => Err(Problem::verdict_not_cached(session_id.local())),
+    }
 }

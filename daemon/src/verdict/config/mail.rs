@@ -4,7 +4,7 @@ use crate::platform::config::{
     ConfigError, Configuration, Section, check_url, is_local, not_allowed_error, parse_address,
 };
 use actors_upstream::mail::{MailHeading, SmtpSettingsError, SmtpTls};
-use domain_base::blank::is_blank;
+use domain_base::text_form::is_blank;
 use domain_verdict::template_name::TemplateName;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;

@@ -2,8 +2,7 @@
 
 use super::orders::held_report;
 use crate::platform::api::request::{JsonBody, PathSessionId, QueryParams};
-use crate::platform::control::control_request::check_reason;
-use crate::platform::control::identified_user::IdentifiedUser;
+use crate::platform::control::control_request::{IdentifiedUser, check_reason};
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
@@ -15,7 +14,7 @@ use domain_base::caller::PeerCredentials;
 use domain_base::session_id::SessionId;
 use domain_verdict::order::OrderState;
 use oracled_api::base::page::ListPage;
-use oracled_api::verdict::orders::{
+use oracled_api::verdict::{
     HeldOrdersParams, HeldVerdictReport, OrderActionRequest, OrderReport, OrdersParams,
 };
 use std::sync::Arc;

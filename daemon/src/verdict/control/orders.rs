@@ -1,8 +1,7 @@
 //! `/v1/orders`: lists, shows, retries, fails, cancels and releases orders.
 
 use crate::platform::api::request::{JsonBody, PathSessionId, QueryParams};
-use crate::platform::control::control_request::{check_reason, require_application};
-use crate::platform::control::identified_user::IdentifiedUser;
+use crate::platform::control::control_request::{IdentifiedUser, check_reason, require_application};
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
@@ -13,7 +12,7 @@ use axum::{Extension, Json};
 use domain_base::caller::PeerCredentials;
 use domain_base::session_id::SessionId;
 use oracled_api::base::page::ListPage;
-use oracled_api::verdict::orders::{
+use oracled_api::verdict::{
     AllOrdersParams, HeldVerdictReport, OrderActionRequest, OrderReport, OrdersParams,
 };
 use std::sync::Arc;

@@ -1,19 +1,22 @@
-//! `/v1/outbox`: queued mails, and dead letters.
+//! `/v1/outbox`, `/v1/webhooks`: queued mails and webhooks, and dead letters.
 
 use crate::platform::api::request::{JsonBody, QueryParams};
-use crate::platform::control::control_request::parse_name;
+use crate::platform::control::control_request::{parse_name, require_application};
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_blocking, run_to_end};
-use actors_verdict::notifier::{ChangeMessage, OutboxAction};
+use actors_verdict::notifier::{ChangeMessage, OutboxAction, TestWebhook};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
 use domain_base::caller::PeerCredentials;
 use domain_verdict::mail::{MailId, MailState};
 use domain_verdict::outbox::{MessageChannel, MessageId, MessageState};
+use domain_verdict::webhook::{WebhookId, WebhookState};
 use oracled_api::base::page::ListPage;
-use oracled_api::verdict::{MailAction, MailActionRequest, OutboxParams};
+use oracled_api::verdict::{
+    MailAction, MailActionRequest, OutboxParams, WebhookListParams, WebhookTestRequest, WebhookTestResponse,
+};
 use oracled_store::StoreError;
 use std::sync::Arc;
 
@@ -31,7 +34,7 @@ problems!(ListProblems: STORE);
         (status = 200, description = "A page of mails", body = ListPage<MailState>),
     ),
 )]
-pub async fn get(
+pub async fn list_mails(
     State(service): State<Arc<DaemonService>>,
     QueryParams(params): QueryParams<OutboxParams>,
 ) -> Result<Json<ListPage<MessageState>>, Problem> {
@@ -54,7 +57,7 @@ problems!(RequeueProblems: JSON_BODY STORE; MailUnknown MailInFlight);
         (status = 200, description = "The state of the mail", body = MailState),
     ),
 )]
-pub async fn post(
+pub async fn requeue_mail(
     State(service): State<Arc<DaemonService>>,
     Extension(peer): Extension<PeerCredentials>,
     mail_id: Result<Path<String>, PathRejection>,
@@ -79,7 +82,7 @@ problems!(DropProblems: STORE; MailUnknown MailInFlight);
         (status = 200, description = "The last state of the mail", body = MailState),
     ),
 )]
-pub async fn delete(
+pub async fn drop_mail(
     State(service): State<Arc<DaemonService>>,
     Extension(peer): Extension<PeerCredentials>,
     mail_id: Result<Path<String>, PathRejection>,
@@ -89,7 +92,7 @@ pub async fn delete(
 }
 
 /// A page of the messages of a channel.
-pub(super) async fn list_messages(
+async fn list_messages(
     service: &DaemonService,
     channel: MessageChannel,
     after: Option<MessageId>,
@@ -111,10 +114,116 @@ pub(super) async fn list_messages(
 }
 
 /// Requeues or removes a message.
-pub(super) async fn change_message(
+async fn change_message(
     service: &DaemonService,
     change: ChangeMessage,
 ) -> Result<Json<MessageState>, Problem> {
     let notifier = service.system.notifier.clone();
     run_to_end(async move { Ok(Json(notifier.ask(change).await??)) }).await
+}
+
+problems!(ListWebhooksProblems: STORE);
+
+/// List queued webhooks and dead letters.
+#[utoipa::path(
+    get,
+    path = "/v1/webhooks",
+    operation_id = "list_webhooks",
+    tag = "verdict",
+    params(WebhookListParams),
+    responses(
+        ListWebhooksProblems,
+        (status = 200, description = "A page of webhooks", body = ListPage<WebhookState>),
+    ),
+)]
+pub async fn list_webhooks(
+    State(service): State<Arc<DaemonService>>,
+    QueryParams(params): QueryParams<WebhookListParams>,
+) -> Result<Json<ListPage<MessageState>>, Problem> {
+    let WebhookListParams { after, limit, dead } = params;
+    list_messages(&service, MessageChannel::Webhook, after.map(Into::into), *limit, dead).await
+}
+
+problems!(RequeueWebhookProblems: JSON_BODY STORE; MailUnknown MailInFlight);
+
+/// Queue a webhook for another attempt.
+#[utoipa::path(
+    post,
+    path = "/v1/webhooks/{webhook_id}",
+    operation_id = "requeue_webhook",
+    tag = "verdict",
+    params(("webhook_id" = WebhookId, Path)),
+    request_body = MailActionRequest,
+    responses(
+        RequeueWebhookProblems,
+        (status = 200, description = "The state of the webhook", body = WebhookState),
+    ),
+)]
+pub async fn requeue_webhook(
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
+    webhook_id: Result<Path<String>, PathRejection>,
+    body: JsonBody,
+) -> Result<Json<MessageState>, Problem> {
+    let id: WebhookId = parse_name(webhook_id)?;
+    let MailActionRequest { action: MailAction::Requeue } = body.parse()?;
+    change_message(&service, ChangeMessage { id: id.into(), action: OutboxAction::Requeue, peer }).await
+}
+
+problems!(DropWebhookProblems: STORE; MailUnknown MailInFlight);
+
+/// Remove a webhook without sending it.
+#[utoipa::path(
+    delete,
+    path = "/v1/webhooks/{webhook_id}",
+    operation_id = "drop_webhook",
+    tag = "verdict",
+    params(("webhook_id" = WebhookId, Path)),
+    responses(
+        DropWebhookProblems,
+        (status = 200, description = "The last state of the webhook", body = WebhookState),
+    ),
+)]
+pub async fn drop_webhook(
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
+    webhook_id: Result<Path<String>, PathRejection>,
+) -> Result<Json<MessageState>, Problem> {
+    let id: WebhookId = parse_name(webhook_id)?;
+    change_message(&service, ChangeMessage { id: id.into(), action: OutboxAction::Drop, peer }).await
+}
+
+problems!(TestProblems: JSON_BODY);
+
+/// Send a test event to an endpoint at once.
+#[utoipa::path(
+    post,
+    path = "/v1/webhooks/test",
+    operation_id = "test_webhook",
+    tag = "verdict",
+    request_body = WebhookTestRequest,
+    responses(
+        TestProblems,
+        (status = 200, description = "The result of the test", body = WebhookTestResponse),
+    ),
+)]
+pub async fn test_webhook(
+    State(service): State<Arc<DaemonService>>,
+    body: JsonBody,
+) -> Result<Json<WebhookTestResponse>, Problem> {
+    let WebhookTestRequest { application } = body.parse()?;
+    if let Some(name) = &application {
+        require_application(&service, name)?;
+    }
+    let tested = service.system.notifier.ask(TestWebhook(application)).await?;
+    let (answer, error) = match tested.outcome {
+        Ok(answer) => (Some(answer), None),
+        Err(error) => (None, Some(error)),
+    };
+    Ok(Json(WebhookTestResponse {
+        webhook_id: tested.webhook_id,
+        status: answer.map(|(status, _)| status),
+        latency_ms: answer.map(|(_, latency)| u64::try_from(latency.as_millis()).unwrap_or(u64::MAX)),
+        error,
+    }))
 }

@@ -1,22 +1,27 @@
-//! `/v1/sessions/{session_id}`: shows, corrects or removes one session.
+//! `/v1/sessions/{session_id}`: shows, exports, corrects or removes one session, and removes its cached verdict.
 
+use super::orders::held_report;
 use crate::platform::api::request::{self, JsonBody, PathSessionId};
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
-use crate::platform::service::{DaemonService, run_to_end};
+use crate::platform::service::{DaemonService, run_blocking, run_to_end};
 use crate::verdict::api::orders::report_of;
-use actors_verdict::cache::{CorrectSession, CorrectSessionOutcome, RemoveSession};
+use actors_verdict::cache::{CorrectSession, CorrectSessionOutcome, PurgeVerdict, RemoveSession};
 use actors_verdict::notifier::{HoldMessages, queued_mails};
+use actors_verdict::orders::ReadHeldVerdict;
 use axum::extract::State;
 use axum::{Extension, Json};
 use domain_base::caller::PeerCredentials;
+use domain_base::event::AuditEvent;
 use domain_base::session_id::SessionId;
 use domain_verdict::cost::ModelCost;
-use domain_verdict::outbox::MessageState;
+use domain_verdict::event::SessionExported;
+use domain_verdict::outbox::{MessageState, OutboxMessage};
 use oracled_api::base::problem::ProblemCode;
-use oracled_api::verdict::{CorrectSessionRequest, SessionPage, SessionReport};
+use oracled_api::verdict::{CorrectSessionRequest, PurgeResponse, SessionExport, SessionPage, SessionReport};
 use oracled_store::{LogQuery, Store};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
@@ -41,7 +46,7 @@ const HISTORY_MAX: usize = 1000;
         (status = 200, description = "The session and its history", body = SessionPage),
     ),
 )]
-pub async fn get(
+pub async fn read_session(
     State(service): State<Arc<DaemonService>>,
     PathSessionId(session_id): PathSessionId,
 ) -> Result<Json<SessionPage>, Problem> {
@@ -123,7 +128,7 @@ problems!(CorrectProblems: JSON_BODY SESSION STORE; SessionUnknown SessionMismat
         (status = 200, description = "The corrected session", body = SessionReport),
     ),
 )]
-pub async fn patch(
+pub async fn correct_session(
     State(service): State<Arc<DaemonService>>,
     Extension(peer): Extension<PeerCredentials>,
     PathSessionId(session_id): PathSessionId,
@@ -159,7 +164,7 @@ problems!(RemoveProblems: SESSION STORE; SessionUnknown MailInFlight);
         (status = 200, description = "The last state of the session", body = SessionReport),
     ),
 )]
-pub async fn delete(
+pub async fn remove_session(
     State(service): State<Arc<DaemonService>>,
     Extension(peer): Extension<PeerCredentials>,
     PathSessionId(session_id): PathSessionId,
@@ -173,4 +178,105 @@ pub async fn delete(
     });
     let removed = removed.await?;
     removed.map(|session| Json(session.into())).ok_or_else(|| session_unknown(&session_id))
+}
+
+problems!(ExportProblems: SESSION STORE; SessionUnknown HeldVerdictUnreadable);
+
+/// Export everything that is stored about a session, except its log entries.
+///
+/// The entry `session_exported` in the log names the reader, and `held_verdict_read` for a held verdict. `GET
+/// /v1/log?session=ID&after=0` has the log entries.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{session_id}/export",
+    operation_id = "export_session",
+    tag = "verdict",
+    params(("session_id" = SessionId, Path)),
+    responses(
+        ExportProblems,
+        (status = 200, description = "The stored data", body = SessionExport),
+    ),
+)]
+pub async fn export_session(
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
+    PathSessionId(session_id): PathSessionId,
+) -> Result<Json<SessionExport>, Problem> {
+    let system = Arc::clone(&service);
+    let id = session_id.clone();
+    let (mut export, is_held) = run_blocking(move || read_stored(&system, &id)).await?;
+    let (log, orders) = (service.system.log.clone(), service.system.orders.clone());
+    let exported = AuditEvent::new(service.system.clock.now(), session_id.clone(), SessionExported { peer });
+    let held = run_to_end(async move {
+        // first of all: no data leaves the daemon without an entry
+        log.commit(exported.into()).await?;
+        if !is_held {
+            return Ok(None);
+        }
+        Ok(Some(orders.ask(ReadHeldVerdict { session_id, peer }).await??))
+    });
+    export.held_verdict = held.await?.map(held_report);
+    Ok(Json(export))
+}
+
+/// The stored data without the held verdict, and whether the policy holds one.
+fn read_stored(service: &DaemonService, session_id: &SessionId) -> Result<(SessionExport, bool), Problem> {
+    let store = &service.system.store;
+    let session = store.session(session_id)?.map(|(session, _)| session);
+    let rejecting_check = store.rejecting_check(session_id)?.map(|(check, _)| check);
+    if session.is_none() && rejecting_check.is_none() {
+        return Err(session_unknown(session_id));
+    }
+    let mut mails = Vec::new();
+    for mail_id in queued_mails(store, session_id)? {
+        // the mail may have been sent meanwhile
+        let mail = match store.message(&mail_id)? {
+            Some((OutboxMessage::Mail(mail), _)) => Some(to_value(&mail)?),
+            _ => None,
+        };
+        mails.extend(mail);
+    }
+    let is_held = session.as_ref().is_some_and(|session| session.is_held_by_policy());
+    let export = SessionExport {
+        session: session.as_ref().map(to_value).transpose()?,
+        verdict: store.verdict(session_id)?.map(|(delivery, _)| to_value(&delivery)).transpose()?,
+        held_verdict: None,
+        mails,
+        rejecting_check: rejecting_check.as_ref().map(to_value).transpose()?,
+    };
+    Ok((export, is_held))
+}
+
+fn to_value(stored: &impl Serialize) -> Result<Value, Problem> {
+    serde_json::to_value(stored).map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))
+}
+
+problems!(PurgeProblems: SESSION STORE; VerdictNotCached);
+
+/// Remove the cached verdict of a session. The session stays.
+#[utoipa::path(
+    delete,
+    path = "/v1/verdicts/{session_id}",
+    operation_id = "purge_verdict",
+    tag = "verdict",
+    params(("session_id" = SessionId, Path)),
+    responses(
+        PurgeProblems,
+        (status = 200, description = "The verdict was removed", body = PurgeResponse),
+    ),
+)]
+pub async fn purge_verdict(
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
+    PathSessionId(session_id): PathSessionId,
+) -> Result<Json<PurgeResponse>, Problem> {
+    let (cache, purge) =
+        (service.system.cache.clone(), PurgeVerdict { session_id: session_id.clone(), peer });
+    let purged = run_to_end(async move { Ok(cache.ask(purge).await??) }).await?;
+    let session_id = session_id.to_string();
+    if purged {
+        Ok(Json(PurgeResponse { session_id, purged: true }))
+    } else {
+        Err(Problem::verdict_not_cached(session_id))
+    }
 }

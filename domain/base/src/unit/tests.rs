@@ -400,10 +400,10 @@ fn from_spelling_reads_aliases_before_ucum_codes() {
     ] {
         assert_eq!(UcumUnit::from_spelling(spelling), Ok(unit(code)), "{spelling}");
     }
-    for (spelling, code) in spelling::all() {
+    for (spelling, code) in spellings() {
         assert_eq!(UcumUnit::from_spelling(spelling), Ok(unit(code)), "{spelling}");
         assert_ne!(spelling, code);
-        assert_eq!(spelling::all().iter().filter(|(known, _)| known == spelling).count(), 1, "{spelling}");
+        assert_eq!(spellings().iter().filter(|(known, _)| known == spelling).count(), 1, "{spelling}");
     }
     assert_eq!(unit("G").measure, unit("10*-4.T").measure);
     for spelling in ["", "g ", "Grams", "calories", "Cal", "cups", "µ"] {

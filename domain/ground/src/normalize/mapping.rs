@@ -3,13 +3,12 @@
 use super::{MappedValue, RecordNormalizer, ValuesByPath, text_of};
 use crate::axis::{Axis, is_group_key};
 use crate::path::RawFieldPath;
-use crate::pipeline::TextTransform;
-use crate::pipeline::tables::{UnknownWordHandling, WordTable};
+use crate::pipeline::{TextTransform, UnknownWordHandling, WordTable};
 use crate::rejection::{RecordRejection, RecordRule};
 use crate::value::{AxisValueError, TypedValue};
-use domain_base::blank::is_blank;
 use domain_base::decimal::Decimal;
 use domain_base::raw::SourceValue;
+use domain_base::text_form::is_blank;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 

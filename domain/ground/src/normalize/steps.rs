@@ -3,15 +3,13 @@
 use super::RecordNormalizer;
 use super::mapping::{CompiledMapping, DraftValue, number};
 use crate::axis::AxisType;
-use crate::pipeline::tables::{UnknownWordHandling, WordTable};
+use crate::pipeline::{UnknownWordHandling, WordTable};
 use crate::rejection::{RecordRejection, RecordRule};
 use crate::value::{AxisValueError, TypedValue};
-use domain_base::date::Date;
 use domain_base::decimal::{Decimal, Rounding};
+use domain_base::moment::{Date, LocalTimeZone, PeriodFormat, PeriodLength};
 use domain_base::number_notation::NumberNotation;
-use domain_base::period::{PeriodFormat, PeriodLength};
 use domain_base::time_format::{ParsedTime, TimeFormat};
-use domain_base::time_zone::LocalTimeZone;
 use domain_base::unit::{ConversionFactor, SubstanceEquivalence, UcumUnit, UnitError};
 use jiff::Timestamp;
 use serde::Deserialize;

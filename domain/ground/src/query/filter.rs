@@ -1,8 +1,8 @@
 //! Filters: typed conditions on the axes of a record.
 
 use super::InvalidQueryError;
-use super::written_value::{WrittenValue, as_written, typed};
 use crate::axis::{Axis, AxisType};
+use crate::query::{WrittenValue, as_written, typed};
 use crate::row::ContentRow;
 use crate::value::TypedValue;
 use domain_base::text_form::to_nfc;

@@ -1,6 +1,6 @@
 use super::*;
-use domain_base::date::Date;
 use domain_base::decimal::Decimal;
+use domain_base::moment::Date;
 use domain_base::text_form::to_nfc;
 use jiff::Timestamp;
 use proptest::prelude::*;

@@ -2,7 +2,7 @@ use domain_base::caller::PeerCredentials;
 use domain_base::digest::Sha256Hex;
 use domain_base::event::EventKind;
 use domain_ground::source::OracleTier::{Primary, Secondary};
-use domain_upstream::interaction::InteractionStatus;
+use domain_upstream::event::InteractionStatus;
 use domain_verification::event::{
     AlteredEntryError, AnswerRemovalEntry, CommentEntry, DismissalEntry, KeptAnswersRemoved, ResolutionEntry,
     ReviewCommented, ReviewDismissed, ReviewEntry, ReviewOpened, ReviewResolved, ReviewRevoked,

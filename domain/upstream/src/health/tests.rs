@@ -1,3 +1,5 @@
+mod config;
+
 use super::*;
 use proptest::prelude::*;
 use std::num::NonZeroU32;

@@ -4,8 +4,8 @@
 use super::fields::{VerdictLevel, VerdictMember};
 use crate::flag::{FieldPath, Flag};
 use crate::label::{ProductTier, VerdictDimension, VerdictLabel};
-use domain_base::blank::{is_blank, without_invisible};
 use domain_base::payload::{JsonNode, VerdictPayload};
+use domain_base::text_form::{is_blank, without_invisible};
 
 /// A summary with fewer characters, trimmed and without invisible ones, is flagged `short_summary`.
 const SUMMARY_MIN_CHARS: usize = 10;

@@ -3,9 +3,9 @@
 
 use super::{Adapter, AdapterError, AnswerLocation};
 use crate::call::AnswerFault;
-use domain_base::date::{Date, read_http_date};
 use domain_base::decimal::{Decimal, Rounding};
 use domain_base::moment::{CLOCK_SKEW_MAX, format_span};
+use domain_base::moment::{Date, read_http_date};
 use domain_base::raw::SourceValue;
 use domain_ground::path::RawFieldPath;
 use jiff::{SignedDuration, Timestamp};

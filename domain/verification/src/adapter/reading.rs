@@ -4,7 +4,7 @@ use super::UnsupportedQuestionError;
 use super::locations::{AnswerMetadata, check_replay};
 use super::validate::ValidatedAdapter;
 use crate::call::AnswerFault;
-use crate::candidate::StatedValue;
+use crate::record::StatedValue;
 use crate::stored_state::CachedAnswer;
 use domain_base::moment::CLOCK_SKEW_MAX;
 use domain_base::raw::{RawRecordError, SourceValue};

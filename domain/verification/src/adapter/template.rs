@@ -2,7 +2,7 @@
 //! of a query, and cannot change anything else in the URL.
 
 use super::ENDPOINT_MAX_BYTES;
-use domain_base::date::Date;
+use domain_base::moment::Date;
 use domain_base::wording::excerpt;
 use domain_ground::value::AxisValue;
 use jiff::Timestamp;

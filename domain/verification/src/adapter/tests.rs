@@ -6,10 +6,8 @@ mod readings;
 mod templates;
 
 use super::*;
-use crate::candidate::{CandidateAnswer, StatedValue};
-use crate::record::OracleVerificationRecord;
+use crate::record::{CandidateAnswer, OracleVerificationRecord, StatedValue, VerificationTier};
 use crate::stored_state::CachedAnswer;
-use crate::tier::VerificationTier;
 use domain_ground::ontology::Ontology;
 use domain_ground::source::SourceRegistration;
 use domain_ground::value::AxisValue;

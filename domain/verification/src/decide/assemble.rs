@@ -12,10 +12,9 @@ use crate::envelope::{
 use crate::inputs::DecisionInputs;
 use crate::lock::oracle_id;
 use crate::reason::AxisReason;
-use crate::record::OracleVerificationRecord;
+use crate::record::{OracleVerificationRecord, VerificationTier};
 use crate::request::ValidatedClaim;
 use crate::statements::{AxisStatement, axis_ttl_s, counted_tier, ttl_s};
-use crate::tier::VerificationTier;
 use domain_base::digest::{Sha256Hex, digest_of_json};
 use domain_base::moment::format_span;
 use domain_ground::axis::AxisClass;

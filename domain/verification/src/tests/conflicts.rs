@@ -1,5 +1,5 @@
 use super::support::*;
-use crate::conflict_step::{ConflictStepOutcome, TierRelation};
+use crate::conflict::{ConflictStepOutcome, TierRelation};
 use crate::envelope::{AxisStatus, ValueBasis};
 use crate::record::SignatureVerification;
 use crate::{AxisReason, DecisionInputs, Envelope, EnvelopeKind, decide};

@@ -60,7 +60,7 @@ impl OtherFiles {
     }
 
     /// The file that has a chunk, and the number of the chunk in it.
-    pub(super) fn find(&self, digest: &super::cutting::ChunkDigest) -> Option<(&Arc<ArchiveFile>, u32)> {
+    pub(super) fn find(&self, digest: &crate::archive::ChunkDigest) -> Option<(&Arc<ArchiveFile>, u32)> {
         self.files.iter().find_map(|file| Some((file, file.find(digest)?)))
     }
 }

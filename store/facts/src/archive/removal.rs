@@ -1,9 +1,9 @@
 //! Removes payloads. The chunks that other payloads need stay, in a file with the extension `chunks` for each removed
 //! payload.
 
-use super::cutting::ChunkDigest;
 use super::file::{ArchiveFile, ChunkTable, StoredChunk, create_unfinished, seal};
 use super::{chunks_path, path};
+use crate::archive::ChunkDigest;
 use crate::sealed::FileOwner;
 use domain_base::digest::Sha256Hex;
 use std::collections::{BTreeSet, HashMap, HashSet};

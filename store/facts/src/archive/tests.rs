@@ -1,3 +1,5 @@
+mod cutting;
+
 use super::*;
 use crate::sealed::FileOwner;
 use domain_base::digest::Sha256Stream;

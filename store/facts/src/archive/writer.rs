@@ -1,10 +1,10 @@
 //! Writes a payload to the archive.
 
-use super::cutting::{CHUNK_MAX_BYTES, ChunkDigest, digest, first_chunk};
 use super::file::{ArchiveFile, ChunkTable, ListedChunk, UNFINISHED, create_unfinished, seal};
 use super::path;
 use super::reader::{ArchivedPayload, OtherFiles};
 use super::removal::remove_payloads;
+use crate::archive::{CHUNK_MAX_BYTES, ChunkDigest, digest, first_chunk};
 use crate::sealed::FileOwner;
 use domain_base::digest::{Sha256Hex, Sha256Stream};
 use std::collections::{HashMap, HashSet};

@@ -4,12 +4,10 @@
 //! closing quote, or a carriage return that only some readers treat as a line end. Strict ones hide others: by RFC 4180, the
 //! quotes of a field with a space before it are a part of its value.
 
-use super::input::PayloadInput;
-use super::unpivot::UnpivotReader;
 use super::{HeaderLineError, MAX_COLUMNS, PayloadSliceError, SliceLimits, UnnumberedSlice};
-use domain_base::blank::is_blank;
+use crate::slices::{PayloadInput, UnpivotReader};
 use domain_base::raw::{RawRecordError, SourceValue};
-use domain_base::text_form::into_nfc;
+use domain_base::text_form::{into_nfc, is_blank};
 use domain_ground::format::{CommentMark, TableForm};
 use memchr::memchr;
 use std::collections::HashMap;

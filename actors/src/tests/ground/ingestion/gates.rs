@@ -226,7 +226,7 @@ fn undo_hides_a_run_only_from_later_questions() {
         assert_eq!(feed.changes.iter().filter(|change| change.kind == VersionChangeKind::Undone).count(), 98);
         let record_id = with_it.records[0].record_id.clone();
         let record = system.queries.record(&record_id).await.expect("the record exists");
-        assert_eq!(record.standing, domain_ground::query::answer::RecordStatus::Undone);
+        assert_eq!(record.standing, domain_ground::query::RecordStatus::Undone);
 
         time.advance(60);
         undo(&system, &undone).await.expect("an undo can be undone");

@@ -6,8 +6,7 @@ use crate::testing::{TestClock, test_model_id, with_services};
 use actors_verdict::generation::ConfiguredModel;
 use actors_verdict::rate_limiter::{CallLimitError, RequestTrialCall};
 use domain_base::decimal::Decimal;
-use domain_verdict::cost::{ModelCost, ModelPrices};
-use domain_verdict::cost_budget::{CostBudgets, DailyBudget};
+use domain_verdict::cost::{CostBudgets, DailyBudget, ModelCost, ModelPrices};
 use domain_verdict::generation::{LOCKED_MODEL, ModelTokenUsage};
 use domain_verdict::label::ProductTier;
 

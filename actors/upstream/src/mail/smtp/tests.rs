@@ -1,3 +1,5 @@
+mod mail_text;
+
 use super::*;
 use actors_testing::{GOOD, mail_of};
 use domain_verdict::label::ProductTier;

@@ -210,3 +210,41 @@ fn words_for_missing_values_are_found_in_other_forms_than_text() {
     assert_eq!(codes(&of_texts), ["missing_words", "kept_words"]);
     assert_eq!(found("name", &["n/a"]).form, ValueForm::Text);
 }
+
+#[test]
+fn text_beside_numbers_is_found_if_all_cells_have_it() {
+    let affix = |prefix: &str, suffix: &str, accounting| {
+        Ok(CellAffix { prefix: prefix.to_owned(), suffix: suffix.to_owned(), accounting })
+    };
+    let different = |texts: &[&str]| Err(texts.iter().map(|text| (*text).to_owned()).collect());
+    for (texts, expected) in [
+        (&["12,00 €", "-1.234,50 €"][..], affix("", "€", false)),
+        (&["$12.50", "-$3.00", "$-3.00"], affix("$", "", false)),
+        (&["EUR 12.50"], affix("EUR", "", false)),
+        (&["12.5 %", "3%"], affix("", "%", false)),
+        (&["12 kg", "13 kg"], affix("", "kg", false)),
+        (&["(12.50)", "12.50"], affix("", "", true)),
+        (&["($12.50)", "$12.50"], affix("$", "", true)),
+        (&["12 kg", "13 g"], different(&["g", "kg"])),
+        (&["12 kg", "13"], different(&["", "kg"])),
+        (&["1", "2"], different(&[""])),
+        (&["A1", "A2"], different(&[])),
+        (&["ABC 12"], different(&[])),
+        (&["5A", "6A"], different(&[])),
+        (&["Room 5"], different(&[])),
+        (&["<0.5", "1"], different(&[])),
+        (&["12 apples"], different(&[])),
+        (&["kg"], different(&[])),
+    ] {
+        assert_eq!(find_affix(texts), expected, "{texts:?}");
+    }
+}
+
+#[test]
+fn bounds_are_recognized() {
+    for (text, expected) in
+        [("<0.5", true), ("> 5", true), (">=5", true), ("≤ .5", true), ("0.5", false), ("<a>", false)]
+    {
+        assert_eq!(is_bound(text), expected, "{text}");
+    }
+}

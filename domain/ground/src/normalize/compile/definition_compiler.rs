@@ -1,15 +1,15 @@
 //! The parts of a definition, each validated against the ontology and the rest of the definition.
 
-use super::values::{check_translations, dates, typed};
 use super::{PipelineDefinitionError, ValidTimePaths};
 use crate::axis::{Axis, is_group_key};
+use crate::normalize::compile::{check_translations, dates, typed};
 use crate::normalize::mapping::{CompiledMapping, CompiledMeasurementDefinition as DefinedBy};
 use crate::normalize::schema::CompiledSchema;
 use crate::ontology::Ontology;
 use crate::path::RawFieldPath;
-use crate::pipeline::tables::{ENTRIES_MAX, LookupTable, WordTable};
 use crate::pipeline::{
-    AxisMapping, DESTINATION, FieldMapping, MappingCardinality, MeasurementDefinition, PipelineDefinition,
+    AxisMapping, DESTINATION, ENTRIES_MAX, FieldMapping, LookupTable, MappingCardinality,
+    MeasurementDefinition, PipelineDefinition, WordTable,
 };
 
 /// The maximum number of mappings, normalizers or checks in a definition.

@@ -2,18 +2,19 @@
 
 use super::PipelineDefinitionError;
 use super::definition_compiler::{DefinitionCompiler, format_group_mismatch};
-use super::values::{check_translations, dates, periods};
 use crate::axis::{Axis, AxisType};
+use crate::normalize::compile::{check_translations, dates, periods};
 use crate::normalize::mapping::CompiledMapping;
 use crate::normalize::steps::{
     DecimalPrecision, NormalizationStep, NormalizationStepKind, TextNormalization, UnitConverter,
 };
-use crate::pipeline::tables::{LookupTable, UnitEquivalent, UnknownWordHandling, WordTable};
-use crate::pipeline::{FixedUnitConversion, NormalizerType, PipelineDefinition, ValueNormalizer};
+use crate::pipeline::{
+    FixedUnitConversion, LookupTable, NormalizerType, PipelineDefinition, UnitEquivalent,
+    UnknownWordHandling, ValueNormalizer, WordTable,
+};
 use crate::value::TypedValue;
+use domain_base::moment::{AmbiguousTimeHandling, PeriodLength};
 use domain_base::number_notation::NumberNotation;
-use domain_base::period::PeriodLength;
-use domain_base::time_zone::AmbiguousTimeHandling;
 use domain_base::unit::{SubstanceEquivalence, UcumUnit, UnitError};
 use domain_base::wording::reword_serde_error;
 use serde::Deserialize;

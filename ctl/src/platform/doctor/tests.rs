@@ -1,0 +1,37 @@
+mod files;
+
+use super::CheckLevel::{Fault, Pass};
+use super::*;
+use serde_json::json;
+
+#[test]
+fn clock_before_the_newest_entry_or_file_is_a_fault() {
+    let at = |second: i64| Timestamp::from_second(1_800_000_000 + second).ok();
+    for (entry, file, level) in [
+        (None, None, Pass),
+        (at(-9), at(-1), Pass),
+        (at(2), at(2), Pass),
+        (at(3), None, Fault),
+        (at(0), at(3), Fault),
+    ] {
+        let now = at(0).expect("a valid time");
+        assert_eq!(judge_clock(now, entry, file).level, level, "{entry:?} {file:?}");
+    }
+    let reset = Timestamp::from_second(0).expect("a valid time");
+    assert_eq!(judge_clock(reset, None, None).level, Fault);
+}
+
+#[test]
+fn secret_files_are_found_at_each_level_and_hidden_paths_are_not() {
+    let config = CheckedConfig(json!({
+        "model": {"api_key_file": "/k", "name": "x"},
+        "ingestion": {"credentials": {"wb": {"key_file": "/c.key", "certificate_file": "/c.crt"}}},
+        "mail": {"password_file": "not shown: no file has this path"},
+    }));
+    let files = config.secret_files();
+    let files: Vec<_> = files.iter().map(|(key, path)| (key.as_str(), path.to_str())).collect();
+    assert_eq!(
+        files,
+        [("ingestion.credentials.wb.key_file", Some("/c.key")), ("model.api_key_file", Some("/k"))]
+    );
+}
