@@ -137,7 +137,7 @@ fn same_dispute_has_one_review_and_its_resolution_decides() {
             user: PEER.into(),
         };
         let refused = system.verification.resolve(&resolve("many")).await;
-        assert!(matches!(refused, Err(ResolveError::Bad(_))), "{refused:?}");
+        assert!(matches!(refused, Err(ReviewError::Bad(_))), "{refused:?}");
         let state = system.verification.resolve(&resolve("54300")).await.expect("the resolution succeeds");
         assert_eq!(state.resolved.expect("the value is present").verifier_id, "7");
         let decided = verified(&system).await;
@@ -147,7 +147,7 @@ fn same_dispute_has_one_review_and_its_resolution_decides() {
         );
         assert_eq!(decided.axes["population"].basis, Some(ValueBasis::HumanLock));
         let twice = system.verification.resolve(&resolve("1")).await;
-        assert!(matches!(twice, Err(ResolveError::Closed(ReviewClosedError::Resolved { .. }))), "{twice:?}");
+        assert!(matches!(twice, Err(ReviewError::Resolved { .. })), "{twice:?}");
         let reported = events(&system, &review_id);
         assert_eq!(
             reported,

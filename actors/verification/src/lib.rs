@@ -42,12 +42,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-pub use crate::reviews::{
-    CommentError, CommentOnReview, DismissError, DismissReview, ReviewClosedError, RevokeError,
-    RevokeResolution,
-};
 pub use metrics::VerificationMetrics;
-pub use reviews::{ResolveError, ResolveReview};
+pub use reviews::{CommentOnReview, DismissReview, ResolveReview, ReviewError, RevokeResolution};
 pub use upkeep::VerificationUpkeep;
 
 /// Configuration of verification.
@@ -140,7 +136,7 @@ impl VerificationService {
     ///
     /// # Errors
     /// Why nothing was resolved.
-    pub async fn resolve(&self, resolve: &ResolveReview) -> Result<ReviewState, ResolveError> {
+    pub async fn resolve(&self, resolve: &ResolveReview) -> Result<ReviewState, ReviewError> {
         self.context.resolve(resolve).await
     }
 
@@ -148,7 +144,7 @@ impl VerificationService {
     ///
     /// # Errors
     /// Why nothing was revoked.
-    pub async fn revoke(&self, revoke: &RevokeResolution) -> Result<ReviewState, RevokeError> {
+    pub async fn revoke(&self, revoke: &RevokeResolution) -> Result<ReviewState, ReviewError> {
         self.context.revoke(revoke).await
     }
 
@@ -156,7 +152,7 @@ impl VerificationService {
     ///
     /// # Errors
     /// Why nothing was closed.
-    pub async fn dismiss(&self, dismiss: &DismissReview) -> Result<ReviewState, DismissError> {
+    pub async fn dismiss(&self, dismiss: &DismissReview) -> Result<ReviewState, ReviewError> {
         self.context.dismiss(dismiss).await
     }
 
@@ -164,7 +160,7 @@ impl VerificationService {
     ///
     /// # Errors
     /// Why nothing has changed.
-    pub async fn comment(&self, message: &CommentOnReview) -> Result<ReviewState, CommentError> {
+    pub async fn comment(&self, message: &CommentOnReview) -> Result<ReviewState, ReviewError> {
         self.context.comment(message).await
     }
 }

@@ -34,15 +34,34 @@ pub struct ResolveReview {
     pub user: DecidingUser,
 }
 
-/// Why a review is not resolved. Nothing has changed.
+/// Why a reviewer's request has no effect. Nothing has changed.
 #[derive(Debug, thiserror::Error)]
-pub enum ResolveError {
+pub enum ReviewError {
     /// No review has this id.
     #[error("no review has the id {0}")]
     Unknown(String),
-    /// The review is already closed.
-    #[error(transparent)]
-    Closed(#[from] ReviewClosedError),
+    /// The review was resolved.
+    #[error(
+        "review {review_id} was resolved by uid {verifier_id} at {resolved_at}: that decision applies until it expires or is revoked"
+    )]
+    Resolved {
+        review_id: String,
+        /// User id of the reviewer.
+        verifier_id: String,
+        /// When the review was resolved.
+        resolved_at: Timestamp,
+    },
+    /// The review was dismissed.
+    #[error(
+        "review {review_id} was dismissed by uid {verifier_id} at {dismissed_at}: if the dispute remains, the next question opens a new review"
+    )]
+    Dismissed {
+        review_id: String,
+        /// User id of the reviewer.
+        verifier_id: String,
+        /// When the review was dismissed.
+        dismissed_at: Timestamp,
+    },
     /// The ontology of the review is not registered.
     #[error("no ontology {0} is registered")]
     OntologyUnknown(OntologyRef),
@@ -57,13 +76,37 @@ pub enum ResolveError {
         /// The present state of the workflow.
         now: String,
     },
-    /// The resolution is invalid.
+    /// The review is not resolved, so its resolution is not revoked.
+    #[error("review {0} is open; only a resolved review can be revoked")]
+    Open(String),
+    /// The resolution was already revoked.
+    #[error("review {review_id} was revoked by uid {verifier_id} at {revoked_at}")]
+    Revoked {
+        review_id: String,
+        /// User id of the reviewer.
+        verifier_id: String,
+        /// When the resolution was revoked.
+        revoked_at: Timestamp,
+    },
+    /// No lock of the review is in force.
+    #[error(
+        "no decision of review {0} is in force: it has expired, or another review that was resolved with it or later \
+         replaced it"
+    )]
+    Gone(String),
+    /// The resolution is invalid, or the reason is empty or too long.
     #[error(transparent)]
     Bad(#[from] ReviewResolutionError),
+    /// The text of a comment is blank or too long.
+    #[error(transparent)]
+    Text(#[from] CommentTextError),
+    /// The review has too many comments.
+    #[error("review {0} has {COMMENTS_MAX} comments, and more are not allowed")]
+    TooManyComments(String),
     /// The store could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The resolution could not be committed.
+    /// The change could not be committed.
     #[error(transparent)]
     Commit(#[from] CommitError),
 }
@@ -77,7 +120,7 @@ struct ReviewerDecision<'a> {
 }
 
 impl VerificationContext {
-    pub(super) async fn resolve(&self, message: &ResolveReview) -> Result<ReviewState, ResolveError> {
+    pub(super) async fn resolve(&self, message: &ResolveReview) -> Result<ReviewState, ReviewError> {
         let mut resolved = 0;
         let (state, _) = self
             .handles
@@ -85,7 +128,7 @@ impl VerificationContext {
             .decide_and_commit(|| {
                 let (state, record) = self.build_resolution(message)?;
                 resolved = record.events.len() as u64;
-                Ok::<_, ResolveError>(CommitDecision::Change(state, record))
+                Ok::<_, ReviewError>(CommitDecision::Change(state, record))
             })
             .await?;
         self.metrics.count_resolved_reviews(resolved);
@@ -96,13 +139,13 @@ impl VerificationContext {
     fn build_resolution(
         &self,
         ResolveReview { review_id, resolution, user }: &ResolveReview,
-    ) -> Result<(ReviewState, JournalRecord), ResolveError> {
-        let case = self.load_review(review_id, ResolveError::Unknown)?;
+    ) -> Result<(ReviewState, JournalRecord), ReviewError> {
+        let case = self.load_review(review_id)?;
         case.check_open()?;
         let review = &case.state.review;
         let workflow_revision = self.check_ontology(review)?;
         let ontology = self.store.ontology(&review.ontology)?;
-        let ontology = ontology.ok_or_else(|| ResolveError::OntologyUnknown(review.ontology.clone()))?;
+        let ontology = ontology.ok_or_else(|| ReviewError::OntologyUnknown(review.ontology.clone()))?;
         let (verifier_id, now) = (user.peer.uid.to_string(), self.clock.now());
         let verifier = Verifier { id: &verifier_id, name: user.name.as_deref() };
         let locks = review.resolve(&ontology, resolution, verifier, now)?;
@@ -114,7 +157,7 @@ impl VerificationContext {
     }
 
     /// Checks that the workflow still has the ontology of the review. Returns its revision.
-    fn check_ontology(&self, review: &ReviewCase) -> Result<u64, ResolveError> {
+    fn check_ontology(&self, review: &ReviewCase) -> Result<u64, ReviewError> {
         let registered = self.store.registered::<Workflow>(review.workflow_id.as_str())?;
         let now = match registered {
             Some((workflow, revision)) if workflow.document.ontology == review.ontology => {
@@ -122,7 +165,7 @@ impl VerificationContext {
             }
             registered => registered.map(|(workflow, _)| workflow.document.ontology),
         };
-        Err(ResolveError::Outdated {
+        Err(ReviewError::Outdated {
             review_id: review.review_id.clone(),
             workflow_id: review.workflow_id.clone(),
             ontology: review.ontology.clone(),
@@ -271,31 +314,11 @@ pub struct CommentOnReview {
     pub user: DecidingUser,
 }
 
-/// Why a comment is not stored. Nothing has changed.
-#[derive(Debug, thiserror::Error)]
-pub enum CommentError {
-    /// No review has this id.
-    #[error("no review has the id {0}")]
-    Unknown(String),
-    /// The text is blank or too long.
-    #[error(transparent)]
-    Text(#[from] CommentTextError),
-    /// The review has too many comments.
-    #[error("review {0} has {COMMENTS_MAX} comments, and more are not allowed")]
-    TooMany(String),
-    /// The store could not be read.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The comment could not be committed.
-    #[error(transparent)]
-    Commit(#[from] CommitError),
-}
-
 impl VerificationContext {
-    pub(super) async fn comment(&self, message: &CommentOnReview) -> Result<ReviewState, CommentError> {
+    pub(super) async fn comment(&self, message: &CommentOnReview) -> Result<ReviewState, ReviewError> {
         let commented = self.handles.log.decide_and_commit(|| {
             let (state, record) = self.build_comment(message)?;
-            Ok::<_, CommentError>(CommitDecision::Change(state, record))
+            Ok::<_, ReviewError>(CommitDecision::Change(state, record))
         });
         Ok(commented.await?.0)
     }
@@ -304,13 +327,13 @@ impl VerificationContext {
     fn build_comment(
         &self,
         CommentOnReview { review_id, comment, user }: &CommentOnReview,
-    ) -> Result<(ReviewState, JournalRecord), CommentError> {
+    ) -> Result<(ReviewState, JournalRecord), ReviewError> {
         let text = comment.checked()?;
         let known = self.store.review(review_id)?;
-        let (mut state, revision) = known.ok_or_else(|| CommentError::Unknown(excerpt(review_id)))?;
+        let (mut state, revision) = known.ok_or_else(|| ReviewError::Unknown(excerpt(review_id)))?;
         let review_id = state.review.review_id.clone();
         if state.comments.len() >= COMMENTS_MAX {
-            return Err(CommentError::TooMany(review_id));
+            return Err(ReviewError::TooManyComments(review_id));
         }
         let now = self.clock.now();
         state.comments.push(ReviewComment {
@@ -342,34 +365,14 @@ pub struct DismissReview {
     pub user: DecidingUser,
 }
 
-/// Why a review is not dismissed. Nothing has changed.
-#[derive(Debug, thiserror::Error)]
-pub enum DismissError {
-    /// No review has this id.
-    #[error("no review has the id {0}")]
-    Unknown(String),
-    /// The review is already closed.
-    #[error(transparent)]
-    Closed(#[from] ReviewClosedError),
-    /// The reason is empty or too long.
-    #[error(transparent)]
-    Bad(#[from] ReviewResolutionError),
-    /// The store could not be read.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The dismissal could not be committed.
-    #[error(transparent)]
-    Commit(#[from] CommitError),
-}
-
 impl VerificationContext {
-    pub(super) async fn dismiss(&self, message: &DismissReview) -> Result<ReviewState, DismissError> {
+    pub(super) async fn dismiss(&self, message: &DismissReview) -> Result<ReviewState, ReviewError> {
         let (state, _) = self
             .handles
             .log
             .decide_and_commit(|| {
                 let (state, record) = self.build_dismissal(message)?;
-                Ok::<_, DismissError>(CommitDecision::Change(state, record))
+                Ok::<_, ReviewError>(CommitDecision::Change(state, record))
             })
             .await?;
         self.metrics.count_dismissal();
@@ -380,9 +383,9 @@ impl VerificationContext {
     fn build_dismissal(
         &self,
         DismissReview { review_id, dismissal, user }: &DismissReview,
-    ) -> Result<(ReviewState, JournalRecord), DismissError> {
+    ) -> Result<(ReviewState, JournalRecord), ReviewError> {
         let reason = dismissal.checked()?;
-        let mut case = self.load_review(review_id, DismissError::Unknown)?;
+        let mut case = self.load_review(review_id)?;
         case.check_open()?;
         case.close();
         let now = self.clock.now();
@@ -415,53 +418,15 @@ pub struct RevokeResolution {
     pub user: DecidingUser,
 }
 
-/// Why a resolution is not revoked. Nothing has changed.
-#[derive(Debug, thiserror::Error)]
-pub enum RevokeError {
-    /// No review has this id.
-    #[error("no review has the id {0}")]
-    Unknown(String),
-    /// The review is not resolved.
-    #[error("review {0} is open; only a resolved review can be revoked")]
-    Open(String),
-    /// The review was dismissed without a decision.
-    #[error(transparent)]
-    Closed(#[from] ReviewClosedError),
-    /// The resolution was already revoked.
-    #[error("review {review_id} was revoked by uid {verifier_id} at {revoked_at}")]
-    Revoked {
-        review_id: String,
-        /// User id of the reviewer.
-        verifier_id: String,
-        /// When the resolution was revoked.
-        revoked_at: Timestamp,
-    },
-    /// No lock of the review is in force.
-    #[error(
-        "no decision of review {0} is in force: it has expired, or another review that was resolved with it or later \
-         replaced it"
-    )]
-    Gone(String),
-    /// The reason is empty or too long.
-    #[error(transparent)]
-    Bad(#[from] ReviewResolutionError),
-    /// The store could not be read.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The revocation could not be committed.
-    #[error(transparent)]
-    Commit(#[from] CommitError),
-}
-
 impl VerificationContext {
-    pub(super) async fn revoke(&self, message: &RevokeResolution) -> Result<ReviewState, RevokeError> {
+    pub(super) async fn revoke(&self, message: &RevokeResolution) -> Result<ReviewState, ReviewError> {
         message.revocation.check()?;
         let (state, _) = self
             .handles
             .log
             .decide_and_commit(|| {
                 let (state, record) = self.build_revocation(message)?;
-                Ok::<_, RevokeError>(CommitDecision::Change(state, record))
+                Ok::<_, ReviewError>(CommitDecision::Change(state, record))
             })
             .await?;
         self.metrics.count_revocation();
@@ -472,21 +437,21 @@ impl VerificationContext {
     fn build_revocation(
         &self,
         RevokeResolution { review_id, revocation, user }: &RevokeResolution,
-    ) -> Result<(ReviewState, JournalRecord), RevokeError> {
-        let mut case = self.load_review(review_id, RevokeError::Unknown)?;
+    ) -> Result<(ReviewState, JournalRecord), ReviewError> {
+        let mut case = self.load_review(review_id)?;
         case.check_not_dismissed()?;
         let LoadedReview { state, subject, .. } = &mut case;
         if let Some(RevocationRecord { verifier_id, revoked_at, .. }) = &state.revoked {
             let (review_id, verifier_id) = (review_id.clone(), verifier_id.clone());
-            return Err(RevokeError::Revoked { review_id, verifier_id, revoked_at: *revoked_at });
+            return Err(ReviewError::Revoked { review_id, verifier_id, revoked_at: *revoked_at });
         }
-        let resolved = state.resolved.as_ref().ok_or_else(|| RevokeError::Open(review_id.clone()))?;
+        let resolved = state.resolved.as_ref().ok_or_else(|| ReviewError::Open(review_id.clone()))?;
         let now = self.clock.now();
         let (mut locks, others): (Vec<HumanLock>, Vec<_>) =
             std::mem::take(&mut subject.locks).into_iter().partition(|lock| lock.review_id == *review_id);
         locks.retain(|lock| now < lock.valid_until);
         if locks.is_empty() {
-            return Err(RevokeError::Gone(review_id.clone()));
+            return Err(ReviewError::Gone(review_id.clone()));
         }
         subject.locks = others;
         // the values that the review confirmed are no longer baselines
@@ -511,33 +476,6 @@ impl VerificationContext {
     }
 }
 
-/// Why a review is closed.
-#[derive(Debug, thiserror::Error)]
-pub enum ReviewClosedError {
-    /// The review was resolved.
-    #[error(
-        "review {review_id} was resolved by uid {verifier_id} at {resolved_at}: that decision applies until it expires or is revoked"
-    )]
-    Resolved {
-        review_id: String,
-        /// User id of the reviewer.
-        verifier_id: String,
-        /// When the review was resolved.
-        resolved_at: Timestamp,
-    },
-    /// The review was dismissed.
-    #[error(
-        "review {review_id} was dismissed by uid {verifier_id} at {dismissed_at}: if the dispute remains, the next question opens a new review"
-    )]
-    Dismissed {
-        review_id: String,
-        /// User id of the reviewer.
-        verifier_id: String,
-        /// When the review was dismissed.
-        dismissed_at: Timestamp,
-    },
-}
-
 /// A review and the state of its subject. A change is committed only if neither has changed since they were read.
 #[derive(Debug)]
 pub(super) struct LoadedReview {
@@ -548,15 +486,10 @@ pub(super) struct LoadedReview {
 }
 
 impl VerificationContext {
-    /// Reads the case of a review. `unknown` creates the error for an unknown id.
-    pub(super) fn load_review<E: From<StoreError>>(
-        &self,
-        review_id: &str,
-        unknown: impl FnOnce(String) -> E,
-    ) -> Result<LoadedReview, E> {
-        let Some((state, revision)) = self.store.review(review_id)? else {
-            return Err(unknown(excerpt(review_id)));
-        };
+    /// Reads the case of a review.
+    fn load_review(&self, review_id: &str) -> Result<LoadedReview, ReviewError> {
+        let known = self.store.review(review_id)?;
+        let (state, revision) = known.ok_or_else(|| ReviewError::Unknown(excerpt(review_id)))?;
         let review = &state.review;
         let key = SubjectKey::of(&review.workflow_id, &review.thing, review.is_about_the_present());
         let (subject, known_at) = self.store.subject(&key)?.unzip();
@@ -573,9 +506,9 @@ impl LoadedReview {
     ///
     /// # Errors
     /// If the review is resolved or dismissed.
-    pub(super) fn check_open(&self) -> Result<(), ReviewClosedError> {
+    pub(super) fn check_open(&self) -> Result<(), ReviewError> {
         if let Some(ResolutionRecord { verifier_id, resolved_at, .. }) = &self.state.resolved {
-            return Err(ReviewClosedError::Resolved {
+            return Err(ReviewError::Resolved {
                 review_id: self.state.review.review_id.clone(),
                 verifier_id: verifier_id.clone(),
                 resolved_at: *resolved_at,
@@ -588,11 +521,11 @@ impl LoadedReview {
     ///
     /// # Errors
     /// If the review is dismissed.
-    pub(super) fn check_not_dismissed(&self) -> Result<(), ReviewClosedError> {
+    pub(super) fn check_not_dismissed(&self) -> Result<(), ReviewError> {
         let Some(DismissalRecord { verifier_id, dismissed_at, .. }) = &self.state.dismissed else {
             return Ok(());
         };
-        Err(ReviewClosedError::Dismissed {
+        Err(ReviewError::Dismissed {
             review_id: self.state.review.review_id.clone(),
             verifier_id: verifier_id.clone(),
             dismissed_at: *dismissed_at,

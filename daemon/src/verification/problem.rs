@@ -1,9 +1,7 @@
 //! The errors of verification and of reviews.
 
 use crate::platform::problem::{Problem, ProblemCode};
-use actors_verification::{
-    CommentError, DismissError, ResolveError, ReviewClosedError, RevokeError, VerifyError,
-};
+use actors_verification::{ReviewError, VerifyError};
 use domain_verification::event::AlteredEntryError;
 use domain_verification::replay::ErasedVerification;
 use domain_verification::request::VerifyRequestError;
@@ -48,73 +46,23 @@ impl Problem {
     }
 }
 
-impl From<ReviewClosedError> for Problem {
-    fn from(closed: ReviewClosedError) -> Self {
-        let detail = closed.to_string();
-        let code = match closed {
-            ReviewClosedError::Resolved { .. } => ProblemCode::ReviewResolved,
-            ReviewClosedError::Dismissed { .. } => ProblemCode::ReviewDismissed,
-        };
-        Self::new(code, detail)
-    }
-}
-
-impl From<ResolveError> for Problem {
-    fn from(error: ResolveError) -> Self {
+impl From<ReviewError> for Problem {
+    fn from(error: ReviewError) -> Self {
         let detail = error.to_string();
         let code = match error {
-            ResolveError::Unknown(_) => ProblemCode::ReviewUnknown,
-            ResolveError::Closed(closed) => return closed.into(),
-            ResolveError::OntologyUnknown(_) => ProblemCode::OntologyUnknown,
-            ResolveError::Outdated { .. } => ProblemCode::ReviewRefused,
-            ResolveError::Bad(_) => ProblemCode::InvalidResolution,
-            ResolveError::Store(error) => return error.into(),
-            ResolveError::Commit(error) => return error.into(),
-        };
-        Self::new(code, detail)
-    }
-}
-
-impl From<RevokeError> for Problem {
-    fn from(error: RevokeError) -> Self {
-        let detail = error.to_string();
-        let code = match error {
-            RevokeError::Unknown(_) => ProblemCode::ReviewUnknown,
-            RevokeError::Open(_) | RevokeError::Revoked { .. } | RevokeError::Gone(_) => {
+            ReviewError::Unknown(_) => ProblemCode::ReviewUnknown,
+            ReviewError::Resolved { .. } => ProblemCode::ReviewResolved,
+            ReviewError::Dismissed { .. } => ProblemCode::ReviewDismissed,
+            ReviewError::OntologyUnknown(_) => ProblemCode::OntologyUnknown,
+            ReviewError::Outdated { .. } => ProblemCode::ReviewRefused,
+            ReviewError::Open(_) | ReviewError::Revoked { .. } | ReviewError::Gone(_) => {
                 ProblemCode::ReviewNotInForce
             }
-            RevokeError::Closed(closed) => return closed.into(),
-            RevokeError::Bad(_) => ProblemCode::InvalidResolution,
-            RevokeError::Store(error) => return error.into(),
-            RevokeError::Commit(error) => return error.into(),
-        };
-        Self::new(code, detail)
-    }
-}
-
-impl From<DismissError> for Problem {
-    fn from(error: DismissError) -> Self {
-        let detail = error.to_string();
-        let code = match error {
-            DismissError::Unknown(_) => ProblemCode::ReviewUnknown,
-            DismissError::Closed(closed) => return closed.into(),
-            DismissError::Bad(_) => ProblemCode::InvalidResolution,
-            DismissError::Store(error) => return error.into(),
-            DismissError::Commit(error) => return error.into(),
-        };
-        Self::new(code, detail)
-    }
-}
-
-impl From<CommentError> for Problem {
-    fn from(error: CommentError) -> Self {
-        let detail = error.to_string();
-        let code = match error {
-            CommentError::Unknown(_) => ProblemCode::ReviewUnknown,
-            CommentError::Text(_) => ProblemCode::InvalidRequest,
-            CommentError::TooMany(_) => ProblemCode::TooManyComments,
-            CommentError::Store(error) => return error.into(),
-            CommentError::Commit(error) => return error.into(),
+            ReviewError::Bad(_) => ProblemCode::InvalidResolution,
+            ReviewError::Text(_) => ProblemCode::InvalidRequest,
+            ReviewError::TooManyComments(_) => ProblemCode::TooManyComments,
+            ReviewError::Store(error) => return error.into(),
+            ReviewError::Commit(error) => return error.into(),
         };
         Self::new(code, detail)
     }
