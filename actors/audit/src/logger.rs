@@ -351,6 +351,7 @@ impl Logger {
                 tracing::info!(fallback_entries, "the journal accepts entries again");
                 self.failed_at = None;
                 self.fallback_entries.fetch_sub(fallback_entries, Ordering::Relaxed);
+                self.log_upgrades();
             }
             Err(error @ (StoreError::Unavailable { .. } | StoreError::Io { .. })) => {
                 tracing::debug!(%error, "the journal is still unavailable");

@@ -3,6 +3,7 @@
 use crate::base::bundle::Bundle;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, StoredValue, row_of_path, row_path, stored_tables, tables_in};
+use crate::base::schema::was_dropped;
 use domain_audit::event::{DueData, LostRow, StoreUpgraded};
 use domain_audit::leaf::{LogLineError, LoggedRows};
 use domain_base::digest::Sha256Hex;
@@ -132,7 +133,10 @@ impl RowComparison {
         }
         if event_in(line) == Some(StoreUpgraded::NAME) {
             let StoreUpgraded { entries, tables, .. } = serde_json::from_str(line)?;
-            self.upgraded.extend(tables.into_iter().map(|table| (table, entries)));
+            for table in tables {
+                let last = self.upgraded.entry(table).or_default();
+                *last = entries.max(*last);
+            }
         }
         match LoggedRows::read(line)? {
             LoggedRows::None => {}
@@ -252,16 +256,18 @@ impl RowComparison {
             };
             let lost =
                 stored.filter(|(_, sha256)| *sha256 == empty).map(|(entry, _)| (path.to_string(), entry));
-            let is_upgraded = path
-                .split_once('/')
-                .and_then(|(table, _)| self.upgraded.get(table))
-                .is_some_and(|last| seq_of(named) == seq_of(stored) && seq_of(stored) <= *last);
+            let table = path.split_once('/').map_or("", |(table, _)| table);
+            let is_of_same_entry = named.is_some() && stored.is_some() && seq_of(named) == seq_of(stored);
+            let is_upgraded = is_of_same_entry
+                && lost.is_none()
+                && self.upgraded.get(table).is_some_and(|last| seq_of(stored) <= *last);
+            let is_dropped = stored.is_none() && was_dropped(table);
             if named == stored {
                 compared.equal += 1;
-            } else if is_upgraded || row_of_path(&path).is_none() {
-                compared.upgraded += 1;
             } else if lost.is_some_and(|lost| self.lost.contains(&lost)) {
                 compared.lost.push(path.into());
+            } else if is_upgraded || is_dropped {
+                compared.upgraded += 1;
             } else if is_unnamed {
                 compared.unnamed += 1;
             } else if compared.differences.len() < LISTED_MAX {

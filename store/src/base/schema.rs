@@ -37,6 +37,11 @@ pub(crate) fn check(dir: &Path, found: u32) -> Result<(), StoreError> {
     }
 }
 
+/// Whether an earlier version has had the table or index `name`.
+pub(crate) fn was_dropped(name: &str) -> bool {
+    DROPPED.iter().any(|(_, dropped)| *dropped == name)
+}
+
 /// Whether an upgrade from version `from` removes the table or index `name`.
 pub(crate) fn is_dropped(from: u32, name: &str) -> bool {
     DROPPED.iter().any(|(since, dropped)| *dropped == name && is_passed(from, *since))

@@ -27,15 +27,22 @@ pub(super) fn create_database(
     let dir = options.dir.join(NEW_DIR);
     remove_dir(&dir)?;
     fs::create_dir(&dir).map_err(|source| StoreError::write_error(&dir, source))?;
-    let lock = lock_state(&dir)?;
-    let new = StoreEngine::new(StoreOptions { dir, cache_bytes: CACHE_BYTES, ..options.clone() }, lock);
-    // a damaged store can lack it
-    let present = fs::metadata(options.dir.join(DATABASE_DIR).join(DATABASE_FILE));
-    let needed = present.map_or(0, |found| found.len());
-    // a snapshot is compressed
-    new.free().check_for(needed + if is_written { needed / 2 } else { 0 })?;
-    new.open_database(None)?;
-    Ok(Arc::new(new))
+    let created = (|| {
+        let lock = lock_state(&dir)?;
+        let new_options = StoreOptions { dir: dir.clone(), cache_bytes: CACHE_BYTES, ..options.clone() };
+        let new = StoreEngine::new(new_options, lock);
+        // a damaged or restored store can lack it
+        let present = fs::metadata(options.dir.join(DATABASE_DIR).join(DATABASE_FILE));
+        let needed = present.map_or(0, |found| found.len());
+        // a snapshot is compressed
+        new.free().check_for(needed + if is_written { needed / 2 } else { 0 })?;
+        new.open_database(None)?;
+        Ok(Arc::new(new))
+    })();
+    if created.is_err() {
+        remove_dir(&dir)?;
+    }
+    created
 }
 
 /// Replaces the database of `engine`, which is not served, by `new`, which is whole and has `counts`.

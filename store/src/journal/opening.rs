@@ -5,6 +5,7 @@ use crate::base::database_error::database_error;
 use crate::base::engine::{StoreEngine, TableReader};
 use crate::base::log_hashes::LogHashes;
 use crate::base::row_batch::RowBatch;
+use crate::base::schema::schema;
 use crate::base::snapshot::SnapshotId;
 use crate::base::watermark::{StoreCounts, Watermark};
 use crate::base::{meta, rows};
@@ -19,6 +20,8 @@ use std::{fs, io};
 use store_base::disk::{DATABASE_DIR, DATABASE_FILE, boot_id};
 use store_base::error::StoreError;
 
+/// The remedy for a damaged store of an earlier schema version. Who wrote it knows all forms of its rows.
+pub(super) const START_EARLIER: &str = "start the oracled that wrote it, and upgrade after that";
 /// The number of entries between two reports of the progress of a rebuild.
 const REPORTED_EVERY: u64 = 50_000;
 
@@ -54,6 +57,7 @@ pub(super) fn open_segments(dir: &Path) -> Result<(Result<Segments, StoreError>,
         (Ok(Some(segments)), Some(mark)) => Ok((Ok(segments), mark)),
         // with a mark that is lost, the database counts as one that may not be whole, and is rebuilt from the segments
         (Ok(Some(segments)), None) => {
+            check_not_older(dir, segments.first_schema())?;
             let mark = Watermark::create(dir, segments.store_id(), StoreCounts::default())?;
             let (entries, mut later) = (segments.entries(), None);
             SegmentFiles::new(dir).visit_groups_after(entries, |group| {
@@ -77,6 +81,7 @@ pub(super) fn open_segments(dir: &Path) -> Result<(Result<Segments, StoreError>,
             let mut heads =
                 files.existing_numbers()?.into_iter().filter_map(|number| files.head(number).ok());
             let Some(head) = heads.next() else { return Err(damage) };
+            check_not_older(dir, Ok(head.schema))?;
             let mark = Watermark::create(dir, head.store_id, StoreCounts::default())?;
             Ok((Err(damage), mark))
         }
@@ -94,6 +99,17 @@ pub(super) fn open_segments(dir: &Path) -> Result<(Result<Segments, StoreError>,
             let mark = Watermark::create(dir, store_id, StoreCounts::default())?;
             Ok((Ok(segments), mark))
         }
+    }
+}
+
+/// Checks that a store without a high-water mark does not have an earlier `schema` version: an upgrade could not know whether its
+/// segments are whole.
+fn check_not_older(dir: &Path, found: Result<u32, StoreError>) -> Result<(), StoreError> {
+    let detail = format!("its high-water mark is missing or damaged; {START_EARLIER}");
+    match found {
+        Ok(found) if found < schema() => Err(StoreError::Short { dir: dir.to_owned(), detail }),
+        // a damaged first segment is found later
+        _ => Ok(()),
     }
 }
 

@@ -6,7 +6,7 @@
 use super::Journal;
 use super::healing::write_snapshot;
 use super::new_database::{adopt_database, create_database, index_and_count};
-use super::opening::apply_groups;
+use super::opening::{START_EARLIER, apply_groups};
 use crate::audit::log::{BY_EVENT, BY_EXECUTION, BY_SESSION, KEPT_ENTRIES, LOG, LogQuery};
 use crate::base::database_error::database_error;
 use crate::base::engine::{StoreEngine, TableReader, remove_dir};
@@ -16,9 +16,10 @@ use crate::base::row_batch::RowBatch;
 use crate::base::row_upgrades::upgrade_stored;
 use crate::base::rows::{self, LOST, stored_tables, tables_in};
 use crate::base::schema::{self, schema};
-use crate::base::watermark::{StoreCounts, Watermark};
+use crate::base::watermark::{StoreCounts, Watermark, WatermarkValues};
 use crate::segments::Segments;
 use domain_audit::event::StoreUpgraded;
+use domain_audit::log_tree::LogTree;
 use domain_base::event::{Event, LoggedEvent};
 use std::sync::Arc;
 use store_base::error::StoreError;
@@ -50,8 +51,7 @@ pub(super) fn upgrade(
         Err(damage) if is_older => Err(damage),
         damage => return Ok(damage),
     };
-    // who wrote it knows all forms of its rows, and can repair it
-    upgraded.map_err(|damage| damage.with_detail("start the oracled that wrote it, and upgrade after that"))
+    upgraded.map_err(|damage| damage.with_detail(START_EARLIER))
 }
 
 fn upgrade_segments(
@@ -63,14 +63,13 @@ fn upgrade_segments(
     let (to, entries) = (schema(), segments.entries());
     tracing::warn!(from, to, entries, "the store is being upgraded to a later schema version");
     let new = create_database(engine.options(), true)?;
-    let upgraded = build(&new, segments, from).and_then(|counts| {
-        // from now on, only this version opens the store
-        mark.now.walked = 0;
-        (mark.now.counts, mark.now.tree_check) = (counts.clone(), 0);
-        mark.write_synced().map_err(|source| StoreError::Io { path: engine.dir().to_owned(), source })?;
-        segments.begin_next(0)?;
-        let (_, tree) = meta::read(&new)?.unwrap_or_default();
+    let upgraded = build(&new, segments, from, &mark.now).and_then(|(counts, tree)| {
         let snapshot = write_snapshot(&new, &segments.up_to_now(), &counts, &tree, &|| true)?;
+        // until the snapshot is in place, a start upgrades again; then it must not use the previous database
+        mark.now.walked = 0;
+        mark.write_synced().map_err(|source| StoreError::Io { path: engine.dir().to_owned(), source })?;
+        // of this version: an earlier one no longer opens the store
+        segments.begin_next(0)?;
         segments.replace_by(&snapshot)?;
         adopt_database(engine, &new, mark, &counts)
     });
@@ -79,10 +78,21 @@ fn upgrade_segments(
     upgraded.inspect(|()| tracing::warn!(from, to, entries, "the store was upgraded"))
 }
 
-/// Builds the database from the segments, in the present form.
-fn build(new: &Arc<StoreEngine>, segments: &Segments, from: u32) -> Result<StoreCounts, StoreError> {
+/// Builds the database from the segments, in the present form. Checks the log and the number of rows first, since nothing else is left
+/// afterwards.
+fn build(
+    new: &Arc<StoreEngine>,
+    segments: &Segments,
+    from: u32,
+    mark: &WatermarkValues,
+) -> Result<(StoreCounts, LogTree), StoreError> {
     apply_groups(new, &segments.up_to_now(), None, None, &|| true)??;
     check_tables(new, from)?;
+    let mut batch = RowBatch::default();
+    meta::put_schema(&mut batch);
+    new.apply(batch)?;
+    let (before, tree) = meta::read(new)?.unwrap_or_default();
+    check_whole(new, &before, &tree, mark)?;
     let mut tables = Vec::new();
     for stored_in in stored_tables() {
         let changed = tables_in(stored_in).filter(|table| schema::changes(from, table));
@@ -92,20 +102,36 @@ fn build(new: &Arc<StoreEngine>, segments: &Segments, from: u32) -> Result<Store
             tables.extend(changed);
         }
     }
+    let counts = index_and_count(new, &tree)?;
     let mut batch = RowBatch::default();
-    meta::put_schema(&mut batch);
     let mut upgrades = meta::upgrades(new)?;
     let entries = segments.entries();
     upgrades.push(StoreUpgraded { from_schema: from, to_schema: schema(), entries, tables });
     meta::put_upgrades(&mut batch, &upgrades);
-    new.apply(batch)?;
-    let (_, tree) = meta::read(new)?.unwrap_or_default();
-    let counts = index_and_count(new, &tree)?;
-    let mut batch = RowBatch::default();
     meta::put_counts(&mut batch, &counts, &tree);
     new.apply(batch)?;
     new.sync()?;
-    Ok(counts)
+    Ok((counts, tree))
+}
+
+/// Checks that the database has the whole log, which is that of the mark, and as many rows of each table as its counts say.
+fn check_whole(
+    new: &Arc<StoreEngine>,
+    counts: &StoreCounts,
+    tree: &LogTree,
+    mark: &WatermarkValues,
+) -> Result<(), StoreError> {
+    let short =
+        |detail: &str| Err(StoreError::Short { dir: new.dir().to_owned(), detail: detail.to_owned() });
+    if !mark.agrees_with(tree) {
+        return short("its entries are others than those of its high-water mark");
+    }
+    if mark.counts.entries == counts.entries && mark.counts != *counts {
+        return short("its segments have other numbers of rows than its high-water mark");
+    }
+    new.set_opened_counts(counts.clone(), tree.clone());
+    new.set_up_to_date();
+    TableReader::new(Arc::clone(new)).audit_all()
 }
 
 /// Removes the rows of tables that the present version no longer has. No other row may be of an unknown table.
@@ -164,6 +190,9 @@ impl Journal {
     /// The log cannot be read.
     pub fn unreported_upgrades(&self) -> Result<Vec<StoreUpgraded>, StoreError> {
         let mut upgrades = meta::upgrades(&self.engine)?;
+        // a retention can have dropped the entry of an earlier one
+        let first = self.store.first_seq()?;
+        upgrades.retain(|upgrade| first <= upgrade.entries + 1);
         if !upgrades.is_empty() {
             let event = Some(StoreUpgraded::NAME.to_owned());
             for line in self.store.log(&LogQuery { event, limit: usize::MAX, ..LogQuery::default() })? {

@@ -38,7 +38,8 @@ impl Drop for WrittenSnapshot {
 }
 
 impl SegmentsUpTo {
-    /// Writes the snapshot in place of these segments, which are sealed: `rows`, and in its last group `last`. Reads it back.
+    /// Writes the snapshot in place of these segments: `rows`, and in its last group `last`. Reads it back. A last segment with groups
+    /// must be sealed before the snapshot replaces it.
     ///
     /// # Errors
     /// An error of `rows`, or the snapshot cannot be written.
@@ -48,8 +49,8 @@ impl SegmentsUpTo {
         last: &RowBatch,
     ) -> Result<WrittenSnapshot, StoreError> {
         let head = self.files.head(self.last)?;
-        debug_assert_eq!(head.previous, self.end(), "the last segment has a group");
-        let replaces = self.last - 1;
+        // without a group, the last segment stays
+        let replaces = if head.previous == self.end() { self.last - 1 } else { self.last };
         let dir = self.files.snapshot_dir(replaces).with_extension(INCOMPLETE);
         remove_dir(&dir)?;
         let mut written = WrittenSnapshot { dir, extent: SnapshotExtent { replaces, parts: 0 } };

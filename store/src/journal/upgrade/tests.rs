@@ -180,7 +180,7 @@ fn changed_row_of_an_upgraded_store_is_found_unless_the_upgrade_has_changed_its_
         let row = store.value(OutboxMessage::TABLE, &format!("verdict:cs_{n}")).expect("it is readable");
         row.expect("it is there").revision
     };
-    let before = revision_of(&store, 1);
+    let (before, lost) = (revision_of(&store, 1), revision_of(&store, 3));
     // a mail that was queued after the upgrade
     let outcome = journal.commit(&[queued(100)]).expect("the commit succeeds").remove(0);
     outcome.expect("it is not stale");
@@ -203,11 +203,17 @@ fn changed_row_of_an_upgraded_store_is_found_unless_the_upgrade_has_changed_its_
     rows::put(&mut forged, "outbox", b"verdict:cs_1", before, b"{}", 0);
     rows::put(&mut forged, "outbox", b"verdict:cs_2", before, b"{}", 0);
     rows::put(&mut forged, "outbox", b"verdict:cs_100", after, b"{}", 0);
+    // one that no entry names, and an empty one that no entry reports as lost
+    rows::put(&mut forged, "outbox", b"verdict:cs_900", 0, b"{}", 0);
+    rows::put(&mut forged, "outbox", b"verdict:cs_3", lost, b"", 0);
     segments.append(entries, &forged).expect("the append succeeds");
     drop(segments);
     let differences = compared(dir.path()).differences;
     let names: Vec<_> = differences.iter().map(|difference| difference.row.as_str()).collect();
-    assert_eq!(names, ["outbox/verdict:cs_100", "outbox/verdict:cs_2"]);
+    assert_eq!(
+        names,
+        ["outbox/verdict:cs_100", "outbox/verdict:cs_2", "outbox/verdict:cs_3", "outbox/verdict:cs_900"]
+    );
 }
 
 #[test]
@@ -344,6 +350,22 @@ fn damaged_store_of_an_earlier_schema_is_not_upgraded() {
         found += 1;
     }
     assert!(found > 1, "some segments are sealed");
+    // without its mark, nothing says that the segments are whole; with that of another history, they are others
+    let dir = tempfile::tempdir().expect("a directory");
+    copy_dir(whole.path(), dir.path());
+    fs::remove_file(dir.path().join(WATERMARK_FILE)).expect("the removal succeeds");
+    let foreign = tempfile::tempdir().expect("a directory");
+    copy_dir(whole.path(), foreign.path());
+    let mut mark = Watermark::open(foreign.path()).expect("it is readable").expect("it exists");
+    mark.now.tree_check ^= 1;
+    as_program_of(version, || mark.write_synced()).expect("the write succeeds");
+    for dir in [dir, foreign] {
+        let before = files_of(dir.path());
+        let error = Journal::open(options(dir.path())).map(drop).expect_err("it is not upgraded");
+        assert!(matches!(error, StoreError::Corrupt { .. } | StoreError::Short { .. }), "{error}");
+        assert!(error.to_string().contains("the oracled that wrote it"), "{error}");
+        assert_eq!(changed_files(dir.path(), &before), [] as [PathBuf; 0]);
+    }
 }
 
 #[test]
