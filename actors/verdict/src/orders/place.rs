@@ -61,10 +61,10 @@ impl OrderWork {
         me: Addr<OrdersActor>,
     ) -> Result<PlacedOrder, GenerationError> {
         let placed = self.place_unless_cached(submission.clone(), full, may_start, me).await;
-        if !matches!(placed, Err(GenerationError::DeliveredAlready)) {
+        if !matches!(placed, Err(GenerationError::DeliveredAlready) | Ok(PlacedOrder::Mismatch(_))) {
             return placed;
         }
-        // the order may have been delivered after the cache was asked
+        // the order may have been delivered after the cache was asked. The verdict is then the answer to another user id, too
         match self.runner.handles.cache.ask(FindSession(submission)).await?? {
             FindSessionOutcome::Cached(cached) => Ok(PlacedOrder::Replayed(cached)),
             FindSessionOutcome::Mismatch(mismatch) => Ok(PlacedOrder::Mismatch(mismatch)),
