@@ -1,4 +1,4 @@
-//! Resolving a review, which puts its locks in force.
+//! The requests of reviewers: to resolve a review, which puts its locks in force, to revoke that, to dismiss a review, or to comment on it.
 
 use super::VerificationContext;
 use actors_audit::commit_loop::CommitDecision;
@@ -478,9 +478,9 @@ impl VerificationContext {
 
 /// A review and the state of its subject. A change is committed only if neither has changed since they were read.
 #[derive(Debug)]
-pub(super) struct LoadedReview {
-    pub(super) state: ReviewState,
-    pub(super) subject: SubjectState,
+struct LoadedReview {
+    state: ReviewState,
+    subject: SubjectState,
     key: SubjectKey,
     expect: Vec<RowExpectation>,
 }
@@ -506,7 +506,7 @@ impl LoadedReview {
     ///
     /// # Errors
     /// If the review is resolved or dismissed.
-    pub(super) fn check_open(&self) -> Result<(), ReviewError> {
+    fn check_open(&self) -> Result<(), ReviewError> {
         if let Some(ResolutionRecord { verifier_id, resolved_at, .. }) = &self.state.resolved {
             return Err(ReviewError::Resolved {
                 review_id: self.state.review.review_id.clone(),
@@ -521,7 +521,7 @@ impl LoadedReview {
     ///
     /// # Errors
     /// If the review is dismissed.
-    pub(super) fn check_not_dismissed(&self) -> Result<(), ReviewError> {
+    fn check_not_dismissed(&self) -> Result<(), ReviewError> {
         let Some(DismissalRecord { verifier_id, dismissed_at, .. }) = &self.state.dismissed else {
             return Ok(());
         };
@@ -533,13 +533,13 @@ impl LoadedReview {
     }
 
     /// Removes the review from the open reviews of its subject.
-    pub(super) fn close(&mut self) {
+    fn close(&mut self) {
         let Self { state, subject, .. } = self;
         subject.open.retain(|open| open.review_id != state.review.review_id);
     }
 
     /// Returns the review in its current state, and the record that stores it and its subject with the log entry.
-    pub(super) fn into_record(self, entry: AuditEvent) -> (ReviewState, JournalRecord) {
+    fn into_record(self, entry: AuditEvent) -> (ReviewState, JournalRecord) {
         let Self { state, subject, key, expect } = self;
         let subject = if subject == SubjectState::default() {
             RowWrite::remove::<SubjectState>(&key)

@@ -255,13 +255,13 @@ fn format_interaction(entry: &Value) -> String {
     format!("{path} {} request {attempt} {status} {why} {} ms", text("oracle_version"), text("latency_ms"))
 }
 
-/// The summary of an entry of the event `name`; `None` if it is not about orders, sessions, mails or webhooks.
 /// The kind of a message; for a webhook with its id, by which its receiver knows it.
 fn format_message(entry: &Value) -> String {
     let (kind, id) = (field_text(entry, "kind"), field_text(entry, "message_id"));
     if id.starts_with(WebhookId::PREFIX) { format!("{kind} {id}") } else { kind }
 }
 
+/// The summary of an entry of the event `name`; `None` if it is not about orders, sessions, mails or webhooks.
 fn format_verdict_event(name: &str, entry: &Value) -> Option<String> {
     let text = |name: &str| field_text(entry, name);
     let by_peer = || format!("by {}: {}", format_peer(entry), text("reason"));
