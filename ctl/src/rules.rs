@@ -4,9 +4,10 @@ pub mod check;
 
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
-use crate::base::output::{OutputStyle, format_count, format_pairs, format_table, print_json, write_section};
+use crate::base::output::{OutputStyle, format_pairs, format_table, print_json, write_section};
 use crate::base::program::ProgramArgs;
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, TableStyle};
+use domain_base::count::format_count;
 use domain_base::visible::visible_line;
 use domain_rules::RuleId;
 use hyper::Method;

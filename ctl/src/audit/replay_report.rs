@@ -1,8 +1,9 @@
 //! The report of `oraclectl verify-log --replay`.
 
 use crate::base::error::CtlError;
-use crate::base::output::{format_count, format_table};
+use crate::base::output::format_table;
 use domain_audit::replay::{MemberDifference, ReplayOutcome, ReplayedDecision};
+use domain_base::count::format_count;
 use domain_base::session_id::SessionId;
 use domain_base::visible::visible_line;
 use domain_verdict::replay::{DecisionReplay, StoredVerdict, read_decision};

@@ -6,12 +6,13 @@ use super::log_keys::{LogKeys, refused};
 use super::replay_report::{LogReplay, ReplayReport};
 use crate::base::error::CtlError;
 use crate::base::input::{decode_secret_key, progress_bar};
-use crate::base::output::{format_count, format_pairs, print_json};
+use crate::base::output::{format_pairs, print_json};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use domain_audit::checkpoint::{Checkpoint, LogKey, LogSigner};
 use domain_audit::leaf::{is_erased_form, leaf_of};
 use domain_audit::log_tree::{LogTree, leaf_hash};
+use domain_base::count::format_count;
 use domain_base::visible::visible_line;
 use oracled_api::audit::backup::{CHECKPOINT_FILE, MANIFEST_FILE};
 use oracled_store::{

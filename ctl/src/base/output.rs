@@ -36,11 +36,6 @@ pub fn format_known(number: Option<u64>) -> String {
     number.map_or_else(|| "an unknown number".to_owned(), |number| number.to_string())
 }
 
-/// A number with its noun, singular or plural.
-pub fn format_count(number: u64, one: &str, several: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { several })
-}
-
 /// A table with a heading; row by row if the terminal is too narrow.
 pub fn format_table<const N: usize>(heading: [&str; N], rows: Vec<[String; N]>) -> String {
     let cells =

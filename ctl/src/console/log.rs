@@ -4,14 +4,15 @@ use super::access::LoginEnd;
 use super::form_fields::Fields;
 use super::layout::{PageError, PageResult, Section, live, page as render_page, pairs, session_link, table};
 use super::{Console, ConsoleState, events};
-use crate::audit::log::{SinceTime, field_text, format_caller, summarize_entry};
+use crate::audit::log::{SinceTime, summarize_entry};
 use crate::audit::prove::prove_entry;
 use crate::base::options::encode_segment;
-use crate::base::output::format_count;
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::IntoResponse;
 use domain_audit::checkpoint::Checkpoint;
+use domain_base::count::format_count;
+use domain_base::event::EntryMembers;
 use hyper::Method;
 use hyper::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use maud::{Markup, html};
@@ -27,15 +28,15 @@ pub(super) const ENTRY_HEADING: [&str; 6] = ["number", "time", "event", "session
 /// The rows of log entries.
 pub(super) fn entry_rows(entries: &[Value]) -> Vec<Vec<Markup>> {
     let row = |entry: &Value| {
-        let text = |name: &str| field_text(entry, name);
-        let (seq, session) = (text("seq"), text("session_id"));
+        let entry = EntryMembers(entry);
+        let (seq, session) = (entry.text("seq"), entry.text("session_id"));
         vec![
             html! { a href=(format!("/log/{seq}")) { (seq) } },
-            html! { (text("timestamp")) },
-            html! { (text("event")) },
+            html! { (entry.text("timestamp")) },
+            html! { (entry.text("event")) },
             html! { @if !session.is_empty() { (session_link(&session)) } },
             html! { (summarize_entry(entry)) },
-            html! { (format_caller(entry)) },
+            html! { (entry.caller()) },
         ]
     };
     entries.iter().map(row).collect()
@@ -109,7 +110,7 @@ async fn render_entries(console: &Console, query: &str) -> Result<Markup, PageEr
     let unreadable = |error: serde_json::Error| ClientError::Unreadable(error.to_string());
     let entries: Vec<Value> =
         lines.map(serde_json::from_slice).collect::<Result<_, _>>().map_err(unreadable)?;
-    let next = entries.last().filter(|_| entries.len() == LIMIT).map(|entry| field_text(entry, "seq"));
+    let next = entries.last().filter(|_| entries.len() == LIMIT).map(|entry| EntryMembers(entry).text("seq"));
     let has_start = query.contains("since=") || query.contains("after=");
     Ok(html! {
         (table("Log entries", &ENTRY_HEADING, &entry_rows(&entries)))
@@ -125,11 +126,12 @@ pub(super) async fn entry(State(console): State<ConsoleState>, Path(seq): Path<u
     let bundle = prove_entry(&mut daemon, seq).await?;
     let proved = bundle.entries.first().ok_or_else(|| PageError::input("the bundle has no entry"))?;
     let entry: Value = serde_json::from_str(&proved.line).unwrap_or_default();
+    let members = EntryMembers(&entry);
     let checkpoint = Checkpoint::read_unverified(&bundle.checkpoint).ok();
     let rows = [
-        ("event", html! { (field_text(&entry, "event")) }),
-        ("time", html! { (field_text(&entry, "timestamp")) }),
-        ("summary", html! { (summarize_entry(&entry)) }),
+        ("event", html! { (members.text("event")) }),
+        ("time", html! { (members.text("timestamp")) }),
+        ("summary", html! { (summarize_entry(members)) }),
         (
             "proof",
             html! {

@@ -7,7 +7,7 @@ use super::layout::{
 };
 use super::metrics::{Metrics, SERIES, Series, read_metrics};
 use super::{Console, ConsoleState, events};
-use crate::base::output::{format_count, format_known};
+use crate::base::output::format_known;
 use crate::platform::status::{format_budgets, format_variance, format_witnesses, list_lost_rows};
 use axum::Extension;
 use axum::extract::State;
@@ -16,6 +16,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use domain_audit::checkpoint::Checkpoint;
 use domain_base::actor_report::ActorReport;
+use domain_base::count::format_count;
 use domain_base::moment::format_span;
 use domain_upstream::health::OracleHealthStatus;
 use domain_verdict::crosscheck::CrosscheckReason;

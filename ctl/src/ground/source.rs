@@ -3,8 +3,9 @@
 use crate::base::error::CtlError;
 use crate::base::input;
 use crate::base::options::{GlobalOptions, encode_segment, response_lines};
-use crate::base::output::{Output, format_count, print_json, short_run_id};
+use crate::base::output::{Output, print_json, short_run_id};
 use crate::ground::parquet::{check_end, start};
+use domain_base::count::format_count;
 use domain_base::moment::Moment;
 use domain_base::visible::visible_line;
 use domain_ground::id::SourceId;

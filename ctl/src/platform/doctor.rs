@@ -5,8 +5,9 @@
 use crate::base::error::CtlError;
 use crate::base::input::decode_secret_key;
 use crate::base::options::GlobalOptions;
-use crate::base::output::{format_count, print_json};
+use crate::base::output::print_json;
 use crate::platform::status::list_lost_rows;
+use domain_base::count::format_count;
 use domain_base::visible::visible_line;
 use domain_upstream::health::{OracleHealthLevel, OracleHealthStatus};
 use hyper::Method;

@@ -2,9 +2,10 @@
 
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment, id_parser};
-use crate::base::output::{format_count, format_known, format_pairs, format_table, print_json};
+use crate::base::output::{format_known, format_pairs, format_table, print_json};
 use domain_audit::event::LostRow;
 use domain_base::actor_report::ActorReport;
+use domain_base::count::format_count;
 use domain_base::visible::visible_line;
 use domain_upstream::health::{CircuitAction, OracleHealthLevel, OracleHealthStatus};
 use domain_verdict::cost::DailyBudget;

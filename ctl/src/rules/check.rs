@@ -4,8 +4,9 @@ use super::RulesCommandError;
 use crate::base::error::CtlError;
 use crate::base::input::{read_facts, read_facts_from, read_text, regular_file_parser};
 use crate::base::options::GlobalOptions;
-use crate::base::output::{OutputStyle, format_count, format_pairs, shorten_line, table_text};
+use crate::base::output::{OutputStyle, format_pairs, shorten_line, table_text};
 use comfy_table::{CellAlignment, ContentArrangement, Table};
+use domain_base::count::format_count;
 use domain_base::visible::{visible_json, visible_line};
 use domain_rules::sourced::{FactQueryTarget, FactSource, SourcedFact, SourcedFactOrigin};
 use domain_rules::{

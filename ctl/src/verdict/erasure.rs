@@ -2,8 +2,9 @@
 
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, id_parser, problem_error};
-use crate::base::output::{format_count, print_json};
+use crate::base::output::print_json;
 use domain_audit::event::DueKind;
+use domain_base::count::format_count;
 use domain_base::session_id::SessionId;
 use domain_base::visible::visible_text;
 use domain_ground::upkeep::{PruneOutcome, PruneReport, SourcePruning, UnprunedSource};

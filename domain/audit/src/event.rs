@@ -1,7 +1,7 @@
 //! The events of the service itself, of its storage, and of removals of data.
 
 use domain_base::caller::PeerCredentials;
-use domain_base::event::{Event, EventClass, EventType, event_in, read_open};
+use domain_base::event::{EntryMembers, Event, EventClass, EventType, event_in, read_open};
 use domain_base::row::ErasedData;
 use domain_base::session_id::SessionId;
 use jiff::Timestamp;
@@ -146,6 +146,10 @@ impl Event for ErasureStarted {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Removal;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        entry.by_peer()
+    }
 }
 
 /// The data of a session were erased. Entries about the session have hashes in place of the erased values. `session_id` is
@@ -159,6 +163,10 @@ impl Event for SessionErased {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Removal;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format!("{} {}", entry.list("data"), entry.by_peer())
+    }
 }
 
 /// The removal of data that are older than configured started.
@@ -171,6 +179,10 @@ impl Event for RetentionStarted {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Removal;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        if entry.text("peer").is_empty() { "daily run".to_owned() } else { entry.by_peer() }
+    }
 }
 
 /// The rows of old sessions were removed, at most 100 with an entry.
@@ -183,6 +195,10 @@ impl Event for SessionsExpired {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Removal;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        entry.count("session_ids", "session", "sessions")
+    }
 }
 
 /// Data that are older than configured were removed. The entries of the log have hashes in place of the removed values.
@@ -195,6 +211,10 @@ impl Event for RetentionApplied {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Removal;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format!("{} removed", entry.count("sessions", "session", "sessions"))
+    }
 }
 
 /// An administrator drained or reloaded the daemon, set the level of the service log, or probed an oracle; or a signal
@@ -214,6 +234,10 @@ impl Event for ControlAction {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = false;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format!("{} {}", entry.words(&["action", "detail"]), entry.by_peer())
+    }
 }
 
 /// A backup of the whole state, or only a part of it, was sent to an administrator. If the disk is full, the entry goes to the
@@ -227,6 +251,12 @@ impl Event for BackupTaken {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = false;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        let complete = if entry.is_true("complete") { "" } else { " incomplete" };
+        let entries = entry.count("entries", "entry", "entries");
+        format!("{entries}, {}{complete} {}", entry.count("bytes", "byte", "bytes"), entry.by_peer())
+    }
 }
 
 /// `oracle_log.jsonl` differed from the log. The file was moved aside, or missing lines were added to it.
@@ -243,6 +273,10 @@ impl Event for MirrorRepaired {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = false;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format!("from entry {}, at byte {}", entry.text("damaged_seq"), entry.text("offset"))
+    }
 }
 
 /// The journal accepts entries again after a failure.
@@ -265,6 +299,12 @@ impl Event for StorageRecovered {
     const ERASABLE: &'static [&'static str] = &["lost_rows"];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = false;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        let (failed_at, cause) = (entry.text("failed_at"), entry.text("cause"));
+        let entries = entry.count("fallback_entries", "entry", "entries");
+        format!("failed at {failed_at}: {cause}; {entries} in the service log")
+    }
 }
 
 /// A later version of oracled has upgraded the store. The rows of these tables have another form than the digests in entries before
@@ -286,6 +326,10 @@ impl Event for StoreUpgraded {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = false;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format!("from schema version {} to {}", entry.text("from_schema"), entry.text("to_schema"))
+    }
 }
 
 /// The daemon started to serve.
@@ -302,6 +346,10 @@ impl Event for ServiceStarted {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = false;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        entry.words(&["version"])
+    }
 }
 
 /// The key that signs checkpoints is another one than before: the daemon created it after a restore without the previous key,
@@ -319,6 +367,10 @@ impl Event for LogKeyReplaced {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = false;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        entry.words(&["after"])
+    }
 }
 
 /// The daemon shut down cleanly.
@@ -330,6 +382,10 @@ impl Event for ServiceStopped {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = false;
+
+    fn summary(_: EntryMembers<'_>) -> String {
+        String::new()
+    }
 }
 
 /// The events of the feature.

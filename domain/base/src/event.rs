@@ -4,6 +4,7 @@
 //! the text of a rejected verdict.
 
 use crate::application::ApplicationName;
+use crate::count::format_count;
 use crate::digest::Sha256Hex;
 use crate::row::SumWrite;
 use crate::session_id::SessionId;
@@ -36,9 +37,13 @@ pub trait Event: Serialize + DeserializeOwned + ToSchema + Debug + Send + Sync +
         erasable: Self::ERASABLE,
         class: Self::CLASS,
         read: |json| serde_json::from_str::<Self>(json).map(EventKind::from),
+        summary: Self::summary,
         schema: <Self as PartialSchema>::schema,
         schemas: <Self as ToSchema>::schemas,
     };
+
+    /// The content of an entry in words, without its number, time, session and caller. It is for people: escape it where it is shown.
+    fn summary(entry: EntryMembers<'_>) -> String;
 
     /// As [`Self::NEEDS_COMMIT`], if it depends on the details.
     fn needs_commit(&self) -> bool {
@@ -93,10 +98,110 @@ pub struct EventType {
     pub class: EventClass,
     /// Reads the details from the JSON of an entry.
     pub read: fn(&str) -> Result<EventKind, serde_json::Error>,
+    /// See [`Event::summary`].
+    pub summary: fn(EntryMembers<'_>) -> String,
     /// The schema of the details.
     pub schema: fn() -> RefOr<Schema>,
     /// Adds the schemas that the details refer to.
     pub schemas: fn(&mut Vec<(String, RefOr<Schema>)>),
+}
+
+/// The members of an entry, as a reader of the log has them: the value of a member can be missing, erased or withheld.
+#[derive(Debug, Clone, Copy)]
+pub struct EntryMembers<'a>(pub &'a Value);
+
+impl<'a> EntryMembers<'a> {
+    /// The text of a value that was erased or withheld.
+    const HIDDEN: &'static str = "hidden";
+
+    /// The value at `path`: the name of a member, and those of members inside it after a `/`. A hidden value hides the values inside it.
+    fn at(self, path: &str) -> Option<Self> {
+        let inside = |value: Self, name| {
+            if value.is_hidden() { Some(value) } else { value.0.get(name).map(EntryMembers) }
+        };
+        path.split('/').try_fold(self, inside)
+    }
+
+    /// Whether the value was erased or withheld, and has its hash in its place.
+    fn is_hidden(self) -> bool {
+        self.0.as_object().is_some_and(|members| members.len() == 1 && members.contains_key("sha256"))
+    }
+
+    /// The text of the value at `path`; empty if it is missing or null.
+    #[must_use]
+    pub fn text(self, path: &str) -> String {
+        match self.at(path) {
+            None | Some(EntryMembers(Value::Null)) => String::new(),
+            Some(EntryMembers(Value::String(text))) => text.clone(),
+            Some(hidden) if hidden.is_hidden() => Self::HIDDEN.to_owned(),
+            Some(other) => other.0.to_string(),
+        }
+    }
+
+    /// The texts at `paths` that are not empty.
+    #[must_use]
+    pub fn words(self, paths: &[&str]) -> String {
+        let words = paths.iter().map(|path| self.text(path)).filter(|word| !word.is_empty());
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    /// The texts of the list at `path`, or the names of the members of an object.
+    #[must_use]
+    pub fn list(self, path: &str) -> String {
+        let texts: Vec<_> = match self.at(path) {
+            Some(hidden) if hidden.is_hidden() => vec![Self::HIDDEN],
+            Some(EntryMembers(Value::Array(items))) => items.iter().filter_map(Value::as_str).collect(),
+            Some(EntryMembers(Value::Object(members))) => members.keys().map(String::as_str).collect(),
+            _ => Vec::new(),
+        };
+        texts.join(", ")
+    }
+
+    /// The number at `path`, or the number of items of the list there, with its noun.
+    #[must_use]
+    pub fn count(self, path: &str, one: &str, several: &str) -> String {
+        match self.at(path).and_then(|list| list.0.as_array()) {
+            Some(list) => format_count(list.len(), one, several),
+            None => format_count(self.text(path), one, several),
+        }
+    }
+
+    #[must_use]
+    pub fn is_true(self, path: &str) -> bool {
+        self.at(path).is_some_and(|value| value.0 == &Value::Bool(true))
+    }
+
+    /// The process in the member `peer`. A signal has none.
+    #[must_use]
+    pub fn peer(self) -> String {
+        let Some(peer) = self.at("peer").filter(|peer| peer.0.is_object()) else { return "a signal".into() };
+        let id = |name| Some(peer.text(name)).filter(|id| !id.is_empty()).unwrap_or_else(|| "?".to_owned());
+        let [uid, gid, pid] = ["uid", "gid", "pid"].map(id);
+        format!("uid {uid} gid {gid} pid {pid}")
+    }
+
+    /// The process that gave an order, and the reason if it gave one.
+    #[must_use]
+    pub fn by_peer(self) -> String {
+        let reason = self.text("reason");
+        let reason = if reason.is_empty() { reason } else { format!(": {reason}") };
+        format!("by {}{reason}", self.peer())
+    }
+
+    /// The process and the request that caused the entry; empty if no request did.
+    #[must_use]
+    pub fn caller(self) -> String {
+        match self.at("caller") {
+            None => String::new(),
+            Some(hidden) if hidden.is_hidden() => format!("[caller {}]", Self::HIDDEN),
+            Some(caller) => {
+                let [uid, pid, request, trace] =
+                    ["uid", "pid", "request_id", "trace_id"].map(|name| caller.text(name));
+                let trace = if trace.is_empty() { trace } else { format!(" trace {trace}") };
+                format!("[uid {uid} pid {pid} request {request}{trace}]")
+            }
+        }
+    }
 }
 
 /// The report of an event by a webhook. It has no address, no query and no text of a verdict.

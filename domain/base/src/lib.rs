@@ -3,6 +3,7 @@
 pub mod actor_report;
 pub mod application;
 pub mod caller;
+pub mod count;
 pub mod decimal;
 pub mod digest;
 pub mod document;

@@ -6,7 +6,7 @@ use crate::run::{IngestionRun, RunState};
 use crate::source::SourceRegistryEntry;
 use domain_base::caller::PeerCredentials;
 use domain_base::digest::Sha256Hex;
-use domain_base::event::{Event, EventClass, EventNotice, EventType};
+use domain_base::event::{EntryMembers, Event, EventClass, EventNotice, EventType};
 use domain_base::session_id::SessionId;
 
 use jiff::Timestamp;
@@ -96,6 +96,11 @@ pub enum SourceReadOutcome {
     QueryStopped,
     /// Reading failed.
     Failed,
+}
+
+/// The pull that an entry is about.
+fn format_pull(entry: EntryMembers<'_>) -> String {
+    format!("{} for {}", entry.text("pipeline_id"), entry.text("requested_by"))
 }
 
 /// A source was approved or deprecated. Contains its registry entry before and after, without its versions.
@@ -260,6 +265,10 @@ impl Event for SourceChanged {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format!("{} {}", entry.words(&["oracle_id", "change"]), entry.by_peer())
+    }
 }
 
 /// All data of a source was marked stale.
@@ -272,6 +281,10 @@ impl Event for SourceInvalidated {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format!("{} by {}: {}", entry.text("oracle_id"), entry.text("trigger"), entry.text("detail"))
+    }
 }
 
 /// Data of a source that was marked stale was confirmed as valid.
@@ -284,6 +297,10 @@ impl Event for SourceConfirmed {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format!("{} by {}: {}", entry.text("oracle_id"), entry.text("confirmed_by"), entry.text("detail"))
+    }
 }
 
 /// A payload is about to be pulled. This entry is committed before the source is called, so that schedules hold after a
@@ -297,6 +314,10 @@ impl Event for PullStarted {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format_pull(entry)
+    }
 }
 
 /// A payload was pulled, or the source had no new one.
@@ -309,6 +330,12 @@ impl Event for PullEnded {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = false;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        let run_id = entry.text("run_id");
+        let outcome = if run_id.is_empty() { "nothing new".to_owned() } else { format!("run {run_id}") };
+        format!("{}: {outcome}", format_pull(entry))
+    }
 }
 
 /// A payload could not be pulled.
@@ -321,6 +348,10 @@ impl Event for PullFailed {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = false;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format!("{}: {}", format_pull(entry), entry.text("cause"))
+    }
 }
 
 /// An ingestion run started.
@@ -333,6 +364,10 @@ impl Event for IngestionStarted {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        entry.words(&["oracle_id", "version"])
+    }
 }
 
 /// An ingestion run ended. Its records are visible, or the run has no effect.
@@ -345,6 +380,14 @@ impl Event for IngestionEnded {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        let (run, records) = (
+            entry.words(&["oracle_id", "version", "state"]),
+            entry.count("counts/records", "record", "records"),
+        );
+        format!("{run}: {records}, {} rejected {}", entry.text("counts/rejected"), entry.text("cause"))
+    }
 
     fn notice(&self, _: Option<&SessionId>) -> Option<EventNotice> {
         let IngestionRun { run_id, oracle_id, pipeline_id, .. } = &*self.0.run;
@@ -365,6 +408,11 @@ impl Event for SourcePruned {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Kept;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        let versions = entry.count("versions", "version", "versions");
+        format!("{} before {}: {versions}", entry.text("oracle_id"), entry.text("before"))
+    }
 }
 
 /// Damaged or missing files of a source were recreated.
@@ -377,6 +425,11 @@ impl Event for SourceRebuilt {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = false;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        let (files, runs) = (entry.count("files", "file", "files"), entry.count("runs", "run", "runs"));
+        format!("{} {}: {files} out of {runs}", entry.text("oracle_id"), entry.by_peer())
+    }
 }
 
 /// A source was read by a query, by the id of a record, by the change feed, or by an export.
@@ -393,6 +446,15 @@ impl Event for SourceQueried {
     const ERASABLE: &'static [&'static str] = &["query_id", "request_sha256"];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = false;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        let read = entry.words(&["read", "oracle_id", "data_version", "outcome"]);
+        format!(
+            "{read}: {} {}",
+            entry.count("records_returned", "record", "records"),
+            entry.text("freshness")
+        )
+    }
 }
 
 /// The events of the feature.

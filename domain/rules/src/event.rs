@@ -3,9 +3,10 @@
 use crate::sourced::{FactSource, RecordOrigin, SourcedFactOrigin};
 use crate::{RuleId, RuleResult, RuleVerdict, RulesEvaluation};
 use domain_base::digest::Sha256Hex;
-use domain_base::event::{Event, EventClass, EventType};
+use domain_base::event::{EntryMembers, Event, EventClass, EventType};
 use domain_base::gate_path::GatePath;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// The maximum number of listed origins; further ones are only counted.
 const ORIGINS_MAX: usize = 100;
@@ -139,6 +140,14 @@ impl Event for RulesEvaluated {
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = false;
     const SAYS_NO_SESSION: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        let rules = entry.0.get("rules").and_then(Value::as_array).into_iter().flatten().map(EntryMembers);
+        let against =
+            rules.filter(|rule| rule.text("verdict") != "PASS").map(|rule| rule.words(&["rule", "verdict"]));
+        let against = against.collect::<Vec<_>>().join(", ");
+        format!("{} {against}", entry.words(&["case_id", "path", "verdict"]))
+    }
 }
 
 /// The events of the feature.

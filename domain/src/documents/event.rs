@@ -4,7 +4,7 @@ use super::DocumentKind;
 use domain_base::caller::PeerCredentials;
 use domain_base::digest::Sha256Hex;
 use domain_base::document::Document;
-use domain_base::event::{Event, EventClass, EventType};
+use domain_base::event::{EntryMembers, Event, EventClass, EventType};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use std::borrow::Cow;
@@ -57,6 +57,10 @@ impl Event for DocumentRegistered {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format!("{} {}", entry.words(&["kind", "document_id"]), entry.by_peer())
+    }
 }
 
 pub const EVENTS: &[&EventType] = &[DocumentRegistered::TYPE];

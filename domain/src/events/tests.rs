@@ -221,6 +221,8 @@ mod ground_events;
 
 mod leaves;
 
+mod summaries;
+
 mod verification_events;
 
 fn daemon_events(timestamp: Timestamp) -> [AuditEvent; 9] {

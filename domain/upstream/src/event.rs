@@ -3,7 +3,7 @@
 use crate::health::OracleHealthLevel;
 use crate::oracle::OracleId;
 use domain_base::caller::PeerCredentials;
-use domain_base::event::{Event, EventClass, EventNotice, EventType};
+use domain_base::event::{EntryMembers, Event, EventClass, EventNotice, EventType};
 use domain_base::session_id::SessionId;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -31,6 +31,12 @@ impl Event for OracleHealthChanged {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        let [oracle_id, from, to, cause] = ["oracle_id", "from", "to", "cause"].map(|name| entry.text(name));
+        let by = if entry.text("peer").is_empty() { String::new() } else { format!(": {}", entry.peer()) };
+        format!("{oracle_id} {from} → {to}: {cause}{by}")
+    }
 
     fn needs_commit(&self) -> bool {
         self.peer.is_some()

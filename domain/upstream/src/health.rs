@@ -27,6 +27,7 @@
 //! - If the clock jumps back, the times of the circuit move back with it, so that elapsed time stays elapsed.
 
 use crate::oracle::OracleId;
+use domain_base::count::format_count;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -595,10 +596,6 @@ impl CircuitBreaker {
     fn reset(&self) -> SignedDuration {
         seconds(self.config.circuit_breaker_reset_seconds)
     }
-}
-
-fn format_count(count: u32, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 /// The number of latencies that are kept.

@@ -15,18 +15,39 @@ use crate::policy::AppliedPolicy;
 use crate::query::CustomerQuery;
 use crate::rejection::AnswerRejection;
 use crate::tmm::{OMEGA, PHI};
+use crate::webhook::WebhookId;
 use domain_base::application::ApplicationName;
 use domain_base::caller::PeerCredentials;
 use domain_base::decimal::Decimal;
 use domain_base::digest::Sha256Hex;
-use domain_base::event::{AuditEvent, Event, EventClass, EventNotice, EventSeverity, EventType, read_open};
+use domain_base::event::{
+    AuditEvent, EntryMembers, Event, EventClass, EventNotice, EventSeverity, EventType, read_open,
+};
 use domain_base::gate_path::GatePath;
 use domain_base::row::SumWrite;
 use domain_base::session_id::SessionId;
 use domain_upstream::oracle::OracleId;
 use jiff::{Timestamp, civil};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
+
+/// How an order ended.
+fn format_end(entry: EntryMembers<'_>, how: &[&str]) -> String {
+    let end = format!("{} after {}", entry.words(how), entry.count("attempts", "attempt", "attempts"));
+    if entry.text("reason").is_empty() { end } else { format!("{end} {}", entry.by_peer()) }
+}
+
+/// The time of the next attempt; `none` if there is none.
+fn format_next_attempt(entry: EntryMembers<'_>, none: &str) -> String {
+    let at = entry.text("next_attempt_at");
+    if at.is_empty() { none.to_owned() } else { format!("again at {at}") }
+}
+
+/// The kind of a message; for a webhook with its id, by which its receiver knows it.
+fn format_message(entry: EntryMembers<'_>) -> String {
+    let (kind, id) = (entry.text("kind"), entry.text("message_id"));
+    if id.starts_with(WebhookId::PREFIX) { format!("{kind} {id}") } else { kind }
+}
 
 /// A value before and after a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -48,6 +69,14 @@ impl Event for TmmCrosscheck {
     const ERASABLE: &'static [&'static str] = &["query_preview", "flags"];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = false;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        let decided = if entry.is_true("approved") { "approved" } else { "rejected" };
+        let score = entry.0.get("coherence_score").and_then(Value::as_f64).unwrap_or_default();
+        let (verdict, reason) =
+            (entry.words(&["path", "tier", "verdict_label"]), entry.text("crosscheck_reason"));
+        format!("{decided} {verdict} C={score:.4} {reason} {}", entry.list("flags"))
+    }
 }
 
 /// The crosscheck failed with an internal error; nothing was approved.
@@ -66,6 +95,10 @@ impl Event for CrosscheckError {
     const ERASABLE: &'static [&'static str] = &["cause"];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = false;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        entry.words(&["path", "cause"])
+    }
 }
 
 /// The stored check that rejected a session's verdict was discarded to make room for newer ones.
@@ -77,6 +110,10 @@ impl Event for RefusalDropped {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(_: EntryMembers<'_>) -> String {
+        String::new()
+    }
 }
 
 /// The policy held or refused a verdict that the crosscheck, and the rules if it has a check, approved.
@@ -96,6 +133,10 @@ impl Event for PolicyApplied {
     const ERASABLE: &'static [&'static str] = &["causes"];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = false;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format!("{}: {}", entry.words(&["action", "path"]), entry.list("causes"))
+    }
 }
 
 /// An approved verdict was stored in the cache and can be delivered.
@@ -116,6 +157,10 @@ impl Event for VerdictCached {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        entry.words(&["path", "tier", "verdict_label"])
+    }
 }
 
 /// A cached verdict was removed by an administrator; its session stays.
@@ -132,6 +177,10 @@ impl Event for VerdictPurged {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        entry.by_peer()
+    }
 }
 
 /// A route or a look-up registered a session, or added details to it, so that a lost verdict can be regenerated.
@@ -152,6 +201,10 @@ impl Event for SessionRegistered {
     const ERASABLE: &'static [&'static str] = &["query_preview"];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format!("{} original {}", entry.text("tier"), entry.text("original_verdict"))
+    }
 }
 
 /// An unknown session was looked up at the payment service. If it was found, `session_registered` follows in the same
@@ -165,6 +218,11 @@ impl Event for SessionLookedUp {
     const ERASABLE: &'static [&'static str] = &["response_hash"];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = false;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        let call = entry.words(&["oracle_id", "status", "outcome", "error_code"]);
+        format!("{call} {} ms", entry.text("latency_ms"))
+    }
 }
 
 /// The e-mail address of a registered session was set or changed.
@@ -181,6 +239,11 @@ impl Event for SessionAddressChanged {
     const ERASABLE: &'static [&'static str] = &["before", "after"];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        let set = |when: &str| if entry.text(when).is_empty() { "none" } else { "set" };
+        format!("{} → {}", set("before"), set("after"))
+    }
 }
 
 /// An administrator corrected a session: its address, its original verdict or its owner.
@@ -203,6 +266,17 @@ impl Event for SessionCorrected {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        let label = |when: &str| entry.text(&format!("original_verdict/{when}"));
+        let (before, after, owner) = (label("before"), label("after"), entry.text("owner_uid"));
+        let changes = [
+            (before != after).then(|| format!("original {before} → {after}")),
+            entry.is_true("address_changed").then(|| "address".to_owned()),
+            (!owner.is_empty()).then(|| format!("owner uid {owner}")),
+        ];
+        format!("{} {}", changes.into_iter().flatten().collect::<Vec<_>>().join(", "), entry.by_peer())
+    }
 }
 
 /// An administrator exported everything that is stored about a session.
@@ -217,6 +291,10 @@ impl Event for SessionExported {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        entry.by_peer()
+    }
 }
 
 /// An administrator removed a session with its cached verdict.
@@ -233,6 +311,10 @@ impl Event for SessionRemoved {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        entry.by_peer()
+    }
 }
 
 /// The regeneration of a lost verdict is about to start. This entry is committed before the model is called, so that
@@ -251,6 +333,10 @@ impl Event for RegenAttempted {
     const ERASABLE: &'static [&'static str] = &["generation"];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        entry.words(&["tier"])
+    }
 }
 
 /// A request for a verdict that the model is to generate was accepted, and stored with its session.
@@ -269,6 +355,10 @@ impl Event for OrderPlaced {
     const ERASABLE: &'static [&'static str] = &["query_preview"];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        entry.words(&["tier"])
+    }
 }
 
 /// The model is about to be asked for the verdict of an order. This entry is committed before the call, so that the limit
@@ -293,6 +383,11 @@ impl Event for OrderAttempted {
     const ERASABLE: &'static [&'static str] = &["generation"];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        let last = if entry.is_true("is_last") { "last " } else { "" };
+        format!("{last}attempt {}", entry.words(&["attempt", "generation/settings/model"]))
+    }
 }
 
 /// An attempt brought no verdict that can be delivered.
@@ -317,6 +412,11 @@ impl Event for OrderAttemptFailed {
     const ERASABLE: &'static [&'static str] = &["cause", "rejection"];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        let [attempt, outcome, cause] = ["attempt", "outcome", "cause"].map(|name| entry.text(name));
+        format!("attempt {attempt} {outcome}: {cause}; {}", format_next_attempt(entry, "no further attempt"))
+    }
 }
 
 /// A limit, the policy or an operator stopped an order. It is held or failed.
@@ -343,6 +443,10 @@ impl Event for OrderStopped {
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
 
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format_end(entry, &["state", "cause"])
+    }
+
     fn notice(&self, session_id: Option<&SessionId>) -> Option<EventNotice> {
         let kind = if self.state == OrderState::Held { "order.held" } else { "order.failed" };
         let data = json!({ "cause": self.cause, "attempts": self.attempts });
@@ -367,6 +471,10 @@ impl Event for OrderRetried {
     const ERASABLE: &'static [&'static str] = &["reason", "user_name"];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        entry.by_peer()
+    }
 }
 
 /// An operator released the verdict that the policy held. `verdict_cached` and `order_delivered` are in the same
@@ -389,6 +497,10 @@ impl Event for OrderReleased {
     const ERASABLE: &'static [&'static str] = &["reason", "user_name"];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        entry.by_peer()
+    }
 }
 
 /// An operator read the text of a verdict that the policy holds.
@@ -405,6 +517,10 @@ impl Event for HeldVerdictRead {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        entry.by_peer()
+    }
 }
 
 /// The verdict of an order was delivered.
@@ -421,6 +537,10 @@ impl Event for OrderDelivered {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format_end(entry, &["path"])
+    }
 
     fn notice(&self, session_id: Option<&SessionId>) -> Option<EventNotice> {
         Some(EventNotice::to_application(
@@ -455,6 +575,10 @@ impl Event for OrderCancelled {
     const ERASABLE: &'static [&'static str] = &["reason", "user_name"];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format_end(entry, &["from"])
+    }
 
     fn notice(&self, session_id: Option<&SessionId>) -> Option<EventNotice> {
         Some(EventNotice::to_application(
@@ -493,6 +617,13 @@ impl Event for OracleInteraction {
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = false;
 
+    fn summary(entry: EntryMembers<'_>) -> String {
+        let (path, version, attempt) =
+            (entry.text("path"), entry.text("oracle_version"), entry.text("attempt"));
+        let outcome = entry.words(&["status", "error_code", "finish_reason"]);
+        format!("{path} {version} request {attempt} {outcome} {} ms", entry.text("latency_ms"))
+    }
+
     fn sums(&self, timestamp: Timestamp, session_id: Option<&SessionId>) -> Option<SumWrite> {
         let costs = DayCosts { sums: vec![self.0.cost_sum(timestamp, session_id)?], used_up: Vec::new() };
         Some(costs.to_sum(day_of(timestamp)))
@@ -509,6 +640,13 @@ impl Event for RegenDivergenceCheck {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        let [original, regenerated, level] =
+            ["original_verdict", "regen_verdict", "divergence_level"].map(|name| entry.text(name));
+        let level = if level.is_empty() { "not compared".to_owned() } else { level };
+        format!("{original} -> {regenerated} {level}")
+    }
 
     fn notice(&self, session_id: Option<&SessionId>) -> Option<EventNotice> {
         let DivergenceCheck { original_verdict, regen_verdict, divergence_level, .. } = &self.0;
@@ -540,6 +678,10 @@ impl Event for InfrastructureVariance {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = false;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format!("{} of {} regenerated verdicts differ", entry.text("diverged"), entry.text("regens"))
+    }
 }
 
 /// The costs of a UTC day have reached a daily budget. No further verdict that it applies to is generated on this day.
@@ -567,6 +709,11 @@ impl Event for DailyBudgetReached {
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = false;
 
+    fn summary(entry: EntryMembers<'_>) -> String {
+        let [day, costs, budget] = ["day", "costs", "budget"].map(|name| entry.text(name));
+        format!("{day}: {costs} of {budget} {}", entry.words(&["currency", "application"]))
+    }
+
     fn sums(&self, timestamp: Timestamp, _: Option<&SessionId>) -> Option<SumWrite> {
         let Self { application, budget, .. } = self;
         let used_up = UsedUpBudget { application: application.clone(), daily: budget.clone(), at: timestamp };
@@ -585,6 +732,10 @@ impl Event for MessageQueued {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format_message(entry)
+    }
 }
 
 /// The mail service, or the endpoint of a webhook, accepted a message.
@@ -601,6 +752,10 @@ impl Event for MessageSent {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = false;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format!("{} at attempt {}", format_message(entry), entry.text("attempt"))
+    }
 }
 
 /// An attempt to send a message failed.
@@ -621,6 +776,11 @@ impl Event for MessageFailed {
     const ERASABLE: &'static [&'static str] = &["cause"];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = false;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        let (message, attempt, cause) = (format_message(entry), entry.text("attempt"), entry.text("cause"));
+        format!("{message} at attempt {attempt}: {cause}; {}", format_next_attempt(entry, "dead"))
+    }
 
     fn notice(&self, _: Option<&SessionId>) -> Option<EventNotice> {
         let Self {
@@ -651,6 +811,10 @@ impl Event for MessageRequeued {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format!("{} {}", entry.text("message_id"), entry.by_peer())
+    }
 }
 
 /// An administrator removed an unsent message from the outbox.
@@ -667,6 +831,10 @@ impl Event for MessageDropped {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format!("{} {}", entry.text("message_id"), entry.by_peer())
+    }
 }
 
 /// The events of the feature.

@@ -7,7 +7,7 @@ use crate::{
 };
 use domain_base::caller::PeerCredentials;
 use domain_base::digest::Sha256Hex;
-use domain_base::event::{Event, EventClass, EventNotice, EventType};
+use domain_base::event::{EntryMembers, Event, EventClass, EventNotice, EventType};
 use domain_base::session_id::SessionId;
 use domain_ground::id::{SourceId, WorkflowId};
 use domain_upstream::event::InteractionStatus;
@@ -269,6 +269,12 @@ impl Event for SourceAsked {
     const CLASS: EventClass = EventClass::Verification;
     const NEEDS_COMMIT: bool = false;
 
+    fn summary(entry: EntryMembers<'_>) -> String {
+        let call = entry.words(&["execution_id", "oracle_id", "oracle_version", "status", "error_code"]);
+        let cached = if entry.is_true("stale_data_used") { " cached" } else { "" };
+        format!("{call}{cached} {} ms", entry.text("latency_ms"))
+    }
+
     fn execution_id(&self) -> Option<&str> {
         Some(&self.0.execution_id)
     }
@@ -285,6 +291,12 @@ impl Event for VerificationDecided {
     const CLASS: EventClass = EventClass::Verification;
     const NEEDS_COMMIT: bool = true;
 
+    fn summary(entry: EntryMembers<'_>) -> String {
+        let decision = entry.words(&["execution_id", "workflow_id", "kind"]);
+        let afterwards = if entry.text("inputs/stage") == "delayed" { " afterwards" } else { "" };
+        format!("{decision}{afterwards} {}", entry.list("reasons"))
+    }
+
     fn execution_id(&self) -> Option<&str> {
         Some(&self.0.execution_id)
     }
@@ -300,6 +312,11 @@ impl Event for ReviewOpened {
     const ERASABLE: &'static [&'static str] = &["review"];
     const CLASS: EventClass = EventClass::Verification;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        let review = entry.words(&["review_id", "review/workflow_id"]);
+        format!("{review}: {}", entry.list("review/axes"))
+    }
 
     fn execution_id(&self) -> Option<&str> {
         Some(&self.0.review_id)
@@ -323,6 +340,10 @@ impl Event for ReviewResolved {
     const CLASS: EventClass = EventClass::Verification;
     const NEEDS_COMMIT: bool = true;
 
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format!("{} by {}: {}", entry.text("review_id"), entry.peer(), entry.text("resolution/reason"))
+    }
+
     fn execution_id(&self) -> Option<&str> {
         Some(&self.0.review_id)
     }
@@ -339,6 +360,10 @@ impl Event for KeptAnswersRemoved {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        entry.count("count", "answer", "answers")
+    }
 }
 
 /// The resolution of a review was revoked.
@@ -351,6 +376,10 @@ impl Event for ReviewRevoked {
     const ERASABLE: &'static [&'static str] = &["reason", "locks", "verifier_name"];
     const CLASS: EventClass = EventClass::Verification;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format!("{} {}", entry.text("review_id"), entry.by_peer())
+    }
 
     fn execution_id(&self) -> Option<&str> {
         Some(&self.0.review_id)
@@ -368,6 +397,10 @@ impl Event for ReviewDismissed {
     const CLASS: EventClass = EventClass::Verification;
     const NEEDS_COMMIT: bool = true;
 
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format!("{} {}", entry.text("review_id"), entry.by_peer())
+    }
+
     fn execution_id(&self) -> Option<&str> {
         Some(&self.0.review_id)
     }
@@ -383,6 +416,10 @@ impl Event for ReviewCommented {
     const ERASABLE: &'static [&'static str] = &["text", "author_name"];
     const CLASS: EventClass = EventClass::Verification;
     const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format!("{} by {}: {}", entry.text("review_id"), entry.peer(), entry.text("text"))
+    }
 
     fn execution_id(&self) -> Option<&str> {
         Some(&self.0.review_id)
