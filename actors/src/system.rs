@@ -2,15 +2,14 @@
 
 use actix_rt::{Arbiter, ArbiterHandle};
 use actors_audit::logger::handle::FallbackLog;
-use actors_audit::logger::outbox_queue::OutboxQueue;
 use actors_audit::logger::{JournalReport, Logger, LoggerHandle, LoggerMetrics};
-use actors_ground::ingestion::{IngestionActor, IngestionConfig};
+use actors_ground::ingestion::{IngestionActor, IngestionConfig, SetDraining};
 use actors_ground::metrics::{IngestionMetrics, QueryMetrics};
 use actors_ground::queries::{ProcessorPool, QueryService};
 use actors_ground::registry::{
     self, CommitContext, DocumentCounters, DocumentRegistration, DocumentRegistry,
 };
-use actors_platform::actor_handle::ActorHandle;
+use actors_platform::actor_handle::{ActorCallError, ActorHandle};
 use actors_platform::clock::Clock;
 use actors_platform::guardian::ActorStats;
 use actors_platform::guardian::{self, SupervisionLimits};
@@ -33,6 +32,7 @@ use actors_verdict::notifier::{
 };
 use actors_verdict::order_metrics::{OrderMetrics, OrderProgress};
 use actors_verdict::orders::{OrderWaits, OrderWork, OrdersActor, OrdersConfig};
+use actors_verdict::outbox_queue::OutboxQueue;
 use actors_verdict::rate_limiter::{CallLimits, RateLimiter};
 use actors_verdict::regen::RegenActor;
 use actors_verification::{VerificationConfig, VerificationMetrics, VerificationService, VerificationUpkeep};
@@ -211,8 +211,14 @@ impl ActorSystem {
         let handle = starter.start("logger", &own_thread, Semaphore::MAX_PERMITS, move || logger);
         let (outbox_queue, committed_messages) =
             OutboxQueue::new(webhooks.client.get().receivers().collect());
-        let (log, waiting) =
-            LoggerHandle::new(handle, reports, fallback, fallback_entries, logger_metrics, outbox_queue);
+        let (log, waiting) = LoggerHandle::new(
+            handle,
+            reports,
+            fallback,
+            fallback_entries,
+            logger_metrics,
+            Arc::new(outbox_queue),
+        );
         actix_rt::spawn(log.clone().commit_queued_entries(waiting));
 
         let oracle_health = {
@@ -367,6 +373,14 @@ impl ActorSystem {
             clock,
             abandoned,
         }
+    }
+
+    /// Ends or allows the work that no request starts, until the daemon accepts requests again.
+    ///
+    /// # Errors
+    /// An actor does not answer.
+    pub async fn set_draining(&self, draining: bool) -> Result<(), ActorCallError> {
+        self.ingestion.ask(SetDraining(draining)).await
     }
 
     /// The report of every actor, in a fixed order.

@@ -10,5 +10,7 @@ pub mod base;
 pub mod documents;
 pub mod ground;
 pub mod rules;
+pub mod status;
+pub mod upstream;
 pub mod verdict;
 pub mod verification;

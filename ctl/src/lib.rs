@@ -6,6 +6,7 @@ mod console;
 pub mod ground;
 mod platform;
 pub mod rules;
+mod upstream;
 pub mod verdict;
 mod verification;
 use crate::base::error::CtlError;
@@ -60,7 +61,7 @@ enum CtlCommand {
     /// Register a session so that a lost verdict can be regenerated
     Register(verdict::session::RegisterArgs),
     Verdict(verdict::submit::VerdictArgs),
-    Health(platform::status::HealthArgs),
+    Health(upstream::health::HealthArgs),
     Orders(verdict::orders::OrdersArgs),
     Order(verdict::orders::OrderArgs),
     Outbox(verdict::outbox::OutboxArgs),

@@ -6,7 +6,7 @@ use crate::platform::api::serving::{reject_params, serve_routes};
 use crate::platform::openapi::{Routes, describe, operations_of};
 use crate::platform::scraped_metrics::{MetricsReader, ScrapedMetrics};
 use crate::platform::service::DaemonService;
-use crate::{ground, platform, rules, verdict, verification};
+use crate::{ground, platform, rules, upstream, verdict, verification};
 use axum::middleware::from_fn;
 use axum::{Extension, Router};
 use oracled_api::base::openapi::problem_responses;
@@ -42,6 +42,7 @@ fn routes() -> Routes {
         .merge(rules::api::routes())
         .merge(ground::api::routes())
         .merge(verification::api::routes())
+        .merge(upstream::api::routes())
         .merge(platform::api::routes());
     // webhooks, probes and scrapers may add parameters of their own
     for_applications(reject_params(of_applications))
@@ -69,7 +70,8 @@ pub fn document() -> &'static str {
 }
 
 /// The readers of the metrics of each feature.
-const METRICS: [(&str, MetricsReader); 3] = [
+const METRICS: [(&str, MetricsReader); 4] = [
+    ("upstream", |service| Box::pin(upstream::metrics::read(service))),
     ("ground", |service| Box::pin(ground::metrics::read(service))),
     ("verification", |service| Box::pin(verification::metrics::read(service))),
     ("verdict", |service| Box::pin(verdict::metrics::read(service))),

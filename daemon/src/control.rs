@@ -18,7 +18,7 @@ use crate::upstreams::{CredentialChange, ReloadableClients};
 use crate::verdict::config::mail::{MailSection, MailTransport};
 use crate::verdict::config::models::{ModelProvider, ModelSection, model_entries};
 use crate::verdict::control::{erasures, retention};
-use crate::{ground, platform, verdict, verification};
+use crate::{ground, platform, upstream, verdict, verification};
 use actors_upstream::oracle_health::ListHealthStatuses;
 use actors_upstream::witnesses::WitnessStatus;
 use actors_verdict::generation::find_prompt_template;
@@ -38,7 +38,8 @@ use domain_verification::review::OPEN_REVIEWS;
 use hyper::Request;
 use oracled_api::audit::HiddenValue;
 use oracled_api::base::problem::{ProblemCode, ProblemDocument};
-use oracled_api::base::service::{HeldRun, ReloadResponse, StatusReport, WaitingOrders, WitnessReport};
+use oracled_api::base::service::ReloadResponse;
+use oracled_api::status::{HeldRun, StatusReport, WaitingOrders, WitnessReport};
 use oracled_store::{Store, StoreError};
 use std::process;
 use std::sync::atomic::Ordering;
@@ -75,6 +76,7 @@ fn routes() -> Routes {
         .routes(routes!(reload_configuration))
         .merge(platform::control::routes())
         .merge(control::routes())
+        .merge(upstream::control::routes())
         .merge(documents::routes())
         .merge(ground::control::routes())
         .merge(verification::control::routes())

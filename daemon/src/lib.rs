@@ -13,6 +13,7 @@ pub mod platform;
 pub mod review;
 pub mod rules;
 pub mod run;
+pub mod upstream;
 pub mod upstreams;
 pub mod verdict;
 pub mod verification;

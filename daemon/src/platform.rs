@@ -10,5 +10,4 @@ pub mod problem;
 pub(crate) mod schema_check;
 pub(crate) mod scraped_metrics;
 pub mod service;
-pub(crate) mod store_check;
 pub mod telemetry;

@@ -3,3 +3,4 @@
 pub mod api;
 pub mod config;
 mod problem;
+pub mod sourced_check;

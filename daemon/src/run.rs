@@ -1,5 +1,8 @@
 //! The start and the stop of the daemon: from the store to the sockets, and back in the opposite order.
 
+mod store_check;
+
+use self::store_check::StoreCheckTask;
 use super::control::{DaemonStart, reload};
 use super::platform::config::credentials::find_credential;
 use super::platform::service::StateSizeTask;
@@ -11,7 +14,6 @@ use crate::platform::config::{ConfigError, DaemonFlags, LimitsSection, StorageSe
 use crate::platform::listen::{self, BoundSocket, DaemonSockets, REFUSALS_MAX, SocketLimits};
 use crate::platform::problem::hide_state_dir;
 use crate::platform::service::DaemonService;
-use crate::platform::store_check::StoreCheckTask;
 use crate::platform::telemetry::LogLevelHandle;
 use crate::upstreams::UpstreamClients;
 use crate::verdict::config::applications::{mail_templates, processes};

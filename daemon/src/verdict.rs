@@ -5,5 +5,6 @@ pub mod config;
 pub mod control;
 pub(crate) mod metrics;
 mod problem;
+pub mod request;
 pub mod retention;
 pub mod upstreams;

@@ -3,7 +3,7 @@
 use crate::architecture::{crates, rust_files};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
 
@@ -16,7 +16,8 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
         "daemon",
         &[
             &["platform"],
-            &["audit", "ground", "rules", "verdict", "verification"],
+            &["audit", "ground", "rules", "upstream", "verification"],
+            &["verdict"],
             &["config"],
             &["upstreams"],
             &["api", "control", "review"],
@@ -27,16 +28,26 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
     ),
     (
         "api",
-        &[&["base"], &["documents"], &["audit"], &["ground"], &["verification"], &["rules"], &["verdict"]],
+        &[
+            &["base"],
+            &["documents"],
+            &["audit"],
+            &["upstream"],
+            &["ground"],
+            &["verification"],
+            &["rules"],
+            &["verdict"],
+            &["status"],
+        ],
     ),
     (
         "ctl",
         &[
             &["base"],
-            &["platform"],
             &["audit"],
-            &["ground", "rules", "verification"],
+            &["ground", "rules", "upstream", "verification"],
             &["verdict"],
+            &["platform"],
             &["console"],
         ],
     ),
@@ -288,4 +299,75 @@ fn every_test_file_is_named_in_main_rs() {
     let files: BTreeSet<_> =
         files.filter_map(|file| Some(file.file_stem()?.to_string_lossy().into_owned())).collect();
     assert_eq!(named, files.into_iter().filter(|file| file != "main").collect());
+}
+
+/// The folders that all features share. The wire document of errors has members of features: clients get one type for all errors.
+const SHARED: [&str; 8] = [
+    "actors/platform/src",
+    "actors/audit/src",
+    "api/src/base",
+    "ctl/src/base",
+    "daemon/src/platform",
+    "domain/base/src",
+    "store/base/src",
+    "store/src/base",
+];
+const FEATURES: [&str; 4] = ["ground", "rules", "verdict", "verification"];
+
+#[test]
+fn shared_folders_name_no_feature() {
+    let mut named = Vec::new();
+    for folder in SHARED {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder);
+        for path in rust_files(&root) {
+            let inside = path.strip_prefix(&root).expect("the path is below the root");
+            if is_of_tests(inside) || path.ends_with("api/src/base/problem.rs") {
+                continue;
+            }
+            let source = fs::read_to_string(&path).expect("the read succeeds");
+            let mut names = UsedPaths { found: Vec::new() };
+            names.visit_file(&syn::parse_file(&source).expect("valid Rust"));
+            let is_feature = |names: &Vec<String>| {
+                let is = |name: &str| FEATURES.contains(&name);
+                let [first, second] = [0, 1].map(|at| names.get(at).map_or("", String::as_str));
+                ["domain_", "actors_"].iter().any(|layer| first.strip_prefix(layer).is_some_and(is))
+                    || (first == "oracled_api" && is(second))
+            };
+            named.extend(
+                names.found.into_iter().filter(is_feature).map(|names| (path.clone(), names.join("::"))),
+            );
+        }
+    }
+    assert!(named.is_empty(), "{named:#?}");
+}
+
+fn is_of_tests(path: &Path) -> bool {
+    let is = |part: &str| part == "tests" || part == "testing" || part == "tests.rs" || part == "testing.rs";
+    path.components().any(|part| part.as_os_str().to_str().is_some_and(is))
+}
+
+#[test]
+fn every_source_file_is_a_module() {
+    let mut orphans = Vec::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for crates in ["domain", "store", "actors", "api", "daemon", "ctl", "tools", "tests"] {
+        for path in rust_files(&root.join(crates)) {
+            let folder = path.parent().expect("a file has a folder");
+            let name = path.file_stem().and_then(|name| name.to_str()).expect("names are UTF-8");
+            let is_root = ["lib", "main", "mod"].contains(&name)
+                || ["bin", "benches", "examples"].iter().any(|of| folder.ends_with(of));
+            if is_root || !path.components().any(|part| part.as_os_str() == "src") {
+                continue;
+            }
+            let parents = [folder.with_extension("rs"), folder.join("lib.rs"), folder.join("main.rs")];
+            let declaration = format!("mod {name};");
+            let declares = |parent: &PathBuf| {
+                fs::read_to_string(parent).is_ok_and(|source| source.contains(&declaration))
+            };
+            if !parents.iter().any(declares) {
+                orphans.push(path);
+            }
+        }
+    }
+    assert!(orphans.is_empty(), "no module names these files, so nothing compiles them: {orphans:#?}");
 }

@@ -4,7 +4,6 @@
 //! next group. The more records wait, the fewer syncs each one costs.
 
 pub mod handle;
-pub mod outbox_queue;
 
 use actix::{
     Actor, ActorFutureExt, AsyncContext, Context, Handler, Message, MessageResult, ResponseFuture, WrapFuture,
@@ -686,7 +685,7 @@ impl LoggerHandle {
     pub async fn commit_with_retries(&self, record: JournalRecord) -> Result<CommitReceipt, RowName> {
         let mut untaken = UncommittedRecord {
             log: self,
-            record: Arc::new(add_current_caller(self.outbox.add_webhooks(record))),
+            record: Arc::new(add_current_caller(self.additions.add_to(record))),
             cause: None,
         };
         loop {

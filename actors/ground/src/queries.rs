@@ -13,6 +13,7 @@ use crate::ingestion::IngestionActor;
 use crate::metrics::{QueryMetrics, QueryOutcome};
 use actors_audit::logger::{CommitError, LoggerHandle};
 use actors_platform::actor_handle::ActorHandle;
+use actors_platform::caller::CallerWaitCheck;
 use actors_platform::clock::{Clock, monotonic};
 use answer::{PolicyCheckedAnswer, QueryLookupOutcome, RunningQuery};
 use domain_base::digest::Sha256Hex;
@@ -459,9 +460,6 @@ fn read_values(view: &SourceView, request: &QueryRequest) -> Result<ValueHistory
 const DEADLINE: Duration = Duration::from_secs(5);
 /// The budget of a lookup, which runs on its caller's thread without a scan.
 const LOOKUP: ScanBudget<'static> = ScanBudget { records: 256, work: 16_384, ..ScanBudget::UNLIMITED };
-
-/// Returns whether the caller of a read still waits for its answer.
-pub type CallerWaitCheck = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// The processors that long evaluations of rules and long scans share. Scans take at most half of them, but at
 /// least one, so that a flood of costly queries does not delay verdicts that the rules check.

@@ -23,6 +23,9 @@ tokio::task_local! {
     static MESSAGE_TRACE: Option<TraceContext>;
 }
 
+/// Returns whether the caller of a read still waits for its answer.
+pub type CallerWaitCheck = Arc<dyn Fn() -> bool + Send + Sync>;
+
 /// Runs `work` on behalf of `caller`.
 pub fn run_as_caller<F: Future>(caller: RequestCaller, work: F) -> impl Future<Output = F::Output> {
     CALLER.scope(Some(Arc::new(caller)), work)

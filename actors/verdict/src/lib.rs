@@ -10,6 +10,7 @@ pub mod lookup;
 pub mod notifier;
 pub mod order_metrics;
 pub mod orders;
+pub mod outbox_queue;
 pub mod rate_limiter;
 pub mod regen;
 pub mod submission;

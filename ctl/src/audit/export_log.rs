@@ -19,7 +19,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, renameat};
 use nix::sys::stat::{Mode, mkdirat};
 use oracled_api::base::client::{ClientError, DaemonClient, DaemonResponse};
-use oracled_api::base::service::StatusReport;
+use oracled_api::status::StatusReport;
 use oracled_store::SegmentLog;
 use serde::Serialize;
 use std::collections::BTreeMap;

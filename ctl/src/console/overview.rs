@@ -8,7 +8,8 @@ use super::layout::{
 use super::metrics::{Metrics, SERIES, Series, read_metrics};
 use super::{Console, ConsoleState, events};
 use crate::base::output::format_known;
-use crate::platform::status::{format_budgets, format_variance, format_witnesses, list_lost_rows};
+use crate::platform::status::{format_budgets, format_witnesses, list_lost_rows};
+use crate::verdict::divergence::format_variance;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect};
@@ -23,7 +24,7 @@ use domain_verdict::crosscheck::CrosscheckReason;
 use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
-use oracled_api::base::service::{StatusReport, WaitingOrders};
+use oracled_api::status::{StatusReport, WaitingOrders};
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 

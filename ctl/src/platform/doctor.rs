@@ -14,7 +14,7 @@ use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
 use nix::sys::statvfs::statvfs;
 use nix::unistd::{Gid, Group, geteuid};
-use oracled_api::base::service::{HeldRun, StatusReport};
+use oracled_api::status::{HeldRun, StatusReport};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs::Metadata;

@@ -4,8 +4,7 @@ use crate::audit::log::SinceTime;
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::{format_pairs, format_table, print_json};
-use crate::platform::status::format_variance;
-use domain_verdict::divergence::{DivergenceLevel, DivergenceTable, OriginalLabel};
+use domain_verdict::divergence::{DivergenceLevel, DivergenceTable, OriginalLabel, RegenVariance};
 use domain_verdict::label::VerdictLabel;
 use hyper::Method;
 use oracled_api::verdict::DivergenceResponse;
@@ -58,4 +57,10 @@ pub(crate) fn format_divergences(all: &DivergenceTable) -> String {
     };
     let rows = VerdictLabel::ALL.map(Some).into_iter().chain([None]).map(row).collect();
     format_table(["first \\ again", green, amber, red, null], rows)
+}
+
+pub(crate) fn format_variance(variance: &RegenVariance) -> String {
+    let RegenVariance { regens, diverged, rate, escalated } = variance;
+    let alarm = if *escalated { ": INFRASTRUCTURE VARIANCE" } else { "" };
+    format!("{diverged} of the last {regens} regenerated verdicts ({:.1} %){alarm}", rate * 100.0)
 }

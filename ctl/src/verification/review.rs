@@ -21,7 +21,7 @@ use domain_verification::{AxisReason, CandidateAnswer, ReviewCase};
 use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
 use oracled_api::base::client::{ClientError, DaemonClient};
-use oracled_api::base::service::StatusReport;
+use oracled_api::status::StatusReport;
 use oracled_api::verdict::OrderReport;
 use oracled_api::verification::{ReviewEvidence, ReviewSummary, ReviewedSourceAnswer};
 use serde::Serialize;

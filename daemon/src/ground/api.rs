@@ -8,9 +8,8 @@ use crate::platform::api::request::{BatchLine, JsonBody, QueryParams, parse};
 use crate::platform::openapi::{Routes, problems};
 use crate::platform::problem::{Problem, without_state_dir};
 use crate::platform::service::{DaemonService, run_blocking};
-use actors_ground::queries::{
-    CallerWaitCheck, ChangesPage, QueryAnswerPage, QueryError, QueryService, RecordReadError,
-};
+use actors_ground::queries::{ChangesPage, QueryAnswerPage, QueryError, QueryService, RecordReadError};
+use actors_platform::caller::CallerWaitCheck;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;

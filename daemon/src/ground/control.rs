@@ -5,8 +5,10 @@ pub mod run;
 pub mod source;
 pub mod upkeep;
 
+use self::upkeep::SourceChecks;
 use super::api;
 use crate::platform::openapi::Routes;
+use axum::Extension;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -34,4 +36,5 @@ pub(crate) fn routes() -> Routes {
         .routes(routes!(upkeep::export))
         .routes(routes!(source::read_value_history))
         .routes(routes!(api::read_recorded_provenance))
+        .layer(Extension(SourceChecks::default()))
 }

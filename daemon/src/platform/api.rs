@@ -14,7 +14,7 @@ use utoipa_axum::routes;
 
 /// The routes for applications.
 pub(crate) fn routes() -> Routes {
-    OpenApiRouter::new().routes(routes!(health::list_oracles)).routes(routes!(serving::read_document))
+    OpenApiRouter::new().routes(routes!(serving::read_document))
 }
 
 /// The routes for every process.

@@ -4,7 +4,7 @@ use super::access_log::AccessLog;
 use super::api::front::{REQUEST_ID, new_request_id};
 use super::config::{SocketFile, SocketFiles};
 use super::problem::Problem;
-use actors_ground::queries::CallerWaitCheck;
+use actors_platform::caller::CallerWaitCheck;
 use actors_platform::clock::stopwatch;
 use domain_base::caller::PeerCredentials;
 use hyper::body::Incoming;

@@ -4,7 +4,6 @@
 
 use actors_audit::logger::CommitError;
 use actors_platform::actor_handle::ActorCallError;
-use actors_upstream::oracle_health::CircuitActionError;
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
@@ -194,18 +193,6 @@ impl From<&CommitError> for Problem {
         match error {
             CommitError::Unavailable(_) => Self::new(ProblemCode::StorageUnavailable, error.to_string()),
             CommitError::Stale(_) => Self::overloaded(error),
-        }
-    }
-}
-
-impl From<CircuitActionError> for Problem {
-    fn from(error: CircuitActionError) -> Self {
-        match error {
-            CircuitActionError::Unknown(_) => Self::new(ProblemCode::OracleUnknown, error.to_string()),
-            CircuitActionError::NoProbe(_) => Self::new(ProblemCode::InvalidRequest, error.to_string()),
-            CircuitActionError::Probing(_) => Self::overloaded(error),
-            CircuitActionError::Commit(error) => error.into(),
-            CircuitActionError::NoAnswer(error) => error.into(),
         }
     }
 }

@@ -11,8 +11,6 @@ use actors_upstream::witnesses::{ConflictingWitness, Witnesses};
 use domain_audit::checkpoint::LogSigner;
 use domain_base::application::ApplicationName;
 use domain_base::caller::PeerCredentials;
-use domain_ground::id::SourceId;
-use domain_ground::upkeep::SourceCheckProgress;
 use jiff::Timestamp;
 use oracled_actors::ActorSystem;
 use oracled_api::base::problem::ProblemCode;
@@ -30,26 +28,6 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
-
-/// The progress of the source checks that callers wait for.
-#[derive(Debug, Default)]
-pub struct SourceChecks(StdMutex<HashMap<SourceId, SourceCheckProgress>>);
-
-impl SourceChecks {
-    /// Sets the progress of the check of a source, or removes it after the check.
-    pub fn set(&self, oracle_id: &SourceId, progress: Option<SourceCheckProgress>) {
-        let mut checks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match progress {
-            Some(progress) => drop(checks.insert(oracle_id.clone(), progress)),
-            None => drop(checks.remove(oracle_id)),
-        }
-    }
-
-    #[must_use]
-    pub fn get(&self, oracle_id: &SourceId) -> Option<SourceCheckProgress> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(oracle_id).copied()
-    }
-}
 
 /// Runs `action` to its end in a separate task. hyper drops the future of a handler when its client
 /// disconnects, which must not separate a change from its entry. A panic fails only this request.
@@ -126,8 +104,6 @@ pub struct DaemonService {
     application_slots: BTreeMap<ApplicationName, Arc<Semaphore>>,
     bodies: Arc<Semaphore>,
     answers: Arc<Semaphore>,
-    /// The checks of sources that callers wait for.
-    pub checks: SourceChecks,
     /// The rate limit of signals.
     pub signal_rate: SignalRate,
     draining: AtomicBool,
@@ -181,7 +157,6 @@ impl DaemonService {
             application_slots,
             bodies,
             answers,
-            checks: SourceChecks::default(),
             signal_rate: SignalRate::default(),
             draining: AtomicBool::new(false),
             damage: watch::channel(None).0,

@@ -2,11 +2,12 @@
 
 use crate::platform::api::batch::{BatchPart, BatchSender, to_line};
 use crate::platform::api::body::{ReservedBody, json_response};
-use crate::platform::api::request::{BatchLine, BatchLineReader, JsonBody, RequestedCase, SourcedCheck};
+use crate::platform::api::request::{BatchLine, BatchLineReader, JsonBody};
 use crate::platform::api::{batch, body, request};
 use crate::platform::openapi::{CommonProblems, Routes, problems};
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
+use crate::rules::sourced_check::{RequestedCase, SourcedCheck};
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::response::Response;

@@ -1,16 +1,22 @@
-//! The metrics of regenerated verdicts and of budgets.
+//! The metrics of stored and regenerated verdicts, and of budgets.
 
 use crate::platform::problem::Problem;
 use crate::platform::scraped_metrics::MetricsText;
 use crate::platform::service::{DaemonService, run_blocking};
 use actors_verdict::regen::ReadVariance;
 use domain_base::decimal::Decimal;
+use domain_base::row::Row;
 use domain_verdict::cost::DailyBudget;
+use domain_verdict::delivery::VerdictDelivery;
+use domain_verdict::session::SessionRecord;
 use std::sync::Arc;
 
-/// Reads whether regenerated verdicts differ too often, and the daily budgets. The budget of all calls has no label.
+/// Reads the number of verdicts and sessions, whether regenerated verdicts differ too often, and the daily budgets. The budget of all calls has no label.
 pub(crate) async fn read(service: &Arc<DaemonService>) -> Result<MetricsText, Problem> {
     let mut text = MetricsText::default();
+    let counts = service.journal_report().counts;
+    text.gauge("cached_verdicts", "verdicts in the store", counts.of(VerdictDelivery::TABLE.name));
+    text.gauge("sessions", "sessions in the store", counts.of(SessionRecord::TABLE.name));
     match service.system.regen.ask(ReadVariance).await {
         Ok(variance) => {
             let help = "whether regenerated verdicts differ too often";

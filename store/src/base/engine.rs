@@ -10,9 +10,9 @@ use crate::base::snapshot::{SnapshotId, snapshot_in, snapshots};
 use crate::base::watermark::StoreCounts;
 use database::{OpenDatabase, spare_files, unavailable};
 use domain_audit::log_tree::LogTree;
-use domain_ground::id::SourceId;
-use domain_ground::upkeep::SourceCheck;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};
@@ -533,7 +533,7 @@ struct CheckResultsContent {
     /// The Merkle tree of the entries that the check of the log has read.
     audited: Vec<u8>,
     /// The last check of each source.
-    sources: BTreeMap<SourceId, SourceCheck>,
+    sources: BTreeMap<String, Value>,
     /// The file that was written last as `oracle_log.jsonl`.
     #[serde(default)]
     mirror: Option<FileIdentity>,
@@ -569,14 +569,15 @@ impl CheckResults {
     }
 
     /// The last completed check of a source.
-    pub(crate) fn of_source(&self, oracle_id: &SourceId) -> Option<SourceCheck> {
-        self.with(|content| content.sources.get(oracle_id).cloned())
+    pub(crate) fn of_source<C: DeserializeOwned>(&self, oracle_id: &str) -> Option<C> {
+        self.with(|content| content.sources.get(oracle_id).and_then(|check| C::deserialize(check).ok()))
     }
 
     /// Stores the result of a check of a source.
-    pub(crate) fn put_source(&self, oracle_id: SourceId, check: SourceCheck) -> Result<(), StoreError> {
+    pub(crate) fn put_source(&self, oracle_id: &str, check: &impl Serialize) -> Result<(), StoreError> {
+        let check = serde_json::to_value(check).expect("a check is plain data with string keys");
         self.change(|content| {
-            content.sources.insert(oracle_id, check);
+            content.sources.insert(oracle_id.to_owned(), check);
         })
     }
 

@@ -4,7 +4,6 @@ use super::{
     CloseJournal, CommitError, CommitRecord, JournalReport, Logger, LoggerMetrics, RebuildDatabase,
     ReopenMirror, RewriteMirror, SnapshotMirror,
 };
-use crate::logger::outbox_queue::OutboxQueue;
 use actors_platform::actor_handle::ActorHandle;
 use actors_platform::caller;
 use domain_base::caller::RequestCaller;
@@ -18,6 +17,15 @@ use std::{fmt, mem};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::sleep;
 
+/// What a feature adds to each record of others, such as messages about its events.
+pub trait RecordAdditions: fmt::Debug + Send + Sync {
+    /// `record` with the additions, which are committed with it.
+    fn add_to(&self, record: JournalRecord) -> JournalRecord;
+
+    /// Takes note of a committed record.
+    fn report_committed(&self, record: &JournalRecord);
+}
+
 /// The handle of the logger. A failed commit falls back to the service log.
 #[derive(Debug, Clone)]
 pub struct LoggerHandle {
@@ -27,7 +35,7 @@ pub struct LoggerHandle {
     fallback: FallbackLog,
     fallback_entries: Arc<AtomicU64>,
     metrics: LoggerMetrics,
-    pub(super) outbox: OutboxQueue,
+    pub(super) additions: Arc<dyn RecordAdditions>,
 }
 
 impl LoggerHandle {
@@ -38,10 +46,10 @@ impl LoggerHandle {
         fallback: FallbackLog,
         fallback_entries: Arc<AtomicU64>,
         metrics: LoggerMetrics,
-        outbox: OutboxQueue,
+        additions: Arc<dyn RecordAdditions>,
     ) -> (Self, EntryQueueReceiver) {
         let (queue, waiting) = EntryQueue::new();
-        (Self { handle, queue, report, fallback, fallback_entries, metrics, outbox }, waiting)
+        (Self { handle, queue, report, fallback, fallback_entries, metrics, additions }, waiting)
     }
 
     /// Makes `record` durable, on behalf of the current caller. If that fails for another reason than a stale row, its
@@ -50,7 +58,7 @@ impl LoggerHandle {
     /// # Errors
     /// `Stale`: read and decide again. `Unavailable`: nothing may be delivered.
     pub async fn commit(&self, record: JournalRecord) -> Result<CommitReceipt, CommitError> {
-        let record = Arc::new(caller::add_current_caller(self.outbox.add_webhooks(record)));
+        let record = Arc::new(caller::add_current_caller(self.additions.add_to(record)));
         let outcome = self.try_commit(&record).await;
         if let Err(CommitError::Unavailable(cause)) = &outcome {
             self.fall_back(&record, cause);
@@ -62,7 +70,7 @@ impl LoggerHandle {
         let answer = self.handle.ask(CommitRecord(Arc::clone(record))).await;
         let outcome = answer.unwrap_or_else(|error| Err(CommitError::Unavailable(error.to_string())));
         if outcome.is_ok() {
-            self.outbox.report_committed(record);
+            self.additions.report_committed(record);
         }
         outcome
     }

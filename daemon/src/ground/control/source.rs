@@ -1,5 +1,6 @@
 //! `/v1/sources/{oracle_id}`: the state of a source, its freshness, the history of its values, and the operations of administrators on it.
 
+use super::upkeep::SourceChecks;
 use crate::platform::control::control_request::{ControlBody, check_reason, parse_name};
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
@@ -37,12 +38,13 @@ problems!(ReadProblems: STORE; SourceUnknown);
 )]
 pub async fn read_source(
     State(service): State<Arc<DaemonService>>,
+    Extension(checks): Extension<SourceChecks>,
     oracle_id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<SourceReport>, Problem> {
     let oracle_id = parse_name(oracle_id)?;
     let entry = find_source(&service, &oracle_id)?.entry;
     let last_check = service.system.store.source_check(&oracle_id);
-    Ok(Json(SourceReport { entry, last_check, checking: service.checks.get(&oracle_id) }))
+    Ok(Json(SourceReport { entry, last_check, checking: checks.get(&oracle_id) }))
 }
 
 problems!(ReviewProblems: DOCUMENT_BODY STORE; SourceUnknown ReviewRefused);

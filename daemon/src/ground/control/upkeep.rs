@@ -10,8 +10,7 @@ use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
 use actors_ground::ingestion::{PruneSource, PullOutcome, PullPipeline, RebuildSource, VerifySourceFiles};
-use actors_ground::queries::CallerWaitCheck;
-use actors_platform::caller::spawn_for_caller;
+use actors_platform::caller::{CallerWaitCheck, spawn_for_caller};
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
@@ -21,13 +20,14 @@ use domain_base::caller::PeerCredentials;
 use domain_base::moment::Moment;
 use domain_ground::event::{SourceReadKind, SourceReadOutcome};
 use domain_ground::id::{PipelineId, SourceId};
-use domain_ground::upkeep::{PruneOutcome, RebuildOutcome, SourceCheckReport};
+use domain_ground::upkeep::{PruneOutcome, RebuildOutcome, SourceCheckProgress, SourceCheckReport};
 use hyper::header::CONTENT_TYPE;
 use hyper::{Method, Request};
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::ground::{ExportedVersion, PruneRequest, PullParams, PullResponse, VerifyFilesRequest};
+use std::collections::HashMap;
 use std::io::Write;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Whether a request has no time limit, because it is one of these, or an undo.
 pub fn has_no_time_limit<B>(request: &Request<B>) -> bool {
@@ -110,6 +110,26 @@ pub async fn prune(
     .await
 }
 
+/// The progress of the source checks that callers wait for.
+#[derive(Debug, Clone, Default)]
+pub struct SourceChecks(Arc<Mutex<HashMap<SourceId, SourceCheckProgress>>>);
+
+impl SourceChecks {
+    /// Sets the progress of the check of a source, or removes it after the check.
+    pub fn set(&self, oracle_id: &SourceId, progress: Option<SourceCheckProgress>) {
+        let mut checks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match progress {
+            Some(progress) => drop(checks.insert(oracle_id.clone(), progress)),
+            None => drop(checks.remove(oracle_id)),
+        }
+    }
+
+    #[must_use]
+    pub fn get(&self, oracle_id: &SourceId) -> Option<SourceCheckProgress> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(oracle_id).copied()
+    }
+}
+
 problems!(VerifyProblems: DOCUMENT_BODY STORE; SourceUnknown RunUnknown);
 
 /// Compare the files, payloads and raw records of a source with their digests.
@@ -130,6 +150,7 @@ problems!(VerifyProblems: DOCUMENT_BODY STORE; SourceUnknown RunUnknown);
 pub async fn verify(
     State(service): State<Arc<DaemonService>>,
     Extension(still_waiting): Extension<CallerWaitCheck>,
+    Extension(checks): Extension<SourceChecks>,
     oracle_id: Result<Path<String>, PathRejection>,
     body: ControlBody,
 ) -> Result<Json<SourceCheckReport>, Problem> {
@@ -137,14 +158,14 @@ pub async fn verify(
     let VerifyFilesRequest { run_id } = body.read()?;
     let unknown = run_id.clone();
     let verified = run_to_end(async move {
-        let (reporter, checked) = (Arc::clone(&service), oracle_id.clone());
+        let (reporter, checked) = (checks.clone(), oracle_id.clone());
         let proceed = Arc::new(move |progress| {
-            reporter.checks.set(&checked, Some(progress));
+            reporter.set(&checked, Some(progress));
             still_waiting()
         });
         let check = VerifySourceFiles { oracle_id: oracle_id.clone(), run_id, proceed };
         let verified = service.system.ingestion.ask(check).await;
-        service.checks.set(&oracle_id, None);
+        checks.set(&oracle_id, None);
         Ok(verified??)
     })
     .await?;

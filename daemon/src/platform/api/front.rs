@@ -6,7 +6,7 @@ use crate::platform::access_log::{AccessLog, RecordedBody};
 use crate::platform::config::LimitsSection;
 use crate::platform::problem::Problem;
 use crate::platform::service::{Applications, count_request_panic};
-use actors_ground::queries::CallerWaitCheck;
+use actors_platform::caller::CallerWaitCheck;
 use actors_platform::caller::run_as_caller;
 use axum::Router;
 use axum::response::{IntoResponse, Response};

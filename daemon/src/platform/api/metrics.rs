@@ -5,15 +5,10 @@ use crate::platform::openapi::CommonProblems;
 use crate::platform::problem::Problem;
 use crate::platform::scraped_metrics::{MetricsReader, MetricsText, ScrapedMetrics};
 use crate::platform::service::{DaemonService, request_panics, run_blocking};
-use actors_upstream::oracle_health::ListHealthStatuses;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use domain_base::actor_report::ActorReport;
-use domain_base::row::Row;
-use domain_upstream::health::{OracleHealthLevel, OracleHealthStatus};
-use domain_verdict::delivery::VerdictDelivery;
-use domain_verdict::session::SessionRecord;
 use hyper::header::CONTENT_TYPE;
 use jiff::Timestamp;
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
@@ -68,10 +63,6 @@ async fn read(service: &Arc<DaemonService>) -> Result<MetricsText, Problem> {
     let mut text = MetricsText::default();
     write_gauges(&mut text, service);
     write_actor_metrics(&mut text, &service.system.reports());
-    match service.system.oracle_health.ask(ListHealthStatuses).await {
-        Ok(oracles) => write_oracle_gauges(&mut text, &oracles),
-        Err(error) => tracing::warn!(%error, "the metrics lack the oracles' health"),
-    }
     let store = service.system.store.clone();
     match run_blocking(move || store.free_space().bytes()).await {
         Ok(free) => {
@@ -110,8 +101,6 @@ fn write_gauges(text: &mut MetricsText, service: &DaemonService) {
             journal.lost_rows.len() as u64,
         ),
         ("log_entries", "entries in the log", journal.counts.entries),
-        ("cached_verdicts", "verdicts in the store", journal.counts.of(VerdictDelivery::TABLE.name)),
-        ("sessions", "sessions in the store", journal.counts.of(SessionRecord::TABLE.name)),
         (
             "clock_steps_back",
             "steps back of the system clock by 1 s or more, since the last log entry before the start",
@@ -149,35 +138,6 @@ fn write_actor_metrics(text: &mut MetricsText, reports: &[ActorReport]) {
         "actor_latency_p99_seconds",
         "99th percentile of the time to an answer",
         each(|report| Duration::from_micros(report.latency_p99_us).as_secs_f64()),
-    );
-}
-
-fn write_oracle_gauges(text: &mut MetricsText, oracles: &[OracleHealthStatus]) {
-    let states = oracles.iter().flat_map(|oracle| {
-        OracleHealthLevel::ALL.into_iter().map(move |status| {
-            let (id, name) = (&oracle.oracle_id, status.into_str());
-            (format!("oracle=\"{id}\",status=\"{name}\""), u64::from(status == oracle.status))
-        })
-    });
-    let help = "state of an oracle's circuit: 1 for its current status, else 0";
-    text.gauges("oracle_circuit_state", help, states);
-    let each = |read: fn(&OracleHealthStatus) -> f64| {
-        oracles.iter().map(move |oracle| (format!("oracle=\"{}\"", oracle.oracle_id), read(oracle)))
-    };
-    text.gauges(
-        "oracle_consecutive_failures",
-        "failures since the last success",
-        each(|oracle| oracle.consecutive_failures.into()),
-    );
-    text.gauges(
-        "oracle_latency_p50_seconds",
-        "median time to an answer",
-        each(|oracle| Duration::from_millis(oracle.latency_p50_ms).as_secs_f64()),
-    );
-    text.gauges(
-        "oracle_latency_p99_seconds",
-        "99th percentile of the time to an answer",
-        each(|oracle| Duration::from_millis(oracle.latency_p99_ms).as_secs_f64()),
     );
 }
 
@@ -247,36 +207,6 @@ fn read_start_time(now: Timestamp) -> Option<f64> {
 mod tests {
     use super::*;
     use actors_platform::clock::Clock;
-    use domain_upstream::health::{CallPurpose, CircuitBreaker, CircuitCallOutcome, OracleHealthConfig};
-
-    #[test]
-    fn circuit_gauge_is_1_for_the_current_status_only() {
-        let at = "2026-11-20T10:00:00Z".parse().expect("a time");
-        let mut model = CircuitBreaker::new("model".parse().expect("an id"), OracleHealthConfig::default());
-        for outcome in [
-            CircuitCallOutcome::Success { latency_ms: Some(120) },
-            CircuitCallOutcome::Failure("status 500".into()),
-        ] {
-            let permit = model.permit(at, CallPurpose::Other).expect("the circuit is closed");
-            model.report(at, permit, outcome);
-        }
-        let mut text = MetricsText::default();
-        write_oracle_gauges(&mut text, &[model.status()]);
-        let samples: Vec<_> = text.as_str().lines().filter(|line| !line.starts_with('#')).collect();
-        assert_eq!(
-            samples,
-            [
-                r#"oracled_oracle_circuit_state{oracle="model",status="healthy"} 0"#,
-                r#"oracled_oracle_circuit_state{oracle="model",status="degraded"} 1"#,
-                r#"oracled_oracle_circuit_state{oracle="model",status="unhealthy"} 0"#,
-                r#"oracled_oracle_circuit_state{oracle="model",status="circuit_open"} 0"#,
-                r#"oracled_oracle_circuit_state{oracle="model",status="refusing"} 0"#,
-                r#"oracled_oracle_consecutive_failures{oracle="model"} 1"#,
-                r#"oracled_oracle_latency_p50_seconds{oracle="model"} 0.12"#,
-                r#"oracled_oracle_latency_p99_seconds{oracle="model"} 0.12"#,
-            ]
-        );
-    }
 
     #[test]
     fn process_metrics_have_the_values_of_this_process() {

@@ -1,7 +1,5 @@
 //! Reads requests: the body within limits, and its text into types of the domain.
 
-mod sourced_check;
-
 use crate::platform::api::body::DISCARDED_MAX_BYTES;
 use crate::platform::config::LimitsSection;
 use crate::platform::problem::Problem;
@@ -17,13 +15,8 @@ use domain_base::application::ApplicationName;
 use domain_base::caller::PeerCredentials;
 use domain_base::document::AnyDocument;
 use domain_base::json_members::DuplicateKeyCheck;
-use domain_base::payload::VerdictPayload;
 use domain_base::session_id::SessionId;
-use domain_base::text_form::is_blank;
 use domain_base::wording::{excerpt, reword_serde_error};
-use domain_verdict::label::{ProductTier, VerdictLabel};
-use domain_verdict::query::CustomerQuery;
-use domain_verdict::session::{CustomerEmail, SessionCaller};
 use http_body_util::BodyExt;
 use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
@@ -34,7 +27,6 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::de::SliceRead;
 use serde_json::error::Category;
-use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use serde_path_to_error::Track;
 use std::fmt::Display;
@@ -45,8 +37,6 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use utoipa::IntoParams;
 use utoipa::openapi::Required;
-
-pub use sourced_check::{RequestedCase, RequestedCheck, SourcedCheck};
 
 /// The list of the paths of the routes' socket, for errors.
 pub(crate) const PATHS: &str = "/openapi.json; this is the routes' socket";
@@ -68,22 +58,6 @@ impl FromRequestParts<Arc<DaemonService>> for PathSessionId {
             // the path has escapes that are not UTF-8
             .map_err(|rejection| Problem::new(ProblemCode::InvalidSessionId, rejection.body_text()))?;
         parse_session_id(text, parts.extensions.get(), &service.limits).map(Self)
-    }
-}
-
-/// The caller of a request for a session, by which its session is found to be its own.
-pub struct RequestCallerOfSession(pub SessionCaller);
-
-impl FromRequestParts<Arc<DaemonService>> for RequestCallerOfSession {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, service: &Arc<DaemonService>) -> Result<Self, Problem> {
-        if !service.applications.0.is_empty() {
-            return Ok(Self(SessionCaller::Application));
-        }
-        let peer = parts.extensions.get::<PeerCredentials>();
-        let unknown = || Problem::new(ProblemCode::InternalError, "the user id of the caller is not known");
-        peer.map(|peer| Self(SessionCaller::User(peer.uid))).ok_or_else(unknown)
     }
 }
 
@@ -276,82 +250,6 @@ pub fn parse_session_id(
         return Err(invalid(format!("the session id has {chars} characters (1 to {max_chars} allowed)")));
     }
     Ok(application.map_or(id.clone(), |application| id.in_application(application)))
-}
-
-/// The tier with the name `word`.
-///
-/// # Errors
-/// `UnknownTier`.
-pub fn parse_tier(word: &str) -> Result<ProductTier, Problem> {
-    word.parse::<ProductTier>().map_err(|error| Problem::new(ProblemCode::UnknownTier, error.to_string()))
-}
-
-/// The query `text`, within the configured length.
-///
-/// # Errors
-/// `QueryTooLong`.
-pub fn parse_query(text: String, limits: &LimitsSection) -> Result<CustomerQuery, Problem> {
-    let (bytes, max_bytes) = (text.len(), limits.query_bytes);
-    if bytes <= max_bytes {
-        return Ok(CustomerQuery::new(text));
-    }
-    let detail = format!("the query has {bytes} bytes; at most {max_bytes} are allowed");
-    Err(Problem::new(ProblemCode::QueryTooLong, detail))
-}
-
-/// The query `text`, which is sent to the model.
-///
-/// # Errors
-/// `QueryTooLong`; `InvalidRequest` if the query is blank.
-pub fn parse_model_query(text: String, limits: &LimitsSection) -> Result<CustomerQuery, Problem> {
-    if is_blank(&text) {
-        return Err(Problem::new(ProblemCode::InvalidRequest, "`query` is empty; the model needs a query"));
-    }
-    parse_query(text, limits)
-}
-
-/// The verdict with the name `word`.
-///
-/// # Errors
-/// `InvalidRequest`.
-pub fn parse_label(word: Option<String>) -> Result<Option<VerdictLabel>, Problem> {
-    let unknown = |word: &str| {
-        let given = excerpt(word);
-        let allowed = VerdictLabel::ALL.map(<&str>::from).join(", ");
-        Problem::new(
-            ProblemCode::InvalidRequest,
-            format!("`original_verdict`: `{given}` is not a verdict; allowed: {allowed}"),
-        )
-    };
-    word.map(|word| word.parse().map_err(|_| unknown(&word))).transpose()
-}
-
-/// The e-mail address `text`.
-///
-/// # Errors
-/// `InvalidRequest`.
-pub fn parse_email(text: Option<String>) -> Result<Option<CustomerEmail>, Problem> {
-    let email = text.map(CustomerEmail::try_from).transpose();
-    email.map_err(|error| Problem::new(ProblemCode::InvalidRequest, format!("`customer_email`: {error}")))
-}
-
-/// The payload of a request, given as either `verdict` or `raw`.
-///
-/// # Errors
-/// `InvalidRequest` if neither or both are given.
-pub fn parse_payload(verdict: Option<&RawValue>, raw: Option<&str>) -> Result<VerdictPayload, Problem> {
-    match (verdict, raw) {
-        (Some(verdict), None) => Ok(VerdictPayload::json(verdict)),
-        (None, Some(raw)) => Ok(VerdictPayload::raw(raw)),
-        (None, None) => Err(Problem::new(
-            ProblemCode::InvalidRequest,
-            "`verdict` (a JSON value) or `raw` (text) is missing",
-        )),
-        (Some(_), Some(_)) => Err(Problem::new(
-            ProblemCode::InvalidRequest,
-            "`verdict` and `raw` are both given; send one of them",
-        )),
-    }
 }
 
 /// The query parameters of a request. An unknown parameter is an error, since it may be misspelled.

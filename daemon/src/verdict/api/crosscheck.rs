@@ -4,6 +4,7 @@ use crate::platform::api::request::{self, JsonBody};
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
+use crate::verdict::request::{parse_payload, parse_query, parse_tier};
 use actors_verdict::crosscheck::JudgeVerdict;
 use actors_verdict::submission::{Submission, SubmissionOutcome};
 use axum::extract::State;
@@ -43,9 +44,9 @@ pub async fn post(
         session_id: request::parse_session_id(session_id, Some(&application), limits)?,
         // a check changes no session
         caller: SessionCaller::Daemon,
-        tier: request::parse_tier(&tier)?,
-        query: request::parse_query(query, limits)?,
-        payload: Some(request::parse_payload(verdict.as_deref(), raw.as_deref())?),
+        tier: parse_tier(&tier)?,
+        query: parse_query(query, limits)?,
+        payload: Some(parse_payload(verdict.as_deref(), raw.as_deref())?),
         customer_email: None,
         path: GatePath::Check,
         prompt: None,

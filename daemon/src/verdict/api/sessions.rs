@@ -1,9 +1,12 @@
 //! `/v1/sessions/{session_id}`: registers a session so that a lost verdict can be regenerated.
 
-use crate::platform::api::request::{self, JsonBody, PathSessionId, RequestCallerOfSession};
+use crate::platform::api::request::{JsonBody, PathSessionId};
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
+use crate::verdict::request::{
+    RequestCallerOfSession, parse_email, parse_label, parse_model_query, parse_tier,
+};
 use actors_verdict::cache::{RegisterSession, RegisterSessionOutcome};
 use actors_verdict::generation::{PromptError, find_prompt};
 use axum::Json;
@@ -51,16 +54,16 @@ pub async fn put(
             "`prompt` is given without `original_verdict`; send the verdict that has this prompt, too";
         return Err(Problem::new(ProblemCode::InvalidRequest, detail));
     }
-    let tier = request::parse_tier(&tier)?;
-    let query = request::parse_model_query(query, &service.limits)?;
+    let tier = parse_tier(&tier)?;
+    let query = parse_model_query(query, &service.limits)?;
     let register = RegisterSession {
         session_id: session_id.clone(),
         caller,
         tier,
         prompt: parse_prompt(&service, prompt, tier, &query)?,
         query,
-        customer_email: request::parse_email(customer_email)?,
-        original_verdict: request::parse_label(original_verdict)?,
+        customer_email: parse_email(customer_email)?,
+        original_verdict: parse_label(original_verdict)?,
         look_up: None,
     };
     let cache = service.system.cache.clone();

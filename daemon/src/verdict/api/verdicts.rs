@@ -6,14 +6,17 @@
 use super::orders::{self, replayed_response};
 use super::sessions::parse_prompt;
 use crate::platform::api::body::json_response;
-use crate::platform::api::request::{
-    self, JsonBody, PathSessionId, QueryParams, RequestCallerOfSession, RequestedCheck, SourcedCheck,
-};
+use crate::platform::api::request::{JsonBody, PathSessionId, QueryParams};
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
+use crate::rules::sourced_check::{RequestedCheck, SourcedCheck};
 use crate::verdict::config::CommonContact;
 use crate::verdict::config::applications::ApplicationSections;
+use crate::verdict::request::{
+    RequestCallerOfSession, parse_email, parse_model_query, parse_payload, parse_query, parse_tier,
+    take_check,
+};
 use actors_platform::clock::stopwatch;
 use actors_upstream::web::witness::SignedCheckpoint;
 use actors_verdict::cache::{FindSession, FindSessionOutcome, ReadVerdict};
@@ -83,23 +86,18 @@ pub async fn submit_verdict(
 ) -> Result<Response, Problem> {
     let began = stopwatch();
     let mut request: SubmitVerdictRequest = body.parse()?;
-    let check = RequestedCheck::take_from(&mut request, service.system.rules.settings())?;
+    let check = take_check(&mut request, service.system.rules.settings())?;
     let SubmitVerdictRequest { tier, query, customer_email, verdict, raw, prompt, .. } = request;
     let limits = &service.limits;
-    let (tier, customer_email) = (request::parse_tier(&tier)?, request::parse_email(customer_email)?);
+    let (tier, customer_email) = (parse_tier(&tier)?, parse_email(customer_email)?);
     let is_generated = verdict.is_none() && raw.is_none();
     if is_generated && prompt.is_some() {
         let detail = "`prompt` is given without a verdict; send `verdict` or `raw`, too, or leave `prompt` out: \
                       the daemon builds the prompt of a verdict that it generates";
         return Err(Problem::new(ProblemCode::InvalidRequest, detail));
     }
-    let query = if is_generated {
-        request::parse_model_query(query, limits)?
-    } else {
-        request::parse_query(query, limits)?
-    };
-    let payload =
-        if is_generated { None } else { Some(request::parse_payload(verdict.as_deref(), raw.as_deref())?) };
+    let query = if is_generated { parse_model_query(query, limits)? } else { parse_query(query, limits)? };
+    let payload = if is_generated { None } else { Some(parse_payload(verdict.as_deref(), raw.as_deref())?) };
     let path = if is_generated { GatePath::Generate } else { GatePath::Submit };
     let prompt = parse_prompt(&service, prompt, tier, &query)?;
     let mut submission = Submission {
@@ -512,9 +510,9 @@ pub async fn write_cached_verdict(
     let submission = Submission {
         session_id,
         caller,
-        tier: request::parse_tier(&tier)?,
-        query: request::parse_query(query, limits)?,
-        payload: Some(request::parse_payload(verdict.as_deref(), None)?),
+        tier: parse_tier(&tier)?,
+        query: parse_query(query, limits)?,
+        payload: Some(parse_payload(verdict.as_deref(), None)?),
         customer_email: None,
         path: GatePath::CacheWrite,
         prompt: None,

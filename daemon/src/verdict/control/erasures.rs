@@ -1,10 +1,11 @@
 //! `/v1/erasures`: erases the data of sessions.
 
-use crate::platform::api::request::{self, JsonBody};
+use crate::platform::api::request::JsonBody;
 use crate::platform::control::control_request::check_reason;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_blocking, run_to_end};
+use crate::verdict::request::parse_email;
 use actors_verdict::erasure::ErasureReport;
 use axum::extract::State;
 use axum::{Extension, Json};
@@ -61,7 +62,7 @@ pub async fn post(
 ) -> Result<Json<ErasureResponse>, Problem> {
     let ErasureRequest { session_id, customer_email, reason } = body.parse()?;
     check_reason(&reason)?;
-    let subject = match (session_id, request::parse_email(customer_email)?) {
+    let subject = match (session_id, parse_email(customer_email)?) {
         (Some(session_id), None) => ErasureSubject::Session(
             session_id.parse().map_err(|error| invalid(format!("`session_id`: {error}")))?,
         ),

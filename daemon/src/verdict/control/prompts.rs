@@ -1,10 +1,11 @@
 //! `POST /v1/prompts/try`: tries a prompt template.
 
-use crate::platform::api::request::{self, JsonBody};
+use crate::platform::api::request::JsonBody;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
 use crate::verdict::config::CommonPromptTemplate;
+use crate::verdict::request::parse_model_query;
 use actors_verdict::generation::{
     GenerationError, PromptError, PromptTrial, PromptTrialResult, find_prompt_template,
 };
@@ -39,7 +40,7 @@ pub async fn post(
     body: JsonBody,
 ) -> Result<Json<PromptTryResponse>, Problem> {
     let PromptTryRequest { template, tier, query } = body.parse()?;
-    let query = request::parse_model_query(query, &service.limits)?;
+    let query = parse_model_query(query, &service.limits)?;
     let template = match template {
         Some(template) if PromptTemplate::built_in_versions().contains(&template) => template,
         Some(template) => {

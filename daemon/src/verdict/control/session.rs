@@ -1,11 +1,12 @@
 //! `/v1/sessions/{session_id}`: shows, exports, corrects or removes one session, and removes its cached verdict.
 
 use super::orders::held_report;
-use crate::platform::api::request::{self, JsonBody, PathSessionId};
+use crate::platform::api::request::{JsonBody, PathSessionId};
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_blocking, run_to_end};
 use crate::verdict::api::orders::report_of;
+use crate::verdict::request::{parse_email, parse_label};
 use actors_verdict::cache::{CorrectSession, CorrectSessionOutcome, PurgeVerdict, RemoveSession};
 use actors_verdict::notifier::{HoldMessages, queued_mails};
 use actors_verdict::orders::ReadHeldVerdict;
@@ -137,8 +138,8 @@ pub async fn correct_session(
     let CorrectSessionRequest { customer_email, original_verdict, owner_uid } = body.parse()?;
     let correct = CorrectSession {
         session_id: session_id.clone(),
-        customer_email: request::parse_email(customer_email)?,
-        original_verdict: request::parse_label(original_verdict)?,
+        customer_email: parse_email(customer_email)?,
+        original_verdict: parse_label(original_verdict)?,
         owner_uid,
         peer,
     };

@@ -7,7 +7,6 @@ use domain_rules::sourced::{FactSource, FactsFrom};
 use domain_rules::{CandidateCheck, RuleSettings};
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::rules::EvaluateTextRequest;
-use oracled_api::verdict::SubmitVerdictRequest;
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -141,42 +140,19 @@ impl RequestedCase {
 }
 
 impl RequestedCheck {
-    /// Takes the check of a verdict out of a request; `None` if the request has no facts.
+    /// The check of a verdict, which is stored with the session.
     ///
     /// # Errors
-    /// `InvalidRequest` if the check is invalid, or is given without facts.
-    pub fn take_from(
-        request: &mut SubmitVerdictRequest,
+    /// `InvalidRequest` if the check is invalid.
+    pub fn of_session(
+        check: CandidateCheck,
+        facts_from: Option<Vec<FactsFrom>>,
         settings: &RuleSettings,
-    ) -> Result<Option<Self>, Problem> {
-        let (context, constraints) = (request.context.take(), request.constraints.take());
-        let (expected, rules) = (request.expected.take(), request.rules.take());
-        let (facts, facts_from) = (request.facts.take(), request.facts_from.take());
-        if facts.is_none() && facts_from.is_none() {
-            let others = [
-                ("context", context.is_some()),
-                ("constraints", constraints.is_some()),
-                ("expected", expected.is_some()),
-                ("rules", rules.is_some()),
-            ];
-            return match others.iter().find(|(_, given)| *given) {
-                Some((name, _)) => Err(Problem::new(
-                    ProblemCode::InvalidRequest,
-                    format!(
-                        "`{name}` is given without `facts` or `facts_from`; send `facts: []` to check a verdict without facts"
-                    ),
-                )),
-                None => Ok(None),
-            };
-        }
-        let (facts, constraints) = (facts.unwrap_or_default(), constraints.unwrap_or_default());
-        let expected = expected.unwrap_or_default();
-        let check =
-            CandidateCheck { facts, context, constraints, expected, rules, ..CandidateCheck::default() };
+    ) -> Result<Self, Problem> {
         let check = check.with_request_digest(facts_from.as_deref());
-        // the check is stored with the session, and the configuration may change
+        // the configuration may change
         let check = validated(check, settings)?.with_configured_values(settings);
-        Ok(Some(Self { check, facts_from }))
+        Ok(Self { check, facts_from })
     }
 }
 

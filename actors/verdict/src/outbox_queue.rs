@@ -1,5 +1,6 @@
 //! Queues the webhooks about the events of a record in the commit of the record itself, and reports the messages that it queued.
 
+use actors_audit::logger::handle::RecordAdditions;
 use actors_platform::caller::caller_trace;
 use actors_platform::key_file::random_tag;
 use domain_base::application::ApplicationName;
@@ -28,9 +29,11 @@ impl OutboxQueue {
         let (committed, reported) = mpsc::channel(REPORTED_MAX);
         (Self { receivers: Arc::new(receivers), committed }, reported)
     }
+}
 
-    /// `record` with the webhooks about its events.
-    pub(super) fn add_webhooks(&self, mut record: JournalRecord) -> JournalRecord {
+impl RecordAdditions for OutboxQueue {
+    /// Adds the webhooks about the events of `record`.
+    fn add_to(&self, mut record: JournalRecord) -> JournalRecord {
         // a record that names the caller of each event has entries of reads, which no webhook reports
         if self.receivers.is_empty() || matches!(record.callers, RecordCallers::Each(_)) {
             return record;
@@ -57,7 +60,7 @@ impl OutboxQueue {
     }
 
     /// Reports the messages that a committed record queued, or queued again, to the notifier.
-    pub(super) fn report_committed(&self, record: &JournalRecord) {
+    fn report_committed(&self, record: &JournalRecord) {
         let writes = record.writes.iter().filter(|write| write.row.key::<OutboxMessage>().is_some());
         let heads =
             writes.filter_map(|write| serde_json::from_slice::<StoredMessageHead>(write.value()?).ok());

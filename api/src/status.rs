@@ -1,0 +1,113 @@
+//! The state of the daemon and of all features.
+
+use domain_audit::event::LostRow;
+use domain_base::digest::Sha256Hex;
+use domain_ground::id::SourceId;
+use domain_verdict::cost::DailyBudget;
+use domain_verdict::divergence::RegenVariance;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// The state of the daemon.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct StatusReport {
+    /// The daemon's version.
+    pub version: String,
+    /// Its process id.
+    pub pid: u32,
+    /// When it began to serve.
+    pub started_at: Timestamp,
+    /// How long it has served, in seconds.
+    pub uptime_s: i64,
+    /// Whether it accepts verdicts.
+    pub ready: bool,
+    /// Why it does not.
+    pub reasons: Vec<String>,
+    /// The configuration file that it was started with; null if it has none.
+    pub config_file: Option<String>,
+    /// The state directory.
+    pub state_dir: String,
+    /// Entries in the log.
+    pub entries: u64,
+    /// The public key with which checkpoints of the log are verified.
+    pub log_key: String,
+    /// The witnesses of the log.
+    pub witnesses: Vec<WitnessReport>,
+    /// Verdicts in the store.
+    pub verdicts: u64,
+    /// Sessions in the store.
+    pub sessions: u64,
+    /// Why the journal accepts no entries.
+    pub journal_failure: Option<String>,
+    /// Entries that went to the service log instead.
+    pub fallback_entries: u64,
+    /// Why `oracle_log.jsonl` lags behind the log.
+    pub mirror_lag: Option<String>,
+    /// The damage of the segments that was found, and that the daemon repairs from the database.
+    pub segment_damage: Option<String>,
+    /// The rows that every copy has lost, since a segment and the database were damaged. A read of one fails with `record_damaged`.
+    pub lost_rows: Vec<LostRow>,
+    /// The oracle that makes verdicts, and the model's name; or why there is none.
+    pub model: String,
+    /// The version of the prompt template that prompts are built from; or why there is none.
+    pub prompt: String,
+    /// The mail transport.
+    pub mail: String,
+    /// Mails in the outbox, dead letters among them; null if they cannot be read.
+    pub mails: Option<u64>,
+    /// Webhooks in the outbox, dead letters among them; null if they cannot be read.
+    pub webhooks: Option<u64>,
+    /// The orders that are not delivered and have not failed; null if they cannot be read.
+    pub orders: Option<WaitingOrders>,
+    /// The daily budgets, with the costs of today; null if the costs cannot be read.
+    pub budgets: Option<Vec<DailyBudget>>,
+    /// Open reviews.
+    pub open_reviews: u64,
+    /// The ingestion runs that wait for an operator; null if they cannot be read.
+    pub held_runs: Option<Vec<HeldRun>>,
+    /// The health of each oracle.
+    pub oracles: Vec<String>,
+    /// How often regenerated verdicts differ from the delivered ones.
+    pub variance: RegenVariance,
+    /// Verdicts that are being judged.
+    pub in_flight: usize,
+    /// Connections to the routes' socket.
+    pub connections: usize,
+    /// Connections to the control socket, this one included.
+    pub control_connections: usize,
+}
+
+/// The state of a witness of the log.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct WitnessReport {
+    /// Its name in the configuration.
+    pub name: String,
+    /// The number of entries in the last checkpoint that it has cosigned; null if it has cosigned none since the start.
+    pub cosigned_entries: Option<u64>,
+    /// When it has cosigned it.
+    pub cosigned_at: Option<Timestamp>,
+    /// Why it did not cosign the newest checkpoint.
+    pub failure: Option<String>,
+}
+
+/// An ingestion run that waits for an operator, who approves or discards it.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct HeldRun {
+    /// The id of the run.
+    pub run_id: Sha256Hex,
+    /// The source.
+    pub oracle_id: SourceId,
+    /// Why it is held.
+    pub cause: String,
+}
+
+/// The numbers of orders that wait.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct WaitingOrders {
+    /// They wait for their next attempt.
+    pub queued: u64,
+    /// A model call is in progress.
+    pub generating: u64,
+    /// They wait for an operator.
+    pub held: u64,
+}

@@ -1,0 +1,3 @@
+//! Verbs for upstream systems.
+
+pub(crate) mod health;
