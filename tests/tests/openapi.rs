@@ -13,7 +13,7 @@ use strum::VariantArray;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Ident};
 
-const EXAMPLES: &str = include_str!("../../daemon/src/platform/openapi/examples.json");
+const EXAMPLES: &str = include_str!("../../docs/openapi-examples.json");
 /// The objects that have no members, by their JSON pointers within the schemas.
 const MEMBERLESS: [&str; 3] = [
     "InvalidationTrigger/oneOf/1/properties/config",

@@ -184,8 +184,9 @@ pub(crate) fn json(document: &OpenApi) -> String {
 }
 
 /// The examples of each operation by its id: of the request under `request`, of a response under its status.
-static EXAMPLES: LazyLock<HashMap<String, HashMap<String, Value>>> =
-    LazyLock::new(|| serde_json::from_str(include_str!("openapi/examples.json")).expect("valid JSON"));
+static EXAMPLES: LazyLock<HashMap<String, HashMap<String, Value>>> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("../../../docs/openapi-examples.json")).expect("valid JSON")
+});
 
 /// Adds the examples of an operation.
 fn add_examples(operation: &mut Operation) {
