@@ -3,7 +3,7 @@
 //! A feature declares each of its kinds beside the type, as a [`Document`], and names it in its [`DocumentList`].
 
 use crate::digest::{Sha256Hex, digest_of_json};
-use crate::row::{IndexEntry, KeyedRow, Row, RowData, Table, not_indexed};
+use crate::row::{IndexEntry, KeyedRow, Row, RowData, Table, check_row, not_indexed};
 use crate::schema::json_schema;
 use jiff::Timestamp;
 use serde::de::value::StringDeserializer;
@@ -276,6 +276,7 @@ pub const DOCUMENTS: &Table = &Table {
     names_files: false,
     finds_entries: false,
     upgrades: &[],
+    check: check_row::<serde_json::Map<String, serde_json::Value>>,
     indexes: &[],
     index: not_indexed,
 };

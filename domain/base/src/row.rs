@@ -27,6 +27,8 @@ pub struct Table {
     pub finds_entries: bool,
     /// The changes of the form of its rows since the first released schema, in the order of their schemas.
     pub upgrades: &'static [RowUpgrade],
+    /// Why this program cannot read a stored row; `Ok` if it can. An upgrade ends with it.
+    pub check: fn(&[u8]) -> Result<(), String>,
     /// The indexes that have its rows.
     pub indexes: &'static [&'static Index],
     /// The names that a stored row has in its indexes; none if it cannot be read.
@@ -156,6 +158,14 @@ pub trait KeyedRow: Row {
 #[must_use]
 pub fn index_of<R: Row>(value: &[u8]) -> Vec<IndexEntry> {
     serde_json::from_slice::<R>(value).map(|row| row.index()).unwrap_or_default()
+}
+
+/// The value of [`Table::check`].
+///
+/// # Errors
+/// The value is no `R`.
+pub fn check_row<R: DeserializeOwned>(value: &[u8]) -> Result<(), String> {
+    serde_json::from_slice::<R>(value).map(drop).map_err(|error| error.to_string())
 }
 
 /// The value of [`Table::index`] for a table without an index.

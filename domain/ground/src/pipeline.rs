@@ -13,7 +13,7 @@ use domain_base::digest::{Sha256Hex, digest_of_json};
 use domain_base::document::{Document, DocumentVersions};
 use domain_base::json_members::given;
 use domain_base::moment::AmbiguousTimeHandling;
-use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, not_indexed};
+use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, check_row, not_indexed};
 use domain_base::text_form::to_nfc;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -129,6 +129,7 @@ impl Row for PipelineState {
         names_files: false,
         finds_entries: false,
         upgrades: &[],
+        check: check_row::<Self>,
         indexes: &[],
         index: not_indexed,
     };
@@ -561,6 +562,7 @@ impl Row for PipelineDefinition {
         names_files: true,
         finds_entries: false,
         upgrades: &[],
+        check: check_row::<Self>,
         indexes: &[],
         index: not_indexed,
     };

@@ -7,7 +7,7 @@ use super::timeline::TimelineRun;
 use crate::axis_effect::AxisEffect;
 use domain_base::decimal::{Decimal, Rounding};
 use domain_base::digest::{Sha256Hex, digest_of_json};
-use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, not_indexed};
+use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, check_row, not_indexed};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -556,6 +556,7 @@ impl Row for IngestionRun {
         names_files: true,
         finds_entries: false,
         upgrades: &[],
+        check: check_row::<Self>,
         indexes: &[],
         index: not_indexed,
     };

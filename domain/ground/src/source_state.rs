@@ -6,7 +6,7 @@ use crate::run::SortedFileRef;
 use crate::source::{SourceRegistryEntry, VersionRecord};
 use crate::timeline::{ReleaseScope, TimelineRun, VisibleReleases};
 use domain_base::digest::Sha256Hex;
-use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, not_indexed};
+use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, check_row, not_indexed};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -292,6 +292,7 @@ impl Row for SourceState {
         names_files: true,
         finds_entries: false,
         upgrades: &[],
+        check: check_row::<Self>,
         indexes: &[],
         index: not_indexed,
     };

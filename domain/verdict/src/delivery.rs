@@ -6,7 +6,7 @@ use crate::label::ProductTier;
 use crate::query::CustomerQuery;
 use domain_base::digest::Sha256Hex;
 use domain_base::payload::VerdictPayload;
-use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, not_indexed};
+use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, check_row, not_indexed};
 use domain_base::session_id::SessionId;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -241,6 +241,7 @@ impl Row for VerdictDelivery {
         names_files: false,
         finds_entries: false,
         upgrades: &[],
+        check: check_row::<Self>,
         indexes: &[],
         index: not_indexed,
     };

@@ -5,7 +5,7 @@ use crate::policy::PolicyCause;
 use crate::prompt::VerdictPrompt;
 use domain_base::digest::Sha256Hex;
 use domain_base::gate_path::GatePath;
-use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, not_indexed};
+use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, check_row, not_indexed};
 use domain_base::session_id::SessionId;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -41,6 +41,7 @@ impl Row for HeldVerdict {
         names_files: false,
         finds_entries: false,
         upgrades: &[],
+        check: check_row::<Self>,
         indexes: &[],
         index: not_indexed,
     };

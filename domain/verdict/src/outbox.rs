@@ -4,7 +4,9 @@ use crate::mail::{MailId, MailKind, MailState, OutboxMail};
 use crate::message_attempts::MessageAttempts;
 use crate::webhook::{OutboxWebhook, WebhookId, WebhookState, WebhookType};
 use domain_base::application::ApplicationName;
-use domain_base::row::{ErasedData, IndexEntry, KeyedRow, Row, RowData, RowOwner, Table, not_indexed};
+use domain_base::row::{
+    ErasedData, IndexEntry, KeyedRow, Row, RowData, RowOwner, Table, check_row, not_indexed,
+};
 use domain_base::session_id::SessionId;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -243,6 +245,7 @@ impl Row for OutboxMessage {
         names_files: false,
         finds_entries: false,
         upgrades: &[],
+        check: check_row::<Self>,
         indexes: &[],
         index: not_indexed,
     };

@@ -1,6 +1,6 @@
 //! The rate limit for regenerations of a lost verdict (seed: `regen-consistency`, invariant 8 and REGEN-GAP-03).
 
-use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, not_indexed};
+use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, check_row, not_indexed};
 use domain_base::session_id::SessionId;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -39,6 +39,7 @@ impl Row for RegenAttempt {
         names_files: false,
         finds_entries: false,
         upgrades: &[],
+        check: check_row::<Self>,
         indexes: &[],
         index: not_indexed,
     };

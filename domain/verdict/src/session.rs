@@ -8,7 +8,7 @@ use crate::order::{ORDERS, Order, OrderState, order_entry};
 use crate::prompt::VerdictPrompt;
 use crate::query::CustomerQuery;
 use domain_base::digest::Sha256Hex;
-use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, index_of, not_indexed};
+use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, check_row, index_of, not_indexed};
 use domain_base::session_id::SessionId;
 use domain_rules::CandidateCheck;
 use jiff::Timestamp;
@@ -265,6 +265,7 @@ impl Row for SessionRecord {
         names_files: false,
         finds_entries: true,
         upgrades: &[],
+        check: check_row::<Self>,
         indexes: &[&ORDERS],
         index: index_of::<Self>,
     };
@@ -290,6 +291,7 @@ impl Row for RejectingCheck {
         names_files: false,
         finds_entries: false,
         upgrades: &[],
+        check: check_row::<Self>,
         indexes: &[],
         index: not_indexed,
     };

@@ -7,7 +7,7 @@ use super::stored_state::OpenReview;
 use super::workflow::{ConflictGranularity, PartialConflictBehavior, Workflow};
 use domain_base::digest::{Sha256Hex, digest_of_json};
 use domain_base::moment::find_past_time;
-use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, not_indexed};
+use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, check_row, not_indexed};
 use domain_ground::axis::Axis;
 use domain_ground::id::SourceId;
 use domain_ground::ontology::Ontology;
@@ -150,6 +150,7 @@ impl Row for DecisionInputs {
         names_files: false,
         finds_entries: false,
         upgrades: &[],
+        check: check_row::<Self>,
         indexes: &[],
         index: not_indexed,
     };

@@ -10,7 +10,7 @@ use super::stored_state::{AxisBaseline, BaselineOrNull, OpenReview};
 use crate::decide::ReviewDispute;
 use crate::record::{CandidateAnswer, StatedValue};
 use domain_base::digest::Sha256Hex;
-use domain_base::row::{Index, IndexEntry, KeyedRow, Row, RowData, Table, index_of};
+use domain_base::row::{Index, IndexEntry, KeyedRow, Row, RowData, Table, check_row, index_of};
 use domain_base::text_form::is_blank;
 use domain_base::wording::excerpt;
 use domain_ground::axis::Axis;
@@ -467,6 +467,7 @@ impl Row for ReviewState {
         names_files: false,
         finds_entries: false,
         upgrades: &[],
+        check: check_row::<Self>,
         indexes: &[&OPEN_REVIEWS, &OPEN_BY_WORKFLOW],
         index: index_of::<Self>,
     };

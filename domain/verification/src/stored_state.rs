@@ -3,7 +3,7 @@
 use super::lock::HumanLock;
 use crate::record::{CandidateAnswer, StatedValue};
 use domain_base::digest::{Sha256Hex, digest_of_json};
-use domain_base::row::{IndexEntry, Row, RowData, Table, not_indexed};
+use domain_base::row::{IndexEntry, Row, RowData, Table, check_row, not_indexed};
 use domain_ground::id::{SourceId, WorkflowId};
 use domain_ground::ontology::OntologyRef;
 use domain_ground::value::AxisValue;
@@ -216,6 +216,7 @@ impl Row for CachedAnswer {
         names_files: false,
         finds_entries: false,
         upgrades: &[],
+        check: check_row::<Self>,
         indexes: &[],
         index: not_indexed,
     };
@@ -235,6 +236,7 @@ impl Row for SubjectState {
         names_files: false,
         finds_entries: false,
         upgrades: &[],
+        check: check_row::<Self>,
         indexes: &[],
         index: not_indexed,
     };

@@ -5,6 +5,7 @@
 
 use crate::base::engine::TableReader;
 use crate::base::rows::{self, StoredValue, stored_in};
+use crate::base::schema::was_dropped;
 use domain_base::row::Table;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,8 +15,8 @@ use store_base::error::StoreError;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Bundle(pub(crate) BTreeMap<&'static str, StoredValue>);
 
-/// The head of a row: the name of its table, its revision, and the length of its value.
-type RowHead = (&'static str, u64, usize);
+/// The head of a row: the name of its table, or `None` if a schema has dropped the table; its revision; and the length of its value.
+type RowHead = (Option<&'static str>, u64, usize);
 
 impl Bundle {
     /// The row of `table`.
@@ -55,7 +56,7 @@ impl Bundle {
         let mut rows = BTreeMap::new();
         for (table, revision, length) in heads {
             let (value, after) = rest.split_at(rest.len().min(length));
-            rows.insert(table, StoredValue { revision, value: value.to_vec() });
+            rows.extend(table.map(|table| (table, StoredValue { revision, value: value.to_vec() })));
             rest = after;
         }
         Ok(Self(rows))
@@ -67,7 +68,7 @@ impl Bundle {
     /// `Corrupt` if the heads are truncated.
     pub(crate) fn revision_in(dir: &Path, table: &Table, start: &[u8]) -> Result<Option<u64>, StoreError> {
         let (heads, _) = split_heads(start).ok_or_else(|| truncated(dir))?;
-        Ok(heads.into_iter().find(|(of, ..)| *of == table.name).map(|(_, revision, _)| revision))
+        Ok(heads.into_iter().find(|(of, ..)| *of == Some(table.name)).map(|(_, revision, _)| revision))
     }
 }
 
@@ -79,7 +80,11 @@ fn split_heads(bytes: &[u8]) -> Option<(Vec<RowHead>, &[u8])> {
         let (table, after) = after.split_at_checked(usize::from(*length))?;
         let (revision, after) = after.split_first_chunk()?;
         let (length, after) = after.split_first_chunk()?;
-        let table = oracled_domain::tables::table(str::from_utf8(table).ok()?)?.name;
+        let name = str::from_utf8(table).ok()?;
+        let table = oracled_domain::tables::table(name).map(|table| table.name);
+        if table.is_none() && !was_dropped(name) {
+            return None;
+        }
         heads.push((table, u64::from_be_bytes(*revision), u32::from_be_bytes(*length) as usize));
         rest = after;
     }
@@ -100,5 +105,24 @@ impl TableReader {
     ) -> Result<Bundle, StoreError> {
         let row = rows::get_readable(db, self.dir(), stored_in(table), name.as_bytes())?;
         row.map_or_else(|| Ok(Bundle::default()), |row| Bundle::from_bytes(self.dir(), &row.value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain_base::row::Row;
+    use domain_verdict::session::SessionRecord;
+
+    #[test]
+    fn row_of_a_dropped_table_is_left_out_and_one_of_an_unknown_table_is_an_error() {
+        let row = |value: &[u8]| StoredValue { revision: 7, value: value.to_vec() };
+        let session = SessionRecord::TABLE.name;
+        let read = |dropped| {
+            let stored = Bundle([(dropped, row(b"gone")), (session, row(b"kept"))].into());
+            Bundle::from_bytes(Path::new("state"), &stored.to_bytes())
+        };
+        assert_eq!(read("made_up").expect("it is whole"), Bundle([(session, row(b"kept"))].into()));
+        assert!(matches!(read("unknown"), Err(StoreError::Corrupt { .. })));
     }
 }

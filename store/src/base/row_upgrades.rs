@@ -3,7 +3,7 @@
 use crate::base::bundle::Bundle;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, tables_in};
-use crate::base::schema::{changes, passed_upgrades, schema};
+use crate::base::schema::{changes, check_readable, passed_upgrades, schema};
 use domain_base::row::Table;
 use std::path::Path;
 use store_base::error::StoreError;
@@ -11,7 +11,7 @@ use store_base::error::StoreError;
 /// The present form of the stored row of `stored_in` called `name`, which has the form of version `from`.
 ///
 /// # Errors
-/// `NotUpgraded` if it has none; `Corrupt` if it is a bundle that cannot be read.
+/// `NotUpgraded` if it has none, or this program cannot read it; `Corrupt` if it is a bundle that cannot be read.
 pub(crate) fn upgrade_stored(
     dir: &Path,
     from: u32,
@@ -20,14 +20,17 @@ pub(crate) fn upgrade_stored(
 ) -> Result<Vec<u8>, StoreError> {
     let upgrade = |table: &Table, value: Vec<u8>| {
         // an empty one is that of a lost row
-        let mut passed = passed_upgrades(from, table).filter(|_| !value.is_empty());
-        passed.try_fold(value.clone(), |value, upgrade| {
-            (upgrade.convert)(&value).map_err(|fault| StoreError::NotUpgraded {
-                dir: dir.to_owned(),
-                found: from,
-                known: schema(),
-                fault: format!("{}: {fault}", rows::row_path(table, &String::from_utf8_lossy(name))),
-            })
+        if value.is_empty() {
+            return Ok(value);
+        }
+        let mut passed = passed_upgrades(from, table);
+        let upgraded = passed.try_fold(value, |value, upgrade| (upgrade.convert)(&value));
+        let checked = upgraded.and_then(|value| check_readable(table, &value).map(|()| value));
+        checked.map_err(|fault| StoreError::NotUpgraded {
+            dir: dir.to_owned(),
+            found: from,
+            known: schema(),
+            fault: format!("{}: {fault}", rows::row_path(table, &String::from_utf8_lossy(name))),
         })
     };
     if tables_in(stored_in).all(|table| table.bundle.is_none()) {

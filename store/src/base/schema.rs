@@ -69,6 +69,17 @@ fn upgrades_of(table: &Table) -> impl Iterator<Item = &'static RowUpgrade> {
 #[cfg(test)]
 use testing::upgrades_of;
 
+/// Checks that a row of `table` can be read in the present form.
+///
+/// # Errors
+/// Why not.
+#[cfg(not(test))]
+pub(crate) fn check_readable(table: &Table, value: &[u8]) -> Result<(), String> {
+    (table.check)(value)
+}
+#[cfg(test)]
+pub(crate) use testing::check_readable;
+
 /// Two schemas that never were.
 #[cfg(test)]
 pub(crate) mod testing;

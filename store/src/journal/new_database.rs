@@ -69,6 +69,26 @@ pub(super) fn adopt_database(
     note_whole(engine, mark, counts)
 }
 
+/// Rows of a table that are read, and written, at once.
+const PAGE: usize = 1000;
+
+/// Calls `change` with the names of a table, in parts.
+pub(super) fn for_each_page(
+    reader: &TableReader,
+    table: &str,
+    mut change: impl FnMut(&[String]) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let mut after = None;
+    loop {
+        let names = reader.names_after(table, after.as_deref(), PAGE)?;
+        change(&names)?;
+        if names.len() < PAGE {
+            return Ok(());
+        }
+        after = names.into_iter().next_back();
+    }
+}
+
 /// Writes the indexes of all tables again, and counts all rows. The log ends with `tree`.
 ///
 /// # Errors
@@ -79,20 +99,22 @@ pub(super) fn index_and_count(new: &Arc<StoreEngine>, tree: &LogTree) -> Result<
     new.set_durable_seq(tree.size());
     for table in tables().filter(|table| !table.indexes.is_empty()) {
         for index in table.indexes {
-            for name in reader.names(rows::all(index.name), .., usize::MAX)? {
+            for_each_page(&reader, index.name, |names| {
                 let mut batch = RowBatch::default();
-                rows::remove(&mut batch, index.name, name.as_bytes(), 1);
-                new.apply(batch)?;
-            }
+                names.iter().for_each(|name| rows::remove(&mut batch, index.name, name.as_bytes(), 1));
+                new.apply(batch)
+            })?;
         }
-        for name in reader.names(rows::all(stored_in(table)), .., usize::MAX)? {
-            let Some(StoredValue { revision, value }) = reader.value(table, &name)? else { continue };
+        for_each_page(&reader, stored_in(table), |names| {
             let mut batch = RowBatch::default();
-            for IndexEntry { index, name } in (table.index)(&value) {
-                rows::put(&mut batch, index, name.as_bytes(), revision, &[], 0);
+            for name in names {
+                let Some(StoredValue { revision, value }) = reader.value(table, name)? else { continue };
+                for IndexEntry { index, name } in (table.index)(&value) {
+                    rows::put(&mut batch, index, name.as_bytes(), revision, &[], 0);
+                }
             }
-            new.apply(batch)?;
-        }
+            new.apply(batch)
+        })?;
     }
     let mut counts = StoreCounts { entries: tree.size(), ..StoreCounts::default() };
     for table in StoreCounts::tables() {

@@ -5,7 +5,7 @@
 
 use super::Journal;
 use super::healing::write_snapshot;
-use super::new_database::{adopt_database, create_database, index_and_count};
+use super::new_database::{adopt_database, create_database, for_each_page, index_and_count};
 use super::opening::{START_EARLIER, apply_groups};
 use crate::audit::log::{BY_EVENT, BY_EXECUTION, BY_SESSION, KEPT_ENTRIES, LOG, LogQuery};
 use crate::base::database_error::database_error;
@@ -95,12 +95,9 @@ fn build(
     check_whole(new, &before, &tree, mark)?;
     let mut tables = Vec::new();
     for stored_in in stored_tables() {
+        upgrade_rows(new, from, stored_in)?;
         let changed = tables_in(stored_in).filter(|table| schema::changes(from, table));
-        let changed: Vec<_> = changed.map(|table| table.name.to_owned()).collect();
-        if !changed.is_empty() {
-            upgrade_rows(new, from, stored_in)?;
-            tables.extend(changed);
-        }
+        tables.extend(changed.map(|table| table.name.to_owned()));
     }
     let counts = index_and_count(new, &tree)?;
     let mut batch = RowBatch::default();
@@ -166,20 +163,25 @@ fn remove_table(new: &StoreEngine, table: &str) -> Result<(), StoreError> {
     })
 }
 
-/// Gives the rows in a table of the database their present form. They keep their revisions.
+/// Gives the rows in a table of the database their present form, and checks that they can be read. They keep their revisions.
 fn upgrade_rows(new: &Arc<StoreEngine>, from: u32, stored_in: &str) -> Result<(), StoreError> {
     new.set_up_to_date();
-    let names = TableReader::new(Arc::clone(new)).names(rows::all(stored_in), .., usize::MAX)?;
-    tracing::info!(table = stored_in, rows = names.len(), "the rows of a table are upgraded");
-    for name in names {
-        let name = name.as_bytes();
-        let row = new.with(|db| rows::get(db, new.dir(), stored_in, name))?;
-        let Some(row) = row else { continue };
-        let value = upgrade_stored(new.dir(), from, (stored_in, name), row.value)?;
+    let reader = TableReader::new(Arc::clone(new));
+    let mut read = 0;
+    for_each_page(&reader, stored_in, |names| {
         let mut batch = RowBatch::default();
-        rows::put(&mut batch, stored_in, name, row.revision, &value, row.chunks);
-        new.apply(batch)?;
-    }
+        for name in names {
+            let row = new.with(|db| rows::get(db, new.dir(), stored_in, name.as_bytes()))?;
+            let Some(row) = row else { continue };
+            let value = upgrade_stored(new.dir(), from, (stored_in, name.as_bytes()), row.value.clone())?;
+            if value != row.value {
+                rows::put(&mut batch, stored_in, name.as_bytes(), row.revision, &value, row.chunks);
+            }
+        }
+        read += names.len();
+        new.apply(batch)
+    })?;
+    tracing::info!(table = stored_in, rows = read, "the rows of a table have the present form");
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use crate::base::watermark::WATERMARK_FILE;
 use crate::journal::JournalRecord;
 use crate::journal::tests::{at, copy_dir, delivered, id, open, options, queued, rows_of, whole_log};
 use domain_base::event::AuditEvent;
-use domain_base::row::Row;
+use domain_base::row::{Row, Table};
 use domain_verdict::order::Order;
 use domain_verdict::outbox::OutboxMessage;
 use domain_verdict::session::SessionRecord;
@@ -283,14 +283,15 @@ fn interrupted_upgrade_is_repeated_or_completed_by_the_next_start() {
 #[test]
 fn upgrade_that_cannot_succeed_changes_nothing() {
     let version = SCHEMA - 2;
-    let without_form = |dir: &Path| {
-        // the form of the version after it
+    let with_row = |dir: &Path, at: usize, change: &dyn Fn(&'static Table, &[u8]) -> Vec<u8>| {
         as_program_of(version, || {
             let (mut journal, _) = open(dir);
             let mut record = delivered(200, 10);
-            let table = record.writes[1].row.table;
-            let value = record.writes[1].value.take().expect("it stores a session");
-            record.writes[1].value = Some(in_form_of(version + 1, table, &value));
+            for (index, write) in record.writes.iter_mut().enumerate() {
+                let (table, value) = (write.row.table, write.value.take().expect("it stores a row"));
+                let in_form = in_form_of(version, table, &value);
+                write.value = Some(if index == at { change(table, &value) } else { in_form });
+            }
             journal.commit(&[record]).expect("the commit succeeds").remove(0).expect("it is not stale");
         });
     };
@@ -302,10 +303,20 @@ fn upgrade_that_cannot_succeed_changes_nothing() {
         segments.append(entries, &batch).expect("the append succeeds");
     };
     let dir = store_of(version);
-    without_form(dir.path());
+    // the form of the version after it
+    with_row(dir.path(), 1, &|table, value| in_form_of(version + 1, table, value));
+    let [unreadable, unchanged] = [(); 2].map(|()| store_of(version));
+    let renamed = |table, value: &[u8]| {
+        let value = String::from_utf8(in_form_of(version, table, value)).expect("JSON is UTF-8");
+        value.replace("session_id", "session").into_bytes()
+    };
+    with_row(unreadable.path(), 1, &renamed);
+    with_row(unchanged.path(), 0, &renamed);
     let unknown = store_of(version);
     with_table(unknown.path(), "unknown");
-    for (dir, named) in [(&dir, "sessions/cs_200"), (&unknown, "unknown")] {
+    let refused =
+        [(&dir, "sessions/"), (&unreadable, "sessions/"), (&unchanged, "verdicts/"), (&unknown, "unknown")];
+    for (dir, named) in refused {
         let before = files_of(dir.path());
         let error = Journal::open(options(dir.path())).map(drop).expect_err("it is not upgraded");
         assert!(
