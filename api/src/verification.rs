@@ -83,7 +83,7 @@ pub struct ReviewSummary {
     pub workflow_id: WorkflowId,
     /// The subject, by its identity axes.
     #[serde(rename = "where")]
-    pub thing: BTreeMap<String, AxisValue>,
+    pub subject: BTreeMap<String, AxisValue>,
     /// The time at which the values hold; absent for the present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub point_in_time: Option<Timestamp>,
@@ -158,7 +158,7 @@ impl From<ReviewState> for ReviewSummary {
         Self {
             review_id: review.review_id,
             workflow_id: review.workflow_id,
-            thing: review.thing,
+            subject: review.subject,
             point_in_time: review.point_in_time,
             known_at: review.known_at,
             axes,

@@ -1,4 +1,4 @@
-//! Sessions, their verdicts and orders, held verdicts, costs, regenerations, refusals, and mail.
+//! Sessions, their verdicts and orders, held verdicts, costs, regenerations, rejecting checks, and mail.
 
 use crate::base::bundle::Bundle;
 use crate::base::engine::TableReader;
@@ -151,7 +151,7 @@ pub struct SessionRevisions {
     pub session: Option<u64>,
     pub verdict: Option<u64>,
     pub held: Option<u64>,
-    pub refusal: Option<u64>,
+    pub rejecting_check: Option<u64>,
     pub regen: Option<u64>,
 }
 
@@ -159,7 +159,7 @@ impl SessionRevisions {
     /// The highest revision; `None` if the session has no rows.
     #[must_use]
     pub fn latest(&self) -> Option<u64> {
-        [self.session, self.verdict, self.held, self.refusal, self.regen].into_iter().flatten().max()
+        [self.session, self.verdict, self.held, self.rejecting_check, self.regen].into_iter().flatten().max()
     }
 }
 
@@ -181,7 +181,7 @@ impl TableReader {
                 session: bundle.row(SessionRecord::TABLE).map(|row| row.revision),
                 verdict: bundle.row(VerdictDelivery::TABLE).map(|row| row.revision),
                 held: head(HeldVerdict::TABLE)?,
-                refusal: head(RejectingCheck::TABLE)?,
+                rejecting_check: head(RejectingCheck::TABLE)?,
                 regen: head(RegenAttempt::TABLE)?,
             })
         })
@@ -241,7 +241,7 @@ impl TableReader {
                     let Some(revisions) = self.expired_session(&session_id, last_seq)? else { continue };
                     // its row in an earlier table was visited
                     let is_visited = table.name != SessionRecord::TABLE.name && revisions.session.is_some()
-                        || table.name == RegenAttempt::TABLE.name && revisions.refusal.is_some();
+                        || table.name == RegenAttempt::TABLE.name && revisions.rejecting_check.is_some();
                     if let Some(latest) = revisions.latest().filter(|_| !is_visited) {
                         expired.push((session_id, latest));
                     }
@@ -383,11 +383,11 @@ impl TableReader {
         loop {
             let Some((message, revision)) = self.get::<OutboxMessage>(id)? else { return Ok(None) };
             let OutboxMessage::Mail(mail) = &message else { return Ok(Some((message, revision))) };
-            let session_id = &mail.standing.session_id;
+            let session_id = &mail.state.session_id;
             let session = self.session(session_id)?;
             let seen = Some((revision, session.as_ref().map(|(_, revision)| *revision)));
             let expected_sha256 = session.and_then(|(session, _)| session.delivered_sha256);
-            let expected_sha256 = expected_sha256.filter(|_| mail.standing.kind == MailKind::Verdict);
+            let expected_sha256 = expected_sha256.filter(|_| mail.state.kind == MailKind::Verdict);
             let compared = expected_sha256
                 .map_or(Ok(()), |promised| self.compare_text(session_id, &mail.delivery, &promised));
             match compared {
@@ -522,8 +522,8 @@ impl TableReader {
     pub fn has_session_data(&self, session_id: &SessionId) -> Result<bool, StoreError> {
         let name = session_id.as_str();
         self.read(|db, _| {
-            let refusal = rows::head(db, self.dir(), RejectingCheck::TABLE.name, name.as_bytes())?;
-            Ok(refusal.is_some()
+            let rejecting_check = rows::head(db, self.dir(), RejectingCheck::TABLE.name, name.as_bytes())?;
+            Ok(rejecting_check.is_some()
                 || self.bundle(db, SessionRecord::TABLE, name)?.row(SessionRecord::TABLE).is_some())
         })
     }

@@ -425,7 +425,7 @@ fn check_reference_names(page: &str, files: impl IntoIterator<Item = String>) {
             let field = line.strip_prefix("    pub ").filter(|rest| !rest.starts_with("fn "));
             let field = field.and_then(|rest| rest.split_once(": "));
             // these fields have another name in a document
-            let field = field.map(|(field, _)| field).filter(|field| !["kind", "thing"].contains(field));
+            let field = field.map(|(field, _)| field).filter(|field| !["kind", "subject"].contains(field));
             named.extend(field.map(str::to_owned));
         }
         let words = source.split("=> \"").skip(1).filter_map(|rest| rest.split('"').next());

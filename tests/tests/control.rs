@@ -340,7 +340,7 @@ async fn invalid_log_parameter_is_refused_with_the_allowed_values() {
         ("limit=many", "limit"),
         ("after=-1", "after"),
         ("since=yesterday", "since"),
-        ("event=verdict_approved", "tmm_crosscheck, crosscheck_error, refusal_dropped"),
+        ("event=verdict_approved", "tmm_crosscheck, crosscheck_error, rejecting_check_dropped"),
         ("colour=blue", "colour"),
         ("limit=1&limit=2", "limit"),
     ] {

@@ -21,11 +21,11 @@ fn text<'v>(value: &'v Value, name: &str) -> &'v str {
     field(value, name).as_str().expect("the file exists and is UTF-8")
 }
 
-/// Expected log entry of a judgement.
-fn entry_of(judgement: &CrosscheckJudgment) -> Value {
-    let (decision, inspection) = (&judgement.decision, &judgement.inspection);
+/// Expected log entry of a judgment.
+fn entry_of(judgment: &CrosscheckJudgment) -> Value {
+    let (decision, inspection) = (&judgment.decision, &judgment.inspection);
     json!({
-        "tier": judgement.tier,
+        "tier": judgment.tier,
         "verdict_label": decision.verdict_label,
         "coherence_score": decision.coherence_score,
         "threshold": decision.threshold,
@@ -36,7 +36,7 @@ fn entry_of(judgement: &CrosscheckJudgment) -> Value {
         "v_r": inspection.v_r,
         "e_d": inspection.e_d,
         "path": "check",
-        "verdict_sha256": judgement.sha256,
+        "verdict_sha256": judgment.sha256,
     })
 }
 
@@ -59,13 +59,13 @@ impl CorpusCounts {
     }
 }
 
-/// Expected report of `calibrate` for these judgements: counts by reason, by flag, and of approvals.
+/// Expected report of `calibrate` for these judgments: counts by reason, by flag, and of approvals.
 fn totals(
-    judgements: &[CrosscheckJudgment],
+    judgments: &[CrosscheckJudgment],
 ) -> (BTreeMap<String, CorpusCounts>, BTreeMap<String, CorpusCounts>, CorpusCounts) {
     let (mut reasons, mut flags, mut approved) =
         (BTreeMap::<_, CorpusCounts>::new(), BTreeMap::<_, CorpusCounts>::new(), CorpusCounts::default());
-    for CrosscheckJudgment { tier, decision, .. } in judgements {
+    for CrosscheckJudgment { tier, decision, .. } in judgments {
         reasons.entry(decision.crosscheck_reason.into_str().to_owned()).or_default().add(*tier);
         let mut names: Vec<_> = decision.flags.iter().map(Flag::into_str).collect();
         names.dedup();
@@ -79,7 +79,7 @@ fn totals(
     (reasons, flags, approved)
 }
 
-fn check_calibration(world: &DaemonWorld, file: &str, judgements: &[CrosscheckJudgment]) {
+fn check_calibration(world: &DaemonWorld, file: &str, judgments: &[CrosscheckJudgment]) {
     let calibrated = world.ctl(&["calibrate", file, "--json"]);
     assert!(calibrated.status.success(), "{calibrated:?}");
     let report: Value = serde_json::from_slice(&calibrated.stdout).expect("valid JSON");
@@ -94,13 +94,13 @@ fn check_calibration(world: &DaemonWorld, file: &str, judgements: &[CrosscheckJu
             &tiers.map(|(tier, approval)| (tier.clone(), field(approval, what).clone())).collect(),
         )
     };
-    let (reasons, flags, approved) = totals(judgements);
+    let (reasons, flags, approved) = totals(judgments);
     assert_eq!(by_name("reasons", "reason"), reasons);
     assert_eq!(by_name("flags", "flag"), flags);
     assert_eq!(approval("approved"), approved);
     let mut all = CorpusCounts::default();
-    for judgement in judgements {
-        all.add(judgement.tier);
+    for judgment in judgments {
+        all.add(judgment.tier);
     }
     assert_eq!(approval("verdicts"), all);
 }
@@ -112,10 +112,10 @@ async fn check(file: &str) {
     let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    let mut judgements = Vec::new();
+    let mut judgments = Vec::new();
     for line in &lines {
         let tier: ProductTier = text(line, "tier").parse().expect("a tier");
-        let judgement = judge(tier, VerdictPayload::raw(text(line, "raw")));
+        let judgment = judge(tier, VerdictPayload::raw(text(line, "raw")));
         let body = json!({
             "session_id": format!("corpus-{}", field(line, "id")),
             "tier": field(line, "tier"),
@@ -123,15 +123,15 @@ async fn check(file: &str) {
             "raw": field(line, "raw"),
         });
         let answer = post(routes, "/v1/crosscheck", &body).await;
-        assert_eq!((answer.status.as_u16(), document(&answer)), (200, json!(judgement.decision)), "{line}");
-        judgements.push(judgement);
+        assert_eq!((answer.status.as_u16(), document(&answer)), (200, json!(judgment.decision)), "{line}");
+        judgments.push(judgment);
     }
 
     let log = read_log(&mut daemon.control().await).await;
     let entries = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line is JSON"));
     let entries: Vec<_> = entries.filter(|entry| field(entry, "event") == "tmm_crosscheck").collect();
     assert_eq!(entries.len(), lines.len());
-    for ((line, judgement), mut entry) in lines.iter().zip(&judgements).zip(entries) {
+    for ((line, judgment), mut entry) in lines.iter().zip(&judgments).zip(entries) {
         assert_eq!(text(&entry, "session_id"), format!("corpus-{}", field(line, "id")));
         let query = text(line, "query");
         assert_eq!(text(&entry, "query_preview"), query.chars().take(80).collect::<String>());
@@ -139,11 +139,11 @@ async fn check(file: &str) {
         for other in ["seq", "salts", "event", "session_id", "query_preview", "phi", "timestamp", "caller"] {
             assert!(members.remove(other).is_some(), "{other}: {members:?}");
         }
-        assert_eq!(entry, entry_of(judgement));
+        assert_eq!(entry, entry_of(judgment));
     }
     assert!(!log.contains(r#""event":"verdict_cached""#), "a check delivers nothing");
-    check_calibration(&world, file, &judgements);
-    let approved = judgements.iter().filter(|judgement| judgement.decision.approved).count();
+    check_calibration(&world, file, &judgments);
+    let approved = judgments.iter().filter(|judgment| judgment.decision.approved).count();
     println!("{}: {} verdicts, {approved} approved, the same by all three", file, lines.len());
     assert!(daemon.stop().success());
 }

@@ -105,7 +105,7 @@ pub struct VerdictCache {
     listeners: DeliveryListeners,
     reads: CacheReadMetrics,
     policy: PolicyConfig,
-    refusals: rejecting_checks::RejectingCheckUsage,
+    rejecting_checks: rejecting_checks::RejectingCheckUsage,
     hot_bytes: u64,
     hot: HotCache<SessionId, Arc<CachedVerdict>, VerdictWeighter>,
 }
@@ -129,8 +129,18 @@ impl VerdictCache {
         policy: PolicyConfig,
         hot_bytes: u64,
     ) -> Self {
-        let refusals = rejecting_checks::RejectingCheckUsage::default();
-        Self { store, log, clock, listeners, reads, policy, refusals, hot_bytes, hot: empty(hot_bytes) }
+        let rejecting_checks = rejecting_checks::RejectingCheckUsage::default();
+        Self {
+            store,
+            log,
+            clock,
+            listeners,
+            reads,
+            policy,
+            rejecting_checks,
+            hot_bytes,
+            hot: empty(hot_bytes),
+        }
     }
 
     fn read(&mut self, session_id: &SessionId) -> Result<Option<Arc<CachedVerdict>>, VerdictCacheError> {
@@ -195,7 +205,7 @@ impl Actor for VerdictCache {
     type Context = Context<Self>;
 
     fn started(&mut self, _: &mut Context<Self>) {
-        if let Err(error) = self.refusals.load(&self.store) {
+        if let Err(error) = self.rejecting_checks.load(&self.store) {
             tracing::warn!(%error, "could not read the size of the rejecting checks");
         }
     }
@@ -286,11 +296,11 @@ pub struct ExpireSessions {
 
 /// Adds the removal of the rows of a session to `record`.
 fn remove_rows(record: &mut JournalRecord, session_id: &SessionId, revisions: SessionRevisions) {
-    let SessionRevisions { session, verdict, held, refusal, regen } = revisions;
+    let SessionRevisions { session, verdict, held, rejecting_check, regen } = revisions;
     remove_row::<SessionRecord>(record, session_id, session);
     remove_row::<VerdictDelivery>(record, session_id, verdict);
     remove_row::<HeldVerdict>(record, session_id, held);
-    remove_row::<RejectingCheck>(record, session_id, refusal);
+    remove_row::<RejectingCheck>(record, session_id, rejecting_check);
     remove_row::<RegenAttempt>(record, session_id, regen);
 }
 
@@ -488,7 +498,7 @@ async fn register(
             Ok(session) => session,
             Err(mismatch) => return Ok(CommitDecision::Already(RegisterSessionOutcome::Mismatch(mismatch))),
         };
-        let (check, refusal_revision) = find_check_in_force(&store, &message.session_id, known.as_ref())?;
+        let (check, check_revision) = find_check_in_force(&store, &message.session_id, known.as_ref())?;
         session.check = check;
         if known.as_ref() == Some(&session) {
             return Ok(CommitDecision::Already(RegisterSessionOutcome::Updated(session)));
@@ -497,7 +507,7 @@ async fn register(
         record.events.splice(0..0, message.look_up.clone());
         record.events.extend(address_change_event(&store, known.as_ref(), &session, clock.now())?);
         if known.is_none() {
-            remove_rejecting_check(&mut record, &message.session_id, refusal_revision);
+            remove_rejecting_check(&mut record, &message.session_id, check_revision);
         }
         let registered = if known.is_none() {
             RegisterSessionOutcome::Created(session)

@@ -285,7 +285,7 @@ impl MailSender {
     }
 
     fn find_content(&self, mail: &OutboxMail) -> Result<Option<MailContent>, MailContentError> {
-        let session_id = &mail.standing.session_id;
+        let session_id = &mail.state.session_id;
         let application = session_id.application();
         let names = self.templates.of(&application).iter();
         let templates =
@@ -350,8 +350,8 @@ impl MailSender {
     async fn send(&self, mail: &OutboxMail) -> SendOutcome {
         let now = self.clock.now();
         // a clock that was set ahead makes no mail older
-        let max_age = self.max_age.saturating_add(self.clock.steps_since(mail.standing.tries.tried_since));
-        if let Some(expired) = mail.standing.expire(now, max_age) {
+        let max_age = self.max_age.saturating_add(self.clock.steps_since(mail.state.tries.tried_since));
+        if let Some(expired) = mail.state.expire(now, max_age) {
             return SendOutcome::Failed { tries: expired.tries, at: now };
         }
         let Some(lease) = self.request_permit().await else { return SendOutcome::Paused };
@@ -366,13 +366,13 @@ impl MailSender {
             Err(failure) => Err(failure),
         };
         // a mail service may quote the recipient's address, and its error texts are logged and shown
-        let sent = sent.map_err(|failure| failure.hide_address(&mail.standing.to));
-        lease.report(outcome_of_attempt(&sent, mail.standing.tries.attempts, began.elapsed()));
+        let sent = sent.map_err(|failure| failure.hide_address(&mail.state.to));
+        lease.report(outcome_of_attempt(&sent, mail.state.tries.attempts, began.elapsed()));
         match sent {
             Ok(()) => SendOutcome::Sent,
             Err(failure) => {
                 let at = self.clock.now();
-                let tries = mail.standing.record_failure(&failure, at, max_age).tries;
+                let tries = mail.state.record_failure(&failure, at, max_age).tries;
                 SendOutcome::Failed { tries, at }
             }
         }
@@ -455,11 +455,11 @@ impl WebhookSender {
         match run_in_trace(webhook.trace.clone(), client.send(webhook)).await {
             Ok(_) => SendOutcome::Sent,
             Err(failure) => {
-                let (at, standing) = (self.clock.now(), &webhook.standing);
+                let (at, state) = (self.clock.now(), &webhook.state);
                 // a clock that was set ahead makes no webhook older
-                let set_ahead = self.clock.steps_since(standing.tries.tried_since);
+                let set_ahead = self.clock.steps_since(state.tries.tried_since);
                 let max_age = self.max_age.saturating_add(set_ahead);
-                SendOutcome::Failed { tries: standing.record_failure(&failure, at, max_age).tries, at }
+                SendOutcome::Failed { tries: state.record_failure(&failure, at, max_age).tries, at }
             }
         }
     }
@@ -476,7 +476,7 @@ impl Handler<TestWebhook> for Notifier {
             let webhook = OutboxWebhook::queued(id, WebhookType::Test, application, None, &json!({}), now);
             let sent = client.get().send(&webhook).await;
             let outcome = sent.map(|reply| (reply.status, reply.latency)).map_err(|failure| failure.cause);
-            WebhookTest { webhook_id: webhook.standing.webhook_id, outcome }
+            WebhookTest { webhook_id: webhook.state.webhook_id, outcome }
         })
     }
 }

@@ -43,9 +43,8 @@ impl RecordAdditions for OutboxQueue {
             .iter()
             .filter_map(|event| Some((event, OutboxWebhook::of_event(event, random_tag())?)))
             .collect();
-        let webhooks = webhooks
-            .into_iter()
-            .filter(|(_, webhook)| self.receivers.contains(&webhook.standing.application));
+        let webhooks =
+            webhooks.into_iter().filter(|(_, webhook)| self.receivers.contains(&webhook.state.application));
         let (events, writes): (Vec<_>, Vec<_>) = webhooks
             .map(|(event, webhook)| {
                 let message = OutboxMessage::from(OutboxWebhook { trace: caller_trace(), ..webhook });

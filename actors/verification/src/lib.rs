@@ -240,7 +240,7 @@ impl VerificationContext {
             adapter: Arc::clone(adapter),
             oracle_tier: request.tier(),
             authority: request.view.state.entry.registration.authority(None),
-            identity: question.thing.clone(),
+            identity: question.subject.clone(),
             point_in_time: question.point_in_time,
             cached_answer: cached,
             timeout: Duration::from_millis(workflow.oracle_latency.hard_timeout_ms),

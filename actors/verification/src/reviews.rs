@@ -491,7 +491,7 @@ impl VerificationContext {
         let known = self.store.review(review_id)?;
         let (state, revision) = known.ok_or_else(|| ReviewError::Unknown(excerpt(review_id)))?;
         let review = &state.review;
-        let key = SubjectKey::of(&review.workflow_id, &review.thing, review.is_about_the_present());
+        let key = SubjectKey::of(&review.workflow_id, &review.subject, review.is_about_the_present());
         let (subject, known_at) = self.store.subject(&key)?.unzip();
         let expect = vec![
             RowExpectation::new::<ReviewState>(&review.review_id, Some(revision)),

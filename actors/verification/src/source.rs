@@ -90,7 +90,7 @@ impl SourceCallRequest {
 
     pub(super) fn cached_answer_key(&self) -> CachedAnswerKey {
         let question = &self.inputs.question;
-        CachedAnswerKey::of(&self.oracle_id, &question.thing, question.point_in_time)
+        CachedAnswerKey::of(&self.oracle_id, &question.subject, question.point_in_time)
     }
 
     /// The answer to cache. It is not served again if it is too long, or if the adapter does not cache
@@ -312,7 +312,7 @@ impl VerificationContext {
         let DecisionInputs { question, workflow, .. } = &*request.inputs;
         let source_question = IngestedSourceQuestion {
             oracle_id: request.oracle_id.clone(),
-            identity: question.thing.clone(),
+            identity: question.subject.clone(),
             paths: request.paths.clone(),
             point_in_time: question.point_in_time,
             known_at: question.known_at,

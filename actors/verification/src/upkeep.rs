@@ -4,7 +4,7 @@ use super::{VerificationContext, VerificationService, VerifyError, pending};
 use actix::{Actor, AsyncContext, Context, Supervised};
 use domain_base::event::AuditEvent;
 use domain_verification::adapter::ValidatedAdapter;
-use domain_verification::event::{AnswerRemovalEntry, KeptAnswersRemoved};
+use domain_verification::event::{AnswerRemovalEntry, CachedAnswersRemoved};
 use domain_verification::{CachedAnswer, CachedAnswerKey, CandidateAnswer};
 use jiff::{SignedDuration, Timestamp};
 use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite, StoreError};
@@ -69,7 +69,7 @@ impl VerificationContext {
             }
             if !record.writes.is_empty() {
                 let entry = AnswerRemovalEntry { count: record.writes.len() as u64 };
-                record.events.push(AuditEvent::new(now, None, KeptAnswersRemoved(entry)));
+                record.events.push(AuditEvent::new(now, None, CachedAnswersRemoved(entry)));
                 self.handles.log.commit(record).await?;
             }
             after = page.next;

@@ -355,10 +355,10 @@ fn source_call_event(inputs: &DecisionInputs, call: SourceCallEntry) -> AuditEve
 
 /// The key of the subject in the present: its open reviews, locks and baselines.
 fn present_subject_key(inputs: &DecisionInputs) -> SubjectKey {
-    SubjectKey::of(&inputs.workflow.workflow_id, &inputs.question.thing, true)
+    SubjectKey::of(&inputs.workflow.workflow_id, &inputs.question.subject, true)
 }
 
 fn question_subject_key(inputs: &DecisionInputs) -> SubjectKey {
     let question = &inputs.question;
-    SubjectKey::of(&inputs.workflow.workflow_id, &question.thing, question.is_about_the_present())
+    SubjectKey::of(&inputs.workflow.workflow_id, &question.subject, question.is_about_the_present())
 }

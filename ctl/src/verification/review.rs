@@ -377,7 +377,7 @@ pub(crate) fn format_subject(review: &ReviewSummary) -> String {
     } else {
         String::new()
     };
-    format!("{}{at}", verify::format_identity(&review.thing))
+    format!("{}{at}", verify::format_identity(&review.subject))
 }
 
 /// The answered and claimed values of the axes to decide, each value once.
@@ -408,7 +408,7 @@ fn show_review(out: &mut dyn Write, state: &ReviewState, evidence: &ReviewEviden
     let head = [
         ("review", review.review_id.clone()),
         ("workflow", review.workflow_id.to_string()),
-        ("subject", verify::format_identity(&review.thing)),
+        ("subject", verify::format_identity(&review.subject)),
         ("as of", verify::format_times(review.point_in_time, review.known_at)),
         ("opened at", review.opened_at.to_string()),
         ("evidence", format!("SHA-256 {}", review.evidence_hash)),

@@ -31,7 +31,7 @@ pub(crate) struct VerifyArgs {
     workflow: WorkflowId,
     /// The subject: the values of its identity axes, such as `area=ABW year=1960`
     #[arg(value_name = "AXIS=VALUE", value_parser = parse_axis_value)]
-    thing: Vec<AxisValueArg>,
+    subject: Vec<AxisValueArg>,
     /// Axes to verify
     #[arg(long, required = true, value_delimiter = ',', value_name = "AXIS,AXIS")]
     axes: Vec<String>,
@@ -90,7 +90,7 @@ impl VerifyArgs {
         });
         Ok(VerifyRequest {
             workflow: self.workflow.clone(),
-            thing: collect_by_axis(&self.thing)?,
+            subject: collect_by_axis(&self.subject)?,
             axes: self.axes.clone(),
             claimed: claimed.collect(),
             point_in_time: self.at.map(|Moment(at)| at),
@@ -116,7 +116,7 @@ pub(crate) fn show_envelope(
     writeln!(out, "{}", look.paint(&kind, is_verified))?;
     let head = [
         ("workflow", envelope.workflow.to_string()),
-        ("subject", format_identity(&envelope.thing)),
+        ("subject", format_identity(&envelope.subject)),
         ("as of", format_times(envelope.point_in_time, envelope.known_at)),
         ("decided at", envelope.decided_at.to_string()),
         ("execution", envelope.execution_id.clone()),
@@ -327,8 +327,8 @@ const fn describe_reason(reason: AxisReason) -> &'static str {
             "only sources that are unverified, or count as unverified, have a value, and all other expected sources answered"
         }
         AxisReason::TooFewSources => "fewer registered sources have a value than the workflow requires",
-        AxisReason::ThingNotFixed => "the question does not identify one subject",
-        AxisReason::SeveralThings => "a source has several records of the subject",
+        AxisReason::SubjectNotFixed => "the question does not identify one subject",
+        AxisReason::SeveralSubjects => "a source has several records of the subject",
         AxisReason::NonAuthoritative => "the workflow does not verify values",
         AxisReason::Deferred => "the decision is pending",
     }

@@ -22,7 +22,7 @@ use domain_verdict::event::{
     CrosscheckEntry, CrosscheckError, DailyBudgetReached, HeldVerdictRead, InfrastructureVariance,
     MessageDropped, MessageFailed, MessageQueued, MessageRequeued, MessageSent, OracleInteraction,
     OrderAttemptFailed, OrderAttempted, OrderCancelled, OrderDelivered, OrderPlaced, OrderReleased,
-    OrderRetried, OrderStopped, PolicyApplied, RefusalDropped, RegenAttempted, RegenDivergenceCheck,
+    OrderRetried, OrderStopped, PolicyApplied, RegenAttempted, RegenDivergenceCheck, RejectingCheckDropped,
     SessionAddressChanged, SessionCorrected, SessionExported, SessionLookedUp, SessionRegistered,
     SessionRemoved, TmmCrosscheck, ValueChange, VerdictCached, VerdictPurged,
 };
@@ -192,7 +192,7 @@ fn message_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Time
     let application = Some(session_id.application());
     let id = WebhookId::new(timestamp, 7);
     let webhook = OutboxWebhook::queued(id, WebhookType::OrderDelivered, application, None, &data, timestamp);
-    let webhook = MessageState::Webhook(webhook.standing).entry();
+    let webhook = MessageState::Webhook(webhook.state).entry();
     let mail = MessageEntry {
         message_id: MailId::verdict(session_id).into(),
         kind: MessageKind::Mail(MailKind::Verdict),
@@ -327,7 +327,7 @@ fn all() -> Vec<AuditEvent> {
             CrosscheckError { path: GatePath::Submit, level: EventSeverity::Error, cause: "a fault".into() },
         ),
         AuditEvent::new(timestamp, None, RulesEvaluated(RulesEntry::of(&evaluation(), None))),
-        AuditEvent::new(timestamp, session_id.clone(), RefusalDropped {}),
+        AuditEvent::new(timestamp, session_id.clone(), RejectingCheckDropped {}),
         AuditEvent::new(
             timestamp,
             session_id.clone(),

@@ -103,10 +103,10 @@ impl Event for CrosscheckError {
 
 /// The stored check that rejected a session's verdict was discarded to make room for newer ones.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct RefusalDropped {}
+pub struct RejectingCheckDropped {}
 
-impl Event for RefusalDropped {
-    const NAME: &'static str = "refusal_dropped";
+impl Event for RejectingCheckDropped {
+    const NAME: &'static str = "rejecting_check_dropped";
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
@@ -841,7 +841,7 @@ impl Event for MessageDropped {
 pub const EVENTS: &[&EventType] = &[
     TmmCrosscheck::TYPE,
     CrosscheckError::TYPE,
-    RefusalDropped::TYPE,
+    RejectingCheckDropped::TYPE,
     PolicyApplied::TYPE,
     VerdictCached::TYPE,
     VerdictPurged::TYPE,

@@ -112,7 +112,7 @@ pub struct MailState {
 /// A mail in the outbox. It contains an approved verdict; no other content can be mailed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct OutboxMail {
-    pub standing: MailState,
+    pub state: MailState,
     /// The delivered verdict; in a notice, the regenerated verdict.
     pub delivery: Arc<VerdictDelivery>,
     /// The trace of the request that queued it; absent if it had none, or if no request queued it.
@@ -130,8 +130,8 @@ impl OutboxMail {
             MailKind::DivergenceNotice => MailId::notice(&session_id, now),
         };
         let tries = MessageAttempts::queued(now);
-        let standing = MailState { mail_id, kind, session_id, to, tries };
-        Self { standing, delivery, trace: None }
+        let state = MailState { mail_id, kind, session_id, to, tries };
+        Self { state, delivery, trace: None }
     }
 }
 

@@ -180,8 +180,8 @@ impl OutboxMessage {
     #[must_use]
     pub fn state(&self) -> MessageState {
         match self {
-            Self::Mail(mail) => MessageState::Mail(mail.standing.clone()),
-            Self::Webhook(webhook) => MessageState::Webhook(webhook.standing.clone()),
+            Self::Mail(mail) => MessageState::Mail(mail.state.clone()),
+            Self::Webhook(webhook) => MessageState::Webhook(webhook.state.clone()),
         }
     }
 
@@ -189,8 +189,8 @@ impl OutboxMessage {
     #[must_use]
     pub fn with_tries(mut self, tries: MessageAttempts) -> Self {
         match &mut self {
-            Self::Mail(mail) => mail.standing.tries = tries,
-            Self::Webhook(webhook) => webhook.standing.tries = tries,
+            Self::Mail(mail) => mail.state.tries = tries,
+            Self::Webhook(webhook) => webhook.state.tries = tries,
         }
         self
     }
@@ -212,15 +212,15 @@ impl From<OutboxWebhook> for OutboxMessage {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StoredMessageHead {
-    Mail { standing: MailState },
-    Webhook { standing: WebhookState },
+    Mail { state: MailState },
+    Webhook { state: WebhookState },
 }
 
 impl From<StoredMessageHead> for MessageState {
     fn from(head: StoredMessageHead) -> Self {
         match head {
-            StoredMessageHead::Mail { standing } => Self::Mail(standing),
-            StoredMessageHead::Webhook { standing } => Self::Webhook(standing),
+            StoredMessageHead::Mail { state } => Self::Mail(state),
+            StoredMessageHead::Webhook { state } => Self::Webhook(state),
         }
     }
 }

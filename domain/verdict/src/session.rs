@@ -284,7 +284,7 @@ impl KeyedRow for SessionRecord {
 impl Row for RejectingCheck {
     type Key = SessionId;
     const TABLE: &'static Table = &Table {
-        name: "refusals",
+        name: "rejecting_checks",
         bundle: None,
         data: RowData::of_named_session("rejecting_check"),
         is_new_work: true,

@@ -130,7 +130,7 @@ pub struct WebhookState {
 /// A webhook in the outbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutboxWebhook {
-    pub standing: WebhookState,
+    pub state: WebhookState,
     /// The body of the request, as it is signed.
     pub body: String,
     /// The trace of the request that caused the event; absent if it had none, or if no request caused it.
@@ -161,8 +161,8 @@ impl OutboxWebhook {
     ) -> Self {
         let body = json!({ "type": kind.into_str(), "timestamp": at, "data": data }).to_string();
         let tries = MessageAttempts::queued(at);
-        let standing = WebhookState { webhook_id, kind, application, session_id, tries };
-        Self { standing, body, trace: None }
+        let state = WebhookState { webhook_id, kind, application, session_id, tries };
+        Self { state, body, trace: None }
     }
 }
 
@@ -238,8 +238,8 @@ mod tests {
             "data": { "application": "shop", "session_id": "cs_1", "attempts": 1 },
         });
         assert_eq!(body, expected);
-        assert_eq!(webhook.standing.application.as_ref().map(ToString::to_string).as_deref(), Some("shop"));
-        let delivered_id = webhook.standing.webhook_id;
+        assert_eq!(webhook.state.application.as_ref().map(ToString::to_string).as_deref(), Some("shop"));
+        let delivered_id = webhook.state.webhook_id;
         let cancelled = OrderCancelled {
             from: OrderState::Generating,
             attempts: 1,
@@ -248,13 +248,13 @@ mod tests {
             peer: None,
         };
         let webhook = OutboxWebhook::of_event(&event(cancelled.into()), 7).expect("an order has a webhook");
-        assert_eq!(webhook.standing.webhook_id, delivered_id, "nothing of the body is in the id");
-        assert_eq!(webhook.standing.kind, WebhookType::OrderCancelled);
+        assert_eq!(webhook.state.webhook_id, delivered_id, "nothing of the body is in the id");
+        assert_eq!(webhook.state.kind, WebhookType::OrderCancelled);
         for (state, kind) in
             [(OrderState::Held, WebhookType::OrderHeld), (OrderState::Failed, WebhookType::OrderFailed)]
         {
             let webhook = OutboxWebhook::of_event(&event(stopped(state)), 7).expect("an order has a webhook");
-            assert_eq!(webhook.standing.kind, kind);
+            assert_eq!(webhook.state.kind, kind);
             assert!(!webhook.body.contains("private"), "{}", webhook.body);
         }
     }
@@ -274,9 +274,6 @@ mod tests {
         assert_eq!(OutboxWebhook::of_event(&event(failed(Some(Timestamp::MAX)).into()), 7), None);
         let webhook =
             OutboxWebhook::of_event(&event(failed(None).into()), 7).expect("a dead letter has a webhook");
-        assert_eq!(
-            (webhook.standing.kind, webhook.standing.application),
-            (WebhookType::MailDeadLetter, None)
-        );
+        assert_eq!((webhook.state.kind, webhook.state.application), (WebhookType::MailDeadLetter, None));
     }
 }

@@ -263,7 +263,7 @@ fn find_answer_fault(
         let other = &candidate.record.oracle_id;
         return Some((AnswerFault::Identity, format!("it is {other}'s")));
     }
-    if candidate.thing != inputs.question.thing {
+    if candidate.subject != inputs.question.subject {
         return Some((AnswerFault::Identity, "it is about another subject than the requested one".into()));
     }
     if candidate.record.signature_info.as_ref().is_some_and(|signature| !signature.signature_valid) {

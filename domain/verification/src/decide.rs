@@ -61,8 +61,10 @@ pub fn decide(inputs: &DecisionInputs) -> Envelope {
     }
     let unfixed: Vec<_> = inputs.unspecified_axes().into_iter().map(str::to_owned).collect();
     if !unfixed.is_empty() {
-        let ruling =
-            CombinedDecision::without_oracles(EnvelopeKind::RequiresSpecification, AxisReason::ThingNotFixed);
+        let ruling = CombinedDecision::without_oracles(
+            EnvelopeKind::RequiresSpecification,
+            AxisReason::SubjectNotFixed,
+        );
         return assemble::envelope(inputs, &nothing_heard, &ruling, unfixed);
     }
     if mode == EnforcementMode::Async && inputs.stage == DecisionStage::First {
@@ -203,7 +205,7 @@ impl<'a> CombinedDecision<'a> {
             self.kinds.insert(path, kind);
             let Some(settlement) = self.settled.get_mut(path.as_str()) else { continue };
             match reason {
-                Some(reason @ AxisReason::SeveralThings) => settlement.discard(reason),
+                Some(reason @ AxisReason::SeveralSubjects) => settlement.discard(reason),
                 Some(reason) => settlement.add(reason),
                 None => {}
             }
@@ -233,7 +235,7 @@ impl<'a> CombinedDecision<'a> {
             inputs.calls.get(oracle_id).is_some_and(|call| is_requested(&call.axes, path))
         };
         if collected.ambiguous.iter().any(|oracle_id| is_asked(oracle_id)) {
-            return (EnvelopeKind::RequiresSpecification, Some(AxisReason::SeveralThings));
+            return (EnvelopeKind::RequiresSpecification, Some(AxisReason::SeveralSubjects));
         }
         if settlement.status == AxisStatus::Escalated {
             return (EnvelopeKind::HumanReview, None);
@@ -441,5 +443,5 @@ fn evidence_hash(
     });
     let answers: BTreeMap<_, _> = answers.collect();
     let Workflow { workflow_id, ontology, .. } = &inputs.workflow;
-    digest_of_json(&(workflow_id, ontology, &question.thing, axes, answers, claimed))
+    digest_of_json(&(workflow_id, ontology, &question.subject, axes, answers, claimed))
 }

@@ -38,7 +38,7 @@ pub struct Envelope {
     pub ontology: OntologyRef,
     /// The subject: the values of identity axes.
     #[serde(rename = "where")]
-    pub thing: BTreeMap<String, AxisValue>,
+    pub subject: BTreeMap<String, AxisValue>,
     /// The requested time; absent for the present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]

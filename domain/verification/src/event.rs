@@ -353,10 +353,10 @@ impl Event for ReviewResolved {
 /// had the time of its issue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(transparent)]
-pub struct KeptAnswersRemoved(pub AnswerRemovalEntry);
+pub struct CachedAnswersRemoved(pub AnswerRemovalEntry);
 
-impl Event for KeptAnswersRemoved {
-    const NAME: &'static str = "kept_answers_removed";
+impl Event for CachedAnswersRemoved {
+    const NAME: &'static str = "cached_answers_removed";
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
@@ -432,7 +432,7 @@ pub const EVENTS: &[&EventType] = &[
     VerificationDecided::TYPE,
     ReviewOpened::TYPE,
     ReviewResolved::TYPE,
-    KeptAnswersRemoved::TYPE,
+    CachedAnswersRemoved::TYPE,
     ReviewRevoked::TYPE,
     ReviewDismissed::TYPE,
     ReviewCommented::TYPE,

@@ -126,7 +126,7 @@ impl DecisionInputs {
 
     /// The identity axes that the question leaves open.
     pub(super) fn unspecified_axes(&self) -> Vec<&str> {
-        let open = self.identity.iter().filter(|axis| !self.question.thing.contains_key(*axis));
+        let open = self.identity.iter().filter(|axis| !self.question.subject.contains_key(*axis));
         open.map(String::as_str).collect()
     }
 

@@ -28,7 +28,7 @@ pub struct HumanLock {
     pub ontology: OntologyRef,
     /// The subject.
     #[serde(rename = "where")]
-    pub thing: BTreeMap<String, AxisValue>,
+    pub subject: BTreeMap<String, AxisValue>,
     /// The time of the state that was decided; null for the present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub point_in_time: Option<Timestamp>,
@@ -62,7 +62,7 @@ impl HumanLock {
     pub(super) fn is_about(&self, workflow: &Workflow, question: &VerificationQuestion, axis: &str) -> bool {
         self.workflow_id == workflow.workflow_id
             && self.ontology == workflow.ontology
-            && self.thing == question.thing
+            && self.subject == question.subject
             && self.covers(question)
             && self.axis == axis
     }

@@ -72,9 +72,9 @@ pub enum AxisReason {
     /// Fewer registered oracles have a value than the workflow requires, and all expected answers arrived.
     TooFewSources,
     /// The question does not identify one subject.
-    ThingNotFixed,
+    SubjectNotFixed,
     /// An oracle has several matching records.
-    SeveralThings,
+    SeveralSubjects,
     /// The workflow verifies nothing.
     NonAuthoritative,
     /// The decision is made later.

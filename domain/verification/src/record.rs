@@ -133,7 +133,7 @@ impl From<OracleTier> for VerificationTier {
 pub struct CandidateAnswer {
     /// The subject that the answer names: the values of the ontology's identity axes.
     #[serde(rename = "where")]
-    pub thing: BTreeMap<String, AxisValue>,
+    pub subject: BTreeMap<String, AxisValue>,
     /// The values, by the paths of the requested axes.
     pub values: BTreeMap<String, StatedValue>,
     /// The verification record. Its tier is ignored: the registered one counts.

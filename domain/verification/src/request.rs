@@ -33,7 +33,7 @@ pub struct VerifyRequest {
     /// digits.
     #[serde(rename = "where", deserialize_with = "values_as_written")]
     #[schema(value_type = BTreeMap<String, WrittenValue>)]
-    pub thing: BTreeMap<String, Json>,
+    pub subject: BTreeMap<String, Json>,
     /// The paths of the axes to verify; in a keyed group, the path of one value (`nutrients.protein.amount`).
     pub axes: Vec<String>,
     /// Claims about requested axes, by their paths.
@@ -70,7 +70,7 @@ pub struct ClaimedValue {
 pub struct VerificationQuestion {
     /// The subject, as far as the request identifies it.
     #[serde(rename = "where")]
-    pub thing: BTreeMap<String, AxisValue>,
+    pub subject: BTreeMap<String, AxisValue>,
     /// The paths of the requested axes, in the order of the request.
     pub axes: Vec<String>,
     /// The claims, by the paths of axes.
@@ -170,7 +170,7 @@ impl VerifyRequest {
             }
         }
         let question = VerificationQuestion {
-            thing: self.read_subject(ontology)?,
+            subject: self.read_subject(ontology)?,
             axes: self.axes.clone(),
             claimed: self.read_claims(ontology)?,
             point_in_time: self.point_in_time,
@@ -187,7 +187,7 @@ impl VerifyRequest {
                 || build_unknown_axis_error("where", name, ontology.identity().map(|axis| &axis.axis));
             Ok((name.clone(), read_value("where", name, value, axis.ok_or_else(known)?)?))
         };
-        self.thing.iter().map(read).collect()
+        self.subject.iter().map(read).collect()
     }
 
     fn read_claims(

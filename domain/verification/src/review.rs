@@ -54,7 +54,7 @@ pub struct ReviewCase {
     pub ontology: OntologyRef,
     /// The subject.
     #[serde(rename = "where")]
-    pub thing: BTreeMap<String, AxisValue>,
+    pub subject: BTreeMap<String, AxisValue>,
     /// The requested time; null for the present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub point_in_time: Option<Timestamp>,
@@ -279,7 +279,7 @@ impl ReviewCase {
             review_id: envelope.execution_id.clone(),
             workflow_id: envelope.workflow.clone(),
             ontology: envelope.ontology.clone(),
-            thing: envelope.thing.clone(),
+            subject: envelope.subject.clone(),
             point_in_time: envelope.point_in_time,
             known_at: envelope.known_at,
             axes,
@@ -377,7 +377,7 @@ impl ReviewCase {
                 review_id: self.review_id.clone(),
                 workflow_id: self.workflow_id.clone(),
                 ontology: self.ontology.clone(),
-                thing: self.thing.clone(),
+                subject: self.subject.clone(),
                 point_in_time: self.point_in_time,
                 known_at: self.known_at,
                 axis: path.clone(),

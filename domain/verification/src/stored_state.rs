@@ -72,15 +72,15 @@ pub struct CachedAnswerKey {
 }
 
 impl CachedAnswerKey {
-    /// The key of an answer of `oracle_id` about `thing` at `point_in_time`; `None` for the present.
+    /// The key of an answer of `oracle_id` about `subject` at `point_in_time`; `None` for the present.
     #[must_use]
     pub fn of(
         oracle_id: &SourceId,
-        thing: &BTreeMap<String, AxisValue>,
+        subject: &BTreeMap<String, AxisValue>,
         point_in_time: Option<Timestamp>,
     ) -> Self {
         let past = point_in_time.map(|_| "past");
-        Self { oracle_id: oracle_id.clone(), about: digest_of_json(&(thing, past)) }
+        Self { oracle_id: oracle_id.clone(), about: digest_of_json(&(subject, past)) }
     }
 }
 
@@ -171,10 +171,10 @@ impl SubjectKey {
     #[must_use]
     pub fn of(
         workflow_id: &WorkflowId,
-        thing: &BTreeMap<String, AxisValue>,
+        subject: &BTreeMap<String, AxisValue>,
         is_about_the_present: bool,
     ) -> Self {
-        Self { workflow_id: workflow_id.clone(), about: digest_of_json(&(thing, is_about_the_present)) }
+        Self { workflow_id: workflow_id.clone(), about: digest_of_json(&(subject, is_about_the_present)) }
     }
 }
 

@@ -157,12 +157,12 @@ fn resolved() -> ResolutionRecord {
 }
 
 fn kept_key(oracle_id: &str, patient: &str) -> CachedAnswerKey {
-    let thing = [("patient".to_owned(), domain_ground::value::AxisValue::Text(patient.into()))].into();
-    CachedAnswerKey::of(&oracle_id.parse().expect("a valid id"), &thing, None)
+    let subject = [("patient".to_owned(), domain_ground::value::AxisValue::Text(patient.into()))].into();
+    CachedAnswerKey::of(&oracle_id.parse().expect("a valid id"), &subject, None)
 }
 
 fn subject_key(workflow_id: &str) -> SubjectKey {
-    SubjectKey::of(&workflow_id.parse().expect("a valid id"), &inputs("x", "").question.thing, true)
+    SubjectKey::of(&workflow_id.parse().expect("a valid id"), &inputs("x", "").question.subject, true)
 }
 
 fn cached_answer_of(oracle_id: &str, second: i64) -> CachedAnswer {

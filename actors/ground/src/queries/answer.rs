@@ -470,7 +470,7 @@ impl IngestedSourceLookup {
         let subject =
             identity.filter_map(|axis| Some((axis.axis.clone(), content.axes.get(&axis.axis)?.clone())));
         let candidate = CandidateAnswer {
-            thing: subject.collect(),
+            subject: subject.collect(),
             values: question.paths.iter().filter_map(stated).collect(),
             record: OracleVerificationRecord {
                 oracle_id: question.oracle_id.clone(),

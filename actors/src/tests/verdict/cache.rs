@@ -202,7 +202,7 @@ fn only_the_first_delivery_queues_its_mail_in_the_same_commit() {
             .mail(&MailId::verdict(&id("cs_1")))
             .expect("the mail is readable")
             .expect("the mail is in the outbox");
-        assert_eq!((mail.standing.kind, revision), (MailKind::Verdict, 3), "committed with the verdict");
+        assert_eq!((mail.state.kind, revision), (MailKind::Verdict, 3), "committed with the verdict");
         assert_eq!(mail.delivery.approved.label(), VerdictLabel::Green);
         assert_eq!(
             logged_events(&system.store),
@@ -425,7 +425,7 @@ fn registered_original_verdict_does_not_suppress_the_first_mail() {
                 .mail(&MailId::verdict(&id("cs_1")))
                 .expect("the mail is readable")
                 .expect("the mail is in the outbox");
-            assert_eq!(mail.standing.kind, MailKind::Verdict);
+            assert_eq!(mail.state.kind, MailKind::Verdict);
             let (session, _) = system
                 .store
                 .session(&id("cs_1"))

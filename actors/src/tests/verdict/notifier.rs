@@ -95,7 +95,7 @@ impl ScriptedMailService {
             .tried
             .lock()
             .expect("the lock is not poisoned")
-            .entry(mail.standing.mail_id.to_string())
+            .entry(mail.state.mail_id.to_string())
             .or_default() += 1;
         tokio::task::yield_now().await;
         while self.current_script() == MailServiceScript::Hangs {
@@ -108,7 +108,7 @@ impl ScriptedMailService {
             MailServiceScript::Fails => Err(failure(MailFailureCause::Service)),
             MailServiceScript::Refuses => Err(failure(MailFailureCause::MailForGood)),
             MailServiceScript::Quotes => Err(MailSendFailure {
-                cause: format!("451 4.7.1 <{}>: Greylisted", mail.standing.to.as_str().to_uppercase()),
+                cause: format!("451 4.7.1 <{}>: Greylisted", mail.state.to.as_str().to_uppercase()),
                 ..failure(MailFailureCause::Service)
             }),
             MailServiceScript::Panics => panic!("scripted panic"),
@@ -186,7 +186,7 @@ fn mail(kind: MailKind, session: &str, now: Timestamp) -> OutboxMail {
         cached_at: now,
         ..VerdictDelivery::clone(&created.delivery)
     };
-    OutboxMail::queued(kind, Arc::new(delivery), created.standing.to)
+    OutboxMail::queued(kind, Arc::new(delivery), created.state.to)
 }
 
 impl TestSystem {
@@ -207,7 +207,7 @@ impl TestSystem {
     }
 
     async fn queue_mail(&self, mail: OutboxMail) -> MailId {
-        let (mail_id, session_id) = (mail.standing.mail_id.clone(), mail.standing.session_id.clone());
+        let (mail_id, session_id) = (mail.state.mail_id.clone(), mail.state.session_id.clone());
         let message = OutboxMessage::from(mail);
         let queued = MessageQueued(message.state().entry());
         let event = AuditEvent::new(self.system.clock.now(), session_id, queued);
@@ -381,9 +381,9 @@ fn permanently_refused_mail_is_dead_until_requeued() {
         assert_eq!(service.attempts(), 1);
         service.set_script(MailServiceScript::Takes);
         let requeue = ChangeMessage { id: mail_id.clone().into(), action: OutboxAction::Requeue, peer: PEER };
-        let standing =
+        let state =
             world.system.notifier.ask(requeue).await.expect("the actor answers").expect("the call succeeds");
-        assert_eq!((standing.tries().attempts, standing.tries().is_dead()), (0, false));
+        assert_eq!((state.tries().attempts, state.tries().is_dead()), (0, false));
         world.wait_until_outbox_empty().await;
         let events = [
             ("message_queued", None),
@@ -536,7 +536,7 @@ fn mail_without_a_wake_up_is_found_within_a_minute() {
         // due in 5 s, so that its wake-up is lost before it is sent
         let now = world.system.clock.now();
         let mut later = mail(MailKind::Verdict, "cs_1", now);
-        later.standing.tries.next_attempt_at = now.checked_add(SignedDuration::from_secs(5)).ok();
+        later.state.tries.next_attempt_at = now.checked_add(SignedDuration::from_secs(5)).ok();
         let mail_id = world.queue_mail(later).await;
         tokio::time::sleep(Duration::from_millis(50)).await;
         let lost = RemoveWork::<OutboxWork>(mail_id.into());
@@ -713,7 +713,7 @@ fn no_mail_is_sent_while_the_log_is_unavailable() {
         // the mail is due later: on a busy machine the notifier's own tick may run before the log is broken
         let now = world.system.clock.now();
         let mut later = mail(MailKind::Verdict, "cs_1", now);
-        later.standing.tries.next_attempt_at = now.checked_add(SignedDuration::from_secs(5)).ok();
+        later.state.tries.next_attempt_at = now.checked_add(SignedDuration::from_secs(5)).ok();
         let mail_id = world.queue_mail(later).await;
         world.break_store();
         let event = AuditEvent::new(world.system.clock.now(), None, ServiceStopped {});

@@ -178,7 +178,7 @@ impl MatrixBehavior {
             Self::SpeaksOfAnother => ScriptedCall::after(
                 100,
                 ScriptedSourceReply::Changed("54208", |candidate| {
-                    candidate.thing.insert("area".into(), AxisValue::Text("ZZZ".into()));
+                    candidate.subject.insert("area".into(), AxisValue::Text("ZZZ".into()));
                 }),
             ),
             Self::SpeaksForAnother => ScriptedCall::after(

@@ -32,10 +32,10 @@ fn false_answer_cases() -> Vec<FalseAnswerCase> {
     };
     let mut lies = vec![
         // another area, another year, no subject, no year, another source's name
-        changed(|candidate| drop(candidate.thing.insert("area".into(), AxisValue::Text("AFG".into())))),
-        changed(|candidate| drop(candidate.thing.insert("year".into(), AxisValue::Text("1961".into())))),
-        changed(|candidate| candidate.thing.clear()),
-        changed(|candidate| drop(candidate.thing.remove("year"))),
+        changed(|candidate| drop(candidate.subject.insert("area".into(), AxisValue::Text("AFG".into())))),
+        changed(|candidate| drop(candidate.subject.insert("year".into(), AxisValue::Text("1961".into())))),
+        changed(|candidate| candidate.subject.clear()),
+        changed(|candidate| drop(candidate.subject.remove("year"))),
         changed(|candidate| candidate.record.oracle_id = source_id("archive")),
         // an invalid signature that an earlier check has missed
         changed(|candidate| {
@@ -279,7 +279,7 @@ fn replayed_old_answer_does_not_replace_the_cached_one() {
 fn invalid_cached_answer_is_never_served() {
     type Spoil = fn(&mut CandidateAnswer);
     let spoilt: [Spoil; 5] = [
-        |candidate| drop(candidate.thing.insert("area".into(), AxisValue::Text("AFG".into()))),
+        |candidate| drop(candidate.subject.insert("area".into(), AxisValue::Text("AFG".into()))),
         |candidate| candidate.record.oracle_id = source_id("archive"),
         |candidate| candidate.observed_at += SignedDuration::from_hours(1),
         |candidate| {

@@ -183,12 +183,12 @@ fn answer(ask: &LiveQuery, reply: ScriptedSourceReply, now: Timestamp) -> LiveAn
 /// The candidate of an honest source at this time.
 pub(crate) fn candidate(
     oracle_id: &str,
-    thing: BTreeMap<String, AxisValue>,
+    subject: BTreeMap<String, AxisValue>,
     count: &str,
     now: Timestamp,
 ) -> CandidateAnswer {
     CandidateAnswer {
-        thing,
+        subject,
         values: [(
             "population".to_owned(),
             StatedValue { value: AxisValue::Text(count.into()), definition: None },

@@ -57,16 +57,16 @@ struct MailApiRequest<'m> {
 }
 
 impl<'m> MailApiRequest<'m> {
-    fn of(OutboxMail { standing, delivery, .. }: &'m OutboxMail, content: Option<&'m MailContent>) -> Self {
+    fn of(OutboxMail { state, delivery, .. }: &'m OutboxMail, content: Option<&'m MailContent>) -> Self {
         Self {
-            to: standing.to.mailbox(),
-            session_id: standing.session_id.local(),
-            application: standing.session_id.application(),
+            to: state.to.mailbox(),
+            session_id: state.session_id.local(),
+            application: state.session_id.application(),
             tier: delivery.approved.tier(),
             query: &delivery.query,
             verdict: delivery.approved.verdict(),
-            kind: standing.kind,
-            mail_id: &standing.mail_id,
+            kind: state.kind,
+            mail_id: &state.mail_id,
             disclaimer: match content {
                 Some(content) => delivery.disclaimer_in(NoteLanguage::of(&content.language)),
                 None => delivery.disclaimer(),
@@ -93,7 +93,7 @@ impl HttpMailService {
         content: Option<&MailContent>,
     ) -> Result<(), MailSendFailure> {
         let request = self.endpoint.post(&[PATH], &MailApiRequest::of(mail, content));
-        let request = request.header(IDEMPOTENCY_KEY, mail.standing.mail_id.as_str());
+        let request = request.header(IDEMPOTENCY_KEY, mail.state.mail_id.as_str());
         match self.endpoint.head(request, self.hard_timeout).await {
             // a success status confirms the mail, even if the body is cut or late
             Ok(head) if head.status.is_success() => Ok(()),

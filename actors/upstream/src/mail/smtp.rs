@@ -176,7 +176,7 @@ impl SmtpMailService {
 
     /// Builds the message. It is the same at each attempt with the same content.
     fn message(&self, mail: &OutboxMail, content: Option<&MailContent>) -> Result<Message, MailSendFailure> {
-        let MailState { mail_id, to, session_id, tries, .. } = &mail.standing;
+        let MailState { mail_id, to, session_id, tries, .. } = &mail.state;
         let ParsedHeading { from, subject } =
             self.headings.get(&session_id.application()).unwrap_or(&self.heading);
         let unusable = |error: &dyn fmt::Display| {
@@ -218,7 +218,7 @@ impl SmtpMailService {
 
 /// The subject. A notice has a different one, so that it is not mistaken for the mail that it is about.
 fn subject_of(mail: &OutboxMail, subject: &str) -> String {
-    match mail.standing.kind {
+    match mail.state.kind {
         MailKind::Verdict => subject.to_owned(),
         MailKind::DivergenceNotice => format!("{subject}: a note on your results page"),
     }
@@ -295,7 +295,7 @@ impl MailService for SmtpMailService {
 
 /// Formats a mail as plain text.
 pub(super) fn format_mail(mail: &OutboxMail) -> String {
-    let OutboxMail { standing, delivery, .. } = mail;
+    let OutboxMail { state, delivery, .. } = mail;
     let verdict: Value = serde_json::from_str(delivery.approved.verdict().get()).unwrap_or_default();
     let mut text = MailText(String::new());
     // the rest of the text is English
@@ -316,7 +316,7 @@ pub(super) fn format_mail(mail: &OutboxMail) -> String {
     format_strategy(&mut text, verdict.get("strategy").filter(|_| tier == ProductTier::Strategy));
     text.paragraph("Your question:");
     text.paragraph(delivery.query.as_str());
-    text.line("Session", standing.session_id.local());
+    text.line("Session", state.session_id.local());
     text.0
 }
 

@@ -94,7 +94,7 @@ impl HttpLiveOracle {
             return Ok(internal_fault("the system returned no random numbers".to_owned()));
         };
         let question = SourceQuestion {
-            thing: &ask.identity,
+            subject: &ask.identity,
             point_in_time: ask.point_in_time,
             nonce: &nonce,
             asked_at: self.clock.now(),

@@ -95,7 +95,7 @@ impl LiveAnswer {
         signature: Option<(&SignaturePolicy, String, SignatureAlgorithm)>,
         outcome: CircuitCallOutcome,
     ) -> Self {
-        let AnswerContent { thing, values, version, observed_at, issued_at, warnings } = content;
+        let AnswerContent { subject, values, version, observed_at, issued_at, warnings } = content;
         let adapter = ask.adapter.adapter();
         let record = OracleVerificationRecord {
             oracle_id: adapter.oracle_id.clone(),
@@ -116,7 +116,7 @@ impl LiveAnswer {
             chain_of_custody: Some(vec![ask.authority.clone(), format!("answer from {}", live_answer.url)]),
         };
         let candidate = CandidateAnswer {
-            thing,
+            subject,
             values,
             record,
             observed_at,

@@ -114,13 +114,13 @@ impl WebhookClient {
     /// Sends `webhook` once. Each status from 200 to 299 accepts it.
     pub async fn send(&self, webhook: &OutboxWebhook) -> Result<WebhookReply, WebhookSendFailure> {
         let fault = |cause: String| WebhookSendFailure { cause, is_permanent: false, retry_after: None };
-        let Some(endpoint) = self.endpoints.get(&webhook.standing.application) else {
-            let receiver = webhook.standing.application.as_ref();
+        let Some(endpoint) = self.endpoints.get(&webhook.state.application) else {
+            let receiver = webhook.state.application.as_ref();
             let receiver =
                 receiver.map_or_else(|| "operators".into(), |name| format!("application `{name}`"));
             return Err(fault(format!("no webhook endpoint is configured for {receiver}")));
         };
-        let headers = self.headers(&endpoint.secret, &webhook.standing.webhook_id, &webhook.body);
+        let headers = self.headers(&endpoint.secret, &webhook.state.webhook_id, &webhook.body);
         let began = monotonic();
         let sent = self.web.post(&endpoint.url, headers, webhook.body.clone()).await;
         let response = sent.map_err(|error| fault(error.to_string()))?;

@@ -165,8 +165,8 @@ impl Admission {
             build_delivery_record(admit, session, store, self.listeners.mails, now)?;
         let session_id = &admit.submission.session_id;
         if session.is_none() {
-            let (_, refusal_revision) = find_check_in_force(store, session_id, None)?;
-            remove_rejecting_check(&mut record, session_id, refusal_revision);
+            let (_, check_revision) = find_check_in_force(store, session_id, None)?;
+            remove_rejecting_check(&mut record, session_id, check_revision);
         }
         if admit.release.is_some() {
             remove_held_verdict(&mut record, store, session_id)?;
@@ -484,8 +484,8 @@ impl AdmitVerdict {
         ];
         record.writes = vec![RowWrite::put::<HeldVerdict>(&held), RowWrite::put::<SessionRecord>(&session)];
         if known.is_none() {
-            let (_, refusal_revision) = find_check_in_force(store, session_id, None)?;
-            remove_rejecting_check(&mut record, session_id, refusal_revision);
+            let (_, check_revision) = find_check_in_force(store, session_id, None)?;
+            remove_rejecting_check(&mut record, session_id, check_revision);
         }
         Ok((record, order))
     }

@@ -12,14 +12,14 @@ use actors_platform::clock::Clock;
 use domain_base::event::AuditEvent;
 use domain_base::session_id::SessionId;
 use domain_rules::CandidateCheck;
-use domain_verdict::event::RefusalDropped;
+use domain_verdict::event::RejectingCheckDropped;
 use domain_verdict::session::{RejectingCheck, SessionRecord};
 use oracled_store::{JournalRecord, RejectingCheckSize, RowExpectation, RowWrite, Store, StoreError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The limit for the rejecting checks of all sessions that are not known.
-const REFUSALS_MAX_BYTES: u64 = 256 << 20;
+const REJECTING_CHECKS_MAX_BYTES: u64 = 256 << 20;
 
 /// Commits the record of a verdict that the rules refused, and keeps its check for the session.
 #[derive(Debug, Message)]
@@ -50,7 +50,7 @@ pub(super) struct RejectingCheckUsage {
 
 impl Default for RejectingCheckUsage {
     fn default() -> Self {
-        Self { by_age: BTreeMap::new(), bytes: 0, max_bytes: REFUSALS_MAX_BYTES }
+        Self { by_age: BTreeMap::new(), bytes: 0, max_bytes: REJECTING_CHECKS_MAX_BYTES }
     }
 }
 
@@ -92,8 +92,8 @@ pub(crate) fn find_check_in_force(
     if let Some(session) = session {
         return Ok((session.check.clone(), None));
     }
-    let refusal = store.rejecting_check(session_id)?;
-    Ok(refusal.map(|(refusal, revision)| (refusal.check, revision)).unzip())
+    let stored = store.rejecting_check(session_id)?;
+    Ok(stored.map(|(rejecting, revision)| (rejecting.check, revision)).unzip())
 }
 
 /// Makes `record`, which stores a session, also remove its stored rejecting check. The record is stale if that
@@ -150,7 +150,7 @@ async fn store_rejecting_check(
 async fn drop_rejecting_check(session_id: SessionId, revision: u64, log: LoggerHandle, clock: Clock) {
     let record = JournalRecord {
         expect: vec![RowExpectation::new::<RejectingCheck>(&session_id, Some(revision))],
-        events: vec![AuditEvent::new(clock.now(), session_id.clone(), RefusalDropped {})],
+        events: vec![AuditEvent::new(clock.now(), session_id.clone(), RejectingCheckDropped {})],
         writes: vec![RowWrite::remove::<RejectingCheck>(&session_id)],
         ..JournalRecord::default()
     };
@@ -181,12 +181,12 @@ impl Handler<CountRejectingCheck> for VerdictCache {
 
     fn handle(&mut self, CountRejectingCheck(session_id): CountRejectingCheck, _: &mut Context<Self>) {
         match self.store.rejecting_check_size(session_id) {
-            Ok(Some(size)) => self.refusals.add(size),
+            Ok(Some(size)) => self.rejecting_checks.add(size),
             // a session has already taken the row over
             Ok(None) => return,
             Err(error) => tracing::warn!(%error, "could not read the size of a rejecting check"),
         }
-        for (session_id, revision) in self.refusals.take_excess() {
+        for (session_id, revision) in self.rejecting_checks.take_excess() {
             actix_rt::spawn(drop_rejecting_check(session_id, revision, self.log.clone(), self.clock.clone()));
         }
     }
@@ -197,21 +197,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn oldest_refusals_are_dropped_beyond_the_bound() {
-        let mut refusals = RejectingCheckUsage { max_bytes: 10, ..RejectingCheckUsage::default() };
+    fn oldest_rejecting_checks_are_dropped_beyond_the_bound() {
+        let mut rejecting_checks = RejectingCheckUsage { max_bytes: 10, ..RejectingCheckUsage::default() };
         let size = |revision, bytes| {
             let session_id: SessionId = format!("cs_{revision}").parse().expect("a valid id");
             RejectingCheckSize { session_id, revision, bytes }
         };
         for revision in [3, 1, 2] {
-            refusals.add(size(revision, 5));
+            rejecting_checks.add(size(revision, 5));
         }
-        let dropped = |refusals: &mut RejectingCheckUsage| {
-            refusals.take_excess().into_iter().map(|(_, revision)| revision).collect::<Vec<_>>()
+        let dropped = |rejecting_checks: &mut RejectingCheckUsage| {
+            rejecting_checks.take_excess().into_iter().map(|(_, revision)| revision).collect::<Vec<_>>()
         };
-        assert_eq!(dropped(&mut refusals), [1]);
-        refusals.add(size(4, 11));
-        assert_eq!(dropped(&mut refusals), [2, 3, 4]);
-        assert_eq!((refusals.bytes, refusals.by_age.len()), (0, 0));
+        assert_eq!(dropped(&mut rejecting_checks), [1]);
+        rejecting_checks.add(size(4, 11));
+        assert_eq!(dropped(&mut rejecting_checks), [2, 3, 4]);
+        assert_eq!((rejecting_checks.bytes, rejecting_checks.by_age.len()), (0, 0));
     }
 }

@@ -188,7 +188,7 @@ impl OrderWork {
     ) -> Result<CommitDecision<PlacedRow>, GenerationError> {
         let Submission { session_id, caller, tier, query, customer_email, check, .. } = submission;
         let (known, revision) = known.unzip();
-        let (in_force, refusal_revision) = find_check_in_force(self.store(), session_id, known.as_ref())?;
+        let (in_force, check_revision) = find_check_in_force(self.store(), session_id, known.as_ref())?;
         let now = self.clock().now();
         let new = || SessionRecord::new(session_id.clone(), *tier, query.clone());
         let base = known.clone().unwrap_or_else(new).owned_by(*caller);
@@ -210,7 +210,7 @@ impl OrderWork {
         };
         record.events.extend(address_change_event(self.store(), known.as_ref(), &session, now)?);
         if known.is_none() {
-            remove_rejecting_check(&mut record, session_id, refusal_revision);
+            remove_rejecting_check(&mut record, session_id, check_revision);
         }
         let session = match attempt {
             None => session,

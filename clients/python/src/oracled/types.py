@@ -67,7 +67,7 @@ class AxisOutcome(TypedDict):
     """The value, if the kind is `authoritative`."""
 
 
-AxisReason: TypeAlias = Literal["always_human", "definition_mismatch", "deviation", "oracle_vs_user", "delta_threshold", "ratio_threshold", "require_human", "recency_undecided", "precedence_unclear", "strategy_impossible", "cascade_limit", "oracle_invalidated", "budget_exceeded", "disputed", "queue_full", "oracle_unreachable", "oracle_unusable", "stale", "expired", "reverification", "no_value", "unverified_only", "too_few_sources", "thing_not_fixed", "several_things", "non_authoritative", "deferred"]
+AxisReason: TypeAlias = Literal["always_human", "definition_mismatch", "deviation", "oracle_vs_user", "delta_threshold", "ratio_threshold", "require_human", "recency_undecided", "precedence_unclear", "strategy_impossible", "cascade_limit", "oracle_invalidated", "budget_exceeded", "disputed", "queue_full", "oracle_unreachable", "oracle_unusable", "stale", "expired", "reverification", "no_value", "unverified_only", "too_few_sources", "subject_not_fixed", "several_subjects", "non_authoritative", "deferred"]
 """Why an envelope, or one of its axes, has no value."""
 
 

@@ -224,7 +224,7 @@ impl FactSource {
         let requested: Vec<_> = envelope.axes.keys().cloned().collect();
         let mut rendering = FactRenderer::new(ontology, &requested)?;
         let (mut axes, mut definitions, mut records) =
-            (envelope.thing.clone(), BTreeMap::new(), BTreeMap::new());
+            (envelope.subject.clone(), BTreeMap::new(), BTreeMap::new());
         let mut stale = false;
         for (path, AxisOutcome { value, definition, evidence, .. }) in &envelope.axes {
             axes.extend(value.clone().map(|value| (path.clone(), value)));

@@ -4,9 +4,9 @@ use domain_base::event::EventKind;
 use domain_ground::source::OracleTier::{Primary, Secondary};
 use domain_upstream::event::InteractionStatus;
 use domain_verification::event::{
-    AlteredEntryError, AnswerRemovalEntry, CommentEntry, DismissalEntry, KeptAnswersRemoved, ResolutionEntry,
-    ReviewCommented, ReviewDismissed, ReviewEntry, ReviewOpened, ReviewResolved, ReviewRevoked,
-    RevocationEntry, SourceAsked, SourceCallEntry, VerificationDecided, VerificationEntry,
+    AlteredEntryError, AnswerRemovalEntry, CachedAnswersRemoved, CommentEntry, DismissalEntry,
+    ResolutionEntry, ReviewCommented, ReviewDismissed, ReviewEntry, ReviewOpened, ReviewResolved,
+    ReviewRevoked, RevocationEntry, SourceAsked, SourceCallEntry, VerificationDecided, VerificationEntry,
 };
 use domain_verification::review::{ReviewResolution, Verifier};
 use domain_verification::{CallTimeLimit, DecisionInputs, OracleReply, ReviewCase, decide};
@@ -80,7 +80,7 @@ pub(super) fn all(peer: PeerCredentials) -> Vec<EventKind> {
             author_name: verifier_name,
             peer,
         }),
-        KeptAnswersRemoved(AnswerRemovalEntry { count: 3 }),
+        CachedAnswersRemoved(AnswerRemovalEntry { count: 3 }),
     ]
 }
 

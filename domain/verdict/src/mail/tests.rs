@@ -31,8 +31,8 @@ fn failure() -> MailSendFailure {
 
 #[test]
 fn idempotency_key_is_unique_by_verdict_and_divergence() {
-    assert_eq!(mail(MailKind::Verdict).standing.mail_id.as_str(), "verdict:cs_1");
-    let notice = mail(MailKind::DivergenceNotice).standing.mail_id;
+    assert_eq!(mail(MailKind::Verdict).state.mail_id.as_str(), "verdict:cs_1");
+    let notice = mail(MailKind::DivergenceNotice).state.mail_id;
     assert_eq!(notice.as_str(), "divergence:cs_1:1800000000000000");
     assert_eq!(notice.to_string().parse(), Ok(notice));
     for bad in ["", "a b", "é", "a\n", &"x".repeat(385)] {
@@ -42,7 +42,7 @@ fn idempotency_key_is_unique_by_verdict_and_divergence() {
 
 #[test]
 fn regen_gap_04_notice_is_retried_after_60_s_and_then_dead() {
-    let queued = mail(MailKind::DivergenceNotice).standing;
+    let queued = mail(MailKind::DivergenceNotice).state;
     assert_eq!(queued.tries.next_attempt_at, Some(at(0)));
     let once = queued.record_failure(&failure(), at(3), DAY);
     assert_eq!((once.tries.attempts, once.tries.next_attempt_at), (1, Some(at(63))));
@@ -59,7 +59,7 @@ fn regen_gap_04_notice_is_retried_after_60_s_and_then_dead() {
 #[test]
 fn notice_that_waited_longer_than_max_age_is_dead() {
     let after_a_day = at(DAY.as_secs() + 1);
-    let queued = mail(MailKind::DivergenceNotice).standing;
+    let queued = mail(MailKind::DivergenceNotice).state;
     assert_eq!(queued.expire(at(DAY.as_secs()), DAY), None);
     let expired = queued.expire(after_a_day, DAY).expect("it is too old");
     assert!(expired.tries.is_dead() && expired.tries.attempts == 0, "{expired:?}");
@@ -69,16 +69,16 @@ fn notice_that_waited_longer_than_max_age_is_dead() {
         None,
         "its age counts from then on"
     );
-    assert_eq!(mail(MailKind::Verdict).standing.expire(after_a_day, DAY), None);
+    assert_eq!(mail(MailKind::Verdict).state.expire(after_a_day, DAY), None);
 }
 
 #[test]
 fn verdict_mail_is_retried_with_growing_pauses_until_max_age() {
-    let mut standing = mail(MailKind::Verdict).standing;
+    let mut state = mail(MailKind::Verdict).state;
     let (mut now, mut pauses) = (at(0), Vec::new());
-    while let Some(next) = standing.record_failure(&failure(), now, DAY).tries.next_attempt_at {
+    while let Some(next) = state.record_failure(&failure(), now, DAY).tries.next_attempt_at {
         pauses.push(next.duration_since(now).as_secs());
-        standing = standing.record_failure(&failure(), now, DAY);
+        state = state.record_failure(&failure(), now, DAY);
         now = next;
     }
     assert_eq!(pauses.get(..11), Some(&[2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900][..]));
@@ -88,7 +88,7 @@ fn verdict_mail_is_retried_with_growing_pauses_until_max_age() {
 
 #[test]
 fn unsendable_mail_is_dead_at_once_and_retry_after_is_respected() {
-    let queued = mail(MailKind::Verdict).standing;
+    let queued = mail(MailKind::Verdict).state;
     assert!(
         queued
             .record_failure(
@@ -111,7 +111,7 @@ fn unsendable_mail_is_dead_at_once_and_retry_after_is_respected() {
 
 #[test]
 fn mail_due_beyond_longest_wait_is_due_now() {
-    let queued = mail(MailKind::Verdict).standing;
+    let queued = mail(MailKind::Verdict).state;
     let queued_later =
         MessageAttempts { next_attempt_at: Some(at(50)), tried_at: Some(at(10)), ..queued.tries.clone() };
     assert_eq!(queued_later.due_at(at(20)), Some(at(50)));
@@ -159,7 +159,7 @@ fn mail_failure_hides_the_address_in_every_form() {
 
 #[test]
 fn requeued_mail_starts_with_zero_attempts() {
-    let queued = mail(MailKind::DivergenceNotice).standing;
+    let queued = mail(MailKind::DivergenceNotice).state;
     let dead = queued.record_failure(&failure(), at(0), DAY).record_failure(&failure(), at(60), DAY);
     let again = dead.tries.requeued(at(500));
     assert_eq!((again.attempts, again.next_attempt_at, again.is_dead()), (0, Some(at(500)), false));

@@ -74,12 +74,12 @@ impl MailTemplate {
         mail: &OutboxMail,
         contact: Option<&str>,
     ) -> Result<Option<MailContent>, MailRenderError> {
-        let OutboxMail { standing, delivery, .. } = mail;
-        let Some(parts) = self.mails.get(standing.kind) else { return Ok(None) };
+        let OutboxMail { state, delivery, .. } = mail;
+        let Some(parts) = self.mails.get(state.kind) else { return Ok(None) };
         let variables = Value::from_serialize(MailVariables {
-            session_id: standing.session_id.local(),
+            session_id: state.session_id.local(),
             tier: delivery.approved.tier(),
-            kind: standing.kind,
+            kind: state.kind,
             language: &self.language,
             query: &delivery.query,
             verdict: serde_json::from_str(delivery.approved.verdict().get()).unwrap_or_default(),
@@ -91,7 +91,7 @@ impl MailTemplate {
         });
         let environment = create_environment();
         let mut rendered = Vec::new();
-        for (part, source) in parts.named(standing.kind) {
+        for (part, source) in parts.named(state.kind) {
             rendered.push(render_part(&environment, part, source, &variables)?);
         }
         let mut rendered = rendered.into_iter();

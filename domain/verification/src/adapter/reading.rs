@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Copy)]
 pub struct SourceQuestion<'a> {
     /// The subject: the values of identity axes.
-    pub thing: &'a BTreeMap<String, AxisValue>,
+    pub subject: &'a BTreeMap<String, AxisValue>,
     /// The requested time; `None` for the present.
     pub point_in_time: Option<Timestamp>,
     /// The nonce of the request.
@@ -64,7 +64,7 @@ pub enum AnswerReadOutcome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnswerContent {
     /// The subject that the answer names.
-    pub thing: BTreeMap<String, AxisValue>,
+    pub subject: BTreeMap<String, AxisValue>,
     /// The values, by the paths of axes.
     pub values: BTreeMap<String, StatedValue>,
     /// The version, if the adapter defines its location.
@@ -92,18 +92,18 @@ impl ValidatedAdapter {
         let mismatch = self
             .fixed
             .iter()
-            .find(|(axis, value)| question.thing.get(*axis).is_some_and(|requested| requested != *value));
+            .find(|(axis, value)| question.subject.get(*axis).is_some_and(|requested| requested != *value));
         if let Some((axis, value)) = mismatch {
             return Err(UnsupportedQuestionError::Elsewhere { axis: axis.clone(), value: value.to_string() });
         }
-        if let Some(axis) = self.fixed.keys().find(|axis| !question.thing.contains_key(*axis)) {
+        if let Some(axis) = self.fixed.keys().find(|axis| !question.subject.contains_key(*axis)) {
             return Err(UnsupportedQuestionError::Open { axis: axis.clone() });
         }
         if question.point_in_time.is_some() && !self.is_past_supported() {
             return Err(UnsupportedQuestionError::Past);
         }
         self.template.expand(
-            question.thing,
+            question.subject,
             question.point_in_time.unwrap_or(question.asked_at),
             question.nonce,
         )
@@ -194,7 +194,7 @@ impl ValidatedAdapter {
         };
         let values = self.stated(content);
         Ok(AnswerReadOutcome::Said(Box::new(AnswerContent {
-            thing: question.thing.clone(),
+            subject: question.subject.clone(),
             values,
             version,
             observed_at: observed_at.unwrap_or_else(|| default_observed_at(question.asked_at, issued_at)),
@@ -225,7 +225,7 @@ impl ValidatedAdapter {
                 .map_err(|rejection| schema(self.describe_rejection(&rejection)))?;
             let NormalizerOutput { content, json, valid_from, valid_until, warnings, .. } = normalized;
             let is_requested = |(axis, value): (&String, &AxisValue)| content.axes.get(axis) == Some(value);
-            if !question.thing.iter().all(is_requested) {
+            if !question.subject.iter().all(is_requested) {
                 return Err((
                     AnswerFault::Identity,
                     "it is about another subject than the requested one".to_owned(),

@@ -146,10 +146,10 @@ impl EndpointTemplate {
         self.parts.iter().any(|part| matches!(part, EndpointPart::Variable(named) if named == name))
     }
 
-    /// The URL of a query about `thing`.
+    /// The URL of a query about `subject`.
     pub fn expand(
         &self,
-        thing: &BTreeMap<String, AxisValue>,
+        subject: &BTreeMap<String, AxisValue>,
         point_in_time: Timestamp,
         nonce: &str,
     ) -> Result<String, UnsupportedQuestionError> {
@@ -163,7 +163,7 @@ impl EndpointTemplate {
                 }
                 axis => {
                     let open = || UnsupportedQuestionError::Open { axis: axis.to_owned() };
-                    thing.get(axis).ok_or_else(open)?.to_string()
+                    subject.get(axis).ok_or_else(open)?.to_string()
                 }
             };
             let fault = |fault| UnsupportedQuestionError::Value { axis: name.clone(), fault };

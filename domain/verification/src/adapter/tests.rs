@@ -128,7 +128,7 @@ fn sample_cached_answer(rate: &str, adapter: &ValidatedAdapter) -> CachedAnswer 
         chain_of_custody: None,
     };
     let candidate = CandidateAnswer {
-        thing: sample_subject(),
+        subject: sample_subject(),
         values: BTreeMap::from([("rate".into(), stated)]),
         record,
         observed_at: asked_at,

@@ -65,7 +65,7 @@ pub(super) fn envelope(
         workflow: inputs.workflow.workflow_id.clone(),
         workflow_sha256: digest_of_json(&inputs.workflow),
         ontology: inputs.workflow.ontology.clone(),
-        thing: inputs.question.thing.clone(),
+        subject: inputs.question.subject.clone(),
         point_in_time: inputs.question.point_in_time,
         known_at: inputs.question.known_at,
         decided_at: inputs.decided_at,

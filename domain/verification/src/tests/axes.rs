@@ -85,7 +85,7 @@ fn ambiguous_source_does_not_affect_other_axes() {
     assert_eq!(envelope["kind"], "requires_specification");
     assert_eq!(envelope["axes"]["dose"]["value"], "10");
     assert_eq!(envelope["axes"]["inr"]["kind"], "requires_specification");
-    assert_eq!(envelope["axes"]["inr"]["reasons"], json!(["several_things"]));
+    assert_eq!(envelope["axes"]["inr"]["reasons"], json!(["several_subjects"]));
 }
 
 #[test]

@@ -97,11 +97,11 @@ fn entity_that_is_not_identified_requires_specification() {
     let envelope = decide(&open);
     assert_eq!(envelope.kind, EnvelopeKind::RequiresSpecification);
     assert_eq!(envelope.unspecified, ["day"]);
-    assert!(envelope.reasons.contains(&AxisReason::ThingNotFixed));
+    assert!(envelope.reasons.contains(&AxisReason::SubjectNotFixed));
 
     let envelope = decide(&with_second(Secondary, OracleReply::Several { records: 2 }));
     assert_eq!(envelope.kind, EnvelopeKind::RequiresSpecification);
-    assert!(envelope.reasons.contains(&AxisReason::SeveralThings));
+    assert!(envelope.reasons.contains(&AxisReason::SeveralSubjects));
     assert!(envelope.unspecified.is_empty(), "the question is complete: {:?}", envelope.unspecified);
 }
 
@@ -170,7 +170,7 @@ fn answer_for_other_question_or_with_invalid_signature_is_rejected() {
     let spoil: [InvalidAnswerCase; 5] = [
         ("its answer is rejected (identity): it is about another subject than the requested one", |inputs| {
             let other = AxisValue::Text("p-2".into());
-            answer_of(inputs, "lab-a").thing.insert("patient".into(), other);
+            answer_of(inputs, "lab-a").subject.insert("patient".into(), other);
         }),
         ("its answer is rejected (identity): it is lab-b's", |inputs| {
             answer_of(inputs, "lab-a").record.oracle_id = "lab-b".parse().expect("a valid id");

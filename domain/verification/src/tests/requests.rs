@@ -34,7 +34,7 @@ fn question_has_the_canonical_form_of_each_value() {
 #[test]
 fn question_without_an_identified_entity_is_valid() {
     let question = read(json!({"workflow": "intake", "where": {}, "axes": ["dose"]}));
-    assert!(question.expect("the value is valid").thing.is_empty());
+    assert!(question.expect("the value is valid").subject.is_empty());
 }
 
 #[test]
@@ -130,6 +130,7 @@ fn number_that_json_would_round_must_be_a_string() {
         serde_json::to_value(&exact.claimed["dose"].value).expect("the value serializes"),
         json!("0.1234567890123456789")
     );
-    let thing = r#"{"workflow": "intake", "where": {"patient": 12345678901234567890123}, "axes": ["dose"]}"#;
-    assert!(serde_json::from_str::<VerifyRequest>(thing).is_err());
+    let subject =
+        r#"{"workflow": "intake", "where": {"patient": 12345678901234567890123}, "axes": ["dose"]}"#;
+    assert!(serde_json::from_str::<VerifyRequest>(subject).is_err());
 }

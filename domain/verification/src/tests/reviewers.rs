@@ -69,7 +69,7 @@ fn lock_applies_only_to_its_question_and_while_it_is_valid() {
     let spoil: [fn(&mut HumanLock); 6] = [
         |lock| lock.workflow_id = "other".parse().expect("a valid id"),
         |lock| lock.ontology.version = "2".parse().expect("a version"),
-        |lock| drop(lock.thing.insert("patient".into(), AxisValue::Text("p-2".into()))),
+        |lock| drop(lock.subject.insert("patient".into(), AxisValue::Text("p-2".into()))),
         |lock| lock.point_in_time = Some(now()),
         |lock| lock.axis = "inr".into(),
         |lock| lock.valid_until = now(),

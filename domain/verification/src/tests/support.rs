@@ -117,7 +117,7 @@ pub(crate) fn candidate(oracle_id: &str, values: &[(&str, &str)]) -> CandidateAn
         stale_behavior: StaleBehavior::FailClosed,
     };
     CandidateAnswer {
-        thing: sample_subject(),
+        subject: sample_subject(),
         values: values.iter().map(stated).collect(),
         record: OracleVerificationRecord {
             oracle_id: oracle_id.parse().expect("a valid id"),

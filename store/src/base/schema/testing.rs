@@ -13,7 +13,7 @@ pub(super) const DROPPED: &[(u32, &str)] = &[(SCHEMA, "made_up")];
 /// The member of a session that each of the two schemas renames.
 const SESSION: [&str; 3] = ["tier_0", "tier_1", "tier"];
 /// The member of a queued message that the second schema renames.
-const MESSAGE: [&str; 3] = ["mail_state", "mail_state", "standing"];
+const MESSAGE: [&str; 3] = ["mail_state", "mail_state", "state"];
 
 pub(crate) fn schema() -> u32 {
     PROGRAM.get()

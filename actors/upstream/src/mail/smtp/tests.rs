@@ -40,7 +40,7 @@ fn message_is_the_same_at_each_attempt_and_has_its_own_id() {
     let mail = mail_of(MailKind::Verdict, ProductTier::Quick, GOOD, None);
     let first = written(&mail);
     let mut later = mail.clone();
-    later.standing.tries.attempts = 3;
+    later.state.tries.attempts = 3;
     assert_eq!(written(&later), first);
     let id = Sha256Hex::of(b"verdict:cs_1");
     for line in [
@@ -101,7 +101,7 @@ fn verdict_and_settings_cannot_inject_headers_or_commands() {
 
 fn message_to(address: &str) -> Option<Result<Message, MailSendFailure>> {
     let mut mail = mail_of(MailKind::Verdict, ProductTier::Quick, GOOD, None);
-    mail.standing.to = address.to_owned().try_into().ok()?;
+    mail.state.to = address.to_owned().try_into().ok()?;
     Some(SmtpMailService::new(settings()).expect("the settings are valid").message(&mail, None))
 }
 

@@ -24,12 +24,12 @@ fn ready() -> ValidatedAdapter {
 }
 
 fn read(answer: &str) -> AnswerReadOutcome {
-    let thing = BTreeMap::from([
+    let subject = BTreeMap::from([
         ("area".to_owned(), AxisValue::Text("FRA".into())),
         ("year".to_owned(), AxisValue::Text("2015".into())),
     ]);
     let question =
-        SourceQuestion { thing: &thing, point_in_time: None, nonce: "", asked_at: now(), kept: None };
+        SourceQuestion { subject: &subject, point_in_time: None, nonce: "", asked_at: now(), kept: None };
     let ready = ready();
     let url = "https://api.worldbank.org/v2/country/FRA/indicator/SP.POP.TOTL?date=2015&format=json";
     assert_eq!(ready.url(&question).as_deref(), Ok(url));
@@ -78,12 +78,13 @@ fn documented() -> Vec<ValidatedAdapter> {
 
 #[test]
 fn documented_adapters_are_complete_and_read_their_answers() {
-    let thing = BTreeMap::from([
+    let subject = BTreeMap::from([
         ("area".to_owned(), AxisValue::Text("ABW".into())),
         ("year".to_owned(), AxisValue::Text("2015".into())),
     ]);
     let nonce = "0123456789abcdef0123456789abcdef";
-    let question = SourceQuestion { thing: &thing, point_in_time: None, nonce, asked_at: now(), kept: None };
+    let question =
+        SourceQuestion { subject: &subject, point_in_time: None, nonce, asked_at: now(), kept: None };
     let issued = now();
     let data = r#""country": "ABW", "year": 2015, "people": 104339"#;
     let meta =

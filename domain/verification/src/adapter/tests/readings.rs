@@ -28,9 +28,9 @@ fn case(document: Json, body: impl ToString) -> AdapterReadCase {
 impl AdapterReadCase {
     fn read(self) -> AnswerReadOutcome {
         let ready = validate_adapter(self.document).unwrap();
-        let thing = sample_subject();
+        let subject = sample_subject();
         let question = SourceQuestion {
-            thing: &thing,
+            subject: &subject,
             point_in_time: self.point_in_time,
             nonce: "n-1",
             asked_at: now(),
@@ -64,7 +64,7 @@ fn answer_keeps_the_digits_of_the_source() {
     let body =
         r#"{"data":{"area":"AB","day":"2026-01-31","rate":0.1000000000000000055511151231257827,"note":"n"}}"#;
     let content = plain_case(body).expect_answer();
-    assert_eq!(content.thing, sample_subject());
+    assert_eq!(content.subject, sample_subject());
     let rate = content.values.get("rate").unwrap();
     assert_eq!(rate.value, AxisValue::Text("0.1000000000000000055511151231257827".into()));
     assert_eq!(rate.definition.as_deref(), Some("mid"));

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn sample_question(thing: &BTreeMap<String, AxisValue>) -> SourceQuestion<'_> {
-    SourceQuestion { thing, point_in_time: None, nonce: "n-1", asked_at: now(), kept: None }
+fn sample_question(subject: &BTreeMap<String, AxisValue>) -> SourceQuestion<'_> {
+    SourceQuestion { subject, point_in_time: None, nonce: "n-1", asked_at: now(), kept: None }
 }
 
 fn url(endpoint: &str, area: &str) -> Result<String, UnsupportedQuestionError> {
@@ -11,9 +11,9 @@ fn url(endpoint: &str, area: &str) -> Result<String, UnsupportedQuestionError> {
     if endpoint.contains("{nonce}") {
         document["nonce"] = json!({ "path": "nonce" });
     }
-    let mut thing = sample_subject();
-    thing.insert("area".into(), AxisValue::Text(area.into()));
-    validate_adapter(document).unwrap().url(&sample_question(&thing))
+    let mut subject = sample_subject();
+    subject.insert("area".into(), AxisValue::Text(area.into()));
+    validate_adapter(document).unwrap().url(&sample_question(&subject))
 }
 
 #[test]
@@ -73,8 +73,8 @@ fn question_outside_of_the_adapter_is_not_sent() {
 #[test]
 fn past_is_queried_only_if_the_adapter_covers_it() {
     let then = Some(at("2020-01-01T00:00:00+01:00"));
-    let thing = sample_subject();
-    let question = SourceQuestion { point_in_time: then, ..sample_question(&thing) };
+    let subject = sample_subject();
+    let question = SourceQuestion { point_in_time: then, ..sample_question(&subject) };
     assert_eq!(validate_adapter(plain()).unwrap().url(&question), Err(UnsupportedQuestionError::Past));
     let endpoint = json!("https://bank.example/{area}/{day}?at={point_in_time}");
     let url = validate_adapter(with([("/endpoint", endpoint)])).unwrap().url(&question).unwrap();

@@ -360,7 +360,7 @@ impl TableCase {
             review_id: "verify:0".into(),
             workflow_id: inputs.workflow.workflow_id.clone(),
             ontology: inputs.workflow.ontology.clone(),
-            thing: sample_subject(),
+            subject: sample_subject(),
             known_at: None,
             point_in_time: None,
             axis: self.axis().into(),
