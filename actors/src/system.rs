@@ -39,7 +39,7 @@ use actors_verification::{VerificationConfig, VerificationMetrics, VerificationS
 use domain_base::actor_report::ActorReport;
 use domain_base::application::ApplicationName;
 use domain_base::document::Document;
-use domain_upstream::oracle::OracleId;
+use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::cost::{CostBudgets, DailyBudget, day_of};
 use domain_verdict::crosscheck::UnexpectedFieldHandling;
 use domain_verdict::prompt::PromptTemplate;
@@ -108,7 +108,7 @@ pub struct ActorSystem {
     /// The actor that judges verdicts.
     pub crosscheck: ActorHandle<CrosscheckActor>,
     /// The models that make first verdicts, in the order in which they are tried.
-    pub models: Vec<OracleId>,
+    pub models: Vec<UpstreamId>,
     pub budgets: CostBudgets,
     /// The actor that regenerates lost verdicts.
     pub regen: ActorHandle<RegenActor>,

@@ -34,7 +34,7 @@ use domain_base::gate_path::GatePath;
 use domain_base::payload::VerdictPayload;
 use domain_rules::RuleSettings;
 use domain_upstream::health::{CircuitCallOutcome, OracleHealthConfig};
-use domain_upstream::oracle::OracleId;
+use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::cost::CostBudgets;
 use domain_verdict::crosscheck::UnexpectedFieldHandling;
 use domain_verdict::label::ProductTier;
@@ -288,7 +288,7 @@ fn panicking_mail_service() -> NotifierConfig {
 }
 
 /// The oracle id of the scripted model.
-pub(crate) fn test_model_id() -> OracleId {
+pub(crate) fn test_model_id() -> UpstreamId {
     "gemini".parse().expect("a valid id")
 }
 

@@ -7,9 +7,9 @@ use domain_verification::replay::ErasedVerification;
 use jiff::Timestamp;
 // utoipa maps every type with the name `AxisValue` to arbitrary JSON
 use domain_ground::value::AxisValue;
-use domain_verification::record::StatedValue;
 use domain_verification::request::ValidatedClaim;
 use domain_verification::review::ReviewState;
+use domain_verification::verification_record::StatedValue;
 use domain_verification::{AxisReason, DecisionInputs, Envelope};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

@@ -7,13 +7,13 @@
 pub mod export;
 pub mod files;
 pub(crate) mod offline;
-mod pages;
 pub mod payloads;
 mod places;
 pub mod prune;
 pub mod query;
 pub mod rebuild;
 pub mod run_changes;
+mod run_pages;
 pub mod staging;
 pub mod statement;
 #[cfg(test)]

@@ -5,17 +5,17 @@ use domain_ground::ontology::OntologyRef;
 use domain_ground::query::{FilterOperator, OracleQuery, QueryFilter, QueryRequest};
 use domain_ground::source::OracleTier;
 use domain_rules::sourced::FactsFrom;
-use domain_verification::call::CallOutcome;
 use domain_verification::conflict::{ConflictSide, ConflictStep, ConflictStepOutcome, TierRelation};
 use domain_verification::envelope::{
     AxisEvidence, AxisOutcome, AxisStatus, CandidateOutcome, Envelope, EnvelopeKind,
     EnvelopeVerificationStatus, RetryAdvice, Reverification, ValueBasis,
 };
+use domain_verification::oracle_call::CallOutcome;
 use domain_verification::reason::AxisReason;
-use domain_verification::record::{
+use domain_verification::request::{ClaimedValue, VerifyRequest};
+use domain_verification::verification_record::{
     OracleVerificationRecord, SignatureVerification, StatedValue, VerificationTier,
 };
-use domain_verification::request::{ClaimedValue, VerifyRequest};
 use domain_verification::workflow::ConflictStrategy;
 use jsonschema::Validator;
 use oracled_tests::{DaemonWorld, document, get, post};

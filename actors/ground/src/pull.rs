@@ -9,8 +9,8 @@ pub use actors_upstream::web::{
 };
 
 use actors_platform::clock::{Clock, monotonic};
-use actors_upstream::call::{RETRIES_MAX, retry_pauses, retry_wait};
 use actors_upstream::http::root_cause;
+use actors_upstream::model_call::{RETRIES_MAX, retry_pauses, retry_wait};
 use actors_upstream::web::{
     CredentialHolder, OutboundRequest, WebClient, WebError, WebResponseHead, format_url, last_modified,
     without_keys,

@@ -7,7 +7,7 @@ mod answer;
 mod entry;
 mod feed;
 mod freshness;
-mod record;
+mod record_read;
 
 use crate::ingestion::IngestionActor;
 use crate::metrics::{QueryMetrics, QueryOutcome};
@@ -44,7 +44,7 @@ pub use crate::queries::answer::{IngestedSourceAnswer, IngestedSourceQuestion};
 pub use entry::OpenReadEntry;
 pub use feed::{ChangesPage, FeedChange, FeedPosition, FeedPositionError};
 pub use freshness::StaleDataError;
-pub use record::RecordReadError;
+pub use record_read::RecordReadError;
 
 /// The longest wait for memory for a page.
 const PAGE_MEMORY_WAIT_MAX: Duration = Duration::from_secs(5);

@@ -100,7 +100,7 @@ pub(crate) fn configured(
     name: &str,
     time: &TestClock,
 ) -> (MonitoredOracle, Arc<ConfiguredModel>) {
-    let id: domain_upstream::oracle::OracleId = oracle_id.parse().expect("a valid id");
+    let id: domain_upstream::upstream_id::UpstreamId = oracle_id.parse().expect("a valid id");
     let policy = ModelCallPolicy { max_retries: 0, ..ModelCallPolicy::default() };
     let caller = ModelCaller::new(id.clone(), Arc::clone(model) as _, policy, time.clock());
     let original =

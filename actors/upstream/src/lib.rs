@@ -1,16 +1,16 @@
 //! Clients of the models that generate verdicts, and of the other upstream services.
 //!
-//! An adapter implements one wire format and sends one request. [`call::ModelCaller`] handles retries, timeouts and the
+//! An adapter implements one wire format and sends one request. [`model_call::ModelCaller`] handles retries, timeouts and the
 //! deadline. This module does not check the text of an answer; the crosscheck does.
 
 pub mod anthropic;
-pub mod call;
 mod error_body;
 pub mod failure;
 pub mod gemini;
 pub mod http;
 pub mod lookup;
 pub mod mail;
+pub mod model_call;
 pub mod openai;
 pub mod oracle;
 pub mod oracle_health;
@@ -31,13 +31,13 @@ use std::time::Duration;
 use strum::IntoStaticStr;
 
 pub use anthropic::AnthropicClient;
-pub use call::{
-    ModelAnswer, ModelCallPolicy, ModelCallPurpose, ModelCallResult, ModelCaller, ModelError,
-    ModelHealthEffect,
-};
 pub use failure::{RequestFailure, RequestFailureKind};
 pub use gemini::GeminiClient;
 pub use http::{HeaderKey, UpstreamEndpoint, UpstreamEndpointError};
+pub use model_call::{
+    ModelAnswer, ModelCallPolicy, ModelCallPurpose, ModelCallResult, ModelCaller, ModelError,
+    ModelHealthEffect,
+};
 pub use openai::OpenAiClient;
 
 /// A boxed future, for traits that are used as `dyn`.

@@ -13,7 +13,7 @@ use domain_base::session_id::SessionId;
 use domain_ground::pipeline::SourceAuthentication;
 use domain_upstream::event::InteractionStatus;
 use domain_upstream::health::CircuitCallOutcome;
-use domain_upstream::oracle::OracleId;
+use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::lookup::{LookedUpSession, LookupDefinition, LookupOutcome, LookupReadError};
 use domain_verification::adapter::UnsupportedQuestionError;
 use std::time::Duration;
@@ -89,7 +89,7 @@ impl LookupClient {
     /// # Panics
     /// Never: the name is valid.
     #[must_use]
-    pub fn oracle_id() -> OracleId {
+    pub fn oracle_id() -> UpstreamId {
         "lookup".parse().expect("a valid oracle id")
     }
 

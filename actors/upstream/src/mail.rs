@@ -8,14 +8,14 @@ pub use smtp::{MailHeading, SmtpMailService, SmtpSettings, SmtpSettingsError, Sm
 
 use super::BoxFuture;
 use crate::oracle_health::OracleProbe;
-use domain_upstream::oracle::OracleId;
+use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::mail::{MailSendFailure, OutboxMail};
 use domain_verdict::mail_template::MailContent;
 
 /// A mail service. Its probe checks whether the service is available.
 pub trait MailService: OracleProbe {
     /// The name of the service among the oracles.
-    fn oracle_id(&self) -> OracleId {
+    fn oracle_id(&self) -> UpstreamId {
         "mail".parse().expect("`mail` is a valid id")
     }
 

@@ -20,7 +20,7 @@ use domain_upstream::health::{
     self, CallPurpose, CircuitAction, CircuitBreaker, CircuitCallOutcome, ERROR_MAX_CHARS,
     HealthStatusChange, OracleHealthConfig, OracleHealthStatus, PermitDenial, PermitDenialCause,
 };
-use domain_upstream::oracle::OracleId;
+use domain_upstream::upstream_id::UpstreamId;
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -46,7 +46,7 @@ pub trait OracleProbe: fmt::Debug + Send + Sync {
 #[derive(Debug, Clone)]
 pub struct MonitoredOracle {
     /// Name of the oracle; unique.
-    pub id: OracleId,
+    pub id: UpstreamId,
     /// Thresholds and intervals.
     pub config: OracleHealthConfig,
     /// Its probe, if it can be probed.
@@ -58,13 +58,13 @@ pub struct MonitoredOracle {
 #[error("there is no oracle `{oracle_id}`; known: {}", names(.known))]
 pub struct UnknownOracle {
     /// The requested name.
-    pub oracle_id: OracleId,
+    pub oracle_id: UpstreamId,
     /// The names of all oracles.
-    pub known: Vec<OracleId>,
+    pub known: Vec<UpstreamId>,
 }
 
-fn names(known: &[OracleId]) -> String {
-    let names: Vec<_> = known.iter().map(OracleId::as_str).collect();
+fn names(known: &[UpstreamId]) -> String {
+    let names: Vec<_> = known.iter().map(UpstreamId::as_str).collect();
     if names.is_empty() { "none".into() } else { names.join(", ") }
 }
 
@@ -76,14 +76,14 @@ pub enum PermitError {
     Unknown(#[from] UnknownOracle),
     #[error("the circuit of the oracle `{oracle_id}` is open")]
     CircuitOpen {
-        oracle_id: OracleId,
+        oracle_id: UpstreamId,
         /// Time until the next permitted call; `None` if an administrator must close the circuit.
         retry_after: Option<Duration>,
     },
     /// The oracle requested a wait that is not over.
     #[error("the oracle `{oracle_id}` requested a wait; calls are allowed again in {} s", .retry_after.as_secs_f64().ceil())]
     RequestedWait {
-        oracle_id: OracleId,
+        oracle_id: UpstreamId,
         /// Time until calls are permitted again.
         retry_after: Duration,
     },
@@ -93,7 +93,7 @@ pub enum PermitError {
          (`oraclectl health`)"
     )]
     Refusing {
-        oracle_id: OracleId,
+        oracle_id: UpstreamId,
         since: Timestamp,
         /// Whether a call that may succeed is in progress.
         is_being_tried: bool,
@@ -123,10 +123,10 @@ pub enum CircuitActionError {
     #[error(transparent)]
     Unknown(#[from] UnknownOracle),
     #[error("the oracle `{0}` has no probe")]
-    NoProbe(OracleId),
+    NoProbe(UpstreamId),
     /// Another probe of the oracle is running.
     #[error("the oracle `{0}` is being probed already")]
-    Probing(OracleId),
+    Probing(UpstreamId),
     /// The log entry could not be committed.
     #[error(transparent)]
     Commit(#[from] CommitError),
@@ -137,13 +137,13 @@ pub enum CircuitActionError {
 
 #[derive(Debug, Message)]
 #[rtype(result = "Result<CallLease, PermitError>")]
-pub struct RequestCallPermit(pub OracleId);
+pub struct RequestCallPermit(pub UpstreamId);
 
 /// Requests the permit of a call of a model for a first verdict, which another model can make.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<CallLease, PermitError>")]
 pub struct RequestFirstPermit {
-    pub oracle_id: OracleId,
+    pub oracle_id: UpstreamId,
     /// Whether it is for the last attempt of an order, which overrides a requested wait.
     pub is_last: bool,
 }
@@ -163,7 +163,7 @@ pub struct ListHealthStatuses;
 #[derive(Debug, Message)]
 #[rtype(result = "Result<CircuitActionOutcome, CircuitActionError>")]
 pub struct ApplyCircuitAction {
-    pub oracle_id: OracleId,
+    pub oracle_id: UpstreamId,
     pub action: CircuitAction,
     /// The administrator.
     pub peer: PeerCredentials,
@@ -181,7 +181,7 @@ pub struct CircuitActionOutcome {
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 struct ReportCallOutcome {
-    oracle_id: OracleId,
+    oracle_id: UpstreamId,
     permit: health::CircuitPermit,
     outcome: CircuitCallOutcome,
 }
@@ -190,7 +190,7 @@ struct ReportCallOutcome {
 #[derive(Debug, Message)]
 #[rtype(result = "Result<OracleHealthStatus, UnknownOracle>")]
 struct ApplyCommittedAction {
-    oracle_id: OracleId,
+    oracle_id: UpstreamId,
     action: CircuitAction,
 }
 
@@ -212,7 +212,7 @@ impl OracleMonitorState {
 #[derive(Debug)]
 #[must_use = "a lease is for one call, and its outcome is to be reported"]
 pub struct CallLease {
-    oracle_id: OracleId,
+    oracle_id: UpstreamId,
     permit: health::CircuitPermit,
     outcome: CircuitCallOutcome,
     trial: bool,
@@ -221,7 +221,7 @@ pub struct CallLease {
 
 impl CallLease {
     fn new(
-        oracle_id: OracleId,
+        oracle_id: UpstreamId,
         permit: health::CircuitPermit,
         trial: bool,
         oracle_health: Addr<OracleHealth>,
@@ -253,7 +253,7 @@ impl Drop for CallLease {
 /// The actor. Its state survives a panic.
 #[derive(Debug)]
 pub struct OracleHealth {
-    oracles: BTreeMap<OracleId, OracleMonitorState>,
+    oracles: BTreeMap<UpstreamId, OracleMonitorState>,
     log: LoggerHandle,
     clock: Clock,
 }
@@ -267,7 +267,7 @@ impl OracleHealth {
     /// The oracle, with its state advanced to `now`.
     fn oracle_at(
         &mut self,
-        oracle_id: &OracleId,
+        oracle_id: &UpstreamId,
         now: Timestamp,
     ) -> Result<&mut OracleMonitorState, UnknownOracle> {
         let Self { oracles, log, .. } = self;
@@ -282,7 +282,7 @@ impl OracleHealth {
 
     fn permit(
         &mut self,
-        oracle_id: OracleId,
+        oracle_id: UpstreamId,
         purpose: CallPurpose,
         ctx: &Context<Self>,
     ) -> Result<CallLease, PermitError> {
@@ -342,7 +342,7 @@ impl OracleHealth {
     /// The probe, the lease and the permit for a probe that an administrator requested.
     fn probe_now(
         &mut self,
-        oracle_id: &OracleId,
+        oracle_id: &UpstreamId,
         now: Timestamp,
         me: Addr<Self>,
     ) -> Result<PermittedProbe, CircuitActionError> {
@@ -359,7 +359,7 @@ impl OracleHealth {
 type PermittedProbe = (Arc<dyn OracleProbe>, CallLease, OwnedSemaphorePermit);
 
 fn status_change_event(
-    oracle_id: OracleId,
+    oracle_id: UpstreamId,
     change: HealthStatusChange,
     peer: Option<PeerCredentials>,
     timestamp: Timestamp,
@@ -375,7 +375,7 @@ fn status_change_event(
 /// Logs a change of status in the background.
 fn log_status_change(
     log: &LoggerHandle,
-    oracle_id: &OracleId,
+    oracle_id: &UpstreamId,
     change: Option<HealthStatusChange>,
     now: Timestamp,
 ) {
@@ -469,7 +469,7 @@ impl Handler<ReportCallOutcome> for OracleHealth {
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct ApplyRequestedWait {
-    pub oracle_id: OracleId,
+    pub oracle_id: UpstreamId,
     /// How long no call is permitted.
     pub wait: Duration,
 }

@@ -6,7 +6,7 @@ use super::oracle_health::OracleProbe;
 use super::web::WebError;
 use super::{BoxFuture, ModelAttempt, ModelClient, RequestFailure};
 use domain_upstream::health::CircuitCallOutcome;
-use domain_upstream::oracle::OracleId;
+use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::generation::GenerationSettings;
 use domain_verdict::mail::{MailSendFailure, OutboxMail};
 use domain_verdict::mail_template::MailContent;
@@ -71,7 +71,7 @@ impl ModelClient for Reloadable<dyn ModelClient> {
 }
 
 impl MailService for Reloadable<dyn MailService> {
-    fn oracle_id(&self) -> OracleId {
+    fn oracle_id(&self) -> UpstreamId {
         self.get().oracle_id()
     }
 

@@ -16,7 +16,7 @@ use domain_base::application::ApplicationName;
 use domain_base::gate_path::GatePath;
 use domain_base::payload::VerdictPayload;
 use domain_base::session_id::SessionId;
-use domain_upstream::oracle::OracleId;
+use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::cost::ModelCost;
 use domain_verdict::crosscheck::CrosscheckDecision;
 use domain_verdict::event::OracleInteraction;
@@ -268,7 +268,7 @@ impl ConfiguredModel {
 
     /// The model's name among the oracles.
     #[must_use]
-    pub const fn oracle_id(&self) -> &OracleId {
+    pub const fn oracle_id(&self) -> &UpstreamId {
         self.caller.oracle_id()
     }
 
@@ -310,7 +310,7 @@ pub struct ConfiguredModels {
 
 impl ConfiguredModels {
     /// The models with prices.
-    pub fn priced(&self) -> impl Iterator<Item = &OracleId> {
+    pub fn priced(&self) -> impl Iterator<Item = &UpstreamId> {
         let all = self.order.iter().chain(&self.others);
         all.filter(|model| model.caller.has_prices()).map(|model| model.oracle_id())
     }
@@ -321,7 +321,7 @@ impl ConfiguredModels {
     }
 
     /// The models that make first verdicts of any application, each once.
-    pub fn for_first_verdicts(&self) -> Vec<OracleId> {
+    pub fn for_first_verdicts(&self) -> Vec<UpstreamId> {
         let mut ids = Vec::new();
         for model in self.order.iter().chain(self.own_orders.values().flatten()) {
             if !ids.contains(model.oracle_id()) {

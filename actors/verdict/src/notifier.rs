@@ -26,7 +26,7 @@ use domain_base::caller::PeerCredentials;
 use domain_base::event::{AuditEvent, EventKind};
 use domain_base::session_id::SessionId;
 use domain_upstream::health::CircuitCallOutcome;
-use domain_upstream::oracle::OracleId;
+use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::event::{MessageDropped, MessageFailed, MessageRequeued, MessageSent};
 use domain_verdict::mail::{MailFailureCause, MailId, MailSendFailure, OutboxMail};
 use domain_verdict::mail_template::{MailContent, MailRenderError, MailTemplate, select_mail_template};
@@ -322,7 +322,7 @@ pub struct NotifierConfig {
 struct MailSender {
     service: Arc<dyn MailService>,
     /// The mail service's name among the oracles.
-    oracle_id: OracleId,
+    oracle_id: UpstreamId,
     oracle_health: ActorHandle<OracleHealth>,
     store: Store,
     clock: Clock,

@@ -5,8 +5,8 @@
 //! model is called; an attempt that a restart cut off counts as one.
 
 mod attempt;
+mod order_change;
 mod place;
-mod settle;
 
 use crate::cache::{AdmitVerdict, PolicyConfig, VerdictCacheError, VerdictRelease};
 use crate::generation::{GenerationError, GenerationRunner, PromptTrial, PromptTrialResult, QueueLimit};

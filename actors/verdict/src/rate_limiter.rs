@@ -13,7 +13,7 @@ use actors_platform::in_flight::InFlight;
 use domain_base::application::ApplicationName;
 use domain_base::event::{AuditEvent, EventSeverity};
 use domain_base::session_id::SessionId;
-use domain_upstream::oracle::OracleId;
+use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::cost::{CostBudgets, DailyBudget, day_of, end_of_day};
 use domain_verdict::event::{DailyBudgetReached, RegenAttempted};
 use domain_verdict::generation::VerdictGeneration;
@@ -107,7 +107,7 @@ pub enum CallPermitError {
 pub struct RequestRegen {
     pub session_id: SessionId,
     /// The model that is called.
-    pub oracle_id: OracleId,
+    pub oracle_id: UpstreamId,
     /// The tier of the session.
     pub tier: ProductTier,
     /// The prompt and the settings of the call.
@@ -134,7 +134,7 @@ impl RegenPermit {
 #[derive(Debug, Message)]
 #[rtype(result = "Result<ModelCallSlot, CallPermitError>")]
 pub struct RequestFirstCall {
-    pub oracle_id: OracleId,
+    pub oracle_id: UpstreamId,
     pub application: ApplicationName,
 }
 
@@ -142,7 +142,7 @@ pub struct RequestFirstCall {
 /// refused for a while after other calls were refused, so that the others come first.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<TrialCallSlot, CallPermitError>")]
-pub struct RequestTrialCall(pub OracleId);
+pub struct RequestTrialCall(pub UpstreamId);
 
 /// The slots of a trial: among the trials, and among all calls in flight.
 #[derive(Debug)]
@@ -155,7 +155,7 @@ pub struct TrialCallSlot {
 #[derive(Debug, Message)]
 #[rtype(result = "Result<(), CallLimitError>")]
 pub struct RequestCallRetry {
-    pub oracle_id: OracleId,
+    pub oracle_id: UpstreamId,
     /// `None` for a trial.
     pub application: Option<ApplicationName>,
 }
@@ -163,8 +163,8 @@ pub struct RequestCallRetry {
 /// The actor.
 #[derive(Debug)]
 pub struct RateLimiter {
-    calls: BTreeMap<OracleId, ModelCallBudget>,
-    trials: BTreeMap<OracleId, ModelCallBudget>,
+    calls: BTreeMap<UpstreamId, ModelCallBudget>,
+    trials: BTreeMap<UpstreamId, ModelCallBudget>,
     /// When a call that is not a trial was refused last by the limits of a model.
     refused_at: Option<Instant>,
     applications: BTreeMap<ApplicationName, CallRate>,
@@ -179,7 +179,7 @@ pub struct RateLimiter {
 /// The limits of calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CallLimits {
-    pub models: BTreeMap<OracleId, ModelCallLimits>,
+    pub models: BTreeMap<UpstreamId, ModelCallLimits>,
     /// The calls per minute of applications that have a limit of their own, for all models together.
     pub applications: BTreeMap<ApplicationName, NonZeroU32>,
 }
@@ -214,7 +214,7 @@ impl RateLimiter {
     /// Takes a slot of a model, and one call of its budget and of the application's.
     fn take_slot(
         &mut self,
-        oracle_id: &OracleId,
+        oracle_id: &UpstreamId,
         application: &ApplicationName,
     ) -> Result<ModelCallSlot, CallLimitError> {
         let slot = self.calls_of(oracle_id).and_then(ModelCallBudget::take_slot);
@@ -226,7 +226,7 @@ impl RateLimiter {
     }
 
     /// The same for a trial, which belongs to no application.
-    fn take_trial_slot(&self, oracle_id: &OracleId) -> Result<TrialCallSlot, CallLimitError> {
+    fn take_trial_slot(&self, oracle_id: &UpstreamId) -> Result<TrialCallSlot, CallLimitError> {
         let calls = self.calls_of(oracle_id)?;
         let left = self.refused_at.and_then(|at| TRIAL_PAUSE.checked_sub(monotonic().duration_since(at)));
         if let Some(wait) = left {
@@ -241,7 +241,7 @@ impl RateLimiter {
 
     fn take_call(
         &self,
-        oracle_id: &OracleId,
+        oracle_id: &UpstreamId,
         application: Option<&ApplicationName>,
     ) -> Result<(), CallLimitError> {
         let own = application.and_then(|application| self.applications.get(application));
@@ -257,7 +257,7 @@ impl RateLimiter {
     }
 
     /// The budget of calls of a model. A model without one may not be called.
-    fn calls_of(&self, oracle_id: &OracleId) -> Result<&ModelCallBudget, CallLimitError> {
+    fn calls_of(&self, oracle_id: &UpstreamId) -> Result<&ModelCallBudget, CallLimitError> {
         let none = CallLimitError::Places { calls_at_once: 0, wait: SLOT_RETRY_WAIT };
         self.calls.get(oracle_id).ok_or(none)
     }

@@ -15,7 +15,7 @@ use domain_ground::id::SourceId;
 use domain_ground::source::{OracleTier, SourceAvailability, SourceReviewStatus};
 use domain_ground::timeline::ReleaseScope;
 use domain_upstream::health::CircuitCallOutcome;
-use domain_upstream::oracle::OracleId;
+use domain_upstream::upstream_id::UpstreamId;
 use domain_verification::adapter::ValidatedAdapter;
 use domain_verification::workflow::Workflow;
 use domain_verification::{
@@ -384,7 +384,7 @@ impl UncheckedReply {
 }
 
 /// The name under which a source's health is tracked; unique among the oracles.
-pub fn health_oracle_id(oracle_id: &SourceId) -> OracleId {
+pub fn health_oracle_id(oracle_id: &SourceId) -> UpstreamId {
     format!("source:{oracle_id}").parse().expect("a source id with this prefix is a valid oracle id")
 }
 

@@ -768,7 +768,7 @@ export interface components {
              */
             latency_p99_ms: number;
             /** @description The oracle. */
-            oracle_id: components["schemas"]["OracleId"];
+            oracle_id: components["schemas"]["UpstreamId"];
             /**
              * Format: date-time
              * @description The time of the next call: when its open circuit permits a call, or when the wait that it requested is over
@@ -778,8 +778,6 @@ export interface components {
             /** @description Its status. */
             status: components["schemas"]["OracleHealthLevel"];
         };
-        /** @description The id of an oracle: 1 to 80 of `A-Z a-z 0-9 _ . : -`, but not `.` or `..`. */
-        OracleId: string;
         /** @description A query of a source. */
         OracleQuery: {
             /** @description The id of the source. */
@@ -854,7 +852,7 @@ export interface components {
             generation: components["schemas"]["GenerationSettings"];
             /** @description Whether it is the last attempt with this model, because the order is older than `orders.max_age_s`. */
             is_last?: boolean;
-            oracle_id?: components["schemas"]["OracleId"] | null;
+            oracle_id?: components["schemas"]["UpstreamId"] | null;
             outcome?: components["schemas"]["GenerationOutcome"] | null;
             /** @description The faults for which the crosscheck or the rules rejected the answer. */
             rejection?: components["schemas"]["AnswerRejection"];
@@ -894,7 +892,7 @@ export interface components {
              */
             interruptions?: number;
             /** @description The models that had their last attempt, because the order is older than `orders.max_age_s`. */
-            last_asked?: components["schemas"]["OracleId"][];
+            last_asked?: components["schemas"]["UpstreamId"][];
             /** @description The last attempts, up to 10, the latest one last. */
             last_attempts: components["schemas"]["OrderAttempt"][];
             /** @description The models that are not asked for it before these times. */
@@ -1691,6 +1689,8 @@ export interface components {
          * @enum {string}
          */
         UpdateFrequency: "realtime" | "daily" | "weekly" | "monthly" | "quarterly" | "annual" | "static" | "on_demand";
+        /** @description The id of an oracle: 1 to 80 of `A-Z a-z 0-9 _ . : -`, but not `.` or `..`. */
+        UpstreamId: string;
         /**
          * @description The basis of a value.
          * @enum {string}
@@ -1893,7 +1893,6 @@ export type OpenApiDocument = components['schemas']['OpenApiDocument'];
 export type OperatorAction = components['schemas']['OperatorAction'];
 export type OracleHealthLevel = components['schemas']['OracleHealthLevel'];
 export type OracleHealthStatus = components['schemas']['OracleHealthStatus'];
-export type OracleId = components['schemas']['OracleId'];
 export type OracleQuery = components['schemas']['OracleQuery'];
 export type OracleTier = components['schemas']['OracleTier'];
 export type OracleVerificationRecord = components['schemas']['OracleVerificationRecord'];
@@ -1963,6 +1962,7 @@ export type TemplateRef = components['schemas']['TemplateRef'];
 export type TierRelation = components['schemas']['TierRelation'];
 export type UnsupportedClaimLimit = components['schemas']['UnsupportedClaimLimit'];
 export type UpdateFrequency = components['schemas']['UpdateFrequency'];
+export type UpstreamId = components['schemas']['UpstreamId'];
 export type ValueBasis = components['schemas']['ValueBasis'];
 export type ValueOrNull = components['schemas']['ValueOrNull'];
 export type VerdictLabel = components['schemas']['VerdictLabel'];

@@ -9,8 +9,8 @@ use domain_ground::id::WorkflowId;
 use domain_ground::value::AxisValue;
 use domain_verification::conflict::{ConflictSide, ConflictStep, ConflictStepOutcome};
 use domain_verification::envelope::{AxisEvidence, AxisOutcome, CandidateOutcome, ValueBasis};
-use domain_verification::record::StatedValue;
 use domain_verification::request::ClaimedValue;
+use domain_verification::verification_record::StatedValue;
 use domain_verification::{
     AxisReason, CallOutcome, CallTimeLimit, Envelope, EnvelopeKind, OracleReply, VerifyRequest,
 };

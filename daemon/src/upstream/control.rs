@@ -11,7 +11,7 @@ use axum::extract::{Path, State};
 use axum::{Extension, Json};
 use domain_base::caller::PeerCredentials;
 use domain_upstream::health::CircuitAction;
-use domain_upstream::oracle::OracleId;
+use domain_upstream::upstream_id::UpstreamId;
 use oracled_api::upstream::{CircuitRequest, CircuitResponse, ProbeReport};
 use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
@@ -32,7 +32,7 @@ problems!(SteerProblems: JSON_BODY STORE; OracleUnknown);
     path = "/v1/health/oracles/{oracle_id}",
     operation_id = "steer_circuit",
     tag = "platform",
-    params(("oracle_id" = OracleId, Path)),
+    params(("oracle_id" = UpstreamId, Path)),
     request_body = CircuitRequest,
     responses(
         SteerProblems,
@@ -45,7 +45,7 @@ pub async fn steer_circuit(
     oracle_id: Result<Path<String>, PathRejection>,
     body: JsonBody,
 ) -> Result<Json<CircuitResponse>, Problem> {
-    let oracle_id: OracleId = parse_name(oracle_id)?;
+    let oracle_id: UpstreamId = parse_name(oracle_id)?;
     let CircuitRequest { action } = body.parse()?;
     run_to_end(async move {
         let oracle_id = full_id(&service, oracle_id).await?;
@@ -60,9 +60,9 @@ pub async fn steer_circuit(
 
 /// The id under which the health of an oracle is listed: `source:` precedes the id of a source, unless another oracle
 /// has the id without it.
-async fn full_id(service: &DaemonService, oracle_id: OracleId) -> Result<OracleId, Problem> {
+async fn full_id(service: &DaemonService, oracle_id: UpstreamId) -> Result<UpstreamId, Problem> {
     let known = service.system.oracle_health.ask(ListHealthStatuses).await?;
-    let is_known = |id: &OracleId| known.iter().any(|status| status.oracle_id == *id);
+    let is_known = |id: &UpstreamId| known.iter().any(|status| status.oracle_id == *id);
     let of_source = format!("source:{oracle_id}").parse().ok().filter(|of_source| is_known(of_source));
     Ok(of_source.filter(|_| !is_known(&oracle_id)).unwrap_or(oracle_id))
 }

@@ -1,7 +1,7 @@
 //! The events of circuits.
 
 use crate::health::OracleHealthLevel;
-use crate::oracle::OracleId;
+use crate::upstream_id::UpstreamId;
 use domain_base::caller::PeerCredentials;
 use domain_base::event::{EntryMembers, Event, EventClass, EventNotice, EventType};
 use domain_base::session_id::SessionId;
@@ -13,7 +13,7 @@ use strum::{IntoStaticStr, VariantArray};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct OracleHealthChanged {
     /// The oracle.
-    pub oracle_id: OracleId,
+    pub oracle_id: UpstreamId,
     /// The previous status.
     pub from: OracleHealthLevel,
     /// The new status.

@@ -26,7 +26,7 @@
 //!   healthy.
 //! - If the clock jumps back, the times of the circuit move back with it, so that elapsed time stays elapsed.
 
-use crate::oracle::OracleId;
+use crate::upstream_id::UpstreamId;
 use domain_base::count::format_count;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -169,7 +169,7 @@ struct Refusing {
 /// The state machine of one oracle.
 #[derive(Debug, Clone)]
 pub struct CircuitBreaker {
-    oracle_id: OracleId,
+    oracle_id: UpstreamId,
     config: OracleHealthConfig,
     state: CircuitState,
     /// The number of permits issued so far.
@@ -193,7 +193,7 @@ pub struct CircuitBreaker {
 impl CircuitBreaker {
     /// A healthy oracle that was not called yet.
     #[must_use]
-    pub fn new(oracle_id: OracleId, config: OracleHealthConfig) -> Self {
+    pub fn new(oracle_id: UpstreamId, config: OracleHealthConfig) -> Self {
         Self {
             oracle_id,
             config,
@@ -700,7 +700,7 @@ impl OracleHealthLevel {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct OracleHealthStatus {
     /// The oracle.
-    pub oracle_id: OracleId,
+    pub oracle_id: UpstreamId,
     /// Its status.
     pub status: OracleHealthLevel,
     /// The time of its last success.

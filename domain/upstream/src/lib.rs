@@ -2,4 +2,4 @@
 
 pub mod event;
 pub mod health;
-pub mod oracle;
+pub mod upstream_id;

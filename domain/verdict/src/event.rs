@@ -26,7 +26,7 @@ use domain_base::event::{
 use domain_base::gate_path::GatePath;
 use domain_base::row::SumWrite;
 use domain_base::session_id::SessionId;
-use domain_upstream::oracle::OracleId;
+use domain_upstream::upstream_id::UpstreamId;
 use jiff::{Timestamp, civil};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -371,7 +371,7 @@ pub struct OrderAttempted {
     pub generation: VerdictGeneration,
     /// The model, by its name among the oracles.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub oracle_id: Option<OracleId>,
+    pub oracle_id: Option<UpstreamId>,
     /// Whether it is the last attempt with this model, because the order is older than `orders.max_age_s`.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub is_last: bool,

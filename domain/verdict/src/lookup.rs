@@ -11,7 +11,7 @@ use domain_base::text_form::is_blank;
 use domain_ground::path::RawFieldPath;
 use domain_ground::value::AxisValue;
 use domain_upstream::event::InteractionStatus;
-use domain_upstream::oracle::OracleId;
+use domain_upstream::upstream_id::UpstreamId;
 use domain_verification::adapter::UnsupportedQuestionError;
 use domain_verification::adapter::template::{EndpointTemplate, NONCE, POINT_IN_TIME};
 use jiff::Timestamp;
@@ -102,7 +102,7 @@ pub enum LookupOutcome {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct LookupEntry {
     /// The payment service.
-    pub oracle_id: OracleId,
+    pub oracle_id: UpstreamId,
     /// The time of the request.
     pub request_timestamp: Timestamp,
     /// The time of the answer, of any kind; null if none arrived.

@@ -10,7 +10,7 @@ use domain_base::application::ApplicationName;
 use domain_base::row::{Index, IndexEntry};
 use domain_base::session_id::SessionId;
 use domain_base::work::{Backoff, stored_cause};
-use domain_upstream::oracle::OracleId;
+use domain_upstream::upstream_id::UpstreamId;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
@@ -152,7 +152,7 @@ pub struct OrderAttempt {
     pub started_at: Timestamp,
     /// The model, by its name among the oracles.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub oracle_id: Option<OracleId>,
+    pub oracle_id: Option<UpstreamId>,
     /// Whether it is the last attempt with this model, because the order is older than `orders.max_age_s`.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub is_last: bool,
@@ -190,7 +190,7 @@ pub struct OpenRejection {
 #[derive(Debug, Clone, PartialEq)]
 pub struct OrderAttemptStart {
     /// The model that is asked.
-    pub oracle_id: OracleId,
+    pub oracle_id: UpstreamId,
     /// The prompt and the settings.
     pub generation: VerdictGeneration,
     /// Whether it is the last attempt with this model.
@@ -244,10 +244,10 @@ pub struct Order {
     pub interruptions: u32,
     /// The models that are not asked for it before these times.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
-    pub model_pauses: BTreeMap<OracleId, Timestamp>,
+    pub model_pauses: BTreeMap<UpstreamId, Timestamp>,
     /// The models that had their last attempt, because the order is older than `orders.max_age_s`.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub last_asked: Vec<OracleId>,
+    pub last_asked: Vec<UpstreamId>,
     /// Why it was stopped; null unless it is held or failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stop_cause: Option<OrderStopCause>,
@@ -330,7 +330,7 @@ impl Order {
     pub fn attempt_failed(
         mut self,
         failure: OrderAttemptFailure,
-        models: &[OracleId],
+        models: &[UpstreamId],
         policy: &OrderPolicy,
         now: Timestamp,
     ) -> Self {
@@ -394,7 +394,7 @@ impl Order {
 
     /// Until when `model` is not asked for the order; `None` if it may be asked at `now`.
     #[must_use]
-    pub fn paused_until(&self, model: &OracleId, now: Timestamp) -> Option<Timestamp> {
+    pub fn paused_until(&self, model: &UpstreamId, now: Timestamp) -> Option<Timestamp> {
         let until = self.model_pauses.get(model)?;
         Some(BACKOFF.due_at(*until, self.changed_at, now)).filter(|until| *until > now)
     }

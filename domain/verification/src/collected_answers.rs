@@ -1,10 +1,10 @@
 //! Collects the answers of the oracles, and the oracles that are missing.
 
-use super::call::{AnswerFault, CallFailure, CallOutcome, CallTimeLimit, OracleCall, OracleReply};
 use super::inputs::DecisionInputs;
+use super::oracle_call::{AnswerFault, CallFailure, CallOutcome, CallTimeLimit, OracleCall, OracleReply};
 use super::reason::AxisReason;
 use super::workflow::OracleTimeoutBehavior;
-use crate::record::{CandidateAnswer, VerificationTier};
+use crate::verification_record::{CandidateAnswer, VerificationTier};
 use domain_base::moment::{CLOCK_SKEW_MAX, format_age_and_limit};
 use domain_ground::axis::Axis;
 use domain_ground::freshness::age_s;

@@ -13,7 +13,7 @@ use super::inputs::DecisionInputs;
 use super::reason::AxisReason;
 use super::statements::{AxisStatement, CollectedStatements};
 use super::workflow::{AxisThresholds, ConflictResolutionConfig, ConflictStrategy};
-use crate::record::{OracleVerificationRecord, VerificationTier};
+use crate::verification_record::{OracleVerificationRecord, VerificationTier};
 use domain_base::decimal::{Decimal, DecimalError, Rounding};
 use domain_ground::axis::{Axis, AxisClass, AxisType, ConservativeSide};
 use domain_ground::freshness::age_s;

@@ -3,16 +3,16 @@
 mod assemble;
 
 use super::axis_settlement::{AxisSettlement, AxisStatus, is_reverification_required, settle};
-use super::call::CallTimeLimit;
 use super::collected_answers::{CollectedAnswers, MissingSource, MissingSourceReason, collect_answers};
 use super::envelope::{Envelope, EnvelopeKind};
 use super::inputs::{DecisionInputs, DecisionStage};
+use super::oracle_call::CallTimeLimit;
 use super::reason::AxisReason;
 use super::statements::collect_statements;
 use super::workflow::{BudgetExceededBehavior, ConflictGranularity, EnforcementMode, OracleTimeoutBehavior};
-use crate::call::{CallFailure, OracleReply};
-use crate::record::CandidateAnswer;
+use crate::oracle_call::{CallFailure, OracleReply};
 use crate::stored_state::{CLAIMS_OPEN_MAX, OPEN_MAX, OpenReview};
+use crate::verification_record::CandidateAnswer;
 use crate::workflow::Workflow;
 use domain_base::digest::{Sha256Hex, digest_of_json};
 use domain_ground::id::SourceId;

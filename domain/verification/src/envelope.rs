@@ -2,11 +2,11 @@
 //! oracles' answers are shown for `authoritative` axes and for axes in a dispute or a review.
 
 pub use super::axis_settlement::{AxisStatus, ValueBasis};
-use super::call::CallOutcome;
+use super::oracle_call::CallOutcome;
 use super::reason::AxisReason;
-use super::record::OracleVerificationRecord;
+use super::verification_record::OracleVerificationRecord;
 use crate::conflict::ConflictStep;
-use crate::record::{StatedValue, VerificationTier};
+use crate::verification_record::{StatedValue, VerificationTier};
 use domain_base::decimal::Decimal;
 use domain_base::digest::Sha256Hex;
 use domain_ground::id::{SourceId, WorkflowId};

@@ -1,7 +1,7 @@
 //! Everything that a decision depends on.
 
-use super::call::OracleCall;
 use super::lock::HumanLock;
+use super::oracle_call::OracleCall;
 use super::request::VerificationQuestion;
 use super::stored_state::OpenReview;
 use super::workflow::{ConflictGranularity, PartialConflictBehavior, Workflow};

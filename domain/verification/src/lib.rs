@@ -10,7 +10,6 @@
 
 pub mod adapter;
 mod axis_settlement;
-pub mod call;
 mod collected_answers;
 mod compare;
 pub mod conflict;
@@ -20,31 +19,32 @@ pub mod envelope;
 pub mod event;
 pub mod inputs;
 pub mod lock;
+pub mod oracle_call;
 pub mod reason;
-pub mod record;
 pub mod replay;
 pub mod request;
 pub mod review;
 mod statements;
 pub mod stored_state;
+pub mod verification_record;
 pub mod workflow;
 
 use crate::adapter::Adapter;
-pub use crate::record::{CandidateAnswer, VerificationTier};
 use crate::review::ReviewState;
-pub use call::{AnswerFault, CallFailure, CallOutcome, CallTimeLimit, OracleCall, OracleReply};
+pub use crate::verification_record::{CandidateAnswer, VerificationTier};
 pub use decide::{decide, is_query_required};
 use domain_base::row::{Row, Table};
 pub use envelope::{Envelope, EnvelopeKind};
 pub use inputs::{DecisionInputs, DecisionStage};
 pub use lock::HumanLock;
+pub use oracle_call::{AnswerFault, CallFailure, CallOutcome, CallTimeLimit, OracleCall, OracleReply};
 pub use reason::AxisReason;
-pub use record::OracleVerificationRecord;
 pub use request::{VerificationQuestion, VerifyRequest};
 pub use review::{ReviewCase, ReviewResolution};
 pub use stored_state::{
     AxisBaseline, CachedAnswer, CachedAnswerKey, OpenReview, SourceBaselines, SubjectKey, SubjectState,
 };
+pub use verification_record::OracleVerificationRecord;
 pub use workflow::Workflow;
 
 // `tests/support.rs` is compiled by the tests of other crates, too

@@ -1,10 +1,10 @@
 //! Human locks: a reviewer's decision on one axis of one subject. While it is valid, a lock counts as an
 //! oracle of its own tier, above all others.
 
-use super::record::OracleVerificationRecord;
 use super::request::VerificationQuestion;
+use super::verification_record::OracleVerificationRecord;
 use super::workflow::Workflow;
-use crate::record::VerificationTier;
+use crate::verification_record::VerificationTier;
 use domain_base::digest::Sha256Hex;
 use domain_ground::axis::Axis;
 use domain_ground::id::{SourceId, WorkflowId};

@@ -1,14 +1,14 @@
 //! Reviews: the questions to a reviewer, and their decisions.
 
-use super::call::CallOutcome;
 use super::envelope::Envelope;
 use super::inputs::DecisionInputs;
 use super::lock::HumanLock;
+use super::oracle_call::CallOutcome;
 use super::reason::AxisReason;
 use super::request::{ValidatedClaim, values_as_written};
 use super::stored_state::{AxisBaseline, BaselineOrNull, OpenReview};
 use crate::decide::ReviewDispute;
-use crate::record::{CandidateAnswer, StatedValue};
+use crate::verification_record::{CandidateAnswer, StatedValue};
 use domain_base::digest::Sha256Hex;
 use domain_base::row::{Index, IndexEntry, KeyedRow, Row, RowData, Table, check_row, index_of};
 use domain_base::text_form::is_blank;

@@ -5,7 +5,7 @@ use super::compare::{delta, is_agreement, is_factor_exceeded, is_ratio_exceeded}
 use super::inputs::DecisionInputs;
 use super::reason::AxisReason;
 use super::workflow::AxisThresholds;
-use crate::record::VerificationTier;
+use crate::verification_record::VerificationTier;
 use domain_base::decimal::Decimal;
 use domain_base::moment::format_age_and_limit;
 use domain_ground::axis::Axis;

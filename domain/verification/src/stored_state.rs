@@ -1,7 +1,7 @@
 //! The state between decisions: cached answers, baselines, open reviews and locks.
 
 use super::lock::HumanLock;
-use crate::record::{CandidateAnswer, StatedValue};
+use crate::verification_record::{CandidateAnswer, StatedValue};
 use domain_base::digest::{Sha256Hex, digest_of_json};
 use domain_base::row::{IndexEntry, Row, RowData, Table, check_row, not_indexed};
 use domain_ground::id::{SourceId, WorkflowId};

@@ -14,7 +14,7 @@ mod reader;
 mod removal;
 mod writer;
 
-use super::sealed::{FOOTER_BYTES, SealedFormat};
+use super::file_end::{FOOTER_BYTES, SealedFormat};
 use domain_base::digest::{Sha256Hex, Sha256Stream};
 use fastcdc::v2020::FastCDC;
 use std::path::{Path, PathBuf};

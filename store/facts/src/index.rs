@@ -1,6 +1,6 @@
 //! The index of a file: the length and the checksum of each piece and, for a block of rows, its first key.
 
-use super::sealed::MAX_INDEX_BYTES;
+use super::file_end::MAX_INDEX_BYTES;
 use domain_base::varint::{put, put_part, take, take_part};
 use std::cmp::Ordering;
 use store_base::error::StoreError;

@@ -5,8 +5,8 @@
 
 pub mod archive;
 pub mod decoding;
+pub mod file_end;
 pub mod index;
-pub mod sealed;
 pub mod slices;
 pub mod sorted;
 pub mod sorter;

@@ -6,8 +6,8 @@
 mod block;
 mod rows;
 
+use super::file_end::{FOOTER_BYTES, FileOwner, SealedFile, SealedFooter, SealedFormat};
 use super::index::{FileIndex, PiecePosition};
-use super::sealed::{FOOTER_BYTES, FileOwner, SealedFile, SealedFooter, SealedFormat};
 use crate::index::put_piece;
 use crate::sorted::block::BlockBuilder;
 use block::BlockRows;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use store_base::disk::{FreeSpace, sync_dir};
 use store_base::error::{SourceFileKind, StoreError};
 use store_facts::archive::{ArchiveWriter, ArchivedPayload, is_unfinished, mark_path, remove_payloads};
-use store_facts::sealed::FileOwner;
+use store_facts::file_end::FileOwner;
 use store_facts::sorted::{BlockCache, SortedFile, SortedFileSummary, SortedWriter};
 use tempfile::TempDir;
 

@@ -16,7 +16,7 @@ use std::ffi::OsStr;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use store_base::error::{SourceFileKind, StoreError};
-use store_facts::sealed::FileOwner;
+use store_facts::file_end::FileOwner;
 
 /// The rows that name the files of sources.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

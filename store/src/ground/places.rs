@@ -260,7 +260,7 @@ pub(super) fn row_key(kind: u8, number: u64) -> [u8; 9] {
 mod tests {
     use super::*;
     use store_base::error::SourceFileKind;
-    use store_facts::sealed::FileOwner;
+    use store_facts::file_end::FileOwner;
 
     #[test]
     fn places_are_mapped_in_memory_and_from_the_file() {

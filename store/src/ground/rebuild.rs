@@ -16,7 +16,7 @@ use domain_ground::source_state::{CompletedRun, SourceState};
 use jiff::Timestamp;
 use std::sync::Arc;
 use store_base::error::StoreError;
-use store_facts::sealed::FileOwner;
+use store_facts::file_end::FileOwner;
 use tempfile::TempDir;
 
 /// One step in the history of a source's files.

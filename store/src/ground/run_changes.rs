@@ -9,7 +9,7 @@ use domain_ground::run::{IngestionRun, RunState};
 use domain_ground::timeline::VersionChangeKind;
 use std::collections::{BTreeMap, BTreeSet};
 use store_base::error::{SourceFileKind, StoreError};
-use store_facts::sealed::FileOwner;
+use store_facts::file_end::FileOwner;
 use store_facts::slices::{PayloadSliceError, SliceLimits, slice_payload};
 
 /// A change of a run.

@@ -21,7 +21,7 @@ use std::fs;
 use std::ops::Deref;
 use std::sync::{Arc, PoisonError, RwLock};
 use store_base::error::{SourceFileKind, StoreError};
-use store_facts::sealed::FileOwner;
+use store_facts::file_end::FileOwner;
 
 /// A read handle for all stored data: the tables, and the files of the ground-truth layer. Cheap to clone.
 #[derive(Debug, Clone)]

@@ -7,7 +7,7 @@ use domain_base::gate_path::GatePath;
 use domain_base::payload::VerdictPayload;
 use domain_base::session_id::SessionId;
 use domain_upstream::event::InteractionStatus;
-use domain_upstream::oracle::OracleId;
+use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::crosscheck::{ApprovedVerdict, judge};
 use domain_verdict::delivery::{RegenNotes, VerdictDelivery};
 use domain_verdict::divergence::{DivergenceCheck, NoteLanguage, OriginalLabel, RegeneratedVerdict};
@@ -59,7 +59,7 @@ pub(crate) fn ordered(number: usize) -> [JournalRecord; 2] {
     let (session_id, now, tier, generation) = (id(number), Timestamp::now(), ProductTier::Full, generation());
     let query = CustomerQuery::new(QUERY.to_owned());
     let placed = OrderPlaced { tier, query_preview: query.preview(), has_email: false };
-    let oracle_id: OracleId = "gemini".parse().expect("a valid id");
+    let oracle_id: UpstreamId = "gemini".parse().expect("a valid id");
     let attempted = OrderAttempted {
         attempt: 1,
         generation: generation.clone(),

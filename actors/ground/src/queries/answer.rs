@@ -14,7 +14,7 @@ use domain_ground::query::{
 use domain_ground::record::{ProvenanceRecord, RecordVerificationStatus};
 use domain_ground::timeline::{ReleaseScope, TimelineRun};
 use domain_ground::value::AxisValue;
-use domain_verification::record::StatedValue;
+use domain_verification::verification_record::StatedValue;
 use domain_verification::{CallFailure, CandidateAnswer, OracleReply, OracleVerificationRecord};
 use jiff::{SignedDuration, Timestamp};
 use oracled_store::ground::query::{QueryAccessPath, QueryHit, QueryResultPage, ScanBudget, ScanError};

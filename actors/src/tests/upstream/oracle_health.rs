@@ -7,7 +7,7 @@ use domain_upstream::health::{
     CircuitAction, CircuitCallOutcome, ERROR_MAX_CHARS, OracleHealthConfig, OracleHealthLevel,
     OracleHealthStatus,
 };
-use domain_upstream::oracle::OracleId;
+use domain_upstream::upstream_id::UpstreamId;
 use oracled_store::{LogQuery, Store};
 use serde_json::{Value, json};
 use std::num::NonZeroU32;
@@ -49,7 +49,7 @@ impl OracleProbe for ScriptedProbe {
     }
 }
 
-fn id(text: &str) -> OracleId {
+fn id(text: &str) -> UpstreamId {
     text.parse().expect("a valid id")
 }
 

@@ -10,7 +10,7 @@ use crate::testing::ground::PEER;
 use actors_ground::registry::SourceInvalidation;
 use domain_ground::event::InvalidationCause;
 use domain_ground::value::AxisValue;
-use domain_verification::record::StatedValue;
+use domain_verification::verification_record::StatedValue;
 use domain_verification::{CachedAnswerKey, EnvelopeKind};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value as Json, json};

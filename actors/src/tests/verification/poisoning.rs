@@ -8,7 +8,7 @@ use super::upstream::{
 };
 use crate::system::ActorSystem;
 use domain_ground::value::AxisValue;
-use domain_verification::record::StatedValue;
+use domain_verification::verification_record::StatedValue;
 use domain_verification::{AnswerFault, AxisReason, CallOutcome, CandidateAnswer, Envelope, EnvelopeKind};
 use jiff::SignedDuration;
 use proptest::prelude::*;

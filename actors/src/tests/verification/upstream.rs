@@ -20,7 +20,7 @@ use domain_base::event::AuditEvent;
 use domain_ground::value::AxisValue;
 use domain_upstream::health::CircuitCallOutcome;
 use domain_verification::adapter::{Adapter, ValidatedAdapter};
-use domain_verification::record::{SignatureVerification, StatedValue};
+use domain_verification::verification_record::{SignatureVerification, StatedValue};
 use domain_verification::{
     AnswerFault, CachedAnswer, CachedAnswerKey, CallFailure, CallTimeLimit, CandidateAnswer, OracleReply,
     OracleVerificationRecord, VerificationTier,

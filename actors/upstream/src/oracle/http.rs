@@ -2,8 +2,8 @@
 
 use super::verified::LiveHttpAnswer;
 use super::{LiveAnswer, LiveOracle, LiveQuery};
-use crate::call::{RETRIES_MAX, retry_pauses, retry_wait};
 use crate::http::read;
+use crate::model_call::{RETRIES_MAX, retry_pauses, retry_wait};
 use crate::web::{
     BoundCredential, CredentialHolder, HttpValidators, OutboundRequest, UpstreamCredential, WebClient,
     WebError, WebResponseHead, etag, format_url, is_weak, without_keys,

@@ -10,7 +10,7 @@ use domain_verification::adapter::{
     AnswerContent, AnswerReadOutcome, KeyMaterial, PublicKey, ReceivedAnswer, SignatureAlgorithm,
     SignaturePolicy, SourceQuestion,
 };
-use domain_verification::record::SignatureVerification;
+use domain_verification::verification_record::SignatureVerification;
 use domain_verification::{
     AnswerFault, CachedAnswer, CandidateAnswer, OracleReply, OracleVerificationRecord,
 };

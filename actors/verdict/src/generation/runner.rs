@@ -25,7 +25,7 @@ use domain_base::payload::VerdictPayload;
 use domain_base::session_id::SessionId;
 use domain_upstream::event::{InteractionStatus, PERMANENT_STATUSES};
 use domain_upstream::health::{CircuitCallOutcome, OracleHealthLevel};
-use domain_upstream::oracle::OracleId;
+use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::cost::ModelCost;
 use domain_verdict::event::OracleInteraction;
 use domain_verdict::generation::{GenerationSettings, ModelTokenUsage, VerdictGeneration};
@@ -283,7 +283,7 @@ impl GenerationRunner {
     }
 
     /// The names of the models for first verdicts of `application`.
-    pub(crate) fn first_models(&self, application: &ApplicationName) -> Vec<OracleId> {
+    pub(crate) fn first_models(&self, application: &ApplicationName) -> Vec<UpstreamId> {
         self.models.order_of(application).iter().map(|model| model.oracle_id().clone()).collect()
     }
 
@@ -358,7 +358,7 @@ impl GenerationRunner {
 
     /// Whether the circuit has not opened since it permitted the call. A model that rejects the caller is still called for
     /// regenerations.
-    async fn is_circuit_closed(&self, oracle_id: &OracleId, path: GatePath) -> bool {
+    async fn is_circuit_closed(&self, oracle_id: &UpstreamId, path: GatePath) -> bool {
         let statuses = self.handles.oracle_health.ask(ListHealthStatuses).await.unwrap_or_default();
         let accepts = |status: OracleHealthLevel| {
             status.accepts_calls() || (path == GatePath::Regen && status == OracleHealthLevel::Refusing)
@@ -663,7 +663,7 @@ impl GenerationMetrics {
     pub fn register<'a>(
         registry: &mut Registry,
         applications: &[ApplicationName],
-        models: impl Iterator<Item = &'a OracleId>,
+        models: impl Iterator<Item = &'a UpstreamId>,
     ) -> Self {
         let outcomes: Vec<_> = pairs(&PATHS, GenerationOutcome::VARIANTS).collect();
         let costs = Family::default();

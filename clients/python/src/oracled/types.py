@@ -703,17 +703,13 @@ class OracleHealthStatus(TypedDict):
     """The median time to an answer over the last 256 successful calls, in milliseconds; 0 while there are none."""
     latency_p99_ms: int
     """The 99th percentile of the same times, in milliseconds."""
-    oracle_id: OracleId
+    oracle_id: UpstreamId
     """The oracle."""
     retry_at: NotRequired[str | None]
     """The time of the next call: when its open circuit permits a call, or when the wait that it requested is over (HTTP
     429 or 503 with `Retry-After`). Null if calls are permitted, or an administrator decides."""
     status: OracleHealthLevel
     """Its status."""
-
-
-OracleId: TypeAlias = str
-"""The id of an oracle: 1 to 80 of `A-Z a-z 0-9 _ . : -`, but not `.` or `..`."""
 
 
 class OracleQuery(TypedDict):
@@ -779,7 +775,7 @@ class OrderAttempt(TypedDict):
     """The settings of the generation."""
     is_last: NotRequired[bool]
     """Whether it is the last attempt with this model, because the order is older than `orders.max_age_s`."""
-    oracle_id: NotRequired[OracleId | None]
+    oracle_id: NotRequired[UpstreamId | None]
     """The model, by its name among the oracles."""
     outcome: NotRequired[GenerationOutcome | None]
     """Its outcome; null while it is in progress."""
@@ -805,7 +801,7 @@ class OrderReport(TypedDict):
     interruptions: NotRequired[int]
     """The number of attempts that a stop of the daemon or an internal error cut off, since it was accepted, or retried
     by an operator."""
-    last_asked: NotRequired[list[OracleId]]
+    last_asked: NotRequired[list[UpstreamId]]
     """The models that had their last attempt, because the order is older than `orders.max_age_s`."""
     last_attempts: list[OrderAttempt]
     """The last attempts, up to 10, the latest one last."""
@@ -1585,6 +1581,10 @@ UnsupportedClaimLimit: TypeAlias = 'int | Literal["CONFIG:UNSUPPORTED_MAX"]'
 
 UpdateFrequency: TypeAlias = Literal["realtime", "daily", "weekly", "monthly", "quarterly", "annual", "static", "on_demand"]
 """How often a source publishes a new version."""
+
+
+UpstreamId: TypeAlias = str
+"""The id of an oracle: 1 to 80 of `A-Z a-z 0-9 _ . : -`, but not `.` or `..`."""
 
 
 ValueBasis: TypeAlias = Literal["only_source", "agreement", "resolution", "human_lock", "human_confirmation"]

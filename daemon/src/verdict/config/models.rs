@@ -6,7 +6,7 @@ use crate::platform::config::{
     ConfigError, Configuration, LimitsSection, Section, TABLE_NAME_MAX_CHARS, check_range, check_url,
     is_table_name, not_allowed_error,
 };
-use domain_upstream::oracle::OracleId;
+use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::cost::ModelPrices;
 use domain_verdict::generation::{GenerationSettings, LOCKED_MODEL};
 use serde::{Deserialize, Serialize};
@@ -448,7 +448,7 @@ impl AcceptedSettings {
 #[derive(Debug)]
 pub struct ModelEntry<'c> {
     /// Its name among the oracles: that of its table, or the provider's for `[model]`.
-    pub oracle_id: OracleId,
+    pub oracle_id: UpstreamId,
     /// Its table, for example `models.backup`.
     pub table: String,
     pub section: &'c ModelSection,
@@ -471,7 +471,7 @@ pub(crate) fn model_entries(all: &dyn Configuration) -> Vec<ModelEntry<'_>> {
         let section = further.get(name)?;
         Some((name.parse().ok()?, format!("models.{name}"), section, is_in_order))
     });
-    let first_id: Option<OracleId> = first.provider.as_str().parse().ok();
+    let first_id: Option<UpstreamId> = first.provider.as_str().parse().ok();
     let first = first_id.map(|id| (id, "model".to_owned(), first, true));
     let mut providers = Vec::new();
     let entries = first.into_iter().chain(named).map(|(oracle_id, table, section, is_in_order)| {

@@ -10,7 +10,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).expect("a valid time")
 }
 
-fn models<const N: usize>(names: [&str; N]) -> [OracleId; N] {
+fn models<const N: usize>(names: [&str; N]) -> [UpstreamId; N] {
     names.map(|name| name.parse().expect("a valid id"))
 }
 

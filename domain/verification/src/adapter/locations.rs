@@ -2,7 +2,7 @@
 //! before (RFC-0002, "Oracle Integrity Requirements": replay detection).
 
 use super::{Adapter, AdapterError, AnswerLocation};
-use crate::call::AnswerFault;
+use crate::oracle_call::AnswerFault;
 use domain_base::decimal::{Decimal, Rounding};
 use domain_base::moment::{CLOCK_SKEW_MAX, format_span};
 use domain_base::moment::{Date, read_http_date};

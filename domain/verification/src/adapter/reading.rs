@@ -3,9 +3,9 @@
 use super::UnsupportedQuestionError;
 use super::locations::{AnswerMetadata, check_replay};
 use super::validate::ValidatedAdapter;
-use crate::call::AnswerFault;
-use crate::record::StatedValue;
+use crate::oracle_call::AnswerFault;
 use crate::stored_state::CachedAnswer;
+use crate::verification_record::StatedValue;
 use domain_base::moment::CLOCK_SKEW_MAX;
 use domain_base::raw::{RawRecordError, SourceValue};
 use domain_ground::normalize::NormalizerOutput;

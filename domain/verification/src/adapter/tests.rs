@@ -6,8 +6,8 @@ mod readings;
 mod templates;
 
 use super::*;
-use crate::record::{CandidateAnswer, OracleVerificationRecord, StatedValue, VerificationTier};
 use crate::stored_state::CachedAnswer;
+use crate::verification_record::{CandidateAnswer, OracleVerificationRecord, StatedValue, VerificationTier};
 use domain_ground::ontology::Ontology;
 use domain_ground::source::SourceRegistration;
 use domain_ground::value::AxisValue;

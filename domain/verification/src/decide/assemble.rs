@@ -3,7 +3,6 @@
 
 use super::CombinedDecision;
 use crate::axis_settlement::{AxisSettlement, AxisStatus, ValueOrigin};
-use crate::call::{CallFailure, CallOutcome, OracleReply};
 use crate::collected_answers::{CollectedAnswers, MissingSource, MissingSourceReason, UsableAnswer};
 use crate::envelope::{
     AxisEvidence, AxisOutcome, CandidateOutcome, Envelope, EnvelopeKind, EnvelopeVerificationStatus,
@@ -11,10 +10,11 @@ use crate::envelope::{
 };
 use crate::inputs::DecisionInputs;
 use crate::lock::oracle_id;
+use crate::oracle_call::{CallFailure, CallOutcome, OracleReply};
 use crate::reason::AxisReason;
-use crate::record::{OracleVerificationRecord, VerificationTier};
 use crate::request::ValidatedClaim;
 use crate::statements::{AxisStatement, axis_ttl_s, counted_tier, ttl_s};
+use crate::verification_record::{OracleVerificationRecord, VerificationTier};
 use domain_base::digest::{Sha256Hex, digest_of_json};
 use domain_base::moment::format_span;
 use domain_ground::axis::AxisClass;

@@ -1,7 +1,7 @@
 use super::support::*;
 use crate::conflict::{ConflictStepOutcome, TierRelation};
 use crate::envelope::{AxisStatus, ValueBasis};
-use crate::record::SignatureVerification;
+use crate::verification_record::SignatureVerification;
 use crate::{AxisReason, DecisionInputs, Envelope, EnvelopeKind, decide};
 use domain_ground::axis::AxisClass;
 use domain_ground::source::OracleTier::{self, CrossDomain, Primary, Secondary, Unverified};

@@ -1,5 +1,5 @@
 use super::support::*;
-use crate::record::SignatureVerification;
+use crate::verification_record::SignatureVerification;
 use crate::{
     AxisReason, CallFailure, CallOutcome, CallTimeLimit, DecisionInputs, EnvelopeKind, OracleReply, decide,
 };

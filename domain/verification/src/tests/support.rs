@@ -4,8 +4,8 @@ use domain_ground::freshness::{AxisFreshness, StaleBehavior};
 use domain_ground::ontology::Ontology;
 use domain_ground::source::{OracleTier, SourceRegistration};
 use domain_ground::value::AxisValue;
-use domain_verification::record::StatedValue;
 use domain_verification::request::VerifyRequest;
+use domain_verification::verification_record::StatedValue;
 use domain_verification::{
     CandidateAnswer, DecisionInputs, OracleCall, OracleReply, OracleVerificationRecord, VerificationTier,
     Workflow,

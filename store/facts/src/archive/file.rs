@@ -12,7 +12,7 @@
 
 use super::{FORMAT, SKIPPABLE_HEAD_BYTES, skippable_head};
 use crate::archive::{CHUNK_MAX_BYTES, ChunkDigest};
-use crate::sealed::{FileOwner, MAX_INDEX_BYTES, SealedFile, SealedFooter};
+use crate::file_end::{FileOwner, MAX_INDEX_BYTES, SealedFile, SealedFooter};
 use domain_base::digest::Sha256Hex;
 use domain_base::varint::{put, put_part, take, take_part};
 use std::collections::HashMap;

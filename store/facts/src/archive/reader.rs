@@ -2,7 +2,7 @@
 
 use super::file::ArchiveFile;
 use super::{chunks_path, path};
-use crate::sealed::FileOwner;
+use crate::file_end::FileOwner;
 use domain_base::digest::{Sha256Hex, Sha256Stream};
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;

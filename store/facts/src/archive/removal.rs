@@ -4,7 +4,7 @@
 use super::file::{ArchiveFile, ChunkTable, StoredChunk, create_unfinished, seal};
 use super::{chunks_path, path};
 use crate::archive::ChunkDigest;
-use crate::sealed::FileOwner;
+use crate::file_end::FileOwner;
 use domain_base::digest::Sha256Hex;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;

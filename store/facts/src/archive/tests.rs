@@ -1,7 +1,7 @@
 mod cutting;
 
 use super::*;
-use crate::sealed::FileOwner;
+use crate::file_end::FileOwner;
 use domain_base::digest::Sha256Stream;
 use file::ChunkTable;
 use proptest::collection::vec;

@@ -5,7 +5,7 @@ use super::path;
 use super::reader::{ArchivedPayload, OtherFiles};
 use super::removal::remove_payloads;
 use crate::archive::{CHUNK_MAX_BYTES, ChunkDigest, digest, first_chunk};
-use crate::sealed::FileOwner;
+use crate::file_end::FileOwner;
 use domain_base::digest::{Sha256Hex, Sha256Stream};
 use std::collections::{HashMap, HashSet};
 use std::fmt;

@@ -7,12 +7,12 @@ use actors_upstream::oracle_health::{ApplyCircuitAction, ListHealthStatuses, Req
 use actors_verdict::rate_limiter::{CallLimitError, RequestFirstCall};
 use domain_base::application::ApplicationName;
 use domain_upstream::health::{CircuitAction, CircuitCallOutcome, OracleHealthLevel};
-use domain_upstream::oracle::OracleId;
+use domain_upstream::upstream_id::UpstreamId;
 
 /// The name of the second model.
 const BACKUP: &str = "claude-made-up";
 
-fn backup_id() -> OracleId {
+fn backup_id() -> UpstreamId {
     "backup".parse().expect("an id")
 }
 
@@ -34,7 +34,7 @@ fn with_two_models<F: Future<Output = ()>>(
     with_services(time, outside, |world| test(world, first, backup));
 }
 
-async fn open_circuit(world: &TestSystem, oracle_id: OracleId) {
+async fn open_circuit(world: &TestSystem, oracle_id: UpstreamId) {
     for _ in 0..3 {
         let permit = world.system.oracle_health.ask(RequestCallPermit(oracle_id.clone())).await;
         let lease = permit.expect("the actor answers").expect("the circuit is closed");
@@ -165,7 +165,7 @@ fn no_key() -> Result<String, ModelTextError> {
     failure(RequestFailureKind::Status(401))
 }
 
-async fn level(world: &TestSystem, oracle_id: &OracleId) -> OracleHealthLevel {
+async fn level(world: &TestSystem, oracle_id: &UpstreamId) -> OracleHealthLevel {
     let statuses = world.system.oracle_health.ask(ListHealthStatuses).await.expect("the actor answers");
     let found = statuses.into_iter().find(|status| status.oracle_id == *oracle_id);
     found.expect("the oracle is known").status
@@ -252,7 +252,7 @@ fn orders_at_their_last_attempt_share_one_call_of_a_refusing_model() {
     });
 }
 
-async fn reject_caller(world: &TestSystem, oracle_id: OracleId) {
+async fn reject_caller(world: &TestSystem, oracle_id: UpstreamId) {
     let permit = world.system.oracle_health.ask(RequestCallPermit(oracle_id.clone())).await;
     let lease = permit.expect("the actor answers").expect("the circuit is closed");
     lease.report(CircuitCallOutcome::Refusal("made up".into()));

@@ -1,7 +1,7 @@
 //! The shipped and the documented adapters, each with an answer of its source.
 
 use super::*;
-use crate::call::AnswerFault;
+use crate::oracle_call::AnswerFault;
 
 /// France in 2015, as answered by the World Bank's API.
 const ANSWER: &str = r#"[{"page":1,"pages":1,"per_page":50,"total":1,"sourceid":"2","lastupdated":"2026-03-06"},

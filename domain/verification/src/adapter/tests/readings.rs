@@ -1,7 +1,7 @@
 //! Reading and rejection of answers.
 
 use super::*;
-use crate::call::AnswerFault;
+use crate::oracle_call::AnswerFault;
 
 fn record() -> Json {
     json!({ "area": "AB", "day": "2026-01-31", "rate": 7.10, "note": "n", "parts": { "a": { "value": 1 } } })

@@ -20,7 +20,7 @@ use std::ops::Bound;
 use std::path::Path;
 use store_base::disk::link_if_exists;
 use store_base::error::{SourceFileKind, StoreError};
-use store_facts::sealed::FileOwner;
+use store_facts::file_end::FileOwner;
 use tempfile::TempDir;
 
 impl Store {

@@ -9,7 +9,7 @@ use actors_audit::commit_loop::CommitDecision;
 use actors_platform::work::Work;
 use domain_base::event::AuditEvent;
 use domain_base::session_id::SessionId;
-use domain_upstream::oracle::OracleId;
+use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::event::{OrderAttemptFailed, OrderStopped};
 use domain_verdict::generation_outcome::GenerationOutcome;
 use domain_verdict::order::{
@@ -250,7 +250,7 @@ fn fail_order(
     session: SessionRecord,
     order: Order,
     failure: &OrderAttemptFailure,
-    (models, policy): (&[OracleId], &OrderPolicy),
+    (models, policy): (&[UpstreamId], &OrderPolicy),
     now: Timestamp,
 ) -> (SessionRecord, Vec<AuditEvent>) {
     let session_id = session.session_id.clone();

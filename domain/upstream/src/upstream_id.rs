@@ -11,27 +11,27 @@ pub const ORACLE_ID_MAX_CHARS: usize = 80;
 #[error(
     "the oracle id is invalid (1 to {ORACLE_ID_MAX_CHARS} characters of `A-Z a-z 0-9 _ . : -` allowed, but not `.` or `..`)"
 )]
-pub struct OracleIdError;
+pub struct UpstreamIdError;
 
 /// The id of an oracle: 1 to 80 of `A-Z a-z 0-9 _ . : -`, but not `.` or `..`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schema(pattern = "^[A-Za-z0-9_.:-]{1,80}$")]
-pub struct OracleId(String);
+pub struct UpstreamId(String);
 
-impl TryFrom<String> for OracleId {
-    type Error = OracleIdError;
+impl TryFrom<String> for UpstreamId {
+    type Error = UpstreamIdError;
 
-    fn try_from(text: String) -> Result<Self, OracleIdError> {
+    fn try_from(text: String) -> Result<Self, UpstreamIdError> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:-".contains(&byte);
         let fits = (1..=ORACLE_ID_MAX_CHARS).contains(&text.len())
             && text.bytes().all(allowed)
             && !is_path_step(&text);
-        if fits { Ok(Self(text)) } else { Err(OracleIdError) }
+        if fits { Ok(Self(text)) } else { Err(UpstreamIdError) }
     }
 }
 
-text_conversions! { OracleId }
+text_conversions! { UpstreamId }
 
 #[cfg(test)]
 mod tests {
@@ -41,10 +41,10 @@ mod tests {
     fn oracle_id_accepts_only_short_ascii_words() {
         let longest = "x".repeat(ORACLE_ID_MAX_CHARS);
         for id in ["gemini", "mail", "facts:fda-2.v_1", &longest] {
-            assert_eq!(id.parse::<OracleId>().map(String::from).as_deref(), Ok(id));
+            assert_eq!(id.parse::<UpstreamId>().map(String::from).as_deref(), Ok(id));
         }
         for text in ["", ".", "..", "a b", "a/b", "a\"b", "é", &format!("{longest}x")] {
-            assert_eq!(text.parse::<OracleId>(), Err(OracleIdError), "{text}");
+            assert_eq!(text.parse::<UpstreamId>(), Err(UpstreamIdError), "{text}");
         }
     }
 }

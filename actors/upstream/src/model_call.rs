@@ -9,7 +9,7 @@ use domain_base::event::AuditEvent;
 use domain_base::gate_path::GatePath;
 use domain_base::session_id::SessionId;
 use domain_upstream::event::InteractionStatus;
-use domain_upstream::oracle::OracleId;
+use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::cost::ModelPrices;
 use domain_verdict::event::OracleInteraction;
 use domain_verdict::generation::GenerationSettings;
@@ -146,7 +146,7 @@ pub struct ModelCallResult {
 /// A client that calls one model with retries.
 #[derive(Debug, Clone)]
 pub struct ModelCaller {
-    oracle_id: OracleId,
+    oracle_id: UpstreamId,
     model: Arc<dyn ModelClient>,
     policy: ModelCallPolicy,
     prices: Option<ModelPrices>,
@@ -166,7 +166,7 @@ impl ModelCaller {
     /// Creates a client that calls `model` within the limits of `policy`. The log names the model `oracle_id`.
     #[must_use]
     pub const fn new(
-        oracle_id: OracleId,
+        oracle_id: UpstreamId,
         model: Arc<dyn ModelClient>,
         policy: ModelCallPolicy,
         clock: Clock,
@@ -188,7 +188,7 @@ impl ModelCaller {
 
     /// The model's name among the oracles.
     #[must_use]
-    pub const fn oracle_id(&self) -> &OracleId {
+    pub const fn oracle_id(&self) -> &UpstreamId {
         &self.oracle_id
     }
 

@@ -1,6 +1,6 @@
 //! The call of one oracle, and its result.
 
-use crate::record::CandidateAnswer;
+use crate::verification_record::CandidateAnswer;
 use domain_ground::source::OracleTier;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
