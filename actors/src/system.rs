@@ -12,6 +12,8 @@ use actors_ground::registry::{
 use actors_platform::actor_handle::{ActorCallError, ActorHandle};
 use actors_platform::clock::Clock;
 use actors_platform::guardian::ActorStats;
+#[cfg(debug_assertions)]
+use actors_platform::guardian::InjectPanic;
 use actors_platform::guardian::{self, SupervisionLimits};
 use actors_platform::in_flight::InFlight;
 use actors_platform::per_application::PerApplication;
@@ -398,6 +400,27 @@ impl ActorSystem {
             self.ingestion.report(),
             self.log.actor_handle().report(),
         ]
+    }
+
+    /// Makes the actor with this name in its report panic. Returns whether there is one.
+    #[cfg(debug_assertions)]
+    pub async fn inject_panic(&self, actor: &str) -> bool {
+        // every request fails, since the actor panics
+        let failed = match actor {
+            "crosscheck" => self.crosscheck.ask(InjectPanic).await,
+            "regen" => self.regen.ask(InjectPanic).await,
+            "orders" => self.orders.ask(InjectPanic).await,
+            "rate_limiter" => self.rate_limiter.ask(InjectPanic).await,
+            "cache" => self.cache.ask(InjectPanic).await,
+            "notifier" => self.notifier.ask(InjectPanic).await,
+            "oracle_health" => self.oracle_health.ask(InjectPanic).await,
+            "verification_upkeep" => self.verification_upkeep.ask(InjectPanic).await,
+            "ingestion" => self.ingestion.ask(InjectPanic).await,
+            "logger" => self.log.actor_handle().ask(InjectPanic).await,
+            _ => return false,
+        };
+        failed.expect_err("an actor that panics does not answer");
+        true
     }
 
     /// The daily budgets, with the costs of the current UTC day.

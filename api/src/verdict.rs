@@ -33,7 +33,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// `POST /v1/crosscheck`.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
@@ -384,6 +384,8 @@ pub struct SessionExport {
     pub mails: Vec<Value>,
     /// The stored check with which the rules rejected a verdict of the session; null if there is none.
     pub rejecting_check: Option<Value>,
+    /// Its other rows, by the names of their tables.
+    pub others: BTreeMap<String, Value>,
 }
 
 /// `PATCH /v1/sessions/{session_id}`. A member that is absent leaves its value unchanged.

@@ -9,13 +9,12 @@ use super::audit::control;
 use crate::config::DaemonConfig;
 use crate::ground::control::{ingest, upkeep};
 use crate::platform::api::serving::{reject_params, serve_routes};
-use crate::platform::config::{ConfigError, DaemonFlags, redact_url};
+use crate::platform::config::{ConfigError, DaemonFlags};
 use crate::platform::control::control_request::{PATHS, log_control_action};
 use crate::platform::openapi::{CommonProblems, Routes, describe, problems};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
 use crate::upstreams::{CredentialChange, ReloadableClients};
-use crate::verdict::config::mail::{MailSection, MailTransport};
 use crate::verdict::config::models::{ModelProvider, ModelSection, model_entries};
 use crate::verdict::control::{erasures, retention};
 use crate::{ground, platform, upstream, verdict, verification};
@@ -286,7 +285,7 @@ pub async fn read_status(
         lost_rows: journal.lost_rows,
         model: describe_model(&service, &start.config),
         prompt: describe_prompts(&service, &start.config),
-        mail: describe_mail(&start.config.mail),
+        mail: start.config.mail.describe(),
         mails: webhooks.map(|webhooks| journal.counts.of(OutboxMessage::TABLE.name).saturating_sub(webhooks)),
         webhooks,
         orders,
@@ -355,14 +354,6 @@ fn describe_prompt(service: &DaemonService, name: &TemplateName) -> String {
             }
         }
         Err(error) => format!("none, so orders wait: {error}"),
-    }
-}
-
-fn describe_mail(config: &MailSection) -> String {
-    match config.transport {
-        MailTransport::None => "none: no mail is sent".to_owned(),
-        MailTransport::Http => format!("http, {}", redact_url(&config.base_url)),
-        MailTransport::Smtp => format!("smtp, {}", config.smtp_host.as_deref().unwrap_or_default()),
     }
 }
 

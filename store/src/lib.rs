@@ -16,7 +16,7 @@ mod verification;
 
 pub use crate::base::database_error::is_panic_caught;
 pub use crate::journal::{CommitReceipt, JournalRecord, PREVIEW_REVISION, RecordRejectedError};
-pub use crate::verdict::{OrderQuery, RejectingCheckSize, SessionRevisions, SessionsWithAddress};
+pub use crate::verdict::{OrderQuery, RejectingCheckSize, SessionRows, SessionsWithAddress};
 pub use audit::log::{LogLine, LogPage, LogQuery, RecordCallers};
 pub use audit::logged_rows::{ComparedRows, RowComparison, RowDifference};
 pub use audit::mirror::{MirrorFault, MirrorSnapshot};

@@ -3,12 +3,13 @@
 use crate::base::bundle::Bundle;
 use crate::base::engine::TableReader;
 use crate::base::read::skip_lost;
+use crate::base::row_write::{RowExpectation, RowName, RowWrite};
 use crate::base::rows::{CHUNK_BYTES, is_first_chunk, key, stored_in, with_prefix};
 use crate::base::{meta, rows};
 use crate::segments::visit_rows;
 use domain_base::application::ApplicationName;
 use domain_base::digest::Sha256Hex;
-use domain_base::row::{Row, Table};
+use domain_base::row::{Row, RowData, RowOwner, Table};
 use domain_base::session_id::SessionId;
 use domain_verdict::cost::{COSTS, DayCosts, day_name};
 use domain_verdict::delivery::VerdictDelivery;
@@ -21,7 +22,9 @@ use domain_verdict::session::{CustomerEmail, RejectingCheck, SessionRecord};
 use domain_verdict::webhook::WebhookId;
 use jiff::Timestamp;
 use jiff::civil::Date;
-use std::collections::BTreeSet;
+use oracled_domain::tables::tables;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 use store_base::error::StoreError;
 
 // The costs of model calls, as one row for each UTC day.
@@ -145,46 +148,83 @@ impl TableReader {
 /// Number of rows whose names are read at a time.
 const NAMES_AT_ONCE: usize = 512;
 
-/// The revisions of the rows of a session; `None` if a row does not exist.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SessionRevisions {
-    pub session: Option<u64>,
-    pub verdict: Option<u64>,
-    pub held: Option<u64>,
-    pub rejecting_check: Option<u64>,
-    pub regen: Option<u64>,
+/// The tables whose rows are named by sessions.
+fn session_tables() -> impl Iterator<Item = &'static Table> {
+    tables().filter(|table| matches!(table.data, RowData::Session { owner: RowOwner::Name, .. }))
 }
 
-impl SessionRevisions {
+/// The rows that are named by a session, each with its revision; `None` if it does not exist.
+#[derive(Debug, Clone)]
+pub struct SessionRows(Vec<(RowName, Option<u64>)>);
+
+impl SessionRows {
     /// The highest revision; `None` if the session has no rows.
     #[must_use]
     pub fn latest(&self) -> Option<u64> {
-        [self.session, self.verdict, self.held, self.rejecting_check, self.regen].into_iter().flatten().max()
+        self.0.iter().filter_map(|(_, revision)| *revision).max()
+    }
+
+    /// Whether a row is in the stored table `stored`.
+    fn is_in(&self, stored: &str) -> bool {
+        self.0.iter().any(|(row, revision)| revision.is_some() && stored_in(row.table) == stored)
+    }
+
+    /// The removal of the rows, and what it expects: that none has changed.
+    #[must_use]
+    pub fn removal(self) -> (Vec<RowExpectation>, Vec<RowWrite>) {
+        let of = |(row, revision): (RowName, Option<u64>)| {
+            let write = revision.map(|_| RowWrite::remove_row(row.clone()));
+            (RowExpectation { row, revision }, write)
+        };
+        let (expect, writes): (_, Vec<_>) = self.0.into_iter().map(of).unzip();
+        (expect, writes.into_iter().flatten().collect())
+    }
+
+    /// The removal of the rows in tables that `writes` do not write.
+    #[must_use]
+    pub fn removal_beside(self, writes: &[RowWrite]) -> Vec<RowWrite> {
+        let (_, removal) = self.removal();
+        let is_written =
+            |removed: &RowWrite| writes.iter().any(|write| write.row.table.name == removed.row.table.name);
+        removal.into_iter().filter(|removed| !is_written(removed)).collect()
     }
 }
 
 impl TableReader {
-    /// The revisions of the rows of a session.
+    /// The rows that are named by a session.
     ///
     /// # Errors
     /// The database cannot be read.
-    pub fn session_revisions(&self, session_id: &SessionId) -> Result<SessionRevisions, StoreError> {
+    pub fn session_rows(&self, session_id: &SessionId) -> Result<SessionRows, StoreError> {
         let name = session_id.as_str();
         self.read(|db, _| {
-            let bundle = self.bundle(db, SessionRecord::TABLE, name)?;
-            let head = |table: &Table| {
-                Ok::<_, StoreError>(
-                    rows::head(db, self.dir(), table.name, name.as_bytes())?.map(|head| head.0),
-                )
+            let row = |table: &'static Table| {
+                let revision = match table.bundle {
+                    Some(_) => self.bundle(db, table, name)?.row(table).map(|row| row.revision),
+                    None => rows::head(db, self.dir(), table.name, name.as_bytes())?.map(|head| head.0),
+                };
+                Ok((RowName { table, name: name.to_owned() }, revision))
             };
-            Ok(SessionRevisions {
-                session: bundle.row(SessionRecord::TABLE).map(|row| row.revision),
-                verdict: bundle.row(VerdictDelivery::TABLE).map(|row| row.revision),
-                held: head(HeldVerdict::TABLE)?,
-                rejecting_check: head(RejectingCheck::TABLE)?,
-                regen: head(RegenAttempt::TABLE)?,
-            })
+            session_tables().map(row).collect::<Result<_, StoreError>>().map(SessionRows)
         })
+    }
+
+    /// The values of the rows that are named by a session, by the names of their tables, except those in `except`.
+    ///
+    /// # Errors
+    /// A row cannot be read.
+    pub fn session_values(
+        &self,
+        session_id: &SessionId,
+        except: &[&str],
+    ) -> Result<BTreeMap<String, Value>, StoreError> {
+        let mut values = BTreeMap::new();
+        for table in session_tables().filter(|table| !except.contains(&table.name)) {
+            let row = self.value(table, session_id.as_str())?;
+            let value = self.parse(table, session_id.as_str(), row)?;
+            values.extend(value.map(|(value, _)| (table.name.to_owned(), value)));
+        }
+        Ok(values)
     }
 
     /// The sessions with mails or webhooks in the outbox.
@@ -200,7 +240,7 @@ impl TableReader {
         Ok(sessions)
     }
 
-    /// The revisions of a session if all its rows were written up to entry `last_seq`, and it has no order that waits for an
+    /// The rows of a session if all of them were written up to entry `last_seq`, and it has no order that waits for an
     /// attempt or an operator.
     ///
     /// # Errors
@@ -209,15 +249,15 @@ impl TableReader {
         &self,
         session_id: &SessionId,
         last_seq: u64,
-    ) -> Result<Option<SessionRevisions>, StoreError> {
-        let revisions = self.session_revisions(session_id)?;
-        if revisions.latest().is_none_or(|latest| latest > last_seq) {
+    ) -> Result<Option<SessionRows>, StoreError> {
+        let rows = self.session_rows(session_id)?;
+        if rows.latest().is_none_or(|latest| latest > last_seq) {
             return Ok(None);
         }
         // the order of a lost session has no other data
         let order = skip_lost(self.session(session_id))?.and_then(|(session, _)| session.order);
         let has_ended = order.is_none_or(|order| order.state.has_ended());
-        Ok(has_ended.then_some(revisions))
+        Ok(has_ended.then_some(rows))
     }
 
     /// Passes the sessions that [`Self::expired_session`] accepts to `visit`, in groups, each with its latest revision. Stops if
@@ -230,19 +270,21 @@ impl TableReader {
         last_seq: u64,
         mut visit: impl FnMut(Vec<(SessionId, u64)>) -> bool,
     ) -> Result<(), StoreError> {
-        for table in [SessionRecord::TABLE, RejectingCheck::TABLE, RegenAttempt::TABLE] {
+        let mut visited: Vec<&str> = Vec::new();
+        for stored in session_tables().map(stored_in) {
+            if visited.contains(&stored) {
+                continue;
+            }
             let mut cursor: Option<String> = None;
             loop {
-                let names = self.names_after(stored_in(table), cursor.as_deref(), NAMES_AT_ONCE)?;
+                let names = self.names_after(stored, cursor.as_deref(), NAMES_AT_ONCE)?;
                 let Some(last) = names.last() else { break };
                 cursor = Some(last.clone());
                 let mut expired = Vec::new();
                 for session_id in names.into_iter().filter_map(|name| SessionId::try_from(name).ok()) {
-                    let Some(revisions) = self.expired_session(&session_id, last_seq)? else { continue };
-                    // its row in an earlier table was visited
-                    let is_visited = table.name != SessionRecord::TABLE.name && revisions.session.is_some()
-                        || table.name == RegenAttempt::TABLE.name && revisions.rejecting_check.is_some();
-                    if let Some(latest) = revisions.latest().filter(|_| !is_visited) {
+                    let Some(rows) = self.expired_session(&session_id, last_seq)? else { continue };
+                    let is_visited = visited.iter().any(|table| rows.is_in(table));
+                    if let Some(latest) = rows.latest().filter(|_| !is_visited) {
                         expired.push((session_id, latest));
                     }
                 }
@@ -250,6 +292,7 @@ impl TableReader {
                     return Ok(());
                 }
             }
+            visited.push(stored);
         }
         Ok(())
     }
@@ -633,5 +676,31 @@ impl TableReader {
     /// a guessed text cannot be tested without the store.
     pub fn keyed_digest(&self, text: &str) -> Result<Sha256Hex, StoreError> {
         Ok(Sha256Hex::compute_hmac(&meta::digest_key(self.engine())?, text.as_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn removal_of_a_session_has_each_table_that_is_named_by_sessions() {
+        let row = |table| RowName { table, name: "cs_1".to_owned() };
+        let rows = || SessionRows(session_tables().map(|table| (row(table), Some(7))).collect());
+        let (expect, writes) = rows().removal();
+        let names: Vec<_> = writes.iter().map(|write| write.row.table.name).collect();
+        for table in tables() {
+            let is_named = matches!(table.data, RowData::Session { owner: RowOwner::Name, .. });
+            assert_eq!(names.contains(&table.name), is_named, "{}", table.name);
+        }
+        assert!(writes.iter().all(|write| write.value.is_none()));
+        assert!(expect.len() == writes.len() && expect.iter().all(|expect| expect.revision == Some(7)));
+        let written = [RowWrite::remove_row(row(SessionRecord::TABLE))];
+        let beside = rows().removal_beside(&written);
+        assert!(
+            beside.len() + 1 == writes.len() && beside.iter().all(|write| write.row.table.name != "sessions")
+        );
+        let missing = SessionRows(vec![(row(SessionRecord::TABLE), None)]);
+        assert_eq!((missing.latest(), missing.removal().1.len()), (None, 0));
     }
 }

@@ -24,23 +24,20 @@ use domain_base::caller::{DecidingUser, PeerCredentials};
 use domain_base::digest::Sha256Hex;
 use domain_base::event::AuditEvent;
 use domain_base::gate_path::GatePath;
-use domain_base::row::Row;
 use domain_base::session_id::SessionId;
 use domain_rules::CandidateCheck;
 use domain_verdict::crosscheck::ApprovedVerdict;
 use domain_verdict::delivery::VerdictDelivery;
 use domain_verdict::divergence::{DivergenceCheck, DivergenceLevel, OriginalLabel};
 use domain_verdict::event::VerdictPurged;
-use domain_verdict::held::HeldVerdict;
 use domain_verdict::label::{ProductTier, VerdictLabel};
 use domain_verdict::order::Order;
 use domain_verdict::prompt::VerdictPrompt;
 use domain_verdict::query::CustomerQuery;
-use domain_verdict::regen::RegenAttempt;
 use domain_verdict::session::{
-    CustomerEmail, OriginalVerdict, RejectingCheck, SessionCaller, SessionMismatch, SessionRecord,
+    CustomerEmail, OriginalVerdict, SessionCaller, SessionMismatch, SessionRecord,
 };
-use oracled_store::{JournalRecord, RowExpectation, RowWrite, SessionRevisions, Store, StoreError};
+use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -294,27 +291,6 @@ pub struct ExpireSessions {
     pub sessions: Vec<SessionId>,
 }
 
-/// Adds the removal of the rows of a session to `record`.
-fn remove_rows(record: &mut JournalRecord, session_id: &SessionId, revisions: SessionRevisions) {
-    let SessionRevisions { session, verdict, held, rejecting_check, regen } = revisions;
-    remove_row::<SessionRecord>(record, session_id, session);
-    remove_row::<VerdictDelivery>(record, session_id, verdict);
-    remove_row::<HeldVerdict>(record, session_id, held);
-    remove_row::<RejectingCheck>(record, session_id, rejecting_check);
-    remove_row::<RegenAttempt>(record, session_id, regen);
-}
-
-fn remove_row<R: Row<Key = SessionId>>(
-    record: &mut JournalRecord,
-    session_id: &SessionId,
-    revision: Option<u64>,
-) {
-    record.expect.push(RowExpectation::new::<R>(session_id, revision));
-    if revision.is_some() {
-        record.writes.push(RowWrite::remove::<R>(session_id));
-    }
-}
-
 impl Handler<ExpireSessions> for VerdictCache {
     type Result = ResponseFuture<Result<u64, VerdictCacheError>>;
 
@@ -326,8 +302,10 @@ impl Handler<ExpireSessions> for VerdictCache {
             let removing = log.decide_and_commit(|| {
                 let (mut record, mut session_ids) = (JournalRecord::default(), Vec::new());
                 for session_id in &sessions {
-                    if let Some(revisions) = store.expired_session(session_id, last_seq)? {
-                        remove_rows(&mut record, session_id, revisions);
+                    if let Some(rows) = store.expired_session(session_id, last_seq)? {
+                        let (expect, writes) = rows.removal();
+                        record.expect.extend(expect);
+                        record.writes.extend(writes);
                         session_ids.push(session_id.clone());
                     }
                 }

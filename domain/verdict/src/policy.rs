@@ -86,6 +86,16 @@ pub enum PolicyCause {
     CoherenceMin(f64),
 }
 
+impl PolicyCause {
+    /// Whether it applies to a verdict with these flags and this coherence.
+    pub(crate) fn applies(&self, flags: &[Flag], coherence_score: f64) -> bool {
+        match self {
+            Self::Flag(flag) => flags.contains(flag),
+            Self::CoherenceMin(minimum) => coherence_score < *minimum,
+        }
+    }
+}
+
 impl fmt::Display for PolicyCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

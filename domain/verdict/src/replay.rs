@@ -213,11 +213,7 @@ impl VerdictHistory {
         else {
             return Ok(ReplayOutcome::NotReproducible(MissingInput::OtherEntries));
         };
-        let applies = |cause: &&PolicyCause| match cause {
-            PolicyCause::Flag(flag) => flags.contains(flag),
-            PolicyCause::CoherenceMin(minimum) => score < minimum,
-        };
-        let applying: Vec<_> = causes.iter().filter(applies).collect();
+        let applying: Vec<_> = causes.iter().filter(|cause| cause.applies(flags, *score)).collect();
         let differences = entry.compare(&json!({ "causes": applying }));
         Ok(ReplayOutcome::of(differences, Some(MissingInput::Configuration)))
     }

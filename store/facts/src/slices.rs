@@ -202,10 +202,13 @@ pub fn slice_payload<R: Read>(
     limits: SliceLimits,
 ) -> Result<PayloadSlices<R>, PayloadSliceError> {
     let input = PayloadInput::open(reader, limits.max_record_bytes)?;
-    let cut = match (format, format.table()) {
-        (PayloadFormat::Json { records }, _) => FormatReader::Json(JsonListReader::open(input, records)?),
-        (_, Some(form)) => FormatReader::Delimited(Box::new(DelimitedReader::open(input, form)?)),
-        (_, None) => FormatReader::Lines(JsonLinesReader::open(input)),
+    let cut = match format {
+        PayloadFormat::Json { records } => FormatReader::Json(JsonListReader::open(input, records)?),
+        PayloadFormat::Ndjson => FormatReader::Lines(JsonLinesReader::open(input)),
+        PayloadFormat::Csv { .. } | PayloadFormat::Tsv { .. } => {
+            let form = format.table().expect("these formats are tables");
+            FormatReader::Delimited(Box::new(DelimitedReader::open(input, form)?))
+        }
     };
     Ok(PayloadSlices { reader: Some(cut), position: 0 })
 }

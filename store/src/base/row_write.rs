@@ -82,7 +82,11 @@ impl RowWrite {
     /// Removes the row with this key.
     #[must_use]
     pub fn remove<R: Row>(key: &R::Key) -> Self {
-        Self { row: RowName::of::<R>(key), value: None, index: Vec::new() }
+        Self::remove_row(RowName::of::<R>(key))
+    }
+
+    pub(crate) const fn remove_row(row: RowName) -> Self {
+        Self { row, value: None, index: Vec::new() }
     }
 
     /// The row that it stores, if it is one of type `R`.

@@ -17,10 +17,7 @@ use domain_verdict::divergence::OriginalLabel;
 use domain_verdict::event::{SessionCorrected, SessionRemoved, ValueChange};
 use domain_verdict::label::VerdictLabel;
 use domain_verdict::outbox::{MessageState, OutboxMessage};
-use domain_verdict::regen::RegenAttempt;
-use domain_verdict::session::{
-    CustomerEmail, OriginalVerdict, RejectingCheck, SessionMismatch, SessionRecord,
-};
+use domain_verdict::session::{CustomerEmail, OriginalVerdict, SessionMismatch, SessionRecord};
 use jiff::Timestamp;
 use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
 
@@ -236,8 +233,7 @@ async fn erase(
         let now = clock.now();
         let removal = SessionRemoval::of(&session_id, mails.as_ref(), peer, (&store, now))?;
         let SessionRemoval { mut record, dropped, .. } = removal;
-        let rest =
-            [RowWrite::remove::<RejectingCheck>(&session_id), RowWrite::remove::<RegenAttempt>(&session_id)];
+        let rest = store.session_rows(&session_id)?.removal_beside(&record.writes);
         record.writes.extend(rest);
         record.writes.extend(
             store.lost_rows_of::<OutboxMessage>(&session_id)?.iter().map(RowWrite::remove::<OutboxMessage>),

@@ -42,6 +42,11 @@ pub(crate) const FACTS: &[ProblemCode] = &[FactsUnavailable];
 /// A call of the model.
 pub(crate) const MODEL: &[ProblemCode] =
     &[ModelRefused, ModelRefusedRequest, ModelBusy, ModelUnavailable, PromptUnavailable, ModelTimeout];
+/// A change of an order by an operator.
+pub(crate) const ORDER_CHANGE: &[ProblemCode] =
+    &[OrderUnknown, OrderStateRefused, PolicyRejected, HeldVerdictUnreadable, ModelUnavailable];
+/// A read of a held verdict by an operator.
+pub(crate) const HELD: &[ProblemCode] = &[OrderUnknown, OrderStateRefused, HeldVerdictUnreadable];
 /// A change to a review.
 pub(crate) const REVIEW: &[ProblemCode] =
     &[InvalidResolution, ReviewUnknown, ReviewResolved, ReviewDismissed];

@@ -1,7 +1,7 @@
 //! The configuration of mail to customers.
 
 use crate::platform::config::{
-    ConfigError, Configuration, Section, check_url, is_local, not_allowed_error, parse_address,
+    ConfigError, Configuration, Section, check_url, is_local, not_allowed_error, parse_address, redact_url,
 };
 use actors_upstream::mail::{MailHeading, SmtpSettingsError, SmtpTls};
 use domain_base::text_form::is_blank;
@@ -129,6 +129,15 @@ impl Section for MailSection {
 }
 
 impl MailSection {
+    /// The transport and its server, for `oraclectl status`.
+    pub(crate) fn describe(&self) -> String {
+        match self.transport {
+            MailTransport::None => "none: no mail is sent".to_owned(),
+            MailTransport::Http => format!("http, {}", redact_url(&self.base_url)),
+            MailTransport::Smtp => format!("smtp, {}", self.smtp_host.as_deref().unwrap_or_default()),
+        }
+    }
+
     /// The encryption of the connection to the server `host`.
     #[must_use]
     pub fn tls_for(&self, host: &str) -> SmtpTls {

@@ -69,7 +69,7 @@ pub async fn get(
     report.map(Json).ok_or_else(|| Problem::order_unknown(session_id))
 }
 
-problems!(ChangeProblems: JSON_BODY SESSION STORE; OrderUnknown OrderStateRefused PolicyRejected HeldVerdictUnreadable ModelUnavailable);
+problems!(ChangeProblems: JSON_BODY SESSION STORE ORDER_CHANGE);
 
 /// Retry, fail or cancel an order, or release its held verdict.
 ///
@@ -101,7 +101,7 @@ pub async fn post(
     report_of(&service, session).map(Json).ok_or_else(|| Problem::order_unknown(session_id))
 }
 
-problems!(ReadHeldProblems: SESSION STORE; OrderUnknown OrderStateRefused HeldVerdictUnreadable);
+problems!(ReadHeldProblems: SESSION STORE HELD);
 
 /// Read the verdict that the policy holds.
 ///

@@ -14,10 +14,14 @@ use axum::extract::State;
 use axum::{Extension, Json};
 use domain_base::caller::PeerCredentials;
 use domain_base::event::AuditEvent;
+use domain_base::row::Row;
 use domain_base::session_id::SessionId;
 use domain_verdict::cost::ModelCost;
+use domain_verdict::delivery::VerdictDelivery;
 use domain_verdict::event::SessionExported;
+use domain_verdict::held::HeldVerdict;
 use domain_verdict::outbox::{MessageState, OutboxMessage};
+use domain_verdict::session::{RejectingCheck, SessionRecord};
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::verdict::{CorrectSessionRequest, PurgeResponse, SessionExport, SessionPage, SessionReport};
 use oracled_store::{LogQuery, Store};
@@ -225,7 +229,9 @@ fn read_stored(service: &DaemonService, session_id: &SessionId) -> Result<(Sessi
     let store = &service.system.store;
     let session = store.session(session_id)?.map(|(session, _)| session);
     let rejecting_check = store.rejecting_check(session_id)?.map(|(check, _)| check);
-    if session.is_none() && rejecting_check.is_none() {
+    let named = [SessionRecord::TABLE, VerdictDelivery::TABLE, HeldVerdict::TABLE, RejectingCheck::TABLE];
+    let others = store.session_values(session_id, &named.map(|table| table.name))?;
+    if session.is_none() && rejecting_check.is_none() && others.is_empty() {
         return Err(session_unknown(session_id));
     }
     let mut mails = Vec::new();
@@ -244,6 +250,7 @@ fn read_stored(service: &DaemonService, session_id: &SessionId) -> Result<(Sessi
         held_verdict: None,
         mails,
         rejecting_check: rejecting_check.as_ref().map(to_value).transpose()?,
+        others,
     };
     Ok((export, is_held))
 }
