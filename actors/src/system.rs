@@ -377,7 +377,7 @@ impl ActorSystem {
         }
     }
 
-    /// Ends or allows the work that no request starts, until the daemon accepts requests again.
+    /// Sets whether the daemon is draining. If so, no scheduled pull begins.
     ///
     /// # Errors
     /// An actor does not answer.
@@ -402,10 +402,10 @@ impl ActorSystem {
         ]
     }
 
-    /// Makes the actor with this name in its report panic. Returns whether there is one.
+    /// Makes the named actor panic. Returns false if no actor has this name.
     #[cfg(debug_assertions)]
     pub async fn inject_panic(&self, actor: &str) -> bool {
-        // every request fails, since the actor panics
+        // the actor panics before it answers
         let failed = match actor {
             "crosscheck" => self.crosscheck.ask(InjectPanic).await,
             "regen" => self.regen.ask(InjectPanic).await,

@@ -41,7 +41,7 @@ pub struct StatusReport {
     pub journal_failure: Option<String>,
     /// Entries that went to the service log instead.
     pub fallback_entries: u64,
-    /// Why `oracle_log.jsonl` lags behind the log.
+    /// The reason why `oracle_log.jsonl` lacks entries of the log.
     pub mirror_lag: Option<String>,
     /// The damage of the segments that was found, and that the daemon repairs from the database.
     pub segment_damage: Option<String>,

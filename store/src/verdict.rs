@@ -169,7 +169,7 @@ impl SessionRows {
         self.0.iter().any(|(row, revision)| revision.is_some() && stored_in(row.table) == stored)
     }
 
-    /// The removal of the rows, and what it expects: that none has changed.
+    /// The writes that remove the rows, and the expectations that no row has changed.
     #[must_use]
     pub fn removal(self) -> (Vec<RowExpectation>, Vec<RowWrite>) {
         let of = |(row, revision): (RowName, Option<u64>)| {
@@ -180,9 +180,9 @@ impl SessionRows {
         (expect, writes.into_iter().flatten().collect())
     }
 
-    /// The removal of the rows in tables that `writes` do not write.
+    /// The writes that remove the rows, except those in tables that `writes` changes.
     #[must_use]
-    pub fn removal_beside(self, writes: &[RowWrite]) -> Vec<RowWrite> {
+    pub fn removal_except(self, writes: &[RowWrite]) -> Vec<RowWrite> {
         let (_, removal) = self.removal();
         let is_written =
             |removed: &RowWrite| writes.iter().any(|write| write.row.table.name == removed.row.table.name);
@@ -696,9 +696,9 @@ mod tests {
         assert!(writes.iter().all(|write| write.value.is_none()));
         assert!(expect.len() == writes.len() && expect.iter().all(|expect| expect.revision == Some(7)));
         let written = [RowWrite::remove_row(row(SessionRecord::TABLE))];
-        let beside = rows().removal_beside(&written);
+        let rest = rows().removal_except(&written);
         assert!(
-            beside.len() + 1 == writes.len() && beside.iter().all(|write| write.row.table.name != "sessions")
+            rest.len() + 1 == writes.len() && rest.iter().all(|write| write.row.table.name != "sessions")
         );
         let missing = SessionRows(vec![(row(SessionRecord::TABLE), None)]);
         assert_eq!((missing.latest(), missing.removal().1.len()), (None, 0));

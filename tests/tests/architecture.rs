@@ -402,8 +402,16 @@ fn ground_truth_reference_names_every_document_field() {
 /// The same for verification: requests, envelopes and reviews.
 #[test]
 fn verification_reference_names_every_field_and_enum_value() {
-    let files =
-        ["workflow", "request", "envelope", "axis_settlement", "record", "conflict", "review", "reason"];
+    let files = [
+        "workflow",
+        "request",
+        "envelope",
+        "axis_settlement",
+        "verification_record",
+        "conflict",
+        "review",
+        "reason",
+    ];
     check_reference_names("verification", files.map(|file| format!("domain/verification/src/{file}.rs")));
 }
 

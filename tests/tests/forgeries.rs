@@ -18,7 +18,7 @@ const TABLES: &[&str] = &[
     "sources",
     "subjects",
     "reviews",
-    "refusals",
+    "rejecting_checks",
     "outbox",
     "regens",
     "sessions",

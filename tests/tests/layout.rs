@@ -301,7 +301,7 @@ fn every_test_file_is_named_in_main_rs() {
     assert_eq!(named, files.into_iter().filter(|file| file != "main").collect());
 }
 
-/// The folders that all features share. The wire document of errors has members of features: clients get one type for all errors.
+/// The folders that all features share. `api/src/base/problem.rs` is exempt: clients get one type for the errors of all features.
 const SHARED: [&str; 8] = [
     "actors/platform/src",
     "actors/audit/src",

@@ -19,10 +19,10 @@ use oracled_api::verdict::SubmitVerdictRequest;
 use serde_json::value::RawValue;
 use std::sync::Arc;
 
-/// The caller of a request for a session, by which its session is found to be its own.
-pub struct RequestCallerOfSession(pub SessionCaller);
+/// The caller of a request, which is compared with the owner of the session.
+pub struct RequestSessionCaller(pub SessionCaller);
 
-impl FromRequestParts<Arc<DaemonService>> for RequestCallerOfSession {
+impl FromRequestParts<Arc<DaemonService>> for RequestSessionCaller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, service: &Arc<DaemonService>) -> Result<Self, Problem> {

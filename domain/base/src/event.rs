@@ -138,6 +138,13 @@ impl<'a> EntryMembers<'a> {
         }
     }
 
+    /// `mark` and the text at `path`; empty if there is no text.
+    #[must_use]
+    pub fn text_after(self, mark: &str, path: &str) -> String {
+        let text = self.text(path);
+        if text.is_empty() { text } else { format!("{mark}{text}") }
+    }
+
     /// The texts at `paths` that are not empty.
     #[must_use]
     pub fn words(self, paths: &[&str]) -> String {
@@ -183,9 +190,7 @@ impl<'a> EntryMembers<'a> {
     /// The process that gave an order, and the reason if it gave one.
     #[must_use]
     pub fn by_peer(self) -> String {
-        let reason = self.text("reason");
-        let reason = if reason.is_empty() { reason } else { format!(": {reason}") };
-        format!("by {}{reason}", self.peer())
+        format!("by {}{}", self.peer(), self.text_after(": ", "reason"))
     }
 
     /// The process and the request that caused the entry; empty if no request did.
@@ -195,9 +200,8 @@ impl<'a> EntryMembers<'a> {
             None => String::new(),
             Some(hidden) if hidden.is_hidden() => format!("[caller {}]", Self::HIDDEN),
             Some(caller) => {
-                let [uid, pid, request, trace] =
-                    ["uid", "pid", "request_id", "trace_id"].map(|name| caller.text(name));
-                let trace = if trace.is_empty() { trace } else { format!(" trace {trace}") };
+                let [uid, pid, request] = ["uid", "pid", "request_id"].map(|name| caller.text(name));
+                let trace = caller.text_after(" trace ", "trace_id");
                 format!("[uid {uid} pid {pid} request {request}{trace}]")
             }
         }

@@ -27,7 +27,7 @@ pub struct Table {
     pub finds_entries: bool,
     /// The changes of the form of its rows since the first released schema, in the order of their schemas.
     pub upgrades: &'static [RowUpgrade],
-    /// Why this program cannot read a stored row; `Ok` if it can. An upgrade ends with it.
+    /// Checks that this program can read a stored row; the error is the fault. An upgrade checks each row after its conversion.
     pub check: fn(&[u8]) -> Result<(), String>,
     /// The indexes that have its rows.
     pub indexes: &'static [&'static Index],
@@ -163,7 +163,7 @@ pub fn index_of<R: Row>(value: &[u8]) -> Vec<IndexEntry> {
 /// The value of [`Table::check`].
 ///
 /// # Errors
-/// The value is no `R`.
+/// The value cannot be read as an `R`.
 pub fn check_row<R: DeserializeOwned>(value: &[u8]) -> Result<(), String> {
     serde_json::from_slice::<R>(value).map(drop).map_err(|error| error.to_string())
 }

@@ -100,7 +100,7 @@ pub enum SourceReadOutcome {
 
 /// The pull that an entry is about.
 fn format_pull(entry: EntryMembers<'_>) -> String {
-    format!("{} for {}", entry.text("pipeline_id"), entry.text("requested_by"))
+    format!("{} requested by {}", entry.text("pipeline_id"), entry.text("requested_by"))
 }
 
 /// A source was approved or deprecated. Contains its registry entry before and after, without its versions.
@@ -283,7 +283,12 @@ impl Event for SourceInvalidated {
     const NEEDS_COMMIT: bool = true;
 
     fn summary(entry: EntryMembers<'_>) -> String {
-        format!("{} by {}: {}", entry.text("oracle_id"), entry.text("trigger"), entry.text("detail"))
+        format!(
+            "{} by {}{}",
+            entry.text("oracle_id"),
+            entry.text("trigger"),
+            entry.text_after(": ", "detail")
+        )
     }
 }
 
@@ -299,7 +304,12 @@ impl Event for SourceConfirmed {
     const NEEDS_COMMIT: bool = true;
 
     fn summary(entry: EntryMembers<'_>) -> String {
-        format!("{} by {}: {}", entry.text("oracle_id"), entry.text("confirmed_by"), entry.text("detail"))
+        format!(
+            "{} by {}{}",
+            entry.text("oracle_id"),
+            entry.text("confirmed_by"),
+            entry.text_after(": ", "detail")
+        )
     }
 }
 
@@ -386,7 +396,8 @@ impl Event for IngestionEnded {
             entry.words(&["oracle_id", "version", "state"]),
             entry.count("counts/records", "record", "records"),
         );
-        format!("{run}: {records}, {} rejected {}", entry.text("counts/rejected"), entry.text("cause"))
+        let (rejected, cause) = (entry.text("counts/rejected"), entry.text_after("; ", "cause"));
+        format!("{run}: {records}, {rejected} rejected{cause}")
     }
 
     fn notice(&self, _: Option<&SessionId>) -> Option<EventNotice> {
@@ -428,7 +439,7 @@ impl Event for SourceRebuilt {
 
     fn summary(entry: EntryMembers<'_>) -> String {
         let (files, runs) = (entry.count("files", "file", "files"), entry.count("runs", "run", "runs"));
-        format!("{} {}: {files} out of {runs}", entry.text("oracle_id"), entry.by_peer())
+        format!("{} {}: {files} from {runs}", entry.text("oracle_id"), entry.by_peer())
     }
 }
 

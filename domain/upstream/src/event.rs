@@ -34,7 +34,7 @@ impl Event for OracleHealthChanged {
 
     fn summary(entry: EntryMembers<'_>) -> String {
         let [oracle_id, from, to, cause] = ["oracle_id", "from", "to", "cause"].map(|name| entry.text(name));
-        let by = if entry.text("peer").is_empty() { String::new() } else { format!(": {}", entry.peer()) };
+        let by = if entry.text("peer").is_empty() { String::new() } else { format!(" by {}", entry.peer()) };
         format!("{oracle_id} {from} → {to}: {cause}{by}")
     }
 

@@ -1,4 +1,4 @@
-//! The ids of oracles, which are the services that the daemon calls.
+//! The ids of upstream services: models, mail services and live sources. On the wire, an id is `oracle_id`.
 
 use domain_base::application::{is_path_step, text_conversions};
 use serde::{Deserialize, Serialize};

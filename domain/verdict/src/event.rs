@@ -37,13 +37,13 @@ fn format_end(entry: EntryMembers<'_>, how: &[&str]) -> String {
     if entry.text("reason").is_empty() { end } else { format!("{end} {}", entry.by_peer()) }
 }
 
-/// The time of the next attempt; `none` if there is none.
-fn format_next_attempt(entry: EntryMembers<'_>, none: &str) -> String {
+/// Whether and when there is another attempt.
+fn format_next_attempt(entry: EntryMembers<'_>) -> String {
     let at = entry.text("next_attempt_at");
-    if at.is_empty() { none.to_owned() } else { format!("again at {at}") }
+    if at.is_empty() { "no further attempt".to_owned() } else { format!("again at {at}") }
 }
 
-/// The kind of a message; for a webhook with its id, by which its receiver knows it.
+/// The kind of a message. A webhook also has its id, which its receiver gets.
 fn format_message(entry: EntryMembers<'_>) -> String {
     let (kind, id) = (entry.text("kind"), entry.text("message_id"));
     if id.starts_with(WebhookId::PREFIX) { format!("{kind} {id}") } else { kind }
@@ -72,10 +72,11 @@ impl Event for TmmCrosscheck {
 
     fn summary(entry: EntryMembers<'_>) -> String {
         let decided = if entry.is_true("approved") { "approved" } else { "rejected" };
-        let score = entry.0.get("coherence_score").and_then(Value::as_f64).unwrap_or_default();
+        let score = entry.0.get("coherence_score").and_then(Value::as_f64);
+        let score = score.map(|score| format!("C={score:.4}")).unwrap_or_default();
         let (verdict, reason) =
             (entry.words(&["path", "tier", "verdict_label"]), entry.text("crosscheck_reason"));
-        format!("{decided} {verdict} C={score:.4} {reason} {}", entry.list("flags"))
+        format!("{decided} {verdict} {score} {reason} {}", entry.list("flags"))
     }
 }
 
@@ -415,7 +416,7 @@ impl Event for OrderAttemptFailed {
 
     fn summary(entry: EntryMembers<'_>) -> String {
         let [attempt, outcome, cause] = ["attempt", "outcome", "cause"].map(|name| entry.text(name));
-        format!("attempt {attempt} {outcome}: {cause}; {}", format_next_attempt(entry, "no further attempt"))
+        format!("attempt {attempt} {outcome}: {cause}; {}", format_next_attempt(entry))
     }
 }
 
@@ -645,7 +646,7 @@ impl Event for RegenDivergenceCheck {
         let [original, regenerated, level] =
             ["original_verdict", "regen_verdict", "divergence_level"].map(|name| entry.text(name));
         let level = if level.is_empty() { "not compared".to_owned() } else { level };
-        format!("{original} -> {regenerated} {level}")
+        format!("{original} → {regenerated} {level}")
     }
 
     fn notice(&self, session_id: Option<&SessionId>) -> Option<EventNotice> {
@@ -779,7 +780,7 @@ impl Event for MessageFailed {
 
     fn summary(entry: EntryMembers<'_>) -> String {
         let (message, attempt, cause) = (format_message(entry), entry.text("attempt"), entry.text("cause"));
-        format!("{message} at attempt {attempt}: {cause}; {}", format_next_attempt(entry, "dead"))
+        format!("{message} at attempt {attempt}: {cause}; {}", format_next_attempt(entry))
     }
 
     fn notice(&self, _: Option<&SessionId>) -> Option<EventNotice> {

@@ -293,7 +293,7 @@ impl Event for VerificationDecided {
 
     fn summary(entry: EntryMembers<'_>) -> String {
         let decision = entry.words(&["execution_id", "workflow_id", "kind"]);
-        let afterwards = if entry.text("inputs/stage") == "delayed" { " afterwards" } else { "" };
+        let afterwards = if entry.text("inputs/stage") == "delayed" { " delayed" } else { "" };
         format!("{decision}{afterwards} {}", entry.list("reasons"))
     }
 

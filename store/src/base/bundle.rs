@@ -50,7 +50,7 @@ impl Bundle {
     /// Reads the stored form. The end of the last value can be missing.
     ///
     /// # Errors
-    /// `Corrupt` if the heads are truncated.
+    /// `Corrupt` if the heads are truncated, or name an unknown table.
     pub(crate) fn from_bytes(dir: &Path, bytes: &[u8]) -> Result<Self, StoreError> {
         let (heads, mut rest) = split_heads(bytes).ok_or_else(|| truncated(dir))?;
         let mut rows = BTreeMap::new();
@@ -65,7 +65,7 @@ impl Bundle {
     /// The revision of the row of `table` in the start of a stored bundle; `None` if the bundle has no such row.
     ///
     /// # Errors
-    /// `Corrupt` if the heads are truncated.
+    /// `Corrupt` if the heads are truncated, or name an unknown table.
     pub(crate) fn revision_in(dir: &Path, table: &Table, start: &[u8]) -> Result<Option<u64>, StoreError> {
         let (heads, _) = split_heads(start).ok_or_else(|| truncated(dir))?;
         Ok(heads.into_iter().find(|(of, ..)| *of == Some(table.name)).map(|(_, revision, _)| revision))
@@ -92,7 +92,10 @@ fn split_heads(bytes: &[u8]) -> Option<(Vec<RowHead>, &[u8])> {
 }
 
 fn truncated(dir: &Path) -> StoreError {
-    StoreError::Corrupt { dir: dir.to_owned(), detail: "the stored row of a bundle is truncated".into() }
+    StoreError::Corrupt {
+        dir: dir.to_owned(),
+        detail: "the stored row of a bundle is truncated, or names an unknown table".into(),
+    }
 }
 
 impl TableReader {
@@ -115,7 +118,7 @@ mod tests {
     use domain_verdict::session::SessionRecord;
 
     #[test]
-    fn row_of_a_dropped_table_is_left_out_and_one_of_an_unknown_table_is_an_error() {
+    fn bundle_omits_rows_of_dropped_tables_and_rejects_unknown_tables() {
         let row = |value: &[u8]| StoredValue { revision: 7, value: value.to_vec() };
         let session = SessionRecord::TABLE.name;
         let read = |dropped| {

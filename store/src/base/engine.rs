@@ -569,12 +569,12 @@ impl CheckResults {
     }
 
     /// The last completed check of a source.
-    pub(crate) fn of_source<C: DeserializeOwned>(&self, oracle_id: &str) -> Option<C> {
+    pub(crate) fn source_check<C: DeserializeOwned>(&self, oracle_id: &str) -> Option<C> {
         self.with(|content| content.sources.get(oracle_id).and_then(|check| C::deserialize(check).ok()))
     }
 
     /// Stores the result of a check of a source.
-    pub(crate) fn put_source(&self, oracle_id: &str, check: &impl Serialize) -> Result<(), StoreError> {
+    pub(crate) fn put_source_check(&self, oracle_id: &str, check: &impl Serialize) -> Result<(), StoreError> {
         let check = serde_json::to_value(check).expect("a check is plain data with string keys");
         self.change(|content| {
             content.sources.insert(oracle_id.to_owned(), check);

@@ -11,7 +11,7 @@ use store_base::error::StoreError;
 /// The present form of the stored row of `stored_in` called `name`, which has the form of version `from`.
 ///
 /// # Errors
-/// `NotUpgraded` if it has none, or this program cannot read it; `Corrupt` if it is a bundle that cannot be read.
+/// `NotUpgraded` if the row cannot be converted, or this program cannot read the result; `Corrupt` if a bundle cannot be read.
 pub(crate) fn upgrade_stored(
     dir: &Path,
     from: u32,

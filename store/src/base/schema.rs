@@ -72,7 +72,7 @@ use testing::upgrades_of;
 /// Checks that a row of `table` can be read in the present form.
 ///
 /// # Errors
-/// Why not.
+/// The reason why the row cannot be read.
 #[cfg(not(test))]
 pub(crate) fn check_readable(table: &Table, value: &[u8]) -> Result<(), String> {
     (table.check)(value)

@@ -132,7 +132,7 @@ impl Store {
     /// The last completed check of a source.
     #[must_use]
     pub fn source_check(&self, oracle_id: &SourceId) -> Option<SourceCheck> {
-        self.engine().checks().of_source(oracle_id.as_str())
+        self.engine().checks().source_check(oracle_id.as_str())
     }
 
     /// Stores the result of a check of a source.
@@ -140,7 +140,7 @@ impl Store {
     /// # Errors
     /// `Io` if it cannot be written.
     pub fn put_source_check(&self, oracle_id: &SourceId, check: SourceCheck) -> Result<(), StoreError> {
-        self.engine().checks().put_source(oracle_id.as_str(), &check)
+        self.engine().checks().put_source_check(oracle_id.as_str(), &check)
     }
 
     /// The sources that were not checked between `since` and `now`. Sources that were never checked come

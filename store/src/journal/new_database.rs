@@ -69,10 +69,10 @@ pub(super) fn adopt_database(
     note_whole(engine, mark, counts)
 }
 
-/// Rows of a table that are read, and written, at once.
-const PAGE: usize = 1000;
+/// Number of rows that are read and written at once.
+const PAGE_ROWS: usize = 1000;
 
-/// Calls `change` with the names of a table, in parts.
+/// Calls `change` with the names of the rows in a table, at most `PAGE_ROWS` at a time.
 pub(super) fn for_each_page(
     reader: &TableReader,
     table: &str,
@@ -80,9 +80,9 @@ pub(super) fn for_each_page(
 ) -> Result<(), StoreError> {
     let mut after = None;
     loop {
-        let names = reader.names_after(table, after.as_deref(), PAGE)?;
+        let names = reader.names_after(table, after.as_deref(), PAGE_ROWS)?;
         change(&names)?;
-        if names.len() < PAGE {
+        if names.len() < PAGE_ROWS {
             return Ok(());
         }
         after = names.into_iter().next_back();

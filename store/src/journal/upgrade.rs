@@ -163,7 +163,7 @@ fn remove_table(new: &StoreEngine, table: &str) -> Result<(), StoreError> {
     })
 }
 
-/// Gives the rows in a table of the database their present form, and checks that they can be read. They keep their revisions.
+/// Converts the rows of a stored table to their present form, and checks that they can be read. They keep their revisions.
 fn upgrade_rows(new: &Arc<StoreEngine>, from: u32, stored_in: &str) -> Result<(), StoreError> {
     new.set_up_to_date();
     let reader = TableReader::new(Arc::clone(new));
@@ -181,7 +181,7 @@ fn upgrade_rows(new: &Arc<StoreEngine>, from: u32, stored_in: &str) -> Result<()
         read += names.len();
         new.apply(batch)
     })?;
-    tracing::info!(table = stored_in, rows = read, "the rows of a table have the present form");
+    tracing::info!(table = stored_in, rows = read, "table upgraded");
     Ok(())
 }
 

@@ -141,7 +141,7 @@ fn resolution() -> ReviewResolution {
         values: [("dose".to_owned(), json!("10.10"))].into(),
         definitions: [].into(),
         own_value: true,
-        reason: "measured anew".into(),
+        reason: "measured again".into(),
         valid_for_seconds: 3600,
     }
 }

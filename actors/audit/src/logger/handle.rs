@@ -17,12 +17,12 @@ use std::{fmt, mem};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::sleep;
 
-/// What a feature adds to each record of others, such as messages about its events.
+/// Additions of a feature to the records that other features commit, such as webhooks about their events.
 pub trait RecordAdditions: fmt::Debug + Send + Sync {
-    /// `record` with the additions, which are committed with it.
+    /// Returns `record` with the additions. One commit stores both.
     fn add_to(&self, record: JournalRecord) -> JournalRecord;
 
-    /// Takes note of a committed record.
+    /// Reports the additions of a committed record to the feature.
     fn report_committed(&self, record: &JournalRecord);
 }
 

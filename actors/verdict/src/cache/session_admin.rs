@@ -233,7 +233,7 @@ async fn erase(
         let now = clock.now();
         let removal = SessionRemoval::of(&session_id, mails.as_ref(), peer, (&store, now))?;
         let SessionRemoval { mut record, dropped, .. } = removal;
-        let rest = store.session_rows(&session_id)?.removal_beside(&record.writes);
+        let rest = store.session_rows(&session_id)?.removal_except(&record.writes);
         record.writes.extend(rest);
         record.writes.extend(
             store.lost_rows_of::<OutboxMessage>(&session_id)?.iter().map(RowWrite::remove::<OutboxMessage>),

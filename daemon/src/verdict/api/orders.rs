@@ -6,7 +6,7 @@ use crate::platform::openapi::problems;
 use crate::platform::problem::{Problem, without_state_dir};
 use crate::platform::service::DaemonService;
 use crate::verdict::config::models::{ModelProvider, ModelSection};
-use crate::verdict::request::RequestCallerOfSession;
+use crate::verdict::request::RequestSessionCaller;
 use actors_platform::clock::stopwatch;
 use actors_verdict::generation::GenerationError;
 use actors_verdict::orders::{CancelOrder, PlaceOrder, PlacedOrder};
@@ -264,7 +264,7 @@ problems!(CancelProblems: SESSION STORE OWNER; OrderUnknown OrderStateRefused);
 pub async fn delete(
     State(service): State<Arc<DaemonService>>,
     PathSessionId(session_id): PathSessionId,
-    RequestCallerOfSession(caller): RequestCallerOfSession,
+    RequestSessionCaller(caller): RequestSessionCaller,
     Extension(peer): Extension<PeerCredentials>,
 ) -> Result<Json<OrderReport>, Problem> {
     let orders = service.system.orders.clone();

@@ -5,7 +5,7 @@ use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
 use crate::verdict::request::{
-    RequestCallerOfSession, parse_email, parse_label, parse_model_query, parse_tier,
+    RequestSessionCaller, parse_email, parse_label, parse_model_query, parse_tier,
 };
 use actors_verdict::cache::{RegisterSession, RegisterSessionOutcome};
 use actors_verdict::generation::{PromptError, find_prompt};
@@ -45,7 +45,7 @@ problems!(RegisterProblems: JSON_BODY SUBMISSION STORE OWNER; SessionMismatch);
 pub async fn put(
     State(service): State<Arc<DaemonService>>,
     PathSessionId(session_id): PathSessionId,
-    RequestCallerOfSession(caller): RequestCallerOfSession,
+    RequestSessionCaller(caller): RequestSessionCaller,
     body: JsonBody,
 ) -> Result<(StatusCode, Json<RegisterSessionResponse>), Problem> {
     let RegisterSessionRequest { tier, query, customer_email, original_verdict, prompt } = body.parse()?;

@@ -14,8 +14,7 @@ use crate::rules::sourced_check::{RequestedCheck, SourcedCheck};
 use crate::verdict::config::CommonContact;
 use crate::verdict::config::applications::ApplicationSections;
 use crate::verdict::request::{
-    RequestCallerOfSession, parse_email, parse_model_query, parse_payload, parse_query, parse_tier,
-    take_check,
+    RequestSessionCaller, parse_email, parse_model_query, parse_payload, parse_query, parse_tier, take_check,
 };
 use actors_platform::clock::stopwatch;
 use actors_upstream::web::witness::SignedCheckpoint;
@@ -80,7 +79,7 @@ problems!(SubmitProblems: JSON_BODY SUBMISSION STORE MODEL QUERY VERIFY FACTS OW
 pub async fn submit_verdict(
     State(service): State<Arc<DaemonService>>,
     PathSessionId(session_id): PathSessionId,
-    RequestCallerOfSession(caller): RequestCallerOfSession,
+    RequestSessionCaller(caller): RequestSessionCaller,
     headers: HeaderMap,
     body: JsonBody,
 ) -> Result<Response, Problem> {
@@ -502,7 +501,7 @@ problems!(WriteProblems: JSON_BODY SUBMISSION STORE OWNER; SessionMismatch Order
 pub async fn write_cached_verdict(
     State(service): State<Arc<DaemonService>>,
     PathSessionId(session_id): PathSessionId,
-    RequestCallerOfSession(caller): RequestCallerOfSession,
+    RequestSessionCaller(caller): RequestSessionCaller,
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let CacheVerdictRequest { tier, query, verdict, .. } = body.parse()?;

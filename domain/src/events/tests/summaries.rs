@@ -12,7 +12,7 @@ fn line(entry: &Value) -> String {
 }
 
 #[test]
-fn summary_says_what_happened_for_every_event() {
+fn summary_of_every_event_matches_its_snapshot() {
     let entries = all().into_iter().map(|event| serde_json::to_value(event).expect("the value serializes"));
     let lines: Vec<_> = entries.map(|entry| line(&entry)).collect();
     insta::assert_snapshot!(lines.join("\n"));

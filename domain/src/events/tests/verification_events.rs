@@ -42,7 +42,7 @@ pub(super) fn all(peer: PeerCredentials) -> Vec<EventKind> {
         values: [("dose".to_owned(), json!(11))].into(),
         definitions: [].into(),
         own_value: true,
-        reason: "measured anew".into(),
+        reason: "measured again".into(),
         valid_for_seconds: 3600,
     };
     let verifier_name = Some("anna".to_owned());

@@ -55,7 +55,7 @@ static OF_SESSIONS: [RowUpgrade; 2] = [
 static OF_MESSAGES: [RowUpgrade; 1] =
     [RowUpgrade { schema: SCHEMA, convert: |value| rename(value, MESSAGE[1], MESSAGE[2]) }];
 
-/// Rows that a program of an earlier schema reads have its form, which no type has.
+/// Checks rows of the present schema only: no type can read the form of an earlier one.
 pub(crate) fn check_readable(table: &Table, value: &[u8]) -> Result<(), String> {
     if schema() == SCHEMA { (table.check)(value) } else { Ok(()) }
 }

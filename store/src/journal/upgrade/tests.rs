@@ -303,7 +303,7 @@ fn upgrade_that_cannot_succeed_changes_nothing() {
         segments.append(entries, &batch).expect("the append succeeds");
     };
     let dir = store_of(version);
-    // the form of the version after it
+    // a row in the form of the next version
     with_row(dir.path(), 1, &|table, value| in_form_of(version + 1, table, value));
     let [unreadable, unchanged] = [(); 2].map(|()| store_of(version));
     let renamed = |table, value: &[u8]| {
