@@ -682,6 +682,7 @@ impl TableReader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal::tests::{at, delivered, id, open};
 
     #[test]
     fn removal_of_a_session_has_each_table_that_is_named_by_sessions() {
@@ -702,5 +703,32 @@ mod tests {
         );
         let missing = SessionRows(vec![(row(SessionRecord::TABLE), None)]);
         assert_eq!((missing.latest(), missing.removal().1.len()), (None, 0));
+    }
+
+    #[test]
+    fn expired_session_is_visited_once_however_many_tables_have_its_rows() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (mut journal, store) = open(dir.path());
+        let mut records: Vec<_> = (0..6).map(|n| delivered(n, 10)).collect();
+        for (n, record) in records.iter_mut().enumerate() {
+            let attempt = RegenAttempt { session_id: id(n), attempted_at: at(n as i64) };
+            match n {
+                // only the row of the attempt
+                0 => record.writes = vec![RowWrite::put::<RegenAttempt>(&attempt)],
+                1 | 2 => record.writes.push(RowWrite::put::<RegenAttempt>(&attempt)),
+                _ => {}
+            }
+        }
+        for outcome in journal.commit(&records).expect("the commit succeeds") {
+            outcome.expect("the record is not stale");
+        }
+        let mut visited = Vec::new();
+        let visit = |sessions: Vec<(SessionId, u64)>| {
+            visited.extend(sessions.into_iter().map(|(session_id, _)| session_id));
+            true
+        };
+        store.visit_expired_sessions(u64::MAX, visit).expect("the rows are read");
+        visited.sort();
+        assert_eq!(visited, (0..6).map(id).collect::<Vec<_>>());
     }
 }

@@ -173,9 +173,9 @@ impl DeliveryPolicy {
             let is_selected = |flag: &&Flag| selectors.iter().any(|selector| selector.selects(flag));
             decision.flags.iter().filter(is_selected).cloned().map(PolicyCause::Flag).collect()
         };
-        let minimum = self.coherence_min.filter(|minimum| decision.coherence_score < *minimum);
-        let refused: Vec<_> =
-            matching(&self.refuse).into_iter().chain(minimum.map(PolicyCause::CoherenceMin)).collect();
+        let minimum = self.coherence_min.map(PolicyCause::CoherenceMin);
+        let too_low = minimum.filter(|cause| cause.applies(&decision.flags, decision.coherence_score));
+        let refused: Vec<_> = matching(&self.refuse).into_iter().chain(too_low).collect();
         let (action, causes) = match refused {
             causes if !causes.is_empty() => (PolicyAction::Refuse, causes),
             _ => (PolicyAction::Hold, matching(&self.hold)),

@@ -44,22 +44,17 @@ pub(crate) fn was_dropped(name: &str) -> bool {
 
 /// Whether an upgrade from version `from` removes the table or index `name`.
 pub(crate) fn is_dropped(from: u32, name: &str) -> bool {
-    DROPPED.iter().any(|(since, dropped)| *dropped == name && is_passed(from, *since))
+    DROPPED.iter().any(|(since, dropped)| *dropped == name && from < *since)
 }
 
 /// The changes of the form of `table`'s rows that an upgrade from version `from` applies.
 pub(crate) fn passed_upgrades(from: u32, table: &Table) -> impl Iterator<Item = &'static RowUpgrade> {
-    upgrades_of(table).filter(move |upgrade| is_passed(from, upgrade.schema))
+    upgrades_of(table).filter(move |upgrade| from < upgrade.schema)
 }
 
 /// Whether an upgrade from version `from` changes the rows of `table`.
 pub(crate) fn changes(from: u32, table: &Table) -> bool {
     passed_upgrades(from, table).next().is_some()
-}
-
-/// Whether an upgrade from version `from` leads to version `to` or passes it.
-fn is_passed(from: u32, to: u32) -> bool {
-    from < to && to <= schema()
 }
 
 #[cfg(not(test))]
