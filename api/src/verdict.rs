@@ -373,7 +373,7 @@ pub struct SessionPage {
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct SessionExport {
     /// The session as it is stored: its query, its address, the first verdict's label and prompt, the facts of its check, and its
-    /// order; null if only its rejecting check is stored.
+    /// order; null if only other data of it are stored.
     pub session: Option<Value>,
     /// The cached verdict, as in the answer with it; null if there is none.
     #[schema(value_type = Option<VerdictDelivery>)]

@@ -70,6 +70,21 @@ impl DocumentKind {
     }
 }
 
+/// Checks that the document in a stored row of the table of documents can be read.
+///
+/// # Errors
+/// The fault, or that the kind in the name of the row is unknown.
+pub fn check_stored(name: &str, value: &[u8]) -> Result<(), String> {
+    #[derive(Deserialize)]
+    struct StoredDocument {
+        document: Json,
+    }
+    let kind =
+        name.split('/').next().and_then(DocumentKind::find).ok_or("the kind of the document is unknown")?;
+    let StoredDocument { document } = serde_json::from_slice(value).map_err(|error| error.to_string())?;
+    kind.read_json(document).map(drop)
+}
+
 impl From<&'static DocumentType> for DocumentKind {
     fn from(kind: &'static DocumentType) -> Self {
         Self(kind)

@@ -180,13 +180,11 @@ impl SessionRows {
         (expect, writes.into_iter().flatten().collect())
     }
 
-    /// The writes that remove the rows, except those in tables that `writes` changes.
+    /// The same for the rows in tables that `writes` does not change.
     #[must_use]
-    pub fn removal_except(self, writes: &[RowWrite]) -> Vec<RowWrite> {
-        let (_, removal) = self.removal();
-        let is_written =
-            |removed: &RowWrite| writes.iter().any(|write| write.row.table.name == removed.row.table.name);
-        removal.into_iter().filter(|removed| !is_written(removed)).collect()
+    pub fn removal_except(mut self, writes: &[RowWrite]) -> (Vec<RowExpectation>, Vec<RowWrite>) {
+        self.0.retain(|(row, _)| !writes.iter().any(|write| write.row.table.name == row.table.name));
+        self.removal()
     }
 }
 
@@ -198,18 +196,24 @@ impl TableReader {
     pub fn session_rows(&self, session_id: &SessionId) -> Result<SessionRows, StoreError> {
         let name = session_id.as_str();
         self.read(|db, _| {
-            let row = |table: &'static Table| {
+            let mut bundles: BTreeMap<&str, Bundle> = BTreeMap::new();
+            let mut row = |table: &'static Table| {
                 let revision = match table.bundle {
-                    Some(_) => self.bundle(db, table, name)?.row(table).map(|row| row.revision),
+                    Some(of) => {
+                        if !bundles.contains_key(of) {
+                            bundles.insert(of, self.bundle(db, table, name)?);
+                        }
+                        bundles.get(of).and_then(|bundle| bundle.row(table)).map(|row| row.revision)
+                    }
                     None => rows::head(db, self.dir(), table.name, name.as_bytes())?.map(|head| head.0),
                 };
                 Ok((RowName { table, name: name.to_owned() }, revision))
             };
-            session_tables().map(row).collect::<Result<_, StoreError>>().map(SessionRows)
+            session_tables().map(&mut row).collect::<Result<_, StoreError>>().map(SessionRows)
         })
     }
 
-    /// The values of the rows that are named by a session, by the names of their tables, except those in `except`.
+    /// The values of the rows that are named by a session, by the names of their tables, except lost ones and those in `except`.
     ///
     /// # Errors
     /// A row cannot be read.
@@ -221,7 +225,7 @@ impl TableReader {
         let mut values = BTreeMap::new();
         for table in session_tables().filter(|table| !except.contains(&table.name)) {
             let row = self.value(table, session_id.as_str())?;
-            let value = self.parse(table, session_id.as_str(), row)?;
+            let value = skip_lost(self.parse(table, session_id.as_str(), row))?;
             values.extend(value.map(|(value, _)| (table.name.to_owned(), value)));
         }
         Ok(values)
@@ -563,12 +567,7 @@ impl TableReader {
     /// # Errors
     /// The store cannot be read.
     pub fn has_session_data(&self, session_id: &SessionId) -> Result<bool, StoreError> {
-        let name = session_id.as_str();
-        self.read(|db, _| {
-            let rejecting_check = rows::head(db, self.dir(), RejectingCheck::TABLE.name, name.as_bytes())?;
-            Ok(rejecting_check.is_some()
-                || self.bundle(db, SessionRecord::TABLE, name)?.row(SessionRecord::TABLE).is_some())
-        })
+        Ok(self.session_rows(session_id)?.latest().is_some())
     }
 
     /// The cached verdict of a session, with its revision. It is judged again when it is read, and its text is compared
@@ -682,27 +681,42 @@ impl TableReader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal::JournalRecord;
     use crate::journal::tests::{at, delivered, id, open};
 
     #[test]
-    fn removal_of_a_session_has_each_table_that_is_named_by_sessions() {
-        let row = |table| RowName { table, name: "cs_1".to_owned() };
-        let rows = || SessionRows(session_tables().map(|table| (row(table), Some(7))).collect());
-        let (expect, writes) = rows().removal();
-        let names: Vec<_> = writes.iter().map(|write| write.row.table.name).collect();
-        for table in tables() {
-            let is_named = matches!(table.data, RowData::Session { owner: RowOwner::Name, .. });
-            assert_eq!(names.contains(&table.name), is_named, "{}", table.name);
+    fn removal_of_a_session_removes_its_row_of_each_table_unless_one_was_written_meanwhile() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (mut journal, store) = open(dir.path());
+        let row = |table| RowName { table, name: id(1).to_string() };
+        let write = |table| RowWrite { row: row(table), value: Some(b"{}".to_vec()), index: Vec::new() };
+        let mut record = delivered(1, 10);
+        for table in session_tables().filter(|table| table.bundle.is_none()) {
+            record.writes.push(write(table));
         }
-        assert!(writes.iter().all(|write| write.value.is_none()));
-        assert!(expect.len() == writes.len() && expect.iter().all(|expect| expect.revision == Some(7)));
-        let written = [RowWrite::remove_row(row(SessionRecord::TABLE))];
-        let rest = rows().removal_except(&written);
-        assert!(
-            rest.len() + 1 == writes.len() && rest.iter().all(|write| write.row.table.name != "sessions")
-        );
-        let missing = SessionRows(vec![(row(SessionRecord::TABLE), None)]);
-        assert_eq!((missing.latest(), missing.removal().1.len()), (None, 0));
+        let mut commit = |expect, writes| {
+            let record = JournalRecord { expect, writes, ..delivered(1, 10) };
+            journal.commit(&[record]).expect("the commit succeeds").remove(0).is_ok()
+        };
+        assert!(commit(Vec::new(), record.writes));
+        let rows = || store.session_rows(&id(1)).expect("the rows are read");
+        let tables = ["sessions", "verdicts", "held", "rejecting_checks", "regens"];
+        assert!(tables.iter().all(|name| {
+            rows().0.iter().any(|(row, revision)| row.table.name == *name && revision.is_some())
+        }));
+        let stale = rows().removal_except(&[]);
+        assert!(commit(Vec::new(), vec![write(RegenAttempt::TABLE)]));
+        assert!(!commit(stale.0, stale.1), "a row was written meanwhile");
+        let session = [RowWrite::remove_row(row(SessionRecord::TABLE))];
+        let (expect, writes) = rows().removal_except(&session);
+        assert!(writes.iter().all(|write| write.row.table.name != "sessions"));
+        assert!(commit(expect, writes));
+        let left: Vec<_> = rows().0.into_iter().filter(|(_, revision)| revision.is_some()).collect();
+        assert!(left.len() == 1 && left[0].0.table.name == "sessions", "{left:?}");
+        let (expect, writes) = rows().removal();
+        assert!(commit(expect, writes));
+        assert_eq!(rows().latest(), None);
+        assert!(!store.has_session_data(&id(1)).expect("the rows are read"));
     }
 
     #[test]

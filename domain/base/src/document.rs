@@ -276,7 +276,7 @@ pub const DOCUMENTS: &Table = &Table {
     names_files: false,
     finds_entries: false,
     upgrades: &[],
-    check: check_row::<serde_json::Map<String, serde_json::Value>>,
+    check: check_row::<RegisteredDocument<serde_json::Value>>,
     indexes: &[],
     index: not_indexed,
 };

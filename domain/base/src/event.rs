@@ -169,7 +169,10 @@ impl<'a> EntryMembers<'a> {
     pub fn count(self, path: &str, one: &str, several: &str) -> String {
         match self.at(path).and_then(|list| list.0.as_array()) {
             Some(list) => format_count(list.len(), one, several),
-            None => format_count(self.text(path), one, several),
+            None => {
+                let number = self.text(path);
+                format_count(if number.is_empty() { "?" } else { &number }, one, several)
+            }
         }
     }
 

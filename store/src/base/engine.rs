@@ -570,7 +570,10 @@ impl CheckResults {
 
     /// The last completed check of a source.
     pub(crate) fn source_check<C: DeserializeOwned>(&self, oracle_id: &str) -> Option<C> {
-        self.with(|content| content.sources.get(oracle_id).and_then(|check| C::deserialize(check).ok()))
+        let check = self.with(|content| content.sources.get(oracle_id).cloned())?;
+        let unreadable =
+            |error: &serde_json::Error| tracing::warn!(oracle_id, %error, "the last check is unreadable");
+        C::deserialize(check).inspect_err(unreadable).ok()
     }
 
     /// Stores the result of a check of a source.

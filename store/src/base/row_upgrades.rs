@@ -8,7 +8,8 @@ use domain_base::row::Table;
 use std::path::Path;
 use store_base::error::StoreError;
 
-/// The present form of the stored row of `stored_in` called `name`, which has the form of version `from`.
+/// The present form of the stored row of `stored_in` called `name`, which has the form of version `from`; empty if its rows were all of
+/// dropped tables.
 ///
 /// # Errors
 /// `NotUpgraded` if the row cannot be converted, or this program cannot read the result; `Corrupt` if a bundle cannot be read.
@@ -25,7 +26,8 @@ pub(crate) fn upgrade_stored(
         }
         let mut passed = passed_upgrades(from, table);
         let upgraded = passed.try_fold(value, |value, upgrade| (upgrade.convert)(&value));
-        let checked = upgraded.and_then(|value| check_readable(table, &value).map(|()| value));
+        let checked = upgraded
+            .and_then(|value| check_readable(table, &String::from_utf8_lossy(name), &value).map(|()| value));
         checked.map_err(|fault| StoreError::NotUpgraded {
             dir: dir.to_owned(),
             found: from,
@@ -43,7 +45,7 @@ pub(crate) fn upgrade_stored(
             bundle.set(table, Some(row));
         }
     }
-    Ok(bundle.to_bytes())
+    Ok(if bundle == Bundle::default() { Vec::new() } else { bundle.to_bytes() })
 }
 
 /// The rows that a group of version `from` sets, in their present form.
@@ -61,7 +63,11 @@ pub(crate) fn upgrade_group(dir: &Path, from: u32, group: &RowBatch) -> Result<R
             let (revision, chunks, _) = rows::split_head(dir, first)?;
             if let Some(value) = rows::get_from(group, stored_in, name).flatten() {
                 let value = upgrade_stored(dir, from, (stored_in, name), value)?;
-                rows::put(&mut upgraded, stored_in, name, revision, &value, chunks);
+                if value.is_empty() {
+                    rows::remove(&mut upgraded, stored_in, name, chunks);
+                } else {
+                    rows::put(&mut upgraded, stored_in, name, revision, &value, chunks);
+                }
             }
         }
     }

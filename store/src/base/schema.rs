@@ -2,7 +2,9 @@
 //!
 //! Who changes the form of a row raises [`SCHEMA`], and declares beside the row how its earlier form is read (`Table::upgrades`).
 
+use domain_base::document::DOCUMENTS;
 use domain_base::row::{RowUpgrade, Table};
+use oracled_domain::documents::check_stored;
 use std::path::Path;
 use store_base::error::StoreError;
 
@@ -69,11 +71,16 @@ use testing::upgrades_of;
 /// # Errors
 /// The reason why the row cannot be read.
 #[cfg(not(test))]
-pub(crate) fn check_readable(table: &Table, value: &[u8]) -> Result<(), String> {
-    (table.check)(value)
+pub(crate) fn check_readable(table: &Table, name: &str, value: &[u8]) -> Result<(), String> {
+    check_form(table, name, value)
 }
 #[cfg(test)]
 pub(crate) use testing::check_readable;
+
+fn check_form(table: &Table, name: &str, value: &[u8]) -> Result<(), String> {
+    (table.check)(value)?;
+    if table.name == DOCUMENTS.name { check_stored(name, value) } else { Ok(()) }
+}
 
 /// Two schemas that never were.
 #[cfg(test)]

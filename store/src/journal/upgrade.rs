@@ -21,6 +21,7 @@ use crate::segments::Segments;
 use domain_audit::event::StoreUpgraded;
 use domain_audit::log_tree::LogTree;
 use domain_base::event::{Event, LoggedEvent};
+use std::mem;
 use std::sync::Arc;
 use store_base::error::StoreError;
 
@@ -163,25 +164,36 @@ fn remove_table(new: &StoreEngine, table: &str) -> Result<(), StoreError> {
     })
 }
 
+/// The length of the rows that are written at once, in bytes: a page of rows can be larger than the memory.
+const BATCH_MAX_BYTES: usize = 8 << 20;
+
 /// Converts the rows of a stored table to their present form, and checks that they can be read. They keep their revisions.
 fn upgrade_rows(new: &Arc<StoreEngine>, from: u32, stored_in: &str) -> Result<(), StoreError> {
     new.set_up_to_date();
     let reader = TableReader::new(Arc::clone(new));
+    tracing::info!(table = stored_in, "the rows of a table are upgraded and checked");
     let mut read = 0;
     for_each_page(&reader, stored_in, |names| {
-        let mut batch = RowBatch::default();
+        let (mut batch, mut bytes) = (RowBatch::default(), 0);
         for name in names {
             let row = new.with(|db| rows::get(db, new.dir(), stored_in, name.as_bytes()))?;
             let Some(row) = row else { continue };
             let value = upgrade_stored(new.dir(), from, (stored_in, name.as_bytes()), row.value.clone())?;
-            if value != row.value {
+            if value.is_empty() && !row.value.is_empty() {
+                rows::remove(&mut batch, stored_in, name.as_bytes(), row.chunks);
+            } else if value != row.value {
+                bytes += value.len();
                 rows::put(&mut batch, stored_in, name.as_bytes(), row.revision, &value, row.chunks);
+            }
+            if bytes > BATCH_MAX_BYTES {
+                new.apply(mem::take(&mut batch))?;
+                bytes = 0;
             }
         }
         read += names.len();
         new.apply(batch)
     })?;
-    tracing::info!(table = stored_in, rows = read, "table upgraded");
+    tracing::info!(table = stored_in, rows = read, "the rows of the table have the present form");
     Ok(())
 }
 

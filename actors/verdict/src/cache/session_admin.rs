@@ -233,8 +233,10 @@ async fn erase(
         let now = clock.now();
         let removal = SessionRemoval::of(&session_id, mails.as_ref(), peer, (&store, now))?;
         let SessionRemoval { mut record, dropped, .. } = removal;
-        let rest = store.session_rows(&session_id)?.removal_except(&record.writes);
-        record.writes.extend(rest);
+        // a row that is written meanwhile makes the record stale, so that none is left
+        let (expect, writes) = store.session_rows(&session_id)?.removal_except(&record.writes);
+        record.expect.extend(expect);
+        record.writes.extend(writes);
         record.writes.extend(
             store.lost_rows_of::<OutboxMessage>(&session_id)?.iter().map(RowWrite::remove::<OutboxMessage>),
         );

@@ -1,4 +1,4 @@
-use super::SCHEMA;
+use super::{SCHEMA, check_form};
 use domain_base::row::{Row, RowUpgrade, Table};
 use domain_verdict::outbox::OutboxMessage;
 use domain_verdict::session::SessionRecord;
@@ -56,8 +56,8 @@ static OF_MESSAGES: [RowUpgrade; 1] =
     [RowUpgrade { schema: SCHEMA, convert: |value| rename(value, MESSAGE[1], MESSAGE[2]) }];
 
 /// Checks rows of the present schema only: no type can read the form of an earlier one.
-pub(crate) fn check_readable(table: &Table, value: &[u8]) -> Result<(), String> {
-    if schema() == SCHEMA { (table.check)(value) } else { Ok(()) }
+pub(crate) fn check_readable(table: &Table, name: &str, value: &[u8]) -> Result<(), String> {
+    if schema() == SCHEMA { check_form(table, name, value) } else { Ok(()) }
 }
 
 pub(super) fn upgrades_of(table: &Table) -> impl Iterator<Item = &'static RowUpgrade> {

@@ -314,8 +314,12 @@ fn upgrade_that_cannot_succeed_changes_nothing() {
     with_row(unchanged.path(), 0, &renamed);
     let unknown = store_of(version);
     with_table(unknown.path(), "unknown");
-    let refused =
-        [(&dir, "sessions/"), (&unreadable, "sessions/"), (&unchanged, "verdicts/"), (&unknown, "unknown")];
+    let refused = [
+        (&dir, "sessions/cs_200"),
+        (&unreadable, "sessions/cs_200"),
+        (&unchanged, "verdicts/cs_200"),
+        (&unknown, "unknown"),
+    ];
     for (dir, named) in refused {
         let before = files_of(dir.path());
         let error = Journal::open(options(dir.path())).map(drop).expect_err("it is not upgraded");
