@@ -646,7 +646,7 @@ async fn regenerated_verdict_and_its_divergence_are_shown() {
     assert!(none["table"]["cells"].as_array().unwrap().iter().all(|cell| cell["count"] == 0), "{none}");
 
     let shown = printed(&world.ctl(&["log", "--session", "cs_1"]), 0);
-    for message in ["request 1 success", "GREEN -> RED significant", "regen_attempted"] {
+    for message in ["request 1 success", "GREEN → RED significant", "regen_attempted"] {
         assert!(shown.contains(message), "{message} in {shown}");
     }
     let shown = printed(&world.ctl(&["status"]), 0);

@@ -340,7 +340,7 @@ async fn dead_letters_can_be_listed_requeued_and_dropped() {
         assert_eq!(entries.len(), times, "{entries:?}");
         assert!(entries.iter().all(|entry| entry["peer"]["uid"].is_u64()), "{entries:?}");
     }
-    assert!(printed(&world.ctl(&["log", "--event", "message_failed"]), 0).contains("dead"));
+    assert!(printed(&world.ctl(&["log", "--event", "message_failed"]), 0).contains("no further attempt"));
 }
 
 #[tokio::test]

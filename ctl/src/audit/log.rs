@@ -174,7 +174,7 @@ mod tests {
         let line = "7 2026-11-20T10:00:00.000Z oracle_health_changed model healthy → degraded: a failure: status 500";
         assert_eq!(format_entry(&entry), line);
         entry["peer"] = json!({"uid": 1, "gid": 2, "pid": 3});
-        assert_eq!(format_entry(&entry), format!("{line}: uid 1 gid 2 pid 3"));
+        assert_eq!(format_entry(&entry), format!("{line} by uid 1 gid 2 pid 3"));
     }
 
     #[test]
