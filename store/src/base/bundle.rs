@@ -114,6 +114,8 @@ impl TableReader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::row_upgrades::upgrade_stored;
+    use crate::base::schema::SCHEMA;
     use domain_base::row::Row;
     use domain_verdict::session::SessionRecord;
 
@@ -127,5 +129,10 @@ mod tests {
         };
         assert_eq!(read("made_up").expect("it is whole"), Bundle([(session, row(b"kept"))].into()));
         assert!(matches!(read("unknown"), Err(StoreError::Corrupt { .. })));
+        // of a bundle without other rows, an upgrade leaves none
+        let stored = Bundle([("made_up", row(b"gone"))].into()).to_bytes();
+        let stored_in = stored_in(SessionRecord::TABLE);
+        let upgraded = upgrade_stored(Path::new("state"), SCHEMA - 1, (stored_in, b"cs_1"), stored);
+        assert_eq!(upgraded.expect("it is whole"), None);
     }
 }

@@ -8,8 +8,8 @@ use domain_base::row::Table;
 use std::path::Path;
 use store_base::error::StoreError;
 
-/// The present form of the stored row of `stored_in` called `name`, which has the form of version `from`; empty if its rows were all of
-/// dropped tables.
+/// The present form of the stored row of `stored_in` called `name`, which has the form of version `from`; `None` if its rows were
+/// all of dropped tables.
 ///
 /// # Errors
 /// `NotUpgraded` if the row cannot be converted, or this program cannot read the result; `Corrupt` if a bundle cannot be read.
@@ -18,7 +18,7 @@ pub(crate) fn upgrade_stored(
     from: u32,
     (stored_in, name): (&str, &[u8]),
     value: Vec<u8>,
-) -> Result<Vec<u8>, StoreError> {
+) -> Result<Option<Vec<u8>>, StoreError> {
     let upgrade = |table: &Table, value: Vec<u8>| {
         // an empty one is that of a lost row
         if value.is_empty() {
@@ -36,7 +36,7 @@ pub(crate) fn upgrade_stored(
         })
     };
     if tables_in(stored_in).all(|table| table.bundle.is_none()) {
-        return tables_in(stored_in).try_fold(value, |value, table| upgrade(table, value));
+        return tables_in(stored_in).try_fold(value, |value, table| upgrade(table, value)).map(Some);
     }
     let mut bundle = Bundle::from_bytes(dir, &value)?;
     for table in tables_in(stored_in) {
@@ -45,7 +45,7 @@ pub(crate) fn upgrade_stored(
             bundle.set(table, Some(row));
         }
     }
-    Ok(if bundle == Bundle::default() { Vec::new() } else { bundle.to_bytes() })
+    Ok((bundle != Bundle::default()).then(|| bundle.to_bytes()))
 }
 
 /// The rows that a group of version `from` sets, in their present form.
@@ -62,11 +62,11 @@ pub(crate) fn upgrade_group(dir: &Path, from: u32, group: &RowBatch) -> Result<R
             let (Some(first), Some(name)) = (first, rows::name(key)) else { continue };
             let (revision, chunks, _) = rows::split_head(dir, first)?;
             if let Some(value) = rows::get_from(group, stored_in, name).flatten() {
-                let value = upgrade_stored(dir, from, (stored_in, name), value)?;
-                if value.is_empty() {
-                    rows::remove(&mut upgraded, stored_in, name, chunks);
-                } else {
-                    rows::put(&mut upgraded, stored_in, name, revision, &value, chunks);
+                match upgrade_stored(dir, from, (stored_in, name), value)? {
+                    Some(value) => {
+                        rows::put(&mut upgraded, stored_in, name, revision, &value, chunks);
+                    }
+                    None => rows::remove(&mut upgraded, stored_in, name, chunks),
                 }
             }
         }

@@ -178,12 +178,13 @@ fn upgrade_rows(new: &Arc<StoreEngine>, from: u32, stored_in: &str) -> Result<()
         for name in names {
             let row = new.with(|db| rows::get(db, new.dir(), stored_in, name.as_bytes()))?;
             let Some(row) = row else { continue };
-            let value = upgrade_stored(new.dir(), from, (stored_in, name.as_bytes()), row.value.clone())?;
-            if value.is_empty() && !row.value.is_empty() {
-                rows::remove(&mut batch, stored_in, name.as_bytes(), row.chunks);
-            } else if value != row.value {
-                bytes += value.len();
-                rows::put(&mut batch, stored_in, name.as_bytes(), row.revision, &value, row.chunks);
+            match upgrade_stored(new.dir(), from, (stored_in, name.as_bytes()), row.value.clone())? {
+                None => rows::remove(&mut batch, stored_in, name.as_bytes(), row.chunks),
+                Some(value) if value != row.value => {
+                    bytes += value.len();
+                    rows::put(&mut batch, stored_in, name.as_bytes(), row.revision, &value, row.chunks);
+                }
+                Some(_) => {}
             }
             if bytes > BATCH_MAX_BYTES {
                 new.apply(mem::take(&mut batch))?;
