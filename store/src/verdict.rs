@@ -145,9 +145,6 @@ impl TableReader {
     }
 }
 
-/// Number of rows whose names are read at a time.
-const NAMES_AT_ONCE: usize = 512;
-
 /// The tables whose rows are named by sessions.
 fn session_tables() -> impl Iterator<Item = &'static Table> {
     tables().filter(|table| matches!(table.data, RowData::Session { owner: RowOwner::Name, .. }))
@@ -275,15 +272,12 @@ impl TableReader {
         mut visit: impl FnMut(Vec<(SessionId, u64)>) -> bool,
     ) -> Result<(), StoreError> {
         let mut visited: Vec<&str> = Vec::new();
+        let mut is_visiting = true;
         for stored in session_tables().map(stored_in) {
             if visited.contains(&stored) {
                 continue;
             }
-            let mut cursor: Option<String> = None;
-            loop {
-                let names = self.names_after(stored, cursor.as_deref(), NAMES_AT_ONCE)?;
-                let Some(last) = names.last() else { break };
-                cursor = Some(last.clone());
+            self.visit_names(stored, None, |names| {
                 let mut expired = Vec::new();
                 for session_id in names.into_iter().filter_map(|name| SessionId::try_from(name).ok()) {
                     let Some(rows) = self.expired_session(&session_id, last_seq)? else { continue };
@@ -292,9 +286,11 @@ impl TableReader {
                         expired.push((session_id, latest));
                     }
                 }
-                if !expired.is_empty() && !visit(expired) {
-                    return Ok(());
-                }
+                is_visiting = expired.is_empty() || visit(expired);
+                Ok(is_visiting)
+            })?;
+            if !is_visiting {
+                break;
             }
             visited.push(stored);
         }
@@ -416,9 +412,6 @@ impl TableReader {
     }
 }
 
-/// The number of ids that are read at a time.
-const IDS_AT_ONCE: usize = 512;
-
 impl TableReader {
     /// A message with its revision. The verdict of a mail is judged again when it is read. The text of a mail with the session's
     /// first verdict is compared with the SHA-256 in its session.
@@ -484,16 +477,13 @@ impl TableReader {
             // their ids follow one another: those of mails before them are not read
             cursor = Some(WebhookId::PREFIX.to_owned());
         }
-        loop {
-            let names = self.names_after(OutboxMessage::TABLE.name, cursor.as_deref(), IDS_AT_ONCE)?;
-            let Some(last) = names.last() else { return Ok(()) };
-            cursor = Some(last.clone());
+        self.visit_names(OutboxMessage::TABLE.name, cursor, |names| {
             let is_meant =
                 |name: &String| only.is_none() || name.parse().ok().map(|id: MessageId| id.channel()) == only;
             if only == Some(MessageChannel::Webhook)
                 && !names.iter().any(|name| name.starts_with(WebhookId::PREFIX))
             {
-                return Ok(());
+                return Ok(false);
             }
             for name in names.into_iter().filter(is_meant) {
                 let state = match self.message_head(&name) {
@@ -508,10 +498,11 @@ impl TableReader {
                     Err(error) => return Err(error),
                 };
                 if !visit(state) {
-                    return Ok(());
+                    return Ok(false);
                 }
             }
-        }
+            Ok(true)
+        })
     }
 
     /// The number of webhooks in the outbox.

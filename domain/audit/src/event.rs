@@ -348,7 +348,7 @@ impl Event for ServiceStarted {
     const NEEDS_COMMIT: bool = false;
 
     fn summary(entry: EntryMembers<'_>) -> String {
-        entry.words(&["version"])
+        entry.text("version")
     }
 }
 
@@ -369,7 +369,7 @@ impl Event for LogKeyReplaced {
     const NEEDS_COMMIT: bool = false;
 
     fn summary(entry: EntryMembers<'_>) -> String {
-        entry.words(&["after"])
+        entry.text("after")
     }
 }
 

@@ -336,7 +336,7 @@ impl Event for RegenAttempted {
     const NEEDS_COMMIT: bool = true;
 
     fn summary(entry: EntryMembers<'_>) -> String {
-        entry.words(&["tier"])
+        entry.text("tier")
     }
 }
 
@@ -358,7 +358,7 @@ impl Event for OrderPlaced {
     const NEEDS_COMMIT: bool = true;
 
     fn summary(entry: EntryMembers<'_>) -> String {
-        entry.words(&["tier"])
+        entry.text("tier")
     }
 }
 

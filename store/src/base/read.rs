@@ -8,6 +8,9 @@ use serde::de::DeserializeOwned;
 use std::ops::{Range, RangeBounds};
 use store_base::error::StoreError;
 
+/// Number of rows whose names are read at a time.
+const NAMES_AT_ONCE: usize = 512;
+
 impl TableReader {
     /// A durable row with its revision.
     ///
@@ -121,6 +124,23 @@ impl TableReader {
         // a name is followed by a 0 byte, so this key follows all chunks of that row
         let from = after.map_or(start, |after| key(table, &[after.as_bytes(), &[1]]));
         self.names(from..end, .., most)
+    }
+
+    /// Passes the names of the rows after the row `after` to `visit`, in parts. Stops if `visit` returns false.
+    pub(crate) fn visit_names(
+        &self,
+        table: &str,
+        mut after: Option<String>,
+        mut visit: impl FnMut(Vec<String>) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        loop {
+            let names = self.names_after(table, after.as_deref(), NAMES_AT_ONCE)?;
+            let Some(last) = names.last() else { return Ok(()) };
+            after = Some(last.clone());
+            if !visit(names)? {
+                return Ok(());
+            }
+        }
     }
 
     /// The names of the last `most` rows before the row `before`, the last one first.

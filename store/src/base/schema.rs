@@ -77,6 +77,7 @@ pub(crate) fn check_readable(table: &Table, name: &str, value: &[u8]) -> Result<
 #[cfg(test)]
 pub(crate) use testing::check_readable;
 
+// the table of documents is declared below the features, and cannot name their kinds
 fn check_form(table: &Table, name: &str, value: &[u8]) -> Result<(), String> {
     (table.check)(value)?;
     if table.name == DOCUMENTS.name { check_stored(name, value) } else { Ok(()) }

@@ -69,26 +69,6 @@ pub(super) fn adopt_database(
     note_whole(engine, mark, counts)
 }
 
-/// Number of rows that are read and written at once.
-const PAGE_ROWS: usize = 1000;
-
-/// Calls `change` with the names of the rows in a table, at most `PAGE_ROWS` at a time.
-pub(super) fn for_each_page(
-    reader: &TableReader,
-    table: &str,
-    mut change: impl FnMut(&[String]) -> Result<(), StoreError>,
-) -> Result<(), StoreError> {
-    let mut after = None;
-    loop {
-        let names = reader.names_after(table, after.as_deref(), PAGE_ROWS)?;
-        change(&names)?;
-        if names.len() < PAGE_ROWS {
-            return Ok(());
-        }
-        after = names.into_iter().next_back();
-    }
-}
-
 /// Writes the indexes of all tables again, and counts all rows. The log ends with `tree`.
 ///
 /// # Errors
@@ -99,21 +79,21 @@ pub(super) fn index_and_count(new: &Arc<StoreEngine>, tree: &LogTree) -> Result<
     new.set_durable_seq(tree.size());
     for table in tables().filter(|table| !table.indexes.is_empty()) {
         for index in table.indexes {
-            for_each_page(&reader, index.name, |names| {
+            reader.visit_names(index.name, None, |names| {
                 let mut batch = RowBatch::default();
                 names.iter().for_each(|name| rows::remove(&mut batch, index.name, name.as_bytes(), 1));
-                new.apply(batch)
+                new.apply(batch).map(|()| true)
             })?;
         }
-        for_each_page(&reader, stored_in(table), |names| {
+        reader.visit_names(stored_in(table), None, |names| {
             let mut batch = RowBatch::default();
-            for name in names {
+            for name in &names {
                 let Some(StoredValue { revision, value }) = reader.value(table, name)? else { continue };
                 for IndexEntry { index, name } in (table.index)(&value) {
                     rows::put(&mut batch, index, name.as_bytes(), revision, &[], 0);
                 }
             }
-            new.apply(batch)
+            new.apply(batch).map(|()| true)
         })?;
     }
     let mut counts = StoreCounts { entries: tree.size(), ..StoreCounts::default() };

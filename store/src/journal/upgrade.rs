@@ -5,7 +5,7 @@
 
 use super::Journal;
 use super::healing::write_snapshot;
-use super::new_database::{adopt_database, create_database, for_each_page, index_and_count};
+use super::new_database::{adopt_database, create_database, index_and_count};
 use super::opening::{START_EARLIER, apply_groups};
 use crate::audit::log::{BY_EVENT, BY_EXECUTION, BY_SESSION, KEPT_ENTRIES, LOG, LogQuery};
 use crate::base::database_error::database_error;
@@ -173,9 +173,9 @@ fn upgrade_rows(new: &Arc<StoreEngine>, from: u32, stored_in: &str) -> Result<()
     let reader = TableReader::new(Arc::clone(new));
     tracing::info!(table = stored_in, "the rows of a table are upgraded and checked");
     let mut read = 0;
-    for_each_page(&reader, stored_in, |names| {
+    reader.visit_names(stored_in, None, |names| {
         let (mut batch, mut bytes) = (RowBatch::default(), 0);
-        for name in names {
+        for name in &names {
             let row = new.with(|db| rows::get(db, new.dir(), stored_in, name.as_bytes()))?;
             let Some(row) = row else { continue };
             match upgrade_stored(new.dir(), from, (stored_in, name.as_bytes()), row.value.clone())? {
@@ -192,7 +192,7 @@ fn upgrade_rows(new: &Arc<StoreEngine>, from: u32, stored_in: &str) -> Result<()
             }
         }
         read += names.len();
-        new.apply(batch)
+        new.apply(batch).map(|()| true)
     })?;
     tracing::info!(table = stored_in, rows = read, "the rows of the table have the present form");
     Ok(())
