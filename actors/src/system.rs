@@ -1,5 +1,6 @@
 //! All wiring, bottom-up, in one function: the actors and services, and which of them each one may call.
 
+use actix::{Actor, Context, Handler, Supervised};
 use actix_rt::{Arbiter, ArbiterHandle};
 use actors_audit::logger::handle::FallbackLog;
 use actors_audit::logger::{JournalReport, Logger, LoggerHandle, LoggerMetrics};
@@ -9,11 +10,9 @@ use actors_ground::queries::{ProcessorPool, QueryService};
 use actors_ground::registry::{
     self, CommitContext, DocumentCounters, DocumentRegistration, DocumentRegistry,
 };
-use actors_platform::actor_handle::{ActorCallError, ActorHandle};
+use actors_platform::actor_handle::{ActorCall, ActorCallError, ActorHandle, StartedActor};
 use actors_platform::clock::Clock;
 use actors_platform::guardian::ActorStats;
-#[cfg(debug_assertions)]
-use actors_platform::guardian::InjectPanic;
 use actors_platform::guardian::{self, SupervisionLimits};
 use actors_platform::in_flight::InFlight;
 use actors_platform::per_application::PerApplication;
@@ -48,6 +47,7 @@ use domain_verdict::prompt::PromptTemplate;
 use domain_verdict::template_name::TemplateName;
 use oracled_store::{Journal, Store, StoreError};
 use prometheus_client::registry::Registry;
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use tokio::sync::{Mutex, Semaphore, watch};
@@ -149,6 +149,7 @@ pub struct ActorSystem {
     pub store: Store,
     /// The clock of all decisions.
     pub clock: Clock,
+    actors: Arc<[Arc<dyn StartedActor>]>,
     abandoned: watch::Receiver<Option<String>>,
 }
 
@@ -202,7 +203,7 @@ impl ActorSystem {
         let (abandon, abandoned) = watch::channel(None);
         let here = Arbiter::current();
         let own_thread = Arbiter::new().handle();
-        let starter = ActorStarter { supervision, clock: clock.clone(), abandon };
+        let mut starter = ActorStarter { supervision, clock: clock.clone(), abandon, started: Vec::new() };
 
         let (report, reports) = watch::channel(JournalReport::default());
         let logger =
@@ -373,6 +374,7 @@ impl ActorSystem {
             log,
             store,
             clock,
+            actors: starter.started.into(),
             abandoned,
         }
     }
@@ -385,41 +387,17 @@ impl ActorSystem {
         self.ingestion.ask(SetDraining(draining)).await
     }
 
-    /// The report of every actor, in a fixed order.
+    /// The report of every actor, in the order in which they were started.
     #[must_use]
     pub fn reports(&self) -> Vec<ActorReport> {
-        vec![
-            self.regen.report(),
-            self.orders.report(),
-            self.crosscheck.report(),
-            self.cache.report(),
-            self.rate_limiter.report(),
-            self.notifier.report(),
-            self.oracle_health.report(),
-            self.verification_upkeep.report(),
-            self.ingestion.report(),
-            self.log.actor_handle().report(),
-        ]
+        self.actors.iter().map(|actor| actor.report()).collect()
     }
 
     /// Makes the named actor panic. Returns false if no actor has this name.
     #[cfg(debug_assertions)]
-    pub async fn inject_panic(&self, actor: &str) -> bool {
-        // the actor panics before it answers
-        let failed = match actor {
-            "crosscheck" => self.crosscheck.ask(InjectPanic).await,
-            "regen" => self.regen.ask(InjectPanic).await,
-            "orders" => self.orders.ask(InjectPanic).await,
-            "rate_limiter" => self.rate_limiter.ask(InjectPanic).await,
-            "cache" => self.cache.ask(InjectPanic).await,
-            "notifier" => self.notifier.ask(InjectPanic).await,
-            "oracle_health" => self.oracle_health.ask(InjectPanic).await,
-            "verification_upkeep" => self.verification_upkeep.ask(InjectPanic).await,
-            "ingestion" => self.ingestion.ask(InjectPanic).await,
-            "logger" => self.log.actor_handle().ask(InjectPanic).await,
-            _ => return false,
-        };
-        failed.expect_err("an actor that panics does not answer");
+    pub async fn inject_panic(&self, name: &str) -> bool {
+        let Some(actor) = self.actors.iter().find(|actor| actor.report().name == name) else { return false };
+        actor.inject_panic().await;
         true
     }
 
@@ -451,28 +429,29 @@ struct ActorStarter {
     supervision: SupervisionLimits,
     clock: Clock,
     abandon: watch::Sender<Option<String>>,
+    /// The actors that were started, in this order.
+    started: Vec<Arc<dyn StartedActor>>,
 }
 
 impl ActorStarter {
     fn start<A>(
-        &self,
+        &mut self,
         name: &'static str,
         arbiter: &ArbiterHandle,
         queue_slots: usize,
         make: impl FnOnce() -> A + Send + 'static,
     ) -> ActorHandle<A>
     where
-        A: actix::Actor<Context = actix::Context<A>> + actix::Supervised + Unpin,
+        A: Actor<Context = Context<A>> + Supervised + Unpin + Handler<ActorCall<A>> + Debug,
     {
         let stats = Arc::new(ActorStats::new(name, self.clock.clone()));
         let abandon = self.abandon.clone();
         let give_up = move |reason: String| {
             abandon.send_replace(Some(reason));
         };
-        ActorHandle::new(
-            guardian::start(arbiter, self.supervision, Arc::clone(&stats), give_up, make),
-            queue_slots,
-            stats,
-        )
+        let addr = guardian::start(arbiter, self.supervision, Arc::clone(&stats), give_up, make);
+        let handle = ActorHandle::new(addr, queue_slots, stats);
+        self.started.push(Arc::new(handle.clone()));
+        handle
     }
 }

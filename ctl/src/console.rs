@@ -18,6 +18,7 @@ mod source;
 mod sources;
 
 use crate::base::error::CtlError;
+use crate::base::examples::examples;
 use crate::base::options::GlobalOptions;
 use crate::base::output::print_json;
 use access::Access;
@@ -53,6 +54,7 @@ use tokio::time::sleep;
 /// uses the daemon's sockets. It accepts connections from your own processes on this machine only. For another machine, forward the
 /// port: `ssh -L 7627:127.0.0.1:7627 HOST`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&["oraclectl console", "oraclectl console --port 8080"]))]
 pub(crate) struct ConsoleArgs {
     /// The TCP port on 127.0.0.1; 0 selects a free one
     #[arg(long, default_value_t = 7627)]

@@ -10,8 +10,9 @@ mod upstream;
 pub mod verdict;
 mod verification;
 use crate::base::error::CtlError;
+use crate::base::examples::examples;
 use crate::base::options::GlobalOptions;
-use crate::base::program::{ProgramArgs, block_on, run_command_line};
+use crate::base::program::{block_on, run_command_line};
 pub use base::man::man_pages;
 use base::output::Output;
 use clap::{Args, Command, Parser, Subcommand};
@@ -49,63 +50,18 @@ struct CtlArgs {
 
 #[derive(Debug, Subcommand)]
 enum CtlCommand {
-    /// Show the state of the daemon
-    Status,
-    Doctor(platform::doctor::DoctorArgs),
-    /// Show the state of each actor
-    Actors,
-    /// Check a verdict without delivering it; the check is logged
-    Crosscheck(verdict::submit::CrosscheckArgs),
-    /// Submit a verdict for delivery, or let the model generate one
-    Submit(verdict::submit::SubmitArgs),
-    /// Register a session so that a lost verdict can be regenerated
-    Register(verdict::session::RegisterArgs),
-    Verdict(verdict::submit::VerdictArgs),
-    Health(upstream::health::HealthArgs),
-    Orders(verdict::orders::OrdersArgs),
-    Order(verdict::orders::OrderArgs),
-    Outbox(verdict::outbox::OutboxArgs),
-    Prompt(verdict::programs::PromptArgs),
-    Webhook(verdict::webhook::WebhookArgs),
-    /// Show the audit log
-    Log(audit::log::LogArgs),
-    VerifyLog(audit::verify_log::VerifyLogArgs),
-    Backup(audit::backup::BackupArgs),
-    Restore(audit::restore::RestoreArgs),
-    /// Show how often regenerated verdicts differ from the delivered ones
-    Divergence(verdict::divergence::DivergenceArgs),
-    /// Show the costs of the models by UTC day, model and tier
-    Costs(verdict::costs::CostsArgs),
-    /// Remove the cached verdict of a session
-    Purge(verdict::session::PurgeArgs),
-    Session(verdict::session::SessionArgs),
-    Export(verdict::session::ExportArgs),
-    Erase(verdict::erasure::EraseArgs),
-    Retention(verdict::erasure::RetentionArgs),
-    /// Reject new work and pause scheduled pulls, for example before a restart
-    ///
-    /// Stored verdicts are still served. Requests for other work, and payloads, are rejected.
-    Drain(platform::daemon::DrainArgs),
-    /// Reopen oracle_log.jsonl, apply the configured log level, and read the credentials again
-    Reload,
-    /// Show or set the level of the service log
-    LogLevel(platform::daemon::LogLevelArgs),
-    Calibrate(verdict::programs::CalibrateArgs),
+    #[command(flatten)]
+    Platform(platform::PlatformVerb),
+    #[command(flatten)]
+    Verdict(verdict::VerdictVerb),
     Rules(rules::RulesArgs),
-    Apply(ground::apply::ApplyArgs),
-    New(ground::new_source::NewArgs),
-    Try(ground::trial::TryArgs),
-    Get(ground::documents::GetArgs),
-    Describe(ground::describe::DescribeArgs),
-    Schema(ground::documents::SchemaArgs),
-    Source(ground::source::SourceArgs),
-    Ingest(ground::ingest::IngestArgs),
-    Rejects(ground::rejects::RejectsArgs),
-    Query(ground::query::QueryArgs),
-    Provenance(ground::provenance::ProvenanceArgs),
-    Verify(verification::verify::VerifyArgs),
-    Explain(verification::explain::ExplainArgs),
-    Review(verification::review::ReviewArgs),
+    #[command(flatten)]
+    Ground(ground::GroundVerb),
+    #[command(flatten)]
+    Verification(verification::VerificationVerb),
+    Health(upstream::health::HealthArgs),
+    #[command(flatten)]
+    Audit(audit::AuditVerb),
     Console(console::ConsoleArgs),
     /// Print completions for a shell
     Completions {
@@ -113,6 +69,7 @@ enum CtlCommand {
         shell: Shell,
     },
     /// Write the man pages to a folder, one page per verb
+    #[command(after_help = examples(&["oraclectl man /usr/local/share/man/man1"]))]
     Man {
         /// The folder; it must exist
         #[arg(value_name = "DIR")]
@@ -123,7 +80,7 @@ enum CtlCommand {
 /// The command line, with the examples of its verbs.
 #[must_use]
 pub fn command() -> Command {
-    base::examples::add_to(CtlArgs::augment_args(GlobalOptions::augment_args(Command::new(NAME))))
+    CtlArgs::augment_args(GlobalOptions::augment_args(Command::new(NAME)))
 }
 
 /// The name under which the program is this command line.
@@ -143,49 +100,13 @@ pub fn main() -> ExitCode {
 
 fn run(verb: &CtlCommand, options: &GlobalOptions, out: &mut dyn Output) -> Result<(), CtlError> {
     match verb {
-        CtlCommand::Status => block_on(platform::status::run(options, out)),
-        CtlCommand::Doctor(verb) => block_on(verb.run(options, out)),
-        CtlCommand::Actors => block_on(platform::status::list_actors(options, out)),
-        CtlCommand::Crosscheck(verb) => block_on(verb.run(options, out)),
-        CtlCommand::Submit(verb) => block_on(verb.run(options, out)),
-        CtlCommand::Register(verb) => block_on(verb.run(options, out)),
-        CtlCommand::Costs(verb) => block_on(verb.run(options, out)),
-        CtlCommand::Divergence(verb) => block_on(verb.run(options, out)),
-        CtlCommand::Verdict(verb) => block_on(verb.run(options, out)),
+        CtlCommand::Platform(verb) => verb.run(options, out),
+        CtlCommand::Verdict(verb) => verb.run(options, out),
+        CtlCommand::Audit(verb) => verb.run(options, out),
+        CtlCommand::Ground(verb) => verb.run(options, out),
+        CtlCommand::Verification(verb) => verb.run(options, out),
         CtlCommand::Health(verb) => block_on(verb.run(options, out)),
-        CtlCommand::Orders(verb) => block_on(verb.run(options, out)),
-        CtlCommand::Order(verb) => block_on(verb.run(options, out)),
-        CtlCommand::Outbox(verb) => block_on(verb.run(options, out)),
-        CtlCommand::Prompt(verb) => block_on(verb.run(options, out)),
-        CtlCommand::Webhook(verb) => block_on(verb.run(options, out)),
-        CtlCommand::Log(verb) => block_on(verb.run(options, out)),
-        CtlCommand::VerifyLog(verb) => verb.run(options.json, out),
-        CtlCommand::Backup(verb) => verb.run(options, out),
-        CtlCommand::Restore(verb) => verb.run(options.json, out),
-        CtlCommand::Purge(verb) => block_on(verb.run(options, out)),
-        CtlCommand::Session(verb) => block_on(verb.run(options, out)),
-        CtlCommand::Erase(verb) => block_on(verb.run(options, out)),
-        CtlCommand::Retention(verb) => block_on(verb.run(options, out)),
-        CtlCommand::Export(verb) => block_on(verb.run(options, out)),
-        CtlCommand::Drain(verb) => block_on(verb.run(options, out)),
-        CtlCommand::Reload => block_on(platform::daemon::reload(options, out)),
-        CtlCommand::LogLevel(verb) => block_on(verb.run(options, out)),
-        CtlCommand::Calibrate(verb) => verb.start(options),
         CtlCommand::Rules(verb) => block_on(verb.run(options, out)),
-        CtlCommand::Apply(verb) => block_on(verb.run(options, out)),
-        CtlCommand::New(verb) => verb.run(options.json, out),
-        CtlCommand::Try(verb) => verb.run(options.json, out),
-        CtlCommand::Get(verb) => block_on(verb.run(options, out)),
-        CtlCommand::Describe(verb) => block_on(verb.run(options, out)),
-        CtlCommand::Schema(verb) => verb.run(out),
-        CtlCommand::Source(verb) => block_on(verb.run(options, out)),
-        CtlCommand::Ingest(verb) => block_on(verb.run(options, out)),
-        CtlCommand::Rejects(verb) => block_on(verb.run(options, out)),
-        CtlCommand::Query(verb) => block_on(verb.run(options, out)),
-        CtlCommand::Provenance(verb) => block_on(verb.run(options, out)),
-        CtlCommand::Verify(verb) => block_on(verb.run(options, out)),
-        CtlCommand::Explain(verb) => block_on(verb.run(options, out)),
-        CtlCommand::Review(verb) => block_on(verb.run(options, out)),
         CtlCommand::Console(verb) => block_on(verb.run(options, out)),
         CtlCommand::Completions { shell } => {
             // clap_complete panics if it cannot write

@@ -3,6 +3,7 @@
 pub mod check;
 
 use crate::base::error::CtlError;
+use crate::base::examples::examples;
 use crate::base::options::GlobalOptions;
 use crate::base::output::{OutputStyle, format_pairs, format_table, print_json, write_section};
 use crate::base::program::ProgramArgs;
@@ -11,7 +12,7 @@ use domain_base::count::format_count;
 use domain_base::visible::visible_line;
 use domain_rules::RuleId;
 use hyper::Method;
-use oracled_api::base::client::DaemonResponse;
+use oracled_api::client::DaemonResponse;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::ffi::OsStr;
@@ -31,8 +32,11 @@ pub(crate) struct RulesArgs {
 enum RulesAction {
     /// Show all rules
     List,
+    #[command(after_help = examples(&["oraclectl rules show RULE-PREC-007"]))]
     Show(RulesShowArgs),
+    #[command(after_help = examples(&["oraclectl rules check text.txt --facts facts.txt", "oraclectl rules check text.txt --facts-from sources.json --rules RULE-PREC-007"]))]
     Check(check::RulesCheckArgs),
+    #[command(after_help = examples(&["oraclectl rules eval cases.ndjson"]))]
     Eval(RulesEvalArgs),
 }
 

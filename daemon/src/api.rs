@@ -3,15 +3,16 @@
 use crate::ground::api::signals;
 use crate::platform::api::request::{PATHS, require_application};
 use crate::platform::api::serving::{reject_params, serve_routes};
+use crate::platform::openapi::problem_responses;
 use crate::platform::openapi::{Routes, describe, operations_of};
 use crate::platform::scraped_metrics::{MetricsReader, ScrapedMetrics};
 use crate::platform::service::DaemonService;
 use crate::{ground, platform, rules, upstream, verdict, verification};
 use axum::middleware::from_fn;
 use axum::{Extension, Router};
-use oracled_api::base::openapi::problem_responses;
-use oracled_api::base::problem::{ProblemCode, ProblemDocument};
-use oracled_api::verdict::CacheResult;
+use domain_base::problem::APPLICATION_UNKNOWN;
+use domain_base::problem::ProblemDocument;
+use domain_verdict::wire::CacheResult;
 use std::sync::{Arc, LazyLock};
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
@@ -53,7 +54,7 @@ fn routes() -> Routes {
 /// The routes, for callers of an application only.
 fn for_applications(mut routes: Routes) -> Routes {
     for operation in routes.get_openapi_mut().paths.paths.values_mut().flat_map(operations_of) {
-        let refused = problem_responses(&[ProblemCode::ApplicationUnknown]);
+        let refused = problem_responses(&[APPLICATION_UNKNOWN]);
         for (status, response) in refused.into_iter().filter(|(status, _)| status == "403") {
             // an operation that declares the status names all of its codes
             operation.responses.responses.entry(status).or_insert(response);

@@ -19,7 +19,7 @@ use crate::verdict::config::{
 use crate::verdict::retention::RetentionSection;
 use crate::verification::config::VerificationSection;
 use domain_upstream::health::OracleHealthConfig;
-use oracled_api::base::directories::DefaultDirectories;
+use oracled_api::directories::DefaultDirectories;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::env;

@@ -11,6 +11,7 @@ use crate::ground::control::{ingest, upkeep};
 use crate::platform::api::serving::{reject_params, serve_routes};
 use crate::platform::config::{ConfigError, DaemonFlags};
 use crate::platform::control::control_request::{PATHS, log_control_action};
+use crate::platform::openapi::STORE;
 use crate::platform::openapi::{CommonProblems, Routes, describe, problems};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
@@ -25,8 +26,12 @@ use actors_verdict::orders::OrderSurvey;
 use actors_verdict::regen::ReadVariance;
 use axum::extract::State;
 use axum::{Extension, Json, Router};
+use domain_audit::wire::HiddenValue;
 use domain_base::caller::PeerCredentials;
+use domain_base::problem::ProblemDocument;
+use domain_base::problem::{INTERNAL_ERROR, INVALID_REQUEST, STORAGE_UNAVAILABLE};
 use domain_base::row::Row;
+use domain_base::service::ReloadResponse;
 use domain_verdict::delivery::VerdictDelivery;
 use domain_verdict::label::ProductTier;
 use domain_verdict::order::OrderState;
@@ -35,10 +40,7 @@ use domain_verdict::session::SessionRecord;
 use domain_verdict::template_name::TemplateName;
 use domain_verification::review::OPEN_REVIEWS;
 use hyper::Request;
-use oracled_api::audit::HiddenValue;
-use oracled_api::base::problem::{ProblemCode, ProblemDocument};
-use oracled_api::base::service::ReloadResponse;
-use oracled_api::status::{HeldRun, StatusReport, WaitingOrders, WitnessReport};
+use oracled_domain::status::{HeldRun, StatusReport, WaitingOrders, WitnessReport};
 use oracled_store::{Store, StoreError};
 use std::process;
 use std::sync::atomic::Ordering;
@@ -117,7 +119,7 @@ pub struct DaemonStart {
     pub clients: ReloadableClients,
 }
 
-problems!(ReloadProblems: STORE; InvalidRequest);
+problems!(ReloadProblems: STORE; INVALID_REQUEST);
 
 /// Reload the log level and the credentials, and reopen `oracle_log.jsonl`.
 ///
@@ -168,11 +170,8 @@ pub async fn reload(
     };
     let detail = format!("needs a restart: {}; changed credentials: {change_names}", list(&needs_restart));
     log_control_action(service, "reload", detail, peer).await?;
-    service
-        .log_level
-        .set(&config.log_level)
-        .map_err(|error| Problem::new(ProblemCode::InternalError, error))?;
-    reopened.map_err(|error| Problem::new(ProblemCode::StorageUnavailable, error))?;
+    service.log_level.set(&config.log_level).map_err(|error| Problem::new(INTERNAL_ERROR, error))?;
+    reopened.map_err(|error| Problem::new(STORAGE_UNAVAILABLE, error))?;
     let change = credentials.map_err(|error| config_problem(&error))?;
     start.clients.apply(&change);
     let changed_credentials = change.changed;
@@ -185,7 +184,7 @@ fn list(names: &[String]) -> String {
 }
 
 fn config_problem(error: &ConfigError) -> Problem {
-    Problem::new(ProblemCode::InvalidRequest, error.to_string().replace('\n', "; "))
+    Problem::new(INVALID_REQUEST, error.to_string().replace('\n', "; "))
 }
 
 /// Reads the credentials again, with the configuration of the start.
@@ -196,7 +195,7 @@ async fn read_credentials(
     let (clock, start) = (service.system.clock.clone(), Arc::clone(start));
     let read =
         spawn_blocking(move || start.clients.read_again(&start.config, &clock, start.flags.allow_cleartext));
-    read.await.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))
+    read.await.map_err(|error| Problem::new(INTERNAL_ERROR, error.to_string()))
 }
 
 /// The keys with a changed value, except the one that a reload applies.

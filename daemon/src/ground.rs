@@ -4,4 +4,4 @@ pub mod api;
 pub mod config;
 pub mod control;
 pub(crate) mod metrics;
-mod problem;
+pub(crate) mod problem;

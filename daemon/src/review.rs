@@ -6,7 +6,7 @@ use crate::platform::service::DaemonService;
 use crate::{verdict, verification};
 use axum::Router;
 use domain_base::application::ApplicationName;
-use oracled_api::base::problem::ProblemDocument;
+use domain_base::problem::ProblemDocument;
 use std::sync::{Arc, LazyLock};
 use utoipa::OpenApi;
 use utoipa_axum::routes;

@@ -2,5 +2,5 @@
 
 pub mod api;
 pub mod config;
-mod problem;
+pub(crate) mod problem;
 pub mod sourced_check;

@@ -1,6 +1,7 @@
 //! The kinds of documents of all features (RFC-0002, "Source Registry").
 
 pub mod event;
+pub mod wire;
 
 use domain_base::document::{AnyDocument, DocumentList, DocumentType, KIND_MEMBER};
 use domain_base::schema::one_of;

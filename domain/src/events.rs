@@ -1,14 +1,15 @@
 //! The events of all features.
 
 use crate::documents;
+use domain_audit::wire::EventForm;
 use domain_base::event::{AuditEvent, EventType, read_open};
 use domain_base::session_id::SessionId;
 use jiff::Timestamp;
 use serde::Deserialize;
-use std::borrow::Cow;
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
 use utoipa::openapi::schema::{AllOfBuilder, ObjectBuilder, OneOfBuilder, Type};
 use utoipa::openapi::{RefOr, Schema};
-use utoipa::{PartialSchema, ToSchema};
 
 /// The events of each feature.
 const EVENTS: [&[&EventType]; 7] = [
@@ -49,39 +50,26 @@ pub fn read_event(line: &str) -> Result<Option<AuditEvent>, serde_json::Error> {
     Ok(kind.map(|kind| AuditEvent { kind, session_id, timestamp }))
 }
 
-/// The schema of [`EventKind`](domain_base::event::EventKind) with all events.
-#[derive(Debug)]
-pub struct EventForms;
-
-impl PartialSchema for EventForms {
-    fn schema() -> RefOr<Schema> {
-        let form = |kind: &EventType| {
-            let name = ObjectBuilder::new().schema_type(Type::String).enum_values(Some([kind.name]));
-            let tag = ObjectBuilder::new().property("event", name).required("event");
-            let details = (kind.schema)();
-            let description = match &details {
-                RefOr::T(Schema::Object(details)) => details.description.clone(),
-                RefOr::T(Schema::AllOf(details)) => details.description.clone(),
-                RefOr::Ref(details) => Some(details.description.clone()),
-                RefOr::T(_) => None,
-            };
-            AllOfBuilder::new().item(details).item(tag).description(description).build()
+/// Describes the event of an entry, which has one of these forms.
+pub fn complete_schemas(schemas: &mut BTreeMap<String, RefOr<Schema>>) {
+    let Some(event) = schemas.get_mut(&*EventForm::name()) else { return };
+    let form = |kind: &EventType| {
+        let name = ObjectBuilder::new().schema_type(Type::String).enum_values(Some([kind.name]));
+        let tag = ObjectBuilder::new().property("event", name).required("event");
+        let details = (kind.schema)();
+        let description = match &details {
+            RefOr::T(Schema::Object(details)) => details.description.clone(),
+            RefOr::T(Schema::AllOf(details)) => details.description.clone(),
+            RefOr::Ref(details) => Some(details.description.clone()),
+            RefOr::T(_) => None,
         };
-        let forms = event_types()
-            .fold(OneOfBuilder::new(), |forms, kind| forms.item(Schema::AllOf(form(kind))))
-            .build();
-        Schema::OneOf(forms).into()
-    }
-}
-
-impl ToSchema for EventForms {
-    fn name() -> Cow<'static, str> {
-        "EventKind".into()
-    }
-
-    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        event_types().for_each(|kind| (kind.schemas)(schemas));
-    }
+        AllOfBuilder::new().item(details).item(tag).description(description).build()
+    };
+    let forms = event_types().fold(OneOfBuilder::new(), |forms, kind| forms.item(Schema::AllOf(form(kind))));
+    *event = Schema::OneOf(forms.build()).into();
+    let mut parts = Vec::new();
+    event_types().for_each(|kind| (kind.schemas)(&mut parts));
+    schemas.extend(parts);
 }
 
 #[cfg(test)]

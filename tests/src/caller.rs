@@ -1,7 +1,7 @@
 //! Callers with another user id. Only root can act as another user.
 
 use crate::{DaemonWorld, eventually, program};
-use oracled_api::base::client::DaemonClient;
+use oracled_api::client::DaemonClient;
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;

@@ -1,6 +1,6 @@
 //! Compares answers with the OpenAPI documents.
 
-use oracled_api::base::client::DaemonResponse;
+use oracled_api::client::DaemonResponse;
 use serde_json::Value;
 use std::sync::LazyLock;
 

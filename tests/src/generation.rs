@@ -8,7 +8,7 @@ use domain_verdict::label::{ProductTier, VerdictDimension, VerdictLabel};
 use domain_verdict::prompt::{ModelPrompt, PromptTemplate, build_verdict_prompt};
 use domain_verdict::query::CustomerQuery;
 use hyper::Method;
-use oracled_api::base::client::{DaemonClient, DaemonResponse};
+use oracled_api::client::{DaemonClient, DaemonResponse};
 use serde_json::{Value, json};
 use std::path::Path;
 use tokio::net::TcpSocket;

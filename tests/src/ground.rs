@@ -5,7 +5,7 @@ use crate::{DaemonWorld, PATIENCE, at, call, document, get, post};
 use bytes::Bytes;
 use domain_ground::id::SourceId;
 use hyper::Method;
-use oracled_api::base::client::{DaemonClient, DaemonResponse};
+use oracled_api::client::{DaemonClient, DaemonResponse};
 use oracled_store::ground::view::SourceView;
 use oracled_store::{Journal, Store, StoreOptions};
 use serde_json::{Value, json};

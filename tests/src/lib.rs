@@ -21,7 +21,7 @@ pub mod witness;
 
 use bytes::Bytes;
 use hyper::Method;
-use oracled_api::base::client::{DaemonClient, DaemonResponse};
+use oracled_api::client::{DaemonClient, DaemonResponse};
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::{env, io};
@@ -40,16 +40,16 @@ pub const GOOD: &str = r#"{"verdict":"GREEN","summary":"A sound and simple plan.
 
 /// Names of the supervised actors, in the order in which the daemon reports them.
 pub const ACTORS: [&str; 10] = [
+    "logger",
+    "oracle_health",
+    "rate_limiter",
+    "ingestion",
+    "verification_upkeep",
+    "notifier",
+    "cache",
+    "crosscheck",
     "regen",
     "orders",
-    "crosscheck",
-    "cache",
-    "rate_limiter",
-    "notifier",
-    "oracle_health",
-    "verification_upkeep",
-    "ingestion",
-    "logger",
 ];
 
 /// Path of the program `name` that was built for the tests.

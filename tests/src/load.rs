@@ -3,7 +3,7 @@
 use crate::{GOOD, document, get, post, problem, submission};
 use bytes::Bytes;
 use hyper::{Method, StatusCode};
-use oracled_api::base::client::{ClientError, DaemonClient, DaemonResponse};
+use oracled_api::client::{ClientError, DaemonClient, DaemonResponse};
 use oracled_store::{Journal, LogQuery, StoreOptions};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};

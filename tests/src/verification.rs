@@ -4,7 +4,7 @@ use crate::DaemonProcess;
 use crate::ground::{
     approve, example, ingest, open_pipeline, put_document, register_all, started_run, wait_for_run,
 };
-use oracled_api::base::client::DaemonClient;
+use oracled_api::client::DaemonClient;
 use serde_json::{Value, json};
 use std::ops::Range;
 

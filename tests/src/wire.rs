@@ -5,7 +5,7 @@ use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use oracled_api::base::client::DaemonResponse;
+use oracled_api::client::DaemonResponse;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::Duration;

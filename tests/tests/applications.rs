@@ -3,7 +3,7 @@
 //! Only root can act as several users; for others, only the tests with one user run.
 
 use domain_verdict::label::ProductTier;
-use oracled_api::base::client::DaemonClient;
+use oracled_api::client::DaemonClient;
 use oracled_tests::caller::{UserRelay, is_root};
 use oracled_tests::generation::{
     generation_request, put_session, read_metric, request_order, request_verdict,

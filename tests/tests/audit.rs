@@ -1,7 +1,7 @@
 //! The audit log: the process and the request that caused an entry, and the reads of sources.
 
 use domain_verdict::label::{ProductTier, VerdictLabel};
-use oracled_api::base::client::{DaemonClient, DaemonResponse};
+use oracled_api::client::{DaemonClient, DaemonResponse};
 use oracled_tests::generation::{coherent_answer, generation_request, purge_verdict};
 use oracled_tests::ground::{
     approve, ingest, office_documents, put_document, register, register_all, register_gated, runs_path,

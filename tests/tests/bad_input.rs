@@ -1,7 +1,7 @@
 //! Invalid requests: each gets its own error, and the daemon continues to serve.
 
 use hyper::Method;
-use oracled_api::base::client::{DaemonClient, DaemonResponse};
+use oracled_api::client::{DaemonClient, DaemonResponse};
 use oracled_tests::wire::{self, WireConnection, head};
 use oracled_tests::{DaemonProcess, DaemonWorld, GOOD, document, get, post, problem, submission};
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! `POST /v1/query:batch` and `POST /v1/verify:batch`: one answer per line, in the order of the lines.
 
-use oracled_api::base::client::{DaemonClient, DaemonResponse, ResponseLines};
-use oracled_api::base::streamed_body::StreamedBody;
+use oracled_api::client::{DaemonClient, DaemonResponse, ResponseLines};
+use oracled_api::streamed_body::StreamedBody;
 use oracled_tests::stream::StreamedRequest;
 use oracled_tests::verification::{register, register_offices, workflow};
 use oracled_tests::{DaemonWorld, at, document, lines, post};

@@ -1,7 +1,7 @@
 //! The model's circuit: what opens and closes it, which calls it blocks, and how operators control it.
 
 use hyper::Method;
-use oracled_api::base::client::DaemonClient;
+use oracled_api::client::DaemonClient;
 use oracled_tests::generation::{
     event_names, place_order, read_health, read_metric, read_verdict, register_session, retry_after_s,
     wait_for_order, world_with_model, x_cache,

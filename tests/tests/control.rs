@@ -2,7 +2,7 @@
 
 use hyper::Method;
 use jiff::Timestamp;
-use oracled_api::base::client::{DaemonClient, DaemonResponse};
+use oracled_api::client::{DaemonClient, DaemonResponse};
 use oracled_tests::described::documents;
 use oracled_tests::wire::{WireConnection, head, post as whole_post};
 use oracled_tests::{

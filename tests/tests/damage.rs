@@ -1,6 +1,6 @@
 //! Damaged state: a daemon serves everything that was acknowledged, or refuses to start with one clear line.
 
-use oracled_api::base::client::DaemonClient;
+use oracled_api::client::DaemonClient;
 use oracled_tests::load::{AnswerLedger, KnownSessionState, LoadConfig, check_served};
 use oracled_tests::{DaemonProcess, DaemonWorld, GOOD, PATIENCE, document, get, post, submission};
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Answers that do not need the body, to clients that read no answer before they have sent the whole body.
 
-use oracled_api::base::client::DaemonResponse;
+use oracled_api::client::DaemonResponse;
 use oracled_tests::wire::{WireConnection, head};
 use oracled_tests::{DaemonWorld, problem};
 use std::path::Path;

@@ -3,7 +3,7 @@
 use crate::erasure::files_with;
 use domain_verdict::label::VerdictLabel;
 use hyper::Method;
-use oracled_api::base::client::DaemonClient;
+use oracled_api::client::DaemonClient;
 use oracled_tests::generation::{
     QUERY, place_order, purge_verdict, read_verdict, register_session, request_verdict, wait_for_order,
 };

@@ -1,7 +1,7 @@
 //! The erasure of a person: afterwards no file has the data, and all proofs stay valid.
 
 use hyper::Method;
-use oracled_api::base::client::DaemonClient;
+use oracled_api::client::DaemonClient;
 use oracled_tests::old_state::register_days_ago;
 use oracled_tests::{DaemonProcess, DaemonWorld, document, eventually, get, log, post, problem, submission};
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 //! leads back to the bytes of its source.
 
 use domain_base::digest::Sha256Hex;
-use oracled_api::base::client::DaemonClient;
+use oracled_api::client::DaemonClient;
 use oracled_tests::generation::{generation_request, purge_verdict, read_verdict, register_session, x_cache};
 use oracled_tests::ground::{
     approve, ingest, office_documents, put_document, register, register_all, started_run, wait_for_run,

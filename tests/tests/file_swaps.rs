@@ -2,7 +2,7 @@
 //! daemon returns correct answers or refuses with an instruction; it never returns a wrong answer or loses data
 //! silently.
 
-use oracled_api::base::client::DaemonClient;
+use oracled_api::client::DaemonClient;
 use oracled_tests::ground::{approve, example_documents, ingest, register_all, started_run, wait_for_run};
 use oracled_tests::{DaemonWorld, GOOD, PATIENCE, document, get, lines, post, submission};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! A disk is full for a while: nothing is delivered meanwhile, nothing is lost, and the daemon recovers by itself.
 
 use hyper::Method;
-use oracled_api::base::client::{DaemonClient, DaemonResponse};
+use oracled_api::client::{DaemonClient, DaemonResponse};
 use oracled_tests::disk::{self, SizeLimitedDisk, TestDisk, TmpfsDisk};
 use oracled_tests::load::{
     AnswerLedger, KnownSessionState, LoadConfig, LogContent, check_of, check_served, field, read_log,

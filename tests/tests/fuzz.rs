@@ -1,7 +1,7 @@
 //! Random bodies for every POST route of one daemon.
 
 use hyper::Method;
-use oracled_api::base::client::{DaemonClient, DaemonResponse};
+use oracled_api::client::{DaemonClient, DaemonResponse};
 use oracled_tests::strategies::{bytes, model_text};
 use oracled_tests::{DaemonWorld, at, document, get, read_whole_log};
 use proptest::prelude::*;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use domain_base::digest::Sha256Hex;
 use hyper::Method;
-use oracled_api::base::client::{DaemonClient, DaemonResponse};
+use oracled_api::client::{DaemonClient, DaemonResponse};
 use oracled_tests::ground::{self, example, open_pipeline, put_document, started_run, wait_for_run};
 use oracled_tests::wire::{WireConnection, head};
 use oracled_tests::{DaemonWorld, at, document, eventually, get, log, post, problem};

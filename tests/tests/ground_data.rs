@@ -38,7 +38,7 @@ enum TestGates {
 }
 
 impl TestGates {
-    async fn register(self, control: &mut oracled_api::base::client::DaemonClient, source: &str) {
+    async fn register(self, control: &mut oracled_api::client::DaemonClient, source: &str) {
         match self {
             Self::OfGallery => register_gated(control, source).await,
             Self::Open => register(control, source).await,
@@ -188,7 +188,7 @@ fn check_rows(actual: &PopulationRows, expected: &PopulationRows, what: &str) {
 }
 
 /// Ingests `release`. Returns its run, and the duration in seconds.
-async fn run(control: &mut oracled_api::base::client::DaemonClient, release: &TestRelease) -> (Value, f64) {
+async fn run(control: &mut oracled_api::client::DaemonClient, release: &TestRelease) -> (Value, f64) {
     let began = Instant::now();
     let TestRelease { source, version, released_at, payload } = release;
     let run_id = started_run(&ingest(control, source, version, released_at, payload.clone()).await);

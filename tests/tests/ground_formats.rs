@@ -3,7 +3,7 @@
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use hyper::Method;
-use oracled_api::base::client::DaemonClient;
+use oracled_api::client::DaemonClient;
 use oracled_tests::ground::{
     approve, example_documents, ingest, office_documents, query_all, register_all, started_run, wait_for_run,
 };

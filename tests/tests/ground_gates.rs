@@ -1,6 +1,6 @@
 //! Held runs: exit statuses, operators' decisions, metrics, kills, pulls and the log.
 
-use oracled_api::base::client::DaemonClient;
+use oracled_api::client::DaemonClient;
 use oracled_tests::ground::{approve, ingest, query_all, register_gated, started_run, wait_for_run};
 use oracled_tests::{DaemonWorld, document, get, log, post, problem};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Versions that are read again, undone, rejected and withdrawn: answers of the daemon, and of a plain model.
 
 use histories::{AnswerRecord, DAYS, HistoryStep, SourceHistory, VersionReading};
-use oracled_api::base::client::DaemonClient;
+use oracled_api::client::DaemonClient;
 use oracled_tests::ground::{
     approve, example_documents, ingest, query_all, register_all, runs_path, started_run, wait_for_run,
 };

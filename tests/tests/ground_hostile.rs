@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use domain_ground::rejection::RecordRule;
-use oracled_api::base::client::DaemonClient;
+use oracled_api::client::DaemonClient;
 use oracled_store::Store;
 use oracled_tests::disk::{self, SizeLimitedDisk, TestDisk, TmpfsDisk};
 use oracled_tests::ground::{

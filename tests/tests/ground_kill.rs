@@ -5,7 +5,7 @@ use domain_base::digest::Sha256Hex;
 use domain_ground::upkeep::SourceCheck;
 use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
-use oracled_api::base::client::DaemonClient;
+use oracled_api::client::DaemonClient;
 use oracled_store::ground::view::SourceView;
 use oracled_store::{Store, StoreError};
 use oracled_tests::ground::{

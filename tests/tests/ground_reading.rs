@@ -1,7 +1,7 @@
 //! What a payload, a request and a document say is read as it is meant, or refused: times, forms of Unicode, quotes.
 
 use hyper::Method;
-use oracled_api::base::client::DaemonClient;
+use oracled_api::client::DaemonClient;
 use oracled_tests::ground::{
     approve, example_documents, ingest, put_document, query_all, register_all, started_run, wait_for_run,
 };

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use hyper::Method;
-use oracled_api::base::client::DaemonClient;
+use oracled_api::client::DaemonClient;
 use oracled_tests::wire::{WireConnection, head};
 use oracled_tests::{DaemonWorld, at, document, eventually, get, log, post, problem};
 use serde_json::{Value, json};

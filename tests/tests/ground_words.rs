@@ -1,6 +1,6 @@
 //! Tables of words that are the records of another source.
 
-use oracled_api::base::client::DaemonClient;
+use oracled_api::client::DaemonClient;
 use oracled_tests::ground::{
     approve, example, example_documents, ingest, open_pipeline, put_document, query_all, register_all,
     started_run, wait_for_run,
@@ -29,10 +29,7 @@ fn words_from(changes: &Value) -> Value {
     json!({"words_from": source})
 }
 
-async fn put_pipeline(
-    control: &mut DaemonClient,
-    table: &Value,
-) -> oracled_api::base::client::DaemonResponse {
+async fn put_pipeline(control: &mut DaemonClient, table: &Value) -> oracled_api::client::DaemonResponse {
     let path = format!("/v1/documents/pipeline/{SOURCE}");
     put_document(control, &path, &population_pipeline(table)).await
 }

@@ -1,6 +1,6 @@
 //! Hostile callers and an honest one share the routes' socket. All submissions of the honest caller succeed.
 
-use oracled_api::base::client::DaemonClient;
+use oracled_api::client::DaemonClient;
 use oracled_tests::ground::{approve, example_documents, ingest, register_all, started_run, wait_for_run};
 use oracled_tests::wire::{WireConnection, connections as many_connections, head, post as whole_post};
 use oracled_tests::{DaemonWorld, at, document, eventually, get, post, problem, submission};

@@ -2,7 +2,7 @@
 //! and an open circuit stops them.
 
 use domain_verdict::label::{ProductTier, VerdictLabel};
-use oracled_api::base::client::DaemonResponse;
+use oracled_api::client::DaemonResponse;
 use oracled_tests::generation::{
     event_names, generation_request, read_cached, read_metric, read_verdict, register_session,
     request_verdict, retry_after_s, x_cache,

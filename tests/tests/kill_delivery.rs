@@ -2,7 +2,7 @@
 //! the model is called once for each lost verdict, no mail is lost, and each verdict has its entries.
 
 use hyper::Method;
-use oracled_api::base::client::DaemonClient;
+use oracled_api::client::DaemonClient;
 use oracled_tests::model::{ModelServer, ReceivedRequest, ScriptedReply};
 use oracled_tests::{DaemonWorld, GOOD, PATIENCE, document, eventually_within, get, read_whole_log};
 use serde_json::{Value, json};

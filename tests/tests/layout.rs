@@ -8,15 +8,19 @@ use syn::visit::{self, Visit};
 use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
 
 /// Top folders of each crate. Each imports only earlier ones; the folders of one group do not import each other.
-const ORDER: [(&str, &[&[&str]]); 6] = [
-    ("domain", &[&["documents"], &["tables"], &["events"]]),
+const ORDER: [(&str, &[&[&str]]); 5] = [
+    ("domain", &[&["documents"], &["tables"], &["events"], &["problems"], &["status"]]),
     ("store", &[&["base"], &["segments"], &["audit"], &["ground", "verdict", "verification"], &["journal"]]),
     ("actors", &[&["system"]]),
     (
         "daemon",
         &[
             &["platform"],
-            &["audit", "ground", "rules", "upstream", "verification"],
+            &["audit"],
+            &["upstream"],
+            &["ground"],
+            &["verification"],
+            &["rules"],
             &["verdict"],
             &["config"],
             &["upstreams"],
@@ -24,20 +28,6 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
             &["run"],
             &["dev"],
             &["cli"],
-        ],
-    ),
-    (
-        "api",
-        &[
-            &["base"],
-            &["documents"],
-            &["audit"],
-            &["upstream"],
-            &["ground"],
-            &["verification"],
-            &["rules"],
-            &["verdict"],
-            &["status"],
         ],
     ),
     (
@@ -301,12 +291,11 @@ fn every_test_file_is_named_in_main_rs() {
     assert_eq!(named, files.into_iter().filter(|file| file != "main").collect());
 }
 
-/// The folders that all features share. `api/src/base/problem.rs` is exempt: clients get one type for the errors of all features.
-const SHARED: [&str; 11] = [
+/// The folders that all features share.
+const SHARED: [&str; 10] = [
     "actors/platform/src",
     "actors/audit/src",
-    "api/src/audit",
-    "api/src/base",
+    "api/src",
     "ctl/src/base",
     "daemon/src/audit",
     "daemon/src/platform",
@@ -324,7 +313,7 @@ fn shared_folders_name_no_feature() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder);
         for path in rust_files(&root) {
             let inside = path.strip_prefix(&root).expect("the path is below the root");
-            if is_of_tests(inside) || path.ends_with("api/src/base/problem.rs") {
+            if is_of_tests(inside) {
                 continue;
             }
             let source = fs::read_to_string(&path).expect("the read succeeds");
@@ -334,7 +323,7 @@ fn shared_folders_name_no_feature() {
                 let is = |name: &str| FEATURES.contains(&name);
                 let [first, second] = [0, 1].map(|at| names.get(at).map_or("", String::as_str));
                 ["domain_", "actors_"].iter().any(|layer| first.strip_prefix(layer).is_some_and(is))
-                    || (first == "oracled_api" && is(second))
+                    || (first == "crate" && is(second))
             };
             named.extend(
                 names.found.into_iter().filter(is_feature).map(|names| (path.clone(), names.join("::"))),

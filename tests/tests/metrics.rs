@@ -1,6 +1,6 @@
 //! `/metrics`: OpenMetrics text and its counters.
 
-use oracled_api::base::client::DaemonClient;
+use oracled_api::client::DaemonClient;
 use oracled_tests::verification::{register, register_offices, workflow};
 use oracled_tests::{DaemonWorld, GOOD, get, post, submission};
 use serde_json::json;

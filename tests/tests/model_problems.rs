@@ -2,7 +2,7 @@
 //! verdict.
 
 use jiff::{SignedDuration, Timestamp};
-use oracled_api::base::client::{DaemonClient, DaemonResponse};
+use oracled_api::client::{DaemonClient, DaemonResponse};
 use oracled_tests::generation::{
     KEY, event_names, place_order, read_cached, read_metric, read_verdict, register_session, request_verdict,
     retry_after_s, unreachable_url, wait_for_first_attempt, wait_for_order, world_with_model, x_cache,

@@ -1,15 +1,15 @@
 //! Compares the OpenAPI documents of the sockets with the served routes, and checks that they are complete.
 
 use crate::architecture::rust_files;
+use domain_base::problem::PROBLEM_MEDIA_TYPE;
 use hyper::Method;
-use oracled_api::base::problem::{PROBLEM_MEDIA_TYPE, ProblemCode};
+use oracled_domain::problems::problem_codes;
 use oracled_tests::described::{self, METHODS, documents};
 use oracled_tests::{DaemonWorld, at, call, document, get, problem};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use strum::VariantArray;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Ident};
 
@@ -187,7 +187,8 @@ fn operations_have_ids_summaries_tags_and_headers() {
 
 #[test]
 fn operations_declare_their_problem_codes() {
-    let code_of = |word: &Value| ProblemCode::VARIANTS.iter().find(|code| *word == code.as_str()).copied();
+    let all_codes = problem_codes();
+    let code_of = |word: &Value| all_codes.iter().find(|code| *word == code.name);
     for description in documents() {
         for (path, method, operation) in operations(description) {
             let mut all = BTreeSet::new();
@@ -197,8 +198,8 @@ fn operations_declare_their_problem_codes() {
                 assert!(status < "400" || codes.is_some(), "{method} {path} {status}");
                 for word in codes.into_iter().flatten() {
                     let code = code_of(word).expect("a problem code");
-                    assert_eq!(code.status().to_string(), status, "{method} {path}: {word}");
-                    all.insert(code.as_str());
+                    assert_eq!(code.status.to_string(), status, "{method} {path}: {word}");
+                    all.insert(code.name);
                 }
             }
             let common =

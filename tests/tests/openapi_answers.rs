@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use hyper::Method;
 use jsonschema::Validator;
-use oracled_api::base::client::{DaemonClient, DaemonResponse, ResponseLines};
-use oracled_api::base::streamed_body::StreamedBody;
+use oracled_api::client::{DaemonClient, DaemonResponse, ResponseLines};
+use oracled_api::streamed_body::StreamedBody;
 use oracled_tests::described::{METHODS, is_of_template};
 use oracled_tests::generation::unreachable_url;
 use oracled_tests::ground::{

@@ -2,7 +2,7 @@
 
 use domain_verdict::label::ProductTier;
 use hyper::Method;
-use oracled_api::base::client::{DaemonClient, DaemonResponse};
+use oracled_api::client::{DaemonClient, DaemonResponse};
 use oracled_tests::generation::{
     event_names, generation_request, read_metric, read_order, read_verdict, request_order, request_verdict,
     wait_for_first_attempt, wait_for_order,

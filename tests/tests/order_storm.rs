@@ -4,7 +4,7 @@
 use domain_verdict::label::ProductTier;
 use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
-use oracled_api::base::client::DaemonClient;
+use oracled_api::client::DaemonClient;
 use oracled_tests::generation::{generation_request, read_order};
 use oracled_tests::model::{ModelServer, ScriptedReply};
 use oracled_tests::{DaemonWorld, GOOD, at, eventually_within, get, post};

@@ -4,7 +4,7 @@
 
 use domain_verdict::label::ProductTier;
 use hyper::Method;
-use oracled_api::base::client::DaemonClient;
+use oracled_api::client::DaemonClient;
 use oracled_tests::caller::{UserRelay, is_root};
 use oracled_tests::generation::{generation_request, put_session, read_verdict, request_order};
 use oracled_tests::model::{ModelServer, ScriptedReply};
@@ -20,7 +20,7 @@ fn with_address(mut body: Value) -> Value {
     body
 }
 
-async fn submit(routes: &mut DaemonClient, body: &Value) -> oracled_api::base::client::DaemonResponse {
+async fn submit(routes: &mut DaemonClient, body: &Value) -> oracled_api::client::DaemonResponse {
     post(routes, "/v1/verdicts/cs_1", body).await
 }
 

@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD_NO_PAD;
 use domain_verdict::label::ProductTier;
 use hyper::Method;
-use oracled_api::base::client::{DaemonClient, DaemonResponse};
+use oracled_api::client::{DaemonClient, DaemonResponse};
 use oracled_tests::generation::{
     event_names, generation_request, place_order, purge_verdict, read_cached, read_metric, read_order,
     read_verdict, request_verdict, retry_after_s, wait_for_order, world_with_model,

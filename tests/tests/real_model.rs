@@ -3,7 +3,7 @@
 
 use domain_verdict::label::ProductTier;
 use hyper::Method;
-use oracled_api::base::client::{ClientError, DaemonClient, DaemonResponse};
+use oracled_api::client::{ClientError, DaemonClient, DaemonResponse};
 use oracled_tests::generation::{purge_verdict, read_cached, world_with_model};
 use oracled_tests::load::field;
 use oracled_tests::{DaemonProcess, DaemonWorld, document, lines, log, read_whole_log};

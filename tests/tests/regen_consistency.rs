@@ -6,7 +6,7 @@ use domain_verdict::label::{ProductTier, VerdictLabel};
 use domain_verdict::response_schema::response_schema;
 use jiff::Timestamp;
 use oracled::config::DaemonConfig;
-use oracled_api::base::client::DaemonClient;
+use oracled_api::client::DaemonClient;
 use oracled_tests::generation::{
     QUERY, built_in_prompt, coherent_answer, event_names, generation_request, purge_verdict, put_session,
     read_cached, read_verdict, register_session, request_verdict, x_cache,

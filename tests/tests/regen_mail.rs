@@ -8,7 +8,7 @@ use domain_verdict::label::{ProductTier, VerdictLabel};
 use domain_verdict::message_attempts::MessageAttempts;
 use domain_verdict::outbox::{MessageChannel, MessageState};
 use jiff::{SignedDuration, Timestamp};
-use oracled_api::base::client::{DaemonClient, DaemonResponse};
+use oracled_api::client::{DaemonClient, DaemonResponse};
 use oracled_store::{Journal, JournalRecord, RowWrite, StoreOptions};
 use oracled_tests::generation::{
     QUERY, coherent_answer, event_names, generation_request, purge_verdict, put_session, read_verdict,

@@ -7,7 +7,7 @@ use domain_verdict::divergence::DivergenceLevel;
 use domain_verdict::event::{RegenDivergenceCheck, TmmCrosscheck};
 use domain_verdict::label::{ProductTier, VerdictLabel};
 use domain_verification::event::{ReviewOpened, SourceAsked, VerificationDecided};
-use oracled_api::base::client::DaemonClient;
+use oracled_api::client::DaemonClient;
 use oracled_domain::events::read_event;
 use oracled_store::{JournalRecord, LogLine, LogQuery};
 use oracled_tests::generation::{coherent_answer, purge_verdict, read_verdict, request_verdict};

@@ -1,7 +1,7 @@
 //! The socket for reviewers: reviews and held orders, and nothing else.
 
 use hyper::Method;
-use oracled_api::base::client::{DaemonClient, DaemonResponse};
+use oracled_api::client::{DaemonClient, DaemonResponse};
 use oracled_tests::described::{METHODS, documents};
 use oracled_tests::generation::{place_order, read_verdict, wait_for_order};
 use oracled_tests::model::{ModelServer, ScriptedReply};

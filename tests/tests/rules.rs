@@ -5,7 +5,7 @@ use bytes::Bytes;
 use domain_base::digest::Sha256Hex;
 use domain_rules::{CandidateCheck, CandidateText, FactSet, RuleId, RuleSettings, evaluate};
 use hyper::Method;
-use oracled_api::base::client::{DaemonClient, DaemonResponse};
+use oracled_api::client::{DaemonClient, DaemonResponse};
 use oracled_tests::generation::read_metric;
 use oracled_tests::wire::{self, WireConnection};
 use oracled_tests::{DaemonProcess, DaemonWorld, at, document, get, log, post, problem, read_whole_log};

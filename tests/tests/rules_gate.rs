@@ -3,7 +3,7 @@
 
 use domain_verdict::label::{ProductTier, VerdictLabel};
 use hyper::Method;
-use oracled_api::base::client::{DaemonClient, DaemonResponse};
+use oracled_api::client::{DaemonClient, DaemonResponse};
 use oracled_tests::generation::{
     QUERY, coherent_answer, event_names, generation_request, purge_verdict, put_session, read_cached,
     read_verdict, x_cache,

@@ -1,6 +1,6 @@
 //! Registration of workflows, adapters and live sources.
 
-use oracled_api::base::client::DaemonClient;
+use oracled_api::client::DaemonClient;
 use oracled_tests::ground::{approve, example, open_pipeline, put_document, register};
 use oracled_tests::{DaemonWorld, at, document, get, log, post, problem};
 use serde_json::{Value, json};

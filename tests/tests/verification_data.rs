@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use domain_base::decimal::Decimal;
-use oracled_api::base::client::DaemonClient;
+use oracled_api::client::DaemonClient;
 use oracled_tests::ground::{
     approve, example, ingest, open_pipeline, put_document, query_all, register_all, register_gated,
     started_run, wait_for_run, workflow,

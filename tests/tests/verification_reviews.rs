@@ -6,7 +6,7 @@ use domain_base::event::AuditEvent;
 use domain_verification::event::VerificationDecided;
 use domain_verification::{DecisionInputs, Envelope, decide};
 use hyper::Method;
-use oracled_api::base::client::DaemonClient;
+use oracled_api::client::DaemonClient;
 use oracled_store::JournalRecord;
 use oracled_tests::ground::{example, open_pipeline, open_store, register_all};
 use oracled_tests::verification::{register, register_offices, several_years, workflow};

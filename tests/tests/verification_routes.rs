@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use hyper::Method;
-use oracled_api::base::client::{DaemonClient, DaemonResponse};
+use oracled_api::client::{DaemonClient, DaemonResponse};
 use oracled_tests::verification::{register, register_offices, workflow};
 use oracled_tests::{DaemonWorld, at, document, eventually, get, ground, log, post, problem};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Witnesses of the log: cosignatures, and the comparison with an older or a different log.
 
 use hyper::Method;
-use oracled_api::base::client::DaemonClient;
+use oracled_api::client::DaemonClient;
 use oracled_tests::generation::{read_metric, register_session};
 use oracled_tests::witness::{ScriptedWitness, WitnessFault, is_cosigned, witness_key};
 use oracled_tests::{

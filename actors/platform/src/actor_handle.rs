@@ -5,6 +5,8 @@ use crate::guardian::ActorStats;
 use actix::dev::{MessageResponse, ToEnvelope};
 use actix::{Actor, Addr, Handler, Message};
 use domain_base::actor_report::ActorReport;
+use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, oneshot};
 
@@ -35,8 +37,7 @@ impl<A: Actor> Message for ActorCall<A> {
     type Result = ();
 }
 
-/// Makes an actor reachable through a [`ActorHandle`]. In debug builds the actor also handles
-/// [`InjectPanic`](crate::guardian::InjectPanic).
+/// Makes an actor reachable through a [`ActorHandle`].
 #[macro_export]
 macro_rules! handle_actor_calls {
     ($actor:ty $(, $generics:tt: $bound:path)?) => {
@@ -51,17 +52,39 @@ macro_rules! handle_actor_calls {
                 (called.0)(self, ctx);
             }
         }
-
-        #[cfg(debug_assertions)]
-        impl$(<$generics: $bound>)? actix::Handler<$crate::guardian::InjectPanic> for $actor {
-            type Result = ();
-
-            #[allow(clippy::panic)]
-            fn handle(&mut self, _: $crate::guardian::InjectPanic, _: &mut actix::Context<Self>) {
-                panic!("injected by a test");
-            }
-        }
     };
+}
+
+/// A started actor of any type.
+pub trait StartedActor: fmt::Debug + Send + Sync {
+    /// The actor's restarts, queue and latencies.
+    fn report(&self) -> ActorReport;
+
+    /// Makes the actor panic, for tests of supervision, and waits until it has. Release builds cannot.
+    #[cfg(debug_assertions)]
+    fn inject_panic(&self) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+}
+
+impl<A> StartedActor for ActorHandle<A>
+where
+    A: Actor + Handler<ActorCall<A>> + fmt::Debug,
+    A::Context: ToEnvelope<A, ActorCall<A>>,
+{
+    fn report(&self) -> ActorReport {
+        self.stats.report()
+    }
+
+    #[cfg(debug_assertions)]
+    #[expect(clippy::panic, reason = "the panic is what a test asks for")]
+    fn inject_panic(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        let (reply, answer) = oneshot::channel::<()>();
+        self.addr.do_send(ActorCall(Box::new(move |_, _| {
+            let _reply = reply;
+            panic!("injected by a test");
+        })));
+        // the panic drops `reply`
+        Box::pin(async move { drop(answer.await) })
+    }
 }
 
 /// An actor's address with a limit for waiting messages. actix limits a mailbox only per clone of its address, which is
@@ -133,11 +156,5 @@ impl<A: Actor> ActorHandle<A> {
 
     pub fn addr(&self) -> Addr<A> {
         self.addr.clone()
-    }
-
-    /// The actor's restarts, queue and latencies.
-    #[must_use]
-    pub fn report(&self) -> ActorReport {
-        self.stats.report()
     }
 }

@@ -23,16 +23,6 @@ use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::time::{Sleep, sleep};
 
-/// Makes the actor that handles it panic, for tests of supervision. Release builds have no such message.
-#[cfg(debug_assertions)]
-#[derive(Debug, Clone, Copy)]
-pub struct InjectPanic;
-
-#[cfg(debug_assertions)]
-impl actix::Message for InjectPanic {
-    type Result = ();
-}
-
 /// The pause after the first panic of a series. It doubles with each further panic.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 

@@ -2,9 +2,11 @@
 
 use super::log_keys::{LogKeys, refused};
 use crate::base::error::CtlError;
+use crate::base::examples::examples;
 use crate::base::input::{progress_bar, read_all};
 use crate::base::options::{GlobalOptions, problem_error};
 use crate::base::output::{print_json, print_note};
+use domain_audit::wire::backup::{BackedUpFile, BackupManifest, CHECKPOINT_FILE, MANIFEST_FILE};
 use domain_base::count::format_count;
 use domain_base::digest::{Sha256Hex, Sha256Stream};
 use http_body_util::BodyExt;
@@ -12,8 +14,7 @@ use hyper::Method;
 use hyper::body::{Buf, Bytes, Incoming};
 use indicatif::ProgressBar;
 use nix::libc;
-use oracled_api::audit::backup::{BackedUpFile, BackupManifest, CHECKPOINT_FILE, MANIFEST_FILE};
-use oracled_api::base::client::{DaemonClient, DaemonResponse};
+use oracled_api::client::{DaemonClient, DaemonResponse};
 use oracled_store::StoreBackup;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -32,6 +33,7 @@ use tokio::runtime::Runtime;
 /// the folder is empty. `oraclectl restore` restores a backup, and `oraclectl verify-log` verifies it. A backup without manifest.json
 /// was interrupted, and cannot be restored.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&["oraclectl backup /backup/oracled-2026-11-22"]))]
 pub(crate) struct BackupArgs {
     /// The folder, which must be new or empty
     #[arg(value_name = "DIR")]

@@ -2,14 +2,15 @@
 
 use super::prove::LogVerb;
 use crate::base::error::CtlError;
+use crate::base::examples::examples;
 use crate::base::options::{GlobalOptions, encode_segment, id_parser, limit_parser, response_lines};
+use domain_audit::wire::LogLimit;
 use domain_base::event::EntryMembers;
 use domain_base::moment::{Date, Moment};
 use domain_base::visible::{visible_json, visible_line};
 use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
-use oracled_api::audit::LogLimit;
-use oracled_api::base::client::{ClientError, DaemonClient};
+use oracled_api::client::{ClientError, DaemonClient};
 use oracled_domain::events::{event_type, event_types};
 use serde_json::Value;
 use std::io::Write;
@@ -18,6 +19,7 @@ use std::str::FromStr;
 /// Show the audit log: the newest entries, or the selected ones; or prove entries
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
+#[command(after_help = examples(&["oraclectl log --follow", "oraclectl log --session cs_1 --since 2h", "oraclectl log --event message_failed -n 20", "oraclectl log --json --after 0", "oraclectl log prove --session cs_1", "oraclectl log export /srv/log", "oraclectl log checkpoint", "oraclectl log key"]))]
 pub(crate) struct LogArgs {
     #[command(subcommand)]
     verb: Option<LogVerb>,

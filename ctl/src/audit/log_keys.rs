@@ -3,8 +3,8 @@
 use crate::base::error::CtlError;
 use crate::base::input::read_text;
 use domain_audit::checkpoint::{Checkpoint, CheckpointError, LogKey, WitnessKey};
+use domain_audit::wire::backup::{BackupManifest, ManifestError};
 use jiff::Timestamp;
-use oracled_api::audit::backup::{BackupManifest, ManifestError};
 use serde::Serialize;
 use std::error::Error;
 use std::path::Path;

@@ -8,9 +8,9 @@ use crate::base::input::read_text;
 use crate::base::options::{GlobalOptions, encode_segment, id_parser, response_lines};
 use crate::base::output::print_json;
 use domain_audit::checkpoint::Checkpoint;
+use domain_audit::wire::{LogBundle, LogLimit, LogProof, ProvedContinuation, ProvedEntry};
 use hyper::Method;
-use oracled_api::audit::{LogBundle, LogLimit, LogProof, ProvedContinuation, ProvedEntry};
-use oracled_api::base::client::DaemonClient;
+use oracled_api::client::DaemonClient;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 

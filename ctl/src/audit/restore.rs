@@ -6,14 +6,15 @@ use super::backup::{
 use super::log_keys::{LogKeys, refused};
 use super::verify_directory::{ComparedCheckpoint, VerifiedLog, verify_directory};
 use crate::base::error::CtlError;
+use crate::base::examples::examples;
 use crate::base::input::{decode_secret_key, progress_bar};
 use crate::base::output::print_json;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use domain_audit::checkpoint::{LogKey, LogSigner};
+use domain_audit::wire::backup::{BackupManifest, CHECKPOINT_FILE};
 use domain_base::count::format_count;
 use domain_base::visible::visible_line;
-use oracled_api::audit::backup::{BackupManifest, CHECKPOINT_FILE};
 use oracled_store::RESTORING_FILE;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -32,6 +33,7 @@ const LAST_FILE: &str = "watermark";
 /// logs `log_key_replaced`. Without the key of held verdicts, these verdicts are lost, and it lists their sessions. After a failure,
 /// the state directory is empty.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&["oraclectl restore /backup/oracled-2026-11-22 --state-dir /var/lib/oracled --key log-key"]))]
 pub(crate) struct RestoreArgs {
     /// The backup, a folder from `oraclectl backup`
     #[arg(value_name = "DIR")]
@@ -213,9 +215,9 @@ fn copy_files<'k>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use domain_audit::wire::backup::BackedUpFile;
     use domain_base::digest::Sha256Hex;
     use jiff::Timestamp;
-    use oracled_api::audit::backup::BackedUpFile;
 
     fn backed_up(name: &str, content: &str) -> BackedUpFile {
         BackedUpFile {

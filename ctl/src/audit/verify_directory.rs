@@ -12,9 +12,9 @@ use base64::prelude::BASE64_STANDARD;
 use domain_audit::checkpoint::{Checkpoint, LogKey, LogSigner};
 use domain_audit::leaf::{is_erased_form, leaf_of};
 use domain_audit::log_tree::{LogTree, leaf_hash};
+use domain_audit::wire::backup::{CHECKPOINT_FILE, MANIFEST_FILE};
 use domain_base::count::format_count;
 use domain_base::visible::visible_line;
-use oracled_api::audit::backup::{CHECKPOINT_FILE, MANIFEST_FILE};
 use oracled_store::{
     ComparedRows, EntryContent, LoggedState, RowComparison, RowDifference, SegmentEntry, SegmentLog,
     StoreError, VerifiedStateFiles,

@@ -9,6 +9,7 @@ use super::log_keys::{CosigningWitness, LogKeys, WitnessKeys, unusable};
 use super::replay_report::{LogReplay, ReplayReport};
 use super::verify_directory;
 use crate::base::error::CtlError;
+use crate::base::examples::examples;
 use crate::base::input::read_text;
 use crate::base::output::{format_pairs, print_json};
 use base64::Engine;
@@ -36,6 +37,7 @@ use std::path::PathBuf;
 /// regenerated verdicts, and verifications with their calls and reviews. It reports which results differ, and which inputs are
 /// missing. The texts of delivered verdicts and their facts are only in a state directory or a backup.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&["oraclectl verify-log bundle.json --key log-key --since checkpoint", "oraclectl verify-log /var/lib/oracled --key log-key --since checkpoint"]))]
 pub(crate) struct VerifyLogArgs {
     /// The output of `oraclectl log prove` or of `oraclectl verdict ID --proof`, a state directory, or a backup; `-` reads
     /// standard input

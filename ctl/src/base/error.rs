@@ -2,7 +2,7 @@
 
 use domain_base::digest::Sha256Hex;
 use domain_base::session_id::SessionId;
-use oracled_api::base::client::ClientError;
+use oracled_api::client::ClientError;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 

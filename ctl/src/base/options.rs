@@ -3,12 +3,12 @@
 use super::error::CtlError;
 use bytes::Bytes;
 use clap::builder::{NonEmptyStringValueParser, RangedU64ValueParser};
+use domain_base::page::{ListPage, PageLimit};
 use hyper::body::Incoming;
 use hyper::header::RETRY_AFTER;
 use hyper::{Method, Response};
-use oracled_api::base::client::{ClientError, DaemonClient, DaemonResponse, ResponseLines};
-use oracled_api::base::directories::DefaultDirectories;
-use oracled_api::base::page::{ListPage, PageLimit};
+use oracled_api::client::{ClientError, DaemonClient, DaemonResponse, ResponseLines};
+use oracled_api::directories::DefaultDirectories;
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;

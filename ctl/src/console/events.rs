@@ -9,7 +9,7 @@ use axum::response::IntoResponse;
 use bytes::Bytes;
 use hyper::header::CONTENT_TYPE;
 use maud::Markup;
-use oracled_api::base::streamed_body::{StreamedBody, StreamedBodySender};
+use oracled_api::streamed_body::{StreamedBody, StreamedBodySender};
 use std::time::Duration;
 use tokio::time::sleep;
 

@@ -16,7 +16,7 @@ use domain_base::event::EntryMembers;
 use hyper::Method;
 use hyper::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use maud::{Markup, html};
-use oracled_api::base::client::{ClientError, DaemonClient};
+use oracled_api::client::{ClientError, DaemonClient};
 use oracled_domain::events::event_types;
 use serde_json::Value;
 

@@ -9,12 +9,12 @@ use super::layout::{
 use crate::base::options::encode_segment;
 use crate::base::output::format_user;
 use axum::extract::State;
+use domain_base::page::ListPage;
 use domain_verdict::order::{OperatorAction, Order, OrderAttempt, OrderState, OrderWait};
 use domain_verdict::policy::join_causes;
+use domain_verdict::wire::OrderReport;
 use hyper::Method;
 use maud::{Markup, html};
-use oracled_api::base::page::ListPage;
-use oracled_api::verdict::OrderReport;
 use strum::VariantArray;
 
 /// Number of orders on a page.

@@ -24,7 +24,7 @@ use domain_verdict::crosscheck::CrosscheckReason;
 use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
-use oracled_api::status::{StatusReport, WaitingOrders};
+use oracled_domain::status::{StatusReport, WaitingOrders};
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 

@@ -9,8 +9,8 @@ use crate::ground::query::{format_validity, format_value, parse_filter, send_que
 use axum::extract::{self, State};
 use domain_base::moment::{Moment, format_span};
 use domain_ground::query::{OracleQuery, QueryAnswer, QueryFilter, QueryRequest};
+use domain_ground::wire::SourceSummary;
 use maud::{Markup, html};
-use oracled_api::ground::SourceSummary;
 use std::path::Path;
 
 /// Maximum number of records on the page.

@@ -18,16 +18,16 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use domain_base::decimal::{Decimal, Rounding};
 use domain_base::moment::format_span;
+use domain_base::page::ListPage;
 use domain_base::visible::visible_json;
 use domain_ground::id::SourceId;
 use domain_verification::CandidateAnswer;
 use domain_verification::review::{
     CommentRequest, DismissalRequest, ReviewCase, ReviewResolution, ReviewState, RevocationRequest,
 };
+use domain_verification::wire::{ReviewEvidence, ReviewSummary};
 use hyper::Method;
 use maud::{Markup, html};
-use oracled_api::base::page::ListPage;
-use oracled_api::verification::{ReviewEvidence, ReviewSummary};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};

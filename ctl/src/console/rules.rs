@@ -8,10 +8,10 @@ use super::{Console, ConsoleState};
 use crate::rules::check::format_target;
 use axum::extract::State;
 use domain_base::text_form::is_blank;
+use domain_ground::wire::SourceSummary;
 use domain_rules::{EvidenceFinding, RuleEvidence, RuleResult, RuleVerdict, RulesEvaluation};
 use hyper::Method;
 use maud::{Markup, html};
-use oracled_api::ground::SourceSummary;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 

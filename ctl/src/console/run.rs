@@ -16,11 +16,11 @@ use crate::ground::ingest::{
 };
 use axum::extract::{Path, State};
 use domain_base::decimal::Decimal;
+use domain_base::page::ListPage;
 use domain_ground::run::{IngestionRun, ReleaseEffect, RunState};
+use domain_ground::wire::{RejectReport, RunChangeReport, RunReport};
 use hyper::Method;
 use maud::{Markup, html};
-use oracled_api::base::page::ListPage;
-use oracled_api::ground::{RejectReport, RunChangeReport, RunReport};
 
 /// Number of changes that are shown.
 const CHANGES: usize = 50;

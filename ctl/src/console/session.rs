@@ -18,9 +18,9 @@ use domain_base::moment::Moment;
 use domain_verdict::mail::MailState;
 use domain_verdict::order::OrderAction;
 use domain_verdict::policy::join_causes;
+use domain_verdict::wire::{ErasureRequest, ErasureResponse, HeldVerdictReport, OrderReport, SessionPage};
 use hyper::Method;
 use maud::{Markup, html};
-use oracled_api::verdict::{ErasureRequest, ErasureResponse, HeldVerdictReport, OrderReport, SessionPage};
 
 /// Opens the session of a search.
 pub(super) async fn find(fields: Fields) -> PageResult {

@@ -12,14 +12,14 @@ use super::{Console, ConsoleState};
 use crate::base::options::encode_segment;
 use axum::extract::{Path, State};
 use domain_base::moment::format_span;
+use domain_base::page::{ListPage, PageLimit};
 use domain_ground::id::SourceId;
 use domain_ground::query::{FilterOperator, QueryFilter, ValueHistory};
 use domain_ground::run::RunState;
+use domain_ground::wire::{FreshnessReport, RunReport, SourceSummary, ValueHistoryRequest};
 use hyper::Method;
 use jiff::Timestamp;
 use maud::{Markup, html};
-use oracled_api::base::page::{ListPage, PageLimit};
-use oracled_api::ground::{FreshnessReport, RunReport, SourceSummary, ValueHistoryRequest};
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
 

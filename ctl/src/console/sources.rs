@@ -6,11 +6,11 @@ use super::{Console, ConsoleState};
 use crate::base::options::encode_segment;
 use axum::extract::State;
 use axum::response::Response;
+use domain_base::page::{ListPage, PageLimit};
 use domain_ground::run::RunState;
+use domain_ground::wire::{RunReport, SourceSummary};
 use hyper::Method;
 use maud::{Markup, html};
-use oracled_api::base::page::{ListPage, PageLimit};
-use oracled_api::ground::{RunReport, SourceSummary};
 
 pub(super) async fn page(State(console): State<ConsoleState>) -> PageResult {
     let sources = read_sources(&console).await?;

@@ -3,6 +3,7 @@
 use super::document_files::{FileDocument, FileFault, read_all};
 use super::documents::to_yaml;
 use crate::base::error::{CtlError, next_command};
+use crate::base::examples::examples;
 use crate::base::input::display_name;
 use crate::base::options::{GlobalOptions, read_pages};
 use crate::base::output::{print_json, print_note};
@@ -12,7 +13,7 @@ use domain_base::json_members::is_key_name;
 use domain_base::visible::visible_line;
 use domain_verification::workflow::CAN_DECIDE;
 use hyper::Method;
-use oracled_api::documents::{
+use oracled_domain::documents::wire::{
     AppliedDocument, ApplyRequest, ApplyResponse, DocumentChangeKind, DocumentFault, DocumentRequest,
     DocumentSummary,
 };
@@ -29,6 +30,7 @@ const DIFF_CONTEXT_LINES: usize = 3;
 /// Documents are YAML or JSON; `---` separates several in one file. Their order does not matter. If one
 /// document is invalid, none is registered. Unchanged documents are not registered again.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&["oraclectl apply -f sources/ -f workflow.yaml --dry-run", "oraclectl apply -f sources/"]))]
 pub(crate) struct ApplyArgs {
     /// File with documents, or folder with .yaml, .yml and .json files; `-` reads standard input
     #[arg(short, long = "file", value_name = "FILE|DIR", required = true)]

@@ -3,6 +3,7 @@
 use super::documents::{find_document, kind_parser, to_yaml};
 use super::source::{format_status, is_live};
 use crate::base::error::CtlError;
+use crate::base::examples::examples;
 use crate::base::options::{GlobalOptions, encode_segment, id_parser};
 use crate::base::output::{format_pairs, format_requester, format_table, print_json};
 use domain_base::count::format_count;
@@ -13,8 +14,8 @@ use domain_ground::freshness::{AxisFreshness, FreshnessPolicy};
 use domain_ground::ontology::{FactTemplate, Ontology};
 use domain_ground::source::{SourceRegistration, VersionRecord};
 use domain_ground::upkeep::SourceCheck;
+use domain_ground::wire::{FreshnessReport, SourceReport};
 use hyper::Method;
-use oracled_api::ground::{FreshnessReport, SourceReport};
 use oracled_domain::documents::DocumentKind;
 use serde::Serialize;
 use serde_json::Value;
@@ -22,6 +23,7 @@ use std::io::Write;
 
 /// Show a registered document with its state
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&["oraclectl describe source wb-population"]))]
 pub(crate) struct DescribeArgs {
     /// The kind of the document
     #[arg(value_parser = kind_parser())]

@@ -1,16 +1,17 @@
 //! Reads registered documents from the daemon.
 
 use crate::base::error::CtlError;
+use crate::base::examples::examples;
 use crate::base::options::{GlobalOptions, encode_segment, id_parser};
 use crate::base::output::{format_requester, format_table, print_json, short_run_id};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use domain_base::document::DocumentVersions;
+use domain_base::page::ListPage;
 use domain_base::visible::{visible_json, visible_text};
 use domain_verdict::template_name::TemplateRef;
 use hyper::Method;
-use oracled_api::base::page::ListPage;
-use oracled_api::documents::{DocumentReport, DocumentSummary};
 use oracled_domain::documents::DocumentKind;
+use oracled_domain::documents::wire::{DocumentReport, DocumentSummary};
 use serde::Serialize;
 use serde_json::Value;
 use std::io::{self, Write};
@@ -98,6 +99,7 @@ pub fn to_yaml(kind: DocumentKind, document: &Value) -> Result<String, CtlError>
 
 /// Show the registered documents of a kind, or one of them in the form that `apply` reads
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&["oraclectl get source", "oraclectl get ontology demography@1.0"]))]
 pub(crate) struct GetArgs {
     /// The kind of the documents
     #[arg(value_parser = kind_parser())]
@@ -150,6 +152,7 @@ pub(crate) fn format_documents(kind: DocumentKind, documents: Vec<DocumentSummar
 
 /// Print the JSON Schema of a kind of document, for editors
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&["oraclectl schema pipeline"]))]
 pub(crate) struct SchemaArgs {
     /// The kind of document
     #[arg(value_parser = kind_parser())]

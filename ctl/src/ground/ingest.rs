@@ -1,6 +1,7 @@
 //! `oraclectl ingest`.
 
 use crate::base::error::CtlError;
+use crate::base::examples::examples;
 use crate::base::input;
 use crate::base::options::{GlobalOptions, encode_segment, id_parser, limit_parser, problem_error};
 use crate::base::output::{
@@ -11,6 +12,7 @@ use crate::ground::parquet::{is_parquet, open_payload};
 use domain_base::decimal::Decimal;
 use domain_base::digest::Sha256Hex;
 use domain_base::moment::Moment;
+use domain_base::page::{ListPage, PageLimit};
 use domain_base::visible::visible_line;
 use domain_ground::axis_effect::AxisEffect;
 use domain_ground::id::{PipelineId, SourceId};
@@ -20,14 +22,13 @@ use domain_ground::run::{
     AxisCoverage, IngestionRun, ReleaseEffect, RunDecision, RunProgress, RunState, RunWarning,
 };
 use domain_ground::timeline::VersionChangeKind;
+use domain_ground::wire::{PullResponse, ReasonRequest, RunChangeReport, RunReport, UploadResponse};
 use hyper::Method;
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
-use oracled_api::base::client::{ClientError, DaemonClient, DaemonResponse, PATIENCE};
-use oracled_api::base::page::{ListPage, PageLimit};
-use oracled_api::base::streamed_body::{StreamedBody, StreamedBodySender};
-use oracled_api::documents::DocumentReport;
-use oracled_api::ground::{PullResponse, ReasonRequest, RunChangeReport, RunReport, UploadResponse};
+use oracled_api::client::{ClientError, DaemonClient, DaemonResponse, PATIENCE};
+use oracled_api::streamed_body::{StreamedBody, StreamedBodySender};
+use oracled_domain::documents::wire::DocumentReport;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -49,6 +50,7 @@ pub(crate) struct IngestArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum IngestAction {
+    #[command(after_help = examples(&["oraclectl ingest run wb-population data.csv --version 2026 --released-at 2026-07-01"]))]
     Run(IngestRunArgs),
     /// Pull a payload from its source, and show the progress of its run
     Pull {
@@ -62,6 +64,7 @@ enum IngestAction {
         detach: bool,
     },
     /// Show ingestion runs, the latest first
+    #[command(after_help = examples(&["oraclectl ingest list wb-population -n 10"]))]
     List {
         /// Only runs of this source
         oracle_id: Option<SourceId>,
@@ -76,11 +79,13 @@ enum IngestAction {
         csv: bool,
     },
     /// Show a run: its progress, or its result
+    #[command(after_help = examples(&["oraclectl ingest show 3f2a9c01"]))]
     Show {
         /// The run's id, or 8 or more of its first digits
         #[arg(value_parser = id_parser())]
         run_id: String,
     },
+    #[command(after_help = examples(&["oraclectl ingest changes 3f2a9c01"]))]
     Changes(IngestChangesArgs),
     /// Cancel a run; none of its records become visible
     Cancel {
@@ -89,6 +94,7 @@ enum IngestAction {
         run_id: String,
     },
     /// Approve a held run despite its failed gates, and show its progress
+    #[command(after_help = examples(&["oraclectl ingest approve 3f2a9c01 --reason 'the census has changed the counts'"]))]
     Approve {
         /// The run's id, or 8 or more of its first digits
         #[arg(value_parser = id_parser())]

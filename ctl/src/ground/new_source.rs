@@ -12,6 +12,7 @@ use super::document_files::read_all;
 use super::parquet::open_payload;
 use super::trial::{TrialLimits, prepare};
 use crate::base::error::CtlError;
+use crate::base::examples::examples;
 use crate::base::output::{format_pairs, print_json};
 use domain_ground::id::SourceId;
 use domain_ground::ontology::AXES_MAX;
@@ -36,6 +37,7 @@ pub(crate) struct NewArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum NewVerb {
+    #[command(after_help = examples(&["oraclectl new source heights.csv", "oraclectl new source API_SP.POP.TOTL.csv --id wdi-population"]))]
     Source(NewSourceArgs),
 }
 

@@ -5,8 +5,8 @@ use crate::base::options::{GlobalOptions, encode_segment, id_parser};
 use crate::base::output::{NO_END, format_pairs, print_json, shorten_line};
 use domain_ground::query::RecordAnswer;
 use domain_ground::record::RecordVerificationStatus;
+use domain_ground::wire::ProvenanceReport;
 use hyper::Method;
-use oracled_api::ground::ProvenanceReport;
 use std::io::Write;
 
 /// Maximum length of a raw record, in characters.

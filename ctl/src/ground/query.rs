@@ -1,6 +1,7 @@
 //! `oraclectl query`.
 
 use crate::base::error::CtlError;
+use crate::base::examples::examples;
 use crate::base::options::{GlobalOptions, limit_parser};
 use crate::base::output::{
     NO_END, Output, OutputStyle, format_pairs, print_csv_rows, print_json, print_note, row_limit, table_text,
@@ -14,15 +15,16 @@ use domain_ground::query::{
     FilterOperator, NormalizedRecord, OracleQuery, QueryAnswer, QueryFilter, QueryFreshness, QueryRequest,
     QueryResponse,
 };
+use domain_ground::wire::SourceSummary;
 use hyper::Method;
 use jiff::Timestamp;
-use oracled_api::ground::SourceSummary;
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
 use std::io::Write;
 
 /// Query the records of a source
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&["oraclectl query wb-population area=MDA 'year>=2010'", "oraclectl query wb-population 'area in MDA,ROU' --axes year,population --at 2015-06-30 --csv", "oraclectl query wb-population area=MDA --known-at 2026-01-31 --explain"]))]
 pub(crate) struct QueryArgs {
     /// The source
     oracle_id: SourceId,

@@ -2,14 +2,15 @@
 
 use super::ingest;
 use crate::base::error::CtlError;
+use crate::base::examples::examples;
 use crate::base::options::{GlobalOptions, id_parser, limit_parser};
 use crate::base::output::{
     Output, format_table, print_csv, print_json, row_limit, shorten_line, warn_of_omitted_rows,
 };
+use domain_base::page::{ListPage, PageLimit};
 use domain_ground::rejection::RecordRule;
+use domain_ground::wire::RejectReport;
 use hyper::Method;
-use oracled_api::base::page::{ListPage, PageLimit};
-use oracled_api::ground::RejectReport;
 use serde::Serialize;
 use serde::de::value::{Error, StrDeserializer};
 use serde::de::{Deserialize, IntoDeserializer};
@@ -26,6 +27,7 @@ const COLUMNS: [&str; 8] = ["position", "offset", "len", "raw_hash", "rule", "pl
 /// are not blank, those of CSV and TSV are the rows after the header line, and those of JSON are the items of the list.
 /// With --json and --csv, `position` counts from 0.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&["oraclectl rejects 3f2a9c01 --rule check -n 20", "oraclectl rejects 3f2a9c01 --csv"]))]
 pub(crate) struct RejectsArgs {
     /// The run's id, or 8 or more of its first digits
     #[arg(value_name = "RUN", value_parser = id_parser())]

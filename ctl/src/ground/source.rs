@@ -1,6 +1,7 @@
 //! `oraclectl source`.
 
 use crate::base::error::CtlError;
+use crate::base::examples::examples;
 use crate::base::input;
 use crate::base::options::{GlobalOptions, encode_segment, response_lines};
 use crate::base::output::{Output, print_json, short_run_id};
@@ -14,12 +15,12 @@ use domain_ground::source::{SourceAdapterKind, SourceRegistryEntry, SourceReview
 use domain_ground::upkeep::{
     PruneOutcome, RebuildOutcome, RunCheckReport, SourceCheckProgress, SourceCheckReport,
 };
-use hyper::Method;
-use oracled_api::base::client::{ClientError, DaemonClient, DaemonResponse, ResponseLines};
-use oracled_api::documents::DocumentReport;
-use oracled_api::ground::{
+use domain_ground::wire::{
     PruneRequest, ReasonRequest, SourceReport, SourceReviewRequest, VerifyFilesRequest,
 };
+use hyper::Method;
+use oracled_api::client::{ClientError, DaemonClient, DaemonResponse, ResponseLines};
+use oracled_domain::documents::wire::DocumentReport;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::pin::pin;
@@ -46,11 +47,13 @@ enum ExportFormat {
 #[derive(Debug, clap::Subcommand)]
 enum SourceAction {
     /// Approve a source, so that it answers queries; cancel its deprecation
+    #[command(after_help = examples(&["oraclectl source approve wb-population"]))]
     Approve {
         /// The source
         oracle_id: SourceId,
     },
     /// Set the date after which a source no longer answers queries
+    #[command(after_help = examples(&["oraclectl source deprecate wb-population --on 2027-03-01"]))]
     Deprecate {
         /// The source
         oracle_id: SourceId,
@@ -59,6 +62,7 @@ enum SourceAction {
         on: Moment,
     },
     /// Mark all data of a source as stale, until its next version is ingested or the data is confirmed
+    #[command(after_help = examples(&["oraclectl source invalidate wb-population --reason 'the publisher has withdrawn 2025'"]))]
     Invalidate {
         /// The source
         oracle_id: SourceId,
@@ -67,6 +71,7 @@ enum SourceAction {
         reason: String,
     },
     /// Confirm the data of an invalidated source, so that it no longer counts as stale
+    #[command(after_help = examples(&["oraclectl source confirm wb-population --reason 'the publisher has confirmed 2025'"]))]
     Confirm {
         /// The source
         oracle_id: SourceId,
@@ -84,6 +89,7 @@ enum SourceAction {
     },
     /// Remove the values of record versions that are no longer valid, and payloads that become unused; keep
     /// provenance
+    #[command(after_help = examples(&["oraclectl source prune wb-population --before 2020-01-01"]))]
     Prune {
         /// The source
         oracle_id: SourceId,

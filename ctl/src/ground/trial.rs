@@ -4,6 +4,7 @@ use super::document_files::{FileDocument, FileFault, read_all};
 use super::ingest::format_coverage;
 use super::parquet::open_payload;
 use crate::base::error::CtlError;
+use crate::base::examples::examples;
 use crate::base::input::display_name;
 use crate::base::options::limit_parser;
 use crate::base::output::{format_pairs, format_table, print_json, print_note, shorten_line};
@@ -309,6 +310,7 @@ const RAW_CHARS: usize = 160;
 /// It checks all documents, and shows the first records, the share of records that fill each axis, and the first rejected
 /// records with their text. It exits with 1 if the run would fail, and with 7 if a gate would hold it.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&["oraclectl try heights.yaml heights.csv", "oraclectl try documents/ heights.csv -n 20 --json"]))]
 pub(crate) struct TryArgs {
     /// File with the ontology, the source and the pipeline, or folder with .yaml, .yml and .json files
     #[arg(value_name = "DOCUMENTS")]

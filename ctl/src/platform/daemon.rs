@@ -1,14 +1,16 @@
 //! Verbs that change the running daemon.
 
 use crate::base::error::CtlError;
+use crate::base::examples::examples;
 use crate::base::options::GlobalOptions;
 use crate::base::output::print_json;
+use domain_base::service::{self, DrainResponse, ReloadResponse};
 use hyper::Method;
-use oracled_api::base::service::{self, DrainResponse, ReloadResponse};
 use std::io::Write;
 
 /// Reject new work and pause scheduled pulls, for example before a restart
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&["oraclectl drain", "oraclectl drain --off"]))]
 pub(crate) struct DrainArgs {
     /// Accept new work again, and resume scheduled pulls
     #[arg(long)]
@@ -30,6 +32,7 @@ impl DrainArgs {
 
 /// Show or set the level of the service log, until the next reload or start
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&["oraclectl log-level debug", "oraclectl log-level oracled=debug,info"]))]
 pub(crate) struct LogLevelArgs {
     /// A level (error, warn, info, debug, trace), or tracing filter directives
     level: Option<String>,

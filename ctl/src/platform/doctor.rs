@@ -3,6 +3,7 @@
 //! Each check has one line. The checks of files work without a daemon.
 
 use crate::base::error::CtlError;
+use crate::base::examples::examples;
 use crate::base::input::decode_secret_key;
 use crate::base::options::GlobalOptions;
 use crate::base::output::print_json;
@@ -14,7 +15,7 @@ use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
 use nix::sys::statvfs::statvfs;
 use nix::unistd::{Gid, Group, geteuid};
-use oracled_api::status::{HeldRun, StatusReport};
+use oracled_domain::status::{HeldRun, StatusReport};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs::Metadata;
@@ -30,6 +31,7 @@ use std::{env, fs, io};
 ///
 /// Run it as root or as the daemon's user: other users cannot read the state directory and the secrets. It changes nothing.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&["sudo oraclectl doctor", "oraclectl doctor --config oracled.toml --json"]))]
 pub(crate) struct DoctorArgs {
     /// Configuration file of the daemon [default: the file of the running daemon; without one, /etc/oracled/oracled.toml, else the file that `oracled serve` reads]
     #[arg(long, value_name = "FILE")]

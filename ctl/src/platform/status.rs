@@ -9,7 +9,7 @@ use domain_base::actor_report::ActorReport;
 use domain_base::count::format_count;
 use domain_verdict::cost::DailyBudget;
 use hyper::Method;
-use oracled_api::status::{HeldRun, StatusReport, WaitingOrders, WitnessReport};
+use oracled_domain::status::{HeldRun, StatusReport, WaitingOrders, WitnessReport};
 use std::io::Write;
 
 /// Prints the state of the daemon.

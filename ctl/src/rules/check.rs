@@ -13,7 +13,7 @@ use domain_rules::{
     CandidateSpan, EvidenceFinding, RuleEvidence, RuleId, RuleResult, RuleVerdict, RuleViolation,
 };
 use hyper::Method;
-use oracled_api::base::client::ClientError;
+use oracled_api::client::ClientError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::borrow::Cow;

@@ -1,16 +1,18 @@
 //! `oraclectl health`.
 
 use crate::base::error::CtlError;
+use crate::base::examples::examples;
 use crate::base::options::{GlobalOptions, encode_segment, id_parser};
 use crate::base::output::{format_table, print_json};
 use domain_base::visible::visible_line;
 use domain_upstream::health::{CircuitAction, OracleHealthLevel, OracleHealthStatus};
+use domain_upstream::wire::{CircuitRequest, CircuitResponse, ProbeReport};
 use hyper::Method;
-use oracled_api::upstream::{CircuitRequest, CircuitResponse, ProbeReport};
 use std::io::Write;
 
 /// Show the health of the oracles (model, mail service, sources), or control one
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&["oraclectl health", "oraclectl health open gemini"]))]
 pub(crate) struct HealthArgs {
     #[command(subcommand)]
     action: Option<HealthAction>,

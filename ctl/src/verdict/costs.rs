@@ -5,8 +5,8 @@ use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::{format_pairs, format_table, print_json};
 use domain_verdict::cost::{CostSum, DailyBudget, ModelCost};
+use domain_verdict::wire::CostsResponse;
 use hyper::Method;
-use oracled_api::verdict::CostsResponse;
 use std::io::Write;
 
 /// Show the costs of the models by UTC day, application, model and tier

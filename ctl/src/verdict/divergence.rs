@@ -2,16 +2,18 @@
 
 use crate::audit::log::SinceTime;
 use crate::base::error::CtlError;
+use crate::base::examples::examples;
 use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::{format_pairs, format_table, print_json};
 use domain_verdict::divergence::{DivergenceLevel, DivergenceTable, OriginalLabel, RegenVariance};
 use domain_verdict::label::VerdictLabel;
+use domain_verdict::wire::DivergenceResponse;
 use hyper::Method;
-use oracled_api::verdict::DivergenceResponse;
 use std::io::Write;
 
 /// Show how often regenerated verdicts differ from the delivered ones
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&["oraclectl divergence --since 30d"]))]
 pub(crate) struct DivergenceArgs {
     /// Only regenerations since a time (2026-11-20T10:00:00Z), or of the last period (15m, 2h, 7d)
     #[arg(long, value_name = "TIME")]

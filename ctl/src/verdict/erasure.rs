@@ -8,11 +8,11 @@ use domain_base::count::format_count;
 use domain_base::session_id::SessionId;
 use domain_base::visible::visible_text;
 use domain_ground::upkeep::{PruneOutcome, PruneReport, SourcePruning, UnprunedSource};
-use hyper::Method;
-use oracled_api::base::client::DaemonClient;
-use oracled_api::verdict::{
+use domain_verdict::wire::{
     ErasedSession, ErasureRequest, ErasureResponse, PayloadRetention, RetentionResponse,
 };
+use hyper::Method;
+use oracled_api::client::DaemonClient;
 use std::io::Write;
 
 /// Erase the data of a session, or of all sessions with an address

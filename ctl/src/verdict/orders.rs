@@ -1,22 +1,24 @@
 //! `oraclectl orders` and `oraclectl order`.
 
 use crate::base::error::CtlError;
+use crate::base::examples::examples;
 use crate::base::options::{GlobalOptions, encode_segment, id_parser, limit_parser};
 use crate::base::output::{format_pairs, format_table, format_user, print_json, warn_of_omitted_rows};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use domain_base::application::ApplicationName;
+use domain_base::page::{ListPage, PageLimit};
 use domain_base::visible::visible_json;
 use domain_verdict::order::{OperatorAction, Order, OrderAction, OrderAttempt, OrderState, OrderWait};
 use domain_verdict::policy::join_causes;
+use domain_verdict::wire::{HeldVerdictReport, OrderActionRequest, OrderReport};
 use hyper::Method;
 use jiff::Timestamp;
-use oracled_api::base::page::{ListPage, PageLimit};
-use oracled_api::verdict::{HeldVerdictReport, OrderActionRequest, OrderReport};
 use std::io::Write;
 use strum::VariantArray;
 
 /// List the orders of verdicts that the model generates, the latest one first
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&["oraclectl orders --state held"]))]
 pub(crate) struct OrdersArgs {
     /// Only orders in this state
     #[arg(long, value_name = "STATE", value_parser = state_parser())]
@@ -47,6 +49,7 @@ pub(crate) struct OrderArgs {
 #[derive(Debug, clap::Subcommand)]
 enum OrderVerb {
     /// Show an order with its last attempts
+    #[command(after_help = examples(&["oraclectl order show cs_1", "oraclectl order show cs_1 --text"]))]
     Show {
         /// Session id; shop/cs_1 for a session of the application `shop`
         #[arg(value_parser = id_parser())]
@@ -56,6 +59,7 @@ enum OrderVerb {
         text: bool,
     },
     /// Release the verdict that the policy holds: it is delivered and mailed
+    #[command(after_help = examples(&["oraclectl order release cs_1 --reason 'the conflict is explained'"]))]
     Release {
         /// Session id; shop/cs_1 for a session of the application `shop`
         #[arg(value_parser = id_parser())]
@@ -65,6 +69,7 @@ enum OrderVerb {
         reason: String,
     },
     /// Retry an order: its limits of age and of rejected answers start again, and a held verdict is destroyed
+    #[command(after_help = examples(&["oraclectl order retry cs_1 --reason 'the model works again'"]))]
     Retry {
         /// Session id; shop/cs_1 for a session of the application `shop`
         #[arg(value_parser = id_parser())]
@@ -74,6 +79,7 @@ enum OrderVerb {
         reason: String,
     },
     /// Fail a queued or held order; a held verdict is destroyed
+    #[command(after_help = examples(&["oraclectl order fail cs_1 --reason 'the model cannot answer this'"]))]
     Fail {
         /// Session id; shop/cs_1 for a session of the application `shop`
         #[arg(value_parser = id_parser())]
@@ -83,6 +89,7 @@ enum OrderVerb {
         reason: String,
     },
     /// Cancel a queued, generating or held order for good; its session gets no verdict, and a held verdict is destroyed
+    #[command(after_help = examples(&["oraclectl order cancel cs_1 --reason 'the customer has cancelled'"]))]
     Cancel {
         /// Session id; shop/cs_1 for a session of the application `shop`
         #[arg(value_parser = id_parser())]

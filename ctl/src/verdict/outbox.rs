@@ -1,18 +1,20 @@
 //! `oraclectl outbox`.
 
 use crate::base::error::CtlError;
+use crate::base::examples::examples;
 use crate::base::options::{GlobalOptions, encode_segment, limit_parser};
 use crate::base::output::{format_table, print_json, warn_of_omitted_rows};
+use domain_base::page::{ListPage, PageLimit};
 use domain_verdict::mail::{MailId, MailState};
+use domain_verdict::wire::{MailAction, MailActionRequest};
 use hyper::Method;
 use jiff::Timestamp;
-use oracled_api::base::page::{ListPage, PageLimit};
-use oracled_api::verdict::{MailAction, MailActionRequest};
 use std::io::Write;
 
 /// Show queued mails and dead letters, or requeue or drop one
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
+#[command(after_help = examples(&["oraclectl outbox --dead", "oraclectl outbox requeue --all-dead"]))]
 pub(crate) struct OutboxArgs {
     /// Only dead letters
     #[arg(long)]
@@ -30,6 +32,7 @@ pub(crate) struct OutboxArgs {
 #[derive(Debug, clap::Subcommand)]
 enum OutboxAction {
     /// Retry a mail as if it had just been queued
+    #[command(after_help = examples(&["oraclectl outbox requeue verdict:cs_1", "oraclectl outbox requeue --all-dead"]))]
     Requeue {
         /// Id of the mail
         #[arg(required_unless_present = "all_dead", conflicts_with = "all_dead")]

@@ -1,6 +1,7 @@
 //! Programs that judge and generate verdicts without a daemon.
 
 use crate::base::error::CtlError;
+use crate::base::examples::examples;
 use crate::base::options::{GlobalOptions, id_parser};
 use crate::base::output::print_json;
 use crate::base::program::ProgramArgs;
@@ -17,6 +18,7 @@ use std::path::PathBuf;
 /// that each flag occurs at each place of a verdict, and the decisions that depend on a single flag. An
 /// invalid line stops the calibration.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&["oraclectl calibrate corpus.ndjson"]))]
 pub struct CalibrateArgs {
     /// The corpus, one `{"tier", "raw", …}` object per line (other fields are ignored); `-` reads standard input
     #[arg(value_name = "FILE.ndjson")]
@@ -43,11 +45,13 @@ enum PromptVerb {
     /// List the prompt templates, and show which one is current
     List,
     /// Show a prompt template in the form that `apply` reads
+    #[command(after_help = examples(&["oraclectl prompt show oracled-default"]))]
     Show {
         /// The template: ID@VERSION, or ID for its newest version
         #[arg(value_parser = id_parser())]
         template: String,
     },
+    #[command(after_help = examples(&["oraclectl prompt try ./house.yaml queries.ndjson"]))]
     Try(PromptTryArgs),
 }
 

@@ -4,17 +4,18 @@ use super::orders::format_order;
 use super::outbox::format_mails;
 use crate::audit::log::format_entry;
 use crate::base::error::CtlError;
+use crate::base::examples::examples;
 use crate::base::options::{GlobalOptions, encode_segment, id_parser, response_lines};
 use crate::base::output::{format_pairs, print_json};
+use domain_audit::wire::LogLimit;
 use domain_base::digest::Sha256Hex;
 use domain_verdict::label::ProductTier;
-use hyper::{Method, StatusCode};
-use jiff::Timestamp;
-use oracled_api::audit::LogLimit;
-use oracled_api::base::client::{ClientError, DaemonClient};
-use oracled_api::verdict::{
+use domain_verdict::wire::{
     CorrectSessionRequest, PurgeResponse, RegisterSessionResponse, SessionExport, SessionPage, SessionReport,
 };
+use hyper::{Method, StatusCode};
+use jiff::Timestamp;
+use oracled_api::client::{ClientError, DaemonClient};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::io::Write;
@@ -24,6 +25,7 @@ use std::io::Write;
 /// Without a subcommand, show the session with its order, its costs, its queued mails and its log entries
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(after_help = examples(&["oraclectl session cs_1", "oraclectl session shop/cs_1"]))]
 pub(crate) struct SessionArgs {
     /// Session id; shop/cs_1 for a session of the application `shop`
     #[arg(required = true, value_parser = id_parser())]
@@ -35,6 +37,7 @@ pub(crate) struct SessionArgs {
 #[derive(Debug, clap::Subcommand)]
 enum SessionAction {
     /// Correct a session; omitted fields and mail that is already queued stay unchanged
+    #[command(after_help = examples(&["oraclectl session correct cs_1 --customer-email a@example.org"]))]
     Correct {
         /// Session id; shop/cs_1 for a session of the application `shop`
         #[arg(value_parser = id_parser())]
@@ -140,6 +143,7 @@ fn print_page(out: &mut dyn Write, page: &SessionPage) -> Result<(), CtlError> {
 
 /// Register a session so that a lost verdict can be regenerated
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&["oraclectl register cs_2 --tier full --query 'Does ice float?' --original-verdict GREEN"]))]
 pub(crate) struct RegisterArgs {
     /// Session id
     #[arg(value_parser = id_parser())]
@@ -193,6 +197,7 @@ impl RegisterArgs {
 /// It has the session with its address and facts, its verdict, a held verdict, queued mails, and all log entries. The audit
 /// log names you as the reader.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&["oraclectl export --session cs_1"]))]
 pub(crate) struct ExportArgs {
     /// Session id; shop/cs_1 for a session of the application `shop`
     #[arg(long, value_name = "ID", value_parser = id_parser())]

@@ -2,6 +2,7 @@
 
 use super::orders::format_report;
 use crate::base::error::CtlError;
+use crate::base::examples::examples;
 use crate::base::input::{read_facts, read_facts_from, read_text, regular_file_parser};
 use crate::base::options::{GlobalOptions, encode_segment, id_parser};
 use crate::base::output::{Output, format_decision, format_pairs, print_json};
@@ -9,9 +10,9 @@ use crate::rules::show_verdict_evaluation;
 use domain_base::visible::{visible_json, visible_line};
 use domain_verdict::label::ProductTier;
 use domain_verdict::order::OrderState;
+use domain_verdict::wire::OrderReport;
 use hyper::{Method, StatusCode};
-use oracled_api::base::client::DaemonResponse;
-use oracled_api::verdict::OrderReport;
+use oracled_api::client::DaemonResponse;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -20,6 +21,7 @@ use std::path::PathBuf;
 
 /// Submit a verdict for delivery; without FILE the daemon requests it from the model
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&["oraclectl submit cs_1 verdict.json --tier full --query 'Does ice float?'", "oraclectl submit cs_1 verdict.json --tier full --query 'Does ice float?' --facts facts.txt", "oraclectl submit cs_1 --tier full --query 'Does ice float?'"]))]
 pub(crate) struct SubmitArgs {
     /// Session id
     #[arg(value_parser = id_parser())]
@@ -145,6 +147,7 @@ fn show_delivered(
 
 /// Show the delivered verdict of a session; a lost verdict is regenerated
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&["oraclectl verdict cs_1"]))]
 pub(crate) struct VerdictArgs {
     /// Session id
     #[arg(value_parser = id_parser())]
@@ -172,6 +175,7 @@ impl VerdictArgs {
 
 /// Check a verdict without delivering it; the check is logged
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&["oraclectl crosscheck verdict.json --tier full"]))]
 pub(crate) struct CrosscheckArgs {
     /// The model's text; `-` reads standard input
     #[arg(value_name = "FILE")]

@@ -1,14 +1,15 @@
 //! `oraclectl webhook`.
 
 use crate::base::error::CtlError;
+use crate::base::examples::examples;
 use crate::base::options::{GlobalOptions, encode_segment, limit_parser};
 use crate::base::output::{format_table, print_json, warn_of_omitted_rows};
 use domain_base::application::ApplicationName;
+use domain_base::page::{ListPage, PageLimit};
 use domain_verdict::webhook::{WebhookId, WebhookState};
+use domain_verdict::wire::{MailAction, MailActionRequest, WebhookTestRequest, WebhookTestResponse};
 use hyper::Method;
 use jiff::Timestamp;
-use oracled_api::base::page::{ListPage, PageLimit};
-use oracled_api::verdict::{MailAction, MailActionRequest, WebhookTestRequest, WebhookTestResponse};
 use std::io::{self, Write};
 
 /// Test an endpoint of webhooks, or show, requeue or drop webhooks in the outbox
@@ -21,6 +22,7 @@ pub(crate) struct WebhookArgs {
 #[derive(Debug, clap::Subcommand)]
 enum WebhookAction {
     /// Send a test event at once, and show the status and the latency
+    #[command(after_help = examples(&["oraclectl webhook test --application shop", "oraclectl webhook test --operator"]))]
     Test {
         /// The application whose endpoint is tested [default: default]
         #[arg(long, value_name = "NAME", conflicts_with = "operator")]
@@ -30,6 +32,7 @@ enum WebhookAction {
         operator: bool,
     },
     /// Show queued webhooks and dead letters
+    #[command(after_help = examples(&["oraclectl webhook list --dead"]))]
     List {
         /// Only dead letters
         #[arg(long)]

@@ -6,9 +6,9 @@ use crate::base::options::{GlobalOptions, encode_segment, id_parser};
 use crate::base::output::{OutputStyle, format_pairs, format_table, format_user, print_json};
 use domain_ground::id::SourceId;
 use domain_verification::replay::ErasedVerification;
+use domain_verification::wire::{ExplainResponse, ExplainedDecision};
 use domain_verification::{DecisionInputs, DecisionStage, EnvelopeKind, OracleCall, decide};
 use hyper::Method;
-use oracled_api::verification::{ExplainResponse, ExplainedDecision};
 use std::io::Write;
 
 /// Show a logged decision with its inputs, and reproduce it

@@ -3,6 +3,7 @@
 use super::verify;
 use crate::audit::log::parse_duration;
 use crate::base::error::CtlError;
+use crate::base::examples::examples;
 use crate::base::options::{
     AxisValueArg, GlobalOptions, collect_by_axis, encode_segment, id_parser, limit_parser, parse_axis_value,
     read_pages, response_lines,
@@ -12,18 +13,18 @@ use crate::base::output::{
 };
 use domain_base::visible::{visible_json, visible_line};
 use domain_ground::id::{SourceId, WorkflowId};
+use domain_verdict::wire::OrderReport;
 use domain_verification::event::ReviewEntry;
 use domain_verification::review::{
     CommentRequest, DismissalRecord, DismissalRequest, ResolutionRecord, ReviewComment, ReviewResolution,
     ReviewState, RevocationRecord, RevocationRequest,
 };
+use domain_verification::wire::{ReviewEvidence, ReviewSummary, ReviewedSourceAnswer};
 use domain_verification::{AxisReason, CandidateAnswer, ReviewCase};
 use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
-use oracled_api::base::client::{ClientError, DaemonClient};
-use oracled_api::status::StatusReport;
-use oracled_api::verdict::OrderReport;
-use oracled_api::verification::{ReviewEvidence, ReviewSummary, ReviewedSourceAnswer};
+use oracled_api::client::{ClientError, DaemonClient};
+use oracled_domain::status::StatusReport;
 use serde::Serialize;
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,6 +42,7 @@ enum ReviewAction {
     /// List the open reviews and the held orders, of each the newest first
     ///
     /// `oraclectl review` decides reviews (kind `verification`), and `oraclectl order` decides held orders (kind `order`).
+    #[command(after_help = examples(&["oraclectl review list --workflow population", "oraclectl review list --all -n 20", "oraclectl review list --kind order"]))]
     List {
         /// Only this kind
         #[arg(long, value_name = "KIND", conflicts_with = "workflow")]
@@ -62,6 +64,7 @@ enum ReviewAction {
         review_id: String,
     },
     /// Resolve a review: the given values override all sources until they expire
+    #[command(after_help = examples(&["oraclectl review resolve v-0660d63c8093cc-02f36bb2b4 population=54208 --reason 'census report' --valid-for 90d"]))]
     Resolve {
         /// The review
         #[arg(value_parser = id_parser())]
@@ -93,6 +96,7 @@ enum ReviewAction {
         reason: String,
     },
     /// Dismiss reviews without a decision, for example of settled disputes; the next verification decides again
+    #[command(after_help = examples(&["oraclectl review dismiss v-0660d63c8093cc-02f36bb2b4 --reason 'the sources agree again'"]))]
     Dismiss {
         /// The reviews
         #[arg(required = true, value_name = "REVIEW_ID", value_parser = id_parser())]

@@ -1,6 +1,7 @@
 //! `oraclectl verify`.
 
 use crate::base::error::CtlError;
+use crate::base::examples::examples;
 use crate::base::options::{AxisValueArg, GlobalOptions, collect_by_axis, encode_segment, parse_axis_value};
 use crate::base::output::{OutputStyle, format_pairs, format_requester, format_table, print_json};
 use domain_base::moment::{Moment, format_span};
@@ -26,6 +27,8 @@ const PAUSE: Duration = Duration::from_millis(250);
 
 /// Verify values with the sources of a workflow; exit status 0 only if they are verified
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&["oraclectl verify population area=MDA year=2015 --axes population --wait", "oraclectl verify population area=MDA year=2015 --axes population \\\n    \
+             --claim population=2835978 --by census-office"]))]
 pub(crate) struct VerifyArgs {
     /// The workflow
     workflow: WorkflowId,

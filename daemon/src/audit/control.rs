@@ -3,6 +3,7 @@
 use crate::platform::api::body::PieceWriter;
 use crate::platform::api::request::QueryParams;
 use crate::platform::openapi::{Routes, problems};
+use crate::platform::openapi::{SESSION, STORE};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_blocking, run_to_end};
 use actors_platform::caller::spawn_for_caller;
@@ -16,20 +17,21 @@ use domain_audit::checkpoint::LogSigner;
 use domain_audit::event::{BackupEntry, BackupTaken};
 use domain_audit::log_tiles::{TileContent, TileFile, TilePathError, TilePlace};
 use domain_audit::log_tree::TreeHash;
+use domain_audit::problem::{BACKUP_IN_PROGRESS, ENTRY_DROPPED, STATE_DAMAGED};
+use domain_audit::wire::backup::{
+    BACKUP_FORMAT, BackedUpFile, BackupManifest, CHECKPOINT_FILE, MANIFEST_FILE,
+};
+use domain_audit::wire::{
+    CheckpointParams, ContinuationParams, EntryProofParams, LogEntry, LogParams, LogProof,
+};
 use domain_base::caller::PeerCredentials;
 use domain_base::digest::Sha256Stream;
 use domain_base::event::AuditEvent;
+use domain_base::problem::{INTERNAL_ERROR, INVALID_REQUEST, INVALID_SESSION_ID, SOURCE_DAMAGED};
 use domain_base::session_id::SessionId;
 use hyper::Request;
 use hyper::header::{CONTENT_TYPE, HeaderName};
-use oracled_api::audit::backup::{
-    BACKUP_FORMAT, BackedUpFile, BackupManifest, CHECKPOINT_FILE, MANIFEST_FILE,
-};
-use oracled_api::audit::{
-    CheckpointParams, ContinuationParams, EntryProofParams, LogEntry, LogParams, LogProof,
-};
-use oracled_api::base::problem::ProblemCode;
-use oracled_api::base::streamed_body::{StreamedBody, StreamedBodySender};
+use oracled_api::streamed_body::{StreamedBody, StreamedBodySender};
 use oracled_domain::events::{event_type, event_types};
 use oracled_store::{LogLine, LogPage, LogQuery, Store, StoreBackup, StoreError};
 use std::io::{self, Read, Write};
@@ -165,14 +167,11 @@ async fn send_and_follow(
 
 fn parse_log_query(params: LogParams) -> Result<LogQuery, Problem> {
     let session = params.session.map(SessionId::try_from).transpose();
-    let session = session.map_err(|error| Problem::new(ProblemCode::InvalidSessionId, error.to_string()))?;
+    let session = session.map_err(|error| Problem::new(INVALID_SESSION_ID, error.to_string()))?;
     if let Some(event) = params.event.as_deref().filter(|event| event_type(event).is_none()) {
         let known: Vec<_> = event_types().map(|kind| kind.name).collect();
         let known = known.join(", ");
-        return Err(Problem::new(
-            ProblemCode::InvalidRequest,
-            format!("`{event}` is not an event; allowed: {known}"),
-        ));
+        return Err(Problem::new(INVALID_REQUEST, format!("`{event}` is not an event; allowed: {known}")));
     }
     let limit = *params.limit;
     let newest = params.after.is_none() && params.since.is_none();
@@ -183,14 +182,14 @@ fn parse_log_query(params: LogParams) -> Result<LogQuery, Problem> {
 
 async fn read_page(store: Store, query: LogQuery) -> Result<LogPage, Problem> {
     let page = spawn_blocking(move || store.log_page(&query)).await;
-    Ok(page.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))??)
+    Ok(page.map_err(|error| Problem::new(INTERNAL_ERROR, error.to_string()))??)
 }
 
 fn join_lines(lines: &[LogLine]) -> Bytes {
     lines.iter().flat_map(|line| [line.json.as_str(), "\n"]).collect::<String>().into()
 }
 
-problems!(CheckpointProblems: STORE; InvalidRequest);
+problems!(CheckpointProblems: STORE; INVALID_REQUEST);
 
 /// Sign a checkpoint of the log: its size and the root of its Merkle tree.
 ///
@@ -214,7 +213,7 @@ pub async fn read_log_checkpoint(
     service.log_checkpoint(if cosigned.is_some() { 0 } else { u64::MAX }).note
 }
 
-problems!(TileProblems: STORE; EntryDropped InvalidRequest);
+problems!(TileProblems: STORE; ENTRY_DROPPED INVALID_REQUEST);
 
 /// Read a tile of the log's Merkle tree, or the leaves under one.
 ///
@@ -234,14 +233,13 @@ pub async fn read_log_tile(
     State(service): State<Arc<DaemonService>>,
     path: Result<Path<String>, PathRejection>,
 ) -> Result<([(HeaderName, &'static str); 1], Vec<u8>), Problem> {
-    let Path(path) = path.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
-    let file: TileFile = path
-        .parse()
-        .map_err(|error: TilePathError| Problem::new(ProblemCode::InvalidRequest, error.to_string()))?;
+    let Path(path) = path.map_err(|error| Problem::new(INVALID_REQUEST, error.body_text()))?;
+    let file: TileFile =
+        path.parse().map_err(|error: TilePathError| Problem::new(INVALID_REQUEST, error.to_string()))?;
     let store = service.system.store.clone();
     let read = spawn_blocking(move || read_tile(&store, file)).await;
-    let content = read.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))??;
-    let unknown = || Problem::new(ProblemCode::InvalidRequest, format!("the log has no tile {file}"));
+    let content = read.map_err(|error| Problem::new(INTERNAL_ERROR, error.to_string()))??;
+    let unknown = || Problem::new(INVALID_REQUEST, format!("the log has no tile {file}"));
     Ok(([(CONTENT_TYPE, "application/octet-stream")], content.ok_or_else(unknown)?))
 }
 
@@ -261,7 +259,7 @@ fn read_tile(store: &Store, file: TileFile) -> Result<Option<Vec<u8>>, Problem> 
     for leaf in leaves {
         let too_long = |_| {
             let detail = format!("an entry of {file} is too long for a tile: {} bytes", leaf.len());
-            Problem::new(ProblemCode::InternalError, detail)
+            Problem::new(INTERNAL_ERROR, detail)
         };
         bundle.extend_from_slice(&u16::try_from(leaf.len()).map_err(too_long)?.to_be_bytes());
         bundle.extend_from_slice(leaf.as_bytes());
@@ -269,7 +267,7 @@ fn read_tile(store: &Store, file: TileFile) -> Result<Option<Vec<u8>>, Problem> 
     Ok(Some(bundle))
 }
 
-problems!(ProofProblems: STORE; InvalidRequest);
+problems!(ProofProblems: STORE; INVALID_REQUEST);
 
 /// Prove that the log has an entry.
 ///
@@ -321,15 +319,15 @@ fn answer(
     proof: Result<Result<Option<Vec<TreeHash>>, StoreError>, tokio::task::JoinError>,
     unknown: impl FnOnce() -> String,
 ) -> Result<Json<LogProof>, Problem> {
-    let proof = proof.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))??;
-    let hashes = proof.ok_or_else(|| Problem::new(ProblemCode::InvalidRequest, unknown()))?;
+    let proof = proof.map_err(|error| Problem::new(INTERNAL_ERROR, error.to_string()))??;
+    let hashes = proof.ok_or_else(|| Problem::new(INVALID_REQUEST, unknown()))?;
     Ok(Json(LogProof::of(&hashes)))
 }
 
 /// The mode of each file in the archive.
 const FILE_MODE: u32 = 0o600;
 
-problems!(BackupProblems: STORE; BackupInProgress SourceDamaged StateDamaged);
+problems!(BackupProblems: STORE; BACKUP_IN_PROGRESS SOURCE_DAMAGED STATE_DAMAGED);
 
 /// Back up the whole state without stopping the daemon.
 ///
@@ -382,7 +380,7 @@ fn damage_problem(error: &StoreError) -> Problem {
     tracing::error!(%error, "no backup was made: the state is damaged");
     match error {
         StoreError::Corrupt { detail, .. } | StoreError::Short { detail, .. } => Problem::new(
-            ProblemCode::StateDamaged,
+            STATE_DAMAGED,
             format!(
                 "no backup was made, since it could not be restored: {detail}. Keep the earlier backups. oracled writes the segments \
                  again from the database; back up again when `oraclectl status` shows no damage"

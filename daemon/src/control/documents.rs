@@ -2,6 +2,7 @@
 
 use crate::platform::api::request::{self, JsonBody, QueryParams};
 use crate::platform::control::control_request::{ControlBody, DOCUMENT_MAX_BYTES, parse_name};
+use crate::platform::openapi::{DOCUMENT_BODY, JSON_BODY, STORE};
 use crate::platform::openapi::{Routes, problems};
 use crate::platform::problem::{Problem, without_state_dir};
 use crate::platform::service::{DaemonService, run_to_end};
@@ -11,9 +12,10 @@ use axum::extract::{Path, Request, State};
 use axum::{Extension, Json};
 use domain_base::caller::PeerCredentials;
 use domain_base::document::AnyDocument;
-use oracled_api::base::page::ListPage;
-use oracled_api::base::problem::ProblemCode;
-use oracled_api::documents::{
+use domain_base::page::ListPage;
+use domain_base::problem::{DOCUMENT_FIXED, DOCUMENT_UNKNOWN, INVALID_DOCUMENT, INVALID_REQUEST};
+use domain_ground::problem::{ONTOLOGY_UNKNOWN, SOURCE_LIVE, SOURCE_UNKNOWN};
+use oracled_domain::documents::wire::{
     AppliedDocument, ApplyRequest, ApplyResponse, DocumentChangeKind, DocumentFault, DocumentReport,
     DocumentSummary, DocumentsParams,
 };
@@ -61,7 +63,7 @@ pub(super) async fn list(
     Ok(Json(ListPage::from_items(known, *limit, |summary| summary.document_id.clone())))
 }
 
-problems!(ReadProblems: STORE; DocumentUnknown);
+problems!(ReadProblems: STORE; DOCUMENT_UNKNOWN);
 
 /// Read a registered document.
 #[utoipa::path(
@@ -81,13 +83,12 @@ pub(super) async fn get(
 ) -> Result<Json<DocumentReport>, Problem> {
     let (kind, document_id) = parse_path(path)?;
     let found = service.system.registry.find(&kind, &document_id)?;
-    let unknown =
-        || Problem::new(ProblemCode::DocumentUnknown, format!("no {kind} {document_id} is registered"));
+    let unknown = || Problem::new(DOCUMENT_UNKNOWN, format!("no {kind} {document_id} is registered"));
     let (state, document) = found.ok_or_else(unknown)?;
     Ok(Json(DocumentReport { summary: summary(kind, state), document }))
 }
 
-problems!(PutProblems: DOCUMENT_BODY STORE; OntologyUnknown SourceUnknown DocumentFixed SourceLive);
+problems!(PutProblems: DOCUMENT_BODY STORE; ONTOLOGY_UNKNOWN SOURCE_UNKNOWN DOCUMENT_FIXED SOURCE_LIVE);
 
 /// Register a document, in place of the one with its id.
 ///
@@ -120,7 +121,7 @@ pub(super) async fn put(
             "the document's id is {}, and the path has {document_id}; they must be equal",
             document.document_id()
         );
-        return Err(Problem::new(ProblemCode::InvalidDocument, detail));
+        return Err(Problem::new(INVALID_DOCUMENT, detail));
     }
     run_to_end(async move {
         let change = service.system.registry.register(document.clone(), peer).await?;
@@ -153,11 +154,11 @@ pub(super) async fn apply(
 ) -> Result<Json<ApplyResponse>, Problem> {
     let body = JsonBody::read_within(request, &service, APPLY_MAX_BYTES).await?;
     let ApplyRequest { dry_run, documents } =
-        request::read_strict_json(body.as_bytes(), "a request", ProblemCode::InvalidRequest)?;
+        request::read_strict_json(body.as_bytes(), "a request", INVALID_REQUEST)?;
     if documents.len() > APPLY_MAX_DOCUMENTS {
         let detail =
             format!("`documents` has {} items (at most {APPLY_MAX_DOCUMENTS} allowed)", documents.len());
-        return Err(Problem::new(ProblemCode::InvalidRequest, detail));
+        return Err(Problem::new(INVALID_REQUEST, detail));
     }
     let mut items = BTreeMap::new();
     let mut readable = Vec::new();
@@ -166,7 +167,7 @@ pub(super) async fn apply(
         let read = read_within_limit(request.document.get(), request.kind).and_then(|document| {
             let repeated = format!("{} {} is in the request twice", request.kind, document.document_id());
             let is_new = seen.insert((request.kind, document.document_id()));
-            if is_new { Ok(document) } else { Err(Problem::new(ProblemCode::InvalidDocument, repeated)) }
+            if is_new { Ok(document) } else { Err(Problem::new(INVALID_DOCUMENT, repeated)) }
         });
         match read {
             Ok(document) => readable.push((position, document)),
@@ -195,7 +196,7 @@ pub(super) async fn apply(
 fn read_within_limit(text: &str, kind: DocumentKind) -> Result<AnyDocument, Problem> {
     if text.len() > DOCUMENT_MAX_BYTES {
         let detail = format!("the document has {} bytes (at most {DOCUMENT_MAX_BYTES} allowed)", text.len());
-        return Err(Problem::new(ProblemCode::InvalidDocument, detail));
+        return Err(Problem::new(INVALID_DOCUMENT, detail));
     }
     request::read_document(text.as_bytes(), kind)
 }
@@ -235,7 +236,7 @@ fn rejected_document(
         before: None,
         document: document.map(AnyDocument::to_json),
         fault: Some(DocumentFault {
-            code: problem.document.code.as_str().to_owned(),
+            code: problem.document.code.name.to_owned(),
             detail: without_state_dir(problem.document.detail),
         }),
     }
@@ -250,14 +251,13 @@ fn summary(kind: DocumentKind, state: DocumentState) -> DocumentSummary {
 fn parse_kind(name: &str) -> Result<DocumentKind, Problem> {
     DocumentKind::find(name).ok_or_else(|| {
         let kinds = DocumentKind::names().join(", ");
-        Problem::new(ProblemCode::InvalidRequest, format!("`{name}` is not a kind (one of {kinds})"))
+        Problem::new(INVALID_REQUEST, format!("`{name}` is not a kind (one of {kinds})"))
     })
 }
 
 fn parse_path(
     path: Result<Path<(String, String)>, PathRejection>,
 ) -> Result<(DocumentKind, String), Problem> {
-    let Path((kind, document_id)) =
-        path.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
+    let Path((kind, document_id)) = path.map_err(|error| Problem::new(INVALID_REQUEST, error.body_text()))?;
     Ok((parse_kind(&kind)?, document_id))
 }

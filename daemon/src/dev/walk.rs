@@ -5,7 +5,7 @@ use actors_platform::clock::monotonic;
 use anyhow::{Context, bail};
 use domain_base::visible::visible_line;
 use hyper::{Method, StatusCode};
-use oracled_api::base::client::{ClientError, DaemonClient, DaemonResponse};
+use oracled_api::client::{ClientError, DaemonClient, DaemonResponse};
 use serde_json::Value;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};

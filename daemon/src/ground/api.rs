@@ -2,9 +2,11 @@
 
 pub mod signals;
 
+use crate::ground::problem::{QUERY, RECORD};
 use crate::platform::api::batch;
 use crate::platform::api::body::{ReservedBody, json_response};
 use crate::platform::api::request::{BatchLine, JsonBody, QueryParams, parse};
+use crate::platform::openapi::{JSON_BODY, STORE};
 use crate::platform::openapi::{Routes, problems};
 use crate::platform::problem::{Problem, without_state_dir};
 use crate::platform::service::{DaemonService, run_blocking};
@@ -14,13 +16,14 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use axum::{Extension, Json};
+use domain_base::problem::{INTERNAL_ERROR, INVALID_REQUEST, SOURCE_DAMAGED, UNSUPPORTED_MEDIA_TYPE};
 use domain_ground::ontology::Ontology;
+use domain_ground::problem::{RECORD_UNKNOWN, SOURCE_LIVE, SOURCE_SILENT, SOURCE_STALE, SOURCE_UNKNOWN};
 use domain_ground::query::{OracleQuery, QueryAnswer, RecordAnswer};
 use domain_ground::record::ProvenanceRecord;
 use domain_ground::source::SourceAvailability;
+use domain_ground::wire::{ChangesParams, ProvenanceReport, QueryBatchAnswer, SourceSummary};
 use hyper::StatusCode;
-use oracled_api::base::problem::ProblemCode;
-use oracled_api::ground::{ChangesParams, ProvenanceReport, QueryBatchAnswer, SourceSummary};
 use oracled_store::{Store, StoreError};
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
@@ -79,7 +82,7 @@ pub async fn list_sources(
     listed.collect::<Result<_, Problem>>().map(Json)
 }
 
-problems!(RecordProblems: RECORD STORE; SourceSilent SourceStale);
+problems!(RecordProblems: RECORD STORE; SOURCE_SILENT SOURCE_STALE);
 
 /// Read a record by its id, with its validity and its freshness.
 ///
@@ -103,7 +106,7 @@ pub async fn read_record(
     Ok(Json(service.run_work(async move { Ok(queries.record(&record_id).await?) }).await?))
 }
 
-problems!(ProvenanceProblems: RECORD STORE; SourceSilent);
+problems!(ProvenanceProblems: RECORD STORE; SOURCE_SILENT);
 
 /// Read the provenance of a record whose source answers.
 ///
@@ -171,8 +174,7 @@ fn read_raw_text(store: &Store, provenance: &ProvenanceRecord) -> Result<Option<
 
 fn parse_record_id(record_id: Result<Path<String>, PathRejection>) -> Result<String, Problem> {
     // the path has escapes that are not UTF-8
-    let Path(record_id) =
-        record_id.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
+    let Path(record_id) = record_id.map_err(|error| Problem::new(INVALID_REQUEST, error.body_text()))?;
     Ok(record_id)
 }
 
@@ -180,9 +182,9 @@ impl From<RecordReadError> for Problem {
     fn from(error: RecordReadError) -> Self {
         let detail = error.to_string();
         match error {
-            RecordReadError::Unknown(_) => Problem::new(ProblemCode::RecordUnknown, detail),
-            RecordReadError::Silent(_) => Problem::new(ProblemCode::SourceSilent, detail),
-            RecordReadError::Stale(_) => Problem::new(ProblemCode::SourceStale, detail),
+            RecordReadError::Unknown(_) => Problem::new(RECORD_UNKNOWN, detail),
+            RecordReadError::Silent(_) => Problem::new(SOURCE_SILENT, detail),
+            RecordReadError::Stale(_) => Problem::new(SOURCE_STALE, detail),
             RecordReadError::Store(error) => error.into(),
             RecordReadError::Unlogged(error) => error.into(),
         }
@@ -220,7 +222,7 @@ pub async fn query_source(
     Ok(json_response(StatusCode::OK, body.await?))
 }
 
-problems!(BatchProblems: STORE; UnsupportedMediaType);
+problems!(BatchProblems: STORE; UNSUPPORTED_MEDIA_TYPE);
 
 /// Run many queries, one per line.
 ///
@@ -285,10 +287,10 @@ async fn answer_query(
     }
     // serializing a long answer would block other requests
     let body = spawn_blocking(move || ReservedBody::new(write(&answer), memory_permit)).await;
-    body.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))
+    body.map_err(|error| Problem::new(INTERNAL_ERROR, error.to_string()))
 }
 
-problems!(ChangesProblems: STORE; SourceUnknown SourceLive SourceSilent SourceDamaged);
+problems!(ChangesProblems: STORE; SOURCE_UNKNOWN SOURCE_LIVE SOURCE_SILENT SOURCE_DAMAGED);
 
 /// List the changes of records after a position.
 ///

@@ -4,29 +4,56 @@ use crate::platform::problem::{Problem, ProblemCode};
 use actors_ground::ingestion::IngestionError;
 use actors_ground::queries::QueryError;
 use actors_ground::registry::{DocumentFault, RegistryError};
+use domain_base::problem::{
+    BODY_TOO_LARGE, DOCUMENT_FIXED, DRAINING, INTERNAL_ERROR, INVALID_DOCUMENT, INVALID_REQUEST,
+    SOURCE_DAMAGED, STORAGE_UNAVAILABLE,
+};
+use domain_ground::problem::{
+    CONTENT_PRUNED, INVALID_QUERY, NOT_INVALIDATED, NOT_REBUILT, ONTOLOGY_UNKNOWN, PAYLOAD_UNDECODABLE,
+    PIPELINE_UNKNOWN, PULL_BUSY, PULL_FAILED, QUERY_STOPPED, QUERY_TOO_COSTLY, RECORD_UNKNOWN,
+    REVIEW_REFUSED, RUN_BUSY, RUN_NOT_HELD, RUN_NOT_IN_FORCE, RUN_NOT_RUNNING, RUN_UNKNOWN, RUNS_HELD,
+    SOURCE_LIVE, SOURCE_SILENT, SOURCE_STALE, SOURCE_UNKNOWN, TIME_IN_FUTURE, VERSION_KNOWN,
+};
 use domain_ground::source::SourceRegistrationError;
 use std::fmt::Display;
+
+/// A query of a source.
+pub(crate) const QUERY: &[ProblemCode] = &[
+    INVALID_QUERY,
+    TIME_IN_FUTURE,
+    SOURCE_UNKNOWN,
+    SOURCE_LIVE,
+    SOURCE_SILENT,
+    QUERY_TOO_COSTLY,
+    SOURCE_DAMAGED,
+    QUERY_STOPPED,
+    SOURCE_STALE,
+    STORAGE_UNAVAILABLE,
+    DRAINING,
+];
+/// A record by its id.
+pub(crate) const RECORD: &[ProblemCode] = &[RECORD_UNKNOWN, SOURCE_DAMAGED];
+/// A run by its id.
+pub(crate) const RUN: &[ProblemCode] = &[RUN_UNKNOWN];
 
 impl From<RegistryError> for Problem {
     fn from(error: RegistryError) -> Self {
         let detail = error.to_string();
         let code = match error {
-            RegistryError::OntologyUnknown(_) => ProblemCode::OntologyUnknown,
+            RegistryError::OntologyUnknown(_) => ONTOLOGY_UNKNOWN,
             RegistryError::SourceUnknown(_)
-            | RegistryError::Document { fault: DocumentFault::SourceUnknown, .. } => {
-                ProblemCode::SourceUnknown
-            }
-            RegistryError::PipelineUnknown(_) => ProblemCode::PipelineUnknown,
+            | RegistryError::Document { fault: DocumentFault::SourceUnknown, .. } => SOURCE_UNKNOWN,
+            RegistryError::PipelineUnknown(_) => PIPELINE_UNKNOWN,
             RegistryError::VersionFixed { .. }
             | RegistryError::PipelineFixed { .. }
             | RegistryError::SecondPipeline { .. }
             | RegistryError::Document { fault: DocumentFault::Fixed, .. }
             | RegistryError::Source(
                 SourceRegistrationError::Fixed { .. } | SourceRegistrationError::Ontology { .. },
-            ) => ProblemCode::DocumentFixed,
-            RegistryError::Source(SourceRegistrationError::Transition { .. }) => ProblemCode::ReviewRefused,
+            ) => DOCUMENT_FIXED,
+            RegistryError::Source(SourceRegistrationError::Transition { .. }) => REVIEW_REFUSED,
             RegistryError::Source(SourceRegistrationError::TooSoon { .. })
-            | RegistryError::NoTrigger { .. } => ProblemCode::InvalidRequest,
+            | RegistryError::NoTrigger { .. } => INVALID_REQUEST,
             RegistryError::Ontology(_)
             | RegistryError::Source(_)
             | RegistryError::Pipeline(_)
@@ -34,9 +61,9 @@ impl From<RegistryError> for Problem {
             | RegistryError::Words { .. }
             | RegistryError::Policy(_)
             | RegistryError::PolicyKept(_)
-            | RegistryError::Document { fault: DocumentFault::Invalid, .. } => ProblemCode::InvalidDocument,
-            RegistryError::Live(_) => ProblemCode::SourceLive,
-            RegistryError::NotInvalidated(_) => ProblemCode::NotInvalidated,
+            | RegistryError::Document { fault: DocumentFault::Invalid, .. } => INVALID_DOCUMENT,
+            RegistryError::Live(_) => SOURCE_LIVE,
+            RegistryError::NotInvalidated(_) => NOT_INVALIDATED,
             RegistryError::Store(error) => return error.into(),
             RegistryError::Commit(error) => return error.into(),
         };
@@ -49,29 +76,27 @@ impl From<IngestionError> for Problem {
         let detail = error.to_string();
         let code = match error {
             IngestionError::RunUnknown(run_id) => return Self::run_unknown(run_id),
-            IngestionError::TooManyHeld { .. } => ProblemCode::RunsHeld,
-            IngestionError::Busy { .. } => ProblemCode::RunBusy,
-            IngestionError::VersionKnown { .. } | IngestionError::Replaced { .. } => {
-                ProblemCode::VersionKnown
-            }
-            IngestionError::Amended(_) => ProblemCode::RunBusy,
-            IngestionError::Ahead { .. } => ProblemCode::InvalidRequest,
-            IngestionError::NotRunning(_) => ProblemCode::RunNotRunning,
-            IngestionError::NotHeld { .. } => ProblemCode::RunNotHeld,
-            IngestionError::ContentPruned { .. } => ProblemCode::ContentPruned,
-            IngestionError::NotCompleted(_) | IngestionError::Undone { .. } => ProblemCode::RunNotInForce,
+            IngestionError::TooManyHeld { .. } => RUNS_HELD,
+            IngestionError::Busy { .. } => RUN_BUSY,
+            IngestionError::VersionKnown { .. } | IngestionError::Replaced { .. } => VERSION_KNOWN,
+            IngestionError::Amended(_) => RUN_BUSY,
+            IngestionError::Ahead { .. } => INVALID_REQUEST,
+            IngestionError::NotRunning(_) => RUN_NOT_RUNNING,
+            IngestionError::NotHeld { .. } => RUN_NOT_HELD,
+            IngestionError::ContentPruned { .. } => CONTENT_PRUNED,
+            IngestionError::NotCompleted(_) | IngestionError::Undone { .. } => RUN_NOT_IN_FORCE,
             IngestionError::Version(_) | IngestionError::NotPulled(_) | IngestionError::NoPull(_) => {
-                ProblemCode::InvalidRequest
+                INVALID_REQUEST
             }
-            IngestionError::Pulling(_) | IngestionError::Resting { .. } => ProblemCode::PullBusy,
-            IngestionError::Pull(_) => ProblemCode::PullFailed,
-            IngestionError::Upkeep(_) => ProblemCode::RunBusy,
-            IngestionError::NotRebuilt { .. } => ProblemCode::NotRebuilt,
-            IngestionError::Retained { .. } => ProblemCode::InvalidRequest,
-            IngestionError::Undecodable(_) => ProblemCode::PayloadUndecodable,
-            IngestionError::PayloadTooLarge(_) => ProblemCode::BodyTooLarge,
-            IngestionError::Archiving(_) | IngestionError::Inside(_) => ProblemCode::InternalError,
-            IngestionError::Collision(_) => ProblemCode::InternalError,
+            IngestionError::Pulling(_) | IngestionError::Resting { .. } => PULL_BUSY,
+            IngestionError::Pull(_) => PULL_FAILED,
+            IngestionError::Upkeep(_) => RUN_BUSY,
+            IngestionError::NotRebuilt { .. } => NOT_REBUILT,
+            IngestionError::Retained { .. } => INVALID_REQUEST,
+            IngestionError::Undecodable(_) => PAYLOAD_UNDECODABLE,
+            IngestionError::PayloadTooLarge(_) => BODY_TOO_LARGE,
+            IngestionError::Archiving(_) | IngestionError::Inside(_) => INTERNAL_ERROR,
+            IngestionError::Collision(_) => INTERNAL_ERROR,
             IngestionError::Registry(error) => return error.into(),
             IngestionError::Store(error) => return error.into(),
             IngestionError::Commit(error) => return error.into(),
@@ -90,28 +115,25 @@ impl From<QueryError> for Problem {
 impl Problem {
     /// No run has this id, or an id that begins with it.
     pub fn run_unknown(run_id: impl Display) -> Self {
-        Self::new(
-            ProblemCode::RunUnknown,
-            format!("no run has the id {run_id}, or an id that begins with it"),
-        )
+        Self::new(RUN_UNKNOWN, format!("no run has the id {run_id}, or an id that begins with it"))
     }
 
     /// The problem of a failed query. `detail` may contain more than the error.
     pub(crate) fn from_query_error(error: QueryError, detail: String) -> Self {
         let code = match error {
-            QueryError::SourceUnknown(_) => ProblemCode::SourceUnknown,
-            QueryError::Live(_) => ProblemCode::SourceLive,
-            QueryError::Silent(_) => ProblemCode::SourceSilent,
-            QueryError::Bad(_) | QueryError::QueryId => ProblemCode::InvalidQuery,
-            QueryError::Ahead(_) => ProblemCode::TimeInFuture,
-            QueryError::Position(_) => ProblemCode::InvalidRequest,
-            QueryError::TooCostly | QueryError::SubjectTooLarge => ProblemCode::QueryTooCostly,
-            QueryError::Stopped => ProblemCode::QueryStopped,
+            QueryError::SourceUnknown(_) => SOURCE_UNKNOWN,
+            QueryError::Live(_) => SOURCE_LIVE,
+            QueryError::Silent(_) => SOURCE_SILENT,
+            QueryError::Bad(_) | QueryError::QueryId => INVALID_QUERY,
+            QueryError::Ahead(_) => TIME_IN_FUTURE,
+            QueryError::Position(_) => INVALID_REQUEST,
+            QueryError::TooCostly | QueryError::SubjectTooLarge => QUERY_TOO_COSTLY,
+            QueryError::Stopped => QUERY_STOPPED,
             QueryError::Busy => return Self::overloaded(detail),
-            QueryError::Stale { .. } => ProblemCode::SourceStale,
+            QueryError::Stale { .. } => SOURCE_STALE,
             QueryError::Store(error) => return error.into(),
             QueryError::Unlogged(error) => return error.into(),
-            QueryError::Reading(_) => ProblemCode::InternalError,
+            QueryError::Reading(_) => INTERNAL_ERROR,
         };
         Self::new(code, detail)
     }

@@ -12,7 +12,7 @@ use actors_upstream::web::origin_of;
 use domain_base::session_id::SESSION_ID_MAX_CHARS;
 use hyper::Uri;
 use nix::unistd::{Gid, Group};
-use oracled_api::base::directories::DefaultDirectories;
+use oracled_api::directories::DefaultDirectories;
 use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::fmt::{Debug, Display};

@@ -8,6 +8,7 @@ use super::api::serving;
 use super::openapi::Routes;
 use crate::platform::api::request::JsonBody;
 use crate::platform::openapi::{CommonProblems, problems};
+use crate::platform::openapi::{JSON_BODY, STORE};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
 use crate::platform::telemetry;
@@ -16,8 +17,8 @@ use axum::{Extension, Json};
 use control_request::log_control_action;
 use domain_base::actor_report::ActorReport;
 use domain_base::caller::PeerCredentials;
-use oracled_api::base::problem::ProblemCode;
-use oracled_api::base::service::{DrainRequest, DrainResponse, LogLevel};
+use domain_base::problem::{INTERNAL_ERROR, INVALID_REQUEST};
+use domain_base::service::{DrainRequest, DrainResponse, LogLevel};
 use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -104,15 +105,15 @@ pub async fn set_log_level(
     let LogLevel { level } = body.parse()?;
     if level.len() > LEVEL_MAX_BYTES {
         let text = format!("`level` has {} bytes; at most {LEVEL_MAX_BYTES} are allowed", level.len());
-        return Err(Problem::new(ProblemCode::InvalidRequest, text));
+        return Err(Problem::new(INVALID_REQUEST, text));
     }
     telemetry::parse_filter(&level)
-        .map_err(|error| Problem::new(ProblemCode::InvalidRequest, format!("`{level}`: {error}")))?;
+        .map_err(|error| Problem::new(INVALID_REQUEST, format!("`{level}`: {error}")))?;
     run_to_end(async move {
         let _guard = service.lock_control().await;
         let before = service.log_level.get();
         log_control_action(&service, "log_level", format!("from {before} to {level}"), Some(peer)).await?;
-        service.log_level.set(&level).map_err(|error| Problem::new(ProblemCode::InternalError, error))?;
+        service.log_level.set(&level).map_err(|error| Problem::new(INTERNAL_ERROR, error))?;
         Ok(Json(LogLevel { level: service.log_level.get() }))
     })
     .await

@@ -2,13 +2,16 @@
 //!
 //! Handlers describe themselves with `#[utoipa::path]`, and declare their problem codes with `problems!`.
 
-pub(crate) mod problem_sets;
+mod problem_responses;
 
 use super::service::DaemonService;
 use domain_audit::leaf::{CALLER, SESSION_IDS};
-use oracled_api::base::openapi::{problem_responses, retry_after};
-use oracled_api::base::problem::PROBLEM_MEDIA_TYPE;
-use oracled_domain::events::event_type;
+use domain_base::problem::{
+    BODY_BROKEN, BODY_TOO_LARGE, DRAINING, INVALID_DOCUMENT, INVALID_JSON, INVALID_SESSION_ID,
+    RECORD_DAMAGED, STORAGE_UNAVAILABLE, UNSUPPORTED_MEDIA_TYPE,
+};
+use domain_base::problem::{PROBLEM_MEDIA_TYPE, ProblemCode};
+use oracled_domain::events::{self, event_type};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem;
@@ -22,6 +25,9 @@ use utoipa::openapi::schema::{
 use utoipa::openapi::{Content, Header, OpenApi, Ref, RefOr, Response, Schema};
 use utoipa::{IntoResponses, Modify};
 use utoipa_axum::router::OpenApiRouter;
+
+pub(crate) use problem_responses::problem_responses;
+use problem_responses::retry_after;
 
 /// The header with the id of a request, in the request and in its response.
 const REQUEST_ID: &str = "X-Request-Id";
@@ -47,17 +53,22 @@ macro_rules! problems {
         impl utoipa::IntoResponses for $name {
             fn responses()
             -> std::collections::BTreeMap<String, utoipa::openapi::RefOr<utoipa::openapi::Response>> {
-                use oracled_api::base::problem::ProblemCode;
-                let sets: &[&[ProblemCode]] = &[
-                    $($crate::platform::openapi::problem_sets::$set,)*
-                    &[$($(ProblemCode::$code,)+)?],
-                ];
-                oracled_api::base::openapi::problem_responses(&sets.concat())
+                let codes: &[&[domain_base::problem::ProblemCode]] = &[$($set,)* &[$($($code,)+)?]];
+                $crate::platform::openapi::problem_responses(&codes.concat())
             }
         }
     };
 }
 pub(crate) use problems;
+
+/// A read from the store, or a commit to the log.
+pub(crate) const STORE: &[ProblemCode] = &[RECORD_DAMAGED, STORAGE_UNAVAILABLE, DRAINING];
+pub(crate) const JSON_BODY: &[ProblemCode] =
+    &[INVALID_JSON, BODY_BROKEN, BODY_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE];
+pub(crate) const DOCUMENT_BODY: &[ProblemCode] =
+    &[INVALID_JSON, INVALID_DOCUMENT, BODY_BROKEN, BODY_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE];
+/// A session id in the path.
+pub(crate) const SESSION: &[ProblemCode] = &[INVALID_SESSION_ID];
 
 /// The problems of an operation that has no codes of its own.
 pub(crate) struct CommonProblems;
@@ -211,6 +222,8 @@ fn add_examples(operation: &mut Operation) {
 
 /// Corrects what utoipa derives, and adds what it does not.
 fn complete_schemas(schemas: &mut Schemas) {
+    oracled_domain::problems::complete_schemas(schemas);
+    events::complete_schemas(schemas);
     name_page_items(schemas);
     flatten_all(schemas);
     schemas.values_mut().for_each(title_forms);

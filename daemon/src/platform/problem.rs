@@ -5,10 +5,15 @@
 use actors_audit::logger::CommitError;
 use actors_platform::actor_handle::ActorCallError;
 use axum::response::{IntoResponse, Response};
+use domain_base::problem::{
+    BODY_BROKEN, BODY_TOO_LARGE, CLIENT_NOT_READING, DRAINING, INTERNAL_ERROR, INVALID_JSON,
+    METHOD_NOT_ALLOWED, NOT_FOUND, OVERLOADED, RECORD_DAMAGED, REQUEST_TIMEOUT, SOURCE_DAMAGED,
+    STORAGE_UNAVAILABLE, UNSUPPORTED_MEDIA_TYPE,
+};
+use domain_base::problem::{BatchProblem, PROBLEM_MEDIA_TYPE};
+pub use domain_base::problem::{ProblemCode, ProblemDocument};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use oracled_api::base::problem::PROBLEM_MEDIA_TYPE;
-pub use oracled_api::base::problem::{ProblemCode, ProblemDocument};
 use oracled_store::StoreError;
 use serde_json::value::RawValue;
 use std::fmt::{self, Display};
@@ -41,40 +46,40 @@ impl Problem {
 
     /// The body is not JSON.
     pub fn invalid_json(error: impl Display) -> Self {
-        Self::new(ProblemCode::InvalidJson, format!("the body is not JSON: {error}"))
+        Self::new(INVALID_JSON, format!("the body is not JSON: {error}"))
     }
 
     /// The body did not arrive completely.
     pub fn body_broken(error: impl Display) -> Self {
-        Self::new(ProblemCode::BodyBroken, format!("the body did not arrive: {error}"))
+        Self::new(BODY_BROKEN, format!("the body did not arrive: {error}"))
     }
 
     /// The body is longer than `max_bytes`.
     #[must_use]
     pub fn body_too_large(max_bytes: usize) -> Self {
         let detail = format!("the body has more than {max_bytes} bytes");
-        Self::new(ProblemCode::BodyTooLarge, detail)
+        Self::new(BODY_TOO_LARGE, detail)
     }
 
     /// The content type is `given`; only `allowed` is supported.
     #[must_use]
     pub fn unsupported_media_type(given: &str, allowed: &str) -> Self {
         let detail = format!("the content type is {given}; it must be {allowed}");
-        Self::new(ProblemCode::UnsupportedMediaType, detail)
+        Self::new(UNSUPPORTED_MEDIA_TYPE, detail)
     }
 
     /// The request took longer than `max`.
     #[must_use]
     pub fn request_timeout(max: Duration) -> Self {
         let detail = format!("the request took longer than {} s", max.as_secs());
-        Self::new(ProblemCode::RequestTimeout, detail)
+        Self::new(REQUEST_TIMEOUT, detail)
     }
 
     /// No bytes of the body arrived for `idle`.
     #[must_use]
     pub fn body_stalled(idle: Duration) -> Self {
         let detail = format!("no bytes of the body arrived for {} s (`limits.idle_s`)", idle.as_secs());
-        Self::new(ProblemCode::RequestTimeout, detail)
+        Self::new(REQUEST_TIMEOUT, detail)
     }
 
     /// The client of a batch read nothing for `patience` after `answered` lines, while the spool for answers was full.
@@ -85,31 +90,28 @@ impl Problem {
              answered: read the answers while sending the request, or send fewer lines",
             patience.as_secs_f64()
         );
-        let mut problem = Self::new(ProblemCode::ClientNotReading, detail);
-        problem.document.answered = Some(answered);
+        let mut problem = Self::new(CLIENT_NOT_READING, detail);
+        problem.document.add(&BatchProblem { answered: Some(answered) });
         problem
     }
 
     /// The path does not exist. `paths` names the list of all paths.
     #[must_use]
     pub fn not_found(paths: &str) -> Self {
-        Self::new(ProblemCode::NotFound, format!("this path does not exist; see {paths}"))
+        Self::new(NOT_FOUND, format!("this path does not exist; see {paths}"))
     }
 
     /// The path does not accept the method.
     #[must_use]
     pub fn method_not_allowed(paths: &str) -> Self {
-        Self::new(
-            ProblemCode::MethodNotAllowed,
-            format!("this path does not support this method; see {paths}"),
-        )
+        Self::new(METHOD_NOT_ALLOWED, format!("this path does not support this method; see {paths}"))
     }
 
     /// The daemon is draining.
     #[must_use]
     pub fn draining() -> Self {
         let detail = "the daemon is draining: only delivered verdicts can be read";
-        Self::new(ProblemCode::Draining, detail)
+        Self::new(DRAINING, detail)
     }
 
     /// The JSON of the answer.
@@ -137,7 +139,7 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.document.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         if status == StatusCode::INTERNAL_SERVER_ERROR {
-            tracing::error!(code = self.document.code.as_str(), "{self}");
+            tracing::error!(code = self.document.code.name, "{self}");
         }
         let mut response = (status, self.to_json()).into_response();
         let headers = response.headers_mut();
@@ -155,7 +157,7 @@ impl From<ActorCallError> for Problem {
     fn from(error: ActorCallError) -> Self {
         let code = match error {
             ActorCallError::Full { .. } => return Self::overloaded(error),
-            ActorCallError::Failed { .. } => ProblemCode::InternalError,
+            ActorCallError::Failed { .. } => INTERNAL_ERROR,
         };
         Self::new(code, error.to_string())
     }
@@ -164,17 +166,17 @@ impl From<ActorCallError> for Problem {
 impl Problem {
     /// The daemon is overloaded.
     pub fn overloaded(error: impl Display) -> Self {
-        Self::new(ProblemCode::Overloaded, format!("{error}; try again in a moment"))
+        Self::new(OVERLOADED, format!("{error}; try again in a moment"))
     }
 }
 
 impl From<&StoreError> for Problem {
     fn from(error: &StoreError) -> Self {
         let code = match error {
-            StoreError::Unavailable { .. } | StoreError::Io { .. } => ProblemCode::StorageUnavailable,
+            StoreError::Unavailable { .. } | StoreError::Io { .. } => STORAGE_UNAVAILABLE,
             StoreError::Stopped => return Self::draining(),
-            StoreError::SourceFile { .. } => ProblemCode::SourceDamaged,
-            StoreError::RowLost { .. } => ProblemCode::RecordDamaged,
+            StoreError::SourceFile { .. } => SOURCE_DAMAGED,
+            StoreError::RowLost { .. } => RECORD_DAMAGED,
             StoreError::Corrupt { .. }
             | StoreError::Short { .. }
             | StoreError::Newer { .. }
@@ -182,7 +184,7 @@ impl From<&StoreError> for Problem {
             | StoreError::NotUpgraded { .. }
             | StoreError::TooLarge { .. }
             | StoreError::OutOfOrder { .. }
-            | StoreError::Locked { .. } => ProblemCode::InternalError,
+            | StoreError::Locked { .. } => INTERNAL_ERROR,
         };
         Self::new(code, error.to_string())
     }
@@ -191,7 +193,7 @@ impl From<&StoreError> for Problem {
 impl From<&CommitError> for Problem {
     fn from(error: &CommitError) -> Self {
         match error {
-            CommitError::Unavailable(_) => Self::new(ProblemCode::StorageUnavailable, error.to_string()),
+            CommitError::Unavailable(_) => Self::new(STORAGE_UNAVAILABLE, error.to_string()),
             CommitError::Stale(_) => Self::overloaded(error),
         }
     }

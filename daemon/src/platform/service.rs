@@ -11,9 +11,9 @@ use actors_upstream::witnesses::{ConflictingWitness, Witnesses};
 use domain_audit::checkpoint::LogSigner;
 use domain_base::application::ApplicationName;
 use domain_base::caller::PeerCredentials;
+use domain_base::problem::{INTERNAL_ERROR, STORAGE_UNAVAILABLE};
 use jiff::Timestamp;
 use oracled_actors::ActorSystem;
-use oracled_api::base::problem::ProblemCode;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -40,7 +40,7 @@ pub(crate) fn run_to_end<T: Send + 'static>(
     let (sender, done) = oneshot::channel();
     let task = spawn_for_caller(async move { drop(sender.send(action.await)) });
     async move {
-        let failed = |cause: String| Problem::new(ProblemCode::InternalError, cause);
+        let failed = |cause: String| Problem::new(INTERNAL_ERROR, cause);
         task.await.map_err(|error| {
             if error.is_panic() {
                 count_request_panic();
@@ -59,7 +59,7 @@ pub(crate) async fn run_blocking<T: Send + 'static, E: Into<Problem> + Send + 's
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, Problem> {
     let done = spawn_blocking(work).await;
-    done.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?.map_err(Into::into)
+    done.map_err(|error| Problem::new(INTERNAL_ERROR, error.to_string()))?.map_err(Into::into)
 }
 
 /// Counts a request that failed by a panic. The panic hook has logged it.
@@ -289,7 +289,7 @@ impl DaemonService {
             return Err(Problem::draining());
         }
         let conflict = self.log_conflict();
-        conflict.map_or(Ok(()), |cause| Err(Problem::new(ProblemCode::StorageUnavailable, cause)))
+        conflict.map_or(Ok(()), |cause| Err(Problem::new(STORAGE_UNAVAILABLE, cause)))
     }
 
     /// How the log differs from that of a witness, if that stops new work.

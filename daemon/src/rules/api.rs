@@ -1,20 +1,24 @@
 //! Handlers of Oracle-A on the routes' socket.
 
+use crate::ground::problem::QUERY;
 use crate::platform::api::batch::{BatchPart, BatchSender, to_line};
 use crate::platform::api::body::{ReservedBody, json_response};
 use crate::platform::api::request::{BatchLine, BatchLineReader, JsonBody};
 use crate::platform::api::{batch, body, request};
 use crate::platform::openapi::{CommonProblems, Routes, problems};
+use crate::platform::openapi::{JSON_BODY, STORE};
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
+use crate::rules::problem::FACTS;
 use crate::rules::sourced_check::{RequestedCase, SourcedCheck};
+use crate::verification::problem::VERIFY;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::response::Response;
+use domain_base::problem::{INTERNAL_ERROR, UNSUPPORTED_MEDIA_TYPE};
+use domain_rules::wire::{BatchAnswer, EvaluateTextRequest, RegisteredRule, RulesResponse};
 use domain_rules::{RuleId, RuleSettings, RulesEvaluation};
 use hyper::StatusCode;
-use oracled_api::base::problem::ProblemCode;
-use oracled_api::rules::{BatchAnswer, EvaluateTextRequest, RegisteredRule, RulesResponse};
 use serde::Deserialize;
 use std::sync::Arc;
 use strum::VariantArray;
@@ -74,14 +78,13 @@ pub async fn evaluate(
     let room = body::reserve_rules_response(body.length_bytes() + held.length_bytes(), &service).await?;
     let rules = service.system.rules.clone();
     let mut evaluations = service.run_work(async move { Ok(rules.evaluate(vec![case]).await?) }).await?;
-    let evaluation = evaluations
-        .pop()
-        .ok_or_else(|| Problem::new(ProblemCode::InternalError, "no evaluation was returned"))?;
+    let evaluation =
+        evaluations.pop().ok_or_else(|| Problem::new(INTERNAL_ERROR, "no evaluation was returned"))?;
     let json = serde_json::to_vec(&evaluation).expect("an evaluation is plain data with string keys");
     Ok(json_response(StatusCode::OK, ReservedBody::new(json, Some(room))))
 }
 
-problems!(BatchProblems: STORE; UnsupportedMediaType);
+problems!(BatchProblems: STORE; UNSUPPORTED_MEDIA_TYPE);
 
 /// Check many texts against facts, one per line.
 ///
@@ -164,9 +167,7 @@ async fn answer_batch(service: &DaemonService, lines: Vec<BatchLine>) -> Reserve
         let evaluation = if problem.is_none() { evaluations.next() } else { None };
         let problem = match (&problem, evaluation, &failure) {
             (Some(problem), ..) | (None, None, Some(problem)) => Some(problem.to_raw()),
-            (None, None, None) => {
-                Some(Problem::new(ProblemCode::InternalError, "no evaluation was returned").to_raw())
-            }
+            (None, None, None) => Some(Problem::new(INTERNAL_ERROR, "no evaluation was returned").to_raw()),
             (None, Some(_), _) => None,
         };
         let answer = BatchAnswer { line, id, evaluation, problem };

@@ -3,13 +3,18 @@
 use crate::platform::problem::{Problem, ProblemCode, by_value};
 use actors_rules::EvaluationError;
 use actors_rules::fact_sources::{FactCollectionError, FactEntryError};
+use domain_base::problem::{INTERNAL_ERROR, INVALID_REQUEST};
+use domain_rules::problem::FACTS_UNAVAILABLE;
 use domain_rules::sourced::NoFactsError;
 use std::time::Duration;
+
+/// Facts from sources, in addition to those of a query and a verification.
+pub(crate) const FACTS: &[ProblemCode] = &[FACTS_UNAVAILABLE];
 
 impl From<&EvaluationError> for Problem {
     fn from(error: &EvaluationError) -> Self {
         match error {
-            EvaluationError::Evaluating(_) => Self::new(ProblemCode::InternalError, error.to_string()),
+            EvaluationError::Evaluating(_) => Self::new(INTERNAL_ERROR, error.to_string()),
             EvaluationError::Commit(error) => error.into(),
         }
     }
@@ -23,24 +28,24 @@ impl From<FactCollectionError> for Problem {
         let cause = match error {
             FactCollectionError::Entry { cause, .. } => cause,
             FactCollectionError::Entries(_) | FactCollectionError::Together(_) => {
-                return Self::new(ProblemCode::InvalidRequest, detail);
+                return Self::new(INVALID_REQUEST, detail);
             }
-            FactCollectionError::Inside(_) => return Self::new(ProblemCode::InternalError, detail),
+            FactCollectionError::Inside(_) => return Self::new(INTERNAL_ERROR, detail),
         };
         let code = match cause {
             FactEntryError::Query(error) => return Self::from_query_error(error, detail),
             FactEntryError::None(NoFactsError::NotAuthoritative { retry_after_ms, .. }) => {
-                return Self::new(ProblemCode::FactsUnavailable, detail)
+                return Self::new(FACTS_UNAVAILABLE, detail)
                     .retry_after(retry_after_ms.map(Duration::from_millis));
             }
             FactEntryError::None(NoFactsError::Omitted(_) | NoFactsError::Nothing { .. }) => {
-                ProblemCode::FactsUnavailable
+                FACTS_UNAVAILABLE
             }
             FactEntryError::Verify(error) => return Self::from_verify_error(error, detail),
             FactEntryError::None(NoFactsError::NoProvenance(_))
             | FactEntryError::NoOntology(_)
-            | FactEntryError::Inside(_) => ProblemCode::InternalError,
-            FactEntryError::None(_) => ProblemCode::InvalidRequest,
+            | FactEntryError::Inside(_) => INTERNAL_ERROR,
+            FactEntryError::None(_) => INVALID_REQUEST,
             FactEntryError::Store(error) => return error.into(),
         };
         Self::new(code, detail)

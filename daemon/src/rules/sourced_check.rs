@@ -3,10 +3,10 @@
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
 use actors_rules::EvaluationCase;
+use domain_base::problem::INVALID_REQUEST;
 use domain_rules::sourced::{FactSource, FactsFrom};
+use domain_rules::wire::EvaluateTextRequest;
 use domain_rules::{CandidateCheck, RuleSettings};
-use oracled_api::base::problem::ProblemCode;
-use oracled_api::rules::EvaluateTextRequest;
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -120,12 +120,12 @@ impl RequestedCase {
         let chars = id.as_ref().map_or(0, |id| id.chars().count());
         if chars > CASE_ID_MAX_CHARS {
             let text = format!("`id` has {chars} characters; at most {CASE_ID_MAX_CHARS} are allowed");
-            return Err(Problem::new(ProblemCode::InvalidRequest, text));
+            return Err(Problem::new(INVALID_REQUEST, text));
         }
         if facts.is_none() && facts_from.is_none() {
             let text =
                 "missing field `facts`, or `facts_from`; send `facts: []` to check a text without facts";
-            return Err(Problem::new(ProblemCode::InvalidRequest, text));
+            return Err(Problem::new(INVALID_REQUEST, text));
         }
         let (facts, constraints) = (facts.unwrap_or_default(), constraints.unwrap_or_default());
         let expected = expected.unwrap_or_default();
@@ -157,6 +157,6 @@ impl RequestedCheck {
 }
 
 fn validated(check: CandidateCheck, settings: &RuleSettings) -> Result<CandidateCheck, Problem> {
-    check.validate(settings).map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.to_string()))?;
+    check.validate(settings).map_err(|error| Problem::new(INVALID_REQUEST, error.to_string()))?;
     Ok(check)
 }

@@ -2,6 +2,7 @@
 
 use crate::platform::api::request::JsonBody;
 use crate::platform::control::control_request::parse_name;
+use crate::platform::openapi::{JSON_BODY, STORE};
 use crate::platform::openapi::{Routes, problems};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
@@ -11,8 +12,9 @@ use axum::extract::{Path, State};
 use axum::{Extension, Json};
 use domain_base::caller::PeerCredentials;
 use domain_upstream::health::CircuitAction;
+use domain_upstream::problem::ORACLE_UNKNOWN;
 use domain_upstream::upstream_id::UpstreamId;
-use oracled_api::upstream::{CircuitRequest, CircuitResponse, ProbeReport};
+use domain_upstream::wire::{CircuitRequest, CircuitResponse, ProbeReport};
 use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -22,7 +24,7 @@ pub(crate) fn routes() -> Routes {
     OpenApiRouter::new().routes(routes!(super::api::list_oracles_with_errors)).routes(routes!(steer_circuit))
 }
 
-problems!(SteerProblems: JSON_BODY STORE; OracleUnknown);
+problems!(SteerProblems: JSON_BODY STORE; ORACLE_UNKNOWN);
 
 /// Open or close the circuit of an oracle, or probe the oracle.
 ///

@@ -9,6 +9,7 @@ pub mod retention;
 pub mod session;
 
 use crate::platform::api::request::QueryParams;
+use crate::platform::openapi::STORE;
 use crate::platform::openapi::{Routes, problems};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_blocking};
@@ -19,8 +20,8 @@ use domain_base::event::{Event, LoggedEvent};
 use domain_verdict::cost::day_of;
 use domain_verdict::divergence::DivergenceTable;
 use domain_verdict::event::RegenDivergenceCheck;
+use domain_verdict::wire::{CostsParams, CostsResponse, DivergenceParams, DivergenceResponse};
 use jiff::Timestamp;
-use oracled_api::verdict::{CostsParams, CostsResponse, DivergenceParams, DivergenceResponse};
 use oracled_store::{LogQuery, Store, StoreError};
 use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;

@@ -11,12 +11,34 @@ use actors_verdict::lookup::LookupError;
 use actors_verdict::notifier::OutboxError;
 use actors_verdict::orders::OrderChangeError;
 use actors_verdict::rate_limiter::CallLimitError;
+use domain_audit::problem::BACKUP_IN_PROGRESS;
+use domain_base::problem::{APPLICATION_UNKNOWN, INTERNAL_ERROR, INVALID_SESSION_ID};
 use domain_base::session_id::SessionId;
 use domain_verdict::lookup::LookupOutcome;
 use domain_verdict::order::{Order, OrderStopCause};
+use domain_verdict::problem::{
+    DELIVERED_ALREADY, HELD_VERDICT_UNREADABLE, LOOKUP_TIMEOUT, LOOKUP_UNAVAILABLE, MAIL_IN_FLIGHT,
+    MAIL_UNKNOWN, MODEL_BUSY, MODEL_REFUSED, MODEL_REFUSED_REQUEST, MODEL_TIMEOUT, MODEL_UNAVAILABLE,
+    ORDER_CANCELLED, ORDER_FAILED, ORDER_STATE_REFUSED, ORDER_UNKNOWN, POLICY_REJECTED, PROMPT_UNAVAILABLE,
+    QUERY_TOO_LONG, REGEN_RATE_LIMITED, SESSION_MISMATCH, SESSION_NOT_OWNED, SESSION_UNKNOWN, UNKNOWN_TIER,
+    VERDICT_NOT_CACHED, VerdictProblem,
+};
 use domain_verdict::session::SessionMismatch;
 use std::fmt::Display;
 use std::time::Duration;
+
+/// A request that changes a session. Another caller may have the same status by `application_unknown`.
+pub(crate) const OWNER: &[ProblemCode] = &[APPLICATION_UNKNOWN, SESSION_NOT_OWNED];
+/// The data of a submitted verdict.
+pub(crate) const SUBMISSION: &[ProblemCode] = &[INVALID_SESSION_ID, UNKNOWN_TIER, QUERY_TOO_LONG];
+/// A call of the model.
+pub(crate) const MODEL: &[ProblemCode] =
+    &[MODEL_REFUSED, MODEL_REFUSED_REQUEST, MODEL_BUSY, MODEL_UNAVAILABLE, PROMPT_UNAVAILABLE, MODEL_TIMEOUT];
+/// A change of an order by an operator.
+pub(crate) const ORDER_CHANGE: &[ProblemCode] =
+    &[ORDER_UNKNOWN, ORDER_STATE_REFUSED, POLICY_REJECTED, HELD_VERDICT_UNREADABLE, MODEL_UNAVAILABLE];
+/// A read of a held verdict by an operator.
+pub(crate) const HELD: &[ProblemCode] = &[ORDER_UNKNOWN, ORDER_STATE_REFUSED, HELD_VERDICT_UNREADABLE];
 
 /// When to retry after too many orders are open.
 const QUEUE_RETRY_AFTER: Duration = Duration::from_secs(60);
@@ -24,7 +46,7 @@ const QUEUE_RETRY_AFTER: Duration = Duration::from_secs(60);
 impl Problem {
     /// No verdict is cached for the session.
     pub fn verdict_not_cached(session_id: impl Display) -> Self {
-        Self::new(ProblemCode::VerdictNotCached, format!("no verdict is cached for session {session_id}"))
+        Self::new(VERDICT_NOT_CACHED, format!("no verdict is cached for session {session_id}"))
     }
 
     /// The session is not registered, so its verdict cannot be regenerated.
@@ -33,7 +55,7 @@ impl Problem {
             "session {session_id} has no verdict here and is not registered; register it by PUT \
              /v1/sessions/{session_id} with `tier` and `query` (oraclectl register), then read again"
         );
-        Self::new(ProblemCode::SessionUnknown, detail)
+        Self::new(SESSION_UNKNOWN, detail)
     }
 
     /// The session is registered with other data.
@@ -41,11 +63,12 @@ impl Problem {
     pub fn session_mismatch(session_id: &SessionId, mismatch: SessionMismatch) -> Self {
         let detail = format!("session {} is known with another {mismatch}", session_id.local());
         let code = match mismatch {
-            SessionMismatch::Owner => ProblemCode::SessionNotOwned,
-            _ => ProblemCode::SessionMismatch,
+            SessionMismatch::Owner => SESSION_NOT_OWNED,
+            _ => SESSION_MISMATCH,
         };
         let mut problem = Self::new(code, detail);
-        problem.document.mismatch = Some(mismatch);
+        let mismatch = Some(mismatch);
+        problem.document.add(&VerdictProblem { mismatch, ..VerdictProblem::default() });
         problem
     }
 
@@ -60,14 +83,14 @@ impl Problem {
                     "the verdict of session {session_id} was delivered, and is no longer stored; GET \
                      /v1/verdicts/{session_id} regenerates it"
                 );
-                Self::new(ProblemCode::DeliveredAlready, detail)
+                Self::new(DELIVERED_ALREADY, detail)
             }
             GenerationError::Limited(limited @ CallLimitError::Session { wait }) => {
                 let wait_s = wait.as_secs_f64().ceil();
                 let detail = format!(
                     "the verdict of session {session_id} can be regenerated in {wait_s} s: {limited}"
                 );
-                Self::new(ProblemCode::RegenRateLimited, detail).retry_after(*wait)
+                Self::new(REGEN_RATE_LIMITED, detail).retry_after(*wait)
             }
             failed => Self::model_call_failed(failed),
         }
@@ -80,27 +103,23 @@ impl Problem {
             GenerationError::Limited(limited) => {
                 let wait = limited.wait();
                 let detail = format!("{limited}; try again in {} s", wait.as_secs_f64().ceil());
-                return Self::new(ProblemCode::ModelBusy, detail).retry_after(wait);
+                return Self::new(MODEL_BUSY, detail).retry_after(wait);
             }
-            GenerationError::QueueFull(_) => (ProblemCode::ModelBusy, Some(QUEUE_RETRY_AFTER)),
+            GenerationError::QueueFull(_) => (MODEL_BUSY, Some(QUEUE_RETRY_AFTER)),
             GenerationError::Prompt(PromptError::Store(error)) => return error.into(),
-            GenerationError::Prompt(_) => (ProblemCode::PromptUnavailable, None),
-            GenerationError::NoModel => (ProblemCode::ModelUnavailable, None),
-            GenerationError::NotPermitted { retry_after, .. } => {
-                (ProblemCode::ModelUnavailable, Some(*retry_after))
-            }
+            GenerationError::Prompt(_) => (PROMPT_UNAVAILABLE, None),
+            GenerationError::NoModel => (MODEL_UNAVAILABLE, None),
+            GenerationError::NotPermitted { retry_after, .. } => (MODEL_UNAVAILABLE, Some(*retry_after)),
             GenerationError::Model { error, retry_after } => {
                 let code = match error {
-                    ModelError::Unavailable { .. } | ModelError::UnreadableAnswer { .. } => {
-                        ProblemCode::ModelUnavailable
-                    }
-                    ModelError::Timeout { .. } => ProblemCode::ModelTimeout,
-                    ModelError::Refused { .. } => ProblemCode::ModelRefused,
+                    ModelError::Unavailable { .. } | ModelError::UnreadableAnswer { .. } => MODEL_UNAVAILABLE,
+                    ModelError::Timeout { .. } => MODEL_TIMEOUT,
+                    ModelError::Refused { .. } => MODEL_REFUSED,
                     ModelError::RefusedRequest { .. } => {
                         let detail = format!(
                             "{error}; check `name`, `base_url` and the key of the model in `[model]` or `[models.NAME]`"
                         );
-                        return Self::new(ProblemCode::ModelRefusedRequest, detail);
+                        return Self::new(MODEL_REFUSED_REQUEST, detail);
                     }
                 };
                 return Self::new(code, error.to_string()).retry_after(*retry_after);
@@ -112,7 +131,7 @@ impl Problem {
             GenerationError::NoAnswer(error) => return (*error).into(),
             GenerationError::SessionUnknown
             | GenerationError::DeliveredAlready
-            | GenerationError::Crashed => return Self::new(ProblemCode::InternalError, failed.to_string()),
+            | GenerationError::Crashed => return Self::new(INTERNAL_ERROR, failed.to_string()),
         };
         Self::new(code, failed.to_string()).retry_after(retry_after)
     }
@@ -127,17 +146,13 @@ impl Problem {
             let detail = format!(
                 "session {session_id} is not registered, and its look-up found no session that can be used: {failed}"
             );
-            return Self::new(ProblemCode::SessionUnknown, detail);
+            return Self::new(SESSION_UNKNOWN, detail);
         }
         let code = match failed {
             LookupError::Cache(error) => return error.into(),
             LookupError::NoAnswer(error) => return (*error).into(),
-            LookupError::Call(error) if error.outcome() == LookupOutcome::TimedOut => {
-                ProblemCode::LookupTimeout
-            }
-            LookupError::Call(_) | LookupError::NotPermitted(_) | LookupError::Busy => {
-                ProblemCode::LookupUnavailable
-            }
+            LookupError::Call(error) if error.outcome() == LookupOutcome::TimedOut => LOOKUP_TIMEOUT,
+            LookupError::Call(_) | LookupError::NotPermitted(_) | LookupError::Busy => LOOKUP_UNAVAILABLE,
         };
         let detail = format!("session {session_id} is not registered, and could not be looked up: {failed}");
         Self::new(code, detail).retry_after(failed.retry_after())
@@ -146,7 +161,7 @@ impl Problem {
     /// The session has no order.
     #[must_use]
     pub fn order_unknown(session_id: impl Display) -> Self {
-        Self::new(ProblemCode::OrderUnknown, format!("session {session_id} has no order"))
+        Self::new(ORDER_UNKNOWN, format!("session {session_id} has no order"))
     }
 
     /// The order of the session failed.
@@ -167,7 +182,7 @@ impl Problem {
                 "the order of session {local} failed after {attempts} attempt{s} ({cause}); {RETRY}{last}"
             ),
         };
-        Self::new(ProblemCode::OrderFailed, detail)
+        Self::new(ORDER_FAILED, detail)
     }
 }
 
@@ -177,7 +192,7 @@ impl Problem {
     pub fn order_cancelled(session_id: &SessionId) -> Self {
         let detail =
             format!("the order of session {} was cancelled; use a new session id", session_id.local());
-        Self::new(ProblemCode::OrderCancelled, detail)
+        Self::new(ORDER_CANCELLED, detail)
     }
 }
 
@@ -186,24 +201,21 @@ impl From<OrderChangeError> for Problem {
         match error {
             OrderChangeError::Unknown(session_id) => Self::order_unknown(session_id),
             OrderChangeError::RefusedByPolicy { ref causes, .. } => {
-                let mut problem = Self::new(ProblemCode::PolicyRejected, error.to_string());
-                problem.document.causes = Some(causes.clone());
+                let mut problem = Self::new(POLICY_REJECTED, error.to_string());
+                let causes = Some(causes.clone());
+                problem.document.add(&VerdictProblem { causes, ..VerdictProblem::default() });
                 problem
             }
             OrderChangeError::OtherOwner(session_id) => {
                 Self::session_mismatch(&session_id, SessionMismatch::Owner)
             }
             OrderChangeError::HeldKey(error) => (&error).into(),
-            OrderChangeError::HeldVerdictDamaged(_) => {
-                Self::new(ProblemCode::HeldVerdictUnreadable, error.to_string())
-            }
+            OrderChangeError::HeldVerdictDamaged(_) => Self::new(HELD_VERDICT_UNREADABLE, error.to_string()),
             OrderChangeError::State { .. }
             | OrderChangeError::Ended { .. }
             | OrderChangeError::Changed { .. }
             | OrderChangeError::NoHeldVerdict { .. }
-            | OrderChangeError::CheckInForce(_) => {
-                Self::new(ProblemCode::OrderStateRefused, error.to_string())
-            }
+            | OrderChangeError::CheckInForce(_) => Self::new(ORDER_STATE_REFUSED, error.to_string()),
             OrderChangeError::Failed(error) => match error {
                 GenerationError::Store(error) => error.into(),
                 GenerationError::Commit(error) => error.into(),
@@ -211,9 +223,9 @@ impl From<OrderChangeError> for Problem {
                 GenerationError::NoModel => {
                     let detail = "no model is configured, so no other verdict can be generated; release or fail the order, or \
                                   configure `model.provider`";
-                    Self::new(ProblemCode::ModelUnavailable, detail)
+                    Self::new(MODEL_UNAVAILABLE, detail)
                 }
-                other => Self::new(ProblemCode::InternalError, other.to_string()),
+                other => Self::new(INTERNAL_ERROR, other.to_string()),
             },
         }
     }
@@ -232,14 +244,14 @@ impl From<&VerdictCacheError> for Problem {
 impl From<&HeldKeyError> for Problem {
     fn from(error: &HeldKeyError) -> Self {
         tracing::error!(%error, "a held verdict cannot be encrypted or decrypted");
-        Self::new(ProblemCode::HeldVerdictUnreadable, error.to_string())
+        Self::new(HELD_VERDICT_UNREADABLE, error.to_string())
     }
 }
 
 impl From<&GateError> for Problem {
     fn from(error: &GateError) -> Self {
         match error {
-            GateError::Judging(_) => Self::new(ProblemCode::InternalError, error.to_string()),
+            GateError::Judging(_) => Self::new(INTERNAL_ERROR, error.to_string()),
             GateError::Commit(error) => error.into(),
             GateError::Cache(error) => error.into(),
             GateError::Rules(error) => error.into(),
@@ -257,10 +269,8 @@ impl From<ErasureError> for Problem {
             ErasureError::Cache(error) => error.into(),
             ErasureError::Outbox(error) => error.into(),
             ErasureError::Actor(error) => error.into(),
-            ErasureError::InProgress | ErasureError::Incomplete => {
-                Self::new(ProblemCode::BackupInProgress, detail)
-            }
-            ErasureError::Files(_) => Self::new(ProblemCode::InternalError, detail),
+            ErasureError::InProgress | ErasureError::Incomplete => Self::new(BACKUP_IN_PROGRESS, detail),
+            ErasureError::Files(_) => Self::new(INTERNAL_ERROR, detail),
         }
     }
 }
@@ -269,8 +279,8 @@ impl From<OutboxError> for Problem {
     fn from(error: OutboxError) -> Self {
         let detail = error.to_string();
         match error {
-            OutboxError::Unknown { .. } => Self::new(ProblemCode::MailUnknown, detail),
-            OutboxError::InFlight { .. } => Self::new(ProblemCode::MailInFlight, detail),
+            OutboxError::Unknown { .. } => Self::new(MAIL_UNKNOWN, detail),
+            OutboxError::InFlight { .. } => Self::new(MAIL_IN_FLIGHT, detail),
             OutboxError::Store(error) => error.into(),
             OutboxError::Commit(error) => error.into(),
         }

@@ -7,15 +7,16 @@ use crate::rules::sourced_check::RequestedCheck;
 use axum::extract::FromRequestParts;
 use domain_base::caller::PeerCredentials;
 use domain_base::payload::VerdictPayload;
+use domain_base::problem::{INTERNAL_ERROR, INVALID_REQUEST};
 use domain_base::text_form::is_blank;
 use domain_base::wording::excerpt;
 use domain_rules::{CandidateCheck, RuleSettings};
 use domain_verdict::label::{ProductTier, VerdictLabel};
+use domain_verdict::problem::{QUERY_TOO_LONG, UNKNOWN_TIER};
 use domain_verdict::query::CustomerQuery;
 use domain_verdict::session::{CustomerEmail, SessionCaller};
+use domain_verdict::wire::SubmitVerdictRequest;
 use hyper::http::request::Parts;
-use oracled_api::base::problem::ProblemCode;
-use oracled_api::verdict::SubmitVerdictRequest;
 use serde_json::value::RawValue;
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ impl FromRequestParts<Arc<DaemonService>> for RequestSessionCaller {
             return Ok(Self(SessionCaller::Application));
         }
         let peer = parts.extensions.get::<PeerCredentials>();
-        let unknown = || Problem::new(ProblemCode::InternalError, "the user id of the caller is not known");
+        let unknown = || Problem::new(INTERNAL_ERROR, "the user id of the caller is not known");
         peer.map(|peer| Self(SessionCaller::User(peer.uid))).ok_or_else(unknown)
     }
 }
@@ -40,7 +41,7 @@ impl FromRequestParts<Arc<DaemonService>> for RequestSessionCaller {
 /// # Errors
 /// `UnknownTier`.
 pub fn parse_tier(word: &str) -> Result<ProductTier, Problem> {
-    word.parse::<ProductTier>().map_err(|error| Problem::new(ProblemCode::UnknownTier, error.to_string()))
+    word.parse::<ProductTier>().map_err(|error| Problem::new(UNKNOWN_TIER, error.to_string()))
 }
 
 /// The query `text`, within the configured length.
@@ -53,7 +54,7 @@ pub fn parse_query(text: String, limits: &LimitsSection) -> Result<CustomerQuery
         return Ok(CustomerQuery::new(text));
     }
     let detail = format!("the query has {bytes} bytes; at most {max_bytes} are allowed");
-    Err(Problem::new(ProblemCode::QueryTooLong, detail))
+    Err(Problem::new(QUERY_TOO_LONG, detail))
 }
 
 /// The query `text`, which is sent to the model.
@@ -62,7 +63,7 @@ pub fn parse_query(text: String, limits: &LimitsSection) -> Result<CustomerQuery
 /// `QueryTooLong`; `InvalidRequest` if the query is blank.
 pub fn parse_model_query(text: String, limits: &LimitsSection) -> Result<CustomerQuery, Problem> {
     if is_blank(&text) {
-        return Err(Problem::new(ProblemCode::InvalidRequest, "`query` is empty; the model needs a query"));
+        return Err(Problem::new(INVALID_REQUEST, "`query` is empty; the model needs a query"));
     }
     parse_query(text, limits)
 }
@@ -76,7 +77,7 @@ pub fn parse_label(word: Option<String>) -> Result<Option<VerdictLabel>, Problem
         let given = excerpt(word);
         let allowed = VerdictLabel::ALL.map(<&str>::from).join(", ");
         Problem::new(
-            ProblemCode::InvalidRequest,
+            INVALID_REQUEST,
             format!("`original_verdict`: `{given}` is not a verdict; allowed: {allowed}"),
         )
     };
@@ -89,7 +90,7 @@ pub fn parse_label(word: Option<String>) -> Result<Option<VerdictLabel>, Problem
 /// `InvalidRequest`.
 pub fn parse_email(text: Option<String>) -> Result<Option<CustomerEmail>, Problem> {
     let email = text.map(CustomerEmail::try_from).transpose();
-    email.map_err(|error| Problem::new(ProblemCode::InvalidRequest, format!("`customer_email`: {error}")))
+    email.map_err(|error| Problem::new(INVALID_REQUEST, format!("`customer_email`: {error}")))
 }
 
 /// The payload of a request, given as either `verdict` or `raw`.
@@ -100,14 +101,12 @@ pub fn parse_payload(verdict: Option<&RawValue>, raw: Option<&str>) -> Result<Ve
     match (verdict, raw) {
         (Some(verdict), None) => Ok(VerdictPayload::json(verdict)),
         (None, Some(raw)) => Ok(VerdictPayload::raw(raw)),
-        (None, None) => Err(Problem::new(
-            ProblemCode::InvalidRequest,
-            "`verdict` (a JSON value) or `raw` (text) is missing",
-        )),
-        (Some(_), Some(_)) => Err(Problem::new(
-            ProblemCode::InvalidRequest,
-            "`verdict` and `raw` are both given; send one of them",
-        )),
+        (None, None) => {
+            Err(Problem::new(INVALID_REQUEST, "`verdict` (a JSON value) or `raw` (text) is missing"))
+        }
+        (Some(_), Some(_)) => {
+            Err(Problem::new(INVALID_REQUEST, "`verdict` and `raw` are both given; send one of them"))
+        }
     }
 }
 
@@ -131,7 +130,7 @@ pub fn take_check(
         ];
         return match others.iter().find(|(_, given)| *given) {
             Some((name, _)) => Err(Problem::new(
-                ProblemCode::InvalidRequest,
+                INVALID_REQUEST,
                 format!(
                     "`{name}` is given without `facts` or `facts_from`; send `facts: []` to check a verdict without facts"
                 ),

@@ -6,7 +6,7 @@ use crate::platform::service::DaemonService;
 use actors_ground::ingestion::PruneOldContent;
 use actors_verdict::erasure::RetentionDays;
 use domain_base::caller::PeerCredentials;
-use oracled_api::verdict::PayloadRetention;
+use domain_verdict::wire::PayloadRetention;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;

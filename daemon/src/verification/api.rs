@@ -3,19 +3,22 @@
 use crate::platform::api::batch;
 use crate::platform::api::body::{ReservedBody, json_response};
 use crate::platform::api::request::{BatchLine, JsonBody, parse_strictly};
+use crate::platform::openapi::{JSON_BODY, STORE};
 use crate::platform::openapi::{Routes, problems};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_blocking};
+use crate::verification::problem::VERIFY;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
+use domain_base::problem::{INVALID_REQUEST, UNSUPPORTED_MEDIA_TYPE};
 use domain_base::wording::excerpt;
+use domain_verification::problem::{DECISION_ALTERED, DECISION_ERASED, EXECUTION_UNKNOWN};
 use domain_verification::replay::LoggedVerification;
+use domain_verification::wire::VerifyBatchAnswer;
 use domain_verification::{Envelope, EnvelopeKind, VerifyRequest};
 use hyper::StatusCode;
 use hyper::header::{HeaderValue, LOCATION, RETRY_AFTER};
-use oracled_api::base::problem::ProblemCode;
-use oracled_api::verification::VerifyBatchAnswer;
 use oracled_store::Store;
 use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
@@ -57,7 +60,7 @@ pub async fn verify_values(
     Ok(envelope_response(&*envelope.await?))
 }
 
-problems!(BatchProblems: STORE; UnsupportedMediaType);
+problems!(BatchProblems: STORE; UNSUPPORTED_MEDIA_TYPE);
 
 /// Verifications of a batch that run at the same time: a live source can take seconds.
 const VERIFIED_AT_ONCE: usize = 16;
@@ -111,7 +114,7 @@ async fn verify_line(
     ReservedBody::new(batch::to_line(&answer), None)
 }
 
-problems!(ReadProblems: STORE; ExecutionUnknown DecisionErased DecisionAltered);
+problems!(ReadProblems: STORE; EXECUTION_UNKNOWN DECISION_ERASED DECISION_ALTERED);
 
 /// Read the envelope of a verification.
 ///
@@ -134,7 +137,7 @@ pub async fn read_verification(
 ) -> Result<Response, Problem> {
     // the path has escapes that are not UTF-8
     let Path(execution_id) =
-        execution_id.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
+        execution_id.map_err(|error| Problem::new(INVALID_REQUEST, error.body_text()))?;
     let latest = read_decisions(&service.system.store, execution_id).await?.pop();
     let latest = latest.expect("`decisions` returns at least one");
     match latest {

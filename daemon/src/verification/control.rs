@@ -3,6 +3,7 @@
 pub mod review;
 
 use crate::platform::control::control_request::parse_name;
+use crate::platform::openapi::STORE;
 use crate::platform::openapi::{Routes, problems};
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
@@ -11,8 +12,9 @@ use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use domain_verification::event::VerificationEntry;
+use domain_verification::problem::{DECISION_ALTERED, EXECUTION_UNKNOWN};
 use domain_verification::replay::LoggedVerification;
-use oracled_api::verification::{ExplainResponse, ExplainedDecision};
+use domain_verification::wire::{ExplainResponse, ExplainedDecision};
 use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -34,7 +36,7 @@ pub(crate) fn routes() -> Routes {
     review_routes().routes(routes!(explain_verification))
 }
 
-problems!(ExplainProblems: STORE; ExecutionUnknown DecisionAltered);
+problems!(ExplainProblems: STORE; EXECUTION_UNKNOWN DECISION_ALTERED);
 
 /// Read the decisions of a verification with their inputs, and whether they can be reproduced.
 #[utoipa::path(

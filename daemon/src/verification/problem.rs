@@ -2,10 +2,31 @@
 
 use crate::platform::problem::{Problem, ProblemCode};
 use actors_verification::{ReviewError, VerifyError};
+use domain_base::problem::{DRAINING, INVALID_REQUEST, SOURCE_DAMAGED, STORAGE_UNAVAILABLE};
+use domain_ground::problem::{ONTOLOGY_UNKNOWN, REVIEW_REFUSED, TIME_IN_FUTURE};
 use domain_verification::event::AlteredEntryError;
+use domain_verification::problem::{
+    DECISION_ALTERED, DECISION_ERASED, EXECUTION_UNKNOWN, INVALID_RESOLUTION, INVALID_VERIFICATION,
+    REVIEW_DISMISSED, REVIEW_NOT_IN_FORCE, REVIEW_RESOLVED, REVIEW_UNKNOWN, TOO_MANY_COMMENTS,
+    WORKFLOW_UNKNOWN,
+};
 use domain_verification::replay::ErasedVerification;
 use domain_verification::request::VerifyRequestError;
 use std::fmt::Display;
+
+/// A verification.
+pub(crate) const VERIFY: &[ProblemCode] = &[
+    INVALID_VERIFICATION,
+    TIME_IN_FUTURE,
+    WORKFLOW_UNKNOWN,
+    ONTOLOGY_UNKNOWN,
+    SOURCE_DAMAGED,
+    STORAGE_UNAVAILABLE,
+    DRAINING,
+];
+/// A change to a review.
+pub(crate) const REVIEW: &[ProblemCode] =
+    &[INVALID_RESOLUTION, REVIEW_UNKNOWN, REVIEW_RESOLVED, REVIEW_DISMISSED];
 
 impl From<VerifyError> for Problem {
     fn from(error: VerifyError) -> Self {
@@ -20,7 +41,7 @@ impl Problem {
         let detail = format!(
             "no decision with values has the execution id {execution_id}; a retention may have removed the values"
         );
-        Self::new(ProblemCode::ExecutionUnknown, detail)
+        Self::new(EXECUTION_UNKNOWN, detail)
     }
 
     /// Values of the decision's log entry were erased.
@@ -28,16 +49,16 @@ impl Problem {
         let ErasedVerification { seq, execution_id, erased, .. } = decision;
         let detail =
             format!("values of the decision {execution_id} (entry {seq}) were erased: {}", erased.join(", "));
-        Self::new(ProblemCode::DecisionErased, detail)
+        Self::new(DECISION_ERASED, detail)
     }
 
     /// The problem of a failed verification. `detail` may contain more than the error.
     pub(crate) fn from_verify_error(error: VerifyError, detail: String) -> Self {
         let code = match error {
-            VerifyError::WorkflowUnknown(_) => ProblemCode::WorkflowUnknown,
-            VerifyError::OntologyUnknown(_) => ProblemCode::OntologyUnknown,
-            VerifyError::Bad(VerifyRequestError::Ahead(_)) => ProblemCode::TimeInFuture,
-            VerifyError::Bad(_) => ProblemCode::InvalidVerification,
+            VerifyError::WorkflowUnknown(_) => WORKFLOW_UNKNOWN,
+            VerifyError::OntologyUnknown(_) => ONTOLOGY_UNKNOWN,
+            VerifyError::Bad(VerifyRequestError::Ahead(_)) => TIME_IN_FUTURE,
+            VerifyError::Bad(_) => INVALID_VERIFICATION,
             VerifyError::Busy => return Self::overloaded(detail),
             VerifyError::Store(error) => return error.into(),
             VerifyError::Commit(error) => return error.into(),
@@ -50,17 +71,15 @@ impl From<ReviewError> for Problem {
     fn from(error: ReviewError) -> Self {
         let detail = error.to_string();
         let code = match error {
-            ReviewError::Unknown(_) => ProblemCode::ReviewUnknown,
-            ReviewError::Resolved { .. } => ProblemCode::ReviewResolved,
-            ReviewError::Dismissed { .. } => ProblemCode::ReviewDismissed,
-            ReviewError::OntologyUnknown(_) => ProblemCode::OntologyUnknown,
-            ReviewError::Outdated { .. } => ProblemCode::ReviewRefused,
-            ReviewError::Open(_) | ReviewError::Revoked { .. } | ReviewError::Gone(_) => {
-                ProblemCode::ReviewNotInForce
-            }
-            ReviewError::Bad(_) => ProblemCode::InvalidResolution,
-            ReviewError::Text(_) => ProblemCode::InvalidRequest,
-            ReviewError::TooManyComments(_) => ProblemCode::TooManyComments,
+            ReviewError::Unknown(_) => REVIEW_UNKNOWN,
+            ReviewError::Resolved { .. } => REVIEW_RESOLVED,
+            ReviewError::Dismissed { .. } => REVIEW_DISMISSED,
+            ReviewError::OntologyUnknown(_) => ONTOLOGY_UNKNOWN,
+            ReviewError::Outdated { .. } => REVIEW_REFUSED,
+            ReviewError::Open(_) | ReviewError::Revoked { .. } | ReviewError::Gone(_) => REVIEW_NOT_IN_FORCE,
+            ReviewError::Bad(_) => INVALID_RESOLUTION,
+            ReviewError::Text(_) => INVALID_REQUEST,
+            ReviewError::TooManyComments(_) => TOO_MANY_COMMENTS,
             ReviewError::Store(error) => return error.into(),
             ReviewError::Commit(error) => return error.into(),
         };
@@ -70,6 +89,6 @@ impl From<ReviewError> for Problem {
 
 impl From<AlteredEntryError> for Problem {
     fn from(error: AlteredEntryError) -> Self {
-        Self::new(ProblemCode::DecisionAltered, error.to_string())
+        Self::new(DECISION_ALTERED, error.to_string())
     }
 }

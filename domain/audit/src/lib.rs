@@ -6,5 +6,7 @@ pub mod leaf;
 pub mod log_proof;
 pub mod log_tiles;
 pub mod log_tree;
+pub mod problem;
 pub mod replay;
 mod signed_note;
+pub mod wire;

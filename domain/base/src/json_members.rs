@@ -1,7 +1,8 @@
-//! Checks that no object of a document has two members with the same name.
+//! Members of objects: no name twice, objects only, and null apart from absence.
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeOwned, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 use std::collections::HashSet;
 use std::fmt;
 
@@ -97,4 +98,21 @@ pub fn is_key_name(name: &str) -> bool {
 /// If the value is not a `T`.
 pub fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
+}
+/// An object or null. serde alone would also accept an array with the members in their order.
+///
+/// # Errors
+/// The value is neither, or a member is wrong.
+pub fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let Some(text) = Option::<Box<RawValue>>::deserialize(deserializer)? else { return Ok(None) };
+    if !text.get().starts_with('{') {
+        return Err(D::Error::custom("the value is not an object"));
+    }
+    let unplaced = |error: serde_json::Error| {
+        let message = error.to_string();
+        D::Error::custom(message.split(" at line ").next().unwrap_or_default())
+    };
+    serde_json::from_str(text.get()).map(Some).map_err(unplaced)
 }

@@ -14,6 +14,7 @@ pub mod normalize;
 pub mod ontology;
 pub mod path;
 pub mod pipeline;
+pub mod problem;
 pub mod query;
 pub mod record;
 pub mod rejection;
@@ -24,6 +25,7 @@ pub mod source_state;
 pub mod timeline;
 pub mod upkeep;
 pub mod value;
+pub mod wire;
 
 use crate::freshness::FreshnessPolicy;
 use crate::ontology::Ontology;

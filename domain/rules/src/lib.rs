@@ -26,10 +26,12 @@ mod opposite_pairs;
 mod patterns;
 mod plain_text;
 mod precision;
+pub mod problem;
 mod quantity;
 pub mod registry;
 mod result;
 pub mod sourced;
+pub mod wire;
 mod words;
 
 pub use candidate::{CandidatePart, CandidateText};

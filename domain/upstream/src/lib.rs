@@ -2,4 +2,6 @@
 
 pub mod event;
 pub mod health;
+pub mod problem;
 pub mod upstream_id;
+pub mod wire;

@@ -19,6 +19,7 @@ pub mod message_attempts;
 pub mod order;
 pub mod outbox;
 pub mod policy;
+pub mod problem;
 pub mod prompt;
 pub mod query;
 pub mod regen;
@@ -30,6 +31,7 @@ pub mod session;
 pub mod template_name;
 pub mod tmm;
 pub mod webhook;
+pub mod wire;
 
 use delivery::VerdictDelivery;
 use domain_base::row::{Row, SumTable, Table};

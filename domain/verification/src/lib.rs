@@ -20,6 +20,7 @@ pub mod event;
 pub mod inputs;
 pub mod lock;
 pub mod oracle_call;
+pub mod problem;
 pub mod reason;
 pub mod replay;
 pub mod request;
@@ -27,6 +28,7 @@ pub mod review;
 mod statements;
 pub mod stored_state;
 pub mod verification_record;
+pub mod wire;
 pub mod workflow;
 
 use crate::adapter::Adapter;

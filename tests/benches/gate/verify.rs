@@ -10,7 +10,7 @@ use crate::standalone_journal::StandaloneJournal;
 use crate::table::{BenchRow, BenchTable, at_most, histogram, latencies, per_second};
 use domain_base::event::AuditEvent;
 use hdrhistogram::Histogram;
-use oracled_api::base::client::DaemonClient;
+use oracled_api::client::DaemonClient;
 use oracled_domain::events::read_event;
 use oracled_store::JournalRecord;
 use oracled_tests::ground::{

@@ -3,10 +3,9 @@
 use super::markdown::{anchor, code, codes, table};
 use super::types::{SchemaTypes, text};
 use crate::described::METHODS;
-use oracled_api::base::problem::{PROBLEM_MEDIA_TYPE, ProblemCode};
+use domain_base::problem::{PROBLEM_MEDIA_TYPE, ProblemCode};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
-use strum::VariantArray;
 
 /// A type that has a page of its own.
 const EVENT: &str = "EventKind";
@@ -178,12 +177,12 @@ fn content<'a>(types: SchemaTypes<'a>, body: &'a Value) -> String {
 }
 
 fn problem_codes() -> String {
-    let row = |code: &ProblemCode| {
+    let row = |code: ProblemCode| {
         let wait =
             code.retry_after_s().map(|seconds| format!(" `Retry-After` is {seconds} s.")).unwrap_or_default();
-        let (name, status) = (super::markdown::code(code.as_str()), code.status().to_string());
-        [name, status, code.meaning().to_owned(), format!("{}{wait}", code.remedy())]
+        let (name, status) = (super::markdown::code(code.name), code.status.to_string());
+        [name, status, code.meaning.to_owned(), format!("{}{wait}", code.remedy)]
     };
-    let rows: Vec<_> = ProblemCode::VARIANTS.iter().map(row).collect();
+    let rows: Vec<_> = oracled_domain::problems::problem_codes().into_iter().map(row).collect();
     table(["code", "status", "meaning", "remedy"], &rows)
 }

@@ -1,8 +1,9 @@
 //! A case: one evaluation request with its expected result.
 
 use bytes::Bytes;
+use domain_base::problem::ProblemDocument;
+use domain_base::problem::{INVALID_JSON, INVALID_REQUEST};
 use domain_rules::{RuleId, RuleVerdict};
-use oracled_api::base::problem::{ProblemCode, ProblemDocument};
 use oracled_ctl::base::input::{LineTooLong, json_error_text};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -31,11 +32,10 @@ impl CaseLineFault {
     /// The problem that the daemon would return for this line.
     pub(crate) fn problem(&self) -> ProblemDocument {
         match self {
-            Self::NotJson { reason, column } => ProblemDocument::new(
-                ProblemCode::InvalidJson,
-                format!("the body is not JSON: {reason}, column {column}"),
-            ),
-            other => ProblemDocument::new(ProblemCode::InvalidRequest, other.to_string()),
+            Self::NotJson { reason, column } => {
+                ProblemDocument::new(INVALID_JSON, format!("the body is not JSON: {reason}, column {column}"))
+            }
+            other => ProblemDocument::new(INVALID_REQUEST, other.to_string()),
         }
     }
 }

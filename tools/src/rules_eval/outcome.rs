@@ -2,7 +2,7 @@
 
 use super::case::{CaseExpectation, CaseLineFault, EvalCase};
 use domain_rules::{RuleId, RuleVerdict};
-use oracled_api::base::client::ClientError;
+use oracled_api::client::ClientError;
 use oracled_ctl::base::input::strip_position;
 use oracled_ctl::base::output::shorten_line;
 use oracled_ctl::rules::check::{EvaluationSummary, RuleComplaint, RuleMessage, merge_messages};
@@ -106,7 +106,7 @@ impl CaseOutcome {
             category: None,
             note: None,
             end: CaseStatus::NoCase,
-            complaints: vec![RuleComplaint::new(problem.code.as_str(), &fault.to_string())],
+            complaints: vec![RuleComplaint::new(problem.code.name, &fault.to_string())],
             complaints_omitted: 0,
             want: None,
             evaluation: None,

@@ -8,7 +8,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use oracled_api::base::streamed_body::{StreamedBody, StreamedBodySender};
+use oracled_api::streamed_body::{StreamedBody, StreamedBodySender};
 use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::fmt::Write as _;

@@ -1,12 +1,13 @@
 mod actor_stats;
 
 use super::*;
+use crate::actor_handle::StartedActor;
 use crate::actor_handle::{ActorCallError, ActorHandle};
 use crate::clock::Clock;
 use actix::{Handler, Message};
 use tokio::sync::oneshot;
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct CountingActor {
     kept: u32,
     restarts: u32,

@@ -1,5 +1,6 @@
 use crate::testing::{TestSystem, logged_events, with_system};
 use actors_audit::logger::CommitError;
+use actors_platform::actor_handle::StartedActor;
 use domain_audit::event::ServiceStopped;
 use domain_base::event::{AuditEvent, EventSeverity};
 use domain_base::gate_path::GatePath;
@@ -109,12 +110,7 @@ fn logger_loses_no_acknowledged_record_in_a_panic() {
                 })
                 .collect();
             if round % 2 == 1 {
-                system
-                    .log
-                    .actor_handle()
-                    .ask(actors_platform::guardian::InjectPanic)
-                    .await
-                    .expect_err("the task panics");
+                system.log.actor_handle().inject_panic().await;
             }
             for task in tasks {
                 match task.await.expect("the task does not panic") {

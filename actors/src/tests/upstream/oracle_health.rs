@@ -1,4 +1,5 @@
 use crate::testing::{TestClock, TestSystem, logged_events, with_oracles, with_system};
+use actors_platform::actor_handle::StartedActor;
 use actors_platform::clock::monotonic;
 use actors_upstream::BoxFuture;
 use actors_upstream::oracle_health::*;
@@ -393,12 +394,7 @@ fn oracle_health_and_probes_survive_a_panic() {
         world.call(failure()).await;
         let lease = world.permit().await.expect("the request is allowed");
         let before = world.status().await;
-        world
-            .system
-            .oracle_health
-            .ask(actors_platform::guardian::InjectPanic)
-            .await
-            .expect_err("the task panics");
+        world.system.oracle_health.inject_panic().await;
         assert_eq!(world.status().await, before);
         assert_eq!(world.system.oracle_health.report().restarts, 1);
         lease.report(failure());

@@ -1,6 +1,7 @@
 use crate::testing::{GOOD, TestSystem, id, logged_events, test_submission, with_system};
 use actix::Actor;
 use actors_audit::logger::CommitError;
+use actors_platform::actor_handle::StartedActor;
 use actors_verdict::cache::{ReadVerdict, VerdictCacheError};
 use actors_verdict::crosscheck::*;
 use actors_verdict::submission::{Submission, SubmissionOutcome};

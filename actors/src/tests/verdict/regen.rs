@@ -2,6 +2,7 @@ use crate::testing::model::{
     ScriptedModel, failure, lose_verdict, order, outside, register, submission_of_query, verdict, with_model,
 };
 use crate::testing::{TestClock, TestServices, TestSystem, id, logged_events, with_services};
+use actors_platform::actor_handle::StartedActor;
 use actors_upstream::failure::RequestFailureKind;
 use actors_upstream::oracle_health::RequestCallPermit;
 use actors_upstream::{ModelError, ModelRefusal, ModelTextError};
@@ -315,7 +316,7 @@ fn generation_survives_a_panic_of_its_actor() {
         while model.calls() == 0 {
             tokio::task::yield_now().await;
         }
-        assert!(world.system.regen.ask(actors_platform::guardian::InjectPanic).await.is_err());
+        world.system.regen.inject_panic().await;
         let regen = world.system.regen.clone();
         let joined = actix_rt::spawn(async move { regen.ask(RegenerateVerdict(id("cs_1"))).await });
         tokio::task::yield_now().await;

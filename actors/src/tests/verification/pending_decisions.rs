@@ -6,6 +6,7 @@ use super::upstream::{
     two_sources, with_scene,
 };
 use crate::system::ActorSystem;
+use actors_platform::actor_handle::StartedActor;
 use actors_verification::VerifyError;
 use actors_verification::pending::PENDING_DECISIONS_MAX;
 use domain_verification::{DecisionInputs, DecisionStage, Envelope, EnvelopeKind};
@@ -149,11 +150,7 @@ fn restarted_actor_resumes_only_unclaimed_pending_decisions() {
             // a restart while two are in progress and three wait, and another one after the first two
             for wait_ms in [0, 1_500] {
                 tokio::time::sleep(Duration::from_millis(wait_ms)).await;
-                system
-                    .verification_upkeep
-                    .ask(actors_platform::guardian::InjectPanic)
-                    .await
-                    .expect_err("the task panics");
+                system.verification_upkeep.inject_panic().await;
             }
             after_s(60).await;
             assert_eq!(system.verification_upkeep.report().restarts, 2);

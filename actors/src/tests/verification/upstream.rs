@@ -11,6 +11,7 @@ use crate::system::ActorSystem;
 use crate::testing::ground::PEER;
 use crate::testing::{TestClock, TestServices, TestSystem, start};
 use actors_audit::logger::LoggerHandle;
+use actors_platform::actor_handle::StartedActor;
 use actors_upstream::BoxFuture;
 use actors_upstream::oracle::{LiveAnswer, LiveOracle, LiveQuery};
 use actors_upstream::web::WebError;

@@ -3,6 +3,7 @@
 
 use crate::platform::api::request::{JsonBody, PATHS};
 use crate::platform::config::credentials::read_secret_file;
+use crate::platform::openapi::STORE;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, SIGNALS_PER_WINDOW};
@@ -13,13 +14,14 @@ use axum::extract::{Path, Request, State};
 use axum::{Extension, Json};
 use domain_base::caller::PeerCredentials;
 use domain_base::digest::Sha256Hex;
+use domain_base::problem::{BODY_BROKEN, BODY_TOO_LARGE, INTERNAL_ERROR, INVALID_REQUEST};
 use domain_ground::event::InvalidationCause;
 use domain_ground::freshness::InvalidationTrigger;
 use domain_ground::id::SourceId;
+use domain_ground::problem::{SIGNAL_FORBIDDEN, SIGNAL_RATE_LIMITED, SIGNAL_UNKNOWN, SOURCE_UNKNOWN};
 use domain_ground::source_state::SourceState;
+use domain_ground::wire::SignalResponse;
 use hyper::{Method, Uri};
-use oracled_api::base::problem::ProblemCode;
-use oracled_api::ground::SignalResponse;
 use secrecy::ExposeSecret as _;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,7 +30,7 @@ use std::time::Duration;
 /// The header with the body's HMAC-SHA-256, as `sha256=` and 64 hexadecimal digits.
 const SIGNATURE: &str = "x-hub-signature-256";
 
-problems!(SignalProblems: STORE; InvalidRequest SourceUnknown BodyBroken BodyTooLarge SignalForbidden SignalUnknown SignalRateLimited);
+problems!(SignalProblems: STORE; INVALID_REQUEST SOURCE_UNKNOWN BODY_BROKEN BODY_TOO_LARGE SIGNAL_FORBIDDEN SIGNAL_UNKNOWN SIGNAL_RATE_LIMITED);
 
 /// Signal that the data of sources is no longer reliable.
 ///
@@ -64,7 +66,7 @@ pub async fn post(
         return accept_signal(&service, targets, path, request, peer).await;
     }
     let detail = format!("no source's freshness policy names {} as an `upstream_signal`", uri.path());
-    Err(Problem::new(ProblemCode::SignalUnknown, detail))
+    Err(Problem::new(SIGNAL_UNKNOWN, detail))
 }
 
 /// Handles a path without another route: a signal, if a policy has a webhook at the path.
@@ -110,10 +112,7 @@ async fn accept_signal(
                 // the secret may be replaced while the daemon runs; without the secret no signal is accepted
                 let secret = read_secret_file("`secret_file`", &file).map_err(|error| {
                     tracing::error!(%oracle_id, %error, "cannot read the secret of a freshness policy");
-                    Problem::new(
-                        ProblemCode::InternalError,
-                        "the secret of a freshness policy cannot be read",
-                    )
+                    Problem::new(INTERNAL_ERROR, "the secret of a freshness policy cannot be read")
                 })?;
                 let key = secret.expose_secret().as_bytes();
                 signature.as_ref().is_some_and(|signature| signature.is_hmac_of(key, body.as_bytes()))
@@ -126,13 +125,13 @@ async fn accept_signal(
             "the signal at {path} is not signed under the secret of its freshness policy; send \
              `X-Hub-Signature-256: sha256=` and the HMAC-SHA-256 of the body in hexadecimal digits"
         );
-        return Err(Problem::new(ProblemCode::SignalForbidden, detail));
+        return Err(Problem::new(SIGNAL_FORBIDDEN, detail));
     }
     service.signal_rate.count_signal(path, monotonic()).map_err(|wait| {
         let wait_s = wait.as_secs() + 1;
         let detail =
             format!("more than {SIGNALS_PER_WINDOW} signals a minute at {path}; send it again in {wait_s} s");
-        Problem::new(ProblemCode::SignalRateLimited, detail).retry_after(Duration::from_secs(wait_s))
+        Problem::new(SIGNAL_RATE_LIMITED, detail).retry_after(Duration::from_secs(wait_s))
     })?;
     invalidate(service, signed, path, peer).await
 }

@@ -5,6 +5,7 @@
 use crate::ground::config::IngestionSection;
 use crate::platform::api::request::QueryParams;
 use crate::platform::control::control_request::parse_name;
+use crate::platform::openapi::STORE;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
@@ -19,13 +20,17 @@ use axum::extract::{Path, State};
 use axum::{Extension, Json};
 use domain_base::caller::PeerCredentials;
 use domain_base::moment::Moment;
+use domain_base::problem::{BODY_BROKEN, BODY_TOO_LARGE, INVALID_DOCUMENT};
 use domain_ground::id::PipelineId;
 use domain_ground::ontology::is_version;
 use domain_ground::pipeline::PipelineState;
+use domain_ground::problem::{
+    PAYLOAD_UNDECODABLE, PIPELINE_UNKNOWN, RUN_BUSY, RUN_NOT_IN_FORCE, RUNS_HELD, VERSION_KNOWN,
+};
 use domain_ground::run::{IngestionRun, RunState};
+use domain_ground::wire::{UploadParams, UploadResponse};
 use http_body_util::BodyExt;
 use hyper::{Method, Request, StatusCode};
-use oracled_api::ground::{UploadParams, UploadResponse};
 use std::sync::Arc;
 use std::time::Duration;
 use store_facts::decoding::PayloadEncoding;
@@ -37,7 +42,7 @@ pub fn is_upload<B>(request: &Request<B>) -> bool {
     request.method() == Method::POST && path.starts_with("/v1/pipelines/") && path.ends_with("/runs")
 }
 
-problems!(UploadProblems: STORE; InvalidDocument BodyBroken PayloadUndecodable PipelineUnknown RunBusy VersionKnown RunsHeld RunNotInForce BodyTooLarge);
+problems!(UploadProblems: STORE; INVALID_DOCUMENT BODY_BROKEN PAYLOAD_UNDECODABLE PIPELINE_UNKNOWN RUN_BUSY VERSION_KNOWN RUNS_HELD RUN_NOT_IN_FORCE BODY_TOO_LARGE);
 
 /// Upload a payload and start a run that reads it.
 ///

@@ -1,9 +1,11 @@
 //! `/v1/runs`: ingestion runs, with their progress, their results, what they change, and what they reject.
 
 use super::source;
+use crate::ground::problem::RUN;
 use crate::platform::api::request::QueryParams;
 use crate::platform::control::control_request::ControlBody;
 use crate::platform::openapi::problems;
+use crate::platform::openapi::{DOCUMENT_BODY, STORE};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_blocking, run_to_end};
 use actors_ground::ingestion::{ApproveRun, CancelRun, DiscardRun, ListRunProgress, UndoRun};
@@ -12,14 +14,18 @@ use axum::extract::{Path, State};
 use axum::{Extension, Json};
 use domain_base::caller::PeerCredentials;
 use domain_base::digest::is_digit;
+use domain_base::page::ListPage;
+use domain_base::problem::{INVALID_REQUEST, SOURCE_DAMAGED};
+use domain_ground::problem::{
+    CONTENT_PRUNED, RUN_BUSY, RUN_NOT_HELD, RUN_NOT_IN_FORCE, RUN_NOT_RUNNING, RUN_UNKNOWN, SOURCE_UNKNOWN,
+    VERSION_KNOWN,
+};
 use domain_ground::run::{IngestionRun, RunProgress};
 use domain_ground::source_state::{CompletedRun, SourceState};
-use hyper::StatusCode;
-use oracled_api::base::page::ListPage;
-use oracled_api::base::problem::ProblemCode;
-use oracled_api::ground::{
+use domain_ground::wire::{
     ReasonRequest, RejectReport, RejectsParams, RunChangeReport, RunChangesParams, RunReport, RunsParams,
 };
+use hyper::StatusCode;
 use oracled_store::{Store, StoreError};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -29,7 +35,7 @@ use std::sync::Arc;
 /// Minimum number of first digits that may name a run, if they are unique.
 const DIGITS_MIN: usize = 8;
 
-problems!(ListProblems: STORE; SourceUnknown RunUnknown);
+problems!(ListProblems: STORE; SOURCE_UNKNOWN RUN_UNKNOWN);
 
 /// List runs, the latest first.
 #[utoipa::path(
@@ -99,7 +105,7 @@ pub async fn read_run(
     Ok(Json(report_run(source.as_ref(), run, &running)))
 }
 
-problems!(CancelProblems: RUN STORE; RunNotRunning);
+problems!(CancelProblems: RUN STORE; RUN_NOT_RUNNING);
 
 /// Cancel a run.
 ///
@@ -129,7 +135,7 @@ pub async fn cancel_run(
     .await
 }
 
-problems!(ApproveProblems: DOCUMENT_BODY RUN STORE; RunNotHeld RunBusy VersionKnown);
+problems!(ApproveProblems: DOCUMENT_BODY RUN STORE; RUN_NOT_HELD RUN_BUSY VERSION_KNOWN);
 
 /// Approve a held run.
 ///
@@ -161,7 +167,7 @@ pub async fn approve_run(
     .await
 }
 
-problems!(DiscardProblems: DOCUMENT_BODY RUN STORE; RunNotHeld);
+problems!(DiscardProblems: DOCUMENT_BODY RUN STORE; RUN_NOT_HELD);
 
 /// Discard a held run.
 #[utoipa::path(
@@ -191,7 +197,7 @@ pub async fn discard_run(
     .await
 }
 
-problems!(UndoProblems: DOCUMENT_BODY RUN STORE; RunNotInForce RunBusy ContentPruned SourceDamaged);
+problems!(UndoProblems: DOCUMENT_BODY RUN STORE; RUN_NOT_IN_FORCE RUN_BUSY CONTENT_PRUNED SOURCE_DAMAGED);
 
 /// Undo a completed run.
 ///
@@ -225,19 +231,18 @@ pub async fn undo_run(
 
 /// The run that a path names by its id, or by its first digits.
 fn find_run(store: &Store, run_id: Result<Path<String>, PathRejection>) -> Result<IngestionRun, Problem> {
-    let Path(digits) =
-        run_id.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
+    let Path(digits) = run_id.map_err(|error| Problem::new(INVALID_REQUEST, error.body_text()))?;
     if digits.len() < DIGITS_MIN || !digits.bytes().all(is_digit) {
         let detail = format!(
             "`{digits}` is not the id of a run; use the id, or {DIGITS_MIN} or more of its first digits (lower-case hexadecimal)"
         );
-        return Err(Problem::new(ProblemCode::InvalidRequest, detail));
+        return Err(Problem::new(INVALID_REQUEST, detail));
     }
     let unknown = || Problem::run_unknown(digits.clone());
     let ids = store.runs_with_prefix(&digits)?;
     if ids.len() > 1 {
         let detail = format!("several run ids begin with {digits}; use more digits");
-        return Err(Problem::new(ProblemCode::InvalidRequest, detail));
+        return Err(Problem::new(INVALID_REQUEST, detail));
     }
     let run_id = ids.first().and_then(|run_id| run_id.parse().ok()).ok_or_else(unknown)?;
     Ok(store.run(&run_id)?.ok_or_else(unknown)?.0)
@@ -261,7 +266,7 @@ fn report_changed_run(run: IngestionRun) -> RunReport {
     RunReport { run, progress: None, undone_by: None }
 }
 
-problems!(ChangesProblems: RUN STORE; SourceDamaged);
+problems!(ChangesProblems: RUN STORE; SOURCE_DAMAGED);
 
 /// List the changes of a run, with the raw records before and after them.
 ///
@@ -305,7 +310,7 @@ pub async fn list_run_changes(
     Ok(Json(read.await?))
 }
 
-problems!(RejectsProblems: RUN STORE; SourceDamaged);
+problems!(RejectsProblems: RUN STORE; SOURCE_DAMAGED);
 
 /// List the records that a run rejected, with the reasons.
 #[utoipa::path(

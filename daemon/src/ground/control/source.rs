@@ -1,8 +1,10 @@
 //! `/v1/sources/{oracle_id}`: the state of a source, its freshness, the history of its values, and the operations of administrators on it.
 
 use super::upkeep::SourceChecks;
+use crate::ground::problem::QUERY;
 use crate::platform::control::control_request::{ControlBody, check_reason, parse_name};
 use crate::platform::openapi::problems;
+use crate::platform::openapi::{DOCUMENT_BODY, STORE};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
 use actors_ground::registry::{RegistryError, SourceInvalidation, SourceReviewDecision, policy_of};
@@ -13,16 +15,16 @@ use domain_base::caller::PeerCredentials;
 use domain_base::moment::Moment;
 use domain_ground::event::InvalidationCause;
 use domain_ground::id::SourceId;
+use domain_ground::problem::{NOT_INVALIDATED, ONTOLOGY_UNKNOWN, REVIEW_REFUSED, SOURCE_UNKNOWN};
 use domain_ground::query::{QueryRequest, ValueHistory};
 use domain_ground::source::SourceRegistryEntry;
 use domain_ground::source_state::SourceState;
-use oracled_api::base::problem::ProblemCode;
-use oracled_api::ground::{
+use domain_ground::wire::{
     FreshnessReport, ReasonRequest, SourceReport, SourceReviewRequest, ValueHistoryRequest,
 };
 use std::sync::Arc;
 
-problems!(ReadProblems: STORE; SourceUnknown);
+problems!(ReadProblems: STORE; SOURCE_UNKNOWN);
 
 /// Read a source, with its last check and the check in progress.
 #[utoipa::path(
@@ -47,7 +49,7 @@ pub async fn read_source(
     Ok(Json(SourceReport { entry, last_check, checking: checks.get(&oracle_id) }))
 }
 
-problems!(ReviewProblems: DOCUMENT_BODY STORE; SourceUnknown ReviewRefused);
+problems!(ReviewProblems: DOCUMENT_BODY STORE; SOURCE_UNKNOWN REVIEW_REFUSED);
 
 /// Approve a source, or set its deprecation date.
 #[utoipa::path(
@@ -76,7 +78,7 @@ pub async fn review_source(
     run_to_end(async move { Ok(Json(service.system.registry.review(&oracle_id, review, peer).await?)) }).await
 }
 
-problems!(InvalidateProblems: DOCUMENT_BODY STORE; SourceUnknown);
+problems!(InvalidateProblems: DOCUMENT_BODY STORE; SOURCE_UNKNOWN);
 
 /// Mark all data of a source as stale until the next run.
 #[utoipa::path(
@@ -108,7 +110,7 @@ pub async fn invalidate_source(
     .await
 }
 
-problems!(ConfirmProblems: DOCUMENT_BODY STORE; SourceUnknown NotInvalidated);
+problems!(ConfirmProblems: DOCUMENT_BODY STORE; SOURCE_UNKNOWN NOT_INVALIDATED);
 
 /// Confirm the data of an invalidated source.
 ///
@@ -149,11 +151,11 @@ pub(crate) fn parse_reason(body: &ControlBody) -> Result<String, Problem> {
 /// The stored state of a source.
 pub(crate) fn find_source(service: &DaemonService, oracle_id: &SourceId) -> Result<SourceState, Problem> {
     let known = service.system.store.source(oracle_id)?;
-    let unknown = || Problem::new(ProblemCode::SourceUnknown, format!("no source {oracle_id} is registered"));
+    let unknown = || Problem::new(SOURCE_UNKNOWN, format!("no source {oracle_id} is registered"));
     Ok(known.ok_or_else(unknown)?.0)
 }
 
-problems!(FreshnessProblems: STORE; SourceUnknown OntologyUnknown);
+problems!(FreshnessProblems: STORE; SOURCE_UNKNOWN ONTOLOGY_UNKNOWN);
 
 /// Read the freshness of a source by the policy in force.
 #[utoipa::path(

@@ -7,6 +7,7 @@ use crate::platform::api::body::PieceWriter;
 use crate::platform::api::request::QueryParams;
 use crate::platform::control::control_request::{ControlBody, parse_name};
 use crate::platform::openapi::problems;
+use crate::platform::openapi::{DOCUMENT_BODY, STORE};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
 use actors_ground::ingestion::{PruneSource, PullOutcome, PullPipeline, RebuildSource, VerifySourceFiles};
@@ -18,13 +19,17 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use domain_base::caller::PeerCredentials;
 use domain_base::moment::Moment;
+use domain_base::problem::{BODY_TOO_LARGE, INVALID_DOCUMENT, SOURCE_DAMAGED};
 use domain_ground::event::{SourceReadKind, SourceReadOutcome};
 use domain_ground::id::{PipelineId, SourceId};
+use domain_ground::problem::{
+    NOT_REBUILT, PAYLOAD_UNDECODABLE, PIPELINE_UNKNOWN, PULL_BUSY, PULL_FAILED, RUN_BUSY, RUN_NOT_IN_FORCE,
+    RUN_UNKNOWN, RUNS_HELD, SOURCE_UNKNOWN, VERSION_KNOWN,
+};
 use domain_ground::upkeep::{PruneOutcome, RebuildOutcome, SourceCheckProgress, SourceCheckReport};
+use domain_ground::wire::{ExportedVersion, PruneRequest, PullParams, PullResponse, VerifyFilesRequest};
 use hyper::header::CONTENT_TYPE;
 use hyper::{Method, Request};
-use oracled_api::base::problem::ProblemCode;
-use oracled_api::ground::{ExportedVersion, PruneRequest, PullParams, PullResponse, VerifyFilesRequest};
 use std::collections::HashMap;
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,7 +42,7 @@ pub fn has_no_time_limit<B>(request: &Request<B>) -> bool {
         || (method == Method::GET && ends(&["/export"]))
 }
 
-problems!(PullProblems: STORE; InvalidDocument PipelineUnknown PullBusy PullFailed PayloadUndecodable BodyTooLarge RunBusy VersionKnown RunsHeld RunNotInForce);
+problems!(PullProblems: STORE; INVALID_DOCUMENT PIPELINE_UNKNOWN PULL_BUSY PULL_FAILED PAYLOAD_UNDECODABLE BODY_TOO_LARGE RUN_BUSY VERSION_KNOWN RUNS_HELD RUN_NOT_IN_FORCE);
 
 /// Pull the payload of a pipeline and start its run.
 ///
@@ -80,7 +85,7 @@ pub async fn pull(
     .await
 }
 
-problems!(PruneProblems: DOCUMENT_BODY STORE; SourceUnknown RunBusy SourceDamaged);
+problems!(PruneProblems: DOCUMENT_BODY STORE; SOURCE_UNKNOWN RUN_BUSY SOURCE_DAMAGED);
 
 /// Remove from a source the content of records that are no longer valid.
 #[utoipa::path(
@@ -130,7 +135,7 @@ impl SourceChecks {
     }
 }
 
-problems!(VerifyProblems: DOCUMENT_BODY STORE; SourceUnknown RunUnknown);
+problems!(VerifyProblems: DOCUMENT_BODY STORE; SOURCE_UNKNOWN RUN_UNKNOWN);
 
 /// Compare the files, payloads and raw records of a source with their digests.
 ///
@@ -175,7 +180,7 @@ pub async fn verify(
     }
 }
 
-problems!(RebuildProblems: STORE; SourceUnknown RunBusy NotRebuilt);
+problems!(RebuildProblems: STORE; SOURCE_UNKNOWN RUN_BUSY NOT_REBUILT);
 
 /// Rebuild the damaged or missing files of a source from its archived payloads.
 ///
@@ -203,7 +208,7 @@ pub async fn rebuild(
     .await
 }
 
-problems!(ExportProblems: STORE; SourceUnknown SourceDamaged);
+problems!(ExportProblems: STORE; SOURCE_UNKNOWN SOURCE_DAMAGED);
 
 /// Export every version of every record of a source with its provenance.
 ///
@@ -231,7 +236,7 @@ pub async fn export(
     let Some(view) = service.system.store.view(&oracle_id)? else {
         started.set_outcome(SourceReadOutcome::SourceUnknown);
         queries.close_entry(started).await?;
-        return Err(Problem::new(ProblemCode::SourceUnknown, format!("no source {oracle_id} is registered")));
+        return Err(Problem::new(SOURCE_UNKNOWN, format!("no source {oracle_id} is registered")));
     };
     let mut ended = open();
     started.set_outcome(SourceReadOutcome::Started);

@@ -9,7 +9,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper::header::{CONTENT_TYPE, EXPECT, HeaderValue};
 use hyper::{Request, StatusCode};
-use oracled_api::base::streamed_body::{StreamedBody, StreamedBodySender};
+use oracled_api::streamed_body::{StreamedBody, StreamedBodySender};
 use std::convert::Infallible;
 use std::io::{self, Write};
 use std::pin::Pin;

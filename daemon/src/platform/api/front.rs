@@ -11,10 +11,10 @@ use actors_platform::caller::run_as_caller;
 use axum::Router;
 use axum::response::{IntoResponse, Response};
 use domain_base::caller::{CallerSocket, PeerCredentials, REQUEST_ID_MAX_CHARS, RequestCaller, TraceParent};
+use domain_base::problem::{HEADERS_TOO_LARGE, INTERNAL_ERROR};
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue};
-use oracled_api::base::problem::ProblemCode;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -166,7 +166,7 @@ impl RequestLimits {
             self.headers,
             self.header_bytes
         );
-        Err(Problem::new(ProblemCode::HeadersTooLarge, detail))
+        Err(Problem::new(HEADERS_TOO_LARGE, detail))
     }
 }
 
@@ -181,7 +181,7 @@ async fn run_within_limit<E>(
         // the router's error type has no values; the panic hook has logged the panic
         Ok(Ok(Err(_)) | Err(HandlerPanic)) => {
             count_request_panic();
-            Problem::new(ProblemCode::InternalError, "the handler panicked").into_response()
+            Problem::new(INTERNAL_ERROR, "the handler panicked").into_response()
         }
         Err(_) => Problem::request_timeout(time).into_response(),
     }

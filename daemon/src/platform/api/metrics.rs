@@ -9,12 +9,12 @@ use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use domain_base::actor_report::ActorReport;
+use domain_base::problem::INTERNAL_ERROR;
 use hyper::header::CONTENT_TYPE;
 use jiff::Timestamp;
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
-use oracled_api::base::problem::ProblemCode;
 use prometheus_client::encoding::text;
 use std::fmt::{self, Display, Write};
 use std::fs;
@@ -46,7 +46,7 @@ pub(crate) async fn get(
             body.truncate(body.strip_suffix(END).map_or(body.len(), str::len));
             write_process_metrics(&mut body, service.system.clock.now())
         })
-        .map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?;
+        .map_err(|error| Problem::new(INTERNAL_ERROR, error.to_string()))?;
     let platform: [(&str, MetricsReader); 1] = [("platform", |service| Box::pin(read(service)))];
     for (name, read) in platform.iter().chain(features) {
         match read(&service).await {

@@ -15,13 +15,14 @@ use domain_base::application::ApplicationName;
 use domain_base::caller::PeerCredentials;
 use domain_base::document::AnyDocument;
 use domain_base::json_members::DuplicateKeyCheck;
+use domain_base::problem::ProblemCode;
+use domain_base::problem::{APPLICATION_UNKNOWN, INVALID_DOCUMENT, INVALID_REQUEST, INVALID_SESSION_ID};
 use domain_base::session_id::SessionId;
 use domain_base::wording::{excerpt, reword_serde_error};
 use http_body_util::BodyExt;
 use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Uri};
-use oracled_api::base::problem::ProblemCode;
 use oracled_domain::documents::DocumentKind;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -56,7 +57,7 @@ impl FromRequestParts<Arc<DaemonService>> for PathSessionId {
         let Path(text) = Path::<String>::from_request_parts(parts, service)
             .await
             // the path has escapes that are not UTF-8
-            .map_err(|rejection| Problem::new(ProblemCode::InvalidSessionId, rejection.body_text()))?;
+            .map_err(|rejection| Problem::new(INVALID_SESSION_ID, rejection.body_text()))?;
         parse_session_id(text, parts.extensions.get(), &service.limits).map(Self)
     }
 }
@@ -70,7 +71,7 @@ pub(crate) async fn require_application(request: Request, next: Next) -> Respons
     let ids = peer.map(|peer| format!("user id {} and group id {}", peer.uid, peer.gid));
     let ids = ids.unwrap_or_else(|| "the caller's user id".into());
     let detail = format!("{ids} belong to no application; add one of them to a table `applications.NAME`");
-    Problem::new(ProblemCode::ApplicationUnknown, detail).into_response()
+    Problem::new(APPLICATION_UNKNOWN, detail).into_response()
 }
 
 /// The whole body of a request, within the limit and declared as JSON.
@@ -162,7 +163,7 @@ impl JsonBody {
 /// # Errors
 /// As of [`JsonBody::parse_strictly`].
 pub(crate) fn parse_strictly<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
-    read_strict_json(text, "a request", ProblemCode::InvalidRequest)
+    read_strict_json(text, "a request", INVALID_REQUEST)
 }
 
 /// Reads `text` as a `T`.
@@ -174,13 +175,13 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
     // serde also accepts an array with the fields in their order
     if text.trim_ascii_start().starts_with(b"[") {
         serde_json::from_slice::<IgnoredAny>(text).map_err(not_json)?;
-        return Err(Problem::new(ProblemCode::InvalidRequest, "a request must be an object, not an array"));
+        return Err(Problem::new(INVALID_REQUEST, "a request must be an object, not an array"));
     }
     serde_json::from_slice(text).map_err(|error| {
         // serde classifies a value of a wrong type in place of a word as syntax
         let is_json = error.classify() == Category::Data || serde_json::from_slice::<Value>(text).is_ok();
         if is_json {
-            Problem::new(ProblemCode::InvalidRequest, describe_with_path::<T>(text, &error))
+            Problem::new(INVALID_REQUEST, describe_with_path::<T>(text, &error))
         } else {
             not_json(error)
         }
@@ -240,7 +241,7 @@ pub fn parse_session_id(
     limits: &LimitsSection,
 ) -> Result<SessionId, Problem> {
     let max_chars = limits.session_id_chars;
-    let invalid = |fault: String| Problem::new(ProblemCode::InvalidSessionId, fault);
+    let invalid = |fault: String| Problem::new(INVALID_SESSION_ID, fault);
     if application.is_some() && text.contains('/') {
         return Err(invalid("the session id contains '/' (only `A-Z a-z 0-9 _ . : -` allowed)".into()));
     }
@@ -260,7 +261,7 @@ impl<S: Sync, T: DeserializeOwned + IntoParams> FromRequestParts<S> for QueryPar
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let params = parse_params(&parts.uri);
-        params.map(Self).map_err(|fault| Problem::new(ProblemCode::InvalidRequest, fault))
+        params.map(Self).map_err(|fault| Problem::new(INVALID_REQUEST, fault))
     }
 }
 
@@ -319,7 +320,7 @@ pub(crate) fn check_no_params(uri: &Uri) -> Result<(), Problem> {
     let Some(first) = params.split('&').find(|param| !param.is_empty()) else { return Ok(()) };
     let name = excerpt(first.split('=').next().unwrap_or_default());
     let fault = format!("`{name}` is not a query parameter of this path, which has none; remove it");
-    Err(Problem::new(ProblemCode::InvalidRequest, fault))
+    Err(Problem::new(INVALID_REQUEST, fault))
 }
 
 /// Reads `text` as a `T`. `kind` names it in errors (`a request`). A name must not occur twice in one object,
@@ -340,7 +341,7 @@ pub(crate) fn read_strict_json<T: DeserializeOwned>(
 /// # Errors
 /// `InvalidJson`, `InvalidDocument`.
 pub(crate) fn read_document(text: &[u8], kind: DocumentKind) -> Result<AnyDocument, Problem> {
-    read_with(text, "a document", ProblemCode::InvalidDocument, |json| kind.read(json))
+    read_with(text, "a document", INVALID_DOCUMENT, |json| kind.read(json))
 }
 
 fn read_with<T>(
@@ -590,9 +591,9 @@ fn parse_line(text: &[u8], number: &mut u64, skipped: bool, max_bytes: usize) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oracled_api::audit::LogParams;
-    use oracled_api::ground::{RunsParams, UploadParams};
-    use oracled_api::verdict::OutboxParams;
+    use domain_audit::wire::LogParams;
+    use domain_ground::wire::{RunsParams, UploadParams};
+    use domain_verdict::wire::OutboxParams;
     use serde_json::{Value, json};
 
     fn parse<T: DeserializeOwned + IntoParams>(query: &str) -> Result<T, String> {
@@ -643,9 +644,9 @@ mod tests {
     }
 
     fn read_error<T: DeserializeOwned>(text: &str) -> (&'static str, String) {
-        let problem = read_strict_json::<T>(text.as_bytes(), "a request", ProblemCode::InvalidRequest);
+        let problem = read_strict_json::<T>(text.as_bytes(), "a request", INVALID_REQUEST);
         let problem = problem.err().expect("the body is rejected");
-        (problem.document.code.as_str(), problem.to_string())
+        (problem.document.code.name, problem.to_string())
     }
 
     #[test]
@@ -663,8 +664,8 @@ mod tests {
             );
         }
         let text = br#"{"a": {"b": 1}, "b": [{"a": 1}, {"a": 1.5}]}"#;
-        let read: Value = read_strict_json(text, "a request", ProblemCode::InvalidRequest)
-            .expect("no name occurs twice in one object");
+        let read: Value =
+            read_strict_json(text, "a request", INVALID_REQUEST).expect("no name occurs twice in one object");
         assert_eq!(read, json!({"a": {"b": 1}, "b": [{"a": 1}, {"a": 1.5}]}));
     }
 

@@ -1,7 +1,7 @@
 //! Helpers that the control handlers share.
 
 use crate::platform::api::request::{self, JsonBody};
-use crate::platform::problem::{Problem, ProblemCode};
+use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
 use actors_audit::logger::CommitError;
 use axum::extract::rejection::PathRejection;
@@ -10,6 +10,7 @@ use domain_audit::event::ControlAction;
 use domain_base::application::ApplicationName;
 use domain_base::caller::{DecidingUser, PeerCredentials};
 use domain_base::event::AuditEvent;
+use domain_base::problem::{INTERNAL_ERROR, INVALID_DOCUMENT, INVALID_REQUEST};
 use domain_base::text_form::is_blank;
 use hyper::http::request::Parts;
 use nix::unistd::{Uid, User};
@@ -32,8 +33,8 @@ pub(crate) fn parse_name<T: TryFrom<String, Error: Display>>(
     path: Result<Path<String>, PathRejection>,
 ) -> Result<T, Problem> {
     // the path has escapes that are not UTF-8
-    let Path(name) = path.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
-    T::try_from(name).map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.to_string()))
+    let Path(name) = path.map_err(|error| Problem::new(INVALID_REQUEST, error.body_text()))?;
+    T::try_from(name).map_err(|error| Problem::new(INVALID_REQUEST, error.to_string()))
 }
 
 /// Checks that the application `name` is configured.
@@ -44,7 +45,7 @@ pub(crate) fn require_application(service: &DaemonService, name: &ApplicationNam
     }
     let names: Vec<_> = names.iter().map(ApplicationName::as_str).collect();
     let detail = format!("the application `{name}` is not configured; configured: {}", names.join(", "));
-    Err(Problem::new(ProblemCode::InvalidRequest, detail))
+    Err(Problem::new(INVALID_REQUEST, detail))
 }
 
 /// Checks a reason that is logged.
@@ -56,7 +57,7 @@ pub(crate) fn check_reason(reason: &str) -> Result<(), Problem> {
         "`reason` has {} bytes; it must have visible text of at most {REASON_MAX_BYTES} bytes",
         reason.len()
     );
-    Err(Problem::new(ProblemCode::InvalidRequest, detail))
+    Err(Problem::new(INVALID_REQUEST, detail))
 }
 
 /// Commits the audit entry of a control request that changes state.
@@ -96,7 +97,7 @@ impl ControlBody {
     /// # Errors
     /// `InvalidJson` if the body is not JSON; `InvalidDocument` with the position of the fault.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Problem> {
-        request::read_strict_json(self.0.as_bytes(), "a document", ProblemCode::InvalidDocument)
+        request::read_strict_json(self.0.as_bytes(), "a document", INVALID_DOCUMENT)
     }
 }
 
@@ -116,7 +117,7 @@ impl<S: Sync> FromRequestParts<S> for IdentifiedUser {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let peer = parts.extensions.get::<PeerCredentials>().copied();
-        let peer = peer.ok_or_else(|| Problem::new(ProblemCode::InternalError, "the request has no peer"))?;
+        let peer = peer.ok_or_else(|| Problem::new(INTERNAL_ERROR, "the request has no peer"))?;
         Ok(Self(DecidingUser { peer, name: look_up_name(peer.uid).await }))
     }
 }

@@ -2,8 +2,10 @@
 
 use crate::platform::api::request::{self, JsonBody};
 use crate::platform::openapi::problems;
+use crate::platform::openapi::{JSON_BODY, STORE};
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
+use crate::verdict::problem::SUBMISSION;
 use crate::verdict::request::{parse_payload, parse_query, parse_tier};
 use actors_verdict::crosscheck::JudgeVerdict;
 use actors_verdict::submission::{Submission, SubmissionOutcome};
@@ -11,10 +13,10 @@ use axum::extract::State;
 use axum::{Extension, Json};
 use domain_base::application::ApplicationName;
 use domain_base::gate_path::GatePath;
+use domain_base::problem::INTERNAL_ERROR;
 use domain_verdict::crosscheck::CrosscheckDecision;
 use domain_verdict::session::SessionCaller;
-use oracled_api::base::problem::ProblemCode;
-use oracled_api::verdict::CrosscheckRequest;
+use domain_verdict::wire::CrosscheckRequest;
 use std::sync::Arc;
 
 problems!(CheckProblems: JSON_BODY SUBMISSION STORE);
@@ -59,6 +61,6 @@ pub async fn post(
     match outcome {
         SubmissionOutcome::Checked(decision) => Ok(Json(decision)),
         // the outcome has the verdict, which a problem does not quote
-        _ => Err(Problem::new(ProblemCode::InternalError, "a check ended with the outcome of a delivery")),
+        _ => Err(Problem::new(INTERNAL_ERROR, "a check ended with the outcome of a delivery")),
     }
 }

@@ -3,9 +3,11 @@
 use crate::platform::api::body::json_response;
 use crate::platform::api::request::{PathSessionId, QueryParams};
 use crate::platform::openapi::problems;
+use crate::platform::openapi::{SESSION, STORE};
 use crate::platform::problem::{Problem, without_state_dir};
 use crate::platform::service::DaemonService;
 use crate::verdict::config::models::{ModelProvider, ModelSection};
+use crate::verdict::problem::OWNER;
 use crate::verdict::request::RequestSessionCaller;
 use actors_platform::clock::stopwatch;
 use actors_verdict::generation::GenerationError;
@@ -17,15 +19,16 @@ use axum::{Extension, Json};
 use bytes::Bytes;
 use domain_base::application::ApplicationName;
 use domain_base::caller::PeerCredentials;
+use domain_base::page::ListPage;
+use domain_base::problem::INVALID_REQUEST;
 use domain_base::session_id::SessionId;
 use domain_verdict::order::{Order, OrderPosition, OrderPositionError, OrderState};
+use domain_verdict::problem::{MODEL_UNAVAILABLE, ORDER_STATE_REFUSED, ORDER_UNKNOWN};
 use domain_verdict::session::SessionRecord;
+use domain_verdict::wire::{OrderReport, OrdersParams};
 use hyper::StatusCode;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
 use jiff::Timestamp;
-use oracled_api::base::page::ListPage;
-use oracled_api::base::problem::ProblemCode;
-use oracled_api::verdict::{OrderReport, OrdersParams};
 use oracled_store::OrderQuery;
 use std::sync::Arc;
 use std::time::Duration;
@@ -186,9 +189,10 @@ pub(crate) fn list_orders(
     params: OrdersParams,
 ) -> Result<ListPage<OrderReport>, Problem> {
     let OrdersParams { after, limit, state } = params;
-    let before = after.as_deref().map(str::parse).transpose().map_err(|error: OrderPositionError| {
-        Problem::new(ProblemCode::InvalidRequest, format!("`after`: {error}"))
-    })?;
+    let before =
+        after.as_deref().map(str::parse).transpose().map_err(|error: OrderPositionError| {
+            Problem::new(INVALID_REQUEST, format!("`after`: {error}"))
+        })?;
     let query = OrderQuery { application, state, before, limit: *limit + 1 };
     let sessions = service.system.store.orders(&query)?.into_iter();
     let orders = sessions.filter_map(|session| report_of(service, session)).collect();
@@ -197,7 +201,7 @@ pub(crate) fn list_orders(
     Ok(ListPage::from_items(orders, *limit, position))
 }
 
-problems!(ListProblems: STORE; InvalidRequest);
+problems!(ListProblems: STORE; INVALID_REQUEST);
 
 /// List the orders of the caller's application, the latest one first.
 #[utoipa::path(
@@ -221,7 +225,7 @@ pub async fn list(
     Ok(Json(ListPage { items, ..page }))
 }
 
-problems!(ReadProblems: SESSION STORE; OrderUnknown);
+problems!(ReadProblems: SESSION STORE; ORDER_UNKNOWN);
 
 /// Read an order.
 #[utoipa::path(
@@ -244,7 +248,7 @@ pub async fn get(
     Ok(respond(report.into_local(), StatusCode::OK, service.system.clock.now()))
 }
 
-problems!(CancelProblems: SESSION STORE OWNER; OrderUnknown OrderStateRefused);
+problems!(CancelProblems: SESSION STORE OWNER; ORDER_UNKNOWN ORDER_STATE_REFUSED);
 
 /// Cancel an order.
 ///
@@ -290,7 +294,7 @@ fn no_model_problem(service: &DaemonService) -> Problem {
         }
         _ => "the model has no key; see `model.api_key_file`".to_owned(),
     };
-    Problem::new(ProblemCode::ModelUnavailable, cause)
+    Problem::new(MODEL_UNAVAILABLE, cause)
 }
 
 /// 200 with a verdict that the session already had.

@@ -2,8 +2,10 @@
 
 use crate::platform::api::request::{JsonBody, PathSessionId};
 use crate::platform::openapi::problems;
+use crate::platform::openapi::{JSON_BODY, STORE};
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
+use crate::verdict::problem::{OWNER, SUBMISSION};
 use crate::verdict::request::{
     RequestSessionCaller, parse_email, parse_label, parse_model_query, parse_tier,
 };
@@ -12,19 +14,20 @@ use actors_verdict::generation::{PromptError, find_prompt};
 use axum::Json;
 use axum::extract::State;
 use domain_base::digest::ParseDigestError;
+use domain_base::problem::INVALID_REQUEST;
 use domain_base::session_id::SessionId;
 use domain_base::text_form::is_blank;
 use domain_verdict::label::ProductTier;
+use domain_verdict::problem::SESSION_MISMATCH;
 use domain_verdict::prompt::{ModelPrompt, VerdictPrompt};
 use domain_verdict::query::CustomerQuery;
 use domain_verdict::template_name::{ParseTemplateNameError, TemplateRef};
+use domain_verdict::wire::{RegisterSessionRequest, RegisterSessionResponse, SubmittedPrompt};
 use hyper::StatusCode;
-use oracled_api::base::problem::ProblemCode;
-use oracled_api::verdict::{RegisterSessionRequest, RegisterSessionResponse, SubmittedPrompt};
 use std::fmt::Display;
 use std::sync::Arc;
 
-problems!(RegisterProblems: JSON_BODY SUBMISSION STORE OWNER; SessionMismatch);
+problems!(RegisterProblems: JSON_BODY SUBMISSION STORE OWNER; SESSION_MISMATCH);
 
 /// Register a session so that a lost verdict can be regenerated.
 ///
@@ -52,7 +55,7 @@ pub async fn put(
     if prompt.is_some() && original_verdict.is_none() {
         let detail =
             "`prompt` is given without `original_verdict`; send the verdict that has this prompt, too";
-        return Err(Problem::new(ProblemCode::InvalidRequest, detail));
+        return Err(Problem::new(INVALID_REQUEST, detail));
     }
     let tier = parse_tier(&tier)?;
     let query = parse_model_query(query, &service.limits)?;
@@ -109,7 +112,7 @@ pub(super) fn parse_prompt(
         }
         _ => {
             let detail = "`prompt` needs exactly one of `template`, `text` and `sha256`";
-            return Err(Problem::new(ProblemCode::InvalidRequest, detail));
+            return Err(Problem::new(INVALID_REQUEST, detail));
         }
     }))
 }
@@ -137,5 +140,5 @@ fn build_prompt(
 }
 
 fn invalid(member: &str, fault: impl Display) -> Problem {
-    Problem::new(ProblemCode::InvalidRequest, format!("`prompt.{member}`: {fault}"))
+    Problem::new(INVALID_REQUEST, format!("`prompt.{member}`: {fault}"))
 }

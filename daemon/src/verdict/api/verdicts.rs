@@ -5,17 +5,22 @@
 
 use super::orders::{self, replayed_response};
 use super::sessions::parse_prompt;
+use crate::ground::problem::QUERY;
 use crate::platform::api::body::json_response;
 use crate::platform::api::request::{JsonBody, PathSessionId, QueryParams};
 use crate::platform::openapi::problems;
+use crate::platform::openapi::{JSON_BODY, SESSION, STORE};
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
+use crate::rules::problem::FACTS;
 use crate::rules::sourced_check::{RequestedCheck, SourcedCheck};
 use crate::verdict::config::CommonContact;
 use crate::verdict::config::applications::ApplicationSections;
+use crate::verdict::problem::{MODEL, OWNER, SUBMISSION};
 use crate::verdict::request::{
     RequestSessionCaller, parse_email, parse_model_query, parse_payload, parse_query, parse_tier, take_check,
 };
+use crate::verification::problem::VERIFY;
 use actors_platform::clock::stopwatch;
 use actors_upstream::web::witness::SignedCheckpoint;
 use actors_verdict::cache::{FindSession, FindSessionOutcome, ReadVerdict};
@@ -26,21 +31,28 @@ use actors_verdict::submission::{CachedVerdict, Submission, SubmissionOutcome};
 use axum::extract::State;
 use axum::response::Response;
 use bytes::Bytes;
+use domain_audit::problem::ENTRY_DROPPED;
+use domain_audit::wire::{LogBundle, LogProof, ProvedEntry};
 use domain_base::digest::Sha256Hex;
 use domain_base::gate_path::GatePath;
+use domain_base::problem::ProblemCode;
+use domain_base::problem::{INTERNAL_ERROR, INVALID_REQUEST};
 use domain_base::session_id::SessionId;
 use domain_rules::RulesEvaluation;
 use domain_verdict::crosscheck::CrosscheckDecision;
 use domain_verdict::policy::{PolicyCause, join_causes};
+use domain_verdict::problem::{
+    CROSSCHECK_REJECTED, DELIVERED_ALREADY, HELD_VERDICT_UNREADABLE, LOOKUP_TIMEOUT, LOOKUP_UNAVAILABLE,
+    ORDER_CANCELLED, ORDER_FAILED, POLICY_REJECTED, REGEN_RATE_LIMITED, RULES_REJECTED, SESSION_MISMATCH,
+    SESSION_UNKNOWN, VERDICT_NOT_CACHED, VerdictProblem,
+};
 use domain_verdict::session::{SessionMismatch, SessionRecord};
-use hyper::header::{HeaderMap, HeaderName, HeaderValue};
-use hyper::{Method, StatusCode};
-use oracled_api::audit::{LogBundle, LogProof, ProvedEntry};
-use oracled_api::base::problem::ProblemCode;
-use oracled_api::verdict::{
+use domain_verdict::wire::{
     CacheResult, CacheVerdictRequest, OrderReport, SubmitVerdictRequest, VerdictParams, VerdictProof,
     VerdictResponse,
 };
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, StatusCode};
 use oracled_store::{LogLine, LogQuery, Store, StoreError};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -51,7 +63,7 @@ use tokio::task::spawn_blocking;
 /// The response header that shows whether the verdict was cached.
 const X_CACHE: HeaderName = HeaderName::from_static("x-cache");
 
-problems!(SubmitProblems: JSON_BODY SUBMISSION STORE MODEL QUERY VERIFY FACTS OWNER; SessionMismatch DeliveredAlready OrderCancelled CrosscheckRejected RulesRejected PolicyRejected OrderFailed HeldVerdictUnreadable);
+problems!(SubmitProblems: JSON_BODY SUBMISSION STORE MODEL QUERY VERIFY FACTS OWNER; SESSION_MISMATCH DELIVERED_ALREADY ORDER_CANCELLED CROSSCHECK_REJECTED RULES_REJECTED POLICY_REJECTED ORDER_FAILED HELD_VERDICT_UNREADABLE);
 
 /// Submit a verdict for delivery, or let the model generate one.
 ///
@@ -93,7 +105,7 @@ pub async fn submit_verdict(
     if is_generated && prompt.is_some() {
         let detail = "`prompt` is given without a verdict; send `verdict` or `raw`, too, or leave `prompt` out: \
                       the daemon builds the prompt of a verdict that it generates";
-        return Err(Problem::new(ProblemCode::InvalidRequest, detail));
+        return Err(Problem::new(INVALID_REQUEST, detail));
     }
     let query = if is_generated { parse_model_query(query, limits)? } else { parse_query(query, limits)? };
     let payload = if is_generated { None } else { Some(parse_payload(verdict.as_deref(), raw.as_deref())?) };
@@ -154,7 +166,7 @@ fn repeats_sources(
     mismatch.map_or(Ok(true), |what| Err(Problem::session_mismatch(session_id, what)))
 }
 
-problems!(ReadProblems: SESSION STORE MODEL; EntryDropped InvalidRequest LookupUnavailable LookupTimeout SessionUnknown SessionMismatch OrderCancelled VerdictNotCached CrosscheckRejected RulesRejected PolicyRejected OrderFailed RegenRateLimited);
+problems!(ReadProblems: SESSION STORE MODEL; ENTRY_DROPPED INVALID_REQUEST LOOKUP_UNAVAILABLE LOOKUP_TIMEOUT SESSION_UNKNOWN SESSION_MISMATCH ORDER_CANCELLED VERDICT_NOT_CACHED CROSSCHECK_REJECTED RULES_REJECTED POLICY_REJECTED ORDER_FAILED REGEN_RATE_LIMITED);
 
 /// Read the verdict of a session.
 ///
@@ -272,7 +284,7 @@ fn require_verdict(
         }
         SubmissionOutcome::Cancelled => Err(Problem::order_cancelled(session_id)),
         SubmissionOutcome::Checked(_) | SubmissionOutcome::Held => {
-            Err(Problem::new(ProblemCode::InternalError, "a delivery ended without a verdict"))
+            Err(Problem::new(INTERNAL_ERROR, "a delivery ended without a verdict"))
         }
     }
 }
@@ -333,9 +345,9 @@ fn crosscheck_problem(
     decision: CrosscheckDecision,
     retry_after: Option<Duration>,
 ) -> Problem {
-    let mut problem =
-        rejection_problem(ProblemCode::CrosscheckRejected, "the crosscheck", service, session_id);
-    problem.document.decision = Some(decision);
+    let mut problem = rejection_problem(CROSSCHECK_REJECTED, "the crosscheck", service, session_id);
+    let decision = Some(decision);
+    problem.document.add(&VerdictProblem { decision, ..VerdictProblem::default() });
     problem.retry_after(retry_after)
 }
 
@@ -345,8 +357,9 @@ fn rules_problem(
     evaluation: RulesEvaluation,
     retry_after: Option<Duration>,
 ) -> Problem {
-    let mut problem = rejection_problem(ProblemCode::RulesRejected, "the rules", service, session_id);
-    problem.document.evaluation = Some(evaluation);
+    let mut problem = rejection_problem(RULES_REJECTED, "the rules", service, session_id);
+    let evaluation = Some(evaluation);
+    problem.document.add(&VerdictProblem { evaluation, ..VerdictProblem::default() });
     problem.retry_after(retry_after)
 }
 
@@ -357,9 +370,9 @@ fn policy_problem(
     retry_after: Option<Duration>,
 ) -> Problem {
     let gate = format!("the policy ({})", join_causes(&causes));
-    let mut problem = rejection_problem(ProblemCode::PolicyRejected, &gate, service, session_id);
-    problem.document.decision = Some(decision);
-    problem.document.causes = Some(causes);
+    let mut problem = rejection_problem(POLICY_REJECTED, &gate, service, session_id);
+    let (decision, causes) = (Some(decision), Some(causes));
+    problem.document.add(&VerdictProblem { decision, causes, ..VerdictProblem::default() });
     problem.retry_after(retry_after)
 }
 
@@ -377,7 +390,8 @@ fn rejection_problem(
     let remedy = remedy.unwrap_or_default();
     let detail = format!("the verdict of session {} did not pass {gate}{remedy}", session_id.local());
     let mut problem = Problem::new(code, detail);
-    problem.document.contact = contact.cloned();
+    let contact = contact.cloned();
+    problem.document.add(&VerdictProblem { contact, ..VerdictProblem::default() });
     problem
 }
 
@@ -415,7 +429,7 @@ async fn add_proof(
         let DeliveredText { verdict } = document.expect("the document of a delivery has its verdict");
         prove_delivery(&service, &session_id, &Sha256Hex::of(verdict.get().as_bytes()))
     });
-    let failed = |detail: String| Problem::new(ProblemCode::InternalError, detail);
+    let failed = |detail: String| Problem::new(INTERNAL_ERROR, detail);
     let proof = proved.await.map_err(|error| failed(error.to_string()))??;
     let proof = proof.map_err(|first| match first {
         1 => failed("the log has no entry of the delivery".to_owned()),
@@ -477,7 +491,7 @@ fn last_entry(
     Ok(None)
 }
 
-problems!(WriteProblems: JSON_BODY SUBMISSION STORE OWNER; SessionMismatch OrderCancelled CrosscheckRejected RulesRejected PolicyRejected HeldVerdictUnreadable);
+problems!(WriteProblems: JSON_BODY SUBMISSION STORE OWNER; SESSION_MISMATCH ORDER_CANCELLED CROSSCHECK_REJECTED RULES_REJECTED POLICY_REJECTED HELD_VERDICT_UNREADABLE);
 
 /// Write a verdict to the cache if it passes the gate.
 ///
@@ -521,7 +535,7 @@ pub async fn write_cached_verdict(
     deliver(service, submission).await
 }
 
-problems!(ReadCachedProblems: SESSION STORE; VerdictNotCached);
+problems!(ReadCachedProblems: SESSION STORE; VERDICT_NOT_CACHED);
 
 /// Read a cached verdict.
 ///

@@ -3,6 +3,7 @@
 use crate::platform::api::request::JsonBody;
 use crate::platform::control::control_request::check_reason;
 use crate::platform::openapi::problems;
+use crate::platform::openapi::{JSON_BODY, STORE};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_blocking, run_to_end};
 use crate::verdict::request::parse_email;
@@ -10,11 +11,12 @@ use actors_verdict::erasure::ErasureReport;
 use axum::extract::State;
 use axum::{Extension, Json};
 use domain_base::caller::PeerCredentials;
+use domain_base::problem::INVALID_REQUEST;
 use domain_base::session_id::SessionId;
+use domain_verdict::problem::{MAIL_IN_FLIGHT, SESSION_UNKNOWN};
 use domain_verdict::session::CustomerEmail;
+use domain_verdict::wire::{ErasedSession, ErasureRequest, ErasureResponse};
 use hyper::{Method, Request};
-use oracled_api::base::problem::ProblemCode;
-use oracled_api::verdict::{ErasedSession, ErasureRequest, ErasureResponse};
 use oracled_store::{LogQuery, SessionsWithAddress, Store};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -36,7 +38,7 @@ enum ErasureSubject {
 /// The sessions that are erased, and those that had the address before its correction.
 type FoundSessions = (BTreeSet<SessionId>, BTreeSet<SessionId>);
 
-problems!(EraseProblems: JSON_BODY STORE; SessionUnknown MailInFlight);
+problems!(EraseProblems: JSON_BODY STORE; SESSION_UNKNOWN MAIL_IN_FLIGHT);
 
 /// Erase the data of a session, or of all sessions with an address, from all files of the state directory.
 ///
@@ -87,11 +89,11 @@ pub async fn post(
 }
 
 fn invalid(detail: String) -> Problem {
-    Problem::new(ProblemCode::InvalidRequest, detail)
+    Problem::new(INVALID_REQUEST, detail)
 }
 
 fn find_sessions(store: &Store, subject: ErasureSubject) -> Result<FoundSessions, Problem> {
-    let unknown = |detail: String| Problem::new(ProblemCode::SessionUnknown, detail);
+    let unknown = |detail: String| Problem::new(SESSION_UNKNOWN, detail);
     match subject {
         ErasureSubject::Session(session_id) => {
             let query = LogQuery { session: Some(session_id.clone()), limit: 1, ..LogQuery::default() };

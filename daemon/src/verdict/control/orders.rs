@@ -3,21 +3,25 @@
 use crate::platform::api::request::{JsonBody, PathSessionId, QueryParams};
 use crate::platform::control::control_request::{IdentifiedUser, check_reason, require_application};
 use crate::platform::openapi::problems;
+use crate::platform::openapi::{JSON_BODY, SESSION, STORE};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
 use crate::verdict::api::orders::{list_orders, read_order, report_of};
+use crate::verdict::problem::{HELD, ORDER_CHANGE};
 use actors_verdict::orders::{ChangeOrder, HeldVerdictText, ReadHeldVerdict};
 use axum::extract::State;
 use axum::{Extension, Json};
 use domain_base::caller::PeerCredentials;
+use domain_base::page::ListPage;
+use domain_base::problem::INVALID_REQUEST;
 use domain_base::session_id::SessionId;
-use oracled_api::base::page::ListPage;
-use oracled_api::verdict::{
+use domain_verdict::problem::ORDER_UNKNOWN;
+use domain_verdict::wire::{
     AllOrdersParams, HeldVerdictReport, OrderActionRequest, OrderReport, OrdersParams,
 };
 use std::sync::Arc;
 
-problems!(ListProblems: STORE; InvalidRequest);
+problems!(ListProblems: STORE; INVALID_REQUEST);
 
 /// List orders, the latest one first.
 ///
@@ -47,7 +51,7 @@ pub async fn list(
     list_orders(&service, application, OrdersParams { after, limit, state }).map(Json)
 }
 
-problems!(ReadProblems: SESSION STORE; OrderUnknown);
+problems!(ReadProblems: SESSION STORE; ORDER_UNKNOWN);
 
 /// Read an order.
 #[utoipa::path(

@@ -3,6 +3,7 @@
 use crate::platform::api::request::{JsonBody, QueryParams};
 use crate::platform::control::control_request::{parse_name, require_application};
 use crate::platform::openapi::problems;
+use crate::platform::openapi::{JSON_BODY, STORE};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_blocking, run_to_end};
 use actors_verdict::notifier::{ChangeMessage, OutboxAction, TestWebhook};
@@ -10,11 +11,12 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
 use domain_base::caller::PeerCredentials;
+use domain_base::page::ListPage;
 use domain_verdict::mail::{MailId, MailState};
 use domain_verdict::outbox::{MessageChannel, MessageId, MessageState};
+use domain_verdict::problem::{MAIL_IN_FLIGHT, MAIL_UNKNOWN};
 use domain_verdict::webhook::{WebhookId, WebhookState};
-use oracled_api::base::page::ListPage;
-use oracled_api::verdict::{
+use domain_verdict::wire::{
     MailAction, MailActionRequest, OutboxParams, WebhookListParams, WebhookTestRequest, WebhookTestResponse,
 };
 use oracled_store::StoreError;
@@ -42,7 +44,7 @@ pub async fn list_mails(
     list_messages(&service, MessageChannel::Mail, after.map(Into::into), *limit, dead).await
 }
 
-problems!(RequeueProblems: JSON_BODY STORE; MailUnknown MailInFlight);
+problems!(RequeueProblems: JSON_BODY STORE; MAIL_UNKNOWN MAIL_IN_FLIGHT);
 
 /// Queue a mail for another attempt.
 #[utoipa::path(
@@ -68,7 +70,7 @@ pub async fn requeue_mail(
     change_message(&service, ChangeMessage { id: id.into(), action: OutboxAction::Requeue, peer }).await
 }
 
-problems!(DropProblems: STORE; MailUnknown MailInFlight);
+problems!(DropProblems: STORE; MAIL_UNKNOWN MAIL_IN_FLIGHT);
 
 /// Remove a mail without sending it.
 #[utoipa::path(
@@ -144,7 +146,7 @@ pub async fn list_webhooks(
     list_messages(&service, MessageChannel::Webhook, after.map(Into::into), *limit, dead).await
 }
 
-problems!(RequeueWebhookProblems: JSON_BODY STORE; MailUnknown MailInFlight);
+problems!(RequeueWebhookProblems: JSON_BODY STORE; MAIL_UNKNOWN MAIL_IN_FLIGHT);
 
 /// Queue a webhook for another attempt.
 #[utoipa::path(
@@ -170,7 +172,7 @@ pub async fn requeue_webhook(
     change_message(&service, ChangeMessage { id: id.into(), action: OutboxAction::Requeue, peer }).await
 }
 
-problems!(DropWebhookProblems: STORE; MailUnknown MailInFlight);
+problems!(DropWebhookProblems: STORE; MAIL_UNKNOWN MAIL_IN_FLIGHT);
 
 /// Remove a webhook without sending it.
 #[utoipa::path(

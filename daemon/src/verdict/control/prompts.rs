@@ -2,9 +2,11 @@
 
 use crate::platform::api::request::JsonBody;
 use crate::platform::openapi::problems;
+use crate::platform::openapi::{JSON_BODY, STORE};
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
 use crate::verdict::config::CommonPromptTemplate;
+use crate::verdict::problem::MODEL;
 use crate::verdict::request::parse_model_query;
 use actors_verdict::generation::{
     GenerationError, PromptError, PromptTrial, PromptTrialResult, find_prompt_template,
@@ -13,12 +15,13 @@ use actors_verdict::orders::TryPrompt;
 use axum::Json;
 use axum::extract::State;
 use domain_base::document::Document;
+use domain_base::problem::INVALID_DOCUMENT;
+use domain_verdict::problem::QUERY_TOO_LONG;
 use domain_verdict::prompt::PromptTemplate;
-use oracled_api::base::problem::ProblemCode;
-use oracled_api::verdict::{PromptTryRequest, PromptTryResponse};
+use domain_verdict::wire::{PromptTryRequest, PromptTryResponse};
 use std::sync::Arc;
 
-problems!(TryProblems: JSON_BODY STORE MODEL; InvalidDocument QueryTooLong);
+problems!(TryProblems: JSON_BODY STORE MODEL; INVALID_DOCUMENT QUERY_TOO_LONG);
 
 /// Ask the model once with a prompt template, and judge its answer.
 ///
@@ -44,8 +47,7 @@ pub async fn post(
     let template = match template {
         Some(template) if PromptTemplate::built_in_versions().contains(&template) => template,
         Some(template) => {
-            let invalid =
-                |error: &dyn ToString| Problem::new(ProblemCode::InvalidDocument, error.to_string());
+            let invalid = |error: &dyn ToString| Problem::new(INVALID_DOCUMENT, error.to_string());
             template.validate().map_err(|error| invalid(&error))?;
             template
         }

@@ -1,5 +1,6 @@
 //! `/v1/retention`: the data that are older than configured.
 
+use crate::platform::openapi::STORE;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
@@ -8,8 +9,9 @@ use actors_verdict::erasure::RetentionReport;
 use axum::extract::State;
 use axum::{Extension, Json};
 use domain_base::caller::PeerCredentials;
+use domain_base::problem::SOURCE_DAMAGED;
+use domain_verdict::wire::RetentionResponse;
 use hyper::Request;
-use oracled_api::verdict::RetentionResponse;
 use std::sync::Arc;
 
 /// The path, for the time limit.
@@ -20,8 +22,8 @@ pub fn has_no_time_limit<B>(request: &Request<B>) -> bool {
     request.uri().path() == PATH
 }
 
-problems!(ReadProblems: STORE; SourceDamaged);
-problems!(ApplyProblems: STORE; SourceDamaged);
+problems!(ReadProblems: STORE; SOURCE_DAMAGED);
+problems!(ApplyProblems: STORE; SOURCE_DAMAGED);
 
 /// Read which data are older than configured, without removing them.
 #[utoipa::path(

@@ -3,6 +3,7 @@
 use super::orders::held_report;
 use crate::platform::api::request::{JsonBody, PathSessionId};
 use crate::platform::openapi::problems;
+use crate::platform::openapi::{JSON_BODY, SESSION, STORE};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_blocking, run_to_end};
 use crate::verdict::api::orders::report_of;
@@ -14,6 +15,7 @@ use axum::extract::State;
 use axum::{Extension, Json};
 use domain_base::caller::PeerCredentials;
 use domain_base::event::AuditEvent;
+use domain_base::problem::INTERNAL_ERROR;
 use domain_base::row::Row;
 use domain_base::session_id::SessionId;
 use domain_verdict::cost::ModelCost;
@@ -21,9 +23,11 @@ use domain_verdict::delivery::VerdictDelivery;
 use domain_verdict::event::SessionExported;
 use domain_verdict::held::HeldVerdict;
 use domain_verdict::outbox::{MessageState, OutboxMessage};
+use domain_verdict::problem::{
+    HELD_VERDICT_UNREADABLE, MAIL_IN_FLIGHT, SESSION_MISMATCH, SESSION_UNKNOWN, VERDICT_NOT_CACHED,
+};
 use domain_verdict::session::{RejectingCheck, SessionRecord};
-use oracled_api::base::problem::ProblemCode;
-use oracled_api::verdict::{CorrectSessionRequest, PurgeResponse, SessionExport, SessionPage, SessionReport};
+use domain_verdict::wire::{CorrectSessionRequest, PurgeResponse, SessionExport, SessionPage, SessionReport};
 use oracled_store::{LogQuery, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -31,10 +35,10 @@ use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
 pub(super) fn session_unknown(session_id: &SessionId) -> Problem {
-    Problem::new(ProblemCode::SessionUnknown, format!("no session {session_id} is registered"))
+    Problem::new(SESSION_UNKNOWN, format!("no session {session_id} is registered"))
 }
 
-problems!(ReadProblems: SESSION STORE; SessionUnknown);
+problems!(ReadProblems: SESSION STORE; SESSION_UNKNOWN);
 
 /// Maximum number of log entries of a session in one answer.
 const HISTORY_MAX: usize = 1000;
@@ -56,7 +60,7 @@ pub async fn read_session(
     PathSessionId(session_id): PathSessionId,
 ) -> Result<Json<SessionPage>, Problem> {
     let page = spawn_blocking(move || read_page(&service, session_id)).await;
-    page.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?.map(Json)
+    page.map_err(|error| Problem::new(INTERNAL_ERROR, error.to_string()))?.map(Json)
 }
 
 fn read_page(service: &DaemonService, session_id: SessionId) -> Result<SessionPage, Problem> {
@@ -84,7 +88,7 @@ fn read_page(service: &DaemonService, session_id: SessionId) -> Result<SessionPa
         session: session.into(),
         mails,
         costs,
-        history: history.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?,
+        history: history.map_err(|error| Problem::new(INTERNAL_ERROR, error.to_string()))?,
         has_older_entries,
     })
 }
@@ -102,7 +106,7 @@ fn sum_costs(store: &Store, session_id: &SessionId) -> Result<Vec<ModelCost>, Pr
         let page = store.log_page(&query)?;
         for line in page.lines {
             let CallCost { cost } = serde_json::from_str(&line.json)
-                .map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?;
+                .map_err(|error| Problem::new(INTERNAL_ERROR, error.to_string()))?;
             costs = ModelCost::sum_by_currency(costs.into_iter().chain(cost));
         }
         next = page.next;
@@ -116,7 +120,7 @@ struct CallCost {
     cost: Option<ModelCost>,
 }
 
-problems!(CorrectProblems: JSON_BODY SESSION STORE; SessionUnknown SessionMismatch);
+problems!(CorrectProblems: JSON_BODY SESSION STORE; SESSION_UNKNOWN SESSION_MISMATCH);
 
 /// Correct a session.
 ///
@@ -155,7 +159,7 @@ pub async fn correct_session(
     }
 }
 
-problems!(RemoveProblems: SESSION STORE; SessionUnknown MailInFlight);
+problems!(RemoveProblems: SESSION STORE; SESSION_UNKNOWN MAIL_IN_FLIGHT);
 
 /// Remove a session with its cached verdict and its queued mail.
 #[utoipa::path(
@@ -185,7 +189,7 @@ pub async fn remove_session(
     removed.map(|session| Json(session.into())).ok_or_else(|| session_unknown(&session_id))
 }
 
-problems!(ExportProblems: SESSION STORE; SessionUnknown HeldVerdictUnreadable);
+problems!(ExportProblems: SESSION STORE; SESSION_UNKNOWN HELD_VERDICT_UNREADABLE);
 
 /// Export everything that is stored about a session, except its log entries.
 ///
@@ -256,10 +260,10 @@ fn read_stored(service: &DaemonService, session_id: &SessionId) -> Result<(Sessi
 }
 
 fn to_value(stored: &impl Serialize) -> Result<Value, Problem> {
-    serde_json::to_value(stored).map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))
+    serde_json::to_value(stored).map_err(|error| Problem::new(INTERNAL_ERROR, error.to_string()))
 }
 
-problems!(PurgeProblems: SESSION STORE; VerdictNotCached);
+problems!(PurgeProblems: SESSION STORE; VERDICT_NOT_CACHED);
 
 /// Remove the cached verdict of a session. The session stays.
 #[utoipa::path(

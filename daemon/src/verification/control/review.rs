@@ -3,23 +3,29 @@
 use crate::platform::api::request::{JsonBody, QueryParams};
 use crate::platform::control::control_request::{IdentifiedUser, parse_name};
 use crate::platform::openapi::problems;
+use crate::platform::openapi::{JSON_BODY, STORE};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_blocking, run_to_end};
+use crate::verification::problem::REVIEW;
 use actors_verification::{CommentOnReview, DismissReview, ResolveReview, RevokeResolution};
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
+use domain_base::page::ListPage;
+use domain_base::problem::SOURCE_DAMAGED;
 use domain_base::wording::excerpt;
 use domain_ground::id::SourceId;
+use domain_ground::problem::{ONTOLOGY_UNKNOWN, REVIEW_REFUSED};
 use domain_ground::timeline::ReleaseScope;
 use domain_verification::ReviewCase;
+use domain_verification::problem::{
+    INVALID_RESOLUTION, REVIEW_DISMISSED, REVIEW_NOT_IN_FORCE, REVIEW_UNKNOWN, TOO_MANY_COMMENTS,
+};
 use domain_verification::review::{
     CommentRequest, DismissalRequest, ReviewResolution, ReviewState, RevocationRequest,
 };
+use domain_verification::wire::{ReviewEvidence, ReviewSummary, ReviewedSourceAnswer, ReviewsParams};
 use jiff::Timestamp;
-use oracled_api::base::page::ListPage;
-use oracled_api::base::problem::ProblemCode;
-use oracled_api::verification::{ReviewEvidence, ReviewSummary, ReviewedSourceAnswer, ReviewsParams};
 use oracled_store::ground::statement::StoredStatement;
 use oracled_store::ground::view::SourceView;
 use oracled_store::{ReviewQuery, Store, StoreError};
@@ -87,7 +93,7 @@ fn read_page(store: &Store, params: ReviewsParams) -> Result<ListPage<ReviewSumm
     Ok(ListPage { items: reviews, next: query.before })
 }
 
-problems!(ReadProblems: STORE; ReviewUnknown);
+problems!(ReadProblems: STORE; REVIEW_UNKNOWN);
 
 /// Read a review, with all answers and its current state.
 #[utoipa::path(
@@ -111,11 +117,11 @@ pub async fn read_review(
 fn find_review(store: &Store, review_id: &str) -> Result<ReviewState, Problem> {
     store.review(review_id)?.map(|(state, _)| state).ok_or_else(|| {
         let shown_id = excerpt(review_id);
-        Problem::new(ProblemCode::ReviewUnknown, format!("no review has the id {shown_id}"))
+        Problem::new(REVIEW_UNKNOWN, format!("no review has the id {shown_id}"))
     })
 }
 
-problems!(ResolveProblems: JSON_BODY REVIEW STORE; OntologyUnknown ReviewRefused);
+problems!(ResolveProblems: JSON_BODY REVIEW STORE; ONTOLOGY_UNKNOWN REVIEW_REFUSED);
 
 /// Resolve a review.
 ///
@@ -145,7 +151,7 @@ pub async fn resolve_review(
     .await
 }
 
-problems!(RevokeProblems: JSON_BODY STORE; InvalidResolution ReviewUnknown ReviewNotInForce ReviewDismissed);
+problems!(RevokeProblems: JSON_BODY STORE; INVALID_RESOLUTION REVIEW_UNKNOWN REVIEW_NOT_IN_FORCE REVIEW_DISMISSED);
 
 /// Revoke the resolution of a review.
 ///
@@ -205,7 +211,7 @@ pub async fn dismiss_review(
     .await
 }
 
-problems!(CommentProblems: JSON_BODY STORE; ReviewUnknown TooManyComments);
+problems!(CommentProblems: JSON_BODY STORE; REVIEW_UNKNOWN TOO_MANY_COMMENTS);
 
 /// Comment on a review.
 ///
@@ -249,7 +255,7 @@ where
     run_to_end(done(review_id, body.parse_strictly()?)).await.map(Json)
 }
 
-problems!(EvidenceProblems: STORE; ReviewUnknown SourceDamaged);
+problems!(EvidenceProblems: STORE; REVIEW_UNKNOWN SOURCE_DAMAGED);
 
 /// Read the units and the raw records of a review, and answers that have changed since.
 #[utoipa::path(

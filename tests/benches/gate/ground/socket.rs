@@ -8,7 +8,7 @@ use crate::read::{ReadSide, all_latencies};
 use crate::table::{BenchRow, BenchTable, cpu_each, median, per_second};
 use crate::{BenchEffort, CONNECTIONS};
 use jiff::Timestamp;
-use oracled_api::base::client::DaemonClient;
+use oracled_api::client::DaemonClient;
 use oracled_tests::DaemonWorld;
 use serde_json::{Value, json};
 use std::io;

@@ -1,23 +1,30 @@
 //! The audit log, and proofs over its Merkle tree.
 
+// these docstrings become the descriptions in the OpenAPI documents and in `docs/reference`
+#![warn(missing_docs)]
+
 pub mod backup;
 
-use crate::base::page::PageLimit;
+use crate::leaf::RowDigests;
+use crate::log_tree::TreeHash;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use domain_audit::leaf::RowDigests;
-use domain_audit::log_tree::TreeHash;
 use domain_base::caller::RequestCaller;
 use domain_base::digest::Sha256Hex;
 use domain_base::moment::{self, Moment};
+use domain_base::page::PageLimit;
 use domain_base::session_id::SessionId;
 use jiff::Timestamp;
-use oracled_domain::events::EventForms;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The highest number of entries in one answer: 10,000; by default 100.
 pub type LogLimit = PageLimit<100, 10_000>;
+
+/// The event of an entry. Its schema, with all events, comes from the crate of all features.
+#[derive(Debug, utoipa::ToSchema)]
+#[schema(as = EventKind)]
+pub struct EventForm {}
 
 /// An entry of the audit log: one line of `oracle_log.jsonl`.
 #[derive(Debug, utoipa::ToSchema)]
@@ -26,7 +33,7 @@ pub struct LogEntry {
     pub seq: u64,
     /// The event, with its details.
     #[serde(flatten)]
-    pub event: EventForms,
+    pub event: EventForm,
     /// The session that the event is about; null for an evaluation of a text without a session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,

@@ -1,16 +1,19 @@
 //! Workflows, decisions and reviews.
 
-use crate::base::page::PageLimit;
-use crate::base::problem::ProblemDocument;
+// these docstrings become the descriptions in the OpenAPI documents and in `docs/reference`
+#![warn(missing_docs)]
+
+use crate::replay::ErasedVerification;
+use domain_base::page::PageLimit;
+use domain_base::problem::ProblemDocument;
 use domain_ground::id::{SourceId, WorkflowId};
-use domain_verification::replay::ErasedVerification;
 use jiff::Timestamp;
 // utoipa maps every type with the name `AxisValue` to arbitrary JSON
+use crate::request::ValidatedClaim;
+use crate::review::ReviewState;
+use crate::verification_record::StatedValue;
+use crate::{AxisReason, DecisionInputs, Envelope};
 use domain_ground::value::AxisValue;
-use domain_verification::request::ValidatedClaim;
-use domain_verification::review::ReviewState;
-use domain_verification::verification_record::StatedValue;
-use domain_verification::{AxisReason, DecisionInputs, Envelope};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, BTreeSet};

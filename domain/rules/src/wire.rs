@@ -1,12 +1,14 @@
 //! Oracle-A: text checked against facts.
 
-use crate::base::problem::ProblemDocument;
+// these docstrings become the descriptions in the OpenAPI documents and in `docs/reference`
+#![warn(missing_docs)]
+
+use crate::sourced::FactsFrom;
+use crate::{CandidateExpectations, RuleDefinition, RuleId, RulesEvaluation};
 use domain_base::digest::Sha256Hex;
-use domain_base::json_members::given;
-use domain_rules::sourced::FactsFrom;
-use domain_rules::{CandidateExpectations, RuleDefinition, RuleId, RulesEvaluation};
-use serde::de::{DeserializeOwned, Error};
-use serde::{Deserialize, Deserializer, Serialize};
+use domain_base::json_members::{given, object};
+use domain_base::problem::ProblemDocument;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 /// `POST /v1/rules/evaluate`, and every line of `POST /v1/rules/evaluate:batch`.
@@ -76,19 +78,4 @@ pub struct BatchAnswer<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, value_type = Option<ProblemDocument>)]
     pub problem: Option<Box<RawValue>>,
-}
-
-/// An object or null. serde alone would also accept an array with the members in their order.
-pub(crate) fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(
-    deserializer: D,
-) -> Result<Option<T>, D::Error> {
-    let Some(text) = Option::<Box<RawValue>>::deserialize(deserializer)? else { return Ok(None) };
-    if !text.get().starts_with('{') {
-        return Err(D::Error::custom("the value is not an object"));
-    }
-    let unplaced = |error: serde_json::Error| {
-        let message = error.to_string();
-        D::Error::custom(message.split(" at line ").next().unwrap_or_default())
-    };
-    serde_json::from_str(text.get()).map(Some).map_err(unplaced)
 }

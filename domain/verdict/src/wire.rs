@@ -1,33 +1,35 @@
 //! Verdicts, sessions, the cache and the outbox; costs, prompt trials, retention and erasure.
 
-use crate::audit::{LogBundle, LogEntry};
-use crate::base::page::PageLimit;
-use crate::rules::object;
+// these docstrings become the descriptions in the OpenAPI documents and in `docs/reference`
+#![warn(missing_docs)]
+
+use crate::cost::{CostSum, DailyBudget, ModelCost};
+use crate::crosscheck::CrosscheckDecision;
+use crate::delivery::VerdictDelivery;
+use crate::divergence::{DivergenceTable, OriginalLabel, RegenVariance};
+use crate::generation::ModelTokenUsage;
+use crate::label::{ProductTier, VerdictLabel};
+use crate::mail::{MailId, MailState};
+use crate::order::{Order, OrderAction, OrderState, OrderWait};
+use crate::policy::PolicyCause;
+use crate::prompt::PromptTemplate;
+use crate::query::CustomerQuery;
+use crate::session::{CustomerEmail, SessionRecord};
+use crate::template_name::TemplateRef;
+use crate::webhook::WebhookId;
 use domain_audit::event::DueData;
+use domain_audit::wire::{LogBundle, LogEntry};
 use domain_base::application::ApplicationName;
 use domain_base::digest::Sha256Hex;
 use domain_base::gate_path::GatePath;
-use domain_base::json_members::given;
+use domain_base::json_members::{given, object};
 use domain_base::moment::{self, Moment};
+use domain_base::page::PageLimit;
 use domain_base::row::ErasedData;
 use domain_base::session_id::SessionId;
 use domain_ground::upkeep::PruneReport;
 use domain_rules::sourced::FactsFrom;
 use domain_rules::{CandidateExpectations, RuleId};
-use domain_verdict::cost::{CostSum, DailyBudget, ModelCost};
-use domain_verdict::crosscheck::CrosscheckDecision;
-use domain_verdict::delivery::VerdictDelivery;
-use domain_verdict::divergence::{DivergenceTable, OriginalLabel, RegenVariance};
-use domain_verdict::generation::ModelTokenUsage;
-use domain_verdict::label::{ProductTier, VerdictLabel};
-use domain_verdict::mail::{MailId, MailState};
-use domain_verdict::order::{Order, OrderAction, OrderState, OrderWait};
-use domain_verdict::policy::PolicyCause;
-use domain_verdict::prompt::PromptTemplate;
-use domain_verdict::query::CustomerQuery;
-use domain_verdict::session::{CustomerEmail, SessionRecord};
-use domain_verdict::template_name::TemplateRef;
-use domain_verdict::webhook::WebhookId;
 use jiff::Timestamp;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};

@@ -1,18 +1,21 @@
 //! Ontologies, sources, pipelines, runs and queries.
 
-use crate::base::page::PageLimit;
-use crate::base::problem::ProblemDocument;
+// these docstrings become the descriptions in the OpenAPI documents and in `docs/reference`
+#![warn(missing_docs)]
+
+use crate::freshness::{AnswerFreshness, FreshnessPolicy};
+use crate::id::SourceId;
+use crate::query::{QueryAnswer, QueryFilter};
+use crate::record::{ProvenanceRecord, RecordContent};
+use crate::rejection::RejectedRecord;
+use crate::run::{IngestionRun, RunProgress};
+use crate::source::SourceRegistryEntry;
+use crate::timeline::VersionChangeKind;
+use crate::upkeep::{SourceCheck, SourceCheckProgress};
 use domain_base::digest::Sha256Hex;
 use domain_base::moment::Moment;
-use domain_ground::freshness::{AnswerFreshness, FreshnessPolicy};
-use domain_ground::id::SourceId;
-use domain_ground::query::{QueryAnswer, QueryFilter};
-use domain_ground::record::{ProvenanceRecord, RecordContent};
-use domain_ground::rejection::RejectedRecord;
-use domain_ground::run::{IngestionRun, RunProgress};
-use domain_ground::source::SourceRegistryEntry;
-use domain_ground::timeline::VersionChangeKind;
-use domain_ground::upkeep::{SourceCheck, SourceCheckProgress};
+use domain_base::page::PageLimit;
+use domain_base::problem::ProblemDocument;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

@@ -1,10 +1,13 @@
 //! Registered documents of any kind.
 
-use crate::base::page::PageLimit;
-use crate::base::problem::ProblemCode;
+// these docstrings become the descriptions in the OpenAPI documents and in `docs/reference`
+#![warn(missing_docs)]
+
+use crate::documents::{DocumentContent, DocumentKind};
 use domain_base::digest::Sha256Hex;
+use domain_base::page::PageLimit;
+use domain_base::problem::code_schema;
 use jiff::Timestamp;
-use oracled_domain::documents::{DocumentContent, DocumentKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use serde_json::value::RawValue;
@@ -105,7 +108,7 @@ pub struct AppliedDocument {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct DocumentFault {
     /// The code of the problem.
-    #[schema(value_type = ProblemCode)]
+    #[schema(schema_with = code_schema)]
     pub code: String,
     /// The fault, in words.
     pub detail: String,

@@ -1,5 +1,8 @@
 //! The daemon itself: health, draining, log level, reloads.
 
+// these docstrings become the descriptions in the OpenAPI documents and in `docs/reference`
+#![warn(missing_docs)]
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -1,5 +1,8 @@
 //! Lists in pages: the same parameters and the same answer for each of them.
 
+// these docstrings become the descriptions in the OpenAPI documents and in `docs/reference`
+#![warn(missing_docs)]
+
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::ops::Deref;

@@ -1,6 +1,9 @@
 //! Circuits of upstream systems.
 
-use domain_upstream::health::{CircuitAction, CircuitCallOutcome, OracleHealthStatus};
+// these docstrings become the descriptions in the OpenAPI documents and in `docs/reference`
+#![warn(missing_docs)]
+
+use crate::health::{CircuitAction, CircuitCallOutcome, OracleHealthStatus};
 use serde::{Deserialize, Serialize};
 
 /// `POST /v1/health/oracles/{oracle_id}`.

@@ -1,6 +1,6 @@
 //! The manifest of a backup, its last file.
 
-use domain_audit::checkpoint::{LogKey, LogSigner};
+use crate::checkpoint::{LogKey, LogSigner};
 use domain_base::digest::Sha256Hex;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

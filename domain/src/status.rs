@@ -1,5 +1,8 @@
 //! The state of the daemon and of all features.
 
+// these docstrings become the descriptions in the OpenAPI documents and in `docs/reference`
+#![warn(missing_docs)]
+
 use domain_audit::event::LostRow;
 use domain_base::digest::Sha256Hex;
 use domain_ground::id::SourceId;
