@@ -62,12 +62,27 @@ impl DocumentKind {
     ///
     /// # Errors
     /// The fault, with the path of the member.
-    pub fn read_json(self, json: Json) -> Result<AnyDocument, String> {
+    pub fn read_json(self, json: Json) -> Result<AnyDocument, DocumentFaultAt> {
         let mut track = Track::new();
-        self.read(PathDeserializer::new(json, &mut track)).map_err(|error| {
-            let (path, fault) = (track.path(), reword_serde_error(&error.to_string()));
-            if path.iter().next().is_none() { fault } else { format!("`{path}`: {fault}") }
+        self.read(PathDeserializer::new(json, &mut track)).map_err(|error: serde_json::Error| {
+            DocumentFaultAt { path: track.path(), fault: reword_serde_error(&error.to_string()) }
         })
+    }
+}
+
+/// Why a document cannot be read.
+#[derive(Debug)]
+pub struct DocumentFaultAt {
+    /// The member with the fault; empty for the whole document.
+    pub path: serde_path_to_error::Path,
+    /// The fault, in words.
+    pub fault: String,
+}
+
+impl fmt::Display for DocumentFaultAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, fault } = self;
+        if path.iter().next().is_none() { f.write_str(fault) } else { write!(f, "`{path}`: {fault}") }
     }
 }
 
@@ -83,7 +98,7 @@ pub fn check_stored(name: &str, value: &[u8]) -> Result<(), String> {
     let kind =
         name.split('/').next().and_then(DocumentKind::find).ok_or("the kind of the document is unknown")?;
     let StoredDocument { document } = serde_json::from_slice(value).map_err(|error| error.to_string())?;
-    kind.read_json(document).map(drop)
+    kind.read_json(document).map(drop).map_err(|fault| fault.to_string())
 }
 
 impl From<&'static DocumentType> for DocumentKind {

@@ -5,12 +5,12 @@ use crate::base::engine::TableReader;
 use crate::base::read::skip_lost;
 use crate::base::rows::with_prefix;
 use domain_base::row::Row;
+use domain_base::wording::ParseTextError;
 use domain_ground::id::WorkflowId;
 use domain_verification::replay::LoggedVerification;
 use domain_verification::review::{
     OPEN_BY_WORKFLOW, OPEN_REVIEWS, ReviewState, caller_openable_prefix, open_prefix,
 };
-use domain_verification::stored_state::CachedAnswerKeyError;
 use domain_verification::{CachedAnswer, CachedAnswerKey, DecisionInputs, SubjectKey, SubjectState};
 use jiff::Timestamp;
 use std::collections::BTreeSet;
@@ -170,7 +170,7 @@ impl TableReader {
 
     /// Parses the name of a cached answer's row.
     fn parse_cached_answer_name(&self, name: &str) -> Result<CachedAnswerKey, StoreError> {
-        name.parse().map_err(|error: CachedAnswerKeyError| StoreError::Corrupt {
+        name.parse().map_err(|error: ParseTextError| StoreError::Corrupt {
             dir: self.dir().to_owned(),
             detail: error.to_string(),
         })

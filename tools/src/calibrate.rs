@@ -12,7 +12,8 @@ use crate::calibrate::report::{
 use comfy_table::{Cell, Color, ContentArrangement, Table};
 use domain_base::payload::VerdictPayload;
 use domain_base::visible::visible_line;
-use domain_verdict::label::{ProductTier, UnknownWordError};
+use domain_base::wording::ParseTextError;
+use domain_verdict::label::ProductTier;
 use oracled_ctl::base::error::CtlError;
 use oracled_ctl::base::input::{self, InputLineReader, LineTooLong, json_error_text};
 use oracled_ctl::base::output::{OutputStyle, shorten_line, write_section};
@@ -153,7 +154,7 @@ pub(crate) enum CorpusLineFault {
     },
     /// The tier is unknown.
     #[error(transparent)]
-    UnknownTier(#[from] UnknownWordError),
+    UnknownTier(#[from] ParseTextError),
 }
 
 /// One model output to judge.

@@ -18,6 +18,7 @@ use actors_platform::clock::{Clock, monotonic};
 use answer::{PolicyCheckedAnswer, QueryLookupOutcome, RunningQuery};
 use domain_base::digest::Sha256Hex;
 use domain_base::moment::{FutureTimeError, find_past_time};
+use domain_base::wording::ParseTextError;
 use domain_ground::event::SourceReadKind;
 use domain_ground::freshness::AnswerFreshness;
 use domain_ground::id::SourceId;
@@ -42,7 +43,7 @@ use tokio::time::timeout;
 
 pub use crate::queries::answer::{IngestedSourceAnswer, IngestedSourceQuestion};
 pub use entry::OpenReadEntry;
-pub use feed::{ChangesPage, FeedChange, FeedPosition, FeedPositionError};
+pub use feed::{ChangesPage, FeedChange, FeedPosition};
 pub use freshness::StaleDataError;
 pub use record_read::RecordReadError;
 
@@ -76,8 +77,8 @@ pub enum QueryError {
     #[error(transparent)]
     Ahead(#[from] FutureTimeError),
     /// The position in the feed of changes does not exist.
-    #[error(transparent)]
-    Position(#[from] FeedPositionError),
+    #[error("`since`: {0}")]
+    Position(#[from] ParseTextError),
     /// The id of the query is invalid.
     #[error("`query_id` is invalid (1 to {QUERY_ID_MAX_BYTES} visible ASCII characters allowed)")]
     QueryId,

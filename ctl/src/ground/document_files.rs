@@ -6,13 +6,12 @@ use domain_base::document::AnyDocument;
 use domain_base::json_members::DuplicateKeyCheck;
 use domain_base::wording::reword_serde_error;
 use oracled_domain::documents::{DocumentKind, DocumentKindHint};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value as Json};
+use serde_path_to_error::Segment;
 use serde_saphyr::budget::BudgetBreach;
-use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle};
-use serde_saphyr::{
-    Error as YamlError, Options, from_str_with_options, with_deserializer_from_str_with_options,
-};
+use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Span};
+use serde_saphyr::{Error as YamlError, Options, from_str_with_options};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ffi::OsStr;
@@ -194,34 +193,80 @@ fn read_part(text: &str) -> Result<AnyDocument, FilePartFault> {
     read(text)
 }
 
-/// Texts of the YAML parser that name its options or Rust types, each with its replacement in plain words.
-const YAML_WORDS: [(&str, &str); 7] = [
-    (
-        "cannot deserialize null into string; use Option<String>",
-        "null is not a text; write the text, or \"\"",
-    ),
-    ("expected mapping start", "an object is expected"),
-    ("expected sequence start", "a list is expected"),
-    ("expected string scalar", "a text is expected; quote one that begins with `{` or `[`"),
-    ("externally tagged enum expected scalar or mapping", "a word or an object is expected"),
-    (
-        "expected end of mapping after enum variant value",
-        "the object has several members; only one is allowed",
-    ),
-    ("unexpected value for unit enum variant", "this word cannot have members; write the word alone"),
-];
-
 /// The document of the part `text`.
 fn read(text: &str) -> Result<AnyDocument, FilePartFault> {
     reject_directive(text)?;
     let fault = |error: YamlError| FilePartFault::from_yaml(&error, text);
-    let DocumentKindHint(kind) = from_str_with_options(text, options()).map_err(fault)?;
-    // a fault that this reading finds has a position
-    with_deserializer_from_str_with_options(text, options(), |yaml| kind.read(yaml)).map_err(fault)?;
+    let json: Json = from_str_with_options(text, options()).map_err(fault)?;
     reject_number_of_yaml(text)?;
-    // a typed reading takes `"10"` for a number, which JSON does not
-    let json = from_str_with_options(text, options()).map_err(fault)?;
-    kind.read_json(json).map_err(|detail| FilePartFault { position: None, detail })
+    let DocumentKindHint(kind) = DocumentKindHint::deserialize(&json)?;
+    kind.read_json(json).map_err(|fault| {
+        // serde names the object of an unknown member, not the member
+        let unknown = fault.fault.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
+        let unknown = unknown.map(|name| Segment::Map { key: name.to_owned() });
+        let path: Vec<_> = fault.path.iter().chain(&unknown).collect();
+        let mut detail = fault.to_string();
+        if unknown.is_some() && path.len() == 1 && has_members_of_several_kinds(text) {
+            detail += &format!("; {SEPARATE}");
+        }
+        let position = position_of(text, &path);
+        FilePartFault { position, detail }
+    })
+}
+
+/// The line and the column of the member at `path` in a document in YAML; `None` for the whole document.
+fn position_of(text: &str, path: &[&Segment]) -> Option<(usize, usize)> {
+    let mut events = Parser::new_from_str(text).map_while(Result::ok);
+    let first = events.find(|(event, _)| !matches!(event, Event::StreamStart | Event::DocumentStart(..)))?;
+    find_member(&mut events, &first.0, path)
+}
+
+/// The position of the member at `path` in the value that begins with `first`. `events` come after `first`.
+fn find_member<'t>(
+    events: &mut impl Iterator<Item = (Event<'t>, Span)>,
+    first: &Event<'t>,
+    path: &[&Segment],
+) -> Option<(usize, usize)> {
+    let position = |span: &Span| Some((span.start.line(), span.start.col() + 1));
+    let (segment, rest) = path.split_first()?;
+    match (first, segment) {
+        (Event::MappingStart(..), Segment::Map { key: name } | Segment::Enum { variant: name }) => loop {
+            let (key, span) = events.next()?;
+            if matches!(key, Event::MappingEnd) {
+                return None;
+            }
+            skip_value(events, &key);
+            let (value, _) = events.next()?;
+            if matches!(&key, Event::Scalar(key, ..) if key == name) {
+                return find_member(events, &value, rest).or_else(|| position(&span));
+            }
+            skip_value(events, &value);
+        },
+        (Event::SequenceStart(..), Segment::Seq { index }) => {
+            for _ in 0..*index {
+                let (item, _) = events.next()?;
+                skip_value(events, &item);
+            }
+            let (item, span) = events.next()?;
+            find_member(events, &item, rest).or_else(|| position(&span))
+        }
+        _ => None,
+    }
+}
+
+/// Skips the rest of the value that begins with `first`.
+fn skip_value<'t>(events: &mut impl Iterator<Item = (Event<'t>, Span)>, first: &Event<'t>) {
+    let depth = |event: &Event<'t>| match event {
+        Event::MappingStart(..) | Event::SequenceStart(..) => 1,
+        Event::MappingEnd | Event::SequenceEnd => -1,
+        _ => 0,
+    };
+    let mut open = depth(first);
+    while open > 0
+        && let Some((event, _)) = events.next()
+    {
+        open += depth(&event);
+    }
 }
 
 /// Text that looks like a number or a boolean must be quoted: otherwise `1` and `"1"` are two names of one member.
@@ -270,21 +315,17 @@ impl FilePartFault {
     }
 }
 
-/// Whether `error` at the top level of `text` probably means that a second document begins without a separator: the first
-/// name occurs twice, or `text` has members that only documents of different kinds have.
+/// Whether a second document probably begins at `error` without a separator: the first name occurs twice.
 fn is_second_document(error: &YamlError, text: &str) -> bool {
-    let mut names = top_level_names(text);
-    match error {
-        YamlError::DuplicateMappingKey { key: Some(name), .. } => {
-            name == "kind" || names.next() == Some(name.as_str())
-        }
-        YamlError::SerdeUnknownField { .. } => {
-            let names: Vec<_> = names.collect();
-            let has_member = |kind: &DocumentKind| names.contains(&kind.distinguishing_member);
-            DocumentKind::all().filter(has_member).count() > 1
-        }
-        _ => false,
-    }
+    let is_first = |name: &String| name == "kind" || top_level_names(text).next() == Some(name);
+    matches!(error, YamlError::DuplicateMappingKey { key: Some(name), .. } if is_first(name))
+}
+
+/// Whether `text` has members that only documents of different kinds have.
+fn has_members_of_several_kinds(text: &str) -> bool {
+    let names: Vec<_> = top_level_names(text).collect();
+    let has_member = |kind: &DocumentKind| names.contains(&kind.distinguishing_member);
+    DocumentKind::all().filter(has_member).count() > 1
 }
 
 /// The names of the members of a document in YAML.
@@ -321,8 +362,7 @@ fn describe_yaml_error(error: &YamlError) -> String {
         other => {
             let text = other.to_string();
             let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);
-            let words = YAML_WORDS.iter().find(|(original, _)| text == *original);
-            words.map_or_else(|| reword_serde_error(text), |(_, replacement)| (*replacement).to_owned())
+            reword_serde_error(text)
         }
     }
 }

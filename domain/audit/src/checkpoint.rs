@@ -4,6 +4,7 @@ use crate::log_tree::TreeHash;
 use crate::signed_note::{SignedNote, VerifierKey, is_name, signature_line};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use domain_base::wording::ParseTextError;
 use jiff::Timestamp;
 use ring::signature::{Ed25519KeyPair, KeyPair};
 use std::fmt;
@@ -35,11 +36,6 @@ pub enum CheckpointError {
     #[error("the signature of the checkpoint is not valid: the checkpoint was changed")]
     Forged,
 }
-
-/// Why a text is not the public key of a log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the text is not the key of a log; allowed: NAME+ID+KEY, as `oraclectl log key` prints it")]
-pub struct LogKeyError;
 
 /// The size of the log and its root.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,10 +97,11 @@ fn manifest_statement(manifest: &str) -> String {
 }
 
 impl FromStr for LogKey {
-    type Err = LogKeyError;
+    type Err = ParseTextError;
 
-    fn from_str(text: &str) -> Result<Self, LogKeyError> {
-        Self::read(text).ok_or(LogKeyError)
+    fn from_str(text: &str) -> Result<Self, ParseTextError> {
+        let allowed = "NAME+ID+KEY, as `oraclectl log key` prints it";
+        Self::read(text).ok_or_else(|| ParseTextError::new("the key of a log", text, allowed))
     }
 }
 
@@ -261,7 +258,7 @@ mod tests {
         for damaged in
             ["PeterNeumann+c74f20a4+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW", "PeterNeumann", "a+b+c"]
         {
-            assert_eq!(damaged.parse::<LogKey>(), Err(LogKeyError), "{damaged}");
+            assert!(damaged.parse::<LogKey>().is_err(), "{damaged}");
         }
     }
 

@@ -1,6 +1,7 @@
-//! Rewording of the errors of serde and regex: on one line, without Rust type names.
+//! Errors about texts, and the rewording of the errors of serde and regex: on one line, without Rust type names.
 
 use regex::{Regex, RegexBuilder};
+use std::borrow::Cow;
 
 /// The maximum length of input that an error quotes, in characters.
 pub const QUOTED_MAX_CHARS: usize = 80;
@@ -9,6 +10,24 @@ pub const QUOTED_MAX_CHARS: usize = 80;
 #[must_use]
 pub fn excerpt(text: &str) -> String {
     text.chars().take(QUOTED_MAX_CHARS).collect()
+}
+
+/// A text that is not what it must be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{given}` is not {what}; allowed: {allowed}")]
+pub struct ParseTextError {
+    /// What the text must be, with an article: "a tier".
+    pub what: &'static str,
+    /// The beginning of the text.
+    pub given: String,
+    /// The allowed texts.
+    pub allowed: Cow<'static, str>,
+}
+
+impl ParseTextError {
+    pub fn new(what: &'static str, given: &str, allowed: impl Into<Cow<'static, str>>) -> Self {
+        Self { what, given: excerpt(given), allowed: allowed.into() }
+    }
 }
 
 /// Rewords a message of serde that names Rust types.

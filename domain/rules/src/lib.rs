@@ -40,7 +40,7 @@ pub use check::{
     UnsupportedClaimLimit,
 };
 pub use fact_set::FactSet;
-pub use registry::{RuleDefinition, RuleId, RuleIds, RuleInvariant, UnknownRuleError};
+pub use registry::{RuleDefinition, RuleId, RuleIds, RuleInvariant};
 pub use result::{
     CandidateSpan, EvaluationMetrics, EvidenceFinding, EvidenceInput, EvidenceOutput, RuleEvidence,
     RuleResult, RuleVerdict, RuleViolation, RulesEvaluation, SupportDirection,

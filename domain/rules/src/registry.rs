@@ -2,7 +2,7 @@
 
 use domain_base::digest::Sha256Hex;
 use domain_base::schema::one_of;
-use domain_base::wording::excerpt;
+use domain_base::wording::ParseTextError;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -29,7 +29,7 @@ use utoipa::{PartialSchema, ToSchema};
     VariantNames,
 )]
 #[serde(try_from = "String", into = "&'static str")]
-#[strum(const_into_str, parse_err_fn = unknown_rule, parse_err_ty = UnknownRuleError)]
+#[strum(const_into_str, parse_err_fn = unknown_rule, parse_err_ty = ParseTextError)]
 pub enum RuleId {
     /// Zero unsupported claims.
     #[strum(to_string = "RULE-PREC-001")]
@@ -197,7 +197,7 @@ impl TryFrom<Vec<String>> for RuleIds {
 
     fn try_from(words: Vec<String>) -> Result<Self, String> {
         let ids: Result<Vec<RuleId>, _> = words.iter().map(|word| word.parse()).collect();
-        ids.map(Self).map_err(|_: UnknownRuleError| {
+        ids.map(Self).map_err(|_: ParseTextError| {
             format!("an entry is not a rule; allowed: {}", <RuleId as VariantNames>::VARIANTS.join(", "))
         })
     }
@@ -260,24 +260,16 @@ impl Serialize for RuleDefinition {
     }
 }
 
-/// An unknown rule id.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{given}` is not a rule; allowed: {}", <RuleId as VariantNames>::VARIANTS.join(", "))]
-pub struct UnknownRuleError {
-    /// The word, shortened to 40 characters.
-    pub given: String,
-}
-
 impl TryFrom<String> for RuleId {
-    type Error = UnknownRuleError;
+    type Error = ParseTextError;
 
-    fn try_from(word: String) -> Result<Self, UnknownRuleError> {
+    fn try_from(word: String) -> Result<Self, ParseTextError> {
         word.parse()
     }
 }
 
-fn unknown_rule(word: &str) -> UnknownRuleError {
-    UnknownRuleError { given: excerpt(word) }
+fn unknown_rule(word: &str) -> ParseTextError {
+    ParseTextError::new("a rule", word, <RuleId as VariantNames>::VARIANTS.join(", "))
 }
 
 /// The parameters of rules that use pairs of terms.

@@ -1,6 +1,7 @@
 //! The flags of a judgment: each cause with its place and its weight (`docs/mapping.md`).
 
-use crate::label::{ProductTier, UnknownWordError, VerdictDimension};
+use crate::label::{ProductTier, VerdictDimension};
+use domain_base::wording::ParseTextError;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::cmp::Ordering;
 use std::fmt;
@@ -209,16 +210,16 @@ impl fmt::Display for Flag {
 }
 
 impl FromStr for Flag {
-    type Err = UnknownWordError;
+    type Err = ParseTextError;
 
-    fn from_str(word: &str) -> Result<Self, UnknownWordError> {
+    fn from_str(word: &str) -> Result<Self, ParseTextError> {
         if let Some(("unexpected_field", path)) = word.split_once(':') {
             return Ok(Self::UnexpectedField(path.to_owned()));
         }
         Self::all()
             .filter(|flag| word.starts_with(flag.into_str()))
             .find(|flag| flag.to_string() == word)
-            .ok_or_else(|| UnknownWordError::new("flag", word, "the flags of the crosscheck"))
+            .ok_or_else(|| ParseTextError::new("a flag", word, "the flags of the crosscheck"))
     }
 }
 

@@ -1,26 +1,8 @@
 //! The terms of a verdict: tiers, labels and dimensions (seed: `tmm-crosscheck`, "Inputs").
 
-use domain_base::wording::excerpt;
+use domain_base::wording::ParseTextError;
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, IntoStaticStr};
-
-/// An unknown word in place of one of a few allowed words.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{given}` is not a {what}; allowed: {allowed}")]
-pub struct UnknownWordError {
-    /// The kind of word that was expected, for example "tier".
-    pub what: &'static str,
-    /// The word found, shortened to 40 characters.
-    pub given: String,
-    /// The allowed words, as text.
-    pub allowed: &'static str,
-}
-
-impl UnknownWordError {
-    pub(crate) fn new(what: &'static str, given: &str, allowed: &'static str) -> Self {
-        Self { what, given: excerpt(given), allowed }
-    }
-}
 
 /// The tier that the customer paid for. It determines the required fields of a verdict.
 #[derive(
@@ -40,7 +22,7 @@ impl UnknownWordError {
     utoipa::ToSchema,
 )]
 #[serde(rename_all = "lowercase")]
-#[strum(serialize_all = "lowercase", const_into_str, parse_err_fn = unknown_tier, parse_err_ty = UnknownWordError)]
+#[strum(serialize_all = "lowercase", const_into_str, parse_err_fn = unknown_tier, parse_err_ty = ParseTextError)]
 pub enum ProductTier {
     /// Quick Take: verdict and summary.
     Quick,
@@ -55,8 +37,8 @@ impl ProductTier {
     pub const ALL: [Self; 3] = [Self::Quick, Self::Full, Self::Strategy];
 }
 
-fn unknown_tier(word: &str) -> UnknownWordError {
-    UnknownWordError::new("tier", word, "quick, full, strategy")
+fn unknown_tier(word: &str) -> ParseTextError {
+    ParseTextError::new("a tier", word, "quick, full, strategy")
 }
 
 /// The label of a verdict, for the whole submission or for one dimension.

@@ -9,6 +9,7 @@ use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use domain_base::application::text_conversions;
 use domain_base::caller::TraceContext;
 use domain_base::session_id::SessionId;
+use domain_base::wording::ParseTextError;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -41,11 +42,6 @@ pub enum MailKind {
     /// It notifies the customer that the results page shows another verdict than the mailed one.
     DivergenceNotice,
 }
-
-/// Why a text is not the id of a mail.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the mail id is invalid (1 to {} visible ASCII characters allowed)", MailId::MAX_CHARS)]
-pub struct MailIdError;
 
 /// The id of a mail, which is also its idempotency key: the same for all attempts, and different for every other mail.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
@@ -83,12 +79,16 @@ impl MailId {
 }
 
 impl TryFrom<String> for MailId {
-    type Error = MailIdError;
+    type Error = ParseTextError;
 
-    fn try_from(text: String) -> Result<Self, MailIdError> {
+    fn try_from(text: String) -> Result<Self, ParseTextError> {
         let usable =
             (1..=Self::MAX_CHARS).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
-        if usable { Ok(Self(text)) } else { Err(MailIdError) }
+        if usable {
+            return Ok(Self(text));
+        }
+        let allowed = format!("1 to {} visible ASCII characters", Self::MAX_CHARS);
+        Err(ParseTextError::new("the id of a mail", &text, allowed))
     }
 }
 

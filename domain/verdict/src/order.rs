@@ -9,6 +9,7 @@ use crate::rejection::AnswerRejection;
 use domain_base::application::ApplicationName;
 use domain_base::row::{Index, IndexEntry};
 use domain_base::session_id::SessionId;
+use domain_base::wording::ParseTextError;
 use domain_base::work::{Backoff, stored_cause};
 use domain_upstream::upstream_id::UpstreamId;
 use jiff::{SignedDuration, Timestamp};
@@ -645,19 +646,15 @@ impl fmt::Display for OrderPosition {
     }
 }
 
-/// A text is not the position of an order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the value is not a position in a list of orders; allowed: the `next` of the previous page")]
-pub struct OrderPositionError;
-
 impl FromStr for OrderPosition {
-    type Err = OrderPositionError;
+    type Err = ParseTextError;
 
-    fn from_str(text: &str) -> Result<Self, OrderPositionError> {
-        let (at, session_id) = text.split_once(SEPARATOR).ok_or(OrderPositionError)?;
-        let placed_at_us = at.parse().map_err(|_| OrderPositionError)?;
-        let session_id = session_id.parse().map_err(|_| OrderPositionError)?;
-        Ok(Self::at(session_id, placed_at_us))
+    fn from_str(text: &str) -> Result<Self, ParseTextError> {
+        let position = text
+            .split_once(SEPARATOR)
+            .and_then(|(at, session_id)| Some(Self::at(session_id.parse().ok()?, at.parse().ok()?)));
+        let allowed = "the `next` of the previous page";
+        position.ok_or_else(|| ParseTextError::new("a position in a list of orders", text, allowed))
     }
 }
 

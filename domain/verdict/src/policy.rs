@@ -4,8 +4,9 @@
 
 use crate::crosscheck::CrosscheckDecision;
 use crate::flag::Flag;
-use crate::label::{ProductTier, UnknownWordError};
+use crate::label::ProductTier;
 use domain_base::application::ApplicationName;
+use domain_base::wording::ParseTextError;
 use domain_rules::RuleId;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -42,15 +43,15 @@ impl FlagSelector {
 }
 
 impl FromStr for FlagSelector {
-    type Err = UnknownWordError;
+    type Err = ParseTextError;
 
-    fn from_str(word: &str) -> Result<Self, UnknownWordError> {
+    fn from_str(word: &str) -> Result<Self, ParseTextError> {
         let is_known =
             |flag: Flag| !matches!(flag, Flag::UnexpectedField(_)) && Self::NAMES.contains(&flag.into_str());
         if Self::NAMES.contains(&word) || word.parse().is_ok_and(is_known) {
             return Ok(Self(word.to_owned()));
         }
-        Err(UnknownWordError::new("flag", word, "the flags of approved verdicts"))
+        Err(ParseTextError::new("a flag", word, "the flags of approved verdicts"))
     }
 }
 
@@ -106,9 +107,9 @@ impl fmt::Display for PolicyCause {
 }
 
 impl FromStr for PolicyCause {
-    type Err = UnknownWordError;
+    type Err = ParseTextError;
 
-    fn from_str(word: &str) -> Result<Self, UnknownWordError> {
+    fn from_str(word: &str) -> Result<Self, ParseTextError> {
         let minimum = word.strip_prefix(COHERENCE_MIN).and_then(|rest| rest.strip_prefix(':')?.parse().ok());
         minimum.map_or_else(|| word.parse().map(Self::Flag), |minimum| Ok(Self::CoherenceMin(minimum)))
     }

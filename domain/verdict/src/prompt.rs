@@ -7,6 +7,7 @@ use crate::rejection::{AnswerRejection, RejectedClaim, RejectingRule};
 use crate::template_name::{TemplateName, TemplateRef};
 use domain_base::digest::Sha256Hex;
 use domain_base::document::{Document, DocumentVersions};
+use domain_base::wording::ParseTextError;
 use domain_base::wording::excerpt;
 use domain_ground::id::TemplateId;
 use serde::{Deserialize, Serialize};
@@ -204,11 +205,6 @@ const SUBTAG_MAX_CHARS: usize = 8;
 /// The maximum number of extended language subtags.
 const EXTENDED_MAX: usize = 3;
 
-/// Why a text is not a language tag.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a language tag of BCP 47, such as `en` or `de-AT`")]
-pub struct ParseLanguageTagError(String);
-
 /// A well-formed language tag (BCP 47, RFC 5646), such as `en` or `de-AT`. Whether its subtags are registered is not
 /// checked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -217,10 +213,13 @@ pub struct ParseLanguageTagError(String);
 pub struct LanguageTag(String);
 
 impl TryFrom<String> for LanguageTag {
-    type Error = ParseLanguageTagError;
+    type Error = ParseTextError;
 
-    fn try_from(text: String) -> Result<Self, ParseLanguageTagError> {
-        if is_well_formed(&text) { Ok(Self(text)) } else { Err(ParseLanguageTagError(excerpt(&text))) }
+    fn try_from(text: String) -> Result<Self, ParseTextError> {
+        if is_well_formed(&text) {
+            return Ok(Self(text));
+        }
+        Err(ParseTextError::new("a language tag", &text, "tags of BCP 47, such as `en` or `de-AT`"))
     }
 }
 

@@ -5,6 +5,7 @@ use domain_base::application::{ApplicationName, text_conversions};
 use domain_base::caller::TraceContext;
 use domain_base::event::{AuditEvent, EventNotice};
 use domain_base::session_id::SessionId;
+use domain_base::wording::ParseTextError;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -76,11 +77,6 @@ impl WebhookType {
     }
 }
 
-/// Why a text is not the id of a webhook.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the webhook id is invalid (`msg_` and 32 of `0-9 a-f` allowed)")]
-pub struct WebhookIdError;
-
 /// The id of a webhook: the same for all attempts, and different for every other webhook. Ids sort by time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(try_from = "String", into = "String")]
@@ -100,13 +96,16 @@ impl WebhookId {
 }
 
 impl TryFrom<String> for WebhookId {
-    type Error = WebhookIdError;
+    type Error = ParseTextError;
 
-    fn try_from(text: String) -> Result<Self, WebhookIdError> {
+    fn try_from(text: String) -> Result<Self, ParseTextError> {
         let is_hex = |hex: &str| {
             hex.len() == Self::HEX_CHARS && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
         };
-        if text.strip_prefix(Self::PREFIX).is_some_and(is_hex) { Ok(Self(text)) } else { Err(WebhookIdError) }
+        if text.strip_prefix(Self::PREFIX).is_some_and(is_hex) {
+            return Ok(Self(text));
+        }
+        Err(ParseTextError::new("the id of a webhook", &text, "`msg_` and 32 of `0-9 a-f`"))
     }
 }
 

@@ -4,6 +4,7 @@ use super::lock::HumanLock;
 use crate::verification_record::{CandidateAnswer, StatedValue};
 use domain_base::digest::{Sha256Hex, digest_of_json};
 use domain_base::row::{IndexEntry, Row, RowData, Table, check_row, not_indexed};
+use domain_base::wording::ParseTextError;
 use domain_ground::id::{SourceId, WorkflowId};
 use domain_ground::ontology::OntologyRef;
 use domain_ground::value::AxisValue;
@@ -185,20 +186,15 @@ impl fmt::Display for CachedAnswerKey {
 }
 
 impl FromStr for CachedAnswerKey {
-    type Err = CachedAnswerKeyError;
+    type Err = ParseTextError;
 
-    fn from_str(name: &str) -> Result<Self, CachedAnswerKeyError> {
+    fn from_str(name: &str) -> Result<Self, ParseTextError> {
         let key = name.split_once(SEPARATOR).and_then(|(oracle_id, about)| {
             Some(Self { oracle_id: oracle_id.parse().ok()?, about: about.parse().ok()? })
         });
-        key.ok_or_else(|| CachedAnswerKeyError(name.to_owned()))
+        key.ok_or_else(|| ParseTextError::new("the key of a cached answer", name, "a source and a digest"))
     }
 }
-
-/// A text is not the key of a cached answer.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not the key of a cached answer")]
-pub struct CachedAnswerKeyError(String);
 
 impl fmt::Display for SubjectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,7 +3,7 @@
 
 use super::{QueryError, QueryService};
 use domain_base::digest::Sha256Hex;
-use domain_base::wording::excerpt;
+use domain_base::wording::ParseTextError;
 use domain_ground::event::SourceReadKind;
 use domain_ground::id::SourceId;
 use domain_ground::source::SourceAvailability;
@@ -27,11 +27,6 @@ pub struct FeedPosition {
     /// The number of the change within the run; `None` after all changes of the run.
     ordinal: Option<u64>,
 }
-
-/// A text that is not a position in the feed, or a position that no answer has returned.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`since` is `{0}`, which is not a position in the feed; use the `next` of an earlier answer")]
-pub struct FeedPositionError(String);
 
 /// A change of one version of a record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -117,7 +112,7 @@ fn page(
 ) -> Result<ChangesPage, QueryError> {
     let entries = 1..=store.last_seq();
     if let Some(since) = since.filter(|since| !entries.contains(&since.seq)) {
-        return Err(FeedPositionError(since.to_string()).into());
+        return Err(FeedPosition::unknown(&since.to_string()).into());
     }
     if let Some(oracle_id) = oracle_id {
         let source = store.source(oracle_id)?;
@@ -170,11 +165,17 @@ fn page(
     Ok(page)
 }
 
-impl FromStr for FeedPosition {
-    type Err = FeedPositionError;
+impl FeedPosition {
+    fn unknown(text: &str) -> ParseTextError {
+        ParseTextError::new("a position in the feed", text, "the `next` of an earlier answer")
+    }
+}
 
-    fn from_str(text: &str) -> Result<Self, FeedPositionError> {
-        let number = |digits: &str| digits.parse().map_err(|_| FeedPositionError(excerpt(text)));
+impl FromStr for FeedPosition {
+    type Err = ParseTextError;
+
+    fn from_str(text: &str) -> Result<Self, ParseTextError> {
+        let number = |digits: &str| digits.parse().map_err(|_| Self::unknown(text));
         match text.split_once('-') {
             Some((seq, ordinal)) => Ok(Self { seq: number(seq)?, ordinal: Some(number(ordinal)?) }),
             None => Ok(Self { seq: number(text)?, ordinal: None }),
@@ -183,9 +184,9 @@ impl FromStr for FeedPosition {
 }
 
 impl TryFrom<String> for FeedPosition {
-    type Error = FeedPositionError;
+    type Error = ParseTextError;
 
-    fn try_from(text: String) -> Result<Self, FeedPositionError> {
+    fn try_from(text: String) -> Result<Self, ParseTextError> {
         text.parse()
     }
 }

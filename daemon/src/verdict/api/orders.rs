@@ -22,7 +22,8 @@ use domain_base::caller::PeerCredentials;
 use domain_base::page::ListPage;
 use domain_base::problem::INVALID_REQUEST;
 use domain_base::session_id::SessionId;
-use domain_verdict::order::{Order, OrderPosition, OrderPositionError, OrderState};
+use domain_base::wording::ParseTextError;
+use domain_verdict::order::{Order, OrderPosition, OrderState};
 use domain_verdict::problem::{MODEL_UNAVAILABLE, ORDER_STATE_REFUSED, ORDER_UNKNOWN};
 use domain_verdict::session::SessionRecord;
 use domain_verdict::wire::{OrderReport, OrdersParams};
@@ -189,10 +190,11 @@ pub(crate) fn list_orders(
     params: OrdersParams,
 ) -> Result<ListPage<OrderReport>, Problem> {
     let OrdersParams { after, limit, state } = params;
-    let before =
-        after.as_deref().map(str::parse).transpose().map_err(|error: OrderPositionError| {
-            Problem::new(INVALID_REQUEST, format!("`after`: {error}"))
-        })?;
+    let before = after
+        .as_deref()
+        .map(str::parse)
+        .transpose()
+        .map_err(|error: ParseTextError| Problem::new(INVALID_REQUEST, format!("`after`: {error}")))?;
     let query = OrderQuery { application, state, before, limit: *limit + 1 };
     let sessions = service.system.store.orders(&query)?.into_iter();
     let orders = sessions.filter_map(|session| report_of(service, session)).collect();

@@ -13,10 +13,10 @@ use actors_verdict::cache::{RegisterSession, RegisterSessionOutcome};
 use actors_verdict::generation::{PromptError, find_prompt};
 use axum::Json;
 use axum::extract::State;
-use domain_base::digest::ParseDigestError;
 use domain_base::problem::INVALID_REQUEST;
 use domain_base::session_id::SessionId;
 use domain_base::text_form::is_blank;
+use domain_base::wording::ParseTextError;
 use domain_verdict::label::ProductTier;
 use domain_verdict::problem::SESSION_MISMATCH;
 use domain_verdict::prompt::{ModelPrompt, VerdictPrompt};
@@ -107,7 +107,7 @@ pub(super) fn parse_prompt(
             ModelPrompt::of_text(tier, text).into()
         }
         (None, None, Some(digits)) => {
-            let sha256 = digits.parse().map_err(|error: ParseDigestError| invalid("sha256", error))?;
+            let sha256 = digits.parse().map_err(|error: ParseTextError| invalid("sha256", error))?;
             VerdictPrompt { sha256, template: None, text: None }
         }
         _ => {

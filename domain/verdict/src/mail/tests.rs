@@ -36,7 +36,7 @@ fn idempotency_key_is_unique_by_verdict_and_divergence() {
     assert_eq!(notice.as_str(), "divergence:cs_1:1800000000000000");
     assert_eq!(notice.to_string().parse(), Ok(notice));
     for bad in ["", "a b", "é", "a\n", &"x".repeat(385)] {
-        assert_eq!(bad.parse::<MailId>(), Err(MailIdError), "{bad:?}");
+        assert!(bad.parse::<MailId>().is_err(), "{bad:?}");
     }
 }
 

@@ -56,3 +56,21 @@ fn directive_of_another_version_is_rejected_at_its_line() {
         assert!(detail.contains(directive) && detail.contains(YAML_VERSION), "{detail}");
     }
 }
+
+#[test]
+fn fault_in_a_member_has_the_position_of_the_member() {
+    let triggers = "invalidation_triggers:\n  - trigger_type: time_based\n    config: {ttl_seconds: 1}\n  \
+                    - &x\n    trigger_type: upstream_signal\n    config:\n      webhook: /v1/signals/x\n";
+    let policy = POLICY.replace("invalidation_triggers: []\n", triggers);
+    assert!(read(&policy).is_ok(), "{policy}");
+    for (from, to, position) in [
+        ("axis_freshness: {}", "axis_freshness: {a: {b: 1}}", (2, 22)),
+        ("default_max_age_seconds: 60", "default_max_age_seconds: x", (3, 1)),
+        ("ttl_seconds: 1", "ttl_seconds: x", (6, 5)),
+        ("webhook: /v1", "webhok: /v1", (9, 5)),
+        ("  - &x\n    trigger_type: upstream_signal", "  - 5\n  - trigger_type: upstream_signal", (8, 5)),
+    ] {
+        let FilePartFault { position: found, detail } = fault(&policy.replacen(from, to, 1));
+        assert_eq!(found, Some(position), "{to}: {detail}");
+    }
+}
