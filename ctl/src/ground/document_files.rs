@@ -201,24 +201,28 @@ fn read(text: &str) -> Result<AnyDocument, FilePartFault> {
     reject_number_of_yaml(text)?;
     let DocumentKindHint(kind) = DocumentKindHint::deserialize(&json)?;
     kind.read_json(json).map_err(|fault| {
-        // serde names the object of an unknown member, not the member
+        // serde often names the object of an unknown member, not the member
         let unknown = fault.fault.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
+        let is_unknown =
+            |last: &Segment| matches!(last, Segment::Map { key } if Some(key.as_str()) == unknown);
+        let is_named = fault.path.iter().last().is_some_and(is_unknown);
         let unknown = unknown.map(|name| Segment::Map { key: name.to_owned() });
-        let path: Vec<_> = fault.path.iter().chain(&unknown).collect();
+        let path: Vec<_> = fault.path.iter().chain(unknown.iter().filter(|_| !is_named)).collect();
         let mut detail = fault.to_string();
         if unknown.is_some() && path.len() == 1 && has_members_of_several_kinds(text) {
             detail += &format!("; {SEPARATE}");
         }
-        let position = position_of(text, &path);
+        let position = position_of(text, &path, unknown.is_some());
         FilePartFault { position, detail }
     })
 }
 
-/// The line and the column of the member at `path` in a document in YAML; `None` for the whole document.
-fn position_of(text: &str, path: &[&Segment]) -> Option<(usize, usize)> {
+/// The line and the column of the member at `path` in a document in YAML, of its name or of its value; `None` for the whole
+/// document.
+fn position_of(text: &str, path: &[&Segment], of_name: bool) -> Option<(usize, usize)> {
     let mut events = Parser::new_from_str(text).map_while(Result::ok);
     let first = events.find(|(event, _)| !matches!(event, Event::StreamStart | Event::DocumentStart(..)))?;
-    find_member(&mut events, &first.0, path)
+    find_member(&mut events, &first.0, path, of_name)
 }
 
 /// The position of the member at `path` in the value that begins with `first`. `events` come after `first`.
@@ -226,6 +230,7 @@ fn find_member<'t>(
     events: &mut impl Iterator<Item = (Event<'t>, Span)>,
     first: &Event<'t>,
     path: &[&Segment],
+    of_name: bool,
 ) -> Option<(usize, usize)> {
     let position = |span: &Span| Some((span.start.line(), span.start.col() + 1));
     let (segment, rest) = path.split_first()?;
@@ -236,9 +241,10 @@ fn find_member<'t>(
                 return None;
             }
             skip_value(events, &key);
-            let (value, _) = events.next()?;
+            let (value, value_span) = events.next()?;
             if matches!(&key, Event::Scalar(key, ..) if key == name) {
-                return find_member(events, &value, rest).or_else(|| position(&span));
+                let own = if of_name { span } else { value_span };
+                return find_member(events, &value, rest, of_name).or_else(|| position(&own));
             }
             skip_value(events, &value);
         },
@@ -248,7 +254,7 @@ fn find_member<'t>(
                 skip_value(events, &item);
             }
             let (item, span) = events.next()?;
-            find_member(events, &item, rest).or_else(|| position(&span))
+            find_member(events, &item, rest, of_name).or_else(|| position(&span))
         }
         _ => None,
     }

@@ -65,7 +65,7 @@ fn fault_in_a_member_has_the_position_of_the_member() {
     assert!(read(&policy).is_ok(), "{policy}");
     for (from, to, position) in [
         ("axis_freshness: {}", "axis_freshness: {a: {b: 1}}", (2, 22)),
-        ("default_max_age_seconds: 60", "default_max_age_seconds: x", (3, 1)),
+        ("default_max_age_seconds: 60", "default_max_age_seconds: x", (3, 26)),
         ("ttl_seconds: 1", "ttl_seconds: x", (6, 5)),
         ("webhook: /v1", "webhok: /v1", (9, 5)),
         ("  - &x\n    trigger_type: upstream_signal", "  - 5\n  - trigger_type: upstream_signal", (8, 5)),
