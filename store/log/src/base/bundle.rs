@@ -1,7 +1,6 @@
 //! The stored row of a bundle: the rows of several tables with the same name.
 //!
-//! A session and its verdict are read and written together, so sled has one row for both, and one key less per session. Each part
-//! keeps its own revision.
+//! These rows are read and written together, so sled has one row for them, and fewer keys. Each part keeps its own revision.
 
 use crate::base::engine::TableReader;
 use crate::base::rows::{self, StoredValue, stored_in};

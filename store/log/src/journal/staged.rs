@@ -47,7 +47,7 @@ pub(crate) struct StagedGroup<'a> {
     bundles: HashMap<(&'static str, String), Bundle>,
     /// The rows of sums after the records staged so far, by tables and names.
     sums: HashMap<(&'static str, String), Vec<u8>>,
-    /// The bundles that the current record has changed. A record with a session and its verdict writes their bundle once.
+    /// The bundles that the current record has changed. A record with two rows of a bundle writes it once.
     changed_bundles: BTreeSet<(&'static str, String)>,
     /// The rows from before the group that it replaces or removes: their tables and revisions.
     pub(crate) replaced: Vec<(&'static str, u64)>,
@@ -298,7 +298,7 @@ impl<'a> StagedGroup<'a> {
         match self.bundles.entry((stored, name.to_owned())) {
             Entry::Occupied(staged) => Ok(staged.into_mut()),
             Entry::Vacant(vacant) => {
-                // a damaged verdict or session must not prevent other writes
+                // a damaged row must not prevent other writes
                 let row = self.engine.with(|db| rows::get_readable(db, dir, stored, name.as_bytes()))?;
                 self.read_bytes += row.as_ref().map_or(0, |row| row.value.len());
                 let head = row.as_ref().map(|row| (row.revision, row.chunks));
