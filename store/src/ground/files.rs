@@ -2,7 +2,7 @@
 
 use domain_base::digest::Sha256Hex;
 use domain_ground::id::SourceId;
-use domain_ground::run::SortedFileRef;
+use domain_ground::run::{IngestionRun, SortedFileRef};
 use domain_ground::source_state::SourceState;
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -432,6 +432,17 @@ impl GroundFileKind {
             _ => Self::Foreign,
         }
     }
+}
+
+/// The digests of the files that the rows of these sources and runs name.
+pub(super) fn name_files(sources: &[SourceState], runs: &[IngestionRun]) -> HashSet<String> {
+    let name = |file: &SortedFileRef| file.sha256.as_str().to_owned();
+    let mut named: HashSet<_> = sources.iter().flat_map(SourceState::sorted_files).map(name).collect();
+    for run in runs {
+        named.insert(run.input.raw_sha256.as_str().to_owned());
+        named.extend(run.rows.as_ref().map(name));
+    }
+    named
 }
 
 /// Whether a backup has files of this name, besides its checkpoint and its manifest.

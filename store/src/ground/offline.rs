@@ -1,7 +1,6 @@
 //! The files of sources, compared with the rows in the segments, without the database.
 
-use super::files::{GroundFileKind, GroundFiles, facts_owner, list_files_in};
-use super::open_files::name_files;
+use super::files::{GroundFileKind, GroundFiles, facts_owner, list_files_in, name_files};
 use domain_base::digest::Sha256Hex;
 use domain_base::event::LoggedEvent;
 use domain_ground::event::SourcePruned;

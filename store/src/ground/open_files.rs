@@ -1,11 +1,13 @@
 //! The open files of the ground-truth layer, and what the journal tells them.
 
-use super::files::{DIR, FACTS_DIR, GroundFileKind, GroundFiles, RAW_DIR, facts_owner, list_files_in};
+use super::files::{
+    DIR, FACTS_DIR, GroundFileKind, GroundFiles, RAW_DIR, facts_owner, list_files_in, name_files,
+};
 use super::offline::LoggedSources;
 use super::view::SourceView;
 use domain_base::row::Row;
 use domain_ground::id::SourceId;
-use domain_ground::run::{IngestionRun, SortedFileRef};
+use domain_ground::run::IngestionRun;
 use domain_ground::source_state::SourceState;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -200,15 +202,4 @@ impl StateFiles for OpenGroundFiles {
         check_end(&state)?;
         sources.verify_files(log.dir()).map(drop)
     }
-}
-
-/// The digests of the files that the rows of these sources and runs name.
-pub(super) fn name_files(sources: &[SourceState], runs: &[IngestionRun]) -> HashSet<String> {
-    let name = |file: &SortedFileRef| file.sha256.as_str().to_owned();
-    let mut named: HashSet<_> = sources.iter().flat_map(SourceState::sorted_files).map(name).collect();
-    for run in runs {
-        named.insert(run.input.raw_sha256.as_str().to_owned());
-        named.extend(run.rows.as_ref().map(name));
-    }
-    named
 }
