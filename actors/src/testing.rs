@@ -48,7 +48,7 @@ use domain_verdict::session::SessionCaller;
 use domain_verdict::template_name::TemplateName;
 use domain_verification::adapter::ValidatedAdapter;
 use jiff::{SignedDuration, Timestamp};
-use oracled_store::{Journal, LogQuery, Store, StoreOptions};
+use oracled_store::{LogQuery, Store, StoreOptions};
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 use std::collections::BTreeMap;
@@ -156,7 +156,7 @@ pub(crate) fn start(
         facts_cache_bytes: 1 << 20,
         min_free_bytes: 0,
     };
-    let (journal, store) = Journal::open(options).expect("the store opens");
+    let (journal, store) = Store::open(options).expect("the store opens");
     let lines = Arc::clone(&fallback_lines);
     let parts = SystemParts {
         journal,

@@ -407,8 +407,7 @@ fn open_store(config: &DaemonConfig) -> Result<(Journal, Store), StoreError> {
     let StorageSection { cache_bytes, facts_cache_bytes, min_free_bytes, erase_session_ids, .. } =
         config.storage;
     let dir = config.state_dir.clone();
-    let (journal, store) =
-        Journal::open(StoreOptions { dir, cache_bytes, facts_cache_bytes, min_free_bytes })?;
+    let (journal, store) = Store::open(StoreOptions { dir, cache_bytes, facts_cache_bytes, min_free_bytes })?;
     if erase_session_ids {
         journal.cover_session_ids();
     }

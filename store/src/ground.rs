@@ -7,6 +7,7 @@
 pub mod export;
 pub mod files;
 pub(crate) mod offline;
+mod open_files;
 pub mod payloads;
 mod places;
 pub mod prune;

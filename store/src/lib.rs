@@ -1,36 +1,27 @@
-//! Storage of oracled: the audit log, the verdicts, the sessions, and all other state.
+//! Storage of oracled's features: reads over the rows of each, and the files of facts beside the database.
 //!
-//! [`Journal::commit`] is the only way to write. A [`JournalRecord`] has events and the changes that they
-//! report. It is applied completely or not at all, and is on the disk when `commit` returns. [`Store`] is the
-//! read side: any number of concurrent readers see only durable data.
-//!
-//! This is the only crate that uses sled.
+//! [`Store::open`] opens the journal, which is the only way to write, and [`Store`], the read side: any number of concurrent
+//! readers see only durable data.
 
-mod audit;
-mod base;
 pub mod ground;
-mod journal;
-mod segments;
+mod state_files;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 mod verdict;
 mod verification;
 
-pub use crate::base::database_error::is_panic_caught;
-pub use crate::journal::{CommitReceipt, JournalRecord, PREVIEW_REVISION, RecordRejectedError};
-pub use crate::verdict::{OrderQuery, RejectingCheckSize, SessionRows, SessionsWithAddress};
-pub use audit::log::{LogLine, LogPage, LogQuery, RecordCallers};
-pub use audit::logged_rows::{ComparedRows, RowComparison, RowDifference};
-pub use audit::mirror::{MirrorFault, MirrorSnapshot};
-pub use audit::removal::{RemovableEntries, RemovalPlan};
-pub use audit::segment_log::{CommittedRows, EntryContent, SegmentEntry, SegmentLog, SegmentRemains};
-pub use base::engine::{StoreOptions, TableReader};
-pub use base::row_write::{RowExpectation, RowName, RowWrite};
-pub use base::watermark::StoreCounts;
 pub use ground::Store;
-pub use journal::Journal;
-pub use journal::backup::{StoreBackup, StoreBackupFile};
-pub use journal::erasure::{Erasure, ErasureOutcome, ErasureStep};
-pub use journal::healing::SegmentHealing;
-pub use journal::opening::RESTORING_FILE;
-pub use journal::state_files::{LoggedState, VerifiedStateFiles};
+pub use ground::files::is_backed_up;
+pub use state_files::{LoggedState, VerifiedStateFiles};
 pub use store_base::error::{SourceFileKind, StoreError};
+pub use store_log::{
+    CommitReceipt, CommittedRows, ComparedRows, EntryContent, Erasure, ErasureOutcome, ErasureStep, Journal,
+    JournalRecord, LogLine, LogPage, LogQuery, LogState, MirrorFault, MirrorSnapshot, PREVIEW_REVISION,
+    RESTORING_FILE, RecordCallers, RecordRejectedError, RemovableEntries, RemovalPlan, RowComparison,
+    RowDifference, RowExpectation, RowName, RowWrite, SegmentEntry, SegmentHealing, SegmentLog,
+    SegmentRemains, StoreBackup, StoreBackupFile, StoreCounts, StoreOptions, TableReader, is_panic_caught,
+};
+pub use verdict::{OrderQuery, RejectingCheckSize, SessionRows, SessionsWithAddress, committed_verdict};
 pub use verification::{CachedAnswerPage, ReviewQuery};

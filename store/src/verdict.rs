@@ -1,12 +1,6 @@
 //! Sessions, their verdicts and orders, held verdicts, costs, regenerations, rejecting checks, and mail.
 
-use crate::base::bundle::Bundle;
-use crate::base::engine::TableReader;
-use crate::base::read::skip_lost;
-use crate::base::row_write::{RowExpectation, RowName, RowWrite};
-use crate::base::rows::{CHUNK_BYTES, is_first_chunk, key, stored_in, with_prefix};
-use crate::base::{meta, rows};
-use crate::segments::visit_rows;
+use crate::ground::Store;
 use domain_base::application::ApplicationName;
 use domain_base::digest::Sha256Hex;
 use domain_base::row::{Row, RowData, RowOwner, Table};
@@ -18,6 +12,7 @@ use domain_verdict::mail::{MailId, MailKind, OutboxMail};
 use domain_verdict::order::{ORDERS, OrderPosition, OrderState, orders_prefix};
 use domain_verdict::outbox::{MessageChannel, MessageId, MessageState, OutboxMessage, StoredMessageHead};
 use domain_verdict::regen::RegenAttempt;
+use domain_verdict::replay::StoredVerdict;
 use domain_verdict::session::{CustomerEmail, RejectingCheck, SessionRecord};
 use domain_verdict::webhook::WebhookId;
 use jiff::Timestamp;
@@ -25,7 +20,10 @@ use jiff::civil::Date;
 use oracled_domain::tables::tables;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use store_base::error::StoreError;
+use store_log::rows::{self, CHUNK_BYTES, StoredValue, key, stored_in, with_prefix};
+use store_log::{Bundle, CommittedRows, RowExpectation, RowName, RowWrite, skip_lost, visit_rows};
 
 // The costs of model calls, as one row for each UTC day.
 //
@@ -34,7 +32,7 @@ use store_base::error::StoreError;
 /// The number of days that are read at a time.
 const DAYS_AT_ONCE: usize = 100;
 
-impl TableReader {
+impl Store {
     /// The costs of one day.
     pub fn costs_of_day(&self, day: Date) -> Result<DayCosts, StoreError> {
         Ok(self.own_row(COSTS.name, &day_name(day))?.unwrap_or_default())
@@ -59,7 +57,7 @@ impl TableReader {
     }
 }
 
-impl TableReader {
+impl Store {
     /// The verdict of a session that the policy holds, with its revision.
     ///
     /// # Errors
@@ -73,8 +71,7 @@ impl TableReader {
     /// # Errors
     /// The database cannot be read.
     pub fn held_verdict_revision(&self, session_id: &SessionId) -> Result<Option<u64>, StoreError> {
-        let name = session_id.as_str().as_bytes();
-        let head = self.read(|db, _| rows::head(db, self.dir(), HeldVerdict::TABLE.name, name))?;
+        let head = self.head(HeldVerdict::TABLE, session_id.as_str())?;
         Ok(head.map(|(revision, _)| revision))
     }
 
@@ -87,7 +84,7 @@ impl TableReader {
     }
 }
 
-impl TableReader {
+impl Store {
     /// The latest attempt of a session, with its revision.
     pub fn regen_attempt(&self, session_id: &SessionId) -> Result<Option<(RegenAttempt, u64)>, StoreError> {
         self.get(session_id)
@@ -104,7 +101,7 @@ pub struct RejectingCheckSize {
     pub bytes: u64,
 }
 
-impl TableReader {
+impl Store {
     /// A rejecting check with its revision.
     ///
     /// # Errors
@@ -124,8 +121,7 @@ impl TableReader {
         &self,
         session_id: SessionId,
     ) -> Result<Option<RejectingCheckSize>, StoreError> {
-        let name = session_id.as_str().as_bytes();
-        let head = self.read(|db, _| rows::head(db, self.dir(), RejectingCheck::TABLE.name, name))?;
+        let head = self.head(RejectingCheck::TABLE, session_id.as_str())?;
         Ok(head.map(|(revision, chunks)| {
             let bytes = u64::from(chunks) * CHUNK_BYTES as u64;
             RejectingCheckSize { session_id, revision, bytes }
@@ -185,29 +181,13 @@ impl SessionRows {
     }
 }
 
-impl TableReader {
+impl Store {
     /// The rows that are named by a session.
     ///
     /// # Errors
     /// The database cannot be read.
     pub fn session_rows(&self, session_id: &SessionId) -> Result<SessionRows, StoreError> {
-        let name = session_id.as_str();
-        self.read(|db, _| {
-            let mut bundles: BTreeMap<&str, Bundle> = BTreeMap::new();
-            let mut row = |table: &'static Table| {
-                let revision = match table.bundle {
-                    Some(of) => {
-                        if !bundles.contains_key(of) {
-                            bundles.insert(of, self.bundle(db, table, name)?);
-                        }
-                        bundles.get(of).and_then(|bundle| bundle.row(table)).map(|row| row.revision)
-                    }
-                    None => rows::head(db, self.dir(), table.name, name.as_bytes())?.map(|head| head.0),
-                };
-                Ok((RowName { table, name: name.to_owned() }, revision))
-            };
-            session_tables().map(&mut row).collect::<Result<_, StoreError>>().map(SessionRows)
-        })
+        self.revisions(session_tables(), session_id.as_str()).map(SessionRows)
     }
 
     /// The values of the rows that are named by a session, by the names of their tables, except lost ones and those in `except`.
@@ -319,7 +299,7 @@ fn pairs<'a>(
     applications.iter().flat_map(|application| states.iter().map(move |state| (application, *state)))
 }
 
-impl TableReader {
+impl Store {
     /// The sessions whose orders match `query`, the order placed last first, without their checks.
     ///
     /// # Errors
@@ -412,7 +392,7 @@ impl TableReader {
     }
 }
 
-impl TableReader {
+impl Store {
     /// A message with its revision. The verdict of a mail is judged again when it is read. The text of a mail with the session's
     /// first verdict is compared with the SHA-256 in its session.
     ///
@@ -547,7 +527,7 @@ pub struct SessionsWithAddress {
     pub corrected: BTreeSet<SessionId>,
 }
 
-impl TableReader {
+impl Store {
     /// A session, with its revision.
     pub fn session(&self, session_id: &SessionId) -> Result<Option<(SessionRecord, u64)>, StoreError> {
         self.get(session_id)
@@ -565,7 +545,7 @@ impl TableReader {
     /// with the SHA-256 in its session.
     pub fn verdict(&self, session_id: &SessionId) -> Result<Option<(VerdictDelivery, u64)>, StoreError> {
         let name = session_id.as_str();
-        let mut bundle = self.read(|db, _| self.bundle(db, VerdictDelivery::TABLE, name))?;
+        let mut bundle = self.bundle(VerdictDelivery::TABLE, name)?;
         let [verdict, session] =
             [VerdictDelivery::TABLE, SessionRecord::TABLE].map(|table| bundle.set(table, None));
         let verdict = self.parse::<VerdictDelivery>(VerdictDelivery::TABLE, name, verdict)?;
@@ -621,11 +601,10 @@ impl TableReader {
             session.customer_email.as_ref().is_some_and(|found| found.as_str().to_lowercase() == address)
         };
         let mut ever: BTreeSet<SessionId> = BTreeSet::new();
-        visit_rows(self.dir(), |rows| {
+        visit_rows(self.dir(), |batch| {
             let stored_in = stored_in(SessionRecord::TABLE);
-            for (key, _) in rows.range(rows::all(stored_in)).filter(|(key, _)| is_first_chunk(key)) {
-                let name = rows::name(key).unwrap_or_default();
-                let Some(Some(row)) = rows::get_from(rows, stored_in, name) else { continue };
+            for (name, _) in rows::changed(batch, stored_in) {
+                let Some(Some(row)) = rows::get_from(batch, stored_in, name) else { continue };
                 let bundle = Bundle::from_bytes(self.dir(), &row)?;
                 let Some(session) = bundle.row(SessionRecord::TABLE) else { continue };
                 let corrupt = |error: serde_json::Error| StoreError::Corrupt {
@@ -661,79 +640,31 @@ impl TableReader {
         }
         Ok(found)
     }
+}
 
-    /// The digest of `text` with the store's own key, for the audit log. Equal texts have equal digests, and
-    /// a guessed text cannot be tested without the store.
-    pub fn keyed_digest(&self, text: &str) -> Result<Sha256Hex, StoreError> {
-        Ok(Sha256Hex::compute_hmac(&meta::digest_key(self.engine())?, text.as_bytes()))
-    }
+/// The verdict of a session, as it was after the commit of `rows`. `None` if the group did not store one, or it was erased.
+///
+/// # Errors
+/// `Corrupt` if the row is malformed.
+pub fn committed_verdict(
+    rows: &CommittedRows<'_>,
+    session_id: &SessionId,
+) -> Result<Option<StoredVerdict>, StoreError> {
+    let (session, verdict) = (SessionRecord::TABLE, VerdictDelivery::TABLE);
+    let Some(row) = rows.stored(verdict, session_id.as_str()) else { return Ok(None) };
+    let malformed = |error: &dyn Display| StoreError::Corrupt {
+        dir: rows.dir().to_owned(),
+        detail: format!("the row of session {session_id}: {error}"),
+    };
+    let row = row.ok_or_else(|| malformed(&"a chunk is missing"))?;
+    let bundle = Bundle::from_bytes(rows.dir(), &row)?;
+    let Some(StoredValue { revision, value }) = bundle.row(verdict) else { return Ok(None) };
+    // a later session may have another original than the one that the verdict was compared with
+    let session = bundle.row(session).filter(|session| session.revision <= *revision);
+    let session = session.map(|session| serde_json::from_slice(&session.value)).transpose();
+    let session = session.map_err(|error| malformed(&error))?;
+    StoredVerdict::read(value, session).map(Some).map_err(|error| malformed(&error))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::journal::JournalRecord;
-    use crate::journal::tests::{at, delivered, id, open};
-
-    #[test]
-    fn removal_of_a_session_removes_its_row_of_each_table_unless_one_was_written_meanwhile() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let (mut journal, store) = open(dir.path());
-        let row = |table| RowName { table, name: id(1).to_string() };
-        let write = |table| RowWrite { row: row(table), value: Some(b"{}".to_vec()), index: Vec::new() };
-        let mut record = delivered(1, 10);
-        for table in session_tables().filter(|table| table.bundle.is_none()) {
-            record.writes.push(write(table));
-        }
-        let mut commit = |expect, writes| {
-            let record = JournalRecord { expect, writes, ..delivered(1, 10) };
-            journal.commit(&[record]).expect("the commit succeeds").remove(0).is_ok()
-        };
-        assert!(commit(Vec::new(), record.writes));
-        let rows = || store.session_rows(&id(1)).expect("the rows are read");
-        let tables = ["sessions", "verdicts", "held", "rejecting_checks", "regens"];
-        assert!(tables.iter().all(|name| {
-            rows().0.iter().any(|(row, revision)| row.table.name == *name && revision.is_some())
-        }));
-        let stale = rows().removal_except(&[]);
-        assert!(commit(Vec::new(), vec![write(RegenAttempt::TABLE)]));
-        assert!(!commit(stale.0, stale.1), "a row was written meanwhile");
-        let session = [RowWrite::remove_row(row(SessionRecord::TABLE))];
-        let (expect, writes) = rows().removal_except(&session);
-        assert!(writes.iter().all(|write| write.row.table.name != "sessions"));
-        assert!(commit(expect, writes));
-        let left: Vec<_> = rows().0.into_iter().filter(|(_, revision)| revision.is_some()).collect();
-        assert!(left.len() == 1 && left[0].0.table.name == "sessions", "{left:?}");
-        let (expect, writes) = rows().removal();
-        assert!(commit(expect, writes));
-        assert_eq!(rows().latest(), None);
-        assert!(!store.has_session_data(&id(1)).expect("the rows are read"));
-    }
-
-    #[test]
-    fn expired_session_is_visited_once_however_many_tables_have_its_rows() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let (mut journal, store) = open(dir.path());
-        let mut records: Vec<_> = (0..6).map(|n| delivered(n, 10)).collect();
-        for (n, record) in records.iter_mut().enumerate() {
-            let attempt = RegenAttempt { session_id: id(n), attempted_at: at(n as i64) };
-            match n {
-                // only the row of the attempt
-                0 => record.writes = vec![RowWrite::put::<RegenAttempt>(&attempt)],
-                1 | 2 => record.writes.push(RowWrite::put::<RegenAttempt>(&attempt)),
-                _ => {}
-            }
-        }
-        for outcome in journal.commit(&records).expect("the commit succeeds") {
-            outcome.expect("the record is not stale");
-        }
-        let mut visited = Vec::new();
-        let visit = |sessions: Vec<(SessionId, u64)>| {
-            visited.extend(sessions.into_iter().map(|(session_id, _)| session_id));
-            true
-        };
-        store.visit_expired_sessions(u64::MAX, visit).expect("the rows are read");
-        visited.sort();
-        assert_eq!(visited, (0..6).map(id).collect::<Vec<_>>());
-    }
-}
+mod tests;

@@ -1,9 +1,6 @@
 //! The rows of verification: reviews, subjects, cached answers and pending decisions (RFC-0002, Part II).
 
-use crate::audit::log::{LogQuery, damaged_line};
-use crate::base::engine::TableReader;
-use crate::base::read::skip_lost;
-use crate::base::rows::with_prefix;
+use crate::ground::Store;
 use domain_base::row::Row;
 use domain_base::wording::ParseTextError;
 use domain_ground::id::WorkflowId;
@@ -15,6 +12,8 @@ use domain_verification::{CachedAnswer, CachedAnswerKey, DecisionInputs, Subject
 use jiff::Timestamp;
 use std::collections::BTreeSet;
 use store_base::error::StoreError;
+use store_log::rows::with_prefix;
+use store_log::{LogQuery, damaged_line, skip_lost};
 
 /// Selects the reviews to read.
 #[derive(Debug, Clone, Default)]
@@ -35,7 +34,7 @@ pub struct CachedAnswerPage {
     pub next: Option<CachedAnswerKey>,
 }
 
-impl TableReader {
+impl Store {
     /// The ids of the open reviews.
     ///
     /// # Errors

@@ -282,7 +282,7 @@ pub fn open_store(state: &Path) -> (Journal, Store) {
         facts_cache_bytes: 1 << 20,
         min_free_bytes: 0,
     };
-    Journal::open(options).expect("the store opens")
+    Store::open(options).expect("the store opens")
 }
 
 /// View of a source with open files.

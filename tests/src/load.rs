@@ -4,7 +4,7 @@ use crate::{GOOD, document, get, post, problem, submission};
 use bytes::Bytes;
 use hyper::{Method, StatusCode};
 use oracled_api::client::{ClientError, DaemonClient, DaemonResponse};
-use oracled_store::{Journal, LogQuery, StoreOptions};
+use oracled_store::{LogQuery, Store, StoreOptions};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -98,7 +98,7 @@ impl AnswerLedger {
             facts_cache_bytes: 1 << 20,
             min_free_bytes: 0,
         };
-        let (journal, store) = Journal::open(options).expect("the store opens");
+        let (journal, store) = Store::open(options).expect("the store opens");
         store.audit_all().expect("the store has all that it counts");
         let query = LogQuery { limit: usize::MAX, ..LogQuery::default() };
         let log = store.log(&query).expect("the log is read");

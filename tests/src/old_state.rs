@@ -8,7 +8,7 @@ use domain_verdict::label::ProductTier;
 use domain_verdict::query::CustomerQuery;
 use domain_verdict::session::SessionRecord;
 use jiff::{SignedDuration, Timestamp};
-use oracled_store::{Journal, JournalRecord, RowWrite, StoreOptions};
+use oracled_store::{JournalRecord, RowWrite, Store, StoreOptions};
 use std::path::Path;
 
 /// Registers sessions with the address `NAME-7421@example.org` in the store in `state_dir`, each with its age in days. No daemon may
@@ -20,7 +20,7 @@ pub fn register_days_ago<'n>(state_dir: &Path, sessions: impl IntoIterator<Item 
         facts_cache_bytes: 1 << 20,
         min_free_bytes: 0,
     };
-    let (mut journal, _store) = Journal::open(options).expect("the store opens");
+    let (mut journal, _store) = Store::open(options).expect("the store opens");
     for (session, age_days) in sessions {
         let at = Timestamp::now() - SignedDuration::from_hours(24 * age_days);
         let query = format!("{session}-7421: what does this mean?");

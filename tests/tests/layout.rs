@@ -8,9 +8,10 @@ use syn::visit::{self, Visit};
 use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
 
 /// Top folders of each crate. Each imports only earlier ones; the folders of one group do not import each other.
-const ORDER: [(&str, &[&[&str]]); 5] = [
+const ORDER: [(&str, &[&[&str]]); 6] = [
     ("domain", &[&["documents"], &["tables"], &["events"], &["problems"], &["status"]]),
-    ("store", &[&["base"], &["segments"], &["audit"], &["ground", "verdict", "verification"], &["journal"]]),
+    ("store/log", &[&["base"], &["segments"], &["audit"], &["journal"]]),
+    ("store", &[&["ground"], &["verdict", "verification"], &["state_files"]]),
     ("actors", &[&["system"]]),
     (
         "daemon",
@@ -302,7 +303,7 @@ const SHARED: [&str; 10] = [
     "domain/audit/src",
     "domain/base/src",
     "store/base/src",
-    "store/src/base",
+    "store/log/src",
 ];
 const FEATURES: [&str; 4] = ["ground", "rules", "verdict", "verification"];
 

@@ -10,7 +10,7 @@ use domain_verdict::prompt::VerdictPrompt;
 use domain_verdict::query::CustomerQuery;
 use domain_verdict::session::{OriginalVerdict, SessionRecord};
 use jiff::Timestamp;
-use oracled_store::{Journal, JournalRecord, RowWrite, StoreOptions};
+use oracled_store::{JournalRecord, RowWrite, Store, StoreOptions};
 use oracled_tests::generation::{
     QUERY, coherent_answer, event_names, purge_verdict, read_cached, read_metric, read_verdict,
     register_session, request_verdict, retry_after_s, x_cache,
@@ -150,7 +150,7 @@ fn store_session(state: &Path, prompt_sha256: Sha256Hex) {
         facts_cache_bytes: 1 << 20,
         min_free_bytes: 0,
     };
-    let (mut journal, _store) = Journal::open(options).expect("the store opens");
+    let (mut journal, _store) = Store::open(options).expect("the store opens");
     let settings = Some(GenerationSettings {
         thinking_budget: Some(0),
         response_schema: true,

@@ -9,7 +9,7 @@ use domain_verdict::message_attempts::MessageAttempts;
 use domain_verdict::outbox::{MessageChannel, MessageState};
 use jiff::{SignedDuration, Timestamp};
 use oracled_api::client::{DaemonClient, DaemonResponse};
-use oracled_store::{Journal, JournalRecord, RowWrite, StoreOptions};
+use oracled_store::{JournalRecord, RowWrite, Store, StoreOptions};
 use oracled_tests::generation::{
     QUERY, coherent_answer, event_names, generation_request, purge_verdict, put_session, read_verdict,
     x_cache,
@@ -219,7 +219,7 @@ fn advance_retry(world: &DaemonWorld) {
         facts_cache_bytes: 1 << 20,
         min_free_bytes: 0,
     };
-    let (mut journal, store) = Journal::open(options).expect("the store opens");
+    let (mut journal, store) = Store::open(options).expect("the store opens");
     let mut waiting = None;
     let only_one = |state| waiting.replace(state).is_none();
     store.visit_messages(Some(MessageChannel::Mail), None, only_one).expect("the store is read");

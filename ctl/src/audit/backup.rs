@@ -15,7 +15,7 @@ use hyper::body::{Buf, Bytes, Incoming};
 use indicatif::ProgressBar;
 use nix::libc;
 use oracled_api::client::{DaemonClient, DaemonResponse};
-use oracled_store::StoreBackup;
+use oracled_store::is_backed_up;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -337,7 +337,7 @@ pub(super) fn check_file(dir: &Path, expected: &BackedUpFile, found: &BackedUpFi
 fn check_names(dir: &Path, manifest: &BackupManifest) -> Result<(), CtlError> {
     let mut named: BTreeSet<PathBuf> = BTreeSet::from([dir.join(MANIFEST_FILE)]);
     for BackedUpFile { name, .. } in &manifest.files {
-        let is_known = name == CHECKPOINT_FILE || StoreBackup::has_name(name);
+        let is_known = name == CHECKPOINT_FILE || is_backed_up(name);
         if !named.insert(path_in(dir, name)?) || !is_known {
             return Err(refused(format!(
                 "the manifest names `{name}`, which is not the name of a file of a backup, or is repeated; restore another backup"

@@ -16,8 +16,8 @@ use domain_audit::wire::backup::{CHECKPOINT_FILE, MANIFEST_FILE};
 use domain_base::count::format_count;
 use domain_base::visible::visible_line;
 use oracled_store::{
-    ComparedRows, EntryContent, LoggedState, RowComparison, RowDifference, SegmentEntry, SegmentLog,
-    StoreError, VerifiedStateFiles,
+    ComparedRows, EntryContent, LogState, LoggedState, RowComparison, RowDifference, SegmentEntry,
+    SegmentLog, StoreError, VerifiedStateFiles, committed_verdict,
 };
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -201,7 +201,7 @@ pub(super) fn verify_directory(
     let bar = progress_bar(Some(log.segments()), "verified");
     let (mut fault, mut compared, mut segment) = (Ok(()), Vec::new(), 0);
     let mut rows = RowComparison::default();
-    let state = log.read_state(Some(&mut rows), |entry| {
+    let state = LoggedState::read(&log, Some(&mut rows), |entry| {
         if entry.segment != segment {
             bar.inc(u64::from(segment > 0));
             segment = entry.segment;
@@ -214,17 +214,17 @@ pub(super) fn verify_directory(
     bar.finish_and_clear();
     let state = state.map_err(store_error)?;
     fault?;
-    check_sizes(checkpoints, &state.tree)?;
-    let (size, root) = (state.tree.size(), BASE64_STANDARD.encode(state.tree.root()));
+    check_sizes(checkpoints, &state.log.tree)?;
+    let (size, root) = (state.log.tree.size(), BASE64_STANDARD.encode(state.log.tree.root()));
     let lines = MirrorLines::finish(&mirrors, size)?;
-    let files = log.verify_files(&state).map_err(store_error)?;
-    let rows = rows.finish(state.first_seq);
+    let files = state.verify_files(&log).map_err(store_error)?;
+    let rows = rows.finish(state.log.first_seq);
     check_rows(&rows)?;
-    let files = VerifiedFiles::new(dir, &state, &files, mirrors)?;
-    let (replay, log_key, held) = (replay.map(LogReplay::finish), state.log_key, state.held);
+    let files = VerifiedFiles::new(dir, &state.log, &files, mirrors)?;
+    let (replay, log_key, held) = (replay.map(LogReplay::finish), state.log.log_key, state.held);
     Ok(VerifiedLog {
         size,
-        first_seq: state.first_seq,
+        first_seq: state.log.first_seq,
         root,
         segments: log.segments(),
         checkpoints: compared,
@@ -274,7 +274,7 @@ fn replay_entry(replay: &mut LogReplay, entry: &SegmentEntry<'_>) -> Result<(), 
         return Ok(());
     };
     replay.add(line, |session_id| match rows {
-        Some(rows) => rows.verdict(session_id).map_err(store_error),
+        Some(rows) => committed_verdict(rows, session_id).map_err(store_error),
         None => Ok(None),
     })
 }
@@ -364,7 +364,7 @@ impl VerifiedFiles {
     /// The result for the files in `dir`. `files` are those of the store, `names` those in the directory.
     pub(super) fn new(
         dir: &Path,
-        state: &LoggedState,
+        state: &LogState,
         files: &VerifiedStateFiles,
         mirrors: Vec<MirrorLines>,
     ) -> Result<Self, CtlError> {
@@ -426,7 +426,7 @@ fn is_in(name: &str, known: &str) -> bool {
 }
 
 /// The note about a file of a name that is unknown, or whose content has a fault.
-fn note_of(dir: &Path, name: &str, state: &LoggedState) -> Result<Option<FileNote>, CtlError> {
+fn note_of(dir: &Path, name: &str, state: &LogState) -> Result<Option<FileNote>, CtlError> {
     let (folder, file) = name.rsplit_once('/').unwrap_or(("", name));
     let is_segment = |file: &str| {
         let number = file.strip_suffix(".zst").unwrap_or(file);

@@ -2,7 +2,7 @@
 
 use domain_base::digest::Sha256Hex;
 use domain_ground::id::SourceId;
-use domain_ground::run::SortedFileRef;
+use domain_ground::run::{IngestionRun, SortedFileRef};
 use domain_ground::source_state::SourceState;
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -14,6 +14,7 @@ use store_base::error::{SourceFileKind, StoreError};
 use store_facts::archive::{ArchiveWriter, ArchivedPayload, is_unfinished, mark_path, remove_payloads};
 use store_facts::file_end::FileOwner;
 use store_facts::sorted::{BlockCache, SortedFile, SortedFileSummary, SortedWriter};
+use store_log::is_journal_file;
 use tempfile::TempDir;
 
 /// The folder in the state directory.
@@ -125,7 +126,9 @@ impl GroundFiles {
     /// The same folders, with a temporary folder for sorted files. It is removed when the returned `TempDir`
     /// is dropped.
     pub(super) fn with_temporary_facts(&self) -> Result<(Self, TempDir), StoreError> {
-        let dir = self.temporary_dir("rebuilt-")?;
+        let work_dir = self.work_dir();
+        let dir = TempDir::with_prefix_in("rebuilt-", &work_dir)
+            .map_err(|source| StoreError::write_error(&work_dir, source))?;
         Ok((Self { facts_dir: dir.path().to_owned(), ..self.clone() }, dir))
     }
 
@@ -431,8 +434,25 @@ impl GroundFileKind {
     }
 }
 
+/// The digests of the files that the rows of these sources and runs name.
+pub(super) fn name_files(sources: &[SourceState], runs: &[IngestionRun]) -> HashSet<String> {
+    let name = |file: &SortedFileRef| file.sha256.as_str().to_owned();
+    let mut named: HashSet<_> = sources.iter().flat_map(SourceState::sorted_files).map(name).collect();
+    for run in runs {
+        named.insert(run.input.raw_sha256.as_str().to_owned());
+        named.extend(run.rows.as_ref().map(name));
+    }
+    named
+}
+
+/// Whether a backup has files of this name, besides its checkpoint and its manifest.
+#[must_use]
+pub fn is_backed_up(name: &str) -> bool {
+    is_journal_file(name) || is_ground_file(name)
+}
+
 /// Whether `name` is the path of a file of the ground-truth layer in a backup.
-pub(crate) fn is_backed_up_name(name: &str) -> bool {
+fn is_ground_file(name: &str) -> bool {
     let Some((folder, file)) =
         name.strip_prefix(DIR).and_then(|name| name.strip_prefix('/')?.split_once('/'))
     else {

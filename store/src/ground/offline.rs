@@ -1,28 +1,29 @@
 //! The files of sources, compared with the rows in the segments, without the database.
 
-use super::files::{GroundFileKind, GroundFiles, list_files_in};
-use super::tables::name_files;
-use crate::base::row_batch::RowBatch;
-use crate::base::rows;
-use crate::ground::files::facts_owner;
+use super::files::{GroundFileKind, GroundFiles, facts_owner, list_files_in, name_files};
 use domain_base::digest::Sha256Hex;
-use domain_base::row::Row;
+use domain_base::event::LoggedEvent;
+use domain_ground::event::SourcePruned;
 use domain_ground::pipeline::PipelineDefinition;
 use domain_ground::run::{IngestionRun, RunState};
 use domain_ground::source_state::SourceState;
 use oracled_domain::tables::tables;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use store_base::error::{SourceFileKind, StoreError};
 use store_facts::file_end::FileOwner;
+use store_log::{
+    CollectedRows, EntryContent, LogState, RowBatch, RowComparison, SegmentEntry, SegmentLog, kept_entries_in,
+};
 
-/// The rows that name the files of sources.
+/// What the log says about the files of sources, at its end.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct SourceRows {
-    /// Chunks by their keys.
-    chunks: BTreeMap<Vec<u8>, Vec<u8>>,
+pub(crate) struct LoggedSources {
+    /// The rows that name the files.
+    pub(crate) rows: CollectedRows,
+    /// The payloads that were pruned.
+    pruned: HashSet<Sha256Hex>,
 }
 
 /// The files of sources that were compared with their digests.
@@ -38,31 +39,46 @@ pub struct VerifiedSourceFiles {
     pub absent: Vec<PathBuf>,
 }
 
-impl SourceRows {
-    /// Applies the changes of a group.
-    pub(crate) fn apply(&mut self, batch: &RowBatch) {
-        let tables = tables().filter(|table| table.names_files);
-        for (key, value) in tables.flat_map(|table| batch.range(rows::all(table.name))) {
-            match value {
-                Some(value) => drop(self.chunks.insert(key.to_vec(), value.to_vec())),
-                None => drop(self.chunks.remove(key)),
-            }
-        }
+impl LoggedSources {
+    /// Reads the log as [`SegmentLog::read_state`] does.
+    ///
+    /// # Errors
+    /// The errors of [`SegmentLog::read_state`].
+    pub(crate) fn read(
+        log: &SegmentLog,
+        compared: Option<&mut RowComparison>,
+        mut visit: impl FnMut(SegmentEntry<'_>) -> bool,
+        mut on_rows: impl FnMut(&RowBatch),
+    ) -> Result<(LogState, Self), StoreError> {
+        let (mut rows, mut pruned) = (CollectedRows::default(), HashSet::new());
+        let mut kept: Vec<Sha256Hex> = Vec::new();
+        let state = log.read_state(
+            compared,
+            |entry| {
+                if let EntryContent::Line { line, .. } = &entry.content {
+                    pruned.extend(pruned_payloads(line));
+                }
+                visit(entry)
+            },
+            |batch| {
+                rows.apply(batch, tables().filter(|table| table.names_files));
+                kept.extend(kept_entries_in(batch).flat_map(|line| pruned_payloads(&line)));
+                on_rows(batch);
+            },
+        )?;
+        pruned.extend(kept);
+        Ok((state, Self { rows, pruned }))
     }
 
-    /// Reads the files in `state_dir` that the rows name, and compares them with their digests. The payloads in `pruned` may be
-    /// missing.
+    /// Reads the files in `state_dir` that the rows name, and compares them with their digests. Pruned payloads may be missing.
     ///
     /// # Errors
     /// `SourceFile` with the first file that is missing or differs; `Corrupt` if a row cannot be read.
-    pub(crate) fn verify_files(
-        &self,
-        state_dir: &Path,
-        pruned: &HashSet<Sha256Hex>,
-    ) -> Result<VerifiedSourceFiles, StoreError> {
+    pub(crate) fn verify_files(&self, state_dir: &Path) -> Result<VerifiedSourceFiles, StoreError> {
+        let pruned = &self.pruned;
         let files = GroundFiles::read_only(state_dir);
-        let sources: Vec<SourceState> = self.table(state_dir)?;
-        let runs: Vec<IngestionRun> = self.table(state_dir)?;
+        let sources: Vec<SourceState> = self.rows.all(state_dir)?;
+        let runs: Vec<IngestionRun> = self.rows.all(state_dir)?;
         let mut verified = VerifiedSourceFiles::default();
         for state in &sources {
             let owner = facts_owner(state);
@@ -107,28 +123,14 @@ impl SourceRows {
     /// Whether the payload of a run must be in the archive, unless it was pruned.
     fn needs_payload(&self, state_dir: &Path, run: &IngestionRun) -> Result<bool, StoreError> {
         let name = run.input.pipeline_sha256.as_str().as_bytes();
-        let definition: Option<PipelineDefinition> = self.row(state_dir, name)?;
+        let definition: Option<PipelineDefinition> = self.rows.row(state_dir, name)?;
         let is_kept = definition.is_none_or(|definition| definition.pipeline.audit.log_raw_input);
         Ok(run.state.needs_payload(is_kept))
     }
+}
 
-    /// All rows of a table.
-    fn table<R: Row>(&self, state_dir: &Path) -> Result<Vec<R>, StoreError> {
-        let names = self.chunks.range(rows::all(R::TABLE.name)).filter_map(|(key, _)| rows::name(key));
-        names.filter_map(|name| self.row(state_dir, name).transpose()).collect()
-    }
-
-    fn row<R: Row>(&self, state_dir: &Path, name: &[u8]) -> Result<Option<R>, StoreError> {
-        let chunk = |number| self.chunks.get(&rows::chunk_key(R::TABLE.name, name, number));
-        let Some(first) = chunk(0) else { return Ok(None) };
-        let (_, chunks, start) = rows::split_head(state_dir, first)?;
-        let rest: Option<Vec<_>> = (1..chunks).map(|number| chunk(number).map(Vec::as_slice)).collect();
-        let corrupt = |fault: &dyn Display| StoreError::Corrupt {
-            dir: state_dir.to_owned(),
-            detail: format!("the row {} in table {}: {fault}", String::from_utf8_lossy(name), R::TABLE.name),
-        };
-        let rest = rest.ok_or_else(|| corrupt(&"a chunk is missing"))?;
-        let value = [start, &rest.concat()].concat();
-        serde_json::from_slice(&value).map(Some).map_err(|error| corrupt(&error))
-    }
+/// The payloads that the entry with this line has pruned.
+fn pruned_payloads(line: &str) -> Vec<Sha256Hex> {
+    let pruned = LoggedEvent::<SourcePruned>::read(line).ok().flatten();
+    pruned.map(|pruned| pruned.event.0.payloads).unwrap_or_default()
 }

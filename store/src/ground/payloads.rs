@@ -1,6 +1,5 @@
 //! The payloads that can be read again, and the reasons why others cannot.
 
-use crate::audit::log::LogQuery;
 use crate::ground::tables::Store;
 use domain_base::digest::Sha256Hex;
 use domain_base::event::{Event, LoggedEvent};
@@ -13,6 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::slice;
 use store_base::error::StoreError;
 use store_facts::archive::{ArchiveWriter, ArchivedPayload};
+use store_log::LogQuery;
 
 /// The longest part of a raw record that is read as text, in bytes.
 const RAW_TEXT_MAX_BYTES: u64 = 4096;

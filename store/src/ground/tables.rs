@@ -1,13 +1,9 @@
 //! The rows of the ground-truth layer, and its sources with open files.
 
-use super::files::{GroundFileKind, GroundFiles};
+use super::files::GroundFiles;
+use super::open_files::OpenGroundFiles;
 use super::verify::CheckMeter;
 use super::view::SourceView;
-use crate::base::engine::TableReader;
-use crate::base::row_write::RowWrite;
-use crate::base::rows::{self, StoredValue, with_prefix};
-use crate::base::watermark::StoreCounts;
-use crate::ground::files::facts_owner;
 use domain_base::digest::Sha256Hex;
 use domain_base::row::Row;
 use domain_ground::id::{PipelineId, SourceId};
@@ -15,13 +11,12 @@ use domain_ground::ontology::{Ontology, OntologyRef};
 use domain_ground::pipeline::{PipelineDefinition, PipelineState};
 use domain_ground::run::{IngestionRun, RunState, SortedFileRef};
 use domain_ground::source_state::SourceState;
-use std::collections::{HashMap, HashSet};
-use std::ffi::OsStr;
-use std::fs;
 use std::ops::Deref;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use store_base::error::{SourceFileKind, StoreError};
 use store_facts::file_end::FileOwner;
+use store_log::rows::{self, with_prefix};
+use store_log::{Journal, RowWrite, StoreOptions, TableReader};
 
 /// A read handle for all stored data: the tables, and the files of the ground-truth layer. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -38,66 +33,25 @@ impl Deref for Store {
     }
 }
 
-/// The open files of the ground-truth layer.
-#[derive(Debug)]
-struct OpenGroundFiles {
-    files: GroundFiles,
-    views: RwLock<SourceViews>,
-}
-
-/// The sources that were opened so far, with their open files.
-#[derive(Debug, Default)]
-struct SourceViews {
-    open: HashMap<SourceId, Arc<SourceView>>,
-    /// The number of removals so far. A source that was read before a removal may be outdated, and is not cached.
-    removals: u64,
-}
-
 impl Store {
-    pub(crate) fn new(tables: TableReader, files: GroundFiles) -> Self {
-        Self { tables, ground: Arc::new(OpenGroundFiles { files, views: RwLock::default() }) }
+    /// Opens the store in `options.dir`, or creates an empty one, and checks that no committed data is missing.
+    ///
+    /// # Errors
+    /// All [`StoreError`]s except `Unavailable`: a damaged store does not open.
+    pub fn open(options: StoreOptions) -> Result<(Journal, Self), StoreError> {
+        let (journal, tables, ground) = Journal::open(options)?;
+        Ok((journal, Self { tables, ground }))
     }
 
-    /// Reads these rows in place of the stored rows of the same names.
-    pub(crate) fn add_preview(&mut self, rows: impl Iterator<Item = (Vec<u8>, StoredValue)>) {
-        self.tables.add_preview(rows);
-    }
-
-    /// Removes the cached views of the sources that `writes` change. No view is opened while the lock exists: a reader that already
-    /// sees the changed rows must not get a view of the earlier ones. `None` if no source is changed.
-    pub(crate) fn lock_views<'w, W: Iterator<Item = &'w RowWrite>>(
-        &self,
-        writes: W,
-    ) -> Option<impl Sized + use<'_, 'w, W>> {
-        let mut changed = writes.filter_map(|write| write.row.key::<SourceState>()).peekable();
-        changed.peek()?;
-        let mut views = self.ground.views.write().unwrap_or_else(PoisonError::into_inner);
-        views.removals += 1;
-        for oracle_id in changed {
-            views.open.remove(&oracle_id);
-        }
-        Some(views)
-    }
-
-    /// Notes committed writes: the archived payloads of runs are named now.
-    pub(crate) fn note_committed<'w>(&self, writes: impl Iterator<Item = &'w RowWrite>) {
-        for run in writes.filter_map(RowWrite::read::<IngestionRun>) {
-            self.files().unmark(&run.input.raw_sha256);
-        }
-    }
-
-    /// Removes the cached views of all sources.
-    pub(crate) fn forget_all(&self) {
-        let mut views = self.ground.views.write().unwrap_or_else(PoisonError::into_inner);
-        views.removals += 1;
-        views.open.clear();
+    /// Reads from now on as if `writes` that put documents or sources had been committed. Nothing is stored,
+    /// and the open files of sources stay as they are.
+    pub fn preview(&mut self, writes: &[RowWrite]) {
+        self.tables.preview(writes);
     }
 
     /// Removes the cached view of a source, so that the next reader opens its replaced files.
     pub fn reopen(&self, oracle_id: &SourceId) {
-        let mut views = self.ground.views.write().unwrap_or_else(PoisonError::into_inner);
-        views.removals += 1;
-        views.open.remove(oracle_id);
+        self.ground.forget_view(oracle_id);
     }
 
     /// The files of the ground-truth layer.
@@ -181,20 +135,13 @@ impl Store {
 
     /// The current state of a source, with its files open.
     pub fn view(&self, oracle_id: &SourceId) -> Result<Option<Arc<SourceView>>, StoreError> {
-        let ground = &self.ground;
-        let before = {
-            let views = ground.views.read().unwrap_or_else(PoisonError::into_inner);
-            if let Some(view) = views.open.get(oracle_id) {
-                return Ok(Some(Arc::clone(view)));
-            }
-            views.removals
+        let before = match self.ground.view(oracle_id) {
+            Ok(view) => return Ok(Some(view)),
+            Err(removals) => removals,
         };
         let Some(view) = self.open_view(oracle_id)? else { return Ok(None) };
         let view = Arc::new(view);
-        let mut views = ground.views.write().unwrap_or_else(PoisonError::into_inner);
-        if views.removals == before {
-            views.open.insert(oracle_id.clone(), Arc::clone(&view));
-        }
+        self.ground.keep_view(oracle_id, &view, before);
         Ok(Some(view))
     }
 
@@ -294,97 +241,4 @@ impl Store {
         }
         Ok(verified)
     }
-
-    /// The digests of the files that rows name: of sources, and of runs with their payloads.
-    ///
-    /// # Errors
-    /// The rows cannot be read.
-    pub(crate) fn named_files(&self) -> Result<HashSet<String>, StoreError> {
-        Ok(name_files(&self.sources()?, &self.runs()?))
-    }
-
-    /// Removes the files of runs that a kill interrupted.
-    ///
-    /// A new or older store names none of them either, and their loss would be final. A file is removed only
-    /// if the store knows the run that made it, or if a mark shows that no commit named it. Other payloads
-    /// are kept and logged.
-    ///
-    /// # Errors
-    /// `Short` if rows are missing, or if a run that the store does not know wrote a file. No file is removed then.
-    pub(crate) fn remove_unnamed_files(&self, expected: &StoreCounts) -> Result<(), StoreError> {
-        let (sources, runs) = (self.sources()?, self.runs()?);
-        let short = |detail| StoreError::Short { dir: self.dir().to_owned(), detail };
-        for (there, table) in
-            [(sources.len(), SourceState::TABLE.name), (runs.len(), IngestionRun::TABLE.name)]
-        {
-            let expected = expected.of(table);
-            if (there as u64) < expected {
-                return Err(short(format!("expected {expected} rows in the table {table}, found {there}")));
-            }
-        }
-        let owner = sources.first().map(facts_owner);
-        let known: HashSet<_> = runs.iter().map(|run| run.run_id.as_str().to_owned()).collect();
-        let named = name_files(&sources, &runs);
-        // an older copy of the database names files that a prune or a merge has replaced since
-        let is_older =
-            sources.iter().flat_map(SourceState::sorted_files).any(|file| !self.files().has_sorted(file));
-        let (mut unneeded, mut unfinished, mut unknown_payloads) = (Vec::new(), Vec::new(), 0_u64);
-        for (path, kind) in self.files().list_unnamed_files(&named)? {
-            let unknown = |by| short(format!("{} was written by {by}", path.display()));
-            match (kind, &owner) {
-                (GroundFileKind::Foreign | GroundFileKind::Chunks, _) => continue,
-                (GroundFileKind::Sorted | GroundFileKind::Payload, None) => {
-                    return Err(unknown("a store that has sources"));
-                }
-                (GroundFileKind::Sorted, Some(owner)) => match GroundFiles::read_creating_run(&path, owner) {
-                    Ok(run_id) if known.contains(&run_id) && is_older => {
-                        tracing::warn!(path = %path.display(),
-                            "kept a file that no run names, because named files are missing; restore the newer copy of \
-                             the whole state directory, or run `oraclectl source rebuild`");
-                        continue;
-                    }
-                    Ok(run_id) if known.contains(&run_id) => {}
-                    Ok(run_id) => return Err(unknown(&format!("run {run_id}, which is not in the store"))),
-                    Err(error) => {
-                        tracing::warn!(%error, "kept a file that no run names");
-                        continue;
-                    }
-                },
-                (GroundFileKind::Payload, Some(_)) => {
-                    let sha256 = path.file_stem().and_then(OsStr::to_str).unwrap_or_default();
-                    if !self.files().is_marked(sha256) {
-                        unknown_payloads += 1;
-                        continue;
-                    }
-                }
-                (GroundFileKind::Unfinished, _) => {
-                    unfinished.push(path);
-                    continue;
-                }
-            }
-            unneeded.push(path);
-        }
-        if unknown_payloads > 0 {
-            tracing::warn!(payloads = unknown_payloads, folder = %self.files().raw_dir().display(),
-                "kept archived payloads that no run names; restore the newer copy of the whole state directory, or move \
-                 these payloads away");
-        }
-        // the mark is removed last: without it an interrupted removal would keep the payload
-        for path in unneeded.into_iter().chain(unfinished) {
-            tracing::info!(path = %path.display(), "removed an unneeded file");
-            fs::remove_file(&path).map_err(|source| StoreError::Io { path, source })?;
-        }
-        Ok(())
-    }
-}
-
-/// The digests of the files that the rows of these sources and runs name.
-pub(super) fn name_files(sources: &[SourceState], runs: &[IngestionRun]) -> HashSet<String> {
-    let name = |file: &SortedFileRef| file.sha256.as_str().to_owned();
-    let mut named: HashSet<_> = sources.iter().flat_map(SourceState::sorted_files).map(name).collect();
-    for run in runs {
-        named.insert(run.input.raw_sha256.as_str().to_owned());
-        named.extend(run.rows.as_ref().map(name));
-    }
-    named
 }

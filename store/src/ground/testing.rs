@@ -7,7 +7,8 @@ use super::query::ScanBudget;
 use super::staging::{AcceptedRecord, RunStaging, StagedRun};
 use super::statement::StoredStatement;
 use super::view::SourceView;
-use crate::{Journal, JournalRecord, RowWrite, Store, StoreError, StoreOptions};
+use crate::testing::{open, options};
+use crate::{Journal, JournalRecord, RowWrite, Store, StoreError};
 use domain_audit::event::ServiceStopped;
 use domain_base::digest::{Sha256Hex, Sha256Stream};
 use domain_base::document::RegisteredDocument;
@@ -24,7 +25,7 @@ use domain_ground::timeline::{RecordStatement, TimelineRun};
 use domain_ground::value::AxisValue;
 use jiff::Timestamp;
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 use tempfile::TempDir;
 
@@ -226,7 +227,7 @@ impl TestStore {
 
     pub(super) fn try_reopen(&mut self) -> Result<(), StoreError> {
         self.close();
-        self.open = Some(Journal::open(options(self.dir.path()))?);
+        self.open = Some(Store::open(options(self.dir.path()))?);
         Ok(())
     }
 
@@ -457,12 +458,4 @@ pub(super) fn query(ontology: &Ontology, filters: &[(&str, &str, serde_json::Val
     .expect("a request");
     let provided: Vec<_> = ontology.axes.iter().map(|axis| axis.axis.clone()).collect();
     ValidatedQuery::new(&request, ontology, &provided).expect("the query is valid")
-}
-
-fn options(dir: &Path) -> StoreOptions {
-    StoreOptions { dir: dir.to_owned(), cache_bytes: 8 << 20, facts_cache_bytes: 1 << 20, min_free_bytes: 0 }
-}
-
-fn open(dir: &Path) -> (Journal, Store) {
-    Journal::open(options(dir)).expect("the store opens")
 }

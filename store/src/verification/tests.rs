@@ -1,13 +1,10 @@
 use super::*;
-use crate::audit::log::{LOG, row as log_row};
-use crate::base::row_batch::RowBatch;
-use crate::base::row_write::{RowExpectation, RowName, RowWrite};
-use crate::base::rows;
-use crate::journal::tests::raw;
-use crate::journal::{JournalRecord, RecordRejectedError};
-use crate::{Journal, Store, StoreOptions};
+use crate::testing::{at, open, options};
+use crate::{
+    ErasureStep, Journal, JournalRecord, RecordRejectedError, RemovalPlan, RowExpectation, RowName, RowWrite,
+    Store, StoreOptions,
+};
 use domain_audit::event::ServiceStopped;
-use domain_audit::leaf::hide_values;
 use domain_base::caller::PeerCredentials;
 use domain_base::document::RegisteredDocument;
 use domain_base::event::AuditEvent;
@@ -31,20 +28,6 @@ use std::sync::Arc;
 
 const REVIEWER: Verifier<'_> = Verifier { id: "1", name: Some("anna") };
 const PEER: PeerCredentials = PeerCredentials { uid: 1, gid: 2, pid: None };
-
-fn open(dir: &Path) -> (Journal, Store) {
-    let options = StoreOptions {
-        dir: dir.to_owned(),
-        cache_bytes: 8 << 20,
-        facts_cache_bytes: 1 << 20,
-        min_free_bytes: 0,
-    };
-    Journal::open(options).expect("the store opens")
-}
-
-fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(1_800_000_000 + second).expect("a valid time")
-}
 
 fn read<T: serde::de::DeserializeOwned>(document: Json) -> T {
     serde_json::from_value(document).expect("a document")
@@ -446,28 +429,24 @@ fn log_query_by_execution_returns_equal_decisions() {
 }
 
 #[test]
-fn decision_whose_values_were_hidden_is_read_as_erased() {
+fn decision_whose_values_were_erased_is_read_as_erased() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     let inputs = inputs("v-1", "why");
     let entry = VerificationEntry::of(inputs.clone(), &decide(&inputs));
     let decided = AuditEvent::new(at(0), None, VerificationDecided(entry));
     commit(&mut journal, decided.into());
-    drop((journal, store));
-    let db = raw(dir.path());
-    let row = rows::heads(&db, dir.path(), rows::all(LOG)).next().expect("a row").expect("it is whole");
-    let name = rows::name(&row.key).expect("a name").to_vec();
-    let row = rows::get(&db, dir.path(), LOG, &name).expect("it is whole").expect("a row");
-    let line = log_row::decode(&row.value).expect("the row is whole");
-    let hidden = hide_values(line.trim_end(), |member| member != "envelope_sha256").expect("an entry");
-    let value = log_row::with_lines(&row.value, format!("{hidden}\n").as_bytes());
-    let mut batch = RowBatch::default();
-    rows::put(&mut batch, LOG, &name, row.revision, &value, row.chunks);
-    db.apply_batch(batch.into()).expect("the write succeeds");
-    drop(db);
-    let decisions = open(dir.path()).1.decisions("v-1").expect("the log is read");
+    let plan = RemovalPlan { verifications_up_to: Some(1), ..RemovalPlan::default() };
+    let mut erasure = journal.begin_erasure(plan).expect("the journal accepts writes");
+    erasure.rewrite_segments(&|| true).expect("the segments are whole");
+    while journal.finish_erasure(&mut erasure).expect("the journal accepts writes") != ErasureStep::Finished {
+        erasure.prepare(&|| true).expect("the disk is writable");
+    }
+    erasure.finish().expect("the disk is writable");
+    let decisions = store.decisions("v-1").expect("the log is read");
     let [LoggedVerification::Erased(decision)] = &decisions[..] else { panic!("{decisions:?}") };
-    assert_eq!((decision.seq, &decision.erased[..]), (1, &["envelope".to_owned(), "inputs".to_owned()][..]));
+    let erased = ["envelope_sha256", "envelope", "inputs"].map(str::to_owned);
+    assert_eq!((decision.seq, &decision.erased[..]), (1, &erased[..]));
 }
 
 fn whole_decisions(store: &Store, execution_id: &str) -> Vec<VerificationEntry> {
@@ -506,56 +485,13 @@ fn files(dir: &Path) -> usize {
 }
 
 #[test]
-fn check_finds_a_missing_verification_row() {
-    let rows = [
-        "documents/adapter/lab-a\0",
-        "documents/workflow/intake\0",
-        "reviews/v-1\0",
-        "open_reviews/v-1\0",
-        "open_by_workflow/intake/v-1\0",
-        "subjects/intake/",
-        "cached_answers/lab-a/",
-        "pending/v-1\0",
-    ];
-    for row in rows {
-        let dir = tempfile::tempdir().expect("a directory");
-        let (mut journal, store) = open(dir.path());
-        let inputs = inputs("v-1", "");
-        let writes = vec![
-            RowWrite::put(&adapter()),
-            RowWrite::put(&registered("intake")),
-            put_review("v-1", None),
-            RowWrite::put_at(&subject_key("intake"), &subject(&inputs)),
-            RowWrite::put_at(&kept_key("lab-a", "p-1"), &cached_answer_of("lab-a", 3)),
-            RowWrite::put::<DecisionInputs>(&inputs),
-        ];
-        commit(&mut journal, record(writes));
-        drop((journal, store));
-        let db = raw(dir.path());
-        let keys: Vec<_> = db.scan_prefix(row).keys().map(|key| key.expect("read")).collect();
-        assert!(!keys.is_empty(), "{row}");
-        keys.into_iter().for_each(|key| drop(db.remove(key).expect("removed")));
-        drop(db);
-        let (_journal, store) = open(dir.path());
-        let error = store.audit_all().expect_err("a row is missing").to_string();
-        let (table, _) = row.split_once('/').expect("a key");
-        assert!(error.contains(&format!(" rows in the table {table},")), "{row}: {error}");
-    }
-}
-
-#[test]
 fn low_space_refuses_new_review_except_for_pending_decision() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, _) = open(dir.path());
     commit(&mut journal, record(vec![put_review("v-1", None)]));
     drop(journal);
-    let options = StoreOptions {
-        dir: dir.path().to_owned(),
-        cache_bytes: 8 << 20,
-        facts_cache_bytes: 1 << 20,
-        min_free_bytes: 1 << 60,
-    };
-    let (mut journal, _) = Journal::open(options).expect("the store opens");
+    let options = StoreOptions { min_free_bytes: 1 << 60, ..options(dir.path()) };
+    let (mut journal, _) = Store::open(options).expect("the store opens");
     let session_id: domain_base::session_id::SessionId = "cs_1".parse().expect("a valid id");
     let check = Arc::new(domain_rules::CandidateCheck::default());
     let refusal = RowWrite::put::<RejectingCheck>(&RejectingCheck { session_id, check });

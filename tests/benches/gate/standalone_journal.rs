@@ -4,7 +4,7 @@ use crate::load::{LoadRound, nanoseconds};
 use crate::records::record;
 use crate::table::histogram;
 use hdrhistogram::Histogram;
-use oracled_store::{Journal, JournalRecord, StoreOptions};
+use oracled_store::{Journal, JournalRecord, Store, StoreOptions};
 use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -122,7 +122,7 @@ fn open(dir: &Path) -> io::Result<Journal> {
         facts_cache_bytes: FACTS_CACHE_BYTES,
         min_free_bytes: 0,
     };
-    Ok(Journal::open(options).map_err(io::Error::other)?.0)
+    Ok(Store::open(options).map_err(io::Error::other)?.0)
 }
 
 /// Fills the store in `dir` with the first verdicts of `verdicts` sessions.

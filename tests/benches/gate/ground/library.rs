@@ -30,7 +30,7 @@ impl LibraryStore {
     pub(crate) fn open(dir: &Path) -> io::Result<Self> {
         let (cache_bytes, facts_cache_bytes) = (CACHE_BYTES, FACTS_CACHE_BYTES);
         let options = StoreOptions { dir: dir.to_owned(), cache_bytes, facts_cache_bytes, min_free_bytes: 0 };
-        let (journal, store) = Journal::open(options).map_err(io::Error::other)?;
+        let (journal, store) = Store::open(options).map_err(io::Error::other)?;
         Ok(Self { store, oracle_id: SOURCE.parse().expect("a valid id"), journal })
     }
 

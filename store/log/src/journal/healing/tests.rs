@@ -1,0 +1,212 @@
+use super::*;
+use crate::journal::testing::open_with;
+use crate::journal::tests::{fill, open, options, rows_of, whole_log};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// The files below `dir` that are not folders, with paths relative to it.
+fn files_in(dir: &Path) -> Vec<PathBuf> {
+    let entries =
+        fs::read_dir(dir).expect("the folder is readable").map(|entry| entry.expect("an entry").path());
+    let mut files: Vec<_> =
+        entries.flat_map(|path| if path.is_dir() { files_in(&path) } else { vec![path] }).collect();
+    files.sort();
+    files
+}
+
+fn copy_of(dir: &Path) -> TempDir {
+    let copy = tempfile::tempdir().expect("a directory");
+    for file in files_in(dir) {
+        let to = copy.path().join(file.strip_prefix(dir).expect("it is below the folder"));
+        fs::create_dir_all(to.parent().expect("it has a folder")).expect("the folder is created");
+        // the store of a running process replaces files meanwhile
+        if let Err(error) = fs::copy(&file, to) {
+            assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+        }
+    }
+    copy
+}
+
+fn heal(journal: &mut Journal) {
+    let mut healing = journal.begin_healing().expect("the next segment begins");
+    healing.write(&|| true).expect("the database is whole");
+    journal.finish_healing(healing).expect("the segments are replaced");
+}
+
+/// Rebuilds the database from the segments, and compares all its rows with `rows`.
+fn assert_rebuilt(dir: &Path, rows: &[(sled::IVec, sled::IVec)], what: &str) {
+    fs::remove_dir_all(dir.join("store")).expect("the removal succeeds");
+    drop(open_with(options(dir)).unwrap_or_else(|error| panic!("{what}: {error}")));
+    assert_eq!(rows_of(dir), rows, "{what}");
+}
+
+/// Damages one file of a store: a flip, a cut, a removal, or an older copy.
+fn damage(random: &mut fastrand::Rng, dir: &Path, older: &Path) -> String {
+    let mut files = files_in(dir);
+    files.retain(|file| !file.ends_with("spare") && !file.ends_with("lock"));
+    let path = random.choice(&files).expect("there are files").clone();
+    let mut bytes = fs::read(&path).expect("the file is readable");
+    let used = bytes.iter().rposition(|byte| *byte != 0).unwrap_or_default();
+    let at = random.usize(..=used);
+    let what = match random.u8(..8) {
+        0 => {
+            fs::remove_file(&path).expect("the removal succeeds");
+            "removed".to_owned()
+        }
+        1 => {
+            fs::write(&path, &bytes[..at]).expect("the write succeeds");
+            format!("cut at byte {at}")
+        }
+        2 => {
+            let before = older.join(path.strip_prefix(dir).expect("it is below the folder"));
+            if before.exists() {
+                fs::copy(before, &path).expect("the copy succeeds");
+            }
+            "an older copy".to_owned()
+        }
+        3 => {
+            let end = (at + 512).min(bytes.len());
+            bytes[at..end].fill(0);
+            fs::write(&path, &bytes).expect("the write succeeds");
+            format!("zeros from byte {at}")
+        }
+        bit => {
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte ^= 1 << bit;
+            }
+            fs::write(&path, &bytes).expect("the write succeeds");
+            format!("a flip in byte {at}")
+        }
+    };
+    format!("{}: {what}", path.strip_prefix(dir).expect("it is below the folder").display())
+}
+
+/// A store with some segments, and a copy of it from before its last entries.
+fn filled() -> (TempDir, TempDir) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut older = None;
+    for n in 0..40 {
+        let (mut journal, _) = open(dir.path());
+        fill(&mut journal, n * 10..n * 10 + 10);
+        drop(journal);
+        if n == 30 {
+            older = Some(copy_of(dir.path()));
+        }
+    }
+    (dir, older.expect("the loop is longer"))
+}
+
+/// Damages one file in each of `cases` copies of a store that was stopped. Each one opens with all rows, and is repaired.
+fn check_damage(cases: usize) {
+    let (dir, older) = filled();
+    let rows = rows_of(dir.path());
+    let seed = fastrand::u64(..);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut healed = 0;
+    for n in 0..cases {
+        let damaged = copy_of(dir.path());
+        let what = format!("seed {seed}, case {n}, {}", damage(&mut random, damaged.path(), older.path()));
+        let (mut journal, store) =
+            open_with(options(damaged.path())).unwrap_or_else(|error| panic!("{what}: {error}"));
+        if let Err(error) = store.audit_all() {
+            // the daily check finds damage of the database that a start does not read, and the database is rebuilt
+            journal.rebuild(error.to_string());
+            journal.recover().unwrap_or_else(|error| panic!("{what}: {error}"));
+            store.audit_all().unwrap_or_else(|error| panic!("{what}: {error}"));
+        }
+        if store.segment_damage().is_none() && store.check_segments(|| true).is_ok() {
+            drop((journal, store));
+            assert_rebuilt(damaged.path(), &rows, &what);
+            continue;
+        }
+        assert!(store.segment_damage().is_some(), "{what}");
+        // a commit during the repair
+        fill(&mut journal, 1000..1001);
+        heal(&mut journal);
+        healed += 1;
+        assert_eq!(store.segment_damage(), None, "{what}");
+        assert!(store.check_segments(|| true).expect(&what), "{what}");
+        drop((journal, store));
+        let with_one_more = rows_of(damaged.path());
+        assert!(with_one_more.len() > rows.len(), "{what}");
+        assert_rebuilt(damaged.path(), &with_one_more, &what);
+    }
+    assert!(healed > cases / 12, "{healed}");
+}
+
+#[test]
+fn any_one_damaged_file_is_repaired_without_a_loss() {
+    check_damage(24);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn any_one_damaged_file_is_repaired_in_500_stores() {
+    check_damage(500);
+}
+
+#[test]
+fn killed_store_with_a_damaged_segment_opens_with_all_rows_or_not_at_all() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut random = fastrand::Rng::with_seed(fastrand::u64(..));
+    let (mut journal, store) = open(dir.path());
+    let mut opened = 0;
+    for n in 0..20 {
+        fill(&mut journal, n * 20..n * 20 + 10);
+        if n % 2 == 0 {
+            journal.sync_pending_work();
+            journal.sync_pending_work();
+        }
+        // the database of the copy lacks groups that sled has not written yet
+        fill(&mut journal, n * 20 + 10..n * 20 + 20);
+        let damaged = copy_of(dir.path());
+        let segments = files_in(&damaged.path().join("segments"));
+        let last = segments.iter().rfind(|path| path.extension().is_none() && !path.ends_with("spare"));
+        let mut bytes = fs::read(last.expect("a segment is there")).expect("the file is readable");
+        let used = bytes.iter().rposition(|byte| *byte != 0).expect("it has groups");
+        bytes[random.usize(..=used)] ^= 1 << random.u8(..8);
+        fs::write(last.expect("a segment is there"), bytes).expect("the write succeeds");
+        match open_with(options(damaged.path())) {
+            Ok((mut copied, reader)) => {
+                opened += 1;
+                assert_eq!(copied.counts(), journal.counts());
+                assert_eq!(whole_log(&reader), whole_log(&store));
+                heal(&mut copied);
+                drop((copied, reader));
+                let rows = rows_of(damaged.path());
+                assert_rebuilt(damaged.path(), &rows, "after the repair");
+            }
+            Err(error) => {
+                assert!(matches!(error, StoreError::Corrupt { .. } | StoreError::Short { .. }), "{error}");
+            }
+        }
+    }
+    assert!(opened > 0);
+}
+
+#[test]
+fn repair_is_refused_while_the_database_is_damaged_too() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    for n in 0..20 {
+        fill(&mut journal, n * 10..n * 10 + 10);
+    }
+    let mut healing = journal.begin_healing().expect("the next segment begins");
+    // a row of the log that is not the one of the tree
+    store
+        .read(|db, _| {
+            let (key, value) = db.range(rows::all(LOG)).next().expect("a row").expect("it is readable");
+            let mut changed = value.to_vec();
+            let at = changed.len() / 2;
+            changed[at] ^= 1;
+            drop(db.insert(key, changed));
+            Ok(())
+        })
+        .expect("the database is open");
+    let written = healing.write(&|| true);
+    assert!(matches!(written, Err(StoreError::Corrupt { .. } | StoreError::Short { .. })), "{written:?}");
+    journal.finish_healing(healing).expect("nothing is replaced");
+    assert!(store.check_segments(|| true).expect("the segments are as before"));
+}

@@ -1,0 +1,489 @@
+//! Opens the database of a store, and brings it up to date with the segments.
+
+use crate::audit::log::{self, LOG, first_seq_of, row, without_dropped};
+use crate::base::database_error::database_error;
+use crate::base::engine::{StoreEngine, TableReader};
+use crate::base::log_hashes::LogHashes;
+use crate::base::row_batch::RowBatch;
+use crate::base::schema::schema;
+use crate::base::snapshot::SnapshotId;
+use crate::base::watermark::{StoreCounts, Watermark};
+use crate::base::{meta, rows};
+use crate::journal::check::{WALKED_AGAIN_ENTRIES, check_database};
+use crate::segments::{PART_BYTES, ReadableGroup, SegmentFiles, Segments, SegmentsUpTo};
+use domain_audit::log_tree::LogTree;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::{fs, io};
+use store_base::disk::{DATABASE_DIR, DATABASE_FILE, boot_id};
+use store_base::error::StoreError;
+
+/// The remedy for a damaged store of an earlier schema version. Who wrote it knows all forms of its rows.
+pub(super) const START_EARLIER: &str = "start the oracled that wrote it, and upgrade after that";
+/// The number of entries between two reports of the progress of a rebuild.
+const REPORTED_EVERY: u64 = 50_000;
+
+/// The database after its opening.
+#[derive(Debug)]
+pub(super) struct OpenedDatabase {
+    pub(super) counts: StoreCounts,
+    /// Why the database was rebuilt, if it was.
+    pub(super) rebuilt: Option<String>,
+}
+
+/// A file that a state directory has while a backup is being restored to it.
+pub const RESTORING_FILE: &str = "restoring";
+
+/// Opens the segments and the mark of the store in `dir`, or creates those of an empty store. The inner error is damage of the
+/// segments: the database can have everything that they have lost. `find_existing` finds another file of an earlier store.
+///
+/// # Errors
+/// Both are damaged or missing, or the disk cannot be read or written.
+pub(super) fn open_segments(
+    dir: &Path,
+    find_existing: fn(&Path) -> Result<Option<PathBuf>, StoreError>,
+) -> Result<(Result<Segments, StoreError>, Watermark), StoreError> {
+    let short = |detail: String| StoreError::Short { dir: dir.to_owned(), detail };
+    if dir.join(RESTORING_FILE).exists() {
+        return Err(short(format!("a restore was interrupted: {RESTORING_FILE} exists")));
+    }
+    let mark = match Watermark::open(dir) {
+        Err(error @ StoreError::Corrupt { .. }) => {
+            tracing::error!(%error, "the high-water mark is created again, and the database is rebuilt");
+            None
+        }
+        mark => mark?,
+    };
+    match (Segments::open(dir), mark) {
+        (Ok(Some(segments)), Some(mark)) => Ok((Ok(segments), mark)),
+        // with a mark that is lost, the database counts as one that may not be whole, and is rebuilt from the segments
+        (Ok(Some(segments)), None) => {
+            check_not_older(dir, segments.first_schema())?;
+            let mark = Watermark::create(dir, segments.store_id(), StoreCounts::default())?;
+            let (entries, mut later) = (segments.entries(), None);
+            SegmentFiles::new(dir).visit_groups_after(entries, |group| {
+                later = Some(group.entries);
+                Ok(true)
+            })?;
+            // without a mark, a damaged group looks like the end of the log
+            let segments = later.map_or(Ok(segments), |later| {
+                Err(short(format!("its log ends at entry {entries}, before a group with entry {later}")))
+            });
+            Ok((segments, mark))
+        }
+        (Ok(None), Some(mark)) => {
+            Ok((Err(short("its first segment is missing or damaged".to_owned())), mark))
+        }
+        (Err(damage @ (StoreError::Corrupt { .. } | StoreError::Short { .. })), Some(mark)) => {
+            Ok((Err(damage), mark))
+        }
+        (Err(damage @ (StoreError::Corrupt { .. } | StoreError::Short { .. })), None) => {
+            let files = SegmentFiles::new(dir);
+            let mut heads =
+                files.existing_numbers()?.into_iter().filter_map(|number| files.head(number).ok());
+            let Some(head) = heads.next() else { return Err(damage) };
+            check_not_older(dir, Ok(head.schema))?;
+            let mark = Watermark::create(dir, head.store_id, StoreCounts::default())?;
+            Ok((Err(damage), mark))
+        }
+        (Err(error), _) => Err(error),
+        (Ok(None), None) => {
+            let database = dir.join(DATABASE_DIR);
+            let existing = database.exists().then_some(database);
+            if let Some(existing) = existing.map_or_else(|| find_existing(dir), |path| Ok(Some(path)))? {
+                return Err(short(format!("its segments are missing, and {} exists", existing.display())));
+            }
+            let (rows, store_id) = meta::first_rows()?;
+            let segments = Segments::create(dir, store_id, &rows)?;
+            let mark = Watermark::create(dir, store_id, StoreCounts::default())?;
+            Ok((Ok(segments), mark))
+        }
+    }
+}
+
+/// Checks that a store without a high-water mark does not have an earlier `schema` version: an upgrade could not know whether its
+/// segments are whole.
+fn check_not_older(dir: &Path, found: Result<u32, StoreError>) -> Result<(), StoreError> {
+    let detail = format!("its high-water mark is missing or damaged; {START_EARLIER}");
+    match found {
+        Ok(found) if found < schema() => Err(StoreError::Short { dir: dir.to_owned(), detail }),
+        // a damaged first segment is found later
+        _ => Ok(()),
+    }
+}
+
+/// Continues a store whose segments have the damage `damage` with its database, if that has all entries of the mark, of the mirror
+/// up to entry `mirrored`, and of the segments that are readable. The segments can then be written again.
+///
+/// # Errors
+/// `damage` if the database does not have them, or is not known to be whole.
+pub(super) fn continue_with_database(
+    engine: &Arc<StoreEngine>,
+    mark: &mut Watermark,
+    mirrored: u64,
+    damage: StoreError,
+) -> Result<Segments, StoreError> {
+    tracing::error!(%damage, "the segments are damaged; the database is checked, to continue with it");
+    let segments = begin_after_database(engine, mark, mirrored);
+    engine.close_database();
+    or_damage(engine, segments, damage)
+}
+
+/// `result` after a check of the database of a store whose segments have the damage `damage`; `damage` if the database is no
+/// replacement for them.
+pub(super) fn or_damage<T>(
+    engine: &StoreEngine,
+    result: Result<T, StoreError>,
+    damage: StoreError,
+) -> Result<T, StoreError> {
+    match result {
+        Ok(value) => {
+            engine.note_segment_damage(&damage);
+            Ok(value)
+        }
+        Err(error @ (StoreError::Corrupt { .. } | StoreError::Short { .. })) => {
+            tracing::error!(%error, "the database cannot replace the damaged segments");
+            Err(damage)
+        }
+        // another remedy helps, such as more space
+        Err(error) => Err(error),
+    }
+}
+
+fn begin_after_database(
+    engine: &Arc<StoreEngine>,
+    mark: &mut Watermark,
+    mirrored: u64,
+) -> Result<Segments, StoreError> {
+    let short = |detail: String| StoreError::Short { dir: engine.dir().to_owned(), detail };
+    let io = |source: io::Error| StoreError::Io { path: engine.dir().to_owned(), source };
+    if !engine.has_database() {
+        return Err(short("the database is missing".to_owned()));
+    }
+    engine.open_database(Some(mark.now.snapshot))?;
+    mark.now.snapshot = engine.snapshot();
+    mark.write_synced().map_err(io)?;
+    let missing = || short("the database is empty".to_owned());
+    let (counts, mut tree) = meta::read(engine)?.ok_or_else(missing)?;
+    if let Some(doubt) = find_doubt(engine, counts.entries, mark) {
+        return Err(short(format!("the database may not be whole: {doubt}")));
+    }
+    SegmentFiles::new(engine.dir()).visit_groups_after(tree.size(), |group| {
+        let follows = group.after_entry == tree.size();
+        if follows {
+            tree = tree_after(engine.dir(), &tree, &group, |_| Ok(()))?;
+            engine.apply(group.rows)?;
+        }
+        Ok(follows)
+    })?;
+    let (counts, tree) = meta::read(engine)?.ok_or_else(missing)?;
+    let expected = mark.now.counts.entries.max(mirrored);
+    if counts.entries < expected {
+        return Err(short(format!(
+            "the database ends at entry {}, the log at entry {expected}",
+            counts.entries
+        )));
+    }
+    check_database(engine, &counts, &mark.now)?;
+    engine.sync()?;
+    engine.set_opened_counts(counts.clone(), tree.clone());
+    engine.set_up_to_date();
+    TableReader::new(Arc::clone(engine)).audit_all()?;
+    note_whole(engine, mark, &counts)?;
+    begin_segments(engine, mark)
+}
+
+/// Begins a segment after the damaged ones, which the database can replace.
+pub(super) fn begin_segments(engine: &StoreEngine, mark: &Watermark) -> Result<Segments, StoreError> {
+    let path = engine.dir().join(DATABASE_DIR).join(DATABASE_FILE);
+    let bytes = fs::metadata(&path).map_err(|source| StoreError::Io { path, source })?.len();
+    let entries = mark.now.counts.entries;
+    Segments::begin_after_damage(engine.dir(), mark.now.store_id, entries, bytes / PART_BYTES)
+}
+
+/// Opens the database, and applies the groups that it lacks. A database that is damaged, or not known to be whole, is removed
+/// and rebuilt from the segments. `is_reopened` says that this process has closed the database.
+///
+/// # Errors
+/// The segments are damaged, or the disk cannot be read or written.
+pub(super) fn open_database(
+    engine: &Arc<StoreEngine>,
+    segments: &Segments,
+    mark: &mut Watermark,
+    is_reopened: bool,
+) -> Result<OpenedDatabase, StoreError> {
+    let io = |source: io::Error| StoreError::Io { path: engine.dir().to_owned(), source };
+    let mut doubt = find_doubt(engine, segments.entries(), mark);
+    let known = (!is_reopened).then_some(mark.now.snapshot);
+    loop {
+        let is_rebuilt = doubt.is_some();
+        let has_entries = segments.entries() > 0;
+        if let Some(cause) = doubt.as_ref().filter(|_| has_entries) {
+            let entries = segments.entries();
+            tracing::warn!(cause, entries, "the database is being rebuilt from the segments");
+        }
+        if is_rebuilt {
+            if let Err(damage) = segments.up_to_now().replay(None, |_, _| true) {
+                // the database is the only copy of what a damaged segment has lost
+                return keep_database(engine, segments, mark, known, damage);
+            }
+            check_is_behind(engine, segments, mark)?;
+            engine.remove_database()?;
+        }
+        // a power cut from now on leaves a database that is not known to be whole
+        (mark.now.synced, mark.now.boot_id, mark.now.walked) = (0, boot_id(), mark.now.walked.max(1));
+        mark.write_synced().map_err(io)?;
+        let known = known.filter(|_| !is_rebuilt && has_entries);
+        let applied = apply_segments(engine, segments, mark, known);
+        if applied.as_ref().is_err_and(|error| !error.is_out_of_space()) {
+            // the database may hold half a group, or may differ from the disk after a failed sync
+            mark.now.walked = 0;
+            mark.write_synced().map_err(io)?;
+        }
+        match applied? {
+            Ok(counts) => {
+                if is_rebuilt && has_entries {
+                    tracing::info!(entries = counts.entries, "the database was rebuilt");
+                }
+                note_whole(engine, mark, &counts)?;
+                return Ok(OpenedDatabase { counts, rebuilt: doubt.filter(|_| has_entries) });
+            }
+            Err(damage) if is_rebuilt => {
+                let detail = format!("{damage}, although the database was rebuilt from the segments");
+                return Err(StoreError::Corrupt { dir: engine.dir().to_owned(), detail });
+            }
+            Err(damage) => {
+                // after a kill, the next opening must not use what is left of the database
+                mark.now.walked = 0;
+                mark.write_synced().map_err(io)?;
+                doubt = Some(damage);
+            }
+        }
+    }
+}
+
+/// Checks that a database which is to be rebuilt has no entries that the segments lack. A mark that existed knows the last entry.
+fn check_is_behind(
+    engine: &Arc<StoreEngine>,
+    segments: &Segments,
+    mark: &Watermark,
+) -> Result<(), StoreError> {
+    if mark.now.counts.entries > 0 || !engine.has_database() {
+        return Ok(());
+    }
+    let found = engine.open_database(None).and_then(|()| meta::read(engine));
+    engine.close_database();
+    match found {
+        Ok(Some((counts, _))) if counts.entries > segments.entries() => {
+            let (entries, found) = (segments.entries(), counts.entries);
+            let detail = format!("its segments end at entry {entries}, its database at entry {found}");
+            Err(StoreError::Short { dir: engine.dir().to_owned(), detail })
+        }
+        // a damaged database is rebuilt
+        _ => Ok(()),
+    }
+}
+
+/// Opens the database of a store whose segments have the damage `damage`, since it cannot be rebuilt. It must have all rows of the
+/// groups that it could have lost, and the whole log.
+///
+/// # Errors
+/// `damage` if it does not.
+fn keep_database(
+    engine: &Arc<StoreEngine>,
+    segments: &Segments,
+    mark: &mut Watermark,
+    known: Option<SnapshotId>,
+    damage: StoreError,
+) -> Result<OpenedDatabase, StoreError> {
+    tracing::error!(%damage, "the segments are damaged, and the database cannot be rebuilt; it is checked instead");
+    if !engine.has_database() || mark.now.walked == 0 {
+        return Err(damage);
+    }
+    let kept = (|| {
+        let walked = mark.now.walked;
+        let corrupt = |detail| StoreError::Corrupt { dir: engine.dir().to_owned(), detail };
+        let counts = apply_segments(engine, segments, mark, known)?.map_err(corrupt)?;
+        check_latest_rows(engine, &segments.up_to_now(), walked)?;
+        TableReader::new(Arc::clone(engine)).audit_all()?;
+        note_whole(engine, mark, &counts)?;
+        Ok(OpenedDatabase { counts, rebuilt: None })
+    })();
+    if kept.is_err() {
+        engine.close_database();
+    }
+    or_damage(engine, kept, damage)
+}
+
+/// Notes in the mark that the database is whole, synced, and has `counts`.
+pub(super) fn note_whole(
+    engine: &StoreEngine,
+    mark: &mut Watermark,
+    counts: &StoreCounts,
+) -> Result<(), StoreError> {
+    if mark.now.counts.entries != counts.entries {
+        mark.now.tree_check = 0;
+    }
+    (mark.now.counts, mark.now.walked) = (counts.clone(), counts.entries.max(1));
+    (mark.now.synced, mark.now.boot_id) = (counts.entries, boot_id());
+    mark.write_synced().map_err(|source| StoreError::Io { path: engine.dir().to_owned(), source })
+}
+
+/// Compares the database with the last rows of the groups that were committed after its opening, and a little before: after a power
+/// cut, sled can have lost a part of them.
+fn check_latest_rows(engine: &StoreEngine, segments: &SegmentsUpTo, walked: u64) -> Result<(), StoreError> {
+    let from = walked.saturating_sub(WALKED_AGAIN_ENTRIES).max(segments.snapshot_entries()?);
+    let mut latest = BTreeMap::new();
+    segments.replay(Some(from), |_, rows| {
+        latest.extend(rows.into_rows());
+        true
+    })?;
+    let differs = engine.with(|db| {
+        for (key, value) in &latest {
+            let stored = db.get(key).map_err(|error| database_error(engine.dir(), &error))?;
+            if stored.as_deref() != value.as_deref() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    })?;
+    let detail = format!("its database lacks a change that was committed after entry {from}");
+    if differs { Err(StoreError::Short { dir: engine.dir().to_owned(), detail }) } else { Ok(()) }
+}
+
+/// The reason why the database may not be whole, if there is one. The log has `entries` entries.
+fn find_doubt(engine: &StoreEngine, entries: u64, mark: &Watermark) -> Option<String> {
+    if entries == 0 {
+        // an empty database is created again
+        return engine.has_database().then(|| "the store is empty".to_owned());
+    }
+    if !engine.has_database() {
+        return Some("the database is missing".to_owned());
+    }
+    if mark.now.walked == 0 {
+        return Some("damage was found".to_owned());
+    }
+    let is_same_boot = mark.now.boot_id != 0 && mark.now.boot_id == boot_id();
+    (!is_same_boot && mark.now.synced != entries)
+        .then(|| "the system has stopped since the database was last synced".to_owned())
+}
+
+/// Opens the database, applies the groups that it lacks, and checks it. The inner error is its damage.
+fn apply_segments(
+    engine: &Arc<StoreEngine>,
+    segments: &Segments,
+    mark: &mut Watermark,
+    known: Option<SnapshotId>,
+) -> Result<Result<StoreCounts, String>, StoreError> {
+    if let Err(damage) = damage_of(engine.open_database(known))? {
+        return Ok(Err(damage));
+    }
+    // at once: after a kill, the next start would reject the snapshot that sled has just written
+    mark.now.snapshot = engine.snapshot();
+    let io = |source: io::Error| StoreError::Io { path: engine.dir().to_owned(), source };
+    mark.write_synced().map_err(io)?;
+    let found = match damage_of(meta::read(engine))? {
+        Ok(found) => found.map(|(counts, _)| counts.entries),
+        Err(damage) => return Ok(Err(damage)),
+    };
+    let (entries, in_snapshot) = (segments.entries(), segments.snapshot_entries()?);
+    if let Some(found) = found.filter(|found| *found > entries) {
+        let detail = format!("its segments end at entry {entries}, its database at entry {found}");
+        return Err(StoreError::Short { dir: engine.dir().to_owned(), detail });
+    }
+    if found.is_some_and(|found| found < in_snapshot) {
+        return Ok(Err("the database is older than the snapshot in the segments".to_owned()));
+    }
+    let applied = apply_groups(engine, &segments.up_to_now(), found, None, &|| true)?;
+    damage_of(applied.and_then(|()| {
+        let missing = || StoreError::Corrupt {
+            dir: engine.dir().to_owned(),
+            detail: "its counts are missing".to_owned(),
+        };
+        let (counts, tree) = meta::read(engine)?.ok_or_else(missing)?;
+        check_database(engine, &counts, &mark.now)?;
+        engine.sync()?;
+        engine.set_opened_counts(counts.clone(), tree.clone());
+        engine.set_up_to_date();
+        engine.set_log_hashes(LogHashes::read(&TableReader::new(Arc::clone(engine)), tree)?);
+        Ok(counts)
+    }))
+}
+
+/// Applies the groups after entry `after` to the database while `proceed` returns true, and reports the progress. Leaves out the
+/// entries of the log before `log_from`. The inner error is of the database.
+pub(super) fn apply_groups(
+    engine: &StoreEngine,
+    segments: &SegmentsUpTo,
+    after: Option<u64>,
+    log_from: Option<u64>,
+    proceed: &dyn Fn() -> bool,
+) -> Result<Result<(), StoreError>, StoreError> {
+    let entries = segments.entries();
+    let mut reported = after.unwrap_or_default();
+    let mut applied = Ok(());
+    segments.replay(after, |seq, rows| {
+        if seq >= reported + REPORTED_EVERY {
+            reported = seq;
+            let percent = 100 * seq / entries.max(1);
+            tracing::info!(percent, entry = seq, of = entries, "the database is brought up to date");
+        }
+        let rows = match log_from {
+            Some(first) => without_dropped(rows, first, engine.dir()),
+            None => Ok(rows),
+        };
+        applied = rows.and_then(|rows| engine.apply(rows));
+        applied.is_ok() && proceed()
+    })?;
+    Ok(applied)
+}
+
+/// Separates damage, which a rebuild repairs, from other errors.
+fn damage_of<T>(result: Result<T, StoreError>) -> Result<Result<T, String>, StoreError> {
+    match result {
+        Ok(value) => Ok(Ok(value)),
+        Err(StoreError::Corrupt { detail, .. } | StoreError::Short { detail, .. }) => Ok(Err(detail)),
+        Err(error) => Err(error),
+    }
+}
+
+/// The tree after `group`, which follows `tree`. Passes the tree after each of its entries to `check`.
+///
+/// # Errors
+/// `Short` if the tree of the group is another; the error of `check`.
+pub(super) fn tree_after(
+    dir: &Path,
+    tree: &LogTree,
+    group: &ReadableGroup,
+    mut check: impl FnMut(&LogTree) -> Result<(), StoreError>,
+) -> Result<LogTree, StoreError> {
+    let mut tree = tree.clone();
+    for (_, line) in lines_in(&group.rows).range(group.after_entry + 1..) {
+        tree.append(log::leaf(dir, line)?.as_bytes());
+        check(&tree)?;
+    }
+    if meta::tree_in(&group.rows).as_ref() == Some(&tree) && tree.size() == group.entries {
+        return Ok(tree);
+    }
+    let detail = format!(
+        "the entries before entry {} are others than those of the Merkle tree in segment {}",
+        group.after_entry + 1,
+        group.segment
+    );
+    Err(StoreError::Short { dir: dir.to_owned(), detail })
+}
+
+/// The entries in the rows of the log of a group. Damaged rows are left out.
+pub(super) fn lines_in(rows: &RowBatch) -> BTreeMap<u64, String> {
+    let firsts = rows.range(rows::all(LOG)).filter(|(key, _)| rows::is_first_chunk(key));
+    let mut lines = BTreeMap::new();
+    for (key, _) in firsts {
+        let value = rows::get_from(rows, LOG, rows::name(key).unwrap_or_default()).flatten();
+        let text = value.as_deref().and_then(row::decode);
+        if let Some((first, text)) = first_seq_of(key).zip(text) {
+            lines.extend((first..).zip(text.lines().map(str::to_owned)));
+        }
+    }
+    lines
+}

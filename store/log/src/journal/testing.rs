@@ -1,0 +1,63 @@
+//! A store without files beside the segments and the database, for tests.
+
+use super::Journal;
+use super::state_files::StateFiles;
+use crate::audit::log_state::LogState;
+use crate::audit::segment_log::SegmentLog;
+use crate::base::engine::{StoreOptions, TableReader};
+use crate::base::row_write::RowWrite;
+use crate::base::watermark::StoreCounts;
+use std::fmt::Debug;
+use std::fs;
+use std::path::{Path, PathBuf};
+use store_base::disk::FreeSpace;
+use store_base::error::StoreError;
+
+/// Only the folder of temporary files.
+#[derive(Debug)]
+struct WorkDir(PathBuf);
+
+impl StateFiles for WorkDir {
+    fn find_existing(_: &Path) -> Result<Option<PathBuf>, StoreError> {
+        Ok(None)
+    }
+
+    fn open(options: &StoreOptions, _: &FreeSpace) -> Result<Self, StoreError> {
+        let path = options.dir.join("work");
+        fs::create_dir_all(&path).expect("the folder is created");
+        Ok(Self(path))
+    }
+
+    fn remove_unnamed(&self, _: &TableReader, _: &StoreCounts) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn lock_views<'f>(&'f self, _: &mut dyn Iterator<Item = &RowWrite>) -> Option<Box<dyn Debug + 'f>> {
+        None
+    }
+
+    fn forget_views(&self) {}
+
+    fn note_committed(&self, _: &mut dyn Iterator<Item = &RowWrite>) {}
+
+    fn work_dir(&self) -> PathBuf {
+        self.0.clone()
+    }
+
+    fn link_to(&self, _: &TableReader, _: &Path) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn verify_copy(
+        &self,
+        log: &SegmentLog,
+        check_end: &dyn Fn(&LogState) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        check_end(&log.read_state(None, |_| true, |_| {})?)
+    }
+}
+
+/// Opens a store without other files.
+pub(crate) fn open_with(options: StoreOptions) -> Result<(Journal, TableReader), StoreError> {
+    Journal::open::<WorkDir>(options).map(|(journal, tables, _)| (journal, tables))
+}

@@ -1,0 +1,200 @@
+//! Reading the groups of segments while the journal appends further ones.
+
+use super::files::{SegmentEnd, SegmentFiles};
+use super::group::{GroupEnd, StoredGroup};
+use crate::base::row_batch::RowBatch;
+use crate::segments::group::encode_changed;
+use std::path::Path;
+use store_base::error::StoreError;
+
+/// The segments up to a group. Later groups are not read.
+#[derive(Debug, Clone)]
+pub(crate) struct SegmentsUpTo {
+    pub(super) files: SegmentFiles,
+    /// The number of the segment with the last group.
+    pub(super) last: u64,
+    end: GroupEnd,
+}
+
+impl SegmentsUpTo {
+    pub(super) const fn new(files: SegmentFiles, last: u64, end: GroupEnd) -> Self {
+        Self { files, last, end }
+    }
+
+    /// The number of the last log entry.
+    pub(crate) const fn entries(&self) -> u64 {
+        self.end.entries
+    }
+
+    /// The number of the last entry that is only in a snapshot; 0 without one.
+    pub(crate) fn snapshot_entries(&self) -> Result<u64, StoreError> {
+        self.files.snapshot_entries()
+    }
+
+    pub(super) const fn end(&self) -> GroupEnd {
+        self.end
+    }
+
+    /// Passes each group after entry `after` to `apply`, with the number of its last entry, until `apply` returns false; all
+    /// groups, with those of the snapshot, if `after` is `None`. The groups of the snapshot have the number 0, except the last one.
+    ///
+    /// # Errors
+    /// `Corrupt` if a segment is damaged, `Short` if one is missing or if a snapshot replaces groups after entry `after`.
+    pub(crate) fn replay(
+        &self,
+        after: Option<u64>,
+        mut apply: impl FnMut(u64, RowBatch) -> bool,
+    ) -> Result<(), StoreError> {
+        if after == Some(self.entries()) {
+            return Ok(());
+        }
+        if let Some(after) = after
+            && after < self.files.snapshot_entries()?
+        {
+            return Err(self.files.missing(self.files.snapshot().map_or(1, |snapshot| snapshot.replaces)));
+        }
+        let mut first = self.last;
+        while let Some(before) = self.files.number_before(first) {
+            let entries = self.files.head(first)?.previous.entries;
+            if after.is_some_and(|after| entries <= after) {
+                break;
+            }
+            first = before;
+        }
+        let mut is_at_end = false;
+        let numbers = self.files.numbers_up_to(self.last).skip_while(move |number| *number != first);
+        let end = read_groups(&self.files, numbers, |number, group| {
+            // the journal may have appended further groups
+            if is_at_end {
+                return Ok(false);
+            }
+            is_at_end = group.end == self.end;
+            if after.is_some_and(|after| group.end.entries <= after) {
+                return Ok(true);
+            }
+            let malformed = || self.files.damaged(number, "the rows of a group are malformed");
+            Ok(apply(group.end.entries, group.rows().ok_or_else(malformed)?))
+        })?;
+        match end.filter(|_| !is_at_end) {
+            Some(end) => Err(self.files.damaged_group(self.last, end)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Passes the rows of each complete group in `state_dir` to `visit`. The journal may append groups meanwhile.
+///
+/// # Errors
+/// An error of `visit`, `Corrupt` if a segment is damaged, `Short` if one is missing.
+pub fn visit_rows(
+    state_dir: &Path,
+    mut visit: impl FnMut(&RowBatch) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let files = SegmentFiles::new(state_dir);
+    let last = files.check_names()?.unwrap_or_default();
+    read_groups(&files, files.numbers_up_to(last), |number, group| {
+        let malformed = || files.damaged(number, "the rows of a group are malformed");
+        visit(&group.rows().ok_or_else(malformed)?)?;
+        Ok(true)
+    })?;
+    Ok(())
+}
+
+/// Passes the rows of each group of the snapshot in `files`, if there is one, to `visit`.
+///
+/// # Errors
+/// An error of `visit`, `Corrupt` if a file of the snapshot is damaged, `Short` if one is missing.
+pub(crate) fn visit_snapshot(
+    files: &SegmentFiles,
+    mut visit: impl FnMut(RowBatch) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let replaces = files.snapshot().map_or(0, |snapshot| snapshot.replaces);
+    read_groups(files, files.numbers_up_to(replaces), |number, group| {
+        let malformed = || files.damaged(number, "the rows of a group are malformed");
+        visit(group.rows().ok_or_else(malformed)?)?;
+        Ok(true)
+    })?;
+    Ok(())
+}
+
+/// Passes each group of the segments `numbers` to `visit`, with the number of its segment, until `visit` returns false. Returns
+/// the end of the last group; `None` if `visit` has stopped.
+///
+/// # Errors
+/// `Corrupt` if a segment is damaged, `Short` if one is missing.
+fn read_groups(
+    files: &SegmentFiles,
+    numbers: impl Iterator<Item = u64>,
+    visit: impl FnMut(u64, StoredGroup<'_>) -> Result<bool, StoreError>,
+) -> Result<Option<SegmentEnd>, StoreError> {
+    read_segments(files, numbers, visit, |_, _| {})
+}
+
+/// Reads as [`read_groups`] does, and passes the number of each segment that has bytes other than 0 after its last group to
+/// `on_remains`, with the position of the first one.
+///
+/// # Errors
+/// The errors of [`read_groups`].
+pub(crate) fn read_segments(
+    files: &SegmentFiles,
+    numbers: impl Iterator<Item = u64>,
+    mut visit: impl FnMut(u64, StoredGroup<'_>) -> Result<bool, StoreError>,
+    mut on_remains: impl FnMut(u64, u64),
+) -> Result<Option<SegmentEnd>, StoreError> {
+    let mut previous: Option<(u64, SegmentEnd)> = None;
+    for number in numbers {
+        let groups = files.groups(number)?;
+        if let Some((before, end)) = previous.filter(|(_, end)| end.group != groups.head().previous) {
+            return Err(files.damaged_group(before, end));
+        }
+        let mut goes_on = true;
+        let read = groups.walk(|group| {
+            if goes_on {
+                goes_on = visit(number, group)?;
+            }
+            Ok(())
+        })?;
+        if !goes_on {
+            return Ok(None);
+        }
+        if let Some(at) = read.remains {
+            on_remains(number, at);
+        }
+        previous = Some((number, read.end));
+    }
+    Ok(previous.map(|(_, end)| end))
+}
+
+impl SegmentsUpTo {
+    /// Replaces the rows of each group by those that `change` returns; `None` leaves the group as it is. `change` gets the number
+    /// of log entries after the group, and its rows. The last segment stays.
+    /// `may_change` returns, from the last entry before a segment and the content of one of its groups, whether any of its rows may
+    /// change. Calls `proceed` before each segment, and stops if it returns false. Returns the number of segments that were rewritten.
+    ///
+    /// # Errors
+    /// A segment is damaged, or cannot be written. Each segment is rewritten as a whole or not at all.
+    pub(crate) fn change_rows(
+        &self,
+        may_change: impl Fn(u64, &[u8]) -> bool,
+        mut change: impl FnMut(u64, RowBatch) -> Result<Option<RowBatch>, StoreError>,
+        mut proceed: impl FnMut() -> bool,
+    ) -> Result<u64, StoreError> {
+        let mut rewritten = 0;
+        for number in self.files.numbers_up_to(self.last - 1).take_while(|_| proceed()) {
+            let is_rewritten = self.files.change(
+                number,
+                |head, group| may_change(head.previous.entries, group.bytes),
+                |previous, group: &StoredGroup<'_>| {
+                    let malformed = || self.files.damaged(number, "the rows of a group are malformed");
+                    let rows = change(group.end.entries, group.rows().ok_or_else(malformed)?)?;
+                    let too_large = |length| {
+                        self.files.damaged(number, &format!("a group of {length} bytes cannot be rewritten"))
+                    };
+                    rows.map(|rows| encode_changed(previous, group.end, &rows).map_err(too_large)).transpose()
+                },
+            )?;
+            rewritten += u64::from(is_rewritten);
+        }
+        Ok(rewritten)
+    }
+}
