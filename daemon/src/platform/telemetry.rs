@@ -55,7 +55,10 @@ impl LogLevelHandle {
 
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// Parses tracing filter directives.
+/// The beginnings of the names of oracled's crates. A directive for `oracled` is for all of them.
+const CRATES: [&str; 4] = ["oracled", "actors_", "domain_", "store_"];
+
+/// Parses tracing filter directives. `oracled=debug` is for all crates of oracled.
 ///
 /// # Errors
 /// The fault in the directives, as text.
@@ -70,7 +73,11 @@ pub fn parse_filter(directives: &str) -> Result<EnvFilter, String> {
     if let Some(word) = bare {
         return Err(format!("`{word}` is not a level; allowed: {}", LEVELS.join(", ")));
     }
-    EnvFilter::try_new(directives).map_err(|error| error.to_string())
+    let of_crates = directives.split(',').flat_map(|directive| match directive.trim().strip_prefix("oracled=") {
+        Some(level) => CRATES.map(|name| format!("{name}={level}")).to_vec(),
+        None => vec![directive.to_owned()],
+    });
+    EnvFilter::try_new(of_crates.collect::<Vec<_>>().join(",")).map_err(|error| error.to_string())
 }
 
 /// Starts the service log for the whole process.
@@ -143,6 +150,16 @@ type FilteredRegistry = tracing_subscriber::layer::Layered<reload::Layer<EnvFilt
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn directive_for_oracled_is_for_all_of_its_crates() {
+        let filter = parse_filter("warn, oracled=debug").expect("valid directives").to_string();
+        let mut directives: Vec<_> = filter.split(',').collect();
+        directives.sort_unstable();
+        let all = ["actors_=debug", "domain_=debug", "oracled=debug", "store_=debug", "warn"];
+        assert_eq!(directives, all);
+        assert!(parse_filter("oracled=loud").is_err());
+    }
 
     #[test]
     fn log_line_shows_foreign_text_as_escapes() {
