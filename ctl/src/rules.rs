@@ -32,9 +32,9 @@ pub(crate) struct RulesArgs {
 enum RulesAction {
     /// Show all rules
     List,
-    #[command(after_help = examples(&["oraclectl rules show RULE-PREC-007"]))]
+    #[command(after_help = examples(&["oraclectl rules show RULE-PREC-013"]))]
     Show(RulesShowArgs),
-    #[command(after_help = examples(&["oraclectl rules check text.txt --facts facts.txt", "oraclectl rules check text.txt --facts-from sources.json --rules RULE-PREC-007"]))]
+    #[command(after_help = examples(&["oraclectl rules check text.txt --facts facts.txt", "oraclectl rules check text.txt --facts-from sources.json --rules RULE-PREC-013"]))]
     Check(check::RulesCheckArgs),
     #[command(after_help = examples(&["oraclectl rules eval cases.ndjson"]))]
     Eval(RulesEvalArgs),

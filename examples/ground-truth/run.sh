@@ -77,7 +77,7 @@ oraclectl ingest show "$newest"
 oraclectl rejects "$newest"
 
 title 'a text about population checked against that source: as of now, and as of 2018'
-check() { oraclectl rules check "texts/$1.txt" --facts-from texts/population-2015.json --rules RULE-PREC-005; }
+check() { oraclectl rules check "texts/$1.txt" --facts-from texts/population-2015.json --rules RULE-PREC-013; }
 check moldova
 # exit status 1: the text does not pass
 check moldova-as-known-in-2018 || [[ $? == 1 ]]
@@ -86,7 +86,7 @@ title 'freshness of the source'
 oraclectl describe freshness_policy world-bank-population
 
 title 'a text checked against both sources; where they differ, the later release wins'
-oraclectl rules check texts/aruba.txt --facts-from texts/aruba-verified.json --rules RULE-PREC-005
+oraclectl rules check texts/aruba.txt --facts-from texts/aruba-verified.json --rules RULE-PREC-013
 
 title "population of Aruba in 2016, which one of the two sources lacks"
 oraclectl verify population area=ABW year=2016 --axes population

@@ -456,7 +456,7 @@ async fn rules_check_compares_a_text_with_the_facts_in_a_file() {
     }
     let by = ["--rules", "RULE-PREC-002,RULE-PREC-003"];
     assert_eq!(printed(&check(bad, &by), 0), "PASS: 2 rules pass\n");
-    let quantities = ["--rules", "RULE-PREC-007"];
+    let quantities = ["--rules", "RULE-PREC-013"];
     assert_eq!(printed(&check("It weighs 1200 g.", &quantities), 0), "PASS: 1 rule passes\n");
 
     let evaluation = json_of(&check(bad, &["--json"]), 1);
@@ -565,7 +565,7 @@ async fn closed_output_pipe_is_not_an_error() {
         &["calibrate", &corpus],
         &["calibrate", &corpus, "--json"],
         &["rules", "list"],
-        &["rules", "show", "RULE-PREC-007"],
+        &["rules", "show", "RULE-PREC-013"],
         &["rules", "check", &text, "--facts", &text],
         &["completions", "bash"],
         &["--help"],

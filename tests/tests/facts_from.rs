@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 const SOURCE: &str = "world-bank-population";
 /// This rule compares whole words, so that a number is not supported by a longer one.
-const RULES: [&str; 1] = ["RULE-PREC-005"];
+const RULES: [&str; 1] = ["RULE-PREC-013"];
 /// Values of Moldova and Aruba in the last release of the source.
 const TRUE_TEXT: &str = "The population of Moldova without Transnistria in 2015 was 2,835,978. \
                          The population of Aruba in 2015 was 107906.";
@@ -197,7 +197,7 @@ async fn food_text_is_checked_by_quantities_in_any_unit() {
         let query = json!({"query": {"oracle_id": "usda-sr", "request": {
             "axes_requested": ["food_name", "energy", "nutrients.*.amount"],
             "filters": [{"axis": "food_id", "operator": "eq", "value": 1001}]}}});
-        let body = json!({"candidate_output": text, "facts_from": [query], "rules": ["RULE-PREC-007"]});
+        let body = json!({"candidate_output": text, "facts_from": [query], "rules": ["RULE-PREC-013"]});
         evaluated(routes, &body).await["verdict"].clone()
     };
     for (text, expected) in [

@@ -339,7 +339,7 @@ async fn resolution_requires_a_definition_and_its_value_has_it() {
         ("The population of Moldova without Transnistria in 2015 was 2,835,978.", "PASS"),
         ("The population of Moldova in 2015 was 2,835,978.", "FAIL"),
     ] {
-        let body = json!({"candidate_output": text, "facts_from": [{"verify": request}], "rules": ["RULE-PREC-005"]});
+        let body = json!({"candidate_output": text, "facts_from": [{"verify": request}], "rules": ["RULE-PREC-013"]});
         let evaluation = document(&post(routes, "/v1/rules/evaluate", &body).await);
         assert_eq!(evaluation["verdict"], verdict, "{text}: {evaluation}");
     }

@@ -13,7 +13,7 @@ from oracled.types import EvaluateTextRequest
 
 def requests(facts: list[str]) -> Iterator[EvaluateTextRequest]:
     for line in sys.stdin:
-        yield {"candidate_output": line.rstrip("\n"), "facts": facts, "rules": ["RULE-PREC-010"]}
+        yield {"candidate_output": line.rstrip("\n"), "facts": facts, "rules": ["RULE-PREC-013"]}
 
 
 async def main() -> None:

@@ -41,6 +41,10 @@ pub(crate) struct RulesCheckArgs {
     /// Rules to apply instead of the configured profile
     #[arg(long, value_name = "ID,…", value_delimiter = ',')]
     rules: Option<Vec<RuleId>>,
+
+    /// The language of the text and the facts, for RULE-PREC-013 [default: en]
+    #[arg(long, value_name = "LANGUAGE", value_parser = ["en", "de"])]
+    language: Option<String>,
 }
 
 impl RulesCheckArgs {
@@ -51,6 +55,7 @@ impl RulesCheckArgs {
             ("facts", self.facts.as_deref().map(read_facts).transpose()?.map(Value::from)),
             ("facts_from", self.facts_from.as_deref().map(read_facts_from).transpose()?),
             ("rules", self.rules.as_ref().map(|rules| json!(rules))),
+            ("language", self.language.as_ref().map(|language| json!(language))),
         ];
         for (name, value) in more {
             if let (Some(value), Some(members)) = (value, request.as_object_mut()) {

@@ -116,6 +116,7 @@ impl RequestedCase {
             constraints,
             expected,
             rules,
+            language,
         } = request;
         let chars = id.as_ref().map_or(0, |id| id.chars().count());
         if chars > CASE_ID_MAX_CHARS {
@@ -129,8 +130,15 @@ impl RequestedCase {
         }
         let (facts, constraints) = (facts.unwrap_or_default(), constraints.unwrap_or_default());
         let expected = expected.unwrap_or_default();
-        let check =
-            CandidateCheck { facts, context, constraints, expected, rules, ..CandidateCheck::default() };
+        let check = CandidateCheck {
+            facts,
+            context,
+            constraints,
+            expected,
+            rules,
+            language: language.unwrap_or_default(),
+            ..CandidateCheck::default()
+        };
         Ok(Self {
             id,
             candidate_output,

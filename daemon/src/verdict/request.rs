@@ -120,6 +120,7 @@ pub fn take_check(
 ) -> Result<Option<RequestedCheck>, Problem> {
     let (context, constraints) = (request.context.take(), request.constraints.take());
     let (expected, rules) = (request.expected.take(), request.rules.take());
+    let language = request.language.take();
     let (facts, facts_from) = (request.facts.take(), request.facts_from.take());
     if facts.is_none() && facts_from.is_none() {
         let others = [
@@ -127,6 +128,7 @@ pub fn take_check(
             ("constraints", constraints.is_some()),
             ("expected", expected.is_some()),
             ("rules", rules.is_some()),
+            ("language", language.is_some()),
         ];
         return match others.iter().find(|(_, given)| *given) {
             Some((name, _)) => Err(Problem::new(
@@ -140,6 +142,15 @@ pub fn take_check(
     }
     let (facts, constraints) = (facts.unwrap_or_default(), constraints.unwrap_or_default());
     let expected = expected.unwrap_or_default();
-    let check = CandidateCheck { facts, context, constraints, expected, rules, ..CandidateCheck::default() };
+    let language = language.unwrap_or_default();
+    let check = CandidateCheck {
+        facts,
+        context,
+        constraints,
+        expected,
+        rules,
+        language,
+        ..CandidateCheck::default()
+    };
     RequestedCheck::of_session(check, facts_from, settings).map(Some)
 }

@@ -176,14 +176,6 @@ impl<'a> RuleContext<'a> {
         self.plain().get(*part).and_then(|plain| plain.text().get(range.clone())).unwrap_or_default()
     }
 
-    /// The claim in a range without layout, with the normalized text `normal`; `None` if that is empty.
-    pub(super) fn claim(&self, within: &CandidateRange, normal: String) -> Option<CandidateClaim> {
-        let text = self.plain_at(within);
-        let start = within.range.start + text.len() - text.trim_start().len();
-        let range = self.plain_origin(within.part, start..start + text.trim().len());
-        (!normal.is_empty()).then_some(CandidateClaim { part: within.part, range, normal })
-    }
-
     /// The range of the original text for a range without layout.
     pub(super) fn plain_origin(&self, part: usize, range: Range<usize>) -> Range<usize> {
         self.plain().get(part).map_or(0..0, |plain| plain.origin(range))
@@ -212,6 +204,22 @@ impl<'a> RuleContext<'a> {
     /// The range of the original text for a place in the normalized text.
     pub(super) fn origin(&self, within: &CandidateRange) -> Range<usize> {
         self.normal().get(within.part).map_or(0..0, |normal| normal.origin(within.range.clone()))
+    }
+
+    /// The lines of a part that are headings of Markdown.
+    pub(super) fn headings(&self, part: usize) -> Vec<Range<usize>> {
+        let text = self.parts.get(part).map_or("", |part| part.text);
+        let mut end = 0;
+        let lines = text.split_inclusive('\n').map(|line| {
+            end += line.len();
+            (end - line.len()..end, line)
+        });
+        lines.filter(|(_, line)| line.trim_start().starts_with('#')).map(|(range, _)| range).collect()
+    }
+
+    /// The text of a fact, as it was given.
+    pub(super) fn fact_text(&self, fact: u32) -> &'a str {
+        self.check.facts.get(fact as usize).map_or("", String::as_str)
     }
 
     /// Records the number of unsupported claims that a rule has found; the highest number counts.

@@ -3,6 +3,7 @@
 use super::normalization::normalize;
 use super::registry::{RuleCheckType, RuleId};
 use crate::sourced::{FactSource, FactsFrom};
+use crate::supported::TextLanguage;
 use domain_base::digest::Sha256Hex;
 use domain_base::text_form::is_blank;
 use serde::de::Error as _;
@@ -41,6 +42,9 @@ pub struct CandidateCheck {
     pub constraints: Vec<String>,
     #[serde(default)]
     pub expected: CandidateExpectations,
+    /// The language of the text and of the facts, for RULE-PREC-013.
+    #[serde(default, skip_serializing_if = "TextLanguage::is_default")]
+    pub language: TextLanguage,
     /// The rules to apply, each once; by default those of the configured profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rules: Option<Vec<RuleId>>,
@@ -185,9 +189,13 @@ impl CandidateCheck {
     /// added, so a repeated request has the same one. `context` is not checked, and is no part of it.
     #[must_use]
     pub fn with_request_digest(self, facts_from: Option<&[FactsFrom]>) -> Self {
-        let Self { facts, constraints, expected, rules, .. } = &self;
-        let digest =
-            Sha256Hex::of_json(&(facts, facts_from.unwrap_or_default(), constraints, expected, rules));
+        let Self { facts, constraints, expected, rules, language, .. } = &self;
+        let language = (!language.is_default()).then_some(language);
+        let members = (facts, facts_from.unwrap_or_default(), constraints, expected, rules);
+        let digest = match language {
+            Some(language) => Sha256Hex::of_json(&(members, language)),
+            None => Sha256Hex::of_json(&members),
+        };
         Self { request_sha256: Some(digest), ..self }
     }
 

@@ -94,12 +94,36 @@ fn is_continued(before: &str, after: &str) -> bool {
     };
     let is_behind_digit =
         |before: &str| before.trim_end().ends_with(|character: char| character.is_ascii_digit());
-    ABBREVIATIONS.iter().any(|abbreviation| before(abbreviation).is_some())
+    is_day_before_month(words, after)
+        || ABBREVIATIONS.iter().any(|abbreviation| before(abbreviation).is_some())
         || after.starts_with(|character: char| character.is_ascii_digit())
             && BEFORE_DIGITS
                 .iter()
                 .filter_map(|abbreviation| before(abbreviation))
                 .any(|before| !is_behind_digit(before))
+}
+
+/// The months of German, before which the number of a day has a full stop.
+const MONTHS: [&str; 12] = [
+    "Januar",
+    "Februar",
+    "März",
+    "April",
+    "Mai",
+    "Juni",
+    "Juli",
+    "August",
+    "September",
+    "Oktober",
+    "November",
+    "Dezember",
+];
+
+/// Whether `before` ends with the number of a day and `after` begins with a month: "am 3. Februar".
+fn is_day_before_month(before: &str, after: &str) -> bool {
+    let Some(before) = before.strip_suffix('.') else { return false };
+    let digits = before.len() - before.trim_end_matches(|last: char| last.is_ascii_digit()).len();
+    (1..=2).contains(&digits) && MONTHS.iter().any(|month| after.starts_with(month))
 }
 
 /// The offsets at which `text` is cut before it is split into sentences. After a full stop, the search for a boundary

@@ -62,11 +62,6 @@ impl SearchableFacts {
         self.lines.get(index)
     }
 
-    /// All normalized facts, in their order.
-    pub(super) fn normals(&self) -> impl Iterator<Item = &str> {
-        self.lines.iter().map(|(_, fact)| fact)
-    }
-
     /// The support for each of `claims`, which must be normalized and not blank.
     pub(super) fn supports(&self, claims: &[&str]) -> Vec<Option<FactSupport>> {
         claims.iter().map(|claim| self.support(claim)).collect()

@@ -37,26 +37,6 @@ impl ExactNumber {
         format!("{sign}{whole}{point}{}", self.fraction)
     }
 
-    /// Multiplies by ten to the power of `power`.
-    pub(super) fn scaled(self, power: i32) -> Self {
-        let Self { negative, mut whole, mut fraction } = self;
-        let places = power.unsigned_abs() as usize;
-        if power < 0 {
-            whole.insert_str(0, &"0".repeat(places));
-            fraction.insert_str(0, &whole.split_off(whole.len() - places));
-        } else {
-            fraction.push_str(&"0".repeat(places));
-            let rest = fraction.split_off(places);
-            whole.push_str(&fraction);
-            fraction = rest;
-        }
-        Self::of(negative, &whole, &fraction)
-    }
-
-    pub(super) fn negated(self) -> Self {
-        Self::of(!self.negative, &self.whole, &self.fraction)
-    }
-
     fn of(negative: bool, whole: &str, fraction: &str) -> Self {
         let (whole, fraction) = (whole.trim_start_matches('0'), fraction.trim_end_matches('0'));
         let negative = negative && !(whole.is_empty() && fraction.is_empty());

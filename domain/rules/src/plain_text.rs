@@ -65,6 +65,11 @@ pub(super) const fn is_line_end(character: char) -> bool {
     matches!(character, '\n'..='\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
+/// Whether the character is a space but not a line end.
+pub(super) fn is_space(character: char) -> bool {
+    character.is_whitespace() && !is_line_end(character)
+}
+
 /// The ranges of the marks at the beginnings of lines and within them, in their order.
 fn layout(text: &str) -> impl Iterator<Item = Range<usize>> {
     let mut end = 0;

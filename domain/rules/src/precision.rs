@@ -1,11 +1,9 @@
-//! Sourcing of claims: RULE-PREC-001, RULE-PREC-004, and the later rules that do the same with other claims.
+//! Sourcing of claims: RULE-PREC-001, RULE-PREC-004.
 
-use super::candidate::{RuleContext, supports};
-use super::claims::{CandidateClaim, CandidateRange};
-use super::comparison_form::ComparisonForm;
+use super::candidate::RuleContext;
+use super::claims::CandidateClaim;
 use super::facts::{FactSupport, SearchableFacts};
-use super::findings::{FullViolation, RuleError, RuleFindings};
-use super::joint_claims::{SentencePart, parts};
+use super::findings::{FullViolation, RuleFindings};
 use super::result::{EvidenceFinding, EvidenceOutput};
 
 /// RULE-PREC-001: at most the allowed number of claims has no support.
@@ -39,62 +37,6 @@ pub(super) fn unsupported_claims(subject: &RuleContext<'_>, findings: &mut RuleF
 /// RULE-PREC-004: the same test for each claim; the evidence names the fact that supports the claim.
 pub(super) fn fact_sourcing(subject: &RuleContext<'_>, findings: &mut RuleFindings) {
     sourced(subject, findings, subject.claims(), subject.supports(), subject.facts.published_form());
-}
-
-/// RULE-PREC-005, RULE-PREC-007 with quantities, and RULE-PREC-009 with notes: the same test with sentences by
-/// Unicode's boundaries, and with whole words.
-pub(super) fn whole_sentences(subject: &RuleContext<'_>, findings: &mut RuleFindings, form: ComparisonForm) {
-    let claim = |sentence| subject.claim(sentence, form.statement(subject.plain_at(sentence)));
-    let claims: Vec<CandidateClaim> = subject.sentences().iter().filter_map(claim).collect();
-    sourced_in(subject, findings, form, &claims);
-}
-
-/// RULE-PREC-006, RULE-PREC-008 with quantities, and RULE-PREC-010 with notes: the same test with the parts of those
-/// sentences. A sentence that completes a note is one part.
-pub(super) fn part_by_part(
-    subject: &RuleContext<'_>,
-    findings: &mut RuleFindings,
-    form: ComparisonForm,
-) -> Result<(), RuleError> {
-    let given = &subject.check.facts;
-    let notes = subject.facts.notes(form, given);
-    let joined = || subject.facts.joined(form, given);
-    let mut claims = Vec::new();
-    for sentence in subject.sentences() {
-        let at = sentence.range.start;
-        if let Some(notes) = notes {
-            let whole = form.statement(subject.plain_at(sentence));
-            if notes.support(&whole).is_some() {
-                claims.extend(subject.claim(sentence, whole));
-                continue;
-            }
-        }
-        for SentencePart { range, normal } in parts(subject.plain_at(sentence), form, joined)? {
-            let range_in_part =
-                CandidateRange { part: sentence.part, range: at + range.start..at + range.end };
-            claims.extend(subject.claim(&range_in_part, normal));
-        }
-    }
-    sourced_in(subject, findings, form, &claims);
-    Ok(())
-}
-
-/// Tests `claims` against the facts in `form`, and a claim that no fact supports against the notes.
-fn sourced_in(
-    subject: &RuleContext<'_>,
-    findings: &mut RuleFindings,
-    form: ComparisonForm,
-    claims: &[CandidateClaim],
-) {
-    let given = &subject.check.facts;
-    let facts = subject.facts.in_form(form, given);
-    let mut supports = supports(claims, facts);
-    if let Some(notes) = subject.facts.notes(form, given) {
-        for (claim, support) in claims.iter().zip(&mut supports) {
-            *support = support.or_else(|| notes.support(&claim.normal));
-        }
-    }
-    sourced(subject, findings, claims, &supports, facts);
 }
 
 /// Checks that at most the allowed number of `claims` is without a supporting fact.

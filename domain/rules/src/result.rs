@@ -5,6 +5,7 @@ use super::registry::{RuleId, RuleInvariant};
 use crate::sourced::FactSource;
 use domain_base::digest::Sha256Hex;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use strum::{IntoStaticStr, VariantArray};
 
 /// The verdict of one rule, or of all rules together.
@@ -93,9 +94,90 @@ pub enum SupportDirection {
     FactInClaim,
 }
 
+/// A comparison of a part of a claim with a part of a fact.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ClaimComparison {
+    /// What was compared.
+    pub aspect: ClaimAspect,
+    /// It in the claim; empty if the claim has none.
+    pub claim: String,
+    /// It in the fact; empty if the fact has none.
+    pub fact: String,
+    /// The result.
+    pub result: ComparisonResult,
+}
+
+impl fmt::Display for ClaimComparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let or_none = |text: &str| if text.is_empty() { "nothing".to_owned() } else { format!("`{text}`") };
+        let aspect: &str = self.aspect.into();
+        match self.result {
+            ComparisonResult::Missing => write!(f, "the fact does not say {}", or_none(&self.claim)),
+            _ => write!(
+                f,
+                "{aspect}: {} in the fact, {} in the text",
+                or_none(&self.fact),
+                or_none(&self.claim)
+            ),
+        }
+    }
+}
+
+/// What is compared of a claim and a fact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum ClaimAspect {
+    /// What it is about.
+    Subject,
+    /// A content word.
+    Word,
+    /// A number, a date or a time.
+    Quantity,
+    /// Whether it is negated.
+    Polarity,
+    /// How far or how surely it holds.
+    Qualifier,
+    /// A condition or an attribution.
+    Condition,
+}
+
+/// The result of a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ComparisonResult {
+    /// Both are the same.
+    Same,
+    /// Both are forms of one word.
+    Inflected,
+    /// Both have the same value.
+    Equal,
+    /// The claim has the value of the fact, rounded.
+    Rounded,
+    /// The fact has another one.
+    Different,
+    /// The fact has none.
+    Missing,
+}
+
+impl ComparisonResult {
+    pub(super) const fn of(is_same: bool) -> Self {
+        if is_same { Self::Same } else { Self::Different }
+    }
+
+    /// Whether the claim is not supported.
+    #[must_use]
+    pub const fn is_fault(self) -> bool {
+        matches!(self, Self::Different | Self::Missing)
+    }
+}
+
 /// The result of a step.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct EvidenceOutput {
+    /// The comparisons of a claim with the fact that supports it, or with the nearest one.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub comparisons: Vec<ClaimComparison>,
     /// The count, if the step counts.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub count: Option<u64>,

@@ -4,7 +4,7 @@
 #![warn(missing_docs)]
 
 use crate::sourced::FactsFrom;
-use crate::{CandidateExpectations, RuleDefinition, RuleId, RulesEvaluation};
+use crate::{CandidateExpectations, RuleDefinition, RuleId, RulesEvaluation, TextLanguage};
 use domain_base::digest::Sha256Hex;
 use domain_base::json_members::{given, object};
 use domain_base::problem::ProblemDocument;
@@ -37,6 +37,8 @@ pub struct EvaluateTextRequest {
     pub expected: Option<CandidateExpectations>,
     /// The rules to apply; the configured profile if it is absent.
     pub rules: Option<Vec<RuleId>>,
+    /// The language of the text and its facts, for RULE-PREC-013; `en` if it is absent.
+    pub language: Option<TextLanguage>,
 }
 
 /// The answer of `GET /v1/rules`.

@@ -29,7 +29,7 @@ use domain_base::row::ErasedData;
 use domain_base::session_id::SessionId;
 use domain_ground::upkeep::PruneReport;
 use domain_rules::sourced::FactsFrom;
-use domain_rules::{CandidateExpectations, RuleId};
+use domain_rules::{CandidateExpectations, RuleId, TextLanguage};
 use jiff::Timestamp;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -99,6 +99,8 @@ pub struct SubmitVerdictRequest {
     pub expected: Option<CandidateExpectations>,
     /// The rules to apply; the configured profile if it is absent.
     pub rules: Option<Vec<RuleId>>,
+    /// The language of the text and its facts, for RULE-PREC-013; `en` if it is absent.
+    pub language: Option<TextLanguage>,
 }
 
 /// The prompt of a verdict that oracled did not generate: exactly one of the members. A regeneration uses the same prompt if

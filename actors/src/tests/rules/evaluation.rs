@@ -66,7 +66,7 @@ fn fact_set_that_has_grown_is_weighed_again() {
             rules.compiled_bytes()
         };
         let published = weight("RULE-PREC-001").await;
-        let whole_words = weight("RULE-PREC-005").await;
+        let whole_words = weight("RULE-PREC-013").await;
         assert!(whole_words > published + published / 2, "{whole_words} after {published} bytes");
         assert_eq!(weight("RULE-PREC-001").await, whole_words);
     });

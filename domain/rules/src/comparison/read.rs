@@ -5,7 +5,8 @@
 
 use crate::normalization::normalize;
 use crate::number::ExactNumber;
-use crate::quantity::{begins_with_unit, is_space};
+use crate::plain_text::is_space;
+use crate::supported::begins_with_unit;
 use std::cmp::Ordering;
 use std::ops::Range;
 

@@ -3,19 +3,19 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-pub(in super::super) struct KnownUnit {
+pub(super) struct KnownUnit {
     /// The name in the canonical form.
-    pub(in super::super) name: &'static str,
+    pub(super) name: &'static str,
     /// The case-sensitive spellings.
-    pub(in super::super) symbols: &'static [&'static str],
+    pub(super) symbols: &'static [&'static str],
     /// The case-insensitive spellings.
-    pub(in super::super) words: &'static [&'static str],
+    pub(super) words: &'static [&'static str],
     /// Whether the unit takes prefixes.
-    pub(in super::super) is_prefixed: bool,
+    pub(super) is_prefixed: bool,
 }
 
 /// The prefixes: symbol, word and power of ten. The micro sign and the Greek letter are two different characters.
-pub(in super::super) const PREFIXES: [(&str, &str, i32); 12] = [
+pub(super) const PREFIXES: [(&str, &str, i32); 12] = [
     ("n", "nano", -9),
     ("µ", "micro", -6),
     ("μ", "micro", -6),
@@ -39,8 +39,8 @@ const fn known(
     KnownUnit { name, symbols, words, is_prefixed }
 }
 
-/// The units of the rules from RULE-PREC-007 on.
-pub(in super::super) static UNITS: [KnownUnit; 46] = [
+/// The units that the rules read.
+pub(super) static UNITS: [KnownUnit; 46] = [
     known("m", &["m"], &["metre", "metres", "meter", "meters"], true),
     known("in", &["in", "″"], &["inch", "inches"], false),
     known("ft", &["ft"], &["foot", "feet"], false),
@@ -121,32 +121,8 @@ pub(in super::super) static UNITS: [KnownUnit; 46] = [
     known("JPY", &["JPY"], &[], false),
 ];
 
-/// Counted units, which the rules from RULE-PREC-009 on also read. They take no prefixes: "hops" are not hundreds of
-/// "ops".
-pub(in super::super) static COUNTED: [KnownUnit; 13] = [
-    known("call", &[], &["call", "calls"], false),
-    known("conn", &[], &["conn", "conns", "connection", "connections"], false),
-    known("event", &[], &["evt", "evts", "event", "events"], false),
-    known("frame", &[], &["frame", "frames"], false),
-    known("frame/s", &["fps", "FPS"], &[], false),
-    known("job", &[], &["job", "jobs"], false),
-    known("msg", &[], &["msg", "msgs", "message", "messages"], false),
-    known("op", &["op", "ops"], &["operation", "operations"], false),
-    known("packet", &[], &["pkt", "pkts", "packet", "packets"], false),
-    known("query", &[], &["query", "queries"], false),
-    known("req", &[], &["req", "reqs", "request", "requests"], false),
-    known("token", &[], &["token", "tokens"], false),
-    known("tx", &["tx", "txn", "txns"], &["transaction", "transactions"], false),
-];
-
-/// The lists of units to use, in their order.
-pub(super) type UnitSpellingTables<'a> = &'a [&'a LazyLock<UnitSpellings>];
-
 /// The maximum length of a spelling, in bytes.
 const SPELLING_MAX_BYTES: usize = 128;
-
-/// The currencies that may also precede the number.
-pub(in super::super) const CURRENCIES: [&str; 8] = ["€", "$", "£", "¥", "EUR", "USD", "GBP", "JPY"];
 
 /// A parsed unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -157,11 +133,10 @@ pub(super) struct QuantityUnit {
     pub(super) power: i32,
 }
 
-/// The longest unit of `table` at the beginning of `text`, and the rest.
-pub(super) fn leading_unit<'a>(text: &'a str, table: UnitSpellingTables) -> Option<(QuantityUnit, &'a str)> {
+/// The longest unit at the beginning of `text`, and the rest.
+pub(super) fn leading_unit(text: &str) -> Option<(QuantityUnit, &str)> {
     let [one, two] = leading_words(text);
-    let (word, (known, power)) =
-        [two, one].into_iter().find_map(|word| Some((word, by_spelling(word, table)?)))?;
+    let (word, (known, power)) = [two, one].into_iter().find_map(|word| Some((word, by_spelling(word)?)))?;
     let rest = text.get(word.len()..).unwrap_or_default();
     for (exponent, sign, digit) in [(2, "²", "^2"), (3, "³", "^3")] {
         if let Some(rest) = rest.strip_prefix(sign).or_else(|| rest.strip_prefix(digit)) {
@@ -174,17 +149,8 @@ pub(super) fn leading_unit<'a>(text: &'a str, table: UnitSpellingTables) -> Opti
     Some((QuantityUnit { name: known.name.to_owned(), power }, rest))
 }
 
-/// The currency at the end of `text`, and the text before it.
-pub(super) fn trailing_currency(text: &str) -> Option<(&str, QuantityUnit)> {
-    CURRENCIES.iter().find_map(|currency| {
-        let before = text.strip_suffix(currency)?;
-        let (known, power) = by_spelling(currency, &[&UNIT_SPELLINGS])?;
-        Some((before, QuantityUnit { name: known.name.to_owned(), power }))
-    })
-}
-
 /// The first word of `text`, and its first two words. A word has letters and the signs of units.
-pub(super) fn leading_words(text: &str) -> [&str; 2] {
+fn leading_words(text: &str) -> [&str; 2] {
     let is_of_word = |character: char| character.is_alphabetic() || "°%€$£¥℃℉″".contains(character);
     let word = |text: &str| text.find(|character| !is_of_word(character)).unwrap_or(text.len());
     let one = word(text);
@@ -196,18 +162,17 @@ pub(super) fn leading_words(text: &str) -> [&str; 2] {
     [one, two].map(|end| text.get(..end).unwrap_or_default())
 }
 
-/// The unit of `table` with the spelling `word`, and the power of its prefix.
-fn by_spelling(word: &str, table: UnitSpellingTables) -> Option<(&'static KnownUnit, i32)> {
+/// The unit with the spelling `word`, and the power of its prefix.
+fn by_spelling(word: &str) -> Option<(&'static KnownUnit, i32)> {
     if word.is_empty() || word.len() > SPELLING_MAX_BYTES {
         return None;
     }
-    let lower = word.to_lowercase();
-    table.iter().find_map(|spellings| spellings.find(word, &lower))
+    UNIT_SPELLINGS.find(word, &word.to_lowercase())
 }
 
 /// All spellings of some units, with their prefixes. A lookup takes constant time, because a text may consist only of
 /// numbers with units.
-pub(in super::super) struct UnitSpellings {
+struct UnitSpellings {
     units: &'static [KnownUnit],
     /// By symbol: the index of the unit, and the power of the prefix.
     symbols: HashMap<String, (usize, i32)>,
@@ -246,19 +211,16 @@ impl UnitSpellings {
     }
 }
 
-pub(in super::super) static UNIT_SPELLINGS: LazyLock<UnitSpellings> =
-    LazyLock::new(|| UnitSpellings::of(&UNITS));
-pub(in super::super) static COUNTED_SPELLINGS: LazyLock<UnitSpellings> =
-    LazyLock::new(|| UnitSpellings::of(&COUNTED));
+static UNIT_SPELLINGS: LazyLock<UnitSpellings> = LazyLock::new(|| UnitSpellings::of(&UNITS));
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// Finds a unit by a linear search over all spellings.
-    fn searched(word: &str, table: &[&[KnownUnit]]) -> Option<(&'static str, i32)> {
+    fn searched(word: &str) -> Option<(&'static str, i32)> {
         let lower = word.to_lowercase();
-        table.iter().copied().flatten().find_map(|known| {
+        UNITS.iter().find_map(|known| {
             let power = |prefix: &str, by: fn(&(&'static str, &'static str, i32)) -> &'static str| {
                 let found = || PREFIXES.iter().find(|known| by(known) == prefix).map(|(.., power)| *power);
                 if prefix.is_empty() { Some(0) } else { known.is_prefixed.then(found).flatten() }
@@ -274,15 +236,35 @@ mod tests {
     #[test]
     fn spelling_lookup_equals_a_linear_search() {
         let prefixes = || PREFIXES.iter().flat_map(|(symbol, word, _)| [*symbol, *word]).chain(["", "x"]);
-        let names = || UNITS.iter().chain(&COUNTED).flat_map(|known| known.symbols.iter().chain(known.words));
+        let names = || UNITS.iter().flat_map(|known| known.symbols.iter().chain(known.words));
         for word in prefixes().flat_map(|prefix| names().map(move |name| format!("{prefix}{name}"))) {
             for word in [word.to_uppercase(), word] {
-                let found = |table: UnitSpellingTables| {
-                    by_spelling(&word, table).map(|(known, power)| (known.name, power))
-                };
-                assert_eq!(found(&[&UNIT_SPELLINGS]), searched(&word, &[&UNITS]), "{word}");
-                let both: UnitSpellingTables = &[&UNIT_SPELLINGS, &COUNTED_SPELLINGS];
-                assert_eq!(found(both), searched(&word, &[&UNITS, &COUNTED]), "{word}");
+                let found = by_spelling(&word).map(|(known, power)| (known.name, power));
+                assert_eq!(found, searched(&word), "{word}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_spelling_has_one_unit() {
+        let mut spellings = std::collections::BTreeMap::new();
+        for known in &UNITS {
+            let prefixes = PREFIXES.iter().filter(|_| known.is_prefixed);
+            let prefixes: Vec<_> = prefixes.copied().chain([("", "", 0)]).collect();
+            for (symbol, word, power) in prefixes {
+                // the decibel is found before the tenth of a byte
+                let is_decibel = known.name == "B" && symbol == "d";
+                let symbols = known
+                    .symbols
+                    .iter()
+                    .filter(|_| !is_decibel)
+                    .map(|spelling| format!("{symbol}{spelling}"));
+                for spelling in symbols.chain(known.words.iter().map(|spelling| format!("{word}{spelling}")))
+                {
+                    let meaning = (known.name, power);
+                    let other = *spellings.entry(spelling.clone()).or_insert(meaning);
+                    assert_eq!(other, meaning, "{spelling}");
+                }
             }
         }
     }

@@ -1,0 +1,190 @@
+//! RULE-PREC-013, supported claims: each part of each sentence is stated by one part of one fact.
+//!
+//! A part is supported if its subject, its content words, its quantities, its polarity, and how far and under which
+//! conditions it holds are those of a fact. The order of the words, light inflection and function words do not count. What
+//! the rule cannot decide fails.
+
+mod language;
+mod matching;
+mod quantity;
+mod sentence;
+mod stem;
+mod unit;
+
+#[cfg(test)]
+mod tests;
+
+use crate::candidate::RuleContext;
+use crate::claims::CandidateRange;
+use crate::findings::{FullViolation, RuleFindings};
+use crate::result::{ClaimComparison, EvidenceFinding, EvidenceOutput};
+pub(crate) use matching::FactParts;
+pub(crate) use quantity::begins_with_unit;
+
+use language::{ENGLISH, GERMAN, Language};
+use matching::{EXAMINED_MAX, FactPart, has_fault, next_subject};
+use sentence::{Part, Sentence, read_sentence};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// The language of a text and its facts.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    strum::VariantArray,
+    utoipa::ToSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum TextLanguage {
+    /// English.
+    #[default]
+    En,
+    /// German.
+    De,
+}
+
+impl TextLanguage {
+    fn tables(self) -> &'static Language {
+        match self {
+            Self::En => &ENGLISH,
+            Self::De => &GERMAN,
+        }
+    }
+
+    /// Whether it is the default.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The check of a candidate.
+struct ClaimCheck<'c, 'a> {
+    context: &'c RuleContext<'a>,
+    facts: &'c FactParts,
+    /// The parts of facts that may still be examined.
+    left: usize,
+    unsupported: u64,
+    /// The part, the range and the message of each claim without support.
+    violations: Vec<(usize, Range<usize>, String)>,
+}
+
+/// Checks that every part of the candidate is supported by one part of one fact.
+pub(crate) fn supported_claims(context: &RuleContext<'_>, findings: &mut RuleFindings) {
+    let language = context.check.language;
+    let facts = context.facts.parts(&context.check.facts, language);
+    let mut check = ClaimCheck { context, facts, left: EXAMINED_MAX, unsupported: 0, violations: Vec::new() };
+    let mut subject = BTreeSet::new();
+    let (mut previous_part, mut headings) = (None, Vec::new());
+    for within in context.sentences() {
+        if previous_part != Some(within.part) {
+            subject = BTreeSet::new();
+            headings = context.headings(within.part);
+            previous_part = Some(within.part);
+        }
+        let text = context.plain_at(within);
+        let origin = context.plain_origin(within.part, within.range.clone());
+        if text.contains(char::is_alphanumeric) && !is_in(&headings, origin.start) {
+            let sentence = read_sentence(text, language.tables(), &subject);
+            check.check_sentence(within, &sentence, findings);
+            subject = next_subject(&sentence, subject);
+        }
+    }
+    let ClaimCheck { unsupported, violations, .. } = check;
+    context.count_unsupported(unsupported);
+    if unsupported > context.unsupported_max {
+        for (part, range, message) in violations {
+            findings.violation(|| FullViolation {
+                message,
+                text: context.text_at(part, range.clone()).to_owned(),
+                span: Some(context.span(part, range)),
+                related: None,
+            });
+        }
+    }
+}
+
+impl ClaimCheck<'_, '_> {
+    fn check_sentence(&mut self, within: &CandidateRange, sentence: &Sentence, findings: &mut RuleFindings) {
+        let (context, text) = (self.context, self.context.plain_at(within));
+        let origin = context.plain_origin(within.part, within.range.clone());
+        if let Some(fact) = self.facts.verbatim.get(&sentence.verbatim) {
+            findings.step(text.trim(), context.fact_text(*fact), || EvidenceOutput {
+                fact: Some(*fact),
+                finding: EvidenceFinding::Supported,
+                span: Some(context.span(within.part, origin.clone())),
+                ..EvidenceOutput::default()
+            });
+            return;
+        }
+        if sentence.parts.is_empty() {
+            self.unsupported += 1;
+            self.violations.push((within.part, origin, "no claim can be read in it".to_owned()));
+        }
+        for part in &sentence.parts {
+            self.check_part(within, sentence, part, findings);
+        }
+    }
+
+    fn check_part(
+        &mut self,
+        within: &CandidateRange,
+        sentence: &Sentence,
+        part: &Part,
+        findings: &mut RuleFindings,
+    ) {
+        let (context, text) = (self.context, self.context.plain_at(within));
+        let start = within.range.start;
+        let origin = context.plain_origin(within.part, start + part.range.start..start + part.range.end);
+        let found = self.find(sentence, part);
+        let comparisons = found.iter().flat_map(|(_, comparisons)| comparisons);
+        let faults = comparisons.filter(|comparison| comparison.result.is_fault()).map(ToString::to_string);
+        let faults: Vec<String> = part.undecidable.map(str::to_owned).into_iter().chain(faults).collect();
+        let is_supported = found.is_some() && faults.is_empty();
+        let fact = found.as_ref().map(|(fact, _)| fact.fact);
+        let with = fact.map_or("", |fact| context.fact_text(fact));
+        let span = context.span(within.part, origin.clone());
+        findings.step(text.get(part.range.clone()).unwrap_or_default(), with, || EvidenceOutput {
+            comparisons: found.map(|(_, comparisons)| comparisons).unwrap_or_default(),
+            fact,
+            finding: if is_supported { EvidenceFinding::Supported } else { EvidenceFinding::Unsupported },
+            span: Some(span),
+            ..EvidenceOutput::default()
+        });
+        if !is_supported {
+            self.unsupported += 1;
+            let message = match fact {
+                Some(fact) => {
+                    format!("no fact supports it; the nearest is fact {fact}: {}", faults.join("; "))
+                }
+                None => "no fact supports it, and none has a word of it".to_owned(),
+            };
+            self.violations.push((within.part, origin, message));
+        }
+    }
+
+    /// The part of a fact that supports `part`, or the nearest one, with the comparisons.
+    fn find(&mut self, sentence: &Sentence, part: &Part) -> Option<(&FactPart, Vec<ClaimComparison>)> {
+        let is_last = sentence.parts.last().is_some_and(|last| last.range == part.range);
+        let whole = self.facts.find(part, &sentence.frames, &mut self.left);
+        // a condition at the end may hold for the last part only
+        if sentence.is_framed_last && !is_last && whole.as_ref().is_none_or(has_fault) {
+            return self.facts.find(part, &BTreeSet::new(), &mut self.left);
+        }
+        whole
+    }
+}
+
+/// Whether one of `ranges`, which are sorted, has `at`.
+fn is_in(ranges: &[Range<usize>], at: usize) -> bool {
+    let before = ranges.partition_point(|range| range.start <= at);
+    before.checked_sub(1).and_then(|last| ranges.get(last)).is_some_and(|range| range.contains(&at))
+}

@@ -1,0 +1,336 @@
+//! The words of a language that the rule for supported claims knows: function words, negations, conditions, and the light
+//! inflection of its other words.
+
+use super::stem;
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+/// What a word says about the words around it. Both texts must have the same of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum WordClass {
+    /// It carries no meaning of its own, and is ignored.
+    Function,
+    /// A function word that stands for the subject of the sentence before.
+    Pronoun,
+    /// It reverses a part: "not", "never", "without".
+    Negation,
+    /// It begins a condition: "if", "unless".
+    Condition,
+    /// It names who says so: "says", "according to".
+    Attribution,
+    /// It changes how far or how surely a part holds: "only", "most", "expected", "before".
+    Qualifier,
+    /// It bounds the number after it: "at least", "up to".
+    Bound,
+    /// It makes the number after it an approximate one.
+    About,
+    /// It joins two parts.
+    Joint,
+    /// It begins a clause about a word before it: "which".
+    Relative,
+    /// It begins what is said, thought or asked: "that".
+    Content,
+    /// A verb that carries no meaning of its own: "is", "has".
+    Auxiliary,
+    /// A preposition, which begins no subject.
+    Preposition,
+    /// A word after which a subject ends.
+    Verb,
+    /// A content word that narrows what it stands beside, so that a text may not leave it out: "first", "known".
+    Narrowing,
+}
+
+/// A language.
+pub(super) struct Language {
+    /// The entries of one word or several, each with its class and the word that stands for all with the same meaning.
+    phrases: HashMap<&'static str, (WordClass, &'static str)>,
+    /// The most words of an entry.
+    pub(super) phrase_max_words: usize,
+    /// Irregular forms, each with its base.
+    irregular: HashMap<&'static str, &'static str>,
+    pub(super) numbers: HashMap<&'static str, u32>,
+    pub(super) months: HashMap<&'static str, u8>,
+    /// Whether a decimal comma and points between thousands are read.
+    pub(super) has_decimal_comma: bool,
+    endings: fn(&str) -> String,
+    /// The endings of verbs in a past form.
+    pub(super) past: &'static [&'static str],
+    /// The endings of verbs, for words that no list has.
+    pub(super) verb_endings: &'static [&'static str],
+    /// The forms of "be" with which the passive is built.
+    pub(super) be: &'static [&'static str],
+    /// The articles, after which no verb follows.
+    pub(super) articles: &'static [&'static str],
+    /// The word for "times", as in "two times".
+    pub(super) times: &'static str,
+    /// The preposition before the one who acts, in a passive sentence.
+    pub(super) by: &'static str,
+}
+
+impl Language {
+    /// The class of a phrase in lower case, and the word that stands for it.
+    pub(super) fn class(&self, phrase: &str) -> Option<(WordClass, &'static str)> {
+        self.phrases.get(phrase).copied()
+    }
+
+    /// Whether `word` is an irregular form.
+    pub(super) fn is_irregular(&self, word: &str) -> bool {
+        self.irregular.contains_key(word)
+    }
+
+    /// The common form of the inflections of `word`, which is in lower case.
+    pub(super) fn stem(&self, word: &str) -> String {
+        match self.irregular.get(word) {
+            Some(base) => (self.endings)(base),
+            None => (self.endings)(word),
+        }
+    }
+}
+
+/// The grammar of a language, besides its words.
+struct Grammar {
+    has_decimal_comma: bool,
+    endings: fn(&str) -> String,
+    past: &'static [&'static str],
+    verb_endings: &'static [&'static str],
+    be: &'static [&'static str],
+    articles: &'static [&'static str],
+    times: &'static str,
+    by: &'static str,
+}
+
+/// `canonical: phrase, phrase; …` of one class.
+type Entries = (WordClass, &'static str);
+
+fn language(
+    entries: &[Entries],
+    irregular: &'static str,
+    numbers: &'static str,
+    months: &'static str,
+    grammar: Grammar,
+) -> Language {
+    let mut phrases = HashMap::new();
+    for (class, groups) in entries {
+        for group in groups.split(';') {
+            let (name, words) = group.split_once(':').unwrap_or(("", group));
+            for word in words.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+                let name = if name.trim().is_empty() { word } else { name.trim() };
+                phrases.entry(word).or_insert((*class, name));
+            }
+        }
+    }
+    let forms = irregular.split(';').filter_map(|group| group.trim().split_once(':'));
+    let irregular =
+        forms.flat_map(|(base, forms)| forms.split_whitespace().map(move |form| (form, base))).collect();
+    let counted = numbers.split(';').filter_map(|entry| entry.trim().split_once(':'));
+    let numbers = counted
+        .flat_map(|(value, words)| {
+            let value: u32 = value.parse().unwrap_or_default();
+            words.split_whitespace().map(move |word| (word, value))
+        })
+        .collect();
+    let months = (1_u8..).zip(months.split(';'));
+    let months =
+        months.flat_map(|(number, names)| names.split_whitespace().map(move |name| (name, number))).collect();
+    let phrase_max_words = phrases.keys().map(|phrase: &&str| phrase.split(' ').count()).max().unwrap_or(1);
+    let Grammar { has_decimal_comma, endings, past, verb_endings, be, articles, times, by } = grammar;
+    Language {
+        phrases,
+        phrase_max_words,
+        irregular,
+        numbers,
+        months,
+        has_decimal_comma,
+        endings,
+        past,
+        verb_endings,
+        be,
+        articles,
+        times,
+        by,
+    }
+}
+
+/// English.
+pub(super) static ENGLISH: LazyLock<Language> = LazyLock::new(|| {
+    language(
+        &[
+            (
+                WordClass::Bound,
+                "at least: at least, a minimum of, minimum of, no less than, no fewer than, not less than, not fewer than;\
+                at most: at most, up to, a maximum of, maximum of, no more than, not more than, as many as, as much as;\
+                more than: more than, over, above, exceeding, in excess of, upwards of, greater than, higher than, longer than;\
+                less than: less than, fewer than, under, below, lower than, shorter than",
+            ),
+            (WordClass::About, "about: about, around, approximately, roughly, circa, approx, ca, some"),
+            (
+                WordClass::Negation,
+                "not: not, no, never, without, none, nobody, nothing, nowhere, no one, neither, cannot, deny, denies, denied, \
+                lack, lacks, lacking, lacked, except, excluding, excludes, excluded, exclude, false, untrue, incorrect, wrong, lie, myth, hoax, refuse, refuses, refused, \
+                fail, fails, failed, fails to, failed to, n't, isn't, aren't, wasn't, weren't, doesn't, don't, didn't, hasn't, haven't, hadn't, can't, couldn't, \
+                won't, wouldn't, shouldn't, mustn't, no longer, hardly, barely, absent",
+            ),
+            (
+                WordClass::Condition,
+                "if: if, when, whenever, provided that, provided, as long as, in case, in the event of, in the event that, \
+                assuming, subject to, on condition that, depending on, in cases of; unless: unless, except if, except when; only if: only if, only when, only after",
+            ),
+            (
+                WordClass::Attribution,
+                "says: says, said, say, claimed, claim that, claims that, claimed that, critics claim, states that, stated that, according to, reports that, reported that, \
+                reportedly, allegedly, argues, argued, argue, believes, believed, believe, alleges, alleged, allege, insists, insisted, warns, warned, rumor, rumour, rumors, rumours, thinks, think, thought, \
+                suggests, suggested, announced, announces, assumes, supposedly, purportedly, denies that, denied that, maintains that, is said, are said, hopes, hope, hoped, fears, doubts, doubt, doubted",
+            ),
+            (
+                WordClass::Qualifier,
+                "only: only, just, solely, exclusively; all: all, every, each, always, entire, whole, entirely, fully, completely;\
+                some: several, various, partly, partially, in part, certain; most: most, mostly, majority, mainly, largely; many: many, much, often, frequently, usually, generally, typically, normally;\
+                few: few, rarely, seldom, little; sometimes: sometimes, occasionally; both: both; half: half; almost: almost, nearly; \
+                expected: expected, expects, expect, forecast, forecasts, projected, predicted, likely, probably, planned, plans to, plan to, scheduled, due to, set to, intends, intended, estimated, anticipated, proposed, aims, target, targeted;\
+                will: will, shall, going to; may: may, might, could, possibly, perhaps, maybe, potentially, appears, appear, seems, seem, apparently; should: should, ought, recommended; must: must, required, requires, require, need to, needs to, have to, has to, mandatory;\
+                can: can, able to; would: would; optional: optional, optionally; before: before, prior to, until, till, by the time; after: after, since, following, starting, from the; during: during;\
+                within: within; former: former, formerly, previously, previous; still: still; again: again; instead: instead, rather than, instead of; than: than, compared to, compared with;\
+                more: more; less: less, fewer; increase: increase, increases, increased, rise, rises, rose, risen, grow, grows, grew, grown, gain, gains, gained, up; \
+                decrease: decrease, decreases, decreased, fall, falls, fell, fallen, drop, drops, dropped, decline, declines, declined, down, lost, loss;\
+                maximum: maximum, max, highest, maximal; minimum: minimum, min, lowest, minimal; free: free; pending: pending, draft, provisional, preliminary, tentative",
+            ),
+            (
+                WordClass::Joint,
+                "and: and, but, nor, while, whereas, as well as, or, yet, although, though, however, so",
+            ),
+            (WordClass::Relative, "which, who, whose, whom, where"),
+            (WordClass::Content, "that, whether"),
+            (
+                WordClass::Pronoun,
+                "it, they, he, she, its, their, his, her, this, these, those, them, him, itself",
+            ),
+            (
+                WordClass::Auxiliary,
+                "comes with, come with, came with, offers, offer, offered, features, feature, is equipped with, are equipped with, is, are, was, were, be, been, being, am, has, have, had, having, do, does, did, done, 's, 're, 've",
+            ),
+            (
+                WordClass::Preposition,
+                "in, on, at, for, with, from, by, to, of, as, into, onto, per, via, through, between, among, against, across, along, near, \
+                inside, outside, beyond, behind, beside, towards, toward, throughout, despite, because of, upon, off, out, out of, about",
+            ),
+            (
+                WordClass::Function,
+                "the, a, an, any, there, own, separately, also, too, then, now, here, very, quite, well, such, own, so that, thus, therefore, moreover, additionally, furthermore, \
+                in addition, please, you, your, we, our, i, us, my, yours, ours, same, other, another, total, totals, total of, a total of, currently, today, altogether, namely, e.g, i.e, respectively",
+            ),
+            (
+                WordClass::Narrowing,
+                "first, second, third, fourth, fifth, last, next, new, old, known, additional, extra, average, mean, median, net, gross, main, basic, standard, initial, final, temporary, permanent, selected, eligible, registered, double",
+            ),
+            (
+                WordClass::Verb,
+                "cost, costs, weigh, weighs, come, comes, came, include, includes, included, offer, offers, offered, cover, covers, covered, open, opens, close, closes, run, runs, ran, \
+                use, uses, make, makes, made, give, gives, gave, take, takes, took, last, lasts, start, starts, end, ends, begin, begins, began, contain, contains, provide, provides, support, supports, \
+                pay, pays, paid, sell, sells, sold, buy, buys, bought, hold, holds, held, win, wins, won, play, plays, score, scores, beat, beats, reach, reaches, measure, measures, store, stores, \
+                produce, produces, generate, generates, work, works, receive, receives, get, gets, got, go, goes, went, sit, sits, stand, stands, stood, lie, lies, lay, face, faces, lead, leads, led, \
+                leave, leaves, left, arrive, arrives, depart, departs, fly, flies, flew, serve, serves, apply, applies, remain, remains, become, becomes, became, add, adds, fix, fixes, remove, removes, \
+                drop, drops, replace, replaces, require, requires, allow, allows, let, lets, keep, keeps, kept, set, sets, show, shows, bring, brings, brought, build, built, carry, carries, meet, meets, met, \
+                own, owns, employ, employs, hire, hires, sign, signs, expire, expires, return, returns, rent, rents, charge, charges, deliver, delivers, connect, connects, feature, features, ship, ships, \
+                operate, operates, live, lives, earn, earns, know, known, see, seen, blow, blows, blew, bear, bore, break, broke, broken, choose, chose, fall, feel, felt, fight, find, finds, found, hit, hits, mean, means, \
+                put, puts, read, reads, rise, send, sends, sent, spend, spends, spent, teach, throw, write, writes, wrote, written, grant, grants, entitle, entitles, accept, accepts, ban, bans, permit, permits, save, saves, drive, drives, drove, consist, consists, exist, exists, belong, belongs, need, needs, want, wants, help, helps, protect, protects, prevent, prevents, reduce, reduces, create, creates, \
+                launch, launches, release, releases, publish, publishes, record, records, report, reports, damage, damages, destroy, destroys, stay, stays, stop, stops, pass, passes, treat, treats, consume, consumes, emit, emits, \
+                represent, represents, border, borders, host, hosts, join, joins, lasts, link, links, occur, occurs, owe, owes, reimburse, reimburses, reimbursed, renew, renews, submit, submits, terminate, terminates, visit, visits, walk, walks, warm, warms",
+            ),
+        ],
+        "long:length;wide:width;high:height tall;weigh:weight heavy;use:used uses using;build:built;sell:sold;buy:bought;make:made;hold:held;leave:left;pay:paid;run:ran running;win:won winning;lose:lost;rise:rose risen;fall:fell fallen;grow:grew grown;\
+         give:gave given;take:took taken;come:came;begin:began begun;write:wrote written;send:sent;spend:spent;bring:brought;keep:kept;meet:met;lead:led;find:found;\
+         stand:stood;go:went gone;get:got gotten;see:saw seen;know:knew known;fly:flew flown;drive:drove driven;break:broke broken;choose:chose chosen;wear:wore worn;\
+         tear:tore torn;blow:blew blown;throw:threw thrown;draw:drew drawn;show:shown;lend:lent;bear:bore born borne;begin:began;teach:taught;think:thought;lay:laid;say:said;\
+         person:people;child:children;man:men;woman:women;foot:feet;tooth:teeth;knife:knives;life:lives;leaf:leaves;half:halves;shelf:shelves;mouse:mice;criterion:criteria;datum:data;analysis:analyses",
+        "0:zero;1:one;2:two;3:three;4:four;5:five;6:six;7:seven;8:eight;9:nine;10:ten;11:eleven;12:twelve dozen;13:thirteen;14:fourteen;15:fifteen;16:sixteen;17:seventeen;18:eighteen;\
+         19:nineteen;20:twenty;30:thirty;40:forty;50:fifty;60:sixty;70:seventy;80:eighty;90:ninety",
+        "january jan;february feb;march mar;april apr;may;june jun;july jul;august aug;september sep sept;october oct;november nov;december dec",
+        Grammar {
+            has_decimal_comma: false,
+            endings: stem::english,
+            past: &["ed"],
+            verb_endings: &["s", "ed"],
+            be: &["is", "are", "was", "were", "be", "been", "being"],
+            articles: &["the", "a", "an"],
+            times: "time",
+            by: "by",
+        },
+    )
+});
+
+/// German.
+pub(super) static GERMAN: LazyLock<Language> = LazyLock::new(|| {
+    language(
+        &[
+            (
+                WordClass::Bound,
+                "at least: mindestens, wenigstens, nicht weniger als, ab; at most: höchstens, maximal, bis zu, nicht mehr als;\
+                more than: mehr als, über; less than: weniger als, unter",
+            ),
+            (WordClass::About, "about: etwa, rund, circa, ca, ungefähr, knapp, gut"),
+            (
+                WordClass::Negation,
+                "not: nicht, kein, keine, keinen, keinem, keiner, keines, nie, niemals, ohne, nichts, weder, noch nicht, niemand, bestreitet, leugnet, verneint, außer, \
+                ausgenommen, falsch, lüge, mythos, ausgeschlossen, fehlt, fehlen, nicht mehr, kaum",
+            ),
+            (
+                WordClass::Condition,
+                "if: wenn, falls, sofern, sobald, vorausgesetzt, im falle, bei vorlage, solange; unless: es sei denn, außer wenn; only if: nur wenn, erst wenn, erst nach",
+            ),
+            (
+                WordClass::Attribution,
+                "says: sagt, sagte, laut, zufolge, behauptet, behaupten, behauptete, angeblich, meint, meinen, glaubt, berichtet, nach angaben, soll, sollen, warnt, kritiker, gerücht, hofft, bezweifelt",
+            ),
+            (
+                WordClass::Qualifier,
+                "only: nur, lediglich, ausschließlich, bloß; all: alle, alles, jede, jeder, jedes, jeden, jedem, allen, immer, sämtliche, ganz, vollständig; some: einige, manche, mehrere, teilweise, teils; most: meiste, meisten, überwiegend, größtenteils;\
+                many: viele, vielen, oft, häufig, meist, meistens, üblicherweise, normalerweise; few: wenige, wenigen, selten; both: beide, beiden; half: halb, halbe, hälfte; almost: fast, beinahe; \
+                expected: voraussichtlich, erwartet, geplant, wahrscheinlich, geschätzt, vorgesehen; may: kann, können, könnte, könnten, möglicherweise, eventuell, vielleicht, dürfte; should: sollte, sollten, empfohlen; must: muss, müssen, erforderlich, pflicht;\
+                before: vor, bevor, bis; after: nach, nachdem, seit; during: während; within: innerhalb, binnen; former: ehemalig, ehemalige, früher, vormals; still: noch; again: wieder; instead: statt, anstatt, anstelle; than: als; more: mehr; less: weniger;\
+                increase: steigt, stieg, gestiegen, erhöht, zugenommen, wuchs; decrease: sinkt, sank, gesunken, fällt, fiel, gefallen, verringert, abgenommen; maximum: maximum, höchste, höchster; minimum: minimum, niedrigste; free: kostenlos, gratis, frei",
+            ),
+            (WordClass::Joint, "and: und, aber, sondern, sowie, oder, jedoch, wobei, während, doch"),
+            (WordClass::Relative, "welche, welcher, welches"),
+            (WordClass::Content, "dass, ob"),
+            (
+                WordClass::Pronoun,
+                "er, sie, es, ihr, ihre, ihren, sein, seine, seinen, dieser, diese, dieses, diesem, diesen, sie, ihn, ihm",
+            ),
+            (
+                WordClass::Auxiliary,
+                "wird, werden, ist, sind, war, waren, sein, gewesen, hat, haben, hatte, hatten, wurde, wurden, worden, geworden, beträgt, betragen, betrug",
+            ),
+            (
+                WordClass::Preposition,
+                "in, im, an, am, auf, für, mit, von, vom, zu, zum, zur, bei, beim, aus, durch, gegen, pro, je, um, zwischen, neben, entlang, per, ins",
+            ),
+            (
+                WordClass::Function,
+                "der, die, das, den, dem, des, ein, eine, einen, einem, einer, eines, auch, dann, dort, hier, sich, sehr, eigen, eigenen, eigene, eigener, insgesamt, zudem, außerdem, derzeit, heute, sie, ihnen, wir, unser, unsere, man, jeweils, dabei, damit, davon, dazu",
+            ),
+            (
+                WordClass::Narrowing,
+                "erste, ersten, erster, erstes, zweite, zweiten, letzte, letzten, nächste, nächsten, neue, neuen, neuer, alte, alten, bekannte, bekannten, zusätzliche, durchschnittlich",
+            ),
+            (
+                WordClass::Verb,
+                "kostet, kosten, wiegt, wiegen, kommt, kommen, enthält, enthalten, bietet, bieten, umfasst, umfassen, öffnet, öffnen, schließt, läuft, laufen, gilt, gelten, liefert, zahlt, zahlen, \
+                fährt, fahren, liegt, liegen, steht, stehen, dauert, dauern, beginnt, endet, gewann, gewinnt, verlor, spielt, misst, verbraucht, erzeugt, deckt, erhält, erhalten, bekommt, bekommen, verkauft, verfügt, unterstützt, behebt, weht, fiel",
+            ),
+        ],
+        "haus:häuser;land:länder;kind:kinder;jahr:jahre jahren jahres;tag:tage tagen tages;monat:monate monaten;mann:männer;wohnung:wohnungen;buch:bücher;platz:plätze plätzen;zug:züge zügen;fenster:fenstern",
+        "0:null;1:eins;2:zwei;3:drei;4:vier;5:fünf;6:sechs;7:sieben;8:acht;9:neun;10:zehn;11:elf;12:zwölf dutzend;13:dreizehn;14:vierzehn;15:fünfzehn;16:sechzehn;17:siebzehn;18:achtzehn;19:neunzehn;20:zwanzig;\
+         30:dreißig;40:vierzig;50:fünfzig;60:sechzig;70:siebzig;80:achtzig;90:neunzig",
+        "januar jan jänner;februar feb;märz mär;april apr;mai;juni jun;juli jul;august aug;september sep sept;oktober okt;november nov;dezember dez",
+        Grammar {
+            has_decimal_comma: true,
+            endings: stem::german,
+            past: &["te", "ten"],
+            verb_endings: &["t", "te", "ten"],
+            be: &["wird", "werden", "wurde", "wurden", "worden", "ist", "sind"],
+            articles: &["der", "die", "das", "ein", "eine", "dem", "den"],
+            times: "mal",
+            by: "von",
+        },
+    )
+});

@@ -1,0 +1,320 @@
+//! Compares a part of a claim with the parts of the facts.
+
+use super::TextLanguage;
+use super::quantity::QuantityMatch;
+use super::sentence::{Frame, Part, PlacedQuantity, Sentence, Voice, read_sentence};
+use crate::claims::sentences;
+use crate::plain_text::PlainText;
+use crate::result::{ClaimAspect, ClaimComparison, ComparisonResult};
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
+
+/// The facts as parts, with an index of their words.
+#[derive(Debug, Default)]
+pub(crate) struct FactParts {
+    parts: Vec<FactPart>,
+    /// The conditions of each sentence.
+    frames: Vec<BTreeSet<Frame>>,
+    /// The first fact with a sentence, by its words and quantities.
+    pub(super) verbatim: HashMap<String, u32>,
+    /// The stems of words, and the quantities, by their text.
+    numbers: HashMap<String, u32>,
+    /// For each stem and quantity, the parts that have it.
+    with: Vec<Vec<u32>>,
+}
+
+#[derive(Debug)]
+pub(super) struct FactPart {
+    pub(super) fact: u32,
+    sentence: usize,
+    part: Part,
+    /// The numbers of its stems and quantities, sorted.
+    numbers: Vec<u32>,
+}
+
+impl FactPart {
+    fn has(&self, stem: &str) -> bool {
+        self.part.words.iter().any(|word| word.stem == stem)
+    }
+}
+
+/// The most parts of facts that are examined for a text. Without this limit, a text and facts of the same few words would take
+/// quadratic time.
+pub(super) const EXAMINED_MAX: usize = 4_000_000;
+/// The most parts that are compared to name the nearest fact of a claim without support.
+const NEAREST_MAX: usize = 32;
+
+impl FactParts {
+    pub(crate) fn of(facts: &[String], language: TextLanguage) -> Self {
+        let mut all = Self::default();
+        for (fact, text) in (0_u32..).zip(facts) {
+            let plain = PlainText::of(text);
+            let mut subject = BTreeSet::new();
+            for range in sentences(plain.text()) {
+                let text = plain.text().get(range).unwrap_or_default();
+                let sentence = read_sentence(text, language.tables(), &subject);
+                subject = next_subject(&sentence, subject);
+                all.add(fact, sentence);
+            }
+        }
+        all
+    }
+
+    fn add(&mut self, fact: u32, sentence: Sentence) {
+        let Sentence { parts, frames, verbatim, .. } = sentence;
+        if !verbatim.is_empty() {
+            self.verbatim.entry(verbatim).or_insert(fact);
+        }
+        for part in parts.into_iter().filter(|part| part.undecidable.is_none()) {
+            let place = u32::try_from(self.parts.len()).unwrap_or(u32::MAX);
+            let mut numbers: Vec<u32> = keys(&part).map(|key| self.number(key)).collect();
+            numbers.sort_unstable();
+            numbers.dedup();
+            for number in &numbers {
+                if let Some(parts) = self.with.get_mut(*number as usize) {
+                    parts.push(place);
+                }
+            }
+            self.parts.push(FactPart { fact, sentence: self.frames.len(), part, numbers });
+        }
+        self.frames.push(frames);
+    }
+
+    fn number(&mut self, key: String) -> u32 {
+        let next = u32::try_from(self.with.len()).unwrap_or(u32::MAX);
+        let number = *self.numbers.entry(key).or_insert(next);
+        if number == next {
+            self.with.push(Vec::new());
+        }
+        number
+    }
+
+    /// The memory that they use, in bytes, approximately.
+    pub(crate) fn weight_bytes(&self) -> u64 {
+        let words: usize = self.parts.iter().map(|part| 400 + part.numbers.len() * 160).sum();
+        words as u64
+    }
+
+    /// The part of a fact that supports `part` of a sentence with `frames`, or the nearest one, with the comparisons. It takes
+    /// from `left` the number of parts that it examines.
+    pub(super) fn find(
+        &self,
+        part: &Part,
+        frames: &BTreeSet<Frame>,
+        left: &mut usize,
+    ) -> Option<(&FactPart, Vec<ClaimComparison>)> {
+        let words: BTreeSet<&str> = part.words.iter().map(|word| word.stem.as_str()).collect();
+        let numbers: Vec<Option<u32>> = words.iter().map(|stem| self.numbers.get(*stem).copied()).collect();
+        let known: Vec<u32> = numbers.iter().copied().flatten().collect();
+        let quantities =
+            part.quantities.iter().filter_map(|placed| self.numbers.get(&placed.quantity.to_string()));
+        let parts_with = |number: &u32| self.with.get(*number as usize).map_or(&[][..], Vec::as_slice);
+        let rarest = known.iter().chain(quantities).map(parts_with).min_by_key(|parts| parts.len())?;
+        let shared = |fact: &FactPart| {
+            known.iter().filter(|number| fact.numbers.binary_search(number).is_ok()).count()
+        };
+        let mut nearest: Vec<(usize, &FactPart)> = Vec::new();
+        for place in rarest {
+            let Some(rest) = left.checked_sub(1) else { break };
+            *left = rest;
+            let Some(fact) = self.parts.get(*place as usize) else { continue };
+            let shared = shared(fact);
+            if shared == words.len() && part.undecidable.is_none() {
+                let comparisons = self.compare(part, frames, fact);
+                if !comparisons.iter().any(|comparison| comparison.result.is_fault()) {
+                    return Some((fact, comparisons));
+                }
+            }
+            if nearest.len() < NEAREST_MAX {
+                nearest.push((shared, fact));
+            } else if let Some(least) = nearest.iter_mut().min_by_key(|(least, _)| *least)
+                && least.0 < shared
+            {
+                *least = (shared, fact);
+            }
+        }
+        let compared =
+            nearest.into_iter().map(|(shared, fact)| (shared, fact, self.compare(part, frames, fact)));
+        let rank = |(shared, fact, comparisons): &(usize, &FactPart, Vec<ClaimComparison>)| {
+            let faults = comparisons.iter().filter(|comparison| comparison.result.is_fault()).count();
+            (*shared, Reverse(faults), Reverse(fact.fact))
+        };
+        compared.max_by_key(rank).map(|(_, fact, comparisons)| (fact, comparisons))
+    }
+
+    fn compare(&self, part: &Part, frames: &BTreeSet<Frame>, fact: &FactPart) -> Vec<ClaimComparison> {
+        let mut found = Vec::new();
+        let mut note = |aspect, claim: String, fact: String, result| {
+            found.push(ClaimComparison { aspect, claim, fact, result });
+        };
+        let stems = |stems: &BTreeSet<String>| stems.iter().cloned().collect::<Vec<_>>().join(" ");
+        if !part.subject.is_empty() || !fact.part.subject.is_empty() {
+            let result = ComparisonResult::of(is_subject_of(part, fact));
+            note(ClaimAspect::Subject, stems(&part.subject), stems(&fact.part.subject), result);
+        }
+        for word in &part.words {
+            let own = fact.part.words.iter().find(|own| own.stem == word.stem);
+            let result = match own {
+                Some(own) if own.text == word.text => ComparisonResult::Same,
+                Some(_) => ComparisonResult::Inflected,
+                None => ComparisonResult::Missing,
+            };
+            note(
+                ClaimAspect::Word,
+                word.text.clone(),
+                own.map(|own| own.text.clone()).unwrap_or_default(),
+                result,
+            );
+        }
+        let has = |stem: &String| part.words.iter().any(|word| word.stem == *stem);
+        for stem in fact.part.narrowing.iter().filter(|stem| !has(stem)) {
+            note(ClaimAspect::Word, String::new(), stem.clone(), ComparisonResult::Different);
+        }
+        for (claim, with, result) in quantities(&part.quantities, &fact.part.quantities) {
+            note(ClaimAspect::Quantity, claim, with, result);
+        }
+        let polarity = |is_negated: bool| if is_negated { "not" } else { "" }.to_owned();
+        let result = ComparisonResult::of(part.is_negated == fact.part.is_negated);
+        if part.is_negated || fact.part.is_negated {
+            note(ClaimAspect::Polarity, polarity(part.is_negated), polarity(fact.part.is_negated), result);
+        }
+        let join = |words: &BTreeSet<&str>| words.iter().copied().collect::<Vec<_>>().join(", ");
+        let (own, theirs) = (&part.qualifiers, &fact.part.qualifiers);
+        if !own.is_empty() || !theirs.is_empty() {
+            note(ClaimAspect::Qualifier, join(own), join(theirs), ComparisonResult::of(own == theirs));
+        }
+        let theirs = self.frames.get(fact.sentence);
+        let text = |frames: &BTreeSet<Frame>| {
+            let frame = |frame: &Frame| format!("{} {}", frame.kind, stems(&frame.words));
+            frames.iter().map(frame).collect::<Vec<_>>().join("; ")
+        };
+        if let Some(theirs) = theirs
+            && !(frames.is_empty() && theirs.is_empty())
+        {
+            // "if it was locked" and "if the bicycle was locked"
+            let named = |frames: &BTreeSet<Frame>| -> BTreeSet<(&'static str, BTreeSet<String>)> {
+                let is_subject =
+                    |stem: &String| part.subject.contains(stem) || fact.part.subject.contains(stem);
+                let words =
+                    |frame: &Frame| frame.words.iter().filter(|stem| !is_subject(stem)).cloned().collect();
+                frames.iter().map(|frame| (frame.kind, words(frame))).collect()
+            };
+            let result = ComparisonResult::of(named(frames) == named(theirs));
+            note(ClaimAspect::Condition, text(frames), text(theirs), result);
+        }
+        found
+    }
+}
+
+/// The texts under which a part is found.
+fn keys(part: &Part) -> impl Iterator<Item = String> {
+    let quantities = part.quantities.iter().map(|placed| placed.quantity.to_string());
+    part.words.iter().map(|word| word.stem.clone()).chain(quantities)
+}
+
+/// Whether the claim says of the fact's subject what the fact says of it.
+///
+/// The noun of the fact's subject stands in the claim. If each of both subjects stands in the other text elsewhere, their
+/// roles are exchanged: this is the same only between an active and a passive part, and where both are one ("is the").
+fn is_subject_of(part: &Part, fact: &FactPart) -> bool {
+    let has = |stem: &String| part.words.iter().any(|word| word.stem == *stem);
+    let is_passive = |voice| matches!(voice, Voice::Passive | Voice::Agentless);
+    let voices = (part.voice, fact.part.voice);
+    let differ = is_passive(part.voice) != is_passive(fact.part.voice);
+    let Some(theirs) = &fact.part.head else { return true };
+    let is_of_fact = part.head.as_ref().is_none_or(|own| fact.part.subject.contains(own));
+    if !has(theirs) {
+        // "roofs were damaged" by what "damaged roofs"
+        return voices == (Voice::Agentless, Voice::Active) && !is_of_fact;
+    }
+    let Some(own) = &part.head else { return true };
+    let is_exchanged = !part.subject.contains(theirs) && !fact.part.subject.contains(own);
+    match (is_exchanged, differ) {
+        (true, true) => true,
+        (true, false) => voices == (Voice::Identity, Voice::Identity),
+        // "hires" is not "is hired"
+        (false, differ) => {
+            !differ
+                || matches!(fact.part.voice, Voice::Identity)
+                || matches!(part.voice, Voice::Identity)
+                || !has_same_verb(part, fact)
+        }
+    }
+}
+
+/// Whether the verb of the passive one of both stands in the other one.
+fn has_same_verb(part: &Part, fact: &FactPart) -> bool {
+    let passive = if matches!(part.voice, Voice::Passive | Voice::Agentless) { part } else { &fact.part };
+    passive
+        .participle
+        .as_ref()
+        .is_none_or(|stem| fact.has(stem) && part.words.iter().any(|word| word.stem == *stem))
+}
+
+/// Compares each quantity of a claim with one of a fact, and each of these with at most one.
+fn quantities(
+    claims: &[PlacedQuantity],
+    facts: &[PlacedQuantity],
+) -> Vec<(String, String, ComparisonResult)> {
+    let mut used = vec![false; facts.len()];
+    let mut all = Vec::new();
+    for claim in claims {
+        let fits = |index: &usize| {
+            let Some(fact) = facts.get(*index) else { return false };
+            let result = claim.quantity.compare(&fact.quantity, claim.is_about);
+            !used.get(*index).copied().unwrap_or(true)
+                && result != QuantityMatch::Different
+                && claim.bound == fact.bound
+                && (claim.is_about == fact.is_about || claim.is_about)
+                && is_placed_alike(claim, fact, facts)
+        };
+        let shown = |quantity: &PlacedQuantity| {
+            let bound = quantity.bound.map(|bound| format!("{bound} ")).unwrap_or_default();
+            format!("{bound}{}", quantity.quantity)
+        };
+        match (0..facts.len()).find(fits) {
+            Some(index) => {
+                if let Some(used) = used.get_mut(index) {
+                    *used = true;
+                }
+                let fact = facts.get(index);
+                let rounded = fact.map(|fact| claim.quantity.compare(&fact.quantity, claim.is_about));
+                let result = match rounded {
+                    Some(QuantityMatch::Rounded) => ComparisonResult::Rounded,
+                    _ => ComparisonResult::Equal,
+                };
+                all.push((shown(claim), fact.map(shown).unwrap_or_default(), result));
+            }
+            None => {
+                let like = facts.iter().find(|fact| claim.quantity.is_like(&fact.quantity));
+                all.push((shown(claim), like.map(shown).unwrap_or_default(), ComparisonResult::Different));
+            }
+        }
+    }
+    all
+}
+
+/// Whether the words beside both quantities are the same, where they matter: for a count, and among several quantities of
+/// one kind.
+fn is_placed_alike(claim: &PlacedQuantity, fact: &PlacedQuantity, facts: &[PlacedQuantity]) -> bool {
+    let is_one_of_several = facts.iter().filter(|other| other.quantity.is_like(&fact.quantity)).count() > 1;
+    if !claim.quantity.is_count() && !is_one_of_several {
+        return true;
+    }
+    let is_same = |one: &Option<String>, other: &Option<String>| one.is_some() && one == other;
+    is_same(&claim.after, &fact.after)
+        || is_same(&claim.before, &fact.after) && claim.after.is_none()
+        || is_same(&claim.after, &fact.before) && fact.after.is_none()
+        || is_same(&claim.before, &fact.before) && claim.after.is_none() == fact.after.is_none()
+        || claim.before.is_none() && claim.after.is_none() && !is_one_of_several
+}
+
+pub(super) fn has_fault((_, comparisons): &(&FactPart, Vec<ClaimComparison>)) -> bool {
+    comparisons.iter().any(|comparison| comparison.result.is_fault())
+}
+
+/// The subject of the next sentence's pronouns: that of the first part that has one.
+pub(super) fn next_subject(sentence: &Sentence, before: BTreeSet<String>) -> BTreeSet<String> {
+    let own = sentence.parts.iter().map(|part| &part.subject).find(|subject| !subject.is_empty());
+    own.cloned().unwrap_or(before)
+}

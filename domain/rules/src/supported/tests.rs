@@ -1,0 +1,267 @@
+//! Claims that are made false in one way: none of them passes.
+
+use crate::*;
+use fastrand::Rng;
+use serde::Deserialize;
+
+const SUBJECTS: [&str; 8] = [
+    "red lamp",
+    "oak desk",
+    "Basel office",
+    "night train",
+    "Plus plan",
+    "solar panel",
+    "river boat",
+    "Aurora tent",
+];
+const THINGS: [&str; 8] = ["rooms", "seats", "windows", "doors", "batteries", "cables", "tables", "sensors"];
+const PROPERTIES: [&str; 6] =
+    ["waterproof", "dimmable", "refundable", "recyclable", "insured", "available in Spain"];
+const CONDITIONS: [&str; 4] =
+    ["you cancel within 24 hours", "you are over 65", "the order exceeds 100 €", "it snows in April"];
+const BENEFITS: [&str; 4] = ["a full refund", "a discount of 10 %", "free parking", "a second key"];
+const EXTRAS: [&str; 4] = ["a spare bulb", "a leather bag", "a charging station", "a user manual"];
+
+/// A fact, a claim that it supports, and claims that it does not support.
+struct Made {
+    facts: Vec<String>,
+    claim: String,
+    mutants: Vec<String>,
+}
+
+fn pick<'a>(random: &mut Rng, from: &[&'a str]) -> &'a str {
+    from[random.usize(..from.len())]
+}
+
+/// Two different entries.
+fn pair<'a>(random: &mut Rng, from: &[&'a str]) -> (&'a str, &'a str) {
+    let one = random.usize(..from.len());
+    let other = (one + random.usize(1..from.len())) % from.len();
+    (from[one], from[other])
+}
+
+/// A number, and another one.
+fn numbers(random: &mut Rng) -> (u32, u32) {
+    let one = random.u32(2..900);
+    (one, one + random.u32(1..90))
+}
+
+#[expect(clippy::too_many_lines, reason = "one list of the kinds of claims")]
+fn make(random: &mut Rng) -> Made {
+    let (subject, other) = pair(random, &SUBJECTS);
+    let (number, wrong) = numbers(random);
+    let (thing, second) = pair(random, &THINGS);
+    let (property, extra) = (pick(random, &PROPERTIES), pick(random, &EXTRAS));
+    let (condition, benefit) = (pick(random, &CONDITIONS), pick(random, &BENEFITS));
+    let year = random.u32(1990..2026);
+    // true of the other subject
+    let distractor = format!("The {other} costs {wrong} €");
+    let facts = |fact: String| vec![distractor.clone(), fact];
+    match random.u32(..9) {
+        0 => Made {
+            facts: facts(format!("The {subject} costs {number} €")),
+            claim: format!("The {subject} costs EUR {number}."),
+            mutants: vec![
+                format!("The {subject} costs {wrong} €."),
+                format!("The {subject} costs {number} $."),
+                format!("The {subject} does not cost {number} €."),
+                format!("The {other} costs {number} €."),
+                format!("The {subject} costs at least {number} €."),
+                format!("The {subject} costs {number} € and comes with {extra}."),
+                format!("It is a lie that the {subject} costs {number} €."),
+                format!("If {condition}, the {subject} costs {number} €."),
+            ],
+        },
+        1 => Made {
+            facts: facts(format!("The {subject} weighs {number} kg")),
+            claim: format!("{}000 g: that is what the {subject} weighs.", number)
+                .replace(": that is what", " is what"),
+            mutants: vec![
+                format!("The {subject} weighs {number} g."),
+                format!("The {subject} weighs {wrong} kg."),
+                format!("The {subject} weighs {number} lb."),
+                format!("The {subject} weighs less than {number} kg."),
+                format!("The {other} weighs {number} kg."),
+                format!("The {subject} may weigh {number} kg."),
+            ],
+        },
+        2 => Made {
+            facts: facts(format!("The {subject} has {number} {thing} and {wrong} {second}")),
+            claim: format!("The {subject} has {wrong} {second} and {number} {thing}."),
+            mutants: vec![
+                format!("The {subject} has {wrong} {thing} and {number} {second}."),
+                format!("The {subject} has {number} {second}."),
+                format!("The {subject} has {wrong} {thing}."),
+                format!("The {subject} has no {thing}."),
+                format!("The {other} has {number} {thing}."),
+                format!("The {subject} has about {thing} and {number} {second}."),
+            ],
+        },
+        3 => Made {
+            facts: facts(format!("The {subject} is not {property}")),
+            claim: format!("The {subject} is not {property}."),
+            mutants: vec![
+                format!("The {subject} is {property}."),
+                format!("The {other} is not {property}."),
+                format!("The {subject} is only {property}."),
+                format!("The maker says that the {subject} is not {property}."),
+            ],
+        },
+        4 => Made {
+            facts: facts(format!("If {condition}, you get {benefit}")),
+            claim: format!("You get {benefit} if {condition}."),
+            mutants: vec![
+                format!("You get {benefit}."),
+                format!("Unless {condition}, you get {benefit}."),
+                format!("If {condition}, you do not get {benefit}."),
+                format!("You get {benefit} and {extra} if {condition}."),
+            ],
+        },
+        5 => Made {
+            facts: facts(format!("Only the {subject} is {property}")),
+            claim: format!("Only the {subject} is {property}."),
+            mutants: vec![
+                format!("The {subject} is {property}."),
+                format!("Only the {other} is {property}."),
+                format!("Only the {subject} is not {property}."),
+            ],
+        },
+        6 => Made {
+            facts: facts(format!("The maker says that the {subject} lasts {number} hours")),
+            claim: format!("According to the maker, the {subject} lasts {number} hours."),
+            mutants: vec![
+                format!("The {subject} lasts {number} hours."),
+                format!("The maker says that the {subject} lasts {wrong} hours."),
+                format!("The maker says that the {subject} lasts {number} minutes."),
+                format!("According to a customer, the {subject} lasts {number} hours."),
+            ],
+        },
+        7 => Made {
+            facts: facts(format!("In {year}, the {subject} sold {number} {thing}")),
+            claim: format!("The {subject} sold {number} {thing} in {year}."),
+            mutants: vec![
+                format!("In {}, the {subject} sold {number} {thing}.", year + 1),
+                format!("In {year}, the {subject} sold {wrong} {thing}."),
+                format!("In {year}, the {subject} sold {number} {second}."),
+                format!("In {year}, the {other} sold {number} {thing}."),
+                format!("Before {year}, the {subject} sold {number} {thing}."),
+                format!("In {year}, the {subject} bought {number} {thing}."),
+                format!("In {number}, the {subject} sold {year} {thing}."),
+            ],
+        },
+        _ => Made {
+            facts: facts(format!("The {subject} is larger than the {other}")),
+            claim: format!("The {subject} is larger than the {other}."),
+            mutants: vec![
+                format!("The {other} is larger than the {subject}."),
+                format!("The {subject} is not larger than the {other}."),
+                format!("The {subject} is smaller than the {other}."),
+                format!("The {subject} is large."),
+            ],
+        },
+    }
+}
+
+/// A labelled case.
+#[derive(Deserialize)]
+struct Case {
+    id: String,
+    candidate_output: String,
+    facts: Vec<String>,
+    #[serde(default)]
+    language: TextLanguage,
+    want: Want,
+}
+
+#[derive(Deserialize)]
+struct Want {
+    verdict: RuleVerdict,
+}
+
+/// The labels are what a careful reader would say who knows only the facts.
+#[test]
+fn rule_agrees_with_careful_readers_and_passes_nothing_false() {
+    let cases = include_str!("../../../../tests/cases/supported-claims.ndjson");
+    let cases: Vec<Case> = cases.lines().map(|line| serde_json::from_str(line).expect("a case")).collect();
+    let (mut agreed, mut false_passes) = (0, Vec::new());
+    for case in &cases {
+        let check = CandidateCheck {
+            facts: case.facts.clone(),
+            language: case.language,
+            rules: Some(vec![RuleId::Prec013]),
+            ..CandidateCheck::default()
+        };
+        let facts = FactSet::compile(&check.facts);
+        let text = CandidateText::text(&case.candidate_output);
+        let verdict = evaluate(&text, &check, &facts, &RuleSettings::default()).verdict;
+        agreed += usize::from(verdict == case.want.verdict);
+        if verdict == RuleVerdict::Pass && case.want.verdict == RuleVerdict::Fail {
+            false_passes.push(case.id.as_str());
+        }
+    }
+    assert_eq!(false_passes, Vec::<&str>::new());
+    assert!(agreed * 100 >= cases.len() * 85, "{agreed} of {}", cases.len());
+}
+
+fn passes(text: &str, facts: &[String]) -> bool {
+    let check = CandidateCheck {
+        facts: facts.to_vec(),
+        rules: Some(vec![RuleId::Prec013]),
+        ..CandidateCheck::default()
+    };
+    let result =
+        evaluate(&CandidateText::text(text), &check, &FactSet::compile(facts), &RuleSettings::default());
+    result.verdict == RuleVerdict::Pass
+}
+
+/// Checks `count` claims that were made false, and the true ones from which they were made.
+fn check_mutants(seed: u64, count: usize) {
+    let mut random = Rng::with_seed(seed);
+    let (mut seen, mut supported, mut made) = (0, 0, 0);
+    while seen < count {
+        let Made { facts, claim, mutants } = make(&mut random);
+        made += 1;
+        supported += usize::from(passes(&claim, &facts));
+        for mutant in mutants {
+            assert!(!passes(&mutant, &facts), "{mutant} passes with {facts:?}");
+            seen += 1;
+        }
+    }
+    // a rule that rejects everything would pass the checks above
+    assert!(supported * 10 >= made * 8, "{supported} of {made} true claims pass");
+}
+
+#[test]
+fn claim_that_was_made_false_never_passes() {
+    check_mutants(13, 3_000);
+}
+
+#[test]
+#[ignore = "heavy: 100,000 claims"]
+fn heavy_no_claim_of_100_000_that_were_made_false_passes() {
+    check_mutants(7, 100_000);
+}
+
+/// False sentences that stand word for word within a fact, or hold one.
+#[test]
+fn sentence_that_contains_a_fact_or_stands_in_one_is_read_as_a_whole() {
+    for (text, fact) in [
+        ("It is a lie that the lamp costs 49 €.", "The lamp costs 49 €"),
+        ("Known drug allergies.", "The patient has no known drug allergies"),
+        ("Safe for children.", "The toy is not safe for children"),
+        ("You get a full refund.", "If you cancel within 24 hours, you get a full refund"),
+        ("The flat has a balcony.", "The flat has a balcony only on the plan"),
+        ("Sales rose by 5 %.", "Analysts expected that sales rose by 5 %"),
+        ("The pool is open.", "The pool is open until 1 September"),
+        ("Smoking is allowed.", "Smoking is allowed nowhere in the hotel, except on the roof"),
+        ("No one denies that the lamp is safe.", "The lamp is safe"),
+        ("The lamp costs 49 € less than the desk.", "The lamp costs 49 €"),
+        ("Nobody says that the train is late.", "The train is late"),
+        ("The father of Anna lives in Rome.", "Anna lives in Rome"),
+        ("Anna lives in Rome.", "The father of Anna lives in Rome"),
+        ("Anna hired Bob.", "Anna was hired by Bob"),
+        ("The villa is 3 m deep.", "The villa near the lake, which is 3 m deep, has a pool"),
+    ] {
+        assert!(!passes(text, &[fact.to_owned()]), "{text} with {fact}");
+    }
+}
