@@ -197,6 +197,22 @@ export interface components {
              */
             withheld?: components["schemas"]["SourceId"][];
         };
+        /**
+         * @description What is compared of a claim and a fact.
+         * @enum {string}
+         */
+        ClaimAspect: "subject" | "word" | "quantity" | "polarity" | "qualifier" | "condition";
+        /** @description A comparison of a part of a claim with a part of a fact. */
+        ClaimComparison: {
+            /** @description What was compared. */
+            aspect: components["schemas"]["ClaimAspect"];
+            /** @description It in the claim; empty if the claim has none. */
+            claim: string;
+            /** @description It in the fact; empty if the fact has none. */
+            fact: string;
+            /** @description The result. */
+            result: components["schemas"]["ComparisonResult"];
+        };
         /** @description A claim about the value of an axis. */
         ClaimedValue: {
             /** @description The claimant. */
@@ -206,6 +222,11 @@ export interface components {
             /** @description The claimed value. A number that JSON would round is rejected; as a string, it keeps all its digits. */
             value: components["schemas"]["WrittenValue"];
         };
+        /**
+         * @description The result of a comparison.
+         * @enum {string}
+         */
+        ComparisonResult: "same" | "inflected" | "equal" | "rounded" | "different" | "missing";
         /** @description One side of a conflict. */
         ConflictSide: {
             /** @description The oracles that have the value, or contributed to it. */
@@ -391,6 +412,7 @@ export interface components {
             facts_from?: components["schemas"]["FactsFrom"][];
             /** @description The caller's own id, at most 255 characters. The answer of a batch and the audit log repeat it. */
             id?: string | null;
+            language?: components["schemas"]["TextLanguage"] | null;
             /** @description The rules to apply; the configured profile if it is absent. */
             rules?: components["schemas"]["RuleId"][] | null;
         };
@@ -452,6 +474,8 @@ export interface components {
         };
         /** @description The result of a step. */
         EvidenceOutput: {
+            /** @description The comparisons of a claim with the fact that supports it, or with the nearest one. */
+            comparisons?: components["schemas"]["ClaimComparison"][];
             /**
              * Format: int64
              * @description The count, if the step counts.
@@ -1425,7 +1449,7 @@ export interface components {
          * @description The id of a rule.
          * @enum {string}
          */
-        RuleId: "RULE-PREC-001" | "RULE-PREC-002" | "RULE-PREC-003" | "RULE-PREC-004" | "RULE-PREC-005" | "RULE-PREC-006" | "RULE-PREC-007" | "RULE-PREC-008" | "RULE-PREC-009" | "RULE-PREC-010" | "RULE-PREC-011" | "RULE-PREC-012" | "RULE-CONT-001" | "RULE-CONT-002" | "RULE-CONT-003" | "RULE-CONT-004";
+        RuleId: "RULE-PREC-001" | "RULE-PREC-002" | "RULE-PREC-003" | "RULE-PREC-004" | "RULE-PREC-013" | "RULE-CONT-001" | "RULE-CONT-002" | "RULE-CONT-003";
         /**
          * @description The invariant that a rule enforces (seed: "Rule Index").
          * @enum {string}
@@ -1648,6 +1672,7 @@ export interface components {
             facts?: string[];
             /** @description Sources of facts, as in `POST /v1/rules/evaluate`. With them, too, the rules check the text. */
             facts_from?: components["schemas"]["FactsFrom"][];
+            language?: components["schemas"]["TextLanguage"] | null;
             prompt?: components["schemas"]["SubmittedPrompt"] | null;
             /** @description The customer's question. */
             query: string;
@@ -1677,6 +1702,11 @@ export interface components {
         SupportDirection: "claim_in_fact" | "fact_in_claim";
         /** @description One version of a template: `ID@VERSION`. */
         TemplateRef: string;
+        /**
+         * @description The language of a text and its facts.
+         * @enum {string}
+         */
+        TextLanguage: "en" | "de";
         /**
          * @description How the tiers of two sides compare.
          * @enum {string}
@@ -1849,7 +1879,10 @@ export type CandidateExpectations = components['schemas']['CandidateExpectations
 export type CandidateOutcome = components['schemas']['CandidateOutcome'];
 export type CandidateSpan = components['schemas']['CandidateSpan'];
 export type ChangesPage = components['schemas']['ChangesPage'];
+export type ClaimAspect = components['schemas']['ClaimAspect'];
+export type ClaimComparison = components['schemas']['ClaimComparison'];
 export type ClaimedValue = components['schemas']['ClaimedValue'];
+export type ComparisonResult = components['schemas']['ComparisonResult'];
 export type ConflictSide = components['schemas']['ConflictSide'];
 export type ConflictStep = components['schemas']['ConflictStep'];
 export type ConflictStepOutcome = components['schemas']['ConflictStepOutcome'];
@@ -1959,6 +1992,7 @@ export type SubmitVerdictRequest = components['schemas']['SubmitVerdictRequest']
 export type SubmittedPrompt = components['schemas']['SubmittedPrompt'];
 export type SupportDirection = components['schemas']['SupportDirection'];
 export type TemplateRef = components['schemas']['TemplateRef'];
+export type TextLanguage = components['schemas']['TextLanguage'];
 export type TierRelation = components['schemas']['TierRelation'];
 export type UnsupportedClaimLimit = components['schemas']['UnsupportedClaimLimit'];
 export type UpdateFrequency = components['schemas']['UpdateFrequency'];

@@ -73,10 +73,11 @@ pub fn parse_filter(directives: &str) -> Result<EnvFilter, String> {
     if let Some(word) = bare {
         return Err(format!("`{word}` is not a level; allowed: {}", LEVELS.join(", ")));
     }
-    let of_crates = directives.split(',').flat_map(|directive| match directive.trim().strip_prefix("oracled=") {
-        Some(level) => CRATES.map(|name| format!("{name}={level}")).to_vec(),
-        None => vec![directive.to_owned()],
-    });
+    let of_crates =
+        directives.split(',').flat_map(|directive| match directive.trim().strip_prefix("oracled=") {
+            Some(level) => CRATES.map(|name| format!("{name}={level}")).to_vec(),
+            None => vec![directive.to_owned()],
+        });
     EnvFilter::try_new(of_crates.collect::<Vec<_>>().join(",")).map_err(|error| error.to_string())
 }
 

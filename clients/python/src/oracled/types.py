@@ -188,6 +188,23 @@ class ChangesPage(TypedDict):
     `oracle_id`."""
 
 
+ClaimAspect: TypeAlias = Literal["subject", "word", "quantity", "polarity", "qualifier", "condition"]
+"""What is compared of a claim and a fact."""
+
+
+class ClaimComparison(TypedDict):
+    """A comparison of a part of a claim with a part of a fact."""
+
+    aspect: ClaimAspect
+    """What was compared."""
+    claim: str
+    """It in the claim; empty if the claim has none."""
+    fact: str
+    """It in the fact; empty if the fact has none."""
+    result: ComparisonResult
+    """The result."""
+
+
 class ClaimedValue(TypedDict):
     """A claim about the value of an axis."""
 
@@ -197,6 +214,10 @@ class ClaimedValue(TypedDict):
     """Whether the claimant has confirmed the value when asked."""
     value: WrittenValue
     """The claimed value. A number that JSON would round is rejected; as a string, it keeps all its digits."""
+
+
+ComparisonResult: TypeAlias = Literal["same", "inflected", "equal", "rounded", "different", "missing"]
+"""The result of a comparison."""
 
 
 class ConflictSide(TypedDict):
@@ -371,6 +392,8 @@ class EvaluateTextRequest(TypedDict):
     """Sources of facts: at most 16 of `{"query": …}`, as of `POST /v1/query`, and `{"verify": …}`."""
     id: NotRequired[str | None]
     """The caller's own id, at most 255 characters. The answer of a batch and the audit log repeat it."""
+    language: NotRequired[TextLanguage | None]
+    """The language of the text and its facts, for RULE-PREC-013; `en` if it is absent."""
     rules: NotRequired[list[RuleId] | None]
     """The rules to apply; the configured profile if it is absent."""
 
@@ -414,6 +437,8 @@ EvidenceInput = TypedDict(
 class EvidenceOutput(TypedDict):
     """The result of a step."""
 
+    comparisons: NotRequired[list[ClaimComparison]]
+    """The comparisons of a claim with the fact that supports it, or with the nearest one."""
     count: NotRequired[int | None]
     """The count, if the step counts."""
     direction: NotRequired[SupportDirection | None]
@@ -1303,7 +1328,7 @@ class RuleEvidence(TypedDict):
     """The number of the step, from 1."""
 
 
-RuleId: TypeAlias = Literal["RULE-PREC-001", "RULE-PREC-002", "RULE-PREC-003", "RULE-PREC-004", "RULE-PREC-005", "RULE-PREC-006", "RULE-PREC-007", "RULE-PREC-008", "RULE-PREC-009", "RULE-PREC-010", "RULE-PREC-011", "RULE-PREC-012", "RULE-CONT-001", "RULE-CONT-002", "RULE-CONT-003", "RULE-CONT-004"]
+RuleId: TypeAlias = Literal["RULE-PREC-001", "RULE-PREC-002", "RULE-PREC-003", "RULE-PREC-004", "RULE-PREC-013", "RULE-CONT-001", "RULE-CONT-002", "RULE-CONT-003"]
 """The id of a rule."""
 
 
@@ -1537,6 +1562,8 @@ class SubmitVerdictRequest(TypedDict):
     """Facts. With them, the rules check the text of the verdict."""
     facts_from: NotRequired[list[FactsFrom]]
     """Sources of facts, as in `POST /v1/rules/evaluate`. With them, too, the rules check the text."""
+    language: NotRequired[TextLanguage | None]
+    """The language of the text and its facts, for RULE-PREC-013; `en` if it is absent."""
     prompt: NotRequired[SubmittedPrompt | None]
     """The prompt of the verdict, if it is known; only with `verdict` or `raw`."""
     query: str
@@ -1569,6 +1596,10 @@ SupportDirection: TypeAlias = Literal["claim_in_fact", "fact_in_claim"]
 
 TemplateRef: TypeAlias = str
 """One version of a template: `ID@VERSION`."""
+
+
+TextLanguage: TypeAlias = Literal["en", "de"]
+"""The language of a text and its facts."""
 
 
 TierRelation: TypeAlias = Literal["same_tier", "different_tier"]
