@@ -205,7 +205,7 @@ fn read(text: &str) -> Result<AnyDocument, FilePartFault> {
         let unknown = fault.fault.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
         let is_unknown =
             |last: &Segment| matches!(last, Segment::Map { key } if Some(key.as_str()) == unknown);
-        let is_named = fault.path.iter().last().is_some_and(is_unknown);
+        let is_named = fault.path.iter().next_back().is_some_and(is_unknown);
         let unknown = unknown.map(|name| Segment::Map { key: name.to_owned() });
         let path: Vec<_> = fault.path.iter().chain(unknown.iter().filter(|_| !is_named)).collect();
         let mut detail = fault.to_string();
