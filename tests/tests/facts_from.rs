@@ -17,7 +17,7 @@ use std::fs;
 use std::path::PathBuf;
 
 const SOURCE: &str = "world-bank-population";
-/// This rule compares whole words, so that a number is not supported by a longer one.
+/// This rule compares numbers by their values.
 const RULES: [&str; 1] = ["RULE-PREC-013"];
 /// Values of Moldova and Aruba in the last release of the source.
 const TRUE_TEXT: &str = "The population of Moldova without Transnistria in 2015 was 2,835,978. \
@@ -112,7 +112,7 @@ async fn population_text_is_checked_end_to_end_and_traced_to_its_source() {
 
     let failed = evaluated(routes, &evaluation_request(FALSE_TEXT)).await;
     assert_eq!(failed["verdict"], "FAIL", "{failed}");
-    assert_eq!(failed["rules"][0]["violations"][0]["text"], FALSE_TEXT);
+    assert_eq!(failed["rules"][0]["violations"][0]["text"], FALSE_TEXT.trim_end_matches('.'));
     // the same number for another territory is not supported
     let unnamed = evaluation_request("The population of Moldova in 2015 was 2,835,978.");
     assert_eq!(evaluated(routes, &unnamed).await["verdict"], "FAIL");
@@ -474,7 +474,7 @@ async fn oraclectl_shows_fact_source_and_record_of_each_claim() {
         origins(&evaluation).find(of_moldova).expect("the origin exists")["record"]["record_id"].clone();
     let expected = format!(
         "claim   The population of Moldova without Transnistria in 2015 was 2,835,978.\n\
-         fact    The population of Moldova without Transnistria in 2015 was 2,835,978\n\
+         fact    The population of Moldova without Transnistria in 2015 was 2835978\n\
          source  world-bank-population, primary, version 2026-03-06\n\
          record  {}\n",
         record_id.as_str().expect("an id")
@@ -482,7 +482,7 @@ async fn oraclectl_shows_fact_source_and_record_of_each_claim() {
     assert!(shown.starts_with("PASS: 1 rule passes\n") && shown.contains(&expected), "{shown}");
     assert!(shown.ends_with("\nfacts_from[0]: 21 facts from source world-bank-population\n"), "{shown}");
     let (status, shown) = check("false.txt", FALSE_TEXT, &[]);
-    assert!(status == Some(1) && shown.contains("no fact supports this claim"), "{shown}");
+    assert!(status == Some(1) && shown.contains("`2835978` in the fact, `3554108` in the text"), "{shown}");
     let more = file("facts.txt", FALSE_TEXT);
     let (status, shown) = check("both.txt", FALSE_TEXT, &["--facts", &more]);
     assert!(status == Some(0) && !shown.contains("record  "), "a fact of the request has no record: {shown}");

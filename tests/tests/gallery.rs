@@ -67,7 +67,7 @@ async fn gallery_script_ingests_and_a_second_run_changes_nothing() {
         "source  world-bank-population, primary, version 2023-05-04",
         "fact    The population of France with the overseas departments in 2015 was 66.5 million",
         "FAIL: 1 rule fails",
-        "was 3,554,108.",
+        "was 3,554,108",
         "PASS: 1 rule passes",
         "The population of Aruba in 2015 was 107,906",
         "population: 108727 {person}\n  one source has this value",

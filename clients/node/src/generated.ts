@@ -198,13 +198,13 @@ export interface components {
             withheld?: components["schemas"]["SourceId"][];
         };
         /**
-         * @description What is compared of a claim and a fact.
+         * @description An aspect of a claim and a fact.
          * @enum {string}
          */
         ClaimAspect: "subject" | "word" | "quantity" | "polarity" | "qualifier" | "condition";
         /** @description A comparison of a part of a claim with a part of a fact. */
         ClaimComparison: {
-            /** @description What was compared. */
+            /** @description The aspect that was compared. */
             aspect: components["schemas"]["ClaimAspect"];
             /** @description It in the claim; empty if the claim has none. */
             claim: string;

@@ -3,7 +3,7 @@
 use super::normalization::normalize;
 use super::registry::{RuleCheckType, RuleId};
 use crate::sourced::{FactSource, FactsFrom};
-use crate::supported::TextLanguage;
+use crate::statements::TextLanguage;
 use domain_base::digest::Sha256Hex;
 use domain_base::text_form::is_blank;
 use serde::de::Error as _;

@@ -3,7 +3,7 @@
 
 use super::facts::SearchableFacts;
 use super::normalization::NormalizedLines;
-use super::supported::{FactParts, TextLanguage};
+use super::statements::{FactParts, TextLanguage};
 use domain_base::digest::Sha256Hex;
 use std::sync::OnceLock;
 

@@ -26,6 +26,7 @@ pub mod problem;
 pub mod registry;
 mod result;
 pub mod sourced;
+mod statements;
 mod supported;
 pub mod wire;
 mod words;
@@ -43,7 +44,7 @@ pub use result::{
     SupportDirection,
 };
 
-pub use supported::TextLanguage;
+pub use statements::TextLanguage;
 
 use crate::sourced::FactSource;
 use candidate::RuleContext;

@@ -97,7 +97,7 @@ pub enum SupportDirection {
 /// A comparison of a part of a claim with a part of a fact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ClaimComparison {
-    /// What was compared.
+    /// The aspect that was compared.
     pub aspect: ClaimAspect,
     /// It in the claim; empty if the claim has none.
     pub claim: String,
@@ -123,12 +123,12 @@ impl fmt::Display for ClaimComparison {
     }
 }
 
-/// What is compared of a claim and a fact.
+/// An aspect of a claim and a fact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum ClaimAspect {
-    /// What it is about.
+    /// The subject.
     Subject,
     /// A content word.
     Word,

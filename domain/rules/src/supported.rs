@@ -4,13 +4,6 @@
 //! conditions it holds are those of a fact. The order of the words, light inflection and function words do not count. What
 //! the rule cannot decide fails.
 
-mod language;
-mod matching;
-mod quantity;
-mod sentence;
-mod stem;
-mod unit;
-
 #[cfg(test)]
 mod tests;
 
@@ -18,53 +11,12 @@ use crate::candidate::RuleContext;
 use crate::claims::CandidateRange;
 use crate::findings::{FullViolation, RuleFindings};
 use crate::result::{ClaimComparison, EvidenceFinding, EvidenceOutput};
-pub(crate) use matching::FactParts;
-pub(crate) use quantity::begins_with_unit;
+use crate::statements::{
+    EXAMINED_MAX, FactPart, FactParts, Part, Sentence, has_fault, next_subject, read_sentence,
+};
 
-use language::{ENGLISH, GERMAN, Language};
-use matching::{EXAMINED_MAX, FactPart, has_fault, next_subject};
-use sentence::{Part, Sentence, read_sentence};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ops::Range;
-
-/// The language of a text and its facts.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    Default,
-    PartialEq,
-    Eq,
-    Hash,
-    Serialize,
-    Deserialize,
-    strum::VariantArray,
-    utoipa::ToSchema,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum TextLanguage {
-    /// English.
-    #[default]
-    En,
-    /// German.
-    De,
-}
-
-impl TextLanguage {
-    fn tables(self) -> &'static Language {
-        match self {
-            Self::En => &ENGLISH,
-            Self::De => &GERMAN,
-        }
-    }
-
-    /// Whether it is the default.
-    #[must_use]
-    pub fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-}
 
 /// The check of a candidate.
 struct ClaimCheck<'c, 'a> {
@@ -93,7 +45,7 @@ pub(crate) fn supported_claims(context: &RuleContext<'_>, findings: &mut RuleFin
         let text = context.plain_at(within);
         let origin = context.plain_origin(within.part, within.range.clone());
         if text.contains(char::is_alphanumeric) && !is_in(&headings, origin.start) {
-            let sentence = read_sentence(text, language.tables(), &subject);
+            let sentence = read_sentence(text, language, &subject);
             check.check_sentence(within, &sentence, findings);
             subject = next_subject(&sentence, subject);
         }

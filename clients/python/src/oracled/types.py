@@ -189,14 +189,14 @@ class ChangesPage(TypedDict):
 
 
 ClaimAspect: TypeAlias = Literal["subject", "word", "quantity", "polarity", "qualifier", "condition"]
-"""What is compared of a claim and a fact."""
+"""An aspect of a claim and a fact."""
 
 
 class ClaimComparison(TypedDict):
     """A comparison of a part of a claim with a part of a fact."""
 
     aspect: ClaimAspect
-    """What was compared."""
+    """The aspect that was compared."""
     claim: str
     """It in the claim; empty if the claim has none."""
     fact: str

@@ -6,7 +6,7 @@
 use crate::normalization::normalize;
 use crate::number::ExactNumber;
 use crate::plain_text::is_space;
-use crate::supported::begins_with_unit;
+use crate::statements::begins_with_unit;
 use std::cmp::Ordering;
 use std::ops::Range;
 

@@ -1,6 +1,6 @@
 //! Compares a part of a claim with the parts of the facts.
 
-use super::TextLanguage;
+use super::language::TextLanguage;
 use super::quantity::QuantityMatch;
 use super::sentence::{Frame, Part, PlacedQuantity, Sentence, Voice, read_sentence};
 use crate::claims::sentences;
@@ -16,7 +16,7 @@ pub(crate) struct FactParts {
     /// The conditions of each sentence.
     frames: Vec<BTreeSet<Frame>>,
     /// The first fact with a sentence, by its words and quantities.
-    pub(super) verbatim: HashMap<String, u32>,
+    pub(crate) verbatim: HashMap<String, u32>,
     /// The stems of words, and the quantities, by their text.
     numbers: HashMap<String, u32>,
     /// For each stem and quantity, the parts that have it.
@@ -24,8 +24,8 @@ pub(crate) struct FactParts {
 }
 
 #[derive(Debug)]
-pub(super) struct FactPart {
-    pub(super) fact: u32,
+pub(crate) struct FactPart {
+    pub(crate) fact: u32,
     sentence: usize,
     part: Part,
     /// The numbers of its stems and quantities, sorted.
@@ -40,7 +40,7 @@ impl FactPart {
 
 /// The most parts of facts that are examined for a text. Without this limit, a text and facts of the same few words would take
 /// quadratic time.
-pub(super) const EXAMINED_MAX: usize = 4_000_000;
+pub(crate) const EXAMINED_MAX: usize = 4_000_000;
 /// The most parts that are compared to name the nearest fact of a claim without support.
 const NEAREST_MAX: usize = 32;
 
@@ -52,7 +52,7 @@ impl FactParts {
             let mut subject = BTreeSet::new();
             for range in sentences(plain.text()) {
                 let text = plain.text().get(range).unwrap_or_default();
-                let sentence = read_sentence(text, language.tables(), &subject);
+                let sentence = read_sentence(text, language, &subject);
                 subject = next_subject(&sentence, subject);
                 all.add(fact, sentence);
             }
@@ -97,7 +97,7 @@ impl FactParts {
 
     /// The part of a fact that supports `part` of a sentence with `frames`, or the nearest one, with the comparisons. It takes
     /// from `left` the number of parts that it examines.
-    pub(super) fn find(
+    pub(crate) fn find(
         &self,
         part: &Part,
         frames: &BTreeSet<Frame>,
@@ -309,12 +309,12 @@ fn is_placed_alike(claim: &PlacedQuantity, fact: &PlacedQuantity, facts: &[Place
         || claim.before.is_none() && claim.after.is_none() && !is_one_of_several
 }
 
-pub(super) fn has_fault((_, comparisons): &(&FactPart, Vec<ClaimComparison>)) -> bool {
+pub(crate) fn has_fault((_, comparisons): &(&FactPart, Vec<ClaimComparison>)) -> bool {
     comparisons.iter().any(|comparison| comparison.result.is_fault())
 }
 
 /// The subject of the next sentence's pronouns: that of the first part that has one.
-pub(super) fn next_subject(sentence: &Sentence, before: BTreeSet<String>) -> BTreeSet<String> {
+pub(crate) fn next_subject(sentence: &Sentence, before: BTreeSet<String>) -> BTreeSet<String> {
     let own = sentence.parts.iter().map(|part| &part.subject).find(|subject| !subject.is_empty());
     own.cloned().unwrap_or(before)
 }

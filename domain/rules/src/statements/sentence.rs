@@ -1,6 +1,6 @@
 //! Reads a sentence: its parts, each with its subject, words, quantities and polarity; and its conditions and attributions.
 
-use super::language::{Language, WordClass};
+use super::language::{Language, TextLanguage, WordClass};
 use super::quantity::{Quantity, leading_quantity};
 use crate::words::words;
 use std::collections::BTreeSet;
@@ -11,54 +11,54 @@ const TOKENS_MAX: usize = 400;
 
 /// A content word.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Word {
+pub(crate) struct Word {
     /// The common form of its inflections.
-    pub(super) stem: String,
+    pub(crate) stem: String,
     /// The word in lower case.
-    pub(super) text: String,
+    pub(crate) text: String,
 }
 
 /// A quantity with the words beside it.
 #[derive(Debug, Clone)]
-pub(super) struct PlacedQuantity {
+pub(crate) struct PlacedQuantity {
     pub(super) quantity: Quantity,
-    pub(super) is_about: bool,
+    pub(crate) is_about: bool,
     /// The bound before it: "at least".
-    pub(super) bound: Option<&'static str>,
+    pub(crate) bound: Option<&'static str>,
     /// The stem of the word directly before it, function words left out.
-    pub(super) before: Option<String>,
+    pub(crate) before: Option<String>,
     /// The stem of the content word directly after it.
-    pub(super) after: Option<String>,
+    pub(crate) after: Option<String>,
 }
 
 /// A part of a sentence that can be true or false by itself.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Part {
+pub(crate) struct Part {
     /// The range in the text.
-    pub(super) range: Range<usize>,
+    pub(crate) range: Range<usize>,
     /// The stems of its subject; empty if it cannot be determined.
-    pub(super) subject: BTreeSet<String>,
+    pub(crate) subject: BTreeSet<String>,
     /// The stem of the noun of its subject.
-    pub(super) head: Option<String>,
+    pub(crate) head: Option<String>,
     /// How subject and object are placed.
-    pub(super) voice: Voice,
+    pub(crate) voice: Voice,
     /// The stem of its verb, if it is passive.
-    pub(super) participle: Option<String>,
+    pub(crate) participle: Option<String>,
     /// The stems that narrow what they stand beside.
-    pub(super) narrowing: BTreeSet<String>,
+    pub(crate) narrowing: BTreeSet<String>,
     /// Its content words, those that it takes over from the part before among them.
-    pub(super) words: Vec<Word>,
-    pub(super) quantities: Vec<PlacedQuantity>,
-    pub(super) is_negated: bool,
+    pub(crate) words: Vec<Word>,
+    pub(crate) quantities: Vec<PlacedQuantity>,
+    pub(crate) is_negated: bool,
     /// How far or how surely it holds: "only", "expected", "before".
-    pub(super) qualifiers: BTreeSet<&'static str>,
+    pub(crate) qualifiers: BTreeSet<&'static str>,
     /// Why it cannot be decided.
-    pub(super) undecidable: Option<&'static str>,
+    pub(crate) undecidable: Option<&'static str>,
 }
 
 /// How a part places its subject and its object.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Voice {
+pub(crate) enum Voice {
     #[default]
     Active,
     /// "is replaced by the owner".
@@ -71,20 +71,20 @@ pub(super) enum Voice {
 
 /// A condition or an attribution, which holds for the whole sentence.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Frame {
-    pub(super) kind: &'static str,
-    pub(super) words: BTreeSet<String>,
+pub(crate) struct Frame {
+    pub(crate) kind: &'static str,
+    pub(crate) words: BTreeSet<String>,
 }
 
 /// A sentence.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Sentence {
-    pub(super) parts: Vec<Part>,
-    pub(super) frames: BTreeSet<Frame>,
+pub(crate) struct Sentence {
+    pub(crate) parts: Vec<Part>,
+    pub(crate) frames: BTreeSet<Frame>,
     /// Whether the frames can belong to the last part only.
-    pub(super) is_framed_last: bool,
+    pub(crate) is_framed_last: bool,
     /// All of its words in lower case and its quantities, in their order.
-    pub(super) verbatim: String,
+    pub(crate) verbatim: String,
 }
 
 #[derive(Debug, Clone)]
@@ -252,7 +252,8 @@ fn in_unit_of(
 }
 
 /// Reads `text`, a sentence. `previous` is the subject of the sentence before.
-pub(super) fn read_sentence(text: &str, language: &Language, previous: &BTreeSet<String>) -> Sentence {
+pub(crate) fn read_sentence(text: &str, language: TextLanguage, previous: &BTreeSet<String>) -> Sentence {
+    let language = language.tables();
     let mut tokens = tokens(text, language);
     if tokens.len() > TOKENS_MAX {
         let undecidable = Some("the sentence is too long");

@@ -2,10 +2,49 @@
 //! inflection of its other words.
 
 use super::stem;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// What a word says about the words around it. Both texts must have the same of these.
+/// The language of a text and its facts.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    strum::VariantArray,
+    utoipa::ToSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum TextLanguage {
+    /// English.
+    #[default]
+    En,
+    /// German.
+    De,
+}
+
+impl TextLanguage {
+    pub(super) fn tables(self) -> &'static Language {
+        match self {
+            Self::En => &ENGLISH,
+            Self::De => &GERMAN,
+        }
+    }
+
+    /// Whether it is the default.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The role of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum WordClass {
     /// It carries no meaning of its own, and is ignored.

@@ -1,0 +1,14 @@
+//! Statements of texts and of facts in the form in which RULE-PREC-013 compares them: parts with their subject, words,
+//! quantities, polarity and conditions.
+
+mod fact_parts;
+mod language;
+mod quantity;
+mod sentence;
+mod stem;
+mod unit;
+
+pub(crate) use fact_parts::{EXAMINED_MAX, FactPart, FactParts, has_fault, next_subject};
+pub use language::TextLanguage;
+pub(crate) use quantity::begins_with_unit;
+pub(crate) use sentence::{Part, Sentence, read_sentence};
