@@ -9,7 +9,9 @@ use crate::rules::check::format_target;
 use axum::extract::State;
 use domain_base::text_form::is_blank;
 use domain_ground::wire::SourceSummary;
-use domain_rules::{EvidenceFinding, RuleEvidence, RuleResult, RuleVerdict, RulesEvaluation};
+use domain_rules::{
+    ClaimComparison, EvidenceFinding, RuleEvidence, RuleId, RuleResult, RuleVerdict, RulesEvaluation,
+};
 use hyper::Method;
 use maud::{Markup, html};
 use serde_json::json;
@@ -52,6 +54,14 @@ fn render_form(sources: &[SourceSummary], fields: &Fields) -> Markup {
                 "Filters on its records, one on a line, such as area=ABW"
                 textarea name="filters" rows="2" { (fields.text("filters")) }
             }
+            label {
+                "Rules"
+                select name="rules" {
+                    option value="" { "the configured ones" }
+                    @let supported = RuleId::Prec013.into_str();
+                    option value=(supported) selected[fields.text("rules") == supported] { "supported claims (" (supported) ")" }
+                }
+            }
             button type="submit" { "Check the text" }
         }
     }
@@ -74,6 +84,9 @@ async fn evaluate(
     if !facts.is_empty() || !request.contains_key("facts_from") {
         request.insert("facts", json!(facts));
     }
+    if let Some(rule) = fields.filled("rules") {
+        request.insert("rules", json!([rule]));
+    }
     let body = Some(serde_json::to_vec(&request).map_err(std::io::Error::from)?.into());
     Ok(console.options.call_routes(Method::POST, "/v1/rules/evaluate", body).await?.json()?)
 }
@@ -85,6 +98,8 @@ struct RangeFinding {
     support: BTreeSet<String>,
     /// Violations and missing support.
     faults: BTreeSet<String>,
+    /// Its comparisons with the fact that supports it, or with the nearest one.
+    comparisons: Vec<ClaimComparison>,
 }
 
 fn render_evaluation(text: &str, evaluation: &RulesEvaluation) -> Markup {
@@ -117,6 +132,13 @@ fn find_ranges(text: &str, evaluation: &RulesEvaluation) -> BTreeMap<(usize, usi
             let Some(span) = &step.output.span else { continue };
             if text.get(span.start..span.end).is_none() {
                 continue;
+            }
+            if !step.output.comparisons.is_empty() {
+                let finding = ranges.entry((span.start, span.end)).or_default();
+                finding.comparisons.clone_from(&step.output.comparisons);
+                if step.output.finding == EvidenceFinding::Unsupported {
+                    finding.support.insert(format!("nearest fact: {}", support_text(step, evaluation)));
+                }
             }
             match step.output.finding {
                 EvidenceFinding::Supported => {
@@ -179,8 +201,31 @@ fn range_row(text: Option<&str>, finding: &RangeFinding) -> Vec<Markup> {
     vec![
         html! { (text.unwrap_or_default()) },
         html! { (word) },
-        html! { ul { @for text in evidence { li { (text) } } } },
+        html! {
+            ul { @for text in evidence { li { (text) } } }
+            @if !finding.comparisons.is_empty() { (comparison_table(&finding.comparisons)) }
+        },
     ]
+}
+
+/// What was compared of a claim and a fact.
+fn comparison_table(comparisons: &[ClaimComparison]) -> Markup {
+    html! {
+        table {
+            thead { tr { th { "compared" } th { "in the text" } th { "in the fact" } th { "result" } } }
+            tbody {
+                @for ClaimComparison { aspect, claim, fact, result } in comparisons {
+                    @let (aspect, word): (&str, &str) = (aspect.into(), result.into());
+                    tr {
+                        td { (aspect) }
+                        td { (claim) }
+                        td { (fact) }
+                        td { @if result.is_fault() { mark.fault { (word) } } @else { mark.supported { (word) } } }
+                    }
+                }
+            }
+        }
+    }
 }
 
 fn render_rules(rules: &[RuleResult]) -> Markup {

@@ -10,7 +10,7 @@ use domain_base::count::format_count;
 use domain_base::visible::{visible_json, visible_line};
 use domain_rules::sourced::{FactQueryTarget, FactSource, SourcedFact, SourcedFactOrigin};
 use domain_rules::{
-    CandidateSpan, EvidenceFinding, RuleEvidence, RuleId, RuleResult, RuleVerdict, RuleViolation,
+    CandidateSpan, ClaimComparison, EvidenceFinding, RuleEvidence, RuleId, RuleResult, RuleVerdict, RuleViolation,
 };
 use hyper::Method;
 use oracled_api::client::ClientError;
@@ -100,6 +100,7 @@ fn show(
         writeln!(out)?;
         table.write(out)?;
     }
+    sourced.show_comparisons(out, text, look)?;
     sourced.show(out, text)
 }
 
@@ -164,6 +165,38 @@ impl SourcedEvaluation {
             for warning in warnings {
                 writeln!(out, "warning: {}", visible_line(warning))?;
             }
+        }
+        Ok(())
+    }
+
+    /// Prints each claim without support with the nearest fact, and what was compared of both.
+    fn show_comparisons(
+        &self,
+        out: &mut dyn Write,
+        text: &str,
+        look: OutputStyle,
+    ) -> Result<(), CtlError> {
+        let steps = self.rules.iter().flat_map(|applied| &applied.evidence);
+        let compared = steps.filter(|step| {
+            step.output.finding == EvidenceFinding::Unsupported && !step.output.comparisons.is_empty()
+        });
+        for step in compared.take(SHOWN_MAX) {
+            let claim = shorten_line(claim_text(step, text), TEXT_MAX_CHARS);
+            let fact = shorten_line(&step.input.with, TEXT_MAX_CHARS);
+            writeln!(out, "\n{}", format_pairs(&[("claim", claim), ("nearest fact", fact)]).trim_end())?;
+            let mut table = look.table(&["compared", "in the text", "in the fact", "result"], &[0, 3]);
+            for column in [1, 2] {
+                if let Some(column) = table.column_mut(column) {
+                    column.set_cell_alignment(CellAlignment::Left);
+                }
+            }
+            for ClaimComparison { aspect, claim, fact, result } in &step.output.comparisons {
+                let aspect: &str = aspect.into();
+                let result_text: &str = result.into();
+                let result = look.paint(result_text, !result.is_fault());
+                table.add_row([aspect.to_owned(), visible_line(claim).into_owned(), visible_line(fact).into_owned(), result]);
+            }
+            writeln!(out, "{}", table_text(&table))?;
         }
         Ok(())
     }

@@ -95,7 +95,7 @@ pub enum SupportDirection {
 }
 
 /// A comparison of a part of a claim with a part of a fact.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ClaimComparison {
     /// The aspect that was compared.
     pub aspect: ClaimAspect,
@@ -124,7 +124,7 @@ impl fmt::Display for ClaimComparison {
 }
 
 /// An aspect of a claim and a fact.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, utoipa::ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum ClaimAspect {
@@ -143,8 +143,9 @@ pub enum ClaimAspect {
 }
 
 /// The result of a comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum ComparisonResult {
     /// Both are the same.
     Same,
