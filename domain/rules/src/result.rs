@@ -132,6 +132,8 @@ pub enum ClaimAspect {
     Subject,
     /// A content word.
     Word,
+    /// The order of the words: who does what, and with which prepositions.
+    Order,
     /// A number, a date or a time.
     Quantity,
     /// Whether it is negated.

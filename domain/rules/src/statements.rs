@@ -3,12 +3,13 @@
 
 mod fact_parts;
 mod language;
+mod phrases;
 mod quantity;
 mod sentence;
 mod stem;
 mod unit;
 
-pub(crate) use fact_parts::{EXAMINED_MAX, FactPart, FactParts, has_fault, next_subject};
+pub(crate) use fact_parts::{EXAMINED_MAX, FactPart, FactParts, has_fault};
 pub use language::TextLanguage;
 pub(crate) use quantity::begins_with_unit;
-pub(crate) use sentence::{Part, Sentence, read_sentence};
+pub(crate) use sentence::{Part, Sentence, Subject, read_sentence};

@@ -12,7 +12,7 @@ use crate::claims::CandidateRange;
 use crate::findings::{FullViolation, RuleFindings};
 use crate::result::{ClaimComparison, EvidenceFinding, EvidenceOutput};
 use crate::statements::{
-    EXAMINED_MAX, FactPart, FactParts, Part, Sentence, has_fault, next_subject, read_sentence,
+    EXAMINED_MAX, FactPart, FactParts, Part, Sentence, Subject, has_fault, read_sentence,
 };
 
 use std::collections::BTreeSet;
@@ -34,11 +34,11 @@ pub(crate) fn supported_claims(context: &RuleContext<'_>, findings: &mut RuleFin
     let language = context.check.language;
     let facts = context.facts.parts(&context.check.facts, language);
     let mut check = ClaimCheck { context, facts, left: EXAMINED_MAX, unsupported: 0, violations: Vec::new() };
-    let mut subject = BTreeSet::new();
+    let mut subject = Subject::default();
     let (mut previous_part, mut headings) = (None, Vec::new());
     for within in context.sentences() {
         if previous_part != Some(within.part) {
-            subject = BTreeSet::new();
+            subject = Subject::default();
             headings = context.headings(within.part);
             previous_part = Some(within.part);
         }
@@ -47,7 +47,7 @@ pub(crate) fn supported_claims(context: &RuleContext<'_>, findings: &mut RuleFin
         if text.contains(char::is_alphanumeric) && !is_in(&headings, origin.start) {
             let sentence = read_sentence(text, language, &subject);
             check.check_sentence(within, &sentence, findings);
-            subject = next_subject(&sentence, subject);
+            subject = sentence.subject().unwrap_or(subject);
         }
     }
     let ClaimCheck { unsupported, violations, .. } = check;

@@ -2,7 +2,7 @@
 
 use super::language::TextLanguage;
 use super::quantity::QuantityMatch;
-use super::sentence::{Frame, Part, PlacedQuantity, Sentence, Voice, read_sentence};
+use super::sentence::{Frame, Part, PlacedQuantity, Sentence, Subject, Voice, Word, read_sentence};
 use crate::claims::sentences;
 use crate::plain_text::PlainText;
 use crate::result::{ClaimAspect, ClaimComparison, ComparisonResult};
@@ -32,12 +32,6 @@ pub(crate) struct FactPart {
     numbers: Vec<u32>,
 }
 
-impl FactPart {
-    fn has(&self, stem: &str) -> bool {
-        self.part.words.iter().any(|word| word.stem == stem)
-    }
-}
-
 /// The most parts of facts that are examined for a text. Without this limit, a text and facts of the same few words would take
 /// quadratic time.
 pub(crate) const EXAMINED_MAX: usize = 4_000_000;
@@ -49,11 +43,11 @@ impl FactParts {
         let mut all = Self::default();
         for (fact, text) in (0_u32..).zip(facts) {
             let plain = PlainText::of(text);
-            let mut subject = BTreeSet::new();
+            let mut subject = Subject::default();
             for range in sentences(plain.text()) {
                 let text = plain.text().get(range).unwrap_or_default();
                 let sentence = read_sentence(text, language, &subject);
-                subject = next_subject(&sentence, subject);
+                subject = sentence.subject().unwrap_or(subject);
                 all.add(fact, sentence);
             }
         }
@@ -152,6 +146,11 @@ impl FactParts {
             let result = ComparisonResult::of(is_subject_of(part, fact));
             note(ClaimAspect::Subject, stems(&part.subject), stems(&fact.part.subject), result);
         }
+        // what the fact says besides may be a restriction
+        let has = |word: &&Word| part.words.iter().any(|own| own.stem == word.stem);
+        for word in fact.part.words.iter().filter(|word| !has(word)) {
+            note(ClaimAspect::Word, String::new(), word.text.clone(), ComparisonResult::Different);
+        }
         for word in &part.words {
             let own = fact.part.words.iter().find(|own| own.stem == word.stem);
             let result = match own {
@@ -166,12 +165,12 @@ impl FactParts {
                 result,
             );
         }
-        let has = |stem: &String| part.words.iter().any(|word| word.stem == *stem);
-        for stem in fact.part.narrowing.iter().filter(|stem| !has(stem)) {
-            note(ClaimAspect::Word, String::new(), stem.clone(), ComparisonResult::Different);
-        }
         for (claim, with, result) in quantities(&part.quantities, &fact.part.quantities) {
             note(ClaimAspect::Quantity, claim, with, result);
+        }
+        if !part.phrases.is_in(&fact.part.phrases) {
+            let (own, theirs) = (part.phrases.text(), fact.part.phrases.text());
+            note(ClaimAspect::Order, own, theirs, ComparisonResult::Different);
         }
         let polarity = |is_negated: bool| if is_negated { "not" } else { "" }.to_owned();
         let result = ComparisonResult::of(part.is_negated == fact.part.is_negated);
@@ -185,22 +184,13 @@ impl FactParts {
         }
         let theirs = self.frames.get(fact.sentence);
         let text = |frames: &BTreeSet<Frame>| {
-            let frame = |frame: &Frame| format!("{} {}", frame.kind, stems(&frame.words));
+            let frame = |frame: &Frame| format!("{} {}", frame.kind, frame.words.join(" "));
             frames.iter().map(frame).collect::<Vec<_>>().join("; ")
         };
         if let Some(theirs) = theirs
             && !(frames.is_empty() && theirs.is_empty())
         {
-            // "if it was locked" and "if the bicycle was locked"
-            let named = |frames: &BTreeSet<Frame>| -> BTreeSet<(&'static str, BTreeSet<String>)> {
-                let is_subject =
-                    |stem: &String| part.subject.contains(stem) || fact.part.subject.contains(stem);
-                let words =
-                    |frame: &Frame| frame.words.iter().filter(|stem| !is_subject(stem)).cloned().collect();
-                frames.iter().map(|frame| (frame.kind, words(frame))).collect()
-            };
-            let result = ComparisonResult::of(named(frames) == named(theirs));
-            note(ClaimAspect::Condition, text(frames), text(theirs), result);
+            note(ClaimAspect::Condition, text(frames), text(theirs), ComparisonResult::of(frames == theirs));
         }
         found
     }
@@ -212,43 +202,11 @@ fn keys(part: &Part) -> impl Iterator<Item = String> {
     part.words.iter().map(|word| word.stem.clone()).chain(quantities)
 }
 
-/// Whether the claim says of the fact's subject what the fact says of it.
-///
-/// The noun of the fact's subject stands in the claim. If each of both subjects stands in the other text elsewhere, their
-/// roles are exchanged: this is the same only between an active and a passive part, and where both are one ("is the").
+/// Whether the noun of the fact's subject is in the claim. A passive claim need not name who acts.
 fn is_subject_of(part: &Part, fact: &FactPart) -> bool {
     let has = |stem: &String| part.words.iter().any(|word| word.stem == *stem);
-    let is_passive = |voice| matches!(voice, Voice::Passive | Voice::Agentless);
-    let voices = (part.voice, fact.part.voice);
-    let differ = is_passive(part.voice) != is_passive(fact.part.voice);
-    let Some(theirs) = &fact.part.head else { return true };
-    let is_of_fact = part.head.as_ref().is_none_or(|own| fact.part.subject.contains(own));
-    if !has(theirs) {
-        // "roofs were damaged" by what "damaged roofs"
-        return voices == (Voice::Agentless, Voice::Active) && !is_of_fact;
-    }
-    let Some(own) = &part.head else { return true };
-    let is_exchanged = !part.subject.contains(theirs) && !fact.part.subject.contains(own);
-    match (is_exchanged, differ) {
-        (true, true) => true,
-        (true, false) => voices == (Voice::Identity, Voice::Identity),
-        // "hires" is not "is hired"
-        (false, differ) => {
-            !differ
-                || matches!(fact.part.voice, Voice::Identity)
-                || matches!(part.voice, Voice::Identity)
-                || !has_same_verb(part, fact)
-        }
-    }
-}
-
-/// Whether the verb of the passive one of both stands in the other one.
-fn has_same_verb(part: &Part, fact: &FactPart) -> bool {
-    let passive = if matches!(part.voice, Voice::Passive | Voice::Agentless) { part } else { &fact.part };
-    passive
-        .participle
-        .as_ref()
-        .is_none_or(|stem| fact.has(stem) && part.words.iter().any(|word| word.stem == *stem))
+    let is_agentless = part.voice == Voice::Agentless && fact.part.voice == Voice::Active;
+    fact.part.head.as_ref().is_none_or(has) || is_agentless
 }
 
 /// Compares each quantity of a claim with one of a fact, and each of these with at most one.
@@ -291,12 +249,25 @@ fn quantities(
             }
         }
     }
+    // what the fact counts or dates besides may be a restriction
+    for (fact, _) in facts.iter().zip(&used).filter(|(_, used)| !**used) {
+        all.push((String::new(), fact.quantity.to_string(), ComparisonResult::Different));
+    }
     all
 }
 
 /// Whether the words beside both quantities are the same, where they matter: for a count, and among several quantities of
 /// one kind.
 fn is_placed_alike(claim: &PlacedQuantity, fact: &PlacedQuantity, facts: &[PlacedQuantity]) -> bool {
+    // "rose to 5 %" is not "rose by 5 %"
+    const DIRECTIONS: [&str; 8] = ["to", "from", "by", "off", "than", "um", "auf", "von"];
+    let direction = |placed: &PlacedQuantity| {
+        let before = placed.before.as_deref()?;
+        DIRECTIONS.iter().find(|direction| **direction == before).copied()
+    };
+    if direction(claim) != direction(fact) {
+        return false;
+    }
     let is_one_of_several = facts.iter().filter(|other| other.quantity.is_like(&fact.quantity)).count() > 1;
     if !claim.quantity.is_count() && !is_one_of_several {
         return true;
@@ -311,10 +282,4 @@ fn is_placed_alike(claim: &PlacedQuantity, fact: &PlacedQuantity, facts: &[Place
 
 pub(crate) fn has_fault((_, comparisons): &(&FactPart, Vec<ClaimComparison>)) -> bool {
     comparisons.iter().any(|comparison| comparison.result.is_fault())
-}
-
-/// The subject of the next sentence's pronouns: that of the first part that has one.
-pub(crate) fn next_subject(sentence: &Sentence, before: BTreeSet<String>) -> BTreeSet<String> {
-    let own = sentence.parts.iter().map(|part| &part.subject).find(|subject| !subject.is_empty());
-    own.cloned().unwrap_or(before)
 }

@@ -196,18 +196,15 @@ pub(super) static ENGLISH: LazyLock<Language> = LazyLock::new(|| {
         &[
             (
                 WordClass::Bound,
-                "at least: at least, a minimum of, minimum of, no less than, no fewer than, not less than, not fewer than;\
-                at most: at most, up to, a maximum of, maximum of, no more than, not more than, as many as, as much as;\
+                "at least: at least, or more, a minimum of, minimum of, no less than, no fewer than, not less than, not fewer than;\
+                at most: at most, or less, or fewer, up to, a maximum of, maximum of, no more than, not more than, as many as, as much as;\
                 more than: more than, over, above, exceeding, in excess of, upwards of, greater than, higher than, longer than;\
                 less than: less than, fewer than, under, below, lower than, shorter than",
             ),
-            (WordClass::About, "about: about, around, approximately, roughly, circa, approx, ca, some"),
+            (WordClass::About, "about: about, around, approximately, roughly, circa, approx, ca"),
             (
                 WordClass::Negation,
-                "not: not, no, never, without, none, nobody, nothing, nowhere, no one, neither, cannot, deny, denies, denied, \
-                lack, lacks, lacking, lacked, except, excluding, excludes, excluded, exclude, false, untrue, incorrect, wrong, lie, myth, hoax, refuse, refuses, refused, \
-                fail, fails, failed, fails to, failed to, n't, isn't, aren't, wasn't, weren't, doesn't, don't, didn't, hasn't, haven't, hadn't, can't, couldn't, \
-                won't, wouldn't, shouldn't, mustn't, no longer, hardly, barely, absent",
+                "not: not, no, none, nobody, nothing, nowhere, no one, neither, n't, isn't, aren't, wasn't, weren't, doesn't, don't, didn't, hasn't, haven't, hadn't, won't, wouldn't, shouldn't; never: never; cannot: cannot, can't, couldn't; no longer: no longer; hardly: hardly, barely; without: without; except: except, excluding, excludes, excluded, exclude; lack: lack, lacks, lacking, lacked, absent; deny: deny, denies, denied; refuse: refuse, refuses, refused; fail: fail, fails, failed, fails to, failed to; false: false, untrue, incorrect, wrong, lie, myth, hoax",
             ),
             (
                 WordClass::Condition,
@@ -216,26 +213,15 @@ pub(super) static ENGLISH: LazyLock<Language> = LazyLock::new(|| {
             ),
             (
                 WordClass::Attribution,
-                "says: says, said, say, claimed, claim that, claims that, claimed that, critics claim, states that, stated that, according to, reports that, reported that, \
-                reportedly, allegedly, argues, argued, argue, believes, believed, believe, alleges, alleged, allege, insists, insisted, warns, warned, rumor, rumour, rumors, rumours, thinks, think, thought, \
-                suggests, suggested, announced, announces, assumes, supposedly, purportedly, denies that, denied that, maintains that, is said, are said, hopes, hope, hoped, fears, doubts, doubt, doubted",
+                "says: says, said, say, claimed, claim that, claims that, claimed that, critics claim, states that, stated that, according to, reports that, reported that, announced, announces, maintains that, is said, are said; reportedly: reportedly, allegedly, supposedly, purportedly, rumor, rumour, rumors, rumours; argues: argues, argued, argue, insists, insisted; believes: believes, believed, believe, thinks, think, thought, assumes; warns: warns, warned; suggests: suggests, suggested; denies: denies that, denied that; hopes: hopes, hope, hoped; fears: fears, feared; doubts: doubts, doubt, doubted; promises: promises, promised, guarantees, guaranteed, alleges, alleged, allege",
             ),
             (
                 WordClass::Qualifier,
-                "only: only, just, solely, exclusively; all: all, every, each, always, entire, whole, entirely, fully, completely;\
-                some: several, various, partly, partially, in part, certain; most: most, mostly, majority, mainly, largely; many: many, much, often, frequently, usually, generally, typically, normally;\
-                few: few, rarely, seldom, little; sometimes: sometimes, occasionally; both: both; half: half; almost: almost, nearly; \
-                expected: expected, expects, expect, forecast, forecasts, projected, predicted, likely, probably, planned, plans to, plan to, scheduled, due to, set to, intends, intended, estimated, anticipated, proposed, aims, target, targeted;\
-                will: will, shall, going to; may: may, might, could, possibly, perhaps, maybe, potentially, appears, appear, seems, seem, apparently; should: should, ought, recommended; must: must, required, requires, require, need to, needs to, have to, has to, mandatory;\
-                can: can, able to; would: would; optional: optional, optionally; before: before, prior to, until, till, by the time; after: after, since, following, starting, from the; during: during;\
-                within: within; former: former, formerly, previously, previous; still: still; again: again; instead: instead, rather than, instead of; than: than, compared to, compared with;\
-                more: more; less: less, fewer; increase: increase, increases, increased, rise, rises, rose, risen, grow, grows, grew, grown, gain, gains, gained, up; \
-                decrease: decrease, decreases, decreased, fall, falls, fell, fallen, drop, drops, dropped, decline, declines, declined, down, lost, loss;\
-                maximum: maximum, max, highest, maximal; minimum: minimum, min, lowest, minimal; free: free; pending: pending, draft, provisional, preliminary, tentative",
+                "only: only, just, solely, exclusively; all: all, every, each; always: always; whole: entire, whole; fully: entirely, fully, completely; some: some, several, various, certain; partly: partly, partially, in part; most: most, majority; mostly: mostly, mainly, largely; many: many, much; often: often, frequently, usually, generally, typically, normally; few: few, little; rarely: rarely, seldom; sometimes: sometimes, occasionally; both: both; half: half; almost: almost, nearly; expected: expected, expects, expect, forecast, forecasts, projected, predicted, anticipated; likely: likely, probably; planned: planned, plans to, plan to, scheduled, due to, set to, intends, intended; proposed: proposed; estimated: estimated; aims: aims, target, targeted; will: will, shall, going to; may: may, might, could, possibly, perhaps, maybe, potentially; seems: appears, appear, seems, seem, apparently; forbidden: must not, mustn't; unnecessary: do not have to, does not have to, don't have to, doesn't have to, do not need to, does not need to, need not; should: should, ought, recommended; must: must, required, requires, require, need to, needs to, have to, has to, mandatory; can: can, able to; would: would; optional: optional, optionally; before: before, prior to; until: until, till, by the time; after: after, following; since: since, starting, from the; during: during; within: within; former: former, formerly, previously, previous; still: still; again: again; instead: instead, rather than, instead of; than: than, compared to, compared with; more: more; less: less, fewer; increase: increase, increases, increased, rise, rises, rose, risen, grow, grows, grew, grown, gain, gains, gained, up; decrease: decrease, decreases, decreased, fall, falls, fell, fallen, drop, drops, dropped, decline, declines, declined, down; loss: lost, loss; maximum: maximum, max, highest, maximal; minimum: minimum, min, lowest, minimal; free: free; pending: pending, draft, provisional, preliminary, tentative; respectively: respectively; ongoing: being",
             ),
             (
                 WordClass::Joint,
-                "and: and, but, nor, while, whereas, as well as, or, yet, although, though, however, so",
+                "and: and, but, nor, while, whereas, as well as, yet, however; or: or; so: so, because, therefore, although, though",
             ),
             (WordClass::Relative, "which, who, whose, whom, where"),
             (WordClass::Content, "that, whether"),
@@ -245,7 +231,7 @@ pub(super) static ENGLISH: LazyLock<Language> = LazyLock::new(|| {
             ),
             (
                 WordClass::Auxiliary,
-                "comes with, come with, came with, offers, offer, offered, features, feature, is equipped with, are equipped with, is, are, was, were, be, been, being, am, has, have, had, having, do, does, did, done, 's, 're, 've",
+                "comes with, come with, came with, offers, offer, offered, features, feature, is equipped with, are equipped with, is, are, was, were, be, been, am, has, have, had, having, do, does, did, done, 's, 're, 've",
             ),
             (
                 WordClass::Preposition,
@@ -254,12 +240,11 @@ pub(super) static ENGLISH: LazyLock<Language> = LazyLock::new(|| {
             ),
             (
                 WordClass::Function,
-                "the, a, an, any, there, own, separately, also, too, then, now, here, very, quite, well, such, own, so that, thus, therefore, moreover, additionally, furthermore, \
-                in addition, please, you, your, we, our, i, us, my, yours, ours, same, other, another, total, totals, total of, a total of, currently, today, altogether, namely, e.g, i.e, respectively",
+                "the, a, an, there, also, then, now, here, moreover, additionally, furthermore, in addition, please, total, totals, total of, a total of, currently, today, altogether, namely, e.g, i.e",
             ),
             (
                 WordClass::Narrowing,
-                "first, second, third, fourth, fifth, last, next, new, old, known, additional, extra, average, mean, median, net, gross, main, basic, standard, initial, final, temporary, permanent, selected, eligible, registered, double",
+                "first, second, third, fourth, fifth, last, next, new, old, known, additional, extra, average, mean, median, net, gross, main, basic, standard, initial, final, temporary, permanent, evening, morning, afternoon, night, selected, eligible, registered, double",
             ),
             (
                 WordClass::Verb,
@@ -328,7 +313,10 @@ pub(super) static GERMAN: LazyLock<Language> = LazyLock::new(|| {
                 before: vor, bevor, bis; after: nach, nachdem, seit; during: während; within: innerhalb, binnen; former: ehemalig, ehemalige, früher, vormals; still: noch; again: wieder; instead: statt, anstatt, anstelle; than: als; more: mehr; less: weniger;\
                 increase: steigt, stieg, gestiegen, erhöht, zugenommen, wuchs; decrease: sinkt, sank, gesunken, fällt, fiel, gefallen, verringert, abgenommen; maximum: maximum, höchste, höchster; minimum: minimum, niedrigste; free: kostenlos, gratis, frei",
             ),
-            (WordClass::Joint, "and: und, aber, sondern, sowie, oder, jedoch, wobei, während, doch"),
+            (
+                WordClass::Joint,
+                "and: und, aber, sondern, sowie, jedoch, wobei, während, doch; or: oder; so: weil, obwohl, deshalb, daher",
+            ),
             (WordClass::Relative, "welche, welcher, welches"),
             (WordClass::Content, "dass, ob"),
             (

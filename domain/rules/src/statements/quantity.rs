@@ -103,7 +103,23 @@ fn is_rounded(rounded: &Decimal, exact: &Decimal) -> bool {
             -i32::try_from(zeros).unwrap_or(0)
         }
     };
-    exact.round(places, domain_base::decimal::Rounding::HalfUp).is_ok_and(|exact| exact == *rounded)
+    let is_rounded =
+        exact.round(places, domain_base::decimal::Rounding::HalfUp).is_ok_and(|exact| exact == *rounded);
+    // at most 5 % away
+    let twenty_times =
+        exact.checked_sub(rounded).and_then(|difference| difference.checked_mul(&Decimal::from(20_i64)));
+    let is_near = twenty_times.is_ok_and(|difference| {
+        let limit = if *exact < Decimal::from(0_i64) {
+            Decimal::from(0_i64).checked_sub(exact)
+        } else {
+            Ok(exact.clone())
+        };
+        limit.is_ok_and(|limit| {
+            let below = Decimal::from(0_i64).checked_sub(&limit).is_ok_and(|below| below <= difference);
+            difference <= limit && below
+        })
+    });
+    is_rounded && is_near
 }
 
 impl fmt::Display for Quantity {
@@ -158,7 +174,7 @@ const MULTIPLES: [(&str, &str, &str); 13] = [
 const CURRENCIES: [&str; 10] = ["€", "US$", "$", "£", "¥", "EUR ", "USD ", "GBP ", "CHF ", "JPY "];
 
 /// Further units, in the spelling of the text.
-const FURTHER: [(&str, &str, &str); 20] = [
+const FURTHER: [(&str, &str, &str); 23] = [
     ("square metres", "m²", "1"),
     ("square meters", "m²", "1"),
     ("square metre", "m²", "1"),
@@ -175,6 +191,9 @@ const FURTHER: [(&str, &str, &str); 20] = [
     ("mph", "mi/h", "1"),
     ("CHF", "CHF", "1"),
     ("miles", "mi", "1"),
+    ("percentage points", "% point", "1"),
+    ("% points", "% point", "1"),
+    ("Prozentpunkte", "% point", "1"),
     ("cents", "cent", "1"),
     ("cent", "cent", "1"),
     ("Jahre", "month", "12"),
@@ -245,9 +264,25 @@ static CLOCK: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"^(\d{1,2}):(\d{2})(?:\s(?:Uhr|hours|h)\b)?").expect("a valid pattern"));
 static UHR: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^(\d{1,2})\sUhr\b").expect("a valid pattern"));
 
+/// "per kWh", "a month".
+static RATE: LazyLock<Regex> = LazyLock::new(|| {
+    let pattern =
+        r"^\s(?:(?:per|pro|je)\s\p{L}{1,20}|an?\s(?:hour|day|night|week|month|year|minute|second))\b";
+    Regex::new(pattern).expect("a valid pattern")
+});
+
 /// The quantity at the beginning of `text`, and its length in bytes.
 pub(super) fn leading_quantity(text: &str, language: &Language) -> Option<(Quantity, usize)> {
-    date(text, language).or_else(|| time(text)).or_else(|| number_with_unit(text, language))
+    let (quantity, length) =
+        date(text, language).or_else(|| time(text)).or_else(|| number_with_unit(text, language))?;
+    Some(match (quantity, text.get(length..).and_then(|rest| RATE.find(rest))) {
+        (Quantity::Number { low, high, unit }, Some(rate)) => {
+            let per = rate.as_str().rsplit(char::is_whitespace).next().unwrap_or_default().to_lowercase();
+            let unit = format!("{unit}/{}", language.stem(&per));
+            (Quantity::Number { low, high, unit }, length + rate.len())
+        }
+        (quantity, _) => (quantity, length),
+    })
 }
 
 fn parsed<T: FromStr>(found: &Captures<'_>, group: usize) -> Option<T> {
@@ -367,6 +402,9 @@ fn number(text: &str, language: &Language) -> Option<(Decimal, usize)> {
     if let Some(half) = ["half a ", "half an "].into_iter().find(|half| text.starts_with(*half)) {
         return Some((HALF.clone(), half.len() - 1));
     }
+    if let Some((value, length)) = text.strip_prefix("minus ").and_then(|rest| number(rest, language)) {
+        return Some((Decimal::from(0_i64).checked_sub(&value).ok()?, length + "minus ".len()));
+    }
     if let Some(found) = NUMBER.find(text) {
         let value = read_digits(found.as_str(), language.has_decimal_comma)?;
         return Some(and_half(value, found.end()));
@@ -415,7 +453,13 @@ fn read_digits(text: &str, has_decimal_comma: bool) -> Option<Decimal> {
         [] => false,
     };
     let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    if !is_grouped || !groups.iter().all(|group| is_plain(group)) || !is_plain(fraction) || digits.len() > 64
+    // "007" is a code
+    let is_code = whole.len() > 1 && whole.starts_with('0');
+    if is_code
+        || !is_grouped
+        || !groups.iter().all(|group| is_plain(group))
+        || !is_plain(fraction)
+        || digits.len() > 64
     {
         return None;
     }

@@ -1,6 +1,7 @@
 //! Reads a sentence: its parts, each with its subject, words, quantities and polarity; and its conditions and attributions.
 
 use super::language::{Language, TextLanguage, WordClass};
+use super::phrases::Phrases;
 use super::quantity::{Quantity, leading_quantity};
 use crate::words::words;
 use std::collections::BTreeSet;
@@ -42,8 +43,10 @@ pub(crate) struct Part {
     pub(crate) head: Option<String>,
     /// How subject and object are placed.
     pub(crate) voice: Voice,
-    /// The stem of its verb, if it is passive.
-    pub(crate) participle: Option<String>,
+    /// Its words in their order.
+    pub(crate) phrases: Phrases,
+    pub(crate) has_verb: bool,
+    subject_tokens: Vec<Token>,
     /// The stems that narrow what they stand beside.
     pub(crate) narrowing: BTreeSet<String>,
     /// Its content words, those that it takes over from the part before among them.
@@ -54,6 +57,15 @@ pub(crate) struct Part {
     pub(crate) qualifiers: BTreeSet<&'static str>,
     /// Why it cannot be decided.
     pub(crate) undecidable: Option<&'static str>,
+}
+
+/// The subject of a sentence, for the pronouns of the next one.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Subject {
+    stems: BTreeSet<String>,
+    phrases: Phrases,
+    /// Its words, which a pronoun stands for.
+    tokens: Vec<Token>,
 }
 
 /// How a part places its subject and its object.
@@ -73,7 +85,7 @@ pub(crate) enum Voice {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Frame {
     pub(crate) kind: &'static str,
-    pub(crate) words: BTreeSet<String>,
+    pub(crate) words: Vec<String>,
 }
 
 /// A sentence.
@@ -88,7 +100,7 @@ pub(crate) struct Sentence {
 }
 
 #[derive(Debug, Clone)]
-enum TokenKind {
+pub(super) enum TokenKind {
     Word(Word),
     Quantity(Quantity),
     Class(WordClass, &'static str),
@@ -97,13 +109,20 @@ enum TokenKind {
 }
 
 #[derive(Debug, Clone)]
-struct Token {
-    kind: TokenKind,
+pub(super) struct Token {
+    pub(super) kind: TokenKind,
     range: Range<usize>,
 }
 
+impl Sentence {
+    /// The subject for the pronouns of the next sentence: that of the first part that has one.
+    pub(crate) fn subject(&self) -> Option<Subject> {
+        self.parts.iter().map(Part::as_subject).find(|subject| !subject.stems.is_empty())
+    }
+}
+
 impl Token {
-    fn is(&self, class: WordClass) -> bool {
+    pub(super) fn is(&self, class: WordClass) -> bool {
         matches!(self.kind, TokenKind::Class(own, _) if own == class)
     }
 
@@ -148,7 +167,10 @@ fn tokens(text: &str, language: &Language) -> Vec<Token> {
             None => (1, kind_of(word, language)),
         };
         let end = all.get(index + count - 1).map_or(range.end, |(range, _)| range.end);
-        if let Some(kind) = kind {
+        // "does not collect any data"
+        let is_any = word.eq_ignore_ascii_case("any")
+            && tokens.iter().any(|token: &Token| token.is(WordClass::Negation));
+        if let Some(kind) = kind.filter(|_| !is_any) {
             tokens.push(Token { kind, range: range.start..end });
         }
         index += count;
@@ -156,17 +178,17 @@ fn tokens(text: &str, language: &Language) -> Vec<Token> {
     if tokens.len() > TOKENS_MAX {
         return tokens;
     }
-    join_ranges(tokens, text)
+    name_labels(join_ranges(tokens, text), text)
 }
 
 fn kind_of(word: &str, language: &Language) -> Option<TokenKind> {
     if word.contains(char::is_alphanumeric) {
         let lower = word.to_lowercase().replace('’', "'");
-        let lower = lower.strip_suffix("'s").unwrap_or(&lower);
-        return Some(TokenKind::Word(Word { stem: language.stem(lower), text: lower.to_owned() }));
+        let stem = language.stem(lower.strip_suffix("'s").unwrap_or(&lower));
+        return Some(TokenKind::Word(Word { stem, text: lower }));
     }
     match word {
-        "," | ";" | "(" | ")" | "–" | "—" | "[" | "]" | "|" => Some(TokenKind::Break),
+        "," | ";" => Some(TokenKind::Break),
         "%" | "&" | "+" | "=" | "<" | ">" | "≥" | "≤" | "~" | "≈" | "±" => {
             Some(TokenKind::Word(Word { stem: word.to_owned(), text: word.to_owned() }))
         }
@@ -204,6 +226,24 @@ fn join_ranges(tokens: Vec<Token>, text: &str) -> Vec<Token> {
         }
     }
     joined
+}
+
+/// Makes words of numbers that are a part of a name: "version 3.1", "Team 2".
+fn name_labels(mut tokens: Vec<Token>, text: &str) -> Vec<Token> {
+    for index in 1..tokens.len() {
+        let [before, token] = [tokens.get(index - 1), tokens.get(index)];
+        let (Some(before), Some(token)) = (before, token) else { continue };
+        let is_number = matches!(&token.kind, TokenKind::Quantity(quantity) if quantity.is_count());
+        let is_followed = tokens.get(index + 1).is_some_and(Token::is_content);
+        if is_number && before.is_content() && !is_followed && before.range.end + 1 == token.range.start {
+            let text = text.get(token.range.clone()).unwrap_or_default().to_lowercase();
+            let kind = TokenKind::Word(Word { stem: text.clone(), text });
+            if let Some(token) = tokens.get_mut(index) {
+                token.kind = kind;
+            }
+        }
+    }
+    tokens
 }
 
 /// The quantity from one to another.
@@ -252,7 +292,7 @@ fn in_unit_of(
 }
 
 /// Reads `text`, a sentence. `previous` is the subject of the sentence before.
-pub(crate) fn read_sentence(text: &str, language: TextLanguage, previous: &BTreeSet<String>) -> Sentence {
+pub(crate) fn read_sentence(text: &str, language: TextLanguage, previous: &Subject) -> Sentence {
     let language = language.tables();
     let mut tokens = tokens(text, language);
     if tokens.len() > TOKENS_MAX {
@@ -277,6 +317,8 @@ pub(crate) fn read_sentence(text: &str, language: TextLanguage, previous: &BTree
     {
         if segments.peek().is_some() {
             context.introduction = read_words(&introduction, language);
+            context.introduction.phrases =
+                Phrases::read(&introduction, (None, None), Voice::Active, language);
         } else {
             sentence.parts.push(read_part(&introduction, language, previous, &mut context));
         }
@@ -285,7 +327,32 @@ pub(crate) fn read_sentence(text: &str, language: TextLanguage, previous: &BTree
         let part = read_part(&segment, language, previous, &mut context);
         sentence.parts.push(part);
     }
+    let is_doubtful =
+        |token: &Token| matches!(token.kind, TokenKind::Class(WordClass::Qualifier, "respectively"));
+    let is_question = text.trim_end().ends_with('?');
+    // "The lamp and the desk are red."
+    let has_many_subjects =
+        sentence.parts.len() > 1 && sentence.parts.first().is_some_and(|part| !part.has_verb);
+    if tokens.iter().any(is_doubtful) || is_question || has_many_subjects || has_tail(&tokens) {
+        for part in &mut sentence.parts {
+            part.undecidable = Some("the sentence cannot be split into claims");
+        }
+    }
+    // each part of "red or blue" is uncertain; each of "not red or blue" is certain
+    if tokens.iter().any(|token| matches!(token.kind, TokenKind::Class(WordClass::Joint, "or"))) {
+        for part in sentence.parts.iter_mut().filter(|part| !part.is_negated) {
+            part.qualifiers.insert("or");
+        }
+    }
     sentence
+}
+
+/// Whether a piece between commas or joints only changes how far another one holds: "…, never".
+fn has_tail(tokens: &[Token]) -> bool {
+    let is_break = |token: &Token| matches!(token.kind, TokenKind::Break) || token.is(WordClass::Joint);
+    let is_limit = |token: &Token| token.is(WordClass::Negation) || token.is(WordClass::Qualifier);
+    let has_content = |token: &Token| token.is_word() || matches!(token.kind, TokenKind::Quantity(_));
+    tokens.split(is_break).any(|piece| piece.iter().any(is_limit) && !piece.iter().any(has_content))
 }
 
 /// The tokens of each part. A part after a comma that begins with a preposition and has no verb belongs to the one before.
@@ -315,10 +382,24 @@ fn segments(tokens: &[Token], language: &Language) -> Vec<Vec<Token>> {
             // "expects, that" is one statement
             continue;
         }
-        if is_comma || token.is(WordClass::Joint) || token.is(WordClass::Relative) {
+        // "the lamp that is red"
+        let is_relative = token.is(WordClass::Relative)
+            || token.is(WordClass::Content)
+                && tokens
+                    .get(index + 1)
+                    .is_some_and(|next| next.is(WordClass::Auxiliary) || next.is(WordClass::Verb));
+        let is_between =
+            |token: &Token| matches!(token.kind, TokenKind::Class(WordClass::Preposition, "between"));
+        if token.is(WordClass::Joint)
+            && open.last().is_some_and(Token::is_word)
+            && open.iter().rev().skip(1).take(3).any(is_between)
+        {
+            continue;
+        }
+        if is_comma || token.is(WordClass::Joint) || is_relative {
             close(&mut open, follows_comma);
             follows_comma = is_comma;
-            if token.is(WordClass::Relative) {
+            if is_relative || matches!(token.kind, TokenKind::Class(WordClass::Joint, "so")) {
                 open.push(token.clone());
             }
         } else {
@@ -369,7 +450,8 @@ fn take_frames(tokens: &mut Vec<Token>, text: &str) -> BTreeSet<Frame> {
             // "…, the maker says"
             start_of_clause..tokens.len()
         } else {
-            start_of_clause..at + 1
+            let is_that = tokens.get(at + 1).is_some_and(|next| next.is(WordClass::Content));
+            start_of_clause..at + 1 + usize::from(is_that)
         };
         frames.insert(frame(tokens.drain(range)));
     }
@@ -377,20 +459,15 @@ fn take_frames(tokens: &mut Vec<Token>, text: &str) -> BTreeSet<Frame> {
 }
 
 fn frame(tokens: impl Iterator<Item = Token>) -> Frame {
-    let (mut kind, mut words) = ("", BTreeSet::new());
+    let (mut kind, mut words) = ("", Vec::new());
     for token in tokens {
         match token.kind {
             TokenKind::Class(WordClass::Condition | WordClass::Attribution, name) => kind = name,
-            TokenKind::Class(WordClass::Negation | WordClass::Qualifier | WordClass::Bound, name) => {
-                words.insert(name.to_owned());
-            }
-            TokenKind::Class(..) | TokenKind::Break => {}
-            TokenKind::Word(word) => {
-                words.insert(word.stem);
-            }
-            TokenKind::Quantity(quantity) => {
-                words.insert(quantity.to_string());
-            }
+            TokenKind::Class(WordClass::Function | WordClass::Auxiliary | WordClass::Content, _)
+            | TokenKind::Break => {}
+            TokenKind::Class(_, name) => words.push(name.to_owned()),
+            TokenKind::Word(word) => words.push(word.stem),
+            TokenKind::Quantity(quantity) => words.push(quantity.to_string()),
         }
     }
     Frame { kind, words }
@@ -402,6 +479,13 @@ struct SentenceContext {
     introduction: Part,
     /// The first part, if it has a subject, and its verb.
     before: Option<(Part, Vec<Word>)>,
+}
+
+/// Whether a number comes after the bound at `index`.
+fn bounds_number(tokens: &[Token], index: usize) -> bool {
+    let mut rest = tokens.get(index + 1..).unwrap_or_default().iter();
+    let next = rest.find(|next| !next.is(WordClass::Function) && !next.is(WordClass::About));
+    next.is_some_and(|next| matches!(next.kind, TokenKind::Quantity(_)))
 }
 
 /// The words, quantities, polarity and qualifiers of `tokens`.
@@ -435,18 +519,26 @@ fn read_words(tokens: &[Token], language: &Language) -> Part {
                 last = Some(shown);
             }
             TokenKind::Class(class, name) => match class {
-                WordClass::Negation => negations += 1,
+                WordClass::Negation => {
+                    negations += 1;
+                    if *name != "not" {
+                        part.qualifiers.insert(name);
+                    }
+                }
                 WordClass::Qualifier => {
                     part.qualifiers.insert(name);
                     last = Some((*name).to_owned());
                 }
+                WordClass::Bound if bounds_number(tokens, index) => bound = Some(*name),
                 WordClass::Bound => {
-                    let counts = next.is_some_and(|next| {
-                        matches!(next.kind, TokenKind::Quantity(_)) || next.is(WordClass::About)
-                    });
-                    bound = counts.then_some(*name);
+                    part.qualifiers.insert(name);
                 }
-                WordClass::About => about = true,
+                WordClass::Joint => {
+                    part.qualifiers.insert(name);
+                }
+                WordClass::About => {
+                    about = next.is_some_and(|next| matches!(next.kind, TokenKind::Quantity(_)));
+                }
                 WordClass::Verb | WordClass::Narrowing => {
                     let stem = language.stem(name);
                     last = Some(stem.clone());
@@ -461,7 +553,7 @@ fn read_words(tokens: &[Token], language: &Language) -> Part {
             TokenKind::Break => {}
         }
     }
-    if tokens.first().is_some_and(|first| first.is(WordClass::Relative)) {
+    if tokens.first().is_some_and(|first| first.is(WordClass::Relative) || first.is(WordClass::Content)) {
         part.undecidable = Some("it cannot be told what the clause is about");
     }
     part.is_negated = negations % 2 == 1;
@@ -470,55 +562,90 @@ fn read_words(tokens: &[Token], language: &Language) -> Part {
     part
 }
 
+/// `tokens` with the subject of the sentence before in place of pronouns.
+fn with_names(tokens: &[Token], previous: &Subject) -> Vec<Token> {
+    const PRONOUNS: [&str; 13] =
+        ["it", "they", "he", "she", "them", "him", "this", "these", "er", "sie", "es", "ihn", "ihm"];
+    let mut named = Vec::new();
+    for (index, token) in tokens.iter().enumerate() {
+        let stands_alone = tokens.get(index + 1).is_none_or(|next| !next.is_content());
+        match &token.kind {
+            TokenKind::Class(WordClass::Pronoun, name)
+                if PRONOUNS.contains(name) && stands_alone && !previous.tokens.is_empty() =>
+            {
+                named.extend(
+                    previous.tokens.iter().map(|name| Token { range: token.range.clone(), ..name.clone() }),
+                );
+            }
+            _ => named.push(token.clone()),
+        }
+    }
+    named
+}
+
 fn read_part(
     tokens: &[Token],
     language: &Language,
-    previous: &BTreeSet<String>,
+    previous: &Subject,
     context: &mut SentenceContext,
 ) -> Part {
+    let own_subject = context.before.as_ref().map(|(before, _)| before.as_subject());
+    let previous = own_subject.filter(|own| !own.stems.is_empty()).unwrap_or_else(|| previous.clone());
+    let tokens = &with_names(tokens, &previous);
     let mut part = read_words(tokens, language);
     let verb = verb_at(tokens, language);
     let subject: &[Token] = verb.and_then(|verb| tokens.get(..verb)).unwrap_or_default();
     let subject = without_introduction(subject);
     let stems: BTreeSet<String> = subject.iter().filter_map(|token| token.stem(language)).collect();
-    let has_pronoun =
-        verb.is_some_and(|verb| tokens.iter().take(verb).any(|token| token.is(WordClass::Pronoun)));
-    let is_continued = verb.is_none() || stems.is_empty() && !has_pronoun;
-    let previous = context
-        .before
-        .as_ref()
-        .map(|(before, _)| &before.subject)
-        .filter(|own| !own.is_empty())
-        .unwrap_or(previous)
-        .clone();
+    let has_pronoun = tokens.iter().take(verb.unwrap_or(1)).any(|token| token.is(WordClass::Pronoun));
+    let is_continued = (verb.is_none() || stems.is_empty()) && !has_pronoun;
+    part.voice = voice(tokens, verb, language);
+    let word = verb.and_then(|verb| verb_word_at(tokens, verb, language));
+    part.has_verb = verb.is_some();
+    part.phrases = Phrases::read(tokens, (verb, word), part.voice, language);
     if let Some((before, before_verb)) = context.before.as_ref().filter(|_| is_continued) {
         // "… and weighs 2 kg", "… and a cable"
         part.subject = before.subject.clone();
         part.head = before.head.clone();
         part.narrowing.extend(before.narrowing.intersection(&before.subject).cloned());
-        let mut taken: Vec<Word> =
-            before.words.iter().filter(|word| before.subject.contains(&word.stem)).cloned().collect();
+        // "Anna Smith, CEO"
+        let is_taken = |word: &&Word| before.subject.contains(&word.stem) || !before.has_verb;
+        let mut taken: Vec<Word> = before.words.iter().filter(is_taken).cloned().collect();
         if verb.is_none() {
             taken.extend(before_verb.iter().cloned());
             part.is_negated |= before.is_negated;
             part.qualifiers.extend(before.qualifiers.iter().copied());
-            part.voice = before.voice;
         }
         part.add_words(taken);
+        const DESCRIPTIVE: [&str; 14] = [
+            "free", "increase", "decrease", "loss", "maximum", "minimum", "more", "less", "than", "before",
+            "after", "during", "within", "it",
+        ];
+        let is_limited = before.qualifiers.iter().any(|name| !DESCRIPTIVE.contains(name));
+        if before.is_negated || is_limited || !before.has_verb {
+            part.undecidable = Some("it is uncertain how far the beginning of the sentence holds for it");
+        }
+        part.phrases.continue_from(&before.phrases, verb.is_none());
     } else {
         part.head = head_of(subject, language);
+        part.subject_tokens = subject.to_vec();
         part.subject = stems.clone();
         if has_pronoun {
-            if previous.is_empty() && stems.is_empty() {
+            if previous.stems.is_empty() && stems.is_empty() {
                 // both texts must leave it open
                 part.qualifiers.insert("it");
             }
-            part.subject.extend(previous.iter().cloned());
-            part.add_words(previous.iter().map(|stem| Word { stem: stem.clone(), text: stem.clone() }));
+            part.subject.extend(previous.stems.iter().cloned());
+            let words = previous.stems.iter().map(|stem| Word { stem: stem.clone(), text: stem.clone() });
+            part.add_words(words);
+            let name = tokens.iter().find_map(|token| match token.kind {
+                TokenKind::Class(WordClass::Pronoun, name) => Some(name),
+                _ => None,
+            });
+            part.phrases.replace_pronoun(name.unwrap_or_default(), &previous.phrases);
         }
-        part.voice = voice(tokens, verb, language);
-        let verbs = verb.map(|verb| verb_words(tokens, verb, language)).unwrap_or_default();
-        part.participle = verbs.first().map(|verb| verb.stem.clone());
+        let verbs = word.and_then(|word| tokens.get(word)).and_then(|token| token.as_word(language));
+        let verbs: Vec<Word> = verbs.into_iter().collect();
         context.before = Some((part.clone(), verbs));
     }
     let introduction = &context.introduction;
@@ -526,10 +653,19 @@ fn read_part(
     part.quantities.extend(introduction.quantities.iter().cloned());
     part.qualifiers.extend(introduction.qualifiers.iter().copied());
     part.is_negated ^= introduction.is_negated;
+    part.phrases.add_introduction(&introduction.phrases);
+    if part.words.is_empty() {
+        part.undecidable = Some("it has no word of a claim");
+    }
     part
 }
 
 impl Part {
+    fn as_subject(&self) -> Subject {
+        let (stems, phrases) = (self.subject.clone(), self.phrases.clone());
+        Subject { stems, phrases, tokens: self.subject_tokens.clone() }
+    }
+
     fn add_words(&mut self, words: impl IntoIterator<Item = Word>) {
         for word in words {
             if !self.words.iter().any(|own| own.stem == word.stem) {
@@ -544,10 +680,20 @@ impl Token {
         matches!(self.kind, TokenKind::Word(_) | TokenKind::Class(WordClass::Verb | WordClass::Narrowing, _))
     }
 
-    fn stem(&self, language: &Language) -> Option<String> {
+    pub(super) fn stem(&self, language: &Language) -> Option<String> {
         match &self.kind {
             TokenKind::Word(word) => Some(word.stem.clone()),
             TokenKind::Class(WordClass::Verb | WordClass::Narrowing, name) => Some(language.stem(name)),
+            _ => None,
+        }
+    }
+
+    fn as_word(&self, language: &Language) -> Option<Word> {
+        match &self.kind {
+            TokenKind::Word(word) => Some(word.clone()),
+            TokenKind::Class(WordClass::Verb, name) => {
+                Some(Word { stem: language.stem(name), text: (*name).to_owned() })
+            }
             _ => None,
         }
     }
@@ -620,21 +766,21 @@ fn is_noun_before_verb(tokens: &[Token], index: usize) -> bool {
     next.iter().any(|token| token.is(WordClass::Verb) || token.is(WordClass::Auxiliary))
 }
 
-/// The words of the verb at `verb`: with an auxiliary, the participle after it.
-fn verb_words(tokens: &[Token], verb: usize, language: &Language) -> Vec<Word> {
+/// The index of the word of the verb at `verb`: with an auxiliary, the participle after it.
+fn verb_word_at(tokens: &[Token], verb: usize, language: &Language) -> Option<usize> {
     let is_passed = |token: &&Token| {
         token.is(WordClass::Auxiliary) || token.is(WordClass::Negation) || token.is(WordClass::Qualifier)
     };
     let rest = tokens.get(verb..).unwrap_or_default();
-    let Some(token) = rest.get(rest.iter().take_while(is_passed).count()) else { return Vec::new() };
+    let at = verb + rest.iter().take_while(is_passed).count();
+    let token = tokens.get(at)?;
     let is_auxiliary = rest.first().is_some_and(|first| first.is(WordClass::Auxiliary));
-    match &token.kind {
-        TokenKind::Class(WordClass::Verb, name) => {
-            vec![Word { stem: language.stem(name), text: (*name).to_owned() }]
-        }
-        TokenKind::Word(word) if !is_auxiliary || is_participle(token, language) => vec![word.clone()],
-        _ => Vec::new(),
-    }
+    let is_verb = match &token.kind {
+        TokenKind::Class(WordClass::Verb, _) => true,
+        TokenKind::Word(_) => !is_auxiliary || is_participle(token, language),
+        _ => false,
+    };
+    is_verb.then_some(at)
 }
 
 /// `tokens` of a subject without an introduction, such as "in 2020": it ends where a noun begins.
@@ -679,7 +825,11 @@ fn voice(tokens: &[Token], verb: Option<usize>, language: &Language) -> Voice {
     };
     let after = tokens.get(verb + 1..).unwrap_or_default();
     let is_by = |token: &Token| matches!(token.kind, TokenKind::Class(WordClass::Preposition, name) if name == language.by);
-    let is_be = matches!(tokens.get(verb).map(|token| &token.kind), Some(TokenKind::Class(_, name)) if language.be.contains(name));
+    let rest = tokens.get(verb..).unwrap_or_default();
+    let mut run = rest.iter().take_while(|token| {
+        token.is(WordClass::Auxiliary) || token.is(WordClass::Negation) || token.is(WordClass::Qualifier)
+    });
+    let is_be = run.any(|token| matches!(token.kind, TokenKind::Class(WordClass::Auxiliary, name) if language.be.contains(&name)));
     let is_passed = |token: &&Token| {
         token.is(WordClass::Auxiliary) || token.is(WordClass::Negation) || token.is(WordClass::Qualifier)
     };
@@ -694,5 +844,5 @@ fn voice(tokens: &[Token], verb: Option<usize>, language: &Language) -> Voice {
         .any(|token| matches!(token.kind, TokenKind::Class(WordClass::Qualifier, "than" | "more" | "less")));
     let names = after.iter().find(|token| !token.is(WordClass::Auxiliary));
     let is_identity = names.is_some_and(|token| token.is(WordClass::Function) || token.is_content()) && !than;
-    if is_identity { Voice::Identity } else { Voice::Active }
+    if is_be && is_identity { Voice::Identity } else { Voice::Active }
 }

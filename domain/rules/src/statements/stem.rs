@@ -5,6 +5,7 @@ pub(super) fn english(word: &str) -> String {
     let word = word.strip_suffix("'s").or_else(|| word.strip_suffix("’s")).unwrap_or(word);
     let has_vowel = |text: &str| text.contains(['a', 'e', 'i', 'o', 'u', 'y']);
     let stem = match word {
+        "clothes" | "goods" | "customs" | "news" | "glasses" | "arms" | "means" => word.to_owned(),
         _ if word.len() <= 3 || !word.is_ascii() => word.to_owned(),
         _ if word.ends_with("ies") && word.len() > 4 => format!("{}y", &word[..word.len() - 3]),
         _ if ["sses", "xes", "zes", "ches", "shes"].iter().any(|end| word.ends_with(end)) => {
@@ -15,16 +16,16 @@ pub(super) fn english(word: &str) -> String {
         }
         _ => word.to_owned(),
     };
-    let stem = match stem.strip_suffix("ing").or_else(|| stem.strip_suffix("ied").map(|_| "")) {
-        Some("") => format!("{}y", &stem[..stem.len() - 3]),
-        Some(rest) if rest.len() >= 3 && has_vowel(rest) => rest.to_owned(),
+    let stem = match stem.strip_suffix("ied") {
+        Some(rest) if rest.len() >= 3 => format!("{rest}y"),
         _ => stem,
     };
     let stem = match stem.strip_suffix("ed") {
         Some(rest) if rest.len() >= 3 && has_vowel(rest) && !rest.ends_with('e') => rest.to_owned(),
         _ => stem,
     };
-    let stem = if stem.len() > 3 { stem.strip_suffix('e').unwrap_or(&stem).to_owned() } else { stem };
+    // short words would merge: "car" and "care"
+    let stem = if stem.len() > 5 { stem.strip_suffix('e').unwrap_or(&stem).to_owned() } else { stem };
     let mut last = stem.bytes().rev();
     let is_double = last.next().is_some_and(|end| end.is_ascii_alphabetic() && last.next() == Some(end));
     if is_double && stem.len() > 3 { stem[..stem.len() - 1].to_owned() } else { stem }
