@@ -500,7 +500,11 @@ async fn rules_page_marks_supported_and_contradicted_claims() {
     ];
     let checked = console.post("/rules", &from_source).await;
     assert_shows(&checked, &["PASS", "(source office-a)"]);
-    let compared = [("text", "The tower has 4 floors."), ("facts", "The tower has 3 floors"), ("rules", "RULE-PREC-013")];
+    let compared = [
+        ("text", "The tower has 4 floors."),
+        ("facts", "The tower has 3 floors"),
+        ("rules", "RULE-PREC-013"),
+    ];
     let checked = console.post("/rules", &compared).await;
     let different = "<td>quantity</td><td>4</td><td>3</td><td><mark class=\"fault\">different</mark></td>";
     assert_shows(&checked, &["FAIL", "nearest fact: The tower has 3 floors", different]);

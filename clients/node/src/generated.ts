@@ -201,7 +201,7 @@ export interface components {
          * @description An aspect of a claim and a fact.
          * @enum {string}
          */
-        ClaimAspect: "subject" | "word" | "quantity" | "polarity" | "qualifier" | "condition";
+        ClaimAspect: "subject" | "word" | "order" | "quantity" | "polarity" | "qualifier" | "condition";
         /** @description A comparison of a part of a claim with a part of a fact. */
         ClaimComparison: {
             /** @description The aspect that was compared. */

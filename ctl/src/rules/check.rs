@@ -10,7 +10,8 @@ use domain_base::count::format_count;
 use domain_base::visible::{visible_json, visible_line};
 use domain_rules::sourced::{FactQueryTarget, FactSource, SourcedFact, SourcedFactOrigin};
 use domain_rules::{
-    CandidateSpan, ClaimComparison, EvidenceFinding, RuleEvidence, RuleId, RuleResult, RuleVerdict, RuleViolation,
+    CandidateSpan, ClaimComparison, EvidenceFinding, RuleEvidence, RuleId, RuleResult, RuleVerdict,
+    RuleViolation,
 };
 use hyper::Method;
 use oracled_api::client::ClientError;
@@ -170,12 +171,7 @@ impl SourcedEvaluation {
     }
 
     /// Prints each claim without support with the nearest fact, and what was compared of both.
-    fn show_comparisons(
-        &self,
-        out: &mut dyn Write,
-        text: &str,
-        look: OutputStyle,
-    ) -> Result<(), CtlError> {
+    fn show_comparisons(&self, out: &mut dyn Write, text: &str, look: OutputStyle) -> Result<(), CtlError> {
         let steps = self.rules.iter().flat_map(|applied| &applied.evidence);
         let compared = steps.filter(|step| {
             step.output.finding == EvidenceFinding::Unsupported && !step.output.comparisons.is_empty()
@@ -194,7 +190,12 @@ impl SourcedEvaluation {
                 let aspect: &str = aspect.into();
                 let result_text: &str = result.into();
                 let result = look.paint(result_text, !result.is_fault());
-                table.add_row([aspect.to_owned(), visible_line(claim).into_owned(), visible_line(fact).into_owned(), result]);
+                table.add_row([
+                    aspect.to_owned(),
+                    visible_line(claim).into_owned(),
+                    visible_line(fact).into_owned(),
+                    result,
+                ]);
             }
             writeln!(out, "{}", table_text(&table))?;
         }

@@ -188,7 +188,7 @@ class ChangesPage(TypedDict):
     `oracle_id`."""
 
 
-ClaimAspect: TypeAlias = Literal["subject", "word", "quantity", "polarity", "qualifier", "condition"]
+ClaimAspect: TypeAlias = Literal["subject", "word", "order", "quantity", "polarity", "qualifier", "condition"]
 """An aspect of a claim and a fact."""
 
 
