@@ -7,6 +7,7 @@ mod phrases;
 mod quantity;
 mod sentence;
 mod stem;
+mod tokens;
 mod unit;
 
 pub(crate) use fact_parts::{EXAMINED_MAX, FactPart, FactParts, has_fault};

@@ -2,7 +2,8 @@
 
 use super::language::TextLanguage;
 use super::quantity::QuantityMatch;
-use super::sentence::{Frame, Part, PlacedQuantity, Sentence, Subject, Voice, Word, read_sentence};
+use super::sentence::{Frame, Part, PlacedQuantity, Sentence, Subject, read_sentence};
+use super::tokens::{Voice, Word};
 use crate::claims::sentences;
 use crate::plain_text::PlainText;
 use crate::result::{ClaimAspect, ClaimComparison, ComparisonResult};
@@ -244,7 +245,15 @@ fn quantities(
                 all.push((shown(claim), fact.map(shown).unwrap_or_default(), result));
             }
             None => {
-                let like = facts.iter().find(|fact| claim.quantity.is_like(&fact.quantity));
+                let is_like = |index: &usize| {
+                    let fact = facts.get(*index).filter(|_| !used.get(*index).copied().unwrap_or(true));
+                    fact.is_some_and(|fact| claim.quantity.is_like(&fact.quantity))
+                };
+                let like = (0..facts.len()).find(is_like);
+                if let Some(used) = like.and_then(|index| used.get_mut(index)) {
+                    *used = true;
+                }
+                let like = like.and_then(|index| facts.get(index));
                 all.push((shown(claim), like.map(shown).unwrap_or_default(), ComparisonResult::Different));
             }
         }

@@ -1,7 +1,7 @@
 //! The order of a part: who does what, and the phrases with prepositions, which may move.
 
 use super::language::{Language, WordClass};
-use super::sentence::{Token, TokenKind, Voice};
+use super::tokens::{Token, TokenKind, Voice};
 
 /// A phrase with a preposition.
 #[derive(Debug, Clone, PartialEq, Eq)]
