@@ -22,7 +22,7 @@ mod tests {
     /// Checks the examples of `verb`, whose path is `path`, and of the verbs below it; returns their number.
     fn check(verb: &Command, path: &[String]) -> usize {
         let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
-        // a line that ends with a backslash goes on in the next one
+        // a line that ends with a backslash continues in the next one
         let help = help.replace("\\\n", " ");
         // the end of the whole help has the exit codes
         assert!(path.is_empty() || help.is_empty() || help.starts_with("Examples:\n"), "{help}");

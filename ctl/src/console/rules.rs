@@ -208,7 +208,7 @@ fn range_row(text: Option<&str>, finding: &RangeFinding) -> Vec<Markup> {
     ]
 }
 
-/// What was compared of a claim and a fact.
+/// The comparisons of a claim with a fact, as a table.
 fn comparison_table(comparisons: &[ClaimComparison]) -> Markup {
     html! {
         table {

@@ -2,8 +2,7 @@
 
 use crate::platform::api::body::PieceWriter;
 use crate::platform::api::request::QueryParams;
-use crate::platform::openapi::{Routes, problems};
-use crate::platform::openapi::{SESSION, STORE};
+use crate::platform::openapi::{Routes, SESSION, STORE, problems};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_blocking, run_to_end};
 use actors_platform::caller::spawn_for_caller;

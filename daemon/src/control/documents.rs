@@ -2,8 +2,7 @@
 
 use crate::platform::api::request::{self, JsonBody, QueryParams};
 use crate::platform::control::control_request::{ControlBody, DOCUMENT_MAX_BYTES, parse_name};
-use crate::platform::openapi::{DOCUMENT_BODY, JSON_BODY, STORE};
-use crate::platform::openapi::{Routes, problems};
+use crate::platform::openapi::{DOCUMENT_BODY, JSON_BODY, Routes, STORE, problems};
 use crate::platform::problem::{Problem, without_state_dir};
 use crate::platform::service::{DaemonService, run_to_end};
 use actors_ground::registry::{DocumentChange, DocumentState, RegistryError};

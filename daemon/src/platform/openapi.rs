@@ -8,9 +8,8 @@ use super::service::DaemonService;
 use domain_audit::leaf::{CALLER, SESSION_IDS};
 use domain_base::problem::{
     BODY_BROKEN, BODY_TOO_LARGE, DRAINING, INVALID_DOCUMENT, INVALID_JSON, INVALID_SESSION_ID,
-    RECORD_DAMAGED, STORAGE_UNAVAILABLE, UNSUPPORTED_MEDIA_TYPE,
+    PROBLEM_MEDIA_TYPE, ProblemCode, RECORD_DAMAGED, STORAGE_UNAVAILABLE, UNSUPPORTED_MEDIA_TYPE,
 };
-use domain_base::problem::{PROBLEM_MEDIA_TYPE, ProblemCode};
 use oracled_domain::events::{self, event_type};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -2,8 +2,7 @@
 
 use crate::platform::api::request::JsonBody;
 use crate::platform::control::control_request::parse_name;
-use crate::platform::openapi::{JSON_BODY, STORE};
-use crate::platform::openapi::{Routes, problems};
+use crate::platform::openapi::{JSON_BODY, Routes, STORE, problems};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
 use actors_upstream::oracle_health::{ApplyCircuitAction, ListHealthStatuses};

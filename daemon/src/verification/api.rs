@@ -3,8 +3,7 @@
 use crate::platform::api::batch;
 use crate::platform::api::body::{ReservedBody, json_response};
 use crate::platform::api::request::{BatchLine, JsonBody, parse_strictly};
-use crate::platform::openapi::{JSON_BODY, STORE};
-use crate::platform::openapi::{Routes, problems};
+use crate::platform::openapi::{JSON_BODY, Routes, STORE, problems};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_blocking};
 use crate::verification::problem::VERIFY;

@@ -22,7 +22,7 @@ pub struct ProblemCode {
     pub retry: Retry,
     /// The meaning, for the reference.
     pub meaning: &'static str,
-    /// What the client or an operator can do, for the reference.
+    /// The action that helps the client or the operator, for the reference.
     pub remedy: &'static str,
 }
 

@@ -16,7 +16,7 @@ pub fn excerpt(text: &str) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{given}` is not {what}; allowed: {allowed}")]
 pub struct ParseTextError {
-    /// What the text must be, with an article: "a tier".
+    /// The name of a valid text, with an article: "a tier".
     pub what: &'static str,
     /// The beginning of the text.
     pub given: String,

@@ -147,7 +147,7 @@ impl FactParts {
             let result = ComparisonResult::of(is_subject_of(part, fact));
             note(ClaimAspect::Subject, stems(&part.subject), stems(&fact.part.subject), result);
         }
-        // what the fact says besides may be a restriction
+        // other words of the fact may be a restriction
         let has = |word: &&Word| part.words.iter().any(|own| own.stem == word.stem);
         for word in fact.part.words.iter().filter(|word| !has(word)) {
             note(ClaimAspect::Word, String::new(), word.text.clone(), ComparisonResult::Different);
@@ -215,54 +215,48 @@ fn quantities(
     claims: &[PlacedQuantity],
     facts: &[PlacedQuantity],
 ) -> Vec<(String, String, ComparisonResult)> {
-    let mut used = vec![false; facts.len()];
+    let shown = |quantity: &PlacedQuantity| {
+        let bound = quantity.bound.map(|bound| format!("{bound} ")).unwrap_or_default();
+        format!("{bound}{}", quantity.quantity)
+    };
+    let mut left: Vec<&PlacedQuantity> = facts.iter().collect();
     let mut all = Vec::new();
     for claim in claims {
-        let fits = |index: &usize| {
-            let Some(fact) = facts.get(*index) else { return false };
-            let result = claim.quantity.compare(&fact.quantity, claim.is_about);
-            !used.get(*index).copied().unwrap_or(true)
-                && result != QuantityMatch::Different
-                && claim.bound == fact.bound
-                && (claim.is_about == fact.is_about || claim.is_about)
-                && is_placed_alike(claim, fact, facts)
+        let fit = left
+            .iter()
+            .enumerate()
+            .find_map(|(index, fact)| Some((index, quantity_support(claim, fact, facts)?)));
+        let alike = || {
+            let index = left.iter().position(|fact| claim.quantity.is_like(&fact.quantity))?;
+            Some((index, ComparisonResult::Different))
         };
-        let shown = |quantity: &PlacedQuantity| {
-            let bound = quantity.bound.map(|bound| format!("{bound} ")).unwrap_or_default();
-            format!("{bound}{}", quantity.quantity)
-        };
-        match (0..facts.len()).find(fits) {
-            Some(index) => {
-                if let Some(used) = used.get_mut(index) {
-                    *used = true;
-                }
-                let fact = facts.get(index);
-                let rounded = fact.map(|fact| claim.quantity.compare(&fact.quantity, claim.is_about));
-                let result = match rounded {
-                    Some(QuantityMatch::Rounded) => ComparisonResult::Rounded,
-                    _ => ComparisonResult::Equal,
-                };
-                all.push((shown(claim), fact.map(shown).unwrap_or_default(), result));
-            }
-            None => {
-                let is_like = |index: &usize| {
-                    let fact = facts.get(*index).filter(|_| !used.get(*index).copied().unwrap_or(true));
-                    fact.is_some_and(|fact| claim.quantity.is_like(&fact.quantity))
-                };
-                let like = (0..facts.len()).find(is_like);
-                if let Some(used) = like.and_then(|index| used.get_mut(index)) {
-                    *used = true;
-                }
-                let like = like.and_then(|index| facts.get(index));
-                all.push((shown(claim), like.map(shown).unwrap_or_default(), ComparisonResult::Different));
-            }
-        }
+        all.push(match fit.or_else(alike) {
+            Some((index, result)) => (shown(claim), shown(left.remove(index)), result),
+            None => (shown(claim), String::new(), ComparisonResult::Different),
+        });
     }
-    // what the fact counts or dates besides may be a restriction
-    for (fact, _) in facts.iter().zip(&used).filter(|(_, used)| !**used) {
-        all.push((String::new(), fact.quantity.to_string(), ComparisonResult::Different));
-    }
+    // other numbers and dates of the fact may be a restriction
+    all.extend(
+        left.iter().map(|fact| (String::new(), fact.quantity.to_string(), ComparisonResult::Different)),
+    );
     all
+}
+
+/// How `fact`, one of `facts`, supports the quantity of a claim; absent if it does not.
+fn quantity_support(
+    claim: &PlacedQuantity,
+    fact: &PlacedQuantity,
+    facts: &[PlacedQuantity],
+) -> Option<ComparisonResult> {
+    let result = match claim.quantity.compare(&fact.quantity, claim.is_about) {
+        QuantityMatch::Different => return None,
+        QuantityMatch::Rounded => ComparisonResult::Rounded,
+        QuantityMatch::Equal => ComparisonResult::Equal,
+    };
+    let fits = claim.bound == fact.bound
+        && (claim.is_about == fact.is_about || claim.is_about)
+        && is_placed_alike(claim, fact, facts);
+    fits.then_some(result)
 }
 
 /// Whether the words beside both quantities are the same, where they matter: for a count, and among several quantities of

@@ -49,7 +49,7 @@ impl TextLanguage {
 pub(super) enum WordClass {
     /// It carries no meaning of its own, and is ignored.
     Function,
-    /// A function word that stands for the subject of the sentence before.
+    /// A function word in place of the subject of the sentence before.
     Pronoun,
     /// It reverses a part: "not", "never", "without".
     Negation,
@@ -75,7 +75,7 @@ pub(super) enum WordClass {
     Preposition,
     /// A word after which a subject ends.
     Verb,
-    /// A content word that narrows what it stands beside, so that a text may not leave it out: "first", "known".
+    /// A content word that narrows the word beside it: "first", "known".
     Narrowing,
 }
 

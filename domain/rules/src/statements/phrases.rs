@@ -129,8 +129,7 @@ impl Phrases {
                     name @ ("before" | "after" | "during" | "within" | "than" | "instead"),
                 ) => Some(*name),
                 TokenKind::Class(WordClass::Bound, name) => {
-                    let is_number = |next: &Token| matches!(next.kind, TokenKind::Quantity(_));
-                    (!tokens.get(index + 1).is_some_and(is_number)).then_some(*name)
+                    (!tokens.get(index + 1).is_some_and(Token::is_quantity)).then_some(*name)
                 }
                 _ => None,
             };
@@ -270,24 +269,22 @@ impl Phrases {
             && fact.voice == Voice::Identity
             && (self.is_definite[0] && fact.is_definite[1] || self.is_definite[1] && fact.is_definite[0]);
         // "the trail is 5 km long" and "the length of the trail is 5 km"
-        let owned: Vec<&String> = self.verb.iter().chain(&self.rest).collect();
-        let owner = Phrase { stems: self.subject.clone(), ..Phrase::new(ANY, true) };
         let is_owned = || {
+            let owned: Vec<&String> = self.verb.iter().chain(&self.rest).collect();
+            let owner = Phrase { stems: self.subject.clone(), ..Phrase::new(ANY, true) };
             self.voice == Voice::Active
                 && fact.verb.is_empty()
                 && !owned.is_empty()
                 && is_subsequence(&owned, &theirs)
                 && phrases.iter().any(|phrase| owner.is_in(phrase))
         };
-        let is_in_order = is_subsequence(&core, &theirs)
-            || is_exchangeable && is_subsequence(&exchanged, &theirs)
-            || is_owned();
-        if !is_in_order {
+        let is_in_order = is_subsequence(&core, &theirs);
+        if !(is_in_order || is_exchangeable && is_subsequence(&exchanged, &theirs) || is_owned()) {
             return false;
         }
         // several phrases with one preposition keep their order and their side of the verb
         let is_passive = |voice| matches!(voice, Voice::Passive | Voice::Agentless);
-        let has_sides = is_subsequence(&core, &theirs) && is_passive(self.voice) == is_passive(fact.voice);
+        let has_sides = is_in_order && is_passive(self.voice) == is_passive(fact.voice);
         let mut used = vec![false; phrases.len()];
         for phrase in attached {
             let several = phrases.iter().filter(|fact| fact.preposition == phrase.preposition).count() > 1;

@@ -108,16 +108,9 @@ fn is_rounded(rounded: &Decimal, exact: &Decimal) -> bool {
     // at most 5 % away
     let twenty_times =
         exact.checked_sub(rounded).and_then(|difference| difference.checked_mul(&Decimal::from(20_i64)));
-    let is_near = twenty_times.is_ok_and(|difference| {
-        let limit = if *exact < Decimal::from(0_i64) {
-            Decimal::from(0_i64).checked_sub(exact)
-        } else {
-            Ok(exact.clone())
-        };
-        limit.is_ok_and(|limit| {
-            let below = Decimal::from(0_i64).checked_sub(&limit).is_ok_and(|below| below <= difference);
-            difference <= limit && below
-        })
+    let is_near = Decimal::from(0_i64).checked_sub(exact).is_ok_and(|opposite| {
+        let limits = exact.min(&opposite)..=exact.max(&opposite);
+        twenty_times.is_ok_and(|difference| limits.contains(&&difference))
     });
     is_rounded && is_near
 }

@@ -35,8 +35,6 @@ pub(crate) struct Part {
     pub(crate) phrases: Phrases,
     pub(crate) has_verb: bool,
     subject_tokens: Vec<Token>,
-    /// The stems that narrow what they stand beside.
-    pub(crate) narrowing: BTreeSet<String>,
     /// Its content words, those that it takes over from the part before among them.
     pub(crate) words: Vec<Word>,
     pub(crate) quantities: Vec<PlacedQuantity>,
@@ -91,8 +89,7 @@ pub(crate) fn read_sentence(text: &str, language: TextLanguage, previous: &Subje
         return Sentence { parts: vec![part], ..Sentence::default() };
     }
     let verbatim = verbatim(&tokens);
-    let last_break =
-        tokens.iter().rposition(|token| matches!(token.kind, TokenKind::Break) || token.is(WordClass::Joint));
+    let last_break = tokens.iter().rposition(Token::is_break_or_joint);
     let is_frame = |token: &Token| token.is(WordClass::Condition) || token.is(WordClass::Attribution);
     let first_frame = tokens.iter().position(is_frame);
     let is_framed_last = first_frame.zip(last_break).is_some_and(|(frame, last)| frame > last);
@@ -139,10 +136,10 @@ pub(crate) fn read_sentence(text: &str, language: TextLanguage, previous: &Subje
 
 /// Whether a piece between commas or joints only changes how far another one holds: "…, never".
 fn has_tail(tokens: &[Token]) -> bool {
-    let is_break = |token: &Token| matches!(token.kind, TokenKind::Break) || token.is(WordClass::Joint);
     let is_limit = |token: &Token| token.is(WordClass::Negation) || token.is(WordClass::Qualifier);
-    let has_content = |token: &Token| token.is_word() || matches!(token.kind, TokenKind::Quantity(_));
-    tokens.split(is_break).any(|piece| piece.iter().any(is_limit) && !piece.iter().any(has_content))
+    tokens
+        .split(Token::is_break_or_joint)
+        .any(|piece| piece.iter().any(is_limit) && !piece.iter().any(Token::is_word_or_quantity))
 }
 
 /// The tokens of each part. A part after a comma that begins with a preposition and has no verb belongs to the one before.
@@ -151,10 +148,7 @@ fn segments(tokens: &[Token], language: &Language) -> Vec<Vec<Token>> {
     let (mut open, mut follows_comma) = (Vec::new(), false);
     let mut close = |open: &mut Vec<Token>, follows_comma: bool| {
         let segment = std::mem::take(open);
-        if !segment
-            .iter()
-            .any(|token: &Token| token.is_word() || matches!(token.kind, TokenKind::Quantity(_)))
-        {
+        if !segment.iter().any(Token::is_word_or_quantity) {
             return;
         }
         let is_rest = follows_comma
@@ -166,7 +160,7 @@ fn segments(tokens: &[Token], language: &Language) -> Vec<Vec<Token>> {
         }
     };
     for (index, token) in tokens.iter().enumerate() {
-        let is_comma = matches!(token.kind, TokenKind::Break);
+        let is_comma = token.is_break();
         let is_content = tokens.get(index + 1).is_some_and(|next| next.is(WordClass::Content));
         if is_comma && is_content {
             // "expects, that" is one statement
@@ -214,24 +208,22 @@ fn verbatim(tokens: &[Token]) -> String {
 fn take_frames(tokens: &mut Vec<Token>, text: &str) -> BTreeSet<Frame> {
     let mut frames = BTreeSet::new();
     while let Some(at) = tokens.iter().position(|token| token.is(WordClass::Condition)) {
-        let is_comma = |token: &Token| matches!(token.kind, TokenKind::Break);
-        let end = tokens.iter().skip(at).position(is_comma).map_or(tokens.len(), |length| at + length);
+        let end = tokens.iter().skip(at).position(Token::is_break).map_or(tokens.len(), |length| at + length);
         frames.insert(frame(tokens.drain(at..end)));
     }
     while let Some(at) = tokens.iter().position(|token| token.is(WordClass::Attribution)) {
-        let is_comma = |token: &Token| matches!(token.kind, TokenKind::Break);
-        let comma = tokens.iter().skip(at).position(is_comma).map(|length| at + length);
+        let comma = tokens.iter().skip(at).position(Token::is_break).map(|length| at + length);
         let words =
             tokens.get(at).and_then(|token| text.get(token.range.clone())).unwrap_or_default().to_lowercase();
         let names_source_after = matches!(&*words, "according to" | "laut" | "nach angaben");
-        let start_of_clause = tokens.iter().take(at).rposition(is_comma).map_or(0, |comma| comma + 1);
+        let start_of_clause = tokens.iter().take(at).rposition(Token::is_break).map_or(0, |comma| comma + 1);
         let range = if names_source_after {
             at..comma.unwrap_or(tokens.len())
         } else if start_of_clause > 0
             && tokens
                 .iter()
                 .skip(at)
-                .take_while(|token| !is_comma(token))
+                .take_while(|token| !token.is_break())
                 .filter(|token| token.is_content())
                 .count()
                 <= 3
@@ -275,7 +267,7 @@ struct SentenceContext {
 fn bounds_number(tokens: &[Token], index: usize) -> bool {
     let mut rest = tokens.get(index + 1..).unwrap_or_default().iter();
     let next = rest.find(|next| !next.is(WordClass::Function) && !next.is(WordClass::About));
-    next.is_some_and(|next| matches!(next.kind, TokenKind::Quantity(_)))
+    next.is_some_and(Token::is_quantity)
 }
 
 /// The words, quantities, polarity and qualifiers of `tokens`.
@@ -327,14 +319,11 @@ fn read_words(tokens: &[Token], language: &Language) -> Part {
                     part.qualifiers.insert(name);
                 }
                 WordClass::About => {
-                    about = next.is_some_and(|next| matches!(next.kind, TokenKind::Quantity(_)));
+                    about = next.is_some_and(Token::is_quantity);
                 }
                 WordClass::Verb | WordClass::Narrowing => {
                     let stem = language.stem(name);
                     last = Some(stem.clone());
-                    if *class == WordClass::Narrowing {
-                        part.narrowing.insert(stem.clone());
-                    }
                     part.words.push(Word { stem, text: (*name).to_owned() });
                 }
                 WordClass::Preposition => last = Some((*name).to_owned()),
@@ -397,7 +386,6 @@ fn read_part(
         // "… and weighs 2 kg", "… and a cable"
         part.subject = before.subject.clone();
         part.head = before.head.clone();
-        part.narrowing.extend(before.narrowing.intersection(&before.subject).cloned());
         // "Anna Smith, CEO"
         let is_taken = |word: &&Word| before.subject.contains(&word.stem) || !before.has_verb;
         let mut taken: Vec<Word> = before.words.iter().filter(is_taken).cloned().collect();
@@ -513,8 +501,7 @@ fn known_verb_at(tokens: &[Token], language: &Language) -> Option<usize> {
         if is_verb {
             return Some(index);
         }
-        has_content |=
-            token.is_word() || token.is(WordClass::Pronoun) || matches!(token.kind, TokenKind::Quantity(_));
+        has_content |= token.is_word_or_quantity() || token.is(WordClass::Pronoun);
     }
     None
 }
@@ -525,15 +512,20 @@ fn is_noun_before_verb(tokens: &[Token], index: usize) -> bool {
     next.iter().any(|token| token.is(WordClass::Verb) || token.is(WordClass::Auxiliary))
 }
 
-/// The index of the word of the verb at `verb`: with an auxiliary, the participle after it.
-fn verb_word_at(tokens: &[Token], verb: usize, language: &Language) -> Option<usize> {
+/// The auxiliaries that begin `tokens`, with the negations and qualifiers among them, and the tokens after these.
+fn split_auxiliaries(tokens: &[Token]) -> (&[Token], &[Token]) {
     let is_passed = |token: &&Token| {
         token.is(WordClass::Auxiliary) || token.is(WordClass::Negation) || token.is(WordClass::Qualifier)
     };
-    let rest = tokens.get(verb..).unwrap_or_default();
-    let at = verb + rest.iter().take_while(is_passed).count();
-    let token = tokens.get(at)?;
-    let is_auxiliary = rest.first().is_some_and(|first| first.is(WordClass::Auxiliary));
+    tokens.split_at(tokens.iter().take_while(is_passed).count())
+}
+
+/// The index of the word of the verb at `verb`: with an auxiliary, the participle after it.
+fn verb_word_at(tokens: &[Token], verb: usize, language: &Language) -> Option<usize> {
+    let (auxiliaries, rest) = split_auxiliaries(tokens.get(verb..).unwrap_or_default());
+    let at = verb + auxiliaries.len();
+    let token = rest.first()?;
+    let is_auxiliary = auxiliaries.first().is_some_and(|first| first.is(WordClass::Auxiliary));
     let is_verb = match &token.kind {
         TokenKind::Class(WordClass::Verb, _) => true,
         TokenKind::Word(_) => !is_auxiliary || is_participle(token, language),
@@ -584,16 +576,9 @@ fn voice(tokens: &[Token], verb: Option<usize>, language: &Language) -> Voice {
     };
     let after = tokens.get(verb + 1..).unwrap_or_default();
     let is_by = |token: &Token| matches!(token.kind, TokenKind::Class(WordClass::Preposition, name) if name == language.by);
-    let rest = tokens.get(verb..).unwrap_or_default();
-    let mut run = rest.iter().take_while(|token| {
-        token.is(WordClass::Auxiliary) || token.is(WordClass::Negation) || token.is(WordClass::Qualifier)
-    });
-    let is_be = run.any(|token| matches!(token.kind, TokenKind::Class(WordClass::Auxiliary, name) if language.be.contains(&name)));
-    let is_passed = |token: &&Token| {
-        token.is(WordClass::Auxiliary) || token.is(WordClass::Negation) || token.is(WordClass::Qualifier)
-    };
-    let participle = after.iter().take_while(is_passed).count();
-    let is_participle = after.get(participle).is_some_and(|token| is_participle(token, language));
+    let (auxiliaries, rest) = split_auxiliaries(tokens.get(verb..).unwrap_or_default());
+    let is_be = auxiliaries.iter().any(|token| matches!(token.kind, TokenKind::Class(WordClass::Auxiliary, name) if language.be.contains(&name)));
+    let is_participle = rest.first().is_some_and(|token| is_participle(token, language));
     let is_last_participle = language.has_decimal_comma && after.last().is_some_and(|last| matches!(&last.kind, TokenKind::Word(word) if word.text.ends_with('t') || word.text.ends_with("en")));
     if is_be && (is_participle || is_last_participle) {
         return if after.iter().skip(1).any(is_by) { Voice::Passive } else { Voice::Agentless };

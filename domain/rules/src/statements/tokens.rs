@@ -53,6 +53,23 @@ impl Token {
     pub(super) const fn is_content(&self) -> bool {
         matches!(self.kind, TokenKind::Word(_))
     }
+
+    pub(super) const fn is_quantity(&self) -> bool {
+        matches!(self.kind, TokenKind::Quantity(_))
+    }
+
+    pub(super) const fn is_word_or_quantity(&self) -> bool {
+        self.is_word() || self.is_quantity()
+    }
+
+    pub(super) const fn is_break(&self) -> bool {
+        matches!(self.kind, TokenKind::Break)
+    }
+
+    /// Whether a part of the sentence can end here.
+    pub(super) fn is_break_or_joint(&self) -> bool {
+        self.is_break() || self.is(WordClass::Joint)
+    }
 }
 
 /// The tokens of a text.
@@ -125,7 +142,7 @@ fn join_ranges(tokens: Vec<Token>, text: &str) -> Vec<Token> {
     let mut joined: Vec<Token> = Vec::new();
     let mut rest = tokens.into_iter().peekable();
     while let Some(token) = rest.next() {
-        if !matches!(token.kind, TokenKind::Quantity(_)) {
+        if !token.is_quantity() {
             joined.push(token);
             continue;
         }

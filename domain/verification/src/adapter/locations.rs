@@ -4,8 +4,7 @@
 use super::{Adapter, AdapterError, AnswerLocation};
 use crate::oracle_call::AnswerFault;
 use domain_base::decimal::{Decimal, Rounding};
-use domain_base::moment::{CLOCK_SKEW_MAX, format_span};
-use domain_base::moment::{Date, read_http_date};
+use domain_base::moment::{CLOCK_SKEW_MAX, Date, format_span, read_http_date};
 use domain_base::raw::SourceValue;
 use domain_ground::path::RawFieldPath;
 use jiff::{SignedDuration, Timestamp};
