@@ -6,7 +6,7 @@ use super::fact_set::FactSet;
 use super::facts::{FactSupport, SearchableFacts};
 use super::normalization::{OriginOffsets, normalize};
 use super::opposite_pairs::RequestedPairs;
-use super::plain_text::PlainText;
+use super::plain_text::{HEADING, PlainText, QUOTE, is_line_end};
 use super::result::{CandidateSpan, EvaluationMetrics, RuleResult, RuleVerdict};
 use domain_base::digest::Sha256Hex;
 use std::borrow::Cow;
@@ -215,6 +215,14 @@ impl<'a> RuleContext<'a> {
             (end - line.len()..end, line)
         });
         lines.filter(|(_, line)| line.trim_start().starts_with('#')).map(|(range, _)| range).collect()
+    }
+
+    /// Whether an item of a list begins at byte `at` of a part: its line begins with a bullet or a number.
+    pub(super) fn is_list_item(&self, part: usize, at: usize) -> bool {
+        let before = self.parts.get(part).and_then(|part| part.text.get(..at)).unwrap_or_default();
+        let line = before.rsplit(is_line_end).next().unwrap_or_default().trim_start();
+        let is_mark = PlainText::of(&format!("{line}x")).text() == "x";
+        !line.is_empty() && !line.starts_with([HEADING, QUOTE]) && is_mark
     }
 
     /// The text of a fact, as it was given.

@@ -14,7 +14,7 @@ pub(super) const LIST_NUMBER_MAX_DIGITS: usize = 3;
 pub(super) const QUOTE: char = '>';
 
 /// The mark of a heading, once or more.
-const HEADING: char = '#';
+pub(super) const HEADING: char = '#';
 
 /// The maximum level of a heading.
 pub(super) const HEADING_MAX: usize = 6;

@@ -150,6 +150,8 @@ pub enum ClaimAspect {
     Quantity,
     /// Whether it is negated.
     Polarity,
+    /// Whether it holds now, held once, or has held until now.
+    Tense,
     /// How far or how surely it holds.
     Qualifier,
     /// A condition or an attribution.

@@ -9,8 +9,9 @@ mod sentence;
 mod stem;
 mod tokens;
 mod unit;
+mod verb;
 
-pub(crate) use fact_parts::{EXAMINED_MAX, FactPart, FactParts, has_fault};
+pub(crate) use fact_parts::{EXAMINED_MAX, FactParts};
 pub use language::TextLanguage;
 pub(crate) use quantity::begins_with_unit;
 pub(crate) use sentence::{Part, Sentence, Subject, read_sentence};

@@ -10,12 +10,9 @@ mod tests;
 use crate::candidate::RuleContext;
 use crate::claims::CandidateRange;
 use crate::findings::{FullViolation, RuleFindings};
-use crate::result::{ClaimComparison, EvidenceFinding, EvidenceOutput};
-use crate::statements::{
-    EXAMINED_MAX, FactPart, FactParts, Part, Sentence, Subject, has_fault, read_sentence,
-};
+use crate::result::{EvidenceFinding, EvidenceOutput};
+use crate::statements::{EXAMINED_MAX, FactParts, Part, Sentence, Subject, read_sentence};
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// The check of a candidate.
@@ -36,6 +33,8 @@ pub(crate) fn supported_claims(context: &RuleContext<'_>, findings: &mut RuleFin
     let mut check = ClaimCheck { context, facts, left: EXAMINED_MAX, unsupported: 0, violations: Vec::new() };
     let mut subject = Subject::default();
     let (mut previous_part, mut headings) = (None, Vec::new());
+    // "The plan includes:", which each item of the list after it continues
+    let mut lead = String::new();
     for within in context.sentences() {
         if previous_part != Some(within.part) {
             subject = Subject::default();
@@ -45,9 +44,25 @@ pub(crate) fn supported_claims(context: &RuleContext<'_>, findings: &mut RuleFin
         let text = context.plain_at(within);
         let origin = context.plain_origin(within.part, within.range.clone());
         if text.contains(char::is_alphanumeric) && !is_in(&headings, origin.start) {
-            let sentence = read_sentence(text, language, &subject);
-            check.check_sentence(within, &sentence, findings);
+            if !context.is_list_item(within.part, origin.start) {
+                lead.clear();
+            }
+            let mut sentence = read_sentence(&format!("{lead}{text}"), language, &subject);
             subject = sentence.subject().unwrap_or(subject);
+            if let Some(before) = text.trim_end().strip_suffix(':')
+                && sentence.parts.iter().any(|part| part.has_verb)
+                && context.is_list_item(
+                    within.part,
+                    context.plain_origin(within.part, within.range.end..within.range.end + 1).start,
+                )
+            {
+                let what =
+                    before.trim_start().split_once(' ').filter(|(what, _)| matches!(*what, "What" | "Was"));
+                lead = format!("{} ", what.map_or(before, |(_, rest)| rest));
+                continue;
+            }
+            sentence.remove_lead(lead.len());
+            check.check_sentence(within, &sentence, findings);
         }
     }
     let ClaimCheck { unsupported, violations, .. } = check;
@@ -82,21 +97,15 @@ impl ClaimCheck<'_, '_> {
             self.violations.push((within.part, origin, "no claim can be read in it".to_owned()));
         }
         for part in &sentence.parts {
-            self.check_part(within, sentence, part, findings);
+            self.check_part(within, part, findings);
         }
     }
 
-    fn check_part(
-        &mut self,
-        within: &CandidateRange,
-        sentence: &Sentence,
-        part: &Part,
-        findings: &mut RuleFindings,
-    ) {
+    fn check_part(&mut self, within: &CandidateRange, part: &Part, findings: &mut RuleFindings) {
         let (context, text) = (self.context, self.context.plain_at(within));
         let start = within.range.start;
         let origin = context.plain_origin(within.part, start + part.range.start..start + part.range.end);
-        let found = self.find(sentence, part);
+        let found = self.facts.find(part, &mut self.left);
         let comparisons = found.iter().flat_map(|(_, comparisons)| comparisons);
         let faults = comparisons.filter(|comparison| comparison.result.is_fault()).map(ToString::to_string);
         let faults: Vec<String> = part.undecidable.map(str::to_owned).into_iter().chain(faults).collect();
@@ -121,17 +130,6 @@ impl ClaimCheck<'_, '_> {
             };
             self.violations.push((within.part, origin, message));
         }
-    }
-
-    /// The part of a fact that supports `part`, or the nearest one, with the comparisons.
-    fn find(&mut self, sentence: &Sentence, part: &Part) -> Option<(&FactPart, Vec<ClaimComparison>)> {
-        let is_last = sentence.parts.last().is_some_and(|last| last.range == part.range);
-        let whole = self.facts.find(part, &sentence.frames, &mut self.left);
-        // a condition at the end may hold for the last part only
-        if sentence.is_framed_last && !is_last && whole.as_ref().is_none_or(has_fault) {
-            return self.facts.find(part, &BTreeSet::new(), &mut self.left);
-        }
-        whole
     }
 }
 

@@ -4,6 +4,7 @@ use super::language::TextLanguage;
 use super::quantity::QuantityMatch;
 use super::sentence::{Frame, Part, PlacedQuantity, Sentence, Subject, read_sentence};
 use super::tokens::{Voice, Word};
+use super::verb::Tense;
 use crate::claims::sentences;
 use crate::plain_text::PlainText;
 use crate::result::{ClaimAspect, ClaimComparison, ComparisonResult};
@@ -14,8 +15,6 @@ use std::collections::{BTreeSet, HashMap};
 #[derive(Debug, Default)]
 pub(crate) struct FactParts {
     parts: Vec<FactPart>,
-    /// The conditions of each sentence.
-    frames: Vec<BTreeSet<Frame>>,
     /// The first fact with a sentence, by its words and quantities.
     pub(crate) verbatim: HashMap<String, u32>,
     /// The stems of words, and the quantities, by their text.
@@ -27,7 +26,6 @@ pub(crate) struct FactParts {
 #[derive(Debug)]
 pub(crate) struct FactPart {
     pub(crate) fact: u32,
-    sentence: usize,
     part: Part,
     /// The numbers of its stems and quantities, sorted.
     numbers: Vec<u32>,
@@ -56,7 +54,7 @@ impl FactParts {
     }
 
     fn add(&mut self, fact: u32, sentence: Sentence) {
-        let Sentence { parts, frames, verbatim, .. } = sentence;
+        let Sentence { parts, verbatim } = sentence;
         if !verbatim.is_empty() {
             self.verbatim.entry(verbatim).or_insert(fact);
         }
@@ -70,9 +68,8 @@ impl FactParts {
                     parts.push(place);
                 }
             }
-            self.parts.push(FactPart { fact, sentence: self.frames.len(), part, numbers });
+            self.parts.push(FactPart { fact, part, numbers });
         }
-        self.frames.push(frames);
     }
 
     fn number(&mut self, key: String) -> u32 {
@@ -90,14 +87,9 @@ impl FactParts {
         words as u64
     }
 
-    /// The part of a fact that supports `part` of a sentence with `frames`, or the nearest one, with the comparisons. It takes
+    /// The part of a fact that supports `part`, or the nearest one, with the comparisons. It takes
     /// from `left` the number of parts that it examines.
-    pub(crate) fn find(
-        &self,
-        part: &Part,
-        frames: &BTreeSet<Frame>,
-        left: &mut usize,
-    ) -> Option<(&FactPart, Vec<ClaimComparison>)> {
+    pub(crate) fn find(&self, part: &Part, left: &mut usize) -> Option<(&FactPart, Vec<ClaimComparison>)> {
         let words: BTreeSet<&str> = part.words.iter().map(|word| word.stem.as_str()).collect();
         let numbers: Vec<Option<u32>> = words.iter().map(|stem| self.numbers.get(*stem).copied()).collect();
         let known: Vec<u32> = numbers.iter().copied().flatten().collect();
@@ -115,7 +107,7 @@ impl FactParts {
             let Some(fact) = self.parts.get(*place as usize) else { continue };
             let shared = shared(fact);
             if shared == words.len() && part.undecidable.is_none() {
-                let comparisons = self.compare(part, frames, fact);
+                let comparisons = compare(part, &fact.part);
                 if !comparisons.iter().any(|comparison| comparison.result.is_fault()) {
                     return Some((fact, comparisons));
                 }
@@ -128,73 +120,80 @@ impl FactParts {
                 *least = (shared, fact);
             }
         }
-        let compared =
-            nearest.into_iter().map(|(shared, fact)| (shared, fact, self.compare(part, frames, fact)));
+        let compared = nearest.into_iter().map(|(shared, fact)| (shared, fact, compare(part, &fact.part)));
         let rank = |(shared, fact, comparisons): &(usize, &FactPart, Vec<ClaimComparison>)| {
             let faults = comparisons.iter().filter(|comparison| comparison.result.is_fault()).count();
             (*shared, Reverse(faults), Reverse(fact.fact))
         };
         compared.max_by_key(rank).map(|(_, fact, comparisons)| (fact, comparisons))
     }
+}
 
-    fn compare(&self, part: &Part, frames: &BTreeSet<Frame>, fact: &FactPart) -> Vec<ClaimComparison> {
-        let mut found = Vec::new();
-        let mut note = |aspect, claim: String, fact: String, result| {
-            found.push(ClaimComparison { aspect, claim, fact, result });
-        };
-        let stems = |stems: &BTreeSet<String>| stems.iter().cloned().collect::<Vec<_>>().join(" ");
-        if !part.subject.is_empty() || !fact.part.subject.is_empty() {
-            let result = ComparisonResult::of(is_subject_of(part, fact));
-            note(ClaimAspect::Subject, stems(&part.subject), stems(&fact.part.subject), result);
-        }
-        // other words of the fact may be a restriction
-        let has = |word: &&Word| part.words.iter().any(|own| own.stem == word.stem);
-        for word in fact.part.words.iter().filter(|word| !has(word)) {
-            note(ClaimAspect::Word, String::new(), word.text.clone(), ComparisonResult::Different);
-        }
-        for word in &part.words {
-            let own = fact.part.words.iter().find(|own| own.stem == word.stem);
-            let result = match own {
-                Some(own) if own.text == word.text => ComparisonResult::Same,
-                Some(_) => ComparisonResult::Inflected,
-                None => ComparisonResult::Missing,
-            };
-            note(
-                ClaimAspect::Word,
-                word.text.clone(),
-                own.map(|own| own.text.clone()).unwrap_or_default(),
-                result,
-            );
-        }
-        for (claim, with, result) in quantities(&part.quantities, &fact.part.quantities) {
-            note(ClaimAspect::Quantity, claim, with, result);
-        }
-        if !part.phrases.is_in(&fact.part.phrases) {
-            let (own, theirs) = (part.phrases.text(), fact.part.phrases.text());
-            note(ClaimAspect::Order, own, theirs, ComparisonResult::Different);
-        }
-        let polarity = |is_negated: bool| if is_negated { "not" } else { "" }.to_owned();
-        let result = ComparisonResult::of(part.is_negated == fact.part.is_negated);
-        if part.is_negated || fact.part.is_negated {
-            note(ClaimAspect::Polarity, polarity(part.is_negated), polarity(fact.part.is_negated), result);
-        }
-        let join = |words: &BTreeSet<&str>| words.iter().copied().collect::<Vec<_>>().join(", ");
-        let (own, theirs) = (&part.qualifiers, &fact.part.qualifiers);
-        if !own.is_empty() || !theirs.is_empty() {
-            note(ClaimAspect::Qualifier, join(own), join(theirs), ComparisonResult::of(own == theirs));
-        }
-        let theirs = self.frames.get(fact.sentence);
-        let text = |frames: &BTreeSet<Frame>| {
-            let frame = |frame: &Frame| format!("{} {}", frame.kind, frame.words.join(" "));
-            frames.iter().map(frame).collect::<Vec<_>>().join("; ")
-        };
-        if let Some(theirs) = theirs
-            && !(frames.is_empty() && theirs.is_empty())
-        {
-            note(ClaimAspect::Condition, text(frames), text(theirs), ComparisonResult::of(frames == theirs));
-        }
-        found
+/// Compares a part of a claim with one of a fact.
+fn compare(part: &Part, fact: &Part) -> Vec<ClaimComparison> {
+    let mut found = Vec::new();
+    let mut note = |aspect, claim: String, fact: String, result| {
+        found.push(ClaimComparison { aspect, claim, fact, result });
+    };
+    let stems = |stems: &BTreeSet<String>| stems.iter().cloned().collect::<Vec<_>>().join(" ");
+    if !part.subject.is_empty() || !fact.subject.is_empty() {
+        let result = ComparisonResult::of(is_subject_of(part, fact));
+        note(ClaimAspect::Subject, stems(&part.subject), stems(&fact.subject), result);
     }
+    // other words of the fact may be a restriction; "the roof was repaired" need not name who did it
+    let is_agentless = part.voice == Voice::Agentless;
+    let has = |word: &&Word| part.words.iter().any(|own| own.stem == word.stem);
+    let is_agent = |word: &&Word| is_agentless && fact.phrases.agent().contains(&word.stem);
+    for word in fact.words.iter().filter(|word| !has(word) && !is_agent(word)) {
+        note(ClaimAspect::Word, String::new(), word.text.clone(), ComparisonResult::Different);
+    }
+    for word in &part.words {
+        let own = fact.words.iter().find(|own| own.stem == word.stem);
+        let result = match own {
+            Some(own) if own.text == word.text => ComparisonResult::Same,
+            Some(_) => ComparisonResult::Inflected,
+            None => ComparisonResult::Missing,
+        };
+        note(
+            ClaimAspect::Word,
+            word.text.clone(),
+            own.map(|own| own.text.clone()).unwrap_or_default(),
+            result,
+        );
+    }
+    for (claim, with, result) in quantities(&part.quantities, &fact.quantities) {
+        note(ClaimAspect::Quantity, claim, with, result);
+    }
+    if !part.phrases.is_in(&fact.phrases) {
+        let (own, theirs) = (part.phrases.text(), fact.phrases.text());
+        note(ClaimAspect::Order, own, theirs, ComparisonResult::Different);
+    }
+    let polarity = |is_negated: bool| if is_negated { "not" } else { "" }.to_owned();
+    let result = ComparisonResult::of(part.is_negated == fact.is_negated);
+    if part.is_negated || fact.is_negated {
+        note(ClaimAspect::Polarity, polarity(part.is_negated), polarity(fact.is_negated), result);
+    }
+    if let (Some(own), Some(theirs)) = (part.tense, fact.tense)
+        && own != theirs
+    {
+        let name = |tense: Tense| <&str>::from(tense).to_owned();
+        note(ClaimAspect::Tense, name(own), name(theirs), ComparisonResult::Different);
+    }
+    let join = |words: &BTreeSet<&str>| words.iter().copied().collect::<Vec<_>>().join(", ");
+    let (own, theirs) = (&part.qualifiers, &fact.qualifiers);
+    if !own.is_empty() || !theirs.is_empty() {
+        note(ClaimAspect::Qualifier, join(own), join(theirs), ComparisonResult::of(own == theirs));
+    }
+    let text = |frames: &BTreeSet<Frame>| {
+        let frame = |frame: &Frame| format!("{} {}", frame.kind, frame.words.join(" "));
+        frames.iter().map(frame).collect::<Vec<_>>().join("; ")
+    };
+    let (own, theirs) = (&part.frames, &fact.frames);
+    if !own.is_empty() || !theirs.is_empty() {
+        let is_equal = own == theirs || part.is_freely_framed && theirs.is_empty();
+        note(ClaimAspect::Condition, text(own), text(theirs), ComparisonResult::of(is_equal));
+    }
+    found
 }
 
 /// The texts under which a part is found.
@@ -204,10 +203,10 @@ fn keys(part: &Part) -> impl Iterator<Item = String> {
 }
 
 /// Whether the noun of the fact's subject is in the claim. A passive claim need not name who acts.
-fn is_subject_of(part: &Part, fact: &FactPart) -> bool {
+fn is_subject_of(part: &Part, fact: &Part) -> bool {
     let has = |stem: &String| part.words.iter().any(|word| word.stem == *stem);
-    let is_agentless = part.voice == Voice::Agentless && fact.part.voice == Voice::Active;
-    fact.part.head.as_ref().is_none_or(has) || is_agentless
+    let is_agentless = part.voice == Voice::Agentless && fact.voice == Voice::Active;
+    fact.head.as_ref().is_none_or(has) || is_agentless
 }
 
 /// Compares each quantity of a claim with one of a fact, and each of these with at most one.
@@ -281,8 +280,4 @@ fn is_placed_alike(claim: &PlacedQuantity, fact: &PlacedQuantity, facts: &[Place
         || is_same(&claim.after, &fact.before) && fact.after.is_none()
         || is_same(&claim.before, &fact.before) && claim.after.is_none() == fact.after.is_none()
         || claim.before.is_none() && claim.after.is_none() && !is_one_of_several
-}
-
-pub(crate) fn has_fault((_, comparisons): &(&FactPart, Vec<ClaimComparison>)) -> bool {
-    comparisons.iter().any(|comparison| comparison.result.is_fault())
 }

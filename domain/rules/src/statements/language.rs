@@ -2,6 +2,7 @@
 //! inflection of its other words.
 
 use super::stem;
+use super::verb::Tense;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -89,6 +90,8 @@ pub(super) struct Language {
     irregular: HashMap<&'static str, &'static str>,
     pub(super) numbers: HashMap<&'static str, u32>,
     pub(super) months: HashMap<&'static str, u8>,
+    /// Whether the verb stands second and its participle last, whatever stands first.
+    pub(super) is_verb_second: bool,
     /// Whether a decimal comma and points between thousands are read.
     pub(super) has_decimal_comma: bool,
     endings: fn(&str) -> String,
@@ -98,6 +101,10 @@ pub(super) struct Language {
     pub(super) verb_endings: &'static [&'static str],
     /// The forms of "be" with which the passive is built.
     pub(super) be: &'static [&'static str],
+    /// The auxiliaries in a past form.
+    pub(super) past_auxiliaries: &'static [&'static str],
+    /// The auxiliaries that form a past tense with a participle.
+    pub(super) have: &'static [&'static str],
     /// The articles, after which no verb follows.
     pub(super) articles: &'static [&'static str],
     /// The word for "times", as in "two times".
@@ -112,27 +119,49 @@ impl Language {
         self.phrases.get(phrase).copied()
     }
 
-    /// Whether `word` is an irregular form.
-    pub(super) fn is_irregular(&self, word: &str) -> bool {
-        self.irregular.contains_key(word)
+    /// Whether `word` has the form of a past participle.
+    pub(super) fn is_participle(&self, word: &str) -> bool {
+        const SAME_AS_BASE: [&str; 8] = ["run", "put", "set", "cut", "hit", "read", "let", "come"];
+        self.past.iter().any(|end| word.ends_with(end))
+            || self.is_verb_second && word.len() > 4 && (word.ends_with('t') || word.ends_with("en"))
+            || self.irregular.contains_key(word)
+            || SAME_AS_BASE.contains(&word)
+    }
+
+    /// The tense of a verb without an auxiliary; `None` if its form is that of several tenses.
+    pub(super) fn tense(&self, form: &str) -> Option<Tense> {
+        const SEVERAL: [&str; 8] = ["cost", "put", "set", "cut", "hit", "read", "let", "kosten"];
+        let is_past = self.past.iter().any(|end| form.ends_with(end)) || self.irregular.contains_key(form);
+        let tense = if is_past { Tense::Past } else { Tense::Present };
+        (!SEVERAL.contains(&form)).then_some(tense)
+    }
+
+    /// The form of a verb for a German participle: "gründet" for "gegründet".
+    pub(super) fn verb_of<'a>(&self, word: &'a str) -> &'a str {
+        let verb = word.strip_prefix("ge").filter(|verb| verb.ends_with('t') && verb.len() > 3);
+        verb.filter(|_| self.is_verb_second).unwrap_or(word)
     }
 
     /// The common form of the inflections of `word`, which is in lower case.
     pub(super) fn stem(&self, word: &str) -> String {
-        match self.irregular.get(word) {
-            Some(base) => (self.endings)(base),
-            None => (self.endings)(word),
-        }
+        let base = self.irregular.get(word).copied();
+        // "stored" is of "store", "planned" is not of "plane"
+        let verb =
+            || word.strip_suffix('d').filter(|base| matches!(self.class(base), Some((WordClass::Verb, _))));
+        (self.endings)(base.or_else(verb).unwrap_or(word))
     }
 }
 
 /// The grammar of a language, besides its words.
 struct Grammar {
+    is_verb_second: bool,
     has_decimal_comma: bool,
     endings: fn(&str) -> String,
     past: &'static [&'static str],
     verb_endings: &'static [&'static str],
     be: &'static [&'static str],
+    past_auxiliaries: &'static [&'static str],
+    have: &'static [&'static str],
     articles: &'static [&'static str],
     times: &'static str,
     by: &'static str,
@@ -172,18 +201,33 @@ fn language(
     let months =
         months.flat_map(|(number, names)| names.split_whitespace().map(move |name| (name, number))).collect();
     let phrase_max_words = phrases.keys().map(|phrase: &&str| phrase.split(' ').count()).max().unwrap_or(1);
-    let Grammar { has_decimal_comma, endings, past, verb_endings, be, articles, times, by } = grammar;
+    let Grammar {
+        is_verb_second,
+        has_decimal_comma,
+        endings,
+        past,
+        verb_endings,
+        be,
+        past_auxiliaries,
+        have,
+        articles,
+        times,
+        by,
+    } = grammar;
     Language {
         phrases,
         phrase_max_words,
         irregular,
         numbers,
         months,
+        is_verb_second,
         has_decimal_comma,
         endings,
         past,
         verb_endings,
         be,
+        past_auxiliaries,
+        have,
         articles,
         times,
         by,
@@ -204,7 +248,7 @@ pub(super) static ENGLISH: LazyLock<Language> = LazyLock::new(|| {
             (WordClass::About, "about: about, around, approximately, roughly, circa, approx, ca"),
             (
                 WordClass::Negation,
-                "not: not, no, none, nobody, nothing, nowhere, no one, neither, n't, isn't, aren't, wasn't, weren't, doesn't, don't, didn't, hasn't, haven't, hadn't, won't, wouldn't, shouldn't; never: never; cannot: cannot, can't, couldn't; no longer: no longer; hardly: hardly, barely; without: without; except: except, excluding, excludes, excluded, exclude; lack: lack, lacks, lacking, lacked, absent; deny: deny, denies, denied; refuse: refuse, refuses, refused; fail: fail, fails, failed, fails to, failed to; false: false, untrue, incorrect, wrong, lie, myth, hoax",
+                "not: not, no, none, nobody, nothing, nowhere, no one, n't, isn't, aren't, wasn't, weren't, doesn't, don't, didn't, hasn't, haven't, hadn't, won't, wouldn't, shouldn't; never: never; cannot: cannot, can't, couldn't; no longer: no longer; hardly: hardly, barely; without: without; except: except, excluding, excludes, excluded, exclude; lack: lack, lacks, lacking, lacked, absent; deny: deny, denies, denied; refuse: refuse, refuses, refused; fail: fail, fails, failed, fails to, failed to; false: false, untrue, incorrect, wrong, lie, myth, hoax, it is not true that, it is a lie that, it is a myth that, it is false that, it is wrong that, it is untrue that, it is incorrect that; neither: neither",
             ),
             (
                 WordClass::Condition,
@@ -217,7 +261,7 @@ pub(super) static ENGLISH: LazyLock<Language> = LazyLock::new(|| {
             ),
             (
                 WordClass::Qualifier,
-                "only: only, just, solely, exclusively; all: all, every, each; always: always; whole: entire, whole; fully: entirely, fully, completely; some: some, several, various, certain; partly: partly, partially, in part; most: most, majority; mostly: mostly, mainly, largely; many: many, much; often: often, frequently, usually, generally, typically, normally; few: few, little; rarely: rarely, seldom; sometimes: sometimes, occasionally; both: both; half: half; almost: almost, nearly; expected: expected, expects, expect, forecast, forecasts, projected, predicted, anticipated; likely: likely, probably; planned: planned, plans to, plan to, scheduled, due to, set to, intends, intended; proposed: proposed; estimated: estimated; aims: aims, target, targeted; will: will, shall, going to; may: may, might, could, possibly, perhaps, maybe, potentially; seems: appears, appear, seems, seem, apparently; forbidden: must not, mustn't; unnecessary: do not have to, does not have to, don't have to, doesn't have to, do not need to, does not need to, need not; should: should, ought, recommended; must: must, required, requires, require, need to, needs to, have to, has to, mandatory; can: can, able to; would: would; optional: optional, optionally; before: before, prior to; until: until, till, by the time; after: after, following; since: since, starting, from the; during: during; within: within; former: former, formerly, previously, previous; still: still; again: again; instead: instead, rather than, instead of; than: than, compared to, compared with; more: more; less: less, fewer; increase: increase, increases, increased, rise, rises, rose, risen, grow, grows, grew, grown, gain, gains, gained, up; decrease: decrease, decreases, decreased, fall, falls, fell, fallen, drop, drops, dropped, decline, declines, declined, down; loss: lost, loss; maximum: maximum, max, highest, maximal; minimum: minimum, min, lowest, minimal; free: free; pending: pending, draft, provisional, preliminary, tentative; respectively: respectively; ongoing: being",
+                "only: only, just, solely, exclusively; all: all, every, each; always: always; whole: entire, whole; fully: entirely, fully, completely; some: some, several, various, certain; partly: partly, partially, in part; most: most, majority; mostly: mostly, mainly, largely; many: many, much; often: often, frequently, usually, generally, typically, normally; few: few, little; rarely: rarely, seldom; sometimes: sometimes, occasionally; both: both; half: half; almost: almost, nearly; expected: expected, expects, expect, forecast, forecasts, projected, predicted, anticipated; likely: likely, probably; planned: planned, plans to, plan to, scheduled, due to, set to, intends, intended; proposed: proposed; estimated: estimated; aims: aims, target, targeted; will: will, shall, going to; may: may, might, could, possibly, perhaps, maybe, potentially; seems: appears, appear, seems, seem, apparently; forbidden: must not, mustn't; unnecessary: do not have to, does not have to, don't have to, doesn't have to, do not need to, does not need to, need not; should: should, ought, recommended; must: must, required, requires, require, need to, needs to, have to, has to, mandatory; can: can, able to; would: would; optional: optional, optionally; before: before, prior to; until: until, till, by the time; after: after, following; since: since, starting, from the; during: during; within: within; former: former, formerly, previously, previous; still: still; again: again; instead: instead, rather than, instead of; than: than, compared to, compared with; more: more; less: less, fewer; increase: increase, increases, increased, rise, rises, rose, risen, grow, grows, grew, grown, gain, gains, gained; up: up; decrease: decrease, decreases, decreased, fall, falls, fell, fallen, drop, drops, dropped, decline, declines, declined; down: down; loss: lost, loss; maximum: maximum, max, highest, maximal; minimum: minimum, min, lowest, minimal; free: free; pending: pending, draft, provisional, preliminary, tentative; respectively: respectively; ongoing: being",
             ),
             (
                 WordClass::Joint,
@@ -231,7 +275,7 @@ pub(super) static ENGLISH: LazyLock<Language> = LazyLock::new(|| {
             ),
             (
                 WordClass::Auxiliary,
-                "comes with, come with, came with, offers, offer, offered, features, feature, is equipped with, are equipped with, is, are, was, were, be, been, am, has, have, had, having, do, does, did, done, 's, 're, 've",
+                "there: there is, there are; there was: there was, there were; comes with, come with, came with, offers, offer, features, feature, is equipped with, are equipped with, is, are, was, were, be, been, am, has, have, had, having, do, does, did, done, 's, 're, 've",
             ),
             (
                 WordClass::Preposition,
@@ -270,11 +314,14 @@ pub(super) static ENGLISH: LazyLock<Language> = LazyLock::new(|| {
          19:nineteen;20:twenty;30:thirty;40:forty;50:fifty;60:sixty;70:seventy;80:eighty;90:ninety",
         "january jan;february feb;march mar;april apr;may;june jun;july jul;august aug;september sep sept;october oct;november nov;december dec",
         Grammar {
+            is_verb_second: false,
             has_decimal_comma: false,
             endings: stem::english,
             past: &["ed"],
             verb_endings: &["s", "ed"],
             be: &["is", "are", "was", "were", "be", "been", "being"],
+            past_auxiliaries: &["was", "were", "had", "did", "came with", "there was"],
+            have: &["has", "have"],
             articles: &["the", "a", "an"],
             times: "time",
             by: "by",
@@ -294,8 +341,8 @@ pub(super) static GERMAN: LazyLock<Language> = LazyLock::new(|| {
             (WordClass::About, "about: etwa, rund, circa, ca, ungefähr, knapp, gut"),
             (
                 WordClass::Negation,
-                "not: nicht, kein, keine, keinen, keinem, keiner, keines, nie, niemals, ohne, nichts, weder, noch nicht, niemand, bestreitet, leugnet, verneint, außer, \
-                ausgenommen, falsch, lüge, mythos, ausgeschlossen, fehlt, fehlen, nicht mehr, kaum",
+                "not: nicht, kein, keine, keinen, keinem, keiner, keines, nie, niemals, ohne, nichts, noch nicht, niemand, bestreitet, leugnet, verneint, außer, \
+                ausgenommen, falsch, lüge, mythos, ausgeschlossen, fehlt, fehlen, nicht mehr, kaum; neither: weder",
             ),
             (
                 WordClass::Condition,
@@ -325,7 +372,7 @@ pub(super) static GERMAN: LazyLock<Language> = LazyLock::new(|| {
             ),
             (
                 WordClass::Auxiliary,
-                "wird, werden, ist, sind, war, waren, sein, gewesen, hat, haben, hatte, hatten, wurde, wurden, worden, geworden, beträgt, betragen, betrug",
+                "there: es gibt, gibt es; there was: es gab, gab es; wird, werden, ist, sind, war, waren, sein, gewesen, hat, haben, hatte, hatten, wurde, wurden, worden, geworden, beträgt, betragen, betrug",
             ),
             (
                 WordClass::Preposition,
@@ -350,11 +397,14 @@ pub(super) static GERMAN: LazyLock<Language> = LazyLock::new(|| {
          30:dreißig;40:vierzig;50:fünfzig;60:sechzig;70:siebzig;80:achtzig;90:neunzig",
         "januar jan jänner;februar feb;märz mär;april apr;mai;juni jun;juli jul;august aug;september sep sept;oktober okt;november nov;dezember dez",
         Grammar {
+            is_verb_second: true,
             has_decimal_comma: true,
             endings: stem::german,
             past: &["te", "ten"],
             verb_endings: &["t", "te", "ten"],
             be: &["wird", "werden", "wurde", "wurden", "worden", "ist", "sind"],
+            past_auxiliaries: &["war", "waren", "hatte", "hatten", "wurde", "wurden", "betrug", "there was"],
+            have: &["hat", "haben"],
             articles: &["der", "die", "das", "ein", "eine", "dem", "den"],
             times: "mal",
             by: "von",

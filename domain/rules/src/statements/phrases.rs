@@ -1,6 +1,7 @@
 //! The order of a part: who does what, and the phrases with prepositions, which may move.
 
 use super::language::{Language, WordClass};
+use super::sentence::OF_TIME;
 use super::tokens::{Token, TokenKind, Voice};
 
 /// A phrase with a preposition.
@@ -123,11 +124,12 @@ impl Phrases {
         for (index, token) in tokens.iter().enumerate() {
             let is_before_verb = verb.is_some_and(|verb| index < verb);
             let begins = match &token.kind {
+                // "a warranty of 3 years" is "a 3-year warranty"
+                TokenKind::Class(WordClass::Preposition, "of" | "von") if names_amount(tokens, index) => None,
                 TokenKind::Class(WordClass::Preposition, name) => preposition(name),
-                TokenKind::Class(
-                    WordClass::Qualifier,
-                    name @ ("before" | "after" | "during" | "within" | "than" | "instead"),
-                ) => Some(*name),
+                TokenKind::Class(WordClass::Qualifier, name) => {
+                    (OF_TIME.contains(name) || matches!(*name, "than" | "instead")).then_some(*name)
+                }
                 TokenKind::Class(WordClass::Bound, name) => {
                     (!tokens.get(index + 1).is_some_and(Token::is_quantity)).then_some(*name)
                 }
@@ -209,7 +211,7 @@ impl Phrases {
             self.verb.clone_from(&before.verb);
             self.voice = before.voice;
             // "made from sugar and raspberries"
-            if let Some(preposition) = before.last_preposition {
+            if let Some(preposition) = before.last_preposition.filter(|_| self.attached.is_empty()) {
                 let stems = std::mem::take(&mut self.rest);
                 self.attached.push(Phrase { stems, ..Phrase::new(preposition, false) });
             }
@@ -233,24 +235,31 @@ impl Phrases {
         self.rest.extend(introduction.rest.iter().cloned());
     }
 
-    /// The words without phrases, as an active sentence has them, and the phrases without the one that names who acts.
-    fn active(&self, language_by: &[&str]) -> (Vec<&String>, Vec<&Phrase>) {
-        let mut attached: Vec<&Phrase> = self.attached.iter().collect();
-        let agent = match self.voice {
-            Voice::Passive => attached
-                .iter()
-                .position(|phrase| {
-                    language_by.contains(&phrase.preposition)
-                        && !phrase.is_in_subject
-                        && !phrase.stems.is_empty()
-                })
-                .map(|index| attached.remove(index)),
-            _ => None,
+    /// The words that name who acts.
+    pub(super) fn agent(&self) -> &[String] {
+        match self.voice {
+            Voice::Active => &self.subject,
+            _ => self.agent_phrase().map_or(&[], |phrase| &phrase.stems),
+        }
+    }
+
+    /// The phrase of a passive part that names who acts.
+    fn agent_phrase(&self) -> Option<&Phrase> {
+        const BY: [&str; 2] = ["by", "von"];
+        let is_agent = |phrase: &&Phrase| {
+            BY.contains(&phrase.preposition) && !phrase.is_in_subject && !phrase.stems.is_empty()
         };
-        let agent = agent.iter().flat_map(|phrase| &phrase.stems);
+        self.attached.iter().find(is_agent).filter(|_| self.voice == Voice::Passive)
+    }
+
+    /// The words without phrases, as an active sentence has them, and the phrases without the one that names who acts.
+    fn active(&self) -> (Vec<&String>, Vec<&Phrase>) {
+        let agent = self.agent_phrase();
+        let is_other = |phrase: &&Phrase| !agent.is_some_and(|agent| std::ptr::eq(agent, *phrase));
+        let attached = self.attached.iter().filter(is_other).collect();
         let core = match self.voice {
             Voice::Passive | Voice::Agentless => {
-                agent.chain(&self.verb).chain(&self.subject).chain(&self.rest).collect()
+                self.agent().iter().chain(&self.verb).chain(&self.subject).chain(&self.rest).collect()
             }
             Voice::Active | Voice::Identity => {
                 self.subject.iter().chain(&self.verb).chain(&self.rest).collect()
@@ -261,8 +270,7 @@ impl Phrases {
 
     /// Whether `fact` has the words of this part in their roles.
     pub(super) fn is_in(&self, fact: &Self) -> bool {
-        const BY: [&str; 2] = ["by", "von"];
-        let ((core, attached), (theirs, phrases)) = (self.active(&BY), fact.active(&BY));
+        let ((core, attached), (theirs, phrases)) = (self.active(), fact.active());
         let exchanged: Vec<&String> = self.rest.iter().chain(&self.verb).chain(&self.subject).collect();
         // "Seville was the warmest place"
         let is_exchangeable = self.voice == Voice::Identity
@@ -311,12 +319,20 @@ impl Phrases {
 
     /// The words in their order, for people.
     pub(super) fn text(&self) -> String {
-        let (core, attached) = self.active(&[]);
+        let (core, attached) = self.active();
         let core = core.into_iter().cloned();
         let attached =
             attached.into_iter().map(|phrase| format!("{} {}", phrase.preposition, phrase.stems.join(" ")));
         core.chain(attached).collect::<Vec<_>>().join(" ").trim_end().to_owned()
     }
+}
+
+/// Whether only a quantity follows the preposition at `index`.
+fn names_amount(tokens: &[Token], index: usize) -> bool {
+    let after = tokens.get(index + 1..).unwrap_or_default();
+    let after = after.iter().skip_while(|token| token.is(WordClass::Bound) || token.is(WordClass::About));
+    let mut after = after.skip_while(|token| token.is(WordClass::Function));
+    after.next().is_some_and(Token::is_quantity) && after.next().is_none_or(|next| !next.is_word())
 }
 
 /// Whether `of` has the entries of `part` in their order.

@@ -167,7 +167,11 @@ const MULTIPLES: [(&str, &str, &str); 13] = [
 const CURRENCIES: [&str; 10] = ["€", "US$", "$", "£", "¥", "EUR ", "USD ", "GBP ", "CHF ", "JPY "];
 
 /// Further units, in the spelling of the text.
-const FURTHER: [(&str, &str, &str); 23] = [
+const FURTHER: [(&str, &str, &str); 27] = [
+    ("pounds", "£", "1"),
+    ("pound", "£", "1"),
+    ("US dollars", "$", "1"),
+    ("Swiss francs", "CHF", "1"),
     ("square metres", "m²", "1"),
     ("square meters", "m²", "1"),
     ("square metre", "m²", "1"),
@@ -259,8 +263,7 @@ static UHR: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^(\d{1,2})\sUhr\b").
 
 /// "per kWh", "a month".
 static RATE: LazyLock<Regex> = LazyLock::new(|| {
-    let pattern =
-        r"^\s(?:(?:per|pro|je)\s\p{L}{1,20}|an?\s(?:hour|day|night|week|month|year|minute|second))\b";
+    let pattern = r"^\s(?:(?:per|pro|je|each|every|for\s(?:an?|each|every))\s\p{L}{1,20}|an?\s(?:hour|day|night|week|month|year|minute|second))\b";
     Regex::new(pattern).expect("a valid pattern")
 });
 

@@ -4,6 +4,7 @@ use super::language::{Language, TextLanguage, WordClass};
 use super::phrases::Phrases;
 use super::quantity::Quantity;
 use super::tokens::{TOKENS_MAX, Token, TokenKind, Voice, Word, tokens};
+use super::verb::{Tense, noun_end, put_subject_first, tense, verb_at, verb_word_at, voice};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -31,6 +32,7 @@ pub(crate) struct Part {
     pub(crate) head: Option<String>,
     /// How subject and object are placed.
     pub(crate) voice: Voice,
+    pub(crate) tense: Option<Tense>,
     /// Its words in their order.
     pub(crate) phrases: Phrases,
     pub(crate) has_verb: bool,
@@ -41,6 +43,10 @@ pub(crate) struct Part {
     pub(crate) is_negated: bool,
     /// How far or how surely it holds: "only", "expected", "before".
     pub(crate) qualifiers: BTreeSet<&'static str>,
+    /// The conditions and attributions of its sentence.
+    pub(crate) frames: BTreeSet<Frame>,
+    /// Whether the frames may belong to a later part of the sentence only.
+    pub(crate) is_freely_framed: bool,
     /// Why it cannot be decided.
     pub(crate) undecidable: Option<&'static str>,
 }
@@ -65,9 +71,6 @@ pub(crate) struct Frame {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sentence {
     pub(crate) parts: Vec<Part>,
-    pub(crate) frames: BTreeSet<Frame>,
-    /// Whether the frames can belong to the last part only.
-    pub(crate) is_framed_last: bool,
     /// All of its words in lower case and its quantities, in their order.
     pub(crate) verbatim: String,
 }
@@ -77,25 +80,81 @@ impl Sentence {
     pub(crate) fn subject(&self) -> Option<Subject> {
         self.parts.iter().map(Part::as_subject).find(|subject| !subject.stems.is_empty())
     }
+
+    /// Moves the ranges to the text without its first `bytes`.
+    pub(crate) fn remove_lead(&mut self, bytes: usize) {
+        for part in &mut self.parts {
+            part.range = part.range.start.saturating_sub(bytes)..part.range.end.saturating_sub(bytes);
+        }
+    }
 }
 
 /// Reads `text`, a sentence. `previous` is the subject of the sentence before.
 pub(crate) fn read_sentence(text: &str, language: TextLanguage, previous: &Subject) -> Sentence {
     let language = language.tables();
-    let mut tokens = tokens(text, language);
+    let tokens = tokens(text, language);
     if tokens.len() > TOKENS_MAX {
         let undecidable = Some("the sentence is too long");
         let part = Part { range: 0..text.len(), undecidable, ..Part::default() };
         return Sentence { parts: vec![part], ..Sentence::default() };
     }
-    let verbatim = verbatim(&tokens);
+    let mut sentence = Sentence { parts: Vec::new(), verbatim: verbatim(&tokens) };
+    let is_question = text.trim_end().ends_with('?');
+    let mut previous = previous.clone();
+    for clauses in split_at_sources(tokens) {
+        let mut parts = read_clauses(clauses, text, language, &previous);
+        if is_question {
+            set_undecidable(&mut parts, UNSPLIT);
+        }
+        sentence.parts.append(&mut parts);
+        previous = sentence.subject().unwrap_or(previous);
+    }
+    sentence
+}
+
+const UNSPLIT: &str = "the sentence cannot be split into claims";
+
+fn set_undecidable(parts: &mut [Part], reason: &'static str) {
+    for part in parts {
+        part.undecidable = Some(reason);
+    }
+}
+
+/// Splits the tokens of a sentence so that each piece has at most one source: "the maker says …, but the shop says …".
+fn split_at_sources(tokens: Vec<Token>) -> Vec<Vec<Token>> {
+    let mut pieces = Vec::new();
+    let mut piece: Vec<Token> = Vec::new();
+    for token in tokens {
+        let has_source = |piece: &[Token]| piece.iter().any(|token| token.is(WordClass::Attribution));
+        let last_joint = piece.iter().rposition(|token| token.is(WordClass::Joint));
+        if token.is(WordClass::Attribution)
+            && let Some(joint) = last_joint
+            && has_source(piece.get(..joint).unwrap_or_default())
+        {
+            let rest = piece.split_off(joint + 1);
+            pieces.push(std::mem::replace(&mut piece, rest));
+        }
+        piece.push(token);
+    }
+    pieces.push(piece);
+    pieces
+}
+
+/// Reads clauses with common conditions and at most one source.
+fn read_clauses(mut tokens: Vec<Token>, text: &str, language: &Language, previous: &Subject) -> Vec<Part> {
     let last_break = tokens.iter().rposition(Token::is_break_or_joint);
     let is_frame = |token: &Token| token.is(WordClass::Condition) || token.is(WordClass::Attribution);
     let first_frame = tokens.iter().position(is_frame);
     let is_framed_last = first_frame.zip(last_break).is_some_and(|(frame, last)| frame > last);
-    let frames = take_frames(&mut tokens, text);
-    let mut sentence = Sentence { parts: Vec::new(), frames, is_framed_last, verbatim };
-    let mut segments = segments(&tokens, language).into_iter().peekable();
+    let frames = take_frames(&mut tokens, text, language);
+    let mut parts: Vec<Part> = Vec::new();
+    let mut segments = segments(&tokens, language);
+    if language.is_verb_second {
+        for (index, segment) in segments.iter_mut().enumerate() {
+            put_subject_first(segment, language, index == 0 && first_frame == Some(0));
+        }
+    }
+    let mut segments = segments.into_iter().peekable();
     let mut context = SentenceContext::default();
     // "In 2023, …", "On this tariff, …" hold for all parts
     if segments.peek().is_some_and(|first| {
@@ -107,31 +166,44 @@ pub(crate) fn read_sentence(text: &str, language: TextLanguage, previous: &Subje
             context.introduction.phrases =
                 Phrases::read(&introduction, (None, None), Voice::Active, language);
         } else {
-            sentence.parts.push(read_part(&introduction, language, previous, &mut context));
+            parts.push(read_part(&introduction, language, previous, &mut context));
         }
     }
     for segment in segments {
-        let part = read_part(&segment, language, previous, &mut context);
-        sentence.parts.push(part);
+        parts.push(read_part(&segment, language, previous, &mut context));
     }
     let is_doubtful =
         |token: &Token| matches!(token.kind, TokenKind::Class(WordClass::Qualifier, "respectively"));
-    let is_question = text.trim_end().ends_with('?');
     // "The lamp and the desk are red."
-    let has_many_subjects =
-        sentence.parts.len() > 1 && sentence.parts.first().is_some_and(|part| !part.has_verb);
-    if tokens.iter().any(is_doubtful) || is_question || has_many_subjects || has_tail(&tokens) {
-        for part in &mut sentence.parts {
-            part.undecidable = Some("the sentence cannot be split into claims");
-        }
+    let has_many_subjects = parts.len() > 1 && parts.first().is_some_and(|part| !part.has_verb);
+    if tokens.iter().any(is_doubtful) || has_many_subjects || has_tail(&tokens) {
+        set_undecidable(&mut parts, UNSPLIT);
     }
     // each part of "red or blue" is uncertain; each of "not red or blue" is certain
     if tokens.iter().any(|token| matches!(token.kind, TokenKind::Class(WordClass::Joint, "or"))) {
-        for part in sentence.parts.iter_mut().filter(|part| !part.is_negated) {
+        for part in parts.iter_mut().filter(|part| !part.is_negated) {
             part.qualifiers.insert("or");
         }
     }
-    sentence
+    let frames = with_nouns(frames, &parts);
+    let last = parts.len().saturating_sub(1);
+    for (index, part) in parts.iter_mut().enumerate() {
+        part.frames.clone_from(&frames);
+        part.is_freely_framed = is_framed_last && index < last;
+    }
+    parts
+}
+
+/// `frames` with the subject of the first of `parts` in place of "it": "only if it is locked".
+fn with_nouns(frames: BTreeSet<Frame>, parts: &[Part]) -> BTreeSet<Frame> {
+    let Some(head) = parts.first().and_then(|part| part.head.as_ref()) else { return frames };
+    let named = |mut frame: Frame| {
+        for word in frame.words.iter_mut().filter(|word| matches!(word.as_str(), "it" | "they" | "es")) {
+            word.clone_from(head);
+        }
+        frame
+    };
+    frames.into_iter().map(named).collect()
 }
 
 /// Whether a piece between commas or joints only changes how far another one holds: "…, never".
@@ -205,7 +277,7 @@ fn verbatim(tokens: &[Token]) -> String {
 }
 
 /// Removes the conditions and attributions from `tokens`.
-fn take_frames(tokens: &mut Vec<Token>, text: &str) -> BTreeSet<Frame> {
+fn take_frames(tokens: &mut Vec<Token>, text: &str, language: &Language) -> BTreeSet<Frame> {
     let mut frames = BTreeSet::new();
     while let Some(at) = tokens.iter().position(|token| token.is(WordClass::Condition)) {
         let end = tokens.iter().skip(at).position(Token::is_break).map_or(tokens.len(), |length| at + length);
@@ -218,7 +290,11 @@ fn take_frames(tokens: &mut Vec<Token>, text: &str) -> BTreeSet<Frame> {
         let names_source_after = matches!(&*words, "according to" | "laut" | "nach angaben");
         let start_of_clause = tokens.iter().take(at).rposition(Token::is_break).map_or(0, |comma| comma + 1);
         let range = if names_source_after {
-            at..comma.unwrap_or(tokens.len())
+            // "nach Angaben des Maklers zu teuer", "according to the agent the roof was repaired"
+            let is_verb = |token: &Token| token.is(WordClass::Auxiliary) || token.is(WordClass::Verb);
+            let verb = tokens.iter().position(is_verb).filter(|_| at == 0);
+            let source = noun_end(tokens, at + 1).filter(|_| language.is_verb_second);
+            at..source.or(comma).or(verb).unwrap_or(tokens.len())
         } else if start_of_clause > 0
             && tokens
                 .iter()
@@ -259,6 +335,8 @@ fn frame(tokens: impl Iterator<Item = Token>) -> Frame {
 #[derive(Debug, Clone, Default)]
 struct SentenceContext {
     introduction: Part,
+    /// Whether "neither" negates all of them.
+    is_neither: bool,
     /// The first part, if it has a subject, and its verb.
     before: Option<(Part, Vec<Word>)>,
 }
@@ -303,7 +381,7 @@ fn read_words(tokens: &[Token], language: &Language) -> Part {
             TokenKind::Class(class, name) => match class {
                 WordClass::Negation => {
                     negations += 1;
-                    if *name != "not" {
+                    if !matches!(*name, "not" | "neither") {
                         part.qualifiers.insert(name);
                     }
                 }
@@ -336,8 +414,9 @@ fn read_words(tokens: &[Token], language: &Language) -> Part {
         part.undecidable = Some("it cannot be told what the clause is about");
     }
     part.is_negated = negations % 2 == 1;
-    part.range =
-        tokens.first().map_or(0, |first| first.range.start)..tokens.last().map_or(0, |last| last.range.end);
+    let (starts, ends) =
+        (tokens.iter().map(|token| token.range.start), tokens.iter().map(|token| token.range.end));
+    part.range = starts.min().unwrap_or(0)..ends.max().unwrap_or(0);
     part
 }
 
@@ -377,10 +456,15 @@ fn read_part(
     let subject = without_introduction(subject);
     let stems: BTreeSet<String> = subject.iter().filter_map(|token| token.stem(language)).collect();
     let has_pronoun = tokens.iter().take(verb.unwrap_or(1)).any(|token| token.is(WordClass::Pronoun));
-    let is_continued = (verb.is_none() || stems.is_empty()) && !has_pronoun;
+    let has_own_subject = has_pronoun
+        || tokens
+            .iter()
+            .any(|token| matches!(token.kind, TokenKind::Class(WordClass::Auxiliary, "there" | "there was")));
+    let is_continued = (verb.is_none() || stems.is_empty()) && !has_own_subject;
     part.voice = voice(tokens, verb, language);
     let word = verb.and_then(|verb| verb_word_at(tokens, verb, language));
     part.has_verb = verb.is_some();
+    part.tense = tense(tokens, (verb, word), language);
     part.phrases = Phrases::read(tokens, (verb, word), part.voice, language);
     if let Some((before, before_verb)) = context.before.as_ref().filter(|_| is_continued) {
         // "… and weighs 2 kg", "… and a cable"
@@ -392,6 +476,7 @@ fn read_part(
         if verb.is_none() {
             taken.extend(before_verb.iter().cloned());
             part.is_negated |= before.is_negated;
+            part.tense = before.tense;
             part.qualifiers.extend(before.qualifiers.iter().copied());
         }
         part.add_words(taken);
@@ -400,7 +485,9 @@ fn read_part(
             "after", "during", "within", "it",
         ];
         let is_limited = before.qualifiers.iter().any(|name| !DESCRIPTIVE.contains(name));
-        if before.is_negated || is_limited || !before.has_verb {
+        // "neither gluten nor lactose"
+        let is_negated_too = verb.is_none() && context.is_neither;
+        if before.is_negated && !is_negated_too || is_limited || !before.has_verb {
             part.undecidable = Some("it is uncertain how far the beginning of the sentence holds for it");
         }
         part.phrases.continue_from(&before.phrases, verb.is_none());
@@ -424,6 +511,9 @@ fn read_part(
         }
         let verbs = word.and_then(|word| tokens.get(word)).and_then(|token| token.as_word(language));
         let verbs: Vec<Word> = verbs.into_iter().collect();
+        let is_neither =
+            |token: &Token| matches!(token.kind, TokenKind::Class(WordClass::Negation, "neither"));
+        context.is_neither = tokens.iter().any(is_neither);
         context.before = Some((part.clone(), verbs));
     }
     let introduction = &context.introduction;
@@ -441,7 +531,9 @@ fn read_part(
 impl Part {
     fn as_subject(&self) -> Subject {
         let (stems, phrases) = (self.subject.clone(), self.phrases.clone());
-        Subject { stems, phrases, tokens: self.subject_tokens.clone() }
+        let is_positive = |token: &&Token| !token.is(WordClass::Negation);
+        let tokens = self.subject_tokens.iter().filter(is_positive).cloned().collect();
+        Subject { stems, phrases, tokens }
     }
 
     fn add_words(&mut self, words: impl IntoIterator<Item = Word>) {
@@ -453,85 +545,15 @@ impl Part {
     }
 }
 
+/// The qualifiers that are prepositions of time.
+pub(super) const OF_TIME: [&str; 6] = ["before", "after", "during", "within", "until", "since"];
+
 /// Whether the token begins a prepositional phrase.
-fn is_like_preposition(token: &Token) -> bool {
+pub(super) fn is_like_preposition(token: &Token) -> bool {
     let TokenKind::Class(class, name) = &token.kind else { return false };
     *class == WordClass::Preposition
-        || *class == WordClass::Qualifier && matches!(*name, "before" | "after" | "during" | "within")
+        || *class == WordClass::Qualifier && OF_TIME.contains(name)
         || *class == WordClass::Bound
-}
-
-/// The index of the verb: an auxiliary or a known verb, or a word with the ending of a past form after another word; without
-/// these, the first word with the ending of a verb after another word.
-fn verb_at(tokens: &[Token], language: &Language) -> Option<usize> {
-    known_verb_at(tokens, language).or_else(|| {
-        let is_word = |token: &Token| token.is_word() || token.is(WordClass::Pronoun);
-        let is_verb = |index: &usize| {
-            let Some(TokenKind::Word(word)) = tokens.get(*index).map(|token| &token.kind) else {
-                return false;
-            };
-            let is_followed = tokens.get(index + 1).is_some();
-            let has_ending = language.verb_endings.iter().any(|end| word.text.ends_with(end));
-            word.text.len() > 3 && has_ending && is_followed && tokens.get(index - 1).is_some_and(is_word)
-        };
-        (1..tokens.len()).find(is_verb)
-    })
-}
-
-fn known_verb_at(tokens: &[Token], language: &Language) -> Option<usize> {
-    let mut has_content = false;
-    for (index, token) in tokens.iter().enumerate() {
-        let is_verb = match &token.kind {
-            TokenKind::Class(WordClass::Auxiliary, _) => true,
-            TokenKind::Class(WordClass::Qualifier, "increase" | "decrease") => has_content,
-            TokenKind::Class(WordClass::Verb, _) => {
-                let is_article = |token: &Token| matches!(token.kind, TokenKind::Class(WordClass::Function, name) if language.articles.contains(&name));
-                let is_noun = tokens.get(index + 1).is_some_and(|next| next.is(WordClass::Auxiliary))
-                    || index > 0 && tokens.get(index - 1).is_some_and(is_article);
-                !is_noun && (has_content || !is_noun_before_verb(tokens, index))
-            }
-            TokenKind::Word(word) => {
-                has_content
-                    && word.text.len() > 4
-                    && language.past.iter().any(|end| word.text.ends_with(end))
-                    && tokens.get(index + 1).is_none_or(|next| !next.is_content())
-            }
-            _ => false,
-        };
-        if is_verb {
-            return Some(index);
-        }
-        has_content |= token.is_word_or_quantity() || token.is(WordClass::Pronoun);
-    }
-    None
-}
-
-/// Whether the word at `index`, which begins the part, is followed by another verb: "cover costs 49 €".
-fn is_noun_before_verb(tokens: &[Token], index: usize) -> bool {
-    let next = tokens.get(index + 1..).unwrap_or_default();
-    next.iter().any(|token| token.is(WordClass::Verb) || token.is(WordClass::Auxiliary))
-}
-
-/// The auxiliaries that begin `tokens`, with the negations and qualifiers among them, and the tokens after these.
-fn split_auxiliaries(tokens: &[Token]) -> (&[Token], &[Token]) {
-    let is_passed = |token: &&Token| {
-        token.is(WordClass::Auxiliary) || token.is(WordClass::Negation) || token.is(WordClass::Qualifier)
-    };
-    tokens.split_at(tokens.iter().take_while(is_passed).count())
-}
-
-/// The index of the word of the verb at `verb`: with an auxiliary, the participle after it.
-fn verb_word_at(tokens: &[Token], verb: usize, language: &Language) -> Option<usize> {
-    let (auxiliaries, rest) = split_auxiliaries(tokens.get(verb..).unwrap_or_default());
-    let at = verb + auxiliaries.len();
-    let token = rest.first()?;
-    let is_auxiliary = auxiliaries.first().is_some_and(|first| first.is(WordClass::Auxiliary));
-    let is_verb = match &token.kind {
-        TokenKind::Class(WordClass::Verb, _) => true,
-        TokenKind::Word(_) => !is_auxiliary || is_participle(token, language),
-        _ => false,
-    };
-    is_verb.then_some(at)
 }
 
 /// `tokens` of a subject without an introduction, such as "in 2020": it ends where a noun begins.
@@ -555,38 +577,4 @@ fn without_introduction(tokens: &[Token]) -> &[Token] {
 fn head_of(subject: &[Token], language: &Language) -> Option<String> {
     let end = subject.iter().position(|token| token.is(WordClass::Preposition)).unwrap_or(subject.len());
     subject.get(..end)?.iter().rev().find_map(|token| token.stem(language))
-}
-
-/// Whether the token is a verb that can follow "is" in a passive sentence.
-fn is_participle(token: &Token, language: &Language) -> bool {
-    match &token.kind {
-        TokenKind::Class(WordClass::Verb, _) => true,
-        TokenKind::Word(word) => {
-            language.past.iter().any(|end| word.text.ends_with(end)) || language.is_irregular(&word.text)
-        }
-        _ => false,
-    }
-}
-
-fn voice(tokens: &[Token], verb: Option<usize>, language: &Language) -> Voice {
-    let Some(verb) =
-        verb.filter(|verb| tokens.get(*verb).is_some_and(|token| token.is(WordClass::Auxiliary)))
-    else {
-        return Voice::Active;
-    };
-    let after = tokens.get(verb + 1..).unwrap_or_default();
-    let is_by = |token: &Token| matches!(token.kind, TokenKind::Class(WordClass::Preposition, name) if name == language.by);
-    let (auxiliaries, rest) = split_auxiliaries(tokens.get(verb..).unwrap_or_default());
-    let is_be = auxiliaries.iter().any(|token| matches!(token.kind, TokenKind::Class(WordClass::Auxiliary, name) if language.be.contains(&name)));
-    let is_participle = rest.first().is_some_and(|token| is_participle(token, language));
-    let is_last_participle = language.has_decimal_comma && after.last().is_some_and(|last| matches!(&last.kind, TokenKind::Word(word) if word.text.ends_with('t') || word.text.ends_with("en")));
-    if is_be && (is_participle || is_last_participle) {
-        return if after.iter().skip(1).any(is_by) { Voice::Passive } else { Voice::Agentless };
-    }
-    let than = after
-        .iter()
-        .any(|token| matches!(token.kind, TokenKind::Class(WordClass::Qualifier, "than" | "more" | "less")));
-    let names = after.iter().find(|token| !token.is(WordClass::Auxiliary));
-    let is_identity = names.is_some_and(|token| token.is(WordClass::Function) || token.is_content()) && !than;
-    if is_be && is_identity { Voice::Identity } else { Voice::Active }
 }

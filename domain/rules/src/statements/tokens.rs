@@ -43,6 +43,8 @@ pub(super) enum TokenKind {
 pub(super) struct Token {
     pub(super) kind: TokenKind,
     pub(super) range: Range<usize>,
+    /// Whether it begins with a capital letter, as German nouns do.
+    pub(super) is_capital: bool,
 }
 
 impl Token {
@@ -74,6 +76,10 @@ impl Token {
 
 /// The tokens of a text.
 pub(super) fn tokens(text: &str, language: &Language) -> Vec<Token> {
+    let new = |kind, range: Range<usize>| {
+        let is_capital = text.get(range.clone()).is_some_and(|text| text.starts_with(char::is_uppercase));
+        Token { kind, range, is_capital }
+    };
     let all: Vec<(Range<usize>, &str)> = words(text).collect();
     let mut tokens = Vec::new();
     let mut index = 0;
@@ -83,11 +89,11 @@ pub(super) fn tokens(text: &str, language: &Language) -> Vec<Token> {
             text[..range.start].ends_with(|before: char| before.is_alphanumeric() || before == '_');
         if !is_inside && let Some((quantity, length)) = leading_quantity(rest, language) {
             let end = range.start + length;
-            tokens.push(Token { kind: TokenKind::Quantity(quantity), range: range.start..end });
+            tokens.push(new(TokenKind::Quantity(quantity), range.start..end));
             if rest.starts_with("twice") || rest.starts_with("zweimal") {
                 let times = language.times;
                 let word = Word { stem: language.stem(times), text: times.to_owned() };
-                tokens.push(Token { kind: TokenKind::Word(word), range: range.start..end });
+                tokens.push(new(TokenKind::Word(word), range.start..end));
             }
             while all.get(index).is_some_and(|(range, _)| range.start < end) {
                 index += 1;
@@ -112,20 +118,22 @@ pub(super) fn tokens(text: &str, language: &Language) -> Vec<Token> {
         let is_any = word.eq_ignore_ascii_case("any")
             && tokens.iter().any(|token: &Token| token.is(WordClass::Negation));
         if let Some(kind) = kind.filter(|_| !is_any) {
-            tokens.push(Token { kind, range: range.start..end });
+            tokens.push(new(kind, range.start..end));
         }
         index += count;
     }
     if tokens.len() > TOKENS_MAX {
         return tokens;
     }
-    name_labels(join_ranges(tokens, text), text)
+    name_labels(join_ranges(tokens, text), text, language)
 }
 
 fn kind_of(word: &str, language: &Language) -> Option<TokenKind> {
     if word.contains(char::is_alphanumeric) {
         let lower = word.to_lowercase().replace('’', "'");
-        let stem = language.stem(lower.strip_suffix("'s").unwrap_or(&lower));
+        let base = lower.strip_suffix("'s").unwrap_or(&lower);
+        let stem =
+            language.stem(if word.starts_with(char::is_lowercase) { language.verb_of(base) } else { base });
         return Some(TokenKind::Word(Word { stem, text: lower }));
     }
     match word {
@@ -160,7 +168,11 @@ fn join_ranges(tokens: Vec<Token>, text: &str) -> Vec<Token> {
         let second = (link.is_some() || is_hyphen).then(|| ahead.next()).flatten();
         match second.as_ref().and_then(|second| Some((span(&token, second, text)?, second.range.end))) {
             Some((quantity, end)) => {
-                joined.push(Token { kind: TokenKind::Quantity(quantity), range: token.range.start..end });
+                joined.push(Token {
+                    kind: TokenKind::Quantity(quantity),
+                    range: token.range.start..end,
+                    ..token
+                });
                 rest = ahead;
             }
             None => joined.push(token),
@@ -170,11 +182,11 @@ fn join_ranges(tokens: Vec<Token>, text: &str) -> Vec<Token> {
 }
 
 /// Makes words of numbers that are a part of a name: "version 3.1", "Team 2".
-fn name_labels(mut tokens: Vec<Token>, text: &str) -> Vec<Token> {
+fn name_labels(mut tokens: Vec<Token>, text: &str, language: &Language) -> Vec<Token> {
     for index in 1..tokens.len() {
         let [before, token] = [tokens.get(index - 1), tokens.get(index)];
         let (Some(before), Some(token)) = (before, token) else { continue };
-        let is_number = matches!(&token.kind, TokenKind::Quantity(quantity) if quantity.is_count());
+        let is_number = matches!(&token.kind, TokenKind::Quantity(quantity) if quantity.is_count() && !(language.is_verb_second && quantity.as_year().is_some()));
         let is_followed = tokens.get(index + 1).is_some_and(Token::is_content);
         if is_number && before.is_content() && !is_followed && before.range.end + 1 == token.range.start {
             let text = text.get(token.range.clone()).unwrap_or_default().to_lowercase();
