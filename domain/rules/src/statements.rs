@@ -14,4 +14,4 @@ mod verb;
 pub(crate) use fact_parts::{EXAMINED_MAX, FactParts};
 pub use language::TextLanguage;
 pub(crate) use quantity::begins_with_unit;
-pub(crate) use sentence::{Part, Sentence, Subject, read_sentence};
+pub(crate) use sentence::{Part, Sentence, TextReader};

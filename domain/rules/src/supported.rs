@@ -11,8 +11,9 @@ use crate::candidate::RuleContext;
 use crate::claims::CandidateRange;
 use crate::findings::{FullViolation, RuleFindings};
 use crate::result::{EvidenceFinding, EvidenceOutput};
-use crate::statements::{EXAMINED_MAX, FactParts, Part, Sentence, Subject, read_sentence};
+use crate::statements::{EXAMINED_MAX, FactParts, Part, Sentence, TextReader};
 
+use std::iter;
 use std::ops::Range;
 
 /// The check of a candidate.
@@ -31,13 +32,13 @@ pub(crate) fn supported_claims(context: &RuleContext<'_>, findings: &mut RuleFin
     let language = context.check.language;
     let facts = context.facts.parts(&context.check.facts, language);
     let mut check = ClaimCheck { context, facts, left: EXAMINED_MAX, unsupported: 0, violations: Vec::new() };
-    let mut subject = Subject::default();
+    let mut reader = TextReader::new(language);
     let (mut previous_part, mut headings) = (None, Vec::new());
     // "The plan includes:", which each item of the list after it continues
     let mut lead = String::new();
     for within in context.sentences() {
         if previous_part != Some(within.part) {
-            subject = Subject::default();
+            reader = TextReader::new(language);
             headings = context.headings(within.part);
             previous_part = Some(within.part);
         }
@@ -47,8 +48,7 @@ pub(crate) fn supported_claims(context: &RuleContext<'_>, findings: &mut RuleFin
             if !context.is_list_item(within.part, origin.start) {
                 lead.clear();
             }
-            let mut sentence = read_sentence(&format!("{lead}{text}"), language, &subject);
-            subject = sentence.subject().unwrap_or(subject);
+            let mut sentence = reader.read(&format!("{lead}{text}"));
             if let Some(before) = text.trim_end().strip_suffix(':')
                 && sentence.parts.iter().any(|part| part.has_verb)
                 && context.is_list_item(
@@ -96,20 +96,34 @@ impl ClaimCheck<'_, '_> {
             self.unsupported += 1;
             self.violations.push((within.part, origin, "no claim can be read in it".to_owned()));
         }
-        for part in &sentence.parts {
-            self.check_part(within, part, findings);
+        let named = sentence.named.iter().map(Some).chain(iter::repeat(None));
+        for (part, named) in sentence.parts.iter().zip(named) {
+            self.check_part(within, part, named, findings);
         }
     }
 
-    fn check_part(&mut self, within: &CandidateRange, part: &Part, findings: &mut RuleFindings) {
+    /// Checks `part`; `named` is the same part with full names.
+    fn check_part(
+        &mut self,
+        within: &CandidateRange,
+        part: &Part,
+        named: Option<&Part>,
+        findings: &mut RuleFindings,
+    ) {
         let (context, text) = (self.context, self.context.plain_at(within));
         let start = within.range.start;
         let origin = context.plain_origin(within.part, start + part.range.start..start + part.range.end);
-        let found = self.facts.find(part, &mut self.left);
-        let comparisons = found.iter().flat_map(|(_, comparisons)| comparisons);
-        let faults = comparisons.filter(|comparison| comparison.result.is_fault()).map(ToString::to_string);
-        let faults: Vec<String> = part.undecidable.map(str::to_owned).into_iter().chain(faults).collect();
-        let is_supported = found.is_some() && faults.is_empty();
+        let mut support = |part: &Part| {
+            let found = self.facts.find(part, &mut self.left);
+            let comparisons = found.iter().flat_map(|(_, comparisons)| comparisons);
+            let faults =
+                comparisons.filter(|comparison| comparison.result.is_fault()).map(ToString::to_string);
+            let faults: Vec<String> = part.undecidable.map(str::to_owned).into_iter().chain(faults).collect();
+            (found.is_some() && faults.is_empty(), found, faults)
+        };
+        let literal = support(part);
+        let named = named.filter(|_| !literal.0).map(support).filter(|named| named.0);
+        let (is_supported, found, faults) = named.unwrap_or(literal);
         let fact = found.as_ref().map(|(fact, _)| fact.fact);
         let with = fact.map_or("", |fact| context.fact_text(fact));
         let span = context.span(within.part, origin.clone());

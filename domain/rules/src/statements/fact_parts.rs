@@ -2,7 +2,7 @@
 
 use super::language::TextLanguage;
 use super::quantity::QuantityMatch;
-use super::sentence::{Frame, Part, PlacedQuantity, Sentence, Subject, read_sentence};
+use super::sentence::{Frame, Part, PlacedQuantity, Sentence, TextReader};
 use super::tokens::{Voice, Word};
 use super::verb::Tense;
 use crate::claims::sentences;
@@ -42,23 +42,21 @@ impl FactParts {
         let mut all = Self::default();
         for (fact, text) in (0_u32..).zip(facts) {
             let plain = PlainText::of(text);
-            let mut subject = Subject::default();
+            let mut reader = TextReader::new(language);
             for range in sentences(plain.text()) {
                 let text = plain.text().get(range).unwrap_or_default();
-                let sentence = read_sentence(text, language, &subject);
-                subject = sentence.subject().unwrap_or(subject);
-                all.add(fact, sentence);
+                all.add(fact, reader.read(text));
             }
         }
         all
     }
 
     fn add(&mut self, fact: u32, sentence: Sentence) {
-        let Sentence { parts, verbatim } = sentence;
+        let Sentence { parts, verbatim, .. } = sentence;
         if !verbatim.is_empty() {
             self.verbatim.entry(verbatim).or_insert(fact);
         }
-        for part in parts.into_iter().filter(|part| part.undecidable.is_none()) {
+        for part in parts.into_iter().filter(|part| part.undecidable.is_none() && !part.is_relative) {
             let place = u32::try_from(self.parts.len()).unwrap_or(u32::MAX);
             let mut numbers: Vec<u32> = keys(&part).map(|key| self.number(key)).collect();
             numbers.sort_unstable();

@@ -248,12 +248,12 @@ pub(super) static ENGLISH: LazyLock<Language> = LazyLock::new(|| {
             (WordClass::About, "about: about, around, approximately, roughly, circa, approx, ca"),
             (
                 WordClass::Negation,
-                "not: not, no, none, nobody, nothing, nowhere, no one, n't, isn't, aren't, wasn't, weren't, doesn't, don't, didn't, hasn't, haven't, hadn't, won't, wouldn't, shouldn't; never: never; cannot: cannot, can't, couldn't; no longer: no longer; hardly: hardly, barely; without: without; except: except, excluding, excludes, excluded, exclude; lack: lack, lacks, lacking, lacked, absent; deny: deny, denies, denied; refuse: refuse, refuses, refused; fail: fail, fails, failed, fails to, failed to; false: false, untrue, incorrect, wrong, lie, myth, hoax, it is not true that, it is a lie that, it is a myth that, it is false that, it is wrong that, it is untrue that, it is incorrect that; neither: neither",
+                "nobody: nobody, no one, none; nothing: nothing; not: not, no, nowhere, n't, isn't, aren't, wasn't, weren't, doesn't, don't, didn't, hasn't, haven't, hadn't, won't, wouldn't, shouldn't; never: never; cannot: cannot, can't, couldn't; no longer: no longer; hardly: hardly, barely; without: without; except: except, excluding, excludes, excluded, exclude; lack: lack, lacks, lacking, lacked, absent; deny: deny, denies, denied; refuse: refuse, refuses, refused; fail: fail, fails, failed, fails to, failed to; false: false, untrue, incorrect, wrong, lie, myth, hoax, it is not true that, it is a lie that, it is a myth that, it is false that, it is wrong that, it is untrue that, it is incorrect that; neither: neither",
             ),
             (
                 WordClass::Condition,
                 "if: if, when, whenever, provided that, provided, as long as, in case, in the event of, in the event that, \
-                assuming, subject to, on condition that, depending on, in cases of; unless: unless, except if, except when; only if: only if, only when, only after",
+                assuming, subject to, on condition that, depending on, in cases of; once: once, as soon as; unless: unless, except if, except when; only if: only if, only when, only after",
             ),
             (
                 WordClass::Attribution,
@@ -261,11 +261,11 @@ pub(super) static ENGLISH: LazyLock<Language> = LazyLock::new(|| {
             ),
             (
                 WordClass::Qualifier,
-                "only: only, just, solely, exclusively; all: all, every, each; always: always; whole: entire, whole; fully: entirely, fully, completely; some: some, several, various, certain; partly: partly, partially, in part; most: most, majority; mostly: mostly, mainly, largely; many: many, much; often: often, frequently, usually, generally, typically, normally; few: few, little; rarely: rarely, seldom; sometimes: sometimes, occasionally; both: both; half: half; almost: almost, nearly; expected: expected, expects, expect, forecast, forecasts, projected, predicted, anticipated; likely: likely, probably; planned: planned, plans to, plan to, scheduled, due to, set to, intends, intended; proposed: proposed; estimated: estimated; aims: aims, target, targeted; will: will, shall, going to; may: may, might, could, possibly, perhaps, maybe, potentially; seems: appears, appear, seems, seem, apparently; forbidden: must not, mustn't; unnecessary: do not have to, does not have to, don't have to, doesn't have to, do not need to, does not need to, need not; should: should, ought, recommended; must: must, required, requires, require, need to, needs to, have to, has to, mandatory; can: can, able to; would: would; optional: optional, optionally; before: before, prior to; until: until, till, by the time; after: after, following; since: since, starting, from the; during: during; within: within; former: former, formerly, previously, previous; still: still; again: again; instead: instead, rather than, instead of; than: than, compared to, compared with; more: more; less: less, fewer; increase: increase, increases, increased, rise, rises, rose, risen, grow, grows, grew, grown, gain, gains, gained; up: up; decrease: decrease, decreases, decreased, fall, falls, fell, fallen, drop, drops, dropped, decline, declines, declined; down: down; loss: lost, loss; maximum: maximum, max, highest, maximal; minimum: minimum, min, lowest, minimal; free: free; pending: pending, draft, provisional, preliminary, tentative; respectively: respectively; ongoing: being",
+                "only: only, just, solely, exclusively; all: all, every, each; always: always; whole: entire, whole; fully: entirely, fully, completely; some: some, several, various, certain; partly: partly, partially, in part; most: most, majority; mostly: mostly, mainly, largely; many: many, much; often: often, frequently, usually, generally, typically, normally; few: few, little; rarely: rarely, seldom; sometimes: sometimes, occasionally; both: both; half: half; almost: almost, nearly; expected: expected, expects, expect, forecast, forecasts, projected, predicted, anticipated; likely: likely, probably; planned: planned, plans to, plan to, scheduled, due to, set to, intends, intended; proposed: proposed; estimated: estimated; aims: aims, target, targeted; will: will, shall, going to; may: may, might, could, possibly, perhaps, maybe, potentially; seems: appears, appear, seems, seem, apparently; forbidden: must not, mustn't; unnecessary: do not have to, does not have to, don't have to, doesn't have to, do not need to, does not need to, need not; should: should, ought, recommended; must: must, required, requires, require, need to, needs to, have to, has to, mandatory; can: can, able to; would: would; optional: optional, optionally; before: before, prior to; until: until, till, by the time; after: after, following; since: since, starting; during: during; within: within; former: former, formerly, previously, previous; still: still; again: again; instead: instead, rather than, instead of; than: than, compared to, compared with; more: more; less: less, fewer; increase: increase, increases, increased, rise, rises, rose, risen, grow, grows, grew, grown, gain, gains, gained; up: up; decrease: decrease, decreases, decreased, fall, falls, fell, fallen, drop, drops, dropped, decline, declines, declined; down: down; loss: lost, loss; maximum: maximum, max, highest, maximal; minimum: minimum, min, lowest, minimal; free: free; pending: pending, draft, provisional, preliminary, tentative; respectively: respectively; ongoing: being",
             ),
             (
                 WordClass::Joint,
-                "and: and, but, nor, while, whereas, as well as, yet, however; or: or; so: so, because, therefore, although, though",
+                "nor: nor; and: and, but, while, whereas, as well as, yet, however; or: or; so: so, because, therefore, although, though",
             ),
             (WordClass::Relative, "which, who, whose, whom, where"),
             (WordClass::Content, "that, whether"),
@@ -284,7 +284,7 @@ pub(super) static ENGLISH: LazyLock<Language> = LazyLock::new(|| {
             ),
             (
                 WordClass::Function,
-                "the, a, an, there, also, then, now, here, moreover, additionally, furthermore, in addition, please, total, totals, total of, a total of, currently, today, altogether, namely, e.g, i.e",
+                "the, a, an, our, your, there, also, as well, then, now, here, moreover, additionally, furthermore, in addition, please, total, totals, total of, a total of, currently, today, altogether, namely, e.g, i.e",
             ),
             (
                 WordClass::Narrowing,
@@ -309,6 +309,9 @@ pub(super) static ENGLISH: LazyLock<Language> = LazyLock::new(|| {
          give:gave given;take:took taken;come:came;begin:began begun;write:wrote written;send:sent;spend:spent;bring:brought;keep:kept;meet:met;lead:led;find:found;\
          stand:stood;go:went gone;get:got gotten;see:saw seen;know:knew known;fly:flew flown;drive:drove driven;break:broke broken;choose:chose chosen;wear:wore worn;\
          tear:tore torn;blow:blew blown;throw:threw thrown;draw:drew drawn;show:shown;lend:lent;bear:bore born borne;begin:began;teach:taught;think:thought;lay:laid;say:said;\
+         freeze:froze frozen;steal:stole stolen;speak:spoke spoken;drink:drank drunk;eat:ate eaten;sing:sang sung;swim:swam swum;forget:forgot forgotten;hide:hid hidden;catch:caught;\
+         seek:sought;shake:shook shaken;shoot:shot;sink:sank sunk;sleep:slept;strike:struck;sweep:swept;withdraw:withdrew withdrawn;feed:fed;deal:dealt;bind:bound;bite:bit bitten;\
+         1st:first;2nd:second;3rd:third;4th:fourth;5th:fifth;6th:sixth;7th:seventh;8th:eighth;9th:ninth;10th:tenth;11th:eleventh;12th:twelfth;20th:twentieth;\
          person:people;child:children;man:men;woman:women;foot:feet;tooth:teeth;knife:knives;life:lives;leaf:leaves;half:halves;shelf:shelves;mouse:mice;criterion:criteria;datum:data;analysis:analyses",
         "0:zero;1:one;2:two;3:three;4:four;5:five;6:six;7:seven;8:eight;9:nine;10:ten;11:eleven;12:twelve dozen;13:thirteen;14:fourteen;15:fifteen;16:sixteen;17:seventeen;18:eighteen;\
          19:nineteen;20:twenty;30:thirty;40:forty;50:fifty;60:sixty;70:seventy;80:eighty;90:ninety",
@@ -341,12 +344,12 @@ pub(super) static GERMAN: LazyLock<Language> = LazyLock::new(|| {
             (WordClass::About, "about: etwa, rund, circa, ca, ungefähr, knapp, gut"),
             (
                 WordClass::Negation,
-                "not: nicht, kein, keine, keinen, keinem, keiner, keines, nie, niemals, ohne, nichts, noch nicht, niemand, bestreitet, leugnet, verneint, außer, \
+                "nobody: niemand; nothing: nichts; not: nicht, kein, keine, keinen, keinem, keiner, keines, nie, niemals, ohne, noch nicht, bestreitet, leugnet, verneint, außer, \
                 ausgenommen, falsch, lüge, mythos, ausgeschlossen, fehlt, fehlen, nicht mehr, kaum; neither: weder",
             ),
             (
                 WordClass::Condition,
-                "if: wenn, falls, sofern, sobald, vorausgesetzt, im falle, bei vorlage, solange; unless: es sei denn, außer wenn; only if: nur wenn, erst wenn, erst nach",
+                "if: wenn, falls, sofern, vorausgesetzt, im falle, bei vorlage, solange; once: sobald; unless: es sei denn, außer wenn; only if: nur wenn, erst wenn, erst nach",
             ),
             (
                 WordClass::Attribution,

@@ -52,8 +52,8 @@ pub(crate) struct Phrases {
 const ANY: &str = "";
 
 /// Stems that a text puts where it likes: times without a preposition.
-fn is_free(stem: &str) -> bool {
-    const FREE: [&str; 34] = [
+pub(super) fn is_free(stem: &str) -> bool {
+    const FREE: &[&str] = &[
         "day",
         "night",
         "week",
@@ -88,6 +88,13 @@ fn is_free(stem: &str) -> bool {
         "gest",
         "morg",
         "abend",
+        "montag",
+        "dienstag",
+        "mittwoch",
+        "donnerstag",
+        "freitag",
+        "samstag",
+        "sonntag",
     ];
     FREE.contains(&stem)
 }
@@ -95,7 +102,8 @@ fn is_free(stem: &str) -> bool {
 /// Pronouns for what has something.
 const POSSESSIVES: [&str; 10] =
     ["its", "their", "his", "her", "ihr", "ihre", "ihren", "sein", "seine", "seinen"];
-const DEFINITE: [&str; 6] = ["the", "der", "die", "das", "den", "dem"];
+/// The definite articles.
+pub(super) const DEFINITE: [&str; 6] = ["the", "der", "die", "das", "den", "dem"];
 
 /// Prepositions that name a place or a time, which texts exchange.
 fn preposition(name: &'static str) -> Option<&'static str> {

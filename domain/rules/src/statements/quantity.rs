@@ -259,7 +259,8 @@ static HALF_DAY: LazyLock<Regex> = LazyLock::new(|| {
 });
 static CLOCK: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"^(\d{1,2}):(\d{2})(?:\s(?:Uhr|hours|h)\b)?").expect("a valid pattern"));
-static UHR: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^(\d{1,2})\sUhr\b").expect("a valid pattern"));
+static UHR: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"^(\d{1,2})(?:[.:](\d{2}))?\sUhr\b").expect("a valid pattern"));
 
 /// "per kWh", "a month".
 static RATE: LazyLock<Regex> = LazyLock::new(|| {
@@ -269,8 +270,10 @@ static RATE: LazyLock<Regex> = LazyLock::new(|| {
 
 /// The quantity at the beginning of `text`, and its length in bytes.
 pub(super) fn leading_quantity(text: &str, language: &Language) -> Option<(Quantity, usize)> {
-    let (quantity, length) =
-        date(text, language).or_else(|| time(text)).or_else(|| number_with_unit(text, language))?;
+    let (quantity, length) = date(text, language)
+        .or_else(|| time(text))
+        .or_else(|| share(text))
+        .or_else(|| number_with_unit(text, language))?;
     Some(match (quantity, text.get(length..).and_then(|rest| RATE.find(rest))) {
         (Quantity::Number { low, high, unit }, Some(rate)) => {
             let per = rate.as_str().rsplit(char::is_whitespace).next().unwrap_or_default().to_lowercase();
@@ -346,9 +349,39 @@ fn time(text: &str) -> Option<(Quantity, usize)> {
         // the full stop may end the sentence, too
         return Some((Quantity::Time(hours * 60 + minutes), found.get(0)?.end()));
     }
-    let found = CLOCK.captures(text).or_else(|| UHR.captures(text))?;
+    let found = UHR.captures(text).or_else(|| CLOCK.captures(text))?;
     let (hours, minutes): (u32, u32) = (parsed(&found, 1)?, parsed(&found, 2).unwrap_or(0));
     (hours < 25 && minutes < 60).then_some((Quantity::Time(hours * 60 + minutes), found.get(0)?.end()))
+}
+
+/// Shares in words, in percent.
+const SHARES: [(&str, i64); 12] = [
+    ("a quarter of ", 25),
+    ("one quarter of ", 25),
+    ("three quarters of ", 75),
+    ("half of ", 50),
+    ("a fifth of ", 20),
+    ("one fifth of ", 20),
+    ("a tenth of ", 10),
+    ("one in two ", 50),
+    ("one in four ", 25),
+    ("one in five ", 20),
+    ("one in ten ", 10),
+    ("ein viertel der ", 25),
+];
+
+/// A share in words, such as "a quarter of the loans"; not "a quarter of an hour".
+fn share(text: &str) -> Option<(Quantity, usize)> {
+    let is_start = |(words, _): &&(&str, i64)| {
+        text.get(..words.len()).is_some_and(|start| start.eq_ignore_ascii_case(words))
+    };
+    let (words, percent) = SHARES.iter().find(is_start)?;
+    let is_part = !["a ", "an "].iter().any(|article| text[words.len()..].starts_with(article));
+    let value = Decimal::from(*percent);
+    let quantity = Quantity::Number { low: value.clone(), high: value, unit: "%".to_owned() };
+    // "of" remains
+    let length = words.find(" of ").or_else(|| words.rfind(" der ")).unwrap_or(words.len() - 1);
+    is_part.then_some((quantity, length))
 }
 
 fn number_with_unit(text: &str, language: &Language) -> Option<(Quantity, usize)> {

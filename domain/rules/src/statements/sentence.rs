@@ -1,11 +1,11 @@
 //! Reads a sentence: its parts, each with its subject, words, quantities and polarity; and its conditions and attributions.
 
 use super::language::{Language, TextLanguage, WordClass};
-use super::phrases::Phrases;
+use super::phrases::{DEFINITE, Phrases};
 use super::quantity::Quantity;
 use super::tokens::{TOKENS_MAX, Token, TokenKind, Voice, Word, tokens};
-use super::verb::{Tense, noun_end, put_subject_first, tense, verb_at, verb_word_at, voice};
-use std::collections::BTreeSet;
+use super::verb::{Tense, is_finite, noun_end, put_subject_first, tense, verb_at, verb_word_at, voice};
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 /// A quantity with the words beside it.
@@ -47,13 +47,15 @@ pub(crate) struct Part {
     pub(crate) frames: BTreeSet<Frame>,
     /// Whether the frames may belong to a later part of the sentence only.
     pub(crate) is_freely_framed: bool,
+    /// Whether it is a clause with "which" or "who". Its subject is the noun before it, as far as can be told.
+    pub(crate) is_relative: bool,
     /// Why it cannot be decided.
     pub(crate) undecidable: Option<&'static str>,
 }
 
 /// The subject of a sentence, for the pronouns of the next one.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Subject {
+struct Subject {
     stems: BTreeSet<String>,
     phrases: Phrases,
     /// Its words, which a pronoun stands for.
@@ -71,45 +73,107 @@ pub(crate) struct Frame {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sentence {
     pub(crate) parts: Vec<Part>,
+    /// The same parts with full names in place of their last words; empty if there are none.
+    pub(crate) named: Vec<Part>,
     /// All of its words in lower case and its quantities, in their order.
     pub(crate) verbatim: String,
 }
 
 impl Sentence {
-    /// The subject for the pronouns of the next sentence: that of the first part that has one.
-    pub(crate) fn subject(&self) -> Option<Subject> {
-        self.parts.iter().map(Part::as_subject).find(|subject| !subject.stems.is_empty())
-    }
-
     /// Moves the ranges to the text without its first `bytes`.
     pub(crate) fn remove_lead(&mut self, bytes: usize) {
-        for part in &mut self.parts {
+        for part in self.parts.iter_mut().chain(&mut self.named) {
             part.range = part.range.start.saturating_sub(bytes)..part.range.end.saturating_sub(bytes);
         }
     }
 }
 
-/// Reads `text`, a sentence. `previous` is the subject of the sentence before.
-pub(crate) fn read_sentence(text: &str, language: TextLanguage, previous: &Subject) -> Sentence {
-    let language = language.tables();
-    let tokens = tokens(text, language);
-    if tokens.len() > TOKENS_MAX {
-        let undecidable = Some("the sentence is too long");
-        let part = Part { range: 0..text.len(), undecidable, ..Part::default() };
-        return Sentence { parts: vec![part], ..Sentence::default() };
+/// Reads the sentences of a text in their order.
+pub(crate) struct TextReader {
+    language: &'static Language,
+    /// The subject of the sentence before.
+    subject: Subject,
+    /// The names of several words in the sentences before, by the stem of their last word; `None` if several have it.
+    names: HashMap<String, Option<Vec<Token>>>,
+}
+
+impl TextReader {
+    pub(crate) fn new(language: TextLanguage) -> Self {
+        Self { language: language.tables(), subject: Subject::default(), names: HashMap::new() }
     }
-    let mut sentence = Sentence { parts: Vec::new(), verbatim: verbatim(&tokens) };
-    let is_question = text.trim_end().ends_with('?');
-    let mut previous = previous.clone();
-    for clauses in split_at_sources(tokens) {
-        let mut parts = read_clauses(clauses, text, language, &previous);
-        if is_question {
+
+    /// Reads `text`, the next sentence.
+    pub(crate) fn read(&mut self, text: &str) -> Sentence {
+        let tokens = tokens(text, self.language);
+        if tokens.len() > TOKENS_MAX {
+            let undecidable = Some("the sentence is too long");
+            let part = Part { range: 0..text.len(), undecidable, ..Part::default() };
+            return Sentence { parts: vec![part], ..Sentence::default() };
+        }
+        let verbatim = verbatim(&tokens);
+        let named = self.with_full_names(&tokens).map(|tokens| self.read_parts(tokens, text));
+        let runs = tokens.split(|token| !token.is_word() || token.is(WordClass::Verb));
+        let names: Vec<Vec<Token>> = runs.filter(|run| run.len() > 1).map(<[Token]>::to_vec).collect();
+        let parts = self.read_parts(tokens, text);
+        if let Some(subject) = first_subject(&parts) {
+            self.subject = subject;
+        }
+        names.into_iter().for_each(|name| self.add_name(name));
+        let named = named.filter(|named| named.len() == parts.len()).unwrap_or_default();
+        Sentence { parts, named, verbatim }
+    }
+
+    fn add_name(&mut self, name: Vec<Token>) {
+        let stems =
+            |name: &[Token]| -> Vec<_> { name.iter().map(|token| token.stem(self.language)).collect() };
+        let Some(last) = name.last().and_then(|last| last.stem(self.language)) else { return };
+        let is_same = |known: &Vec<Token>| stems(known) == stems(&name);
+        let is_only = self.names.get(&last).is_none_or(|known| known.as_ref().is_some_and(is_same));
+        self.names.insert(last, is_only.then_some(name));
+    }
+
+    fn read_parts(&self, tokens: Vec<Token>, text: &str) -> Vec<Part> {
+        let mut parts = Vec::new();
+        let mut previous = self.subject.clone();
+        for clauses in split_at_sources(tokens) {
+            parts.append(&mut read_clauses(clauses, text, self.language, &previous));
+            previous = first_subject(&parts).unwrap_or(previous);
+        }
+        if text.trim_end().ends_with('?') {
             set_undecidable(&mut parts, UNSPLIT);
         }
-        sentence.parts.append(&mut parts);
-        previous = sentence.subject().unwrap_or(previous);
+        parts
     }
-    sentence
+
+    /// `tokens` with the full name in place of its last word: "the tariff" after "the Night Saver tariff". `None` if there is
+    /// no such place, or if two names fit.
+    fn with_full_names(&self, tokens: &[Token]) -> Option<Vec<Token>> {
+        let mut named: Vec<Token> = Vec::new();
+        let mut has_names = false;
+        for (index, token) in tokens.iter().enumerate() {
+            let is_definite = named.last().is_some_and(|before| {
+                matches!(before.kind, TokenKind::Class(WordClass::Function, name) if DEFINITE.contains(&name))
+            });
+            let is_alone = token.is_word()
+                && tokens.get(index + 1).is_none_or(|next| !next.is_word() || next.is(WordClass::Verb));
+            let stem = token.stem(self.language).filter(|_| is_definite && is_alone);
+            let name = stem.and_then(|stem| self.names.get(&stem)).and_then(Option::as_ref);
+            match name {
+                Some(name) => {
+                    has_names = true;
+                    named
+                        .extend(name.iter().map(|part| Token { range: token.range.clone(), ..part.clone() }));
+                }
+                None => named.push(token.clone()),
+            }
+        }
+        has_names.then_some(named)
+    }
+}
+
+/// The subject for the pronouns of the next sentence: that of the first part that has one.
+fn first_subject(parts: &[Part]) -> Option<Subject> {
+    parts.iter().map(Part::as_subject).find(|subject| !subject.stems.is_empty())
 }
 
 const UNSPLIT: &str = "the sentence cannot be split into claims";
@@ -149,6 +213,7 @@ fn read_clauses(mut tokens: Vec<Token>, text: &str, language: &Language, previou
     let frames = take_frames(&mut tokens, text, language);
     let mut parts: Vec<Part> = Vec::new();
     let mut segments = segments(&tokens, language);
+    join_subject(&mut segments, language);
     if language.is_verb_second {
         for (index, segment) in segments.iter_mut().enumerate() {
             put_subject_first(segment, language, index == 0 && first_frame == Some(0));
@@ -218,7 +283,7 @@ fn has_tail(tokens: &[Token]) -> bool {
 fn segments(tokens: &[Token], language: &Language) -> Vec<Vec<Token>> {
     let mut segments: Vec<Vec<Token>> = Vec::new();
     let (mut open, mut follows_comma) = (Vec::new(), false);
-    let mut close = |open: &mut Vec<Token>, follows_comma: bool| {
+    let close = |segments: &mut Vec<Vec<Token>>, open: &mut Vec<Token>, follows_comma: bool| {
         let segment = std::mem::take(open);
         if !segment.iter().any(Token::is_word_or_quantity) {
             return;
@@ -233,6 +298,7 @@ fn segments(tokens: &[Token], language: &Language) -> Vec<Vec<Token>> {
     };
     for (index, token) in tokens.iter().enumerate() {
         let is_comma = token.is_break();
+        let rest = tokens.get(index + 1..).unwrap_or_default();
         let is_content = tokens.get(index + 1).is_some_and(|next| next.is(WordClass::Content));
         if is_comma && is_content {
             // "expects, that" is one statement
@@ -253,17 +319,60 @@ fn segments(tokens: &[Token], language: &Language) -> Vec<Vec<Token>> {
             continue;
         }
         if is_comma || token.is(WordClass::Joint) || is_relative {
-            close(&mut open, follows_comma);
+            if token.is(WordClass::Joint) && joins_nouns(&segments, &open, rest, language) {
+                let word = Word { stem: "and".to_owned(), text: "and".to_owned() };
+                open.push(Token { kind: TokenKind::Word(word), ..token.clone() });
+                continue;
+            }
+            close(&mut segments, &mut open, follows_comma);
+            let antecedent = antecedent(token, follows_comma, segments.last());
             follows_comma = is_comma;
+            if token.names(WordClass::Joint, "nor") {
+                open.push(Token { kind: TokenKind::Class(WordClass::Negation, "not"), ..token.clone() });
+            }
             if is_relative || matches!(token.kind, TokenKind::Class(WordClass::Joint, "so")) {
                 open.push(token.clone());
+                open.extend(antecedent);
             }
         } else {
             open.push(token.clone());
         }
     }
-    close(&mut open, follows_comma);
+    close(&mut segments, &mut open, follows_comma);
     segments
+}
+
+/// Joins a subject and its verb around a clause: "The lamp, which costs 49 €, is red".
+fn join_subject(segments: &mut Vec<Vec<Token>>, language: &Language) {
+    let [subject, clause, rest, ..] = segments.as_mut_slice() else { return };
+    let is_clause = clause.first().is_some_and(|first| first.is(WordClass::Relative));
+    if is_clause && verb_at(subject, language).is_none() && verb_at(rest, language) == Some(0) {
+        subject.append(rest);
+        segments.remove(2);
+    }
+}
+
+/// Whether an "and" after `open` joins nouns that hold together: those of a subject, or those who act in a passive sentence.
+fn joins_nouns(segments: &[Vec<Token>], open: &[Token], rest: &[Token], language: &Language) -> bool {
+    let rest: Vec<Token> = rest.iter().take_while(|token| !token.is_break_or_joint()).cloned().collect();
+    let has_verb = |tokens: &[Token]| verb_at(tokens, language).is_some();
+    let is_subject =
+        || segments.is_empty() && open.iter().any(Token::is_word) && !has_verb(open) && has_verb(&rest);
+    let is_agent = || {
+        let last = open.iter().rfind(|token| token.is(WordClass::Preposition));
+        let is_by =
+            matches!(last, Some(Token { kind: TokenKind::Class(_, name), .. }) if *name == language.by);
+        is_by && has_verb(open) && rest.first().is_some_and(Token::is_content) && !has_verb(&rest)
+    };
+    is_subject() || is_agent()
+}
+
+/// The words of `before` at its end that "which" or "who" refers to, after a comma.
+fn antecedent(token: &Token, follows_comma: bool, before: Option<&Vec<Token>>) -> Vec<Token> {
+    let is_pronoun = matches!(token.kind, TokenKind::Class(WordClass::Relative, "which" | "who"));
+    let Some(before) = before.filter(|_| is_pronoun && follows_comma) else { return Vec::new() };
+    let count = before.iter().rev().take_while(|token| token.is_word() && !token.is(WordClass::Verb)).count();
+    before.get(before.len() - count..).unwrap_or_default().to_vec()
 }
 
 fn verbatim(tokens: &[Token]) -> String {
@@ -335,10 +444,40 @@ fn frame(tokens: impl Iterator<Item = Token>) -> Frame {
 #[derive(Debug, Clone, Default)]
 struct SentenceContext {
     introduction: Part,
+    /// The last part with a subject of its own.
+    before: Option<Before>,
+}
+
+/// A part whose subject those after it take over.
+#[derive(Debug, Clone)]
+struct Before {
+    part: Part,
+    verb: Option<Word>,
     /// Whether "neither" negates all of them.
     is_neither: bool,
-    /// The first part, if it has a subject, and its verb.
-    before: Option<(Part, Vec<Word>)>,
+    /// Whether it, its subject, or what follows its verb is negated or limited.
+    is_limited: bool,
+    has_limited_subject: bool,
+    has_limited_end: bool,
+}
+
+/// Whether the token limits what stands beside it: "not", "only", "may".
+fn is_limit(token: &Token) -> bool {
+    const DESCRIPTIVE: [&str; 15] = [
+        "free", "increase", "decrease", "up", "down", "loss", "maximum", "minimum", "more", "less", "than",
+        "before", "after", "during", "within",
+    ];
+    match token.kind {
+        TokenKind::Class(WordClass::Negation, _) => true,
+        TokenKind::Class(WordClass::Qualifier, name) => !DESCRIPTIVE.contains(&name),
+        _ => false,
+    }
+}
+
+/// The tokens of a subject without the negations and modal verbs before its verb.
+fn without_limits(subject: &[Token]) -> &[Token] {
+    let end = subject.iter().rposition(|token| !is_limit(token)).map_or(0, |last| last + 1);
+    subject.get(..end).unwrap_or_default()
 }
 
 /// Whether a number comes after the bound at `index`.
@@ -410,7 +549,9 @@ fn read_words(tokens: &[Token], language: &Language) -> Part {
             TokenKind::Break => {}
         }
     }
-    if tokens.first().is_some_and(|first| first.is(WordClass::Relative) || first.is(WordClass::Content)) {
+    part.is_relative = tokens.first().is_some_and(|first| first.is(WordClass::Relative));
+    let is_named = tokens.get(1).is_some_and(Token::is_word);
+    if part.is_relative && !is_named || tokens.first().is_some_and(|first| first.is(WordClass::Content)) {
         part.undecidable = Some("it cannot be told what the clause is about");
     }
     part.is_negated = negations % 2 == 1;
@@ -441,87 +582,58 @@ fn with_names(tokens: &[Token], previous: &Subject) -> Vec<Token> {
     named
 }
 
+/// Reads the part of `tokens`. `previous` is the subject of the sentence before.
 fn read_part(
     tokens: &[Token],
     language: &Language,
     previous: &Subject,
     context: &mut SentenceContext,
 ) -> Part {
-    let own_subject = context.before.as_ref().map(|(before, _)| before.as_subject());
+    let own_subject = context.before.as_ref().map(|before| before.part.as_subject());
     let previous = own_subject.filter(|own| !own.stems.is_empty()).unwrap_or_else(|| previous.clone());
     let tokens = &with_names(tokens, &previous);
     let mut part = read_words(tokens, language);
     let verb = verb_at(tokens, language);
     let subject: &[Token] = verb.and_then(|verb| tokens.get(..verb)).unwrap_or_default();
-    let subject = without_introduction(subject);
+    let subject = without_limits(without_introduction(subject));
     let stems: BTreeSet<String> = subject.iter().filter_map(|token| token.stem(language)).collect();
-    let has_pronoun = tokens.iter().take(verb.unwrap_or(1)).any(|token| token.is(WordClass::Pronoun));
-    let has_own_subject = has_pronoun
-        || tokens
-            .iter()
-            .any(|token| matches!(token.kind, TokenKind::Class(WordClass::Auxiliary, "there" | "there was")));
-    let is_continued = (verb.is_none() || stems.is_empty()) && !has_own_subject;
+    let pronoun = tokens.iter().find(|token| token.is(WordClass::Pronoun));
+    let is_pronoun_subject = tokens.iter().take(verb.unwrap_or(1)).any(|token| token.is(WordClass::Pronoun));
+    let is_existential = tokens.iter().any(|token| {
+        token.names(WordClass::Auxiliary, "there") || token.names(WordClass::Auxiliary, "there was")
+    });
+    let is_continued = (verb.is_none() || stems.is_empty()) && !is_pronoun_subject && !is_existential;
     part.voice = voice(tokens, verb, language);
     let word = verb.and_then(|verb| verb_word_at(tokens, verb, language));
     part.has_verb = verb.is_some();
     part.tense = tense(tokens, (verb, word), language);
     part.phrases = Phrases::read(tokens, (verb, word), part.voice, language);
-    if let Some((before, before_verb)) = context.before.as_ref().filter(|_| is_continued) {
-        // "… and weighs 2 kg", "… and a cable"
-        part.subject = before.subject.clone();
-        part.head = before.head.clone();
-        // "Anna Smith, CEO"
-        let is_taken = |word: &&Word| before.subject.contains(&word.stem) || !before.has_verb;
-        let mut taken: Vec<Word> = before.words.iter().filter(is_taken).cloned().collect();
-        if verb.is_none() {
-            taken.extend(before_verb.iter().cloned());
-            part.is_negated |= before.is_negated;
-            part.tense = before.tense;
-            part.qualifiers.extend(before.qualifiers.iter().copied());
+    match context.before.as_ref().filter(|_| is_continued) {
+        Some(before) => {
+            let is_finite = verb.is_some_and(|verb| is_finite(tokens, verb, language));
+            part.continue_from(before, is_finite);
         }
-        part.add_words(taken);
-        const DESCRIPTIVE: [&str; 14] = [
-            "free", "increase", "decrease", "loss", "maximum", "minimum", "more", "less", "than", "before",
-            "after", "during", "within", "it",
-        ];
-        let is_limited = before.qualifiers.iter().any(|name| !DESCRIPTIVE.contains(name));
-        // "neither gluten nor lactose"
-        let is_negated_too = verb.is_none() && context.is_neither;
-        if before.is_negated && !is_negated_too || is_limited || !before.has_verb {
-            part.undecidable = Some("it is uncertain how far the beginning of the sentence holds for it");
-        }
-        part.phrases.continue_from(&before.phrases, verb.is_none());
-    } else {
-        part.head = head_of(subject, language);
-        part.subject_tokens = subject.to_vec();
-        part.subject = stems.clone();
-        if has_pronoun {
-            if previous.stems.is_empty() && stems.is_empty() {
-                // both texts must leave it open
-                part.qualifiers.insert("it");
+        None => {
+            part.head = head_of(subject, language);
+            part.subject_tokens = subject.to_vec();
+            part.subject = stems;
+            if let Some(pronoun) = pronoun.filter(|_| is_pronoun_subject) {
+                part.replace_pronoun(pronoun, &previous);
             }
-            part.subject.extend(previous.stems.iter().cloned());
-            let words = previous.stems.iter().map(|stem| Word { stem: stem.clone(), text: stem.clone() });
-            part.add_words(words);
-            let name = tokens.iter().find_map(|token| match token.kind {
-                TokenKind::Class(WordClass::Pronoun, name) => Some(name),
-                _ => None,
-            });
-            part.phrases.replace_pronoun(name.unwrap_or_default(), &previous.phrases);
+            if !part.is_relative {
+                let end = word.and_then(|word| tokens.get(word + 1..)).unwrap_or(tokens);
+                context.before = Some(Before {
+                    verb: word.and_then(|word| tokens.get(word)).and_then(|token| token.as_word(language)),
+                    is_neither: tokens.iter().any(|token| token.names(WordClass::Negation, "neither")),
+                    is_limited: tokens.iter().any(is_limit),
+                    has_limited_subject: subject.iter().any(is_limit),
+                    has_limited_end: end.iter().any(is_limit),
+                    part: part.clone(),
+                });
+            }
         }
-        let verbs = word.and_then(|word| tokens.get(word)).and_then(|token| token.as_word(language));
-        let verbs: Vec<Word> = verbs.into_iter().collect();
-        let is_neither =
-            |token: &Token| matches!(token.kind, TokenKind::Class(WordClass::Negation, "neither"));
-        context.is_neither = tokens.iter().any(is_neither);
-        context.before = Some((part.clone(), verbs));
     }
-    let introduction = &context.introduction;
-    part.add_words(introduction.words.iter().cloned());
-    part.quantities.extend(introduction.quantities.iter().cloned());
-    part.qualifiers.extend(introduction.qualifiers.iter().copied());
-    part.is_negated ^= introduction.is_negated;
-    part.phrases.add_introduction(&introduction.phrases);
+    part.add_introduction(&context.introduction);
     if part.words.is_empty() {
         part.undecidable = Some("it has no word of a claim");
     }
@@ -534,6 +646,53 @@ impl Part {
         let is_positive = |token: &&Token| !token.is(WordClass::Negation);
         let tokens = self.subject_tokens.iter().filter(is_positive).cloned().collect();
         Subject { stems, phrases, tokens }
+    }
+
+    /// Takes over the subject of `known`, and its verb if this part has none: "… and weighs 2 kg", "… and a cable".
+    fn continue_from(&mut self, known: &Before, is_finite: bool) {
+        let before = &known.part;
+        self.subject = before.subject.clone();
+        self.head = before.head.clone();
+        // "Anna Smith, CEO"
+        let is_taken = |word: &&Word| before.subject.contains(&word.stem) || !before.has_verb;
+        self.add_words(before.words.iter().filter(is_taken).cloned());
+        if !self.has_verb {
+            self.add_words(known.verb.iter().cloned());
+            self.is_negated |= before.is_negated;
+            self.tense = before.tense;
+            self.qualifiers.extend(before.qualifiers.iter().copied());
+        }
+        let is_uncertain = if self.has_verb {
+            known.has_limited_subject || known.is_limited && !is_finite
+        } else {
+            !known.is_neither && (known.has_limited_end || before.is_negated)
+        };
+        if is_uncertain || !before.has_verb {
+            self.undecidable = Some("it is uncertain how far the beginning of the sentence holds for it");
+        }
+        self.phrases.continue_from(&before.phrases, !self.has_verb);
+    }
+
+    /// Puts the subject of the sentence before in place of `pronoun`.
+    fn replace_pronoun(&mut self, pronoun: &Token, previous: &Subject) {
+        if previous.stems.is_empty() && self.subject.is_empty() {
+            // both texts must leave it open
+            self.qualifiers.insert("it");
+        }
+        self.subject.extend(previous.stems.iter().cloned());
+        self.add_words(previous.stems.iter().map(|stem| Word { stem: stem.clone(), text: stem.clone() }));
+        if let TokenKind::Class(_, name) = pronoun.kind {
+            self.phrases.replace_pronoun(name, &previous.phrases);
+        }
+    }
+
+    /// Adds the introduction of the sentence, which holds for all of its parts.
+    fn add_introduction(&mut self, introduction: &Self) {
+        self.add_words(introduction.words.iter().cloned());
+        self.quantities.extend(introduction.quantities.iter().cloned());
+        self.qualifiers.extend(introduction.qualifiers.iter().copied());
+        self.is_negated ^= introduction.is_negated;
+        self.phrases.add_introduction(&introduction.phrases);
     }
 
     fn add_words(&mut self, words: impl IntoIterator<Item = Word>) {

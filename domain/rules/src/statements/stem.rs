@@ -21,7 +21,13 @@ pub(super) fn english(word: &str) -> String {
         _ => stem,
     };
     let stem = match stem.strip_suffix("ed") {
-        Some(rest) if rest.len() >= 3 && has_vowel(rest) && !rest.ends_with('e') => rest.to_owned(),
+        Some(rest) if rest.len() >= 3 && has_vowel(rest) && !rest.ends_with('e') => {
+            if lost_an_e(rest) {
+                format!("{rest}e")
+            } else {
+                rest.to_owned()
+            }
+        }
         _ => stem,
     };
     // short words would merge: "car" and "care"
@@ -29,6 +35,19 @@ pub(super) fn english(word: &str) -> String {
     let mut last = stem.bytes().rev();
     let is_double = last.next().is_some_and(|end| end.is_ascii_alphabetic() && last.next() == Some(end));
     if is_double && stem.len() > 3 { stem[..stem.len() - 1].to_owned() } else { stem }
+}
+
+/// Whether `rest`, a short verb without "ed", ended with an "e": "bak" of "baked". Other short verbs double their last
+/// letter: "planned".
+fn lost_an_e(rest: &str) -> bool {
+    let is_vowel = |letter: u8| b"aeiouy".contains(&letter);
+    let letters = rest.as_bytes();
+    let vowels = letters.iter().filter(|letter| is_vowel(**letter)).count();
+    let is_single = matches!(letters, [.., before, vowel, last] if !is_vowel(*before) && is_vowel(*vowel) && !is_vowel(*last) && !b"wx".contains(last));
+    let is_soft = ["c", "v", "z", "u"].iter().any(|end| rest.ends_with(end))
+        || rest.ends_with('s') && !rest.ends_with("ss") && !rest.ends_with("us")
+        || rest.ends_with('g') && !rest.ends_with("ng");
+    rest.len() <= 4 && (is_single && vowels == 1 || is_soft || rest.ends_with("aus"))
 }
 
 /// The stem of a German word in lower case.

@@ -52,6 +52,11 @@ impl Token {
         matches!(self.kind, TokenKind::Class(own, _) if own == class)
     }
 
+    /// Whether it is the entry `name` of a class.
+    pub(super) fn names(&self, class: WordClass, name: &str) -> bool {
+        matches!(self.kind, TokenKind::Class(own, known) if own == class && known == name)
+    }
+
     pub(super) const fn is_content(&self) -> bool {
         matches!(self.kind, TokenKind::Word(_))
     }
@@ -107,7 +112,12 @@ pub(super) fn tokens(text: &str, language: &Language) -> Vec<Token> {
                 .map(|(_, word)| word.to_lowercase().replace('’', "'"))
                 .collect::<Vec<_>>()
                 .join(" ");
-            language.class(&phrase).map(|class| (count, class))
+            // "the IT desk"
+            let is_name = word.len() > 1 && word.chars().all(char::is_uppercase);
+            let class = language.class(&phrase);
+            let class = class
+                .filter(|(class, _)| !is_name || !matches!(class, WordClass::Pronoun | WordClass::Relative));
+            class.map(|class| (count, class))
         });
         let (count, kind) = match phrase {
             Some((count, (class, name))) => (count, Some(TokenKind::Class(class, name))),
@@ -187,7 +197,10 @@ fn name_labels(mut tokens: Vec<Token>, text: &str, language: &Language) -> Vec<T
         let [before, token] = [tokens.get(index - 1), tokens.get(index)];
         let (Some(before), Some(token)) = (before, token) else { continue };
         let is_number = matches!(&token.kind, TokenKind::Quantity(quantity) if quantity.is_count() && !(language.is_verb_second && quantity.as_year().is_some()));
-        let is_followed = tokens.get(index + 1).is_some_and(Token::is_content);
+        let gap = |next: &Token| {
+            text.get(token.range.end..next.range.start).is_none_or(|gap| gap.trim().is_empty())
+        };
+        let is_followed = tokens.get(index + 1).is_some_and(|next| next.is_content() && gap(next));
         if is_number && before.is_content() && !is_followed && before.range.end + 1 == token.range.start {
             let text = text.get(token.range.clone()).unwrap_or_default().to_lowercase();
             let kind = TokenKind::Word(Word { stem: text.clone(), text });

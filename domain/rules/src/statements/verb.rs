@@ -1,6 +1,7 @@
 //! The verb of a part: where it stands, its voice and its tense.
 
 use super::language::{Language, WordClass};
+use super::phrases::is_free;
 use super::sentence::is_like_preposition;
 use super::tokens::{Token, TokenKind, Voice};
 use std::ops::Range;
@@ -27,11 +28,26 @@ pub(super) fn verb_at(tokens: &[Token], language: &Language) -> Option<usize> {
             let Some(TokenKind::Word(word)) = tokens.get(*index).map(|token| &token.kind) else {
                 return false;
             };
-            let is_followed = tokens.get(index + 1).is_some();
+            let next = tokens.get(index + 1);
+            let before = index.checked_sub(1).and_then(|before| tokens.get(before));
             let has_ending = language.verb_endings.iter().any(|end| word.text.ends_with(end));
-            word.text.len() > 3 && has_ending && is_followed && tokens.get(index - 1).is_some_and(is_word)
+            // "they bake bread"
+            let is_after_pronoun = before.is_some_and(|before| {
+                matches!(before.kind, TokenKind::Class(WordClass::Pronoun, "they" | "it" | "he" | "she"))
+            });
+            // "… and supplies the town"
+            let begins = || {
+                next.is_some_and(|next| {
+                    next.is(WordClass::Function)
+                        || next.is_quantity()
+                        || next.is_word() && word.text.ends_with('s')
+                })
+            };
+            next.is_some()
+                && (is_after_pronoun
+                    || word.text.len() > 3 && has_ending && before.map_or_else(begins, is_word))
         };
-        (1..tokens.len()).find(is_verb)
+        (0..tokens.len()).find(is_verb)
     })
 }
 
@@ -89,6 +105,31 @@ pub(super) fn verb_word_at(tokens: &[Token], verb: usize, language: &Language) -
         _ => false,
     };
     is_verb.then_some(at)
+}
+
+/// Whether the verb at `verb`, which begins a part without a subject, is finite by its form. Otherwise it may depend on the
+/// part before: "may open and close".
+pub(super) fn is_finite(tokens: &[Token], verb: usize, language: &Language) -> bool {
+    const INFINITE: [&str; 12] = [
+        "be", "been", "have", "having", "do", "done", "werden", "sein", "gewesen", "haben", "worden",
+        "geworden",
+    ];
+    let before = tokens.get(..verb).unwrap_or_default();
+    let is_modal = |token: &Token| token.is(WordClass::Qualifier) || token.is(WordClass::Negation);
+    let has_ending = |word: &str| {
+        if language.is_verb_second {
+            word.ends_with('t') && !word.starts_with("ge")
+        } else {
+            word.ends_with('s') && !word.ends_with("ss")
+        }
+    };
+    before.iter().any(is_modal)
+        || tokens.get(verb).is_some_and(|token| match &token.kind {
+            TokenKind::Class(WordClass::Auxiliary, name) => !INFINITE.contains(name),
+            TokenKind::Class(WordClass::Verb, name) => has_ending(name),
+            TokenKind::Word(word) => has_ending(&word.text),
+            _ => false,
+        })
 }
 
 /// Whether the token is a verb that can follow "is" in a passive sentence.
@@ -157,16 +198,18 @@ pub(super) fn tense(
 /// `follows_frame`: the clause follows a condition or an attribution, after which it begins with its verb.
 pub(super) fn put_subject_first(clause: &mut Vec<Token>, language: &Language, follows_frame: bool) {
     let Some(verb) = verb_second_at(clause, language) else { return };
-    let is_introduced =
-        clause.iter().take(verb).all(|token| !token.is_word_or_quantity() && !token.is(WordClass::Pronoun))
-            || clause.first().is_some_and(is_like_preposition);
+    let is_free = |token: &Token| token.stem(language).is_some_and(|stem| is_free(&stem));
+    let is_adverb =
+        |token: &Token| is_free(token) || !token.is_word_or_quantity() && !token.is(WordClass::Pronoun);
+    let is_introduced = clause.iter().take(verb).all(is_adverb)
+        || clause.first().is_some_and(is_like_preposition)
+        || clause.get(verb + 1).is_some_and(is_subject_pronoun);
     let subject =
         noun_phrase(clause, verb + 1, language).filter(|_| is_introduced && (verb > 0 || follows_frame));
     let mut rest = std::mem::take(clause);
     let introduction: Vec<Token> = if let Some(subject) = subject {
         let subject: Vec<Token> = rest.splice(subject, []).collect();
-        let introduction = rest.splice(..verb, subject).collect();
-        introduction
+        rest.splice(..verb, subject).collect()
     } else {
         Vec::new()
     };
@@ -186,6 +229,7 @@ pub(super) fn put_subject_first(clause: &mut Vec<Token>, language: &Language, fo
 fn verb_second_at(clause: &[Token], language: &Language) -> Option<usize> {
     let is_verb = |(index, token): (usize, &Token)| match &token.kind {
         TokenKind::Class(WordClass::Auxiliary | WordClass::Verb, _) => true,
+        TokenKind::Class(WordClass::Qualifier, name) => matches!(*name, "may" | "should" | "must"),
         TokenKind::Word(word) => {
             let is_before_noun = clause.get(index + 1).is_some_and(Token::is_word);
             let has_ending = language.verb_endings.iter().any(|end| word.text.ends_with(end));
@@ -197,6 +241,11 @@ fn verb_second_at(clause: &[Token], language: &Language) -> Option<usize> {
     clause.iter().enumerate().position(is_verb)
 }
 
+/// Whether the token is a pronoun that after a verb is its subject: "Bargeld können sie abheben".
+fn is_subject_pronoun(token: &Token) -> bool {
+    matches!(token.kind, TokenKind::Class(WordClass::Pronoun, "er" | "sie" | "es"))
+}
+
 /// The range of the first noun phrase after `from` that is not of a preposition and can be a subject.
 fn noun_phrase(clause: &[Token], from: usize, language: &Language) -> Option<Range<usize>> {
     const NOT_SUBJECTS: [&str; 5] = ["den", "dem", "einen", "einem", "des"];
@@ -205,6 +254,9 @@ fn noun_phrase(clause: &[Token], from: usize, language: &Language) -> Option<Ran
         start = noun_end(clause, start + 1)?;
     }
     let first = clause.get(start)?;
+    if is_subject_pronoun(first) && start == from {
+        return Some(start..start + 1);
+    }
     let is_article = matches!(first.kind, TokenKind::Class(WordClass::Function, name) if language.articles.contains(&name) || name.starts_with("ein"));
     let is_object = matches!(first.kind, TokenKind::Class(_, name) if NOT_SUBJECTS.contains(&name));
     if is_object || !is_article && !first.is_word_or_quantity() {
