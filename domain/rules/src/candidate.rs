@@ -217,12 +217,26 @@ impl<'a> RuleContext<'a> {
         lines.filter(|(_, line)| line.trim_start().starts_with('#')).map(|(range, _)| range).collect()
     }
 
+    /// Whether marks of deleted text stand within or beside `range` of a part.
+    pub(super) fn is_struck(&self, part: usize, range: Range<usize>) -> bool {
+        let text = self.parts.get(part).map_or("", |part| part.text);
+        let (before, rest) = text.split_at_checked(range.start).unwrap_or_default();
+        let (within, after) = rest.split_at_checked(range.len()).unwrap_or_default();
+        const DELETED: &str = "~~";
+        before.ends_with(DELETED) || within.contains(DELETED) || after.starts_with(DELETED)
+    }
+
     /// Whether an item of a list begins at byte `at` of a part: its line begins with a bullet or a number.
     pub(super) fn is_list_item(&self, part: usize, at: usize) -> bool {
+        // longer than an indentation with its bullet; without it, a long line of many sentences would take quadratic time
+        const HEAD_MAX_BYTES: usize = 64;
         let before = self.parts.get(part).and_then(|part| part.text.get(..at)).unwrap_or_default();
-        let line = before.rsplit(is_line_end).next().unwrap_or_default().trim_start();
-        let is_mark = PlainText::of(&format!("{line}x")).text() == "x";
-        !line.is_empty() && !line.starts_with([HEADING, QUOTE]) && is_mark
+        let start = before.floor_char_boundary(before.len().saturating_sub(HEAD_MAX_BYTES));
+        let head = before.get(start..).unwrap_or_default();
+        let is_whole = start == 0 || head.contains(is_line_end);
+        let line = head.rsplit(is_line_end).next().unwrap_or_default().trim_start();
+        let is_mark = || PlainText::of(&format!("{line}x")).text() == "x";
+        is_whole && !line.is_empty() && !line.starts_with([HEADING, QUOTE]) && is_mark()
     }
 
     /// The text of a fact, as it was given.

@@ -2,8 +2,10 @@
 //! quantities, polarity and conditions.
 
 mod fact_parts;
+mod form;
+mod form_reader;
 mod language;
-mod phrases;
+mod part;
 mod quantity;
 mod sentence;
 mod stem;
@@ -11,7 +13,8 @@ mod tokens;
 mod unit;
 mod verb;
 
-pub(crate) use fact_parts::{EXAMINED_MAX, FactParts};
+pub(crate) use fact_parts::{EXAMINED_MAX, FactPart, FactParts};
 pub use language::TextLanguage;
+pub(crate) use part::Part;
 pub(crate) use quantity::begins_with_unit;
-pub(crate) use sentence::{Part, Sentence, TextReader};
+pub(crate) use sentence::{Sentence, TextReader};

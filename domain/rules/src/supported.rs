@@ -10,8 +10,8 @@ mod tests;
 use crate::candidate::RuleContext;
 use crate::claims::CandidateRange;
 use crate::findings::{FullViolation, RuleFindings};
-use crate::result::{EvidenceFinding, EvidenceOutput};
-use crate::statements::{EXAMINED_MAX, FactParts, Part, Sentence, TextReader};
+use crate::result::{ClaimComparison, EvidenceFinding, EvidenceOutput};
+use crate::statements::{EXAMINED_MAX, FactPart, FactParts, Part, Sentence, TextReader};
 
 use std::iter;
 use std::ops::Range;
@@ -27,43 +27,25 @@ struct ClaimCheck<'c, 'a> {
     violations: Vec<(usize, Range<usize>, String)>,
 }
 
+/// How far a fact supports a part of a claim.
+struct Support<'f> {
+    /// The part of a fact that supports it, or the nearest one, with the comparisons.
+    found: Option<(&'f FactPart, Vec<ClaimComparison>)>,
+    faults: Vec<String>,
+}
+
+impl Support<'_> {
+    const fn is_supported(&self) -> bool {
+        self.found.is_some() && self.faults.is_empty()
+    }
+}
+
 /// Checks that every part of the candidate is supported by one part of one fact.
 pub(crate) fn supported_claims(context: &RuleContext<'_>, findings: &mut RuleFindings) {
-    let language = context.check.language;
-    let facts = context.facts.parts(&context.check.facts, language);
+    let facts = context.facts.parts(&context.check.facts, context.check.language);
     let mut check = ClaimCheck { context, facts, left: EXAMINED_MAX, unsupported: 0, violations: Vec::new() };
-    let mut reader = TextReader::new(language);
-    let (mut previous_part, mut headings) = (None, Vec::new());
-    // "The plan includes:", which each item of the list after it continues
-    let mut lead = String::new();
-    for within in context.sentences() {
-        if previous_part != Some(within.part) {
-            reader = TextReader::new(language);
-            headings = context.headings(within.part);
-            previous_part = Some(within.part);
-        }
-        let text = context.plain_at(within);
-        let origin = context.plain_origin(within.part, within.range.clone());
-        if text.contains(char::is_alphanumeric) && !is_in(&headings, origin.start) {
-            if !context.is_list_item(within.part, origin.start) {
-                lead.clear();
-            }
-            let mut sentence = reader.read(&format!("{lead}{text}"));
-            if let Some(before) = text.trim_end().strip_suffix(':')
-                && sentence.parts.iter().any(|part| part.has_verb)
-                && context.is_list_item(
-                    within.part,
-                    context.plain_origin(within.part, within.range.end..within.range.end + 1).start,
-                )
-            {
-                let what =
-                    before.trim_start().split_once(' ').filter(|(what, _)| matches!(*what, "What" | "Was"));
-                lead = format!("{} ", what.map_or(before, |(_, rest)| rest));
-                continue;
-            }
-            sentence.remove_lead(lead.len());
-            check.check_sentence(within, &sentence, findings);
-        }
+    for text in context.sentences().chunk_by(|one, other| one.part == other.part) {
+        check.check_text(text, findings);
     }
     let ClaimCheck { unsupported, violations, .. } = check;
     context.count_unsupported(unsupported);
@@ -79,7 +61,58 @@ pub(crate) fn supported_claims(context: &RuleContext<'_>, findings: &mut RuleFin
     }
 }
 
-impl ClaimCheck<'_, '_> {
+impl<'c> ClaimCheck<'c, '_> {
+    fn support(&mut self, part: &Part) -> Support<'c> {
+        let found = self.facts.find(part, &mut self.left);
+        let comparisons = found.iter().flat_map(|(_, comparisons)| comparisons);
+        let faults = comparisons.filter(|comparison| comparison.result.is_fault()).map(ToString::to_string);
+        let joined = part.is_joined.then(|| "no fact has the whole sentence".to_owned());
+        let faults = part.undecidable.map(str::to_owned).into_iter().chain(joined).chain(faults).collect();
+        Support { found, faults }
+    }
+
+    /// Checks the sentences of one text.
+    fn check_text(&mut self, sentences: &[CandidateRange], findings: &mut RuleFindings) {
+        let (context, language) = (self.context, self.context.check.language);
+        let headings = sentences.first().map_or_else(Vec::new, |first| context.headings(first.part));
+        let origin = |within: &CandidateRange| context.plain_origin(within.part, within.range.clone());
+        let is_item = |within: &CandidateRange| context.is_list_item(within.part, origin(within).start);
+        let mut reader = TextReader::new(language);
+        let mut heading_limits = false;
+        // "The plan includes:", which each item of the list after it continues
+        let mut lead = String::new();
+        for (index, within) in sentences.iter().enumerate() {
+            let text = context.plain_at(within);
+            if !text.contains(char::is_alphanumeric) {
+                continue;
+            }
+            if is_in(&headings, origin(within).start) {
+                heading_limits = TextReader::new(language).read(text).is_limiting;
+                continue;
+            }
+            if !is_item(within) {
+                lead.clear();
+            }
+            let mut sentence = reader.read(&format!("{lead}{text}"));
+            let before_items =
+                text.trim_end().strip_suffix(':').filter(|_| sentences.get(index + 1).is_some_and(is_item));
+            if let Some(before) = before_items.filter(|_| sentence.parts.iter().any(|part| part.has_verb)) {
+                let question =
+                    before.trim_start().split_once(' ').filter(|(what, _)| matches!(*what, "What" | "Was"));
+                lead = format!("{} ", question.map_or(before, |(_, rest)| rest));
+                continue;
+            }
+            sentence.remove_lead(lead.len());
+            if heading_limits {
+                sentence.set_undecidable("the heading limits it");
+            }
+            if context.is_struck(within.part, origin(within)) {
+                sentence.set_undecidable("it is struck out");
+            }
+            self.check_sentence(within, &sentence, findings);
+        }
+    }
+
     fn check_sentence(&mut self, within: &CandidateRange, sentence: &Sentence, findings: &mut RuleFindings) {
         let (context, text) = (self.context, self.context.plain_at(within));
         let origin = context.plain_origin(within.part, within.range.clone());
@@ -95,6 +128,14 @@ impl ClaimCheck<'_, '_> {
         if sentence.parts.is_empty() {
             self.unsupported += 1;
             self.violations.push((within.part, origin, "no claim can be read in it".to_owned()));
+        }
+        // a fact may have the whole sentence
+        if let Some(whole) = &sentence.whole {
+            let left = self.left;
+            if self.support(whole).is_supported() {
+                self.left = left;
+                return self.check_part(within, whole, None, findings);
+            }
         }
         let named = sentence.named.iter().map(Some).chain(iter::repeat(None));
         for (part, named) in sentence.parts.iter().zip(named) {
@@ -113,17 +154,12 @@ impl ClaimCheck<'_, '_> {
         let (context, text) = (self.context, self.context.plain_at(within));
         let start = within.range.start;
         let origin = context.plain_origin(within.part, start + part.range.start..start + part.range.end);
-        let mut support = |part: &Part| {
-            let found = self.facts.find(part, &mut self.left);
-            let comparisons = found.iter().flat_map(|(_, comparisons)| comparisons);
-            let faults =
-                comparisons.filter(|comparison| comparison.result.is_fault()).map(ToString::to_string);
-            let faults: Vec<String> = part.undecidable.map(str::to_owned).into_iter().chain(faults).collect();
-            (found.is_some() && faults.is_empty(), found, faults)
-        };
-        let literal = support(part);
-        let named = named.filter(|_| !literal.0).map(support).filter(|named| named.0);
-        let (is_supported, found, faults) = named.unwrap_or(literal);
+        let literal = self.support(part);
+        let named = named.filter(|_| !literal.is_supported());
+        let named = named.map(|named| self.support(named)).filter(Support::is_supported);
+        let support = named.unwrap_or(literal);
+        let is_supported = support.is_supported();
+        let Support { found, faults } = support;
         let fact = found.as_ref().map(|(fact, _)| fact.fact);
         let with = fact.map_or("", |fact| context.fact_text(fact));
         let span = context.span(within.part, origin.clone());

@@ -1,9 +1,10 @@
 //! Compares a part of a claim with the parts of the facts.
 
+use super::form::{Form, Item, PlacedQuantity};
 use super::language::TextLanguage;
-use super::quantity::QuantityMatch;
-use super::sentence::{Frame, Part, PlacedQuantity, Sentence, TextReader};
-use super::tokens::{Voice, Word};
+use super::part::Part;
+use super::sentence::{Frame, Sentence, TextReader};
+use super::tokens::Word;
 use super::verb::Tense;
 use crate::claims::sentences;
 use crate::plain_text::PlainText;
@@ -52,11 +53,13 @@ impl FactParts {
     }
 
     fn add(&mut self, fact: u32, sentence: Sentence) {
-        let Sentence { parts, verbatim, .. } = sentence;
+        let Sentence { whole, parts, verbatim, .. } = sentence;
         if !verbatim.is_empty() {
             self.verbatim.entry(verbatim).or_insert(fact);
         }
-        for part in parts.into_iter().filter(|part| part.undecidable.is_none() && !part.is_relative) {
+        for part in
+            whole.into_iter().chain(parts).filter(|part| part.undecidable.is_none() && !part.is_relative)
+        {
             let place = u32::try_from(self.parts.len()).unwrap_or(u32::MAX);
             let mut numbers: Vec<u32> = keys(&part).map(|key| self.number(key)).collect();
             numbers.sort_unstable();
@@ -88,11 +91,11 @@ impl FactParts {
     /// The part of a fact that supports `part`, or the nearest one, with the comparisons. It takes
     /// from `left` the number of parts that it examines.
     pub(crate) fn find(&self, part: &Part, left: &mut usize) -> Option<(&FactPart, Vec<ClaimComparison>)> {
-        let words: BTreeSet<&str> = part.words.iter().map(|word| word.stem.as_str()).collect();
+        let words: BTreeSet<&str> = part.form.words().map(|word| word.stem.as_str()).collect();
         let numbers: Vec<Option<u32>> = words.iter().map(|stem| self.numbers.get(*stem).copied()).collect();
         let known: Vec<u32> = numbers.iter().copied().flatten().collect();
         let quantities =
-            part.quantities.iter().filter_map(|placed| self.numbers.get(&placed.quantity.to_string()));
+            part.form.quantities().filter_map(|placed| self.numbers.get(&placed.quantity.to_string()));
         let parts_with = |number: &u32| self.with.get(*number as usize).map_or(&[][..], Vec::as_slice);
         let rarest = known.iter().chain(quantities).map(parts_with).min_by_key(|parts| parts.len())?;
         let shared = |fact: &FactPart| {
@@ -133,149 +136,109 @@ fn compare(part: &Part, fact: &Part) -> Vec<ClaimComparison> {
     let mut note = |aspect, claim: String, fact: String, result| {
         found.push(ClaimComparison { aspect, claim, fact, result });
     };
-    let stems = |stems: &BTreeSet<String>| stems.iter().cloned().collect::<Vec<_>>().join(" ");
-    if !part.subject.is_empty() || !fact.subject.is_empty() {
-        let result = ComparisonResult::of(is_subject_of(part, fact));
-        note(ClaimAspect::Subject, stems(&part.subject), stems(&fact.subject), result);
-    }
-    // other words of the fact may be a restriction; "the roof was repaired" need not name who did it
-    let is_agentless = part.voice == Voice::Agentless;
-    let has = |word: &&Word| part.words.iter().any(|own| own.stem == word.stem);
-    let is_agent = |word: &&Word| is_agentless && fact.phrases.agent().contains(&word.stem);
-    for word in fact.words.iter().filter(|word| !has(word) && !is_agent(word)) {
-        note(ClaimAspect::Word, String::new(), word.text.clone(), ComparisonResult::Different);
-    }
-    for word in &part.words {
-        let own = fact.words.iter().find(|own| own.stem == word.stem);
-        let result = match own {
-            Some(own) if own.text == word.text => ComparisonResult::Same,
-            Some(_) => ComparisonResult::Inflected,
-            None => ComparisonResult::Missing,
-        };
+    let (own, theirs) = (&part.form, &fact.form);
+    let is_same = own.is_in(theirs);
+    let of = |is_alike: bool| ComparisonResult::of(is_alike || is_same);
+    if own.has_subject() || theirs.has_subject() {
         note(
-            ClaimAspect::Word,
-            word.text.clone(),
-            own.map(|own| own.text.clone()).unwrap_or_default(),
-            result,
+            ClaimAspect::Subject,
+            own.subject_text(),
+            theirs.subject_text(),
+            of(own.has_same_subject(theirs)),
         );
     }
-    for (claim, with, result) in quantities(&part.quantities, &fact.quantities) {
+    let mut left: Vec<&Word> = theirs.words().collect();
+    for word in own.words() {
+        let fit = left.iter().enumerate().find_map(|(index, other)| Some((index, word.comparison(other)?)));
+        match fit {
+            Some((index, result)) => {
+                note(ClaimAspect::Word, word.text.clone(), left.remove(index).text.clone(), result);
+            }
+            None => note(
+                ClaimAspect::Word,
+                word.text.clone(),
+                String::new(),
+                if is_same { ComparisonResult::Same } else { ComparisonResult::Missing },
+            ),
+        }
+    }
+    // other words of the fact may be a restriction; "the roof was repaired" need not name who did it
+    for word in left.iter().filter(|_| !is_same) {
+        note(ClaimAspect::Word, String::new(), word.text.clone(), ComparisonResult::Different);
+    }
+    for (claim, with, result) in quantities(own, theirs, is_same) {
         note(ClaimAspect::Quantity, claim, with, result);
     }
-    if !part.phrases.is_in(&fact.phrases) {
-        let (own, theirs) = (part.phrases.text(), fact.phrases.text());
-        note(ClaimAspect::Order, own, theirs, ComparisonResult::Different);
+    for (aspect, select) in [
+        (ClaimAspect::Polarity, negation as fn(&Item) -> Option<&'static str>),
+        (ClaimAspect::Qualifier, qualifier),
+    ] {
+        let names = |form: &Form| form.items().filter_map(select).collect::<Vec<_>>().join(", ");
+        let (own, theirs) = (names(own), names(theirs));
+        if !own.is_empty() || !theirs.is_empty() {
+            let result = of(own == theirs);
+            note(aspect, own, theirs, result);
+        }
     }
-    let polarity = |is_negated: bool| if is_negated { "not" } else { "" }.to_owned();
-    let result = ComparisonResult::of(part.is_negated == fact.is_negated);
-    if part.is_negated || fact.is_negated {
-        note(ClaimAspect::Polarity, polarity(part.is_negated), polarity(fact.is_negated), result);
+    // a form of several tenses, or a label, has the tense of the same word
+    let is_open = part.tense.is_none() || fact.tense.is_none();
+    let is_tense_same = part.tense == fact.tense || is_open && own.has_same_verb_form(theirs);
+    if !is_tense_same {
+        let name = |tense: Option<Tense>| tense.map_or("", |tense| tense.into()).to_owned();
+        note(ClaimAspect::Tense, name(part.tense), name(fact.tense), ComparisonResult::Different);
     }
-    if let (Some(own), Some(theirs)) = (part.tense, fact.tense)
-        && own != theirs
-    {
-        let name = |tense: Tense| <&str>::from(tense).to_owned();
-        note(ClaimAspect::Tense, name(own), name(theirs), ComparisonResult::Different);
-    }
-    let join = |words: &BTreeSet<&str>| words.iter().copied().collect::<Vec<_>>().join(", ");
-    let (own, theirs) = (&part.qualifiers, &fact.qualifiers);
-    if !own.is_empty() || !theirs.is_empty() {
-        note(ClaimAspect::Qualifier, join(own), join(theirs), ComparisonResult::of(own == theirs));
-    }
-    let text = |frames: &BTreeSet<Frame>| {
+    let text = |frames: &[Frame]| {
         let frame = |frame: &Frame| format!("{} {}", frame.kind, frame.words.join(" "));
         frames.iter().map(frame).collect::<Vec<_>>().join("; ")
     };
-    let (own, theirs) = (&part.frames, &fact.frames);
-    if !own.is_empty() || !theirs.is_empty() {
-        let is_equal = own == theirs || part.is_freely_framed && theirs.is_empty();
-        note(ClaimAspect::Condition, text(own), text(theirs), ComparisonResult::of(is_equal));
+    if !part.frames.is_empty() || !fact.frames.is_empty() {
+        let is_equal = part.frames == fact.frames || part.is_freely_framed && fact.frames.is_empty();
+        note(ClaimAspect::Condition, text(&part.frames), text(&fact.frames), ComparisonResult::of(is_equal));
+    }
+    if !is_same && !found.iter().any(|comparison| comparison.result.is_fault()) {
+        let (claim, fact, result) = (own.text(), theirs.text(), ComparisonResult::Different);
+        found.push(ClaimComparison { aspect: ClaimAspect::Order, claim, fact, result });
     }
     found
 }
 
-/// The texts under which a part is found.
-fn keys(part: &Part) -> impl Iterator<Item = String> {
-    let quantities = part.quantities.iter().map(|placed| placed.quantity.to_string());
-    part.words.iter().map(|word| word.stem.clone()).chain(quantities)
+const fn negation(item: &Item) -> Option<&'static str> {
+    match item {
+        Item::Negation(name) => Some(name),
+        _ => None,
+    }
 }
 
-/// Whether the noun of the fact's subject is in the claim. A passive claim need not name who acts.
-fn is_subject_of(part: &Part, fact: &Part) -> bool {
-    let has = |stem: &String| part.words.iter().any(|word| word.stem == *stem);
-    let is_agentless = part.voice == Voice::Agentless && fact.voice == Voice::Active;
-    fact.head.as_ref().is_none_or(has) || is_agentless
+const fn qualifier(item: &Item) -> Option<&'static str> {
+    match item {
+        Item::Qualifier(name) => Some(name),
+        _ => None,
+    }
+}
+
+/// The texts under which a part is found.
+fn keys(part: &Part) -> impl Iterator<Item = String> {
+    let quantities = part.form.quantities().map(|placed| placed.quantity.to_string());
+    part.form.words().map(|word| word.stem.clone()).chain(quantities)
 }
 
 /// Compares each quantity of a claim with one of a fact, and each of these with at most one.
-fn quantities(
-    claims: &[PlacedQuantity],
-    facts: &[PlacedQuantity],
-) -> Vec<(String, String, ComparisonResult)> {
-    let shown = |quantity: &PlacedQuantity| {
-        let bound = quantity.bound.map(|bound| format!("{bound} ")).unwrap_or_default();
-        format!("{bound}{}", quantity.quantity)
-    };
-    let mut left: Vec<&PlacedQuantity> = facts.iter().collect();
+fn quantities(claim: &Form, fact: &Form, is_same: bool) -> Vec<(String, String, ComparisonResult)> {
+    let mut left: Vec<&PlacedQuantity> = fact.quantities().collect();
     let mut all = Vec::new();
-    for claim in claims {
-        let fit = left
-            .iter()
-            .enumerate()
-            .find_map(|(index, fact)| Some((index, quantity_support(claim, fact, facts)?)));
+    for claim in claim.quantities() {
+        let fit = left.iter().enumerate().find_map(|(index, fact)| Some((index, claim.support(fact)?)));
         let alike = || {
             let index = left.iter().position(|fact| claim.quantity.is_like(&fact.quantity))?;
             Some((index, ComparisonResult::Different))
         };
         all.push(match fit.or_else(alike) {
-            Some((index, result)) => (shown(claim), shown(left.remove(index)), result),
-            None => (shown(claim), String::new(), ComparisonResult::Different),
+            Some((index, result)) => (claim.shown(), left.remove(index).shown(), result),
+            None => (claim.shown(), String::new(), ComparisonResult::Different),
         });
     }
     // other numbers and dates of the fact may be a restriction
-    all.extend(
-        left.iter().map(|fact| (String::new(), fact.quantity.to_string(), ComparisonResult::Different)),
-    );
+    let rest = left.iter().filter(|_| !is_same);
+    all.extend(rest.map(|fact| (String::new(), fact.shown(), ComparisonResult::Different)));
     all
-}
-
-/// How `fact`, one of `facts`, supports the quantity of a claim; absent if it does not.
-fn quantity_support(
-    claim: &PlacedQuantity,
-    fact: &PlacedQuantity,
-    facts: &[PlacedQuantity],
-) -> Option<ComparisonResult> {
-    let result = match claim.quantity.compare(&fact.quantity, claim.is_about) {
-        QuantityMatch::Different => return None,
-        QuantityMatch::Rounded => ComparisonResult::Rounded,
-        QuantityMatch::Equal => ComparisonResult::Equal,
-    };
-    let fits = claim.bound == fact.bound
-        && (claim.is_about == fact.is_about || claim.is_about)
-        && is_placed_alike(claim, fact, facts);
-    fits.then_some(result)
-}
-
-/// Whether the words beside both quantities are the same, where they matter: for a count, and among several quantities of
-/// one kind.
-fn is_placed_alike(claim: &PlacedQuantity, fact: &PlacedQuantity, facts: &[PlacedQuantity]) -> bool {
-    // "rose to 5 %" is not "rose by 5 %"
-    const DIRECTIONS: [&str; 8] = ["to", "from", "by", "off", "than", "um", "auf", "von"];
-    let direction = |placed: &PlacedQuantity| {
-        let before = placed.before.as_deref()?;
-        DIRECTIONS.iter().find(|direction| **direction == before).copied()
-    };
-    if direction(claim) != direction(fact) {
-        return false;
-    }
-    let is_one_of_several = facts.iter().filter(|other| other.quantity.is_like(&fact.quantity)).count() > 1;
-    if !claim.quantity.is_count() && !is_one_of_several {
-        return true;
-    }
-    let is_same = |one: &Option<String>, other: &Option<String>| one.is_some() && one == other;
-    is_same(&claim.after, &fact.after)
-        || is_same(&claim.before, &fact.after) && claim.after.is_none()
-        || is_same(&claim.after, &fact.before) && fact.after.is_none()
-        || is_same(&claim.before, &fact.before) && claim.after.is_none() == fact.after.is_none()
-        || claim.before.is_none() && claim.after.is_none() && !is_one_of_several
 }

@@ -4,7 +4,7 @@
 use super::stem;
 use super::verb::Tense;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 /// The language of a text and its facts.
@@ -88,6 +88,8 @@ pub(super) struct Language {
     pub(super) phrase_max_words: usize,
     /// Irregular forms, each with its base.
     irregular: HashMap<&'static str, &'static str>,
+    /// The bases that are no verbs.
+    nouns: HashSet<&'static str>,
     pub(super) numbers: HashMap<&'static str, u32>,
     pub(super) months: HashMap<&'static str, u8>,
     /// Whether the verb stands second and its participle last, whatever stands first.
@@ -105,6 +107,11 @@ pub(super) struct Language {
     pub(super) past_auxiliaries: &'static [&'static str],
     /// The auxiliaries that form a past tense with a participle.
     pub(super) have: &'static [&'static str],
+    /// The bases of "be" and "have".
+    pub(super) lemma_be: &'static str,
+    pub(super) lemma_have: &'static str,
+    /// The stem of the verb that measures: "weighs 2 kg" is "has a weight of 2 kg".
+    pub(super) measure: &'static str,
     /// The articles, after which no verb follows.
     pub(super) articles: &'static [&'static str],
     /// The word for "times", as in "two times".
@@ -122,24 +129,67 @@ impl Language {
     /// Whether `word` has the form of a past participle.
     pub(super) fn is_participle(&self, word: &str) -> bool {
         const SAME_AS_BASE: [&str; 8] = ["run", "put", "set", "cut", "hit", "read", "let", "come"];
+        if self.is_verb_second {
+            return word.len() > 4 && (word.ends_with('t') || word.ends_with("en"));
+        }
         self.past.iter().any(|end| word.ends_with(end))
-            || self.is_verb_second && word.len() > 4 && (word.ends_with('t') || word.ends_with("en"))
             || self.irregular.contains_key(word)
             || SAME_AS_BASE.contains(&word)
     }
 
     /// The tense of a verb without an auxiliary; `None` if its form is that of several tenses.
     pub(super) fn tense(&self, form: &str) -> Option<Tense> {
-        const SEVERAL: [&str; 8] = ["cost", "put", "set", "cut", "hit", "read", "let", "kosten"];
-        let is_past = self.past.iter().any(|end| form.ends_with(end)) || self.irregular.contains_key(form);
+        const SEVERAL: [&str; 10] =
+            ["beat", "shut", "cost", "put", "set", "cut", "hit", "read", "let", "kosten"];
+        const GERMAN: [&str; 18] = [
+            "stieg", "sank", "fiel", "wog", "lag", "stand", "ging", "kam", "fuhr", "lief", "gab", "nahm",
+            "blieb", "begann", "schloss", "erhielt", "gewann", "verlor",
+        ];
+        let is_irregular = if self.is_verb_second {
+            GERMAN.iter().any(|past| form.starts_with(past))
+        } else {
+            self.irregular.contains_key(form)
+        };
+        let is_past = self.past.iter().any(|end| form.ends_with(end)) || is_irregular;
         let tense = if is_past { Tense::Past } else { Tense::Present };
         (!SEVERAL.contains(&form)).then_some(tense)
+    }
+
+    /// The base of an auxiliary.
+    pub(super) fn lemma(&self, auxiliary: &str) -> &'static str {
+        const HAVE: [&str; 3] = ["comes with", "come with", "came with"];
+        match auxiliary {
+            "there is" | "there was" => "there",
+            _ if HAVE.contains(&auxiliary) => self.lemma_have,
+            _ => self
+                .irregular
+                .get(auxiliary)
+                .copied()
+                .or_else(|| self.phrases.get_key_value(auxiliary).map(|(name, _)| *name))
+                .unwrap_or(""),
+        }
     }
 
     /// The form of a verb for a German participle: "gründet" for "gegründet".
     pub(super) fn verb_of<'a>(&self, word: &'a str) -> &'a str {
         let verb = word.strip_prefix("ge").filter(|verb| verb.ends_with('t') && verb.len() > 3);
         verb.filter(|_| self.is_verb_second).unwrap_or(word)
+    }
+
+    /// Whether `word` is an irregular form of a verb.
+    pub(super) fn is_irregular_verb(&self, word: &str) -> bool {
+        self.irregular.get(word).is_some_and(|base| !self.nouns.contains(base))
+    }
+
+    /// The common form of the numbers and cases of `word`.
+    pub(super) fn noun(&self, word: &str, is_capital: bool) -> String {
+        match self.irregular.get(word).filter(|base| self.nouns.contains(*base)) {
+            Some(base) => (*base).to_owned(),
+            None if self.is_verb_second && is_capital => stem::german_noun(word),
+            None if self.is_verb_second => stem::german(word),
+            // singular and plural are two words
+            None => word.to_owned(),
+        }
     }
 
     /// The common form of the inflections of `word`, which is in lower case.
@@ -162,6 +212,9 @@ struct Grammar {
     be: &'static [&'static str],
     past_auxiliaries: &'static [&'static str],
     have: &'static [&'static str],
+    lemma_be: &'static str,
+    lemma_have: &'static str,
+    measure: &'static str,
     articles: &'static [&'static str],
     times: &'static str,
     by: &'static str,
@@ -173,6 +226,7 @@ type Entries = (WordClass, &'static str);
 fn language(
     entries: &[Entries],
     irregular: &'static str,
+    nouns: &'static str,
     numbers: &'static str,
     months: &'static str,
     grammar: Grammar,
@@ -187,7 +241,9 @@ fn language(
             }
         }
     }
-    let forms = irregular.split(';').filter_map(|group| group.trim().split_once(':'));
+    let bases = nouns.split(';').filter_map(|group| group.trim().split_once(':'));
+    let nouns_alone = bases.map(|(base, _)| base).collect();
+    let forms = irregular.split(';').chain(nouns.split(';')).filter_map(|group| group.trim().split_once(':'));
     let irregular =
         forms.flat_map(|(base, forms)| forms.split_whitespace().map(move |form| (form, base))).collect();
     let counted = numbers.split(';').filter_map(|entry| entry.trim().split_once(':'));
@@ -210,6 +266,9 @@ fn language(
         be,
         past_auxiliaries,
         have,
+        lemma_be,
+        lemma_have,
+        measure,
         articles,
         times,
         by,
@@ -218,6 +277,7 @@ fn language(
         phrases,
         phrase_max_words,
         irregular,
+        nouns: nouns_alone,
         numbers,
         months,
         is_verb_second,
@@ -228,6 +288,9 @@ fn language(
         be,
         past_auxiliaries,
         have,
+        lemma_be,
+        lemma_have,
+        measure,
         articles,
         times,
         by,
@@ -242,30 +305,36 @@ pub(super) static ENGLISH: LazyLock<Language> = LazyLock::new(|| {
                 WordClass::Bound,
                 "at least: at least, or more, a minimum of, minimum of, no less than, no fewer than, not less than, not fewer than;\
                 at most: at most, or less, or fewer, up to, a maximum of, maximum of, no more than, not more than, as many as, as much as;\
-                more than: more than, over, above, exceeding, in excess of, upwards of, greater than, higher than, longer than;\
-                less than: less than, fewer than, under, below, lower than, shorter than",
+                more than: more than, over, above, exceeding, in excess of, upwards of; less than: less than, fewer than, under, below",
             ),
-            (WordClass::About, "about: about, around, approximately, roughly, circa, approx, ca"),
+            (WordClass::About, "about; around; approximately; roughly; circa; approx; ca"),
             (
                 WordClass::Negation,
-                "nobody: nobody, no one, none; nothing: nothing; not: not, no, nowhere, n't, isn't, aren't, wasn't, weren't, doesn't, don't, didn't, hasn't, haven't, hadn't, won't, wouldn't, shouldn't; never: never; cannot: cannot, can't, couldn't; no longer: no longer; hardly: hardly, barely; without: without; except: except, excluding, excludes, excluded, exclude; lack: lack, lacks, lacking, lacked, absent; deny: deny, denies, denied; refuse: refuse, refuses, refused; fail: fail, fails, failed, fails to, failed to; false: false, untrue, incorrect, wrong, lie, myth, hoax, it is not true that, it is a lie that, it is a myth that, it is false that, it is wrong that, it is untrue that, it is incorrect that; neither: neither",
+                "not; no; nobody: nobody, no one; none; nothing; nowhere; never; no longer; hardly; barely; without; except: except, excluding; neither;\
+                false: it is not true that, it is a lie that, it is a myth that, it is false that, it is wrong that, it is untrue that, it is incorrect that",
             ),
             (
                 WordClass::Condition,
-                "if: if, when, whenever, provided that, provided, as long as, in case, in the event of, in the event that, \
-                assuming, subject to, on condition that, depending on, in cases of; once: once, as soon as; unless: unless, except if, except when; only if: only if, only when, only after",
+                "if: if, in case, in the event that, provided that, provided, on condition that; when: when, whenever; as long as; assuming; subject to; depending on; in cases of; in the event of; in case of;\
+                once: once, as soon as; unless: unless, except if, except when; only if; only when; only after",
             ),
             (
                 WordClass::Attribution,
-                "says: says, said, say, claimed, claim that, claims that, claimed that, critics claim, states that, stated that, according to, reports that, reported that, announced, announces, maintains that, is said, are said; reportedly: reportedly, allegedly, supposedly, purportedly, rumor, rumour, rumors, rumours; argues: argues, argued, argue, insists, insisted; believes: believes, believed, believe, thinks, think, thought, assumes; warns: warns, warned; suggests: suggests, suggested; denies: denies that, denied that; hopes: hopes, hope, hoped; fears: fears, feared; doubts: doubts, doubt, doubted; promises: promises, promised, guarantees, guaranteed, alleges, alleged, allege",
+                "says: says, said, say, claim that, claims that, claimed that, critics claim, states that, stated that, according to, reports that, reported that, announced that, announces that, maintains that;\
+                reportedly; allegedly; supposedly; purportedly; rumor: rumor, rumour, rumors, rumours; argues: argues, argued, argue; insists: insists, insisted; believes: believes, believed, believe; thinks: thinks, think, thought;\
+                warns: warns that, warned that; suggests: suggests that, suggested that; denies: denies that, denied that; hopes: hopes that, hope that, hoped that, hopes, hope; fears: fears that, feared that, fears; doubts: doubts, doubt, doubted;\
+                promises: promises that, promised that; guarantees: guarantees that, guaranteed that; alleges: alleges that, alleged that",
             ),
             (
                 WordClass::Qualifier,
-                "only: only, just, solely, exclusively; all: all, every, each; always: always; whole: entire, whole; fully: entirely, fully, completely; some: some, several, various, certain; partly: partly, partially, in part; most: most, majority; mostly: mostly, mainly, largely; many: many, much; often: often, frequently, usually, generally, typically, normally; few: few, little; rarely: rarely, seldom; sometimes: sometimes, occasionally; both: both; half: half; almost: almost, nearly; expected: expected, expects, expect, forecast, forecasts, projected, predicted, anticipated; likely: likely, probably; planned: planned, plans to, plan to, scheduled, due to, set to, intends, intended; proposed: proposed; estimated: estimated; aims: aims, target, targeted; will: will, shall, going to; may: may, might, could, possibly, perhaps, maybe, potentially; seems: appears, appear, seems, seem, apparently; forbidden: must not, mustn't; unnecessary: do not have to, does not have to, don't have to, doesn't have to, do not need to, does not need to, need not; should: should, ought, recommended; must: must, required, requires, require, need to, needs to, have to, has to, mandatory; can: can, able to; would: would; optional: optional, optionally; before: before, prior to; until: until, till, by the time; after: after, following; since: since, starting; during: during; within: within; former: former, formerly, previously, previous; still: still; again: again; instead: instead, rather than, instead of; than: than, compared to, compared with; more: more; less: less, fewer; increase: increase, increases, increased, rise, rises, rose, risen, grow, grows, grew, grown, gain, gains, gained; up: up; decrease: decrease, decreases, decreased, fall, falls, fell, fallen, drop, drops, dropped, decline, declines, declined; down: down; loss: lost, loss; maximum: maximum, max, highest, maximal; minimum: minimum, min, lowest, minimal; free: free; pending: pending, draft, provisional, preliminary, tentative; respectively: respectively; ongoing: being",
+                "only; just; solely; exclusively; all: all, every, each; always; some; the most; several; various; certain; partly; partially; in part; most; majority; mostly; mainly; largely; a few; many; much; often; frequently;\
+                usually; generally; typically; normally; few; little; rarely; seldom; sometimes; occasionally; both; almost; nearly; likely; probably; will: will, shall; going to; may; might; could; possibly; perhaps; maybe; potentially;\
+                apparently; should; ought; must: must, have to, has to; can; would; before: before, prior to; until: until, till; after: after, following; since; during; within; still; again;\
+                instead: instead, instead of, rather than; than; more; less; fewer; respectively",
             ),
             (
                 WordClass::Joint,
-                "nor: nor; and: and, but, while, whereas, as well as, yet, however; or: or; so: so, because, therefore, although, though",
+                "nor; and: and, but, whereas, as well as, yet, however; or; while; so; because; therefore; although: although, though",
             ),
             (WordClass::Relative, "which, who, whose, whom, where"),
             (WordClass::Content, "that, whether"),
@@ -275,7 +344,7 @@ pub(super) static ENGLISH: LazyLock<Language> = LazyLock::new(|| {
             ),
             (
                 WordClass::Auxiliary,
-                "there: there is, there are; there was: there was, there were; comes with, come with, came with, offers, offer, features, feature, is equipped with, are equipped with, is, are, was, were, be, been, am, has, have, had, having, do, does, did, done, 's, 're, 've",
+                "there is: there is, there are; there was: there was, there were; comes with, come with, came with, is, are, was, were, be, been, am, has, have, had, having, do, does, did, done, 's, 're, 've",
             ),
             (
                 WordClass::Preposition,
@@ -284,7 +353,7 @@ pub(super) static ENGLISH: LazyLock<Language> = LazyLock::new(|| {
             ),
             (
                 WordClass::Function,
-                "the, a, an, our, your, there, also, as well, then, now, here, moreover, additionally, furthermore, in addition, please, total, totals, total of, a total of, currently, today, altogether, namely, e.g, i.e",
+                "the, a, an, there, also, as well, now, moreover, additionally, furthermore, in addition, currently, namely, e.g, i.e",
             ),
             (
                 WordClass::Narrowing,
@@ -305,14 +374,13 @@ pub(super) static ENGLISH: LazyLock<Language> = LazyLock::new(|| {
                 represent, represents, border, borders, host, hosts, join, joins, lasts, link, links, occur, occurs, owe, owes, reimburse, reimburses, reimbursed, renew, renews, submit, submits, terminate, terminates, visit, visits, walk, walks, warm, warms",
             ),
         ],
-        "long:length;wide:width;high:height tall;weigh:weight heavy;use:used uses using;build:built;sell:sold;buy:bought;make:made;hold:held;leave:left;pay:paid;run:ran running;win:won winning;lose:lost;rise:rose risen;fall:fell fallen;grow:grew grown;\
+        "be:is are was were been am;have:has had having;do:does did done;rise:rose risen;use:used uses using;build:built;sell:sold;buy:bought;make:made;hold:held;leave:left;pay:paid;run:ran running;win:won winning;lose:lost;rise:rose risen;fall:fell fallen;grow:grew grown;\
          give:gave given;take:took taken;come:came;begin:began begun;write:wrote written;send:sent;spend:spent;bring:brought;keep:kept;meet:met;lead:led;find:found;\
          stand:stood;go:went gone;get:got gotten;see:saw seen;know:knew known;fly:flew flown;drive:drove driven;break:broke broken;choose:chose chosen;wear:wore worn;\
          tear:tore torn;blow:blew blown;throw:threw thrown;draw:drew drawn;show:shown;lend:lent;bear:bore born borne;begin:began;teach:taught;think:thought;lay:laid;say:said;\
          freeze:froze frozen;steal:stole stolen;speak:spoke spoken;drink:drank drunk;eat:ate eaten;sing:sang sung;swim:swam swum;forget:forgot forgotten;hide:hid hidden;catch:caught;\
-         seek:sought;shake:shook shaken;shoot:shot;sink:sank sunk;sleep:slept;strike:struck;sweep:swept;withdraw:withdrew withdrawn;feed:fed;deal:dealt;bind:bound;bite:bit bitten;\
-         1st:first;2nd:second;3rd:third;4th:fourth;5th:fifth;6th:sixth;7th:seventh;8th:eighth;9th:ninth;10th:tenth;11th:eleventh;12th:twelfth;20th:twentieth;\
-         person:people;child:children;man:men;woman:women;foot:feet;tooth:teeth;knife:knives;life:lives;leaf:leaves;half:halves;shelf:shelves;mouse:mice;criterion:criteria;datum:data;analysis:analyses",
+         seek:sought;shake:shook shaken;shoot:shot;sink:sank sunk;sleep:slept;strike:struck;sweep:swept;withdraw:withdrew withdrawn;feed:fed;deal:dealt;bind:bound;bite:bit bitten;",
+        "long:length;wide:width;high:height tall;weigh:weight heavy;1st:first;2nd:second;3rd:third;4th:fourth;5th:fifth;6th:sixth;7th:seventh;8th:eighth;9th:ninth;10th:tenth;11th:eleventh;12th:twelfth;20th:twentieth",
         "0:zero;1:one;2:two;3:three;4:four;5:five;6:six;7:seven;8:eight;9:nine;10:ten;11:eleven;12:twelve dozen;13:thirteen;14:fourteen;15:fifteen;16:sixteen;17:seventeen;18:eighteen;\
          19:nineteen;20:twenty;30:thirty;40:forty;50:fifty;60:sixty;70:seventy;80:eighty;90:ninety",
         "january jan;february feb;march mar;april apr;may;june jun;july jul;august aug;september sep sept;october oct;november nov;december dec",
@@ -325,6 +393,9 @@ pub(super) static ENGLISH: LazyLock<Language> = LazyLock::new(|| {
             be: &["is", "are", "was", "were", "be", "been", "being"],
             past_auxiliaries: &["was", "were", "had", "did", "came with", "there was"],
             have: &["has", "have"],
+            lemma_be: "be",
+            lemma_have: "have",
+            measure: "weigh",
             articles: &["the", "a", "an"],
             times: "time",
             by: "by",
@@ -338,34 +409,31 @@ pub(super) static GERMAN: LazyLock<Language> = LazyLock::new(|| {
         &[
             (
                 WordClass::Bound,
-                "at least: mindestens, wenigstens, nicht weniger als, ab; at most: höchstens, maximal, bis zu, nicht mehr als;\
-                more than: mehr als, über; less than: weniger als, unter",
+                "at least: mindestens, wenigstens, nicht weniger als; at most: höchstens, maximal, bis zu, nicht mehr als; more than: mehr als; less than: weniger als",
             ),
-            (WordClass::About, "about: etwa, rund, circa, ca, ungefähr, knapp, gut"),
+            (WordClass::About, "etwa; rund; circa; ca; ungefähr"),
             (
                 WordClass::Negation,
-                "nobody: niemand; nothing: nichts; not: nicht, kein, keine, keinen, keinem, keiner, keines, nie, niemals, ohne, noch nicht, bestreitet, leugnet, verneint, außer, \
-                ausgenommen, falsch, lüge, mythos, ausgeschlossen, fehlt, fehlen, nicht mehr, kaum; neither: weder",
+                "not: nicht; no: kein, keine, keinen, keinem, keiner, keines; never: nie, niemals; nobody: niemand; nothing: nichts; noch nicht; nicht mehr; kaum; ohne; neither: weder; außer: außer, ausgenommen",
             ),
             (
                 WordClass::Condition,
-                "if: wenn, falls, sofern, vorausgesetzt, im falle, bei vorlage, solange; once: sobald; unless: es sei denn, außer wenn; only if: nur wenn, erst wenn, erst nach",
+                "if: wenn, falls, sofern, im falle; vorausgesetzt; bei vorlage; solange; once: sobald; unless: es sei denn, außer wenn; only if: nur wenn; erst wenn; erst nach",
             ),
             (
                 WordClass::Attribution,
-                "says: sagt, sagte, laut, zufolge, behauptet, behaupten, behauptete, angeblich, meint, meinen, glaubt, berichtet, nach angaben, soll, sollen, warnt, kritiker, gerücht, hofft, bezweifelt",
+                "says: sagt, sagte, laut, zufolge, nach angaben, nach angaben von; behauptet: behauptet, behaupten, behauptete; angeblich; meint: meint, meinen; glaubt: glaubt, glauben; berichtet; soll: soll, sollen; warnt; gerücht; hofft; bezweifelt; bestreitet; leugnet",
             ),
             (
                 WordClass::Qualifier,
-                "only: nur, lediglich, ausschließlich, bloß; all: alle, alles, jede, jeder, jedes, jeden, jedem, allen, immer, sämtliche, ganz, vollständig; some: einige, manche, mehrere, teilweise, teils; most: meiste, meisten, überwiegend, größtenteils;\
-                many: viele, vielen, oft, häufig, meist, meistens, üblicherweise, normalerweise; few: wenige, wenigen, selten; both: beide, beiden; half: halb, halbe, hälfte; almost: fast, beinahe; \
-                expected: voraussichtlich, erwartet, geplant, wahrscheinlich, geschätzt, vorgesehen; may: kann, können, könnte, könnten, möglicherweise, eventuell, vielleicht, dürfte; should: sollte, sollten, empfohlen; must: muss, müssen, erforderlich, pflicht;\
-                before: vor, bevor, bis; after: nach, nachdem, seit; during: während; within: innerhalb, binnen; former: ehemalig, ehemalige, früher, vormals; still: noch; again: wieder; instead: statt, anstatt, anstelle; than: als; more: mehr; less: weniger;\
-                increase: steigt, stieg, gestiegen, erhöht, zugenommen, wuchs; decrease: sinkt, sank, gesunken, fällt, fiel, gefallen, verringert, abgenommen; maximum: maximum, höchste, höchster; minimum: minimum, niedrigste; free: kostenlos, gratis, frei",
+                "only: nur; lediglich; ausschließlich; bloß; all: alle, jede, jeder, jedes, jeden, jedem, allen; immer; sämtliche; einige; manche; mehrere; teilweise; teils; meiste; meisten; überwiegend; größtenteils; viele; vielen; oft;\
+                häufig; meist; meistens; üblicherweise; normalerweise; wenige; wenigen; selten; both: beide, beiden; fast; beinahe; knapp; wahrscheinlich; may: kann, können; könnte; könnten; darf: darf, dürfen; möglicherweise; eventuell;\
+                vielleicht; dürfte; should: sollte, sollten; must: muss, müssen; before: vor, bevor; until: bis; after: nach, nachdem; since: seit; during: während; within: innerhalb, binnen; noch; wieder; instead: statt, anstatt, anstelle;\
+                than: als; mehr; weniger; erst",
             ),
             (
                 WordClass::Joint,
-                "and: und, aber, sondern, sowie, jedoch, wobei, während, doch; or: oder; so: weil, obwohl, deshalb, daher",
+                "and: und, aber, sondern, sowie, jedoch; nor: noch; or: oder; because: weil; although: obwohl; deshalb; daher",
             ),
             (WordClass::Relative, "welche, welcher, welches"),
             (WordClass::Content, "dass, ob"),
@@ -375,15 +443,15 @@ pub(super) static GERMAN: LazyLock<Language> = LazyLock::new(|| {
             ),
             (
                 WordClass::Auxiliary,
-                "there: es gibt, gibt es; there was: es gab, gab es; wird, werden, ist, sind, war, waren, sein, gewesen, hat, haben, hatte, hatten, wurde, wurden, worden, geworden, beträgt, betragen, betrug",
+                "there is: es gibt, gibt es; there was: es gab, gab es; wird, werden, ist, sind, war, waren, gewesen, hat, haben, hatte, hatten, wurde, wurden, worden, geworden, beträgt, betragen, betrug",
             ),
             (
                 WordClass::Preposition,
-                "in, im, an, am, auf, für, mit, von, vom, zu, zum, zur, bei, beim, aus, durch, gegen, pro, je, um, zwischen, neben, entlang, per, ins",
+                "in, im, an, am, auf, für, mit, von, vom, zu, über, unter, ab, zum, zur, bei, beim, aus, durch, gegen, pro, je, um, zwischen, neben, entlang, per, ins",
             ),
             (
                 WordClass::Function,
-                "der, die, das, den, dem, des, ein, eine, einen, einem, einer, eines, auch, dann, dort, hier, sich, sehr, eigen, eigenen, eigene, eigener, insgesamt, zudem, außerdem, derzeit, heute, sie, ihnen, wir, unser, unsere, man, jeweils, dabei, damit, davon, dazu",
+                "der, die, das, den, dem, des, ein, eine, einen, einem, einer, eines, auch, zudem, außerdem, derzeit",
             ),
             (
                 WordClass::Narrowing,
@@ -395,6 +463,7 @@ pub(super) static GERMAN: LazyLock<Language> = LazyLock::new(|| {
                 fährt, fahren, liegt, liegen, steht, stehen, dauert, dauern, beginnt, endet, gewann, gewinnt, verlor, spielt, misst, verbraucht, erzeugt, deckt, erhält, erhalten, bekommt, bekommen, verkauft, verfügt, unterstützt, behebt, weht, fiel",
             ),
         ],
+        "sein:ist sind war waren gewesen beträgt betragen betrug;haben:hat hatte hatten;werden:wird wurde wurden worden geworden;gewicht:wiegt wiegen wog;fallen:fiel fielen fällt;steigen:steigt stieg gestiegen;sinken:sinkt sank gesunken",
         "haus:häuser;land:länder;kind:kinder;jahr:jahre jahren jahres;tag:tage tagen tages;monat:monate monaten;mann:männer;wohnung:wohnungen;buch:bücher;platz:plätze plätzen;zug:züge zügen;fenster:fenstern",
         "0:null;1:eins;2:zwei;3:drei;4:vier;5:fünf;6:sechs;7:sieben;8:acht;9:neun;10:zehn;11:elf;12:zwölf dutzend;13:dreizehn;14:vierzehn;15:fünfzehn;16:sechzehn;17:siebzehn;18:achtzehn;19:neunzehn;20:zwanzig;\
          30:dreißig;40:vierzig;50:fünfzig;60:sechzig;70:siebzig;80:achtzig;90:neunzig",
@@ -405,9 +474,12 @@ pub(super) static GERMAN: LazyLock<Language> = LazyLock::new(|| {
             endings: stem::german,
             past: &["te", "ten"],
             verb_endings: &["t", "te", "ten"],
-            be: &["wird", "werden", "wurde", "wurden", "worden", "ist", "sind"],
+            be: &["wird", "werden", "wurde", "wurden", "worden"],
             past_auxiliaries: &["war", "waren", "hatte", "hatten", "wurde", "wurden", "betrug", "there was"],
             have: &["hat", "haben"],
+            lemma_be: "sein",
+            lemma_have: "haben",
+            measure: "gewicht",
             articles: &["der", "die", "das", "ein", "eine", "dem", "den"],
             times: "mal",
             by: "von",

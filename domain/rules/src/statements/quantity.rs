@@ -49,14 +49,7 @@ impl Quantity {
                     QuantityMatch::Different
                 }
             }
-            (Self::Date { year, month, day }, Self::Date { year: in_year, month: in_month, day: on_day }) => {
-                let is_same = in_year.is_none() == year.is_none() || year.is_none();
-                let fits = |claim: Option<u32>, fact: Option<u32>| claim.is_none() || claim == fact;
-                let fits = fits(*year, *in_year)
-                    && fits(month.map(u32::from), in_month.map(u32::from))
-                    && fits(day.map(u32::from), on_day.map(u32::from));
-                if is_same && fits { QuantityMatch::Equal } else { QuantityMatch::Different }
-            }
+            (Self::Date { .. }, Self::Date { .. }) if self == fact => QuantityMatch::Equal,
             // a year is a number
             (Self::Number { low, high, unit }, Self::Date { year: Some(year), .. })
                 if unit.is_empty() && low == high && *low == Decimal::from(i64::from(*year)) =>
@@ -85,6 +78,16 @@ impl Quantity {
         let year =
             low.to_i64().filter(|year| (1800..2200).contains(year) && low == high && unit.is_empty())?;
         Some(Self::Date { year: u32::try_from(year).ok(), month: None, day: None })
+    }
+
+    /// Whether it is a day or a time, and no amount.
+    pub(super) const fn is_time(&self) -> bool {
+        !matches!(self, Self::Number { .. })
+    }
+
+    /// Whether it is a number of seconds or months.
+    pub(super) fn is_duration(&self) -> bool {
+        matches!(self, Self::Number { unit, .. } if matches!(&**unit, "s" | "month"))
     }
 
     /// Whether it is a number without a unit, which counts what the words beside it name.
@@ -237,8 +240,9 @@ const SCALES: [(&str, i32); 12] = [
     ("hundred", 2),
 ];
 
-static NUMBER: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"^[-−+]?\d+(?:[.,'’\u{a0}\u{2009}\u{202f}]\d+)*").expect("a valid pattern"));
+static NUMBER: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"^[-−–+]?\d+(?:[.,'’\u{a0}\u{2009}\u{202f}]\d+)*").expect("a valid pattern")
+});
 static ISO_DATE: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"^(\d{4})-(\d{2})-(\d{2})\b").expect("a valid pattern"));
 static DOTTED_DATE: LazyLock<Regex> =
@@ -421,13 +425,6 @@ fn number(text: &str, language: &Language) -> Option<(Decimal, usize)> {
     if let Some(twice) = ["twice", "zweimal"].into_iter().find(|twice| text.starts_with(*twice)) {
         return Some((Decimal::from(2_i64), twice.len()));
     }
-    if let Some(one) = ["for a ", "for an "].into_iter().find(|one| text.starts_with(*one)) {
-        let unit = text.get(one.len()..)?;
-        let is_time = ["year", "month", "week", "day", "hour", "minute"]
-            .iter()
-            .any(|time| unit.strip_prefix(time).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric)));
-        return is_time.then(|| (Decimal::from(1_i64), one.len() - 1));
-    }
     if let Some(half) = ["half a ", "half an "].into_iter().find(|half| text.starts_with(*half)) {
         return Some((HALF.clone(), half.len() - 1));
     }
@@ -468,7 +465,7 @@ static HALF: LazyLock<Decimal> = LazyLock::new(|| "0.5".parse().unwrap_or_else(|
 
 /// The value of digits with separators; `None` if they have two readings.
 fn read_digits(text: &str, has_decimal_comma: bool) -> Option<Decimal> {
-    let (sign, digits) = match text.strip_prefix(['-', '−']) {
+    let (sign, digits) = match text.strip_prefix(['-', '−', '–']) {
         Some(digits) => ("-", digits),
         None => ("", text.strip_prefix('+').unwrap_or(text)),
     };

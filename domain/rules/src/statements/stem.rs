@@ -1,12 +1,36 @@
 //! Light inflection: the endings of one word in its forms. Two words with the same stem count as one word.
 
-/// The stem of an English word in lower case.
-pub(super) fn english(word: &str) -> String {
-    let word = word.strip_suffix("'s").or_else(|| word.strip_suffix("’s")).unwrap_or(word);
-    let has_vowel = |text: &str| text.contains(['a', 'e', 'i', 'o', 'u', 'y']);
-    let stem = match word {
-        "clothes" | "goods" | "customs" | "news" | "glasses" | "arms" | "means" => word.to_owned(),
-        _ if word.len() <= 3 || !word.is_ascii() => word.to_owned(),
+/// The singular of an English noun in lower case.
+fn english_noun(word: &str) -> String {
+    // words that have another meaning in the plural
+    const PLURALS: [&str; 24] = [
+        "clothes",
+        "goods",
+        "customs",
+        "news",
+        "glasses",
+        "arms",
+        "means",
+        "damages",
+        "grounds",
+        "spirits",
+        "contents",
+        "premises",
+        "savings",
+        "earnings",
+        "proceeds",
+        "manners",
+        "hundreds",
+        "thousands",
+        "millions",
+        "billions",
+        "works",
+        "papers",
+        "funds",
+        "terms",
+    ];
+    match word {
+        _ if PLURALS.contains(&word) || word.len() <= 3 || !word.is_ascii() => word.to_owned(),
         _ if word.ends_with("ies") && word.len() > 4 => format!("{}y", &word[..word.len() - 3]),
         _ if ["sses", "xes", "zes", "ches", "shes"].iter().any(|end| word.ends_with(end)) => {
             word[..word.len() - 2].to_owned()
@@ -15,7 +39,16 @@ pub(super) fn english(word: &str) -> String {
             word[..word.len() - 1].to_owned()
         }
         _ => word.to_owned(),
-    };
+    }
+}
+
+/// The stem of an English word in lower case.
+pub(super) fn english(word: &str) -> String {
+    let has_vowel = |text: &str| text.contains(['a', 'e', 'i', 'o', 'u', 'y']);
+    if word.len() <= 3 || !word.is_ascii() {
+        return word.to_owned();
+    }
+    let stem = english_noun(word);
     let stem = match stem.strip_suffix("ied") {
         Some(rest) if rest.len() >= 3 => format!("{rest}y"),
         _ => stem,
@@ -55,5 +88,17 @@ pub(super) fn german(word: &str) -> String {
     let is_long = |rest: &str| rest.chars().count() >= 4;
     let endings = ["ern", "en", "er", "es", "em", "e", "n", "s"];
     let rest = endings.iter().find_map(|ending| word.strip_suffix(ending).filter(|rest| is_long(rest)));
+    rest.unwrap_or(word).to_owned()
+}
+
+/// The nominative of a German noun in lower case.
+pub(super) fn german_noun(word: &str) -> String {
+    // "Besuchern"
+    if let Some(rest) = word.strip_suffix('n').filter(|rest| rest.len() > 6 && rest.ends_with("er")) {
+        return rest.to_owned();
+    }
+    let rest = ["es", "s"].iter().find_map(|ending| {
+        word.strip_suffix(ending).filter(|rest| rest.chars().count() >= 4 && !rest.ends_with('s'))
+    });
     rest.unwrap_or(word).to_owned()
 }

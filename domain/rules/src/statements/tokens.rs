@@ -2,6 +2,7 @@
 
 use super::language::{Language, WordClass};
 use super::quantity::{Quantity, leading_quantity};
+use crate::result::ComparisonResult;
 use crate::words::words;
 use std::ops::Range;
 
@@ -13,11 +14,43 @@ pub(super) const TOKENS_MAX: usize = 400;
 pub(crate) struct Word {
     /// The common form of its inflections.
     pub(crate) stem: String,
+    /// The common form of its numbers and cases.
+    pub(super) noun: String,
     /// The word in lower case.
     pub(crate) text: String,
+    /// Whether it can be a name, which has no inflections: it begins with a capital letter.
+    pub(super) is_name: bool,
 }
 
-/// How a part places its subject and its object.
+impl Word {
+    /// A word that a language knows.
+    pub(super) fn known(name: &str, language: &Language) -> Self {
+        Self {
+            stem: language.stem(name),
+            noun: language.noun(name, false),
+            text: name.to_owned(),
+            is_name: false,
+        }
+    }
+
+    /// A word without inflections.
+    fn plain(text: &str) -> Self {
+        Self { stem: text.to_owned(), noun: text.to_owned(), text: text.to_owned(), is_name: false }
+    }
+
+    /// How `fact` has this word of a claim; `None` if it is another word.
+    pub(super) fn comparison(&self, fact: &Self) -> Option<ComparisonResult> {
+        match () {
+            () if self.text == fact.text => Some(ComparisonResult::Same),
+            () if self.noun == fact.noun && !(self.is_name && fact.is_name) => {
+                Some(ComparisonResult::Inflected)
+            }
+            () => None,
+        }
+    }
+}
+
+/// How a part places who acts and what is acted on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Voice {
     #[default]
@@ -26,8 +59,6 @@ pub(crate) enum Voice {
     Passive,
     /// "is replaced".
     Agentless,
-    /// "is the owner": both can be exchanged.
-    Identity,
 }
 
 #[derive(Debug, Clone)]
@@ -35,8 +66,10 @@ pub(super) enum TokenKind {
     Word(Word),
     Quantity(Quantity),
     Class(WordClass, &'static str),
-    /// A comma, a bracket or another mark between parts.
+    /// A comma or another mark between parts.
     Break,
+    /// The colon between a label and its value.
+    Colon,
 }
 
 #[derive(Debug, Clone)]
@@ -81,78 +114,164 @@ impl Token {
 
 /// The tokens of a text.
 pub(super) fn tokens(text: &str, language: &Language) -> Vec<Token> {
-    let new = |kind, range: Range<usize>| {
-        let is_capital = text.get(range.clone()).is_some_and(|text| text.starts_with(char::is_uppercase));
-        Token { kind, range, is_capital }
-    };
-    let all: Vec<(Range<usize>, &str)> = words(text).collect();
-    let mut tokens = Vec::new();
-    let mut index = 0;
-    while let Some((range, word)) = all.get(index) {
-        let rest = text.get(range.start..).unwrap_or_default();
-        let is_inside =
-            text[..range.start].ends_with(|before: char| before.is_alphanumeric() || before == '_');
-        if !is_inside && let Some((quantity, length)) = leading_quantity(rest, language) {
-            let end = range.start + length;
-            tokens.push(new(TokenKind::Quantity(quantity), range.start..end));
-            if rest.starts_with("twice") || rest.starts_with("zweimal") {
-                let times = language.times;
-                let word = Word { stem: language.stem(times), text: times.to_owned() };
-                tokens.push(new(TokenKind::Word(word), range.start..end));
-            }
-            while all.get(index).is_some_and(|(range, _)| range.start < end) {
-                index += 1;
-            }
-            continue;
+    let mut reader =
+        TokenReader { text, language, words: words(text).collect(), next: 0, tokens: Vec::new() };
+    while reader.tokens.len() <= TOKENS_MAX
+        && let Some((range, word)) = reader.words.get(reader.next).cloned()
+    {
+        if !(reader.read_quantity(&range, word) || reader.read_contraction(&range, word)) {
+            reader.read_word(range, word);
         }
-        let phrase = (1..=language.phrase_max_words).rev().find_map(|count| {
-            let phrase = all.get(index..index + count)?;
-            let phrase = phrase
-                .iter()
-                .map(|(_, word)| word.to_lowercase().replace('’', "'"))
-                .collect::<Vec<_>>()
-                .join(" ");
-            // "the IT desk"
-            let is_name = word.len() > 1 && word.chars().all(char::is_uppercase);
-            let class = language.class(&phrase);
-            let class = class
-                .filter(|(class, _)| !is_name || !matches!(class, WordClass::Pronoun | WordClass::Relative));
-            class.map(|class| (count, class))
-        });
-        let (count, kind) = match phrase {
-            Some((count, (class, name))) => (count, Some(TokenKind::Class(class, name))),
-            None => (1, kind_of(word, language)),
+    }
+    if reader.tokens.len() > TOKENS_MAX {
+        return reader.tokens;
+    }
+    name_labels(join_ranges(reader.tokens, text), text, language)
+}
+
+struct TokenReader<'t> {
+    text: &'t str,
+    language: &'t Language,
+    words: Vec<(Range<usize>, &'t str)>,
+    /// The index of the next word.
+    next: usize,
+    tokens: Vec<Token>,
+}
+
+impl TokenReader<'_> {
+    fn push(&mut self, kind: TokenKind, range: Range<usize>) {
+        let text = self.text.get(range.clone()).unwrap_or_default();
+        self.tokens.push(Token { kind, range, is_capital: text.starts_with(char::is_uppercase) });
+    }
+
+    /// Reads a quantity, and returns whether there is one.
+    fn read_quantity(&mut self, range: &Range<usize>, word: &str) -> bool {
+        let (before, rest) = self.text.split_at_checked(range.start).unwrap_or_default();
+        if before.ends_with(|before: char| before.is_alphanumeric() || before == '_') {
+            return false;
+        }
+        let found = leading_quantity(rest, self.language).or_else(|| self.leading_duration(rest, word));
+        let Some((quantity, length)) = found else { return false };
+        let end = range.start + length;
+        self.push(TokenKind::Quantity(quantity), range.start..end);
+        if rest.starts_with("twice") || rest.starts_with("zweimal") {
+            let word = Word::known(self.language.times, self.language);
+            self.push(TokenKind::Word(word), range.start..end);
+        }
+        while self.words.get(self.next).is_some_and(|(range, _)| range.start < end) {
+            self.next += 1;
+        }
+        true
+    }
+
+    /// The time that an article begins after a preposition, as in "for a year", and its length.
+    fn leading_duration(&self, rest: &str, word: &str) -> Option<(Quantity, usize)> {
+        let last = self.tokens.last()?;
+        let follows_preposition = last.is(WordClass::Preposition) || last.is(WordClass::Qualifier);
+        let unit = rest.strip_prefix(word).filter(|_| follows_preposition && matches!(word, "a" | "an"))?;
+        let one = format!("1{}", unit.get(..unit.floor_char_boundary(80)).unwrap_or_default());
+        let (quantity, length) = leading_quantity(&one, self.language)?;
+        quantity.is_duration().then_some((quantity, word.len() + length - 1))
+    }
+
+    fn read_contraction(&mut self, range: &Range<usize>, word: &str) -> bool {
+        let Some(pieces) = split_contraction(word, self.language) else { return false };
+        for (class, name) in pieces {
+            self.push(TokenKind::Class(class, name), range.clone());
+        }
+        self.next += 1;
+        true
+    }
+
+    fn read_word(&mut self, range: Range<usize>, word: &str) {
+        let class = |count: usize| {
+            let words = self.words.get(self.next..self.next + count)?;
+            let words: Vec<String> =
+                words.iter().map(|(_, word)| word.to_lowercase().replace('’', "'")).collect();
+            let (class, name) = self.language.class(&words.join(" "))?;
+            (!is_name(self.text, range.start, word, class)).then_some((count, TokenKind::Class(class, name)))
         };
-        let end = all.get(index + count - 1).map_or(range.end, |(range, _)| range.end);
-        // "does not collect any data"
-        let is_any = word.eq_ignore_ascii_case("any")
-            && tokens.iter().any(|token: &Token| token.is(WordClass::Negation));
-        if let Some(kind) = kind.filter(|_| !is_any) {
-            tokens.push(new(kind, range.start..end));
+        let known = (1..=self.language.phrase_max_words).rev().find_map(class);
+        let (count, kind) = match known {
+            Some((count, kind)) => (count, Some(kind)),
+            None => (1, kind_of(word, self.language)),
+        };
+        let last = self.words.get(self.next + count - 1);
+        let end = last.map_or(range.end, |(range, _)| range.end);
+        // "does not collect any data", "No. 3"
+        let is_negated = || self.tokens.iter().any(|token| token.is(WordClass::Negation));
+        let is_blank = word.eq_ignore_ascii_case("any") && is_negated()
+            || word.eq_ignore_ascii_case("no") && is_number_mark(self.text, range.end);
+        if let Some(kind) = kind.filter(|_| !is_blank) {
+            self.push(kind, range.start..end);
         }
-        index += count;
+        self.next += count;
     }
-    if tokens.len() > TOKENS_MAX {
-        return tokens;
-    }
-    name_labels(join_ranges(tokens, text), text, language)
+}
+
+/// The two words of "isn't", "cannot", "it's" or "they'll".
+fn split_contraction(word: &str, language: &Language) -> Option<[(WordClass, &'static str); 2]> {
+    let lower = word.to_lowercase().replace('’', "'");
+    let (base, ending) = match lower.as_str() {
+        "cannot" | "can't" => ("can", "not"),
+        "won't" => ("will", "not"),
+        "mustn't" => ("must", "not"),
+        _ => {
+            let endings = [("n't", "not"), ("'re", "are"), ("'ve", "have"), ("'ll", "will"), ("'s", "is")];
+            let (base, word) =
+                endings.iter().find_map(|(end, word)| Some((lower.strip_suffix(end)?, *word)))?;
+            // "Anna's"
+            let is_pronoun = || matches!(language.class(base), Some((WordClass::Pronoun, _)));
+            (word != "is" || is_pronoun()).then_some((base, word))?
+        }
+    };
+    Some([language.class(base)?, language.class(ending)?])
+}
+
+/// Whether a full stop and a number follow at `end`.
+fn is_number_mark(text: &str, end: usize) -> bool {
+    let rest = text.get(end..).and_then(|rest| rest.strip_prefix('.')).unwrap_or_default();
+    rest.trim_start().starts_with(|first: char| first.is_ascii_digit())
+}
+
+/// Whether `word` at `start` is a name, and not the word of `class` that is spelled like it: "the IT desk", "in May".
+fn is_name(text: &str, start: usize, word: &str, class: WordClass) -> bool {
+    let is_code = word.len() > 1 && word.chars().all(char::is_uppercase);
+    let is_inside =
+        text.get(..start).is_some_and(|before| before.trim_end().ends_with(char::is_alphanumeric));
+    let is_capital = word.starts_with(char::is_uppercase);
+    is_code
+        && matches!(class, WordClass::Pronoun | WordClass::Relative | WordClass::Verb | WordClass::Narrowing)
+        || is_capital && !is_code && is_inside && class == WordClass::Qualifier
 }
 
 fn kind_of(word: &str, language: &Language) -> Option<TokenKind> {
     if word.contains(char::is_alphanumeric) {
         let lower = word.to_lowercase().replace('’', "'");
+        let is_capital = word.starts_with(char::is_uppercase);
         let base = lower.strip_suffix("'s").unwrap_or(&lower);
-        let stem =
-            language.stem(if word.starts_with(char::is_lowercase) { language.verb_of(base) } else { base });
-        return Some(TokenKind::Word(Word { stem, text: lower }));
+        let base = if is_capital { base } else { language.verb_of(base) };
+        // "LED" is no form of a word
+        let is_code = base.len() > 1 && word.chars().all(char::is_uppercase);
+        let stem = if is_code { base.to_owned() } else { language.stem(base) };
+        let noun = if is_code { base.to_owned() } else { language.noun(base, is_capital) };
+        let is_name = is_capital && !language.is_verb_second;
+        return Some(TokenKind::Word(Word { stem, noun, text: lower, is_name }));
     }
     match word {
-        "," | ";" => Some(TokenKind::Break),
-        "%" | "&" | "+" | "=" | "<" | ">" | "≥" | "≤" | "~" | "≈" | "±" => {
-            Some(TokenKind::Word(Word { stem: word.to_owned(), text: word.to_owned() }))
-        }
-        _ => None,
+        "," | ";" | "–" | "—" => Some(TokenKind::Break),
+        ":" => Some(TokenKind::Colon),
+        _ => word.chars().all(is_symbol).then(|| TokenKind::Word(Word::plain(word))),
     }
+}
+
+/// Whether the character has a meaning of its own, as "%" and "✓" have, and is no mark between words.
+fn is_symbol(character: char) -> bool {
+    const MARKS: &str = ".!?()[]{}\"'„“”‚‘’«»‹›…/\\-‑_*#|`¿¡·•\u{fe0f}";
+    !character.is_alphanumeric()
+        && !character.is_whitespace()
+        && !character.is_control()
+        && !MARKS.contains(character)
 }
 
 /// Joins "between 3 and 5", "from 3 to 5" and "3–5" to one quantity.
@@ -203,7 +322,7 @@ fn name_labels(mut tokens: Vec<Token>, text: &str, language: &Language) -> Vec<T
         let is_followed = tokens.get(index + 1).is_some_and(|next| next.is_content() && gap(next));
         if is_number && before.is_content() && !is_followed && before.range.end + 1 == token.range.start {
             let text = text.get(token.range.clone()).unwrap_or_default().to_lowercase();
-            let kind = TokenKind::Word(Word { stem: text.clone(), text });
+            let kind = TokenKind::Word(Word::plain(&text));
             if let Some(token) = tokens.get_mut(index) {
                 token.kind = kind;
             }
@@ -262,28 +381,17 @@ impl Token {
         matches!(self.kind, TokenKind::Word(_) | TokenKind::Class(WordClass::Verb | WordClass::Narrowing, _))
     }
 
-    pub(super) fn stem(&self, language: &Language) -> Option<String> {
-        match &self.kind {
-            TokenKind::Word(word) => Some(word.stem.clone()),
-            TokenKind::Class(WordClass::Verb | WordClass::Narrowing, name) => Some(language.stem(name)),
-            _ => None,
-        }
-    }
-
     pub(super) fn as_word(&self, language: &Language) -> Option<Word> {
         match &self.kind {
             TokenKind::Word(word) => Some(word.clone()),
-            TokenKind::Class(WordClass::Verb, name) => {
-                Some(Word { stem: language.stem(name), text: (*name).to_owned() })
+            TokenKind::Class(WordClass::Verb | WordClass::Narrowing, name) => {
+                Some(Word::known(name, language))
             }
             _ => None,
         }
     }
 
-    pub(super) fn stem_of_word(&self) -> Option<String> {
-        match &self.kind {
-            TokenKind::Word(word) => Some(word.stem.clone()),
-            _ => None,
-        }
+    pub(super) fn stem(&self, language: &Language) -> Option<String> {
+        self.as_word(language).map(|word| word.stem)
     }
 }

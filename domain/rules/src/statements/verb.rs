@@ -1,8 +1,8 @@
 //! The verb of a part: where it stands, its voice and its tense.
 
+use super::form::is_limit;
+use super::form_reader::{OF_TIME, calendar_length};
 use super::language::{Language, WordClass};
-use super::phrases::is_free;
-use super::sentence::is_like_preposition;
 use super::tokens::{Token, TokenKind, Voice};
 use std::ops::Range;
 
@@ -30,6 +30,8 @@ pub(super) fn verb_at(tokens: &[Token], language: &Language) -> Option<usize> {
             };
             let next = tokens.get(index + 1);
             let before = index.checked_sub(1).and_then(|before| tokens.get(before));
+            let is_start =
+                index.checked_sub(1).is_none() && tokens.get(*index).is_some_and(|token| token.is_capital);
             let has_ending = language.verb_endings.iter().any(|end| word.text.ends_with(end));
             // "they bake bread"
             let is_after_pronoun = before.is_some_and(|before| {
@@ -44,6 +46,7 @@ pub(super) fn verb_at(tokens: &[Token], language: &Language) -> Option<usize> {
                 })
             };
             next.is_some()
+                && !is_start
                 && (is_after_pronoun
                     || word.text.len() > 3 && has_ending && before.map_or_else(begins, is_word))
         };
@@ -56,17 +59,22 @@ fn known_verb_at(tokens: &[Token], language: &Language) -> Option<usize> {
     for (index, token) in tokens.iter().enumerate() {
         let is_verb = match &token.kind {
             TokenKind::Class(WordClass::Auxiliary, _) => true,
-            TokenKind::Class(WordClass::Qualifier, "increase" | "decrease") => has_content,
             TokenKind::Class(WordClass::Verb, _) => {
                 let is_article = |token: &Token| matches!(token.kind, TokenKind::Class(WordClass::Function, name) if language.articles.contains(&name));
                 let is_noun = tokens.get(index + 1).is_some_and(|next| next.is(WordClass::Auxiliary))
                     || index > 0 && tokens.get(index - 1).is_some_and(is_article);
-                !is_noun && (has_content || !is_noun_before_verb(tokens, index))
+                !is_noun
+                    && (has_content
+                        || !is_noun_before_verb(tokens, index)
+                        || begins_with_finite(tokens, index))
             }
+            // "can export"
+            TokenKind::Word(_) if follows_modal(tokens, index) => true,
             TokenKind::Word(word) => {
                 has_content
-                    && word.text.len() > 4
-                    && language.past.iter().any(|end| word.text.ends_with(end))
+                    && word.text.len() > 3
+                    && (language.past.iter().any(|end| word.text.ends_with(end))
+                        || language.is_irregular_verb(&word.text))
                     && tokens.get(index + 1).is_none_or(|next| !next.is_content())
             }
             _ => false,
@@ -79,6 +87,30 @@ fn known_verb_at(tokens: &[Token], language: &Language) -> Option<usize> {
     None
 }
 
+/// Whether a verb in the third person begins the part: "drops support".
+fn begins_with_finite(tokens: &[Token], index: usize) -> bool {
+    let Some(Token { kind: TokenKind::Class(_, name), is_capital: false, .. }) = tokens.get(index) else {
+        return false;
+    };
+    let next = tokens.get(index + 1..).unwrap_or_default();
+    let is_finite = |token: &Token| match token.kind {
+        TokenKind::Class(WordClass::Auxiliary, _) => true,
+        TokenKind::Class(WordClass::Verb, name) => name.ends_with('s') || name.ends_with("ed"),
+        _ => false,
+    };
+    index == 0 && name.ends_with('s') && !next.iter().any(is_finite)
+}
+
+/// Whether a modal verb stands before `index`, with a negation or without.
+fn follows_modal(tokens: &[Token], index: usize) -> bool {
+    const MODALS: [&str; 9] = ["can", "could", "will", "would", "may", "might", "must", "should", "ought"];
+    let before = tokens.get(..index).unwrap_or_default().iter().rev();
+    let mut before = before.skip_while(|token| token.is(WordClass::Negation));
+    before.next().is_some_and(
+        |token| matches!(token.kind, TokenKind::Class(WordClass::Qualifier, name) if MODALS.contains(&name)),
+    )
+}
+
 /// Whether the word at `index`, which begins the part, is followed by another verb: "cover costs 49 €".
 fn is_noun_before_verb(tokens: &[Token], index: usize) -> bool {
     let next = tokens.get(index + 1..).unwrap_or_default();
@@ -87,9 +119,7 @@ fn is_noun_before_verb(tokens: &[Token], index: usize) -> bool {
 
 /// The auxiliaries that begin `tokens`, with the negations and qualifiers among them, and the tokens after these.
 fn split_auxiliaries(tokens: &[Token]) -> (&[Token], &[Token]) {
-    let is_passed = |token: &&Token| {
-        token.is(WordClass::Auxiliary) || token.is(WordClass::Negation) || token.is(WordClass::Qualifier)
-    };
+    let is_passed = |token: &&Token| token.is(WordClass::Auxiliary) || is_limit(token);
     tokens.split_at(tokens.iter().take_while(is_passed).count())
 }
 
@@ -98,10 +128,15 @@ pub(super) fn verb_word_at(tokens: &[Token], verb: usize, language: &Language) -
     let (auxiliaries, rest) = split_auxiliaries(tokens.get(verb..).unwrap_or_default());
     let at = verb + auxiliaries.len();
     let token = rest.first()?;
+    let is_do =
+        |token: &Token| matches!(token.kind, TokenKind::Class(WordClass::Auxiliary, "do" | "does" | "did"));
     let is_auxiliary = auxiliaries.first().is_some_and(|first| first.is(WordClass::Auxiliary));
     let is_verb = match &token.kind {
         TokenKind::Class(WordClass::Verb, _) => true,
-        TokenKind::Word(_) => !is_auxiliary || is_participle(token, language),
+        // "does not collect"
+        TokenKind::Word(_) => {
+            !is_auxiliary || is_participle(token, language) || auxiliaries.iter().any(is_do)
+        }
         _ => false,
     };
     is_verb.then_some(at)
@@ -156,12 +191,7 @@ pub(super) fn voice(tokens: &[Token], verb: Option<usize>, language: &Language) 
     if is_be && is_participle {
         return if after.iter().skip(1).any(is_by) { Voice::Passive } else { Voice::Agentless };
     }
-    let than = after
-        .iter()
-        .any(|token| matches!(token.kind, TokenKind::Class(WordClass::Qualifier, "than" | "more" | "less")));
-    let names = after.iter().find(|token| !token.is(WordClass::Auxiliary));
-    let is_identity = names.is_some_and(|token| token.is(WordClass::Function) || token.is_content()) && !than;
-    if is_be && is_identity { Voice::Identity } else { Voice::Active }
+    Voice::Active
 }
 
 /// The tense of `tokens`, whose verb begins at `verb` and has its word at `word`. `None` if its form is that of several
@@ -187,8 +217,9 @@ pub(super) fn tense(
     let has_participle = word.and_then(form_at).is_some_and(|word| language.is_participle(word));
     Some(match () {
         () if language.past_auxiliaries.contains(&form) => Tense::Past,
-        () if language.have.contains(&form) && has_participle => Tense::Past,
-        () if is_been => Tense::Perfect,
+        () if language.have.contains(&form) && has_participle && language.is_verb_second => Tense::Past,
+        () if language.is_verb_second && matches!(form, "ist" | "sind") && has_participle => Tense::Perfect,
+        () if is_been || language.have.contains(&form) && has_participle => Tense::Perfect,
         () => Tense::Present,
     })
 }
@@ -198,10 +229,9 @@ pub(super) fn tense(
 /// `follows_frame`: the clause follows a condition or an attribution, after which it begins with its verb.
 pub(super) fn put_subject_first(clause: &mut Vec<Token>, language: &Language, follows_frame: bool) {
     let Some(verb) = verb_second_at(clause, language) else { return };
-    let is_free = |token: &Token| token.stem(language).is_some_and(|stem| is_free(&stem));
-    let is_adverb =
-        |token: &Token| is_free(token) || !token.is_word_or_quantity() && !token.is(WordClass::Pronoun);
+    let is_adverb = |token: &Token| !token.is_word_or_quantity() && !token.is(WordClass::Pronoun);
     let is_introduced = clause.iter().take(verb).all(is_adverb)
+        || calendar_length(clause, 0, language) == Some(verb)
         || clause.first().is_some_and(is_like_preposition)
         || clause.get(verb + 1).is_some_and(is_subject_pronoun);
     let subject =
@@ -229,7 +259,7 @@ pub(super) fn put_subject_first(clause: &mut Vec<Token>, language: &Language, fo
 fn verb_second_at(clause: &[Token], language: &Language) -> Option<usize> {
     let is_verb = |(index, token): (usize, &Token)| match &token.kind {
         TokenKind::Class(WordClass::Auxiliary | WordClass::Verb, _) => true,
-        TokenKind::Class(WordClass::Qualifier, name) => matches!(*name, "may" | "should" | "must"),
+        TokenKind::Class(WordClass::Qualifier, name) => matches!(*name, "may" | "darf" | "should" | "must"),
         TokenKind::Word(word) => {
             let is_before_noun = clause.get(index + 1).is_some_and(Token::is_word);
             let has_ending = language.verb_endings.iter().any(|end| word.text.ends_with(end));
@@ -279,5 +309,15 @@ pub(super) fn noun_end(clause: &[Token], start: usize) -> Option<usize> {
             Some(if clause.get(noun).is_some_and(is_noun) { noun + 1 } else { at + 1 })
         }
         () => None,
+    }
+}
+
+/// Whether the token begins a prepositional phrase.
+pub(super) fn is_like_preposition(token: &Token) -> bool {
+    let TokenKind::Class(class, name) = &token.kind else { return false };
+    match class {
+        WordClass::Preposition | WordClass::Bound => true,
+        WordClass::Qualifier => OF_TIME.contains(name),
+        _ => false,
     }
 }

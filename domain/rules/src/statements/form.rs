@@ -1,0 +1,439 @@
+//! The form of a part: who does what, word by word, and the phrases with prepositions.
+//!
+//! Everything is compared, in its place. Two forms are equal if they have the same words, quantities and marks in the same
+//! order, except that phrases after the verb may be exchanged, and that active and passive sentences are compared.
+
+use super::language::{Language, WordClass};
+use super::quantity::{Quantity, QuantityMatch};
+use super::tokens::{Token, Voice, Word};
+use crate::result::ComparisonResult;
+use std::iter;
+
+/// A quantity with the words that change it.
+#[derive(Debug, Clone)]
+pub(crate) struct PlacedQuantity {
+    pub(super) quantity: Quantity,
+    pub(super) is_about: bool,
+    /// The bound before it: "at least".
+    pub(super) bound: Option<&'static str>,
+}
+
+impl PlacedQuantity {
+    /// How `fact` supports this quantity of a claim; `None` if it does not.
+    pub(super) fn support(&self, fact: &Self) -> Option<ComparisonResult> {
+        let fits = self.bound == fact.bound && (self.is_about || !fact.is_about);
+        match self.quantity.compare(&fact.quantity, self.is_about) {
+            QuantityMatch::Equal if fits => Some(ComparisonResult::Equal),
+            QuantityMatch::Rounded if fits => Some(ComparisonResult::Rounded),
+            _ => None,
+        }
+    }
+
+    /// It as people read it.
+    pub(super) fn shown(&self) -> String {
+        let bound = self.bound.map(|bound| format!("{bound} ")).unwrap_or_default();
+        let about = if self.is_about { "about " } else { "" };
+        format!("{bound}{about}{}", self.quantity)
+    }
+}
+
+/// A piece of a part.
+#[derive(Debug, Clone)]
+pub(crate) enum Item {
+    Word(Word),
+    /// The word of the verb, which has more inflections.
+    Verb(Word),
+    Quantity(PlacedQuantity),
+    /// A negation, such as "not".
+    Negation(&'static str),
+    /// A word that changes how far or how surely a part holds, such as "only".
+    Qualifier(&'static str),
+    /// A preposition or another word that a language knows.
+    Mark(&'static str),
+}
+
+impl Item {
+    fn is_same(&self, fact: &Self) -> bool {
+        match (self, fact) {
+            (Self::Word(claim), Self::Word(fact)) => claim.comparison(fact).is_some(),
+            (Self::Verb(claim), Self::Verb(fact)) => claim.stem == fact.stem,
+            (Self::Quantity(claim), Self::Quantity(fact)) => claim.support(fact).is_some(),
+            (Self::Negation(claim), Self::Negation(fact))
+            | (Self::Qualifier(claim), Self::Qualifier(fact))
+            | (Self::Mark(claim), Self::Mark(fact)) => claim == fact,
+            _ => false,
+        }
+    }
+
+    fn is_mark(&self, name: &str) -> bool {
+        matches!(self, Self::Mark(own) if *own == name)
+    }
+
+    pub(super) const fn is_word(&self) -> bool {
+        matches!(self, Self::Word(_))
+    }
+
+    fn shown(&self) -> String {
+        match self {
+            Self::Word(word) | Self::Verb(word) => word.text.clone(),
+            Self::Quantity(placed) => placed.shown(),
+            Self::Negation(name) | Self::Qualifier(name) | Self::Mark(name) => (*name).to_owned(),
+        }
+    }
+}
+
+fn are_same(claim: &[Item], fact: &[Item]) -> bool {
+    claim.len() == fact.len() && claim.iter().zip(fact).all(|(claim, fact)| claim.is_same(fact))
+}
+
+/// In place of a preposition: a day or a time, with "on", "in" or "at" or without.
+pub(super) const TIME: &str = "at the time";
+/// The article of a thing that is known.
+const DEFINITELY: Option<bool> = Some(true);
+
+pub(super) const OF: &str = "of";
+
+/// A part in its order.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Form {
+    pub(super) subject: Vec<Item>,
+    pub(super) verb: Vec<Item>,
+    pub(super) object: Vec<Item>,
+    /// The phrases after the verb, and before the subject, each with its preposition.
+    pub(super) phrases: Vec<Vec<Item>>,
+    pub(super) voice: Voice,
+    /// Whether the subject and the object begin with a definite article, or with an indefinite one.
+    pub(super) is_definite: [Option<bool>; 2],
+    /// Which of them "no" negates, from 0.
+    pub(super) none: Option<usize>,
+    /// Whether the last word belongs to a phrase.
+    pub(super) ends_in_phrase: bool,
+}
+
+impl Form {
+    /// The form with the same meaning in which it is compared.
+    pub(super) fn normal(mut self, language: &Language) -> Self {
+        let is_be = self.verb.last().is_some_and(|verb| verb.is_mark(language.lemma_be));
+        let (be, have) = (Item::Mark(language.lemma_be), Item::Mark(language.lemma_have));
+        // "has no balcony", "no pets are allowed"
+        let is_no = |items: &[Item]| matches!(items.first(), Some(Item::Negation("no" | "neither")));
+        if !self.is_negated()
+            && let Some(place) = [&self.subject, &self.object].iter().position(|items| is_no(items))
+        {
+            drop(if place == 0 { self.subject.remove(0) } else { self.object.remove(0) });
+            self.verb.insert(0, Item::Negation("not"));
+            self.none = Some(place);
+        }
+        if self.verb.last().is_some_and(|verb| verb.is_mark("there")) && self.subject.is_empty() {
+            // "there are five rooms in the villa", "there is no fee for the tariff"
+            let is_negated = self.is_negated();
+            let is_owner = |phrase: &Vec<Item>| {
+                let is = |name: &str| phrase.first().is_some_and(|first| first.is_mark(name));
+                is("in") || is_negated && (is("for") || is("für"))
+            };
+            let owner = self.phrases.iter().position(is_owner).map(|index| self.phrases.remove(index));
+            self.verb.pop();
+            if let Some(owner) = owner {
+                self.subject = owner.into_iter().skip(1).collect();
+                self.verb.push(have);
+            } else {
+                // "there was hail on Sunday"
+                self.subject = std::mem::take(&mut self.object);
+                self.verb.push(be);
+            }
+            return self;
+        }
+        // "weighs 2 kg" is "has a weight of 2 kg"
+        let is_amount = |items: &[Item]| matches!(items.first(), Some(Item::Quantity(_)));
+        if let Some(Item::Verb(verb)) = self.verb.last()
+            && verb.stem == language.measure
+            && is_amount(&self.object)
+        {
+            self.object.insert(1, Item::Word(verb.clone()));
+            self.verb.pop();
+            self.verb.push(have);
+            return self;
+        }
+        if is_be && is_amount(&self.object) {
+            let owner = self.subject.iter().position(|item| item.is_mark(OF));
+            let owner = owner.filter(|owner| self.subject.iter().take(*owner).all(Item::is_word));
+            match (owner, self.object.len()) {
+                // "the length of the trail is 5 km"
+                (Some(owner), 1) => {
+                    let of_owner = self.subject.split_off(owner);
+                    self.object.append(&mut self.subject);
+                    self.subject = of_owner.into_iter().skip(1).collect();
+                    self.replace_verb(&be, have);
+                }
+                // "the trail is 5 km long"
+                (_, 2) if self.object.get(1).is_some_and(Item::is_word) => self.replace_verb(&be, have),
+                _ => {}
+            }
+        }
+        self
+    }
+
+    fn replace_verb(&mut self, verb: &Item, by: Item) {
+        if self.verb.last().is_some_and(|last| last.is_same(verb)) {
+            self.verb.pop();
+            self.verb.push(by);
+        }
+    }
+
+    /// Takes over the subject of `before`, and its verb if this part has none.
+    pub(super) fn continue_from(&mut self, before: &Self, has_verb: bool) {
+        self.subject.clone_from(&before.subject);
+        self.is_definite[0] = before.is_definite[0];
+        if has_verb {
+            return;
+        }
+        let is_negated = self.is_negated() && !before.is_negated();
+        self.verb.clone_from(&before.verb);
+        if is_negated {
+            self.verb.insert(0, Item::Negation("not"));
+        }
+        self.voice = before.voice;
+        if self.object.is_empty() {
+            self.object.clone_from(&before.object);
+        } else if before.ends_in_phrase && self.phrases.is_empty() {
+            // "made from sugar and raspberries"
+            let mut phrases = before.phrases.clone();
+            if let Some(last) = phrases.last_mut() {
+                last.truncate(1);
+                last.append(&mut self.object);
+            }
+            self.phrases = phrases;
+            self.object.clone_from(&before.object);
+        }
+    }
+
+    /// Adds the introduction of the sentence.
+    pub(super) fn add_introduction(&mut self, introduction: &Self) {
+        let mut phrases = introduction.phrases.clone();
+        match phrases.first_mut() {
+            Some(first) => drop(first.splice(0..0, introduction.object.iter().cloned())),
+            None if !introduction.object.is_empty() => phrases.push(introduction.object.clone()),
+            None => {}
+        }
+        self.phrases.append(&mut phrases);
+    }
+
+    /// Whether it has a phrase with a preposition that no phrase of `other` has.
+    pub(super) fn has_other_phrase(&self, other: &Self) -> bool {
+        let has = |phrases: &[Vec<Item>], first: &Item| {
+            phrases.iter().any(|phrase| phrase.first().is_some_and(|own| own.is_same(first)))
+        };
+        self.phrases.iter().filter_map(|phrase| phrase.first()).any(|first| !has(&other.phrases, first))
+    }
+
+    /// Whether it has a number.
+    pub(super) fn has_amount(&self) -> bool {
+        self.items().any(is_number)
+    }
+
+    /// Whether what follows its verb, and `other` after an "and", could share an amount: "paid 100 € for the lamp and the
+    /// desk", "12 men and women".
+    pub(super) fn shares_amount(&self, other_has_amount: bool, other_has_article: bool) -> bool {
+        let is_before_phrase = self.ends_in_phrase && self.subject.iter().chain(&self.object).any(is_number);
+        let is_last = if self.ends_in_phrase {
+            self.phrases.last().is_some_and(|last| last.iter().any(is_number))
+        } else {
+            self.object.iter().any(is_number)
+        };
+        is_before_phrase && !other_has_amount || is_last && !other_has_amount && !other_has_article
+    }
+
+    pub(super) const fn has_subject(&self) -> bool {
+        !self.subject.is_empty()
+    }
+
+    /// Whether a fact has the form of this claim.
+    pub(super) fn is_in(&self, fact: &Self) -> bool {
+        // "the supplier" is not "a supplier"
+        let are_articles_different = self.is_be()
+            && self.is_definite[1].zip(fact.is_definite[1]).is_some_and(|(claim, fact)| claim != fact);
+        // "no guest pays the fee" is not "the guest pays no fee"
+        let is_definite = |none: Option<usize>, other: &Self| {
+            none.is_some_and(|place| other.is_definite.get(place) == Some(&DEFINITELY))
+        };
+        let are_nones_different =
+            self.none != fact.none && (is_definite(self.none, fact) || is_definite(fact.none, self));
+        if !are_same(&self.verb, &fact.verb) || are_articles_different || are_nones_different {
+            return false;
+        }
+        let is_passive = |voice| matches!(voice, Voice::Passive | Voice::Agentless);
+        if is_passive(self.voice) == is_passive(fact.voice) {
+            let is_agentless =
+                self.voice == Voice::Agentless && fact.voice == Voice::Passive && !self.is_negated();
+            let phrases: Vec<&[Item]> = fact.phrases.iter().map(Vec::as_slice).collect();
+            let agent = is_agentless.then(|| fact.agent()).flatten();
+            let phrases: Vec<&[Item]> = phrases
+                .into_iter()
+                .enumerate()
+                .filter(|(index, _)| Some(*index) != agent)
+                .map(|(_, phrase)| phrase)
+                .collect();
+            let own: Vec<&[Item]> = self.phrases.iter().map(Vec::as_slice).collect();
+            return are_same_set(&own, &phrases)
+                && (are_same(&self.subject, &fact.subject) && are_same(&self.object, &fact.object)
+                    || self.is_exchangeable(fact)
+                        && are_same(&self.subject, &fact.object)
+                        && are_same(&self.object, &fact.subject));
+        }
+        let (Some(own), Some(theirs)) = (self.active(), fact.active()) else { return false };
+        are_same_set(&own.phrases, &theirs.phrases)
+            && are_same(&own.object, &theirs.object)
+            && !own.subject.is_empty()
+            && are_same(&own.subject, &theirs.subject)
+    }
+
+    fn is_negated(&self) -> bool {
+        self.verb.iter().any(|item| matches!(item, Item::Negation(_)))
+    }
+
+    /// Whether subject and object of two sentences with "is" name one thing: "Seville was the warmest place".
+    fn is_exchangeable(&self, fact: &Self) -> bool {
+        let is_name = |items: &[Item]| matches!(items.first(), Some(Item::Word(word)) if word.is_name);
+        self.is_be()
+            && (self.is_definite == [DEFINITELY; 2] && fact.is_definite == [DEFINITELY; 2]
+                || self.is_definite[1] == DEFINITELY
+                    && fact.is_definite[0] == DEFINITELY
+                    && is_name(&fact.object)
+                || self.is_definite[0] == DEFINITELY
+                    && fact.is_definite[1] == DEFINITELY
+                    && is_name(&self.object))
+    }
+
+    fn is_be(&self) -> bool {
+        matches!(self.verb.last(), Some(Item::Mark("be" | "sein")))
+    }
+
+    /// The index of the phrase of a passive sentence that names who acts.
+    fn agent(&self) -> Option<usize> {
+        let is_agent = |phrase: &Vec<Item>| {
+            phrase.first().is_some_and(|first| first.is_mark("by") || first.is_mark("von"))
+        };
+        self.phrases.iter().position(is_agent).filter(|_| self.voice == Voice::Passive)
+    }
+
+    /// The form as an active sentence, its subject and its object without their phrases. `None` if two phrases have one
+    /// preposition: they could change their places.
+    fn active(&self) -> Option<ActiveForm> {
+        let agent = self.agent();
+        let others = self.phrases.iter().enumerate().filter(|(index, _)| Some(*index) != agent);
+        let mut phrases: Vec<Vec<Item>> = others.map(|(_, phrase)| phrase.clone()).collect();
+        let (mut subject, mut object) = (self.subject.clone(), self.object.clone());
+        if self.voice != Voice::Active {
+            let agent = agent.and_then(|agent| self.phrases.get(agent)).and_then(|agent| agent.get(1..));
+            let mut patient = std::mem::replace(&mut subject, agent.unwrap_or_default().to_vec());
+            split_off_phrases(&mut patient, &mut phrases);
+            // "is paid for by the insurer"
+            match phrases.iter_mut().find(|phrase| phrase.len() == 1) {
+                Some(particle) => particle.extend(patient),
+                None => drop(object.splice(0..0, patient)),
+            }
+        }
+        split_off_phrases(&mut subject, &mut phrases);
+        split_off_phrases(&mut object, &mut phrases);
+        let kind = |phrase: &Vec<Item>| (phrase.first().map(Item::shown), phrase.iter().any(Item::is_word));
+        let mut kinds: Vec<_> = phrases.iter().map(kind).collect();
+        kinds.sort_unstable();
+        let has_twin = kinds.windows(2).any(|pair| matches!(pair, [one, other] if one == other));
+        (!has_twin).then_some(ActiveForm { subject, object, phrases })
+    }
+
+    /// All of its items.
+    pub(super) fn items(&self) -> impl Iterator<Item = &Item> {
+        self.subject.iter().chain(&self.verb).chain(&self.object).chain(self.phrases.iter().flatten())
+    }
+
+    pub(super) fn words(&self) -> impl Iterator<Item = &Word> {
+        self.items().filter_map(|item| match item {
+            Item::Word(word) | Item::Verb(word) => Some(word),
+            _ => None,
+        })
+    }
+
+    pub(super) fn quantities(&self) -> impl Iterator<Item = &PlacedQuantity> {
+        self.items().filter_map(|item| match item {
+            Item::Quantity(placed) => Some(placed),
+            _ => None,
+        })
+    }
+
+    /// The subject, for people.
+    pub(super) fn subject_text(&self) -> String {
+        shown(&self.subject)
+    }
+
+    pub(super) fn has_same_subject(&self, fact: &Self) -> bool {
+        are_same(&self.subject, &fact.subject)
+    }
+
+    /// Whether the verbs of both have the same form, or one has none.
+    pub(super) fn has_same_verb_form(&self, fact: &Self) -> bool {
+        match (self.verb.last(), fact.verb.last()) {
+            (Some(Item::Verb(own)), Some(Item::Verb(theirs))) => own.text == theirs.text,
+            _ => true,
+        }
+    }
+
+    /// All of it, for people.
+    pub(super) fn text(&self) -> String {
+        shown(self.items())
+    }
+}
+
+fn is_number(item: &Item) -> bool {
+    matches!(item, Item::Quantity(placed) if !placed.quantity.is_time())
+}
+
+fn shown<'a>(items: impl IntoIterator<Item = &'a Item>) -> String {
+    items.into_iter().map(Item::shown).collect::<Vec<_>>().join(" ")
+}
+
+/// A form as an active sentence has it.
+struct ActiveForm {
+    pub(super) subject: Vec<Item>,
+    pub(super) object: Vec<Item>,
+    pub(super) phrases: Vec<Vec<Item>>,
+}
+
+/// Whether a phrase begins at the item; "of" belongs to the noun before it.
+fn is_phrase_start(item: &Item) -> bool {
+    matches!(item, Item::Mark(name) if !matches!(*name, OF | "," | "and" | "or" | "dem" | "der"))
+}
+
+/// Moves the phrases of `items` to `phrases`.
+fn split_off_phrases(items: &mut Vec<Item>, phrases: &mut Vec<Vec<Item>>) {
+    let start = items.iter().position(is_phrase_start).unwrap_or(items.len());
+    let rest = items.split_off(start);
+    phrases.extend(split_phrases(&rest).map(<[Item]>::to_vec));
+}
+
+/// The phrases of `items`, each from its preposition on.
+fn split_phrases(items: &[Item]) -> impl Iterator<Item = &[Item]> {
+    let mut rest = items;
+    iter::from_fn(move || {
+        let after = rest.get(1..)?;
+        let end = 1 + after.iter().position(is_phrase_start).unwrap_or(after.len());
+        let (phrase, others) = rest.split_at(end);
+        rest = others;
+        Some(phrase)
+    })
+}
+
+/// Whether both have the same phrases, in any order.
+fn are_same_set<T: AsRef<[Item]>>(claim: &[T], fact: &[T]) -> bool {
+    let mut left: Vec<&[Item]> = fact.iter().map(AsRef::as_ref).collect();
+    claim.len() == fact.len()
+        && claim.iter().all(|phrase| {
+            let found = left.iter().position(|other| are_same(phrase.as_ref(), other));
+            found.map(|index| left.swap_remove(index)).is_some()
+        })
+}
+
+/// Whether the token limits what stands beside it: "not", "only", "may".
+pub(super) fn is_limit(token: &Token) -> bool {
+    token.is(WordClass::Negation) || token.is(WordClass::Qualifier)
+}

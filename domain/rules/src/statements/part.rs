@@ -1,0 +1,367 @@
+//! Reads a part of a sentence that can be true or false by itself.
+
+use super::form::{Form, is_limit};
+use super::form_reader::calendar_length;
+use super::language::{Language, WordClass};
+use super::quantity::Quantity;
+use super::sentence::Frame;
+use super::tokens::{Token, TokenKind, Voice};
+use super::verb::{Tense, is_finite, is_like_preposition, tense, verb_at, verb_word_at, voice};
+use std::ops::Range;
+
+/// A part of a sentence that can be true or false by itself.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Part {
+    /// The range in the text.
+    pub(crate) range: Range<usize>,
+    /// Its words in their order.
+    pub(crate) form: Form,
+    /// The stem of the noun of its subject.
+    pub(crate) head: Option<String>,
+    pub(crate) tense: Option<Tense>,
+    pub(crate) has_verb: bool,
+    /// Whether it has a quantity, an article, and a phrase that it does not take over.
+    pub(super) has_own_amount: bool,
+    pub(super) has_own_article: bool,
+    pub(super) has_own_phrase: bool,
+    subject: Vec<Token>,
+    /// Whether its subject is a name, and it has no other one.
+    has_only_name: bool,
+    /// Whether it introduces another thing: "owns a shop".
+    introduces_other: bool,
+    /// The conditions and attributions of its sentence, in their order.
+    pub(crate) frames: Vec<Frame>,
+    /// Whether the frames may belong to a later part of the sentence only.
+    pub(crate) is_freely_framed: bool,
+    /// Whether it is a clause with "which" or "who". Its subject is the noun before it, as far as can be told.
+    pub(crate) is_relative: bool,
+    /// Whether it is joined to others by a reason. A claim then needs a fact with the whole sentence.
+    pub(crate) is_joined: bool,
+    /// Why it cannot be decided.
+    pub(crate) undecidable: Option<&'static str>,
+}
+
+impl Part {
+    /// A part that is not read.
+    pub(super) fn undecidable(range: Range<usize>, reason: &'static str) -> Self {
+        Self { range, undecidable: Some(reason), ..Self::default() }
+    }
+
+    /// Its subject, for the pronouns after it.
+    pub(super) fn as_subject(&self) -> Option<Subject> {
+        let tokens: Vec<Token> =
+            self.subject.iter().filter(|token| !token.is(WordClass::Negation)).cloned().collect();
+        let subject =
+            Subject { tokens, is_only_name: self.has_only_name, introduces_other: self.introduces_other };
+        subject.tokens.iter().any(Token::is_word).then_some(subject)
+    }
+}
+
+/// The subject of a part, for the pronouns after it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Subject {
+    tokens: Vec<Token>,
+    /// Whether it is a name, and no other one can be meant.
+    is_only_name: bool,
+    /// Whether its sentence introduces another thing, which "it" may be: "Anna owns a shop".
+    introduces_other: bool,
+}
+
+impl Subject {
+    /// Whether `pronoun` can stand for it.
+    fn fits(&self, pronoun: &str) -> bool {
+        let end = self
+            .tokens
+            .iter()
+            .position(|token| token.is(WordClass::Preposition))
+            .unwrap_or(self.tokens.len());
+        let words = self.tokens.iter().take(end).rev();
+        let Some(TokenKind::Word(last)) =
+            words.map(|token| &token.kind).find(|kind| matches!(kind, TokenKind::Word(_)))
+        else {
+            return false;
+        };
+        let has_plural_ending =
+            last.text.ends_with('s') && !["ss", "us", "is"].iter().any(|end| last.text.ends_with(end));
+        let is_plural = has_plural_ending
+            || matches!(&*last.text, "people" | "children" | "men" | "women")
+            || self.tokens.iter().any(|token| token.is(WordClass::Joint));
+        let has_article = |articles: &[&str]| {
+            self.tokens
+                .iter()
+                .take(1)
+                .any(|token| articles.iter().any(|article| token.names(WordClass::Function, article)))
+        };
+        match pronoun {
+            "it" | "its" => {
+                let is_person = self.is_only_name || self.tokens.first().is_some_and(is_name);
+                !(is_plural || is_person && self.introduces_other)
+            }
+            "they" | "their" => is_plural,
+            "he" | "she" | "his" | "her" => self.is_only_name && !is_plural,
+            "er" | "sein" | "seine" | "seinen" => has_article(&["der", "ein"]),
+            "es" => has_article(&["das", "ein"]),
+            "sie" | "ihr" | "ihre" | "ihren" => has_article(&["die", "eine"]),
+            _ => false,
+        }
+    }
+
+    /// Its tokens at the place of `pronoun`.
+    fn in_place_of(&self, pronoun: &Token, is_owner: bool) -> Vec<Token> {
+        let mut tokens: Vec<Token> =
+            self.tokens.iter().map(|token| Token { range: pronoun.range.clone(), ..token.clone() }).collect();
+        if is_owner
+            && let Some(Token { kind: TokenKind::Word(word), .. }) = tokens.last_mut()
+            && !word.text.ends_with("'s")
+        {
+            word.text.push_str("'s");
+        }
+        tokens
+    }
+}
+
+/// A part whose subject those after it take over.
+#[derive(Debug, Clone)]
+struct Before {
+    part: Part,
+    /// Whether "neither" negates all of them.
+    is_neither: bool,
+    is_negated: bool,
+    /// Whether it, its subject, or what follows its verb is negated or limited.
+    is_limited: bool,
+    has_limited_subject: bool,
+    has_limited_end: bool,
+}
+
+const UNCERTAIN: &str = "it is uncertain how far the beginning of the sentence holds for it";
+
+/// Reads the parts of a sentence in their order.
+pub(super) struct PartReader<'l> {
+    language: &'l Language,
+    /// The subject of the sentence before.
+    previous: Subject,
+    introduction: Form,
+    /// The last part with a subject of its own.
+    before: Option<Before>,
+}
+
+impl<'l> PartReader<'l> {
+    pub(super) fn new(language: &'l Language, previous: &Subject) -> Self {
+        Self { language, previous: previous.clone(), introduction: Form::default(), before: None }
+    }
+
+    /// Takes `tokens` as the introduction of the sentence, if it is a phrase.
+    pub(super) fn introduce(&mut self, tokens: &[Token]) -> bool {
+        let is_phrase = tokens.first().is_some_and(is_like_preposition)
+            || calendar_length(tokens, 0, self.language) == Some(tokens.len());
+        if !is_phrase || verb_at(tokens, self.language).is_some() {
+            return false;
+        }
+        self.introduction = Form::read(tokens, 0, (None, None), Voice::Active, self.language);
+        true
+    }
+
+    /// Reads the part of `tokens`.
+    pub(super) fn read(&mut self, tokens: &[Token]) -> Part {
+        let language = self.language;
+        let own = self.before.as_ref().and_then(|before| before.part.as_subject());
+        let tokens = &with_names(tokens, &own.unwrap_or_else(|| self.previous.clone()), language);
+        let verb = verb_at(tokens, language)
+            .or_else(|| tokens.iter().position(|token| matches!(token.kind, TokenKind::Colon)));
+        let word = verb.and_then(|verb| verb_word_at(tokens, verb, language));
+        let before_verb = verb.and_then(|verb| tokens.get(..verb)).unwrap_or_default();
+        let start = introduction_length(before_verb, language);
+        let subject = without_limits(before_verb.get(start..).unwrap_or_default());
+        let is_existential = tokens.iter().any(|token| {
+            token.names(WordClass::Auxiliary, "there is") || token.names(WordClass::Auxiliary, "there was")
+        });
+        let is_subject = |token: &Token| token.is_word_or_quantity() || token.is(WordClass::Pronoun);
+        let is_continued = !subject.iter().any(is_subject) && !is_existential;
+        let voice = voice(tokens, verb, language);
+        let mut part = Part {
+            range: range_of(tokens),
+            form: Form::read(tokens, start, (verb, word), voice, language),
+            has_verb: verb.is_some(),
+            tense: tense(tokens, (verb, word), language),
+            is_relative: tokens.first().is_some_and(|first| first.is(WordClass::Relative)),
+            ..Part::default()
+        };
+        part.has_own_amount = part.form.has_amount();
+        part.has_own_article = tokens.first().is_some_and(|first| first.is(WordClass::Function));
+        part.has_own_phrase = part.form.has_other_phrase(&Form::default());
+        match self.before.as_ref().filter(|_| is_continued) {
+            Some(before) => {
+                let is_finite = verb.is_some_and(|verb| is_finite(tokens, verb, language));
+                part.continue_from(before, is_finite);
+                if verb.is_none() && has_two_nouns(tokens) {
+                    part.undecidable = Some(UNCERTAIN);
+                }
+            }
+            None => {
+                part.head = head_of(subject, language);
+                part.subject = subject.to_vec();
+                part.has_only_name = is_only_name(subject, tokens);
+                let is_new = |token: &Token| {
+                    token.names(WordClass::Function, "a") || token.names(WordClass::Function, "an")
+                };
+                part.introduces_other = tokens.iter().skip(verb.unwrap_or(0)).any(is_new);
+                if !part.is_relative {
+                    let end = word.and_then(|word| tokens.get(word + 1..)).unwrap_or(tokens);
+                    self.before = Some(Before {
+                        is_neither: tokens.iter().any(|token| token.names(WordClass::Negation, "neither")),
+                        is_negated: tokens.iter().any(|token| token.is(WordClass::Negation)),
+                        is_limited: tokens.iter().any(is_limit),
+                        has_limited_subject: subject.iter().any(is_limit),
+                        has_limited_end: end.iter().any(is_limit),
+                        part: part.clone(),
+                    });
+                }
+            }
+        }
+        part.form.add_introduction(&self.introduction);
+        part.find_doubts(tokens);
+        part
+    }
+}
+
+impl Part {
+    /// Takes over the subject of `known`, and its verb if this part has none: "… and weighs 2 kg", "… and a cable".
+    fn continue_from(&mut self, known: &Before, is_finite: bool) {
+        let before = &known.part;
+        self.head.clone_from(&before.head);
+        if !self.has_verb {
+            self.tense = before.tense;
+        }
+        let is_uncertain = if self.has_verb {
+            known.has_limited_subject || known.is_limited && !is_finite
+        } else {
+            !known.is_neither && (known.has_limited_end || known.is_negated)
+        };
+        if is_uncertain || !before.has_verb {
+            self.undecidable = Some(UNCERTAIN);
+        }
+        self.form.continue_from(&before.form, self.has_verb);
+    }
+
+    fn find_doubts(&mut self, tokens: &[Token]) {
+        if tokens.iter().any(|token| matches!(token.kind, TokenKind::Quantity(Quantity::Ambiguous(_)))) {
+            self.undecidable = Some("the date has two readings");
+        }
+        let is_named = tokens.get(1).is_some_and(Token::is_word);
+        if self.is_relative && !is_named || tokens.first().is_some_and(|first| first.is(WordClass::Content)) {
+            self.undecidable = Some("it cannot be told what the clause is about");
+        }
+        if self.form.words().next().is_none() {
+            self.undecidable = Some("it has no word of a claim");
+        }
+    }
+}
+
+fn range_of(tokens: &[Token]) -> Range<usize> {
+    let start = tokens.iter().map(|token| token.range.start).min();
+    let end = tokens.iter().map(|token| token.range.end).max();
+    start.unwrap_or(0)..end.unwrap_or(0)
+}
+
+/// `tokens` with `previous` in place of the pronouns that are a subject or own one.
+fn with_names(tokens: &[Token], previous: &Subject, language: &Language) -> Vec<Token> {
+    const OWNERS: [&str; 9] = ["its", "their", "his", "her", "ihre", "ihren", "sein", "seine", "seinen"];
+    let verb = verb_at(tokens, language).unwrap_or(tokens.len());
+    let mut named = Vec::new();
+    for (index, token) in tokens.iter().enumerate() {
+        let is_followed = index + 1 < verb && tokens.get(index + 1).is_some_and(Token::is_word);
+        match &token.kind {
+            TokenKind::Class(WordClass::Pronoun, name)
+                if previous.fits(name)
+                    && !(*name == "sie" && is_plural_verb(tokens.get(verb)))
+                    && index < verb
+                    && is_followed == OWNERS.contains(name) =>
+            {
+                named.extend(previous.in_place_of(token, is_followed));
+            }
+            // "is needed for it"
+            TokenKind::Class(WordClass::Pronoun, "it")
+                if index > verb
+                    && previous.fits("it")
+                    && !previous.introduces_other
+                    && named.last().is_some_and(|before: &Token| before.is(WordClass::Preposition)) =>
+            {
+                named.extend(previous.in_place_of(token, false));
+            }
+            // "this tariff" is "the tariff"
+            TokenKind::Class(WordClass::Pronoun, name @ ("this" | "these")) if is_followed => {
+                named.push(Token { kind: TokenKind::Class(WordClass::Function, name), ..token.clone() });
+            }
+            _ => named.push(token.clone()),
+        }
+    }
+    named
+}
+
+/// Whether a German verb is in the plural.
+fn is_plural_verb(verb: Option<&Token>) -> bool {
+    verb.is_some_and(|verb| match &verb.kind {
+        TokenKind::Class(_, name) => matches!(*name, "sind" | "waren") || name.ends_with("en"),
+        TokenKind::Word(word) => word.text.ends_with("en"),
+        _ => false,
+    })
+}
+
+fn is_name(token: &Token) -> bool {
+    matches!(&token.kind, TokenKind::Word(word) if word.is_name)
+}
+
+/// Whether `subject` is a name, and `tokens` name nobody else.
+fn is_only_name(subject: &[Token], tokens: &[Token]) -> bool {
+    let names = |tokens: &[Token]| tokens.iter().filter(|token| is_name(token)).count();
+    let has_owner = tokens.iter().any(|token| token.is(WordClass::Pronoun));
+    subject.first().is_some_and(is_name) && names(subject) == names(tokens) && !has_owner
+}
+
+/// Whether `tokens`, which have no verb, are two nouns without a preposition: "Ben a bike".
+fn has_two_nouns(tokens: &[Token]) -> bool {
+    tokens
+        .windows(2)
+        .any(|pair| matches!(pair, [noun, article] if noun.is_word() && article.is(WordClass::Function)))
+}
+
+/// `tokens` of a subject without the negations and modal verbs before its verb.
+fn without_limits(subject: &[Token]) -> &[Token] {
+    let end = subject.iter().rposition(|token| !is_limit(token)).map_or(0, |last| last + 1);
+    subject.get(..end).unwrap_or_default()
+}
+
+/// The number of tokens of an introduction, such as "in 2020", before the subject in `tokens`: it ends where a noun begins.
+fn introduction_length(tokens: &[Token], language: &Language) -> usize {
+    let mut length = 0;
+    loop {
+        let rest = tokens.get(length..).unwrap_or_default();
+        if let Some(calendar) = calendar_length(rest, 0, language) {
+            length += calendar;
+            continue;
+        }
+        let is_amount =
+            |token: &Token| matches!(&token.kind, TokenKind::Quantity(quantity) if !quantity.is_count());
+        match rest {
+            [first, amount, ..] if is_like_preposition(first) && is_amount(amount) => length += 2,
+            [first, ..] if is_like_preposition(first) => {
+                let is_start = |(index, token): &(usize, &Token)| {
+                    *index > 1
+                        && (token.is(WordClass::Function)
+                            || token.is(WordClass::Pronoun)
+                            || is_like_preposition(token))
+                };
+                length += rest.iter().enumerate().find(is_start).map_or(rest.len(), |(index, _)| index);
+            }
+            _ => break,
+        }
+    }
+    // a subject of the calendar: "Saturday stayed dry"
+    if length == tokens.len() && !tokens.iter().any(is_like_preposition) { 0 } else { length }
+}
+
+/// The noun of a subject: its last word before a preposition.
+fn head_of(subject: &[Token], language: &Language) -> Option<String> {
+    let end = subject.iter().position(|token| token.is(WordClass::Preposition)).unwrap_or(subject.len());
+    subject.get(..end)?.iter().rev().find_map(|token| token.stem(language))
+}
