@@ -127,11 +127,21 @@ impl Form {
         if self.verb.last().is_some_and(|verb| verb.is_mark("there")) && self.subject.is_empty() {
             // "there are five rooms in the villa", "there is no fee for the tariff"
             let is_negated = self.is_negated();
-            let is_owner = |phrase: &Vec<Item>| {
-                let is = |name: &str| phrase.first().is_some_and(|first| first.is_mark(name));
-                is("in") || is_negated && (is("for") || is("für"))
-            };
-            let owner = self.phrases.iter().position(is_owner).map(|index| self.phrases.remove(index));
+            let is = |phrase: &[Item], name: &str| phrase.first().is_some_and(|first| first.is_mark(name));
+            let is_owner =
+                |phrase: &[Item]| is(phrase, "in") || is_negated && (is(phrase, "for") || is(phrase, "für"));
+            let is_time = |phrase: &[Item]| is(phrase, TIME);
+            // "in the villa in Estoril" is one place
+            let mut places = self.phrases.iter().filter(|phrase| !is_time(phrase));
+            let first = places
+                .next()
+                .filter(|first| is_owner(first) && places.all(|other| is(other, "in") && is(first, "in")));
+            let owner = first.is_some().then(|| {
+                let (times, places): (Vec<_>, Vec<_>) =
+                    self.phrases.drain(..).partition(|phrase| is_time(phrase));
+                self.phrases = times;
+                places.concat()
+            });
             self.verb.pop();
             if let Some(owner) = owner {
                 self.subject = owner.into_iter().skip(1).collect();
@@ -149,7 +159,7 @@ impl Form {
             && verb.stem == language.measure
             && is_amount(&self.object)
         {
-            self.object.insert(1, Item::Word(verb.clone()));
+            self.object.insert(1, Item::Word(Word { noun: verb.stem.clone(), ..verb.clone() }));
             self.verb.pop();
             self.verb.push(have);
             return self;

@@ -397,7 +397,7 @@ pub(super) static ENGLISH: LazyLock<Language> = LazyLock::new(|| {
             lemma_have: "have",
             measure: "weigh",
             articles: &["the", "a", "an"],
-            times: "time",
+            times: "times",
             by: "by",
         },
     )
