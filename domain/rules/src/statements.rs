@@ -3,6 +3,7 @@
 
 mod fact_parts;
 mod language;
+mod listed_words;
 mod phrases;
 mod quantity;
 mod sentence;
@@ -10,8 +11,12 @@ mod stem;
 mod tokens;
 mod unit;
 mod verb;
+mod vocabulary;
 
 pub(crate) use fact_parts::{EXAMINED_MAX, FactParts};
+pub(crate) use language::Language;
 pub use language::TextLanguage;
+pub use listed_words::ReservedUse;
+pub(crate) use listed_words::{is_read_after_number, read_entry, read_unit};
 pub(crate) use quantity::begins_with_unit;
 pub(crate) use sentence::{Part, Sentence, TextReader};

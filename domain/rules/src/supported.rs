@@ -9,7 +9,7 @@ mod tests;
 
 use crate::candidate::RuleContext;
 use crate::claims::CandidateRange;
-use crate::findings::{FullViolation, RuleFindings};
+use crate::findings::{FullViolation, RuleError, RuleFindings};
 use crate::result::{EvidenceFinding, EvidenceOutput};
 use crate::statements::{EXAMINED_MAX, FactParts, Part, Sentence, TextReader};
 
@@ -28,9 +28,13 @@ struct ClaimCheck<'c, 'a> {
 }
 
 /// Checks that every part of the candidate is supported by one part of one fact.
-pub(crate) fn supported_claims(context: &RuleContext<'_>, findings: &mut RuleFindings) {
-    let language = context.check.language;
-    let facts = context.facts.parts(&context.check.facts, language);
+pub(crate) fn supported_claims(
+    context: &RuleContext<'_>,
+    findings: &mut RuleFindings,
+) -> Result<(), RuleError> {
+    let language = context.check.tables().map_err(|error| RuleError(format!("the word list: {error}")))?;
+    let parts = context.facts.parts(context.check);
+    let facts = parts.get_or_init(|| FactParts::of(&context.check.facts, language));
     let mut check = ClaimCheck { context, facts, left: EXAMINED_MAX, unsupported: 0, violations: Vec::new() };
     let mut reader = TextReader::new(language);
     let (mut previous_part, mut headings) = (None, Vec::new());
@@ -77,6 +81,7 @@ pub(crate) fn supported_claims(context: &RuleContext<'_>, findings: &mut RuleFin
             });
         }
     }
+    Ok(())
 }
 
 impl ClaimCheck<'_, '_> {

@@ -1,6 +1,6 @@
 //! Compares a part of a claim with the parts of the facts.
 
-use super::language::TextLanguage;
+use super::language::Language;
 use super::quantity::QuantityMatch;
 use super::sentence::{Frame, Part, PlacedQuantity, Sentence, TextReader};
 use super::tokens::{Voice, Word};
@@ -38,7 +38,7 @@ pub(crate) const EXAMINED_MAX: usize = 4_000_000;
 const NEAREST_MAX: usize = 32;
 
 impl FactParts {
-    pub(crate) fn of(facts: &[String], language: TextLanguage) -> Self {
+    pub(crate) fn of(facts: &[String], language: &Language) -> Self {
         let mut all = Self::default();
         for (fact, text) in (0_u32..).zip(facts) {
             let plain = PlainText::of(text);
@@ -149,7 +149,8 @@ fn compare(part: &Part, fact: &Part) -> Vec<ClaimComparison> {
         let own = fact.words.iter().find(|own| own.stem == word.stem);
         let result = match own {
             Some(own) if own.text == word.text => ComparisonResult::Same,
-            Some(_) => ComparisonResult::Inflected,
+            Some(own) if own.own_stem == word.own_stem => ComparisonResult::Inflected,
+            Some(_) => ComparisonResult::Synonym,
             None => ComparisonResult::Missing,
         };
         note(

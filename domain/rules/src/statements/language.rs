@@ -3,6 +3,7 @@
 
 use super::stem;
 use super::verb::Tense;
+use super::vocabulary::Vocabulary;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -18,10 +19,12 @@ use std::sync::LazyLock;
     Hash,
     Serialize,
     Deserialize,
+    strum::IntoStaticStr,
     strum::VariantArray,
     utoipa::ToSchema,
 )]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum TextLanguage {
     /// English.
     #[default]
@@ -31,7 +34,7 @@ pub enum TextLanguage {
 }
 
 impl TextLanguage {
-    pub(super) fn tables(self) -> &'static Language {
+    pub(crate) fn tables(self) -> &'static Language {
         match self {
             Self::En => &ENGLISH,
             Self::De => &GERMAN,
@@ -80,8 +83,10 @@ pub(super) enum WordClass {
     Narrowing,
 }
 
-/// A language.
-pub(super) struct Language {
+/// A language, with the words of a word list.
+#[derive(Debug, Clone)]
+pub(crate) struct Language {
+    pub(crate) vocabulary: Vocabulary,
     /// The entries of one word or several, each with its class and the word that stands for all with the same meaning.
     phrases: HashMap<&'static str, (WordClass, &'static str)>,
     /// The most words of an entry.
@@ -142,8 +147,20 @@ impl Language {
         verb.filter(|_| self.is_verb_second).unwrap_or(word)
     }
 
-    /// The common form of the inflections of `word`, which is in lower case.
+    /// The common form of the inflections of `word`, which is in lower case, and of the group of a word list that has it.
     pub(super) fn stem(&self, word: &str) -> String {
+        let own = self.own_stem(word);
+        self.vocabulary.group_of(&own).map(str::to_owned).unwrap_or(own)
+    }
+
+    /// The common form of the inflections of `word`, if a word list has it in a group.
+    pub(super) fn listed_stem(&self, word: &str) -> Option<String> {
+        let own = (!self.vocabulary.has_no_words()).then(|| self.own_stem(word));
+        own.filter(|own| self.vocabulary.group_of(own).is_some())
+    }
+
+    /// The common form of the inflections of `word`, which is in lower case.
+    pub(super) fn own_stem(&self, word: &str) -> String {
         let base = self.irregular.get(word).copied();
         // "stored" is of "store", "planned" is not of "plane"
         let verb =
@@ -215,6 +232,7 @@ fn language(
         by,
     } = grammar;
     Language {
+        vocabulary: Vocabulary::default(),
         phrases,
         phrase_max_words,
         irregular,

@@ -1,6 +1,7 @@
 //! Reads a sentence: its parts, each with its subject, words, quantities and polarity; and its conditions and attributions.
 
-use super::language::{Language, TextLanguage, WordClass};
+use super::language::{Language, WordClass};
+use super::listed_words::replace_listed;
 use super::phrases::{DEFINITE, Phrases};
 use super::quantity::Quantity;
 use super::tokens::{TOKENS_MAX, Token, TokenKind, Voice, Word, tokens};
@@ -89,22 +90,22 @@ impl Sentence {
 }
 
 /// Reads the sentences of a text in their order.
-pub(crate) struct TextReader {
-    language: &'static Language,
+pub(crate) struct TextReader<'l> {
+    language: &'l Language,
     /// The subject of the sentence before.
     subject: Subject,
     /// The names of several words in the sentences before, by the stem of their last word; `None` if several have it.
     names: HashMap<String, Option<Vec<Token>>>,
 }
 
-impl TextReader {
-    pub(crate) fn new(language: TextLanguage) -> Self {
-        Self { language: language.tables(), subject: Subject::default(), names: HashMap::new() }
+impl<'l> TextReader<'l> {
+    pub(crate) fn new(language: &'l Language) -> Self {
+        Self { language, subject: Subject::default(), names: HashMap::new() }
     }
 
     /// Reads `text`, the next sentence.
     pub(crate) fn read(&mut self, text: &str) -> Sentence {
-        let tokens = tokens(text, self.language);
+        let tokens = replace_listed(tokens(text, self.language), text, self.language);
         if tokens.len() > TOKENS_MAX {
             let undecidable = Some("the sentence is too long");
             let part = Part { range: 0..text.len(), undecidable, ..Part::default() };
@@ -320,7 +321,7 @@ fn segments(tokens: &[Token], language: &Language) -> Vec<Vec<Token>> {
         }
         if is_comma || token.is(WordClass::Joint) || is_relative {
             if token.is(WordClass::Joint) && joins_nouns(&segments, &open, rest, language) {
-                let word = Word { stem: "and".to_owned(), text: "and".to_owned() };
+                let word = Word { stem: "and".to_owned(), text: "and".to_owned(), ..Word::default() };
                 open.push(Token { kind: TokenKind::Word(word), ..token.clone() });
                 continue;
             }
@@ -539,9 +540,9 @@ fn read_words(tokens: &[Token], language: &Language) -> Part {
                     about = next.is_some_and(Token::is_quantity);
                 }
                 WordClass::Verb | WordClass::Narrowing => {
-                    let stem = language.stem(name);
-                    last = Some(stem.clone());
-                    part.words.push(Word { stem, text: (*name).to_owned() });
+                    let word = Word::known(name, language);
+                    last = Some(word.stem.clone());
+                    part.words.push(word);
                 }
                 WordClass::Preposition => last = Some((*name).to_owned()),
                 _ => {}
@@ -680,7 +681,11 @@ impl Part {
             self.qualifiers.insert("it");
         }
         self.subject.extend(previous.stems.iter().cloned());
-        self.add_words(previous.stems.iter().map(|stem| Word { stem: stem.clone(), text: stem.clone() }));
+        self.add_words(previous.stems.iter().map(|stem| Word {
+            stem: stem.clone(),
+            text: stem.clone(),
+            ..Word::default()
+        }));
         if let TokenKind::Class(_, name) = pronoun.kind {
             self.phrases.replace_pronoun(name, &previous.phrases);
         }

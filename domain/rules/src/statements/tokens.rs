@@ -9,12 +9,21 @@ use std::ops::Range;
 pub(super) const TOKENS_MAX: usize = 400;
 
 /// A content word.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Word {
     /// The common form of its inflections.
     pub(crate) stem: String,
-    /// The word in lower case.
+    /// The word in lower case; an abbreviation of a word list as it is written.
     pub(crate) text: String,
+    /// The common form of its inflections without the word list, if `stem` is that of a group.
+    pub(crate) own_stem: Option<String>,
+}
+
+impl Word {
+    /// A word that the tables of the language have.
+    pub(super) fn known(name: &str, language: &Language) -> Self {
+        Self { stem: language.stem(name), text: name.to_owned(), own_stem: language.listed_stem(name) }
+    }
 }
 
 /// How a part places its subject and its object.
@@ -97,7 +106,7 @@ pub(super) fn tokens(text: &str, language: &Language) -> Vec<Token> {
             tokens.push(new(TokenKind::Quantity(quantity), range.start..end));
             if rest.starts_with("twice") || rest.starts_with("zweimal") {
                 let times = language.times;
-                let word = Word { stem: language.stem(times), text: times.to_owned() };
+                let word = Word { stem: language.stem(times), text: times.to_owned(), ..Word::default() };
                 tokens.push(new(TokenKind::Word(word), range.start..end));
             }
             while all.get(index).is_some_and(|(range, _)| range.start < end) {
@@ -135,28 +144,28 @@ pub(super) fn tokens(text: &str, language: &Language) -> Vec<Token> {
     if tokens.len() > TOKENS_MAX {
         return tokens;
     }
-    name_labels(join_ranges(tokens, text), text, language)
+    name_labels(join_ranges(tokens, text, language), text, language)
 }
 
 fn kind_of(word: &str, language: &Language) -> Option<TokenKind> {
     if word.contains(char::is_alphanumeric) {
         let lower = word.to_lowercase().replace('’', "'");
         let base = lower.strip_suffix("'s").unwrap_or(&lower);
-        let stem =
-            language.stem(if word.starts_with(char::is_lowercase) { language.verb_of(base) } else { base });
-        return Some(TokenKind::Word(Word { stem, text: lower }));
+        let base = if word.starts_with(char::is_lowercase) { language.verb_of(base) } else { base };
+        let (stem, own_stem) = (language.stem(base), language.listed_stem(base));
+        return Some(TokenKind::Word(Word { stem, text: lower, own_stem }));
     }
     match word {
         "," | ";" => Some(TokenKind::Break),
         "%" | "&" | "+" | "=" | "<" | ">" | "≥" | "≤" | "~" | "≈" | "±" => {
-            Some(TokenKind::Word(Word { stem: word.to_owned(), text: word.to_owned() }))
+            Some(TokenKind::Word(Word { stem: word.to_owned(), text: word.to_owned(), ..Word::default() }))
         }
         _ => None,
     }
 }
 
 /// Joins "between 3 and 5", "from 3 to 5" and "3–5" to one quantity.
-fn join_ranges(tokens: Vec<Token>, text: &str) -> Vec<Token> {
+fn join_ranges(tokens: Vec<Token>, text: &str, language: &Language) -> Vec<Token> {
     let mut joined: Vec<Token> = Vec::new();
     let mut rest = tokens.into_iter().peekable();
     while let Some(token) = rest.next() {
@@ -176,7 +185,10 @@ fn join_ranges(tokens: Vec<Token>, text: &str) -> Vec<Token> {
         let gap = ahead.peek().map(|next| text.get(token.range.end..next.range.start).unwrap_or_default());
         let is_hyphen = gap.is_some_and(|gap| matches!(gap.trim(), "-" | "–" | "—" | "‑"));
         let second = (link.is_some() || is_hyphen).then(|| ahead.next()).flatten();
-        match second.as_ref().and_then(|second| Some((span(&token, second, text)?, second.range.end))) {
+        match second
+            .as_ref()
+            .and_then(|second| Some((span(&token, second, text, language)?, second.range.end)))
+        {
             Some((quantity, end)) => {
                 joined.push(Token {
                     kind: TokenKind::Quantity(quantity),
@@ -203,7 +215,7 @@ fn name_labels(mut tokens: Vec<Token>, text: &str, language: &Language) -> Vec<T
         let is_followed = tokens.get(index + 1).is_some_and(|next| next.is_content() && gap(next));
         if is_number && before.is_content() && !is_followed && before.range.end + 1 == token.range.start {
             let text = text.get(token.range.clone()).unwrap_or_default().to_lowercase();
-            let kind = TokenKind::Word(Word { stem: text.clone(), text });
+            let kind = TokenKind::Word(Word { stem: text.clone(), text, ..Word::default() });
             if let Some(token) = tokens.get_mut(index) {
                 token.kind = kind;
             }
@@ -213,7 +225,7 @@ fn name_labels(mut tokens: Vec<Token>, text: &str, language: &Language) -> Vec<T
 }
 
 /// The quantity from one to another.
-fn span(from: &Token, to: &Token, text: &str) -> Option<Quantity> {
+fn span(from: &Token, to: &Token, text: &str, language: &Language) -> Option<Quantity> {
     match (&from.kind, &to.kind) {
         (
             TokenKind::Quantity(one @ (Quantity::Time(_) | Quantity::Date { .. })),
@@ -225,7 +237,11 @@ fn span(from: &Token, to: &Token, text: &str) -> Option<Quantity> {
             if !low_unit.is_empty() && low_unit != unit {
                 return None;
             }
-            let low = if low_unit.is_empty() && !unit.is_empty() { in_unit_of(low, text, to) } else { low };
+            let low = if low_unit.is_empty() && !unit.is_empty() {
+                in_unit_of(low, text, to, language)
+            } else {
+                low
+            };
             Some(Quantity::Number { low, high, unit })
         }
     }
@@ -246,11 +262,12 @@ fn in_unit_of(
     low: domain_base::decimal::Decimal,
     text: &str,
     second: &Token,
+    language: &Language,
 ) -> domain_base::decimal::Decimal {
     let spelled = text.get(second.range.clone()).unwrap_or_default();
     let digits = spelled.trim_start_matches(|c: char| c.is_ascii_digit() || ".,'".contains(c));
     let same = format!("1{digits}");
-    let factor = match leading_quantity(&same, &super::language::ENGLISH) {
+    let factor = match leading_quantity(&same, language) {
         Some((Quantity::Number { low, .. }, _)) => low,
         _ => return low,
     };
@@ -273,9 +290,7 @@ impl Token {
     pub(super) fn as_word(&self, language: &Language) -> Option<Word> {
         match &self.kind {
             TokenKind::Word(word) => Some(word.clone()),
-            TokenKind::Class(WordClass::Verb, name) => {
-                Some(Word { stem: language.stem(name), text: (*name).to_owned() })
-            }
+            TokenKind::Class(WordClass::Verb, name) => Some(Word::known(name, language)),
             _ => None,
         }
     }
