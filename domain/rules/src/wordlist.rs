@@ -255,7 +255,7 @@ impl EntryReader {
 pub struct CompiledWordlist {
     document: Wordlist,
     /// The digest of the document.
-    sha256: Sha256Hex,
+    sha256: OnceLock<Sha256Hex>,
     tables: OnceLock<Result<Language, WordlistError>>,
 }
 
@@ -267,8 +267,8 @@ impl CompiledWordlist {
 
     /// The digest of the document.
     #[must_use]
-    pub const fn sha256(&self) -> &Sha256Hex {
-        &self.sha256
+    pub fn sha256(&self) -> &Sha256Hex {
+        self.sha256.get_or_init(|| self.document.digest())
     }
 
     /// The tables of its language with its words.
@@ -282,7 +282,7 @@ impl CompiledWordlist {
 
 impl From<Wordlist> for CompiledWordlist {
     fn from(document: Wordlist) -> Self {
-        Self { sha256: document.digest(), document, tables: OnceLock::new() }
+        Self { document, sha256: OnceLock::new(), tables: OnceLock::new() }
     }
 }
 
