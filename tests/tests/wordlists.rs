@@ -56,6 +56,9 @@ async fn wordlist_is_checked_listed_and_immutable_under_its_version() {
 
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/wordlists/clinic.yaml");
     let text = fs::read_to_string(&example).expect("the read succeeds");
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/supported-claims.md"));
+    let document = text.get(text.find("kind:").expect("a document")..).expect("a document");
+    assert!(page.expect("the read succeeds").contains(document), "the page has another example");
     fs::write(world.path("list.yaml"), text.replace("version: 1", "version: 3")).expect("the write succeeds");
     let file = world.path("list.yaml").display().to_string();
     let applied = world.ctl_in_thread(&["apply", "-f", &file]).await;
