@@ -39,7 +39,7 @@ async fn wordlist_is_checked_listed_and_immutable_under_its_version() {
     for (synonyms, fault) in [
         (json!([["car", "not"]]), "`synonyms[0][1]` is `not`: the rule reads `not` as a negation"),
         (json!([["car", "auto"], ["van", "cars"]]), "`synonyms[1][1]` is `cars`"),
-        (json!([["car"]]), "`synonyms[0]` has 1 entries (2 to 16 allowed)"),
+        (json!([["car"]]), "`synonyms[0]` has 1 entry (2 to 16 allowed)"),
     ] {
         let refused = put_document(control, &format!("{PATH}/clinic@1"), &wordlist(1, &synonyms)).await;
         let detail = problem(&refused, 400, "invalid_document")["detail"].as_str().map(str::to_owned);

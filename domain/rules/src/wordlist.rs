@@ -5,6 +5,7 @@
 mod tests;
 
 use crate::statements::{Language, ReservedUse, TextLanguage, is_read_after_number, read_entry, read_unit};
+use domain_base::count::format_count;
 use domain_base::decimal::{Decimal, DecimalText};
 use domain_base::digest::Sha256Hex;
 use domain_base::document::{Document, DocumentVersions};
@@ -76,7 +77,7 @@ pub enum WordlistError {
     #[error("the list has no entry; add one to `synonyms`, `abbreviations` or `units`")]
     Empty,
     /// A list or a map has too few or too many entries.
-    #[error("`{field}` has {given} entries ({} to {} allowed)", allowed.start(), allowed.end())]
+    #[error("`{field}` has {} ({} to {} allowed)", format_count(*given as u64, "entry", "entries"), allowed.start(), allowed.end())]
     Count { field: String, given: usize, allowed: RangeInclusive<usize> },
     /// A text is empty or too long.
     #[error("`{field}` has {bytes} bytes (1 to {TEXT_MAX_BYTES} allowed)")]

@@ -53,7 +53,7 @@ fn wordlist_is_rejected_for_each_fault() {
     for (members, fault) in [
         (json!({"version": 0}), "`version` is 0"),
         (json!({}), "the list has no entry"),
-        (group(&["car"]), "`synonyms[0]` has 1 entries (2 to 16 allowed)"),
+        (group(&["car"]), "`synonyms[0]` has 1 entry (2 to 16 allowed)"),
         (group(&many), "`synonyms[0]` has 17 entries"),
         (json!({"synonyms": groups}), "`synonyms` has 1001 entries (0 to 1000 allowed)"),
         (group(&["car", ""]), "`synonyms[0][1]` has 0 bytes (1 to 64 allowed)"),
@@ -211,9 +211,9 @@ fn unit_is_read_with_its_factor() {
 
 #[test]
 fn facts_are_read_again_for_each_list_and_language() {
-    let english = wordlist(&json!({"synonyms": [["gift", "present"]]}));
+    let english = wordlist(&json!({"synonyms": [["present", "gift"]]}));
     let german =
-        Wordlist { language: TextLanguage::De, ..wordlist(&json!({"synonyms": [["Gift", "Toxin"]]})) };
+        Wordlist { language: TextLanguage::De, ..wordlist(&json!({"synonyms": [["Toxin", "Gift"]]})) };
     let facts = FactSet::compile(&["Gift is here".to_owned()]);
     let without = CandidateCheck { wordlist: None, ..check(&english, &["Gift is here"]) };
     let settings = RuleSettings::default();
@@ -227,7 +227,7 @@ fn facts_are_read_again_for_each_list_and_language() {
         assert!(verdict("Toxin is here.", &check(&german, &["Gift is here"])));
         // further lists take the places of earlier ones
         for word in ["a", "b", "c", "d", "e"].map(|letter| letter.repeat(9)) {
-            let list = wordlist(&json!({"synonyms": [["gift", word]]}));
+            let list = wordlist(&json!({"synonyms": [[word, "gift"]]}));
             assert!(verdict(&format!("{word} is here."), &check(&list, &["Gift is here"])));
         }
     }
