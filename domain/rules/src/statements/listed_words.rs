@@ -58,6 +58,13 @@ impl WordClass {
 /// # Errors
 /// The first word that is reserved.
 pub(crate) fn read_entry(text: &str, language: &Language) -> Result<Vec<String>, ReservedWord> {
+    let stems = read_words(text, language)?;
+    // "IT" is a name, but "it" is none
+    read_words(&text.to_lowercase(), language)?;
+    Ok(stems)
+}
+
+fn read_words(text: &str, language: &Language) -> Result<Vec<String>, ReservedWord> {
     let tokens = tokens(text, language);
     let is_alone = tokens.len() == 1;
     let read = |token: &Token| {

@@ -85,7 +85,7 @@ fn wordlist_is_rejected_for_each_fault() {
         (group(&["paid", "dozen"]), "`dozen` as a number, a time or a date"),
         (json!({"abbreviations": {"A/C": "air conditioning"}}), "with the character `/`"),
         (json!({"abbreviations": {"B P": "blood pressure"}}), "`abbreviations.B P` is not one word"),
-        (json!({"abbreviations": {"IT": "computing"}}), "`IT` as a function word"),
+        (json!({"abbreviations": {"IT": "computing"}}), "`it` as a function word"),
         (json!({"abbreviations": {"BP": "no pressure"}}), "`no` as a negation"),
         (json!({"abbreviations": {"BP": ""}}), "`abbreviations.BP` has 0 bytes"),
         (unit("hours", gram()), "`units.hours` is read by the rule without the list"),
