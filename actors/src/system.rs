@@ -53,8 +53,12 @@ use std::sync::atomic::AtomicBool;
 use tokio::sync::{Mutex, Semaphore, watch};
 
 /// The kinds of documents of each feature, in the order of their dependencies.
-const DOCUMENTS: &[&[&DocumentRegistration]] =
-    &[registry::DOCUMENTS, actors_verification::documents::DOCUMENTS, actors_verdict::documents::DOCUMENTS];
+const DOCUMENTS: &[&[&DocumentRegistration]] = &[
+    registry::DOCUMENTS,
+    actors_verification::documents::DOCUMENTS,
+    actors_rules::documents::DOCUMENTS,
+    actors_verdict::documents::DOCUMENTS,
+];
 
 /// The configuration and resources of the system.
 #[derive(Debug)]
@@ -299,7 +303,8 @@ impl ActorSystem {
             LookupService::new(client, oracle_health, cache, log.clone(), clock.clone(), lookup_metrics)
         });
 
-        let rules = RuleService::new(rules, processors, log.clone(), clock.clone(), rule_metrics);
+        let rules =
+            RuleService::new(rules, processors, store.clone(), log.clone(), clock.clone(), rule_metrics);
 
         let crosscheck = {
             let handles = (cache.clone(), rules.clone());

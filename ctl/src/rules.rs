@@ -34,7 +34,7 @@ enum RulesAction {
     List,
     #[command(after_help = examples(&["oraclectl rules show RULE-PREC-013"]))]
     Show(RulesShowArgs),
-    #[command(after_help = examples(&["oraclectl rules check text.txt --facts facts.txt", "oraclectl rules check text.txt --facts-from sources.json --rules RULE-PREC-013"]))]
+    #[command(after_help = examples(&["oraclectl rules check text.txt --facts facts.txt", "oraclectl rules check text.txt --facts-from sources.json --rules RULE-PREC-013", "oraclectl rules check text.txt --facts facts.txt --rules RULE-PREC-013 --wordlist clinic"]))]
     Check(check::RulesCheckArgs),
     #[command(after_help = examples(&["oraclectl rules eval cases.ndjson"]))]
     Eval(RulesEvalArgs),

@@ -19,7 +19,12 @@ use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 /// The kinds of each feature.
-type Documents = (domain_ground::Documents, domain_verification::Documents, domain_verdict::Documents);
+type Documents = (
+    domain_ground::Documents,
+    domain_verification::Documents,
+    domain_rules::Documents,
+    domain_verdict::Documents,
+);
 
 static TYPES: LazyLock<Vec<&DocumentType>> = LazyLock::new(|| {
     let mut types = Vec::new();

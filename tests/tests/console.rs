@@ -5,7 +5,7 @@ use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use hyper::{Method, StatusCode};
 use oracled_tests::console::{ConnectionFlood, ConsoleAnswer, ConsoleProcess};
 use oracled_tests::generation::wait_for_order;
-use oracled_tests::ground::{approve, ingest, register_gated, started_run, wait_for_run};
+use oracled_tests::ground::{approve, ingest, put_document, register_gated, started_run, wait_for_run};
 use oracled_tests::model::{ModelServer, ScriptedReply};
 use oracled_tests::verification::{register, register_offices, several_years, workflow};
 use oracled_tests::{DaemonProcess, DaemonWorld, GOOD, at, document, eventually, get, log, post, submission};
@@ -508,6 +508,19 @@ async fn rules_page_marks_supported_and_contradicted_claims() {
     let checked = console.post("/rules", &compared).await;
     let different = "<td>quantity</td><td>4</td><td>3</td><td><mark class=\"fault\">different</mark></td>";
     assert_shows(&checked, &["FAIL", "nearest fact: The tower has 3 floors", different]);
+    assert!(!console.get("/rules").await.text.contains("Word list"), "none is registered");
+    let list =
+        json!({"wordlist_id": "house", "version": 1, "language": "en", "synonyms": [["floor", "storey"]]});
+    put_document(&mut daemon.control().await, "/v1/documents/wordlist/house@1", &list).await;
+    let listed = [
+        ("text", "The tower has 3 storeys."),
+        ("facts", "The tower has 3 floors"),
+        ("rules", "RULE-PREC-013"),
+        ("wordlist", "house@1"),
+    ];
+    let checked = console.post("/rules", &listed).await;
+    let synonym = "<td>storeys</td><td>floors</td><td><mark class=\"supported\">synonym</mark></td>";
+    assert_shows(&checked, &["PASS", "read with word list house@1", synonym, "selected>house@1"]);
     let empty = console.post("/rules", &[("facts", "x")]).await;
     assert!(empty.text.contains("role=\"alert\""), "{}", empty.text);
 }

@@ -103,3 +103,4 @@ mod verification_reviews;
 mod verification_routes;
 mod webhooks;
 mod witnesses;
+mod wordlists;

@@ -3,6 +3,7 @@
 //! `domain` makes the decision. This service keeps compiled fact sets, since callers use the same facts again
 //! and again. Large evaluations run on their own threads, on a limited number of processors.
 
+pub mod documents;
 pub mod fact_sources;
 
 use actors_audit::logger::{CommitError, LoggerHandle};
@@ -12,13 +13,15 @@ use actors_platform::guardian::panic_message;
 use actors_platform::metrics::{AddMetric, MetricLabelValue, init_counters, pairs};
 use domain_base::digest::Sha256Hex;
 use domain_base::event::AuditEvent;
+use domain_ground::version_name::{WordlistName, WordlistRef};
 use domain_rules::event::{RulesEntry, RulesEvaluated};
+use domain_rules::wordlist::{CompiledWordlist, Wordlist};
 use domain_rules::{
     CandidateCheck, CandidateText, FactSet, RuleId, RuleSettings, RuleVerdict, RulesEvaluation, evaluate,
 };
 use domain_verdict::crosscheck::ApprovedVerdict;
 use domain_verdict::rules_gate::{RulesGateOutcome, examine};
-use oracled_store::JournalRecord;
+use oracled_store::{JournalRecord, Store, StoreError};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -37,6 +40,8 @@ use tokio::task::yield_now;
 const INLINE_MAX_BYTES: usize = 16 * 1024;
 /// The assumed size of a fact set, to estimate how many sets fit into memory.
 const TYPICAL_BYTES: u64 = 16 * 1024;
+/// The most compiled word lists that are kept.
+const WORDLISTS_MAX: usize = 16;
 
 /// The configuration of the rules.
 #[derive(Debug, Clone)]
@@ -69,6 +74,17 @@ pub enum EvaluationError {
     Commit(#[from] CommitError),
 }
 
+/// Why there is no word list.
+#[derive(Debug, thiserror::Error)]
+pub enum FindWordlistError {
+    /// The list is not registered.
+    #[error("word list {0} is not registered; register it with `oraclectl apply`, or name another one")]
+    Unknown(WordlistName),
+    /// The store could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
 /// The service that evaluates texts. Clones share the compiled fact sets.
 #[derive(Debug, Clone)]
 pub struct RuleService {
@@ -80,6 +96,9 @@ pub struct RuleService {
 struct RuleRunner {
     settings: RuleSettings,
     compiled: FactSetCache,
+    /// The recently used word lists, each compiled at its first use.
+    wordlists: Mutex<Cache<WordlistRef, Arc<CompiledWordlist>>>,
+    store: Store,
     /// Limits large evaluations to one for each processor; others wait.
     processors: ProcessorPool,
     log: LoggerHandle,
@@ -91,19 +110,41 @@ impl RuleService {
     pub fn new(
         config: RulesConfig,
         processors: ProcessorPool,
+        store: Store,
         log: LoggerHandle,
         clock: Clock,
         metrics: RuleMetrics,
     ) -> Self {
         let RulesConfig { settings, compiled_bytes } = config;
         let compiled = FactSetCache::new(compiled_bytes, metrics.clone());
-        Self { runner: Arc::new(RuleRunner { settings, compiled, processors, log, clock, metrics }) }
+        let wordlists = Mutex::new(Cache::new(WORDLISTS_MAX));
+        let runner = RuleRunner { settings, compiled, wordlists, store, processors, log, clock, metrics };
+        Self { runner: Arc::new(runner) }
     }
 
     /// The settings of checks that do not set them.
     #[must_use]
     pub fn settings(&self) -> &RuleSettings {
         &self.runner.settings
+    }
+
+    /// The registered word list that `name` names.
+    ///
+    /// # Errors
+    /// It is not registered, or the store cannot be read.
+    pub fn find_wordlist(&self, name: &WordlistName) -> Result<Arc<CompiledWordlist>, FindWordlistError> {
+        let RuleRunner { store, wordlists, .. } = &*self.runner;
+        let unknown = || FindWordlistError::Unknown(name.clone());
+        let version = store.find_version::<Wordlist, _>(name)?.ok_or_else(unknown)?;
+        let cached = || wordlists.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(list) = cached().get(&version) {
+            return Ok(Arc::clone(list));
+        }
+        let registered = store.registered::<Wordlist>(&version.to_string())?;
+        let (registered, _) = registered.ok_or_else(unknown)?;
+        let list = Arc::new(CompiledWordlist::from(registered.document));
+        cached().insert(version, Arc::clone(&list));
+        Ok(list)
     }
 
     /// The memory of the compiled fact sets, in bytes.

@@ -7,7 +7,6 @@ use crate::crosscheck::{GateError, JudgeTrial};
 use crate::generation::runner::{GenerationJob, ModelCallPermits, ModelRequest};
 use crate::rate_limiter::{CallLimitError, CallPermitError, RequestRegen, RequestTrialCall};
 use crate::submission::{GenerationTrace, Submission, SubmissionOutcome};
-use crate::templates::find_registered_template;
 use actors_audit::logger::CommitError;
 use actors_platform::actor_handle::ActorCallError;
 use actors_upstream::oracle_health::PermitError;
@@ -213,7 +212,7 @@ pub fn find_prompt_template(store: &Store, name: &TemplateName) -> Result<Prompt
     if let Some(built_in) = PromptTemplate::find_built_in(name) {
         return Ok(built_in.clone());
     }
-    let found = find_registered_template(store, name)?;
+    let found = store.find_document(name)?;
     found.ok_or_else(|| PromptError::Unknown(name.clone()))
 }
 

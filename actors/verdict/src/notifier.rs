@@ -6,7 +6,7 @@
 
 mod metrics;
 
-use crate::templates::{find_prompt_language, find_registered_template};
+use crate::templates::find_prompt_language;
 use actix::{Addr, AsyncContext, Context, Handler, Message, ResponseFuture};
 use actors_audit::commit_loop::CommitDecision;
 use actors_audit::logger::{CommitError, LoggerHandle};
@@ -265,7 +265,7 @@ pub enum MailContentError {
 /// # Errors
 /// It is not registered, or the store cannot be read.
 pub fn find_mail_template(store: &Store, name: &TemplateName) -> Result<MailTemplate, MailContentError> {
-    find_registered_template(store, name)?.ok_or_else(|| MailContentError::Unknown(name.clone()))
+    store.find_document(name)?.ok_or_else(|| MailContentError::Unknown(name.clone()))
 }
 
 impl MailSender {

@@ -201,7 +201,7 @@ export interface components {
          * @description An aspect of a claim and a fact.
          * @enum {string}
          */
-        ClaimAspect: "subject" | "word" | "order" | "quantity" | "polarity" | "qualifier" | "condition";
+        ClaimAspect: "subject" | "word" | "order" | "quantity" | "polarity" | "tense" | "qualifier" | "condition";
         /** @description A comparison of a part of a claim with a part of a fact. */
         ClaimComparison: {
             /** @description The aspect that was compared. */
@@ -226,7 +226,7 @@ export interface components {
          * @description The result of a comparison.
          * @enum {string}
          */
-        ComparisonResult: "same" | "inflected" | "equal" | "rounded" | "different" | "missing";
+        ComparisonResult: "same" | "inflected" | "synonym" | "equal" | "rounded" | "different" | "missing";
         /** @description One side of a conflict. */
         ConflictSide: {
             /** @description The oracles that have the value, or contributed to it. */
@@ -415,6 +415,7 @@ export interface components {
             language?: components["schemas"]["TextLanguage"] | null;
             /** @description The rules to apply; the configured profile if it is absent. */
             rules?: components["schemas"]["RuleId"][] | null;
+            wordlist?: components["schemas"]["WordlistName"] | null;
         };
         /** @description The counts of an evaluation. */
         EvaluationMetrics: {
@@ -993,7 +994,7 @@ export interface components {
          * @description The code of an error.
          * @enum {string}
          */
-        ProblemCode: "invalid_json" | "invalid_request" | "invalid_session_id" | "body_broken" | "invalid_document" | "payload_undecodable" | "invalid_query" | "time_in_future" | "invalid_verification" | "invalid_resolution" | "unknown_tier" | "query_too_long" | "application_unknown" | "signal_forbidden" | "session_not_owned" | "not_found" | "document_unknown" | "oracle_unknown" | "ontology_unknown" | "source_unknown" | "pipeline_unknown" | "run_unknown" | "record_unknown" | "signal_unknown" | "workflow_unknown" | "execution_unknown" | "review_unknown" | "verdict_not_cached" | "mail_unknown" | "session_unknown" | "order_unknown" | "method_not_allowed" | "request_timeout" | "client_not_reading" | "document_fixed" | "backup_in_progress" | "review_refused" | "not_invalidated" | "run_busy" | "version_known" | "run_not_running" | "run_not_held" | "runs_held" | "run_not_in_force" | "content_pruned" | "pull_busy" | "source_live" | "source_silent" | "not_rebuilt" | "review_resolved" | "review_dismissed" | "too_many_comments" | "review_not_in_force" | "facts_unavailable" | "mail_in_flight" | "session_mismatch" | "delivered_already" | "order_cancelled" | "order_state_refused" | "entry_dropped" | "decision_erased" | "body_too_large" | "unsupported_media_type" | "query_too_costly" | "crosscheck_rejected" | "rules_rejected" | "policy_rejected" | "order_failed" | "signal_rate_limited" | "regen_rate_limited" | "headers_too_large" | "internal_error" | "source_damaged" | "record_damaged" | "state_damaged" | "decision_altered" | "held_verdict_unreadable" | "pull_failed" | "model_refused" | "model_refused_request" | "overloaded" | "draining" | "storage_unavailable" | "query_stopped" | "source_stale" | "lookup_unavailable" | "model_busy" | "model_unavailable" | "prompt_unavailable" | "lookup_timeout" | "model_timeout";
+        ProblemCode: "invalid_json" | "invalid_request" | "invalid_session_id" | "body_broken" | "invalid_document" | "payload_undecodable" | "invalid_query" | "time_in_future" | "invalid_verification" | "invalid_resolution" | "unknown_tier" | "query_too_long" | "application_unknown" | "signal_forbidden" | "session_not_owned" | "not_found" | "document_unknown" | "oracle_unknown" | "ontology_unknown" | "source_unknown" | "pipeline_unknown" | "run_unknown" | "record_unknown" | "signal_unknown" | "workflow_unknown" | "execution_unknown" | "review_unknown" | "wordlist_unknown" | "verdict_not_cached" | "mail_unknown" | "session_unknown" | "order_unknown" | "method_not_allowed" | "request_timeout" | "client_not_reading" | "document_fixed" | "backup_in_progress" | "review_refused" | "not_invalidated" | "run_busy" | "version_known" | "run_not_running" | "run_not_held" | "runs_held" | "run_not_in_force" | "content_pruned" | "pull_busy" | "source_live" | "source_silent" | "not_rebuilt" | "review_resolved" | "review_dismissed" | "too_many_comments" | "review_not_in_force" | "facts_unavailable" | "mail_in_flight" | "session_mismatch" | "delivered_already" | "order_cancelled" | "order_state_refused" | "entry_dropped" | "decision_erased" | "body_too_large" | "unsupported_media_type" | "query_too_costly" | "crosscheck_rejected" | "rules_rejected" | "policy_rejected" | "order_failed" | "signal_rate_limited" | "regen_rate_limited" | "headers_too_large" | "internal_error" | "source_damaged" | "record_damaged" | "state_damaged" | "decision_altered" | "held_verdict_unreadable" | "pull_failed" | "model_refused" | "model_refused_request" | "overloaded" | "draining" | "storage_unavailable" | "query_stopped" | "source_stale" | "lookup_unavailable" | "model_busy" | "model_unavailable" | "prompt_unavailable" | "lookup_timeout" | "model_timeout";
         /** @description An error. */
         ProblemDocument: {
             /**
@@ -1514,6 +1515,8 @@ export interface components {
             sha256: components["schemas"]["Sha256Hex"];
             /** @description The combined verdict. */
             verdict: components["schemas"]["RuleVerdict"];
+            /** @description The word list with which the text and the facts were read. */
+            wordlist?: components["schemas"]["WordlistRef"];
         };
         /** @description The answer of `GET /v1/rules`. */
         RulesResponse: {
@@ -1684,6 +1687,7 @@ export interface components {
             tier: components["schemas"]["ProductTier"];
             /** @description The verdict as a JSON value; either this or `raw`, or neither. */
             verdict?: unknown;
+            wordlist?: components["schemas"]["WordlistName"] | null;
         };
         /**
          * @description The prompt of a verdict that oracled did not generate: exactly one of the members. A regeneration uses the same prompt if
@@ -1852,6 +1856,10 @@ export interface components {
             /** @description The source's own name of the version. */
             version: string;
         };
+        /** @description The name of a word list: `ID@VERSION`, or `ID` for the newest version. */
+        WordlistName: string;
+        /** @description One version of a word list: `ID@VERSION`. */
+        WordlistRef: string;
         /** @description The id of a verification workflow. */
         WorkflowId: string;
         /** @description A value of an axis. A number may also be written as a text; a date is always a text. */
@@ -2007,5 +2015,7 @@ export type VerifyBatchAnswer = components['schemas']['VerifyBatchAnswer'];
 export type VerifyRequest = components['schemas']['VerifyRequest'];
 export type VersionChangeKind = components['schemas']['VersionChangeKind'];
 export type VersionRecord = components['schemas']['VersionRecord'];
+export type WordlistName = components['schemas']['WordlistName'];
+export type WordlistRef = components['schemas']['WordlistRef'];
 export type WorkflowId = components['schemas']['WorkflowId'];
 export type WrittenValue = components['schemas']['WrittenValue'];

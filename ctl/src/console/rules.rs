@@ -5,10 +5,13 @@ use super::layout::{PageError, PageResult, Section, page as render_page, table};
 use super::query::read_filters;
 use super::sources::read_sources;
 use super::{Console, ConsoleState};
+use crate::ground::documents::list_documents;
 use crate::rules::check::format_target;
 use axum::extract::State;
+use domain_base::document::Document;
 use domain_base::text_form::is_blank;
 use domain_ground::wire::SourceSummary;
+use domain_rules::wordlist::Wordlist;
 use domain_rules::{
     ClaimComparison, EvidenceFinding, RuleEvidence, RuleId, RuleResult, RuleVerdict, RulesEvaluation,
 };
@@ -18,8 +21,8 @@ use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
-    let sources = read_sources(&console).await?;
-    Ok(render_page(&console, Section::Rules, "Rules", &render_form(&sources, &fields)))
+    let form = render_form(&read_sources(&console).await?, &read_wordlists(&console).await?, &fields);
+    Ok(render_page(&console, Section::Rules, "Rules", &form))
 }
 
 pub(super) async fn check(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
@@ -30,12 +33,18 @@ pub(super) async fn check(State(console): State<ConsoleState>, fields: Fields) -
             Ok(evaluation) => (render_evaluation(fields.text("text"), &evaluation)),
             Err(error) => (error.render()),
         }
-        (render_form(&sources, &fields))
+        (render_form(&sources, &read_wordlists(&console).await?, &fields))
     };
     Ok(render_page(&console, Section::Rules, "Rules", &body))
 }
 
-fn render_form(sources: &[SourceSummary], fields: &Fields) -> Markup {
+/// The names of the registered word lists.
+async fn read_wordlists(console: &Console) -> Result<Vec<String>, PageError> {
+    let lists = list_documents(&console.options, Wordlist::TYPE.into()).await?;
+    Ok(lists.into_iter().map(|list| list.document_id).collect())
+}
+
+fn render_form(sources: &[SourceSummary], wordlists: &[String], fields: &Fields) -> Markup {
     html! {
         form.action method="post" action="/rules" {
             label { "Text" textarea name="text" rows="6" required { (fields.text("text")) } }
@@ -62,6 +71,17 @@ fn render_form(sources: &[SourceSummary], fields: &Fields) -> Markup {
                     option value=(supported) selected[fields.text("rules") == supported] { "supported claims (" (supported) ")" }
                 }
             }
+            @if !wordlists.is_empty() {
+                label {
+                    "Word list"
+                    select name="wordlist" {
+                        option value="" { "none" }
+                        @for list in wordlists {
+                            option value=(list) selected[fields.text("wordlist") == list] { (list) }
+                        }
+                    }
+                }
+            }
             button type="submit" { "Check the text" }
         }
     }
@@ -86,6 +106,9 @@ async fn evaluate(
     }
     if let Some(rule) = fields.filled("rules") {
         request.insert("rules", json!([rule]));
+    }
+    if let Some(list) = fields.filled("wordlist") {
+        request.insert("wordlist", json!(list));
     }
     let body = Some(serde_json::to_vec(&request).map_err(std::io::Error::from)?.into());
     Ok(console.options.call_routes(Method::POST, "/v1/rules/evaluate", body).await?.json()?)
@@ -114,6 +137,7 @@ fn render_evaluation(text: &str, evaluation: &RulesEvaluation) -> Markup {
             p {
                 (metrics.rules) " rules, " (metrics.facts) " facts, " (metrics.claims) " claims, "
                 (metrics.unsupported_claims) " unsupported"
+                @if let Some(wordlist) = &evaluation.wordlist { ", read with word list " (wordlist) }
             }
             p.text { (mark_ranges(text, &ranges)) }
             p.note { mark.supported { "supported" } " " mark.fault { "unsupported or contradicted" } " no mark: no rule examined it" }

@@ -8,6 +8,7 @@ use crate::base::output::{OutputStyle, format_pairs, shorten_line, table_text};
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use domain_base::count::format_count;
 use domain_base::visible::{visible_json, visible_line};
+use domain_ground::version_name::{WordlistName, WordlistRef};
 use domain_rules::sourced::{FactQueryTarget, FactSource, SourcedFact, SourcedFactOrigin};
 use domain_rules::{
     CandidateSpan, ClaimComparison, EvidenceFinding, RuleEvidence, RuleId, RuleResult, RuleVerdict,
@@ -43,9 +44,13 @@ pub(crate) struct RulesCheckArgs {
     #[arg(long, value_name = "ID,…", value_delimiter = ',')]
     rules: Option<Vec<RuleId>>,
 
-    /// The language of the text and the facts, for RULE-PREC-013 [default: en]
+    /// The language of the text and the facts, for RULE-PREC-013 [default: that of the word list, or en]
     #[arg(long, value_name = "LANGUAGE", value_parser = ["en", "de"])]
     language: Option<String>,
+
+    /// A registered word list, for RULE-PREC-013; without a version, the newest
+    #[arg(long, value_name = "NAME[@VERSION]")]
+    wordlist: Option<WordlistName>,
 }
 
 impl RulesCheckArgs {
@@ -57,6 +62,7 @@ impl RulesCheckArgs {
             ("facts_from", self.facts_from.as_deref().map(read_facts_from).transpose()?),
             ("rules", self.rules.as_ref().map(|rules| json!(rules))),
             ("language", self.language.as_ref().map(|language| json!(language))),
+            ("wordlist", self.wordlist.as_ref().map(|list| json!(list))),
         ];
         for (name, value) in more {
             if let (Some(value), Some(members)) = (value, request.as_object_mut()) {
@@ -93,6 +99,9 @@ fn show(
     look: OutputStyle,
 ) -> Result<(), CtlError> {
     writeln!(out, "{}", summarize(evaluated))?;
+    if let Some(wordlist) = &sourced.wordlist {
+        writeln!(out, "read with word list {wordlist}")?;
+    }
     let complaints = merge_messages(&evaluated.collect_messages(|_| true));
     if !complaints.is_empty() {
         let (shown, omitted) = complaints.split_at(complaints.len().min(COMPLAINTS_MAX));
@@ -130,6 +139,7 @@ struct SourcedEvaluation {
     #[serde(default)]
     facts_from: Vec<FactSource>,
     rules: Vec<RuleResult>,
+    wordlist: Option<WordlistRef>,
 }
 
 /// A claim, and the fact of a source that supports it.

@@ -8,15 +8,16 @@ use crate::platform::api::{batch, body, request};
 use crate::platform::openapi::{CommonProblems, JSON_BODY, Routes, STORE, problems};
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
-use crate::rules::problem::FACTS;
+use crate::rules::problem::CHECK;
 use crate::rules::sourced_check::{RequestedCase, SourcedCheck};
 use crate::verification::problem::VERIFY;
+use actors_rules::RuleService;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use domain_base::problem::{INTERNAL_ERROR, UNSUPPORTED_MEDIA_TYPE};
 use domain_rules::wire::{BatchAnswer, EvaluateTextRequest, RegisteredRule, RulesResponse};
-use domain_rules::{RuleId, RuleSettings, RulesEvaluation};
+use domain_rules::{RuleId, RulesEvaluation};
 use hyper::StatusCode;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -52,7 +53,7 @@ pub async fn list_rules(State(service): State<Arc<DaemonService>>) -> Json<Rules
     Json(RulesResponse { rules, unsupported_max: settings.unsupported_max })
 }
 
-problems!(EvaluateProblems: JSON_BODY STORE QUERY VERIFY FACTS);
+problems!(EvaluateProblems: JSON_BODY STORE QUERY VERIFY CHECK);
 
 /// Check a text against facts.
 ///
@@ -72,7 +73,7 @@ pub async fn evaluate(
     State(service): State<Arc<DaemonService>>,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let case = RequestedCase::from_request(body.parse()?, service.system.rules.settings())?;
+    let case = RequestedCase::from_request(body.parse()?, &service.system.rules)?;
     let SourcedCheck { request: case, held } = case.gather_facts(&service).await?;
     let room = body::reserve_rules_response(body.length_bytes() + held.length_bytes(), &service).await?;
     let rules = service.system.rules.clone();
@@ -131,8 +132,8 @@ async fn answer_batch(service: &DaemonService, lines: Vec<BatchLine>) -> Reserve
     let mut bytes = lines.iter().filter_map(|line| line.text.as_ref().ok()).map(Vec::len).sum();
     let (mut cases, mut all_held) = (Vec::new(), Vec::new());
     let mut read: Vec<(u64, Option<String>, Option<Problem>)> = Vec::new();
-    let settings = service.system.rules.settings();
-    for ParsedBatchLine { line, id, case } in lines.into_iter().map(|line| parse_line(line, settings)) {
+    let rules = &service.system.rules;
+    for ParsedBatchLine { line, id, case } in lines.into_iter().map(|line| parse_line(line, rules)) {
         let gathered = match case {
             Ok(case) => case.gather_facts(service).await,
             Err(problem) => Err(problem),
@@ -175,7 +176,7 @@ async fn answer_batch(service: &DaemonService, lines: Vec<BatchLine>) -> Reserve
     ReservedBody::new(text, room)
 }
 
-fn parse_line(BatchLine { number, text }: BatchLine, settings: &RuleSettings) -> ParsedBatchLine {
+fn parse_line(BatchLine { number, text }: BatchLine, rules: &RuleService) -> ParsedBatchLine {
     /// The id of a line that is otherwise not a valid request.
     #[derive(Deserialize)]
     struct BatchLineId {
@@ -189,7 +190,7 @@ fn parse_line(BatchLine { number, text }: BatchLine, settings: &RuleSettings) ->
         Ok(request) => ParsedBatchLine {
             line: number,
             id: request.id.clone(),
-            case: RequestedCase::from_request(request, settings),
+            case: RequestedCase::from_request(request, rules),
         },
         Err(problem) => {
             let id = request::parse::<BatchLineId>(&text).ok().and_then(|named| named.id);

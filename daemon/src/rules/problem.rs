@@ -1,15 +1,15 @@
 //! The errors of Oracle-A.
 
 use crate::platform::problem::{Problem, ProblemCode, by_value};
-use actors_rules::EvaluationError;
 use actors_rules::fact_sources::{FactCollectionError, FactEntryError};
+use actors_rules::{EvaluationError, FindWordlistError};
 use domain_base::problem::{INTERNAL_ERROR, INVALID_REQUEST};
-use domain_rules::problem::FACTS_UNAVAILABLE;
+use domain_rules::problem::{FACTS_UNAVAILABLE, WORDLIST_UNKNOWN};
 use domain_rules::sourced::NoFactsError;
 use std::time::Duration;
 
-/// Facts from sources, in addition to those of a query and a verification.
-pub(crate) const FACTS: &[ProblemCode] = &[FACTS_UNAVAILABLE];
+/// A word list, and facts from sources, in addition to those of a query and a verification.
+pub(crate) const CHECK: &[ProblemCode] = &[FACTS_UNAVAILABLE, WORDLIST_UNKNOWN];
 
 impl From<&EvaluationError> for Problem {
     fn from(error: &EvaluationError) -> Self {
@@ -21,6 +21,15 @@ impl From<&EvaluationError> for Problem {
 }
 
 by_value!(EvaluationError);
+
+impl From<FindWordlistError> for Problem {
+    fn from(error: FindWordlistError) -> Self {
+        match error {
+            FindWordlistError::Unknown(_) => Self::new(WORDLIST_UNKNOWN, error.to_string()),
+            FindWordlistError::Store(error) => error.into(),
+        }
+    }
+}
 
 impl From<FactCollectionError> for Problem {
     fn from(error: FactCollectionError) -> Self {

@@ -2,11 +2,12 @@
 
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
-use actors_rules::EvaluationCase;
+use actors_rules::{EvaluationCase, RuleService};
 use domain_base::problem::INVALID_REQUEST;
+use domain_ground::version_name::WordlistName;
 use domain_rules::sourced::{FactSource, FactsFrom};
 use domain_rules::wire::EvaluateTextRequest;
-use domain_rules::{CandidateCheck, RuleSettings};
+use domain_rules::{CandidateCheck, RuleSettings, TextLanguage};
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -105,8 +106,8 @@ impl RequestedCase {
     /// The case of an evaluation request.
     ///
     /// # Errors
-    /// `InvalidRequest` if the check is invalid.
-    pub fn from_request(request: EvaluateTextRequest, settings: &RuleSettings) -> Result<Self, Problem> {
+    /// `InvalidRequest` if the check is invalid; `WordlistUnknown`.
+    pub fn from_request(request: EvaluateTextRequest, rules: &RuleService) -> Result<Self, Problem> {
         let EvaluateTextRequest {
             id,
             candidate_output,
@@ -115,8 +116,9 @@ impl RequestedCase {
             context,
             constraints,
             expected,
-            rules,
+            rules: applied,
             language,
+            wordlist,
         } = request;
         let chars = id.as_ref().map_or(0, |id| id.chars().count());
         if chars > CASE_ID_MAX_CHARS {
@@ -135,15 +137,12 @@ impl RequestedCase {
             context,
             constraints,
             expected,
-            rules,
-            language: language.unwrap_or_default(),
+            rules: applied,
             ..CandidateCheck::default()
         };
-        Ok(Self {
-            id,
-            candidate_output,
-            check: RequestedCheck { check: validated(check, settings)?, facts_from },
-        })
+        let check = with_language(check, language, wordlist.as_ref(), rules)?;
+        let check = RequestedCheck { check: validated(check, rules.settings())?, facts_from };
+        Ok(Self { id, candidate_output, check })
     }
 }
 
@@ -151,17 +150,44 @@ impl RequestedCheck {
     /// The check of a verdict, which is stored with the session.
     ///
     /// # Errors
-    /// `InvalidRequest` if the check is invalid.
+    /// `InvalidRequest` if the check is invalid; `WordlistUnknown`.
     pub fn of_session(
         check: CandidateCheck,
         facts_from: Option<Vec<FactsFrom>>,
-        settings: &RuleSettings,
+        language: Option<TextLanguage>,
+        wordlist: Option<&WordlistName>,
+        rules: &RuleService,
     ) -> Result<Self, Problem> {
-        let check = check.with_request_digest(facts_from.as_deref());
+        let settings = rules.settings();
+        let check = with_language(check, language, wordlist, rules)?;
+        let check = check.with_request_digest(facts_from.as_deref(), wordlist);
         // the configuration may change
         let check = validated(check, settings)?.with_configured_values(settings);
         Ok(Self { check, facts_from })
     }
+}
+
+/// `check` with its language and its word list.
+fn with_language(
+    check: CandidateCheck,
+    language: Option<TextLanguage>,
+    wordlist: Option<&WordlistName>,
+    rules: &RuleService,
+) -> Result<CandidateCheck, Problem> {
+    let Some(name) = wordlist else {
+        return Ok(CandidateCheck { language: language.unwrap_or_default(), ..check });
+    };
+    let list = rules.find_wordlist(name)?;
+    let own = list.document().language;
+    if let Some(language) = language.filter(|language| *language != own) {
+        let [language, own] = [language, own].map(<&str>::from);
+        let text = format!(
+            "`language` is `{language}`, and word list {} is for `{own}`; omit `language`, or name another list",
+            list.document().reference()
+        );
+        return Err(Problem::new(INVALID_REQUEST, text));
+    }
+    Ok(CandidateCheck { language: own, wordlist: Some(list), ..check })
 }
 
 fn validated(check: CandidateCheck, settings: &RuleSettings) -> Result<CandidateCheck, Problem> {

@@ -70,15 +70,14 @@ impl Section for CommonPromptTemplate {
         });
         let names = iter::once((self.key().to_owned(), &self.0)).chain(own);
         let built_in = PromptTemplate::built_in().reference();
-        let is_missing = |name: &TemplateName| {
-            name.template_id == built_in.template_id && PromptTemplate::find_built_in(name).is_none()
-        };
+        let is_missing =
+            |name: &TemplateName| name.id == built_in.id && PromptTemplate::find_built_in(name).is_none();
         let fault = |(key, name): (String, &TemplateName)| {
             let versions = PromptTemplate::built_in_versions()
                 .iter()
                 .map(|version| format!("`{}`", version.reference()));
             let versions = versions.collect::<Vec<_>>().join(" or ");
-            let allowed = format!("`{}`, {versions} for the built-in template", built_in.template_id);
+            let allowed = format!("`{}`, {versions} for the built-in template", built_in.id);
             not_allowed_error(key, name, allowed)
         };
         names.filter(|(_, name)| is_missing(name)).map(fault).collect()

@@ -4,13 +4,14 @@ use crate::platform::config::LimitsSection;
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
 use crate::rules::sourced_check::RequestedCheck;
+use actors_rules::RuleService;
 use axum::extract::FromRequestParts;
 use domain_base::caller::PeerCredentials;
 use domain_base::payload::VerdictPayload;
 use domain_base::problem::{INTERNAL_ERROR, INVALID_REQUEST};
 use domain_base::text_form::is_blank;
 use domain_base::wording::excerpt;
-use domain_rules::{CandidateCheck, RuleSettings};
+use domain_rules::CandidateCheck;
 use domain_verdict::label::{ProductTier, VerdictLabel};
 use domain_verdict::problem::{QUERY_TOO_LONG, UNKNOWN_TIER};
 use domain_verdict::query::CustomerQuery;
@@ -113,14 +114,14 @@ pub fn parse_payload(verdict: Option<&RawValue>, raw: Option<&str>) -> Result<Ve
 /// Takes the check of a verdict out of a request; `None` if the request has no facts.
 ///
 /// # Errors
-/// `InvalidRequest` if the check is invalid, or is given without facts.
+/// `InvalidRequest` if the check is invalid, or is given without facts; `WordlistUnknown`.
 pub fn take_check(
     request: &mut SubmitVerdictRequest,
-    settings: &RuleSettings,
+    service: &RuleService,
 ) -> Result<Option<RequestedCheck>, Problem> {
     let (context, constraints) = (request.context.take(), request.constraints.take());
     let (expected, rules) = (request.expected.take(), request.rules.take());
-    let language = request.language.take();
+    let (language, wordlist) = (request.language.take(), request.wordlist.take());
     let (facts, facts_from) = (request.facts.take(), request.facts_from.take());
     if facts.is_none() && facts_from.is_none() {
         let others = [
@@ -129,6 +130,7 @@ pub fn take_check(
             ("expected", expected.is_some()),
             ("rules", rules.is_some()),
             ("language", language.is_some()),
+            ("wordlist", wordlist.is_some()),
         ];
         return match others.iter().find(|(_, given)| *given) {
             Some((name, _)) => Err(Problem::new(
@@ -142,15 +144,6 @@ pub fn take_check(
     }
     let (facts, constraints) = (facts.unwrap_or_default(), constraints.unwrap_or_default());
     let expected = expected.unwrap_or_default();
-    let language = language.unwrap_or_default();
-    let check = CandidateCheck {
-        facts,
-        context,
-        constraints,
-        expected,
-        rules,
-        language,
-        ..CandidateCheck::default()
-    };
-    RequestedCheck::of_session(check, facts_from, settings).map(Some)
+    let check = CandidateCheck { facts, context, constraints, expected, rules, ..CandidateCheck::default() };
+    RequestedCheck::of_session(check, facts_from, language, wordlist.as_ref(), service).map(Some)
 }

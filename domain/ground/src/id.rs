@@ -52,6 +52,8 @@ ids! {
     WorkflowId
     /// The id of a prompt template or a mail template, the same for all its versions.
     TemplateId
+    /// The id of a word list, the same for all its versions.
+    WordlistId
     /// The id of a fact template within its ontology.
     FactTemplateId
 }

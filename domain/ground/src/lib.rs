@@ -25,6 +25,7 @@ pub mod source_state;
 pub mod timeline;
 pub mod upkeep;
 pub mod value;
+pub mod version_name;
 pub mod wire;
 
 use crate::freshness::FreshnessPolicy;

@@ -217,6 +217,13 @@ impl<'a> RuleContext<'a> {
         lines.filter(|(_, line)| line.trim_start().starts_with('#')).map(|(range, _)| range).collect()
     }
 
+    /// The level of the heading whose text begins at byte `at` of a part.
+    pub(super) fn heading_level(&self, part: usize, at: usize) -> usize {
+        let before = self.parts.get(part).and_then(|part| part.text.get(..at)).unwrap_or_default();
+        let marks = before.rsplit(is_line_end).next().unwrap_or_default();
+        marks.bytes().filter(|mark| *mark == b'#').count()
+    }
+
     /// Whether marks of deleted text stand within or beside `range` of a part.
     pub(super) fn is_struck(&self, part: usize, range: Range<usize>) -> bool {
         let text = self.parts.get(part).map_or("", |part| part.text);

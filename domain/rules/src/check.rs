@@ -3,11 +3,14 @@
 use super::normalization::normalize;
 use super::registry::{RuleCheckType, RuleId};
 use crate::sourced::{FactSource, FactsFrom};
-use crate::statements::TextLanguage;
+use crate::statements::{Language, TextLanguage};
+use crate::wordlist::{CompiledWordlist, WordlistError};
 use domain_base::digest::Sha256Hex;
 use domain_base::text_form::is_blank;
+use domain_ground::version_name::WordlistName;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::sync::Arc;
 use strum::VariantArray;
 
 /// The seed's name for the configured threshold.
@@ -45,6 +48,9 @@ pub struct CandidateCheck {
     /// The language of the text and of the facts, for RULE-PREC-013.
     #[serde(default, skip_serializing_if = "TextLanguage::is_default")]
     pub language: TextLanguage,
+    /// The word list with which both are read, for RULE-PREC-013. It has the same language.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wordlist: Option<Arc<CompiledWordlist>>,
     /// The rules to apply, each once; by default those of the configured profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rules: Option<Vec<RuleId>>,
@@ -188,13 +194,18 @@ impl CandidateCheck {
     /// The check with the digest of its request. It is computed before the facts of `facts_from` and configured values are
     /// added, so a repeated request has the same one. `context` is not checked, and is no part of it.
     #[must_use]
-    pub fn with_request_digest(self, facts_from: Option<&[FactsFrom]>) -> Self {
+    pub fn with_request_digest(
+        self,
+        facts_from: Option<&[FactsFrom]>,
+        wordlist: Option<&WordlistName>,
+    ) -> Self {
         let Self { facts, constraints, expected, rules, language, .. } = &self;
         let language = (!language.is_default()).then_some(language);
         let members = (facts, facts_from.unwrap_or_default(), constraints, expected, rules);
-        let digest = match language {
-            Some(language) => Sha256Hex::of_json(&(members, language)),
-            None => Sha256Hex::of_json(&members),
+        let digest = match (language, wordlist) {
+            (_, Some(wordlist)) => Sha256Hex::of_json(&(members, language, wordlist)),
+            (Some(language), None) => Sha256Hex::of_json(&(members, language)),
+            (None, None) => Sha256Hex::of_json(&members),
         };
         Self { request_sha256: Some(digest), ..self }
     }
@@ -206,6 +217,11 @@ impl CandidateCheck {
             (Some(own), Some(other)) => own == other,
             _ => self == other,
         }
+    }
+
+    /// The tables with which the text and the facts are read.
+    pub(super) fn tables(&self) -> Result<&Language, &WordlistError> {
+        self.wordlist.as_ref().map_or_else(|| Ok(self.language.tables()), |list| list.tables())
     }
 
     /// Appends the facts from sources to the check's own facts.
@@ -267,6 +283,7 @@ impl CandidateCheck {
             ("expected.contradiction_ids", !contradiction_ids.is_empty(), contradictions()),
             ("expected.contradiction_pairs", !contradiction_pairs.is_empty(), contradictions()),
             ("constraints", !self.constraints.is_empty(), vec![RuleId::Cont002]),
+            ("wordlist", self.wordlist.is_some(), vec![RuleId::Prec013]),
             (
                 "expected.max_unsupported_claims",
                 threshold,

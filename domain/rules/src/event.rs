@@ -5,6 +5,7 @@ use crate::{RuleId, RuleResult, RuleVerdict, RulesEvaluation};
 use domain_base::digest::Sha256Hex;
 use domain_base::event::{EntryMembers, Event, EventClass, EventType};
 use domain_base::gate_path::GatePath;
+use domain_ground::version_name::WordlistRef;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -30,6 +31,9 @@ pub struct RulesEntry {
     /// The origins of facts that sources provided; absent if no source was queried.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub facts_from: Option<FactsFromEntry>,
+    /// The word list with which the text and the facts were read, if any.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub wordlist: Option<WordlistRef>,
     /// The SHA-256 of all inputs of the evaluation.
     pub input_sha256: Sha256Hex,
     /// The SHA-256 of the evaluation.
@@ -121,6 +125,7 @@ impl RulesEntry {
             candidate_sha256: evaluation.candidate_sha256.clone(),
             facts_sha256: evaluation.facts_sha256.clone(),
             facts_from: FactsFromEntry::of(&evaluation.facts_from),
+            wordlist: evaluation.wordlist.clone(),
             input_sha256: evaluation.input_sha256.clone(),
             evaluation_sha256: evaluation.sha256.clone(),
         }

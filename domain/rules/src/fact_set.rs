@@ -1,18 +1,31 @@
 //! The compiled facts of a check. The form for the published rules is created at once; the one for supported claims at its
-//! first use in a language, and then kept.
+//! first use in a language and with a word list, and then kept.
 
+use super::check::CandidateCheck;
 use super::facts::SearchableFacts;
 use super::normalization::NormalizedLines;
 use super::statements::{FactParts, TextLanguage};
 use domain_base::digest::Sha256Hex;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// The most forms for supported claims that a set keeps.
+const FORMS_MAX: usize = 4;
 
 /// A set of facts, ready to be searched. The results depend only on the facts, so the set can be reused.
 #[derive(Debug)]
 pub struct FactSet {
     given: SearchableFacts,
-    /// In each language.
-    parts: [OnceLock<FactParts>; 2],
+    /// The forms for supported claims, the oldest first.
+    forms: Mutex<Vec<FactForm>>,
+}
+
+/// The facts as parts, as a language and a word list read them.
+#[derive(Debug)]
+struct FactForm {
+    language: TextLanguage,
+    /// The SHA-256 of the word list.
+    wordlist: Option<Sha256Hex>,
+    parts: Arc<OnceLock<FactParts>>,
 }
 
 impl FactSet {
@@ -26,7 +39,7 @@ impl FactSet {
     #[must_use]
     pub fn compile(facts: &[String]) -> Self {
         let given = SearchableFacts::of(NormalizedLines::normalized(facts), Self::sha256_of(facts));
-        Self { given, parts: Default::default() }
+        Self { given, forms: Mutex::default() }
     }
 
     /// The SHA-256 of the original facts, as a JSON array.
@@ -51,8 +64,9 @@ impl FactSet {
     /// published ones count only once they are created.
     #[must_use]
     pub fn weight_bytes(&self) -> u64 {
-        let parts = self.parts.iter().filter_map(OnceLock::get).map(FactParts::weight_bytes).sum::<u64>();
-        parts + self.given.weight_bytes()
+        let forms = self.forms();
+        let parts = forms.iter().filter_map(|form| form.parts.get()).map(FactParts::weight_bytes);
+        parts.sum::<u64>() + self.given.weight_bytes()
     }
 
     /// The facts in the form for the published rules.
@@ -60,13 +74,27 @@ impl FactSet {
         &self.given
     }
 
-    /// The facts as parts in a language.
-    pub(super) fn parts(&self, facts: &[String], language: TextLanguage) -> &FactParts {
-        let [english, german] = &self.parts;
-        let parts = match language {
-            TextLanguage::En => english,
-            TextLanguage::De => german,
-        };
-        parts.get_or_init(|| FactParts::of(facts, language))
+    /// The place for the facts as parts, as the language and the word list of `check` read them.
+    pub(super) fn parts(&self, check: &CandidateCheck) -> Arc<OnceLock<FactParts>> {
+        let wordlist = check.wordlist.as_ref().map(|list| list.sha256());
+        let mut forms = self.forms();
+        let is_of_check =
+            |form: &&FactForm| form.language == check.language && form.wordlist.as_ref() == wordlist;
+        if let Some(form) = forms.iter().find(is_of_check) {
+            return Arc::clone(&form.parts);
+        }
+        if forms.len() == FORMS_MAX {
+            forms.remove(0);
+        }
+        let parts = Arc::default();
+        let form = FactForm { language: check.language, wordlist: wordlist.cloned(), parts };
+        let parts = Arc::clone(&form.parts);
+        forms.push(form);
+        parts
+    }
+
+    fn forms(&self) -> MutexGuard<'_, Vec<FactForm>> {
+        // a panic under the lock leaves no harmful state
+        self.forms.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

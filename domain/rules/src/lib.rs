@@ -29,6 +29,7 @@ pub mod sourced;
 mod statements;
 mod supported;
 pub mod wire;
+pub mod wordlist;
 mod words;
 
 pub use candidate::{CandidatePart, CandidateText};
@@ -44,14 +45,18 @@ pub use result::{
     SupportDirection,
 };
 
-pub use statements::TextLanguage;
+pub use statements::{ReservedUse, TextLanguage};
 
 use crate::sourced::FactSource;
+use crate::wordlist::Wordlist;
 use candidate::RuleContext;
 use domain_base::digest::Sha256Hex;
 use findings::{RuleError, RuleFindings};
 use serde::Serialize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The kinds of documents of the feature.
+pub type Documents = Wordlist;
 
 /// Everything that an evaluation depends on, for its digest. Members are in RFC 8785 order.
 #[derive(Serialize)]
@@ -69,6 +74,8 @@ struct EvaluationInput<'a> {
     language: TextLanguage,
     rules: &'a [RuleId],
     unsupported_max: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wordlist_sha256: Option<&'a Sha256Hex>,
 }
 
 /// Applies the rules that `check` names, or those of the configured profile, to `candidate`.
@@ -97,11 +104,13 @@ pub fn evaluate(
         language: check.language,
         rules,
         unsupported_max,
+        wordlist_sha256: check.wordlist.as_ref().map(|list| list.sha256()),
     };
     RulesEvaluation::of(
         Sha256Hex::of_json(&whole),
         subject.candidate_sha256().clone(),
         (facts.sha256().clone(), check.facts_from.clone()),
+        check.wordlist.as_ref().map(|list| list.document().reference()),
         subject.metrics(&results),
         results,
     )
@@ -124,7 +133,7 @@ fn apply(rule: RuleId, subject: &RuleContext<'_>, findings: &mut RuleFindings) -
         RuleId::Prec002 => return patterns::must_find(subject, findings),
         RuleId::Prec003 => return patterns::must_not_find(subject, findings),
         RuleId::Prec004 => precision::fact_sourcing(subject, findings),
-        RuleId::Prec013 => supported::supported_claims(subject, findings),
+        RuleId::Prec013 => return supported::supported_claims(subject, findings),
         RuleId::Cont001 => contradiction::direct_negation(subject, findings),
         RuleId::Cont002 => return comparison::incompatible(subject, findings),
         RuleId::Cont003 => contradiction::assertion_then_infirmation(subject, findings),

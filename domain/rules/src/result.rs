@@ -4,6 +4,7 @@
 use super::registry::{RuleId, RuleInvariant};
 use crate::sourced::FactSource;
 use domain_base::digest::Sha256Hex;
+use domain_ground::version_name::WordlistRef;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use strum::{IntoStaticStr, VariantArray};
@@ -179,6 +180,8 @@ pub enum ComparisonResult {
     Same,
     /// Both are forms of one word.
     Inflected,
+    /// The word list has both as synonyms, or one as an abbreviation of the other.
+    Synonym,
     /// Both have the same value.
     Equal,
     /// The claim has the value of the fact, rounded.
@@ -343,6 +346,10 @@ pub struct RulesEvaluation {
     pub sha256: Sha256Hex,
     /// The combined verdict.
     pub verdict: RuleVerdict,
+    /// The word list with which the text and the facts were read.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(nullable = false)]
+    pub wordlist: Option<WordlistRef>,
 }
 
 impl RulesEvaluation {
@@ -350,6 +357,7 @@ impl RulesEvaluation {
         input_sha256: Sha256Hex,
         candidate_sha256: Sha256Hex,
         (facts_sha256, facts_from): (Sha256Hex, Vec<FactSource>),
+        wordlist: Option<WordlistRef>,
         metrics: EvaluationMetrics,
         rules: Vec<RuleResult>,
     ) -> Self {
@@ -363,6 +371,8 @@ impl RulesEvaluation {
             metrics: &'a EvaluationMetrics,
             rules: &'a [RuleResult],
             verdict: RuleVerdict,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            wordlist: Option<&'a WordlistRef>,
         }
         let verdict = RuleVerdict::combine(rules.iter().map(|rule| rule.verdict));
         let sha256 = Sha256Hex::of_json(&UnsignedEvaluation {
@@ -373,7 +383,18 @@ impl RulesEvaluation {
             metrics: &metrics,
             rules: &rules,
             verdict,
+            wordlist: wordlist.as_ref(),
         });
-        Self { candidate_sha256, facts_from, facts_sha256, input_sha256, metrics, rules, sha256, verdict }
+        Self {
+            candidate_sha256,
+            facts_from,
+            facts_sha256,
+            input_sha256,
+            metrics,
+            rules,
+            sha256,
+            verdict,
+            wordlist,
+        }
     }
 }

@@ -1,10 +1,12 @@
 //! Statements of texts and of facts in the form in which RULE-PREC-013 compares them: parts with their subject, words,
 //! quantities, polarity and conditions.
 
+mod adverbial;
 mod fact_parts;
 mod form;
 mod form_reader;
 mod language;
+mod listed_words;
 mod part;
 mod quantity;
 mod sentence;
@@ -12,9 +14,13 @@ mod stem;
 mod tokens;
 mod unit;
 mod verb;
+mod vocabulary;
 
 pub(crate) use fact_parts::{EXAMINED_MAX, FactPart, FactParts};
+pub(crate) use language::Language;
 pub use language::TextLanguage;
+pub use listed_words::ReservedUse;
+pub(crate) use listed_words::{is_read_after_number, read_entry, read_unit};
 pub(crate) use part::Part;
 pub(crate) use quantity::begins_with_unit;
 pub(crate) use sentence::{Sentence, TextReader};

@@ -9,9 +9,9 @@ mod tests;
 
 use crate::candidate::RuleContext;
 use crate::claims::CandidateRange;
-use crate::findings::{FullViolation, RuleFindings};
+use crate::findings::{FullViolation, RuleError, RuleFindings};
 use crate::result::{ClaimComparison, EvidenceFinding, EvidenceOutput};
-use crate::statements::{EXAMINED_MAX, FactPart, FactParts, Part, Sentence, TextReader};
+use crate::statements::{EXAMINED_MAX, FactPart, FactParts, Language, Part, Sentence, TextReader};
 
 use std::iter;
 use std::ops::Range;
@@ -19,6 +19,7 @@ use std::ops::Range;
 /// The check of a candidate.
 struct ClaimCheck<'c, 'a> {
     context: &'c RuleContext<'a>,
+    language: &'c Language,
     facts: &'c FactParts,
     /// The parts of facts that may still be examined.
     left: usize,
@@ -41,9 +42,15 @@ impl Support<'_> {
 }
 
 /// Checks that every part of the candidate is supported by one part of one fact.
-pub(crate) fn supported_claims(context: &RuleContext<'_>, findings: &mut RuleFindings) {
-    let facts = context.facts.parts(&context.check.facts, context.check.language);
-    let mut check = ClaimCheck { context, facts, left: EXAMINED_MAX, unsupported: 0, violations: Vec::new() };
+pub(crate) fn supported_claims(
+    context: &RuleContext<'_>,
+    findings: &mut RuleFindings,
+) -> Result<(), RuleError> {
+    let language = context.check.tables().map_err(|error| RuleError(format!("the word list: {error}")))?;
+    let parts = context.facts.parts(context.check);
+    let facts = parts.get_or_init(|| FactParts::of(&context.check.facts, language));
+    let (left, violations) = (EXAMINED_MAX, Vec::new());
+    let mut check = ClaimCheck { context, language, facts, left, unsupported: 0, violations };
     for text in context.sentences().chunk_by(|one, other| one.part == other.part) {
         check.check_text(text, findings);
     }
@@ -59,6 +66,7 @@ pub(crate) fn supported_claims(context: &RuleContext<'_>, findings: &mut RuleFin
             });
         }
     }
+    Ok(())
 }
 
 impl<'c> ClaimCheck<'c, '_> {
@@ -73,12 +81,13 @@ impl<'c> ClaimCheck<'c, '_> {
 
     /// Checks the sentences of one text.
     fn check_text(&mut self, sentences: &[CandidateRange], findings: &mut RuleFindings) {
-        let (context, language) = (self.context, self.context.check.language);
+        let (context, language) = (self.context, self.language);
         let headings = sentences.first().map_or_else(Vec::new, |first| context.headings(first.part));
         let origin = |within: &CandidateRange| context.plain_origin(within.part, within.range.clone());
         let is_item = |within: &CandidateRange| context.is_list_item(within.part, origin(within).start);
         let mut reader = TextReader::new(language);
-        let mut heading_limits = false;
+        // the levels of the headings that limit what is under them
+        let mut limits: Vec<usize> = Vec::new();
         // "The plan includes:", which each item of the list after it continues
         let mut lead = String::new();
         for (index, within) in sentences.iter().enumerate() {
@@ -87,7 +96,11 @@ impl<'c> ClaimCheck<'c, '_> {
                 continue;
             }
             if is_in(&headings, origin(within).start) {
-                heading_limits = TextReader::new(language).read(text).is_limiting;
+                let level = context.heading_level(within.part, origin(within).start);
+                limits.retain(|above| *above < level);
+                if TextReader::new(language).read(text).is_limiting {
+                    limits.push(level);
+                }
                 continue;
             }
             if !is_item(within) {
@@ -103,7 +116,7 @@ impl<'c> ClaimCheck<'c, '_> {
                 continue;
             }
             sentence.remove_lead(lead.len());
-            if heading_limits {
+            if !limits.is_empty() {
                 sentence.set_undecidable("the heading limits it");
             }
             if context.is_struck(within.part, origin(within)) {

@@ -8,6 +8,7 @@ use crate::{CandidateExpectations, RuleDefinition, RuleId, RulesEvaluation, Text
 use domain_base::digest::Sha256Hex;
 use domain_base::json_members::{given, object};
 use domain_base::problem::ProblemDocument;
+use domain_ground::version_name::WordlistName;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -37,8 +38,10 @@ pub struct EvaluateTextRequest {
     pub expected: Option<CandidateExpectations>,
     /// The rules to apply; the configured profile if it is absent.
     pub rules: Option<Vec<RuleId>>,
-    /// The language of the text and its facts, for RULE-PREC-013; `en` if it is absent.
+    /// The language of the text and its facts, for RULE-PREC-013; if it is absent, that of the word list, or `en`.
     pub language: Option<TextLanguage>,
+    /// The registered word list with which the text and its facts are read, for RULE-PREC-013.
+    pub wordlist: Option<WordlistName>,
 }
 
 /// The answer of `GET /v1/rules`.

@@ -114,7 +114,7 @@ impl MailTemplate {
     /// The reference to this version.
     #[must_use]
     pub fn reference(&self) -> TemplateRef {
-        TemplateRef { template_id: self.template_id.clone(), version: self.version }
+        TemplateRef { id: self.template_id.clone(), version: self.version }
     }
 
     /// Validates a document. Each mail is rendered for a sample verdict of each tier.

@@ -441,7 +441,7 @@ impl PromptTemplate {
     /// The name of the newest built-in template.
     #[must_use]
     pub fn built_in_name() -> TemplateName {
-        TemplateName { template_id: Self::built_in().template_id.clone(), version: None }
+        TemplateName { id: Self::built_in().template_id.clone(), version: None }
     }
 
     /// Validates a document.
@@ -481,7 +481,7 @@ impl PromptTemplate {
     /// The reference to this version.
     #[must_use]
     pub fn reference(&self) -> TemplateRef {
-        TemplateRef { template_id: self.template_id.clone(), version: self.version }
+        TemplateRef { id: self.template_id.clone(), version: self.version }
     }
 }
 

@@ -28,6 +28,7 @@ use domain_base::page::PageLimit;
 use domain_base::row::ErasedData;
 use domain_base::session_id::SessionId;
 use domain_ground::upkeep::PruneReport;
+use domain_ground::version_name::WordlistName;
 use domain_rules::sourced::FactsFrom;
 use domain_rules::{CandidateExpectations, RuleId, TextLanguage};
 use jiff::Timestamp;
@@ -99,8 +100,10 @@ pub struct SubmitVerdictRequest {
     pub expected: Option<CandidateExpectations>,
     /// The rules to apply; the configured profile if it is absent.
     pub rules: Option<Vec<RuleId>>,
-    /// The language of the text and its facts, for RULE-PREC-013; `en` if it is absent.
+    /// The language of the text and its facts, for RULE-PREC-013; if it is absent, that of the word list, or `en`.
     pub language: Option<TextLanguage>,
+    /// The registered word list with which the text and its facts are read, for RULE-PREC-013.
+    pub wordlist: Option<WordlistName>,
 }
 
 /// The prompt of a verdict that oracled did not generate: exactly one of the members. A regeneration uses the same prompt if

@@ -5,12 +5,14 @@ use super::open_files::OpenGroundFiles;
 use super::verify::CheckMeter;
 use super::view::SourceView;
 use domain_base::digest::Sha256Hex;
+use domain_base::document::Document;
 use domain_base::row::Row;
 use domain_ground::id::{PipelineId, SourceId};
 use domain_ground::ontology::{Ontology, OntologyRef};
 use domain_ground::pipeline::{PipelineDefinition, PipelineState};
 use domain_ground::run::{IngestionRun, RunState, SortedFileRef};
 use domain_ground::source_state::SourceState;
+use domain_ground::version_name::{VersionName, VersionRef, VersionedId};
 use std::ops::Deref;
 use std::sync::Arc;
 use store_base::error::{SourceFileKind, StoreError};
@@ -73,6 +75,25 @@ impl Store {
     /// A version of an ontology.
     pub fn ontology(&self, reference: &OntologyRef) -> Result<Option<Ontology>, StoreError> {
         Ok(self.registered(&reference.to_string())?.map(|(registered, _)| registered.document))
+    }
+
+    /// The registered version that `name` names.
+    pub fn find_version<D: Document, I: VersionedId + PartialEq>(
+        &self,
+        name: &VersionName<I>,
+    ) -> Result<Option<VersionRef<I>>, StoreError> {
+        let versions =
+            self.registered_ids::<D>()?.into_iter().filter_map(|id| id.parse::<VersionRef<I>>().ok());
+        Ok(versions.filter(|version| name.matches(version)).max_by_key(|version| version.version))
+    }
+
+    /// The registered document that `name` names.
+    pub fn find_document<D: Document, I: VersionedId + PartialEq>(
+        &self,
+        name: &VersionName<I>,
+    ) -> Result<Option<D>, StoreError> {
+        let Some(version) = self.find_version::<D, I>(name)? else { return Ok(None) };
+        Ok(self.registered(&version.to_string())?.map(|(registered, _)| registered.document))
     }
 
     /// The state of a pipeline, with its revision.

@@ -53,8 +53,8 @@ fn fact_set_that_has_grown_is_weighed_again() {
     with_system(|TestSystem { system, .. }| async move {
         let config = RulesConfig { settings: RuleSettings::default(), compiled_bytes: 1 << 20 };
         let metrics = RuleMetrics::register(&mut Registry::default());
-        let (log, clock) = (system.log.clone(), system.clock.clone());
-        let rules = RuleService::new(config, ProcessorPool::default(), log, clock, metrics);
+        let (store, log, clock) = (system.store.clone(), system.log.clone(), system.clock.clone());
+        let rules = RuleService::new(config, ProcessorPool::default(), store, log, clock, metrics);
         let facts: Vec<String> = (0..50).map(|n| format!("Fact number {n} holds, and is known.")).collect();
         let weight = async |rule: &str| {
             let rule_ids = Some(vec![rule.parse().expect("a rule")]);

@@ -188,7 +188,7 @@ class ChangesPage(TypedDict):
     `oracle_id`."""
 
 
-ClaimAspect: TypeAlias = Literal["subject", "word", "order", "quantity", "polarity", "qualifier", "condition"]
+ClaimAspect: TypeAlias = Literal["subject", "word", "order", "quantity", "polarity", "tense", "qualifier", "condition"]
 """An aspect of a claim and a fact."""
 
 
@@ -216,7 +216,7 @@ class ClaimedValue(TypedDict):
     """The claimed value. A number that JSON would round is rejected; as a string, it keeps all its digits."""
 
 
-ComparisonResult: TypeAlias = Literal["same", "inflected", "equal", "rounded", "different", "missing"]
+ComparisonResult: TypeAlias = Literal["same", "inflected", "synonym", "equal", "rounded", "different", "missing"]
 """The result of a comparison."""
 
 
@@ -393,9 +393,11 @@ class EvaluateTextRequest(TypedDict):
     id: NotRequired[str | None]
     """The caller's own id, at most 255 characters. The answer of a batch and the audit log repeat it."""
     language: NotRequired[TextLanguage | None]
-    """The language of the text and its facts, for RULE-PREC-013; `en` if it is absent."""
+    """The language of the text and its facts, for RULE-PREC-013; if it is absent, that of the word list, or `en`."""
     rules: NotRequired[list[RuleId] | None]
     """The rules to apply; the configured profile if it is absent."""
+    wordlist: NotRequired[WordlistName | None]
+    """The registered word list with which the text and its facts are read, for RULE-PREC-013."""
 
 
 class EvaluationMetrics(TypedDict):
@@ -907,7 +909,7 @@ PolicyCause: TypeAlias = str
 """Why a policy held or refused a verdict: a flag of the verdict, or `coherence_min` with the minimum after a colon."""
 
 
-ProblemCode: TypeAlias = Literal["invalid_json", "invalid_request", "invalid_session_id", "body_broken", "invalid_document", "payload_undecodable", "invalid_query", "time_in_future", "invalid_verification", "invalid_resolution", "unknown_tier", "query_too_long", "application_unknown", "signal_forbidden", "session_not_owned", "not_found", "document_unknown", "oracle_unknown", "ontology_unknown", "source_unknown", "pipeline_unknown", "run_unknown", "record_unknown", "signal_unknown", "workflow_unknown", "execution_unknown", "review_unknown", "verdict_not_cached", "mail_unknown", "session_unknown", "order_unknown", "method_not_allowed", "request_timeout", "client_not_reading", "document_fixed", "backup_in_progress", "review_refused", "not_invalidated", "run_busy", "version_known", "run_not_running", "run_not_held", "runs_held", "run_not_in_force", "content_pruned", "pull_busy", "source_live", "source_silent", "not_rebuilt", "review_resolved", "review_dismissed", "too_many_comments", "review_not_in_force", "facts_unavailable", "mail_in_flight", "session_mismatch", "delivered_already", "order_cancelled", "order_state_refused", "entry_dropped", "decision_erased", "body_too_large", "unsupported_media_type", "query_too_costly", "crosscheck_rejected", "rules_rejected", "policy_rejected", "order_failed", "signal_rate_limited", "regen_rate_limited", "headers_too_large", "internal_error", "source_damaged", "record_damaged", "state_damaged", "decision_altered", "held_verdict_unreadable", "pull_failed", "model_refused", "model_refused_request", "overloaded", "draining", "storage_unavailable", "query_stopped", "source_stale", "lookup_unavailable", "model_busy", "model_unavailable", "prompt_unavailable", "lookup_timeout", "model_timeout"]
+ProblemCode: TypeAlias = Literal["invalid_json", "invalid_request", "invalid_session_id", "body_broken", "invalid_document", "payload_undecodable", "invalid_query", "time_in_future", "invalid_verification", "invalid_resolution", "unknown_tier", "query_too_long", "application_unknown", "signal_forbidden", "session_not_owned", "not_found", "document_unknown", "oracle_unknown", "ontology_unknown", "source_unknown", "pipeline_unknown", "run_unknown", "record_unknown", "signal_unknown", "workflow_unknown", "execution_unknown", "review_unknown", "wordlist_unknown", "verdict_not_cached", "mail_unknown", "session_unknown", "order_unknown", "method_not_allowed", "request_timeout", "client_not_reading", "document_fixed", "backup_in_progress", "review_refused", "not_invalidated", "run_busy", "version_known", "run_not_running", "run_not_held", "runs_held", "run_not_in_force", "content_pruned", "pull_busy", "source_live", "source_silent", "not_rebuilt", "review_resolved", "review_dismissed", "too_many_comments", "review_not_in_force", "facts_unavailable", "mail_in_flight", "session_mismatch", "delivered_already", "order_cancelled", "order_state_refused", "entry_dropped", "decision_erased", "body_too_large", "unsupported_media_type", "query_too_costly", "crosscheck_rejected", "rules_rejected", "policy_rejected", "order_failed", "signal_rate_limited", "regen_rate_limited", "headers_too_large", "internal_error", "source_damaged", "record_damaged", "state_damaged", "decision_altered", "held_verdict_unreadable", "pull_failed", "model_refused", "model_refused_request", "overloaded", "draining", "storage_unavailable", "query_stopped", "source_stale", "lookup_unavailable", "model_busy", "model_unavailable", "prompt_unavailable", "lookup_timeout", "model_timeout"]
 """The code of an error."""
 
 
@@ -1395,6 +1397,8 @@ class RulesEvaluation(TypedDict):
     """The SHA-256 of the canonical JSON of all other members."""
     verdict: RuleVerdict
     """The combined verdict."""
+    wordlist: NotRequired[WordlistRef]
+    """The word list with which the text and the facts were read."""
 
 
 class RulesResponse(TypedDict):
@@ -1563,7 +1567,7 @@ class SubmitVerdictRequest(TypedDict):
     facts_from: NotRequired[list[FactsFrom]]
     """Sources of facts, as in `POST /v1/rules/evaluate`. With them, too, the rules check the text."""
     language: NotRequired[TextLanguage | None]
-    """The language of the text and its facts, for RULE-PREC-013; `en` if it is absent."""
+    """The language of the text and its facts, for RULE-PREC-013; if it is absent, that of the word list, or `en`."""
     prompt: NotRequired[SubmittedPrompt | None]
     """The prompt of the verdict, if it is known; only with `verdict` or `raw`."""
     query: str
@@ -1576,6 +1580,8 @@ class SubmitVerdictRequest(TypedDict):
     """`quick`, `full` or `strategy`."""
     verdict: NotRequired[Any]
     """The verdict as a JSON value; either this or `raw`, or neither."""
+    wordlist: NotRequired[WordlistName | None]
+    """The registered word list with which the text and its facts are read, for RULE-PREC-013."""
 
 
 class SubmittedPrompt(TypedDict):
@@ -1739,6 +1745,14 @@ class VersionRecord(TypedDict):
     """The time at which the source released it."""
     version: str
     """The source's own name of the version."""
+
+
+WordlistName: TypeAlias = str
+"""The name of a word list: `ID@VERSION`, or `ID` for the newest version."""
+
+
+WordlistRef: TypeAlias = str
+"""One version of a word list: `ID@VERSION`."""
 
 
 WorkflowId: TypeAlias = str

@@ -17,11 +17,12 @@ use domain_base::problem::INVALID_REQUEST;
 use domain_base::session_id::SessionId;
 use domain_base::text_form::is_blank;
 use domain_base::wording::ParseTextError;
+use domain_ground::version_name::ParseVersionNameError;
 use domain_verdict::label::ProductTier;
 use domain_verdict::problem::SESSION_MISMATCH;
 use domain_verdict::prompt::{ModelPrompt, VerdictPrompt};
 use domain_verdict::query::CustomerQuery;
-use domain_verdict::template_name::{ParseTemplateNameError, TemplateRef};
+use domain_verdict::template_name::TemplateRef;
 use domain_verdict::wire::{RegisterSessionRequest, RegisterSessionResponse, SubmittedPrompt};
 use hyper::StatusCode;
 use std::fmt::Display;
@@ -125,7 +126,7 @@ fn build_prompt(
     query: &CustomerQuery,
 ) -> Result<VerdictPrompt, Problem> {
     let template: TemplateRef =
-        name.parse().map_err(|error: ParseTemplateNameError| invalid("template", error))?;
+        name.parse().map_err(|error: ParseVersionNameError| invalid("template", error))?;
     match find_prompt(&service.system.store, &template.clone().into(), tier, query) {
         Ok(prompt) => Ok(prompt.into()),
         Err(PromptError::Store(error)) => Err(error.into()),

@@ -12,7 +12,7 @@ use crate::platform::openapi::problems;
 use crate::platform::openapi::{JSON_BODY, SESSION, STORE};
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
-use crate::rules::problem::FACTS;
+use crate::rules::problem::CHECK;
 use crate::rules::sourced_check::{RequestedCheck, SourcedCheck};
 use crate::verdict::config::CommonContact;
 use crate::verdict::config::applications::ApplicationSections;
@@ -63,7 +63,7 @@ use tokio::task::spawn_blocking;
 /// The response header that shows whether the verdict was cached.
 const X_CACHE: HeaderName = HeaderName::from_static("x-cache");
 
-problems!(SubmitProblems: JSON_BODY SUBMISSION STORE MODEL QUERY VERIFY FACTS OWNER; SESSION_MISMATCH DELIVERED_ALREADY ORDER_CANCELLED CROSSCHECK_REJECTED RULES_REJECTED POLICY_REJECTED ORDER_FAILED HELD_VERDICT_UNREADABLE);
+problems!(SubmitProblems: JSON_BODY SUBMISSION STORE MODEL QUERY VERIFY CHECK OWNER; SESSION_MISMATCH DELIVERED_ALREADY ORDER_CANCELLED CROSSCHECK_REJECTED RULES_REJECTED POLICY_REJECTED ORDER_FAILED HELD_VERDICT_UNREADABLE);
 
 /// Submit a verdict for delivery, or let the model generate one.
 ///
@@ -97,7 +97,7 @@ pub async fn submit_verdict(
 ) -> Result<Response, Problem> {
     let began = stopwatch();
     let mut request: SubmitVerdictRequest = body.parse()?;
-    let check = take_check(&mut request, service.system.rules.settings())?;
+    let check = take_check(&mut request, &service.system.rules)?;
     let SubmitVerdictRequest { tier, query, customer_email, verdict, raw, prompt, .. } = request;
     let limits = &service.limits;
     let (tier, customer_email) = (parse_tier(&tier)?, parse_email(customer_email)?);

@@ -1,11 +1,10 @@
 //! Compares a part of a claim with the parts of the facts.
 
 use super::form::{Form, Item, PlacedQuantity};
-use super::language::TextLanguage;
-use super::part::Part;
-use super::sentence::{Frame, Sentence, TextReader};
+use super::language::{Language, Tense};
+use super::part::{Frame, Part};
+use super::sentence::{Sentence, TextReader};
 use super::tokens::Word;
-use super::verb::Tense;
 use crate::claims::sentences;
 use crate::plain_text::PlainText;
 use crate::result::{ClaimAspect, ClaimComparison, ComparisonResult};
@@ -39,14 +38,26 @@ pub(crate) const EXAMINED_MAX: usize = 4_000_000;
 const NEAREST_MAX: usize = 32;
 
 impl FactParts {
-    pub(crate) fn of(facts: &[String], language: TextLanguage) -> Self {
+    pub(crate) fn of(facts: &[String], language: &Language) -> Self {
         let mut all = Self::default();
         for (fact, text) in (0_u32..).zip(facts) {
             let plain = PlainText::of(text);
             let mut reader = TextReader::new(language);
-            for range in sentences(plain.text()) {
-                let text = plain.text().get(range).unwrap_or_default();
-                all.add(fact, reader.read(text));
+            for (index, range) in sentences(plain.text()).into_iter().enumerate() {
+                let mut sentence = reader.read(plain.text().get(range).unwrap_or_default());
+                if index > 0 && sentence.is_referring {
+                    // its words alone do not tell what it is about
+                    sentence.verbatim.clear();
+                    let is_clear = |part: &Part| {
+                        let is_open = |frame: &Frame| {
+                            frame.words.iter().any(|word| language.is_pronoun(word) || word == "that")
+                        };
+                        !part.form.is_referring(language) && !part.frames.iter().any(is_open)
+                    };
+                    sentence.parts.retain(is_clear);
+                    sentence.whole = sentence.whole.filter(is_clear);
+                }
+                all.add(fact, sentence);
             }
         }
         all
@@ -57,8 +68,10 @@ impl FactParts {
         if !verbatim.is_empty() {
             self.verbatim.entry(verbatim).or_insert(fact);
         }
-        for part in
-            whole.into_iter().chain(parts).filter(|part| part.undecidable.is_none() && !part.is_relative)
+        for part in whole
+            .into_iter()
+            .chain(parts)
+            .filter(|part| part.undecidable.is_none() && !part.is_relative && !part.is_shared)
         {
             let place = u32::try_from(self.parts.len()).unwrap_or(u32::MAX);
             let mut numbers: Vec<u32> = keys(&part).map(|key| self.number(key)).collect();
@@ -150,16 +163,19 @@ fn compare(part: &Part, fact: &Part) -> Vec<ClaimComparison> {
     let mut left: Vec<&Word> = theirs.words().collect();
     for word in own.words() {
         let fit = left.iter().enumerate().find_map(|(index, other)| Some((index, word.comparison(other)?)));
-        match fit {
+        let form = || {
+            let index = left.iter().position(|other| other.stem == word.stem)?;
+            let is_alike = own.has_verb(word) && left.get(index).is_some_and(|other| theirs.has_verb(other));
+            Some((
+                index,
+                if is_same || is_alike { ComparisonResult::Inflected } else { ComparisonResult::Different },
+            ))
+        };
+        match fit.or_else(form) {
             Some((index, result)) => {
                 note(ClaimAspect::Word, word.text.clone(), left.remove(index).text.clone(), result);
             }
-            None => note(
-                ClaimAspect::Word,
-                word.text.clone(),
-                String::new(),
-                if is_same { ComparisonResult::Same } else { ComparisonResult::Missing },
-            ),
+            None => note(ClaimAspect::Word, word.text.clone(), String::new(), ComparisonResult::Missing),
         }
     }
     // other words of the fact may be a restriction; "the roof was repaired" need not name who did it

@@ -3,9 +3,10 @@
 //! Everything is compared, in its place. Two forms are equal if they have the same words, quantities and marks in the same
 //! order, except that phrases after the verb may be exchanged, and that active and passive sentences are compared.
 
-use super::language::{Language, WordClass};
+use super::adverbial::DAYS;
+use super::language::Language;
 use super::quantity::{Quantity, QuantityMatch};
-use super::tokens::{Token, Voice, Word};
+use super::tokens::{Voice, Word};
 use crate::result::ComparisonResult;
 use std::iter;
 
@@ -99,8 +100,10 @@ pub(crate) struct Form {
     pub(super) subject: Vec<Item>,
     pub(super) verb: Vec<Item>,
     pub(super) object: Vec<Item>,
-    /// The phrases after the verb, and before the subject, each with its preposition.
+    /// The phrases after the verb, each with its preposition.
     pub(super) phrases: Vec<Vec<Item>>,
+    /// The number of phrases that stand before the subject; they are the last ones.
+    pub(super) introductions: usize,
     pub(super) voice: Voice,
     /// Whether the subject and the object begin with a definite article, or with an indefinite one.
     pub(super) is_definite: [Option<bool>; 2],
@@ -125,32 +128,11 @@ impl Form {
             self.none = Some(place);
         }
         if self.verb.last().is_some_and(|verb| verb.is_mark("there")) && self.subject.is_empty() {
-            // "there are five rooms in the villa", "there is no fee for the tariff"
-            let is_negated = self.is_negated();
-            let is = |phrase: &[Item], name: &str| phrase.first().is_some_and(|first| first.is_mark(name));
-            let is_owner =
-                |phrase: &[Item]| is(phrase, "in") || is_negated && (is(phrase, "for") || is(phrase, "für"));
-            let is_time = |phrase: &[Item]| is(phrase, TIME);
-            // "in the villa in Estoril" is one place
-            let mut places = self.phrases.iter().filter(|phrase| !is_time(phrase));
-            let first = places
-                .next()
-                .filter(|first| is_owner(first) && places.all(|other| is(other, "in") && is(first, "in")));
-            let owner = first.is_some().then(|| {
-                let (times, places): (Vec<_>, Vec<_>) =
-                    self.phrases.drain(..).partition(|phrase| is_time(phrase));
-                self.phrases = times;
-                places.concat()
-            });
+            // "there was hail on Sunday"
+            self.subject = std::mem::take(&mut self.object);
+            self.is_definite = [self.is_definite[1], None];
             self.verb.pop();
-            if let Some(owner) = owner {
-                self.subject = owner.into_iter().skip(1).collect();
-                self.verb.push(have);
-            } else {
-                // "there was hail on Sunday"
-                self.subject = std::mem::take(&mut self.object);
-                self.verb.push(be);
-            }
+            self.verb.push(be);
             return self;
         }
         // "weighs 2 kg" is "has a weight of 2 kg"
@@ -164,19 +146,22 @@ impl Form {
             self.verb.push(have);
             return self;
         }
-        if is_be && is_amount(&self.object) {
+        let is_measured = |item: &Item| matches!(item, Item::Quantity(placed) if !placed.quantity.is_count() && !placed.quantity.is_time());
+        if is_be && self.object.first().is_some_and(is_measured) {
             let owner = self.subject.iter().position(|item| item.is_mark(OF));
             let owner = owner.filter(|owner| self.subject.iter().take(*owner).all(Item::is_word));
-            match (owner, self.object.len()) {
+            match (owner, self.object.as_slice()) {
                 // "the length of the trail is 5 km"
-                (Some(owner), 1) => {
+                (Some(owner), [_]) => {
                     let of_owner = self.subject.split_off(owner);
                     self.object.append(&mut self.subject);
                     self.subject = of_owner.into_iter().skip(1).collect();
                     self.replace_verb(&be, have);
                 }
                 // "the trail is 5 km long"
-                (_, 2) if self.object.get(1).is_some_and(Item::is_word) => self.replace_verb(&be, have),
+                (_, [_, Item::Word(dimension)]) if dimension.noun != dimension.text => {
+                    self.replace_verb(&be, have)
+                }
                 _ => {}
             }
         }
@@ -225,7 +210,27 @@ impl Form {
             None if !introduction.object.is_empty() => phrases.push(introduction.object.clone()),
             None => {}
         }
+        self.introductions += phrases.len();
         self.phrases.append(&mut phrases);
+    }
+
+    /// Whether a phrase before the subject of one is after a noun in the other, to which it could belong there: "in Rome the
+    /// film tells of a war". Times belong to the verb.
+    fn moves_phrase(&self, fact: &Self) -> bool {
+        let split = |form: &Self| form.phrases.len().saturating_sub(form.introductions);
+        let is_moved = |one: &Self, other: &Self| {
+            let introductions = one.phrases.get(split(one)..).unwrap_or_default();
+            let others = other.phrases.get(..split(other)).unwrap_or_default();
+            let is_bound = |phrase: &Vec<Item>| {
+                let is_time = phrase.first().is_some_and(|first| first.is_mark(TIME))
+                    || !phrase.iter().any(Item::is_word);
+                let place = others.iter().position(|own| are_same(phrase, own));
+                let follows_noun = |place: usize| place > 0 || other.object.iter().any(Item::is_word);
+                !is_time && place.is_some_and(follows_noun)
+            };
+            introductions.iter().any(is_bound)
+        };
+        is_moved(self, fact) || is_moved(fact, self)
     }
 
     /// Whether it has a phrase with a preposition that no phrase of `other` has.
@@ -253,6 +258,39 @@ impl Form {
         is_before_phrase && !other_has_amount || is_last && !other_has_amount && !other_has_article
     }
 
+    /// Whether it refers to something that only the sentence before tells.
+    pub(super) fn is_referring(&self, language: &Language) -> bool {
+        self.items().any(|item| match item {
+            Item::Word(word) | Item::Verb(word) => language.references.contains(&&*word.stem),
+            Item::Mark(name) => language.is_pronoun(name),
+            _ => false,
+        })
+    }
+
+    pub(super) const fn has_object(&self) -> bool {
+        !self.object.is_empty()
+    }
+
+    pub(super) fn has_owner_in_object(&self) -> bool {
+        self.object.iter().any(|item| item.is_mark(OF))
+    }
+
+    /// Whether another thing that it names after a verb of its own is in the plural; `None` if there is no such thing. A name
+    /// is none: it would be repeated.
+    pub(super) fn acts_on(&self) -> Option<bool> {
+        let is_action = matches!(self.verb.last(), Some(Item::Verb(_)));
+        let is_time = |phrase: &&Vec<Item>| phrase.first().is_some_and(|first| first.is_mark(TIME));
+        let things = iter::once(&self.object).chain(self.phrases.iter().filter(|phrase| !is_time(phrase)));
+        let mut nouns = things.filter_map(|items| {
+            items.iter().rev().find_map(|item| match item {
+                Item::Word(word) => Some(word),
+                _ => None,
+            })
+        });
+        let noun = nouns.find(|word| is_action && !word.is_name)?;
+        Some(noun.text.ends_with('s') && !noun.text.ends_with("ss"))
+    }
+
     pub(super) const fn has_subject(&self) -> bool {
         !self.subject.is_empty()
     }
@@ -262,12 +300,14 @@ impl Form {
         // "the supplier" is not "a supplier"
         let are_articles_different = self.is_be()
             && self.is_definite[1].zip(fact.is_definite[1]).is_some_and(|(claim, fact)| claim != fact);
-        // "no guest pays the fee" is not "the guest pays no fee"
-        let is_definite = |none: Option<usize>, other: &Self| {
-            none.is_some_and(|place| other.is_definite.get(place) == Some(&DEFINITELY))
+        // "no guest pays the fee" is not "the guest pays no fee", and not "a guest does not pay the fee"
+        let is_other = |none: Option<usize>, other: &Self| match none {
+            Some(0) => other.is_definite[0].is_some(),
+            Some(_) => other.is_definite[1] == DEFINITELY,
+            None => false,
         };
         let are_nones_different =
-            self.none != fact.none && (is_definite(self.none, fact) || is_definite(fact.none, self));
+            self.none != fact.none && (is_other(self.none, fact) || is_other(fact.none, self));
         if !are_same(&self.verb, &fact.verb) || are_articles_different || are_nones_different {
             return false;
         }
@@ -284,14 +324,15 @@ impl Form {
                 .map(|(_, phrase)| phrase)
                 .collect();
             let own: Vec<&[Item]> = self.phrases.iter().map(Vec::as_slice).collect();
-            return are_same_set(&own, &phrases)
+            return !self.moves_phrase(fact)
+                && are_same_phrases(&own, &phrases)
                 && (are_same(&self.subject, &fact.subject) && are_same(&self.object, &fact.object)
                     || self.is_exchangeable(fact)
                         && are_same(&self.subject, &fact.object)
                         && are_same(&self.object, &fact.subject));
         }
         let (Some(own), Some(theirs)) = (self.active(), fact.active()) else { return false };
-        are_same_set(&own.phrases, &theirs.phrases)
+        are_same_phrases(&slices(&own.phrases), &slices(&theirs.phrases))
             && are_same(&own.object, &theirs.object)
             && !own.subject.is_empty()
             && are_same(&own.subject, &theirs.subject)
@@ -314,7 +355,7 @@ impl Form {
                     && is_name(&self.object))
     }
 
-    fn is_be(&self) -> bool {
+    pub(super) fn is_be(&self) -> bool {
         matches!(self.verb.last(), Some(Item::Mark("be" | "sein")))
     }
 
@@ -323,7 +364,15 @@ impl Form {
         let is_agent = |phrase: &Vec<Item>| {
             phrase.first().is_some_and(|first| first.is_mark("by") || first.is_mark("von"))
         };
-        self.phrases.iter().position(is_agent).filter(|_| self.voice == Voice::Passive)
+        // "by nobody", "by one member"
+        let is_plain = |phrase: &Vec<Item>| {
+            phrase.iter().skip(1).all(|item| item.is_word() || matches!(item, Item::Mark(_)))
+        };
+        // "by Friday"
+        let is_day = |item: &Item| matches!(item, Item::Word(word) if DAYS.contains(&&*word.text));
+        let is_plain = |phrase: &Vec<Item>| is_plain(phrase) && !phrase.iter().any(is_day);
+        let agent = self.phrases.iter().position(is_agent).filter(|_| self.voice == Voice::Passive);
+        agent.filter(|agent| self.phrases.get(*agent).is_some_and(is_plain))
     }
 
     /// The form as an active sentence, its subject and its object without their phrases. `None` if two phrases have one
@@ -345,11 +394,19 @@ impl Form {
         }
         split_off_phrases(&mut subject, &mut phrases);
         split_off_phrases(&mut object, &mut phrases);
-        let kind = |phrase: &Vec<Item>| (phrase.first().map(Item::shown), phrase.iter().any(Item::is_word));
-        let mut kinds: Vec<_> = phrases.iter().map(kind).collect();
-        kinds.sort_unstable();
-        let has_twin = kinds.windows(2).any(|pair| matches!(pair, [one, other] if one == other));
-        (!has_twin).then_some(ActiveForm { subject, object, phrases })
+        // another phrase could belong to either noun
+        let is_harmless = |phrase: &Vec<Item>| match phrase.as_slice() {
+            [first, rest @ ..] => {
+                first.is_mark(TIME) || first.is_mark("as") || !rest.iter().any(Item::is_word)
+            }
+            [] => true,
+        };
+        let is_particle = |phrase: &Vec<Item>| object.is_empty() && is_particle(phrase);
+        phrases.iter().filter(|phrase| !is_particle(phrase)).all(is_harmless).then_some(ActiveForm {
+            subject,
+            object,
+            phrases,
+        })
     }
 
     /// All of its items.
@@ -362,6 +419,10 @@ impl Form {
             Item::Word(word) | Item::Verb(word) => Some(word),
             _ => None,
         })
+    }
+
+    pub(super) fn has_verb(&self, word: &Word) -> bool {
+        matches!(self.verb.last(), Some(Item::Verb(verb)) if verb == word)
     }
 
     pub(super) fn quantities(&self) -> impl Iterator<Item = &PlacedQuantity> {
@@ -398,6 +459,10 @@ fn is_number(item: &Item) -> bool {
     matches!(item, Item::Quantity(placed) if !placed.quantity.is_time())
 }
 
+fn slices(phrases: &[Vec<Item>]) -> Vec<&[Item]> {
+    phrases.iter().map(Vec::as_slice).collect()
+}
+
 fn shown<'a>(items: impl IntoIterator<Item = &'a Item>) -> String {
     items.into_iter().map(Item::shown).collect::<Vec<_>>().join(" ")
 }
@@ -421,6 +486,11 @@ fn split_off_phrases(items: &mut Vec<Item>, phrases: &mut Vec<Vec<Item>>) {
     phrases.extend(split_phrases(&rest).map(<[Item]>::to_vec));
 }
 
+/// Whether the phrase is a preposition alone, or that with its noun from a passive sentence.
+fn is_particle(phrase: &[Item]) -> bool {
+    phrase.first().is_some_and(|first| first.is_mark("for"))
+}
+
 /// The phrases of `items`, each from its preposition on.
 fn split_phrases(items: &[Item]) -> impl Iterator<Item = &[Item]> {
     let mut rest = items;
@@ -433,17 +503,24 @@ fn split_phrases(items: &[Item]) -> impl Iterator<Item = &[Item]> {
     })
 }
 
-/// Whether both have the same phrases, in any order.
-fn are_same_set<T: AsRef<[Item]>>(claim: &[T], fact: &[T]) -> bool {
-    let mut left: Vec<&[Item]> = fact.iter().map(AsRef::as_ref).collect();
-    claim.len() == fact.len()
-        && claim.iter().all(|phrase| {
-            let found = left.iter().position(|other| are_same(phrase.as_ref(), other));
-            found.map(|index| left.swap_remove(index)).is_some()
-        })
-}
-
-/// Whether the token limits what stands beside it: "not", "only", "may".
-pub(super) fn is_limit(token: &Token) -> bool {
-    token.is(WordClass::Negation) || token.is(WordClass::Qualifier)
+/// Whether both have the same phrases. A time or an amount may stand anywhere, if it is the only one; the others keep their
+/// order.
+fn are_same_phrases(claim: &[&[Item]], fact: &[&[Item]]) -> bool {
+    let is_light = |phrase: &&&[Item]| {
+        phrase.first().is_some_and(|first| first.is_mark(TIME)) || !phrase.iter().skip(1).any(Item::is_word)
+    };
+    let split = |phrases: &[&[Item]]| -> [Vec<Vec<Item>>; 2] {
+        let of = |light: bool| {
+            phrases.iter().filter(|phrase| is_light(phrase) == light).map(|phrase| phrase.to_vec()).collect()
+        };
+        [of(true), of(false)]
+    };
+    let are_equal = |claim: &[Vec<Item>], fact: &[Vec<Item>]| {
+        claim.len() == fact.len() && claim.iter().zip(fact).all(|(claim, fact)| are_same(claim, fact))
+    };
+    let ([light, heavy], [fact_light, fact_heavy]) = (split(claim), split(fact));
+    let is_free = light.len() < 2 || heavy.is_empty();
+    let in_order =
+        || claim.len() == fact.len() && claim.iter().zip(fact).all(|(claim, fact)| are_same(claim, fact));
+    if is_free { are_equal(&light, &fact_light) && are_equal(&heavy, &fact_heavy) } else { in_order() }
 }

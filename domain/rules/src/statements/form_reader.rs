@@ -1,6 +1,7 @@
 //! Reads the form of a part from its tokens.
 
-use super::form::{Form, Item, OF, PlacedQuantity, TIME, is_limit};
+use super::adverbial::{DEFINITE, OF_TIME, calendar_length, is_day};
+use super::form::{Form, Item, OF, PlacedQuantity, TIME};
 use super::language::{Language, WordClass};
 use super::quantity::Quantity;
 use super::tokens::{Token, TokenKind, Voice, Word};
@@ -25,10 +26,11 @@ impl Form {
             is_about: false,
             is_amount: false,
             is_fixed: false,
+            before_subject: 0,
         };
         let limits = verb.map_or(0, |verb| {
             let before = tokens.get(..verb).unwrap_or_default();
-            before.iter().rposition(|token| !is_limit(token)).map_or(0, |last| last + 1)
+            before.iter().rposition(|token| !token.is_limit()).map_or(0, |last| last + 1)
         });
         let mut index = 0;
         while let Some(token) = tokens.get(index) {
@@ -48,6 +50,10 @@ impl Form {
             index += reader.add(index, token, Some(index) == word);
         }
         reader.close();
+        // phrases before the subject come last
+        let before = reader.before_subject;
+        reader.form.phrases.rotate_left(before);
+        reader.form.introductions = before;
         reader.form.ends_in_phrase = matches!(reader.place, Place::Phrase);
         reader.form.normal(language)
     }
@@ -55,7 +61,7 @@ impl Form {
 
 /// The index of the last auxiliary of the verb that begins at `verb`.
 fn last_auxiliary(tokens: &[Token], verb: usize) -> usize {
-    let run = tokens.iter().skip(verb).take_while(|token| token.is(WordClass::Auxiliary) || is_limit(token));
+    let run = tokens.iter().skip(verb).take_while(|token| token.is(WordClass::Auxiliary) || token.is_limit());
     let count = run.count();
     let is_auxiliary = tokens.get(verb).is_some_and(|token| token.is(WordClass::Auxiliary));
     if is_auxiliary { verb + count.saturating_sub(1) } else { verb }
@@ -84,6 +90,8 @@ struct FormReader<'t> {
     is_amount: bool,
     /// Whether the words from here on keep their order, as after "than".
     is_fixed: bool,
+    /// The number of phrases before the subject.
+    before_subject: usize,
 }
 
 impl FormReader<'_> {
@@ -97,6 +105,11 @@ impl FormReader<'_> {
     }
 
     fn move_to(&mut self, place: Place) {
+        if matches!(place, Place::Subject | Place::Verb)
+            && matches!(self.place, Place::Object | Place::Phrase)
+        {
+            self.before_subject = self.form.phrases.len();
+        }
         if place != self.place {
             self.close();
             self.place = place;
@@ -124,7 +137,11 @@ impl FormReader<'_> {
     /// Adds the token at `index`, and returns the number of tokens that it has used.
     fn add(&mut self, index: usize, token: &Token, is_word_of_verb: bool) -> usize {
         let is_free = matches!(self.place, Place::Object | Place::Phrase) && !self.is_fixed;
-        if is_free && let Some(length) = calendar_length(self.tokens, index, self.language) {
+        let is_begun = self.place == Place::Phrase && self.items().len() == 1;
+        if is_free
+            && !is_begun
+            && let Some(length) = calendar_length(self.tokens, index, self.language)
+        {
             self.begin_phrase(TIME);
             for token in self.tokens.iter().skip(index).take(length) {
                 self.add_plain(token);
@@ -136,7 +153,7 @@ impl FormReader<'_> {
         }
         match &token.kind {
             TokenKind::Class(WordClass::Preposition, name)
-                if names_amount(self.tokens, index) && is_of(name) =>
+                if is_of(name) && names_amount(self.tokens, index) =>
             {
                 self.is_amount = true;
             }
@@ -166,7 +183,7 @@ impl FormReader<'_> {
             }
             TokenKind::Quantity(quantity) => self.add_quantity(index, quantity),
             _ if is_word_of_verb => self.add_verb(token),
-            _ if self.place == Place::Verb && is_limit(token) => self.add_limit(token),
+            _ if self.place == Place::Verb && token.is_limit() => self.add_limit(token),
             _ if index == 0 && token.is(WordClass::Relative) => {}
             _ => self.add_plain(token),
         }
@@ -239,10 +256,11 @@ impl FormReader<'_> {
             Some(TokenKind::Quantity(quantity)) => {
                 quantity.is_time() || self.year_at(next, quantity).is_some()
             }
-            _ => calendar_length(self.tokens, next, self.language).is_some(),
+            _ => false,
         };
-        if is_free && OF_TIME.contains(&name) && calendar_length(self.tokens, next, self.language).is_some() {
-            // the words of the calendar begin the phrase
+        let is_day = self.tokens.get(next).is_some_and(|next| is_day(next, self.language));
+        if is_free && matches!(name, "on" | "am" | "an") && is_day {
+            // "on Monday" is "Monday"
             return;
         }
         let name = if OF_TIME.contains(&name) && is_time() { TIME } else { preposition(name) };
@@ -318,12 +336,6 @@ impl FormReader<'_> {
     }
 }
 
-/// The definite articles, and the words in their place.
-pub(super) const DEFINITE: [&str; 8] = ["the", "this", "these", "der", "die", "das", "den", "dem"];
-
-/// The qualifiers that are prepositions of time.
-pub(super) const OF_TIME: [&str; 6] = ["before", "after", "during", "within", "until", "since"];
-
 fn is_of(name: &str) -> bool {
     matches!(name, "of" | "von" | "vom")
 }
@@ -352,69 +364,8 @@ fn names_amount(tokens: &[Token], index: usize) -> bool {
     let after = tokens.get(index + 1..).unwrap_or_default();
     let after = after.iter().skip_while(|token| token.is(WordClass::Bound) || token.is(WordClass::About));
     let mut after = after.skip_while(|token| token.is(WordClass::Function));
-    after.next().is_some_and(Token::is_quantity) && after.next().is_none_or(|next| !next.is_word())
-}
-
-/// The number of tokens at `index` that name a day or a time without a quantity, such as "last year".
-pub(super) fn calendar_length(tokens: &[Token], index: usize, language: &Language) -> Option<usize> {
-    const CALENDAR: &[&str] = &[
-        "day",
-        "night",
-        "week",
-        "weekend",
-        "month",
-        "year",
-        "morning",
-        "afternoon",
-        "evening",
-        "today",
-        "tomorrow",
-        "yesterday",
-        "monday",
-        "tuesday",
-        "wednesday",
-        "thursday",
-        "friday",
-        "saturday",
-        "sunday",
-        "spring",
-        "summer",
-        "autumn",
-        "winter",
-        "jahr",
-        "tag",
-        "woche",
-        "monat",
-        "nacht",
-        "heute",
-        "gestern",
-        "morgen",
-        "abend",
-        "montag",
-        "dienstag",
-        "mittwoch",
-        "donnerstag",
-        "freitag",
-        "samstag",
-        "sonntag",
-    ];
-    let is_before = |token: &Token| {
-        token.names(WordClass::Qualifier, "all")
-            || token.names(WordClass::Narrowing, "last")
-            || token.names(WordClass::Narrowing, "next")
-            || matches!(token.kind, TokenKind::Word(ref word) if matches!(&*word.text, "letzten" | "nächsten" | "vergangenen"))
-    };
-    let is_calendar = |token: &Token| {
-        token.stem(language).is_some_and(|stem| CALENDAR.iter().any(|known| language.stem(known) == stem))
-    };
-    let mut at = index;
-    while tokens.get(at).is_some_and(is_before) {
-        at += 1;
-    }
-    let first = at;
-    while tokens.get(at).is_some_and(is_calendar) {
-        at += 1;
-    }
-    let is_compound = tokens.get(at).is_some_and(Token::is_word);
-    (at > first && !is_compound).then_some(at - index)
+    after
+        .next()
+        .is_some_and(|token| matches!(&token.kind, TokenKind::Quantity(quantity) if !quantity.is_count()))
+        && after.next().is_none_or(|next| !next.is_word())
 }

@@ -2,7 +2,7 @@
 //! inflection of its other words.
 
 use super::stem;
-use super::verb::Tense;
+use super::vocabulary::Vocabulary;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -18,10 +18,12 @@ use std::sync::LazyLock;
     Hash,
     Serialize,
     Deserialize,
+    strum::IntoStaticStr,
     strum::VariantArray,
     utoipa::ToSchema,
 )]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum TextLanguage {
     /// English.
     #[default]
@@ -31,7 +33,7 @@ pub enum TextLanguage {
 }
 
 impl TextLanguage {
-    pub(super) fn tables(self) -> &'static Language {
+    pub(crate) fn tables(self) -> &'static Language {
         match self {
             Self::En => &ENGLISH,
             Self::De => &GERMAN,
@@ -43,6 +45,16 @@ impl TextLanguage {
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
+}
+
+/// When a part holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
+pub(crate) enum Tense {
+    Present,
+    Past,
+    /// "has been open": from a time in the past until now.
+    Perfect,
 }
 
 /// The role of a word.
@@ -80,8 +92,10 @@ pub(super) enum WordClass {
     Narrowing,
 }
 
-/// A language.
-pub(super) struct Language {
+/// A language, with the words of a word list.
+#[derive(Debug, Clone)]
+pub(crate) struct Language {
+    pub(crate) vocabulary: Vocabulary,
     /// The entries of one word or several, each with its class and the word that stands for all with the same meaning.
     phrases: HashMap<&'static str, (WordClass, &'static str)>,
     /// The most words of an entry.
@@ -114,6 +128,10 @@ pub(super) struct Language {
     pub(super) measure: &'static str,
     /// The articles, after which no verb follows.
     pub(super) articles: &'static [&'static str],
+    /// The stems of words that a heading doubts what follows with: "Myths".
+    pub(super) doubts: &'static [&'static str],
+    /// The stems of words that refer to the sentence before.
+    pub(super) references: &'static [&'static str],
     /// The word for "times", as in "two times".
     pub(super) times: &'static str,
     /// The preposition before the one who acts, in a passive sentence.
@@ -155,6 +173,10 @@ impl Language {
         (!SEVERAL.contains(&form)).then_some(tense)
     }
 
+    pub(super) fn is_pronoun(&self, word: &str) -> bool {
+        matches!(self.class(word), Some((WordClass::Pronoun, _)))
+    }
+
     /// The base of an auxiliary.
     pub(super) fn lemma(&self, auxiliary: &str) -> &'static str {
         const HAVE: [&str; 3] = ["comes with", "come with", "came with"];
@@ -192,8 +214,20 @@ impl Language {
         }
     }
 
-    /// The common form of the inflections of `word`, which is in lower case.
+    /// The common form of the inflections of `word`, which is in lower case, and of the group of a word list that has it.
     pub(super) fn stem(&self, word: &str) -> String {
+        let own = self.own_stem(word);
+        self.vocabulary.group_of(&own).map(str::to_owned).unwrap_or(own)
+    }
+
+    /// The common form of the inflections of `word`, if a word list has it in a group.
+    pub(super) fn listed_stem(&self, word: &str) -> Option<String> {
+        let own = (!self.vocabulary.has_no_words()).then(|| self.own_stem(word));
+        own.filter(|own| self.vocabulary.group_of(own).is_some())
+    }
+
+    /// The common form of the inflections of `word`, which is in lower case.
+    pub(super) fn own_stem(&self, word: &str) -> String {
         let base = self.irregular.get(word).copied();
         // "stored" is of "store", "planned" is not of "plane"
         let verb =
@@ -216,6 +250,8 @@ struct Grammar {
     lemma_have: &'static str,
     measure: &'static str,
     articles: &'static [&'static str],
+    doubts: &'static [&'static str],
+    references: &'static [&'static str],
     times: &'static str,
     by: &'static str,
 }
@@ -270,10 +306,13 @@ fn language(
         lemma_have,
         measure,
         articles,
+        doubts,
+        references,
         times,
         by,
     } = grammar;
     Language {
+        vocabulary: Vocabulary::default(),
         phrases,
         phrase_max_words,
         irregular,
@@ -292,6 +331,8 @@ fn language(
         lemma_have,
         measure,
         articles,
+        doubts,
+        references,
         times,
         by,
     }
@@ -315,7 +356,7 @@ pub(super) static ENGLISH: LazyLock<Language> = LazyLock::new(|| {
             ),
             (
                 WordClass::Condition,
-                "if: if, in case, in the event that, provided that, provided, on condition that; when: when, whenever; as long as; assuming; subject to; depending on; in cases of; in the event of; in case of;\
+                "if: if, in the event that, provided that, provided, on condition that; when: when, whenever; as long as; in case; assuming; subject to; depending on; in cases of; in the event of; in case of;\
                 once: once, as soon as; unless: unless, except if, except when; only if; only when; only after",
             ),
             (
@@ -327,8 +368,8 @@ pub(super) static ENGLISH: LazyLock<Language> = LazyLock::new(|| {
             ),
             (
                 WordClass::Qualifier,
-                "only; just; solely; exclusively; all: all, every, each; always; some; the most; several; various; certain; partly; partially; in part; most; majority; mostly; mainly; largely; a few; many; much; often; frequently;\
-                usually; generally; typically; normally; few; little; rarely; seldom; sometimes; occasionally; both; almost; nearly; likely; probably; will: will, shall; going to; may; might; could; possibly; perhaps; maybe; potentially;\
+                "only; just; solely; exclusively; all; every: every, each; always; some; the most; several; various; certain; partly; partially; in part; most; majority; mostly; mainly; largely; a few; many; much; often; frequently;\
+                usually; generally; typically; normally; few; little; rarely; seldom; sometimes; occasionally; both; almost; nearly; likely; probably; will; shall; going to; may; might; could; possibly; perhaps; maybe; potentially;\
                 apparently; should; ought; must: must, have to, has to; can; would; before: before, prior to; until: until, till; after: after, following; since; during; within; still; again;\
                 instead: instead, instead of, rather than; than; more; less; fewer; respectively",
             ),
@@ -380,7 +421,7 @@ pub(super) static ENGLISH: LazyLock<Language> = LazyLock::new(|| {
          tear:tore torn;blow:blew blown;throw:threw thrown;draw:drew drawn;show:shown;lend:lent;bear:bore born borne;begin:began;teach:taught;think:thought;lay:laid;say:said;\
          freeze:froze frozen;steal:stole stolen;speak:spoke spoken;drink:drank drunk;eat:ate eaten;sing:sang sung;swim:swam swum;forget:forgot forgotten;hide:hid hidden;catch:caught;\
          seek:sought;shake:shook shaken;shoot:shot;sink:sank sunk;sleep:slept;strike:struck;sweep:swept;withdraw:withdrew withdrawn;feed:fed;deal:dealt;bind:bound;bite:bit bitten;",
-        "long:length;wide:width;high:height tall;weigh:weight heavy;1st:first;2nd:second;3rd:third;4th:fourth;5th:fifth;6th:sixth;7th:seventh;8th:eighth;9th:ninth;10th:tenth;11th:eleventh;12th:twelfth;20th:twentieth",
+        "long:length;wide:width;high:height;weigh:weight heavy;1st:first;2nd:second;3rd:third;4th:fourth;5th:fifth;6th:sixth;7th:seventh;8th:eighth;9th:ninth;10th:tenth;11th:eleventh;12th:twelfth;20th:twentieth",
         "0:zero;1:one;2:two;3:three;4:four;5:five;6:six;7:seven;8:eight;9:nine;10:ten;11:eleven;12:twelve dozen;13:thirteen;14:fourteen;15:fifteen;16:sixteen;17:seventeen;18:eighteen;\
          19:nineteen;20:twenty;30:thirty;40:forty;50:fifty;60:sixty;70:seventy;80:eighty;90:ninety",
         "january jan;february feb;march mar;april apr;may;june jun;july jul;august aug;september sep sept;october oct;november nov;december dec",
@@ -397,6 +438,14 @@ pub(super) static ENGLISH: LazyLock<Language> = LazyLock::new(|| {
             lemma_have: "have",
             measure: "weigh",
             articles: &["the", "a", "an"],
+            doubts: &[
+                "myth", "false", "wrong", "fiction", "error", "mistake", "reject", "obsolet", "draft",
+                "plan", "debunk", "untrue", "former", "lie",
+            ],
+            references: &[
+                "same", "other", "otherwis", "such", "1st", "2nd", "latter", "former", "too", "then", "that",
+                "one",
+            ],
             times: "times",
             by: "by",
         },
@@ -481,6 +530,20 @@ pub(super) static GERMAN: LazyLock<Language> = LazyLock::new(|| {
             lemma_have: "haben",
             measure: "gewicht",
             articles: &["der", "die", "das", "ein", "eine", "dem", "den"],
+            doubts: &[
+                "mythen",
+                "falsch",
+                "irrtüm",
+                "fehl",
+                "abgelehnt",
+                "veraltet",
+                "entwurf",
+                "geplant",
+                "ehemalig",
+            ],
+            references: &[
+                "andere", "anderer", "sonst", "solch", "dann", "dort", "dass", "derselb", "dasselb",
+            ],
             times: "mal",
             by: "von",
         },

@@ -1,13 +1,19 @@
 //! Reads a part of a sentence that can be true or false by itself.
 
-use super::form::{Form, is_limit};
-use super::form_reader::calendar_length;
-use super::language::{Language, WordClass};
+use super::adverbial::{calendar_length, is_like_preposition};
+use super::form::Form;
+use super::language::{Language, Tense, WordClass};
 use super::quantity::Quantity;
-use super::sentence::Frame;
 use super::tokens::{Token, TokenKind, Voice};
-use super::verb::{Tense, is_finite, is_like_preposition, tense, verb_at, verb_word_at, voice};
+use super::verb::{is_finite, is_sure_verb, tense, verb_at, verb_word_at, voice};
 use std::ops::Range;
+
+/// A condition or an attribution, which holds for the whole sentence.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Frame {
+    pub(crate) kind: &'static str,
+    pub(crate) words: Vec<String>,
+}
 
 /// A part of a sentence that can be true or false by itself.
 #[derive(Debug, Clone, Default)]
@@ -20,15 +26,13 @@ pub(crate) struct Part {
     pub(crate) head: Option<String>,
     pub(crate) tense: Option<Tense>,
     pub(crate) has_verb: bool,
-    /// Whether it has a quantity, an article, and a phrase that it does not take over.
-    pub(super) has_own_amount: bool,
-    pub(super) has_own_article: bool,
-    pub(super) has_own_phrase: bool,
+    /// Its words, if it has no verb.
+    piece: Piece,
     subject: Vec<Token>,
     /// Whether its subject is a name, and it has no other one.
     has_only_name: bool,
-    /// Whether it introduces another thing: "owns a shop".
-    introduces_other: bool,
+    /// Whether it acts on another thing, and that is in the plural: "built the bridge".
+    other: Option<bool>,
     /// The conditions and attributions of its sentence, in their order.
     pub(crate) frames: Vec<Frame>,
     /// Whether the frames may belong to a later part of the sentence only.
@@ -37,6 +41,10 @@ pub(crate) struct Part {
     pub(crate) is_relative: bool,
     /// Whether it is joined to others by a reason. A claim then needs a fact with the whole sentence.
     pub(crate) is_joined: bool,
+    /// Whether another part of its sentence may limit it. As a fact, it then holds only with the whole sentence.
+    pub(crate) is_shared: bool,
+    /// Whether it has a verb of its own for sure, and not only a word such as "damaged".
+    pub(super) is_clause: bool,
     /// Why it cannot be decided.
     pub(crate) undecidable: Option<&'static str>,
 }
@@ -47,13 +55,74 @@ impl Part {
         Self { range, undecidable: Some(reason), ..Self::default() }
     }
 
+    /// Whether this part, which has no verb, may share an amount with `first`.
+    pub(super) fn shares_amount_of(&self, first: &Self) -> bool {
+        first.form.shares_amount(self.piece.has_amount, self.piece.has_determiner)
+    }
+
+    /// Whether this part, which has no verb, shares only subject and verb with `first`.
+    pub(super) fn is_apart_from(&self, first: &Self) -> bool {
+        // "gold in the sprint and silver in the relay"
+        let has_phrase = self.form.has_other_phrase(&Form::default());
+        let is_paired = !self.piece.has_phrase
+            || has_phrase && first.form.has_object() && !self.form.has_other_phrase(&first.form);
+        // "the flag is red and white", "the owners are Acme and Beta"
+        let is_mixed = first.form.is_be() && !self.piece.has_determiner && self.piece.is_name_or_colour;
+        self.piece.is_plain && is_paired && !is_mixed && !first.form.has_owner_in_object()
+    }
+
     /// Its subject, for the pronouns after it.
     pub(super) fn as_subject(&self) -> Option<Subject> {
         let tokens: Vec<Token> =
             self.subject.iter().filter(|token| !token.is(WordClass::Negation)).cloned().collect();
-        let subject =
-            Subject { tokens, is_only_name: self.has_only_name, introduces_other: self.introduces_other };
+        let subject = Subject { tokens, is_only_name: self.has_only_name, other: self.other };
         subject.tokens.iter().any(Token::is_word).then_some(subject)
+    }
+}
+
+/// What the tokens of a part without a verb are.
+#[derive(Debug, Clone, Default)]
+struct Piece {
+    /// Whether it is one noun: a word, or a few after an article or a number, and no clause about it.
+    is_plain: bool,
+    has_determiner: bool,
+    has_amount: bool,
+    has_phrase: bool,
+    is_name_or_colour: bool,
+}
+
+impl Piece {
+    fn of(tokens: &[Token], form: &Form) -> Self {
+        const COLOURS: [&str; 22] = [
+            "black", "white", "red", "blue", "green", "yellow", "brown", "grey", "gray", "orange", "pink",
+            "purple", "gold", "silver", "schwarz", "weiß", "rot", "blau", "grün", "gelb", "braun", "grau",
+        ];
+        let end = tokens.iter().position(is_like_preposition).unwrap_or(tokens.len());
+        let noun = tokens.get(..end).unwrap_or_default();
+        let words: Vec<&Token> = noun.iter().filter(|token| token.is_word()).collect();
+        let is_determiner = |token: &&Token| token.is(WordClass::Function) || token.is_quantity();
+        let has_determiner = noun.iter().any(|token| is_determiner(&token));
+        // "rings made of gold", "vans needing repair"
+        let is_participle = |token: &&Token| match &token.kind {
+            TokenKind::Word(word) => ["ed", "ing"].iter().any(|end| word.text.ends_with(end)),
+            _ => token.is(WordClass::Verb),
+        };
+        let has_clause = words.iter().skip(1).any(|token| is_participle(token));
+        let is_known = |token: &&&Token| token.is_word() || is_determiner(token);
+        let is_certain = noun.iter().all(|token| is_known(&&token) || token.names(WordClass::Negation, "no"));
+        let is_name_or_colour = words.first().is_some_and(|first| {
+            matches!(&first.kind, TokenKind::Word(word) if word.is_name || COLOURS.contains(&&*word.text))
+        });
+        Self {
+            is_plain: !words.is_empty()
+                && is_certain
+                && !has_clause
+                && words.len() <= if has_determiner { 3 } else { 1 },
+            has_determiner,
+            has_amount: form.has_amount(),
+            has_phrase: end < tokens.len(),
+            is_name_or_colour,
+        }
     }
 }
 
@@ -63,8 +132,8 @@ pub(super) struct Subject {
     tokens: Vec<Token>,
     /// Whether it is a name, and no other one can be meant.
     is_only_name: bool,
-    /// Whether its sentence introduces another thing, which "it" may be: "Anna owns a shop".
-    introduces_other: bool,
+    /// Whether its sentence acts on another thing, and that is in the plural: "the firm built the bridge".
+    other: Option<bool>,
 }
 
 impl Subject {
@@ -93,11 +162,8 @@ impl Subject {
                 .any(|token| articles.iter().any(|article| token.names(WordClass::Function, article)))
         };
         match pronoun {
-            "it" | "its" => {
-                let is_person = self.is_only_name || self.tokens.first().is_some_and(is_name);
-                !(is_plural || is_person && self.introduces_other)
-            }
-            "they" | "their" => is_plural,
+            "it" | "its" => !is_plural && self.other != Some(false),
+            "they" | "their" => is_plural && self.other != Some(true),
             "he" | "she" | "his" | "her" => self.is_only_name && !is_plural,
             "er" | "sein" | "seine" | "seinen" => has_article(&["der", "ein"]),
             "es" => has_article(&["das", "ein"]),
@@ -186,9 +252,8 @@ impl<'l> PartReader<'l> {
             is_relative: tokens.first().is_some_and(|first| first.is(WordClass::Relative)),
             ..Part::default()
         };
-        part.has_own_amount = part.form.has_amount();
-        part.has_own_article = tokens.first().is_some_and(|first| first.is(WordClass::Function));
-        part.has_own_phrase = part.form.has_other_phrase(&Form::default());
+        part.piece = Piece::of(tokens, &part.form);
+        part.is_clause = verb.is_some_and(|verb| is_sure_verb(tokens, verb, language));
         match self.before.as_ref().filter(|_| is_continued) {
             Some(before) => {
                 let is_finite = verb.is_some_and(|verb| is_finite(tokens, verb, language));
@@ -201,18 +266,15 @@ impl<'l> PartReader<'l> {
                 part.head = head_of(subject, language);
                 part.subject = subject.to_vec();
                 part.has_only_name = is_only_name(subject, tokens);
-                let is_new = |token: &Token| {
-                    token.names(WordClass::Function, "a") || token.names(WordClass::Function, "an")
-                };
-                part.introduces_other = tokens.iter().skip(verb.unwrap_or(0)).any(is_new);
+                part.other = part.form.acts_on();
                 if !part.is_relative {
                     let end = word.and_then(|word| tokens.get(word + 1..)).unwrap_or(tokens);
                     self.before = Some(Before {
                         is_neither: tokens.iter().any(|token| token.names(WordClass::Negation, "neither")),
                         is_negated: tokens.iter().any(|token| token.is(WordClass::Negation)),
-                        is_limited: tokens.iter().any(is_limit),
-                        has_limited_subject: subject.iter().any(is_limit),
-                        has_limited_end: end.iter().any(is_limit),
+                        is_limited: tokens.iter().any(Token::is_limit),
+                        has_limited_subject: subject.iter().any(Token::is_limit),
+                        has_limited_end: end.iter().any(Token::is_limit),
                         part: part.clone(),
                     });
                 }
@@ -283,7 +345,7 @@ fn with_names(tokens: &[Token], previous: &Subject, language: &Language) -> Vec<
             TokenKind::Class(WordClass::Pronoun, "it")
                 if index > verb
                     && previous.fits("it")
-                    && !previous.introduces_other
+                    && previous.other.is_none()
                     && named.last().is_some_and(|before: &Token| before.is(WordClass::Preposition)) =>
             {
                 named.extend(previous.in_place_of(token, false));
@@ -315,7 +377,10 @@ fn is_name(token: &Token) -> bool {
 fn is_only_name(subject: &[Token], tokens: &[Token]) -> bool {
     let names = |tokens: &[Token]| tokens.iter().filter(|token| is_name(token)).count();
     let has_owner = tokens.iter().any(|token| token.is(WordClass::Pronoun));
-    subject.first().is_some_and(is_name) && names(subject) == names(tokens) && !has_owner
+    subject.iter().any(is_name)
+        && subject.iter().filter(|token| token.is_word()).all(is_name)
+        && names(subject) == names(tokens)
+        && !has_owner
 }
 
 /// Whether `tokens`, which have no verb, are two nouns without a preposition: "Ben a bike".
@@ -327,7 +392,7 @@ fn has_two_nouns(tokens: &[Token]) -> bool {
 
 /// `tokens` of a subject without the negations and modal verbs before its verb.
 fn without_limits(subject: &[Token]) -> &[Token] {
-    let end = subject.iter().rposition(|token| !is_limit(token)).map_or(0, |last| last + 1);
+    let end = subject.iter().rposition(|token| !token.is_limit()).map_or(0, |last| last + 1);
     subject.get(..end).unwrap_or_default()
 }
 

@@ -405,7 +405,7 @@ fn number_with_unit(text: &str, language: &Language) -> Option<(Quantity, usize)
         };
         return Some((Quantity::Number { low: value.clone(), high: value, unit: name.to_owned() }, at));
     }
-    let (value, unit, length) = with_unit(value, text.get(at..)?);
+    let (value, unit, length) = with_unit(value, text.get(at..)?, language);
     let rest = text.get(at + length..)?;
     // digits within a word or a version are no number
     let is_word = rest.starts_with(|next: char| next.is_alphanumeric() || next == '_');
@@ -518,10 +518,18 @@ fn times(value: Decimal, factor: &str) -> Decimal {
 }
 
 /// `value` in the base of the unit at the beginning of `text`, the base, and the length of the unit.
-fn with_unit(value: Decimal, text: &str) -> (Decimal, String, usize) {
+fn with_unit(value: Decimal, text: &str, language: &Language) -> (Decimal, String, usize) {
     let spaced =
         text.strip_prefix(['-', '\u{2011}']).unwrap_or_else(|| text.trim_start_matches([' ', '\u{a0}']));
     let before = text.len() - spaced.len();
+    let listed = language.vocabulary.leading_unit(&value, spaced);
+    let known = with_known_unit(value, spaced, before);
+    let listed = listed.map(|(value, base, length)| (value, base, before + length));
+    listed.filter(|(.., length)| *length > known.2).unwrap_or(known)
+}
+
+/// The same by the tables, for the text `spaced` after `before` bytes.
+fn with_known_unit(value: Decimal, spaced: &str, before: usize) -> (Decimal, String, usize) {
     let is_end = |rest: &str| !rest.starts_with(char::is_alphanumeric);
     if let Some((spelling, unit, factor)) = FURTHER
         .iter()

@@ -1,19 +1,12 @@
 //! Reads a sentence: its conditions and attributions, and its parts.
 
-use super::form::is_limit;
-use super::form_reader::DEFINITE;
-use super::language::{Language, TextLanguage, WordClass};
-use super::part::{Part, PartReader, Subject};
+use super::adverbial::{DEFINITE, calendar_length, is_like_preposition};
+use super::language::{Language, WordClass};
+use super::listed_words::replace_listed;
+use super::part::{Frame, Part, PartReader, Subject};
 use super::tokens::{TOKENS_MAX, Token, TokenKind, tokens};
 use super::verb::{noun_end, put_subject_first, verb_at};
 use std::collections::HashMap;
-
-/// A condition or an attribution, which holds for the whole sentence.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Frame {
-    pub(crate) kind: &'static str,
-    pub(crate) words: Vec<String>,
-}
 
 /// A sentence.
 #[derive(Debug, Clone, Default)]
@@ -27,6 +20,8 @@ pub(crate) struct Sentence {
     pub(crate) verbatim: String,
     /// Whether it has a negation, a condition, a source or another limit. As a heading, it limits what follows.
     pub(crate) is_limiting: bool,
+    /// Whether it can refer to the sentence before.
+    pub(crate) is_referring: bool,
 }
 
 impl Sentence {
@@ -48,30 +43,37 @@ impl Sentence {
 }
 
 /// Reads the sentences of a text in their order.
-pub(crate) struct TextReader {
-    language: &'static Language,
+pub(crate) struct TextReader<'l> {
+    language: &'l Language,
     /// The subject of the sentence before.
     subject: Subject,
     /// The names of several words in the sentences before, by the stem of their last word; `None` if several have it.
     names: HashMap<String, Option<Vec<Token>>>,
 }
 
-impl TextReader {
-    pub(crate) fn new(language: TextLanguage) -> Self {
-        Self { language: language.tables(), subject: Subject::default(), names: HashMap::new() }
+impl<'l> TextReader<'l> {
+    pub(crate) fn new(language: &'l Language) -> Self {
+        Self { language, subject: Subject::default(), names: HashMap::new() }
     }
 
     /// Reads `text`, the next sentence.
     pub(crate) fn read(&mut self, text: &str) -> Sentence {
-        let tokens = tokens(text, self.language);
+        let tokens = replace_listed(tokens(text, self.language), text, self.language);
         if tokens.len() > TOKENS_MAX {
             let part = Part::undecidable(0..text.len(), "the sentence is too long");
             return Sentence { parts: vec![part], ..Sentence::default() };
         }
         let named = self.with_full_names(&tokens).map(|tokens| self.read_parts(tokens, text).0);
         let names = names(&tokens);
+        let is_referring = tokens.iter().any(|token| {
+            token.is(WordClass::Pronoun)
+                || token.stem(self.language).is_some_and(|stem| self.language.references.contains(&&*stem))
+        });
         let is_limiting = tokens.iter().any(|token| {
-            is_limit(token) || token.is(WordClass::Condition) || token.is(WordClass::Attribution)
+            token.is_limit()
+                || token.is(WordClass::Condition)
+                || token.is(WordClass::Attribution)
+                || token.stem(self.language).is_some_and(|stem| self.language.doubts.contains(&&*stem))
         });
         let (parts, whole) = self.read_parts(tokens, text);
         if let Some(subject) = first_subject(&parts) {
@@ -79,7 +81,7 @@ impl TextReader {
         }
         names.into_iter().for_each(|(name, is_full)| self.add_name(name, is_full));
         let named = named.filter(|named| named.len() == parts.len()).unwrap_or_default();
-        Sentence { whole, parts, named, verbatim: verbatim(text), is_limiting }
+        Sentence { whole, parts, named, verbatim: verbatim(text), is_limiting, is_referring }
     }
 
     fn add_name(&mut self, name: Vec<Token>, is_full: bool) {
@@ -106,7 +108,7 @@ impl TextReader {
             previous = first_subject(&parts).unwrap_or(previous);
         }
         // a question, or what is struck out or still to do
-        if text.contains(['?', '？']) || text.contains("[ ]") {
+        if text.contains(['?', '？']) || text.contains("[ ]") || is_quotation(text) {
             for part in parts.iter_mut().chain(&mut whole) {
                 part.undecidable = Some(UNSPLIT);
             }
@@ -140,6 +142,12 @@ impl TextReader {
     }
 }
 
+/// Whether `text` quotes what somebody says: three words or more.
+fn is_quotation(text: &str) -> bool {
+    let mut pieces = text.split(['"', '“', '”', '„', '«', '»']).skip(1).step_by(2);
+    pieces.any(|quoted| quoted.split_whitespace().count() > 2)
+}
+
 /// The names of several words in `tokens`, and the nouns that name something else: "a bridge", "the gate in the south".
 fn names(tokens: &[Token]) -> Vec<(Vec<Token>, bool)> {
     let is_word = |token: &Token| token.is_word() && !token.is(WordClass::Verb);
@@ -147,12 +155,11 @@ fn names(tokens: &[Token]) -> Vec<(Vec<Token>, bool)> {
     let mut start = 0;
     for run in tokens.chunk_by(|one, other| is_word(one) == is_word(other)) {
         let end = start + run.len();
-        let is_indefinite =
-            start.checked_sub(1).and_then(|before| tokens.get(before)).is_some_and(|before| {
-                before.names(WordClass::Function, "a") || before.names(WordClass::Function, "an")
-            });
+        let is_definite = start.checked_sub(1).and_then(|before| tokens.get(before)).is_some_and(|before| {
+            matches!(before.kind, TokenKind::Class(WordClass::Function, name) if DEFINITE.contains(&name))
+        });
         let is_narrowed = tokens.get(end).is_some_and(|next| next.is(WordClass::Preposition));
-        if run.first().is_some_and(is_word) && (run.len() > 1 || is_indefinite || is_narrowed) {
+        if run.first().is_some_and(is_word) && (run.len() > 1 || !is_definite || is_narrowed) {
             names.push((run.to_vec(), run.len() > 1 && !is_narrowed));
         }
         start = end;
@@ -206,7 +213,8 @@ fn read_clauses(
     let mut reader = PartReader::new(language, previous);
     let mut parts = Vec::new();
     let count = segments.len();
-    for (index, Segment { mut tokens, is_certain, is_joined }) in segments.into_iter().enumerate() {
+    for (index, Segment { mut tokens, is_certain, is_joined, is_shared }) in segments.into_iter().enumerate()
+    {
         if language.is_verb_second {
             put_subject_first(&mut tokens, language, index == 0 && follows_frame);
         }
@@ -216,6 +224,7 @@ fn read_clauses(
         }
         let mut part = reader.read(&tokens);
         part.is_joined = is_joined;
+        part.is_shared = is_shared;
         if !is_certain {
             part.undecidable = Some(UNSPLIT);
         }
@@ -229,7 +238,7 @@ fn read_clauses(
             part.undecidable = Some(UNSPLIT);
         }
     }
-    find_shared_ends(&mut parts);
+    find_shared_words(&mut parts);
     let mut whole = has_several.then(|| {
         let mut tokens = tokens;
         if language.is_verb_second {
@@ -249,23 +258,22 @@ fn read_clauses(
     (parts, whole)
 }
 
-/// Marks the parts that may share their end with a later one: "12 men and women", "fire and storm in 2020".
-fn find_shared_ends(parts: &mut [Part]) {
-    const SHARED: &str = "it is uncertain what the parts of the sentence share";
-    for index in 1..parts.len() {
-        let (before, rest) = parts.split_at_mut(index);
-        let Some(part) = rest.first_mut().filter(|part| !part.has_verb) else { continue };
-        let Some(first) = before.iter().rposition(|part| part.has_verb) else { continue };
-        let before = before.get_mut(first..).unwrap_or_default();
-        let has_amount =
-            before.iter().any(|before| before.form.shares_amount(part.has_own_amount, part.has_own_article));
-        let has_end =
-            part.has_own_phrase && before.iter().any(|before| part.form.has_other_phrase(&before.form));
-        if has_amount || has_end {
-            before.iter_mut().for_each(|part| part.undecidable = Some(SHARED));
-        }
-        if has_amount {
-            part.undecidable = Some(SHARED);
+/// Marks the parts that may share words with a later one: "oil and gas heaters", "12 men and women", "bikes and scooters
+/// under warranty".
+fn find_shared_words(parts: &mut [Part]) {
+    const SHARED: &str = "it is uncertain which amount the parts of the sentence share";
+    let is_clause = |index: &usize| parts.get(*index).is_some_and(|part| part.is_clause || *index == 0);
+    let starts: Vec<usize> = (0..parts.len()).filter(is_clause).collect();
+    for (number, start) in starts.iter().enumerate() {
+        let end = starts.get(number + 1).copied().unwrap_or(parts.len());
+        let Some([first, others @ ..]) = parts.get_mut(*start..end) else { continue };
+        let is_amount_shared = others.iter().any(|other| other.shares_amount_of(first));
+        let is_shared = others.iter().any(|other| !other.is_apart_from(first));
+        for part in [first].into_iter().chain(others) {
+            part.is_shared |= is_shared;
+            if is_amount_shared {
+                part.undecidable = Some(SHARED);
+            }
         }
     }
 }
@@ -286,7 +294,7 @@ fn with_nouns(frames: Vec<Frame>, parts: &[Part]) -> Vec<Frame> {
 fn has_tail(tokens: &[Token]) -> bool {
     tokens
         .split(Token::is_break_or_joint)
-        .any(|piece| piece.iter().any(is_limit) && !piece.iter().any(Token::is_word_or_quantity))
+        .any(|piece| piece.iter().any(Token::is_limit) && !piece.iter().any(Token::is_word_or_quantity))
 }
 
 /// The tokens of a part.
@@ -296,6 +304,8 @@ struct Segment {
     is_certain: bool,
     /// Whether a claim with it needs a fact with the whole sentence.
     is_joined: bool,
+    /// Whether something after a comma may limit it.
+    is_shared: bool,
 }
 
 /// The segments of a sentence: it is split at commas, "and", "but" and clauses with "which". A segment after a comma that
@@ -308,6 +318,8 @@ fn segments(tokens: &[Token], language: &Language) -> Vec<Segment> {
         follows_comma: false,
         is_certain: true,
         is_joined: false,
+        commas: Vec::new(),
+        follows_joint: false,
     };
     for (index, token) in tokens.iter().enumerate() {
         let next = tokens.get(index + 1);
@@ -330,6 +342,12 @@ fn segments(tokens: &[Token], language: &Language) -> Vec<Segment> {
         }
         reader.close();
         let antecedent = reader.antecedent(token);
+        // ", and" is a joint
+        reader.follows_joint = is_joint || reader.open.is_empty() && reader.follows_joint && token.is_break();
+        if is_relative && !reader.follows_comma {
+            // "pays the damage that is reported in time"
+            reader.is_certain = false;
+        }
         reader.follows_comma = token.is_break();
         match &token.kind {
             TokenKind::Class(WordClass::Joint, "nor") => {
@@ -352,10 +370,16 @@ fn segments(tokens: &[Token], language: &Language) -> Vec<Segment> {
         }
     }
     reader.close();
+    let is_content = |token: &Token| token.is(WordClass::Content);
+    // "dreams that the shop burned and the bank is bankrupt", "the lamp is red, a lie"
+    let has_content = tokens.iter().any(is_content);
+    let has_afterthought = reader.has_afterthought();
     let SegmentReader { mut segments, is_certain, is_joined, .. } = reader;
+    let is_split = segments.len() > 1;
     for segment in &mut segments {
-        segment.is_certain &= is_certain;
+        segment.is_certain &= is_certain && !(is_split && has_content);
         segment.is_joined = is_joined;
+        segment.is_shared = is_split && has_afterthought;
     }
     segments
 }
@@ -368,6 +392,9 @@ struct SegmentReader<'l> {
     is_certain: bool,
     /// Whether the parts are joined by a reason.
     is_joined: bool,
+    /// For each segment after the first, whether only a comma stands before it.
+    commas: Vec<bool>,
+    follows_joint: bool,
 }
 
 impl SegmentReader<'_> {
@@ -388,8 +415,31 @@ impl SegmentReader<'_> {
             && tokens.last().is_some_and(|last| !last.is_capital && !last.is_quantity());
         match self.segments.last_mut() {
             Some(last) if is_rest && has_verb(&last.tokens) => last.tokens.append(&mut tokens),
-            _ => self.segments.push(Segment { tokens, is_certain: !is_clause, is_joined: false }),
+            _ => {
+                if !self.segments.is_empty() {
+                    let is_relative = tokens.first().is_some_and(|first| first.is(WordClass::Relative));
+                    self.commas.push(!self.follows_joint && !is_relative);
+                }
+                self.segments.push(Segment {
+                    tokens,
+                    is_certain: !is_clause,
+                    is_joined: false,
+                    is_shared: false,
+                });
+            }
         }
+    }
+
+    /// Whether a comma begins something that is no item of a list with "and": "the lamp is red, a lie". An introduction may
+    /// end with one.
+    fn has_afterthought(&self) -> bool {
+        let is_introduction = self.segments.first().is_some_and(|first| {
+            first.tokens.first().is_some_and(is_like_preposition)
+                && verb_at(&first.tokens, self.language).is_none()
+                || calendar_length(&first.tokens, 0, self.language) == Some(first.tokens.len())
+        });
+        let commas = self.commas.get(usize::from(is_introduction)..).unwrap_or_default();
+        commas.last().is_some_and(|is_comma| *is_comma)
     }
 
     /// The noun at the end of the last segment that `token`, "which" or "who" after a comma, refers to. It is empty if there

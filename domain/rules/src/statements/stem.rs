@@ -86,7 +86,8 @@ fn lost_an_e(rest: &str) -> bool {
 /// The stem of a German word in lower case.
 pub(super) fn german(word: &str) -> String {
     let is_long = |rest: &str| rest.chars().count() >= 4;
-    let endings = ["ern", "en", "er", "es", "em", "e", "n", "s"];
+    // "er" may be a comparative
+    let endings = ["en", "es", "em", "e", "n", "s"];
     let rest = endings.iter().find_map(|ending| word.strip_suffix(ending).filter(|rest| is_long(rest)));
     rest.unwrap_or(word).to_owned()
 }

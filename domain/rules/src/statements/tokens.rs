@@ -10,14 +10,16 @@ use std::ops::Range;
 pub(super) const TOKENS_MAX: usize = 400;
 
 /// A content word.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Word {
     /// The common form of its inflections.
     pub(crate) stem: String,
     /// The common form of its numbers and cases.
     pub(super) noun: String,
-    /// The word in lower case.
+    /// The word in lower case; an abbreviation of a word list as it is written.
     pub(crate) text: String,
+    /// The common form of its inflections without the word list, if `stem` is that of a group.
+    pub(super) own_stem: Option<String>,
     /// Whether it can be a name, which has no inflections: it begins with a capital letter.
     pub(super) is_name: bool,
 }
@@ -27,6 +29,7 @@ impl Word {
     pub(super) fn known(name: &str, language: &Language) -> Self {
         Self {
             stem: language.stem(name),
+            own_stem: language.listed_stem(name),
             noun: language.noun(name, false),
             text: name.to_owned(),
             is_name: false,
@@ -35,7 +38,7 @@ impl Word {
 
     /// A word without inflections.
     fn plain(text: &str) -> Self {
-        Self { stem: text.to_owned(), noun: text.to_owned(), text: text.to_owned(), is_name: false }
+        Self { stem: text.to_owned(), noun: text.to_owned(), text: text.to_owned(), ..Self::default() }
     }
 
     /// How `fact` has this word of a claim; `None` if it is another word.
@@ -45,8 +48,16 @@ impl Word {
             () if self.noun == fact.noun && !(self.is_name && fact.is_name) => {
                 Some(ComparisonResult::Inflected)
             }
+            () if self.is_synonym(fact) => Some(ComparisonResult::Synonym),
             () => None,
         }
+    }
+
+    /// Whether the word list has both in one group, and both or none are plurals.
+    fn is_synonym(&self, fact: &Self) -> bool {
+        let is_plural = |word: &Self| word.text.ends_with('s') && !word.text.ends_with("ss");
+        let is_listed = self.own_stem.is_some() || fact.own_stem.is_some();
+        is_listed && self.stem == fact.stem && is_plural(self) == is_plural(fact)
     }
 }
 
@@ -90,6 +101,11 @@ impl Token {
         matches!(self.kind, TokenKind::Class(own, known) if own == class && known == name)
     }
 
+    /// Whether it limits what stands beside it: "not", "only", "may".
+    pub(super) fn is_limit(&self) -> bool {
+        self.is(WordClass::Negation) || self.is(WordClass::Qualifier)
+    }
+
     pub(super) const fn is_content(&self) -> bool {
         matches!(self.kind, TokenKind::Word(_))
     }
@@ -126,7 +142,7 @@ pub(super) fn tokens(text: &str, language: &Language) -> Vec<Token> {
     if reader.tokens.len() > TOKENS_MAX {
         return reader.tokens;
     }
-    name_labels(join_ranges(reader.tokens, text), text, language)
+    name_labels(join_ranges(reader.tokens, text, language), text, language)
 }
 
 struct TokenReader<'t> {
@@ -256,7 +272,8 @@ fn kind_of(word: &str, language: &Language) -> Option<TokenKind> {
         let stem = if is_code { base.to_owned() } else { language.stem(base) };
         let noun = if is_code { base.to_owned() } else { language.noun(base, is_capital) };
         let is_name = is_capital && !language.is_verb_second;
-        return Some(TokenKind::Word(Word { stem, noun, text: lower, is_name }));
+        let own_stem = language.listed_stem(base);
+        return Some(TokenKind::Word(Word { stem, own_stem, noun, text: lower, is_name }));
     }
     match word {
         "," | ";" | "–" | "—" => Some(TokenKind::Break),
@@ -275,7 +292,7 @@ fn is_symbol(character: char) -> bool {
 }
 
 /// Joins "between 3 and 5", "from 3 to 5" and "3–5" to one quantity.
-fn join_ranges(tokens: Vec<Token>, text: &str) -> Vec<Token> {
+fn join_ranges(tokens: Vec<Token>, text: &str, language: &Language) -> Vec<Token> {
     let mut joined: Vec<Token> = Vec::new();
     let mut rest = tokens.into_iter().peekable();
     while let Some(token) = rest.next() {
@@ -295,7 +312,10 @@ fn join_ranges(tokens: Vec<Token>, text: &str) -> Vec<Token> {
         let gap = ahead.peek().map(|next| text.get(token.range.end..next.range.start).unwrap_or_default());
         let is_hyphen = gap.is_some_and(|gap| matches!(gap.trim(), "-" | "–" | "—" | "‑"));
         let second = (link.is_some() || is_hyphen).then(|| ahead.next()).flatten();
-        match second.as_ref().and_then(|second| Some((span(&token, second, text)?, second.range.end))) {
+        match second
+            .as_ref()
+            .and_then(|second| Some((span(&token, second, text, language)?, second.range.end)))
+        {
             Some((quantity, end)) => {
                 joined.push(Token {
                     kind: TokenKind::Quantity(quantity),
@@ -332,7 +352,7 @@ fn name_labels(mut tokens: Vec<Token>, text: &str, language: &Language) -> Vec<T
 }
 
 /// The quantity from one to another.
-fn span(from: &Token, to: &Token, text: &str) -> Option<Quantity> {
+fn span(from: &Token, to: &Token, text: &str, language: &Language) -> Option<Quantity> {
     match (&from.kind, &to.kind) {
         (
             TokenKind::Quantity(one @ (Quantity::Time(_) | Quantity::Date { .. })),
@@ -344,7 +364,11 @@ fn span(from: &Token, to: &Token, text: &str) -> Option<Quantity> {
             if !low_unit.is_empty() && low_unit != unit {
                 return None;
             }
-            let low = if low_unit.is_empty() && !unit.is_empty() { in_unit_of(low, text, to) } else { low };
+            let low = if low_unit.is_empty() && !unit.is_empty() {
+                in_unit_of(low, text, to, language)
+            } else {
+                low
+            };
             Some(Quantity::Number { low, high, unit })
         }
     }
@@ -365,11 +389,12 @@ fn in_unit_of(
     low: domain_base::decimal::Decimal,
     text: &str,
     second: &Token,
+    language: &Language,
 ) -> domain_base::decimal::Decimal {
     let spelled = text.get(second.range.clone()).unwrap_or_default();
     let digits = spelled.trim_start_matches(|c: char| c.is_ascii_digit() || ".,'".contains(c));
     let same = format!("1{digits}");
-    let factor = match leading_quantity(&same, &super::language::ENGLISH) {
+    let factor = match leading_quantity(&same, language) {
         Some((Quantity::Number { low, .. }, _)) => low,
         _ => return low,
     };

@@ -1,20 +1,9 @@
 //! The verb of a part: where it stands, its voice and its tense.
 
-use super::form::is_limit;
-use super::form_reader::{OF_TIME, calendar_length};
-use super::language::{Language, WordClass};
+use super::adverbial::{calendar_length, is_like_preposition};
+use super::language::{Language, Tense, WordClass};
 use super::tokens::{Token, TokenKind, Voice};
 use std::ops::Range;
-
-/// When a part holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
-#[strum(serialize_all = "lowercase")]
-pub(crate) enum Tense {
-    Present,
-    Past,
-    /// "has been open": from a time in the past until now.
-    Perfect,
-}
 
 /// The index of the verb: an auxiliary or a known verb, or a word with the ending of a past form after another word; without
 /// these, the first word with the ending of a verb after another word.
@@ -38,13 +27,7 @@ pub(super) fn verb_at(tokens: &[Token], language: &Language) -> Option<usize> {
                 matches!(before.kind, TokenKind::Class(WordClass::Pronoun, "they" | "it" | "he" | "she"))
             });
             // "… and supplies the town"
-            let begins = || {
-                next.is_some_and(|next| {
-                    next.is(WordClass::Function)
-                        || next.is_quantity()
-                        || next.is_word() && word.text.ends_with('s')
-                })
-            };
+            let begins = || next.is_some_and(|next| next.is(WordClass::Function) || next.is_quantity());
             next.is_some()
                 && !is_start
                 && (is_after_pronoun
@@ -119,7 +102,7 @@ fn is_noun_before_verb(tokens: &[Token], index: usize) -> bool {
 
 /// The auxiliaries that begin `tokens`, with the negations and qualifiers among them, and the tokens after these.
 fn split_auxiliaries(tokens: &[Token]) -> (&[Token], &[Token]) {
-    let is_passed = |token: &&Token| token.is(WordClass::Auxiliary) || is_limit(token);
+    let is_passed = |token: &&Token| token.is(WordClass::Auxiliary) || token.is_limit();
     tokens.split_at(tokens.iter().take_while(is_passed).count())
 }
 
@@ -165,6 +148,15 @@ pub(super) fn is_finite(tokens: &[Token], verb: usize, language: &Language) -> b
             TokenKind::Word(word) => has_ending(&word.text),
             _ => false,
         })
+}
+
+/// Whether the verb at `verb` is one for sure: no participle after a noun, as in "vans damaged by hail", and no plural.
+pub(super) fn is_sure_verb(tokens: &[Token], verb: usize, language: &Language) -> bool {
+    tokens.get(verb).is_some_and(|token| match &token.kind {
+        TokenKind::Class(WordClass::Verb, _) => verb == 0 || !is_participle(token, language),
+        TokenKind::Word(_) => verb == 0 || follows_modal(tokens, verb),
+        _ => true,
+    })
 }
 
 /// Whether the token is a verb that can follow "is" in a passive sentence.
@@ -309,15 +301,5 @@ pub(super) fn noun_end(clause: &[Token], start: usize) -> Option<usize> {
             Some(if clause.get(noun).is_some_and(is_noun) { noun + 1 } else { at + 1 })
         }
         () => None,
-    }
-}
-
-/// Whether the token begins a prepositional phrase.
-pub(super) fn is_like_preposition(token: &Token) -> bool {
-    let TokenKind::Class(class, name) = &token.kind else { return false };
-    match class {
-        WordClass::Preposition | WordClass::Bound => true,
-        WordClass::Qualifier => OF_TIME.contains(name),
-        _ => false,
     }
 }

@@ -206,7 +206,16 @@ fn rule_agrees_with_careful_readers_and_passes_nothing_false() {
     let (agreed, cases, false_passes) =
         judge(include_str!("../../../../tests/cases/supported-claims.ndjson"));
     assert_eq!(false_passes, Vec::<String>::new());
-    assert!(agreed * 100 >= cases * 75, "{agreed} of {cases}");
+    assert!(agreed * 100 >= cases * 80, "{agreed} of {cases}");
+}
+
+/// The same with texts that paraphrase freely: the rule fails most of these that are true.
+#[test]
+fn rule_passes_nothing_false_in_free_prose() {
+    let (agreed, cases, false_passes) =
+        judge(include_str!("../../../../tests/cases/supported-claims-prose.ndjson"));
+    assert_eq!(false_passes, Vec::<String>::new());
+    assert!(agreed * 100 >= cases * 60, "{agreed} of {cases}");
 }
 
 /// False texts that were written to pass: exchanged roles, lost negations, dropped restrictions, merged words.
@@ -215,7 +224,7 @@ fn false_text_that_was_written_to_pass_fails() {
     let (_, cases, false_passes) =
         judge(include_str!("../../../../tests/cases/supported-claims-attacks.ndjson"));
     assert_eq!(false_passes, Vec::<String>::new());
-    assert!(cases > 800, "{cases}");
+    assert!(cases > 1_500, "{cases}");
 }
 
 fn passes(text: &str, facts: &[String]) -> bool {

@@ -1,0 +1,108 @@
+//! Phrases of time, and the words that begin a phrase.
+
+use super::language::{Language, WordClass};
+use super::tokens::{Token, TokenKind};
+
+/// The definite articles, and the words in their place.
+pub(super) const DEFINITE: [&str; 8] = ["the", "this", "these", "der", "die", "das", "den", "dem"];
+
+/// The qualifiers that are prepositions of time.
+pub(super) const OF_TIME: [&str; 6] = ["before", "after", "during", "within", "until", "since"];
+
+/// The number of tokens at `index` that name a day or a time without a quantity, such as "last year".
+pub(super) fn calendar_length(tokens: &[Token], index: usize, language: &Language) -> Option<usize> {
+    const CALENDAR: &[&str] = &[
+        "day",
+        "night",
+        "week",
+        "weekend",
+        "month",
+        "year",
+        "morning",
+        "afternoon",
+        "evening",
+        "today",
+        "tomorrow",
+        "yesterday",
+        "monday",
+        "tuesday",
+        "wednesday",
+        "thursday",
+        "friday",
+        "saturday",
+        "sunday",
+        "spring",
+        "summer",
+        "autumn",
+        "winter",
+        "jahr",
+        "tag",
+        "woche",
+        "monat",
+        "nacht",
+        "heute",
+        "gestern",
+        "morgen",
+        "abend",
+        "montag",
+        "dienstag",
+        "mittwoch",
+        "donnerstag",
+        "freitag",
+        "samstag",
+        "sonntag",
+    ];
+    let is_before = |token: &Token| {
+        token.names(WordClass::Qualifier, "all")
+            || token.names(WordClass::Qualifier, "every")
+            || token.names(WordClass::Narrowing, "last")
+            || token.names(WordClass::Narrowing, "next")
+            || matches!(token.kind, TokenKind::Word(ref word) if matches!(&*word.text, "letzten" | "nächsten" | "vergangenen"))
+    };
+    let is_calendar = |token: &Token| {
+        token.stem(language).is_some_and(|stem| CALENDAR.iter().any(|known| language.stem(known) == stem))
+    };
+    let mut at = index;
+    while tokens.get(at).is_some_and(is_before) {
+        at += 1;
+    }
+    let first = at;
+    while tokens.get(at).is_some_and(is_calendar) {
+        at += 1;
+    }
+    let is_compound = tokens.get(at).is_some_and(Token::is_word);
+    (at > first && !is_compound).then_some(at - index)
+}
+
+/// The days of the week.
+pub(super) const DAYS: [&str; 14] = [
+    "monday",
+    "tuesday",
+    "wednesday",
+    "thursday",
+    "friday",
+    "saturday",
+    "sunday",
+    "montag",
+    "dienstag",
+    "mittwoch",
+    "donnerstag",
+    "freitag",
+    "samstag",
+    "sonntag",
+];
+
+/// Whether the token is a day of the week.
+pub(super) fn is_day(token: &Token, language: &Language) -> bool {
+    token.stem(language).is_some_and(|stem| DAYS.iter().any(|day| language.stem(day) == stem))
+}
+
+/// Whether the token begins a prepositional phrase.
+pub(super) fn is_like_preposition(token: &Token) -> bool {
+    let TokenKind::Class(class, name) = &token.kind else { return false };
+    match class {
+        WordClass::Preposition | WordClass::Bound => true,
+        WordClass::Qualifier => OF_TIME.contains(name),
+        _ => false,
+    }
+}
