@@ -11,47 +11,6 @@ pub(super) const OF_TIME: [&str; 6] = ["before", "after", "during", "within", "u
 
 /// The number of tokens at `index` that name a day or a time without a quantity, such as "last year".
 pub(super) fn calendar_length(tokens: &[Token], index: usize, language: &Language) -> Option<usize> {
-    const CALENDAR: &[&str] = &[
-        "day",
-        "night",
-        "week",
-        "weekend",
-        "month",
-        "year",
-        "morning",
-        "afternoon",
-        "evening",
-        "today",
-        "tomorrow",
-        "yesterday",
-        "monday",
-        "tuesday",
-        "wednesday",
-        "thursday",
-        "friday",
-        "saturday",
-        "sunday",
-        "spring",
-        "summer",
-        "autumn",
-        "winter",
-        "jahr",
-        "tag",
-        "woche",
-        "monat",
-        "nacht",
-        "heute",
-        "gestern",
-        "morgen",
-        "abend",
-        "montag",
-        "dienstag",
-        "mittwoch",
-        "donnerstag",
-        "freitag",
-        "samstag",
-        "sonntag",
-    ];
     let is_before = |token: &Token| {
         token.names(WordClass::Qualifier, "all")
             || token.names(WordClass::Qualifier, "every")
@@ -59,19 +18,81 @@ pub(super) fn calendar_length(tokens: &[Token], index: usize, language: &Languag
             || token.names(WordClass::Narrowing, "next")
             || matches!(token.kind, TokenKind::Word(ref word) if matches!(&*word.text, "letzten" | "nächsten" | "vergangenen"))
     };
-    let is_calendar = |token: &Token| {
-        token.stem(language).is_some_and(|stem| CALENDAR.iter().any(|known| language.stem(known) == stem))
-    };
     let mut at = index;
     while tokens.get(at).is_some_and(is_before) {
         at += 1;
     }
     let first = at;
-    while tokens.get(at).is_some_and(is_calendar) {
+    while tokens.get(at).is_some_and(|token| is_calendar_token(token, language)) {
         at += 1;
     }
     let is_compound = tokens.get(at).is_some_and(Token::is_word);
     (at > first && !is_compound).then_some(at - index)
+}
+
+const CALENDAR: &[&str] = &[
+    "day",
+    "night",
+    "week",
+    "weekend",
+    "month",
+    "year",
+    "morning",
+    "afternoon",
+    "evening",
+    "today",
+    "tomorrow",
+    "yesterday",
+    "monday",
+    "tuesday",
+    "wednesday",
+    "thursday",
+    "friday",
+    "saturday",
+    "sunday",
+    "spring",
+    "summer",
+    "autumn",
+    "winter",
+    "jahr",
+    "tag",
+    "woche",
+    "monat",
+    "nacht",
+    "heute",
+    "gestern",
+    "morgen",
+    "abend",
+    "montag",
+    "dienstag",
+    "mittwoch",
+    "donnerstag",
+    "freitag",
+    "samstag",
+    "sonntag",
+];
+
+fn is_calendar_token(token: &Token, language: &Language) -> bool {
+    token.stem(language).is_some_and(|stem| CALENDAR.iter().any(|known| language.stem(known) == stem))
+}
+
+/// Whether `word`, in lower case, names a day, a month or a part of a day.
+pub(super) fn is_calendar(word: &str) -> bool {
+    const MONTHS: [&str; 12] = [
+        "january",
+        "february",
+        "march",
+        "april",
+        "may",
+        "june",
+        "july",
+        "august",
+        "september",
+        "october",
+        "november",
+        "december",
+    ];
+    CALENDAR.contains(&word) || MONTHS.contains(&word)
 }
 
 /// The days of the week.

@@ -3,7 +3,7 @@
 //! Everything is compared, in its place. Two forms are equal if they have the same words, quantities and marks in the same
 //! order, except that phrases after the verb may be exchanged, and that active and passive sentences are compared.
 
-use super::adverbial::DAYS;
+use super::adverbial::{DAYS, is_calendar};
 use super::language::Language;
 use super::quantity::{Quantity, QuantityMatch};
 use super::tokens::{Voice, Word};
@@ -159,7 +159,7 @@ impl Form {
                     self.replace_verb(&be, have);
                 }
                 // "the trail is 5 km long"
-                (_, [_, Item::Word(dimension)]) if dimension.noun != dimension.text => {
+                (_, [_, Item::Word(dimension)]) if language.is_dimension(&dimension.noun) => {
                     self.replace_verb(&be, have)
                 }
                 _ => {}
@@ -223,9 +223,11 @@ impl Form {
             let others = other.phrases.get(..split(other)).unwrap_or_default();
             let is_bound = |phrase: &Vec<Item>| {
                 let is_time = phrase.first().is_some_and(|first| first.is_mark(TIME))
-                    || !phrase.iter().any(Item::is_word);
+                    || !phrase.iter().any(Item::is_word)
+                    || phrase.iter().any(|item| matches!(item, Item::Word(word) if is_calendar(&word.text)));
                 let place = others.iter().position(|own| are_same(phrase, own));
-                let follows_noun = |place: usize| place > 0 || other.object.iter().any(Item::is_word);
+                let before = |place: usize| other.object.iter().chain(others.iter().take(place).flatten());
+                let follows_noun = |place: usize| before(place).any(Item::is_word);
                 !is_time && place.is_some_and(follows_noun)
             };
             introductions.iter().any(is_bound)
@@ -275,19 +277,15 @@ impl Form {
         self.object.iter().any(|item| item.is_mark(OF))
     }
 
-    /// Whether another thing that it names after a verb of its own is in the plural; `None` if there is no such thing. A name
-    /// is none: it would be repeated.
+    /// Whether another thing that its verb acts on is in the plural; `None` if there is no such thing. A name is none: it
+    /// would be repeated.
     pub(super) fn acts_on(&self) -> Option<bool> {
-        let is_action = matches!(self.verb.last(), Some(Item::Verb(_)));
-        let is_time = |phrase: &&Vec<Item>| phrase.first().is_some_and(|first| first.is_mark(TIME));
-        let things = iter::once(&self.object).chain(self.phrases.iter().filter(|phrase| !is_time(phrase)));
-        let mut nouns = things.filter_map(|items| {
-            items.iter().rev().find_map(|item| match item {
-                Item::Word(word) => Some(word),
-                _ => None,
-            })
+        let is_action = matches!(self.verb.last(), Some(Item::Verb(_))) && self.is_definite[1].is_some();
+        let noun = self.object.iter().rev().find_map(|item| match item {
+            Item::Word(word) => Some(word),
+            _ => None,
         });
-        let noun = nouns.find(|word| is_action && !word.is_name)?;
+        let noun = noun.filter(|word| is_action && !word.is_name)?;
         Some(noun.text.ends_with('s') && !noun.text.ends_with("ss"))
     }
 
@@ -375,38 +373,35 @@ impl Form {
         agent.filter(|agent| self.phrases.get(*agent).is_some_and(is_plain))
     }
 
-    /// The form as an active sentence, its subject and its object without their phrases. `None` if two phrases have one
-    /// preposition: they could change their places.
+    /// The form as an active sentence. `None` if one of its phrases could belong to another noun there.
     fn active(&self) -> Option<ActiveForm> {
+        let (mut subject, mut object) = (self.subject.clone(), self.object.clone());
         let agent = self.agent();
         let others = self.phrases.iter().enumerate().filter(|(index, _)| Some(*index) != agent);
         let mut phrases: Vec<Vec<Item>> = others.map(|(_, phrase)| phrase.clone()).collect();
-        let (mut subject, mut object) = (self.subject.clone(), self.object.clone());
         if self.voice != Voice::Active {
             let agent = agent.and_then(|agent| self.phrases.get(agent)).and_then(|agent| agent.get(1..));
             let mut patient = std::mem::replace(&mut subject, agent.unwrap_or_default().to_vec());
-            split_off_phrases(&mut patient, &mut phrases);
+            let is_harmless = |phrase: &Vec<Item>| {
+                let is = |name: &str| phrase.first().is_some_and(|first| first.is_mark(name));
+                is(TIME) || is("as") || !phrase.iter().any(Item::is_word)
+            };
+            if !phrases.iter().all(is_harmless) {
+                return None;
+            }
+            let mut own = Vec::new();
+            split_off_phrases(&mut patient, &mut own);
             // "is paid for by the insurer"
             match phrases.iter_mut().find(|phrase| phrase.len() == 1) {
                 Some(particle) => particle.extend(patient),
                 None => drop(object.splice(0..0, patient)),
             }
+            phrases.splice(0..0, own);
         }
-        split_off_phrases(&mut subject, &mut phrases);
+        let mut of_subject = Vec::new();
+        split_off_phrases(&mut subject, &mut of_subject);
         split_off_phrases(&mut object, &mut phrases);
-        // another phrase could belong to either noun
-        let is_harmless = |phrase: &Vec<Item>| match phrase.as_slice() {
-            [first, rest @ ..] => {
-                first.is_mark(TIME) || first.is_mark("as") || !rest.iter().any(Item::is_word)
-            }
-            [] => true,
-        };
-        let is_particle = |phrase: &Vec<Item>| object.is_empty() && is_particle(phrase);
-        phrases.iter().filter(|phrase| !is_particle(phrase)).all(is_harmless).then_some(ActiveForm {
-            subject,
-            object,
-            phrases,
-        })
+        of_subject.is_empty().then_some(ActiveForm { subject, object, phrases })
     }
 
     /// All of its items.
@@ -486,11 +481,6 @@ fn split_off_phrases(items: &mut Vec<Item>, phrases: &mut Vec<Vec<Item>>) {
     phrases.extend(split_phrases(&rest).map(<[Item]>::to_vec));
 }
 
-/// Whether the phrase is a preposition alone, or that with its noun from a passive sentence.
-fn is_particle(phrase: &[Item]) -> bool {
-    phrase.first().is_some_and(|first| first.is_mark("for"))
-}
-
 /// The phrases of `items`, each from its preposition on.
 fn split_phrases(items: &[Item]) -> impl Iterator<Item = &[Item]> {
     let mut rest = items;
@@ -501,6 +491,16 @@ fn split_phrases(items: &[Item]) -> impl Iterator<Item = &[Item]> {
         rest = others;
         Some(phrase)
     })
+}
+
+/// Whether both have the same phrases, in any order.
+fn are_same_set(claim: &[Vec<Item>], fact: &[Vec<Item>]) -> bool {
+    let mut left: Vec<&Vec<Item>> = fact.iter().collect();
+    claim.len() == fact.len()
+        && claim.iter().all(|phrase| {
+            let found = left.iter().position(|other| are_same(phrase, other));
+            found.map(|index| left.swap_remove(index)).is_some()
+        })
 }
 
 /// Whether both have the same phrases. A time or an amount may stand anywhere, if it is the only one; the others keep their
@@ -519,6 +519,16 @@ fn are_same_phrases(claim: &[&[Item]], fact: &[&[Item]]) -> bool {
         claim.len() == fact.len() && claim.iter().zip(fact).all(|(claim, fact)| are_same(claim, fact))
     };
     let ([light, heavy], [fact_light, fact_heavy]) = (split(claim), split(fact));
+    // "at 9 p.m. on 5 May"
+    let is_moment = |phrases: &[Vec<Item>]| {
+        let is = |clock: bool| {
+            phrases.iter().flatten().any(|item| matches!(item, Item::Quantity(placed) if placed.quantity.is_clock() == clock && placed.quantity.is_time()))
+        };
+        phrases.len() == 2 && is(true) && is(false)
+    };
+    if is_moment(&light) && are_equal(&heavy, &fact_heavy) {
+        return are_same_set(&light, &fact_light);
+    }
     let is_free = light.len() < 2 || heavy.is_empty();
     let in_order =
         || claim.len() == fact.len() && claim.iter().zip(fact).all(|(claim, fact)| are_same(claim, fact));

@@ -116,6 +116,14 @@ impl FormReader<'_> {
         }
     }
 
+    /// Whether the last phrase is a time.
+    fn has_time(&self) -> bool {
+        self.form
+            .phrases
+            .last()
+            .is_some_and(|last| last.first().is_some_and(|first| matches!(first, Item::Mark(TIME))))
+    }
+
     fn begin_phrase(&mut self, preposition: &'static str) {
         self.close();
         self.form.phrases.push(vec![Item::Mark(preposition)]);
@@ -137,7 +145,11 @@ impl FormReader<'_> {
     /// Adds the token at `index`, and returns the number of tokens that it has used.
     fn add(&mut self, index: usize, token: &Token, is_word_of_verb: bool) -> usize {
         let is_free = matches!(self.place, Place::Object | Place::Phrase) && !self.is_fixed;
-        let is_begun = self.place == Place::Phrase && self.items().len() == 1;
+        // "in the morning", "in the first week"
+        let follows_word =
+            index.checked_sub(1).and_then(|before| self.tokens.get(before)).is_some_and(Token::is_word);
+        let is_begun =
+            self.place == Place::Phrase && (self.items().len() == 1 || follows_word && !self.has_time());
         if is_free
             && !is_begun
             && let Some(length) = calendar_length(self.tokens, index, self.language)

@@ -173,6 +173,11 @@ impl Language {
         (!SEVERAL.contains(&form)).then_some(tense)
     }
 
+    /// Whether `noun` is a base of the table, such as that of "long" and "length".
+    pub(super) fn is_dimension(&self, noun: &str) -> bool {
+        self.nouns.contains(noun)
+    }
+
     pub(super) fn is_pronoun(&self, word: &str) -> bool {
         matches!(self.class(word), Some((WordClass::Pronoun, _)))
     }

@@ -80,6 +80,10 @@ impl Quantity {
         Some(Self::Date { year: u32::try_from(year).ok(), month: None, day: None })
     }
 
+    pub(super) const fn is_clock(&self) -> bool {
+        matches!(self, Self::Time(_))
+    }
+
     /// Whether it is a day or a time, and no amount.
     pub(super) const fn is_time(&self) -> bool {
         !matches!(self, Self::Number { .. })
