@@ -44,6 +44,10 @@ pub(crate) struct RulesCheckArgs {
     #[arg(long, value_name = "ID,…", value_delimiter = ',')]
     rules: Option<Vec<RuleId>>,
 
+    /// Accept sums, differences and changes in percent of two facts, for RULE-PREC-013
+    #[arg(long)]
+    derive: bool,
+
     /// The language of the text and the facts, for RULE-PREC-013 [default: that of the word list, or en]
     #[arg(long, value_name = "LANGUAGE", value_parser = ["en", "de"])]
     language: Option<String>,
@@ -61,6 +65,7 @@ impl RulesCheckArgs {
             ("facts", self.facts.as_deref().map(read_facts).transpose()?.map(Value::from)),
             ("facts_from", self.facts_from.as_deref().map(read_facts_from).transpose()?),
             ("rules", self.rules.as_ref().map(|rules| json!(rules))),
+            ("derive", self.derive.then(|| json!(true))),
             ("language", self.language.as_ref().map(|language| json!(language))),
             ("wordlist", self.wordlist.as_ref().map(|list| json!(list))),
         ];

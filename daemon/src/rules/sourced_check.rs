@@ -117,6 +117,7 @@ impl RequestedCase {
             constraints,
             expected,
             rules: applied,
+            derive,
             language,
             wordlist,
         } = request;
@@ -138,6 +139,7 @@ impl RequestedCase {
             constraints,
             expected,
             rules: applied,
+            derive: derive.unwrap_or_default(),
             ..CandidateCheck::default()
         };
         let check = with_language(check, language, wordlist.as_ref(), rules)?;

@@ -122,6 +122,7 @@ pub fn take_check(
     let (context, constraints) = (request.context.take(), request.constraints.take());
     let (expected, rules) = (request.expected.take(), request.rules.take());
     let (language, wordlist) = (request.language.take(), request.wordlist.take());
+    let derive = request.derive.take();
     let (facts, facts_from) = (request.facts.take(), request.facts_from.take());
     if facts.is_none() && facts_from.is_none() {
         let others = [
@@ -129,6 +130,7 @@ pub fn take_check(
             ("constraints", constraints.is_some()),
             ("expected", expected.is_some()),
             ("rules", rules.is_some()),
+            ("derive", derive.is_some()),
             ("language", language.is_some()),
             ("wordlist", wordlist.is_some()),
         ];
@@ -144,6 +146,8 @@ pub fn take_check(
     }
     let (facts, constraints) = (facts.unwrap_or_default(), constraints.unwrap_or_default());
     let expected = expected.unwrap_or_default();
-    let check = CandidateCheck { facts, context, constraints, expected, rules, ..CandidateCheck::default() };
+    let derive = derive.unwrap_or_default();
+    let check =
+        CandidateCheck { facts, context, constraints, expected, rules, derive, ..CandidateCheck::default() };
     RequestedCheck::of_session(check, facts_from, language, wordlist.as_ref(), service).map(Some)
 }

@@ -51,6 +51,9 @@ pub struct CandidateCheck {
     /// The word list with which both are read, for RULE-PREC-013. It has the same language.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wordlist: Option<Arc<CompiledWordlist>>,
+    /// Whether a claim may state what follows from two facts by one calculation, for RULE-PREC-013.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub derive: bool,
     /// The rules to apply, each once; by default those of the configured profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rules: Option<Vec<RuleId>>,

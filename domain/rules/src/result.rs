@@ -186,6 +186,8 @@ pub enum ComparisonResult {
     Equal,
     /// The claim has the value of the fact, rounded.
     Rounded,
+    /// The claim has the result of a calculation with two facts.
+    Derived,
     /// The fact has another one.
     Different,
     /// The fact has none.
@@ -213,6 +215,9 @@ pub struct EvidenceOutput {
     /// The count, if the step counts.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub count: Option<u64>,
+    /// The index of the second fact of a calculation, from 0.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub derived_with: Option<u32>,
     /// Which of claim and fact contains the other.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub direction: Option<SupportDirection>,

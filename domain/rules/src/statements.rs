@@ -2,6 +2,7 @@
 //! quantities, polarity and conditions.
 
 mod adverbial;
+mod derivation;
 mod fact_parts;
 mod form;
 mod form_reader;
@@ -16,7 +17,8 @@ mod unit;
 mod verb;
 mod vocabulary;
 
-pub(crate) use fact_parts::{EXAMINED_MAX, FactPart, FactParts};
+pub(crate) use derivation::Derivation;
+pub(crate) use fact_parts::{EXAMINED_MAX, FactParts};
 pub(crate) use language::Language;
 pub use language::TextLanguage;
 pub use listed_words::ReservedUse;

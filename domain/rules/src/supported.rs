@@ -11,7 +11,7 @@ use crate::candidate::RuleContext;
 use crate::claims::CandidateRange;
 use crate::findings::{FullViolation, RuleError, RuleFindings};
 use crate::result::{ClaimComparison, EvidenceFinding, EvidenceOutput};
-use crate::statements::{EXAMINED_MAX, FactPart, FactParts, Language, Part, Sentence, TextReader};
+use crate::statements::{Derivation, EXAMINED_MAX, FactParts, Language, Part, Sentence, TextReader};
 
 use std::iter;
 use std::ops::Range;
@@ -28,16 +28,20 @@ struct ClaimCheck<'c, 'a> {
     violations: Vec<(usize, Range<usize>, String)>,
 }
 
-/// How far a fact supports a part of a claim.
-struct Support<'f> {
-    /// The part of a fact that supports it, or the nearest one, with the comparisons.
-    found: Option<(&'f FactPart, Vec<ClaimComparison>)>,
+/// How far the facts support a part of a claim.
+#[derive(Default)]
+struct Support {
+    /// The fact that supports it, or the nearest one.
+    fact: Option<u32>,
+    /// The second fact of a calculation.
+    derived_with: Option<u32>,
+    comparisons: Vec<ClaimComparison>,
     faults: Vec<String>,
 }
 
-impl Support<'_> {
+impl Support {
     const fn is_supported(&self) -> bool {
-        self.found.is_some() && self.faults.is_empty()
+        self.fact.is_some() && self.faults.is_empty()
     }
 }
 
@@ -69,14 +73,26 @@ pub(crate) fn supported_claims(
     Ok(())
 }
 
-impl<'c> ClaimCheck<'c, '_> {
-    fn support(&mut self, part: &Part) -> Support<'c> {
+impl ClaimCheck<'_, '_> {
+    fn support(&mut self, part: &Part) -> Support {
         let found = self.facts.find(part, &mut self.left);
-        let comparisons = found.iter().flat_map(|(_, comparisons)| comparisons);
-        let faults = comparisons.filter(|comparison| comparison.result.is_fault()).map(ToString::to_string);
+        let (fact, comparisons) =
+            found.map_or((None, Vec::new()), |(fact, comparisons)| (Some(fact.fact), comparisons));
+        let compared = comparisons.iter().filter(|comparison| comparison.result.is_fault());
         let joined = part.is_joined.then(|| "no fact has the whole sentence".to_owned());
-        let faults = part.undecidable.map(str::to_owned).into_iter().chain(joined).chain(faults).collect();
-        Support { found, faults }
+        let undecidable = part.undecidable.map(str::to_owned);
+        let faults = undecidable.into_iter().chain(joined).chain(compared.map(ToString::to_string)).collect();
+        let support = Support { fact, derived_with: None, comparisons, faults };
+        if support.is_supported() || !self.context.check.derive {
+            return support;
+        }
+        let derived = self.facts.derive(part, &mut self.left);
+        derived.map_or(support, |Derivation { facts: [fact, other], comparison }| Support {
+            fact: Some(fact),
+            derived_with: Some(other),
+            comparisons: vec![comparison],
+            faults: Vec::new(),
+        })
     }
 
     /// Checks the sentences of one text.
@@ -172,12 +188,12 @@ impl<'c> ClaimCheck<'c, '_> {
         let named = named.map(|named| self.support(named)).filter(Support::is_supported);
         let support = named.unwrap_or(literal);
         let is_supported = support.is_supported();
-        let Support { found, faults } = support;
-        let fact = found.as_ref().map(|(fact, _)| fact.fact);
+        let Support { fact, derived_with, comparisons, faults } = support;
         let with = fact.map_or("", |fact| context.fact_text(fact));
         let span = context.span(within.part, origin.clone());
         findings.step(text.get(part.range.clone()).unwrap_or_default(), with, || EvidenceOutput {
-            comparisons: found.map(|(_, comparisons)| comparisons).unwrap_or_default(),
+            comparisons,
+            derived_with,
             fact,
             finding: if is_supported { EvidenceFinding::Supported } else { EvidenceFinding::Unsupported },
             span: Some(span),

@@ -38,6 +38,9 @@ pub struct EvaluateTextRequest {
     pub expected: Option<CandidateExpectations>,
     /// The rules to apply; the configured profile if it is absent.
     pub rules: Option<Vec<RuleId>>,
+    /// Whether a claim may state a sum, a difference or a change in percent of two facts, for RULE-PREC-013; `false` if it is
+    /// absent.
+    pub derive: Option<bool>,
     /// The language of the text and its facts, for RULE-PREC-013; if it is absent, that of the word list, or `en`.
     pub language: Option<TextLanguage>,
     /// The registered word list with which the text and its facts are read, for RULE-PREC-013.

@@ -143,6 +143,23 @@ impl FactParts {
     }
 }
 
+impl FactParts {
+    /// The parts that may have the form `term`, each with its fact. It takes from `left` the number of parts that it examines.
+    pub(super) fn with_words_of<'f>(
+        &'f self,
+        term: &Form,
+        left: &'f mut usize,
+    ) -> impl Iterator<Item = (u32, &'f Part)> {
+        let numbers = term.words().filter_map(|word| self.numbers.get(&word.stem));
+        let parts_with = |number: &u32| self.with.get(*number as usize).map_or(&[][..], Vec::as_slice);
+        let rarest = numbers.map(parts_with).min_by_key(|parts| parts.len()).unwrap_or_default();
+        rarest.iter().map_while(move |place| {
+            *left = left.checked_sub(1)?;
+            self.parts.get(*place as usize).map(|fact| (fact.fact, &fact.part))
+        })
+    }
+}
+
 /// Compares a part of a claim with one of a fact.
 fn compare(part: &Part, fact: &Part) -> Vec<ClaimComparison> {
     let mut found = Vec::new();
@@ -160,27 +177,8 @@ fn compare(part: &Part, fact: &Part) -> Vec<ClaimComparison> {
             of(own.has_same_subject(theirs)),
         );
     }
-    let mut left: Vec<&Word> = theirs.words().collect();
-    for word in own.words() {
-        let fit = left.iter().enumerate().find_map(|(index, other)| Some((index, word.comparison(other)?)));
-        let form = || {
-            let index = left.iter().position(|other| other.stem == word.stem)?;
-            let is_alike = own.has_verb(word) && left.get(index).is_some_and(|other| theirs.has_verb(other));
-            Some((
-                index,
-                if is_same || is_alike { ComparisonResult::Inflected } else { ComparisonResult::Different },
-            ))
-        };
-        match fit.or_else(form) {
-            Some((index, result)) => {
-                note(ClaimAspect::Word, word.text.clone(), left.remove(index).text.clone(), result);
-            }
-            None => note(ClaimAspect::Word, word.text.clone(), String::new(), ComparisonResult::Missing),
-        }
-    }
-    // other words of the fact may be a restriction; "the roof was repaired" need not name who did it
-    for word in left.iter().filter(|_| !is_same) {
-        note(ClaimAspect::Word, String::new(), word.text.clone(), ComparisonResult::Different);
+    for (claim, with, result) in words(own, theirs, is_same) {
+        note(ClaimAspect::Word, claim, with, result);
     }
     for (claim, with, result) in quantities(own, theirs, is_same) {
         note(ClaimAspect::Quantity, claim, with, result);
@@ -236,6 +234,33 @@ const fn qualifier(item: &Item) -> Option<&'static str> {
 fn keys(part: &Part) -> impl Iterator<Item = String> {
     let quantities = part.form.quantities().map(|placed| placed.quantity.to_string());
     part.form.words().map(|word| word.stem.clone()).chain(quantities)
+}
+
+/// Compares each word of a claim with one of a fact, and each of these with at most one.
+fn words(own: &Form, theirs: &Form, is_same: bool) -> Vec<(String, String, ComparisonResult)> {
+    let mut left: Vec<&Word> = theirs.words().collect();
+    let mut all = Vec::new();
+    for word in own.words() {
+        let same = left.iter().enumerate().find_map(|(index, other)| Some((index, word.comparison(other)?)));
+        let alike = || {
+            let (index, other) = left.iter().enumerate().find(|(_, other)| other.stem == word.stem)?;
+            let is_form = is_same || own.has_verb(word) && theirs.has_verb(other);
+            let result = match () {
+                () if is_form && word.is_listed_with(other) => ComparisonResult::Synonym,
+                () if is_form => ComparisonResult::Inflected,
+                () => ComparisonResult::Different,
+            };
+            Some((index, result))
+        };
+        all.push(match same.or_else(alike) {
+            Some((index, result)) => (word.text.clone(), left.remove(index).text.clone(), result),
+            None => (word.text.clone(), String::new(), ComparisonResult::Missing),
+        });
+    }
+    // other words of the fact may be a restriction; "the roof was repaired" need not name who did it
+    let rest = left.iter().filter(|_| !is_same);
+    all.extend(rest.map(|word| (String::new(), word.text.clone(), ComparisonResult::Different)));
+    all
 }
 
 /// Compares each quantity of a claim with one of a fact, and each of these with at most one.

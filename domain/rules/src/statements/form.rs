@@ -30,6 +30,12 @@ impl PlacedQuantity {
         }
     }
 
+    /// The quantity, if it is a number and nothing changes it.
+    pub(super) fn exact(&self) -> Option<&Quantity> {
+        let is_exact = self.bound.is_none() && !self.is_about && self.quantity.as_number().is_some();
+        is_exact.then_some(&self.quantity)
+    }
+
     /// It as people read it.
     pub(super) fn shown(&self) -> String {
         let bound = self.bound.map(|bound| format!("{bound} ")).unwrap_or_default();
@@ -45,6 +51,8 @@ pub(crate) enum Item {
     /// The word of the verb, which has more inflections.
     Verb(Word),
     Quantity(PlacedQuantity),
+    /// Any number, in a form that is searched for.
+    Amount,
     /// A negation, such as "not".
     Negation(&'static str),
     /// A word that changes how far or how surely a part holds, such as "only".
@@ -59,6 +67,7 @@ impl Item {
             (Self::Word(claim), Self::Word(fact)) => claim.comparison(fact).is_some(),
             (Self::Verb(claim), Self::Verb(fact)) => claim.stem == fact.stem,
             (Self::Quantity(claim), Self::Quantity(fact)) => claim.support(fact).is_some(),
+            (Self::Amount, Self::Quantity(fact)) => fact.exact().is_some(),
             (Self::Negation(claim), Self::Negation(fact))
             | (Self::Qualifier(claim), Self::Qualifier(fact))
             | (Self::Mark(claim), Self::Mark(fact)) => claim == fact,
@@ -78,6 +87,7 @@ impl Item {
         match self {
             Self::Word(word) | Self::Verb(word) => word.text.clone(),
             Self::Quantity(placed) => placed.shown(),
+            Self::Amount => String::new(),
             Self::Negation(name) | Self::Qualifier(name) | Self::Mark(name) => (*name).to_owned(),
         }
     }
@@ -160,7 +170,7 @@ impl Form {
                 }
                 // "the trail is 5 km long"
                 (_, [_, Item::Word(dimension)]) if language.is_dimension(&dimension.noun) => {
-                    self.replace_verb(&be, have)
+                    self.replace_verb(&be, have);
                 }
                 _ => {}
             }

@@ -107,7 +107,7 @@ impl Piece {
             TokenKind::Word(word) => ["ed", "ing"].iter().any(|end| word.text.ends_with(end)),
             _ => token.is(WordClass::Verb),
         };
-        let has_clause = words.iter().skip(1).any(|token| is_participle(token));
+        let has_clause = words.iter().skip(1).any(is_participle);
         let is_known = |token: &&&Token| token.is_word() || is_determiner(token);
         let is_certain = noun.iter().all(|token| is_known(&&token) || token.names(WordClass::Negation, "no"));
         let is_name_or_colour = words.first().is_some_and(|first| {

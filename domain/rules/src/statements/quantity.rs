@@ -80,6 +80,23 @@ impl Quantity {
         Some(Self::Date { year: u32::try_from(year).ok(), month: None, day: None })
     }
 
+    /// Its value and its unit, if it is one number.
+    pub(super) fn as_number(&self) -> Option<(&Decimal, &str)> {
+        match self {
+            Self::Number { low, high, unit } if low == high => Some((low, unit)),
+            _ => None,
+        }
+    }
+
+    /// Its two years, if it is a range of them: "from 2020 to 2021".
+    pub(super) fn as_years(&self) -> Option<[Self; 2]> {
+        let Self::Number { low, high, unit } = self else { return None };
+        let year = |value: &Decimal| {
+            Self::Number { low: value.clone(), high: value.clone(), unit: unit.clone() }.as_year()
+        };
+        Some([year(low)?, year(high)?])
+    }
+
     pub(super) const fn is_clock(&self) -> bool {
         matches!(self, Self::Time(_))
     }

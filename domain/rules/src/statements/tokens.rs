@@ -45,19 +45,24 @@ impl Word {
     pub(super) fn comparison(&self, fact: &Self) -> Option<ComparisonResult> {
         match () {
             () if self.text == fact.text => Some(ComparisonResult::Same),
+            () if self.is_synonym(fact) => Some(ComparisonResult::Synonym),
             () if self.noun == fact.noun && !(self.is_name && fact.is_name) => {
                 Some(ComparisonResult::Inflected)
             }
-            () if self.is_synonym(fact) => Some(ComparisonResult::Synonym),
             () => None,
         }
+    }
+
+    /// Whether the word list has both in one group.
+    pub(super) fn is_listed_with(&self, fact: &Self) -> bool {
+        let is_listed = self.own_stem.is_some() || fact.own_stem.is_some();
+        is_listed && self.stem == fact.stem && self.own_stem != fact.own_stem
     }
 
     /// Whether the word list has both in one group, and both or none are plurals.
     fn is_synonym(&self, fact: &Self) -> bool {
         let is_plural = |word: &Self| word.text.ends_with('s') && !word.text.ends_with("ss");
-        let is_listed = self.own_stem.is_some() || fact.own_stem.is_some();
-        is_listed && self.stem == fact.stem && is_plural(self) == is_plural(fact)
+        self.is_listed_with(fact) && is_plural(self) == is_plural(fact)
     }
 }
 
@@ -317,6 +322,11 @@ fn join_ranges(tokens: Vec<Token>, text: &str, language: &Language) -> Vec<Token
             .and_then(|second| Some((span(&token, second, text, language)?, second.range.end)))
         {
             Some((quantity, end)) => {
+                // "between 3 and 5 kg" is "3 to 5 kg"
+                let is_between = matches!(before.as_deref(), Some("between" | "zwischen"));
+                if is_between && matches!(quantity, Quantity::Number { .. }) {
+                    joined.pop();
+                }
                 joined.push(Token {
                     kind: TokenKind::Quantity(quantity),
                     range: token.range.start..end,

@@ -289,3 +289,55 @@ fn sentence_that_contains_a_fact_or_stands_in_one_is_read_as_a_whole() {
         assert!(!passes(text, &[fact.to_owned()]), "{text} with {fact}");
     }
 }
+
+/// A claim that follows from two facts passes only where the check allows it.
+#[test]
+fn derived_quantity_passes_only_if_the_check_allows_it() {
+    let facts = [
+        "The lamp costs 49 €",
+        "The desk costs 89 €",
+        "The inn has 3 rooms",
+        "The villa has 5 rooms",
+        "The rent was 500 € in 2020",
+        "The rent was 550 € in 2021",
+        "The fee was 300 € in 2020",
+        "The fee was 200 € in 2021",
+        "The bill was 9 $ in 2020",
+        "The bill was 18 € in 2021",
+    ]
+    .map(str::to_owned);
+    for (text, follows) in [
+        ("The desk costs 40 € more than the lamp.", true),
+        ("The lamp costs 40 € less than the desk.", true),
+        ("The lamp costs 40 € more than the desk.", false),
+        ("The desk costs 41 € more than the lamp.", false),
+        ("The desk costs 40 $ more than the lamp.", false),
+        ("The desk does not cost 40 € more than the lamp.", false),
+        ("The desk may cost 40 € more than the lamp.", false),
+        ("The villa has 2 more rooms than the inn.", true),
+        ("The inn has 2 fewer rooms than the villa.", true),
+        ("The villa has 2 more rooms than the lamp.", false),
+        ("The lamp and the desk cost 138 € together.", true),
+        ("The lamp and the desk cost 137 € together.", false),
+        ("The lamp and the villa cost 138 € together.", false),
+        ("The rent rose by 10 % from 2020 to 2021.", true),
+        ("The rent rose by 11 % from 2020 to 2021.", false),
+        ("The rent fell by 10 % from 2020 to 2021.", false),
+        ("The rent rose by 10 % from 2019 to 2021.", false),
+        ("The fee fell by 33.3 % from 2020 to 2021.", true),
+        ("The fee fell by 33.4 % from 2020 to 2021.", false),
+        ("The bill rose by 100 % from 2020 to 2021.", false),
+    ] {
+        let verdict = |derive: bool| {
+            let rules = Some(vec![RuleId::Prec013]);
+            let check = CandidateCheck { facts: facts.to_vec(), rules, derive, ..CandidateCheck::default() };
+            let facts = FactSet::compile(&facts);
+            evaluate(&CandidateText::text(text), &check, &facts, &RuleSettings::default())
+        };
+        assert_eq!(verdict(false).verdict, RuleVerdict::Fail, "{text}");
+        let derived = verdict(true);
+        assert_eq!(derived.verdict == RuleVerdict::Pass, follows, "{text}: {:?}", derived.rules);
+        let steps = derived.rules.iter().flat_map(|rule| &rule.evidence);
+        assert_eq!(steps.filter(|step| step.output.derived_with.is_some()).count(), usize::from(follows));
+    }
+}

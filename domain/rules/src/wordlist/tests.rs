@@ -91,7 +91,7 @@ fn wordlist_is_rejected_for_each_fault() {
         (unit("hours", gram()), "`units.hours` is read by the rule without the list"),
         (unit("mg", gram()), "`units.mg` is read by the rule without the list"),
         (unit("k", gram()), "`units.k` is read by the rule without the list"),
-        (unit("drops", gram()), "the rule reads `drops` as a quantifier"),
+        (unit("more", gram()), "the rule reads `more` as a quantifier"),
         (
             unit("dram", json!({"unit": "grain"})),
             "`units.dram.unit` is `grain`, a unit that the rule does not",
@@ -146,17 +146,14 @@ fn words_of_a_group_compare_as_one() {
     }
     let evaluation = evaluated(
         "The automobiles bought coronary cars.",
-        &check(&list, &["The car purchases heart attack cars"]),
+        &check(&list, &["The cars purchase heart attack cars"]),
     );
     assert_eq!(
         compared(&evaluation, ComparisonResult::Synonym),
-        [("automobiles", "car"), ("bought", "purchases"), ("coronary", "heart attack")]
+        [("automobiles", "cars"), ("bought", "purchase"), ("coronary", "heart attack")]
     );
-    let evaluation = evaluated("The automobiles last.", &check(&list, &["The automobile lasts"]));
-    assert_eq!(
-        compared(&evaluation, ComparisonResult::Inflected),
-        [("automobiles", "automobile"), ("last", "lasts")]
-    );
+    let evaluation = evaluated("The automobiles stop.", &check(&list, &["The automobile stops"]));
+    assert_eq!(compared(&evaluation, ComparisonResult::Inflected), [("stop", "stops")]);
 }
 
 #[test]
@@ -174,13 +171,13 @@ fn abbreviation_stands_for_its_words() {
         ("The BP is high.", "The blood is high", false),
         ("The BP gauge is new.", "The blood manometer is new", false),
         ("The GM is ill.", "The general manager is ill", true),
-        ("The Pt is ill.", "The patients are ill", true),
+        ("The Pt is ill.", "The patient is ill", true),
     ] {
         assert_eq!(passes(text, fact, &list), is_supported, "{text} with {fact}");
     }
     let evaluation = evaluated("The GM's BP is high.", &check(&list, &["The general manager's BP is high"]));
     assert_eq!(evaluation.verdict, RuleVerdict::Pass, "{:?}", evaluation.rules);
-    assert_eq!(compared(&evaluation, ComparisonResult::Synonym), [("GM", "general"), ("GM's", "manager's")]);
+    assert_eq!(compared(&evaluation, ComparisonResult::Synonym), [("GM", "general"), ("GM", "manager")]);
     assert_eq!(compared(&evaluation, ComparisonResult::Same), [("BP", "BP"), ("high", "high")]);
 }
 
