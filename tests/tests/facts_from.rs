@@ -130,6 +130,42 @@ async fn population_text_is_checked_end_to_end_and_traced_to_its_source() {
     assert!(!entries[0].to_string().contains("Moldova"));
 }
 
+/// A text of the values of one release: the next release supports only those that it does not change.
+#[tokio::test]
+async fn text_of_one_release_is_checked_against_the_next_one() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    with_source(control, SOURCE, "2020-04-14", "2020-04-14.csv").await;
+    let first = evaluated(routes, &evaluation_request("There is no claim.")).await;
+    let facts: Vec<&str> =
+        origins(&first).filter_map(|origin| list(origin, "/facts").first()?["text"].as_str()).collect();
+    assert!(facts.len() >= 7, "{first}");
+    let request = evaluation_request(&format!("{}.", facts.join(". ")));
+    let supported_by = |evaluation: &Value| -> Vec<Value> {
+        let steps = list(evaluation, "/rules/0/evidence").iter().map(|step| &step["output"]);
+        let supported = steps.filter(|output| output["finding"] == "supported");
+        let version = |output: &Value| {
+            let names =
+                |origin: &&Value| list(origin, "/facts").iter().any(|fact| fact["fact"] == output["fact"]);
+            origins(evaluation).find(names).expect("the fact has an origin")["record"]["source_version"]
+                .clone()
+        };
+        supported.map(version).collect()
+    };
+    let passed = evaluated(routes, &request).await;
+    assert_eq!(passed["verdict"], "PASS", "{passed}");
+    assert_eq!(supported_by(&passed), vec![json!("2020-04-14"); facts.len()]);
+    release(control, SOURCE, "2026-03-06", "2026-03-06.csv").await;
+    let changed = evaluated(routes, &request).await;
+    assert_eq!(changed["verdict"], "FAIL", "{changed}");
+    // the populations of France and of Serbia are the same in both, and their records are those of the first
+    assert_eq!(supported_by(&changed), vec![json!("2020-04-14"); 2]);
+    let is_new = |origin: &&Value| origin["record"]["source_version"] == "2026-03-06";
+    assert_eq!(origins(&changed).filter(is_new).count(), facts.len() - 2);
+    assert_eq!(list(&changed, "/rules/0/violations").len(), facts.len() - 2);
+}
+
 #[tokio::test]
 async fn evaluation_contains_all_inputs_of_its_digests() {
     let world = DaemonWorld::default();
@@ -474,7 +510,7 @@ async fn oraclectl_shows_fact_source_and_record_of_each_claim() {
         origins(&evaluation).find(of_moldova).expect("the origin exists")["record"]["record_id"].clone();
     let expected = format!(
         "claim   The population of Moldova without Transnistria in 2015 was 2,835,978.\n\
-         fact    The population of Moldova without Transnistria in 2015 was 2835978\n\
+         fact    The population of Moldova without Transnistria in 2015 was 2,835,978\n\
          source  world-bank-population, primary, version 2026-03-06\n\
          record  {}\n",
         record_id.as_str().expect("an id")

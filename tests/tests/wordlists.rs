@@ -74,7 +74,7 @@ async fn synonyms_abbreviations_and_units_support_a_claim() {
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     register(control, 1, &json!([["physician", "doctor"], ["heart attack", "coronary"]])).await;
     for (text, fact) in [
-        ("The physicians are here.", "The doctor is here"),
+        ("The physician is here.", "The doctor is here"),
         ("The coronary was fatal.", "The heart attack was fatal"),
         ("The BP is high.", "The blood pressure is high"),
         ("The pill weighs 16 drams.", "The pill weighs 1 oz"),

@@ -226,7 +226,7 @@ export interface components {
          * @description The result of a comparison.
          * @enum {string}
          */
-        ComparisonResult: "same" | "inflected" | "synonym" | "equal" | "rounded" | "different" | "missing";
+        ComparisonResult: "same" | "inflected" | "synonym" | "equal" | "rounded" | "derived" | "different" | "missing";
         /** @description One side of a conflict. */
         ConflictSide: {
             /** @description The oracles that have the value, or contributed to it. */
@@ -405,6 +405,11 @@ export interface components {
             constraints?: string[] | null;
             /** @description The origin of the text; it is logged, not checked. */
             context?: string | null;
+            /**
+             * @description Whether a claim may state a sum, a difference or a change in percent of two facts, for RULE-PREC-013; `false` if it is
+             *     absent.
+             */
+            derive?: boolean | null;
             expected?: components["schemas"]["CandidateExpectations"] | null;
             /** @description The facts; either this or `facts_from`, or both. */
             facts?: string[];
@@ -482,6 +487,11 @@ export interface components {
              * @description The count, if the step counts.
              */
             count?: number | null;
+            /**
+             * Format: int32
+             * @description The index of the second fact of a calculation, from 0.
+             */
+            derived_with?: number | null;
             direction?: components["schemas"]["SupportDirection"] | null;
             /**
              * Format: int32
@@ -1670,6 +1680,11 @@ export interface components {
             /** @description The origin of the verdict; it is logged, not checked. */
             context?: string | null;
             customer_email?: components["schemas"]["CustomerEmail"] | null;
+            /**
+             * @description Whether a claim may state a sum, a difference or a change in percent of two facts, for RULE-PREC-013; `false` if it is
+             *     absent.
+             */
+            derive?: boolean | null;
             expected?: components["schemas"]["CandidateExpectations"] | null;
             /** @description Facts. With them, the rules check the text of the verdict. */
             facts?: string[];

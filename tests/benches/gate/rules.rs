@@ -3,7 +3,7 @@
 use crate::BenchEffort;
 use crate::table::{BenchRow, BenchTable, at_most, median};
 use domain_base::digest::Sha256Hex;
-use domain_rules::{CandidateCheck, CandidateText, FactSet, RuleSettings, RulesEvaluation, evaluate};
+use domain_rules::{CandidateCheck, CandidateText, FactSet, RuleId, RuleSettings, RulesEvaluation, evaluate};
 use fastrand::Rng;
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -55,6 +55,35 @@ impl RulesBenchCase {
             })
             .collect();
         Self { check: CandidateCheck { facts, ..CandidateCheck::default() }, text }
+    }
+
+    /// Facts with a name, a number and a year, and sentences for RULE-PREC-013: a third state a fact in another order, a third
+    /// with another number, and a third have no fact.
+    fn statements(facts: usize, sentences: usize) -> Self {
+        let mut random = Rng::with_seed(19);
+        let names: Vec<String> = (0..facts).map(|_| (0..12).map(|_| random.lowercase()).collect()).collect();
+        let stated = |name: &str, number: usize| format!("In 2020, the {name} sold {number} red lamps");
+        let text = (0..sentences)
+            .map(|sentence| {
+                let at = random.usize(..facts);
+                let name = names.get(at).map_or("", String::as_str);
+                match sentence % 3 {
+                    0 => format!("The {name} sold {at} red lamps in 2020. "),
+                    1 => format!("{}. ", stated(name, at + 1)),
+                    _ => format!("{}. ", stated(&name.to_uppercase().replace('A', "bc"), at)),
+                }
+            })
+            .collect();
+        let facts = names.iter().enumerate().map(|(number, name)| stated(name, number)).collect();
+        Self {
+            check: CandidateCheck { facts, rules: Some(vec![RuleId::Prec013]), ..CandidateCheck::default() },
+            text,
+        }
+    }
+
+    /// The same request with the published rules.
+    fn with_published_rules(&self) -> Self {
+        Self { check: CandidateCheck { rules: None, ..self.check.clone() }, text: self.text.clone() }
     }
 
     fn evaluated(&self, facts: &FactSet) -> RulesEvaluation {
@@ -141,6 +170,10 @@ pub(crate) fn measure(effort: BenchEffort, table: &mut BenchTable) -> io::Result
             smaller = Some(large);
         }
     }
+    table.group("RULE-PREC-013 with cached facts, on one core; the baseline is the published rules for the same request");
+    for (facts, sentences) in [(1_000, 20), (10_000, 200), (100_000, 200), (10_000, 2_000)] {
+        table.row(supported(effort, facts, sentences));
+    }
     table.group(
         "sets of facts, on one core; ratio: bytes of memory for each byte of the facts, with the index",
     );
@@ -170,6 +203,28 @@ fn typical(effort: BenchEffort) -> BenchRow {
         baseline: "normalize, then the double loop".into(),
         baseline_measured: shown(looped),
         verdict: format!("{:.2}{}", evaluated / looped, at_most(evaluated, TYPICAL_AIM_NS, ": 20 µs")),
+        ..BenchRow::default()
+    }
+}
+
+/// Measures RULE-PREC-013.
+fn supported(effort: BenchEffort, facts: usize, sentences: usize) -> BenchRow {
+    let case = RulesBenchCase::statements(facts, sentences);
+    let published = case.with_published_rules();
+    let (cache, published_cache) = (case.cache(sentences), published.cache(sentences));
+    let unsupported = case.cached(&cache).metrics.unsupported_claims;
+    assert_eq!(unsupported, (sentences - sentences.div_ceil(3)) as u64, "a third is supported");
+    let rounds: Vec<[f64; 2]> = (0..effort.rounds)
+        .map(|_| [time(1, || case.cached(&cache)), time(1, || published.cached(&published_cache))])
+        .collect();
+    let evaluated = median(rounds.iter().map(|[evaluated, _]| *evaluated));
+    let baseline = median(rounds.iter().map(|[_, baseline]| *baseline));
+    BenchRow {
+        what: format!("{facts} facts, {sentences} sentences"),
+        measured: shown(evaluated),
+        baseline: "the published rules".into(),
+        baseline_measured: shown(baseline),
+        verdict: format!("{:.2}", evaluated / baseline),
         ..BenchRow::default()
     }
 }

@@ -216,7 +216,7 @@ class ClaimedValue(TypedDict):
     """The claimed value. A number that JSON would round is rejected; as a string, it keeps all its digits."""
 
 
-ComparisonResult: TypeAlias = Literal["same", "inflected", "synonym", "equal", "rounded", "different", "missing"]
+ComparisonResult: TypeAlias = Literal["same", "inflected", "synonym", "equal", "rounded", "derived", "different", "missing"]
 """The result of a comparison."""
 
 
@@ -383,6 +383,9 @@ class EvaluateTextRequest(TypedDict):
     """Comparisons that must hold."""
     context: NotRequired[str | None]
     """The origin of the text; it is logged, not checked."""
+    derive: NotRequired[bool | None]
+    """Whether a claim may state a sum, a difference or a change in percent of two facts, for RULE-PREC-013; `false` if
+    it is absent."""
     expected: NotRequired[CandidateExpectations | None]
     """The expected findings: `must_find`, `must_not_find`, `max_unsupported_claims`, `contradiction_ids`,
     `contradiction_pairs`."""
@@ -443,6 +446,8 @@ class EvidenceOutput(TypedDict):
     """The comparisons of a claim with the fact that supports it, or with the nearest one."""
     count: NotRequired[int | None]
     """The count, if the step counts."""
+    derived_with: NotRequired[int | None]
+    """The index of the second fact of a calculation, from 0."""
     direction: NotRequired[SupportDirection | None]
     """Which of claim and fact contains the other."""
     fact: NotRequired[int | None]
@@ -1560,6 +1565,9 @@ class SubmitVerdictRequest(TypedDict):
     """The origin of the verdict; it is logged, not checked."""
     customer_email: NotRequired[CustomerEmail | None]
     """The address to which the verdict is mailed."""
+    derive: NotRequired[bool | None]
+    """Whether a claim may state a sum, a difference or a change in percent of two facts, for RULE-PREC-013; `false` if
+    it is absent."""
     expected: NotRequired[CandidateExpectations | None]
     """The expected findings, as in `POST /v1/rules/evaluate`."""
     facts: NotRequired[list[str]]

@@ -206,6 +206,7 @@ fn read_clauses(
     let first_frame = tokens.iter().position(is_frame);
     let is_framed_last = first_frame.zip(last_break).is_some_and(|(frame, last)| frame > last);
     let frames = take_frames(&mut tokens, text, language);
+    tokens.truncate(tokens.iter().rposition(|token| !token.is_break()).map_or(0, |last| last + 1));
     let follows_frame = first_frame == Some(0);
     let mut segments = segments(&tokens, language);
     join_subject(&mut segments, language);
