@@ -65,7 +65,7 @@ impl RulesCheckArgs {
             ("facts", self.facts.as_deref().map(read_facts).transpose()?.map(Value::from)),
             ("facts_from", self.facts_from.as_deref().map(read_facts_from).transpose()?),
             ("rules", self.rules.as_ref().map(|rules| json!(rules))),
-            ("derive", self.derive.then(|| json!(true))),
+            ("derive", self.derive.then_some(json!(true))),
             ("language", self.language.as_ref().map(|language| json!(language))),
             ("wordlist", self.wordlist.as_ref().map(|list| json!(list))),
         ];
